@@ -22,7 +22,7 @@ from synth.train.plans.layers.apart import stacks
 from synth.train.plans.plan import PIPE
 from synth.train.plans.recipes import CHUNKED, CLAUSES, Recipe
 
-OF_SAMPLES = ("data", "expert")
+BATCH_AXES = ("data", "expert")
 """The axes that cut the batch, major first."""
 
 WHOLE_BACKWARD = tuple(name for name in SCHEDULES if name not in HALVES)
@@ -169,7 +169,7 @@ def recipes_of(sizes: Mapping[str, int], extents: Extents, knobs: Knobs) -> Iter
 
 def _replicas(sizes: Mapping[str, int]) -> int:
     """In how many parts devices cut the batch."""
-    return prod(sizes.get(axis, 1) for axis in OF_SAMPLES)
+    return prod(sizes.get(axis, 1) for axis in BATCH_AXES)
 
 
 def _passes(
@@ -200,7 +200,7 @@ def _cuts(sizes: Mapping[str, int], extents: Extents, knobs: Knobs) -> Iterator[
     for sequence, vocabulary in product(knobs.sequence, knobs.vocabulary):
         if sequence and (not by_tokens or "seq" in has):
             continue
-        found: dict[str, Any] = {"batch": tuple(axis for axis in OF_SAMPLES if axis in has)}
+        found: dict[str, Any] = {"batch": tuple(axis for axis in BATCH_AXES if axis in has)}
         found |= {"megatron": "tensor"} if tensor else {}
         found |= {"vocabulary": "tensor"} if words and vocabulary else {}
         found |= {"tokens": "seq"} if "seq" in has else {"tokens": "tensor"} if sequence else {}

@@ -70,7 +70,7 @@ class Candidate:
 Cut = tuple[Recipe, int]
 """What a recipe says of the inside of a stage, and samples of a microbatch on a device."""
 
-Cuts = tuple[Recipe, Sequence[int]]
+Counted = tuple[Recipe, Sequence[int]]
 """The same with several numbers of samples."""
 
 
@@ -90,26 +90,29 @@ class Composer:
     _written: dict[Cut, Inside | InputError] = field(default_factory=dict)
     _plans: dict[Recipe, Staged] = field(default_factory=dict)
 
-    def write(self, several: Iterable[Recipe], crew: Crew) -> None:
-        """Write out what recipes need, until the crew is to stop."""
+    def wanted(self, several: Iterable[Recipe]) -> list[Counted]:
+        """What recipes need to be written out that is not yet."""
         wanted: defaultdict[Recipe, set[int]] = defaultdict(set)
         for within, samples in dict.fromkeys(map(self._cut, several)):
             wanted[within].update(_written(samples))
-        new = [
+        return [
             (within, left)
             for within, counts in wanted.items()
             if (left := sorted(one for one in counts if (within, one) not in self._written))
         ]
-        for found, one in zip(forked(self._tried, new, crew), new, strict=False):
+
+    def write(self, wanted: Sequence[Counted], crew: Crew) -> None:
+        """Write that out, until the crew is to stop."""
+        for found, one in zip(forked(self._tried, wanted, crew), wanted, strict=False):
             self._keep(one, found)
 
-    def _tried(self, several: Cuts) -> Sequence[Inside] | InputError:
+    def _tried(self, several: Counted) -> Sequence[Inside] | InputError:
         try:
             return self.insides_of(*several)
         except InputError as error:
             return error
 
-    def _keep(self, several: Cuts, found: Sequence[Inside] | InputError) -> None:
+    def _keep(self, several: Counted, found: Sequence[Inside] | InputError) -> None:
         within, counts = several
         for at, count in enumerate(counts):
             self._written[within, count] = found if isinstance(found, InputError) else found[at]

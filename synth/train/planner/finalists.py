@@ -73,14 +73,17 @@ class Taken:
         k: int,
         simulated: Callable[[Composed], Finalist | InputError],
         watcher: Watcher,
+        known: Callable[[], int] = lambda: 0,
     ) -> bool:
         """Until there are ``k``, several at once if there may be several processes.
 
-        False if the watcher stopped it before.
+        ``known`` grows where what is ``coming`` is learned of, which forks are to know. False if
+        the watcher stopped it before.
         """
         begun: list[Composed] = []
         noting = _OnceSimulated(watcher, self.simulated)
-        for last in forked(simulated, self._to_simulate(coming, k, begun), noting):
+        wanted = self._to_simulate(coming, k, begun)
+        for last in forked(simulated, wanted, noting, known=known):
             self._take(begun.pop(0), last)
             watcher.judged(len(self.simulated), k)
         return not noting.stopped

@@ -27,7 +27,7 @@ from synth.train.planner.hints import Freed, freed, least, no_plan
 from synth.train.planner.links import Least, Priced
 from synth.train.planner.operations.finer import Finer, finer
 from synth.train.planner.pins import AXES, Pins
-from synth.train.planner.reading import LAYERS, MICROBATCHES, insides
+from synth.train.planner.reading import LAYERS, MICROBATCHES, batch_of, insides
 from synth.train.planner.resolution import Likely, likely
 from synth.train.planner.searching import Composed, Search, candidates
 from synth.train.planner.space import PlanSpace, perfect
@@ -78,6 +78,10 @@ class Job:
     @cached_property
     def _traced(self) -> dict[tuple[int, int], Step]:
         return {}
+
+    def known(self) -> int:
+        """How many steps are traced."""
+        return len(self._traced)
 
     def traced(self, batch: int, layers: int = LAYERS) -> Step:
         """The step with so many layers, for another batch; a model in one piece is as it is."""
@@ -273,7 +277,7 @@ class Planner:
         taken = Taken(memory, search.refused.copy())
         several = k if job.layers else max(k, EVERY)
         first = map(self._traced, islice(search.cheapest(), SPARE + several))
-        complete = taken.simulate(first, several, self._simulated, watcher)
+        complete = taken.simulate(first, several, self._simulated, watcher, job.known)
         simulated = sorted(taken.simulated, key=lambda one: one.found.seconds)[:k]
         return Planned(
             search,
@@ -296,12 +300,13 @@ class Planner:
 
     def _write(self, some: Sequence[Candidate], watcher: Watcher) -> None:
         """What all plans are composed of, by as many processes as there may be."""
-        for samples in (1, 2):
-            self.job.traced(samples * self.composer.microbatches)
-        self.composer.write(dict.fromkeys(one.recipe for one in some), watcher)
+        wanted = self.composer.wanted(dict.fromkeys(one.recipe for one in some))
+        for batch in dict.fromkeys(batch_of(one, each) for one, many in wanted for each in many):
+            self.job.traced(batch)
+        self.composer.write(wanted, watcher)
 
     def _traced(self, one: Composed) -> Composed:
-        """What is traced in this process, its forks need not trace."""
+        """What is traced here its forks need not trace: JAX has threads, which forks have not."""
         self.job.of_layers(layers_of(one.candidate.recipe, self.job.layers))
         return one
 

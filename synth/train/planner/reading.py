@@ -45,6 +45,11 @@ MICROBATCHES = 2
 """Of the step that is traced, if it has any: with them, forward and backward are told apart."""
 
 
+def batch_of(recipe: Recipe, samples: int) -> int:
+    """The batch of which a device has so many samples in each of its microbatches."""
+    return samples * recipe.replicas * recipe.microbatches
+
+
 def insides(
     traced: Callable[[int], Step],
     recipe: Recipe,
@@ -58,8 +63,7 @@ def insides(
     All are cut as for the first. ``traced`` gives a step of ``LAYERS`` layers for a batch; if not
     ``layers``, a whole one, in one piece. Raises InputError for what the step cannot be cut by.
     """
-    times = recipe.replicas * recipe.microbatches
-    first, *others = (traced(count * times) for count in counts)
+    first, *others = (traced(batch_of(recipe, count)) for count in counts)
     plan = plan_of(first, recipe)
     plans = [plan, *(plan_alike(plan, first, one) or plan_of(one, recipe) for one in others)]
     read = [

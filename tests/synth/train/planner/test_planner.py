@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter, defaultdict
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 from itertools import islice
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -14,11 +18,14 @@ from hypothesis import strategies as st
 pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
 
 from grammar import Goal
+from grammar.tensors.operations import Step
 from hierarchies import Axis, InputError, load, placements
 from hierarchies.devices import device_named
 from results.speedup.perfect import Several
 from synth.plan.request import Watcher
-from synth.train.models import Spelling
+from synth.search import forks
+from synth.train.models import Spelling, zoo_step
+from synth.train.planner import planning
 from synth.train.planner.clock import Seconds, clocked
 from synth.train.planner.composing import TOGETHER, Candidate
 from synth.train.planner.finalists import Taken, finalist
@@ -32,6 +39,7 @@ from synth.train.plans import When, parse_recipe
 from synth.train.plans.recipes import CHUNKED
 from synth.train.resharding.seconds import Answers
 
+FORKED = pytest.mark.skipif(not forks.FORKS, reason="processes cannot be forks here")
 SIZES = {"layers": 8, "width": 4096, "heads": 32, "sequence": 2048, "vocabulary": 32768}
 SYSTEM = load("dgx-h100:2")
 
@@ -282,6 +290,47 @@ def test_several_processes_find_what_one_finds() -> None:
         told = [(one.candidate, one.found.seconds, one.size_bytes) for one in planned.finalists]
         found.append((told, planned.looked_at, planned.least_seconds, planned.refused))
     assert found[0] == found[1]
+
+
+@FORKED
+def test_forks_trace_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """JAX has threads, which a fork has not; and what is traced here need not be traced there."""
+    pids = tmp_path / "pids"
+
+    def told(*how: Any) -> Step:
+        with pids.open("a", encoding="utf-8") as file:
+            file.write(f"{os.getpid()}\n")
+        return zoo_step(*how)
+
+    monkeypatch.setattr(planning, "zoo_step", told)
+    monkeypatch.setattr(forks, "WORTH_SECONDS", 0)
+    spelling = Spelling(batch=16, dtype="bfloat16")
+    system, device = load("dgx-h100:1"), device_named(SYSTEM.device)
+    one = Job("mixtral-tiny", {"experts": 8}, spelling, system, device)
+    found = Planner(one).plans(Pins.parse("tensor=1 remat=no zero=1 pipe=1"), 2, Several(2))
+    assert any("expert" in dict(each.candidate.recipe.axes) for each in found.looked_at)
+    assert {*pids.read_text(encoding="utf-8").split()} == {str(os.getpid())}
+
+
+@FORKED
+def test_what_is_learned_for_a_plan_is_known_where_it_is_simulated(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(forks, "WORTH_SECONDS", 0)
+    some = job().candidates(Pins.parse("pipe=1 zero=0 microbatches=2 remat=no"))[:6]
+    learned: list[Composed] = []
+
+    def coming() -> Iterator[Composed]:
+        for one in some:
+            learned.append(Composed(one, 1.0, 90.0))
+            yield learned[-1]
+
+    def simulated(one: Composed) -> InputError:
+        return InputError(str(one in learned))
+
+    taken = Taken(100.0, Counter())
+    assert taken.simulate(coming(), 6, simulated, Several(2), lambda: len(learned))
+    assert taken.refused == {"True": 6}
 
 
 def test_the_vocabulary_may_be_whole() -> None:
