@@ -81,14 +81,35 @@ def run(world: int, model: Model = DECODER) -> Told:
     """All plans of a model on so many ranks, measured and simulated."""
     known = every(world, WORLDS[world], model)
     some, refused = written(known)
-    told = measured(world, some)
     return {
         **record.origin(f"{COMMAND} {world}"),
         "machine": record.machine(),
         "model": str(model),
         "tried": len(known),
         "refused": dict(refused.most_common()),
+        **_rows(world, some),
+        "again": [],
+    }
+
+
+def again(told: Told, world: int, model: Model = DECODER) -> Told:
+    """The same with those of its plans that got stuck measured again, each family by itself."""
+    stuck = set(told["stuck"])
+    some = [case for case in every(world, WORLDS[world], model) if case.name in stuck]
+    found = _rows(world, some)
+    origin = record.origin(f"{COMMAND} {world} --stuck") | {"plans": len(found["rows"])}
+    return told | {
+        "stuck": found["stuck"],
+        "rows": [*told["rows"], *found["rows"]],
+        "measured": [*told["measured"], *found["measured"]],
+        "again": [*told["again"], origin],
+    }
+
+
+def _rows(world: int, some: Sequence[Case]) -> Told:
+    told = measured(world, some)
+    return {
         "stuck": [one["name"] for one in told["stuck"]],
         "rows": simulated(world, some, told),
-        "measured": told,
+        "measured": [told],
     }

@@ -33,7 +33,7 @@ from synth.train.plans import Moved
 from synth.train.plans.plan import TIME
 from synth.train.point_to_point import priced_transfer
 from synth.train.profiles import composed
-from synth.train.resharding import Move, Path
+from synth.train.resharding import How, Move, Path
 from synth.train.resharding.seconds import Answers, Redistributor
 from synth.train.simulation import Simulated, device, simulate
 from synth.train.simulation.device import grouping_of
@@ -89,7 +89,7 @@ def calibrated(megabits: float, rows: list[Told], world: int = 2) -> Systems:
         found.setdefault((kind, row["members"]), []).append(Sample(row["size_bytes"], seconds))
     return {
         (kind, members): _straight(system, samples)
-        if kind == SEND_RECEIVE
+        if kind in (SEND_RECEIVE, How.PERMUTE.value)
         else _fitted(system, kind, members, samples)
         for (kind, members), samples in found.items()
     }

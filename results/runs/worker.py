@@ -23,13 +23,17 @@ from synth.train.plans.program import EVERYWHERE
 from synth.train.profiles.measuring import Bench, Torch
 
 COLLECTIVES = ("all_reduce", "reduce_scatter", "all_gather", "all_to_all", "permute")
-ASKED: Mapping[str, Callable[[tuple[str, ...]], tuple[Any, ...]]] = {
-    "all_reduce": lambda axes: (axes, "sum"),
-    "reduce_scatter": lambda axes: (0, axes, "sum"),
-    "all_gather": lambda axes: (0, axes),
-    "all_to_all": lambda axes: (0, 0, axes),
+ASKED: Mapping[str, Callable[[tuple[str, ...], int], tuple[Any, ...]]] = {
+    "all_reduce": lambda axes, members: (axes, "sum"),
+    "reduce_scatter": lambda axes, members: (0, axes, "sum"),
+    "all_gather": lambda axes, members: (0, axes),
+    "all_to_all": lambda axes, members: (0, 0, axes),
+    "permute": lambda axes, members: (axes, [(one + 1) % members for one in range(members)]),
 }
-"""What a written file's function is given beside a buffer of one dimension, by the axes."""
+"""What a written file's function is given beside a buffer of one dimension, by axes and members.
+
+In a permute all send and receive: which of them to which does not matter where all ports are alike.
+"""
 Events = Mapping[str, tuple[str, Sequence[tuple[str, list[int]]]]]
 """By their keys the texts of events, and the types that they read."""
 COMPUTING, SENDING, WAKING = 1, 2, 3
@@ -315,7 +319,7 @@ class Worker:
         x = self._held(
             (size // 4 // (members if kind == "all_gather" else 1),), self._torch.float32
         )
-        given = (x, *ASKED[kind](along))
+        given = (x, *ASKED[kind](along, members))
         time.sleep(max(0.0, at - time.perf_counter()))
         space[kind](*given)
         return time.perf_counter() - at

@@ -158,10 +158,21 @@ MOST_KINDS = (
 )
 """A plan of which a gradient goes from blocks of one dimension to blocks of another."""
 
+PERMUTED = (
+    "data=4 tensor=2; batch over data; weights over tensor as Megatron; vocabulary over tensor; "
+    "zero=2"
+)
+"""A plan of which devices pass a gradient on as a whole."""
+
 
 def test_what_is_measured_of_a_family_is_all_that_it_sends() -> None:
-    others = {4: [Case(TINY_DECODER, MOST_KINDS, replay.WORLDS[4])], 16: []}
-    assert "all_to_all" in {one.kind for one in replay.asked(others[4])}
+    plans = {4: [MOST_KINDS], 8: [PERMUTED], 16: []}
+    others = {
+        world: [Case(TINY_DECODER, plan, replay.WORLDS[world]) for plan in some]
+        for world, some in plans.items()
+    }
+    kinds = {one.kind for several in others.values() for one in replay.asked(several)}
+    assert {"all_to_all", "permute"} <= kinds
     for world, more in others.items():
         for family in [*replay.families(world), *filter(None, [more])]:
             assert {case.megabits for case in family} == {replay.WORLDS[world]}
@@ -260,7 +271,10 @@ def test_plans_of_a_tiny_model_are_run_and_put_in_order(monkeypatch: pytest.Monk
     monkeypatch.setattr(replay, "LONGEST_SECONDS", 0.02)
     known = every.every(4, every.WORLDS[4], TINY_DECODER)
     some = [next(iter(alike)) for alike in every.families(known)]
-    some.insert(2, Case(TINY_DECODER, MOST_KINDS, every.WORLDS[4]))
+    some[2:2] = [
+        Case(TINY_DECODER, MOST_KINDS, every.WORLDS[4]),
+        Case(TINY_DECODER, PERMUTED.replace("data=4", "data=2"), every.WORLDS[4]),
+    ]
     monkeypatch.setattr(every, "every", lambda *_: some)
     told = every.run(4, TINY_DECODER)
     assert [row["plan"] for row in told["rows"]] == [case.plan for case in some]
@@ -269,6 +283,11 @@ def test_plans_of_a_tiny_model_are_run_and_put_in_order(monkeypatch: pytest.Monk
     rows = [{**row, "drift": 0.0} for row in told["rows"]]
     [found] = orders(rows)
     assert found["plans"] == len(some)
+    none = {**told, "stuck": [some[0].name], "rows": told["rows"][1:]}
+    once_more = every.again(none, 4, TINY_DECODER)
+    assert not once_more["stuck"]
+    assert [row["plan"] for row in once_more["rows"]] == [one.plan for one in (*some[1:], some[0])]
+    assert once_more["again"][0]["plans"] == 1
 
 
 def test_without_root_it_is_skipped(
