@@ -7,7 +7,7 @@ put in.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from math import prod
@@ -21,7 +21,7 @@ from synth.train.plans.layers.prepared import prepared
 from synth.train.plans.microbatches import accumulates, redistribution
 from synth.train.plans.placing import placed
 from synth.train.plans.plan import TIME, Cuts, Plan, Rows, loop_of, stacked
-from synth.train.plans.program import Done, Moved, Program, When
+from synth.train.plans.program import Done, Key, Moved, Program, When, makes, reads
 from synth.train.plans.stages import check_order, check_stages
 from synth.train.resharding.paths import First
 from synth.train.same import Same
@@ -94,7 +94,8 @@ def check_cuts(graph: Graph, cuts: Cuts, where: str) -> None:
 class _Device:
     """What a device does so far, and which values it has, lying how.
 
-    ``late`` are those that come of all microbatches; ``nested`` is a device inside a loop. Loops of
+    ``late`` are those that come of all microbatches, ``passing`` those that a pass of each makes,
+    also if they are the same in all; ``nested`` is a device inside a loop. Loops of
     one body that are cut alike, as those of stages are, have one program, in ``bodies``. What
     is done of each microbatch goes forward until all ``losses`` are made, then backward.
     """
@@ -108,8 +109,9 @@ class _Device:
     backward: bool = False
     written: list[Done | Moved] = field(default_factory=list)
     made: dict[str, Sharding] = field(default_factory=dict)
-    held: set[tuple[str, Sharding]] = field(default_factory=set)
-    late: set[tuple[str, Sharding]] = field(default_factory=set)
+    held: set[Key] = field(default_factory=set)
+    late: set[Key] = field(default_factory=set)
+    passing: set[Key] = field(default_factory=set)
     bodies: dict[tuple[int, int], Program] = field(default_factory=dict)
 
     def program(self, graph: Graph, cuts: Cuts, ends: Mapping[int, Sharding]) -> Program:
@@ -140,10 +142,8 @@ class _Device:
             if accumulates(path) and self.nested:
                 raise _all_at_once(operand, "inside a loop")
             late = accumulates(path) or (operand.name, made) in self.late
-            self.write(Moved(operand, path), late, (made, sharding))
+            self.write(Moved(operand, path), late)
             self.held.add((operand.name, sharding))
-            if late:
-                self.late.add((operand.name, sharding))
         return sharding
 
     def _source(self, value: Value, target: Sharding) -> Sharding:
@@ -168,20 +168,22 @@ class _Device:
         late = [one for one, sharding in read if (str(one), sharding) in self.late]
         if late and any(TIME in sharding.axes for _, sharding in (*read, *made)):
             raise _all_at_once(late[0], done.operation.line)
-        self.write(done, bool(late), [sharding for _, sharding in (*read, *made)])
-        if late:
-            self.late.update((value.name, sharding) for value, sharding in made)
+        self.write(done, bool(late))
         names = {value.name for value, _ in made}
         if self.losses & names:
             self.losses -= names
             self.backward = not self.losses
 
-    def write(self, one: Done | Moved, late: bool, lies: Iterable[Sharding]) -> None:
-        """One more instruction, and when it is done."""
-        self.written.append(one)
-        each = any(TIME in sharding.axes for sharding in lies) and not late
+    def write(self, one: Done | Moved, late: bool) -> None:
+        """One more instruction, when it is done, and so when what it makes is there."""
+        read, made = reads(one), makes(one)
+        in_time = any(TIME in sharding.axes for _, sharding in (*read, *made))
+        each = not late and (in_time or not self.passing.isdisjoint(read))
         way = When.BACKWARD if self.backward else When.FORWARD
+        self.written.append(one)
         self.whens.append(When.AFTER if late else way if each else When.BEFORE)
+        if late or each:
+            (self.late if late else self.passing).update(made)
 
     def done(self, operation: Operation, choice: Rows | Cuts) -> Done:
         if operation.body is not None:

@@ -2,7 +2,8 @@
 
 A value is redistributed where it is made, and then sent, lying so, to every stage that reads it,
 once. Activations go up the stages and gradients come down, so that any valid order of passes has
-what it reads.
+what it reads: what only the way back on a later stage reads of an activation goes up, too, as soon
+as that is made.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from synth.train.plans.program import (
 def placed(step: Step, plan: Plan, program: Program, whens: Sequence[When]) -> Program:
     """The program with places; ``whens`` are of its instructions. Raises InputError."""
     stages = plan.stages or (0,) * len(step.graph.operations)
-    found = _late(_Placing(step, program, _homes(step, stages)).program(stages, whens))
+    found = _late(_Placing(step, program, homes_of(step, stages)).program(stages, whens))
     return _halved(found) if plan.order is not None and plan.order.halves else found
 
 
@@ -73,7 +74,7 @@ def _halved(program: Program) -> Program:
     return replace(program, places=tuple(places))
 
 
-def _homes(step: Step, stages: Sequence[int]) -> tuple[int, ...]:
+def homes_of(step: Step, stages: Sequence[int]) -> tuple[int, ...]:
     """A parameter lies where it is read first; batches and the count of steps on every stage.
 
     On one stage all lies there.
@@ -110,9 +111,10 @@ class _Placing:
         for one, when, stage in zip(self.whole.instructions, whens, reading, strict=True):
             match one:
                 case Moved(value, path):
-                    home, _ = self.at[value.name, path.source]
-                    place = Place(stage if home == EVERYWHERE else home, when)
-                    self.at[value.name, path.target] = (place.stage, when)
+                    home, made = self.at[value.name, path.source]
+                    up = made is When.FORWARD and when is When.BACKWARD and home < stage
+                    place = Place(stage if home == EVERYWHERE else home, made if up else when)
+                    self.at[value.name, path.target] = (place.stage, place.when)
                 case Done(operation, how):
                     place = Place(next(waiting), when)
                     for read, lies in zip(operation.operands, how.operands, strict=True):

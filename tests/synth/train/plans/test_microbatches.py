@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
 
+from grammar.tensors.parser import parse_step
+from grammar.tensors.sharding import Split
 from hierarchies import InputError
 from sharded_steps import in_float64, judge, mlp, on_one_device
-from synth.train.plans import Moved, apply, parse_recipe, plan_of
+from synth.train.factors import rows
+from synth.train.plans import Cuts, Moved, When, apply, parse_recipe, plan_of
 from synth.train.plans.microbatches import accumulates
 from synth.train.plans.plan import TIME
 from traced_steps import step
@@ -103,3 +108,38 @@ def test_a_microbatch_is_seen_in_types_and_is_on_one_device() -> None:
     batch = mlp().roles.index("batch")
     assert plan.cuts.inputs[batch].dimensions[0] == (TIME, "data")
     assert all(isinstance(one, Moved) for one in apply(mlp(), plan).moved())
+
+
+STACKS = """step stacks
+in x: f32[8] batch
+in w: f32[2,4] parameter
+y: f32[8], s: f32[2,4] = scan(x, w) num_consts=0 num_carry=1 length=2 reverse=false {
+  in c: f32[8]
+  in u: f32[4]
+  n: f32[4] = exp(u)
+  z: f32[8] = neg(c)
+  out z
+  out n
+}
+t: f32[2,4] = neg(s)
+l: f32[] = reduce_sum(y) axes=(0)
+out l
+out t
+"""
+
+
+def test_what_a_pass_makes_is_redistributed_in_it_also_if_it_is_the_same_in_all() -> None:
+    one = in_float64(parse_step(STACKS))
+    plan = plan_of(one, parse_recipe("data=2; batch over data; 2 microbatches"))
+    loop, *rest = plan.cuts.operations
+    assert isinstance(loop, Cuts)
+    body = one.graph.operations[0].body
+    assert body is not None
+    [cut] = [row for row in rows(body.operations[0]) if row.operands == (Split(0),)]
+    loop = replace(loop, operations=((("data", cut),), *loop.operations[1:]))
+    other = replace(plan, cuts=replace(plan.cuts, operations=(loop, *rest)))
+    program = apply(one, other)
+    both = zip(program.instructions, program.places, strict=True)
+    whens = {one.value.name: place.when for one, place in both if isinstance(one, Moved)}
+    assert whens["s"] is When.FORWARD
+    judge(one, program, other.parts, on_one_device(one))

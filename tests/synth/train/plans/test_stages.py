@@ -220,3 +220,39 @@ def test_stages_the_wrong_way_round_are_refused() -> None:
     turned = tuple(1 - stage if stage >= 0 else stage for stage in plan.stages)
     with pytest.raises(InputError, match="activations go up the stages"):
         apply(one, replace(plan, stages=turned))
+
+
+UP = """step up
+in x: f32[8] batch
+in w: f32[] parameter "layers/0/w"
+in v: f32[] parameter "layers/1/w"
+a: f32[8] = mul(x, w)
+b: f32[8] = mul(a, v)
+h: f32[] = dot_general(a, b) dimension_numbers=(((0),(0)),((),()))
+g: f32[8] = mul(b, v)
+d: f32[8] = mul(g, w)
+k: f32[] = reduce_sum(d) axes=(0)
+w1: f32[] = mul(w, k)
+v1: f32[] = mul(v, h)
+out b
+out w1 -> w
+out v1 -> v
+"""
+
+
+def test_what_only_the_way_back_reads_of_an_activation_goes_up_with_it() -> None:
+    """The second stage reads ``a`` in parts on the way forward, and whole on the way back."""
+    one = in_float64(parse_step(UP))
+    text = "data=2 pipe=2; batch over data; schedule 1f1b, 2 microbatches"
+    plan = plan_of(one, parse_recipe(text))
+    rows = list(plan.cuts.operations)
+    rows[2] = tuple(pair for pair in rows[2] if pair[0] != "data")
+    other = replace(plan, cuts=replace(plan.cuts, operations=tuple(rows)))
+    program = apply(one, other)
+    both = zip(program.instructions, program.places, strict=True)
+    assert [(i.target, p.when) for i, p in both if isinstance(i, Sent) and i.value.name == "a"] == [
+        (1, When.FORWARD),
+        (1, When.FORWARD),
+    ]
+    judge_order(one, other, program)
+    judge(one, program, other.parts, on_one_device(one))
