@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from dataclasses import replace
 from pathlib import Path
 from time import process_time
 from typing import Any
@@ -20,7 +21,7 @@ from synth.search.space import BestFound, Budget, Optimal
 from synth.train.choice import plain_prices, seconds_of
 from synth.train.choice.tables import tables_of
 from synth.train.models import Spelling, zoo_step
-from synth.train.plans import Plan, parse_recipe, plan_of
+from synth.train.plans import Cuts, Plan, parse_recipe, plan_of
 
 DATA = Path(__file__).with_name("choice.json")
 COMMAND = "python -m results.choice"
@@ -47,20 +48,21 @@ def measured(name: str) -> dict[str, Any]:
     rates = {axis: 1e9 * rate for axis, rate in GB_PER_SECOND.items()}
     prices = plain_prices(SIZES, rates, 1e12 * TERAFLOPS, 1e9 * MEMORY_GB_PER_SECOND)
     begun = process_time()
-    tables = tables_of(step, SIZES, prices)
+    plan = Plan(tuple(SIZES.items()), Cuts((), ()))
+    tables = tables_of(step, plan, prices)
     priced = process_time()
     found = least(tables.costs, Budget(ROUNDS), gap=GAP)
     searched = process_time()
     assert isinstance(found, Optimal | BestFound), name
-    own = seconds_of(step, Plan(tuple(SIZES.items()), tables.cuts(found.state)), prices)
+    own = seconds_of(step, replace(plan, cuts=tables.cuts(found.state)), prices)
     recipes = {}
     for recipe in RECIPES:
         axes = " ".join(f"{axis}={size}" for axis, size in SIZES.items())
         try:
-            plan = plan_of(step, parse_recipe(f"{axes}; {recipe}"))
+            other = plan_of(step, parse_recipe(f"{axes}; {recipe}"))
         except InputError:
             continue
-        recipes[recipe] = seconds_of(step, plan, prices).all
+        recipes[recipe] = seconds_of(step, other, prices).all
     best = min(recipes, key=lambda one: recipes[one])
     return {
         "model": name,

@@ -292,9 +292,10 @@ def _rows(answer: StepPlanReply) -> Iterator[RenderableType]:
     if found.sums is None or found.sums_gap is None or found.recipe_sums is None:
         yield f"rows of single operations are not chosen together: {found.because}"
     elif found.rows_seconds is not None and found.rows_bytes is not None:
+        of_stages = ", stages too" if answer.plans[0].axes.get("pipe", 1) > 1 else ""
         yield (
             f"rows of single operations, chosen together: {duration(found.sums)} one after the"
-            f" other (the first plan's: {duration(found.recipe_sums)}), at most"
+            f" other{of_stages} (the first plan's: {duration(found.recipe_sums)}), at most"
             f" {found.sums_gap:.2g} of that above the least; on the clock"
             f" {duration(found.rows_seconds)}, {volume(found.rows_bytes)}"
         )

@@ -10,10 +10,11 @@ A product of square matrices, both of which arrive whole, is cut in half for not
 
 >>> from grammar.tensors.parser import parse_step
 >>> from synth.train.choice import choose, plain_prices
+>>> from synth.train.plans import Cuts, Plan
 >>> text = "step one\\nin x: f32[8,8] batch\\nin w: f32[8,8] parameter\\n"
 >>> text += "y: f32[8,8] = dot_general(x, w) dimension_numbers=(((1),(0)),((),()))\\nout y"
 >>> prices = plain_prices({"data": 2}, {"data": 1e9}, flops_per_second=1e12)
->>> found = choose(parse_step(text), (("data", 2),), prices).found
+>>> found = choose(parse_step(text), Plan((("data", 2),), Cuts((), ())), prices).found
 >>> type(found).__name__, found.seconds == 8 * 8 * 8 / 1e12
 ('Optimal', True)
 """

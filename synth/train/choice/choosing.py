@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from grammar.tensors.operations import Step
 from synth.search.core import least
@@ -10,7 +10,7 @@ from synth.search.message_passing import CLOSED
 from synth.search.space import BestFound, Budget, Infeasible, NoneFound, Observer, Optimal
 from synth.train.choice.prices import Prices
 from synth.train.choice.tables import tables_of
-from synth.train.plans import Cuts, Plan, prepared
+from synth.train.plans import Plan
 
 
 @dataclass(frozen=True)
@@ -31,23 +31,22 @@ class Chosen:
 
 def choose(
     step: Step,
-    axes: tuple[tuple[str, int], ...],
+    plan: Plan,
     prices: Prices,
     budget: Budget | None = None,
     observer: Observer | None = None,
     *,
-    remat: bool = False,
     gap: float = CLOSED,
 ) -> Chosen | Infeasible | NoneFound:
-    """The plan of the least seconds over such axes, major ones first; microbatches and stages none.
+    """The plan of the least seconds over the axes of another, in microbatches and stages as that.
 
-    ``gap``: what is left open at most, where it can be. Raises InputError for an operation whose
-    factors are not known.
+    Without microbatches nothing of its cuts is read, with them the rows along time, which stay;
+    buckets, which name what it redistributes, do not. ``gap``: what is left open at most, where it
+    can be. Raises InputError for an operation whose factors are not known.
     """
-    plan = Plan(axes, Cuts((), ()), remat=remat)
-    tables = tables_of(prepared(step, plan), plan.sizes, prices)
+    tables = tables_of(step, plan, prices)
     match least(tables.costs, budget, observer, gap=gap):
         case Optimal() | BestFound() as found:
-            return Chosen(Plan(axes, tables.cuts(found.state), remat=remat), found)
+            return Chosen(replace(plan, cuts=tables.cuts(found.state), buckets=()), found)
         case nothing:
             return nothing

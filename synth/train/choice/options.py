@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from itertools import product
 
 from grammar.tensors.operations import Operation
-from grammar.tensors.sharding import Kind, Sharding, Type, check_type, replicated
+from grammar.tensors.sharding import Kind, Lie, Sharding, Type, check_type, replicated
 from hierarchies import InputError
 from synth.train.factors import Row, Typed, rows, typed
-from synth.train.plans.plan import Rows
+from synth.train.plans.plan import TIME, Rows
 
 
 @dataclass(frozen=True)
@@ -22,9 +22,15 @@ class Option:
 
 
 def options(
-    operation: Operation, sizes: Mapping[str, int], *, partial: bool = True
+    operation: Operation,
+    sizes: Mapping[str, int],
+    *,
+    partial: bool = True,
+    in_time: Row | None = None,
 ) -> tuple[Option, ...]:
     """Every legal choice of a row for each axis, the major axis slowest, replicated first.
+
+    Along time, if microbatches are among ``sizes``, it is the row that is given, or replicated.
 
     Of two axes on one factor the one that comes first in ``sizes`` is the major one. Without
     ``partial`` no operand is a partial sum: ``dot_general`` with one index of each sort then has 5
@@ -33,8 +39,9 @@ def options(
     """
     legal = rows(operation)
     usable = [row for row in legal if partial or row.factor is not None or row == legal[0]]
+    given = [in_time or legal[0]]
     found = []
-    for chosen in product(usable, repeat=len(sizes)):
+    for chosen in product(*(given if axis == TIME else usable for axis in sizes)):
         named = tuple(
             (axis, row) for axis, row in zip(sizes, chosen, strict=True) if row != legal[0]
         )
@@ -53,11 +60,16 @@ def _typed(
         return None
 
 
-def lies(value: Type, sizes: Mapping[str, int], kinds: Iterable[Kind] = ()) -> tuple[Sharding, ...]:
-    """Every way a value may lie, cut by axes in the order of ``sizes``, replicated first."""
+def lies(
+    value: Type, sizes: Mapping[str, int], kinds: Iterable[Kind] = (), in_time: Lie = None
+) -> tuple[Sharding, ...]:
+    """Every way a value may lie, cut by axes in the order of ``sizes``, replicated first.
+
+    Along time it lies as is given.
+    """
     each = [*range(len(value.shape)), *kinds]
-    found = [replicated(len(value.shape))]
-    for axis in sizes:
+    found = [replicated(len(value.shape)).laid(TIME, in_time)]
+    for axis in (one for one in sizes if one != TIME):
         found = [
             sharding
             for before in found

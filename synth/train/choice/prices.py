@@ -12,21 +12,29 @@ from dataclasses import dataclass
 from math import inf
 
 from grammar.tensors.operations import Operation, Step
-from grammar.tensors.sharding import Sharding, Type
+from grammar.tensors.sharding import Sharding, Type, part_shape
 from synth.compute.flops import flops_of, type_of
 from synth.train.factors import part
-from synth.train.plans import Done, Moved, Plan, Program, apply
+from synth.train.plans import Done, Moved, Plan, Program, Sent, apply
+from synth.train.plans.microbatches import of_one_pass
+from synth.train.plans.plan import PIPE
+from synth.train.plans.stages import ONCE
 from synth.train.resharding import path_between
 from synth.train.simulation.device import Sending
+from synth.train.simulation.pipeline import Handing
 from synth.train.work import length_of
 
 
 @dataclass(frozen=True)
 class Prices:
-    """Seconds of an operation on a device's part, and until a value lies otherwise."""
+    """Seconds of an operation on a device's part, and until a value lies otherwise.
+
+    ``handing``: of so many bytes of each device from one stage to another.
+    """
 
     computing: Callable[[Operation], float]
     sending: Sending
+    handing: Handing
 
 
 def plain_prices(
@@ -38,6 +46,7 @@ def plain_prices(
     """From rates: of each axis between its devices, of arithmetic, and of memory.
 
     A move over several axes goes at the rate of the slowest; latencies and launches are left out.
+    From stage to stage it is the rate of ``pipe``, or takes no time.
     """
 
     def computing(operation: Operation) -> float:
@@ -52,12 +61,15 @@ def plain_prices(
         )
         return value.bytes * sum(float(share) / rate for share, rate in shares if share)
 
-    return Prices(computing, sending)
+    def handing(size: int, source: int, target: int) -> float:
+        return size / bytes_per_second.get(PIPE, inf)
+
+    return Prices(computing, sending, handing)
 
 
 @dataclass(frozen=True)
 class Seconds:
-    """Of a device, one thing after the other: nothing overlaps."""
+    """Of a device of each stage, one thing after the other: nothing overlaps."""
 
     computing: float
     sending: float
@@ -68,20 +80,31 @@ class Seconds:
 
 
 def seconds_of(step: Step, plan: Plan, prices: Prices) -> Seconds:
-    """The seconds of a plan's operations and redistributions, each charged once."""
-    return _seconds(apply(step, plan), plan.sizes, prices, 1)
+    """The seconds of a plan's operations and redistributions, each charged once.
+
+    What is done of each microbatch counts as often as there are microbatches, what every stage does
+    itself once.
+    """
+    return _seconds(apply(step, plan), plan, prices, 1)
 
 
-def _seconds(program: Program, sizes: Mapping[str, int], prices: Prices, times: int) -> Seconds:
+def _seconds(program: Program, plan: Plan, prices: Prices, around: int) -> Seconds:
     computing = sending = 0.0
-    for one in program.instructions:
+    parts = plan.parts
+    for at, one in enumerate(program.instructions):
+        once = not program.places or program.places[at].when in ONCE
+        times = around if once else around * plan.microbatches
         match one:
             case Done(body=Program() as body, operation=loop):
-                inside = _seconds(body, sizes, prices, times * length_of(loop))
+                inside = _seconds(body, plan, prices, times * length_of(loop))
                 computing += inside.computing
                 sending += inside.sending
             case Done(operation=operation, how=how):
-                computing += times * prices.computing(part(operation, how, sizes).operation)
+                computing += times * prices.computing(part(operation, how, parts).operation)
             case Moved(value=value, path=path):
-                sending += times * prices.sending(value.type, path.source, path.target)
+                asked = of_one_pass(value.type, path.source, path.target, parts)
+                sending += times * prices.sending(*asked)
+            case Sent(value=value, sharding=lies, source=source, target=target):
+                sent = Type(value.type.dtype, part_shape(value.type, lies, parts))
+                sending += times * prices.handing(sent.bytes, source, target)
     return Seconds(computing, sending)

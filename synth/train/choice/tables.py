@@ -2,27 +2,29 @@
 
 A loop has no variable: what repeats it is its body, whose operations and inputs are chosen once
 and cost as often as they are done. What is carried lies in the end as in the beginning; what comes
-back as an input of the next step ends as that lies.
+back as an input of the next step ends as that lies. Layers of a stage are a loop, so that they are
+cut alike, and those of another stage as that has them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import product
-from math import inf
+from dataclasses import dataclass, field, replace
 
 import numpy as np
-import numpy.typing as npt
 
 from grammar.tensors.operations import Graph, Literal, Operand, Operation, Step, Value
-from grammar.tensors.sharding import Kind, Sharding, Type
-from hierarchies import InputError
+from grammar.tensors.sharding import Kind, Lie, Sharding
 from synth.search.pairwise import Costs, Pairwise
 from synth.train.choice.options import Option, lies, options
 from synth.train.choice.prices import Prices
-from synth.train.factors import part
-from synth.train.plans.plan import Cuts, Rows, loop_of, stacked
+from synth.train.choice.reading import Made, Reading, Where
+from synth.train.factors import Row, part
+from synth.train.plans import prepared
+from synth.train.plans.applying import operation_whens, timed
+from synth.train.plans.placing import homes_of
+from synth.train.plans.plan import TIME, Cuts, Plan, Rows, loop_of, stacked, whole
+from synth.train.plans.stages import ONCE
 from synth.train.work import length_of
 
 
@@ -43,7 +45,8 @@ class Tables:
     states: Sequence[Sequence[Rows | Sharding]]
 
     def cuts(self, chosen: Sequence[int]) -> Cuts:
-        """A plan's cuts, from a state of each variable."""
+        """A plan's cuts, from a state of each variable. Equal ones of stages are one."""
+        known: dict[Cuts, Cuts] = {}
 
         def of(laid: Laid) -> Cuts:
             inputs = [self.states[at][chosen[at]] for at in laid.inputs]
@@ -52,25 +55,32 @@ class Tables:
                 of(one) if isinstance(one, Laid) else self.states[one][chosen[one]]
                 for one in laid.operations
             )
-            return Cuts(tuple(inputs), tuple(rows))  # type: ignore[arg-type]
+            found = Cuts(tuple(inputs), tuple(rows))  # type: ignore[arg-type]
+            return known.setdefault(found, found)
 
         return of(self.laid)
 
 
-def tables_of(step: Step, sizes: Mapping[str, int], prices: Prices) -> Tables:
-    """The costs of every choice for a step. Raises InputError for what has no factors."""
-    builder = _Builder(sizes, prices)
-    laid = builder.step(step)
+def tables_of(step: Step, plan: Plan, prices: Prices) -> Tables:
+    """The costs of every choice for a step; what a plan has along time, and on stages, is given.
+
+    Raises InputError for what has no factors.
+    """
+    ready = prepared(step, plan)
+    builder = _Builder(plan, prices, Reading(plan, prices))
+    laid = builder.step(ready)
     costs = Pairwise(builder.alone, builder.pairs)
     return Tables(costs, laid, builder.states)
 
 
-@dataclass(frozen=True, eq=False)
-class _Made:
-    """How a value lies by the state of the variable that decides it."""
-
-    variable: int
-    lies: tuple[Sharding, ...]
+def _wheres(step: Step, plan: Plan) -> tuple[tuple[int, ...], list[Where]]:
+    """The stage that has each input, and where each operation is done."""
+    graph = step.graph
+    if plan.microbatches == 1:
+        return (0,) * len(graph.inputs), [Where(0)] * len(graph.operations)
+    stages = plan.stages or (0,) * len(graph.operations)
+    whens = operation_whens(*timed(step, plan))
+    return homes_of(step, stages), list(map(Where, stages, whens))
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,92 +97,102 @@ class _Ways:
 class _Builder:
     """Costs so far. Alike operations and alike redistributions are priced once."""
 
-    sizes: Mapping[str, int]
+    plan: Plan
     prices: Prices
+    reading: Reading
     alone: list[Costs] = field(default_factory=list)
     pairs: dict[tuple[int, int], Costs] = field(default_factory=dict)
     states: list[Sequence[Rows | Sharding]] = field(default_factory=list)
     ways: dict[object, _Ways] = field(default_factory=dict)
-    numbers: dict[Sharding, int] = field(default_factory=dict)
-    sent: dict[Type, dict[tuple[int, int], float]] = field(default_factory=dict)
-    sendings: dict[object, Costs] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.sizes = self.plan.parts
+
+    def times(self, where: Where) -> int:
+        """How often in a step something is done there."""
+        return where.looped or (1 if where.when in ONCE else self.plan.microbatches)
 
     def step(self, step: Step) -> Laid:
         graph = step.graph
-        made = {one.name: self._input(one) for one in graph.inputs}
-        laid = self._graph(graph, made, 1)
+        cuts = self.plan.cuts if TIME in self.sizes else whole(graph)
+        homes, wheres = _wheres(step, self.plan)
+        given = zip(graph.inputs, cuts.inputs, homes, strict=True)
+        made = {one.name: self._input(one, lie.along(TIME), home) for one, lie, home in given}
+        laid = self._graph(graph, cuts, made, wheres)
         for out, place in step.updates:
             end = made[graph.inputs[place].name]
-            self._read(graph.outputs[out], made, end.variable, end.lies, 1)
+            self._read(graph.outputs[out], made, end.variable, end.lies, Where(end.stage))
         return laid
 
-    def _graph(self, graph: Graph, made: dict[str, _Made], times: int) -> Laid:
+    def _graph(
+        self, graph: Graph, cuts: Cuts, made: dict[str, Made], wheres: Sequence[Where]
+    ) -> Laid:
         inputs = tuple(made[one.name].variable for one in graph.inputs)
-        done = (
-            self._operation(one, made, times)
-            if one.body is None
-            else self._loop(one, one.body, made, times)
-            for one in graph.operations
-        )
+        done: list[int | Laid] = []
+        for one, cut, where in zip(graph.operations, cuts.operations, wheres, strict=True):
+            if isinstance(cut, Cuts):
+                done.append(self._loop(one, cut, made, where))
+            else:
+                done.append(self._operation(one, dict(cut).get(TIME), made, where))
         return Laid(inputs, tuple(done))
 
-    def _operation(self, operation: Operation, made: dict[str, _Made], times: int) -> int:
-        ways = self._ways(operation)
-        variable = self._variable(ways.rows, times * ways.seconds)
+    def _operation(
+        self, operation: Operation, in_time: Row | None, made: dict[str, Made], where: Where
+    ) -> int:
+        ways = self._ways(operation, in_time)
+        variable = self._variable(ways.rows, self.times(where) * ways.seconds)
         for operand, wanted in zip(operation.operands, ways.operands, strict=True):
-            self._read(operand, made, variable, wanted, times)
+            self._read(operand, made, variable, wanted, where)
         for value, found in zip(operation.results, ways.results, strict=True):
-            made[value.name] = _Made(variable, found)
+            made[value.name] = Made(variable, found, where.stage, where.when not in ONCE)
         return variable
 
-    def _loop(self, loop: Operation, body: Graph, made: dict[str, _Made], times: int) -> Laid:
-        divided = loop_of(loop.parameter)
+    def _loop(self, loop: Operation, cuts: Cuts, made: dict[str, Made], where: Where) -> Laid:
+        assert loop.body is not None
+        body, divided = loop.body, loop_of(loop.parameter)
         kept = divided.constants + divided.carried
-        inside: dict[str, _Made] = {}
+        each = replace(where, looped=self.times(where) * length_of(loop))
+        inside: dict[str, Made] = {}
         for at, (operand, value) in enumerate(zip(loop.operands, body.inputs, strict=True)):
             carried = divided.constants <= at < kept
             out = body.outputs[at - divided.constants] if carried else None
             sums = carried and isinstance(operand, Value) and isinstance(out, Value)
-            inside[value.name] = one = self._input(value, (Kind.SUM,) if sums else ())
+            in_time, kinds = cuts.inputs[at].along(TIME), (Kind.SUM,) if sums else ()
+            one = self._input(value, in_time, where.stage, kinds)
+            inside[value.name] = one = replace(one, passing=where.when not in ONCE)
             wanted = one.lies if at < kept else tuple(map(stacked, one.lies))
-            self._read(operand, made, one.variable, wanted, times)
-        laid = self._graph(body, inside, times * length_of(loop))
+            self._read(operand, made, one.variable, wanted, where)
+        laid = self._graph(body, cuts, inside, [each] * len(body.operations))
         for at, output in enumerate(body.outputs[: divided.carried]):
             end = inside[body.inputs[divided.constants + at].name]
-            self._read(output, inside, end.variable, end.lies, times * length_of(loop))
+            self._read(output, inside, end.variable, end.lies, each)
             made[loop.results[at].name] = end
         for value, output in zip(
             loop.results[divided.carried :], body.outputs[divided.carried :], strict=True
         ):
-            made[value.name] = self._stack(output, inside)
+            made[value.name] = self._stack(output, inside, where.stage)
         return laid
 
-    def _stack(self, output: Operand, inside: Mapping[str, _Made]) -> _Made:
+    def _stack(self, output: Operand, inside: Mapping[str, Made], stage: int) -> Made:
         if isinstance(output, Literal):
-            whole = stacked(Sharding(()))
-            return _Made(self._variable((whole,), np.zeros(1)), (whole,))
+            only = stacked(Sharding(()))
+            return Made(self._variable((only,), np.zeros(1)), (only,), stage)
         slices = inside[output.name]
-        return _Made(slices.variable, tuple(map(stacked, slices.lies)))
+        return replace(slices, lies=tuple(map(stacked, slices.lies)))
 
-    def _input(self, value: Value, kinds: Sequence[Kind] = ()) -> _Made:
-        every = lies(value.type, self.sizes, kinds)
-        return _Made(self._variable(every, np.zeros(len(every))), every)
+    def _input(self, value: Value, in_time: Lie, stage: int, kinds: Sequence[Kind] = ()) -> Made:
+        every = lies(value.type, self.sizes, kinds, in_time)
+        return Made(self._variable(every, np.zeros(len(every))), every, stage)
 
     def _variable(self, states: Sequence[Rows | Sharding], seconds: Costs) -> int:
         self.states.append(states)
         self.alone.append(seconds)
         return len(self.alone) - 1
 
-    def _ways(self, operation: Operation) -> _Ways:
-        read = tuple(one if isinstance(one, Literal) else one.type for one in operation.operands)
-        key = (
-            operation.primitive,
-            operation.parameters,
-            read,
-            tuple(one.type for one in operation.results),
-        )
+    def _ways(self, operation: Operation, in_time: Row | None) -> _Ways:
+        key = operation.form, in_time
         if key not in self.ways:
-            every = options(operation, self.sizes)
+            every = options(operation, self.sizes, in_time=in_time)
             seconds = [self._seconds(operation, one) for one in every]
             self.ways[key] = _Ways(
                 tuple(one.rows for one in every),
@@ -188,10 +208,10 @@ class _Builder:
     def _read(
         self,
         operand: Operand,
-        made: Mapping[str, _Made],
+        made: Mapping[str, Made],
         reader: int,
         wanted: tuple[Sharding, ...],
-        times: int,
+        where: Where,
     ) -> None:
         """What it costs one variable's states to read what those of another make."""
         if isinstance(operand, Literal):
@@ -199,42 +219,8 @@ class _Builder:
         maker = made[operand.name]
         if maker.variable == reader:
             return  # what a loop or a step hands on unchanged lies as it did
-        table = self._sending(operand.type, maker.lies, wanted)
-        table = table if times == 1 else times * table
+        table = self.reading.table(operand.type, maker, wanted, where)
         pair = (maker.variable, reader)
         if maker.variable > reader:
             pair, table = (reader, maker.variable), table.T
         self.pairs[pair] = self.pairs[pair] + table if pair in self.pairs else table
-
-    def _sending(
-        self, value: Type, before: tuple[Sharding, ...], after: tuple[Sharding, ...]
-    ) -> Costs:
-        key = (value, before, after)
-        if key not in self.sendings:
-            rows, columns = _distinct(before), _distinct(after)
-            sent = self.sent.setdefault(value, {})
-            made, read = ([(self._number(one), one) for one in side[0]] for side in (rows, columns))
-            for (one, source), (other, wanted) in product(made, read):
-                if (one, other) not in sent:
-                    sent[one, other] = self._sent(value, source, wanted)
-            table = np.array([[sent[one, other] for other, _ in read] for one, _ in made])
-            self.sendings[key] = table[np.ix_(rows[1], columns[1])]
-        return self.sendings[key]
-
-    def _number(self, one: Sharding) -> int:
-        """A short name: to look one up by all that it says takes long."""
-        return self.numbers.setdefault(one, len(self.numbers))
-
-    def _sent(self, value: Type, before: Sharding, after: Sharding) -> float:
-        if before == after:
-            return 0.0
-        try:
-            return self.prices.sending(value, before, after)
-        except InputError:
-            return inf
-
-
-def _distinct(several: tuple[Sharding, ...]) -> tuple[list[Sharding], npt.NDArray[np.int64]]:
-    """Those that differ, and which of them each is."""
-    number = {one: at for at, one in enumerate(dict.fromkeys(several))}
-    return list(number), np.array([number[one] for one in several])

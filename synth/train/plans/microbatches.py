@@ -49,6 +49,15 @@ def redistribution(
         ) from None
 
 
+def of_one_pass(
+    value: Type, source: Sharding, target: Sharding, parts: Mapping[str, int]
+) -> tuple[Type, Sharding, Sharding]:
+    """What is sent of one microbatch: time is no axis that anything is sent over."""
+    if TIME not in parts:
+        return value, source, target
+    return _stripped(value, source, parts), source.without(TIME), target.without(TIME)
+
+
 def accumulates(path: Path) -> bool:
     """Whether it waits for the last microbatch."""
     return any(one.how is How.ALL_REDUCE and one.axes == (TIME,) for one in path.moves)

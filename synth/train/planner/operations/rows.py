@@ -8,12 +8,12 @@ take on the placement. Nothing overlaps in these sums and memory is no limit, so
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 
-from grammar.tensors.operations import Operation, Step
+from grammar.tensors.operations import Operation, Step, Value
 from grammar.tensors.sharding import Sharding, Type, part_shape
 from hierarchies import InputError
 from hierarchies.devices import Device
@@ -23,7 +23,9 @@ from synth.search.space import Budget, Infeasible, NoneFound
 from synth.train.choice import Chosen, Prices, choose, seconds_of
 from synth.train.planner.finalists import Finalist, on_clock, rooflines_of
 from synth.train.planner.links import Links
-from synth.train.plans import Plan, plan_of, prepared
+from synth.train.plans import plan_of
+from synth.train.plans.plan import TIME
+from synth.train.plans.stages import ONCE
 from synth.train.resharding import path_between
 from synth.train.resharding.requests import GOALS
 from synth.train.resharding.seconds import Answers
@@ -56,52 +58,63 @@ class ByRows:
 def by_rows(step: Step, one: Finalist, answers: Answers, links: Links, device: Device) -> ByRows:
     """The best rows by sums over the axes of a plan, simulated where it lies.
 
-    Raises InputError for a plan with stages or microbatches, and where no rows can be.
+    Microbatches, stages and their order stay. Raises InputError where no rows can be.
     """
-    recipe = one.candidate.recipe
-    if recipe.microbatches > 1:
-        hint = "pin microbatches=1 pipe=1"
-        raise InputError("rows are of plans without stages and microbatches", hint=hint)
-    plan = plan_of(step, recipe)
-    ready, network = prepared(step, plan), Network(answers, one.placement)
+    plan = plan_of(step, one.candidate.recipe)
+    network = Network(answers, one.placement)
     shares = _Shares(rooflines_of(step, plan, device), device)
-    on_clock(step, plan, shares, network)
-    sends = _Sends(plan.sizes, one.candidate.row_of, links, network)
-    prices = Prices(shares.computing, sends.seconds)
-    chosen = choose(ready, plan.axes, prices, Budget(ROUNDS), gap=GAP)
+    shares.weigh(on_clock(step, plan, shares, network), plan.microbatches)
+    sizes = {axis: size for axis, size in plan.sizes.items() if axis != TIME}
+    sends = _Sends(sizes, one.candidate.row_of, links, network)
+    prices = Prices(shares.computing, sends.seconds, network.handing)
+    chosen = choose(step, plan, prices, Budget(ROUNDS), gap=GAP)
     if isinstance(chosen, Infeasible | NoneFound):
         raise InputError("no rows can be for all operations", where=step.name)
-    own = Plan(plan.axes, chosen.plan.cuts, remat=plan.remat)
+    own = chosen.plan
     found = on_clock(step, own, rooflines_of(step, own, device), network)
-    return ByRows(Chosen(own, chosen.found), seconds_of(step, plan, prices).all, found)
+    return ByRows(chosen, seconds_of(step, plan, prices).all, found)
 
 
 class _Shares:
     """Sections as rooflines have them; and what operations take in them, of what they take alone.
 
     By primitive: most of what an elementwise operation takes alone is reading and writing what
-    stays on the chip when it is done with others.
+    stays on the chip when it is done with others. A section is found again by its seconds, which
+    are its tasks', and counts as often as it is done in a step.
     """
 
     def __init__(self, rooflines: Rooflines, device: Device) -> None:
         self._rooflines, self._device = rooflines, device
+        self._sections: dict[float, Section] = {}
         self._alone: defaultdict[str, float] = defaultdict(float)
         self._inside: defaultdict[str, float] = defaultdict(float)
 
     def __call__(self, section: Section) -> Estimate:
         found = self._rooflines(section)
-        alone = [(one.primitive, self._estimated(one)) for one in section.operations]
-        all_ = sum(seconds for _, seconds in alone)
-        for primitive, seconds in alone:
-            self._alone[primitive] += seconds
-            self._inside[primitive] += seconds * found.seconds / all_ if all_ else 0.0
+        self._sections[found.seconds] = section
         return found
+
+    def weigh(self, run: Predicted, microbatches: int) -> None:
+        """By the tasks of all stages in a step whose sections were asked for."""
+        done: Counter[float] = Counter()
+        for task in run.device.tasks:
+            if not task.request and task.seconds in self._sections:
+                done[task.seconds] += 1 if task.place.when in ONCE else microbatches
+        for seconds, times in done.items():
+            operations = self._sections[seconds].operations
+            alone = [(one.primitive, self._estimated(one)) for one in operations]
+            all_ = sum(each for _, each in alone)
+            for primitive, each in alone:
+                self._alone[primitive] += times * each
+                self._inside[primitive] += times * each * seconds / all_ if all_ else 0.0
 
     def _estimated(self, one: Operation) -> float:
         return estimated(one, self._device).seconds
 
     def computing(self, one: Operation) -> float:
-        """Seconds of an operation on a device's part."""
+        """Seconds of an operation on a device's part; who reads a constant makes it on the way."""
+        if not any(isinstance(operand, Value) for operand in one.operands):
+            return 0.0
         alone, inside = self._alone, self._inside
         share = sum(inside.values()) / (sum(alone.values()) or 1.0)
         if alone.get(one.primitive):

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from grammar.tensors.sharding import Sharding, Type
 from synth.train.plans import Moved, Plan
 from synth.train.plans.buckets import flat
-from synth.train.plans.plan import TIME
+from synth.train.plans.microbatches import of_one_pass
 from synth.train.resharding import How, Move
 from synth.train.simulation.device.tape import Tape
 from synth.train.simulation.device.tasks import COMPUTE, Overlap
@@ -121,12 +121,7 @@ class Sends:
         return _Asked(name, _beside(moves), seconds, request, (kind, moves), target)
 
     def _seconds(self, kind: Type, source: Sharding, target: Sharding) -> float:
-        """Of one microbatch: time is no axis that anything is sent over."""
-        count = self.plan.microbatches
-        cut = (TIME in axes for axes in source.dimensions)
-        both = zip(kind.shape, cut, strict=True)
-        shape = tuple(size // count if timed else size for size, timed in both)
-        return self.sending(Type(kind.dtype, shape), source.without(TIME), target.without(TIME))
+        return self.sending(*of_one_pass(kind, source, target, self.plan.parts))
 
 
 def _beside(moves: Sequence[Move]) -> str:

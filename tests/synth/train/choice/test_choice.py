@@ -92,6 +92,10 @@ def prices(sizes: Mapping[str, int]) -> Prices:
     return plain_prices(sizes, RATES, 50.0, 900.0)
 
 
+def over(sizes: Mapping[str, int]) -> Plan:
+    return Plan(tuple(sizes.items()), Cuts((), ()))
+
+
 def plans(step: Step, sizes: Mapping[str, int]) -> Iterator[Plan]:
     """Every plan: how each input lies, and every legal row of each operation."""
     for cuts in _cuts(step.graph, sizes, frozenset()):
@@ -146,7 +150,7 @@ def test_so_many_ways_to_lie() -> None:
 def test_what_is_chosen_is_the_best_of_all_plans(make: object) -> None:
     """Where a value has one reader the search charges what a plan costs."""
     step = make()  # type: ignore[operator]
-    found, rates = choose(step, tuple(ONE.items()), prices(ONE)), prices(ONE)
+    found, rates = choose(step, over(ONE), prices(ONE)), prices(ONE)
     assert isinstance(found, Chosen)
     assert isinstance(found.found, Optimal)
     least = min(seconds_of(step, plan, rates).all for plan in plans(step, ONE))
@@ -156,7 +160,7 @@ def test_what_is_chosen_is_the_best_of_all_plans(make: object) -> None:
 
 def test_a_redistribution_that_two_read_is_charged_at_most_twice() -> None:
     step, rates = updated(), prices(ONE)
-    found = choose(step, tuple(ONE.items()), rates)
+    found = choose(step, over(ONE), rates)
     assert isinstance(found, Chosen)
     every = [seconds_of(step, plan, rates) for plan in plans(step, ONE)]
     own = seconds_of(step, found.plan, rates)
@@ -167,7 +171,7 @@ def test_a_redistribution_that_two_read_is_charged_at_most_twice() -> None:
 
 def test_over_two_axes_messages_find_what_elimination_does() -> None:
     for step in (two_products(), looped(), updated()):
-        found = choose(step, tuple(TWO.items()), prices(TWO))
+        found = choose(step, over(TWO), prices(TWO))
         assert isinstance(found, Chosen)
         assert isinstance(found.found, Optimal)
         assert seconds_of(step, found.plan, prices(TWO)).all <= found.found.seconds * (1 + 1e-9)
@@ -175,11 +179,11 @@ def test_over_two_axes_messages_find_what_elimination_does() -> None:
 
 def test_compute_alone_is_cut_and_sending_alone_is_not() -> None:
     free = plain_prices(ONE, {"data": inf}, 50.0)
-    found = choose(two_products(), tuple(ONE.items()), free)
+    found = choose(two_products(), over(ONE), free)
     assert isinstance(found, Chosen)
     whole = seconds_of(two_products(), Plan((("data", 1),), found.plan.cuts), free).computing
     assert found.found.seconds == pytest.approx(whole / 2)
-    dear = choose(two_products(), tuple(ONE.items()), plain_prices(ONE, RATES, inf))
+    dear = choose(two_products(), over(ONE), plain_prices(ONE, RATES, inf))
     assert isinstance(dear, Chosen)
     assert dear.found.seconds == 0.0
 
@@ -187,7 +191,7 @@ def test_compute_alone_is_cut_and_sending_alone_is_not() -> None:
 def test_a_kept_step_of_a_perceptron_is_chosen_better_than_by_recipes() -> None:
     step = parse_step((TESTS / "steps" / "mlp-tiny.step").read_text(encoding="utf-8"))
     rates = plain_prices(ONE, {"data": 1e6}, 1e9, 1e8)
-    found = choose(step, tuple(ONE.items()), rates)
+    found = choose(step, over(ONE), rates)
     assert isinstance(found, Chosen)
     assert str(found).endswith(" ms, gap 0 %")
     for recipe in ("batch over data", "batch over data; zero=1", "batch over data; zero=3"):
@@ -198,8 +202,8 @@ def test_a_kept_step_of_a_perceptron_is_chosen_better_than_by_recipes() -> None:
 def test_one_round_is_an_answer_with_a_gap() -> None:
     step = parse_step((TESTS / "steps" / "mlp-tiny.step").read_text(encoding="utf-8"))
     rates = plain_prices(TWO, {"data": 1e6, "tensor": 4e6}, 1e9, 1e8)
-    short = choose(step, tuple(TWO.items()), rates, Budget(1))
-    full = choose(step, tuple(TWO.items()), rates)
+    short = choose(step, over(TWO), rates, Budget(1))
+    full = choose(step, over(TWO), rates)
     assert isinstance(short, Chosen)
     assert isinstance(full, Chosen)
     assert isinstance(short.found, Optimal | BestFound)
@@ -210,8 +214,8 @@ def test_what_may_not_be_sent_is_not_chosen() -> None:
     def never(value: Type, source: Sharding, target: Sharding) -> float:
         return inf
 
-    still = Prices(prices(ONE).computing, never)
-    found = choose(two_products(), tuple(ONE.items()), still)
+    still = Prices(prices(ONE).computing, never, prices(ONE).handing)
+    found = choose(two_products(), over(ONE), still)
     assert isinstance(found, Chosen)
     assert seconds_of(two_products(), found.plan, still).sending == 0.0
     assert not isinstance(found.found, Infeasible)
