@@ -82,7 +82,7 @@ class Sharding:
         """The axes that cut a dimension, by dimensions."""
         return tuple(chain.from_iterable(self.dimensions))
 
-    @property
+    @cached_property
     def axes(self) -> tuple[str, ...]:
         """The axes that occur: along all others the value is replicated."""
         return (*self.splitting, *(axis for _, axis in self.partial))
@@ -96,6 +96,8 @@ class Sharding:
 
     def without(self, axis: str) -> Sharding:
         """The same, but replicated along an axis."""
+        if axis not in self.axes:
+            return self
         kept = tuple(tuple(one for one in axes if one != axis) for axes in self.dimensions)
         return Sharding(kept, tuple(one for one in self.partial if one[1] != axis))
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
 
 from synth.search.elimination import (
     MOST_ENTRIES,
@@ -41,13 +42,19 @@ class Core:
 def core(costs: Pairwise) -> Core:
     """Take out what has two neighbours at most, until nothing has; one variable stays at least."""
     beside = [set(near) for near in costs.neighbours]
-    ready = {variable for variable, near in enumerate(beside) if len(near) <= 2}
+    ready = [(len(near), variable) for variable, near in enumerate(beside) if len(near) <= 2]
+    heapify(ready)
+    taken_out: set[int] = set()
     order: list[int] = []
     while ready and len(order) + 1 < len(beside):
-        variable = min(ready, key=lambda one: (len(beside[one]), one))
-        ready.discard(variable)
+        degree, variable = heappop(ready)
+        if variable in taken_out or degree != len(beside[variable]):
+            continue
+        taken_out.add(variable)
         order.append(variable)
-        ready |= {one for one in take_out(beside, variable) if len(beside[one]) <= 2}
+        for one in take_out(beside, variable):
+            if len(beside[one]) <= 2:
+                heappush(ready, (len(beside[one]), one))
     taken, tables = eliminated(costs, order)
     kept = tuple(sorted({*range(len(beside))} - {*order}))
     number = {old: new for new, old in enumerate(kept)}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
 from math import prod
 from typing import Any
 
@@ -48,15 +49,22 @@ def min_fill(costs: Pairwise) -> tuple[Names, int]:
     states = [len(one) for one in costs.alone]
     beside = [set(one) for one in costs.neighbours]
     fill = {variable: _missing(beside, variable) for variable in range(len(states))}
+    next_ones = [(missing, variable) for variable, missing in fill.items()]
+    heapify(next_ones)
     variables, entries = [], 1
     while fill:
-        variable = min(fill, key=lambda one: (fill[one], one))
+        missing, variable = heappop(next_ones)
+        if fill.get(variable) != missing:
+            continue
         del fill[variable]
         variables.append(variable)
         around = take_out(beside, variable)
         entries = max(entries, prod(states[one] for one in (*around, variable)))
         for one in around.union(*(beside[near] for near in around)):
-            fill[one] = _missing(beside, one)
+            missing = _missing(beside, one)
+            if fill[one] != missing:
+                fill[one] = missing
+                heappush(next_ones, (missing, one))
     return tuple(variables), entries
 
 

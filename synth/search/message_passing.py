@@ -9,7 +9,8 @@ proved the best. Exact on trees; on other graphs a gap may stay, and is told.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from operator import itemgetter
 
 import numpy as np
 
@@ -18,6 +19,9 @@ from synth.search.space import BestFound, Budget, Found, Infeasible, NoneFound, 
 
 CLOSED = 1e-9
 """Of the cost: sums of floating-point numbers tell no smaller gap."""
+
+READ = 5
+"""After so many rounds a choice is read off what was heard: that takes about as long as a round."""
 
 _STILL = 1e-7
 """Of the cost: rounds that raise the bound by less are at their end."""
@@ -47,12 +51,13 @@ def pass_messages(
     for done in range(budget.evaluations):
         if done and not observer.go_on():
             break
-        states = passing.forward()
+        passing.forward()
         risen = max(bound, passing.backward())
-        several = (states, passing.improved(states))
-        cheapest = min(((one, costs.cost(one)) for one in several), key=lambda one: one[1])
-        better = cheapest[1] < (np.inf if best is None else best[1])
-        best = cheapest if better else best
+        better = False
+        if done % READ == 0 or done + 1 == budget.evaluations:
+            cheapest = min(((one, costs.cost(one)) for one in passing.read()), key=itemgetter(1))
+            better = best is None or cheapest[1] < best[1]
+            best = cheapest if better else best
         moved = better or risen - bound > _STILL * risen
         bound, waited = risen, 0 if moved else waited + 1
         observer.priced(done + 1, None if best is None else best[1])
@@ -125,19 +130,27 @@ class _Passing:
         self.into[speaker, listener] = message
         return least
 
-    def forward(self) -> tuple[int, ...]:
-        """One pass in order; and states read off, each the best beside those already read."""
-        states: list[int] = []
+    def forward(self) -> None:
+        """One pass in order."""
         for variable in self.order:
             before, after = self.before[variable], self.after[variable]
-            beside = self._heard(variable, after)
-            for one in before:
-                beside += self.tables[one, variable][states[one]]
-            states.append(int(beside.argmin()))
             share = self.weight[variable] * self._heard(variable, before, after)
             for one in after:
                 self._speak(share, variable, one)
-        return tuple(states)
+
+    def read(self) -> Iterator[tuple[int, ...]]:
+        """Choices read off what was heard, in order and against it, and improved."""
+        for order, others, done in (
+            (self.order, self.after, self.before),
+            (self.order[::-1], self.before, self.after),
+        ):
+            states = [0] * len(order)
+            for variable in order:
+                beside = self._heard(variable, others[variable])
+                for one in done[variable]:
+                    beside += self.tables[one, variable][states[one]]
+                states[variable] = int(beside.argmin())
+            yield self.improved(self.improved(states))
 
     def backward(self) -> float:
         """One pass against the order; and the bound.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from math import inf
 
 from grammar.tensors.operations import Operation, Step
@@ -19,7 +20,7 @@ from synth.train.plans import Done, Moved, Plan, Program, Sent, apply
 from synth.train.plans.microbatches import of_one_pass
 from synth.train.plans.plan import PIPE
 from synth.train.plans.stages import ONCE
-from synth.train.resharding import path_between
+from synth.train.resharding import Path, path_between
 from synth.train.simulation.device import Sending
 from synth.train.simulation.pipeline import Handing
 from synth.train.work import length_of
@@ -53,13 +54,16 @@ def plain_prices(
         moved = sum(type_of(one).bytes for one in (*operation.operands, *operation.results))
         return max(flops_of(operation) / flops_per_second, moved / memory_bytes_per_second)
 
-    def sending(value: Type, source: Sharding, target: Sharding) -> float:
-        path = path_between(value, source, target, sizes)
+    @cache
+    def seconds_a_byte(path: Path) -> float:
         shares = (
             (move.least(sizes), min(bytes_per_second[axis] for axis in move.axes))
             for move in path.moves
         )
-        return value.bytes * sum(float(share) / rate for share, rate in shares if share)
+        return sum(float(share) / rate for share, rate in shares if share)
+
+    def sending(value: Type, source: Sharding, target: Sharding) -> float:
+        return value.bytes * seconds_a_byte(path_between(value, source, target, sizes))
 
     def handing(size: int, source: int, target: int) -> float:
         return size / bytes_per_second.get(PIPE, inf)

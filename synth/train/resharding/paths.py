@@ -88,13 +88,20 @@ def paths_between(
 
 def _of_value(value: Type, source: Sharding, target: Sharding, sizes: Mapping[str, int]) -> _Of:
     """What a path depends on of a value. Raises InputError for shardings that do not fit it."""
+    axes = tuple(sizes.items())
     for role, sharding in (("source", source), ("target", target)):
-        check_type(value, sharding, sizes, where=f"{role} of a redistribution")
-        check_one_kind(value, sharding, f"{role} of a redistribution")
+        _check(value, sharding, axes, f"{role} of a redistribution")
     every = prod(sizes.values())
     room = tuple(gcd(size, every) for size in value.shape)
     summed = () if value.dtype in ("bool", "key") else (Kind.SUM,)
     return room, frozenset((*summed, *(kind for kind, _ in (*source.partial, *target.partial))))
+
+
+@lru_cache(maxsize=2**14)
+def _check(value: Type, sharding: Sharding, axes: tuple[tuple[str, int], ...], where: str) -> None:
+    """Who chooses asks for every pair of ways to lie."""
+    check_type(value, sharding, dict(axes), where=where)
+    check_one_kind(value, sharding, where)
 
 
 def _unreachable(value: Type, source: Sharding, target: Sharding) -> InputError:
