@@ -214,7 +214,7 @@ class Worker:
         torch, world = self._torch, self._dist.get_world_size()
         numbers = size_bytes // 4 // (world if name == "all_gather" else 1)
         x = torch.ones(numbers)
-        given = (x, *ASKED[name](("data",)))
+        given = (x, *ASKED[name](("data",), world))
         work, found = self._runtime.reference(), []
         self._dist.barrier()
         for _ in range(times):
