@@ -96,7 +96,9 @@ def participating(slots: tuple[Slot, ...]) -> npt.NDArray[np.bool_]:
             if slot.role is Role.ZERO:
                 alive[1:] = False
             table = (table[:, None] & alive[None, :]).reshape(-1)
-    return np.pad(table, (0, children_of(slots) - len(table)))
+    found = np.zeros(children_of(slots), dtype=np.bool_)
+    found[: len(table)] = table
+    return found
 
 
 def busiest_block(levels: Cast, block: int) -> int:

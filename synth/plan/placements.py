@@ -47,7 +47,10 @@ class BestPlaced:
 
 @dataclass(frozen=True)
 class _Alike:
-    """Placements on which a reduction costs the same, with their positions; its bound in ticks."""
+    """Placements on which a reduction costs the same, with their positions; its bound in ticks.
+
+    Where all are searched anyway, that is 0.
+    """
 
     least: int
     reductions: Sequence[tuple[int, Reduction]]
@@ -173,8 +176,10 @@ class PlacementSearch:
         for position, placement in enumerate(self._placements()):
             reduction = Reduction(placement, request.over, request.collapse)
             alike.setdefault(reduction.parts, []).append((position, reduction))
+        if self._all or len(alike) == 1:
+            return [_Alike(0, some) for some in alike.values()]
         found = [_Alike(self._search.bound_ticks(some[0][1]), some) for some in alike.values()]
-        return found if self._all else sorted(found, key=lambda one: one.least)
+        return sorted(found, key=lambda one: one.least)
 
     def _placements(self) -> Iterable[Placement]:
         request, hierarchy = self._request, self._system.hierarchy

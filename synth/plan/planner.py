@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from hierarchies import System
+from hierarchies import Placement, Reduction, System
 from synth.plan.answers import AnswerMaker
-from synth.plan.candidates import Found
+from synth.plan.candidates import CandidateSearch, Found
 from synth.plan.distinct import Distinct
 from synth.plan.library import Library
 from synth.plan.placements import PlacementSearch, ranked
@@ -21,6 +21,7 @@ def answers(
     request: Request,
     watcher: Watcher | None = None,
     library: Library | None = None,
+    simulator: Simulator | None = None,
 ) -> Report:
     """Rank every valid program on every placement, exactly, and prove the best ones.
 
@@ -28,12 +29,12 @@ def answers(
     member, unless the request is ``exact``. Ties: fewer steps, then spelling, then the order of
     placements. Every answer is derived again from its text, replayed with every factor 2 and once
     3, and put to z3 before it is returned.
-    Questions in the same language may share a ``library``. Raises InputError for axes or
-    placements that do not fit the system.
+    Questions in the same language may share a ``library``, those on one system by one choice of
+    algorithms a ``simulator``. Raises InputError for axes or placements that do not fit the system.
     """
     watcher = watcher or Watcher()
     library = library or Library(request.language, watcher.searching)
-    simulator = Simulator(system, request.choice)
+    simulator = simulator or Simulator(system, request.choice)
     searched = PlacementSearch(simulator, request, watcher, library).run()
     best = ranked(searched.best, request)
     wanted = [Wanted(rank, one, request.payload_bytes) for rank, one in best]
@@ -42,14 +43,17 @@ def answers(
     return Report(system, request, found, looked)
 
 
-def found_seconds(system: System, request: Request, library: Library) -> float:
-    """Seconds of the best program found: nothing is replayed or proved, so it is no answer.
+def found_seconds(simulator: Simulator, request: Request, library: Library) -> float:
+    """Seconds of the best program found on the placement that a request is for.
 
-    Raises as ``answers`` does.
+    Nothing is replayed or proved, so it is no answer. Raises as ``answers`` does.
     """
-    simulator = Simulator(system, request.choice)
-    searched = PlacementSearch(simulator, request, Watcher(), library).run()
-    return searched.best[0].found.ticks / TICKS_PER_SECOND
+    assert request.placement is not None
+    placement = Placement(simulator.system.hierarchy, request.axes, request.placement)
+    reduction = Reduction(placement, request.over, request.collapse)
+    cut = request.payload_bytes, request.segments
+    search = CandidateSearch(library, simulator, *cut, stripes=request.stripes)
+    return search.distinct(reduction, 1)[0].what.ticks / TICKS_PER_SECOND
 
 
 @dataclass(frozen=True)

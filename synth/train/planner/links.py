@@ -11,6 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from math import log2, prod
 from typing import ClassVar, Protocol
 
@@ -20,6 +21,7 @@ from synth.plan.library import Library
 from synth.plan.planner import found_seconds
 from synth.plan.request import Request
 from synth.price.bound import bound
+from synth.price.step_prices import Simulator
 from synth.semantics.point_to_point import send_receive
 from synth.semantics.programs import Language
 from synth.train.point_to_point import priced_transfer
@@ -76,6 +78,10 @@ class Priced(Lines):
     _handed: dict[tuple[Row, int], Sequence[float]] = field(default_factory=dict)
     _libraries: dict[Goal, Library] = field(default_factory=dict)
 
+    @cached_property
+    def _simulator(self) -> Simulator:
+        return Simulator(self.system)
+
     def asked(self, goal: Goal, placement: Placement, size_bytes: int) -> float:
         """Of the best program."""
         language = Language(goal=goal)
@@ -90,7 +96,7 @@ class Priced(Lines):
             segments=SEGMENTS,
             stripes=False,
         )
-        return found_seconds(self.system, asked, library)
+        return found_seconds(self._simulator, asked, library)
 
     def handed(self, row: Row, size_bytes: float) -> Sequence[float]:
         """Of transfers from each rank to the next."""

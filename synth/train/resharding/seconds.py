@@ -15,10 +15,12 @@ from math import prod
 from grammar import Goal
 from grammar.tensors.sharding import Sharding, Type
 from hierarchies import InputError, Placement, System
+from synth.collectives.algorithms import Choice
 from synth.plan.library import Library
 from synth.plan.planner import answers
 from synth.plan.request import Answer, Request
 from synth.price.segments import SEGMENTS
+from synth.price.step_prices import Simulator
 from synth.price.steps import StepPrice
 from synth.semantics.point_to_point import PointToPoint
 from synth.semantics.programs import Language
@@ -78,6 +80,7 @@ class Answers:
         self._segments, self._stripes = segments, stripes
         self._known: dict[tuple[Goal, int, object], Answer] = {}
         self._libraries: dict[Goal, Library] = {}
+        self._simulators: dict[Choice, Simulator] = {}
 
     def best(self, request: Request) -> Answer:
         """The best answer to a request on one placement."""
@@ -88,7 +91,10 @@ class Answers:
             asked = replace(
                 request, k=1, language=language, segments=self._segments, stripes=self._stripes
             )
-            [self._known[key]] = answers(self.system, asked, library=library).answers
+            if asked.choice not in self._simulators:
+                self._simulators[asked.choice] = Simulator(self.system, asked.choice)
+            shared = library, self._simulators[asked.choice]
+            [self._known[key]] = answers(self.system, asked, None, *shared).answers
         return self._known[key]
 
 
