@@ -77,7 +77,7 @@ class Sharding:
         """Without the hash, which is another in another process."""
         return Sharding, (self.dimensions, self.partial)
 
-    @property
+    @cached_property
     def splitting(self) -> tuple[str, ...]:
         """The axes that cut a dimension, by dimensions."""
         return tuple(chain.from_iterable(self.dimensions))
@@ -202,6 +202,8 @@ def check_type(
 
 def part_shape(value: Type, sharding: Sharding, sizes: Mapping[str, int]) -> tuple[int, ...]:
     """The shape of what one device holds."""
+    if not sharding.splitting:
+        return value.shape
     return tuple(
         size // parts for size, parts in zip(value.shape, sharding.parts(sizes), strict=True)
     )
