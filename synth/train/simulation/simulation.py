@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 from itertools import pairwise
@@ -39,11 +39,8 @@ class Row:
 
     def later(self, seconds: float) -> Row:
         """The same, so much later."""
-        return replace(
-            self,
-            begin_seconds=self.begin_seconds + seconds,
-            end_seconds=self.end_seconds + seconds,
-        )
+        begin, end = self.begin_seconds + seconds, self.end_seconds + seconds
+        return Row(self.stream, self.name, begin, end, self.kind, self.parts)
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain, islice
 
 from synth.emit.timeline.events import Event, document, named, stretch
-from synth.train.simulation.pipeline import PASSES
 from synth.train.simulation.predicting import Predicted
 from synth.train.simulation.simulation import Row
 
@@ -15,9 +15,10 @@ MOST_EVENTS = 20_000
 
 def trace(name: str, found: Predicted) -> str:
     """The trace as a text."""
-    rows = [list(found.rows(rank)) for rank in range(len(found.ranks))]
-    if sum(map(len, rows)) > MOST_EVENTS and len(rows) > 1:
-        rows = [[one for one in some if one.stream == PASSES] for some in rows]
+    ranks = range(len(found.ranks))
+    first = islice(chain.from_iterable(map(found.rows, ranks)), MOST_EVENTS + 1)
+    few = len(ranks) == 1 or sum(1 for _ in first) <= MOST_EVENTS
+    rows = [list(found.rows(rank) if few else found.passes(rank)) for rank in ranks]
     about = {
         "step": name,
         "seconds": found.seconds,

@@ -273,11 +273,13 @@ def _limit(rank: Rank) -> Limit:
 
 
 def _longest(found: Predicted, rank: int) -> list[Row]:
-    """The rows of a rank; of very many the longest."""
-    rows = list(found.rows(rank))
+    """The rows of a rank; of very many the longest. Where passes are, what is in them may wait."""
     most = MOST_ROWS // len(found.ranks)
+    rows = list(found.passes(rank))
+    if len(rows) <= most:
+        rows = list(found.rows(rank))
     if len(rows) > most:
-        rows = sorted(rows, key=lambda one: _order(one), reverse=True)[:most]
+        rows = sorted(rows, key=_order, reverse=True)[:most]
         rows.sort(key=lambda one: (one.stream, one.begin_seconds))
     return rows
 
