@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 
 MOST_UNROLLED = 256
 """More layers than these one after the other take minutes to trace."""
+
+STEPS_KEPT = 32
+"""To trace a step takes longer than most that is asked of it, and a user asks of one model."""
 
 LEAST_JAX = (0, 10)
 
@@ -47,8 +51,16 @@ class Spelling:
 
 
 def zoo_step(name: str, changes: Mapping[str, int], spelling: Spelling) -> Step:
-    """The step of a model of the zoo. Raises InputError, also where JAX is not installed."""
-    model = _zoo_model(name, changes, spelling)
+    """The step of a model of the zoo. Raises InputError, also where JAX is not installed.
+
+    Who asks again soon gets the same object: what is known of it (``same.Same``) is known still.
+    """
+    return _traced(name, tuple(sorted(changes.items())), spelling)
+
+
+@lru_cache(STEPS_KEPT)
+def _traced(name: str, changes: tuple[tuple[str, int], ...], spelling: Spelling) -> Step:
+    model = _zoo_model(name, dict(changes), spelling)
     with _jax():
         from synth.train.zoo.models import Inference
         from synth.train.zoo.table import inference_step_of, step_of
