@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from itertools import combinations, product
 
 Label = tuple[int, ...]
@@ -31,9 +32,10 @@ class Word:
     zero: Label = ()
 
 
-def labels(sizes: Label) -> list[Label]:
+@cache
+def labels(sizes: Label) -> tuple[Label, ...]:
     """All devices (or chunks, or contributors), in the order of their ids."""
-    return list(product(*(range(size) for size in sizes)))
+    return tuple(product(*(range(size) for size in sizes)))
 
 
 def words(depth: int, across: bool = False, request: str = "all-reduce") -> list[Word]:
@@ -61,14 +63,21 @@ def only(label: Label, digits: Label) -> Label:
     return tuple(label[digit] for digit in digits)
 
 
-def members(word: Word, sizes: Label) -> list[list[Label]]:
+@cache
+def members(word: Word, sizes: Label) -> tuple[tuple[Label, ...], ...]:
     """The groups of an instruction; the first member of each has 0 in every free digit."""
     fixed = tuple(digit for digit in range(len(sizes)) if digit not in word.free)
     groups: dict[Label, list[Label]] = {}
     for device in labels(sizes):
         if not any(only(device, word.zero)):
             groups.setdefault(only(device, fixed), []).append(device)
-    return list(groups.values())
+    return tuple(map(tuple, groups.values()))
+
+
+@cache
+def alike(label: Label, digits: Label, sizes: Label) -> frozenset[Label]:
+    """All labels with the same values of some digits."""
+    return frozenset(one for one in labels(sizes) if only(one, digits) == only(label, digits))
 
 
 def start(sizes: Label, request: str = "all-reduce") -> State:
@@ -81,7 +90,7 @@ def start(sizes: Label, request: str = "all-reduce") -> State:
     return {device: {chunk: frozenset({device}) for chunk in devices} for device in devices}
 
 
-def _everything(devices: list[Label]) -> Rows:
+def _everything(devices: Iterable[Label]) -> Rows:
     return {chunk: frozenset(devices) for chunk in devices}
 
 
@@ -130,8 +139,7 @@ def _broken_sum(held: list[Rows], word: Word, sizes: Label) -> set[str]:
         fixed = tuple(digit for digit in range(len(sizes)) if digit not in word.free)
         for rows in held:
             for chunk in rows:
-                alike = {c for c in labels(sizes) if only(c, fixed) == only(chunk, fixed)}
-                if not alike <= set(rows):
+                if not alike(chunk, fixed, sizes) <= rows.keys():
                     found.add(REGULAR)
     return found
 
@@ -184,7 +192,7 @@ def after(state: State, word: Word, sizes: Label) -> State:
     return then
 
 
-def _delivered(device: Label, group: list[Label], state: State, free: Label) -> Rows:
+def _delivered(device: Label, group: tuple[Label, ...], state: State, free: Label) -> Rows:
     """What the members send to a device: all that is for it, as far as the group can tell."""
     got: Rows = {}
     for source in group:

@@ -87,6 +87,12 @@ def _words(node: ast.AST) -> set[str]:
     return set()
 
 
+@cache
+def _spelled(file: Path) -> frozenset[str]:
+    """All constants of a module that are names."""
+    return frozenset(word for node in ast.walk(_tree(file)) for word in _words(node))
+
+
 def _told_apart(file: Path) -> bool:
     """Whether a module knows some collective by name, but as what is usually asked for."""
     words = {one.value for one in Collective} - {"reduce", "broadcast"}  # these mean other things
@@ -121,8 +127,7 @@ def lists(names: Collection[str]) -> set[Path]:
     """The modules that write most of some names out, one by one or in one line."""
     found = set()
     for file in modules():
-        spelled = {word for node in ast.walk(_tree(file)) for word in _words(node)}
-        if 2 * len(spelled & set(names)) > len(names):
+        if 2 * len(_spelled(file) & set(names)) > len(names):
             found.add(file)
     return found
 
