@@ -5,9 +5,11 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
+import typer.testing
 from hypothesis import Phase, settings
 
 from databases import Cluster, cluster
@@ -18,6 +20,9 @@ settings.register_profile(
     "hurry", parent=settings.get_profile("house"), phases=[Phase.explicit, Phase.generate]
 )
 settings.load_profile("house")
+
+# Its runner makes all commands anew for each one that a test runs; a program does so once.
+typer.testing._get_command = cache(typer.testing._get_command)  # type: ignore[attr-defined]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
