@@ -214,6 +214,7 @@ def test_a_description_is_calibrated_and_planned_with(tmp_path: Path) -> None:
     assert "[calibration]" in (tmp_path / "my.toml").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_the_commands_of_the_readme_work(tmp_path: Path) -> None:
     """All but those of make, which installs, and of curl, which test_docs_of_service.py has."""
     commands = [
