@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from hierarchies import Placement, Reduction, System
+from hierarchies import System
 from synth.plan.answers import AnswerMaker
-from synth.plan.candidates import CandidateSearch, Found
+from synth.plan.candidates import Found
 from synth.plan.distinct import Distinct
 from synth.plan.library import Library
 from synth.plan.placements import PlacementSearch, ranked
 from synth.plan.request import Answer, Noting, Report, Request, Watcher
 from synth.price.step_prices import Simulator
-from synth.price.steps import TICKS_PER_SECOND
 
 
 def answers(
@@ -41,19 +40,6 @@ def answers(
     found, complete = answers_to(simulator, wanted, watcher, library)
     looked = replace(searched.looked, complete=searched.looked.complete and complete)
     return Report(system, request, found, looked)
-
-
-def found_seconds(simulator: Simulator, request: Request, library: Library) -> float:
-    """Seconds of the best program found on the placement that a request is for.
-
-    Nothing is replayed or proved, so it is no answer. Raises as ``answers`` does.
-    """
-    assert request.placement is not None
-    placement = Placement(simulator.system.hierarchy, request.axes, request.placement)
-    reduction = Reduction(placement, request.over, request.collapse)
-    cut = request.payload_bytes, request.segments
-    search = CandidateSearch(library, simulator, *cut, stripes=request.stripes)
-    return search.distinct(reduction, 1)[0].what.ticks / TICKS_PER_SECOND
 
 
 @dataclass(frozen=True)

@@ -17,11 +17,11 @@ from typing import ClassVar, Protocol
 
 from grammar import Goal
 from hierarchies import Axis, Placement, Reduction, System
+from synth.plan.candidates import CandidateSearch
 from synth.plan.library import Library
-from synth.plan.planner import found_seconds
-from synth.plan.request import Request
 from synth.price.bound import bound
 from synth.price.step_prices import Simulator
+from synth.price.steps import TICKS_PER_SECOND
 from synth.semantics.point_to_point import send_receive
 from synth.semantics.programs import Language
 from synth.train.point_to_point import priced_transfer
@@ -83,20 +83,11 @@ class Priced(Lines):
         return Simulator(self.system)
 
     def asked(self, goal: Goal, placement: Placement, size_bytes: int) -> float:
-        """Of the best program."""
-        language = Language(goal=goal)
-        library = self._libraries.setdefault(goal, Library(language))
-        asked = Request(
-            placement.axes,
-            ("over",),
-            size_bytes,
-            k=1,
-            language=language,
-            placement=placement.matrix,
-            segments=SEGMENTS,
-            stripes=False,
-        )
-        return found_seconds(self._simulator, asked, library)
+        """Of the best program that is found: it is not proved, so it is no answer."""
+        library = self._libraries.setdefault(goal, Library(Language(goal=goal)))
+        search = CandidateSearch(library, self._simulator, size_bytes, SEGMENTS, stripes=False)
+        [found] = search.distinct(Reduction(placement, ("over",)), 1)
+        return found.what.ticks / TICKS_PER_SECOND
 
     def handed(self, row: Row, size_bytes: float) -> Sequence[float]:
         """Of transfers from each rank to the next."""

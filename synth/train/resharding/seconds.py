@@ -91,10 +91,10 @@ class Answers:
             asked = replace(
                 request, k=1, language=language, segments=self._segments, stripes=self._stripes
             )
-            if asked.choice not in self._simulators:
-                self._simulators[asked.choice] = Simulator(self.system, asked.choice)
-            shared = library, self._simulators[asked.choice]
-            [self._known[key]] = answers(self.system, asked, None, *shared).answers
+            choice = asked.choice
+            simulator = self._simulators.setdefault(choice, Simulator(self.system, choice))
+            found = answers(self.system, asked, library=library, simulator=simulator)
+            [self._known[key]] = found.answers
         return self._known[key]
 
 
