@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 
@@ -16,8 +16,9 @@ from synth.search.forks import forked
 from synth.train.orders import SCHEDULES
 from synth.train.planner.composing import Candidate
 from synth.train.planner.searching import Composed
-from synth.train.plans import Plan, Program, Recipe, When, apply, plan_of, prepared
+from synth.train.plans import Plan, Program, Recipe, apply, plan_of, prepared
 from synth.train.plans.plan import PIPE
+from synth.train.plans.stages import ONCE
 from synth.train.resharding.seconds import Answers
 from synth.train.simulation import Device as Tasks
 from synth.train.simulation import Overlap, Predicted, Runtime, Sources, predicted
@@ -199,7 +200,7 @@ def finalist(
 class _Told:
     """A step on the clock; and of each of its sections how much of it are products of matrices.
 
-    A section is found again by its seconds, which are its tasks'.
+    These are ``known`` by the seconds of the whole, as ``times_done`` finds them again.
     """
 
     candidate: Candidate
@@ -248,17 +249,25 @@ class _Told:
 
     def _of(self, run: Predicted, microbatches: int) -> tuple[Estimate, Estimate]:
         """What the busiest rank computes, divided as all that is computed in a step."""
-        often = dict.fromkeys((When.FORWARD, When.BACKWARD), microbatches)
-        passes = [
-            [one.times(often.get(task.place.when, 1)) for one in self.known[task.seconds]]
-            for task in run.device.tasks
-            if task.seconds in self.known and not task.request
-        ]
+        done = times_done(run, microbatches, self.known)
+        passes = [[one.times(often) for one in self.known[took]] for took, often in done.items()]
         both = [together(each) for each in zip(*passes, strict=True)] or [NOTHING, NOTHING]
         whole = sum(one.seconds for one in both)
         share = run.ranks[run.busiest].compute_seconds / whole if whole else 0.0
         products, between = (one.times(share) for one in both)
         return products, between
+
+
+def times_done(run: Predicted, microbatches: int, known: Container[float]) -> Counter[float]:
+    """How often in a step, over all stages, each section is done of whose seconds some are known.
+
+    A section is found again by its seconds, which are its tasks'.
+    """
+    found = Counter[float]()
+    for task in run.device.tasks:
+        if task.seconds in known and not task.request:
+            found[task.seconds] += 1 if task.place.when in ONCE else microbatches
+    return found
 
 
 def by_framework(one: Candidate, system: System) -> bool:

@@ -8,7 +8,7 @@ take on the placement. Nothing overlaps in these sums and memory is no limit, so
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
@@ -21,11 +21,10 @@ from synth.compute import Estimate, Section
 from synth.compute.roofline import estimated
 from synth.search.space import Budget, Infeasible, NoneFound
 from synth.train.choice import Chosen, Prices, choose, seconds_of
-from synth.train.planner.finalists import Finalist, on_clock, rooflines_of
+from synth.train.planner.finalists import Finalist, on_clock, rooflines_of, times_done
 from synth.train.planner.links import Links
 from synth.train.plans import plan_of
 from synth.train.plans.plan import TIME
-from synth.train.plans.stages import ONCE
 from synth.train.resharding import path_between
 from synth.train.resharding.requests import GOALS
 from synth.train.resharding.seconds import Answers
@@ -79,8 +78,8 @@ class _Shares:
     """Sections as rooflines have them; and what operations take in them, of what they take alone.
 
     By primitive: most of what an elementwise operation takes alone is reading and writing what
-    stays on the chip when it is done with others. A section is found again by its seconds, which
-    are its tasks', and counts as often as it is done in a step.
+    stays on the chip when it is done with others. A section counts as often as it is done in a
+    step.
     """
 
     def __init__(self, rooflines: Rooflines, device: Device) -> None:
@@ -96,11 +95,7 @@ class _Shares:
 
     def weigh(self, run: Predicted, microbatches: int) -> None:
         """By the tasks of all stages in a step whose sections were asked for."""
-        done: Counter[float] = Counter()
-        for task in run.device.tasks:
-            if not task.request and task.seconds in self._sections:
-                done[task.seconds] += 1 if task.place.when in ONCE else microbatches
-        for seconds, times in done.items():
+        for seconds, times in times_done(run, microbatches, self._sections).items():
             operations = self._sections[seconds].operations
             alone = [(one.primitive, self._estimated(one)) for one in operations]
             all_ = sum(each for _, each in alone)
