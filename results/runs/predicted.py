@@ -30,7 +30,7 @@ from synth.train.emit.sections import Sections
 from synth.train.orders import Action
 from synth.train.orders.clock import Protocol, scheduled
 from synth.train.plans import Moved
-from synth.train.plans.plan import TIME
+from synth.train.plans.microbatches import of_one, of_one_pass
 from synth.train.point_to_point import priced_transfer
 from synth.train.profiles import composed
 from synth.train.resharding import How, Move, Path
@@ -140,7 +140,7 @@ class Prices:
             [placement] = placements(system.hierarchy, axes)
             rings = Rings(system, max_steps=1, segments=(1,), stripes=False)
             self._known[key] = Redistributor(rings, placement)
-        self._sizes, self._microbatches = one.plan.sizes, one.plan.microbatches
+        self._sizes, self._parts = one.plan.sizes, one.plan.parts
         self._paths = {
             (moved.value.type, moved.path.source, moved.path.target): moved.path
             for moved in one.program.moved()
@@ -150,15 +150,11 @@ class Prices:
         return self._seconds(kind, self._paths[kind, source, target].requests(self._sizes))
 
     def moved(self, one: Moved) -> float:
-        """Of what is sent of one microbatch: time is no axis that anything is sent over."""
-        cut = (TIME in axes for axes in one.path.source.dimensions)
-        sizes = zip(one.value.type.shape, cut, strict=True)
-        shape = tuple(size // self._microbatches if timed else size for size, timed in sizes)
-        moves = [
-            replace(move, before=move.before.without(TIME), after=move.after.without(TIME))
-            for move in one.path.requests(self._sizes)
-        ]
-        return self._seconds(Type(one.value.type.dtype, shape), moves)
+        """Of what is sent of one microbatch."""
+        whole, path = one.value.type, one.path
+        kind, _, _ = of_one_pass(whole, path.source, path.target, self._parts)
+        every = (of_one(move, whole, self._parts) for move in path.requests(self._sizes))
+        return self._seconds(kind, [move for move, _ in filter(None, every)])
 
     def _seconds(self, kind: Type, moves: Iterable[Move]) -> float:
         return sum(
