@@ -12,7 +12,7 @@ import numpy as np
 
 from equations.executed import DTYPES
 from grammar.tensors.operations import Operand, Step, Value
-from grammar.tensors.parser import parse_type
+from grammar.tensors.parser import parse_step, parse_type
 from synth.train.jaxpr.pruning import pruned
 from synth.train.jaxpr.reading import read_jaxpr
 from synth.train.zoo.models import How, Model
@@ -53,6 +53,29 @@ def function_step(function: Callable[..., Any], *types: str) -> Step:
     abstract = [jax.ShapeDtypeStruct(one.shape, DTYPES[one.dtype]) for one in given]
     graph, _ = read_jaxpr(jax.make_jaxpr(function)(*abstract), names)
     return Step("function", pruned(graph), ("batch",) * len(names), names, ())
+
+
+def two_weights(mixed: str) -> Step:
+    """Eight operations on two stages: what goes up, what comes down, and two gradients.
+
+    Values and weights are ``mixed`` by a primitive: ``mul`` takes parts of a sum, ``pow`` none.
+    """
+    return parse_step(f"""step tiny
+in x: f32[8] batch
+in w: f32[] parameter "layers/0/w"
+in v: f32[] parameter "layers/1/w"
+a: f32[8] = {mixed}(x, w)
+b: f32[8] = {mixed}(a, v)
+h: f32[] = dot_general(a, b) dimension_numbers=(((0),(0)),((),()))
+g: f32[8] = {mixed}(b, v)
+d: f32[8] = {mixed}(g, w)
+k: f32[] = reduce_sum(d) axes=(0)
+w1: f32[] = mul(w, k)
+v1: f32[] = {mixed}(v, h)
+out b
+out w1 -> w
+out v1 -> v
+""")
 
 
 def signatures(one: Step) -> set[Any]:

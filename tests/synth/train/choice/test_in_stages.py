@@ -13,7 +13,6 @@ import pytest
 pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
 
 from grammar.tensors.operations import Operand, Operation, Step
-from grammar.tensors.parser import parse_step
 from grammar.tensors.sharding import Sharding, Type, part_shape
 from ordered_steps import judge_order
 from sharded_steps import in_float64, judge, on_one_device
@@ -40,25 +39,7 @@ from synth.train.plans.plan import TIME, Rows, loop_of
 from synth.train.plans.program import EVERYWHERE
 from synth.train.plans.stages import ONCE
 from synth.train.work import length_of
-from traced_steps import step
-
-TINY = """step tiny
-in x: f32[8] batch
-in w: f32[] parameter "layers/0/w"
-in v: f32[] parameter "layers/1/w"
-a: f32[8] = pow(x, w)
-b: f32[8] = pow(a, v)
-h: f32[] = dot_general(a, b) dimension_numbers=(((0),(0)),((),()))
-g: f32[8] = pow(b, v)
-d: f32[8] = pow(g, w)
-k: f32[] = reduce_sum(d) axes=(0)
-w1: f32[] = mul(w, k)
-v1: f32[] = pow(v, h)
-out b
-out w1 -> w
-out v1 -> v
-"""
-"""Eight operations on two stages: what goes up, what comes down, and two gradients."""
+from traced_steps import step, two_weights
 
 IN_TWO = "data=2 pipe=2; batch over data; schedule 1f1b, 2 microbatches"
 
@@ -166,7 +147,7 @@ class Charged:
 @pytest.mark.parametrize("fast", [1.0, 1e3])
 @pytest.mark.parametrize("text", [IN_TWO, "data=2; batch over data; 2 microbatches"])
 def test_rows_of_two_stages_are_the_best_of_all_plans(text: str, fast: float) -> None:
-    one = parse_step(TINY)
+    one = two_weights("pow")
     plan = plan_of(one, parse_recipe(text))
     rates = prices(plan, fast)
     found = choose(one, plan, rates)

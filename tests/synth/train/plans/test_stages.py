@@ -20,7 +20,7 @@ from sharded_steps import drawn_inputs, in_float64, judge, on_one_device, run_wh
 from synth.train.orders import parse
 from synth.train.plans import Done, Place, Plan, Sent, When, apply, parse_recipe, plan_of, prepared
 from synth.train.plans.layers.apart import apart
-from traced_steps import step
+from traced_steps import step, two_weights
 
 FOUR = (("layers", 4),)
 SIX = (("layers", 6),)
@@ -222,27 +222,9 @@ def test_stages_the_wrong_way_round_are_refused() -> None:
         apply(one, replace(plan, stages=turned))
 
 
-UP = """step up
-in x: f32[8] batch
-in w: f32[] parameter "layers/0/w"
-in v: f32[] parameter "layers/1/w"
-a: f32[8] = mul(x, w)
-b: f32[8] = mul(a, v)
-h: f32[] = dot_general(a, b) dimension_numbers=(((0),(0)),((),()))
-g: f32[8] = mul(b, v)
-d: f32[8] = mul(g, w)
-k: f32[] = reduce_sum(d) axes=(0)
-w1: f32[] = mul(w, k)
-v1: f32[] = mul(v, h)
-out b
-out w1 -> w
-out v1 -> v
-"""
-
-
 def test_what_only_the_way_back_reads_of_an_activation_goes_up_with_it() -> None:
     """The second stage reads ``a`` in parts on the way forward, and whole on the way back."""
-    one = in_float64(parse_step(UP))
+    one = in_float64(two_weights("mul"))
     text = "data=2 pipe=2; batch over data; schedule 1f1b, 2 microbatches"
     plan = plan_of(one, parse_recipe(text))
     rows = list(plan.cuts.operations)
