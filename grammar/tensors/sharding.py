@@ -77,12 +77,12 @@ class Sharding:
         """Without the hash, which is another in another process."""
         return Sharding, (self.dimensions, self.partial)
 
-    @cached_property
+    @property
     def splitting(self) -> tuple[str, ...]:
         """The axes that cut a dimension, by dimensions."""
         return tuple(chain.from_iterable(self.dimensions))
 
-    @cached_property
+    @property
     def axes(self) -> tuple[str, ...]:
         """The axes that occur: along all others the value is replicated."""
         return (*self.splitting, *(axis for _, axis in self.partial))
