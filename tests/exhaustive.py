@@ -11,7 +11,7 @@ import json
 import random
 import subprocess
 import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -72,6 +72,16 @@ def a_few(cases: Sequence[Any], count: int, seed: int) -> list[Any]:
             marks=() if number in drawn else RARELY,
         )
         for number, case in enumerate(cases)
+    ]
+
+
+def in_turn(these: Iterable[Any], those: Iterable[Any]) -> list[Any]:
+    """Each of these with one of those, the next with the next; exhaustive, each with all."""
+    others = list(those)
+    return [
+        pytest.param(one, other, marks=() if place == at % len(others) else RARELY)
+        for at, one in enumerate(these)
+        for place, other in enumerate(others)
     ]
 
 

@@ -9,7 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exhaustive import RARELY, RECORD, Entry, Recorder, Sample, a_few, entries, written
+from exhaustive import (
+    RARELY,
+    RECORD,
+    Entry,
+    Recorder,
+    Sample,
+    a_few,
+    entries,
+    in_turn,
+    written,
+)
 from places import ROOT
 
 
@@ -32,6 +42,18 @@ def test_all_but_a_few_are_exhaustive() -> None:
     assert [param.values for param in found] == [(number, 0) for number in range(9)]
     assert sum(tuple(param.marks) == RARELY for param in found) == 7
     assert sum(not param.marks for param in found) == 2
+
+
+def test_each_of_these_comes_once_with_those_in_turn() -> None:
+    found = in_turn("abcd", [1, 2, 3])
+    assert [one.values for one in found if not one.marks] == [
+        ("a", 1),
+        ("b", 2),
+        ("c", 3),
+        ("d", 1),
+    ]
+    assert len(found) == 12
+    assert all(tuple(one.marks) == RARELY for one in found if one.marks)
 
 
 def test_the_record_names_tests_and_commits_that_exist() -> None:

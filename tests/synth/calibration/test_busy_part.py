@@ -95,7 +95,7 @@ def parts_of(system: System) -> list[Measurement]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(SYSTEMS))
-@sampled(600, seed=16)
+@sampled(300, seed=16)
 def test_nothing_is_predicted_to_take_less_than_the_bound_on_any_part(
     name: str, sample: Sample
 ) -> None:

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from exhaustive import Sample, sampled
+from exhaustive import Sample, in_turn, sampled
 from forking import FLEET, jax_python
 from grammar import Collective, Goal
 from grammar.tensors.sharding import Kind
@@ -39,6 +39,7 @@ needs_jax = pytest.mark.skipif(
 HIERARCHICAL = (
     "reduce-scatter level0 inside; all-reduce level0 parallel(root); all-gather level0 inside"
 )
+BESIDE = [goal for goal in Goal if goal is not Goal.ALL_REDUCE]
 BOTH = pytest.mark.parametrize("writer", [write, write_flat])
 
 LOAD = """
@@ -241,8 +242,7 @@ def test_a_few_programs_for_other_requests_are_exact(goal: Goal, tmp_path: Path)
 @pytest.mark.slow
 @needs_jax
 @BOTH
-@pytest.mark.parametrize("goal", [goal for goal in Goal if goal is not Goal.ALL_REDUCE])
-@pytest.mark.parametrize("order", RankOrder)
+@pytest.mark.parametrize(("goal", "order"), in_turn(BESIDE, RankOrder))
 def test_every_request_is_exact(
     goal: Goal, order: RankOrder, writer: Write, tmp_path: Path
 ) -> None:

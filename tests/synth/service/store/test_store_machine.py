@@ -392,4 +392,4 @@ def test_any_order_of_statements(store_url: str) -> None:
 
 @pytest.mark.slow
 def test_any_order_of_statements_at_length(store_url: str) -> None:
-    explore(store_url, 200)
+    explore(store_url, 100)

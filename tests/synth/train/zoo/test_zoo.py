@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import traced_steps
+from exhaustive import in_turn
 from grammar.tensors.parser import parse_step
 from graph_runner import run
 from hierarchies import InputError
@@ -88,8 +89,7 @@ def test_a_step_read_from_its_text_does_what_the_function_does() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("spelling", SPELLINGS, ids=str)
-@pytest.mark.parametrize("name", traced_steps.TINY)
+@pytest.mark.parametrize(("name", "spelling"), in_turn(traced_steps.TINY, SPELLINGS), ids=str)
 def test_steps_read_from_their_texts_do_what_the_functions_do(
     name: str, spelling: dict[str, Any]
 ) -> None:
@@ -97,8 +97,7 @@ def test_steps_read_from_their_texts_do_what_the_functions_do(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("optimizer", OPTIMIZERS)
-@pytest.mark.parametrize("name", traced_steps.TINY)
+@pytest.mark.parametrize(("name", "optimizer"), in_turn(traced_steps.TINY, OPTIMIZERS))
 def test_the_loss_falls(name: str, optimizer: str) -> None:
     one = model(name)
     *kept, batch = traced_steps.arguments(one, optimizer)
