@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import jax
@@ -31,6 +31,9 @@ TINY = (
     "lstm-tiny",
     "vit-tiny",
 )
+
+compiled = partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
+"""As ``jax.jit``, with machine code that need not be fast: it runs once or twice."""
 
 
 def model(name: str, changes: tuple[tuple[str, int], ...] = (), **how: Any) -> Model:

@@ -124,8 +124,10 @@ def run(script: str, devices: int, asked: Any = None, *arguments: str) -> Any:
 
 
 def environment(devices: int) -> dict[str, str]:
-    flag = f"--xla_force_host_platform_device_count={devices}"
-    return os.environ | {"XLA_FLAGS": flag, "JAX_PLATFORMS": "cpu"}
+    """Of so many virtual devices; their machine code need not be fast, as it runs once or twice."""
+    fake = f"--xla_force_host_platform_device_count={devices}"
+    flags = f"{fake} --xla_backend_optimization_level=0"
+    return os.environ | {"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"}
 
 
 def ranks(given: Source) -> list[list[int]]:

@@ -44,6 +44,7 @@ from synth.train.trials import (
     trained,
 )
 from synth.train.zoo.optimizers import OPTIMIZERS
+from traced_steps import compiled
 
 MEGATRON = "data=2 tensor=2; batch over data; weights over tensor as Megatron"
 
@@ -361,7 +362,7 @@ def losses_in_jax(step: Step, given: Values) -> list[float]:
     loss, parameters, batch = names["model"]()
     adamw = OPTIMIZERS["adamw"]
     shapes = (parameters, adamw.moments(parameters), batch)
-    done, values, found = jax.jit(adamw.step(loss)), dict(given), []
+    done, values, found = compiled(adamw.step(loss)), dict(given), []
     for turn in range(3):
         now = [
             values[value.name][turn] if role == "batch" else values[value.name]

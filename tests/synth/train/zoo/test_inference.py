@@ -13,6 +13,7 @@ pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
 import jax
 import jax.numpy as jnp
 
+import traced_steps
 from hierarchies import InputError
 from synth.train.models import Spelling, zoo_function, zoo_step
 
@@ -23,7 +24,7 @@ LENGTH = 6
 def compiled(new: int) -> tuple[Any, Any]:
     """A pass over so many new tokens, and the shapes that it is called with."""
     step, given = zoo_function("gpt2-tiny", {}, Spelling(batch=2, infer=new))
-    return jax.jit(step), given
+    return traced_steps.compiled(step), given
 
 
 def passed(new: int, tokens: Any, parameters: Any) -> list[Any]:

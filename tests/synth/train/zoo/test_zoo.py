@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import Any
 
 import jax
@@ -18,6 +19,7 @@ from hierarchies import InputError
 from synth.train.zoo.experts import mixture, mixture_shapes
 from synth.train.zoo.optimizers import OPTIMIZERS
 from synth.train.zoo.sizes import ZOO, Gpt2, Llama, sizes_of
+from traced_steps import compiled
 
 PUBLISHED = {
     "gpt2-small": 124_439_808,
@@ -78,8 +80,8 @@ def carried_out(name: str, how: dict[str, Any], optimizer: str) -> None:
     one = model(name, **how)
     given = traced_steps.arguments(one, optimizer)
     step = parse_step(str(traced_steps.step(name, optimizer=optimizer, **how)))
-    ours = jax.jit(lambda flat: run(step.graph, flat))(jax.tree.leaves(given))
-    theirs = jax.tree.leaves(jax.jit(OPTIMIZERS[optimizer].step(one.loss))(*given))
+    ours = compiled(lambda flat: run(step.graph, flat))(jax.tree.leaves(given))
+    theirs = jax.tree.leaves(compiled(OPTIMIZERS[optimizer].step(one.loss))(*given))
     for mine, other in zip(ours, theirs, strict=True):
         np.testing.assert_allclose(mine, other, rtol=2e-4, atol=2e-5)
 
@@ -101,7 +103,7 @@ def test_steps_read_from_their_texts_do_what_the_functions_do(
 def test_the_loss_falls(name: str, optimizer: str) -> None:
     one = model(name)
     *kept, batch = traced_steps.arguments(one, optimizer)
-    step = jax.jit(OPTIMIZERS[optimizer].step(one.loss))
+    step = compiled(OPTIMIZERS[optimizer].step(one.loss))
     losses = []
     for _ in range(100):
         *kept, lost = step(*kept, batch)
@@ -114,9 +116,9 @@ def test_the_loss_falls(name: str, optimizer: str) -> None:
 @pytest.mark.parametrize("name", traced_steps.TINY)
 def test_the_spellings_of_a_model_compute_the_same_loss(name: str) -> None:
     parameters, _, batch = traced_steps.arguments(model(name))
-    looped = jax.jit(model(name).loss)(parameters, batch)
-    again = jax.jit(model(name, remat=True).loss)(parameters, batch)
-    half = jax.jit(model(name, dtype="bfloat16").loss)(parameters, batch)
+    looped = compiled(model(name).loss)(parameters, batch)
+    again = compiled(model(name, remat=True).loss)(parameters, batch)
+    half = compiled(model(name, dtype="bfloat16").loss)(parameters, batch)
     np.testing.assert_allclose(again, looped, rtol=1e-5)
     np.testing.assert_allclose(half, looped, rtol=0.05)
 
@@ -159,7 +161,7 @@ def numpy_gpt2(sizes: Gpt2, p: Any, tokens: Any, targets: Any) -> float:
 def test_gpt2_is_the_gpt2_that_one_would_write_by_hand() -> None:
     one = model("gpt2-tiny", batch=2)
     parameters, _, batch = traced_steps.arguments(one)
-    theirs = jax.jit(one.loss)(parameters, batch)
+    theirs = compiled(one.loss)(parameters, batch)
     sizes = ZOO["gpt2-tiny"]
     assert isinstance(sizes, Gpt2)
     exact = jax.tree.map(lambda value: np.asarray(value, np.float64), parameters)
@@ -167,17 +169,24 @@ def test_gpt2_is_the_gpt2_that_one_would_write_by_hand() -> None:
     assert math.isclose(numpy_gpt2(sizes, exact, tokens, targets), theirs, rel_tol=1e-5)
 
 
+@cache
+def dropless() -> tuple[Any, Any, Any]:
+    """Parameters, a batch, and what a model that leaves no token out makes of them."""
+    whole = model("dropless-tiny")
+    parameters, _, batch = traced_steps.arguments(whole)
+    return parameters, batch, compiled(jax.value_and_grad(whole.loss))(parameters, batch)
+
+
 @pytest.mark.parametrize("group", [4096, 8, 4])
 def test_both_ways_to_the_experts_are_one_where_nothing_is_left_out(group: int) -> None:
     """Dispatched with room for all tokens of a group, and dropless: answers and gradients."""
-    dispatched, dropless = (model(name) for name in ("mixtral-tiny", "dropless-tiny"))
-    parameters, _, batch = traced_steps.arguments(dropless)
+    dispatched = model("mixtral-tiny")
+    parameters, batch, theirs = dropless()
     with pytest.MonkeyPatch.context() as patch:
         # All tokens of a group may choose one of four experts, which serves two choices of each.
         patch.setattr("synth.train.zoo.experts.CAPACITY", 2.0)
         patch.setattr("synth.train.zoo.experts.GROUP", group)
-        ours = jax.jit(jax.value_and_grad(dispatched.loss))(parameters, batch)
-    theirs = jax.jit(jax.value_and_grad(dropless.loss))(parameters, batch)
+        ours = compiled(jax.value_and_grad(dispatched.loss))(parameters, batch)
     for mine, other in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
         np.testing.assert_allclose(mine, other, rtol=1e-4, atol=1e-6)
 
