@@ -20,7 +20,7 @@ from itertools import chain
 from synth.tables.style import many
 from synth.train.plans import Recipe, parse_recipe
 from synth.train.plans.plan import PIPE
-from synth.train.plans.recipes import AND, CLAUSES
+from synth.train.plans.recipes import AND, CLAUSES, spelled_shares
 
 _ZERO = {
     0: "each device has all of its parameters, gradients and optimizer's state (no ZeRO)",
@@ -38,7 +38,7 @@ def words(plan: str, samples: int) -> Iterator[str]:
         chunks = f" in {recipe.chunks} chunks each" if recipe.chunks > 1 else ""
         yield (
             f"{sizes[PIPE]} stages of layers{chunks}, one after the other,"
-            f" by schedule {recipe.schedule}"
+            f" by schedule {recipe.schedule}{_shares(recipe)}"
         )
     data = recipe.replicas
     if data > 1:
@@ -52,6 +52,11 @@ def words(plan: str, samples: int) -> Iterator[str]:
         yield f"{recipe.microbatches} microbatches of {many(each, 'sample')} each"
     if recipe.remat:
         yield "layers are computed again on the way back, which saves memory"
+
+
+def _shares(recipe: Recipe) -> str:
+    """How many layers stages have, where they have not as many."""
+    return f", of {spelled_shares(recipe.layers)} layers" if recipe.layers else ""
 
 
 def _cut(recipe: Recipe, sizes: Mapping[str, int]) -> Iterator[str]:
@@ -77,7 +82,7 @@ def clauses(plan: str) -> Mapping[str, str]:
         "axes": " ".join(f"{name}={size}" for name, size in recipe.axes),
         "cut": "; ".join(cuts),
         "ZeRO": str(recipe.zero),
-        "schedule": f"{recipe.schedule}{chunks}" if recipe.schedule else "no stages",
+        "schedule": f"{recipe.schedule}{chunks}{_shares(recipe)}" or "no stages",
         "microbatches": str(recipe.microbatches),
         "computed again": "layers" if recipe.remat else "nothing",
     }

@@ -50,13 +50,14 @@ class Part:
 def part(operation: Operation, how: Typed, sizes: Mapping[str, int]) -> Part:
     """What a device computes of an operation whose values lie so."""
     cut = {factor: prod(sizes[axis] for axis in axes) for factor, axes in how.factors.items()}
+    extents = {factor: factor.size // parts for factor, parts in cut.items()}
     done = replace(
         operation,
         operands=tuple(_parts(operation.operands, how.operands, sizes)),
         results=tuple(
             _part(*one, sizes) for one in zip(operation.results, how.results, strict=True)
         ),
-        parameters=part_parameters(operation, cut),
+        parameters=part_parameters(operation, extents),
     )
     offsets = (
         _offset(operation, factor, axes, cut[factor])
@@ -67,26 +68,28 @@ def part(operation: Operation, how: Typed, sizes: Mapping[str, int]) -> Part:
 
 
 def part_parameters(
-    operation: Operation, cut: Mapping[Factor, int]
+    operation: Operation, extents: Mapping[Factor, int]
 ) -> tuple[tuple[str, Parameter], ...]:
-    """The parameters of a part, where each of these factors is cut in so many parts."""
+    """The parameters of a part that has so many positions of each of these factors."""
     told = dict(operation.parameters)
-    for factor, parts in cut.items():
+    for factor, extent in extents.items():
         if factor.cut is not None:
             name = factor.cut.parameter
             value = told.get(name, operation.parameter[name])
-            told[name] = _divided(value, factor.cut.entry, parts)
+            told[name] = _shared(value, factor.cut.entry, extent, factor.size)
     return tuple(told.items())
 
 
-def _divided(value: Parameter, at: int | None, parts: int) -> Parameter:
+def _shared(value: Parameter, at: int | None, extent: int, size: int) -> Parameter:
+    def share(one: int) -> int:
+        assert one * extent % size == 0, (one, extent, size)
+        return one * extent // size
+
     if at is None:
         assert isinstance(value, int), value
-        assert value % parts == 0, (value, parts)
-        return value // parts
+        return share(value)
     found = list(whole(value))
-    assert found[at] % parts == 0, (value, at, parts)
-    found[at] //= parts
+    found[at] = share(found[at])
     return tuple(found)
 
 

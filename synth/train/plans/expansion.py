@@ -38,6 +38,7 @@ def plan_of(step: Step, recipe: Recipe) -> Plan:
         recipe.axes,
         Cuts((), ()),
         microbatches=recipe.microbatches,
+        layers=recipe.layers,
         order=order,
         remat=recipe.remat,
         first=recipe.first,

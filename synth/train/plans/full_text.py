@@ -12,16 +12,17 @@
 What is whole is left out. An operation is named by its first result; a row says for an axis how
 operands and results lie: cut in a dimension, R (replicated), or a part of a sum, max or min. Before
 them stand what is said of all: ``microbatches 2``, ``remat layers``, ``scattered``, ``fewest
-requests``, a line ``order 0F0 0F1 ...`` for each rank, ``bucket v40 v41``. With stages each line
-says one: ``v1 stage 0 data [0,R]->[0]``, or ``everywhere``.
+requests``, a line ``order 0F0 0F1 ...`` for each rank, ``layers 7, 14 times 8, 7`` of stages,
+``bucket v40 v41``. With stages each line says one: ``v1 stage 0 data [0,R]->[0]``, or
+``everywhere``.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from grammar.tensors.operations import Graph, Operation, Step
 from grammar.tensors.sharding import Kind, Sharding, replicated
@@ -32,9 +33,9 @@ from synth.train.plans.applying import check_cuts
 from synth.train.plans.layers.prepared import prepared
 from synth.train.plans.plan import Cuts, Plan, Rows
 from synth.train.plans.program import EVERYWHERE
-from synth.train.plans.recipes import spelled
+from synth.train.plans.recipes import spelled, spelled_shares
 from synth.train.plans.stages import check_order
-from synth.train.plans.text import parse_axes, parse_lies
+from synth.train.plans.text import RUNS, parse_axes, parse_lies, parse_shares
 from synth.train.resharding.paths import First
 
 
@@ -53,6 +54,8 @@ def plan_text(step: Step, plan: Plan) -> str:
         lines.append("fewest requests")
     if plan.order is not None:
         lines += [f"order {' '.join(map(str, rank))}" for rank in plan.order.ranks]
+    if plan.layers:
+        lines.append(f"layers {spelled_shares(plan.layers)}")
     lines += [f"bucket {' '.join(names)}" for names in plan.buckets]
     lines += _cuts(ready.graph, plan.cuts, plan.stages)
     return "\n".join(lines) + "\n"
@@ -109,6 +112,13 @@ _INPUT = re.compile(rf"in (\S+) ({_LIES})(?:\{{([\w:,]+)\}})?")
 _OPERATION = re.compile(
     rf"(\S+)(?: (everywhere|stage \d{{1,4}}))?((?: \w+ {_LIES}->{_LIES}(?:\(\w+\))?)*)( \{{)?"
 )
+_WORDS: Mapping[str, Mapping[str, Any]] = {
+    "remat layers": {"remat": True},
+    "scattered": {"scattered": True},
+    "fewest requests": {"first": First.REQUESTS},
+}
+"""What is said of all without a number."""
+_LAYERS = re.compile(rf"layers ({RUNS})")
 _ROW = re.compile(rf"(\w+) ({_LIES}->{_LIES})(?:\((\w+)\))?")
 
 
@@ -145,14 +155,12 @@ class _Reader:
             match self.lines[self.at][1].split():
                 case ["microbatches", count] if count.isdecimal() and 0 < int(count) < 10**6:
                     plan = replace(plan, microbatches=int(count))
-                case ["remat", "layers"]:
-                    plan = replace(plan, remat=True)
-                case ["scattered"]:
-                    plan = replace(plan, scattered=True)
-                case ["fewest", "requests"]:
-                    plan = replace(plan, first=First.REQUESTS)
+                case words if said := _WORDS.get(" ".join(words)):
+                    plan = replace(plan, **said)
                 case ["order", *actions]:
                     order.append(" ".join(actions))
+                case ["layers", *_] if found := _LAYERS.fullmatch(self.lines[self.at][1]):
+                    plan = replace(plan, layers=parse_shares(found[1]))
                 case ["bucket", *names] if names:
                     plan = replace(plan, buckets=(*plan.buckets, tuple(names)))
                 case _:

@@ -51,6 +51,7 @@ class Plan:
       says so, and apart from each other where they are on several stages.
     * ``microbatches`` are one after the other; they are an axis of types, ``microbatch``, on which
       there is one device.
+    * ``layers`` are those of each stage; empty if all have as many.
     * ``stages`` has the stage of each operation, and ``order`` what each rank along ``pipe`` does
       in turn; without stages both are left out.
     * ``first``: whether redistributions send the fewest bytes, or are the fewest requests.
@@ -62,6 +63,7 @@ class Plan:
     axes: tuple[tuple[str, int], ...]
     cuts: Cuts
     microbatches: int = 1
+    layers: tuple[int, ...] = ()
     stages: tuple[int, ...] = ()
     order: Order | None = None
     remat: bool = False

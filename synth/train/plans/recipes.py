@@ -16,15 +16,18 @@ Each clause of a plan's text is a place of an axis in types, no code of its own:
   parameter that is read as a bf16 copy alone is a master copy, state of the optimizer as moments
   are;
 * ``gradients in bf16`` adds up and sends gradients as they are made; without it they are cast to
-  what they are added to, f32, before.
+  what they are added to, f32, before;
+* ``stages of 7, 14 times 8, 7 layers`` says how many layers each stage has, from the first on;
+  without it all have as many (Llama 3 405B left one out of its first and its last, Meta 2024).
 
 Weights that a clause cuts are *held*: what reads them adapts. Those that ZeRO cuts are only stored.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from math import prod
 
 from grammar.tensors.sharding import Sharding
@@ -82,11 +85,43 @@ def _axes(axes: tuple[str, ...]) -> str:
     return "-" if not axes else axes[0] if len(axes) == 1 else f"({','.join(axes)})"
 
 
+def shares(layers: int, stages: int) -> tuple[int, ...]:
+    """Of so many layers as many for each stage, or one less on the outer ones: they do more else.
+
+    >>> shares(61, 16)
+    (3, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 3, 3)
+    """
+    each, more = divmod(layers, stages)
+    first = (stages - more) // 2
+    return tuple(each + (first <= at < first + more) for at in range(stages))
+
+
+def spelled_shares(layers: Sequence[int]) -> str:
+    """``7, 14 times 8, 7``"""
+    runs = ((size, len([*some])) for size, some in groupby(layers))
+    words: Iterator[Sequence[str]] = (
+        [f"{times} times {size}"] if times > 2 else [str(size)] * times for size, times in runs
+    )
+    return ", ".join(one for some in words for one in some)
+
+
+def check_shares(layers: Sequence[int], stages: int) -> None:
+    """Raise InputError for layers of other stages than there are, and for a stage without any."""
+    said = f"stages of {spelled_shares(layers)} layers"
+    hint = "a number for each stage, at least 1: stages of 7, 14 times 8, 7 layers"
+    if 0 in layers:
+        raise InputError(f"{said}: a stage without any", where="plan", hint=hint)
+    if layers and len(layers) != stages:
+        problem = f"{said}: numbers for {len(layers)}, and there are {stages} stages"
+        raise InputError(problem, where="plan", hint=hint)
+
+
 @dataclass(frozen=True)
 class Recipe:
     """Axes and what they cut; an axis that is not said cuts nothing.
 
-    ``batch`` are several axes, in the order of all: the batch is cut by each of them.
+    ``batch`` are several axes, in the order of all: the batch is cut by each of them. ``layers``
+    are those of each stage, the first of the model first; empty if all have as many.
     """
 
     axes: tuple[tuple[str, int], ...]
@@ -101,6 +136,7 @@ class Recipe:
     microbatches: int = 1
     schedule: str = ""
     chunks: int = 1
+    layers: tuple[int, ...] = ()
     gradients: str = ""
     remat: bool = False
     bucket_bytes: int = 0
@@ -135,6 +171,9 @@ class Recipe:
         if not self.microbatches:
             raise InputError("0 microbatches", hint="at least 1")
         if not self.schedule:
+            if self.layers:
+                said = f"stages of {spelled_shares(self.layers)} layers and no schedule"
+                raise InputError(said, where="plan", hint="pipe=4; schedule 1f1b, 8 microbatches")
             if pipe > 1:
                 problem = f"{PIPE}={pipe} and no order of its stages"
                 raise InputError(problem, hint="schedule 1f1b, 8 microbatches")
@@ -150,6 +189,7 @@ class Recipe:
         if self.chunks > 1 and self.schedule not in CHUNKED:
             problem = f"schedule {self.schedule} has one stage a rank, not {self.chunks} chunks"
             raise InputError(problem, hint=f"chunks are for {' and '.join(CHUNKED)}")
+        check_shares(self.layers, self.stages)
 
     @property
     def stages(self) -> int:
@@ -181,6 +221,8 @@ class Recipe:
             said.append(f"schedule {self.schedule}, {chunks}{self.microbatches} microbatches")
         elif self.microbatches > 1:
             said.append(f"{self.microbatches} microbatches")
+        if self.layers:
+            said.append(f"stages of {spelled_shares(self.layers)} layers")
         if self.gradients:
             said.append(f"gradients in {self.gradients}")
         if self.remat:

@@ -16,6 +16,7 @@ from grammar.tensors.operations import Operand, Step, Value
 from hierarchies import InputError
 from synth.train.plans.plan import PIPE, Plan
 from synth.train.plans.program import EVERYWHERE, When
+from synth.train.plans.recipes import check_shares
 
 ANY = 10**9
 ONCE = (When.BEFORE, When.AFTER)
@@ -188,10 +189,11 @@ def check_order(plan: Plan) -> None:
     """Raise InputError for an order that is not one of the plan's ranks and microbatches."""
     pipe = dict(plan.axes).get(PIPE, 1)
     if plan.order is None:
-        if pipe > 1 or plan.stages:
+        if pipe > 1 or plan.stages or plan.layers:
             problem = f"{PIPE}={pipe} and no order of its stages"
             raise InputError(problem, where="plan", hint="order 0F0 0B0 ..., a line for each rank")
         return
+    check_shares(plan.layers, plan.order.stages)
     ranks = len(plan.order.ranks)
     if ranks != pipe:
         raise InputError(f"an order of {ranks} ranks, and {PIPE}={pipe}", where="plan")

@@ -11,6 +11,10 @@ from hierarchies import InputError
 from synth.train.plans.recipes import AND, CLAUSES, Recipe
 from synth.train.resharding.paths import First
 
+_RUN = r"(?:\d{1,3} times )?\d{1,5}"
+RUNS = rf"{_RUN}(?:, {_RUN})*"
+"""Layers of stages, in runs of as many."""
+
 SAYS: Mapping[str, str] = {
     **{
         said.format("AXIS"): said.format(r"(\w+(?: and \w+)*)" if one == "batch" else r"(\w+)")
@@ -23,6 +27,7 @@ SAYS: Mapping[str, str] = {
     "schedule 1f1b, 8 microbatches": (
         r"schedule ([\w-]+),(?: (\d{1,3}) chunks,)? (\d{1,6}) microbatch(?:es)?"
     ),
+    "stages of 7, 14 times 8, 7 layers": rf"stages of ({RUNS}) layers",
     "gradients in bf16": r"gradients in (\w{1,10})",
     "remat layers": r"remat layers",
     "buckets of 25 MB": r"buckets of (\d{1,6}(?:\.\d{1,6})?) MB",
@@ -41,7 +46,7 @@ def parse_recipe(text: str) -> Recipe:
     fields: dict[str, Any] = {}
     for part in rest:
         for name, value in _clause(part).items():
-            if isinstance(value, tuple):
+            if name in _SEVERAL:
                 fields[name] = (*fields.get(name, ()), *value)
             elif name in fields:
                 raise InputError(f"said twice: {part!r}", where="plan", hint=_HINT)
@@ -71,6 +76,15 @@ def parse_lies(text: str) -> Sharding:
     cut = (() if word == "-" else tuple(word.strip("()").split(",")) for word in words)
     return Sharding(tuple(cut))
 
+
+def parse_shares(text: str) -> tuple[int, ...]:
+    """``7, 14 times 8, 7``: of each stage its layers."""
+    runs = (one.rpartition(" times ") for one in text.split(", "))
+    return tuple(int(size) for times, _, size in runs for _ in range(int(times or 1)))
+
+
+_SEVERAL = ("weights", "inputs")
+"""What may be said several times."""
 
 _LIES = re.compile(r"-|\w+|\(\w+(,\w+)+\)")
 
@@ -105,6 +119,7 @@ _READ: tuple[Callable[..., dict[str, Any]], ...] = (
         "chunks": int(chunks or 1),
         "microbatches": int(count),
     },
+    lambda runs: {"layers": parse_shares(runs)},
     lambda kind: {"gradients": kind},
     lambda: {"remat": True},
     lambda mega: {"bucket_bytes": _bytes(mega)},

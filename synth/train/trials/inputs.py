@@ -67,5 +67,6 @@ def in_pieces(step: Step, values: Values, axis: int = 0) -> Values:
         if name in names or not pieces:
             found[name] = array
         else:
-            found |= zip(pieces, np.split(array, len(pieces), axis), strict=True)
+            ends = np.cumsum([names[one].type.shape[0] for one in pieces])
+            found |= zip(pieces, np.split(array, ends[:-1], axis), strict=True)
     return found

@@ -9,17 +9,18 @@ step computes what it did; what was one input is one for each stage, labelled ``
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
-from grammar.tensors.operations import Graph, Operand, Operation, Parameter, Step, Value
+from grammar.tensors.operations import Graph, Operand, Operation, Step, Value
 from grammar.tensors.sharding import Type
 from hierarchies import InputError
 from synth.train.factors import Factor, factors
 from synth.train.factors.parts import part_parameters
 from synth.train.plans.plan import loop_of
+from synth.train.plans.recipes import shares, spelled_shares
 
 _ONE_BY_ONE = re.compile(r"(?:.*/)?layers/(\d+)/.*")
 """The label of a weight of one layer, where layers are written one by one."""
@@ -27,23 +28,25 @@ _ONE_BY_ONE = re.compile(r"(?:.*/)?layers/(\d+)/.*")
 _SPLIT_HINT = "a stage has its own layers only: leave out what works on all layers at once"
 
 
-def apart(step: Step, stages: int) -> tuple[Step, dict[str, int]]:
+def apart(step: Step, stages: int, layers: Sequence[int] = ()) -> tuple[Step, dict[str, int]]:
     """The step with its layers on so many stages, and of what is a layer's the stage, by name.
 
-    Raises InputError where there are no layers, where they do not divide, and for what works on
-    the layers of all stages at once.
+    ``layers`` are those of each stage, if they have not as many. Raises InputError where there are
+    no layers, where they are others or do not divide, and for what works on the layers of all
+    stages at once.
     """
     loops = stacks(step)
     if loops:
-        return _Apart(step, stages, loops).step()
-    layers = [_ONE_BY_ONE.fullmatch(label) for label in step.labels]
-    numbers = [int(one[1]) for one in layers if one]
+        count = _layers(step, loops)
+        return _Apart(step, count, _shares(count, stages, layers, step.name), loops).step()
+    labelled = [_ONE_BY_ONE.fullmatch(label) for label in step.labels]
+    numbers = [int(one[1]) for one in labelled if one]
     if not numbers:
         hint = "layers are a loop over stacked parameters, or have labels as layers/0/..."
         raise InputError(f"{step.name} has no layers for {stages} stages", where="plan", hint=hint)
-    count = _share(max(numbers) + 1, stages, step.name)
-    found = zip(step.graph.inputs, layers, strict=True)
-    return step, {value.name: int(one[1]) // count for value, one in found if one}
+    ends = [*accumulate(_shares(max(numbers) + 1, stages, layers, step.name))]
+    found = zip(step.graph.inputs, labelled, strict=True)
+    return step, {value.name: bisect_right(ends, int(one[1])) for value, one in found if one}
 
 
 def stacks(step: Step) -> frozenset[str]:
@@ -114,14 +117,37 @@ def _stacked_of(loop: Operation) -> tuple[Operand, ...]:
     return (*scanned, *loop.results[divided.carried :])
 
 
-def _share(layers: int, stages: int, name: str) -> int:
-    if layers % stages:
+def _layers(step: Step, loops: frozenset[str]) -> int:
+    """How many are repeated. Raises InputError for loops of several lengths."""
+    sizes = {step.graph.values[name].type.shape[0] for name in loops}
+    if len(sizes) > 1:
+        problem = f"{step.name} has loops of {' and '.join(map(str, sorted(sizes)))}"
+        raise InputError(f"{problem} layers", where="plan", hint="stages are of one loop")
+    return sizes.pop()
+
+
+def _shares(layers: int, stages: int, said: Sequence[int], name: str) -> Sequence[int]:
+    """The layers of each stage: as is said, or as many on all."""
+    if stages > layers:
+        raise InputError(
+            f"{stages} stages of the {layers} layers of {name}",
+            where="plan",
+            hint=f"every stage has a layer at least: {layers} stages at most",
+        )
+    like = f"stages of {spelled_shares(shares(layers, stages))} layers"
+    if said and sum(said) != layers:
+        raise InputError(
+            f"stages of {spelled_shares(said)} layers, {sum(said)} in all, and {name} has {layers}",
+            where="plan",
+            hint=f"as in: {like}",
+        )
+    if not said and layers % stages:
         raise InputError(
             f"{stages} stages do not divide the {layers} layers of {name}",
             where="plan",
-            hint="every stage has as many layers: the stages must divide them",
+            hint=f"say how many each has: {like}",
         )
-    return layers // stages
+    return said or (layers // stages,) * stages
 
 
 @dataclass
@@ -129,21 +155,16 @@ class _Apart:
     """Writes a step again, stage by stage where it works on stacks of layers."""
 
     whole: Step
-    stages: int
+    layers: int
+    shares: Sequence[int]
     stacks: frozenset[str]
     stage_of: dict[str, int] = field(default_factory=dict)
 
-    @cached_property
-    def layers(self) -> int:
-        """Raises InputError for loops of several lengths."""
-        sizes = {self.whole.graph.values[name].type.shape[0] for name in self.stacks}
-        if len(sizes) > 1:
-            problem = f"{self.whole.name} has loops of {' and '.join(map(str, sorted(sizes)))}"
-            raise InputError(f"{problem} layers", where="plan", hint="stages are of one loop")
-        return sizes.pop()
+    @property
+    def stages(self) -> int:
+        return len(self.shares)
 
     def step(self) -> tuple[Step, dict[str, int]]:
-        _share(self.layers, self.stages, self.whole.name)
         graph = self.whole.graph
         inputs = [self.pieces(one) for one in graph.inputs]
         operations = [one for operation in graph.operations for one in self.operation(operation)]
@@ -181,7 +202,7 @@ class _Apart:
             return one
         name = f"{one.name}.{stage}"
         self.stage_of[name] = stage
-        shape = (self.layers // self.stages, *one.type.shape[1:])
+        shape = (self.shares[stage], *one.type.shape[1:])
         return Value(name, Type(one.type.dtype, shape))
 
     def operation(self, one: Operation) -> list[Operation]:
@@ -212,7 +233,7 @@ class _Apart:
             one,
             operands=tuple(self.piece(value, stage) for value in one.operands),
             results=tuple(value for value in results if isinstance(value, Value)),
-            parameters=part_parameters(one, {factor: self.stages}),
+            parameters=part_parameters(one, {factor: self.shares[stage]}),
         )
 
     def loop(self, loop: Operation) -> list[Operation]:
@@ -234,13 +255,13 @@ class _Apart:
             scanned = [self.piece(one, stage) for one in loop.operands[kept:]]
             results = (*made, *(one for one in stacked if isinstance(one, Value)))
             operands = (*loop.operands[: divided.constants], *carried, *scanned)
-            told = tuple(self.told(*one) for one in loop.parameters)
+            told = tuple(
+                (key, self.shares[stage] if key == "length" else value)
+                for key, value in loop.parameters
+            )
             found.append(replace(loop, operands=operands, results=results, parameters=told))
             carried = made
         return found
-
-    def told(self, key: str, value: Parameter) -> tuple[str, Parameter]:
-        return (key, self.layers // self.stages if key == "length" else value)
 
 
 def _firsts(several: Sequence[Sequence[object]]) -> list[int]:

@@ -22,11 +22,14 @@ def stage_hints(step: Step, plan: Plan) -> dict[str, int]:
 
 
 def _as_planned(step: Step, plan: Plan) -> tuple[Step, dict[str, int]]:
-    return _prepared(Same(step), plan.remat, plan.order.stages if plan.order is not None else 1)
+    stages = plan.order.stages if plan.order is not None else 1
+    return _prepared(Same(step), plan.remat, stages, plan.layers)
 
 
 @lru_cache(maxsize=4)
-def _prepared(step: Same[Step], remat: bool, stages: int) -> tuple[Step, dict[str, int]]:
+def _prepared(
+    step: Same[Step], remat: bool, stages: int, layers: tuple[int, ...]
+) -> tuple[Step, dict[str, int]]:
     """Plans that differ in sizes and in microbatches have one step."""
     found = rematerialised(step.one) if remat else step.one
-    return apart(found, stages) if stages > 1 else (found, {})
+    return apart(found, stages, layers) if stages > 1 else (found, {})

@@ -100,7 +100,7 @@ def test_axes_on_a_factor_divide_its_size() -> None:
     (factor,) = factors(joined)
     assert factor.size == 6
     how = typed(joined, {"data": rows(joined)[1]}, SIZES)
-    assert part_parameters(joined, {factor: 2}) == (("new_sizes", (12,)),)
+    assert part_parameters(joined, {factor: 3}) == (("new_sizes", (12,)),)
     assert part(joined, how, SIZES).operation.parameters == (("new_sizes", (12,)),)
     said = refusal(joined, [of_axes(("model",), ())], of_axes(("model",)))
     assert "model=4 cuts 'block 0' of reshape in 4 parts, of size 6" in said
@@ -125,7 +125,7 @@ def test_groups_of_a_convolution_are_cut_by_their_number() -> None:
     )
     batch, groups = factors(one)
     assert (batch.size, groups.size) == (8, 6)
-    assert dict(part_parameters(one, {groups: 3}))["feature_group_count"] == 2
+    assert dict(part_parameters(one, {groups: 2}))["feature_group_count"] == 2
     refused = [of_axes((), ("model",)), of_axes(("model",), ())]
     assert "in 4 parts, of size 6" in refusal(one, refused, of_axes((), ("model",)))
 

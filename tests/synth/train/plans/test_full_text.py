@@ -16,6 +16,7 @@ RECIPES = (
     ("llama3-tiny", "tensor=2; weights over tensor as Megatron; tokens over tensor"),
     ("lstm-tiny", "data=2; batch over data; 2 microbatches; fewest requests; buckets of 1 MB"),
     ("gpt2-tiny", "data=1 pipe=2; schedule 1f1b, 2 microbatches; remat layers"),
+    ("gpt2-tiny", "data=1 pipe=2; schedule 1f1b, 2 microbatches; stages of 1, 1 layers"),
 )
 
 
@@ -73,6 +74,11 @@ def test_what_is_left_out_is_whole_and_comments_are_nothing() -> None:
         ("microbatches 2\norder 0F0 0F1 0I0 0I1 0W0 0W1", "0 stages for the"),
         ("microbatches 2\norder 0F0 0F1 0B0 0B1\norder 1F0 1F1 1B0 1B1", "2 ranks, and pipe=1"),
         ("order 0F0", "0B0 is missing"),
+        ("layers 1, 2", "no order of its stages"),
+        (
+            "microbatches 2\nlayers 2\norder 0F0 0F1 0B0 0B1\norder 1F0 1F1 1B0 1B1",
+            "numbers for 1, and there are 2 stages",
+        ),
         ("bucket v0 v1", "not redistributed"),
     ],
 )

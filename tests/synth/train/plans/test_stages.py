@@ -23,34 +23,53 @@ from synth.train.plans.layers.apart import apart
 from traced_steps import step, two_weights
 
 FOUR = (("layers", 4),)
+FIVE = (("layers", 5),)
 SIX = (("layers", 6),)
 
 
 @pytest.mark.parametrize(
-    ("model", "changes"), [("mlp-tiny", SIX), ("gpt2-tiny", FOUR), ("lstm-tiny", FOUR)]
+    ("model", "changes", "layers"),
+    [
+        ("mlp-tiny", SIX, ()),
+        ("gpt2-tiny", FOUR, ()),
+        ("lstm-tiny", FOUR, ()),
+        ("mlp-tiny", SIX, (3, 1)),
+        ("gpt2-tiny", FOUR, (1, 3)),
+        ("lstm-tiny", FOUR, (2, 1, 1)),
+    ],
 )
-def test_layers_apart_compute_what_they_did_together(model: str, changes) -> None:
+def test_layers_apart_compute_what_they_did_together(model: str, changes, layers) -> None:
     whole = in_float64(step(model, changes))
-    pieces, stage_of = apart(whole, 2)
+    pieces, stage_of = apart(whole, len(layers) or 2, layers)
     assert parse_step(str(pieces)) == pieces
-    assert set(stage_of.values()) == {0, 1}
+    assert set(stage_of.values()) == set(range(len(layers) or 2))
+    places = np.cumsum(layers)[:-1] if layers else 2
     inputs = []
     for value, array in zip(whole.graph.inputs, drawn_inputs(whole), strict=True):
-        inputs += np.split(array, 2) if f"{value.name}.0" in stage_of else [array]
+        inputs += np.split(array, places) if f"{value.name}.0" in stage_of else [array]
     one, other = run_whole(whole.graph, drawn_inputs(whole)), run_whole(pieces.graph, inputs)
     made = iter([other.of(output) for output in pieces.graph.outputs])
     for output in whole.graph.outputs:
         wanted, found = one.of(output), next(made)
-        if found.shape != wanted.shape:
+        while found.shape != wanted.shape:
             found = np.concatenate((found, next(made)))
         np.testing.assert_allclose(found, wanted, rtol=1e-12, atol=1e-12)
     assert not list(made)
 
 
+INTERLEAVED = "data=1 pipe=2; schedule interleaved-1f1b, 2 chunks, 4 microbatches"
+BREADTH = "data=1 pipe=2; schedule looped-bfs, 2 chunks, 2 microbatches; remat layers"
 PIPELINES = (
-    ("gpt2-tiny", "data=1 pipe=4; schedule gpipe, 4 microbatches"),
-    ("llama3-tiny", "data=1 pipe=2; schedule interleaved-1f1b, 2 chunks, 4 microbatches"),
-    ("lstm-tiny", "data=1 pipe=2; schedule looped-bfs, 2 chunks, 2 microbatches; remat layers"),
+    ("gpt2-tiny", FOUR, "data=1 pipe=4; schedule gpipe, 4 microbatches"),
+    ("llama3-tiny", FOUR, INTERLEAVED),
+    ("lstm-tiny", FOUR, BREADTH),
+    (
+        "gpt2-tiny",
+        FIVE,
+        "data=1 pipe=4; schedule 1f1b, 4 microbatches; stages of 1, 2, 1, 1 layers",
+    ),
+    ("llama3-tiny", FIVE, f"{INTERLEAVED}; stages of 3 times 1, 2 layers"),
+    ("lstm-tiny", FIVE, f"{BREADTH}; stages of 2, 3 times 1 layers"),
 )
 TIED = ("gpt2-tiny",)
 """The table of tokens is the last matrix, too: its gradients are made on two stages."""
@@ -66,11 +85,11 @@ def sends(one: Step, text: str) -> list[tuple[When, int, int]]:
 
 
 @pytest.mark.parametrize("unrolled", [False, pytest.param(True, marks=pytest.mark.slow)])
-@pytest.mark.parametrize(("model", "text"), PIPELINES)
+@pytest.mark.parametrize(("model", "changes", "text"), PIPELINES)
 def test_between_two_stages_go_one_activation_and_one_gradient(
-    model: str, text: str, unrolled: bool
+    model: str, changes, text: str, unrolled: bool
 ) -> None:
-    one = step(model, FOUR, unrolled=unrolled)
+    one = step(model, changes, unrolled=unrolled)
     found = sends(one, text.replace("; remat layers", "" if unrolled else "; remat layers"))
     last = max(target for _, _, target in found)
     up = [(When.FORWARD, at, at + 1) for at in range(last)]
@@ -92,9 +111,11 @@ def test_layers_one_by_one_are_on_stages_by_their_labels() -> None:
     assert {home for label, home in weights.items() if "layers/3" in label} == {1}
 
 
+ZERO = "batch over data; zero=2"
 WHOLE = (
     "data=1 pipe=2; schedule 1f1b, 2 microbatches",
-    "data=2 pipe=2; batch over data; zero=2; schedule gpipe, 2 microbatches; buckets of 1 MB",
+    f"data=2 pipe=2; {ZERO}; schedule gpipe, 2 microbatches; buckets of 1 MB",
+    f"data=2 pipe=3; {ZERO}; schedule gpipe, 2 microbatches; stages of 1, 2, 1 layers",
 )
 
 
@@ -109,10 +130,12 @@ def test_pipelines_compute_what_one_device_does(text: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("model", ["gpt2-tiny", "llama3-tiny"])
-def test_all_at_once_computes_what_one_device_does(model: str) -> None:
+@pytest.mark.parametrize("more", ["", "stages of 3, 1 layers; "])
+def test_all_at_once_computes_what_one_device_does(model: str, more: str) -> None:
     text = (
         "data=2 tensor=2 pipe=2; batch over data; tokens over tensor; vocabulary over tensor;"
-        " weights over tensor as Megatron; zero=1; schedule 1f1b, 2 microbatches; remat layers"
+        " weights over tensor as Megatron; zero=1; schedule 1f1b, 2 microbatches;"
+        f" {more}remat layers"
     )
     one = in_float64(step(model, FOUR))
     plan = plan_of(one, parse_recipe(text))
@@ -200,13 +223,42 @@ def test_loops_in_halves_are_refused_with_what_would_do() -> None:
 @pytest.mark.parametrize(
     ("model", "text", "problem"),
     [
-        ("gpt2-tiny", "data=1 pipe=4; schedule 1f1b, 2 microbatches", "do not divide the 2 layers"),
+        ("gpt2-tiny", "data=1 pipe=4; schedule 1f1b, 2 microbatches", "4 stages of the 2 layers"),
+        (
+            "gpt2-tiny",
+            "data=1 pipe=2; schedule 1f1b, 2 microbatches; stages of 2, 1 layers",
+            "3 in all, and gpt2-tiny has 2",
+        ),
         ("resnet-tiny", "data=1 pipe=2; schedule 1f1b, 2 microbatches", "layers"),
+        (
+            "gpt2-tiny",
+            "data=1 pipe=2; schedule 1f1b, 2 microbatches; stages of 0, 2 layers",
+            "stages of 0, 2 layers: a stage without any",
+        ),
+        (
+            "gpt2-tiny",
+            "data=1 pipe=2; schedule 1f1b, 2 microbatches; stages of 3 times 1 layers",
+            "numbers for 3, and there are 2 stages",
+        ),
+        (
+            "resnet-tiny",
+            "data=1 pipe=2; schedule 1f1b, 2 microbatches; stages of 1, 1 layers",
+            "2 stages of the 1 layers of resnet-tiny",
+        ),
     ],
 )
 def test_layers_that_do_not_divide_are_refused(model: str, text: str, problem: str) -> None:
     with pytest.raises(InputError, match=problem):
         plan_of(step(model), parse_recipe(text))
+
+
+def test_a_count_that_does_not_divide_is_refused_with_one_that_would_do() -> None:
+    text = "data=1 pipe=2; schedule 1f1b, 2 microbatches"
+    with pytest.raises(InputError, match="2 stages do not divide the 5 layers") as refused:
+        plan_of(step("gpt2-tiny", FIVE), parse_recipe(text))
+    said = refused.value.hint.rpartition(": ")[2]
+    assert said == "stages of 3, 2 layers"
+    assert plan_of(step("gpt2-tiny", FIVE), parse_recipe(f"{text}; {said}")).layers == (3, 2)
 
 
 def test_a_stage_without_operations_is_refused() -> None:
