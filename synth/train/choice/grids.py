@@ -20,7 +20,7 @@ from synth.train.orders import HALVES, SCHEDULES
 from synth.train.plans.expansion import RAGGED, clause_place
 from synth.train.plans.layers.apart import stacks
 from synth.train.plans.plan import PIPE
-from synth.train.plans.recipes import CHUNKED, CLAUSES, Recipe
+from synth.train.plans.recipes import CHUNKED, CLAUSES, Recipe, shares
 
 BATCH_AXES = ("data", "expert")
 """The axes that cut the batch, major first."""
@@ -74,7 +74,8 @@ class Knobs:
 
     ``degrees``: the sizes that an axis may have. ``sequence``: what is between the halves of a
     layer is cut by tokens along ``tensor``, too. ``unstaged``: microbatches where there are no
-    stages. What cuts experts cuts the batch, too.
+    stages. ``uneven``: stages may have unequal numbers of layers where these do not divide, by
+    ``shares``. What cuts experts cuts the batch, too.
     """
 
     degrees: Sequence[int] = _powers(16)
@@ -85,6 +86,7 @@ class Knobs:
     chunks: Sequence[int] = (1, 2, 4)
     microbatches: Sequence[int] = _powers(8)
     unstaged: Sequence[int] = (1,)
+    uneven: bool = False
     remat: Sequence[bool] = (False, True)
     vocabulary: Sequence[bool] = (True,)
 
@@ -106,8 +108,8 @@ def recipes(devices: int, extents: Extents, knobs: Knobs | None = None) -> Itera
     """Every recipe that the extents allow, in a stable order, each once.
 
     Axes multiply to ``devices``; every microbatch has a sample on each device of ``data`` at least,
-    and the same number of them. Stages have the same number of layers. What a step refuses for
-    another reason (batch norms read all microbatches at once) ``plan_of`` says.
+    and the same number of them. Every stage has a layer at least. What a step refuses for another
+    reason (batch norms read all microbatches at once) ``plan_of`` says.
     """
     knobs = knobs or Knobs()
     for sizes in _sizes(devices, knobs):
@@ -132,16 +134,16 @@ def _sizes(devices: int, knobs: Knobs) -> Iterator[Mapping[str, int]]:
 
 
 def _divides(sizes: Mapping[str, int], extents: Extents) -> bool:
-    """Whether there is something for every axis to cut, and it divides it."""
+    """Whether there is something for every axis of types to cut, and it divides it."""
     cut = {
         "data": extents.batch,
         "seq": extents.tokens,
         "tensor": extents.megatron,
         "expert": extents.experts,
-        PIPE: extents.layers,
     }
     return all(
-        size == 1 or (cut[name] > 0 and cut[name] % size == 0) for name, size in sizes.items()
+        size == 1 or name == PIPE or (cut[name] > 0 and cut[name] % size == 0)
+        for name, size in sizes.items()
     )
 
 
@@ -150,7 +152,7 @@ def recipes_of(sizes: Mapping[str, int], extents: Extents, knobs: Knobs) -> Iter
     if not _divides(sizes, extents):
         return
     axes = tuple((name, size) for name, size in sizes.items() if size > 1) or (("data", 1),)
-    for (count, schedule, chunks), cuts, zero, remat in product(
+    for (count, schedule, chunks, layers), cuts, zero, remat in product(
         _passes(sizes, extents, knobs),
         _cuts(sizes, extents, knobs),
         knobs.zero if _replicas(sizes) > 1 else (0,),
@@ -162,6 +164,7 @@ def recipes_of(sizes: Mapping[str, int], extents: Extents, knobs: Knobs) -> Iter
             microbatches=count,
             schedule=schedule,
             chunks=chunks,
+            layers=layers,
             remat=remat,
             **cuts,
         )
@@ -174,21 +177,23 @@ def _replicas(sizes: Mapping[str, int]) -> int:
 
 def _passes(
     sizes: Mapping[str, int], extents: Extents, knobs: Knobs
-) -> Iterator[tuple[int, str, int]]:
-    """Microbatches, schedule and chunks."""
+) -> Iterator[tuple[int, str, int, tuple[int, ...]]]:
+    """Microbatches, schedule, chunks, and layers of stages if they have not as many."""
     stages, data = sizes.get(PIPE, 1), _replicas(sizes)
     if stages == 1:
         for count in knobs.unstaged:
             if extents.batch % (count * data) == 0:
-                yield count, "", 1
+                yield count, "", 1, ()
         return
     for count, schedule, chunks in product(knobs.microbatches, knobs.schedules, knobs.chunks):
         fits = count > 1 and extents.batch % (count * data) == 0
         several = schedule in CHUNKED
-        shared = extents.layers % (stages * chunks) == 0
+        left = extents.layers % (stages * chunks)
+        shared = stages * chunks <= extents.layers if knobs.uneven else extents.layers and not left
         rounds = schedule != "interleaved-1f1b" or count % max(1, count // stages) == 0
         if fits and (chunks > 1) == several and shared and rounds:
-            yield count, schedule, chunks
+            layers = shares(extents.layers, stages * chunks) if left else ()
+            yield count, schedule, chunks, layers
 
 
 def _cuts(sizes: Mapping[str, int], extents: Extents, knobs: Knobs) -> Iterator[dict[str, Any]]:

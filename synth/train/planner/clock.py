@@ -1,22 +1,34 @@
 """The passes of plans in the order of a schedule: on one clock for many, or bounded without one.
 
-Stages between the first and the last do all the same, and so do ranks. So a plan is told by what
-its ends and one between take. What no order of the passes can beat needs no clock: a rank waits for
-the stages before its own, does all its passes, and the stages before it end after it. Four equal
+A stage has some layers; the first has what comes before them, too, and the last what comes after,
+which of a large vocabulary is as much as several layers. Most do all the same, so plans are told by
+*kinds* of stages and of ranks, as they are ``lying``; which cut of the layers is ``fastest`` the
+seconds of the three parts say. What no order of the passes can beat needs no clock: a rank waits
+for the stages before its own, does all its passes, and those stages end after it. Four equal
 stages and eight microbatches by 1F1B reach that:
 
 >>> each = (1.0, 1.0, 1.0)
->>> plan = Seconds(each, each, (2.0, 2.0, 2.0), (0.0, 0.0, 0.0), [0.0, 0.0, 0.0])
->>> plan.bound(4, 8, whole=True), *clocked((4, "1f1b", 8, 1), [plan])
+>>> links = [0.0, 0.0, 0.0]
+>>> plan = Seconds(lying(4, 4, 1), each, each, (2.0, 2.0, 2.0), (0.0, 0.0, 0.0), links)
+>>> plan.bound(8, whole=True), *clocked((4, "1f1b", 8, 1), [plan])
 (22.0, 22.0)
+
+>>> lies = lying(126, 16, 1, (7, *(8,) * 14, 7))
+>>> lies.kinds
+((7, True, False), (8, False, False), (7, False, True))
+>>> lies.turns
+((0, (0, 0, 0)), (14, (1, 13, 0)), (15, (1, 14, 0)))
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from heapq import heapify, heapreplace
 from itertools import accumulate
+from operator import mul
 
 import numpy as np
 
@@ -30,28 +42,132 @@ from synth.train.orders import (
     one_f_one_b,
     scheduled,
 )
+from synth.train.planner.inside import Part
+from synth.train.plans.recipes import shares
 
 Structure = tuple[int, str, int, int]
 """Ranks of stages, schedule, microbatches, chunks: which passes there are, and their order."""
 
 
-Ends = tuple[float, float, float]
-"""Of the first stage or rank, of one between, and of the last; those between do all the same."""
+Kind = tuple[float, bool, bool]
+"""Of a stage: how many layers, whether it is the first, and whether the last."""
+
+Kinds = tuple[float, ...]
+"""What each kind of stages or ranks has, or takes."""
+
+
+@dataclass(frozen=True)
+class Lying:
+    """The kind of each of the ``stages``, and of each rank the stages that it has."""
+
+    stages: tuple[Kind, ...]
+    of_rank: tuple[tuple[int, ...], ...]
+
+    @cached_property
+    def kinds(self) -> tuple[Kind, ...]:
+        """Of stages, each once."""
+        return tuple(dict.fromkeys(self.stages))
+
+    @cached_property
+    def kind_of(self) -> tuple[int, ...]:
+        """The place of each stage among kinds."""
+        return tuple(map(self.kinds.index, self.stages))
+
+    @cached_property
+    def _counted(self) -> tuple[tuple[tuple[int, int], ...], ...]:
+        """For each rank how many stages it has of which kinds."""
+        each = (Counter(self.kind_of[stage] for stage in has) for has in self.of_rank)
+        return tuple(tuple(sorted(one.items())) for one in each)
+
+    @cached_property
+    def ranks(self) -> tuple[tuple[tuple[int, int], ...], ...]:
+        """The kinds of ranks: how many stages they have of which kinds."""
+        return tuple(dict.fromkeys(self._counted))
+
+    @cached_property
+    def rank_kind_of(self) -> tuple[int, ...]:
+        """The place of each rank among kinds of ranks."""
+        return tuple(map(self.ranks.index, self._counted))
+
+    @cached_property
+    def firsts(self) -> tuple[int, ...]:
+        """The first rank of each kind."""
+        return tuple(map(self.rank_kind_of.index, range(len(self.ranks))))
+
+    @cached_property
+    def turns(self) -> tuple[tuple[int, tuple[int, ...]], ...]:
+        """The last of each run of ranks of one kind, and of the stages before its own, as many as
+        there are of each kind.
+        """
+        of = self.rank_kind_of
+        last = [at for at, kind in enumerate(of) if of[at + 1 : at + 2] != (kind,)]
+        each = range(len(self.kinds))
+        return tuple((at, tuple(map(self.kind_of[:at].count, each))) for at in last)
+
+    def of_stages(self, of: Mapping[Part, float]) -> Kinds:
+        """What each kind of stages has, by what parts have."""
+        return tuple(
+            first * of[Part.FIRST] + layers * of[Part.LAYER] + last * of[Part.LAST]
+            for layers, first, last in self.kinds
+        )
+
+    def of_ranks(self, stages: Kinds) -> Kinds:
+        """What each kind of ranks has, by what kinds of stages have."""
+        return tuple(sum(times * stages[kind] for kind, times in has) for has in self.ranks)
+
+    def of_last(self, stages: Kinds) -> Kinds:
+        """What the stage of each kind of ranks has whose backward pass is its last: its first."""
+        return tuple(stages[self.kind_of[rank]] for rank in self.firsts)
+
+
+@lru_cache(4096)
+def lying(layers: int, ranks: int, chunks: int, said: tuple[int, ...] = ()) -> Lying:
+    """Stages in turn on ranks, ``chunks`` on each; of ``said`` layers, or of as many each."""
+    count = ranks * chunks
+    each: Sequence[float] = said or (layers / count,) * count
+    stages = ((size, not at, at == count - 1) for at, size in enumerate(each))
+    return Lying(tuple(stages), tuple(tuple(range(rank, count, ranks)) for rank in range(ranks)))
+
+
+def fastest(
+    layers: int, ranks: int, chunks: int, seconds: Mapping[Part, float]
+) -> tuple[tuple[int, ...], float]:
+    """The layers of each stage with which the slowest rank is fastest, and its seconds.
+
+    As layers are alike, each but the first of a stage goes to the rank that has least to do; of
+    equal ones to the earlier, for whose passes fewer wait. What a rank has goes to its chunks in as
+    equal numbers as can be. There is a layer for each stage.
+    """
+    layer, counts = seconds[Part.LAYER], [chunks] * ranks
+    ends = [0.0] * ranks
+    ends[0] += seconds[Part.FIRST]
+    ends[-1] += seconds[Part.LAST]
+    waiting = [(end + chunks * layer, rank) for rank, end in enumerate(ends)]
+    heapify(waiting)
+    for _ in range(layers - ranks * chunks):
+        took, rank = waiting[0]
+        counts[rank] += 1
+        heapreplace(waiting, (took + layer, rank))
+    of_rank = (shares(count, chunks) for count in counts)
+    cut = tuple(one for some in zip(*of_rank, strict=True) for one in some)
+    return cut, max(waiting)[0]
 
 
 @dataclass(frozen=True)
 class Seconds:
-    """Of a plan: a microbatch's ``forward`` and ``backward`` pass by stage; by rank what it does of
-    one microbatch (``busy``) and ``once``; and of what is handed from each rank to the next.
+    """Of a plan: a microbatch's ``forward`` and ``backward`` pass by kind of stage; by kind of rank
+    what it does of one microbatch (``busy``) and ``once``; and of what is handed from each rank to
+    the next.
     """
 
-    forward: Ends
-    backward: Ends
-    busy: Ends
-    once: Ends
+    lies: Lying
+    forward: Kinds
+    backward: Kinds
+    busy: Kinds
+    once: Kinds
     handed: Sequence[float]
 
-    def bound(self, ranks: int, microbatches: int, *, whole: bool) -> float:
+    def bound(self, microbatches: int, *, whole: bool) -> float:
         """What no order of the passes is faster than, if backward passes are ``whole``.
 
         Rank r begins when the first microbatch has come through the stages before its own, and has
@@ -59,13 +175,12 @@ class Seconds:
         stages before it come after.
         """
         sent, least = [0.0, *accumulate(self.handed)], 0.0
-        for rank in {0, max(0, ranks - 2), ranks - 1}:
-            end = _end(rank, ranks)
-            first, between = min(rank, 1), max(0, rank - 1)
-            ahead = sent[rank] + first * self.forward[0] + between * self.forward[1]
-            behind = sent[rank] + first * self.backward[0] + between * self.backward[1]
-            done = ahead + microbatches * self.busy[end]
-            least = max(least, done + behind * whole + self.once[0], done + self.once[end])
+        for rank, before in self.lies.turns:
+            kind = self.lies.rank_kind_of[rank]
+            ahead = sent[rank] + sum(map(mul, before, self.forward))
+            behind = sent[rank] + sum(map(mul, before, self.backward))
+            done = ahead + microbatches * self.busy[kind]
+            least = max(least, done + behind * whole + self.once[0], done + self.once[kind])
         return least
 
 
@@ -77,31 +192,30 @@ class _Clock:
 
     def seconds(self, several: Sequence[Seconds]) -> list[float]:
         """Of each plan, until the last rank has done what it does once."""
-        stages, ahead, back, links, ranks = self._places
-        forward = np.array([one.forward for one in several])[:, stages]
-        backward = np.array([one.backward for one in several])[:, stages]
+        stages, ahead, back, links = self._places
+        forward = np.array([np.take(one.forward, one.lies.kind_of) for one in several])[:, stages]
+        backward = np.array([np.take(one.backward, one.lies.kind_of) for one in several])[:, stages]
         took = (np.array(ahead) * forward + np.array(back) * backward).T
         if self.graph.transfers:
             handed = np.array([[*one.handed, max(one.handed)] for one in several])
             took = np.concatenate([took, handed[:, links].T])
         ends = ends_together(self.graph.tasks, took)
         last = ends[[queue[-1] for queue in self.graph.queues]]
-        once = np.array([one.once for one in several])[:, ranks]
+        once = np.array([np.take(one.once, one.lies.rank_kind_of) for one in several])
         found: list[float] = (last.T + once).max(axis=1).tolist()
         return found
 
     @cached_property
-    def _places(self) -> tuple[list[int], list[float], list[float], list[int], list[int]]:
-        """Of each action the end its stage is, and how much of a forward and of a backward pass;
-        of each transfer its link; and the end that each rank is.
+    def _places(self) -> tuple[list[int], list[float], list[float], list[int]]:
+        """Of each action its stage, and how much of a forward and of a backward pass it is; of each
+        transfer its link.
         """
         order = self.graph.order
         return (
-            [_end(one.stage, order.stages) for one in order.actions],
+            [one.stage for one in order.actions],
             [float(one.kind is Pass.FORWARD) for one in order.actions],
             [_BACK[one.kind] for one in order.actions],
             [self._link(*pair) for pair in self.graph.transfers],
-            [_end(rank, len(order.ranks)) for rank in range(len(order.ranks))],
         )
 
     def _link(self, source: Action, target: Action) -> int:
@@ -112,11 +226,6 @@ class _Clock:
 
 _BACK = {Pass.FORWARD: 0.0, Pass.BACKWARD: 1.0, Pass.INPUT: 0.5, Pass.WEIGHT: 0.5}
 """How much of a backward pass each kind is."""
-
-
-def _end(one: int, of: int) -> int:
-    """The place of a stage or rank among ``Ends``."""
-    return 0 if one == 0 else 2 if one == of - 1 else 1
 
 
 def clocked(structure: Structure, several: Sequence[Seconds]) -> list[float]:

@@ -19,7 +19,7 @@ from grammar import Goal
 from hierarchies import Axis, InputError
 from synth.search.forks import Crew, forked
 from synth.train.orders import HALVES, held
-from synth.train.planner.clock import Ends, Seconds, Structure, clocked
+from synth.train.planner.clock import Kinds, Lying, Seconds, Structure, clocked, fastest, lying
 from synth.train.planner.inside import INSIDE, Inside, Part, Work, scaled
 from synth.train.planner.links import Links, Row
 from synth.train.planner.reading import MICROBATCHES
@@ -28,6 +28,9 @@ from synth.train.plans.plan import PIPE
 
 TOGETHER = 32
 """Plans of one structure that are put on the clock at once."""
+
+PAYS = 0.01
+"""So much faster than by stages as equal as can be the slowest rank must be for others."""
 
 PIECES = 8
 """In how many an update is that parameters are put together beside."""
@@ -197,6 +200,7 @@ def _within(recipe: Recipe, microbatches: int) -> Recipe:
         microbatches=microbatches,
         schedule="",
         chunks=1,
+        layers=(),
     )
 
 
@@ -215,35 +219,32 @@ class Staged:
         return dict(self.recipe.axes)
 
     @cached_property
+    def lies(self) -> Lying:
+        """Which stages and which ranks do the same."""
+        ranks = self.sizes.get(PIPE, 1)
+        return lying(self.all_layers, ranks, self.recipe.chunks, self.recipe.layers)
+
+    @cached_property
     def layers(self) -> float:
-        """Of one stage."""
-        return self.all_layers / (self.sizes.get(PIPE, 1) * self.recipe.chunks)
-
-    def stages(self, of: Mapping[Part, float]) -> Ends:
-        """What stages have, by what its parts have."""
-        first, layers, last = of[Part.FIRST], self.layers * of[Part.LAYER], of[Part.LAST]
-        if self.sizes.get(PIPE, 1) * self.recipe.chunks == 1:
-            return (first + layers + last,) * 3
-        return first + layers, layers, layers + last
-
-    def ranks(self, stages: Ends) -> Ends:
-        """What ranks have, by what their stages have."""
-        others = (self.recipe.chunks - 1) * stages[1]
-        return stages[0] + others, stages[1] + others, stages[2] + others
+        """Of one stage, on average."""
+        return self.all_layers / len(self.lies.stages)
 
     @cached_property
     def size_bytes(self) -> float:
-        """Memory of the fullest device: of ranks between, the first holds most."""
+        """Memory of the fullest device: of ranks alike, the first holds most."""
         inside, recipe, ranks = self.inside, self.recipe, self.sizes.get(PIPE, 1)
         passes = held(recipe.schedule or "1f1b", ranks, recipe.microbatches, recipe.chunks)
         layer = inside.stored[Part.LAYER]
         ahead = 2 * layer * inside.gathered if recipe.zero == 3 else 0.0
         beside = min(1.0, self.layers - 1)  # whose gradients are sent while the next computes
         ahead += beside * layer * inside.gradients if recipe.zero >= 2 else 0.0
-        kept, state = (self.ranks(self.stages(of)) for of in (inside.saved, self._state))
+        lies = self.lies
+        kept, state = (lies.of_ranks(lies.of_stages(of)) for of in (inside.saved, self._state))
         return ahead + max(
-            state[end] + passes[rank] * kept[end] / recipe.chunks + inside.working[last]
-            for rank, end, last in _by_end(ranks)
+            state[kind]
+            + passes[rank] * kept[kind] / recipe.chunks
+            + inside.working[rank == ranks - 1]
+            for kind, rank in enumerate(lies.firsts)
         )
 
     @property
@@ -274,14 +275,6 @@ class Staged:
         }
 
 
-def _by_end(ranks: int) -> Sequence[tuple[int, int, bool]]:
-    """The first rank of each kind, its place among ``Ends``, and whether it is the last."""
-    if ranks == 1:
-        return ((0, 0, True),)
-    between = ((1, 1, False),) if ranks > 2 else ()
-    return ((0, 0, False), *between, (ranks - 1, 2, True))
-
-
 class Composition:
     """Plans of a composer with what some links take; what plans share is kept."""
 
@@ -290,13 +283,14 @@ class Composition:
         self._links = links
         self._work: dict[tuple[Cut, tuple[Row, ...]], tuple[Mapping[Part, float], ...]] = {}
         self._sent: dict[tuple[Cut, Goal, tuple[Row, Row]], Mapping[Part, float]] = {}
+        self._balanced: dict[tuple[Cut, tuple[Row, ...], int, int], tuple[int, ...]] = {}
 
     def bound(self, one: Candidate) -> float:
         """Seconds that no order of its passes is below. Raises InputError as ``staged`` does."""
         recipe = one.recipe
         whole = recipe.schedule not in HALVES
         # Its terms are added in another order than the clock does.
-        return (1 - _ROUNDED) * self.parts(one).bound(one.ranks, recipe.microbatches, whole=whole)
+        return (1 - _ROUNDED) * self.parts(one).bound(recipe.microbatches, whole=whole)
 
     def seconds(self, several: Sequence[Candidate]) -> list[float]:
         """Of a step by each; those of one structure are timed at once. Raises as ``bound``."""
@@ -315,7 +309,8 @@ class Composition:
     def parts(self, one: Candidate) -> Seconds:
         """What its stages and ranks take."""
         plan, rows = self.composer.staged(one.recipe), one.row_of
-        inside, zero = plan.inside, one.recipe.zero
+        inside, zero, lies = plan.inside, one.recipe.zero, plan.lies
+        none = (0.0,) * max(len(lies.kinds), len(lies.ranks))
         seq, pipe = rows.get("seq", ()), rows.get(PIPE, ())
         data = tuple(rows[axis] for axis in one.recipe.batch if axis in rows)
         ahead, back = self._working(plan, rows)
@@ -323,14 +318,14 @@ class Composition:
         share = plan.own[Part.LAYER] / layer if zero >= 2 and layer else 1.0
         summing = inside.summing_seconds * share if one.recipe.microbatches > 1 else 0.0
         back = {**back, Part.LAYER: back[Part.LAYER] + summing}
-        forward, backward = plan.stages(ahead), plan.stages(back)
+        forward, backward = lies.of_stages(ahead), lies.of_stages(back)
         apart = rows.get("data", ())
         both = _merged(*data, seq), _merged(apart, seq)
-        scatter = plan.stages(self._sending(plan, Goal.REDUCE_SCATTER, both))
-        gather = plan.stages(self._sending(plan, Goal.ALL_GATHER, (_merged(*data), apart)))
-        reduce = scatter if zero else plan.stages(self._sending(plan, Goal.ALL_REDUCE, both))
+        scatter = lies.of_stages(self._sending(plan, Goal.REDUCE_SCATTER, both))
+        gather = lies.of_stages(self._sending(plan, Goal.ALL_GATHER, (_merged(*data), apart)))
+        reduce = scatter if zero else lies.of_stages(self._sending(plan, Goal.ALL_REDUCE, both))
         if zero >= 2:
-            gathers = gather if zero == 3 else _NONE
+            gathers = gather if zero == 3 else none
             forward = _each(lambda took, way: _beside(took, way, plan.layers), forward, gathers)
             backward = _each(
                 lambda took, way, back: _beside(took, way + back, plan.layers),
@@ -338,29 +333,62 @@ class Composition:
                 gathers,
                 scatter,
             )
-        last = plan.ranks(backward)
-        stored = plan.ranks(plan.stages(plan.own if zero else inside.stored))
+        last = lies.of_ranks(backward)
+        stored = lies.of_ranks(lies.of_stages(plan.own if zero else inside.stored))
         each = inside.update_seconds
         pieces = PIECES if one.recipe.microbatches == 1 else 1.0
         once = _each(
             lambda size, way: _beside(each * size, way, pieces),
             stored,
-            plan.ranks(gather) if zero in (1, 2) else _NONE,
+            lies.of_ranks(gather) if zero in (1, 2) else none,
         )
         if zero < 2:
             once = _each(
                 lambda took, back, sent: took + _beside(back, sent, plan.layers) - back,
                 once,
                 last,
-                plan.ranks(reduce),
+                lies.of_ranks(reduce),
             )
-        busy = _each(lambda ahead, back: ahead + back, plan.ranks(forward), last)
+        busy = _each(lambda ahead, back: ahead + back, lies.of_ranks(forward), last)
         handed = self._links.handed(pipe, inside.boundary) if pipe else ()
-        return Seconds(forward, backward, busy, once, handed)
+        return Seconds(lies, forward, backward, busy, once, handed)
+
+    def balanced(self, one: Candidate, memory_bytes: float) -> Candidate:
+        """The same, its layers cut as the slowest rank is fastest if that pays and fits.
+
+        By what ranks compute and send between operations. Raises InputError as ``staged`` does.
+        """
+        plan = self.composer.staged(one.recipe)
+        if one.ranks == 1:
+            return one
+        rows = one.row_of
+        key = plan.cut, _inside(rows), one.ranks, one.recipe.chunks
+        if key not in self._balanced:
+            self._balanced[key] = self._fastest(plan, rows)
+        if not (layers := self._balanced[key]):
+            return one
+        found = replace(one.recipe, layers=layers)
+        return (
+            replace(one, recipe=found) if self.composer.size_bytes(found) <= memory_bytes else one
+        )
+
+    def _fastest(self, plan: Staged, rows: Mapping[str, Row]) -> tuple[int, ...]:
+        """The layers of each stage with which the slowest rank is fastest; none if as they are."""
+        lies, both = (
+            plan.lies,
+            zip(*(took.values() for took in self._working(plan, rows)), strict=True),
+        )
+        seconds = dict(zip(Part, map(sum, both), strict=True))
+        took = lies.of_ranks(lies.of_stages(seconds))
+        pays = (1 - PAYS) * max(took)
+        if sum(took[kind] for kind in lies.rank_kind_of) > pays * len(lies.of_rank):
+            return ()  # no cut is faster than all ranks alike
+        layers, slowest = fastest(plan.all_layers, len(lies.of_rank), plan.recipe.chunks, seconds)
+        return layers if slowest < pays else ()
 
     def _working(self, plan: Staged, rows: Mapping[str, Row]) -> tuple[Mapping[Part, float], ...]:
         """Seconds of each part forward and backward, with what is sent between operations."""
-        key = plan.cut, tuple(rows.get(axis, ()) for axis in INSIDE)
+        key = plan.cut, _inside(rows)
         if key not in self._work:
             self._work[key] = tuple(
                 {part: self._part(plan.inside.work[when, part], rows) for part in Part}
@@ -392,14 +420,17 @@ class Composition:
 
 
 _ROUNDED = 1e-9
-_NONE: Ends = (0.0, 0.0, 0.0)
 _NOTHING = dict.fromkeys(Part, 0.0)
 
 
-def _each(of: Callable[..., float], *several: Ends) -> Ends:
-    """The same of each end."""
-    first, between, last = (of(*some) for some in zip(*several, strict=True))
-    return first, between, last
+def _each(of: Callable[..., float], *several: Kinds) -> Kinds:
+    """The same of each kind."""
+    return tuple(map(of, *several))
+
+
+def _inside(rows: Mapping[str, Row]) -> tuple[Row, ...]:
+    """Where the axes lie that cut what is inside of a stage."""
+    return tuple(rows.get(axis, ()) for axis in INSIDE)
 
 
 def _merged(*rows: Row) -> Row:

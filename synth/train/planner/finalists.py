@@ -164,8 +164,17 @@ def _told(
 
 def layers_of(recipe: Recipe, layers: int) -> int:
     """How many layers of the step are written out for it."""
+    written = _written(recipe, layers)
+    return sum(written) if written is not None else layers
+
+
+def _written(recipe: Recipe, layers: int) -> tuple[int, ...] | None:
+    """The layers of the stages that are written out for all; None where these differ."""
     stages = recipe.stages
-    return layers // stages * WRITTEN if stages > WRITTEN and layers % stages == 0 else layers
+    each = recipe.layers or (layers // stages,) * stages
+    if stages <= WRITTEN or sum(each) != layers or len({*each[1:-1]}) > 1:
+        return None
+    return each[0], *each[1 : WRITTEN - 1], each[-1]
 
 
 def simulated(step: Step, one: Candidate, answers: Answers, device: Device) -> Finalist:
@@ -185,10 +194,11 @@ def finalist(
     Of a long pipeline those of a few stages are written out, and stand for those between.
     """
     recipe = one.recipe
-    if (few := layers_of(recipe, layers)) < layers:
+    if (few := _written(recipe, layers)) is not None:
         told = _Told(one, answers, device)
         axes = tuple((name, WRITTEN if name == PIPE else size) for name, size in recipe.axes)
-        short = told.written(step_of(few), replace(recipe, axes=axes, schedule="1f1b", chunks=1))
+        like = replace(recipe, axes=axes, schedule="1f1b", chunks=1, layers=few)
+        short = told.written(step_of(sum(few)), like)
         if (longer := stretched(short, recipe.stages)) is not None:
             order = SCHEDULES[recipe.schedule](one.ranks, recipe.microbatches, recipe.chunks)
             handing = told.network.handing

@@ -7,7 +7,7 @@ is computed again, and where each axis lies. A pin is what a recipe must have, a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import islice
@@ -49,7 +49,8 @@ SCHEDULED = ("1f1b", "interleaved-1f1b")
 SPARE = 50
 """So many plans more are found than are asked for: simulated, some may not fit."""
 
-_CHUNKS = 8
+CHUNKS = (1, 2, 4, 8)
+"""Of a rank; and what of no more divides the layers."""
 
 EVERY = 16
 """So many plans of a model in one piece are simulated: they are few, and composed seconds of it
@@ -141,9 +142,10 @@ class Job:
             degrees=divisors(devices),
             axes=tuple(axis for axis in AXES if axis in axes),
             schedules=schedules,
-            chunks=[one for one in divisors(self.layers) if one <= _CHUNKS],
+            chunks=sorted({*CHUNKS, *(one for one in divisors(self.layers) if one <= CHUNKS[-1])}),
             microbatches=counts,
             unstaged=counts,
+            uneven=True,
             vocabulary=[pins.said.get("vocabulary") != "no"],
         )
 
@@ -270,6 +272,7 @@ class Planner:
         job = self.job
         memory, some = job.device.memory_bytes, self.met(pins, budget, watcher)
         self._write(some, watcher)
+        some = list(self._balanced(some))
         search = Search(self.composer, some, memory, *self._links, watcher)
         if search.refused.total() == search.plans:
             raise InputError(f"no plan can be: {next(iter(search.refused))}", where=job.model)
@@ -297,6 +300,15 @@ class Planner:
         """A finalist operation by operation; of substitutions as many as the budget has."""
         job = self.job
         return finer(job.step, one, self._answers, self._links[0], job.device, budget)
+
+    def _balanced(self, some: Iterable[Candidate]) -> Iterator[Candidate]:
+        """All plans, their layers cut as is fastest where that pays and fits."""
+        composed = self.composer.on(self._links[1])
+        for one in some:
+            try:
+                yield composed.balanced(one, self.job.device.memory_bytes)
+            except InputError:  # which the search will tell
+                yield one
 
     def _write(self, some: Sequence[Candidate], watcher: Watcher) -> None:
         """What all plans are composed of, by as many processes as there may be."""

@@ -50,6 +50,20 @@ def test_three_degrees_are_those_of_three_loops() -> None:
     assert len(found) == len(wanted)
 
 
+def test_uneven_stages_are_all_that_have_a_layer_each() -> None:
+    extents = Extents(16, megatron=4, layers=7)
+    even = set(recipes(8, extents, Knobs(chunks=(1, 2))))
+    found = set(recipes(8, extents, Knobs(chunks=(1, 2), uneven=True)))
+    assert even < found
+    assert {one.layers for one in even} == {()}
+    assert {one.stages for one in even} == {1}
+    counts = {(dict(one.axes).get("pipe", 1), one.chunks) for one in found}
+    assert counts == {(1, 1), (2, 1), (2, 2), (4, 1)}
+    for one in found - even:
+        assert sum(one.layers) == 7
+        assert max(one.layers) - min(one.layers) == 1
+
+
 def test_every_recipe_is_another_and_is_read_back_from_its_text() -> None:
     extents = Extents(16, tokens=8, megatron=4, vocabulary=64, experts=4, layers=4)
     found = list(recipes(8, extents))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cache
-from itertools import islice
+from itertools import combinations, islice, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +25,9 @@ from results.speedup.perfect import Several
 from synth.plan.request import Watcher
 from synth.search import forks
 from synth.train.models import Spelling, zoo_step
+from synth.train.orders import SCHEDULES, Action, Pass, timeline
 from synth.train.planner import planning
-from synth.train.planner.clock import Seconds, clocked
+from synth.train.planner.clock import Lying, Seconds, clocked, fastest, lying
 from synth.train.planner.composing import TOGETHER, Candidate
 from synth.train.planner.finalists import Taken, finalist
 from synth.train.planner.inside import Part, scaled
@@ -56,10 +57,12 @@ def planner(model: str = "gpt2-small") -> Planner:
 
 
 MEGATRON = "weights over tensor as Megatron; vocabulary over tensor"
+INTERLEAVED = "schedule interleaved-1f1b, 2 chunks, 4 microbatches"
 RECIPES = (
     "data=16; batch over data; zero=1; 2 microbatches",
     f"data=4 tensor=4; batch over data; {MEGATRON}; zero=1; 4 microbatches",
     f"pipe=2 data=2 tensor=4; batch over data; {MEGATRON}; schedule 1f1b, 4 microbatches",
+    f"pipe=4 tensor=4; {MEGATRON}; schedule 1f1b, 8 microbatches; stages of 2, 3, 2, 1 layers",
 )
 MORE = (
     f"pipe=4 tensor=4; tokens over tensor; {MEGATRON}; schedule 1f1b, 8 microbatches",
@@ -67,6 +70,7 @@ MORE = (
     f"data=2 tensor=8; batch over data; tokens over tensor; {MEGATRON}; zero=2; 8 microbatches",
     "pipe=4 data=4; batch over data; zero=1; schedule interleaved-1f1b, 2 chunks, 8 microbatches",
     "pipe=8 data=2; batch over data; zero=2; remat layers; schedule 1f1b, 16 microbatches",
+    f"pipe=2 data=8; batch over data; zero=1; {INTERLEAVED}; stages of 2, 3, 2, 1 layers",
 )
 
 
@@ -210,28 +214,102 @@ def test_a_search_that_is_stopped_says_so() -> None:
 SOME = st.floats(0.01, 10.0)
 
 
+def seconds_of(
+    lies: Lying, parts: list[tuple[float, float, float]], once: list[float], link: float
+) -> Seconds:
+    """Of a plan, from seconds of its parts forward and backward."""
+    forward, backward = (
+        lies.of_stages(dict(zip(Part, some, strict=True))) for some in zip(*parts, strict=True)
+    )
+    both = tuple(map(sum, zip(forward, backward, strict=True)))
+    told = tuple(once[: len(lies.ranks)])
+    links = [link] * (len(lies.of_rank) - 1)
+    return Seconds(lies, forward, backward, lies.of_ranks(both), told, links)
+
+
+SHARES = st.lists(st.integers(1, 4), min_size=12, max_size=12)
+
+
 @given(
     structure=st.tuples(st.integers(2, 6), st.integers(1, 5), st.sampled_from(SCHEDULED)),
-    ends=st.lists(st.tuples(SOME, SOME, SOME), min_size=3, max_size=3),
+    shares=st.one_of(st.none(), SHARES),
+    parts=st.lists(st.tuples(SOME, SOME), min_size=3, max_size=3),
+    once=st.lists(SOME, min_size=6, max_size=6),
     link=st.one_of(st.just(0.0), SOME),
 )
 def test_no_order_is_faster_than_its_bound(
-    structure: tuple[int, int, str], ends: list[tuple[float, float, float]], link: float
+    structure: tuple[int, int, str],
+    shares: list[int] | None,
+    parts: list[tuple[float, float]],
+    once: list[float],
+    link: float,
 ) -> None:
     ranks, rounds, schedule = structure
     chunks = 2 if schedule in CHUNKED else 1
-    forward, backward, once = ends
-    both = [ahead + back for ahead, back in zip(forward, backward, strict=True)]
-    busy = (*(one + (chunks - 1) * both[1] for one in both),)
-    told = Seconds(forward, backward, (busy[0], busy[1], busy[2]), once, [link] * (ranks - 1))
+    layers = tuple((shares or [2] * 12)[: ranks * chunks])
+    lies = lying(sum(layers), ranks, chunks, layers if shares else ())
+    told = seconds_of(lies, parts, once, link)
     [clock] = clocked((ranks, schedule, ranks * rounds, chunks), [told])
-    bound = told.bound(ranks, ranks * rounds, whole=True)
-    assert bound <= clock * (1 + 1e-9)
+    assert told.bound(ranks * rounds, whole=True) <= clock * (1 + 1e-9)
+
+
+@given(
+    st.integers(2, 6),
+    st.sampled_from(SCHEDULED),
+    SHARES,
+    st.lists(st.tuples(SOME, SOME), min_size=3, max_size=3),
+)
+def test_uneven_stages_take_on_the_clock_what_their_passes_take_in_order(
+    ranks: int, schedule: str, shares: list[int], parts: list[tuple[float, float]]
+) -> None:
+    """By the clock of orders, which knows each pass by itself, and no kinds."""
+    chunks = 2 if schedule in CHUNKED else 1
+    layers = tuple(shares[: ranks * chunks])
+    order = SCHEDULES[schedule](ranks, 2 * ranks, chunks)
+    lies = lying(sum(layers), ranks, chunks, layers)
+    told = seconds_of(lies, parts, [0.0] * 6, 0.0)
+
+    def seconds(action: Action) -> float:
+        at = int(action.kind is not Pass.FORWARD)
+        ends = (action.stage == 0) * parts[0][at] + (action.stage == len(layers) - 1) * parts[2][at]
+        return ends + layers[action.stage] * parts[1][at]
+
+    [found] = clocked((ranks, schedule, 2 * ranks, chunks), [told])
+    assert found == pytest.approx(timeline(order, seconds).seconds)
 
 
 def test_equal_stages_in_turn_reach_the_bound() -> None:
-    told = Seconds((1.0,) * 3, (2.0,) * 3, (3.0,) * 3, (0.5,) * 3, [0.0] * 3)
-    assert clocked((4, "1f1b", 8, 1), [told]) == [told.bound(4, 8, whole=True)] == [33.5]
+    told = seconds_of(lying(4, 4, 1), [(0.0, 0.0), (1.0, 2.0), (0.0, 0.0)], [0.5] * 3, 0.0)
+    assert clocked((4, "1f1b", 8, 1), [told]) == [told.bound(8, whole=True)] == [33.5]
+
+
+@given(
+    st.integers(1, 4),
+    st.integers(1, 2),
+    st.integers(0, 5),
+    st.tuples(st.integers(0, 9), st.integers(1, 5), st.integers(0, 9)),
+)
+def test_the_fastest_cut_is_that_of_all_cuts(
+    ranks: int, chunks: int, more: int, each: tuple[int, int, int]
+) -> None:
+    """Of all layers for each stage that add up: the slowest rank is as fast as in the best."""
+    stages = ranks * chunks
+    layers = stages + more
+    seconds = dict(zip(Part, map(float, each), strict=True))
+
+    def slowest(cut: Sequence[int]) -> float:
+        ends = [each[0] * (at == 0) + each[2] * (at == stages - 1) for at in range(stages)]
+        own = [end + size * each[1] for end, size in zip(ends, cut, strict=True)]
+        return max(sum(own[rank::ranks]) for rank in range(ranks))
+
+    found, least = fastest(layers, ranks, chunks, seconds)
+    cuts = [
+        [end - begin for begin, end in pairwise((0, *ends, layers))]
+        for ends in combinations(range(1, layers), stages - 1)
+    ]
+    assert (len(found), sum(found)) == (stages, layers)
+    assert min(found) > 0
+    assert slowest(found) == least == min(map(slowest, cuts))
 
 
 def test_bounds_of_links_are_below_their_prices() -> None:
@@ -374,6 +452,43 @@ def test_a_model_without_layers_that_are_alike_is_planned_without_stages(model: 
     with pytest.raises(InputError, match="has pipe=2") as error:
         one.plans(Pins.parse("pipe=2"), 1, Watcher())
     assert error.value.hint == "pipe is 1"
+
+
+def test_a_prime_number_of_layers_is_cut_as_is_fastest() -> None:
+    """Which stage is the slowest is a choice of the clock, too: by that others gain little."""
+    one = Planner(replace(job(), changes={**SIZES, "layers": 13}))
+    found = one.plans(Pins.parse("pipe=4 tensor=4 microbatches=8 chunks=1 remat=no"), 1, Watcher())
+    [best] = found.finalists
+    layers = best.candidate.recipe.layers
+    assert (len(layers), sum(layers), max(layers)) == (4, 13, 4)
+    cuts = [(0, *cut, 13) for cut in combinations(range(1, 13), 3)]
+    every = [tuple(end - begin for begin, end in pairwise(cut)) for cut in cuts]
+    several = [
+        replace(best.candidate, recipe=replace(best.candidate.recipe, layers=each))
+        for each in every
+    ]
+    composed = one.composer.on(Priced(SYSTEM))
+    [own] = composed.seconds([best.candidate])
+    assert own <= min(composed.seconds(several)) * 1.02
+
+
+def test_a_cut_that_pays_and_fits_stands_for_equal_stages() -> None:
+    """Eight layers on two stages: the second, with a large vocabulary, is better with three."""
+    words = replace(job(), changes={**SIZES, "vocabulary": 262144})
+    some = words.candidates(Pins.parse("pipe=2 tensor=8 microbatches=8 remat=no chunks=1"))
+    one = Planner(words)
+    composed = one.composer.on(Priced(SYSTEM))
+    for before in some:
+        found = composed.balanced(before, words.device.memory_bytes)
+        first, last = found.recipe.layers
+        assert first > last
+        assert first + last == 8
+        assert replace(found, recipe=replace(found.recipe, layers=())) == before
+        seconds = composed.seconds([found, before])
+        assert seconds[0] < seconds[1]
+        size = one.composer.size_bytes(found.recipe)
+        assert composed.balanced(before, size) == found
+        assert composed.balanced(before, size - 1) == before
 
 
 def test_what_the_device_has_no_rate_for_is_told() -> None:

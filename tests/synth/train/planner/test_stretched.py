@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 
 import pytest
@@ -22,12 +23,17 @@ SIZES = {"layers": 16, "sequence": 512}
 MEGATRON = "batch over data; weights over tensor as Megatron; vocabulary over tensor"
 INTERLEAVED = "schedule interleaved-1f1b, 4 chunks, 8 microbatches"
 BREADTH = "schedule looped-bfs, 2 chunks, 4 microbatches"
+LIGHT_FIRST = "schedule 1f1b, 8 microbatches; stages of 1, 6 times 2, 3 layers"
 LONG = (
     (
         "gpt2-small",
         "pipe=8 tensor=2; weights over tensor as Megatron; schedule 1f1b, 8 microbatches",
     ),
     ("llama3-tiny", f"pipe=4 data=4; batch over data; zero=1; {BREADTH}"),
+    (
+        "llama3-tiny",
+        f"pipe=8 data=2; batch over data; zero=1; {LIGHT_FIRST}",
+    ),
 )
 MORE = (
     ("gpt2-small", f"pipe=4 data=2 tensor=2; {MEGATRON}; zero=2; {INTERLEAVED}"),
@@ -74,6 +80,16 @@ def test_a_long_pipeline_is_stretched(
     model: str, text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     check(model, text, monkeypatch)
+
+
+def test_unequal_stages_between_the_ends_are_written_out() -> None:
+    recipe = parse_recipe(
+        "pipe=8 data=2; batch over data; schedule 1f1b, 8 microbatches;"
+        " stages of 3 times 2, 3, 1, 3 times 2 layers"
+    )
+    assert finalists.layers_of(recipe, 16) == 16
+    even = replace(recipe, layers=())
+    assert finalists.layers_of(even, 16) == 10
 
 
 @pytest.mark.slow
