@@ -62,13 +62,23 @@ def machine(recipe: Recipe) -> Machine:
 
 
 def sampled(seed: int, count: int) -> Iterator[tuple[Model, Recipe]]:
-    """Recipes of all models, some of each."""
-    random = Random(seed)
+    """Recipes of all models, some of each; those with stages also with unequal ones."""
+    random, cuts = Random(seed), Random(seed)
     for model in MODELS.values():
         found = grid(model)
         for recipe in random.sample(found, min(count, len(found))):
             changed = random.choice([{}, {}, {"bucket_bytes": 25_000_000}])
-            yield model, replace(recipe, **changed)  # type: ignore[arg-type]
+            yield model, (one := replace(recipe, **changed))  # type: ignore[arg-type]
+            if one.stages > 1:
+                yield model, replace(one, layers=uneven(cuts, one.stages, model))
+
+
+def uneven(random: Random, stages: int, model: Model) -> tuple[int, ...]:
+    """Any cut of the layers, but that into equal stages."""
+    layers = getattr(model.sizes, "layers", 0)
+    ends = [*sorted(random.sample(range(1, layers), stages - 1)), layers]
+    found = tuple(end - begin for begin, end in zip([0, *ends[:-1]], ends, strict=True))
+    return found if len({*found}) > 1 else ()
 
 
 def read(framework: str, found: Written, model: Model) -> Recipe:

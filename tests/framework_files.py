@@ -78,7 +78,13 @@ def megatron_recipe(args: Any, world: int) -> Recipe:
     assert args.seq_length <= args.max_position_embeddings
     assert seq == 1 or args.seq_length % (2 * seq) == 0
     chunks = getattr(args, "num_virtual_stages_per_pipeline_rank", None) or 1
-    assert args.num_layers % (pipe * chunks) == 0
+    layers = megatron_stages(args.pipeline_model_parallel_layout)
+    if layers:
+        assert chunks == 1 or len(layers) == pipe * chunks, "validate_args refuses both"
+        chunks, left = divmod(len(layers), pipe)
+        assert (left, sum(layers)) == (0, args.num_layers)
+    else:
+        assert args.num_layers % (pipe * chunks) == 0
     if chunks > 1:
         group = args.microbatch_group_size_per_vp_stage or pipe
         last = microbatches % group
@@ -108,9 +114,22 @@ def megatron_recipe(args: Any, world: int) -> Recipe:
         microbatches=microbatches,
         schedule="interleaved-1f1b" if chunks > 1 else "1f1b",
         chunks=chunks,
+        layers=layers,
         remat=full,
         bucket_bytes=4 * bucket if bucket else 0,
     )
+
+
+def megatron_stages(layout: str | None) -> tuple[int, ...]:
+    """The layers of each stage of a layout: ``Ett|(t|)*2tL`` has 2, 1, 1 and 1."""
+    text = layout or ""
+    for form in (r"\(([^)]+)\)\*(\d+)", r"(.)\*(\d+)"):
+        text = re.sub(form, lambda found: found[1] * int(found[2]), text)
+    stages = text.split("|") if text else []
+    for at, one in enumerate(stages):
+        first, last = at == 0, at == len(stages) - 1
+        assert re.fullmatch("E" * first + "t+" + "L" * last, one), one
+    return tuple(one.count("t") for one in stages)
 
 
 def _recipe(sizes: Mapping[str, int], **said: Any) -> Recipe:
@@ -291,7 +310,7 @@ def titan_recipe(found: Mapping[str, Any], world: int, layers: int, last: str) -
     data, batch = replicas * shards, training["global_batch_size"]
     accumulated, left = divmod(batch, training["local_batch_size"] * data)
     assert not left, "the trainer refuses the batch"
-    chunks, at_once = 1, 1
+    chunks, at_once, each = 1, 1, ()
     if pipe > 1:
         assert accumulated == 1
         at_once, left = divmod(
@@ -303,7 +322,7 @@ def titan_recipe(found: Mapping[str, Any], world: int, layers: int, last: str) -
         assert not left
         named = ["tok_embeddings", *(f"layers.{at}" for at in range(layers)), "norm", last]
         assert [name for part in parts for name in part] == named, "a layer is lost"
-        assert len({sum(one.startswith("layers.") for one in part) for part in parts}) == 1
+        each = tuple(sum(one.startswith("layers.") for one in part) for part in parts)
     by_tokens = cut.get("enable_sequence_parallel", True) and tensor > 1 and seq == 1
     keeps = {"never": 2, "always": 3, "default": 0}[cut["fsdp_reshard_after_forward"]]
     assert (keeps > 0) == (shards > 1), "FSDP is where shards are"
@@ -316,6 +335,7 @@ def titan_recipe(found: Mapping[str, Any], world: int, layers: int, last: str) -
         microbatches=accumulated * at_once,
         schedule=SCHEDULES[cut.get("pipeline_parallel_schedule", "1F1B")],
         chunks=chunks,
+        layers=each if len({*each}) > 1 else (),
         remat=found["activation_checkpoint"]["mode"] == "full",
     )
 

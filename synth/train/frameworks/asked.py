@@ -168,6 +168,7 @@ class Asked:
             zero=self.recipe.zero if cuts.get("batch") else 0,
             schedule=self.recipe.schedule if staged else "",
             chunks=self.recipe.chunks if staged else 1,
+            layers=self.recipe.layers if staged else (),
             **cuts,
         )
 
@@ -266,11 +267,22 @@ class Asked:
             )
         return found
 
+    @property
+    def layers(self) -> tuple[int, ...]:
+        """Of each stage."""
+        count = self.named.stages
+        return self.named.layers or (self.decoder.layers // count,) * count
+
     def check_decoder(self) -> Decoder:
         """The decoder, if the recipe's sizes divide it. Raises InputError."""
         found, sizes, recipe = self.decoder, self.sizes, self.named
-        stages = sizes[PIPE] * recipe.chunks
-        divides(found.layers, "layers", stages, "stages")
+        if sum(recipe.layers) not in (0, found.layers):
+            raise InputError(
+                f"stages of {sum(recipe.layers)} layers in all",
+                hint=f"{self.model.name} has {found.layers}",
+            )
+        if not recipe.layers:
+            divides(found.layers, "layers", sizes[PIPE] * recipe.chunks, "stages")
         for size, what in ((found.heads, "heads"), (found.key_heads, "heads of keys")):
             divides(size, what, sizes["tensor"], "parts over tensor")
         divides(found.hidden, "elements of the MLP", sizes["tensor"], "parts over tensor")

@@ -100,6 +100,11 @@ def _check_stages(asked: Asked) -> None:
         raise InputError(
             f"DeepSpeed has no schedule {recipe.schedule}", hint="its PipelineModule does 1f1b"
         )
+    if recipe.layers:
+        raise InputError(
+            "stages of unequal numbers of layers",
+            hint="DeepSpeed's PipelineModule balances layers, parameters or types by itself",
+        )
     if recipe.zero > 1:
         raise InputError(f"zero={recipe.zero} on stages", hint="DeepSpeed: zero=0 or 1")
     if asked.sizes["tensor"] > 1:

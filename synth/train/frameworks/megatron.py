@@ -7,8 +7,10 @@ schedules.py``; ``parallel_state.py``) and of ``megatron-bridge`` 0.6.2 (``train
 
 What of a recipe is what there:
 
-* stages are of equal numbers of layers, in the order 1F1B or interleaved 1F1B, whose rounds are
+* stages are in the order 1F1B or interleaved 1F1B, whose rounds are
   ``microbatch-group-size-per-virtual-pipeline-stage`` microbatches: at least as many as stages;
+  those of unequal numbers of layers are a ``pipeline-model-parallel-layout``, from which the flags
+  (``validate_args``) take the chunks, too, and refuse to be told them;
 * ``zero=1`` is the distributed optimizer, 2 and 3 are Megatron-FSDP, without stages here;
 * tokens along an axis of their own are its context parallelism with keys and values gathered,
   where each rank has two slices, so that twice its size must divide them;
@@ -20,8 +22,10 @@ What of a recipe is what there:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
+from shlex import quote
 
 from hierarchies import InputError
 from synth.emit.mesh import RankOrder
@@ -94,6 +98,7 @@ SPELLED: Mapping[str, Spelling] = {
         "model.overlap_p2p_comm = True",
         "model.batch_p2p_comm = False",
     ),
+    "layout": _row("pipeline-model-parallel-layout", "model.pipeline_model_parallel_layout = {}"),
     "round": _row(
         "microbatch-group-size-per-virtual-pipeline-stage",
         "model.microbatch_group_size_per_vp_stage = {}",
@@ -157,7 +162,9 @@ def _template(name: str, asked: Asked, differs: Differs, **words: object) -> str
 def _flags(settings: Settings) -> Iterator[str]:
     for name, value in settings.items():
         flag = SPELLED[name].flag
-        yield flag if value is True else f"{flag} {value}"
+        if name == "chunks" and "layout" in settings:
+            continue
+        yield flag if value is True else f"{flag} {quote(str(value))}"
 
 
 def _lines(settings: Settings, asked: Asked) -> Iterator[str]:
@@ -253,6 +260,7 @@ def _parallel(asked: Asked, differs: Differs) -> Settings:
         found |= {"context": sizes["seq"], "context_by": "all_gather"}
     if sizes[PIPE] > 1:
         found |= _order(recipe, sizes[PIPE])
+        found |= {"layout": _layout(recipe.layers)} if recipe.layers else {}
     if recipe.experts:
         found["expert"] = _experts(asked, recipe)
     elif asked.decoder.experts > 1 and sizes["tensor"] > 1 and recipe.tokens != "tensor":
@@ -276,6 +284,17 @@ def _order(recipe: Recipe, ranks: int) -> Settings:
         "chunks": recipe.chunks,
         "round": recipe.microbatches // max(1, recipe.microbatches // ranks),
     }
+
+
+def _layout(layers: Sequence[int]) -> str:
+    """Of each stage an ``E`` for the table of words, ``t*8`` for layers, ``L`` for the loss.
+
+    Equal ones in turn are in brackets, with how many: ``Et*7|(t*8|)*14t*7L``.
+    """
+    stages = [f"t*{size}|" for size in layers]
+    stages[0], stages[-1] = f"E{stages[0]}", f"{stages[-1][:-1]}L"
+    runs = ((one, len([*some])) for one, some in groupby(stages))
+    return "".join(f"({one})*{times}" if times > 1 else one for one, times in runs)
 
 
 def _experts(asked: Asked, recipe: Recipe) -> int:

@@ -12,7 +12,7 @@ what there:
   forward pass (3) or not (2); nothing stores moments alone in parts;
 * tokens along an axis of their own are its context parallelism, along which FSDP cuts, too;
 * tensor parallelism always cuts the vocabulary; 0.2 always has what is between by tokens;
-* layers are named to stages, as many to each; orders are PyTorch's, by its names.
+* layers are named to stages, as many to each as are said; orders are PyTorch's, by its names.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import accumulate, pairwise
 
 from hierarchies import InputError
 from synth.emit.mesh import RankOrder
@@ -219,10 +220,9 @@ def _parallelism(asked: Asked, version: str) -> dict[str, Value]:
 
 
 def _stages(asked: Asked, last: str) -> list[list[str]]:
-    """As many layers on each stage; the table of tokens on the first, the rest on the last."""
-    count = asked.named.stages
-    each = asked.decoder.layers // count
-    found = [[f"layers.{at * each + one}" for one in range(each)] for at in range(count)]
+    """The layers of each stage; the table of tokens on the first, the rest on the last."""
+    ends = [0, *accumulate(asked.layers)]
+    found = [[f"layers.{at}" for at in range(*one)] for one in pairwise(ends)]
     found[0].insert(0, "tok_embeddings")
     found[-1] += ["norm", last]
     return found
