@@ -30,8 +30,8 @@ from synth.train.planner.pins import AXES, Pins
 from synth.train.planner.reading import LAYERS, MICROBATCHES, batch_of, insides
 from synth.train.planner.resolution import Likely, likely
 from synth.train.planner.searching import Composed, Search, candidates
-from synth.train.planner.space import PlanSpace, perfect
-from synth.train.planner.walking import walked
+from synth.train.planner.walks.space import PlanSpace, perfect
+from synth.train.planner.walks.walking import walked
 from synth.train.plans import Recipe, apply, plan_of
 from synth.train.plans.plan import MOST_PASSES, PIPE
 from synth.train.resharding.seconds import Answers

@@ -18,8 +18,8 @@ from synth.search.space import BestFound, Budget, Infeasible, NoneFound, Optimal
 from synth.train.models import Spelling
 from synth.train.planner.pins import Pins
 from synth.train.planner.planning import Job, Planner
-from synth.train.planner.space import PlanSpace
-from synth.train.planner.walking import walked
+from synth.train.planner.walks.space import PlanSpace
+from synth.train.planner.walks.walking import walked
 
 MACHINES = ("dgx-h100:1", "dgx-h100:2", "l40s-pcie")
 PINS = Pins.parse("remat=no")

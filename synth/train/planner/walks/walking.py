@@ -8,7 +8,7 @@ from synth.plan.request import Watcher
 from synth.search.annealing import anneal
 from synth.search.space import Budget, Observer
 from synth.train.planner.composing import Candidate
-from synth.train.planner.space import PlanSpace
+from synth.train.planner.walks.space import PlanSpace
 
 COOLING = 10.0
 """What is dearer by a tenth of what no plan can beat is gone to in one case of e."""
