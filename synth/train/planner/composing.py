@@ -2,9 +2,9 @@
 
 A rank has its share of the layers, the first has what comes before them and the last what comes
 after; forward and backward passes are blocks, put in the order of the schedule on one clock for all
-plans of one structure. Gradients are reduced beside the last backward pass, parameters of ZeRO-3
-gathered beside the layers before. What that leaves out (which task waits for which inside a pass)
-the simulator has; so these prices choose who is simulated, and are no answers.
+plans of one structure. Gradients of layers are reduced beside the last backward pass of a rank,
+parameters of ZeRO-3 gathered beside the layers before. What that leaves out (which task waits for
+which inside a pass) the simulator has; so these prices choose who is simulated, and are no answers.
 """
 
 from __future__ import annotations
@@ -12,17 +12,18 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import partial
 from math import prod
 
 from grammar import Goal
 from hierarchies import Axis, InputError
 from synth.search.forks import Crew, forked
-from synth.train.orders import HALVES, held
-from synth.train.planner.clock import Kinds, Lying, Seconds, Structure, clocked, fastest, lying
+from synth.train.orders import HALVES
+from synth.train.planner.clock import Kinds, Seconds, Structure, clocked, fastest
 from synth.train.planner.inside import INSIDE, Inside, Part, Work, scaled
 from synth.train.planner.links import Links, Row
 from synth.train.planner.reading import MICROBATCHES
+from synth.train.planner.staged import Cut, Staged
 from synth.train.plans import Recipe, When
 from synth.train.plans.plan import PIPE
 
@@ -69,9 +70,6 @@ class Candidate:
         recipe = self.recipe
         return self.ranks, recipe.schedule, recipe.microbatches, recipe.chunks
 
-
-Cut = tuple[Recipe, int]
-"""What a recipe says of the inside of a stage, and samples of a microbatch on a device."""
 
 Counted = tuple[Recipe, Sequence[int]]
 """The same with several numbers of samples."""
@@ -204,77 +202,6 @@ def _within(recipe: Recipe, microbatches: int) -> Recipe:
     )
 
 
-@dataclass(frozen=True)
-class Staged:
-    """A recipe by its stages and ranks, wherever its axes lie."""
-
-    recipe: Recipe
-    cut: Cut
-    inside: Inside
-    all_layers: int
-
-    @cached_property
-    def sizes(self) -> Mapping[str, int]:
-        """Of the axes."""
-        return dict(self.recipe.axes)
-
-    @cached_property
-    def lies(self) -> Lying:
-        """Which stages and which ranks do the same."""
-        ranks = self.sizes.get(PIPE, 1)
-        return lying(self.all_layers, ranks, self.recipe.chunks, self.recipe.layers)
-
-    @cached_property
-    def layers(self) -> float:
-        """Of one stage, on average."""
-        return self.all_layers / len(self.lies.stages)
-
-    @cached_property
-    def size_bytes(self) -> float:
-        """Memory of the fullest device: of ranks alike, the first holds most."""
-        inside, recipe, ranks = self.inside, self.recipe, self.sizes.get(PIPE, 1)
-        passes = held(recipe.schedule or "1f1b", ranks, recipe.microbatches, recipe.chunks)
-        layer = inside.stored[Part.LAYER]
-        ahead = 2 * layer * inside.gathered if recipe.zero == 3 else 0.0
-        beside = min(1.0, self.layers - 1)  # whose gradients are sent while the next computes
-        ahead += beside * layer * inside.gradients if recipe.zero >= 2 else 0.0
-        lies = self.lies
-        kept, state = (lies.of_ranks(lies.of_stages(of)) for of in (inside.saved, self._state))
-        return ahead + max(
-            state[kind]
-            + passes[rank] * kept[kind] / recipe.chunks
-            + inside.working[rank == ranks - 1]
-            for kind, rank in enumerate(lies.firsts)
-        )
-
-    @property
-    def _state(self) -> Mapping[Part, float]:
-        """Bytes of parameters and of what goes with them, by part."""
-        inside, zero = self.inside, self.recipe.zero
-        at = [self.own if zero >= one else inside.stored for one in range(4)]
-        whole = 0.0 if zero == 3 else inside.copies
-        return {
-            part: at[1 if inside.copies else 3][part]
-            + inside.moments * at[1][part]
-            + inside.gradients * at[2][part]
-            + whole * size
-            for part, size in inside.stored.items()
-        }
-
-    @cached_property
-    def own(self) -> Mapping[Part, float]:
-        """Bytes of parameters of a part in parts: along all that cuts the batch, but for experts.
-
-        Of those each device of their axis has others.
-        """
-        inside, data = self.inside, self.sizes.get("data", 1)
-        return {
-            part: (size - sum(inside.experts[part])) / self.recipe.replicas
-            + sum(inside.experts[part]) / data
-            for part, size in inside.stored.items()
-        }
-
-
 class Composition:
     """Plans of a composer with what some links take; what plans share is kept."""
 
@@ -309,48 +236,38 @@ class Composition:
     def parts(self, one: Candidate) -> Seconds:
         """What its stages and ranks take."""
         plan, rows = self.composer.staged(one.recipe), one.row_of
-        inside, zero, lies = plan.inside, one.recipe.zero, plan.lies
-        none = (0.0,) * max(len(lies.kinds), len(lies.ranks))
-        seq, pipe = rows.get("seq", ()), rows.get(PIPE, ())
+        zero, lies = one.recipe.zero, plan.lies
+        seq, pipe, apart = (rows.get(axis, ()) for axis in ("seq", PIPE, "data"))
         data = tuple(rows[axis] for axis in one.recipe.batch if axis in rows)
-        ahead, back = self._working(plan, rows)
-        layer = inside.stored[Part.LAYER]
-        share = plan.own[Part.LAYER] / layer if zero >= 2 and layer else 1.0
-        summing = inside.summing_seconds * share if one.recipe.microbatches > 1 else 0.0
-        back = {**back, Part.LAYER: back[Part.LAYER] + summing}
-        forward, backward = lies.of_stages(ahead), lies.of_stages(back)
-        apart = rows.get("data", ())
-        both = _merged(*data, seq), _merged(apart, seq)
-        scatter = lies.of_stages(self._sending(plan, Goal.REDUCE_SCATTER, both))
-        gather = lies.of_stages(self._sending(plan, Goal.ALL_GATHER, (_merged(*data), apart)))
-        reduce = scatter if zero else lies.of_stages(self._sending(plan, Goal.ALL_REDUCE, both))
+        forward, backward = map(lies.of_stages, self._working(plan, rows))
+        gather = self._sending(plan, Goal.ALL_GATHER, (_merged(*data), apart))
+        how = Goal.REDUCE_SCATTER if zero >= 2 else Goal.ALL_REDUCE
+        reduce = self._sending(plan, how, (_merged(*data, seq), _merged(apart, seq)))
+        once = _put_together(plan, gather)
         if zero >= 2:
-            gathers = gather if zero == 3 else none
-            forward = _each(lambda took, way: _beside(took, way, plan.layers), forward, gathers)
+            gathers = plan.alike(gather if zero == 3 else _NOTHING)
+            forward = _each(partial(_beside, pieces=plan.pieces), forward, gathers)
             backward = _each(
-                lambda took, way, back: _beside(took, way + back, plan.layers),
+                lambda took, way, back, end: _beside(took, way + back, plan.pieces) + end,
                 backward,
                 gathers,
-                scatter,
+                plan.alike(reduce),
+                plan.ends(reduce),
             )
-        last = lies.of_ranks(backward)
-        stored = lies.of_ranks(lies.of_stages(plan.own if zero else inside.stored))
-        each = inside.update_seconds
-        pieces = PIECES if one.recipe.microbatches == 1 else 1.0
-        once = _each(
-            lambda size, way: _beside(each * size, way, pieces),
-            stored,
-            lies.of_ranks(gather) if zero in (1, 2) else none,
-        )
-        if zero < 2:
+        else:
+            sent, took = plan.alike(reduce), lies.of_last(backward)
+            beside = _each(partial(_beside, pieces=plan.pieces), took, lies.of_last(sent))
             once = _each(
-                lambda took, back, sent: took + _beside(back, sent, plan.layers) - back,
+                lambda own, both, back, rest, last, end: own + both - back + rest - last + end,
                 once,
-                last,
-                lies.of_ranks(reduce),
+                beside,
+                took,
+                lies.of_ranks(sent),
+                lies.of_last(sent),
+                lies.of_ranks(plan.ends(reduce)),
             )
-        busy = _each(lambda ahead, back: ahead + back, lies.of_ranks(forward), last)
-        handed = self._links.handed(pipe, inside.boundary) if pipe else ()
+        busy = _each(lambda *both: sum(both), lies.of_ranks(forward), lies.of_ranks(backward))
+        handed = self._links.handed(pipe, plan.inside.boundary) if pipe else ()
         return Seconds(lies, forward, backward, busy, once, handed)
 
     def balanced(self, one: Candidate, memory_bytes: float) -> Candidate:
@@ -421,6 +338,15 @@ class Composition:
 
 _ROUNDED = 1e-9
 _NOTHING = dict.fromkeys(Part, 0.0)
+
+
+def _put_together(plan: Staged, gather: Mapping[Part, float]) -> Kinds:
+    """Seconds of each kind of ranks to add up, to update, and to put together what is whole."""
+    lies, zero = plan.lies, plan.recipe.zero
+    whole = plan.ends(gather) if zero == 3 else lies.of_stages(gather if zero else _NOTHING)
+    pieces = 1.0 if plan.recipe.microbatches > 1 else PIECES
+    update = lies.of_ranks(lies.of_stages(plan.updating))
+    return _each(partial(_beside, pieces=pieces), update, lies.of_ranks(whole))
 
 
 def _each(of: Callable[..., float], *several: Kinds) -> Kinds:

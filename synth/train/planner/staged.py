@@ -1,0 +1,126 @@
+"""A recipe by its stages and ranks, wherever its axes lie: what they hold, and how it is sent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from synth.train.orders import held
+from synth.train.planner.clock import Kinds, Lying, lying
+from synth.train.planner.inside import Inside, Part
+from synth.train.plans import Recipe
+from synth.train.plans.plan import PIPE
+
+Cut = tuple[Recipe, int]
+"""What a recipe says of the inside of a stage, and samples of a microbatch on a device."""
+
+
+@dataclass(frozen=True)
+class Staged:
+    """A recipe by its stages and ranks, wherever its axes lie."""
+
+    recipe: Recipe
+    cut: Cut
+    inside: Inside
+    all_layers: int
+
+    @cached_property
+    def sizes(self) -> Mapping[str, int]:
+        """Of the axes."""
+        return dict(self.recipe.axes)
+
+    @cached_property
+    def lies(self) -> Lying:
+        """Which stages and which ranks do the same."""
+        ranks = self.sizes.get(PIPE, 1)
+        return lying(self.all_layers, ranks, self.recipe.chunks, self.recipe.layers)
+
+    @cached_property
+    def layers(self) -> float:
+        """Of one stage, on average."""
+        return self.all_layers / len(self.lies.stages)
+
+    @cached_property
+    def _alike(self) -> frozenset[Part]:
+        """Whose parameters come, and whose gradients go, while others compute: all in one piece."""
+        return frozenset({Part.LAYER} if self.inside.parameters[Part.LAYER] else Part)
+
+    def alike(self, of: Mapping[Part, float]) -> Kinds:
+        """What each kind of stages has in its layers."""
+        return self._of(lambda part: part in self._alike, of)
+
+    def ends(self, of: Mapping[Part, float]) -> Kinds:
+        """What each kind of stages has before and after the layers: sent when none computes."""
+        return self._of(lambda part: part not in self._alike, of)
+
+    def _of(self, which: Callable[[Part], bool], of: Mapping[Part, float]) -> Kinds:
+        return self.lies.of_stages({part: of[part] if which(part) else 0.0 for part in Part})
+
+    @cached_property
+    def pieces(self) -> float:
+        """In how many a stage's layers are sent while others compute.
+
+        Where parameters are put together between operations, one by one, gradients go so, too; else
+        a layer computes in two halves, and what each makes goes when it is done.
+        """
+        several = self.inside.parameters, self.inside.experts
+        each = sum(len(sizes[Part.LAYER]) for sizes in several) if self.recipe.zero == 3 else 2
+        return self.layers * max(1, each)
+
+    @cached_property
+    def updating(self) -> Mapping[Part, float]:
+        """Seconds of what is done once, by part: gradients of all microbatches, and the update."""
+        inside, zero = self.inside, self.recipe.zero
+        own = self.own if zero else inside.stored
+        each = {part: inside.update_seconds * own[part] for part in Part}
+        layer = inside.stored[Part.LAYER]
+        if self.recipe.microbatches > 1 and layer:
+            share = self.own[Part.LAYER] / layer if zero >= 2 else 1.0
+            each[Part.LAYER] += inside.summing_seconds * share
+        return each
+
+    @cached_property
+    def size_bytes(self) -> float:
+        """Memory of the fullest device: of ranks alike, the first holds most."""
+        inside, recipe, ranks = self.inside, self.recipe, self.sizes.get(PIPE, 1)
+        passes = held(recipe.schedule or "1f1b", ranks, recipe.microbatches, recipe.chunks)
+        layer = inside.stored[Part.LAYER]
+        ahead = 2 * layer * inside.gathered if recipe.zero == 3 else 0.0
+        beside = min(1.0, self.layers - 1)  # whose gradients are sent while the next computes
+        ahead += beside * layer * inside.gradients if recipe.zero >= 2 else 0.0
+        lies = self.lies
+        kept, state = (lies.of_ranks(lies.of_stages(of)) for of in (inside.saved, self._state))
+        return ahead + max(
+            state[kind]
+            + passes[rank] * kept[kind] / recipe.chunks
+            + inside.working[rank == ranks - 1]
+            for kind, rank in enumerate(lies.firsts)
+        )
+
+    @property
+    def _state(self) -> Mapping[Part, float]:
+        """Bytes of parameters and of what goes with them, by part."""
+        inside, zero = self.inside, self.recipe.zero
+        at = [self.own if zero >= one else inside.stored for one in range(4)]
+        whole = 0.0 if zero == 3 else inside.copies
+        return {
+            part: at[1 if inside.copies else 3][part]
+            + inside.moments * at[1][part]
+            + inside.gradients * at[2][part]
+            + whole * size
+            for part, size in inside.stored.items()
+        }
+
+    @cached_property
+    def own(self) -> Mapping[Part, float]:
+        """Bytes of parameters of a part in parts: along all that cuts the batch, but for experts.
+
+        Of those each device of their axis has others.
+        """
+        inside, data = self.inside, self.sizes.get("data", 1)
+        return {
+            part: (size - sum(inside.experts[part])) / self.recipe.replicas
+            + sum(inside.experts[part]) / data
+            for part, size in inside.stored.items()
+        }
