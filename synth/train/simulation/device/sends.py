@@ -60,7 +60,15 @@ class Sends:
         else:
             stream = COMPUTE
         task = tape.task(
-            name, stream, seconds, (held,), after, issue=issue, request=request, moves=moves
+            name,
+            stream,
+            seconds,
+            (held,),
+            after,
+            issue=issue,
+            request=request,
+            moves=moves,
+            sends=(one.value.name,),
         )
         return self._arrived(one.value.name, moves, target, held, task)
 
@@ -75,7 +83,14 @@ class Sends:
             issue = max(self.tape.after(maker) for one in held for maker in one.makers)
         stream = _beside(moves) if self.overlap.sends else COMPUTE
         task = self.tape.task(
-            name, stream, seconds, held, issue=issue, request=request, moves=(kind, moves)
+            name,
+            stream,
+            seconds,
+            held,
+            issue=issue,
+            request=request,
+            moves=(kind, moves),
+            sends=tuple(one.value.name for one in several),
         )
         return [
             self._arrived(one.value.name, (one.value.type, moves), one.path.target, made, task)

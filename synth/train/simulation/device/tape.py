@@ -66,6 +66,7 @@ class Tape:
         turn: int | None = None,
         request: str = "",
         moves: tuple[Type, tuple[Move, ...]] | None = None,
+        sends: tuple[str, ...] = (),
     ) -> int:
         """One more task, by its number."""
         before = dict.fromkeys(maker for one in read for maker in one.makers)
@@ -87,6 +88,7 @@ class Tape:
                 self.layer,
                 turn,
                 moves,
+                sends,
             )
         )
         if stream == COMPUTE:

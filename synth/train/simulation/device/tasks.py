@@ -38,7 +38,8 @@ class Task(NamedTuple):
     ``place`` is that of its instruction. ``issue``: how many tasks of compute come before it on its
     stage. ``turn``: of what is done once, how often something was sent from stage to stage before.
     ``layer`` is the iteration of the loop that it is part of, or whose slice it sends; -1, of none.
-    ``moves``: what is sent, as a type and the moves that send something.
+    ``moves``: what is sent, as a type and the moves that send something; ``sends``: the names of
+    the values that are.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Task(NamedTuple):
     layer: int = -1
     turn: int = 0
     moves: tuple[Type, tuple[Move, ...]] | None = None
+    sends: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)

@@ -1,0 +1,110 @@
+"""The buckets that end first, and those that others fill.
+
+Buckets are runs of gradients in the order in which they are made, as a reducer that waits for none
+fills them. Of the first j gradients let ``end[j]`` be the least time by which all are summed; the
+last bucket of them begins after some i, and nothing but ``end[i]`` matters of what was before:
+``end[j] = min over i < j of max(end[i], ready[j]) + seconds(bytes of i to j)``. So the best of all
+2^(n-1) ways to cut n gradients in runs is found in n^2 steps, whatever the seconds are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from synth.train.bucketing.clock import Ends, Least, Summing, timed
+from synth.train.bucketing.gradients import Backward
+
+MIB = 2**20
+FIRST_BYTES, USUAL_BYTES = MIB, 25 * MIB
+"""DDP's bytes of the first bucket and of all others, unless it is told other ones."""
+
+CAPS_MIB = tuple(2**power for power in range(11))
+"""What is tried for DDP's ``bucket_cap_mb``: one number for all buckets."""
+
+
+def filled(backward: Backward, caps_bytes: Sequence[int]) -> Ends:
+    """As DDP fills them: a bucket ends with the gradient by which it has its bytes or more.
+
+    Each bucket has the next of ``caps_bytes``, those after the last the last one.
+
+    >>> from synth.train.bucketing.gradients import Gradient
+    >>> made = tuple(Gradient(name, -1, 1, 4, 0.0) for name in "abcde")
+    >>> filled(Backward("f32", made, 1.0, 0.0), (4, 8))
+    (1, 3, 5)
+    """
+    found: list[int] = []
+    size = 0
+    for at, one in enumerate(backward.gradients):
+        size += one.size_bytes
+        if size >= caps_bytes[min(len(found), len(caps_bytes) - 1)]:
+            found.append(at + 1)
+            size = 0
+    return (*found, len(backward.gradients)) if size else tuple(found)
+
+
+def usual(backward: Backward) -> Ends:
+    """DDP's, unless it is told other bytes."""
+    return filled(backward, (FIRST_BYTES, USUAL_BYTES))
+
+
+def soonest(backward: Backward, summing: Summing) -> Ends:
+    """The buckets whose last sum ends first; of equal ones the largest at the end."""
+    ready = [one.ready_seconds for one in backward.gradients]
+    end, cut = [0.0], [0]
+    costs = _costs(backward, summing)
+    for at, cost in enumerate(costs):
+        ends = np.maximum(np.array(end), ready[at]) + cost
+        cut.append(int(np.argmin(ends)))
+        end.append(float(ends[cut[-1]]))
+    return _cuts(cut)
+
+
+def least(backward: Backward, summing: Summing) -> Least:
+    """What no buckets go below, whatever is in them."""
+    total = [0.0]
+    last = 0.0
+    for cost in _costs(backward, summing):
+        total.append(float(np.min(np.array(total) + cost)))
+        last = float(np.min(cost))
+    made = backward.gradients
+    update = backward.update_seconds
+    return Least(
+        backward.compute_seconds + update,
+        made[0].ready_seconds + total[-1] + update,
+        made[-1].ready_seconds + last + update,
+    )
+
+
+def _costs(backward: Backward, summing: Summing) -> Iterator[NDArray[np.float64]]:
+    """For each gradient: seconds of buckets that end with it, from each one before it on."""
+    upto = np.array(backward.upto_bytes)
+    known: dict[int, float] = {}
+    for at in range(1, len(upto)):
+        sizes = (upto[at] - upto[:at]).tolist()
+        for size in sizes:
+            if size not in known:
+                known[size] = summing(size)
+        yield np.array([known[size] for size in sizes])
+
+
+def _cuts(cut: Sequence[int]) -> Ends:
+    """Back from the end, along where each last bucket begins."""
+    found, at = [], len(cut) - 1
+    while at:
+        found.append(at)
+        at = cut[at]
+    return tuple(reversed(found))
+
+
+def best_cap(backward: Backward, summing: Summing) -> tuple[int, Ends]:
+    """The number of MiB for all buckets by which a step ends first, the largest of equal ones."""
+    found = {cap: filled(backward, (cap * MIB,)) for cap in CAPS_MIB}
+
+    def seconds(cap: int) -> tuple[float, int]:
+        return timed(backward, found[cap], summing).seconds, -cap
+
+    best = min(found, key=seconds)
+    return best, found[best]

@@ -1,0 +1,37 @@
+"""The file for DDP: run by two real ranks, gradients are those of plain DDP."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bucketed_steps import replica_of, step
+from forking import FLEET, torch_python
+from synth.run.processes import Command, supervise
+from synth.train.bucketing import NAME, compared, script
+
+
+def test_ddp_fills_our_buckets_and_trains_as_it_did(tmp_path: Path) -> None:
+    pytest.importorskip("torch", reason="needs torch, of the extra 'torch'")
+    found = compared(replica_of(step()))
+    (tmp_path / NAME).write_text(script(found, "mlp-tiny", "a test"))
+    words = (str(FLEET / "forked.py"), "2", str(FLEET / "torch_buckets.py"), str(tmp_path))
+    ranks = Command("the ranks", (*torch_python(), *words), {"OMP_NUM_THREADS": "1"})
+    sizes, refused = supervise([ranks], tmp_path, 300).strip().splitlines()
+    assert sizes == ", ".join(str(one.size_bytes) for one in found.best.timed.buckets)
+    assert "the model has 12 parameters, these buckets are for 2,920" in refused
+
+
+def test_a_model_in_other_tensors_has_the_buckets_next_to_ours(tmp_path: Path) -> None:
+    """One that keeps key, query and value in one tensor: a bucket ends where that ends."""
+    torch = pytest.importorskip("torch", reason="needs torch, of the extra 'torch'")
+    given: dict[str, Any] = {}
+    exec(script(compared(replica_of(step())), "mlp-tiny", "a test"), given)
+    given["ELEMENTS"] = (30, 50, 20)
+    model = torch.nn.ParameterList(torch.empty(size) for size in (18, 4, 43, 7, 28))
+    caps = [round(one * 2**20 / 4) for one in given["caps_mib"](model)]
+    assert caps == [28, 50, 22]
+    with pytest.raises(ValueError, match="101 parameters, these buckets are for 100"):
+        given["caps_mib"](torch.nn.ParameterList([torch.empty(101)]))
