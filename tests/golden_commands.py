@@ -32,6 +32,9 @@ GOLDEN_COMMANDS = {
         *("simulate", str(Path(__file__).parent / "steps" / "mlp-tiny.step"), "dgx-h100:1"),
         *("--plan", "data=8; batch over data; zero=1"),
     ],
+    "buckets": [
+        *("buckets", str(Path(__file__).parent / "steps" / "mlp-tiny.step"), "dgx-h100:1"),
+    ],
     "train": [
         *("train", str(Path(__file__).parent / "steps" / "mlp-tiny.step"), "dgx-h100:1"),
         *("--plan", "data=8; batch over data; zero=2", "--runtime", "torch"),

@@ -60,6 +60,7 @@ SHAPES = [
         "shard",
         "profile",
         "simulate",
+        "buckets",
         "check",
         "check-refuted",
         "check-irregular",

@@ -35,6 +35,7 @@ from synth.tables.style import (
     table_of,
     way,
 )
+from synth.tables.training.bucketed import buckets
 from synth.tables.training.orders import order
 from synth.tables.training.planned import plans
 from synth.tables.training.profiles import profile
@@ -342,6 +343,7 @@ _DRAWN: Mapping[str, Callable[[Any], RenderableType]] = {
     "trace": trace,
     "shard": shard,
     "simulate": simulate,
+    "buckets": buckets,
     "train": train,
     "profile": profile,
 }

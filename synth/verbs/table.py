@@ -36,6 +36,7 @@ from synth.verbs.planning import (
 from synth.verbs.programs import CheckQuestion, LowerQuestion, TimeQuestion, check, lowered, time
 from synth.verbs.questions.question import Question
 from synth.verbs.reply import Reply
+from synth.verbs.training.bucketed import BucketsQuestion, bucketed
 from synth.verbs.training.orders import OrderQuestion, ordered
 from synth.verbs.training.profiles import ProfileQuestion, profile
 from synth.verbs.training.shards import ShardQuestion, shard
@@ -81,6 +82,7 @@ VERBS: Mapping[str, Verb] = {
     "trace": Verb(TraceQuestion, trace),
     "shard": Verb(ShardQuestion, shard),
     "simulate": Verb(SimulateQuestion, simulated),
+    "buckets": Verb(BucketsQuestion, bucketed),
     "train": Verb(TrainQuestion, trained, repeatable=False),
     "profile": Verb(ProfileQuestion, profile, repeatable=False),
 }

@@ -30,6 +30,7 @@ _OUTPUTS = {
     "trace": "A file for the text of the step; with --json, the JSON.",
     "shard": "A file for the text of the sharded step; with --json, the JSON.",
     "simulate": "A folder for the timeline and the job; with --json, a file for the JSON.",
+    "buckets": "A file for what a training script imports; with --json, the JSON.",
     "train": "A file for the sharded step, or a folder; with --json, the JSON.",
     "profile": "A file for the profile; with --json, the JSON.",
     "calibrate": "A file for the description or script; with --json, the JSON.",

@@ -99,6 +99,10 @@ EXAMPLES: Mapping[str, Mapping[str, Any]] = {
         "plan": "data=8; batch over data; zero=1",
         "system": "dgx-h100:1",
     },
+    "buckets": {
+        "model": {"name": "mlp.step", "text": _STEP},
+        "system": "dgx-h100:1",
+    },
     "train": {
         "model": {"name": "mlp.step", "text": _STEP},
         "plan": "data=4; batch over data",

@@ -21,6 +21,9 @@ MIB = 2**20
 FIRST_BYTES, USUAL_BYTES = MIB, 25 * MIB
 """DDP's bytes of the first bucket and of all others, unless it is told other ones."""
 
+WITHIN = 0.001
+"""Of a step: what more buckets gain less is not worth them."""
+
 CAPS_MIB = tuple(2**power for power in range(11))
 """What is tried for DDP's ``bucket_cap_mb``: one number for all buckets."""
 
@@ -50,16 +53,35 @@ def usual(backward: Backward) -> Ends:
     return filled(backward, (FIRST_BYTES, USUAL_BYTES))
 
 
-def soonest(backward: Backward, summing: Summing) -> Ends:
-    """The buckets whose last sum ends first; of equal ones the largest at the end."""
-    ready = [one.ready_seconds for one in backward.gradients]
-    end, cut = [0.0], [0]
-    costs = _costs(backward, summing)
+def soonest(backward: Backward, summing: Summing, within: float = WITHIN) -> Ends:
+    """The fewest buckets by which a step takes at most this share more than by the best there are.
+
+    With k buckets, one more each round: ``end[k][j] = min over i of max(end[k-1][i], ready[j]) +
+    seconds(bytes of i to j)``. Where sums are hidden very many buckets may end a microsecond
+    before few; each is one more launch, which the clock does not charge to compute.
+    """
+    ready = np.array([one.ready_seconds for one in backward.gradients])
+    costs = list(_costs(backward, summing))
+    count = len(costs)
+    cost = np.full((count, count), np.inf)
+    for at, column in enumerate(costs):
+        cost[: at + 1, at] = column
+    after = backward.compute_seconds
+    enough = (1 + within) * (max(after, _best_end(ready, costs)) + backward.update_seconds)
+    end, cuts = np.array([0.0, *[np.inf] * count]), list[NDArray[np.int64]]()
+    while not cuts or max(after, end[-1]) + backward.update_seconds > enough:
+        ends = np.maximum(end[:-1, None], ready[None, :]) + cost
+        cuts.append(np.argmin(ends, axis=0))
+        end = np.array([np.inf, *np.min(ends, axis=0)])
+    return _cuts(cuts, count)
+
+
+def _best_end(ready: NDArray[np.float64], costs: Sequence[NDArray[np.float64]]) -> float:
+    """When the last sum ends at best, by however many buckets."""
+    end = [0.0]
     for at, cost in enumerate(costs):
-        ends = np.maximum(np.array(end), ready[at]) + cost
-        cut.append(int(np.argmin(ends)))
-        end.append(float(ends[cut[-1]]))
-    return _cuts(cut)
+        end.append(float(np.min(np.maximum(np.array(end), ready[at]) + cost)))
+    return end[-1]
 
 
 def least(backward: Backward, summing: Summing) -> Least:
@@ -90,12 +112,13 @@ def _costs(backward: Backward, summing: Summing) -> Iterator[NDArray[np.float64]
         yield np.array([known[size] for size in sizes])
 
 
-def _cuts(cut: Sequence[int]) -> Ends:
-    """Back from the end, along where each last bucket begins."""
-    found, at = [], len(cut) - 1
-    while at:
+def _cuts(cuts: Sequence[NDArray[np.int64]], count: int) -> Ends:
+    """Back from the end, along where the last of so many buckets begins."""
+    found, at = list[int](), count
+    for cut in reversed(cuts):
         found.append(at)
-        at = cut[at]
+        at = int(cut[at - 1])
+    assert at == 0, "the first bucket begins with the first gradient"
     return tuple(reversed(found))
 
 

@@ -19,6 +19,7 @@ from synth.verbs.answers.outputs import EmitReply, RunReply
 from synth.verbs.answers.parts import Json
 from synth.verbs.answers.planning import JobReply, PlanAnswer, SystemsRankedReply, TopReply
 from synth.verbs.answers.programs import CheckReply, LowerReply, TimeReply
+from synth.verbs.answers.training.bucketed import BucketsReply
 from synth.verbs.answers.training.orders import OrderReply
 from synth.verbs.answers.training.profiles import ProfileReply
 from synth.verbs.answers.training.shards import ShardReply
@@ -49,6 +50,7 @@ REPLIES: Mapping[str, Any] = {
     "trace": TraceReply,
     "shard": ShardReply,
     "simulate": SimulateReply,
+    "buckets": BucketsReply,
     "train": TrainAnswer,
     "profile": ProfileReply,
 }

@@ -20,7 +20,7 @@ from synth.verbs.questions.named_texts import Given, NamedText
 from synth.verbs.questions.question import Question
 from synth.verbs.reply import Reply, reply
 
-_SHAPE = Harmless("shapes grow with it, operations do not, and unrolled layers have a limit")
+SHAPE = Harmless("shapes grow with it, operations do not, and unrolled layers have a limit")
 
 
 S = TypeVar("S", covariant=True)
@@ -49,11 +49,11 @@ class ModelQuestion(Question):
         ),
     ]
     sizes: Annotated[
-        dict[str, Annotated[int, _SHAPE]],
+        dict[str, Annotated[int, SHAPE]],
         Field(max_length=16),
         Flag("Other sizes than it has", ", as layers=2,sequence=128", notation=notations.AXES),
     ] = Field(default_factory=dict)
-    batch: Annotated[int, _SHAPE, Field(ge=1), Flag("Samples in a batch")] = 8
+    batch: Annotated[int, SHAPE, Field(ge=1), Flag("Samples in a batch")] = 8
     optimizer: Annotated[Literal["adamw", "sgd"], Flag("What updates it: adamw or sgd")] = "adamw"
     dtype: Annotated[
         Literal["float32", "bfloat16"],
@@ -63,7 +63,7 @@ class ModelQuestion(Question):
     remat: Annotated[bool, Flag("Compute layers again instead of keeping their values")] = False
     infer: Annotated[
         int | None,
-        _SHAPE,
+        SHAPE,
         Field(ge=1),
         Flag("No training: a pass over so many new tokens, with a cache of those before"),
     ] = None
@@ -86,9 +86,9 @@ class ModelQuestion(Question):
     def read(self, parse: Parse[S]) -> S | Step:
         """The step, by ``parse`` where it is a text."""
         if isinstance(self.model, NamedText):
-            usual = ModelQuestion(model=self.model)
+            usual = type(self).model_fields
             for name in sorted(set(ModelQuestion.model_fields) - {"model"}):
-                if getattr(self, name) != getattr(usual, name):
+                if getattr(self, name) != usual[name].get_default(call_default_factory=True):
                     hint = "a text is what it is: trace the model again"
                     raise InputError("this changes models of the zoo", where=name, hint=hint)
             return parse(self.model.text, where=self.model.name)

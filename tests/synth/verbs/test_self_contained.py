@@ -166,6 +166,10 @@ CASES: Mapping[str, tuple[tuple[str, ...], dict[str, Any]]] = {
             "plan": "data=8; batch over data",
         },
     ),
+    "buckets": (
+        ("kept.step", "ours.toml:1"),
+        {"model": named("kept.step"), "system": named("ours.toml", ":1")},
+    ),
     "train": (
         ("kept.step", "--plan", "plan.txt"),
         {"model": named("kept.step"), "plan": "data=2; batch over data\n"},

@@ -62,7 +62,7 @@ def ended(backward: Backward, ends: Ends, summing) -> float:
 
 @given(backwards(), SUMS)
 def test_no_other_buckets_end_before(backward: Backward, summing) -> None:
-    found = timed(backward, soonest(backward, summing), summing).seconds
+    found = timed(backward, soonest(backward, summing, within=0.0), summing).seconds
     ways = every(len(backward.gradients))
     best = min(ended(backward, ends, summing) for ends in ways)
     assert found == pytest.approx(best)
@@ -72,6 +72,16 @@ def test_no_other_buckets_end_before(backward: Backward, summing) -> None:
         assert timed(backward, ends, summing).seconds == pytest.approx(
             ended(backward, ends, summing)
         )
+
+
+@given(backwards(), SUMS, st.sampled_from([0.001, 0.03, 0.2]))
+def test_no_fewer_buckets_are_as_fast(backward: Backward, summing, within: float) -> None:
+    found = soonest(backward, summing, within)
+    ways = {ends: ended(backward, ends, summing) for ends in every(len(backward.gradients))}
+    enough = (1 + within) * min(ways.values())
+    assert ways[found] <= enough * (1 + 1e-9)
+    fewer = [seconds for ends, seconds in ways.items() if len(ends) < len(found)]
+    assert all(seconds > enough * (1 - 1e-9) for seconds in fewer)
 
 
 @given(backwards(), SUMS)
