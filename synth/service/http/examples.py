@@ -33,6 +33,16 @@ v0: f32[8,4] = dot_general(features, weight) dimension_numbers=(((1),(0)),((),()
 v1: f32[8,4] = max(v0, 0.0:f32) @mlp.py:3
 out v1
 """
+_TRAINED = """\
+step mlp
+in weight: f32[16,4] parameter
+in features: f32[8,16] batch
+v0: f32[8,4] = dot_general(features, weight) dimension_numbers=(((1),(0)),((),())) @mlp.py:3
+v1: f32[16,4] = dot_general(features, v0) dimension_numbers=(((0),(0)),((),())) @mlp.py:3
+v2: f32[16,4] = mul(v1, 0.1:f32) @mlp.py:4
+v3: f32[16,4] = sub(weight, v2) @mlp.py:4
+out v3 -> weight
+"""
 
 _KEPT = {
     "system": {"name": "pair", "levels": [{"name": "gpu", "count": 2}]},
@@ -100,7 +110,7 @@ EXAMPLES: Mapping[str, Mapping[str, Any]] = {
         "system": "dgx-h100:1",
     },
     "buckets": {
-        "model": {"name": "mlp.step", "text": _STEP},
+        "model": {"name": "mlp.step", "text": _TRAINED},
         "system": "dgx-h100:1",
     },
     "train": {

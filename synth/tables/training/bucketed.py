@@ -62,9 +62,9 @@ def _than_default(one: WayToFill, default_seconds: float) -> str:
     if one.filling is Filling.USUAL:
         return ""
     if one.against_default == "same":
-        share = one.seconds / default_seconds - 1
-        far = f"perhaps {abs(share):.0%} {'more' if share > 0 else 'less'}"
-        return far if abs(share) > OWN else "same"
+        longer = one.seconds / default_seconds - 1
+        far = f"perhaps {abs(longer):.0%} {'more' if longer > 0 else 'less'}"
+        return far if abs(longer) > OWN else "same"
     ends = sorted(abs(end) / default_seconds for end in one.saved_seconds)
     low, high = (round(100 * end) for end in ends)
     share = f"{low}%" if low == high else f"{low}-{high}%"

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from grammar.tensors.operations import Step
+from grammar.tensors.operations import Operation, Step
 from hierarchies import Placement, System
 from hierarchies.devices import Device
 from synth.compute import Estimate, How, Section, together
 from synth.train.bucketing.gradients import Backward, backward_of, promptly, update_of
 from synth.train.bucketing.sums import Sums
 from synth.train.planner.finalists import RUNTIME, rooflines_of
-from synth.train.plans import apply, parse_recipe, plan_of, prepared
+from synth.train.plans import Plan, apply, parse_recipe, plan_of, prepared
 from synth.train.plans.buckets import buckets_of
+from synth.train.plans.plan import Cuts, Rows
 from synth.train.simulation.device import Device as Tasks
+from synth.train.simulation.kinds import Kind, kinds_of
 from synth.train.simulation.predicting import Sources, written
 
 AXIS = "data"
@@ -44,6 +46,22 @@ class Replica:
         )
 
 
+def summed_first(step: Step, plan: Plan) -> Plan:
+    """The plan with each gradient summed before anything is made of it, as DDP sums it.
+
+    A plan need not: of a sum that is scaled by a learning rate the scaled parts can be summed, too.
+    """
+    kinds = kinds_of(step)
+
+    def of(one: Operation, rows: Rows | Cuts) -> Rows | Cuts:
+        read = any(kinds.get(str(value)) is Kind.GRADIENTS for value in one.operands)
+        still = any(kinds[value.name] is Kind.GRADIENTS for value in one.results)
+        return () if read and not still and one.body is None else rows
+
+    both = zip(step.graph.operations, plan.cuts.operations, strict=True)
+    return replace(plan, cuts=replace(plan.cuts, operations=tuple(of(*one) for one in both)))
+
+
 def replica(step: Step, system: System, placement: Placement, device: Device) -> Replica:
     """Raises InputError for a batch that devices do not divide, and as ``backward_of`` does.
 
@@ -51,7 +69,8 @@ def replica(step: Step, system: System, placement: Placement, device: Device) ->
     in one bucket, as then the optimizer does all at once, as fused ones do.
     """
     devices, step = system.devices, promptly(step)
-    plan = plan_of(step, parse_recipe(f"{AXIS}={devices}; batch over {AXIS}"))
+    recipe = parse_recipe(f"{AXIS}={devices}; batch over {AXIS}")
+    plan = summed_first(step, plan_of(step, recipe))
     known: dict[int, tuple[Section, Estimate]] = {}
     rooflines = rooflines_of(step, plan, device)
 

@@ -74,6 +74,17 @@ def _values(step: Step) -> dict[str, str]:
     return {known[value.name].label: value.name for value in gradients(step)}
 
 
+@pytest.mark.parametrize("unrolled", [False, True])
+def test_the_optimizer_does_not_say_when_gradients_are_made(unrolled: bool) -> None:
+    """SGD scales a gradient only, which a plan may do before it is summed, after all layers."""
+    adamw, sgd = (
+        replica_of(zoo("gpt2-tiny", unrolled=unrolled, optimizer=name)).backward
+        for name in ("adamw", "sgd")
+    )
+    assert sgd.gradients == adamw.gradients
+    assert sgd.update_seconds < adamw.update_seconds
+
+
 def test_gradients_in_bf16_are_cast_when_they_are_made() -> None:
     """Not all at the end, where JAX casts those of parameters that were cast before all layers."""
     wide, narrow = (
