@@ -23,11 +23,9 @@ def model() -> nn.Module:
     return nn.Sequential(nn.Linear(16, 32), nn.ReLU(), *inner, *again, nn.Linear(32, 8))
 
 
-def main() -> None:
-    sys.path.insert(0, sys.argv[1])
+def train() -> None:
     import collsynth_buckets
 
-    dist.init_process_group("gloo")
     ours, plain = collsynth_buckets.wrap(model()), DistributedDataParallel(model())
     optimizers = [torch.optim.SGD(one.parameters(), lr=0.1) for one in (ours, plain)]
     draw = torch.Generator().manual_seed(dist.get_rank())
@@ -45,7 +43,9 @@ def main() -> None:
         collsynth_buckets.wrap(nn.Linear(3, 3))
     except ValueError as error:
         print(error)
-    dist.destroy_process_group()
 
 
-main()
+sys.path.insert(0, sys.argv[1])
+dist.init_process_group("gloo")
+train()
+dist.destroy_process_group()  # once models are gone: one that outlives it may never end, in any DDP
