@@ -10,11 +10,12 @@ last bucket of them begins after some i, and nothing but ``end[i]`` matters of w
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from math import inf
 
 import numpy as np
 from numpy.typing import NDArray
 
-from synth.train.bucketing.clock import Ends, Least, Summing, timed
+from synth.train.bucketing.clock import Ends, Least, Moment, Summing, timed
 from synth.train.bucketing.gradients import Backward
 
 MIB = 2**20
@@ -76,6 +77,33 @@ def soonest(backward: Backward, summing: Summing, within: float = WITHIN) -> End
     return _cuts(cuts, count)
 
 
+def soonest_beside(backward: Backward, summing: Summing, taken: float) -> Ends:
+    """The buckets by which a step ends first where sums take a part of what computes.
+
+    Of two ways to fill the buckets up to a gradient that one leads to no better end which is later
+    in both, what is computed and what is summed. So of each number of gradients those ways are kept
+    that no other beats in both: the best is found of all that there are.
+    """
+    ready = [one.ready_seconds for one in backward.gradients]
+    kept: list[dict[Moment, Ends]] = [{Moment(): ()}]
+    for last, costs in enumerate(_costs(backward, summing), 1):
+        ways = {
+            at.computed(ready[last - 1], taken).summed(float(cost)): (*ends, last)
+            for before, cost in zip(kept, costs, strict=True)
+            for at, ends in before.items()
+        }
+        first, busy = dict[Moment, Ends](), inf
+        for at in sorted(ways):
+            if at.busy < busy:
+                first[at], busy = ways[at], at.busy
+        kept.append(first)
+
+    def end(at: Moment) -> float:
+        return max(at.busy, at.computed(backward.compute_seconds, taken).now)
+
+    return kept[-1][min(kept[-1], key=end)]
+
+
 def _best_end(ready: NDArray[np.float64], costs: Sequence[NDArray[np.float64]]) -> float:
     """When the last sum ends at best, by however many buckets."""
     end = [0.0]
@@ -122,12 +150,12 @@ def _cuts(cuts: Sequence[NDArray[np.int64]], count: int) -> Ends:
     return tuple(reversed(found))
 
 
-def best_cap(backward: Backward, summing: Summing) -> tuple[int, Ends]:
+def best_cap(backward: Backward, summing: Summing, taken: float = 0.0) -> tuple[int, Ends]:
     """The number of MiB for all buckets by which a step ends first, the largest of equal ones."""
     found = {cap: filled(backward, (cap * MIB,)) for cap in CAPS_MIB}
 
     def seconds(cap: int) -> tuple[float, int]:
-        return timed(backward, found[cap], summing).seconds, -cap
+        return timed(backward, found[cap], summing, taken).seconds, -cap
 
     best = min(found, key=seconds)
     return best, found[best]

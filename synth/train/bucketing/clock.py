@@ -4,6 +4,10 @@ A bucket is full when the last of its gradients is made; DDP sends buckets in th
 stream. So of buckets 1, 2, ... with gradients made by r and sums that take c seconds,
 ``end[k] = max(end[k-1], r[k]) + c[k]``, and the optimizer begins when the backward pass and the
 last sum have ended.
+
+Where a sum takes a part of what computes (``taken``, as on a CPU whose cores do both), all that is
+computed beside it takes longer, and gradients are made later: then ``r[k]`` depends on the buckets
+before.
 """
 
 from __future__ import annotations
@@ -32,22 +36,41 @@ class Bucket:
     end_seconds: float
 
 
+@dataclass(frozen=True, order=True)
+class Moment:
+    """Where a step is: so late, with so much computed, and sums under way until ``busy``."""
+
+    now: float = 0.0
+    busy: float = 0.0
+    done: float = 0.0
+
+    def computed(self, done: float, taken: float) -> Moment:
+        """Once so many seconds are computed, of which those beside a sum take longer."""
+        shared = min(done - self.done, max(0.0, self.busy - self.now) * (1 - taken))
+        return Moment(self.now + shared / (1 - taken) + done - self.done - shared, self.busy, done)
+
+    def summed(self, seconds: float) -> Moment:
+        """With one more sum, after those under way."""
+        return Moment(self.now, max(self.now, self.busy) + seconds, self.done)
+
+
 @dataclass(frozen=True)
 class Timed:
-    """A step with its buckets."""
+    """A step with its buckets; ``computed_seconds``: when its backward pass ends."""
 
     backward: Backward
     buckets: tuple[Bucket, ...]
+    computed_seconds: float
 
     @property
     def seconds(self) -> float:
         """Of a whole step."""
-        return self.exposed_seconds + self.backward.compute_seconds + self.backward.update_seconds
+        return self.exposed_seconds + self.computed_seconds + self.backward.update_seconds
 
     @property
     def exposed_seconds(self) -> float:
         """By how much the last sum ends after the backward pass."""
-        return max(0.0, self.buckets[-1].end_seconds - self.backward.compute_seconds)
+        return max(0.0, self.buckets[-1].end_seconds - self.computed_seconds)
 
     @property
     def summing_seconds(self) -> float:
@@ -73,14 +96,14 @@ class Least:
         return max(self.compute_seconds, self.communication_seconds, self.chain_seconds)
 
 
-def timed(backward: Backward, ends: Ends, summing: Summing) -> Timed:
-    """Buckets on the clock. ``ends`` rise to the number of gradients."""
+def timed(backward: Backward, ends: Ends, summing: Summing, taken: float = 0.0) -> Timed:
+    """Buckets on the clock. ``ends`` rise to the number of gradients; ``taken`` is below 1."""
     assert ends[-1] == len(backward.gradients), ends
     found: list[Bucket] = []
-    free = 0.0
+    at = Moment()
     for first, last in pairwise((0, *ends)):
         size = backward.upto_bytes[last] - backward.upto_bytes[first]
-        begin = max(free, backward.gradients[last - 1].ready_seconds)
-        free = begin + summing(size)
-        found.append(Bucket(first, last, size, begin, free))
-    return Timed(backward, tuple(found))
+        full = at.computed(backward.gradients[last - 1].ready_seconds, taken)
+        at = full.summed(summing(size))
+        found.append(Bucket(first, last, size, max(full.now, full.busy), at.busy))
+    return Timed(backward, tuple(found), at.computed(backward.compute_seconds, taken).now)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from synth.train.bucketing.choosing import best_cap, filled, least, soonest, usual
+from synth.train.bucketing.choosing import best_cap, filled, least, soonest, soonest_beside, usual
 from synth.train.bucketing.clock import Ends, Least, Timed, timed
 from synth.train.bucketing.replica import Replica
 from synth.train.planner.resolution import Difference, Likely, Source, difference
@@ -55,21 +55,21 @@ class Compared:
 
 def compared(replica: Replica) -> Compared:
     """Each way on the clock, and beside DDP's own."""
-    backward, sums = replica.backward, replica.sums.seconds
-    cap, capped = best_cap(backward, sums)
+    backward, sums, taken = replica.backward, replica.sums.seconds, replica.taken
+    cap, capped = best_cap(backward, sums, taken)
     ends: Mapping[Filling, Ends] = {
         Filling.USUAL: usual(backward),
         Filling.ONE: (len(backward.gradients),),
         Filling.EACH: filled(backward, (0,)),
         Filling.CAP: capped,
-        Filling.BEST: soonest(backward, sums),
+        Filling.BEST: soonest_beside(backward, sums, taken) if taken else soonest(backward, sums),
     }
     default = _likely(replica, ends[Filling.USUAL])
     ways = (
         Filled(
             filling,
             each,
-            timed(backward, each, sums),
+            timed(backward, each, sums, taken),
             difference(_likely(replica, each), default),
         )
         for filling, each in ends.items()
@@ -79,21 +79,21 @@ def compared(replica: Replica) -> Compared:
 
 def _likely(replica: Replica, ends: Ends) -> Likely:
     """Seconds of a step, and by how much they are others where computing or links are."""
-    backward, sums = replica.backward, replica.sums
-    usual = timed(backward, ends, sums.seconds).seconds
+    backward, sums, taken = replica.backward, replica.sums, replica.taken
+    usual = timed(backward, ends, sums.seconds, taken).seconds
 
     def off(one: Timed) -> float:
         return one.seconds - usual
 
     by_compute = (replica.computing(ratio) for ratio in (replica.fast, replica.slow))
-    fast, slow = (off(timed(each, ends, sums.seconds)) for each in by_compute)
+    fast, slow = (off(timed(each, ends, sums.seconds, taken)) for each in by_compute)
     return Likely(
         usual,
         {
             COMPUTING: (fast, slow),
             LINKS: (
-                off(timed(backward, ends, sums.low)),
-                off(timed(backward, ends, sums.high)),
+                off(timed(backward, ends, sums.low, taken)),
+                off(timed(backward, ends, sums.high, taken)),
             ),
         },
     )

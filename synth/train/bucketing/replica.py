@@ -25,7 +25,8 @@ AXIS = "data"
 class Replica:
     """The backward pass of a replica, how sure its seconds are, and what sums its gradients.
 
-    ``fast`` and ``slow`` are the ratios between which all of its computing may be off at once.
+    ``fast`` and ``slow`` are the ratios between which all of its computing may be off at once;
+    ``taken`` is the part of what computes that a sum takes: none, where network cards do it.
     """
 
     backward: Backward
@@ -33,6 +34,7 @@ class Replica:
     fast: float
     slow: float
     sums: Sums
+    taken: float = 0.0
 
     def computing(self, ratio: float) -> Backward:
         """The same where all that is computed takes so many times as long."""

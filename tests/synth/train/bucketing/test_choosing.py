@@ -15,6 +15,7 @@ from synth.train.bucketing.choosing import (
     filled,
     least,
     soonest,
+    soonest_beside,
     usual,
 )
 from synth.train.bucketing.clock import Ends, timed
@@ -72,6 +73,50 @@ def test_no_other_buckets_end_before(backward: Backward, summing) -> None:
         assert timed(backward, ends, summing).seconds == pytest.approx(
             ended(backward, ends, summing)
         )
+
+
+def slowed(backward: Backward, ends: Ends, summing, taken: float) -> float:
+    """Likewise where sums take a part of what computes: what is computed by a moment is the time
+    until then without that part of each sum; so the moment by which enough is, by halving.
+    """
+    sums: list[tuple[float, float]] = []
+
+    def when(enough: float) -> float:
+        low, high = enough, enough / (1 - taken)
+        for _ in range(60):
+            now = (low + high) / 2
+            beside = sum(max(0.0, min(now, end) - begin) for begin, end in sums)
+            low, high = (low, now) if now - taken * beside >= enough else (now, high)
+        return high
+
+    for first, last in pairwise((0, *ends)):
+        inside = backward.gradients[first:last]
+        full = when(max(one.ready_seconds for one in inside))
+        begin = max([full, *(end for _, end in sums)])
+        sums.append((begin, begin + summing(sum(one.size_bytes for one in inside))))
+    return max(sums[-1][1], when(backward.compute_seconds)) + backward.update_seconds
+
+
+@given(backwards(), SUMS, st.sampled_from([0.1, 0.5, 0.75]))
+def test_no_other_buckets_end_before_where_sums_take_a_part(
+    backward: Backward, summing, taken: float
+) -> None:
+    found = soonest_beside(backward, summing, taken)
+    ways = every(len(backward.gradients))[-64:]
+    for ends in (found, *ways[::8]):
+        own = timed(backward, ends, summing, taken).seconds
+        assert own == pytest.approx(slowed(backward, ends, summing, taken))
+    best = min(
+        timed(backward, ends, summing, taken).seconds for ends in every(len(backward.gradients))
+    )
+    assert timed(backward, found, summing, taken).seconds == pytest.approx(best)
+
+
+@given(backwards(), SUMS)
+def test_where_sums_take_nothing_both_searches_find_the_same(backward: Backward, summing) -> None:
+    either = soonest(backward, summing, within=0.0), soonest_beside(backward, summing, 0.0)
+    first, second = (timed(backward, ends, summing).seconds for ends in either)
+    assert first == pytest.approx(second)
 
 
 @given(backwards(), SUMS, st.sampled_from([0.001, 0.03, 0.2]))
