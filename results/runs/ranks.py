@@ -38,7 +38,7 @@ SHORTEST_TURN_MS = "4"
 class Ranks:
     """The processes of one network."""
 
-    def __init__(self, wiring: Wiring, folder: Path) -> None:
+    def __init__(self, wiring: Wiring, folder: Path, worker: type[Worker]) -> None:
         import torch  # noqa: F401  # loaded before forking, so once
 
         self._folder = folder
@@ -50,7 +50,7 @@ class Ranks:
             if not pid:
                 for one in (*self._ends, mine):
                     one.close()
-                _live(rank, wiring, folder, theirs)
+                _live(worker, rank, wiring, folder, theirs)
             theirs.close()
             self._ends.append(mine)
             self.pids.append(pid)
@@ -106,12 +106,12 @@ class Ranks:
 
 
 @contextmanager
-def ranks(wiring: Wiring, folder: Path) -> Iterator[Ranks]:
-    """Processes on a network that is up, for as long as the block lasts."""
+def ranks(wiring: Wiring, folder: Path, worker: type[Worker] = Worker) -> Iterator[Ranks]:
+    """Processes on a network that is up, for as long as the block lasts, and what each can do."""
     before = _TURNS.read_text(encoding="ascii")
     _TURNS.write_text(SHORTEST_TURN_MS, encoding="ascii")
     try:
-        found = Ranks(wiring, folder)
+        found = Ranks(wiring, folder, worker)
         try:
             yield found
         finally:
@@ -120,7 +120,7 @@ def ranks(wiring: Wiring, folder: Path) -> Iterator[Ranks]:
         _TURNS.write_text(before, encoding="ascii")
 
 
-def _live(rank: int, wiring: Wiring, folder: Path, boss: Connection) -> None:
+def _live(worker: type[Worker], rank: int, wiring: Wiring, folder: Path, boss: Connection) -> None:
     """What a process does; it never comes back."""
     try:
         ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
@@ -130,11 +130,11 @@ def _live(rank: int, wiring: Wiring, folder: Path, boss: Connection) -> None:
         os.sched_setaffinity(0, {cores[rank % len(cores)]})
         enter(wiring.hosts[rank])
         os.environ["GLOO_SOCKET_IFNAME"] = "eth0"
-        worker = Worker(rank, wiring.system.devices, folder)
+        told = worker(rank, wiring.system.devices, folder)
         while True:
             what, given = boss.recv()
             try:
-                boss.send(("done", getattr(worker, what)(*given)))
+                boss.send(("done", getattr(told, what)(*given)))
             except Exception:
                 boss.send(("failed", traceback.format_exc().strip().split("\n")[-1]))
     except (EOFError, OSError):

@@ -327,7 +327,7 @@ def two(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ranks.Ranks
     monkeypatch.setattr(ranks, "Worker", Dying)
     monkeypatch.setattr(ranks, "enter", lambda *_: None)
     monkeypatch.setattr(ranks, "PATIENCE_SECONDS", 1.0)
-    found = ranks.Ranks(ranks.Wiring(built((2,), (100.0,))), tmp_path)
+    found = ranks.Ranks(ranks.Wiring(built((2,), (100.0,))), tmp_path, ranks.Worker)
     yield found
     found.end()
 

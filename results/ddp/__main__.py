@@ -1,0 +1,59 @@
+"""Does DDP run faster with other buckets, and by as much as was simulated?
+
+``python -m results.ddp run [RATES]`` trains small models by two ranks on a network of 100 to 800
+Mbit/s, some minutes each, as root; it should be alone on the machine. ``report`` simulates what was
+measured, and writes ddp.json and the page.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from results import pages, record
+from results.ddp.judged import figures
+from results.ddp.measure import measure
+from results.runs.cases import RATES
+from results.runs.measure import keep
+from results.testbed.hosts.network import missing
+from synth.train.profiles.trial import ALLOCATOR
+
+COMMAND = "python -m results.ddp"
+HERE = Path(__file__).parent
+DATA, REPORT = HERE / "data", HERE / "ddp.json"
+
+
+def page(data: dict[str, Any]) -> str:
+    """README.md with its section about DDP's buckets as the data has it."""
+    return pages.page("ddp", data=data)
+
+
+def report() -> int:
+    data = record.origin(f"{COMMAND} report") | figures(DATA)
+    pages.keep(REPORT, data, page)
+    return 0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog=COMMAND, description=__doc__)
+    parser.add_argument("what", choices=["run", "report"])
+    parser.add_argument("rates", nargs="*", type=float)
+    asked = parser.parse_args()
+    if asked.what == "report":
+        return report()
+    if reason := missing():
+        print(f"skipped: {reason}")
+        return 0
+    if ALLOCATOR.items() - os.environ.items():
+        more = {**os.environ, **ALLOCATOR, "OMP_NUM_THREADS": "1"}
+        os.execve(sys.executable, [sys.executable, "-m", "results.ddp", *sys.argv[1:]], more)
+    for rate in asked.rates or RATES:
+        keep(DATA, f"{rate:g}", measure(rate))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
