@@ -16,6 +16,7 @@ from typing import Any
 from results import pages, record
 from results.ddp.judged import figures
 from results.ddp.measure import measure
+from results.ddp.published import published
 from results.runs.cases import RATES
 from results.runs.measure import keep
 from results.testbed.hosts.network import missing
@@ -32,7 +33,7 @@ def page(data: dict[str, Any]) -> str:
 
 
 def report() -> int:
-    data = record.origin(f"{COMMAND} report") | figures(DATA)
+    data = record.origin(f"{COMMAND} report") | figures(DATA) | {"published": published()}
     pages.keep(REPORT, data, page)
     return 0
 
