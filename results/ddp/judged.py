@@ -19,13 +19,10 @@ USUAL, BEST = Filling.USUAL.value, Filling.BEST.value
 
 def figures(folder: Path) -> Told:
     """A row for each model and rate, and what it comes to."""
-    rows = [
-        _row(told, one)
-        for path in sorted(folder.glob("*.json"), key=lambda path: float(path.stem))
-        for told in [record.read(path)]
-        for one in told["models"]
-    ]
-    first = record.read(min(folder.glob("*.json")))
+    files = sorted(folder.glob("*.json"), key=lambda path: float(path.stem))
+    measured = [record.read(path) for path in files]
+    rows = [_row(told, one) for told in measured for one in told["models"]]
+    first = measured[0]
     others = [one for row in rows for name, one in row["ways"].items() if name != USUAL]
     off = [abs(one["gain"] - one["predicted_gain"]) for one in others]
     ours = [row["ways"][BEST] for row in rows]
@@ -37,7 +34,10 @@ def figures(folder: Path) -> Told:
     return {
         "rows": rows,
         "machine": first["machine"],
-        "measured": {"commit": first["commit"], "date": first["date"]},
+        "measured": {
+            "commit": ", ".join(sorted({told["commit"] for told in measured})),
+            "date": first["date"],
+        },
         "off": {
             "median": median(off),
             "worst": max(off),

@@ -1,8 +1,10 @@
 """The file that a training script imports, to fill DDP's buckets as they were found to be best.
 
 DDP of torch 2.13 has a list of caps, one a bucket: it ends a bucket with the gradient by which it
-has so many bytes. So caps that are exactly the bytes of our buckets are our buckets, filled by
-DDP's own reducer in the order in which it sees gradients made: no hook of ours runs.
+has so many bytes. So caps that are a little less than the bytes of our buckets are our buckets,
+filled by DDP's own reducer in the order in which it sees gradients made: no hook of ours runs. Less
+by half of the last gradient, or by a hundredth, as that order is not quite the parameters': where a
+bias is made before its matrix, a bucket that lacks it would not end before the next matrix.
 """
 
 from __future__ import annotations
