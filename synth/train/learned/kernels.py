@@ -1,0 +1,211 @@
+"""A fused group of operations as an estimate sees it: what each does, on how much, after which.
+
+Names of values, and lines of its user, are no part of it: two graphs that differ in these alone are
+one kernel.
+
+>>> from grammar.tensors.parser import parse_step
+>>> step = parse_step("step s\\nin x: f32[8,4] batch\\nv: f32[8,4] = exp(x)\\n"
+...     "s: f32[8] = reduce_sum(v) axes=(1)\\nout s")
+>>> found = kernel_of(step.graph)
+>>> [(one.kind, one.reads, one.flops) for one in found.parts], found.read_bytes, found.made_bytes
+([('hard', (-1,), 32), ('reduced', (0,), 32)], 128, 32)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from math import log2
+
+from grammar.tensors.operations import Graph, Operation, Value
+from grammar.tensors.primitives import ARITHMETIC, RANDOM, REDUCED, REPEATED
+from hierarchies import InputError
+from synth.compute import flops_of
+
+OUTSIDE = -1
+"""The place of what a kernel reads and does not make."""
+
+_HARD = frozenset(
+    [
+        "exp",
+        "exp2",
+        "expm1",
+        "log",
+        "log1p",
+        "tanh",
+        "sin",
+        "cos",
+        "tan",
+        "logistic",
+        "sqrt",
+        "rsqrt",
+        "cbrt",
+        "pow",
+        "erf",
+        "erfc",
+        "erf_inv",
+        "atan2",
+        "div",
+        "rem",
+    ]
+)
+_NAMED = {
+    "dot_general": "product",
+    "ragged_dot_general": "product",
+    "conv_general_dilated": "convolution",
+    "gather": "gather",
+    "dynamic_slice": "gather",
+    "scatter": "scatter",
+    "scatter-add": "scatter",
+    "dynamic_update_slice": "scatter",
+    "select_and_scatter_add": "scatter",
+    "transpose": "transpose",
+    "rev": "transpose",
+    "reshape": "view",
+    "squeeze": "view",
+    "expand_dims": "view",
+    "stop_gradient": "view",
+    "bitcast_convert_type": "view",
+    "copy": "view",
+    "broadcast_in_dim": "spread",
+    "iota": "spread",
+    "sort": "sorted",
+    "top_k": "sorted",
+}
+KINDS = (
+    *("cheap", "hard", "reduced", "window", "product", "convolution", "gather", "scatter"),
+    *("transpose", "view", "spread", "moved", "sorted"),
+)
+
+
+@dataclass(frozen=True)
+class Part:
+    """One operation: of which kind, and the places of the operations that it reads.
+
+    ``minor`` is the size of the last dimension of the largest value that it reads or makes;
+    ``strided`` whether it works across that dimension: a transpose that moves it, a reduction of
+    others.
+    """
+
+    kind: str
+    reads: tuple[int, ...]
+    flops: int
+    read_bytes: int
+    made_bytes: int
+    minor: int
+    strided: bool
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """Operations in an order in which they can be done, and bytes that go in and out of all."""
+
+    parts: tuple[Part, ...]
+    read_bytes: int
+    made_bytes: int
+
+
+def kernel_of(graph: Graph) -> Kernel:
+    """The kernel that does all of a graph. Raises InputError for one with loops or keys."""
+    places = {value.name: at for at, one in enumerate(graph.operations) for value in one.results}
+    parts = tuple(_part(one, places) for one in graph.operations)
+    if not parts:
+        raise InputError("a kernel of no operations", hint="give at least one")
+    made = {one.name: one for one in graph.outputs if isinstance(one, Value)}
+    read = {
+        value.name: value
+        for one in graph.operations
+        for value in one.operands
+        if isinstance(value, Value) and value.name not in places
+    }
+    sizes = (sum(one.type.bytes for one in some.values()) for some in (read, made))
+    return Kernel(parts, *sizes)
+
+
+def is_plain(operation: Operation) -> bool:
+    """Whether it can be part of a kernel: no loop, no random numbers."""
+    keys = any(
+        isinstance(one, Value) and one.type.dtype == "key"
+        for one in (*operation.operands, *operation.results)
+    )
+    return operation.primitive not in RANDOM | {REPEATED} and not keys
+
+
+def _part(operation: Operation, places: Mapping[str, int]) -> Part:
+    if not is_plain(operation):
+        problem = f"{operation.primitive} is no part of a kernel"
+        raise InputError(problem, where=operation.line, hint="loops and keys are done apart")
+    values = [one for one in operation.operands if isinstance(one, Value)]
+    touched = [one.type for one in (*values, *operation.results)]
+    largest = max(touched, key=lambda one: one.elements)
+    return Part(
+        kind_of(operation.primitive),
+        tuple(sorted({places.get(one.name, OUTSIDE) for one in values})),
+        flops_of(operation),
+        sum(one.type.bytes for one in values),
+        sum(one.type.bytes for one in operation.results),
+        largest.shape[-1] if largest.shape else 1,
+        _strided(operation, values),
+    )
+
+
+def kind_of(primitive: str) -> str:
+    """The kind that a primitive is of."""
+    if primitive in _NAMED:
+        return _NAMED[primitive]
+    if primitive in ARITHMETIC:
+        return "hard" if primitive in _HARD else "cheap"
+    if primitive.startswith("reduce_window"):
+        return "window"
+    return "reduced" if primitive in REDUCED else "moved"
+
+
+def _strided(operation: Operation, values: list[Value]) -> bool:
+    told = operation.parameter
+    last = len(values[0].type.shape) - 1 if values else 0
+    match told:
+        case {"permutation": tuple(order)}:
+            return bool(order) and order[-1] != last
+        case {"axes": tuple(axes)}:
+            return last not in axes
+    return False
+
+
+def features(kernel: Kernel) -> tuple[float, ...]:
+    """What the seconds of a kernel may follow from, in the order of FEATURES: logarithms."""
+    return tuple(log2(1.0 + one) for one in counts(kernel))
+
+
+def counts(kernel: Kernel) -> tuple[float, ...]:
+    """The same as they are: bytes, operations, flops by kind."""
+    return tuple(_counts(kernel))
+
+
+def _counts(kernel: Kernel) -> Iterator[float]:
+    parts = kernel.parts
+    yield from (1.0, len(parts), kernel.read_bytes, kernel.made_bytes)
+    yield sum(one.made_bytes for one in parts)
+    yield sum(one.made_bytes for one in parts if one.strided)
+    yield max(one.made_bytes for one in parts)
+    yield depth_of(kernel)
+    yield min((one.minor for one in parts if one.flops), default=1)
+    yield max((one.flops / max(1, one.made_bytes) for one in parts), default=0.0)
+    for kind in KINDS:
+        mine = [one for one in parts if one.kind == kind]
+        yield float(sum(one.flops or one.made_bytes / 4 for one in mine))
+        yield len(mine)
+
+
+FEATURES = (
+    *("one", "operations", "read bytes", "made bytes", "bytes of all results", "strided bytes"),
+    *("largest result", "depth", "smallest minor", "most flops a byte"),
+    *(f"{what} {kind}" for kind in KINDS for what in ("work", "number of")),
+)
+
+
+def depth_of(kernel: Kernel) -> int:
+    """The most operations that wait for each other."""
+    found: list[int] = []
+    for one in kernel.parts:
+        found.append(1 + max((found[at] for at in one.reads if at != OUTSIDE), default=0))
+    return max(found)
