@@ -28,7 +28,7 @@ from synth.train.profiles.trial import ALLOCATOR
 LEAST_SECONDS = 5e-6
 """What takes less is mostly the call, which is taken off: no sample."""
 
-MOST_SPREAD = 0.5
+MOST_SPREAD = 0.25
 
 
 @dataclass(frozen=True)

@@ -35,8 +35,8 @@ class Machine:
 class Sample:
     """One kernel of a group (a family, or a model of the zoo) and its seconds.
 
-    ``spread`` is that of the middle half of its times as a share, ``reference`` the seconds of the
-    reference that was measured beside it.
+    ``seconds`` are the lower quartile of several, ``spread`` is how far that of every other is off,
+    as a share; ``reference`` are those of the reference that was measured beside it.
     """
 
     group: str

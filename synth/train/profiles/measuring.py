@@ -216,10 +216,6 @@ class Jax:
         taken, made = _timed(work, self._clock)
         return max(0.0, taken - self._call), made
 
-    def forget(self) -> None:
-        """Let go of what was compiled."""
-        self._jax.clear_caches()
-
     def reference(self) -> Work:
         jax = self._jax
         square, many = jax.numpy.ones((_SIDE, _SIDE)), jax.numpy.ones(_NUMBERS)
