@@ -15,6 +15,8 @@ from statistics import median
 
 from hierarchies import InputError
 from synth.run.processes import Command, supervise
+from synth.train.learned.families import FAMILIES as FAMILIES
+from synth.train.learned.families import MODELS as MODELS
 from synth.train.learned.families import Piece, drawn_pieces
 from synth.train.learned.kernels import kernel_of
 from synth.train.learned.measuring import report

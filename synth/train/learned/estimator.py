@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import exp
+from typing import Any
 
 import numpy as np
 from pydantic import ConfigDict, TypeAdapter, ValidationError
@@ -21,12 +22,14 @@ from synth.train.learned.judging import (
     ends,
     error_of,
     held_out,
+    logarithms,
     simplest,
     together,
 )
 from synth.train.learned.kernels import FEATURES, Kernel, features
 from synth.train.learned.rungs import Fitted, fit_parts, fit_rates
 from synth.train.learned.samples import Machine, Sample, Samples, check_enough
+from synth.train.zoo.sizes import ZOO
 
 _STRICT = ConfigDict(extra="forbid", allow_inf_nan=False)
 
@@ -85,6 +88,7 @@ class Learned:
         return "extrapolated" if self.extrapolated else "fitted"
 
 
+LEAST_HELD = 0.85
 FORMAT = "collsynth estimator 1"
 _FILE = TypeAdapter(Estimator)
 
@@ -108,7 +112,7 @@ def estimate(estimator: Estimator, kernel: Kernel) -> Learned:
     return Learned(seconds, seconds * exp(wider * low), seconds * exp(wider * high), tuple(beyond))
 
 
-def trained(found: Samples, families: Sequence[str], upper: bool = True) -> Estimator:
+def trained(found: Samples, upper: bool = True) -> Estimator:
     """The simplest rung that is not beaten, judged on what was held out, and fitted to all.
 
     ``upper``: trees and network, too. Raises InputError for too few samples, and where an extra is
@@ -118,8 +122,8 @@ def trained(found: Samples, families: Sequence[str], upper: bool = True) -> Esti
     check_enough(samples)
     fits: dict[str, Callable[[Sequence[Sample]], Fitted]] = {"parts": fit_parts, "rates": fit_rates}
     fits |= _upper() if upper else {}
-    models = [one for one in found.groups if one not in families] or list(found.groups)
-    drawn = [one for one in found.groups if one in families]
+    models = [one for one in found.groups if one in ZOO] or list(found.groups)
+    drawn = [one for one in found.groups if one not in models]
     logs: dict[str, Logs] = {rung: held_out(samples, fit) for rung, fit in fits.items()}
     taken = simplest(logs, models)
     rows = np.array([features(one.kernel) for one in samples])
@@ -188,6 +192,37 @@ def check_machine(estimator: Estimator, here: Machine, where: str = "estimator")
                 where=where,
                 hint="seconds hold where they were measured: train here",
             )
+
+
+@dataclass(frozen=True)
+class Checked:
+    """An estimator beside kernels that were measured since: errors, and the share in intervals."""
+
+    error: Error
+    inside: float
+    extrapolated: int
+
+    @property
+    def holds(self) -> bool:
+        """Whether so many lie in their intervals as is asked of intervals of nine in ten."""
+        return self.inside >= LEAST_HELD
+
+
+def checked(estimator: Estimator, samples: Sequence[Sample]) -> Checked:
+    """Of samples of the same machine."""
+    found = [(one.seconds, estimate(estimator, one.kernel)) for one in samples]
+    inside = [said.low <= seconds <= said.high for seconds, said in found]
+    return Checked(
+        error_of(logarithms(estimator.fitted, samples)),
+        sum(inside) / len(inside),
+        sum(1 for _, said in found if said.extrapolated),
+    )
+
+
+def card(estimator: Estimator) -> Any:
+    """All but the numbers of the fit, as JSON has it."""
+    found = _FILE.dump_python(estimator, mode="json", exclude={"fitted", "least", "most"})
+    return found | {"rung": estimator.fitted.rung}
 
 
 def span(estimator: Estimator) -> str:

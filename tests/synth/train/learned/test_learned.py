@@ -167,7 +167,7 @@ def test_too_few_samples_say_how_many_more() -> None:
 
 
 def fitted() -> Estimator:
-    return trained(several(noise=0.1), (), upper=False)
+    return trained(several(noise=0.1), upper=False)
 
 
 def test_an_estimator_comes_back_as_it_was_written() -> None:
