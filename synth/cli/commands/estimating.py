@@ -162,7 +162,7 @@ def _reporting_mistakes() -> Iterator[None]:
     """A caller's mistake, a process that failed, and an extra that is missing: one line, code 2."""
     # Not at the top of the file: it loads numpy, and --help must not wait for it.
     from hierarchies import InputError
-    from synth.run.processes import RunError
+    from synth.run import RunError
 
     try:
         yield

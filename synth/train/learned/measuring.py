@@ -10,7 +10,7 @@ import json
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import ceil
 from pathlib import Path
 from statistics import quantiles
@@ -39,7 +39,7 @@ class Often(Jax):
 
         jax.config.update("jax_cpu_enable_async_dispatch", False)
         super().__init__(1, time.process_time)
-        self._forget = jax.clear_caches
+        self._forget: Callable[[], None] = jax.clear_caches
         self._made: dict[str, Work] = {}
         self._times: dict[Work, int] = {}
 
@@ -69,7 +69,8 @@ def main(folder: Path) -> None:
     """Measure the kernels of a folder, and leave there what was found."""
     asked = json.loads((folder / "kernels.json").read_text(encoding="utf-8"))
     end = time.process_time() + asked["most_seconds"]
-    runtime, refused, found = Often(), Counter[str](), {}
+    runtime, refused = Often(), Counter[str]()
+    found: dict[str, tuple[float, float, float]] = {}
     keys = sorted(asked["kernels"])
     for begin in range(0, len(keys), AT_ONCE):
         some = keys[begin : begin + AT_ONCE]

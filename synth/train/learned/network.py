@@ -74,7 +74,7 @@ def fit_network(samples: Sequence[Sample]) -> Network:
     optimizer = torch.optim.AdamW(net.parameters(), lr=3e-3, weight_decay=1e-2)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
     for _ in range(EPOCHS):
-        for some in torch.randperm(len(samples)).split(BATCH):
+        for some in torch.split(torch.randperm(len(samples)), BATCH):
             optimizer.zero_grad()
             made = net(*(one[some] for one in given))
             nn.functional.smooth_l1_loss(made, aim[some], beta=0.3).backward()  # type: ignore[no-untyped-call]
@@ -94,7 +94,8 @@ def said(weights: Mapping[str, Sequence[Sequence[float]]], kernels: Sequence[Ker
     found = {name: torch.tensor(rows).reshape(shapes[name]) for name, rows in weights.items()}
     net.load_state_dict(found)
     with torch.no_grad():
-        return net(*given).numpy().astype(float)
+        said_of_each: np.ndarray = net(*given).numpy().astype(float)
+    return said_of_each
 
 
 def _rows(weight: Tensor) -> tuple[tuple[float, ...], ...]:

@@ -72,8 +72,9 @@ class Rates:
 
     def seconds(self, kernels: Sequence[Kernel]) -> np.ndarray:
         """Of each kernel."""
-        found: np.ndarray = _added(kernels) @ np.array(self.seconds_each)
-        return np.maximum(found, self.least_seconds)
+        added = _added(kernels) @ np.array(self.seconds_each)
+        found: np.ndarray = np.maximum(added, self.least_seconds)
+        return found
 
 
 @dataclass(frozen=True)
@@ -106,7 +107,8 @@ class Tree:
             goes_left = rows[np.arange(len(rows)), feature[at]] <= threshold[at]
             after = np.where(goes_left, left[at], right[at])
             if (after == at).all():
-                return np.array(self.value)[at]
+                found: np.ndarray = np.array(self.value)[at]
+                return found
             at = after
 
 
