@@ -79,19 +79,15 @@ def check(
 ) -> None:
     """Measure other kernels here; the answer is no if fewer than 85 % lie in their intervals."""
     with _reporting_mistakes():
-        # Not at the top of the file: they load numpy and jax.
+        # Not at the top of the file: they load numpy, and what measures loads jax.
         from hierarchies import InputError
-        from synth.train.learned.collecting import (
-            FAMILIES,
-            MODELS,
-            Collection,
-            collected,
-            machine_here,
-        )
         from synth.train.learned.estimator import check_machine, checked, read_estimator
+        from synth.train.learned.samples import machine_here
 
         found = read_estimator(_read(file), where=file)
         check_machine(found, machine_here(), where=file)
+        from synth.train.learned.collecting import FAMILIES, MODELS, Collection, collected
+
         fresh = collected(Collection((*FAMILIES, *MODELS), each, seed, most_seconds))
         if not fresh.samples:
             problem = f"nothing could be measured: {fresh.refused}"

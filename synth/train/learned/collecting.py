@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from os import cpu_count
 from pathlib import Path
 from statistics import median
 
@@ -20,11 +19,10 @@ from synth.train.learned.families import MODELS as MODELS
 from synth.train.learned.families import Piece, drawn_pieces
 from synth.train.learned.kernels import kernel_of
 from synth.train.learned.measuring import report
-from synth.train.learned.samples import Machine, Sample, Samples
+from synth.train.learned.samples import Sample, Samples, machine_here
 from synth.train.plans import apply, parse_recipe, plan_of
 from synth.train.profiles import events
 from synth.train.profiles.events import Event
-from synth.train.profiles.profile import processor, versions_of
 from synth.train.profiles.trial import ALLOCATOR
 
 LEAST_SECONDS = 5e-6
@@ -76,11 +74,6 @@ def collected(asked: Collection, go_on: Callable[[], bool] = lambda: True) -> Sa
     samples = tuple(_samples(measured.values(), refused))
     kept = {why: count for why, count in refused.items() if count}
     return Samples(machine_here(), _today(), asked.seed, kept, samples)
-
-
-def machine_here() -> Machine:
-    """This one, with JAX's versions."""
-    return Machine(processor(), cpu_count() or 1, versions_of("jax"))
 
 
 def _today() -> str:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from os import cpu_count
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from hierarchies import InputError
 from synth.train.learned.kernels import KINDS, OUTSIDE, Kernel, Part
+from synth.train.profiles.profile import processor, versions_of
 
 LEAST_SAMPLES = 100
 LEAST_GROUPS = 3
@@ -159,7 +161,12 @@ def _part(place: int, row: tuple[int, ...]) -> Part:
     return Part(KINDS[kind], tuple(reads), flops, read, made, minor, bool(strided))
 
 
+def machine_here() -> Machine:
+    """This one, with JAX's versions."""
+    return Machine(processor(), cpu_count() or 1, versions_of("jax"))
+
+
 def machine_words(machine: Machine) -> str:
     """One line for people."""
-    versions = ", ".join(f"{name} {one}" for name, one in asdict(machine)["versions"].items())
+    versions = ", ".join(f"{name} {one}" for name, one in machine.versions.items())
     return f"{machine.processor}, {machine.cores} cores, {versions}"

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import json
 import random
+import subprocess
+import sys
 from dataclasses import replace
 from math import log
+from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from grammar.tensors.parser import parse_step
 from hierarchies import InputError
+from synth.cli.app import app
 from synth.train.learned.estimator import (
     FORMAT,
     Estimator,
@@ -265,3 +270,41 @@ def test_a_network_learns_what_rates_cannot_say() -> None:
     net, rates = fit_network(some), fit_rates(some)
     off, before = (np.median(np.abs(np.log(f.seconds(kernels) / taken))) for f in (net, rates))
     assert off < before / 1.5
+
+
+def asked(*words: str) -> tuple[int, str]:
+    found = CliRunner().invoke(app, ["estimate", *words])
+    return found.exit_code, found.output
+
+
+def test_the_command_shows_an_estimator_and_refuses_one_of_another_machine(tmp_path: Path) -> None:
+    file = tmp_path / "an.json"
+    file.write_text(estimator_text(fitted()), encoding="utf-8")
+    code, said = asked("show", str(file))
+    assert code == 0
+    assert said.startswith("rates, of 240 kernels")
+    assert json.loads(asked("show", str(file), "--json")[1])["rung"] == "rates"
+    code, said = asked("check", str(file))
+    assert code == 2
+    assert "a processor" in said
+    assert "train here" in said
+
+
+def test_the_command_refuses_what_is_no_file_of_its_own(tmp_path: Path) -> None:
+    few = tmp_path / "few.json"
+    few.write_text(samples_text(several(12)), encoding="utf-8")
+    assert asked("show", str(few))[0] == 2
+    assert asked("show", str(tmp_path / "none.json"))[0] == 2
+    code, said = asked("train", "--samples", str(few), "-o", str(tmp_path / "out.json"))
+    assert code == 2
+    assert "88 more" in said
+    assert not (tmp_path / "out.json").exists()
+
+
+def test_who_reads_an_estimator_loads_no_extra() -> None:
+    code = (
+        "import sys, synth.train.learned.estimator, synth.cli.commands;"
+        "print([one for one in ('jax', 'sklearn', 'torch', 'joblib') if one in sys.modules])"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert said.stdout.strip() == "[]"
