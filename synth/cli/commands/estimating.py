@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -54,7 +55,7 @@ def train(
             found = read_samples(_read(samples), where=samples)
         if keep is not None:
             _write(keep, samples_text(found))
-        made = trained(found)
+        made = trained(found, telling=partial(typer.echo, err=True))
         _write(output, estimator_text(made))
         _show(made, as_json)
 

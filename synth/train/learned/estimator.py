@@ -112,11 +112,13 @@ def estimate(estimator: Estimator, kernel: Kernel) -> Learned:
     return Learned(seconds, seconds * exp(wider * low), seconds * exp(wider * high), tuple(beyond))
 
 
-def trained(found: Samples, upper: bool = True) -> Estimator:
+def trained(
+    found: Samples, upper: bool = True, telling: Callable[[str], None] = lambda words: None
+) -> Estimator:
     """The simplest rung that is not beaten, judged on what was held out, and fitted to all.
 
-    ``upper``: trees and network, too. Raises InputError for too few samples, and where an extra is
-    not installed.
+    ``upper``: trees and network, too. ``telling`` is told what is done next. Raises InputError for
+    too few samples, and where an extra is not installed.
     """
     samples = found.samples
     check_enough(samples)
@@ -124,10 +126,14 @@ def trained(found: Samples, upper: bool = True) -> Estimator:
     fits |= _upper() if upper else {}
     models = [one for one in found.groups if one in ZOO] or list(found.groups)
     drawn = [one for one in found.groups if one not in models]
-    logs: dict[str, Logs] = {rung: held_out(samples, fit) for rung, fit in fits.items()}
+    logs: dict[str, Logs] = {}
+    for rung, fit in fits.items():
+        telling(f"judging {rung} on each of {len(found.groups)} groups, held out")
+        logs[rung] = held_out(samples, fit)
     taken = simplest(logs, models)
     rows = np.array([features(one.kernel) for one in samples])
     low, high = ends(logs[taken])
+    telling(f"judging the intervals of {taken}")
     held = {} if taken == "network" else coverage(samples, fits[taken], models)
     return Estimator(
         FORMAT,
