@@ -291,11 +291,9 @@ class Composition:
 
     def _fastest(self, plan: Staged, rows: Mapping[str, Row]) -> tuple[int, ...]:
         """The layers of each stage with which the slowest rank is fastest; none if as they are."""
-        lies, both = (
-            plan.lies,
-            zip(*(took.values() for took in self._working(plan, rows)), strict=True),
-        )
-        seconds = dict(zip(Part, map(sum, both), strict=True))
+        lies = plan.lies
+        forward, backward = self._working(plan, rows)
+        seconds = {part: forward[part] + backward[part] for part in Part}
         took = lies.of_ranks(lies.of_stages(seconds))
         pays = (1 - PAYS) * max(took)
         if sum(took[kind] for kind in lies.rank_kind_of) > pays * len(lies.of_rank):
