@@ -17,6 +17,7 @@ from grammar.tensors.sharding import Kind, Sharding, check_type, part_shape, rep
 from hierarchies import InputError
 from synth.train.factors import Typed, rows, typed
 from synth.train.plans.buckets import together
+from synth.train.plans.fused import fused
 from synth.train.plans.layers.prepared import prepared
 from synth.train.plans.microbatches import accumulates, redistribution
 from synth.train.plans.placing import placed
@@ -41,7 +42,8 @@ def apply(step: Step, plan: Plan) -> Program:
         check_stages(ready, plan.stages, operation_whens(program, whens), plan.order.stages)
     if plan.microbatches > 1:
         program = placed(ready, plan, program, whens)
-    return together(program, plan)
+    outputs = {str(one) for one in ready.graph.outputs}
+    return fused(together(program, plan), plan.fused, plan.sizes, outputs)
 
 
 def timed(step: Step, plan: Plan) -> tuple[Program, tuple[When, ...]]:

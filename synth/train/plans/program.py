@@ -102,7 +102,7 @@ class Program:
 
     The inputs lie as said, and the outputs at the end do. With microbatches there is a place for
     each instruction, and ``homes`` say on which stage each input lies. ``buckets`` are places of
-    instructions that go together as one.
+    instructions that go together as one, ``fused`` of those that are one kernel.
     """
 
     inputs: tuple[Sharding, ...]
@@ -111,6 +111,7 @@ class Program:
     places: tuple[Place, ...] = ()
     homes: tuple[int, ...] = ()
     buckets: tuple[tuple[int, ...], ...] = ()
+    fused: tuple[tuple[int, ...], ...] = ()
 
     def moved(self) -> Iterator[Moved]:
         """All redistributions, those of bodies once."""

@@ -2,7 +2,8 @@
 
 What a layer does between two collectives is timed once, as a section, and repeated for each layer:
 a loop of 96 layers is as many short lists of groups. A group ends where a value is made that is
-sent as soon as it is there, and where the place of an instruction is another.
+sent as soon as it is there, and where the place of an instruction is another. A program that says
+which operations are fused has those groups, and all others one by one.
 """
 
 from __future__ import annotations
@@ -132,7 +133,9 @@ class Grouping:
         """
         instructions = program.instructions
         places = program.places or (None,) * len(instructions)
-        gates = self._gates(instructions)
+        kernel = _kernels(program)
+        gates = set[str]() if kernel else self._gates(instructions)
+        last: int | None = None
         left = _Readers(instructions, ends)
         runs: dict[Place | None, list[Done | Moved]] = {}
 
@@ -140,7 +143,7 @@ class Grouping:
             for place in [one for one in chosen if one in runs]:
                 yield self.group(runs.pop(place), left, constants), place
 
-        for one, place in zip(instructions, places, strict=True):
+        for at, (one, place) in enumerate(zip(instructions, places, strict=True)):
             if constants and _constant(one, constants):
                 left.passed(one)
                 continue
@@ -155,12 +158,15 @@ class Grouping:
                 yield one, place
                 left.passed(one)
                 continue
+            if kernel and kernel[at] != last:
+                yield from ended(list(runs))
+                last = kernel[at]
             full = any(value.name in gates for value in one.operation.results)
             yield from ended(_read_by(place, runs))
             if full and one.operation.primitive == CAST:
                 yield from ended([place])
             runs.setdefault(place, []).append(one)
-            if full or not self.whole:
+            if full or not (self.whole or kernel):
                 yield from ended([place])
         yield from ended(list(runs))
 
@@ -226,6 +232,17 @@ class Grouping:
             section = Section(own, frozenset(kept), frozenset(constants))
             self.sections[key] = done, section, _working(done, kept, self.bytes_of)
         return self.sections[key][1:]
+
+
+def _kernels(program: Program) -> Sequence[int]:
+    """Of each instruction the kernel that it is in; nothing, if the program says none."""
+    if not program.fused:
+        return ()
+    kernel = list(range(len(program.instructions)))
+    for some in program.fused:
+        for at in some:
+            kernel[at] = some[0]
+    return kernel
 
 
 @dataclass
