@@ -1,0 +1,9 @@
+"""Which operations are one kernel, and which gradients are summed as one, searched together.
+
+``jointly`` walks among plans by backtracking: what is fused longer is sent later, so that neither
+is best by itself (after DisCo, arXiv 2209.12769).
+"""
+
+from synth.train.fusion.space import Fusions, alone, jointly
+
+__all__ = ["Fusions", "alone", "jointly"]

@@ -1,0 +1,154 @@
+"""Plans that differ in their fusion groups and buckets, and the moves between them.
+
+A state is a plan in which every operation is in a group, if alone. Moves: two groups of which one
+reads the other, or that follow each other, are one; a group does a producer again instead of
+waiting for it; a group is two; two buckets are one; a bucket is two. What a move may not do costs
+nothing to offer: ``apply`` refuses it, and its price says why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
+from random import Random
+
+from grammar.tensors.operations import Operation, Step
+from grammar.tensors.primitives import ARITHMETIC, MOVED
+from hierarchies import InputError
+from synth.search.backtracking import backtrack
+from synth.search.space import Budget, Found, Infeasible, Observer, Price
+from synth.train.plans import Fused, Plan, prepared
+
+ALPHA = 1.05
+"""What is so many times the best leads on, as in DisCo."""
+
+CHEAP = ARITHMETIC | MOVED
+"""What is done again rather than read: a few operations an element."""
+
+
+@dataclass(frozen=True)
+class Fusions:
+    """See ``Space``. ``sums`` are the values that may be in buckets, ``seconds`` those of a plan.
+
+    Nothing is below ``least_seconds``; ``operators`` and ``tensors``: which of the two may change.
+    """
+
+    step: Step
+    start: Plan
+    sums: tuple[str, ...]
+    seconds: Callable[[Plan], Price]
+    least_seconds: float = 0.0
+    operators: bool = True
+    tensors: bool = True
+
+    def initial(self) -> Plan:
+        return self.start
+
+    def moves(self, state: Plan, rng: Random) -> Iterator[Plan]:
+        """Each once, in an order that is drawn."""
+        found: list[Plan] = []
+        if self.operators:
+            found += (replace(state, fused=one) for one in self._groups(state))
+        if self.tensors:
+            found += (replace(state, buckets=one) for one in self._buckets(state))
+        rng.shuffle(found)
+        yield from found
+
+    def price(self, state: Plan) -> Price:
+        try:
+            return self.seconds(state)
+        except InputError as error:
+            return Infeasible(error.problem)
+
+    def bound(self, state: Plan) -> Price:
+        return self.least_seconds
+
+    @cached_property
+    def _operations(self) -> Mapping[str, Operation]:
+        """By each result, in order."""
+        graph = prepared(self.step, self.start).graph
+        return {value.name: one for one in graph.operations for value in one.results}
+
+    def _groups(self, state: Plan) -> Iterator[tuple[Fused, ...]]:
+        where = {name: group for group in state.fused for name in group.members}
+        for group, following in pairwise(state.fused):
+            apart = (one for one in state.fused if one not in (group, following))
+            yield _sorted((*apart, _joined(following, group)), self._places)
+        for group in state.fused:
+            rest = tuple(one for one in state.fused if one != group)
+            for cut in range(1, len(group.members)):
+                halves = Fused(group.members[:cut], group.again), Fused(group.members[cut:])
+                yield _sorted((*rest, *halves), self._places)
+            for maker in self._read(group):
+                other = where.get(maker)
+                if other is not None:
+                    left = tuple(one for one in rest if one != other)
+                    yield _sorted((*left, _joined(group, other)), self._places)
+                if self._operations[maker].primitive in CHEAP:
+                    again = tuple(sorted({*group.again, maker}, key=self._places.__getitem__))
+                    yield _sorted((*rest, Fused(group.members, again)), self._places)
+
+    @cached_property
+    def _places(self) -> Mapping[str, int]:
+        return {name: at for at, name in enumerate(self._operations)}
+
+    def _read(self, group: Fused) -> list[str]:
+        """The operations outside that the group reads, by their first results."""
+        inside = {*group.members, *group.again}
+        read = (
+            self._operations[str(operand)].results[0].name
+            for name in (*group.members, *group.again)
+            for operand in self._operations[name].operands
+            if str(operand) in self._operations
+        )
+        return [name for name in dict.fromkeys(read) if name not in inside]
+
+    def _buckets(self, state: Plan) -> Iterator[tuple[tuple[str, ...], ...]]:
+        """Two joined, or one split; a sum that is alone is in none."""
+        held = {name for bucket in state.buckets for name in bucket}
+        every = (*state.buckets, *((name,) for name in self.sums if name not in held))
+        order = {name: at for at, name in enumerate(self.sums)}
+        for at, one in enumerate(every):
+            for other in every[at + 1 :]:
+                left = (some for some in state.buckets if some not in (one, other))
+                both = tuple(sorted((*one, *other), key=order.__getitem__))
+                yield tuple(sorted((*left, both)))
+            for cut in range(1, len(one)):
+                left = (some for some in state.buckets if some != one)
+                halves = (some for some in (one[:cut], one[cut:]) if len(some) > 1)
+                yield tuple(sorted((*left, *halves)))
+
+
+def _joined(group: Fused, other: Fused) -> Fused:
+    members = (*other.members, *group.members)
+    again = dict.fromkeys((*other.again, *group.again))
+    return Fused(members, tuple(one for one in again if one not in members))
+
+
+def _sorted(groups: tuple[Fused, ...], places: Mapping[str, int]) -> tuple[Fused, ...]:
+    """Equal states are spelled alike."""
+
+    def order(names: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(sorted(names, key=places.__getitem__))
+
+    found = (Fused(order(one.members), order(one.again)) for one in groups)
+    return tuple(sorted(found, key=lambda one: places[one.members[0]]))
+
+
+def alone(step: Step, plan: Plan) -> Plan:
+    """The plan with every operation a kernel of its own; a loop is fused inside itself."""
+    graph = prepared(step, plan).graph
+    names = (one.results[0].name for one in graph.operations if one.body is None)
+    return replace(plan, fused=tuple(Fused((name,)) for name in names))
+
+
+def jointly(
+    space: Fusions, budget: Budget, observer: Observer | None = None, alpha: float = ALPHA
+) -> Found[Plan]:
+    """The fastest plan that was met, with the bound that the space knows.
+
+    With an infinite ``alpha``, and evaluations enough, the best of all that moves lead to.
+    """
+    return backtrack(space, alpha, 1, budget, observer)
