@@ -4,6 +4,6 @@
 is best by itself (after DisCo, arXiv 2209.12769).
 """
 
-from synth.train.fusion.space import Fusions, alone, jointly
+from synth.train.fusion.space import Fusions, alone, jointly, sectioned
 
-__all__ = ["Fusions", "alone", "jointly"]
+__all__ = ["Fusions", "alone", "jointly", "sectioned"]

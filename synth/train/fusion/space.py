@@ -19,7 +19,9 @@ from grammar.tensors.primitives import ARITHMETIC, MOVED
 from hierarchies import InputError
 from synth.search.backtracking import backtrack
 from synth.search.space import Budget, Found, Infeasible, Observer, Price
-from synth.train.plans import Fused, Plan, prepared
+from synth.train.plans import Fused, Plan, apply, prepared
+from synth.train.simulation.groups import Group
+from synth.train.simulation.predicting import Runtime, grouped
 
 ALPHA = 1.05
 """What is so many times the best leads on, as in DisCo."""
@@ -142,6 +144,22 @@ def alone(step: Step, plan: Plan) -> Plan:
     graph = prepared(step, plan).graph
     names = (one.results[0].name for one in graph.operations if one.body is None)
     return replace(plan, fused=tuple(Fused((name,)) for name in names))
+
+
+def sectioned(step: Step, plan: Plan, runtime: Runtime) -> Plan:
+    """The plan with its sections said as groups: where nothing is sent between, all is one kernel.
+
+    It takes as long as one that says no groups; a search begins near what compilers do.
+    """
+    program, graph = apply(step, plan), prepared(step, plan).graph
+    outputs = [(str(one), lies) for one, lies in zip(graph.outputs, program.outputs, strict=True)]
+    items = grouped(plan, program, runtime).of(graph, program, outputs)
+    sections = (one for one, _ in items if isinstance(one, Group))
+    groups = [Fused(tuple(one.operation.results[0].name for one in some.done)) for some in sections]
+    held = {name for one in groups for name in one.members}
+    rest = (one for one in alone(step, plan).fused if one.members[0] not in held)
+    places = {one.results[0].name: at for at, one in enumerate(graph.operations)}
+    return replace(plan, fused=_sorted((*groups, *rest), places))
 
 
 def jointly(

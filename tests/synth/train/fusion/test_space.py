@@ -8,12 +8,13 @@ from math import inf
 
 import pytest
 
+import bucketed_steps
 from grammar.tensors.operations import Graph, Operation, Step, Value
 from grammar.tensors.sharding import Type
 from hierarchies import InputError
 from hierarchies.devices import device_named
 from synth.search.space import BestFound, Budget, Optimal
-from synth.train.fusion import Fusions, alone, jointly
+from synth.train.fusion import Fusions, alone, jointly, sectioned
 from synth.train.planner.finalists import RUNTIME, rooflines_of
 from synth.train.plans import Fused, Plan, apply, parse_recipe, plan_of, prepared
 from synth.train.simulation.predicting import Sources, predicted
@@ -109,3 +110,21 @@ def test_a_budget_leaves_the_best_so_far() -> None:
     assert isinstance(found, BestFound)
     assert found.state == one.start
     assert jointly(one, Budget(40, seed=3)) == jointly(one, Budget(40, seed=3))
+
+
+def test_sections_said_as_groups_take_as_long_as_no_groups() -> None:
+    step = bucketed_steps.step()
+    plan = plan_of(step, parse_recipe("data=2; batch over data"))
+    rooflines = rooflines_of(step, plan, device_named("H100 SXM5 80 GB"))
+    sources = Sources(
+        lambda section: rooflines(section).seconds,
+        lambda kind, *_: 5e-6 + kind.bytes / 1e11,
+        lambda *_: 0.0,
+    )
+
+    def seconds(one: Plan) -> float:
+        return predicted(prepared(step, one), one, apply(step, one), sources, RUNTIME).seconds
+
+    said = sectioned(step, plan, RUNTIME)
+    assert max(len(one.members) for one in said.fused) > 10
+    assert seconds(said) == pytest.approx(seconds(plan), rel=1e-12)
