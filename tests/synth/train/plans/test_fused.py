@@ -91,7 +91,7 @@ def test_fused_steps_compute_what_one_device_does(more: str) -> None:
     step = mlp()
     plan = plan_of(step, parse_recipe(DATA + more))
     names = [one.results[0].name for one in step.graph.operations if one.body is None]
-    pairs = []
+    pairs: list[Fused] = []
     for group in (Fused((a, b)) for a, b in zip(names[::2], names[1::2], strict=False)):
         try:
             apply(step, replace(plan, fused=(*pairs, group)))
