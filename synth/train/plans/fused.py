@@ -35,7 +35,7 @@ def fused(
     made = _makers(program)
     unit = _units(program, groups, made, sizes)
     instructions = [*program.instructions]
-    copies: dict[int, list[Done]] = {}
+    copies: dict[int, dict[int, Done]] = {}
     for number, group in enumerate(groups):
         inside = [at for at, one in enumerate(unit) if one == number]
         copies[number] = _again(instructions, inside, group, number, made)
@@ -110,9 +110,9 @@ def _again(
     group: Fused,
     number: int,
     made: Mapping[str, int],
-) -> list[Done]:
-    """Copies of what a group does again, in order; its members read them from now on."""
-    found: list[Done] = []
+) -> dict[int, Done]:
+    """Copies of what a group does again, by their places; its members read them from now on."""
+    found: dict[int, Done] = {}
     renamed: dict[str, Value] = {}
     program = Program((), tuple(instructions), ())
     for at in sorted(_member(program, name, made) for name in group.again):
@@ -129,9 +129,9 @@ def _again(
         operands = tuple(_as(operand, renamed) for operand in one.operation.operands)
         results = tuple(new.values())
         operation = replace(one.operation, operands=operands, results=results)
-        found.append(replace(one, operation=operation))
+        found[at] = replace(one, operation=operation)
         renamed |= new
-    read = {name for one in found for name in map(str, one.operation.operands)}
+    read = {name for one in found.values() for name in map(str, one.operation.operands)}
     for at in inside:
         one = instructions[at]
         if isinstance(one, Moved):
@@ -144,8 +144,8 @@ def _again(
         if renamed[name].name not in read:
             problem = f"{name} is done again in a group that does not read it"
             raise InputError(problem, where="plan", hint="leave it out")
-    held = {key for one in found for key in makes(one)}
-    for one in (*found, *(instructions[at] for at in inside)):
+    held = {key for one in found.values() for key in makes(one)}
+    for one in (*found.values(), *(instructions[at] for at in inside)):
         if any(name in {key[0] for key in held} for name, _ in set(reads(one)) - held):
             problem = f"{', '.join(group.again)} lie otherwise where they are read"
             raise InputError(problem, where="plan", hint="do again what is read as it is made")
@@ -173,13 +173,13 @@ def _order(
     unit: Sequence[int],
     pieces: Mapping[int, Sequence[int]],
     groups: Sequence[Fused],
-    copies: Mapping[int, Sequence[Done]],
+    copies: Mapping[int, Mapping[int, Done]],
 ) -> list[int]:
     """Units one after the other, each when what it reads is there, and else as they were."""
     maker = {key: unit[at] for at, one in enumerate(instructions) for key in makes(one)}
     before: dict[int, set[int]] = {}
     for number, some in pieces.items():
-        own = [*copies.get(number, ()), *(instructions[at] for at in some)]
+        own = [*copies.get(number, {}).values(), *(instructions[at] for at in some)]
         needed = {maker[key] for one in own for key in reads(one) if key in maker}
         before[number] = needed - {number}
     after: dict[int, list[int]] = {}
@@ -233,7 +233,7 @@ def _written(
     instructions: Sequence[Instruction],
     order: Sequence[int],
     pieces: Mapping[int, Sequence[int]],
-    copies: Mapping[int, Sequence[Done]],
+    copies: Mapping[int, Mapping[int, Done]],
 ) -> Program:
     done: list[Instruction] = []
     places = []
@@ -241,10 +241,11 @@ def _written(
     groups = []
     for number in order:
         begin = len(done)
-        done += copies.get(number, ())
-        for at in pieces[number]:
-            new[at] = len(done)
-            done.append(instructions[at])
+        again = copies.get(number, {})
+        for at in sorted((*again, *pieces[number])):
+            if at not in again:
+                new[at] = len(done)
+            done.append(again[at] if at in again else instructions[at])
         if program.places:
             places += [program.places[pieces[number][0]]] * (len(done) - begin)
         if number in copies:

@@ -12,7 +12,7 @@ from grammar.tensors.operations import Graph, Operation, Step, Value
 from grammar.tensors.sharding import Type
 from hierarchies import InputError
 from sharded_steps import judge, mlp, on_one_device
-from synth.train.plans import Fused, Plan, apply, parse_plan, parse_recipe, plan_of, plan_text
+from synth.train.plans import Done, Fused, Plan, apply, parse_plan, parse_recipe, plan_of, plan_text
 from synth.train.plans.plan import whole
 
 DATA = "data=2; batch over data"
@@ -69,6 +69,26 @@ def test_groups_are_refused_exactly_if_something_leaves_one_and_comes_back(seed:
     for one in found.instructions:
         assert {*map(str, one.operation.operands)} <= there  # type: ignore[union-attr]
         there |= {one.operation.results[0].name}  # type: ignore[union-attr]
+
+
+def test_what_is_done_again_comes_after_what_it_reads() -> None:
+    """Also where that is in the same group: x -> a -> b, and b again for c, which also reads a."""
+    kind = Type("f32", (4,))
+    x, a, b, c, d = (Value(name, kind) for name in "xabcd")
+    operations = (
+        Operation("neg", (x,), (a,)),
+        Operation("exp", (a,), (b,)),
+        Operation("add", (a, b), (c,)),
+        Operation("neg", (b,), (d,)),
+    )
+    step = Step("again", Graph((x,), operations, (c, d)), ("batch",), ("x",))
+    plan = Plan((("data", 1),), whole(step.graph), fused=(Fused(("a", "c"), ("b",)),))
+    there = {"x"}
+    for one in apply(step, plan).instructions:
+        assert isinstance(one, Done)
+        assert {*map(str, one.operation.operands)} <= there
+        there |= {one.operation.results[0].name}
+    assert "b_again0" in there
 
 
 def test_a_cycle_is_shown() -> None:
