@@ -33,7 +33,7 @@ from synth.compute.roofline import (
 
 Shape = tuple[int, ...]
 
-_IN_GRADIENTS = 4
+IN_GRADIENTS = 4
 """Products with scores that a backward pass has: gradients of scores, values, queries and keys."""
 
 EXPONENTIAL = "exp"
@@ -139,11 +139,11 @@ def _attention(
     products: Sequence[Operation], causal: bool, device: Device, rates: Rates
 ) -> Iterator[Estimate]:
     """Of a backward pass there are four products, and flash attention makes the scores again."""
-    back = len(products) // _IN_GRADIENTS * _IN_GRADIENTS
+    back = len(products) // IN_GRADIENTS * IN_GRADIENTS
     for backward, some in ((False, products[back:]), (True, products[:back])):
         if not some:
             continue
-        flops = sum(map(flops_of, some)) * (BACKWARD_PRODUCTS / _IN_GRADIENTS if backward else 1)
+        flops = sum(map(flops_of, some)) * (BACKWARD_PRODUCTS / IN_GRADIENTS if backward else 1)
         dtype = type_of(some[0].operands[0]).dtype
         rate = attention_rate(device, dtype, backward)
         part = 0.5 if causal else 1.0

@@ -1,9 +1,10 @@
 """Which operations are one kernel, and which gradients are summed as one, searched together.
 
 ``jointly`` walks among plans by backtracking: what is fused longer is sent later, so that neither
-is best by itself (after DisCo, arXiv 2209.12769).
+is best by itself (after DisCo, arXiv 2209.12769). ``least`` is what nothing it may meet goes below.
 """
 
+from synth.train.fusion.bounds import least
 from synth.train.fusion.space import Fusions, alone, jointly, sectioned
 
-__all__ = ["Fusions", "alone", "jointly", "sectioned"]
+__all__ = ["Fusions", "alone", "jointly", "least", "sectioned"]

@@ -34,7 +34,8 @@ CHEAP = ARITHMETIC | MOVED
 class Fusions:
     """See ``Space``. ``sums`` are the values that may be in buckets, ``seconds`` those of a plan.
 
-    Nothing is below ``least_seconds``; ``operators`` and ``tensors``: which of the two may change.
+    Nothing is below ``least_seconds``, which ``bounds.least`` has; ``operators`` and ``tensors``:
+    which of the two may change.
     """
 
     step: Step

@@ -1,0 +1,109 @@
+"""No fusion and no buckets go below the bound: all of a small step, and walks among others."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+
+import pytest
+
+import bucketed_steps
+from fused_steps import SUMS, Priced, everything, partitions, small
+from grammar.tensors.operations import Step
+from hierarchies import InputError
+from synth.train.fusion import Fusions, alone, least, sectioned
+from synth.train.fusion.bounds import Made, cheapest, communication
+from synth.train.planner.finalists import RUNTIME
+from synth.train.plans import apply, parse_recipe, plan_of, prepared
+from synth.train.plans.buckets import buckets_of
+
+
+def sums_of(step: Step) -> tuple[str, ...]:
+    """Its gradients that are summed."""
+    plan = plan_of(step, parse_recipe("data=2; batch over data"))
+    found = buckets_of(prepared(step, plan), apply(step, plan), plan.sizes, 2**62)
+    return tuple(name for bucket in found for name in bucket)
+
+
+@pytest.mark.parametrize(("launch", "rate"), [(1e-6, 1e9), (1e-4, 1e9), (1e-6, 1e7)])
+def test_nothing_that_there_is_goes_below(launch: float, rate: float) -> None:
+    one = Priced(small(), launch, rate)
+    bound = one.least(SUMS)
+    best = min(everything(one))
+    assert bound.seconds <= best * (1 + 1e-12)
+    assert bound.seconds > 0.7 * best
+    assert 0 < bound.compute_seconds < best
+
+
+@pytest.mark.parametrize(
+    ("launch", "rate", "steps"),
+    [
+        (1e-6, 1e11, 4),
+        (1e-5, 1e9, 4),
+        pytest.param(1e-6, 1e10, 25, marks=pytest.mark.slow),
+        pytest.param(1e-4, 1e7, 25, marks=pytest.mark.slow),
+    ],
+)
+def test_walks_never_go_below(launch: float, rate: float, steps: int) -> None:
+    """From kernels of one operation, and from sections; every step may be up."""
+    one = Priced(bucketed_steps.step(), launch, rate)
+    sums = sums_of(one.step)
+    assert len(sums) > 4
+    bound = one.least(sums).seconds
+    rng = Random(steps)
+    for start in (alone(one.step, one.plan), sectioned(one.step, one.plan, RUNTIME)):
+        space = Fusions(one.step, start, sums, one.seconds)
+        at = start
+        for _ in range(steps):
+            assert one.seconds(at) >= bound * (1 - 1e-12)
+            feasible = (
+                move for move in space.moves(at, rng) if isinstance(space.price(move), float)
+            )
+            at = next(feasible)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_no_buckets_end_before_the_bound(seed: int) -> None:
+    """By brute force: any buckets, in the order in which they are full, one after the other."""
+    rng = Random(seed)
+    made = [Made(rng.randint(1, 50), rng.uniform(0, 100), rng.choice((0.0, 7.0))) for _ in range(4)]
+    launch = rng.choice((0.0, 20.0))
+
+    def seconds(elements: int) -> float:
+        return launch + elements
+
+    def end(buckets: list[tuple[str, ...]]) -> float:
+        some = [[made[int(name)] for name in bucket] for bucket in buckets]
+        now = last = 0.0
+        for bucket in sorted(some, key=lambda one: max(each.before for each in one)):
+            ready = max(each.before for each in bucket)
+            now = max(now, ready) + seconds(sum(each.elements for each in bucket))
+            last = max(last, *(now + each.after for each in bucket))
+        return last
+
+    bound = communication(made, seconds)
+    best = min(end(buckets) for buckets in partitions(list("0123")))
+    assert 0.3 * best < bound <= best * (1 + 1e-12)
+
+
+def test_the_cheapest_size_is_found_where_sums_are_not_plain() -> None:
+    """Of a step down in the seconds an element, which nobody looks for there, too."""
+
+    def seconds(size: int) -> float:
+        return 10.0 + size if size < 700 else 710.0 + (size - 700) / 8
+
+    least_each = min(seconds(size) / size for size in range(3, 1500))
+    found = cheapest(seconds, 3, 1499)
+    assert 0.998 * least_each <= found <= least_each
+
+
+def test_microbatches_have_no_bound() -> None:
+    one = Priced(bucketed_steps.step(), 1e-6)
+    plan = replace(one.plan, microbatches=2)
+    with pytest.raises(InputError, match="no microbatches"):
+        least(one.step, plan, (), one.rooflines, one.sending)
+
+
+def test_sums_that_are_not_sent_are_refused() -> None:
+    with pytest.raises(InputError, match="not all sums go once"):
+        Priced(small(), 1e-6).least(("a",))
