@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from enum import Enum
 from functools import cached_property
-from itertools import pairwise
+from itertools import combinations, pairwise
 from random import Random
 
 from grammar.tensors.operations import Operation, Step
@@ -30,12 +31,29 @@ CHEAP = ARITHMETIC | MOVED
 """What is done again rather than read: a few operations an element."""
 
 
+_Parts = tuple[Fused | tuple[str, ...], ...]
+_Change = tuple[_Parts, _Parts]
+"""Groups or buckets that are no longer, and those that are instead."""
+
+
+class Way(Enum):
+    """The kinds of moves: of groups, then of buckets."""
+
+    FOLLOWING = "two that follow each other are one"
+    READ = "one and one that it reads are one"
+    AGAIN = "what one reads is done again inside"
+    CUT = "one is two"
+    TOGETHER = "two buckets are one"
+    SPLIT = "a bucket is two"
+
+
 @dataclass(frozen=True)
 class Fusions:
     """See ``Space``. ``sums`` are the values that may be in buckets, ``seconds`` those of a plan.
 
     Nothing is below ``least_seconds``, which ``bounds.least`` has; ``operators`` and ``tensors``:
-    which of the two may change.
+    which of the two may change. ``drawn``: how many moves of each kind are tried from a state, of a
+    step of many operations; None, all.
     """
 
     step: Step
@@ -45,19 +63,39 @@ class Fusions:
     least_seconds: float = 0.0
     operators: bool = True
     tensors: bool = True
+    drawn: int | None = None
 
     def initial(self) -> Plan:
         return self.start
 
     def moves(self, state: Plan, rng: Random) -> Iterator[Plan]:
         """Each once, in an order that is drawn."""
-        found: list[Plan] = []
+        ways: dict[Way, list[_Change]] = {}
         if self.operators:
-            found += (replace(state, fused=one) for one in self._groups(state))
+            for way, change in self._groups(state):
+                ways.setdefault(way, []).append(change)
         if self.tensors:
-            found += (replace(state, buckets=one) for one in self._buckets(state))
+            for way, change in self._buckets(state):
+                ways.setdefault(way, []).append(change)
+        found = [
+            change
+            for some in ways.values()
+            for change in (
+                some if self.drawn is None else rng.sample(some, min(self.drawn, len(some)))
+            )
+        ]
         rng.shuffle(found)
-        yield from found
+        yield from (self._changed(state, *one) for one in found)
+
+    def _changed(self, state: Plan, gone: _Parts, new: _Parts) -> Plan:
+        """Without some groups or buckets, and with others; a sum that is alone is in none."""
+        if any(isinstance(one, Fused) for one in new):
+            groups = [one for one in state.fused if one not in gone]
+            added = [one for one in new if isinstance(one, Fused)]
+            return replace(state, fused=_sorted((*groups, *added), self._places))
+        buckets = [one for one in state.buckets if one not in gone]
+        several = [one for one in new if not isinstance(one, Fused) and len(one) > 1]
+        return replace(state, buckets=tuple(sorted((*buckets, *several))))
 
     def price(self, state: Plan) -> Price:
         try:
@@ -74,24 +112,20 @@ class Fusions:
         graph = prepared(self.step, self.start).graph
         return {value.name: one for one in graph.operations for value in one.results}
 
-    def _groups(self, state: Plan) -> Iterator[tuple[Fused, ...]]:
+    def _groups(self, state: Plan) -> Iterator[tuple[Way, _Change]]:
         where = {name: group for group in state.fused for name in group.members}
         for group, following in pairwise(state.fused):
-            apart = (one for one in state.fused if one not in (group, following))
-            yield _sorted((*apart, _joined(following, group)), self._places)
+            yield Way.FOLLOWING, ((group, following), (_joined(following, group),))
         for group in state.fused:
-            rest = tuple(one for one in state.fused if one != group)
             for cut in range(1, len(group.members)):
                 halves = Fused(group.members[:cut], group.again), Fused(group.members[cut:])
-                yield _sorted((*rest, *halves), self._places)
+                yield Way.CUT, ((group,), halves)
             for maker in self._read(group):
                 other = where.get(maker)
                 if other is not None:
-                    left = tuple(one for one in rest if one != other)
-                    yield _sorted((*left, _joined(group, other)), self._places)
+                    yield Way.READ, ((group, other), (_joined(group, other),))
                 if self._operations[maker].primitive in CHEAP:
-                    again = tuple(sorted({*group.again, maker}, key=self._places.__getitem__))
-                    yield _sorted((*rest, Fused(group.members, again)), self._places)
+                    yield Way.AGAIN, ((group,), (Fused(group.members, (*group.again, maker)),))
 
     @cached_property
     def _places(self) -> Mapping[str, int]:
@@ -108,20 +142,17 @@ class Fusions:
         )
         return [name for name in dict.fromkeys(read) if name not in inside]
 
-    def _buckets(self, state: Plan) -> Iterator[tuple[tuple[str, ...], ...]]:
-        """Two joined, or one split; a sum that is alone is in none."""
+    def _buckets(self, state: Plan) -> Iterator[tuple[Way, _Change]]:
+        """Two joined, or one split."""
         held = {name for bucket in state.buckets for name in bucket}
         every = (*state.buckets, *((name,) for name in self.sums if name not in held))
         order = {name: at for at, name in enumerate(self.sums)}
-        for at, one in enumerate(every):
-            for other in every[at + 1 :]:
-                left = (some for some in state.buckets if some not in (one, other))
-                both = tuple(sorted((*one, *other), key=order.__getitem__))
-                yield tuple(sorted((*left, both)))
+        for one, other in combinations(every, 2):
+            both = tuple(sorted((*one, *other), key=order.__getitem__))
+            yield Way.TOGETHER, ((one, other), (both,))
+        for one in every:
             for cut in range(1, len(one)):
-                left = (some for some in state.buckets if some != one)
-                halves = (some for some in (one[:cut], one[cut:]) if len(some) > 1)
-                yield tuple(sorted((*left, *halves)))
+                yield Way.SPLIT, ((one,), (one[:cut], one[cut:]))
 
 
 def _joined(group: Fused, other: Fused) -> Fused:
