@@ -221,7 +221,7 @@ def _cycle(
         if number < len(groups):
             return f"({' '.join(groups[number].members)})"
         one = instructions[pieces[number][0]]
-        return one.operation.results[0].name if isinstance(one, Done) else one.value.name
+        return one.operation.results[0].name if isinstance(one, Done) else f"{one.value.name} sent"
 
     path = " -> ".join(map(called, (*ring, ring[0])))
     hint = "a group is one task: put what is between in it, or take out what comes back"
