@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import product
 
 from grammar.tensors.operations import Graph, Operation, Step, Value
@@ -97,3 +97,9 @@ def everything(found: Priced) -> Iterator[float]:
                     yield found.seconds(replace(found.plan, fused=fused, buckets=buckets))
                 except InputError:
                     continue
+
+
+@cache
+def best(launch: float, bytes_per_second: float = 1e9) -> float:
+    """The least of these."""
+    return min(everything(Priced(small(), launch, bytes_per_second)))

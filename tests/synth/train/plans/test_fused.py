@@ -105,7 +105,15 @@ def test_a_cycle_is_shown() -> None:
 GROUPS = (Fused(("v2", "v3")), Fused(("v20", "v21")), Fused(("v36", "v37"), ("v28",)))
 
 
-@pytest.mark.parametrize("more", ["", "; buckets of 1 MB", "; zero=2", "; 2 microbatches"])
+@pytest.mark.parametrize(
+    "more",
+    [
+        pytest.param("", marks=pytest.mark.slow),
+        "; buckets of 1 MB",
+        pytest.param("; zero=2", marks=pytest.mark.slow),
+        "; 2 microbatches",
+    ],
+)
 def test_fused_steps_compute_what_one_device_does(more: str) -> None:
     """Devices carry the program out in the order that the groups give it."""
     step = mlp()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import pairwise
+from itertools import islice, pairwise
+
+import pytest
 
 from bucketed_steps import step
 from hierarchies import InputError
@@ -44,18 +46,20 @@ def test_what_is_in_no_group_is_a_kernel_of_its_own() -> None:
     assert len(kernels(PLAN)) < len(apart)
 
 
-def test_fusing_two_kernels_never_adds_bytes() -> None:
+@pytest.mark.parametrize("every", [6, pytest.param(1, marks=pytest.mark.slow)])
+def test_fusing_two_kernels_never_adds_bytes(every: int) -> None:
     apart = moved(replace(PLAN, fused=(ALONE,)))
     names = [one.results[0].name for one in STEP.graph.operations if one.body is None]
     less = 0
-    for first, second in pairwise(one for one in names if one != "v81"):
+    following = pairwise(one for one in names if one != "v81")
+    for first, second in islice(following, 0, None, every):
         try:
             both = moved(replace(PLAN, fused=(Fused((first, second)), ALONE)))
         except InputError:
             continue
         assert both <= apart * (1 + 1e-12)
         less += both < apart * (1 - 1e-6)
-    assert less > 10
+    assert less > 10 / every
 
 
 def test_what_is_done_again_computes_no_less() -> None:
