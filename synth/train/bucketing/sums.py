@@ -30,6 +30,11 @@ class Sums:
     def _simulator(self) -> Simulator:
         return Simulator(self.system)
 
+    @property
+    def priced(self) -> frozenset[int]:
+        """The bytes that were asked for until now."""
+        return frozenset(self._known)
+
     def seconds(self, size_bytes: int) -> float:
         """Of so many bytes, likely."""
         return total_seconds(self._prices(size_bytes))
