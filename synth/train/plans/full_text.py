@@ -13,8 +13,7 @@ What is whole is left out. An operation is named by its first result; a row says
 operands and results lie: cut in a dimension, R (replicated), or a part of a sum, max or min. Before
 them stand what is said of all: ``microbatches 2``, ``remat layers``, ``scattered``, ``fewest
 requests``, a line ``order 0F0 0F1 ...`` for each rank, ``layers 7, 14 times 8, 7`` of stages,
-``bucket v40 v41``,
-``fused v3 v4 again v1``. With stages each line says one: ``v1 stage 0 data [0,R]->[0]``, or
+``bucket v40 v41``, ``fused v3 v4 again v1``. With stages each line says one: ``v1 stage 0 data [0,R]->[0]``, or
 ``everywhere``.
 """
 
@@ -170,8 +169,8 @@ class _Reader:
                     plan = replace(plan, layers=parse_shares(found[1]))
                 case ["bucket", *names] if names:
                     plan = replace(plan, buckets=(*plan.buckets, tuple(names)))
-                case ["fused", *names] if said := self.fused(names):
-                    plan = replace(plan, fused=(*plan.fused, said))
+                case ["fused", *names] if group := self.fused(names):
+                    plan = replace(plan, fused=(*plan.fused, group))
                 case _:
                     break
             self.at += 1
