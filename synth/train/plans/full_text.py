@@ -13,8 +13,8 @@ What is whole is left out. An operation is named by its first result; a row says
 operands and results lie: cut in a dimension, R (replicated), or a part of a sum, max or min. Before
 them stand what is said of all: ``microbatches 2``, ``remat layers``, ``scattered``, ``fewest
 requests``, a line ``order 0F0 0F1 ...`` for each rank, ``layers 7, 14 times 8, 7`` of stages,
-``bucket v40 v41``, ``fused v3 v4 again v1``. With stages each line says one: ``v1 stage 0 data [0,R]->[0]``, or
-``everywhere``.
+``bucket v40 v41``, ``fused v3 v4 again v1``. With stages each line says one: ``v1 stage 0 data
+[0,R]->[0]``, or ``everywhere``.
 """
 
 from __future__ import annotations
