@@ -32,7 +32,7 @@ from synth.train.fusion import Fusions, alone, jointly, least, sectioned
 from synth.train.models import Spelling, zoo_step
 from synth.train.planner.finalists import RUNTIME, rooflines_of
 from synth.train.plans import Plan, apply, parse_recipe, plan_of, prepared
-from synth.train.plans.buckets import buckets_of
+from synth.train.plans.together.buckets import buckets_of
 from synth.train.simulation.predicting import Sources, predicted
 from synth.train.simulation.sources import Rooflines
 

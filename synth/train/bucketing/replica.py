@@ -12,8 +12,8 @@ from synth.train.bucketing.gradients import Backward, backward_of, promptly, upd
 from synth.train.bucketing.sums import Sums
 from synth.train.planner.finalists import RUNTIME, rooflines_of
 from synth.train.plans import Plan, apply, parse_recipe, plan_of, prepared
-from synth.train.plans.buckets import buckets_of
 from synth.train.plans.plan import Cuts, Rows
+from synth.train.plans.together.buckets import buckets_of
 from synth.train.simulation.device import Device as Tasks
 from synth.train.simulation.kinds import Kind, kinds_of
 from synth.train.simulation.predicting import Sources, written

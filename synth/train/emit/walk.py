@@ -21,9 +21,9 @@ from synth.train.emit.sections import Phase, Section, Transfer, sections
 from synth.train.emit.spelling import Names, listed, statement, unpacked
 from synth.train.factors import part
 from synth.train.plans import Done, Moved, Program, Sent
-from synth.train.plans.buckets import flat
 from synth.train.plans.plan import loop_of
 from synth.train.plans.program import Key
+from synth.train.plans.together.buckets import flat
 from synth.train.resharding import How, Move, Path
 
 SEVERAL = frozenset(("sort", "split", "top_k"))

@@ -21,8 +21,8 @@ from synth.compute import Section, section_floor
 from synth.train.bucketing.clock import Least
 from synth.train.factors import part
 from synth.train.plans import Done, Moved, Plan, Program, apply, prepared
-from synth.train.plans.buckets import flat
 from synth.train.plans.program import Key, makes, reads
+from synth.train.plans.together.buckets import flat
 from synth.train.resharding import How
 from synth.train.simulation.device import Sending
 from synth.train.simulation.groups import CAST, constants_of

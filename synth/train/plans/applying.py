@@ -16,14 +16,14 @@ from grammar.tensors.operations import Graph, Literal, Operand, Operation, Step,
 from grammar.tensors.sharding import Kind, Sharding, check_type, part_shape, replicated
 from hierarchies import InputError
 from synth.train.factors import Typed, rows, typed
-from synth.train.plans.buckets import together
-from synth.train.plans.fused import fused
 from synth.train.plans.layers.prepared import prepared
 from synth.train.plans.microbatches import accumulates, redistribution
 from synth.train.plans.placing import placed
 from synth.train.plans.plan import TIME, Cuts, Plan, Rows, loop_of, stacked
 from synth.train.plans.program import Done, Key, Moved, Program, When, makes, reads
 from synth.train.plans.stages import check_order, check_stages
+from synth.train.plans.together.buckets import together
+from synth.train.plans.together.fused import fused
 from synth.train.resharding.paths import First
 from synth.train.same import Same
 

@@ -13,7 +13,6 @@ from hierarchies import InputError
 from synth.train.factors import rows
 from synth.train.orders import SCHEDULES
 from synth.train.plans.applying import apply, operation_whens, timed
-from synth.train.plans.buckets import buckets_of
 from synth.train.plans.following import Rules, follow
 from synth.train.plans.layers.apart import stacks
 from synth.train.plans.layers.prepared import prepared, stage_hints
@@ -21,6 +20,7 @@ from synth.train.plans.lineage import masters, widened
 from synth.train.plans.plan import OF_SAMPLES, PIPE, TIME, Cuts, Plan, Rows
 from synth.train.plans.recipes import CLAUSES, OF_BATCH, Recipe
 from synth.train.plans.stages import stages_of
+from synth.train.plans.together.buckets import buckets_of
 
 PADDED = 128
 """Of how many words Megatron makes a part of the vocabulary a multiple, by default."""

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from grammar.tensors.sharding import Sharding, Type
 from synth.train.plans import Moved, Plan
-from synth.train.plans.buckets import flat
 from synth.train.plans.microbatches import of_one_pass
+from synth.train.plans.together.buckets import flat
 from synth.train.resharding import How, Move
 from synth.train.simulation.device.tape import Tape
 from synth.train.simulation.device.tasks import COMPUTE, Overlap

@@ -15,7 +15,7 @@ from synth.train.fusion import Fusions, alone, least, sectioned
 from synth.train.fusion.bounds import Made, cheapest, communication
 from synth.train.planner.finalists import RUNTIME
 from synth.train.plans import apply, parse_recipe, plan_of, prepared
-from synth.train.plans.buckets import buckets_of
+from synth.train.plans.together.buckets import buckets_of
 
 
 def sums_of(step: Step) -> tuple[str, ...]:

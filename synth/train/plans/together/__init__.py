@@ -1,0 +1,9 @@
+"""What of a program goes as one: requests in buckets, operations in kernels.
+
+All-gathers can go end to end as one request, all-to-alls cannot:
+
+>>> from synth.train.plans.together.buckets import FLAT
+>>> from synth.train.resharding import How
+>>> How.ALL_GATHER in FLAT, How.ALL_TO_ALL in FLAT
+(True, False)
+"""
