@@ -8,7 +8,6 @@ measured, and writes ddp.json and the page.
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -19,8 +18,8 @@ from results.ddp.measure import measure
 from results.ddp.published import published
 from results.runs.cases import RATES
 from results.runs.measure import keep
+from results.runs.ranks import alike
 from results.testbed.hosts.network import missing
-from synth.train.profiles.trial import ALLOCATOR
 
 COMMAND = "python -m results.ddp"
 HERE = Path(__file__).parent
@@ -48,9 +47,7 @@ def main() -> int:
     if reason := missing():
         print(f"skipped: {reason}")
         return 0
-    if ALLOCATOR.items() - os.environ.items():
-        more = {**os.environ, **ALLOCATOR, "OMP_NUM_THREADS": "1"}
-        os.execve(sys.executable, [sys.executable, "-m", "results.ddp", *sys.argv[1:]], more)
+    alike("results.ddp")
     for rate in asked.rates or RATES:
         keep(DATA, f"{rate:g}", measure(rate))
     return 0

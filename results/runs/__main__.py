@@ -10,7 +10,6 @@ runs.json and the page. ``replay`` does with sleeps in the place of compute what
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from pathlib import Path
 
@@ -22,10 +21,10 @@ from results.runs.cases import RATES, cases
 from results.runs.judged import Told, figures
 from results.runs.measure import keep, measure
 from results.runs.orders import orders
+from results.runs.ranks import alike
 from results.runs.replay import WORLDS, families, replay
 from results.testbed.hosts.crew import TroubleError
 from results.testbed.hosts.network import missing
-from synth.train.profiles.trial import ALLOCATOR
 
 COMMAND = "python -m results.runs"
 HERE = Path(__file__).parent
@@ -68,9 +67,7 @@ def main() -> int:
     if reason := missing():
         print(f"skipped: {reason}")
         return 0
-    if ALLOCATOR.items() - os.environ.items():
-        more = {**os.environ, **ALLOCATOR, "OMP_NUM_THREADS": "1"}
-        os.execve(sys.executable, [sys.executable, "-m", "results.runs", *sys.argv[1:]], more)
+    alike("results.runs")
     if asked.what == "replay":
         for world in map(int, asked.numbers or WORLDS):
             keep(DATA, f"replay-{world}", replay(world, families(world)))
