@@ -38,6 +38,9 @@ def train(
     each: Annotated[int, typer.Option(min=1, help="Kernels of each family and model.")] = 95,
     seed: Seed = 0,
     most_seconds: Most = 900.0,
+    compiler: Annotated[
+        str, typer.Option(help="What compiles them: xla (JAX), or inductor (PyTorch).")
+    ] = "xla",
     as_json: AsJson = False,
 ) -> None:
     """Compile and measure kernels here, fit the ladder, and keep the simplest not beaten."""
@@ -50,7 +53,7 @@ def train(
             from synth.train.learned.collecting import FAMILIES, MODELS, Collection, collected
 
             groups = (*FAMILIES, *MODELS)
-            found = collected(Collection(groups, each, seed, most_seconds))
+            found = collected(Collection(groups, each, seed, most_seconds, compiler))
         else:
             found = read_samples(_read(samples), where=samples)
         if keep is not None:
@@ -86,10 +89,11 @@ def check(
         from synth.train.learned.samples import machine_here
 
         found = read_estimator(_read(file), where=file)
-        check_machine(found, machine_here(), where=file)
+        check_machine(found, machine_here(found.machine.compiler), where=file)
         from synth.train.learned.collecting import FAMILIES, MODELS, Collection, collected
 
-        fresh = collected(Collection((*FAMILIES, *MODELS), each, seed, most_seconds))
+        groups, compiler = (*FAMILIES, *MODELS), found.machine.compiler
+        fresh = collected(Collection(groups, each, seed, most_seconds, compiler))
         if not fresh.samples:
             problem = f"nothing could be measured: {fresh.refused}"
             raise InputError(problem, hint="let nothing else run, and check again")

@@ -89,7 +89,7 @@ class Learned:
 
 
 LEAST_HELD = 0.85
-FORMAT = "collsynth estimator 1"
+FORMAT = "collsynth estimator 2"
 _FILE = TypeAdapter(Estimator)
 
 
@@ -189,8 +189,10 @@ def read_estimator(text: str, where: str = "estimator") -> Estimator:
 def check_machine(estimator: Estimator, here: Machine, where: str = "estimator") -> None:
     """Raises InputError for one of another machine, or of other versions."""
     there = estimator.machine
-    told = {"processor": there.processor, "cores": there.cores, **there.versions}
-    found = {"processor": here.processor, "cores": here.cores, **here.versions}
+    told, found = (
+        {"compiler": one.compiler, "processor": one.processor, "cores": one.cores, **one.versions}
+        for one in (there, here)
+    )
     for name in dict.fromkeys((*told, *found)):
         if told.get(name) != found.get(name):
             raise InputError(

@@ -11,17 +11,18 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from math import ceil
 from pathlib import Path
-from statistics import quantiles
-from typing import Any
+from statistics import median, quantiles
+from typing import Any, Protocol
 
-from synth.train.profiles.measuring import Bench, Jax, Work
+from synth.train.profiles.measuring import Bench, Jax, Runtime, Torch, Work
 from synth.train.profiles.profile import MOST_DRIFT, drift_of
 
 AT_ONCE = 20
 ROUNDS = 16
-TRIALS = 4
+TRIALS = 10
 """How often kernels are measured whose reference drifted, at most."""
 
 LEAST_SECONDS = 2e-3
@@ -31,21 +32,64 @@ MOST_TIMES = 100
 Event = tuple[str, list[tuple[str, list[int]]]]
 
 
-class Often(Jax):
-    """JAX on one core, each call in its caller's thread; what was compiled is kept by its text."""
+class Compiler(Runtime, Protocol):
+    """What compiles the text of an event, and lets go of what it compiled."""
+
+    def forget(self) -> None:
+        """Let go of it."""
+
+
+class Xla(Jax):
+    """JAX on one core, each call in its caller's thread."""
 
     def __init__(self) -> None:
         import jax  # Not at the top of the file, as XLA's flags come before it.
 
         jax.config.update("jax_cpu_enable_async_dispatch", False)
         super().__init__(1, time.process_time)
-        self._forget: Callable[[], None] = jax.clear_caches
+        self.forget: Callable[[], None] = jax.clear_caches
+
+
+class Inductor(Torch):
+    """PyTorch's compiler on one core; what calling it costs is taken off."""
+
+    def __init__(self) -> None:
+        import torch  # Not at the top of the file: only who measures with it has it.
+
+        super().__init__(1, time.process_time)
+        self._compiled = partial(torch.compile, fullgraph=True, dynamic=False)
+        self.forget: Callable[[], None] = torch.compiler.reset
+        self._call = 0.0
+        empty, given = self._compiled(lambda given: given[:1]), [torch.ones(1)]
+        self._call = median(self.seconds(lambda: empty(given))[0] for _ in range(200))
+
+    def prepared(self, step: Callable[..., object]) -> Callable[..., object]:
+        """What the compiler makes of it."""
+        made: Callable[..., object] = self._compiled(step)
+        return made
+
+    def seconds(self, work: Work) -> tuple[float, object]:
+        """Less those of an empty call."""
+        taken, made = super().seconds(work)
+        return max(0.0, taken - self._call), made
+
+
+COMPILERS: Mapping[str, Callable[[], Compiler]] = {"xla": Xla, "inductor": Inductor}
+
+
+class Often:
+    """A runtime whose samples are of several calls; what was compiled is kept by its text."""
+
+    def __init__(self, compiler: Compiler) -> None:
+        self._compiler = compiler
         self._made: dict[str, Work] = {}
         self._times: dict[Work, int] = {}
+        self._reference = compiler.reference()
 
     def work(self, text: str, inputs: Sequence[tuple[str, Sequence[int]]]) -> Work:
+        """What does it once."""
         if text not in self._made:
-            self._made[text] = super().work(text, inputs)
+            self._made[text] = self._compiler.work(text, inputs)
         return self._made[text]
 
     def seconds(self, work: Work) -> tuple[float, object]:
@@ -53,23 +97,27 @@ class Often(Jax):
         times = self._times.get(work, 1)
         taken, made = 0.0, None
         for _ in range(times):
-            one, made = super().seconds(work)
+            one, made = self._compiler.seconds(work)
             taken += one / times
         self._times[work] = max(1, min(MOST_TIMES, ceil(LEAST_SECONDS / max(taken, 1e-9))))
         return taken, made
+
+    def reference(self) -> Work:
+        """The same one whenever it is asked for: made anew, it takes up to 1.4 times as long."""
+        return self._reference
 
     def forget(self) -> None:
         """Let go of what was compiled."""
         self._made.clear()
         self._times.clear()
-        self._forget()
+        self._compiler.forget()
 
 
 def main(folder: Path) -> None:
     """Measure the kernels of a folder, and leave there what was found."""
     asked = json.loads((folder / "kernels.json").read_text(encoding="utf-8"))
     end = time.process_time() + asked["most_seconds"]
-    runtime, refused = Often(), Counter[str]()
+    runtime, refused = Often(COMPILERS[asked["compiler"]]()), Counter[str]()
     found: dict[str, tuple[float, float, float]] = {}
     keys = sorted(asked["kernels"])
     for begin in range(0, len(keys), AT_ONCE):

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from synth.train.learned.kernels import KINDS, OUTSIDE, Kernel, features
+from synth.train.learned.kernels import KINDS, LANES, OUTSIDE, Kernel, features
 from synth.train.learned.rungs import Network, fit_rates
 from synth.train.learned.samples import Sample
 
@@ -23,7 +23,7 @@ BATCH = 64
 _SCALE = 1 / 20
 """Of logarithms, so that inputs are about 1."""
 
-_NODE = len(KINDS) + 6
+_NODE = len(KINDS) + 7
 
 
 class Attending(nn.Module):
@@ -125,7 +125,8 @@ def _tensors(kernels: Sequence[Kernel]) -> tuple[Tensor, Tensor, Tensor, Tensor]
             sizes = (part.flops, part.read_bytes, part.made_bytes, part.minor)
             logs = [_SCALE * log2(1 + one) for one in sizes]
             nodes[number, at, KINDS.index(part.kind)] = 1
-            nodes[number, at, len(KINDS) :] = (*logs, part.strided, OUTSIDE in part.reads)
+            left = (part.minor % LANES) / part.minor
+            nodes[number, at, len(KINDS) :] = (*logs, left, part.strided, OUTSIDE in part.reads)
             there[number, at] = 1
             for other in part.reads:
                 if other != OUTSIDE:

@@ -20,12 +20,11 @@ import numpy as np
 import scipy
 from pydantic import ConfigDict, Field
 
-from synth.train.learned.kernels import FEATURES, Kernel, counts, features
+from synth.train.learned.kernels import FEATURES, NOT_ADDED, Kernel, counts, features
 from synth.train.learned.samples import Sample
 
 _STRICT = ConfigDict(extra="forbid", allow_inf_nan=False)
-_NOT_ADDED = ("largest result", "depth", "smallest minor", "most flops a byte")
-ADDED = tuple(at for at, name in enumerate(FEATURES) if name not in _NOT_ADDED)
+ADDED = tuple(at for at, name in enumerate(FEATURES) if name not in NOT_ADDED)
 """Of the counts those that add up over what is done one after the other."""
 
 MOST_RATIO = 8.0

@@ -21,13 +21,18 @@ LEAST_SAMPLES = 100
 LEAST_GROUPS = 3
 """Fewer are no basis: one group is held out, another says how far off others are."""
 
+XLA = "xla"
+RUNTIMES = {XLA: "jax", "inductor": "torch"}
+"""Compilers, and the runtime that each is of."""
+
 Row = tuple[str, int, float, float, float, int, int, tuple[tuple[int, ...], ...]]
 
 
 @dataclass(frozen=True)
 class Machine:
-    """What seconds depend on beside the work."""
+    """What seconds depend on beside the work: one of RUNTIMES compiles."""
 
+    compiler: str
     processor: str
     cores: int
     versions: dict[str, str]
@@ -154,19 +159,22 @@ def _sample(row: Row) -> Sample:
 
 def _part(place: int, row: tuple[int, ...]) -> Part:
     kind, flops, read, made, minor, strided, *reads = row
-    if not 0 <= kind < len(KINDS) or min(flops, read, made, minor) < 0:
+    if not 0 <= kind < len(KINDS) or min(flops, read, made, minor - 1) < 0:
         raise ValueError(f"an operation {row}")
     if any(not OUTSIDE <= one < place for one in reads):
         raise ValueError(f"operation {place} reads what is made after it")
     return Part(KINDS[kind], tuple(reads), flops, read, made, minor, bool(strided))
 
 
-def machine_here() -> Machine:
-    """This one, with JAX's versions."""
-    return Machine(processor(), cpu_count() or 1, versions_of("jax"))
+def machine_here(compiler: str = XLA) -> Machine:
+    """This one, with the versions of a compiler that is known. Raises InputError for another."""
+    if compiler not in RUNTIMES:
+        known = " or ".join(RUNTIMES)
+        raise InputError(f"no compiler {compiler[:40]!r}", hint=f"{known}")
+    return Machine(compiler, processor(), cpu_count() or 1, versions_of(RUNTIMES[compiler]))
 
 
 def machine_words(machine: Machine) -> str:
     """One line for people."""
     versions = ", ".join(f"{name} {one}" for name, one in machine.versions.items())
-    return f"{machine.processor}, {machine.cores} cores, {versions}"
+    return f"{machine.processor}, {machine.cores} cores, {machine.compiler}, {versions}"

@@ -27,7 +27,7 @@ from synth.train.learned.estimator import (
     trained,
 )
 from synth.train.learned.judging import coverage, ends, error_of, held_out, simplest
-from synth.train.learned.kernels import FEATURES, KINDS, Kernel, Part, features, kernel_of
+from synth.train.learned.kernels import FEATURES, KINDS, Kernel, Part, counts, features, kernel_of
 from synth.train.learned.rungs import Tree, fit_parts, fit_rates
 from synth.train.learned.samples import (
     Machine,
@@ -38,7 +38,7 @@ from synth.train.learned.samples import (
     samples_text,
 )
 
-HERE = Machine("a processor", 2, {"python": "3", "jax": "1"})
+HERE = Machine("xla", "a processor", 2, {"python": "3", "jax": "1"})
 
 
 def kernel(draw: random.Random) -> Kernel:
@@ -89,7 +89,24 @@ def test_names_of_values_and_lines_are_no_part_of_a_kernel() -> None:
     found = kernel_of(parse_step(text).graph)
     assert found == kernel_of(parse_step(other).graph)
     assert len(features(found)) == len(FEATURES)
-    assert [one.kind for one in found.parts] == ["product", "hard", "reduced"]
+    assert [one.kind for one in found.parts] == ["product", "series", "reduced"]
+
+
+def test_of_a_table_no_more_is_read_than_what_is_looked_up() -> None:
+    text = """
+    step s
+    in x: f32[1000,8] batch
+    in i: i32[5,1] batch
+    a: f32[5,8] = gather(x, i) dimension_numbers=((1),(0),(0),(),()) slice_sizes=(1,8)
+    b: f32[5,8] = rsqrt(a)
+    out b
+    """
+    found = kernel_of(parse_step(text).graph)
+    assert (found.read_bytes, found.made_bytes) == (5 * 8 * 4 + 5 * 4, 5 * 8 * 4)
+    assert [(one.kind, one.minor) for one in found.parts] == [("gather", 8), ("rsqrt", 8)]
+    told = dict(zip(FEATURES, counts(found), strict=True))
+    assert told["left over of rsqrt"] == told["work rsqrt"] == 40
+    assert told["rows of rsqrt"] == 5
 
 
 def test_what_kernels_cannot_be_is_refused() -> None:
