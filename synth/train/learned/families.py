@@ -264,11 +264,38 @@ def _layouts(draw: random.Random) -> Written:
     return function, (_array(*shape),)
 
 
+def _convolutions(draw: random.Random) -> Written:
+    """Forward, or the gradient of the images or of the windows, as a step has all three."""
+    while True:
+        batch, side = draw.choice((1, 2, 4, 8)), int(2 ** draw.uniform(2, 6))
+        inside, outside = (int(2 ** draw.uniform(1.5, 7)) for _ in range(2))
+        window, stride = draw.choice((1, 2, 3, 3, 5)), draw.choice((1, 1, 2))
+        if 2 * batch * side**2 * inside * outside * window**2 < MOST_FLOPS // 8:
+            break
+    seed, way = draw.random(), draw.randrange(3)
+
+    def forward(images: Array, windows: Array) -> Array:
+        return lax.conv_general_dilated(
+            images, windows, (stride, stride), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
+        )
+
+    def function(images: Array, windows: Array, more: Array) -> Array:
+        if way == 0:
+            return _chained(random.Random(seed), forward(images, windows) + more, (), 3)
+        _, back = jax.vjp(forward, images, windows)
+        return back(more)[way - 1]
+
+    small = -(-side // stride)
+    shapes = ((batch, side, side, inside), (window, window, inside, outside))
+    return function, (*(_array(*one) for one in shapes), _array(batch, small, small, outside))
+
+
 FAMILIES: Mapping[str, Callable[[random.Random], Written]] = {
     "chains": _chains,
     "reductions": _reductions,
     "products": _products,
     "lookups": _lookups,
     "layouts": _layouts,
+    "convolutions": _convolutions,
 }
 """What draws a function of each family of random graphs."""

@@ -13,7 +13,7 @@ one kernel.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from math import log2
 
@@ -74,8 +74,8 @@ KINDS = (
 LANES = 16
 """Numbers that one instruction may take: what is left of a row is done one by one."""
 
-NEAR_BYTES = 2**20
-"""What a core has for itself, about: what a kernel touches beyond comes from further away."""
+NEAR_BYTES = (2**18, 2**20, 2**22)
+"""Sizes of caches, about: what a kernel touches beyond comes from further away."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,8 @@ class Part:
 
     ``minor`` is the size of the last dimension of the largest value that it reads or makes;
     ``strided`` whether it works across that dimension: a transpose that moves it, a reduction of
-    others. Of a table that it looks up in it reads no more than it makes.
+    others; ``kept`` whether what it makes is given out. Of a table that it looks up in it reads no
+    more than it makes.
     """
 
     kind: str
@@ -94,6 +95,7 @@ class Part:
     made_bytes: int
     minor: int
     strided: bool
+    kept: bool
 
 
 @dataclass(frozen=True)
@@ -108,7 +110,8 @@ class Kernel:
 def kernel_of(graph: Graph) -> Kernel:
     """The kernel that does all of a graph. Raises InputError for one with loops or keys."""
     places = {value.name: at for at, one in enumerate(graph.operations) for value in one.results}
-    parts = tuple(_part(one, places) for one in graph.operations)
+    out = {str(one) for one in graph.outputs}
+    parts = tuple(_part(one, places, out) for one in graph.operations)
     if not parts:
         raise InputError("a kernel of no operations", hint="give at least one")
     made = {one.name: one.type.bytes for one in graph.outputs if isinstance(one, Value)}
@@ -138,7 +141,7 @@ def is_plain(operation: Operation) -> bool:
     return operation.primitive not in RANDOM | {REPEATED} and not keys
 
 
-def _part(operation: Operation, places: Mapping[str, int]) -> Part:
+def _part(operation: Operation, places: Mapping[str, int], out: Collection[str]) -> Part:
     if not is_plain(operation):
         problem = f"{operation.primitive} is no part of a kernel"
         raise InputError(problem, where=operation.line, hint="loops and keys are done apart")
@@ -154,6 +157,7 @@ def _part(operation: Operation, places: Mapping[str, int]) -> Part:
         sum(one.type.bytes for one in operation.results),
         max(1, *largest.shape[-1:], 1),
         _strided(operation, values),
+        any(one.name in out for one in operation.results),
     )
 
 
@@ -192,7 +196,14 @@ def counts(kernel: Kernel) -> tuple[float, ...]:
 def _counts(kernel: Kernel) -> Iterator[float]:
     parts = kernel.parts
     yield from (1.0, len(parts), kernel.read_bytes, kernel.made_bytes)
-    yield max(0, kernel.read_bytes + kernel.made_bytes - NEAR_BYTES)
+    for near in NEAR_BYTES:
+        yield max(0, kernel.read_bytes + kernel.made_bytes - near)
+    read = {at for one in parts for at in one.reads}
+    yield sum(one.made_bytes for at, one in enumerate(parts) if one.kept and at in read)
+    yield sum(one.kept for one in parts)
+    fresh = [one for one in parts if one.kind == "reduced" and one.reads != (OUTSIDE,)]
+    yield sum(map(_work, fresh))
+    yield sum(_work(one) for one in fresh if any(parts[at].kept for at in one.reads if at >= 0))
     yield sum(one.made_bytes for one in parts)
     yield max(one.made_bytes for one in parts)
     yield depth_of(kernel)
@@ -214,7 +225,10 @@ def _work(part: Part) -> float:
 
 NOT_ADDED = ("largest result", "depth", "smallest minor", "most flops a byte")
 FEATURES = (
-    *("one", "operations", "read bytes", "made bytes", "far bytes", "bytes of all results"),
+    *("one", "operations", "read bytes", "made bytes"),
+    *(f"bytes beyond {near}" for near in NEAR_BYTES),
+    *("kept bytes", "results kept", "fresh reduced", "fresh and kept reduced"),
+    "bytes of all results",
     *NOT_ADDED,
     *(
         f"{what} {kind}"

@@ -23,7 +23,7 @@ BATCH = 64
 _SCALE = 1 / 20
 """Of logarithms, so that inputs are about 1."""
 
-_NODE = len(KINDS) + 7
+_NODE = len(KINDS) + 8
 
 
 class Attending(nn.Module):
@@ -126,7 +126,8 @@ def _tensors(kernels: Sequence[Kernel]) -> tuple[Tensor, Tensor, Tensor, Tensor]
             logs = [_SCALE * log2(1 + one) for one in sizes]
             nodes[number, at, KINDS.index(part.kind)] = 1
             left = (part.minor % LANES) / part.minor
-            nodes[number, at, len(KINDS) :] = (*logs, left, part.strided, OUTSIDE in part.reads)
+            said = (left, part.strided, part.kept, OUTSIDE in part.reads)
+            nodes[number, at, len(KINDS) :] = (*logs, *said)
             there[number, at] = 1
             for other in part.reads:
                 if other != OUTSIDE:

@@ -133,6 +133,7 @@ def _row(one: Sample) -> Row:
             part.made_bytes,
             part.minor,
             int(part.strided),
+            int(part.kept),
             *part.reads,
         )
         for part in one.kernel.parts
@@ -158,12 +159,12 @@ def _sample(row: Row) -> Sample:
 
 
 def _part(place: int, row: tuple[int, ...]) -> Part:
-    kind, flops, read, made, minor, strided, *reads = row
+    kind, flops, read, made, minor, strided, kept, *reads = row
     if not 0 <= kind < len(KINDS) or min(flops, read, made, minor - 1) < 0:
         raise ValueError(f"an operation {row}")
     if any(not OUTSIDE <= one < place for one in reads):
         raise ValueError(f"operation {place} reads what is made after it")
-    return Part(KINDS[kind], tuple(reads), flops, read, made, minor, bool(strided))
+    return Part(KINDS[kind], tuple(reads), flops, read, made, minor, bool(strided), bool(kept))
 
 
 def machine_here(compiler: str = XLA) -> Machine:

@@ -48,7 +48,7 @@ def kernel(draw: random.Random) -> Kernel:
         kind = draw.choice(KINDS)
         flops = 0 if kind in ("view", "transpose") else made // 4 * draw.choice((1, 1, 64))
         reads = (draw.randrange(at),) if at else (-1,)
-        parts.append(Part(kind, reads, flops, made, made, 64, kind == "transpose"))
+        parts.append(Part(kind, reads, flops, made, made, 64, kind == "transpose", False))
     return Kernel(tuple(parts), parts[0].read_bytes, parts[-1].made_bytes)
 
 
