@@ -132,7 +132,7 @@ def trained(
         logs[rung] = held_out(samples, fit)
     taken = simplest(logs, models)
     rows = np.array([features(one.kernel) for one in samples])
-    low, high = ends(logs[taken])
+    low, high = ends({model: logs[taken][model] for model in models})
     telling(f"judging the intervals of {taken}")
     held = {} if taken == "network" else coverage(samples, fits[taken], models)
     return Estimator(
@@ -157,7 +157,7 @@ def trained(
 def _upper() -> dict[str, Callable[[Sequence[Sample]], Fitted]]:
     """The rungs that need an extra."""
     try:
-        from synth.train.learned.boosting import fit_trees  # Only who trains needs these.
+        from synth.train.learned.forest import fit_trees  # Only who trains needs these.
         from synth.train.learned.network import fit_network
     except ModuleNotFoundError as error:
         problem = f"training needs {error.name}"

@@ -283,7 +283,8 @@ def _convolutions(draw: random.Random) -> Written:
         if way == 0:
             return _chained(random.Random(seed), forward(images, windows) + more, (), 3)
         _, back = jax.vjp(forward, images, windows)
-        return back(more)[way - 1]
+        found: Array = back(more)[way - 1]
+        return found
 
     small = -(-side // stride)
     shapes = ((batch, side, side, inside), (window, window, inside, outside))

@@ -72,11 +72,12 @@ def ends(logs: Logs) -> tuple[float, float]:
 
 
 def coverage(samples: Sequence[Sample], fit: Fit, groups: Sequence[str]) -> dict[str, float]:
-    """Of each group the share that intervals hold which were made without it."""
+    """Of each group the share that intervals hold which were made without it, by the others."""
     outer = held_out(samples, fit, groups)
     found = {}
     for group in groups:
-        low, high = ends(held_out([one for one in samples if one.group != group], fit))
+        others = [one for one in groups if one != group]
+        low, high = ends(held_out([one for one in samples if one.group != group], fit, others))
         found[group] = float(np.mean((outer[group] >= low) & (outer[group] <= high)))
     return found
 

@@ -224,12 +224,15 @@ def _work(part: Part) -> float:
 
 
 NOT_ADDED = ("largest result", "depth", "smallest minor", "most flops a byte")
-FEATURES = (
+WHOLE = (
     *("one", "operations", "read bytes", "made bytes"),
     *(f"bytes beyond {near}" for near in NEAR_BYTES),
     *("kept bytes", "results kept", "fresh reduced", "fresh and kept reduced"),
     "bytes of all results",
     *NOT_ADDED,
+)
+FEATURES = (
+    *WHOLE,
     *(
         f"{what} {kind}"
         for kind in KINDS
@@ -237,7 +240,7 @@ FEATURES = (
     ),
 )
 """Names of the counts. All but those that are NOT_ADDED add up over what is done one after another;
-``left over``: by rows that are no multiple of LANES."""
+``left over``: by rows that are no multiple of LANES; ``fresh``: of what the kernel itself made."""
 
 
 def depth_of(kernel: Kernel) -> int:

@@ -1,11 +1,11 @@
 """The ladder: what says the seconds of a kernel, from the simplest up, as plain numbers.
 
-Nothing here needs an extra but the network, which is asked by PyTorch; ``boosting`` and ``network``
+Nothing here needs an extra but the network, which is asked by PyTorch; ``forest`` and ``network``
 fit what stands on the upper rungs.
 
 * ``parts``: each operation alone, by the best rates that any sample reached (a roofline).
 * ``rates``: the whole kernel once: nonnegative seconds a byte, a flop of each kind, an operation.
-* ``trees``: gradient boosting of how far ``rates`` is off.
+* ``trees``: the mean of decision trees of how far ``rates`` is off.
 * ``network``: the same by attention over the graph (DisCo, arXiv 2209.12769).
 """
 
@@ -20,7 +20,7 @@ import numpy as np
 import scipy
 from pydantic import ConfigDict, Field
 
-from synth.train.learned.kernels import FEATURES, NOT_ADDED, Kernel, counts, features
+from synth.train.learned.kernels import FEATURES, NOT_ADDED, WHOLE, Kernel, counts, features
 from synth.train.learned.samples import Sample
 
 _STRICT = ConfigDict(extra="forbid", allow_inf_nan=False)
@@ -78,7 +78,7 @@ class Rates:
 
 @dataclass(frozen=True)
 class Tree:
-    """Nodes in an order in which children follow; a leaf is its own child."""
+    """Nodes in an order in which children follow; a leaf is its own child. See ``tree_rows``."""
 
     __pydantic_config__ = _STRICT
     feature: tuple[int, ...]
@@ -94,7 +94,7 @@ class Tree:
         for at, ends in enumerate(zip(self.left, self.right, strict=True)):
             if ends != (at, at) and not all(at < one < len(self.value) for one in ends):
                 raise ValueError(f"node {at} of a tree has the children {ends}")
-        if any(not 0 <= one < len(FEATURES) for one in self.feature):
+        if any(not 0 <= one < len(WHOLE) + len(ADDED) for one in self.feature):
             raise ValueError("a tree asks for a feature that there is not")
 
     def values(self, rows: np.ndarray) -> np.ndarray:
@@ -113,19 +113,18 @@ class Tree:
 
 @dataclass(frozen=True)
 class Trees:
-    """Rates, times what trees add up to, as a logarithm."""
+    """Rates, times what trees say in the mean, as a logarithm."""
 
     __pydantic_config__ = _STRICT
     rates: Rates
-    first: float
-    trees: tuple[Tree, ...]
+    trees: Annotated[tuple[Tree, ...], Field(min_length=1)]
     rung: Literal["trees"] = "trees"
 
     def seconds(self, kernels: Sequence[Kernel]) -> np.ndarray:
         """Of each kernel."""
-        rows = feature_rows(kernels)
-        added = self.first + sum(one.values(rows) for one in self.trees)
-        return corrected(self.rates.seconds(kernels), np.asarray(added))
+        rows = tree_rows(self.rates, kernels)
+        said = sum(one.values(rows) for one in self.trees) / len(self.trees)
+        return corrected(self.rates.seconds(kernels), np.asarray(said))
 
 
 @dataclass(frozen=True)
@@ -153,9 +152,14 @@ def corrected(seconds: np.ndarray, logarithms: np.ndarray) -> np.ndarray:
     return found
 
 
-def feature_rows(kernels: Sequence[Kernel]) -> np.ndarray:
-    """A row a kernel, rounded as trees were fitted."""
-    return np.array([features(one) for one in kernels], dtype=np.float32)
+def tree_rows(rates: Rates, kernels: Sequence[Kernel]) -> np.ndarray:
+    """What trees ask of each kernel: what it is as a whole, and of its seconds each count's share.
+
+    Shares are alike for kernels of all sizes. Rounded as trees were fitted.
+    """
+    whole = [features(one)[: len(WHOLE)] for one in kernels]
+    shares = _added(kernels) * np.array(rates.seconds_each) / rates.seconds(kernels)[:, None]
+    return np.hstack([np.array(whole), shares]).astype(np.float32)
 
 
 def _added(kernels: Sequence[Kernel]) -> np.ndarray:

@@ -259,18 +259,18 @@ def test_out_of_range_is_said_and_widens() -> None:
 
 def test_trees_are_the_same_numbers_as_those_of_scikit_learn() -> None:
     pytest.importorskip("sklearn", reason="needs scikit-learn, of the extra 'learn'")
-    from sklearn.ensemble import GradientBoostingRegressor
+    from sklearn.ensemble import ExtraTreesRegressor
 
-    from synth.train.learned.boosting import HOW, fit_trees
-    from synth.train.learned.rungs import feature_rows
+    from synth.train.learned.forest import HOW, fit_trees
+    from synth.train.learned.rungs import tree_rows
 
     some = samples(150, noise=0.2)
     kernels = [one.kernel for one in some]
     ours = fit_trees(some)
     rates = ours.rates.seconds(kernels)
     off = np.log(np.array([one.seconds for one in some]) / rates)
-    theirs = GradientBoostingRegressor(**HOW).fit(feature_rows(kernels), off)
-    said = rates * np.exp(theirs.predict(feature_rows(kernels)))
+    theirs = ExtraTreesRegressor(**HOW).fit(tree_rows(ours.rates, kernels), off)
+    said = rates * np.exp(theirs.predict(tree_rows(ours.rates, kernels)))
     assert np.allclose(ours.seconds(kernels), said, rtol=1e-3)
 
 
