@@ -10,6 +10,7 @@ from typing import Any
 
 from hierarchies import load
 from results.order.offers import Asked
+from results.steps.composed import LAYOUTS
 from results.steps.rows import Family, Raw, Row, census, crashed, families, raw_rows, told
 from results.steps.shapes import Plan, Shape
 
@@ -65,6 +66,13 @@ class Group:
     @property
     def devices(self) -> int:
         return self.plans[0].plan.devices
+
+    def layers(self, shape: Shape, plan: Plan) -> Sequence[int]:
+        """Those of each stage, by the text of the framework; none where it has no stages."""
+        told = self.family.told
+        if plan.pipe == 1:
+            return ()
+        return [one for one, _ in LAYOUTS[told.get("beside", told["layout"])](shape, plan)]
 
     def asked(self, shape: Shape, plan: Plan) -> Asked:
         """The question whose answer has such a plan."""

@@ -39,7 +39,7 @@ class Judged:
 
     @cached_property
     def offers(self) -> list[Offer]:
-        return [self._known(one.shape, one.plan).offer(one.plan) for one in self.group.plans]
+        return [self._offer(one.shape, one.plan) for one in self.group.plans]
 
     @cached_property
     def composed(self) -> list[float]:
@@ -68,6 +68,9 @@ class Judged:
 
     def _known(self, shape: Shape, plan: Plan) -> Offered:
         return offered(self.group.asked(shape, plan))
+
+    def _offer(self, shape: Shape, plan: Plan) -> Offer:
+        return self._known(shape, plan).offer(plan, self.group.layers(shape, plan))
 
     def _each(self, shape: Shape, plan: Plan, offer: Offer) -> float:
         fits = self._known(shape, plan).fits(offer.size_bytes)
@@ -171,8 +174,7 @@ class Judged:
         if not self.group.crashed:
             return {"tried": 0, "crashed": 0}
         never = [
-            self._each(shape, plan, self._known(shape, plan).offer(plan))
-            for shape, plan in self.group.crashed
+            self._each(shape, plan, self._offer(shape, plan)) for shape, plan in self.group.crashed
         ]
         every = [*self.composed, *never]
         first = sorted_by(every)[:FIRST]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from math import inf
 
@@ -77,31 +77,28 @@ class Offered:
         self.job = Job(asked.model, asked.sizes, spelling, system, device)
         self._composer = Planner(self.job).composer
         self._composition = self._composer.on(self._links)
-        self._every = {one.recipe for one in self.job.candidates(NOTHING)}
+        several = self.job.candidates(NOTHING)
+        self._every = {replace(one.recipe, layers=()) for one in several}
 
-    def offer(self, plan: Plan) -> Offer:
-        """A plan where frameworks lay its axes out, if the planner would try it."""
+    def offer(self, plan: Plan, layers: Sequence[int] = ()) -> Offer:
+        """A plan where frameworks lay its axes out, if the planner would try it.
+
+        ``layers``: those of each stage, as the framework shared them out. The planner tries one cut
+        of the layers for all else that a recipe says, and may be told any.
+        """
         try:
             recipe = recipe_of(plan)
             placement = row_major(self.job.system.hierarchy, axes_of(recipe))
             if placement is None:
                 return Offer(None, refused="an axis ends in the middle of a node")
-            candidate = Candidate(recipe, placement.matrix)
             if recipe not in self._every:
-                return Offer(None, refused=self._not_tried(recipe, plan))
-            size = self._composer.size_bytes(recipe)
+                return Offer(None, refused=_not_tried(plan))
+            candidate = Candidate(replace(recipe, layers=built(layers)), placement.matrix)
+            size = self._composer.size_bytes(candidate.recipe)
             [seconds] = self._composition.seconds([candidate])
         except InputError as error:
             return Offer(None, refused=error.problem)
         return Offer(candidate, seconds, size)
-
-    def _not_tried(self, recipe: Recipe, plan: Plan) -> str:
-        """What keeps a recipe out of the search."""
-        if self.job.layers % recipe.stages:
-            return "stages of unlike layers"
-        if plan.micro not in SAMPLES:
-            return "microbatches of so many samples are not tried"
-        return "not tried"
 
     def fits(self, size_bytes: float) -> bool:
         """Whether a device has so much memory."""
@@ -127,6 +124,33 @@ def _machine(name: str) -> tuple[System, Priced, Answers]:
     """What models that are asked for on one machine share: collectives are priced once."""
     system = typical(load(name))
     return system, Priced(system), Answers(system, stripes=False)
+
+
+def _not_tried(plan: Plan) -> str:
+    """What keeps a plan out of the search."""
+    if plan.micro not in SAMPLES:
+        return "microbatches of so many samples are not tried"
+    return "not tried"
+
+
+def built(layers: Sequence[int]) -> tuple[int, ...]:
+    """The layers of each stage as a recipe says them; none where all have as many.
+
+    A stage that has no layer, as a large vocabulary may be alone on one, is no recipe's: it takes
+    one from the nearest that has several. Raises InputError where there are too few.
+
+    >>> built([6, 5, 5, 0]), built([3, 3, 2, 3, 2, 3, 0, 0]), built([4, 4])
+    ((6, 5, 4, 1), (3, 3, 2, 3, 2, 1, 1, 1), ())
+    """
+    if sum(layers) < len(layers):
+        raise InputError("more stages than layers", hint="a layer for each stage at least")
+    found = list(layers)
+    while 0 in found:
+        last = len(found) - 1 - found[::-1].index(0)
+        several = (at for at, one in enumerate(found) if one > 1)
+        found[min(several, key=lambda at: abs(last - at))] -= 1
+        found[last] = 1
+    return tuple(found) if len({*found}) > 1 else ()
 
 
 def recipe_of(plan: Plan) -> Recipe:

@@ -16,7 +16,7 @@ from hierarchies import InputError
 from results import pages, record
 from results.order import __main__ as order
 from results.order.groups import FEWEST, elsewhere, groups
-from results.order.offers import NOTHING, Asked, Offered, recipe_of
+from results.order.offers import NOTHING, Asked, Offered, built, recipe_of
 from results.order.ranking import FIRST, best_at, ranked, regret, sorted_by, summed
 from results.steps.shapes import Plan, Shape
 from shared import shared
@@ -120,8 +120,33 @@ def test_a_plan_that_is_not_tried_is_not_offered() -> None:
     found = known.simulated(offer.candidate)
     assert found.found.seconds == pytest.approx(offer.seconds, rel=0.5)
     assert found.size_bytes == pytest.approx(offer.size_bytes, rel=0.5)
-    assert known.offer(Plan(1, 1, 8, 8, 12)).refused == "stages of unlike layers"
+    assert known.offer(Plan(1, 1, 8, 8, 12), [1, 1, 1, 1, 0, 0, 0, 0]).refused == "not tried"
     assert "samples" in known.offer(Plan(4, 2, 1, 3, 8)).refused
+
+
+def test_stages_are_priced_as_they_were_built() -> None:
+    """More layers on one stage take longer, as long as more of the slowest."""
+    known = Offered(Asked(SMALL, 96, "aws-p5:1", "H100 SXM5 80 GB"))
+    plan = Plan(4, 1, 2, 2, 12, 1)
+    even, uneven = known.offer(plan, [2, 2]), known.offer(plan, [3, 1])
+    assert even.candidate is not None
+    assert uneven.candidate is not None
+    assert (even.candidate.recipe.layers, uneven.candidate.recipe.layers) == ((), (3, 1))
+    assert known.offer(plan) == even
+    assert even.seconds < uneven.seconds < 1.5 * even.seconds
+
+
+@given(st.lists(st.integers(0, 5), min_size=1, max_size=9))
+def test_every_stage_has_a_layer_and_none_is_lost(layers: list[int]) -> None:
+    if sum(layers) < len(layers):
+        with pytest.raises(InputError, match="more stages than layers"):
+            built(layers)
+        return
+    found = built(layers) or (sum(layers) // len(layers),) * len(layers)
+    assert (sum(found), len(found)) == (sum(layers), len(layers))
+    assert min(found) >= 1
+    if 0 not in layers:
+        assert list(found) == layers
 
 
 def test_groups_are_of_plans_that_differ_and_ran() -> None:
@@ -132,6 +157,9 @@ def test_groups_are_of_plans_that_differ_and_ran() -> None:
         assert len(ran) == len(group.plans) >= FEWEST
         assert not ran & set(group.crashed)
         assert {one.plan.devices for one in group.plans} == {group.devices}
+        for one in group.plans:
+            layers = group.layers(one.shape, one.plan)
+            assert (sum(layers), len(layers)) in {(one.shape.layers, one.plan.pipe), (0, 0)}
     judged: dict[str, int] = {}
     for group in found:
         for name in group.family.told["sets"]:
