@@ -241,9 +241,9 @@ class Composition:
         data = tuple(rows[axis] for axis in one.recipe.batch if axis in rows)
         forward, backward = map(lies.of_stages, self._working(plan, rows))
         gather = self._sending(plan, Goal.ALL_GATHER, (_merged(*data), apart))
-        how = Goal.REDUCE_SCATTER if zero >= 2 else Goal.ALL_REDUCE
+        how = Goal.REDUCE_SCATTER if one.recipe.scatters else Goal.ALL_REDUCE
         reduce = self._sending(plan, how, (_merged(*data, seq), _merged(apart, seq)))
-        once = _put_together(plan, gather)
+        once = _put_together(plan, gather, lies.of_last(forward))
         if zero >= 2:
             gathers = plan.alike(gather if zero == 3 else _NOTHING)
             forward = _each(partial(_beside, pieces=plan.pieces), forward, gathers)
@@ -338,13 +338,19 @@ _ROUNDED = 1e-9
 _NOTHING = dict.fromkeys(Part, 0.0)
 
 
-def _put_together(plan: Staged, gather: Mapping[Part, float]) -> Kinds:
-    """Seconds of each kind of ranks to add up, to update, and to put together what is whole."""
-    lies, zero = plan.lies, plan.recipe.zero
+def _put_together(plan: Staged, gather: Mapping[Part, float], first: Kinds) -> Kinds:
+    """Seconds of each kind of ranks to add up, to update, and to put together what is whole.
+
+    Copies of parameters come a layer ahead beside the ``first`` forward pass of several; of one
+    microbatch piece by piece beside the update.
+    """
+    lies, zero, several = plan.lies, plan.recipe.zero, plan.recipe.microbatches > 1
     whole = plan.ends(gather) if zero == 3 else lies.of_stages(gather if zero else _NOTHING)
-    pieces = 1.0 if plan.recipe.microbatches > 1 else PIECES
-    update = lies.of_ranks(lies.of_stages(plan.updating))
-    return _each(partial(_beside, pieces=pieces), update, lies.of_ranks(whole))
+    update, gathers = lies.of_ranks(lies.of_stages(plan.updating)), lies.of_ranks(whole)
+    if zero == 3 or not several:
+        return _each(partial(_beside, pieces=1.0 if several else PIECES), update, gathers)
+    both = _each(partial(_beside, pieces=plan.layers), first, gathers)
+    return _each(lambda own, late, alone: own + late - alone, update, both, first)
 
 
 def _each(of: Callable[..., float], *several: Kinds) -> Kinds:

@@ -96,7 +96,7 @@ def _rules(step: Step, recipe: Recipe, parts: Mapping[str, int]) -> tuple[list[S
     """How the inputs lie, and what operations follow."""
     inputs, held = _inputs(step, recipe)
     along, none = frozenset(recipe.batch), frozenset[str]()
-    scatters = along if recipe.zero >= 2 else none
+    scatters = along if recipe.scatters else none
     kept = along if recipe.zero in (1, 2) else none
     return inputs, Rules(parts, held, scatters, kept, narrow=bool(recipe.gradients))
 

@@ -14,7 +14,8 @@ Each clause of a plan's text is a place of an axis in types, no code of its own:
 * ``zero=1`` stores the moments in parts along the batch's axes, 2 the gradients, too, and 3 the
   parameters (Rajbhandari et al. 2020), those of experts along what of these axes cuts no experts. A
   parameter that is read as a bf16 copy alone is a master copy, state of the optimizer as moments
-  are;
+  are. Whole gradients are added up over microbatches, and the sum is reduce-scattered, once, as by
+  Megatron's distributed optimizer and DeepSpeed's ``reduce_scatter``;
 * ``gradients in bf16`` adds up and sends gradients as they are made; without it they are cast to
   what they are added to, f32, before;
 * ``stages of 7, 14 times 8, 7 layers`` says how many layers each stage has, from the first on;
@@ -208,6 +209,15 @@ class Recipe:
     def replicas(self) -> int:
         """How many groups of devices there are with samples of their own."""
         return prod(dict(self.axes)[axis] for axis in self.batch)
+
+    @property
+    def scatters(self) -> bool:
+        """Whether a sum of gradients is sent to where it is stored: a reduce-scatter.
+
+        ZeRO-1 keeps gradients whole: those of one microbatch are all-reduced. Where several are
+        added up, only the part of the sum that is updated here need come.
+        """
+        return self.zero >= 2 or (self.zero == 1 and self.microbatches > 1)
 
     def __str__(self) -> str:
         said = [" ".join(f"{name}={size}" for name, size in self.axes)]

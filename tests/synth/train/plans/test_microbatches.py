@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -58,6 +59,21 @@ def test_what_is_kept_in_parts_is_added_up_in_parts(zero: int, parts: bool) -> N
     assert all(one is parts for one in in_parts)
 
 
+def test_of_whole_gradients_only_the_part_of_the_sum_comes_that_is_updated() -> None:
+    """Once a step, as by Megatron's distributed optimizer: ``use_distributed_optimizer``."""
+    plan = plan_of(mlp(), parse_recipe("data=2; batch over data; zero=1; 2 microbatches"))
+    moved = list(apply(mlp(), plan).moved())
+    parameters = mlp().roles.count("parameter")
+    summed = [
+        [m.how.value for m in one.path.requests(plan.sizes)]
+        for one in moved
+        if accumulates(one.path) and one.value.type.shape
+    ]
+    assert summed == [["reduce-scatter"]] * parameters
+    sent = Counter(m.how.value for one in moved for m in one.path.requests(plan.sizes))
+    assert sent["all-gather"] == parameters
+
+
 def test_gradients_in_short_numbers_are_added_up_in_wide_ones() -> None:
     one = step("llama3-tiny", dtype="bfloat16")
     plan = plan_of(one, parse_recipe("data=2; batch over data; 2 microbatches"))
@@ -68,6 +84,7 @@ def test_gradients_in_short_numbers_are_added_up_in_wide_ones() -> None:
 TEXTS = (
     "data=1; 4 microbatches",
     "data=2; batch over data; 2 microbatches",
+    "data=2; batch over data; zero=1; 2 microbatches",
     "data=2; batch over data; zero=2; 2 microbatches",
 )
 
