@@ -5,6 +5,7 @@ The emitted program is for data=4 on 2 x 4 devices, with model=2 beside it.
 
 import os
 import sys
+import threading
 import warnings
 from pathlib import Path
 
@@ -64,6 +65,43 @@ def ddp(fast, seed: int, install: bool, group=None) -> list[torch.Tensor]:
     if install:
         fast.install_ddp(made)
     return trained(made, plain, seed)
+
+
+def the_backward_pass_goes_on(fast) -> None:
+    """What follows the first bucket is computed while the program waits for other ranks."""
+    made = DistributedDataParallel(
+        plain := model(), process_group=fast.program().group, bucket_cap_mb=1e-4
+    )
+    fast.install_ddp(made)
+    made(torch.ones(5, 7)).sum().backward()  # buckets are as they stay
+    first, last = plain[3].bias, plain[0].weight
+    held, computed, run = threading.Event(), threading.Event(), fast.AllReduce.__call__
+
+    def held_up(self, tensor):
+        held.set()
+        assert computed.wait(60), "the backward pass waits for the first bucket"
+        return run(self, tensor)
+
+    fast.AllReduce.__call__ = held_up
+    last.register_hook(lambda gradient: computed.set())
+    assert first.grad is not None
+    made(torch.ones(5, 7)).sum().backward()
+    assert held.is_set()
+    fast.AllReduce.__call__ = run
+
+
+def what_fails_in_a_bucket_is_told(fast) -> None:
+    made = DistributedDataParallel(model(), process_group=fast.program().group)
+    fast.install_ddp(made)
+    run = fast.AllReduce.__call__
+
+    def fails(self, tensor):
+        raise ValueError("no")
+
+    fast.AllReduce.__call__ = fails
+    with pytest.raises(RuntimeError):
+        made(torch.ones(5, 7)).sum().backward()
+    fast.AllReduce.__call__ = run
 
 
 def parity_of_ddp(fast) -> None:
@@ -156,6 +194,8 @@ def main(folder: Path, rank: int) -> None:
         the_mesh_is_the_placement,
         the_wrong_group_is_refused,
         parity_of_ddp,
+        the_backward_pass_goes_on,
+        what_fails_in_a_bucket_is_told,
         parity_of_fsdp2,
     )
     for use in uses:

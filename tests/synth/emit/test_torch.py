@@ -57,7 +57,7 @@ def test_training_with_the_program_is_training(
     written(tmp_path, program, beside_model(2, 4), segments, beside)
     words = (str(FLEET / "forked.py"), "8", str(FLEET / "torch_uses.py"), str(tmp_path))
     ranks = Command("the ranks", (*torch_python(), *words), {"OMP_NUM_THREADS": "1"})
-    assert len(supervise([ranks], tmp_path, 300).split()) == 5
+    assert len(supervise([ranks], tmp_path, 300).split()) == 7
 
 
 REQUESTS = {
