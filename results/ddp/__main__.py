@@ -2,7 +2,9 @@
 
 ``python -m results.ddp run [RATES]`` trains small models by two ranks on a network of 100 to 800
 Mbit/s, some minutes each, as root; it should be alone on the machine. ``report`` simulates what was
-measured, and writes ddp.json and the page.
+measured, and writes ddp.json and the page. ``replay [NAMES]`` does the same on 4 to 16 ranks in
+nodes, compute slept, and by the planner's all-reduce, too: some two minutes a network; what is
+there already is left.
 """
 
 from __future__ import annotations
@@ -13,9 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from results import pages, record
+from results.ddp import replayed
 from results.ddp.judged import figures
 from results.ddp.measure import measure
 from results.ddp.published import published
+from results.ddp.replay import NETWORKS, replay
 from results.runs.cases import RATES
 from results.runs.measure import keep
 from results.runs.ranks import alike
@@ -23,7 +27,7 @@ from results.testbed.hosts.network import missing
 
 COMMAND = "python -m results.ddp"
 HERE = Path(__file__).parent
-DATA, REPORT = HERE / "data", HERE / "ddp.json"
+DATA, REPLAYED, REPORT = HERE / "data", HERE / "replayed", HERE / "ddp.json"
 
 
 def page(data: dict[str, Any]) -> str:
@@ -32,15 +36,16 @@ def page(data: dict[str, Any]) -> str:
 
 
 def report() -> int:
-    data = record.origin(f"{COMMAND} report") | figures(DATA) | {"published": published()}
+    data = {**record.origin(f"{COMMAND} report"), **figures(DATA)}
+    data |= {"replayed": replayed.figures(REPLAYED), "published": published()}
     pages.keep(REPORT, data, page)
     return 0
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog=COMMAND, description=__doc__)
-    parser.add_argument("what", choices=["run", "report"])
-    parser.add_argument("rates", nargs="*", type=float)
+    parser.add_argument("what", choices=["run", "replay", "report"])
+    parser.add_argument("which", nargs="*", help="rates of run, or networks of replay, by name")
     asked = parser.parse_args()
     if asked.what == "report":
         return report()
@@ -48,7 +53,13 @@ def main() -> int:
         print(f"skipped: {reason}")
         return 0
     alike("results.ddp")
-    for rate in asked.rates or RATES:
+    if asked.what == "replay":
+        for one in NETWORKS:
+            there = (REPLAYED / f"{one.name}.json").exists()
+            if one.name in asked.which or not (asked.which or there):
+                keep(REPLAYED, one.name, replay(one))
+        return 0
+    for rate in map(float, asked.which) if asked.which else RATES:
         keep(DATA, f"{rate:g}", measure(rate))
     return 0
 

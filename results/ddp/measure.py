@@ -62,7 +62,7 @@ def _collectives(hired: Ranks, megabits: float, seed: int) -> Told:
 def _trained(hired: Ranks, told: Told, model: Model, seed: int) -> Told:
     """Each way to fill buckets, in shuffled turns."""
     hired.all("take", model)
-    profile = _profile([rank for _ in range(PROFILED) for rank in hired.all("alone")])
+    profile = profile_of([rank for _ in range(PROFILED) for rank in hired.all("alone")])
     found = {"name": model.name, **profile}
     simulated = compared_of(told, found)
     for one in simulated.ways:
@@ -95,7 +95,7 @@ def _trained(hired: Ranks, told: Told, model: Model, seed: int) -> Told:
     return found
 
 
-def _profile(several: Sequence[tuple[list[Made], float, float]]) -> Told:
+def profile_of(several: Sequence[tuple[list[Made], float, float]]) -> Told:
     """Medians of some steps without DDP, whose gradients are made in one order."""
     orders = {tuple(name for name, *_ in made) for made, *_ in several}
     assert len(orders) == 1, "gradients are made in one order"

@@ -23,10 +23,11 @@ class Rank(Worker):
         self._ways: dict[str, Any] = {}
         self._plain = built(model)
 
-    def alone(self) -> tuple[list[Made], float, float]:
+    def alone(self, at: float | None = None) -> tuple[list[Made], float, float]:
         """A step without DDP: gradients as they are made; the backward pass, and all, in seconds.
 
-        Ranks do it at the same moment: what one does to the memory of the other is in it.
+        Ranks do it at the same moment, which is told where not all do it: what one does to the
+        memory of the other is in it.
         """
         made: list[Made] = []
         module, optimizer, batch = self._plain
@@ -36,7 +37,10 @@ class Rank(Worker):
             made.append((names[id(one)], one.numel(), time.perf_counter() - begin))
 
         hooks = [one.register_post_accumulate_grad_hook(note) for one in module.parameters()]
-        self._dist.barrier()
+        if at is None:
+            self._dist.barrier()
+        else:
+            time.sleep(max(0.0, at - time.perf_counter()))
         begin = time.perf_counter()
         optimizer.zero_grad()
         self._model.loss(module, batch).backward()
@@ -51,7 +55,7 @@ class Rank(Worker):
         """One more way to fill buckets: by a written file, by caps, or, with neither, DDP's own."""
         from torch.nn.parallel import DistributedDataParallel
 
-        module, optimizer, batch = built(self._model)
+        module, optimizer, batch = self._fresh()
         if text:
             space: dict[str, Any] = {}
             exec(compile(text, "<buckets>", "exec"), space)
@@ -63,6 +67,10 @@ class Rank(Worker):
             wrapped = DistributedDataParallel(module)
         self._ways[name] = wrapped, optimizer, batch
         self._go_first()
+
+    def _fresh(self) -> tuple[Any, Any, Any]:
+        """The model as it is before any step, what updates it, and a batch."""
+        return built(self._model)
 
     def step(self, name: str) -> float:
         """Seconds of a step with these buckets."""

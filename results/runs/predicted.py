@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 from statistics import linear_regression, median
 from typing import Any
 
@@ -90,7 +91,7 @@ def calibrated(megabits: float, rows: list[Told], world: int = 2) -> Systems:
     return {
         (kind, members): _straight(system, samples)
         if kind in (SEND_RECEIVE, How.PERMUTE.value)
-        else _fitted(system, kind, members, samples)
+        else fitted(system, kind, (members,), samples)
         for (kind, members), samples in found.items()
     }
 
@@ -103,18 +104,21 @@ def _straight(system: System, samples: list[Sample]) -> System:
     return Fit((min(one.seconds for one in samples),), (rate,)).applied(system)
 
 
-def _fitted(system: System, kind: str, members: int, samples: list[Sample]) -> System:
-    """Before the fit a message costs what one of a ring's took of the smallest buffer.
+def fitted(
+    system: System, kind: str, members: tuple[int, ...], samples: Sequence[Sample]
+) -> System:
+    """The network with what a collective took among groups of so many at each level, all at once.
 
-    A fit scales what a link is described to have, and a latency of 0 by nothing: small collectives
-    would be free.
+    Before the fit a message costs what one of a ring's took of the smallest buffer: a fit scales
+    what a link is described to have, and a latency of 0 by nothing: small collectives would be
+    free.
     """
-    both = (members,), (system.devices,)
-    message = min(one.seconds for one in samples) / (2 * members - 2)
+    message = min(one.seconds for one in samples) / (2 * prod(members) - 2)
     rates = tuple(link.bandwidth_bytes_per_second for link in system.links)
-    system = Fit((message,), rates).applied(system)
+    system = Fit((message,) * len(rates), rates).applied(system)
     algorithm = "direct" if kind == Goal.ALL_TO_ALL.value else "ring"
-    return fit(system, [Measurement(kind, *both, tuple(samples), algorithm)]).system
+    busy = system.hierarchy.cardinalities
+    return fit(system, [Measurement(kind, members, busy, tuple(samples), algorithm)]).system
 
 
 class Rings(Answers):

@@ -154,7 +154,7 @@ def _calibrate(
     for _ in range(REPEATS):
         for one in wanted:
             for size in sizes_at(megabits, LONGEST_SECONDS)[::2]:
-                given = (size, _soon(len(hired.pids)))
+                given = (size, soon(len(hired.pids)))
                 if one.kind == TRANSFER:
                     seconds = hired.all("pass_on", one.case.name, *given)
                 else:
@@ -162,7 +162,7 @@ def _calibrate(
                 samples.setdefault((one.kind, one.members, size), []).append(max(seconds))
 
 
-def _soon(world: int) -> float:
+def soon(world: int) -> float:
     """A moment at which every process has been told what to do then."""
     return time.perf_counter() + 0.01 + 0.001 * world
 
@@ -183,7 +183,7 @@ def _run(hired: Ranks, case: Case) -> Told:
     steps, slept = [], []
     for turn in range(WARM_UPS + ROUNDS):
         hired.some(PROFILING, "refer")
-        rows = hired.all("act", _soon(len(hired.pids)))
+        rows = hired.all("act", soon(len(hired.pids)))
         if turn >= WARM_UPS:
             steps.append(max(seconds for seconds, _ in rows))
             slept.append(sum(mine for _, mine in rows) / len(rows))

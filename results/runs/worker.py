@@ -289,9 +289,13 @@ class Worker:
         self._step = partial(space["Rank"]().step, handed)
 
     def _sleep(self, event: str) -> None:
-        """As long as an event takes; by how much too long, the next one is shorter."""
+        """As long as an event takes."""
+        self._rest(self._seconds[event])
+
+    def _rest(self, seconds: float) -> None:
+        """Sleep; by how much too long, the next time it is shorter."""
         since = time.perf_counter()
-        self._owed += self._seconds[event]
+        self._owed += seconds
         _prefer(WAKING)
         time.sleep(max(0.0, self._owed))
         _prefer(SENDING)

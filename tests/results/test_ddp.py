@@ -7,10 +7,18 @@ from itertools import pairwise
 
 import pytest
 
+from hierarchies import Axis, placements
 from results import pages, record
 from results.ddp import __main__ as ddp
+from results.ddp import replayed
 from results.ddp.judged import BEST, NEAR, USUAL, figures
 from results.ddp.measure import backward_of
+from results.ddp.programs import PAYLOAD_BYTES, Seconds, best, plain
+from results.ddp.replay import NETWORKS
+from results.ddp.standins import slept
+from results.testbed.systems import built
+from synth.collectives.algorithms import Choice
+from synth.train.bucketing.sums import Sums
 
 
 def test_the_section_about_ddp_is_made_from_its_data() -> None:
@@ -47,3 +55,62 @@ def test_what_is_kept_about_ddp_is_what_the_data_gives() -> None:
     fresh = json.loads(json.dumps(figures(ddp.DATA)))
     kept = record.read(ddp.REPORT)
     assert list(record.differences({name: kept[name] for name in fresh}, fresh)) == []
+
+
+def test_a_program_costs_what_the_planner_says_where_each_step_is_as_described() -> None:
+    system = built((2, 4), (100.0, 400.0))
+    program, text = best(system, "a test")
+    assert program.segments == 8
+    members = [program.members(at) for at in range(len(program.moves))]
+    assert members == [(1, 4), (2, 1), (2, 1), (1, 4)]
+    assert "def install_ddp(" in text
+    # a node's port carries half of what each of two nodes has, both ways: at least
+    least = PAYLOAD_BYTES / (100e6 / 8)
+    assert least < Seconds(program, [system] * 4)(PAYLOAD_BYTES) < 1.4 * least
+    [placement] = placements(system.hierarchy, [Axis("data", 8)])
+    for size in (4096, PAYLOAD_BYTES):
+        flat = Sums(system, placement, Choice.RING).seconds(size)
+        assert Seconds(plain(system), [system])(size) == pytest.approx(flat)
+
+
+def test_a_stand_in_makes_gradients_when_they_were_made() -> None:
+    torch = pytest.importorskip("torch")
+    rests: list[float] = []
+    made = [("last", 6, 1.0), ("middle", 4, 1.5), ("first", 2, 3.5)]
+    module = slept(made, rests.append, 2.0)
+    seen: list[int] = []
+    for one in module.parameters():
+        one.register_post_accumulate_grad_hook(lambda one: seen.append(one.numel()))
+    module(torch.zeros(())).backward()
+    assert seen == [6, 4, 2]
+    assert [one.numel() for one in module.parameters()] == [2, 4, 6]
+    assert rests == pytest.approx([1.0, 0.5, 2.0], abs=0.1)
+    assert all((one.grad == 2.0).all() for one in module.parameters())
+
+
+def test_the_replayed_programs_are_those_that_the_planner_gives() -> None:
+    for one in NETWORKS:
+        path = ddp.REPLAYED / f"{one.name}.json"
+        if path.exists():
+            program, _ = best(one.system, "a test")
+            told = record.read(path)["program"]
+            assert (program.text, program.segments) == (told["text"], told["segments"])
+
+
+def test_ddp_on_nodes_filled_the_buckets_that_were_asked_for() -> None:
+    for path in ddp.REPLAYED.glob("*.json"):
+        for model in record.read(path)["models"]:
+            upto = backward_of(model).upto_bytes
+            for name, way in model["ways"].items():
+                asked = [upto[b] - upto[a] for a, b in pairwise((0, *way["ends"]))]
+                if name == BEST:
+                    assert len(way["buckets_bytes"]) == len(asked), (path, model["name"])
+                    assert sum(way["buckets_bytes"]) == upto[-1]
+                else:
+                    assert way["buckets_bytes"] == asked, (path, model["name"], name)
+
+
+@pytest.mark.slow
+def test_what_is_kept_of_replayed_ddp_is_what_the_data_gives() -> None:
+    fresh = json.loads(json.dumps(replayed.figures(ddp.REPLAYED)))
+    assert list(record.differences(record.read(ddp.REPORT)["replayed"], fresh)) == []

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from hierarchies import Placement, Reduction, System
+from synth.collectives.algorithms import Choice
 from synth.price.defaults import defaults
 from synth.price.intervals import interval
 from synth.price.step_prices import Simulator
@@ -14,10 +15,14 @@ from synth.price.steps import StepPrice, total_seconds
 
 @dataclass
 class Sums:
-    """All-reduces over all axes of a placement: what they take, and between what that lies."""
+    """All-reduces over all axes of a placement: what they take, and between what that lies.
+
+    ``choice``: the algorithms that the runtime is held to.
+    """
 
     system: System
     placement: Placement
+    choice: Choice = Choice.AUTO
 
     def __post_init__(self) -> None:
         self._known: dict[int, tuple[StepPrice, ...]] = {}
@@ -28,7 +33,7 @@ class Sums:
 
     @cached_property
     def _simulator(self) -> Simulator:
-        return Simulator(self.system)
+        return Simulator(self.system, self.choice)
 
     @property
     def priced(self) -> frozenset[int]:
