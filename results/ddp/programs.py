@@ -21,7 +21,7 @@ from synth.plan.planner import answers
 from synth.plan.request import Request
 from synth.price.step_prices import Simulator
 from synth.semantics.layout import Move
-from synth.semantics.lowering import lower, moves
+from synth.semantics.lowering import buffer_fraction, lower, moves
 from synth.semantics.rules import Derivation, derive
 from synth.semantics.schedule import Exchange
 from synth.train.bucketing import AXIS
@@ -65,6 +65,11 @@ class Program:
             len({rank // size % count for rank in group})
             for size, count in zip(inside, counts, strict=True)
         )
+
+    def buffer_bytes(self, move: int, size_bytes: int) -> int:
+        """The largest buffer of a step where so many bytes are reduced."""
+        kinds = self.moves[move].buffers
+        return size_bytes // min(buffer_fraction(kind, self.reduction.tree) for kind in kinds)
 
     def segments_of(self, size_bytes: int) -> int:
         """As the written file cuts a payload: small ones into fewer."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import random
 import tempfile
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import prod
@@ -22,7 +21,7 @@ from hierarchies import System
 from results import record
 from results.ddp.measure import backward_of, profile_of
 from results.ddp.models import PICTURES, Model
-from results.ddp.programs import Program, Seconds, best, placed, plain
+from results.ddp.programs import PAYLOAD_BYTES, Program, Seconds, best, placed, plain
 from results.ddp.standins import FLAT, StandIn
 from results.ddp.worker import MIB
 from results.runs.measure import sizes_at
@@ -39,22 +38,22 @@ from synth.train.bucketing.clock import Ends, Summing
 from synth.train.bucketing.sums import Sums
 
 COMMAND = "python -m results.ddp replay"
-ROUNDS, WARM_UPS, PROFILED = 7, 2, 5
+ROUNDS, WARM_UPS, PROFILED = 6, 2, 5
 BY_PROGRAM, OURS_BY_PROGRAM = "default, by program", "ours, by program"
-MODELS = (
-    replace(PICTURES, batch=16),
-    Model("transformer", "attention", 128, 6, 16),
-)
+CONVOLUTIONS = replace(PICTURES, batch=16)
+TRANSFORMER = Model("transformer", "attention", 128, 6, 16)
+MODELS = (CONVOLUTIONS, TRANSFORMER)
 """A step of them computes about as long as it sends here, so that something can be hidden."""
 Told = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Network:
-    """Nodes of ranks, with the rate of a port at each level."""
+    """Nodes of ranks, with the rate of a port at each level; and what is trained on it."""
 
     shape: tuple[int, int]
     megabits: tuple[float, float]
+    models: tuple[Model, ...] = MODELS
 
     @property
     def system(self) -> System:
@@ -71,14 +70,14 @@ NETWORKS = (
     Network((2, 2), (400, 800)),
     Network((2, 4), (100, 400)),
     Network((2, 4), (200, 400)),
-    Network((2, 8), (100, 200)),
-    Network((4, 4), (100, 200)),
+    Network((2, 8), (100, 200), (CONVOLUTIONS,)),
+    Network((4, 4), (100, 200), (CONVOLUTIONS,)),
 )
 """Of 4, 8 and 16 ranks; all ports together carry what two cores can."""
 
 
-def replay(network_: Network, models: Sequence[Model] = MODELS, seed: int = 0) -> Told:
-    """All models on one network. Raises TroubleError where a rank dies or does not answer."""
+def replay(network_: Network, seed: int = 0) -> Told:
+    """All models of one network. Raises TroubleError where a rank dies or does not answer."""
     program, text = best(network_.system, COMMAND)
     told: Told = {
         **record.origin(COMMAND),
@@ -92,7 +91,7 @@ def replay(network_: Network, models: Sequence[Model] = MODELS, seed: int = 0) -
         tempfile.TemporaryDirectory() as place,
         ranks(wiring, Path(place), StandIn) as hired,
     ):
-        profiles = [_profiled(hired, model) for model in models]
+        profiles = [_profiled(hired, model) for model in network_.models]
         hired.all("join", text)
         told["rows"] = _calibrated(hired, network_, program)
         told["models"] = [_trained(hired, told, profile, seed) for profile in profiles]
@@ -116,15 +115,24 @@ def _profiled(hired: Ranks, model: Model) -> Told:
 
 
 def _calibrated(hired: Ranks, network_: Network, program: Program) -> list[Told]:
-    """Seconds of each step's collective by bytes, and of the all-reduce over all ranks."""
-    steps = [FLAT, *range(len(program.moves))]
+    """Seconds of the all-reduce over all ranks by bytes, and of each step's collective.
+
+    Of a step by those that it has of a segment, as it is cut here.
+    """
+    sizes = sizes_at(network_.megabits[0], LONGEST_SECONDS)[::2]
+    asked = [(FLAT, size) for size in sizes]
+    asked += [
+        (step, program.buffer_bytes(step, size))
+        for step in range(len(program.moves))
+        for size in sizes
+        if size <= 2 * PAYLOAD_BYTES / program.segments
+    ]
     samples: dict[tuple[int, int], list[float]] = {}
     for turn in range(REPEATS + 1):
-        for size in sizes_at(network_.megabits[0], LONGEST_SECONDS)[::2]:
-            for step in steps:
-                seconds = max(hired.all("exchange", step, size, soon(prod(network_.shape))))
-                if turn:
-                    samples.setdefault((step, size), []).append(seconds)
+        for step, size in asked:
+            seconds = max(hired.all("exchange", step, size, soon(prod(network_.shape))))
+            if turn:
+                samples.setdefault((step, size), []).append(seconds)
     return [
         {"step": step, "size_bytes": size, "microseconds": [round(1e6 * one) for one in seconds]}
         for (step, size), seconds in sorted(samples.items())

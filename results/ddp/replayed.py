@@ -65,7 +65,7 @@ def _row(told: Told, one: Told) -> Told:
             "seconds": median(way["seconds"]),
             "predicted_seconds": timed(backward, tuple(way["ends"]), summing).seconds,
             "gain": median(ratios) - 1,
-            # of seven the least and the most hold the median in 98 of 100 cases
+            # of six the least and the most hold the median in 97 of 100 cases
             "gain_low": ratios[0] - 1,
             "gain_high": ratios[-1] - 1,
         }
