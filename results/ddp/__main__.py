@@ -18,6 +18,7 @@ from results import pages, record
 from results.ddp import replayed
 from results.ddp.judged import figures
 from results.ddp.measure import measure
+from results.ddp.merged import merged
 from results.ddp.published import published
 from results.ddp.replay import NETWORKS, replay
 from results.runs.cases import RATES
@@ -38,6 +39,7 @@ def page(data: dict[str, Any]) -> str:
 def report() -> int:
     data = {**record.origin(f"{COMMAND} report"), **figures(DATA)}
     data |= {"replayed": replayed.figures(REPLAYED), "published": published()}
+    data["merged"] = merged()
     pages.keep(REPORT, data, page)
     return 0
 

@@ -13,6 +13,7 @@ from results.ddp import __main__ as ddp
 from results.ddp import replayed
 from results.ddp.judged import BEST, NEAR, USUAL, figures
 from results.ddp.measure import backward_of
+from results.ddp.merged import machine
 from results.ddp.programs import PAYLOAD_BYTES, Seconds, best, plain
 from results.ddp.replay import NETWORKS
 from results.ddp.standins import slept
@@ -108,6 +109,22 @@ def test_ddp_on_nodes_filled_the_buckets_that_were_asked_for() -> None:
                     assert sum(way["buckets_bytes"]) == upto[-1]
                 else:
                     assert way["buckets_bytes"] == asked, (path, model["name"], name)
+
+
+def test_merging_is_never_simulated_to_be_slower_than_the_extremes() -> None:
+    for row in record.read(ddp.REPORT)["merged"]["rows"]:
+        gains = {one["method"]: one["simulated"] for one in row["gains"]}
+        most = max(0.0, gains.get("WFBP-A2A", 0.0))
+        assert gains.get("MG-WFBP", most) >= (1 + most) / 1.001 - 1 - 1e-9, row
+
+
+def test_published_machines_are_priced_as_their_links_are_known_to_be() -> None:
+    slow, fast = (machine(network, 32) for network in ("10GbE with TCP/IP", "100GbIB with RDMA"))
+    assert [one.hierarchy.cardinalities for one in (slow, fast)] == [(8, 4), (8, 4)]
+    [placement] = placements(slow.hierarchy, [Axis("data", 32)])
+    size = 10**8
+    seconds = Sums(slow, placement).seconds(size)
+    assert seconds > 2 * 31 / 32 * size / 1.25e9 > Sums(fast, placement).seconds(size)
 
 
 @pytest.mark.slow
