@@ -338,5 +338,5 @@ JAX = Language(
             """
         )
     ),
-    again="lax.optimization_barrier({0})",
+    apart="lax.optimization_barrier({0})",
 )

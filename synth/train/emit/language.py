@@ -91,8 +91,9 @@ class Language:
     ``finish`` adds to the words of an operation what its element type needs. ``gets_by_shape``:
     who is sent a value must know its shape. ``sent`` is how a value is given away that is to be
     sent as it lies in memory, and ``later`` makes of a call of a collective one that only begins
-    it; none, where the runtime orders work itself. ``again`` keeps the runtime from merging an
-    operation with an equal one; empty where none does.
+    it; none, where the runtime orders work itself. ``apart`` keeps a value, or a tuple of them,
+    from being merged with an equal one, and from being in one kernel with what reads it; empty
+    where nothing does.
     """
 
     name: str
@@ -107,7 +108,7 @@ class Language:
     gets_by_shape: bool = False
     sent: str = "{0}"
     later: str = ""
-    again: str = ""
+    apart: str = ""
 
     def literal(self, one: Literal) -> str:
         """A number with its element type. Raises InputError for a type that it has not."""

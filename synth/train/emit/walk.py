@@ -16,13 +16,14 @@ from typing import assert_never
 from grammar.tensors.operations import Literal, Operand, Operation, Step, Value
 from grammar.tensors.sharding import Sharding, Type, part_shape
 from hierarchies import InputError
+from synth.train.emit.kernels import handed_on
 from synth.train.emit.language import Call, Language
 from synth.train.emit.sections import Phase, Section, Transfer, sections
 from synth.train.emit.spelling import Names, listed, statement, unpacked
 from synth.train.factors import part
 from synth.train.plans import Done, Moved, Program, Sent
 from synth.train.plans.plan import loop_of
-from synth.train.plans.program import Key
+from synth.train.plans.program import Key, makes
 from synth.train.plans.together.buckets import flat
 from synth.train.resharding import How, Move, Path
 
@@ -171,7 +172,8 @@ def listing(
     inputs = zip(step.graph.inputs, program.inputs, strict=True)
     kept = {(value.name, lies): value.name for value, lies in inputs}
     early = overlap and bool(language.later) and called is no_calls
-    writer = _Writer(language, sizes, called, early, buckets=members_of(program))
+    kernels = handed_on(program)
+    writer = _Writer(language, sizes, called, early, buckets=members_of(program), kernels=kernels)
     found = sections(step, program, sizes)
     for one in found.sections:
         writer.section(one, found.sums)
@@ -234,6 +236,7 @@ class _Writer:
     functions: list[Function] = field(default_factory=list)
     moves: list[Move] = field(default_factory=list)
     buckets: Mapping[Key, int] = field(default_factory=dict)
+    kernels: Mapping[Key, tuple[Key, ...]] = field(default_factory=dict)
     loops: int = 0
     shared: dict[Key, str] = field(default_factory=dict)
 
@@ -246,7 +249,7 @@ class _Writer:
         A sum over microbatches is called as what is added up.
         """
         self.shared |= {done: self.shared[key] for done, key in sums.items() if key in self.shared}
-        scope = _Scope(self, self.names, self.shared)
+        scope = _Scope(self, self.names, self.shared, kernels=self.kernels)
         names = scope.inputs(one.reads)
         scope.body(one.instructions)
         made = [
@@ -305,7 +308,7 @@ class Bucket:
 class _Scope:
     """One function: which values it has, lying how, under which names.
 
-    ``known`` are names that other functions have for values, too.
+    ``known`` are names that other functions have for values, too; ``kernels`` see ``handed_on``.
     """
 
     writer: _Writer
@@ -318,6 +321,7 @@ class _Scope:
     bucketed: dict[int, Bucket] = field(default_factory=dict)
     done: set[tuple[object, ...]] = field(default_factory=set)
     line: str = ""
+    kernels: Mapping[Key, tuple[Key, ...]] = field(default_factory=dict)
 
     @property
     def language(self) -> Language:
@@ -349,6 +353,17 @@ class _Scope:
                     raise AssertionError(one)
                 case _:
                     assert_never(one)
+            self._hand_on(one)
+
+    def _hand_on(self, one: Done | Moved | Sent) -> None:
+        """Keep what a kernel made apart from what reads it, once its last instruction is done."""
+        made = makes(one)
+        keys = self.kernels.get(made[0], ()) if made else ()
+        names = [*dict.fromkeys(self.held[key] for key in keys)]
+        if names and self.language.apart:
+            given = listed(names) if len(names) > 1 else names[0]
+            kept = self.language.apart.format(given)
+            self.lines += statement(f"{', '.join(names)} = {kept}", "the end of a kernel")
 
     def read(self, operand: Operand, sharding: Sharding) -> str:
         if isinstance(operand, Literal):
@@ -516,7 +531,7 @@ class _Scope:
         if key not in self.done or not operation.results[0].type.shape:
             self.done.add(key)
             return operands
-        apart = self.language.again
+        apart = self.language.apart
         return [
             apart.format(text) if apart and isinstance(one, Value) else text
             for one, text in zip(operation.operands, operands, strict=True)
