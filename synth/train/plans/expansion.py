@@ -20,7 +20,7 @@ from synth.train.plans.lineage import masters, widened
 from synth.train.plans.plan import OF_SAMPLES, PIPE, TIME, Cuts, Plan, Rows
 from synth.train.plans.recipes import CLAUSES, OF_BATCH, Recipe
 from synth.train.plans.stages import stages_of
-from synth.train.plans.together.buckets import buckets_of
+from synth.train.plans.together.buckets import buckets_of, layers_together
 
 PADDED = 128
 """Of how many words Megatron makes a part of the vocabulary a multiple, by default."""
@@ -52,7 +52,8 @@ def plan_of(step: Step, recipe: Recipe) -> Plan:
         plan = replace(plan, stages=stages_of(ready, whens, stage_hints(step, plan)))
     if recipe.bucket_bytes:
         made = apply(step, plan)
-        plan = replace(plan, buckets=buckets_of(ready, made, plan.sizes, recipe.bucket_bytes))
+        told = ready, made, plan.sizes, recipe.bucket_bytes
+        plan = replace(plan, buckets=buckets_of(*told), bucket_layers=layers_together(*told))
     return plan
 
 

@@ -13,8 +13,8 @@ What is whole is left out. An operation is named by its first result; a row says
 operands and results lie: cut in a dimension, R (replicated), or a part of a sum, max or min. Before
 them stand what is said of all: ``microbatches 2``, ``remat layers``, ``scattered``, ``fewest
 requests``, a line ``order 0F0 0F1 ...`` for each rank, ``layers 7, 14 times 8, 7`` of stages,
-``bucket v40 v41``, ``fused v3 v4 again v1``. With stages each line says one: ``v1 stage 0 data
-[0,R]->[0]``, or ``everywhere``.
+``bucket v40 v41``, ``buckets of 2 layers``, ``fused v3 v4 again v1``. With stages each line says
+one: ``v1 stage 0 data [0,R]->[0]``, or ``everywhere``.
 """
 
 from __future__ import annotations
@@ -56,6 +56,8 @@ def plan_text(step: Step, plan: Plan) -> str:
         lines += [f"order {' '.join(map(str, rank))}" for rank in plan.order.ranks]
     if plan.layers:
         lines.append(f"layers {spelled_shares(plan.layers)}")
+    if plan.bucket_layers > 1:
+        lines.append(f"buckets of {plan.bucket_layers} layers")
     lines += [f"bucket {' '.join(names)}" for names in plan.buckets]
     lines += [_fused(one) for one in plan.fused]
     lines += _cuts(ready.graph, plan.cuts, plan.stages)
@@ -124,8 +126,20 @@ _WORDS: Mapping[str, Mapping[str, Any]] = {
     "fewest requests": {"first": First.REQUESTS},
 }
 """What is said of all without a number."""
+_COUNTS: Mapping[str, re.Pattern[str]] = {
+    "microbatches": re.compile(r"microbatches (0*[1-9]\d{0,5})"),
+    "bucket_layers": re.compile(r"buckets of (0*[1-9]\d{0,5}) layers"),
+}
 _LAYERS = re.compile(rf"layers ({RUNS})")
 _ROW = re.compile(rf"(\w+) ({_LIES}->{_LIES})(?:\((\w+)\))?")
+
+
+def _said(line: str) -> Mapping[str, Any]:
+    """The field of a plan that a line says of all; none if it says something else."""
+    for name, form in _COUNTS.items():
+        if found := form.fullmatch(line):
+            return {name: int(found[1])}
+    return _WORDS.get(line, {})
 
 
 @dataclass
@@ -159,9 +173,7 @@ class _Reader:
         order = []
         while self.at < len(self.lines):
             match self.lines[self.at][1].split():
-                case ["microbatches", count] if count.isdecimal() and 0 < int(count) < 10**6:
-                    plan = replace(plan, microbatches=int(count))
-                case words if said := _WORDS.get(" ".join(words)):
+                case words if said := _said(" ".join(words)):
                     plan = replace(plan, **said)
                 case ["order", *actions]:
                     order.append(" ".join(actions))

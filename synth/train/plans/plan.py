@@ -66,7 +66,8 @@ class Plan:
     * ``stages`` has the stage of each operation, and ``order`` what each rank along ``pipe`` does
       in turn; without stages both are left out.
     * ``first``: whether redistributions send the fewest bytes, or are the fewest requests.
-    * ``buckets`` name values whose redistributions go together as one.
+    * ``buckets`` name values whose redistributions go together as one; of stacks of layers, a layer
+      is one, or ``bucket_layers`` are.
     * ``fused`` are groups of operations, each one kernel; any other operation is one by itself. If
       none is said, all that nothing is sent between is one.
     * ``scattered``: sums over microbatches that are kept in parts in the end are in parts from the
@@ -82,6 +83,7 @@ class Plan:
     remat: bool = False
     first: First = First.BYTES
     buckets: tuple[tuple[str, ...], ...] = ()
+    bucket_layers: int = 1
     scattered: bool = False
     fused: tuple[Fused, ...] = ()
 
@@ -127,6 +129,11 @@ def loop_of(parameter: Mapping[str, object]) -> Loop:
 def stacked(one: Sharding) -> Sharding:
     """How a stack lies of which each slice lies so: its first dimension, layers or time, whole."""
     return Sharding(((), *one.dimensions), one.partial)
+
+
+def by_rows(lies: Sharding) -> bool:
+    """Whether a stack is uncut in its first dimension, so that slices lie alike."""
+    return len(lies.dimensions) > 1 and lies.dimensions[0] == ()
 
 
 def whole(graph: Graph) -> Cuts:

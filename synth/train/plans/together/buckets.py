@@ -1,20 +1,25 @@
 """Buckets: redistributions of gradients that go together as one, to send fewer and larger ones.
 
 They change no value: members are made before the first of them is read, and go end to end in one
-request, of the same kind over the same axes.
+request, of the same kind over the same axes. Of layers in a loop the members are stacks, a slice of
+each layer; as slices are sent when their layer has made them, those of a layer go together, or of
+as many layers as a bucket has room for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from fractions import Fraction
 
 from grammar.tensors.operations import Step
-from grammar.tensors.sharding import Kind, Sharding, Type
+from grammar.tensors.sharding import Kind, Sharding, Type, part_shape
 from hierarchies import InputError
+from synth.train.plans.layers.apart import stacks
 from synth.train.plans.lineage import updated
-from synth.train.plans.plan import Plan
-from synth.train.plans.program import Done, Moved, Program, Sent
+from synth.train.plans.plan import Plan, by_rows
+from synth.train.plans.program import Done, Moved, Place, Program, Sent
 from synth.train.resharding import How, Move, Path
 
 Key = tuple[object, ...]
@@ -22,14 +27,16 @@ Key = tuple[object, ...]
 FLAT = (How.ALL_REDUCE, How.REDUCE_SCATTER, How.ALL_GATHER, How.SLICE, How.MASK)
 """What may be done with values put end to end, as with each."""
 
+WHOLE = Fraction(1)
 
-def flat(several: Sequence[Moved]) -> tuple[Type, Path]:
+
+def flat(several: Sequence[Moved], share: Fraction = WHOLE) -> tuple[Type, Path]:
     """The members of a bucket end to end, of one dimension: its type, and move for move its path.
 
-    A device has as many elements of it as of all members.
+    A device has as many elements of it as of all members, or of a ``share`` of their layers.
     """
-    first = several[0]
-    kind = Type(first.value.type.dtype, (sum(one.value.type.elements for one in several),))
+    first, elements = several[0], sum(one.value.type.elements for one in several)
+    kind = Type(first.value.type.dtype, (int(share * elements),))
     at = _laid(first.path.source.splitting, first.path.source)
     moves, source = [], at
     for move in first.path.moves:
@@ -51,25 +58,71 @@ def buckets_of(
 ) -> tuple[tuple[str, ...], ...]:
     """Gradients in the order of the program, in buckets of at most so many bytes on a device.
 
-    One that is larger goes alone, and alone is no bucket.
+    One that is larger goes alone, and alone is no bucket. Of stacks those of one layer count, as
+    long as a bucket has no room for all layers.
     """
-    changed = updated(step)
+    layers = _layers(step, program, sizes)
+    of_layer = _of_layer(program, sizes, layers)
     filled: dict[Key, list[list[str]]] = {}
     room: dict[Key, int] = {}
-    for at, one in enumerate(program.instructions):
-        if not isinstance(one, Moved) or one.value.name not in changed:
-            continue
-        kinds = [kind for kind, _ in one.path.source.partial]
-        if Kind.SUM not in kinds or not one.path.requests(sizes) or not _is_flat(one):
-            continue
-        key = _key(program, at)
-        size = one.value.type.bytes
+    for at, one in _sums(step, program, sizes):
+        slices = layers.get(at, 1)
+        if slices * of_layer[_placed(program, at)] <= most_bytes:
+            slices = 1
+        size, key = _bytes(one, sizes) // slices, (slices, _key(program, at))
         if room.get(key, 0) < size:
             filled.setdefault(key, []).append([])
             room[key] = most_bytes
         filled[key][-1].append(one.value.name)
         room[key] -= size
     return tuple(tuple(one) for some in filled.values() for one in some if len(one) > 1)
+
+
+def layers_together(step: Step, program: Program, sizes: Mapping[str, int], most_bytes: int) -> int:
+    """Of how many layers such buckets are: one, unless all gradients of several fit."""
+    layers = _layers(step, program, sizes)
+    of_layer = _of_layer(program, sizes, layers)
+    fit = most_bytes // max(of_layer.values(), default=most_bytes)
+    return max(1, min(fit, max(layers.values(), default=1)))
+
+
+def _layers(step: Step, program: Program, sizes: Mapping[str, int]) -> Mapping[int, int]:
+    """How many layers there are of each sum of a stack, by its place in the program."""
+    stacked = stacks(step)
+    return {
+        at: one.value.type.shape[0]
+        for at, one in _sums(step, program, sizes)
+        if one.value.name in stacked and by_rows(one.path.source) and by_rows(one.path.target)
+    }
+
+
+def _of_layer(
+    program: Program, sizes: Mapping[str, int], layers: Mapping[int, int]
+) -> Counter[Place | None]:
+    """Bytes of the gradients of a layer, by where they are summed."""
+    found = Counter[Place | None]()
+    for at, several in layers.items():
+        one = program.instructions[at]
+        assert isinstance(one, Moved), one
+        found[_placed(program, at)] += _bytes(one, sizes) // several
+    return found
+
+
+def _bytes(one: Moved, sizes: Mapping[str, int]) -> int:
+    """What a device has of it before it is sent."""
+    shape = part_shape(one.value.type, one.path.source, sizes)
+    return Type(one.value.type.dtype, shape).bytes
+
+
+def _sums(step: Step, program: Program, sizes: Mapping[str, int]) -> Iterator[tuple[int, Moved]]:
+    """The sums of gradients that may go together, each with its place in the program."""
+    changed = updated(step)
+    for at, one in enumerate(program.instructions):
+        if not isinstance(one, Moved) or one.value.name not in changed:
+            continue
+        kinds = [kind for kind, _ in one.path.source.partial]
+        if Kind.SUM in kinds and one.path.requests(sizes) and _is_flat(one):
+            yield at, one
 
 
 def together(program: Program, plan: Plan) -> Program:
@@ -128,9 +181,13 @@ def _key(program: Program, at: int) -> Key:
     """Alike are redistributions of one element type, by the same moves, at one place."""
     one = program.instructions[at]
     assert isinstance(one, Moved), one
-    place = program.places[at] if program.places else None
+    place = _placed(program, at)
     asked = tuple((move.how, move.axes) for move in one.path.moves)
     return (one.value.type.dtype, asked, frozenset(one.path.source.splitting), place)
+
+
+def _placed(program: Program, at: int) -> Place | None:
+    return program.places[at] if program.places else None
 
 
 def _is_flat(one: Done | Moved | Sent) -> bool:

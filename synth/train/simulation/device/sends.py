@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import NamedTuple
 
 from grammar.tensors.sharding import Sharding, Type
@@ -13,7 +14,7 @@ from synth.train.plans.together.buckets import flat
 from synth.train.resharding import How, Move
 from synth.train.simulation.device.tape import Tape
 from synth.train.simulation.device.tasks import COMPUTE, Overlap
-from synth.train.simulation.device.values import Held, slice_lies, slice_type
+from synth.train.simulation.device.values import Held, joined, slice_lies, slice_type
 from synth.train.simulation.kinds import Kind, moved_kind
 
 Sending = Callable[[Type, Sharding, Sharding], float]
@@ -72,30 +73,38 @@ class Sends:
         )
         return self._arrived(one.value.name, moves, target, held, task)
 
-    def together(self, several: Sequence[Moved], held: Sequence[Held]) -> list[Held]:
-        """A bucket: one request, once all of its members are made."""
-        kind, path = flat(several)
+    def together(
+        self, several: Sequence[Moved], held: Sequence[Sequence[Held]], layers: int
+    ) -> list[list[Held]]:
+        """A bucket: one request, once all of its members are made, or some slices of each."""
+        kind, path = flat(several, Fraction(len(held[0]), layers))
         moves = path.requests(self.plan.sizes)
         request = ", ".join(map(str, moves))
         name = f"{request}: {several[0].value.name} and {len(several) - 1} more"
         seconds, issue = self._seconds(kind, path.source, path.target), None
+        every = [one for many in held for one in many]
         if self.overlap.sends:
-            issue = max(self.tape.after(maker) for one in held for maker in one.makers)
+            issue = max(map(self.tape.after, joined(every).makers))
         stream = _beside(moves) if self.overlap.sends else COMPUTE
         task = self.tape.task(
             name,
             stream,
             seconds,
-            held,
+            every,
             issue=issue,
             request=request,
             moves=(kind, moves),
             sends=tuple(one.value.name for one in several),
         )
-        return [
-            self._arrived(one.value.name, (one.value.type, moves), one.path.target, made, task)
-            for one, made in zip(several, held, strict=True)
-        ]
+        arrived = []
+        for one, many in zip(several, held, strict=True):
+            kind, target = one.value.type, one.path.target
+            if layers > 1:
+                kind, target = slice_type(kind), slice_lies(target)
+            arrived.append(
+                [self._arrived(one.value.name, (kind, moves), target, made, task) for made in many]
+            )
+        return arrived
 
     def _arrived(
         self,

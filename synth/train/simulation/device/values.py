@@ -58,11 +58,6 @@ def buffers_of(many: Iterable[Held]) -> Iterable[int]:
     return (number for one in many for number in one.buffers)
 
 
-def by_rows(lies: Sharding) -> bool:
-    """Whether a stack is uncut in its first dimension, so that slices lie alike."""
-    return len(lies.dimensions) > 1 and lies.dimensions[0] == ()
-
-
 def slice_lies(one: Sharding) -> Sharding:
     """How a slice of a stack lies."""
     return Sharding(one.dimensions[1:], one.partial)

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from grammar.tensors.operations import Operand, Step, Value
 from synth.compute import Section
 from synth.train.plans import Done, Moved, Place, Plan, Program, Sent, When
-from synth.train.plans.plan import loop_of
+from synth.train.plans.plan import by_rows, loop_of
 from synth.train.plans.program import EVERYWHERE
 from synth.train.simulation.device.loops import body_of
 from synth.train.simulation.device.sends import Sending, Sends
@@ -21,7 +21,6 @@ from synth.train.simulation.device.values import (
     Scope,
     Stack,
     buffers_of,
-    by_rows,
     joined,
     slice_lies,
     slice_type,
@@ -250,11 +249,26 @@ class _Writer:
         scope[value.name, path.target] = tuple(made)
 
     def _together(self, several: Sequence[Moved], scope: Scope) -> None:
-        """The members of a bucket, once all are made."""
-        names = ((one.value.name, one.path.source) for one in several)
-        held = [joined(self._there(name, scope)) for name in names]
-        for one, made in zip(several, self.sends.together(several, held), strict=True):
-            scope[_key_of(one)] = (made,)
+        """The members of a bucket, once all are made; of stacks those of some layers at once."""
+        held = [self._there((one.value.name, one.path.source), scope) for one in several]
+        layers = len(held[0])
+        rows = all(by_rows(one.path.source) and by_rows(one.path.target) for one in several)
+        if not rows or {len(many) for many in held} != {layers}:
+            held, layers = [(joined(many),) for many in held], 1
+        tape, within, some = self.tape, self.tape.layer, self.sends.plan.bucket_layers
+        made: list[list[Held]] = [[*many] for many in held]
+        order = sorted(range(layers), key=lambda at: max(max(many[at].makers) for many in held))
+        for first in range(0, layers, some):
+            run = order[first : first + some]
+            tape.layer = run[-1] if layers > 1 and within < 0 else within
+            slices = [[many[at] for at in run] for many in held]
+            sent = self.sends.together(several, slices, layers)
+            for whole, arrived in zip(made, sent, strict=True):
+                for at, one in zip(run, arrived, strict=True):
+                    whole[at] = one
+        tape.layer = within
+        for moved, whole in zip(several, made, strict=True):
+            scope[_key_of(moved)] = tuple(whole)
 
     def _loop(self, one: Done, scope: Scope, kinds: Mapping[str, Kind]) -> None:
         tape, loop = self.tape, one.operation

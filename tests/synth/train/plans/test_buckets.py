@@ -12,12 +12,14 @@ pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
 from hierarchies import InputError
 from sharded_steps import judge, mlp, on_one_device
 from synth.train.plans import Moved, Plan, Program, apply, parse_recipe, plan_of
+from synth.train.plans.layers.apart import stacks
 from synth.train.plans.together.buckets import flat
 from synth.train.resharding.proof import Proved, prove
 from traced_steps import step
 
 GRADIENTS = 20
 DATA = "data=2; batch over data"
+MEGATRON = "; weights over tensor as Megatron"
 
 
 def both(model: str, more: str) -> tuple[Plan, Program, Program]:
@@ -42,11 +44,33 @@ def test_one_large_bucket_has_all_gradients_side_by_side() -> None:
 def test_no_bucket_is_larger_than_it_may_be_but_for_one_value() -> None:
     one = step("gpt2-tiny")
     plan = plan_of(one, parse_recipe(f"{DATA}; buckets of 0.02 MB"))
-    sizes = [sum(one.graph.values[name].type.bytes for name in bucket) for bucket in plan.buckets]
+    of_layer = {name: one.graph.values[name].type.shape[0] for name in stacks(one)}
+    sizes = [
+        sum(one.graph.values[name].type.bytes // of_layer.get(name, 1) for name in bucket)
+        for bucket in plan.buckets
+    ]
     assert len(sizes) > 3
     assert max(sizes) <= 20_000
     again = apply(one, plan)
     assert len(again.buckets) == len(sizes)
+
+
+def test_bytes_are_those_of_a_device() -> None:
+    """Of half of each weight two layers fit, where of whole ones one does."""
+    one = step("gpt2-tiny", (("layers", 4),))
+    text = "data=2 tensor=2; batch over data; buckets of 0.06 MB"
+    plan, cut = (plan_of(one, parse_recipe(f"{text}{more}")) for more in ("", MEGATRON))
+    assert (plan.bucket_layers, cut.bucket_layers) == (1, 2)
+
+
+@pytest.mark.parametrize(("megabytes", "layers"), [(0.05, 1), (0.101, 1), (0.102, 2), (1, 4)])
+def test_a_bucket_has_as_many_layers_as_fit(megabytes: float, layers: int) -> None:
+    one = step("gpt2-tiny", (("layers", 4),))
+    plan = plan_of(one, parse_recipe(f"{DATA}; buckets of {megabytes} MB"))
+    assert plan.bucket_layers == layers
+    of_layer = stacks(one)
+    mixed = [bucket for bucket in plan.buckets if 0 < len(of_layer & {*bucket}) < len(bucket)]
+    assert bool(mixed) == (layers == 4)
 
 
 @pytest.mark.parametrize("zero", ["", "; zero=2", "; zero=3; 2 microbatches"])

@@ -15,6 +15,7 @@ RECIPES = (
     ("gpt2-tiny", "data=2 tensor=2; batch over data; weights over tensor as Megatron; zero=2"),
     ("llama3-tiny", "tensor=2; weights over tensor as Megatron; tokens over tensor"),
     ("lstm-tiny", "data=2; batch over data; 2 microbatches; fewest requests; buckets of 1 MB"),
+    ("llama3-tiny", "data=2; batch over data; buckets of 0.5 MB"),
     ("gpt2-tiny", "data=1 pipe=2; schedule 1f1b, 2 microbatches; remat layers"),
     ("gpt2-tiny", "data=1 pipe=2; schedule 1f1b, 2 microbatches; stages of 1, 1 layers"),
 )
@@ -80,6 +81,7 @@ def test_what_is_left_out_is_whole_and_comments_are_nothing() -> None:
             "numbers for 1, and there are 2 stages",
         ),
         ("bucket v0 v1", "not redistributed"),
+        ("buckets of 0 layers", "stands here"),
     ],
 )
 def test_lines_that_are_wrong_are_refused(line: str, problem: str) -> None:

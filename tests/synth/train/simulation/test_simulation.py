@@ -31,6 +31,7 @@ PLANS = (
     "data=2 tensor=2; batch over data; weights over tensor as Megatron; zero=2",
 )
 OVERLAPS = (Overlap(), Overlap(sends=True), Overlap(sends=True, prefetch=1), Overlap(prefetch=0))
+DATA = PLANS[0]
 STATE = (Kind.PARAMETERS, Kind.GRADIENTS, Kind.MOMENTS)
 
 
@@ -72,6 +73,10 @@ def run(
     plan, program = planned(model, sizes, text)
     each = by_operation(computing)
     return simulate(device(step(model, sizes), plan, program, each, sending, *flat(plan, overlap)))
+
+
+def a_byte(kind: Type, source: Sharding, target: Sharding) -> float:
+    return kind.bytes * 2.0**-20
 
 
 def free(kind: Type, source: Sharding, target: Sharding) -> float:
@@ -344,3 +349,22 @@ def test_a_bucket_is_one_request_of_all_its_bytes(text: str, overlap: Overlap) -
     )
     assert together.begins[bucket] >= max(together.ends[one] for one in tasks[bucket].before)
     assert len(tasks[bucket].before) >= len(names) - 1
+
+
+@pytest.mark.parametrize("layers", [1, 2, 3])
+def test_of_stacks_those_of_some_layers_go_together_when_the_last_is_made(layers: int) -> None:
+    """Five layers, from the last on: the first of them that are whole go while others compute."""
+    recipe, sizes = f"{DATA}; buckets of {0.052 * layers:.3f} MB", {"layers": 5}
+    found = run("gpt2-tiny", recipe, OVERLAPS[1], a_second, a_byte, **sizes)
+    alone = run("gpt2-tiny", DATA, OVERLAPS[1], a_second, a_byte, **sizes)
+    assert planned("gpt2-tiny", (*sizes.items(),), recipe)[0].bucket_layers == layers
+    tasks = found.device.tasks
+    sums = [at for at, task in enumerate(tasks) if task.name.endswith(" more") and task.layer >= 0]
+    assert [tasks[at].layer for at in sums] == [*range(5 - layers, 0, -layers), 0]
+    made = [max(tasks[one].layer for one in tasks[at].before) for at in sums]
+    assert made == list(range(4, -1, -layers))
+    backward = [found.ends[at] for at, t in enumerate(tasks) if t.layer == 0 and not t.request]
+    assert found.ends[sums[0]] < max(backward)
+    both = (sum(t.seconds for t in one.device.tasks if t.request) for one in (found, alone))
+    assert next(both) == next(both)
+    assert found.compute_seconds == alone.compute_seconds
