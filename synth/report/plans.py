@@ -24,7 +24,13 @@ from synth.report.steps import MOST_RANKS, timeline
 from synth.report.topology import topology, unit_name
 from synth.tables.placements import placement_of
 from synth.tables.table import TABLES
-from synth.tables.training.planned import as_fast, more_or_less, nearly_full, placement_gain
+from synth.tables.training.planned import (
+    as_fast,
+    by_buckets,
+    more_or_less,
+    nearly_full,
+    placement_gain,
+)
 from synth.train.simulation.kinds import Kind
 from synth.verbs.answers.machine_parts import LevelInFull
 from synth.verbs.answers.parts import Json
@@ -155,7 +161,7 @@ def _verdict(answer: StepPlanReply) -> Iterator[str]:
         yield "Its axes lie as frameworks lay them out by themselves."
     else:
         yield f"Against frameworks' own order of axes: {' '.join(placement_gain(answer, best))}."
-    for said in (*as_fast(answer), *nearly_full(answer)):
+    for said in (*as_fast(answer), *nearly_full(answer), *by_buckets(answer)):
         yield f"Of the plans below {said}."
 
 

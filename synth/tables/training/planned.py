@@ -45,6 +45,7 @@ def _found(answer: StepPlanReply) -> Iterator[RenderableType]:
     yield ""
     for number, one in enumerate(answer.plans, 1):
         yield f"{number}: {one.plan}"
+    yield from by_buckets(answer)
     yield ""
     best = answer.plans[0]
     yield from placed(answer.levels, best.axes, [best.placement])
@@ -104,6 +105,17 @@ def nearly_full(answer: StepPlanReply) -> Iterator[str]:
     full = [number for number, one in enumerate(answer.plans, 1) if one.memory.bytes > most]
     if full:
         yield f"{_together(full)}: less than a tenth of the memory is left: may slow down, or crash"
+
+
+def by_buckets(answer: StepPlanReply) -> Iterator[str]:
+    """What plans wait less by their buckets."""
+    saved = [
+        f"{number} by {duration(one.bucket_saved_seconds)}"
+        for number, one in enumerate(answer.plans, 1)
+        if one.bucket_saved_seconds
+    ]
+    if saved:
+        yield f"a step waits less than with each gradient summed by itself: {', '.join(saved)}"
 
 
 def _together(numbers: Sequence[int]) -> str:

@@ -75,7 +75,8 @@ class Knobs:
     ``degrees``: the sizes that an axis may have. ``sequence``: what is between the halves of a
     layer is cut by tokens along ``tensor``, too. ``unstaged``: microbatches where there are no
     stages. ``uneven``: stages may have unequal numbers of layers where these do not divide, by
-    ``shares``. What cuts experts cuts the batch, too.
+    ``shares``. What cuts experts cuts the batch, too. ``bucket_bytes``: where gradients are summed,
+    they go in such buckets; 0 for each by itself.
     """
 
     degrees: Sequence[int] = _powers(16)
@@ -89,6 +90,7 @@ class Knobs:
     uneven: bool = False
     remat: Sequence[bool] = (False, True)
     vocabulary: Sequence[bool] = (True,)
+    bucket_bytes: int = 0
 
 
 THREE_DEGREES = Knobs(
@@ -152,6 +154,7 @@ def recipes_of(sizes: Mapping[str, int], extents: Extents, knobs: Knobs) -> Iter
     if not _divides(sizes, extents):
         return
     axes = tuple((name, size) for name, size in sizes.items() if size > 1) or (("data", 1),)
+    summed = _replicas(sizes) * sizes.get("seq", 1) > 1
     for (count, schedule, chunks, layers), cuts, zero, remat in product(
         _passes(sizes, extents, knobs),
         _cuts(sizes, extents, knobs),
@@ -166,6 +169,7 @@ def recipes_of(sizes: Mapping[str, int], extents: Extents, knobs: Knobs) -> Iter
             chunks=chunks,
             layers=layers,
             remat=remat,
+            bucket_bytes=knobs.bucket_bytes if summed else 0,
             **cuts,
         )
 

@@ -33,6 +33,9 @@ TOGETHER = 32
 PAYS = 0.01
 """So much faster than by stages as equal as can be the slowest rank must be for others."""
 
+ALL = 2**62
+"""Bytes of a bucket that has room for all gradients."""
+
 PIECES = 8
 """In how many an update is that parameters are put together beside."""
 
@@ -54,6 +57,20 @@ class Candidate:
         """The row of each axis of more than one device."""
         both = zip(self.recipe.axes, self.rows, strict=True)
         return {name: row for (name, size), row in both if size > 1}
+
+    @property
+    def rows_of_batch(self) -> tuple[Row, ...]:
+        """Those of the axes that cut the batch."""
+        return tuple(self.row_of[axis] for axis in self.recipe.batch if axis in self.row_of)
+
+    def in_buckets(self, size_bytes: int) -> Candidate:
+        """The same with its gradients in buckets of so many bytes; each by itself for 0."""
+        return replace(self, recipe=replace(self.recipe, bucket_bytes=size_bytes))
+
+    @property
+    def alone(self) -> Candidate:
+        """The same with the sum of each gradient by itself."""
+        return self.in_buckets(0)
 
     @property
     def ranks(self) -> int:
@@ -195,6 +212,7 @@ def _within(recipe: Recipe, microbatches: int) -> Recipe:
         axes=axes or (("data", 1),),
         batch=tuple(axis for axis in recipe.batch if axis in INSIDE),
         zero=0,
+        bucket_bytes=0,
         microbatches=microbatches,
         schedule="",
         chunks=1,
@@ -209,7 +227,7 @@ class Composition:
         self.composer = composer
         self._links = links
         self._work: dict[tuple[Cut, tuple[Row, ...]], tuple[Mapping[Part, float], ...]] = {}
-        self._sent: dict[tuple[Cut, Goal, tuple[Row, Row]], Mapping[Part, float]] = {}
+        self._sent: dict[tuple[object, ...], Mapping[Part, float]] = {}
         self._balanced: dict[tuple[Cut, tuple[Row, ...], int, int], tuple[int, ...]] = {}
 
     def bound(self, one: Candidate) -> float:
@@ -237,18 +255,16 @@ class Composition:
         """What its stages and ranks take."""
         plan, rows = self.composer.staged(one.recipe), one.row_of
         zero, lies = one.recipe.zero, plan.lies
-        seq, pipe, apart = (rows.get(axis, ()) for axis in ("seq", PIPE, "data"))
-        data = tuple(rows[axis] for axis in one.recipe.batch if axis in rows)
+        pipe, apart = (rows.get(axis, ()) for axis in (PIPE, "data"))
         forward, backward = map(lies.of_stages, self._working(plan, rows))
-        gather = self._sending(plan, Goal.ALL_GATHER, (_merged(*data), apart))
-        how = Goal.REDUCE_SCATTER if one.recipe.scatters else Goal.ALL_REDUCE
-        reduce = self._sending(plan, how, (_merged(*data, seq), _merged(apart, seq)))
+        gather = self._sending(plan, Goal.ALL_GATHER, (_merged(*one.rows_of_batch), apart))
+        reduce = self._summing(plan, one)
         once = _put_together(plan, gather, lies.of_last(forward))
         if zero >= 2:
             gathers = plan.alike(gather if zero == 3 else _NOTHING)
             forward = _each(partial(_beside, pieces=plan.pieces), forward, gathers)
             backward = _each(
-                lambda took, way, back, end: _beside(took, way + back, plan.pieces) + end,
+                lambda took, way, back, end: _beside(took, way + back, plan.sum_pieces) + end,
                 backward,
                 gathers,
                 plan.alike(reduce),
@@ -256,7 +272,7 @@ class Composition:
             )
         else:
             sent, took = plan.alike(reduce), lies.of_last(backward)
-            beside = _each(partial(_beside, pieces=plan.pieces), took, lies.of_last(sent))
+            beside = _each(partial(_beside, pieces=plan.sum_pieces), took, lies.of_last(sent))
             once = _each(
                 lambda own, both, back, rest, last, end: own + both - back + rest - last + end,
                 once,
@@ -269,6 +285,25 @@ class Composition:
         busy = _each(lambda *both: sum(both), lies.of_ranks(forward), lies.of_ranks(backward))
         handed = self._links.handed(pipe, plan.inside.boundary) if pipe else ()
         return Seconds(lies, forward, backward, busy, once, handed)
+
+    def shorter(self, one: Candidate) -> float:
+        """Seconds by which all sums of gradients of a rank are shorter as one than each by itself.
+
+        Raises as ``bound`` does.
+        """
+        each, whole = (
+            max(plan.lies.of_ranks(plan.lies.of_stages(self._summing(plan, how))))
+            for how in (one.alone, one.in_buckets(ALL))
+            for plan in [self.composer.staged(how.recipe)]
+        )
+        return (each - whole) * (one.recipe.microbatches if one.recipe.zero >= 2 else 1)
+
+    def _summing(self, plan: Staged, one: Candidate) -> Mapping[Part, float]:
+        """Seconds of the sums of gradients of each part."""
+        seq, apart = (one.row_of.get(axis, ()) for axis in ("seq", "data"))
+        how = Goal.REDUCE_SCATTER if one.recipe.scatters else Goal.ALL_REDUCE
+        over = _merged(*one.rows_of_batch, seq), _merged(apart, seq)
+        return self._sending(plan, how, over)
 
     def balanced(self, one: Candidate, memory_bytes: float) -> Candidate:
         """The same, its layers cut as the slowest rank is fastest if that pays and fits.
@@ -323,13 +358,16 @@ class Composition:
 
         ``over``: the rows of parameters, and of those of experts.
         """
-        key = plan.cut, goal, over
+        gathers = goal is Goal.ALL_GATHER
+        buckets = () if gathers else (plan.recipe.bucket_bytes, plan.bucket_layers)
+        key = plan.cut, goal, over, buckets
         if key not in self._sent:
             inside, found = plan.inside, dict(_NOTHING)
-            share = inside.gathered if goal is Goal.ALL_GATHER else inside.gradients
             for row, several in zip(over, (inside.parameters, inside.experts), strict=True):
                 for part, sizes in several.items() if row else ():
-                    found[part] += sum(self._links.seconds(goal, row, share * one) for one in sizes)
+                    each = [(inside.gathered * one, 1.0) for one in sizes]
+                    for size, times in each if gathers else plan.sums(part, sizes):
+                        found[part] += times * self._links.seconds(goal, row, size)
             self._sent[key] = found
         return self._sent[key]
 

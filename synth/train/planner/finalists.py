@@ -36,6 +36,8 @@ class Finalist:
     """A candidate, its plan of the step, where it lies, and that on the clock.
 
     ``products`` and ``between``: what the busiest rank computes, products of matrices and the rest.
+    ``saved_seconds``: what it would wait longer with each gradient's sum by itself, if that was
+    tried.
     """
 
     candidate: Candidate
@@ -45,6 +47,7 @@ class Finalist:
     found: Predicted
     products: Estimate
     between: Estimate
+    saved_seconds: float = 0.0
 
     @property
     def size_bytes(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import combinations
@@ -30,7 +31,7 @@ class Pins:
             if not equals or name not in _WORDS or not _WORDS[name](value):
                 hint = (
                     "as in 'tensor=8 zero=1 schedule=1f1b microbatches=32 remat=no sequence=yes"
-                    " vocabulary=no'"
+                    " vocabulary=no bucket=25MB'"
                 )
                 raise InputError(f"not understood: {word!r}", where="pin", hint=hint)
             if said.setdefault(name, value) != value:
@@ -46,6 +47,13 @@ class Pins:
         for count in range(1, len(self.said) + 1):
             for some in combinations(self.said.items(), count):
                 yield Pins(dict(some))
+
+    @property
+    def bucket_bytes(self) -> int | None:
+        """The size of buckets; 0 for none, None if nothing is said."""
+        said = self.said.get("bucket")
+        found = _SIZE.fullmatch(said or "")
+        return int(found[1]) * 10**6 if found else None if said is None else 0
 
     def without(self, name: str) -> Pins:
         """All but one."""
@@ -69,8 +77,13 @@ def said_of(recipe: Recipe, name: str) -> str:
             return "yes" if recipe.tokens == "tensor" else "no"
         case "vocabulary":
             return "yes" if recipe.vocabulary else "no"
+        case "bucket":
+            return f"{recipe.bucket_bytes / 1e6:.6g}MB" if recipe.bucket_bytes else "no"
         case _:
             return str(dict(recipe.axes).get(name, 1))
+
+
+_SIZE = re.compile(r"([1-9]\d{0,5})MB")
 
 
 def _count(value: str) -> bool:
@@ -84,4 +97,5 @@ _WORDS: Mapping[str, Callable[[str], bool]] = {
     "remat": lambda value: value in ("yes", "no"),
     "sequence": lambda value: value in ("yes", "no"),
     "vocabulary": lambda value: value in ("yes", "no"),
+    "bucket": lambda value: value == "no" or _SIZE.fullmatch(value) is not None,
 }

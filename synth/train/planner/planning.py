@@ -30,6 +30,7 @@ from synth.train.planner.pins import AXES, Pins
 from synth.train.planner.reading import LAYERS, MICROBATCHES, batch_of, insides
 from synth.train.planner.resolution import Likely, likely
 from synth.train.planner.searching import Composed, Search, candidates
+from synth.train.planner.sums.buckets import BUCKETS, bucketed
 from synth.train.planner.walks.space import PlanSpace, perfect
 from synth.train.planner.walks.walking import walked
 from synth.train.plans import Recipe, apply, plan_of
@@ -147,6 +148,7 @@ class Job:
             unstaged=counts,
             uneven=True,
             vocabulary=[pins.said.get("vocabulary") != "no"],
+            bucket_bytes=pins.bucket_bytes or 0,
         )
 
     def candidates(self, pins: Pins) -> list[Candidate]:
@@ -181,6 +183,15 @@ def divisors(number: int) -> list[int]:
     """All of a number, the smallest first."""
     small = [one for one in range(1, isqrt(number) + 1) if number % one == 0]
     return sorted({*small, *(number // one for one in small)})
+
+
+def _once(coming: Iterator[Composed]) -> Iterator[Composed]:
+    """The first of those that differ in their buckets alone: which these are the clock says."""
+    seen: set[Candidate] = set()
+    for one in coming:
+        if one.candidate.alone not in seen:
+            seen.add(one.candidate.alone)
+            yield one
 
 
 @dataclass(frozen=True)
@@ -261,7 +272,8 @@ class Planner:
             return job.candidates(pins)
         composed, memory = self.composer.on(self._links[0]), job.device.memory_bytes
         machine = job.system, job.extents, knobs
-        space = PlanSpace(*machine, allowed, composed, memory, self.peak_seconds)
+        buckets = BUCKETS if pins.bucket_bytes is None else ()
+        space = PlanSpace(*machine, allowed, composed, memory, self.peak_seconds, buckets)
         return walked(space, budget, watcher)
 
     def plans(self, pins: Pins, k: int, watcher: Watcher, budget: Budget | None = None) -> Planned:
@@ -279,8 +291,9 @@ class Planner:
         usual = next(search.cheapest(lambda one: by_framework(one, job.system)), None)
         taken = Taken(memory, search.refused.copy())
         several = k if job.layers else max(k, EVERY)
-        first = map(self._traced, islice(search.cheapest(), SPARE + several))
-        complete = taken.simulate(first, several, self._simulated, watcher, job.known)
+        first = map(self._traced, islice(_once(search.cheapest()), SPARE + several))
+        simulated_by = partial(self._simulated, pins)
+        complete = taken.simulate(first, several, simulated_by, watcher, job.known)
         simulated = sorted(taken.simulated, key=lambda one: one.found.seconds)[:k]
         return Planned(
             search,
@@ -288,7 +301,7 @@ class Planner:
             tuple(simulated),
             self._likely(simulated),
             usual,
-            self._laid_out(usual, simulated),
+            self._laid_out(pins, usual, simulated),
             self.composer.least_seconds(job.system.devices),
             tuple(taken.refused.most_common()),
             None if simulated else taken.nearest or search.nearest,
@@ -326,9 +339,18 @@ class Planner:
         job = self.job
         return finalist(job.of_layers, job.layers, one, self._answers, job.device)
 
-    def _simulated(self, one: Composed) -> Finalist | InputError:
+    def _bucketed(self, pins: Pins, one: Candidate) -> Finalist:
+        """A plan simulated, with the buckets that are pinned, or those that gain."""
+        if pins.bucket_bytes is not None:
+            return self._finalist(one)
+        alone = one.alone
+        shorter = partial(self.composer.on(self._links[0]).shorter, alone)
+        memory = self.job.device.memory_bytes
+        return bucketed(self._finalist(alone), self._finalist, memory, shorter)
+
+    def _simulated(self, pins: Pins, one: Composed) -> Finalist | InputError:
         try:
-            return self._finalist(one.candidate)
+            return self._bucketed(pins, one.candidate)
         except InputError as error:
             return error
 
@@ -373,13 +395,15 @@ class Planner:
     def _likely(self, several: Sequence[Finalist]) -> tuple[Likely, ...]:
         return tuple(likely(several, self.composer, self._links[0], self.job.system))
 
-    def _laid_out(self, usual: Composed | None, simulated: Sequence[Finalist]) -> Likely | None:
+    def _laid_out(
+        self, pins: Pins, usual: Composed | None, simulated: Sequence[Finalist]
+    ) -> Likely | None:
         """The best as frameworks lay axes out, simulated; None where there is nothing to gain."""
         if usual is None or not simulated or simulated[0].by_framework:
             return None
-        known = (one for one in simulated if one.candidate == usual.candidate)
+        known = (one for one in simulated if one.candidate.alone == usual.candidate.alone)
         try:
-            found = next(known, None) or self._finalist(usual.candidate)
+            found = next(known, None) or self._bucketed(pins, usual.candidate)
         except InputError:
             return None
         return self._likely([found])[0]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -69,6 +69,37 @@ class Staged:
         return self.layers * max(1, each)
 
     @cached_property
+    def bucket_layers(self) -> int:
+        """Of how many layers a bucket of gradients is: one, unless all of several fit."""
+        inside, most = self.inside, self.recipe.bucket_bytes
+        of_layer = inside.gradients * inside.stored[Part.LAYER]
+        return max(1, int(min(most / of_layer, self.layers))) if of_layer else 1
+
+    def sums(self, part: Part, sizes: Sequence[float]) -> Sequence[tuple[float, float]]:
+        """Of gradients of parameters of such sizes: bytes of each sum, and how many a part has."""
+        each, most = [self.inside.gradients * one for one in sizes], self.recipe.bucket_bytes
+        layers = self.bucket_layers if part is Part.LAYER else 1
+        if each and layers > 1:
+            return [(layers * sum(each), 1 / layers)]
+        found: list[float] = []
+        for one in each:
+            if found and found[-1] + one <= most:
+                found[-1] += one
+            else:
+                found.append(one)
+        return [(one, 1.0) for one in found]
+
+    @cached_property
+    def sum_pieces(self) -> float:
+        """In how many gradients are sent: no more than there are buckets."""
+        if not self.recipe.bucket_bytes:
+            return self.pieces
+        several = self.inside.parameters, self.inside.experts
+        sums = (one for of in several for part in self._alike for one in self.sums(part, of[part]))
+        count = sum(times for _, times in sums)
+        return min(self.pieces, count * (self.layers if self.inside.stored[Part.LAYER] else 1))
+
+    @cached_property
     def updating(self) -> Mapping[Part, float]:
         """Seconds of what is done once, by part: gradients of all microbatches, and the update."""
         inside, zero = self.inside, self.recipe.zero
@@ -87,7 +118,8 @@ class Staged:
         passes = held(recipe.schedule or "1f1b", ranks, recipe.microbatches, recipe.chunks)
         layer = inside.stored[Part.LAYER]
         ahead = 2 * layer * inside.gathered if recipe.zero == 3 else 0.0
-        beside = min(1.0, self.layers - 1)  # whose gradients are sent while the next computes
+        # Whose gradients are whole: of a bucket that is sent, and of the next while layers fill it.
+        beside = min(2 * self.bucket_layers - 1, self.layers - 1)
         ahead += beside * layer * inside.gradients if recipe.zero >= 2 else 0.0
         lies = self.lies
         kept, state = (lies.of_ranks(lies.of_stages(of)) for of in (inside.saved, self._state))

@@ -3,7 +3,7 @@
 Where all recipes on all placements are too many to be looked at, a walk prices as many as may be.
 It goes among the plans that the grid has and never lists them: a factor of one axis goes to another
 on the level where it lies, or changes places with one of another level; or one word of the recipe
-changes. What a plan of other sizes cannot say goes to what is nearest.
+changes, or the size of its buckets. What a plan of other sizes cannot say goes to what is nearest.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ TRIES = 200
 """So often a move is drawn in vain before there is none."""
 
 FAR = 0.1
-"""How often all words change at once, and how often a move of factors is followed by another."""
+"""How often all words change at once, how often a move of factors is followed by another, and how
+often the size of buckets changes alone."""
 
 FIRST_MOVES = 30
 """So many are drawn until a walk begins that does not begin with the first plan."""
@@ -55,7 +56,8 @@ Rows = list[list[int]]
 class PlanSpace:
     """The recipes with such knobs that are ``allowed``, on all placements of their axes.
 
-    A walk begins with the first plan, or what is drawn by ``start``, a seed. Plans are priced by
+    ``buckets``: gradients may go in such, too, in bytes. A walk begins with the first plan, or what
+    is drawn by ``start``, a seed. Plans are priced by
     ``composed``, without a clock, each once; ``least_seconds`` is below every plan. One that
     needs more memory than there is cannot be, by as many bytes.
     """
@@ -67,6 +69,7 @@ class PlanSpace:
     composed: Composition
     memory_bytes: float
     least_seconds: float
+    buckets: Sequence[int] = ()
     start: int = 0
     prices: dict[Candidate, Price] = field(default_factory=dict)
     _recipes: dict[Sizes, list[Recipe]] = field(default_factory=dict)
@@ -116,6 +119,16 @@ class PlanSpace:
         return self.least_seconds
 
     def _drawn(self, state: Candidate, rng: Random) -> Candidate | None:
+        """A plan near to a state, with the same buckets or with others alone; None for none."""
+        if not self.buckets:
+            return self._moved(state, rng)
+        size = state.recipe.bucket_bytes
+        if rng.random() < FAR:
+            return state.in_buckets(rng.choice([0, *self.buckets]))
+        found = self._moved(state.in_buckets(0), rng)
+        return None if found is None else found.in_buckets(size)
+
+    def _moved(self, state: Candidate, rng: Random) -> Candidate | None:
         """A plan near to a state; None where none is allowed."""
         before = self._rows(state)
         sizes = tuple(map(prod, before))

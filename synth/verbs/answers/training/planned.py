@@ -108,6 +108,13 @@ class PlanOfStep(Part):
         description="Of the pipeline, with what each does; its streams only of the busiest.",
     )
     gap: Number = Field(description="How far above what no plan can beat: 0.2 is a fifth.")
+    bucket_bytes: Whole = Field(
+        description="What of gradients is summed at once, at most; 0 if each by itself."
+    )
+    bucket_saved_seconds: Seconds = Field(
+        description="How much longer it would wait with each gradient summed by itself; 0 where"
+        " that is not more than prices can tell, or where buckets are pinned."
+    )
 
 
 class PlanOfFront(Part):
@@ -403,7 +410,8 @@ class Asked:
         """
         run, seconds = one.found, one.found.seconds
         busiest, moment = run.ranks[run.busiest], run.ranks[run.fullest].moment
-        composed = next(each.seconds for each in among.looked_at if each.candidate == one.candidate)
+        alone = one.candidate.alone
+        composed = next(each.seconds for each in among.looked_at if each.candidate.alone == alone)
         peak = self.job.system.devices * self.job.device.peak(self.dtype)
         return PlanOfStep(
             plan=str(one.candidate.recipe),
@@ -425,4 +433,6 @@ class Asked:
                 for rank, rows in zip(run.ranks, spans(run, most), strict=True)
             ],
             gap=seconds / among.least_seconds - 1,
+            bucket_bytes=one.candidate.recipe.bucket_bytes,
+            bucket_saved_seconds=one.saved_seconds,
         )

@@ -458,7 +458,7 @@ def test_a_model_without_layers_that_are_alike_is_planned_without_stages(model: 
     assert {each.recipe.zero for each in every} == {0, 1, 2, 3}
     assert {each.recipe.remat for each in every} == {True, False}
     assert all({name for name, _ in each.recipe.axes} == {"data"} for each in every)
-    seconds = sorted(one._finalist(each).found.seconds for each in every)
+    seconds = sorted(one._bucketed(Pins({}), each).found.seconds for each in every)
     assert [each.found.seconds for each in found.finalists] == seconds[:2]
     with pytest.raises(InputError, match="has pipe=2") as error:
         one.plans(Pins.parse("pipe=2"), 1, Watcher())

@@ -110,7 +110,7 @@ def test_pins_that_no_plan_has_are_named_before_a_walk() -> None:
 
 def test_all_plans_prove_the_best_and_a_walk_does_not() -> None:
     one, memory = planner(), planner().job.device.memory_bytes
-    pins = Pins.parse("remat=no tensor=1 pipe=1")
+    pins = Pins.parse("remat=no tensor=1 pipe=1 bucket=no")
     all_, some = (one.plans(pins, 1, Watcher(), budget) for budget in (None, Budget(200)))
     proved, found = all_.verdict(memory), some.verdict(memory)
     assert isinstance(proved, Optimal)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from functools import cache
 from typing import Any
 
@@ -9,11 +10,15 @@ import pytest
 
 pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
 
+from framework_files import megatron_parser, words
 from hierarchies import InputError
+from hierarchies.units import duration
 from synth.plan.request import Watcher
 from synth.search.space import Budget
 from synth.tables.style import printed
 from synth.tables.table import TABLES
+from synth.train.planner.sums.buckets import BUCKETS
+from synth.train.plans import parse_recipe
 from synth.verbs.answers import judge
 from synth.verbs.answers.training.planned import PlanOfStep, StepPlanReply, thinned
 from synth.verbs.questions.question import asked
@@ -105,3 +110,32 @@ def test_a_walk_answers_the_best_found_and_says_how_good_that_is_proved() -> Non
     said = printed(TABLES["plan"](answer.model_dump(mode="json")))
     assert "the best found" in said
     assert answered().proved == "optimal"
+
+
+def test_buckets_that_gain_are_in_the_plan_its_words_and_its_files() -> None:
+    given = {
+        "system": "dgx-h100:2",
+        "model": "gpt2-tiny",
+        "sizes": {"layers": 6, "width": 256, "heads": 16, "vocabulary": 8192},
+        "batch": 48,
+        "k": 1,
+        "pin": "data=16 remat=no microbatches=1",
+        "explain": "bucket=no",
+    }
+    question = asked(VERBS["plan"].question, given)
+    answer = judge("plan").validate_python(VERBS["plan"].answer(question, Watcher()).body)
+    assert isinstance(answer, StepPlanReply)
+    [best], other = answer.plans, answer.why_not
+    assert other is not None
+    assert best.bucket_bytes in BUCKETS
+    assert parse_recipe(best.plan).bucket_bytes == best.bucket_bytes
+    assert (other.bucket_bytes, other.bucket_saved_seconds) == (0, 0)
+    waited = other.seconds - other.compute_seconds - (best.seconds - best.compute_seconds)
+    assert best.bucket_saved_seconds == pytest.approx(waited)
+    text = printed(TABLES["plan"](answer))
+    assert f"summed by itself: 1 by {duration(best.bucket_saved_seconds)}" in text
+    files = {one.name: one.text for one in answer.files}
+    megatron = megatron_parser().parse_args(words(files["megatron/arguments.sh"]))
+    assert 4 * megatron.ddp_bucket_size == best.bucket_bytes
+    deepspeed = json.loads(files["deepspeed/deepspeed.json"])["zero_optimization"]
+    assert 2 * deepspeed["reduce_bucket_size"] == best.bucket_bytes
