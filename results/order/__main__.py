@@ -89,7 +89,7 @@ def page(data: dict[str, Any]) -> str:
         f"{LARGE} to 384": [one for one in every if LARGE <= one["devices"] < LARGEST],
         f"{LARGEST} devices": [one for one in every if one["devices"] >= LARGEST],
     }
-    ways = ("plan", "simplest", "composed", "delayed", "in_time", "others")
+    ways = ("plan", "advised", "composed", "delayed", "in_time", "others")
     sums = {
         name: {way: summed([one[way] for one in some if one[way]]) for way in ways}
         for name, some in classes.items()

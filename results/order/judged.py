@@ -20,7 +20,7 @@ from results.steps.hindrances import Late
 from results.steps.protocol import short
 from results.steps.shapes import Plan, Shape
 from synth.train.planner.finalists import Finalist
-from synth.train.planner.resolution import difference, simplest
+from synth.train.planner.resolution import advised, difference
 
 TWICE = 2.0
 """A run that takes so many times what is expected is late: more went on than its plan says."""
@@ -123,8 +123,8 @@ class Judged:
         }
 
     def _ties(self) -> dict[str, Any]:
-        """What the answer says of its plans: which is the simplest of those that are tied with the
-        first, and which are surely faster than which, of these how many were.
+        """What the answer says of its plans: which to take of those that are tied with the first,
+        and which are surely faster than which, of these how many were.
 
         Nothing where the group is of several models: that is no one answer.
         """
@@ -134,19 +134,20 @@ class Judged:
             for one in map(self.group.plans.__getitem__, several)
         }
         if len(questions) != 1:
-            return {"simplest": None, "told": 0, "right": 0}
+            return {"advised": None, "told": 0, "right": 0}
         mine = [self.finalists[at] for at in several]
-        ends = offered(*questions).likely(mine)
+        on = offered(*questions)
+        ends = on.likely(mine)
         pairs = [
             self.seconds[one] < self.seconds[other]
             for (one, here), (other, there) in combinations(zip(several, ends, strict=True), 2)
             if difference(here, there).told
         ]
-        tied = simplest(mine, [difference(ends[0], one) for one in ends])
-        first = several[tied or 0]
+        told = [difference(ends[0], one) for one in ends]
+        first = several[advised(mine, told, on.job.device.memory_bytes)]
         order = [first, *(at for at in self.order if at != first)]
         return {
-            "simplest": ranked(self.seconds, order, self.composed),
+            "advised": ranked(self.seconds, order, self.composed),
             "told": len(pairs),
             "right": sum(pairs),
         }

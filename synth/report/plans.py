@@ -137,19 +137,22 @@ def _listed(answer: StepPlanReply) -> Iterator[Listed]:
 def _headline(answer: StepPlanReply) -> str:
     if not answer.plans:
         return "Nothing fits in memory"
-    best = answer.plans[0]
+    best = answer.best
     tokens = f"{best.tokens_per_second:,.0f} tokens a second, " if best.tokens_per_second else ""
+    said = "The best plan takes"
+    if answer.advised:
+        said = f"Take plan {answer.advised + 1}, as fast as any as far as prices can tell:"
     return (
-        f"The best plan takes {duration(best.seconds)} a step: {tokens}"
+        f"{said} {duration(best.seconds)} a step: {tokens}"
         f"{volume(best.memory.bytes)} of {volume(answer.device_bytes)} on the fullest device"
     )
 
 
 def _verdict(answer: StepPlanReply) -> Iterator[str]:
-    """What the best plan comes to, and what others would."""
+    """What the plan to be taken comes to, and what others would."""
     if not answer.plans:
         return
-    best = answer.plans[0]
+    best = answer.best
     shares = _spent(Listed("", best)).parts
     spent = ", ".join(f"{took / best.seconds:.1%} {what}" for what, took in shares.items() if took)
     yield f"{best.utilisation:.1%} of the peak of all devices. The busiest rank's time: {spent}."
@@ -166,8 +169,9 @@ def _verdict(answer: StepPlanReply) -> Iterator[str]:
 
 
 def _decisions(answer: StepPlanReply) -> Iterator[str]:
-    """The best plan in words, and where its axes lie."""
-    for best in answer.plans[:1]:
+    """The plan to be taken in words, and where its axes lie."""
+    if answer.plans:
+        best = answer.best
         yield from words(best.plan, answer.samples)
         yield from in_words(placement_of(answer.levels, best.axes, best.placement))
 

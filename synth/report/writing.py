@@ -93,7 +93,9 @@ def report(verb: str, question: Json, body: Json) -> str:
     plans, rankings = None, list[Ranking]()
     said: list[Lines | Cells] = []
     if isinstance(reply, StepPlanReply):
-        plans = plans_view(reply, body, range(min(_MOST_PLANS, max(1, len(reply.plans)))))
+        numbers = range(min(_MOST_PLANS, max(1, len(reply.plans))))
+        seen = list(dict.fromkeys([reply.advised or 0, *numbers]))
+        plans = plans_view(reply, body, seen[:_MOST_PLANS])
     else:
         rankings = reply.systems if isinstance(reply, SystemsRankedReply) else [reply]
         said += blocks(TABLES[verb](body))

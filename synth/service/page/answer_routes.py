@@ -33,6 +33,7 @@ Kind = Literal["answers", "jobs"]
 Name = Annotated[str, Path(pattern="^([0-9a-f]{64}|[0-9a-f]{32})$")]
 Key = Annotated[str, Path(pattern="^[0-9a-f]{64}$")]
 Index = Annotated[int, Query(alias="answer", ge=0, le=100_000)]
+Chosen = Annotated[int | None, Query(alias="answer", ge=0, le=100_000)]
 Against = Annotated[int | None, Query(ge=0, le=100_000)]
 _JOB_ID_CHARACTERS = 32
 
@@ -129,7 +130,10 @@ async def viewed(request: Request, caller: PageCaller, kind: Kind, name: Name) -
 
 
 async def answer_page(
-    request: Request, viewed: ViewedAnswer, index: int = 0, against: int | None = None
+    request: Request,
+    viewed: ViewedAnswer,
+    index: int | None = None,
+    against: int | None = None,
 ) -> Response:
     """An answer as a page; without an address its parts are left out."""
     try:
@@ -140,9 +144,11 @@ async def answer_page(
     return page(request, "other_edition.html", viewed=viewed)
 
 
-def _page(request: Request, viewed: ViewedAnswer, index: int, against: int | None) -> Response:
+def _page(
+    request: Request, viewed: ViewedAnswer, index: int | None, against: int | None
+) -> Response:
     plans = plans_of(viewed.verb, viewed.body, index, against)
-    view = result(viewed.ranking, index) if viewed.ranking else None
+    view = result(viewed.ranking, index or 0) if viewed.ranking else None
     drawn = view is not None or plans is not None
     text = "" if drawn or viewed.verb not in TABLES else printed(TABLES[viewed.verb](viewed.body))
     return page(
@@ -152,7 +158,7 @@ def _page(request: Request, viewed: ViewedAnswer, index: int, against: int | Non
         base=viewed.base,
         view=view,
         plans=plans,
-        index=index,
+        index=index or 0,
         text=text,
         drawing=drawing_of(viewed.verb, viewed.body),
     )
@@ -160,7 +166,7 @@ def _page(request: Request, viewed: ViewedAnswer, index: int, against: int | Non
 
 @router.get("/answers/{key}")
 async def answer(
-    request: Request, caller: PageCaller, key: Key, index: Index = 0, against: Against = None
+    request: Request, caller: PageCaller, key: Key, index: Chosen = None, against: Against = None
 ) -> Response:
     """An answer under its permalink."""
     found = await viewed(request, caller, "answers", key)

@@ -19,7 +19,7 @@ from synth.service.jobs.broker import Preferences
 from synth.service.jobs.names import name_of
 from synth.service.page.answer_routes import (
     Against,
-    Index,
+    Chosen,
     answer_page,
     asked_on_page,
     question_of,
@@ -106,7 +106,7 @@ async def job(
     request: Request,
     caller: PageCaller,
     job_id: JobId,
-    index: Index = 0,
+    index: Chosen = None,
     against: Against = None,
 ) -> Response:
     """A job: how far it is; or what came of it."""

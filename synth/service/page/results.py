@@ -96,14 +96,17 @@ def ranking_of(verb: str, body: object) -> Ranking | None:
     return None if isinstance(found, StepPlanReply) else found
 
 
-def plans_of(verb: str, body: object, index: int, against: int | None) -> PlansView | None:
-    """Plans of a whole step, one in full, and beside it another, the next if none is chosen.
+def plans_of(verb: str, body: object, index: int | None, against: int | None) -> PlansView | None:
+    """Plans of a whole step, one in full, and beside it another.
 
-    None for any other answer. Raises InputError for a plan that there is not.
+    If none is chosen that is the one to be taken, and the next. None for any other answer. Raises
+    InputError for a plan that there is not.
     """
     if verb != "plan" or not isinstance(body, dict) or "plans" not in body:
         return None
     answer: StepPlanReply = judge(verb).validate_python(body)
+    if index is None:
+        index = answer.advised or 0
     if against is None:
         listed = len(answer.plans) + (answer.why_not is not None)
         against = (index + 1) % max(1, listed)

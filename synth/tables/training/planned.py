@@ -9,6 +9,7 @@ from rich.console import RenderableType
 from hierarchies.units import duration, volume
 from synth.tables.placements import placed
 from synth.tables.style import follows, many, paragraphs, shape, stopped, table_of
+from synth.train.planner.resolution import FULL
 from synth.verbs.answers.training.planned import PlanOfStep, ProgramOfPlan, StepPlanReply
 
 _Row = tuple[int, PlanOfStep]
@@ -47,7 +48,9 @@ def _found(answer: StepPlanReply) -> Iterator[RenderableType]:
         yield f"{number}: {one.plan}"
     yield from by_buckets(answer)
     yield ""
-    best = answer.plans[0]
+    best = answer.best
+    if answer.advised:
+        yield f"of plan {answer.advised + 1}:"
     yield from placed(answer.levels, best.axes, [best.placement])
     yield from placement_gain(answer, best)
     yield from _programs(answer, best)
@@ -94,11 +97,6 @@ def _longer(one: PlanOfStep, same: str) -> str:
     return same if one.tied else f"{low}-{high}%"
 
 
-FULL = 0.9
-"""Of a device's memory. Published runs that were so full slowed down or crashed (results/order):
-what is predicted leaves out what an allocator cannot use, and what a runtime keeps for itself."""
-
-
 def nearly_full(answer: StepPlanReply) -> Iterator[str]:
     """Which plans leave less than a tenth of the memory free."""
     most = FULL * answer.device_bytes
@@ -126,14 +124,14 @@ def _together(numbers: Sequence[int]) -> str:
 def as_fast(answer: StepPlanReply) -> Iterator[str]:
     """Which plans prices cannot tell from the first, and the simplest of all these."""
     tied = [number for number, one in enumerate(answer.plans, 1) if one.tied and number > 1]
-    if not tied or answer.simplest is None:
+    if not tied or answer.advised is None:
         return
-    simplest = answer.plans[answer.simplest]
+    best = answer.best
     yield (
-        f"{_together(tied)}: as fast as the first, as far as prices can tell;"
-        f" {answer.simplest + 1} is the simplest ({_axes(simplest)},"
-        f"{'' if simplest.by_framework else ' not'} as frameworks lay them out,"
-        f" {volume(simplest.memory.bytes)})"
+        f"{_together(tied)}: as fast as the first, as far as prices can tell; take"
+        f" {answer.advised + 1}, the simplest ({_axes(best)},"
+        f"{'' if best.by_framework else ' not'} as frameworks lay them out,"
+        f" {volume(best.memory.bytes)})"
     )
 
 

@@ -28,7 +28,7 @@ from synth.train.planner.links import Least, Priced
 from synth.train.planner.operations.finer import Finer, finer
 from synth.train.planner.pins import AXES, Pins
 from synth.train.planner.reading import LAYERS, MICROBATCHES, batch_of, insides
-from synth.train.planner.resolution import Likely, likely
+from synth.train.planner.resolution import Likely, advised, difference, likely
 from synth.train.planner.searching import Composed, Search, candidates
 from synth.train.planner.sums.buckets import BUCKETS, bucketed
 from synth.train.planner.walks.space import PlanSpace, perfect
@@ -217,6 +217,11 @@ class Planned:
     nearest: tuple[Candidate, float] | None
     complete: bool
     peak_seconds: float | None
+
+    def advised(self, memory_bytes: float) -> int:
+        """The number of the plan to be taken, from 0; there must be one."""
+        told = [difference(self.likely[0], one) for one in self.likely]
+        return advised(self.finalists, told, memory_bytes)
 
     def verdict(self, memory_bytes: float) -> Found[Candidate]:
         """What the search proves of composed seconds."""

@@ -45,6 +45,10 @@ SHAPES = (0.92, 1.12)
 Of 15 such layers measured on an A100 and an H100 (``tests/synth/compute/matmuls.csv``, from 512
 rows on), against the middle of those of one device."""
 
+FULL = 0.9
+"""Of a device's memory. Published runs that were so full slowed down or crashed (results/order):
+what is predicted leaves out what an allocator cannot use, and what a runtime keeps for itself."""
+
 NONE = (0.0, 0.0)
 
 PRODUCTS, BETWEEN, CUT, LEFT_OUT = (
@@ -202,17 +206,18 @@ def _outermost(row: Row) -> int:
     return next((level for level, size in enumerate(row) if size > 1), -1)
 
 
-def simplest(several: Sequence[Finalist], differences: Sequence[Difference]) -> int | None:
-    """Which of the plans that are not told from the first is the simplest; None if it is alone.
+def advised(
+    several: Sequence[Finalist], differences: Sequence[Difference], memory_bytes: float
+) -> int:
+    """Which of the plans that are not told from the first is to be taken; the first, if alone.
 
-    The fewest axes, laid out as frameworks do it, the least memory.
+    One that leaves a tenth of the memory, if there is one; then the fewest axes, laid out as
+    frameworks do it, the least memory.
     """
-    tied = [number for number, one in enumerate(differences) if not one.told]
-    if len(tied) < 2:
-        return None
 
-    def simplicity(number: int) -> tuple[int, bool, int]:
+    def simplicity(number: int) -> tuple[bool, int, bool, int]:
         one = several[number]
-        return len(one.candidate.row_of), not one.by_framework, one.size_bytes
+        full = one.size_bytes > FULL * memory_bytes
+        return full, len(one.candidate.row_of), not one.by_framework, one.size_bytes
 
-    return min(tied, key=simplicity)
+    return min((at for at, one in enumerate(differences) if not one.told), key=simplicity)

@@ -127,7 +127,9 @@ def planned_step(
     closer = None
     if question.rows and found.finalists and watcher.go_on():
         closer = planner.finer(found.finalists[0], Budget(SUBSTITUTIONS))
-    written = _written(planner, found.finalists[0]) if found.finalists else None
+    written = None
+    if found.finalists:
+        written = _written(planner, found.finalists[found.advised(device.memory_bytes)])
     asked = Asked(
         job,
         name,

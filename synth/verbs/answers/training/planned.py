@@ -18,7 +18,7 @@ from synth.train.planner.gaining import Gaining
 from synth.train.planner.hints import Freed
 from synth.train.planner.operations.finer import Finer
 from synth.train.planner.planning import Job, Planned
-from synth.train.planner.resolution import Difference, difference, simplest
+from synth.train.planner.resolution import Difference, difference
 from synth.train.planner.searching import Composed
 from synth.train.simulation.spans import spans
 from synth.verbs.answers.machine_parts import LevelInFull, PricesName
@@ -263,9 +263,10 @@ class StepPlanReply(Reply):
         " devices multiplying at their peak, at most; else null."
     )
     plans: list[PlanOfStep] = Field(description="The fastest first; none if nothing fits.")
-    simplest: Whole | None = Field(
-        description="Which of those tied with the first has the fewest axes, laid out as frameworks"
-        " do it, and the least memory: its number, from 0. Null if none is tied with it."
+    advised: Whole | None = Field(
+        description="Which to take, its number, from 0: of those tied with the first one that"
+        " leaves a tenth of the memory, if any does, with the fewest axes, laid out as frameworks"
+        " do it, and the least memory. It is what is written. Null if nothing fits."
     )
     front: list[PlanOfFront] = Field(
         description="Of those that fit, which none beats in seconds and bytes; the fastest first."
@@ -298,6 +299,11 @@ class StepPlanReply(Reply):
     )
     files: list[TextFile] = Field(description="The best as frameworks take it, a folder for each.")
     not_said: list[NotSaid] = Field(description="The frameworks that cannot, and why.")
+
+    @property
+    def best(self) -> PlanOfStep:
+        """The plan to be taken; there must be one."""
+        return self.plans[self.advised or 0]
 
     @classmethod
     def of(cls, asked: Asked, found: Planned, why_not: Planned | None) -> Self:
@@ -332,7 +338,7 @@ class StepPlanReply(Reply):
                     zip(found.finalists, differences, strict=True)
                 )
             ],
-            simplest=simplest(found.finalists, differences),
+            advised=found.advised(device.memory_bytes) if found.finalists else None,
             front=[PlanOfFront.of(one) for one in thinned(list(search.front()))],
             least_seconds=found.least_seconds,
             considered=search.plans,

@@ -7,6 +7,7 @@ import json
 from collections import defaultdict
 from functools import cache
 from itertools import combinations
+from math import inf
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -28,14 +29,15 @@ from synth.train.planner.pins import Pins
 from synth.train.planner.resolution import (
     BETWEEN,
     CUT,
+    FULL,
     OWN,
     PRODUCTS,
     SHAPES,
     Likely,
     Source,
+    advised,
     difference,
     likely,
-    simplest,
 )
 from tests.synth.train.planner.test_planner import SYSTEM, planner
 
@@ -124,16 +126,22 @@ def test_without_a_calibration_links_are_as_described() -> None:
     assert not any(source.what.startswith("links") for source in found.ends)
 
 
-def test_of_tied_plans_the_one_with_the_fewest_axes_is_the_simplest() -> None:
+def test_of_tied_plans_the_one_with_the_fewest_axes_is_advised() -> None:
     some = finalists()
     told = [difference(Likely(1.0), Likely(1.0)) for _ in some]
-    number = simplest(some, told)
-    assert number is not None
     fewest = min(len(one.candidate.row_of) for one in some)
-    assert len(some[number].candidate.row_of) == fewest
-    assert simplest(some[:1], told[:1]) is None
+    assert len(some[advised(some, told, inf)].candidate.row_of) == fewest
+    assert advised(some[:1], told[:1], inf) == 0
     slower = difference(Likely(1.0), Likely(2.0))
-    assert simplest(some, [told[0], *[slower for _ in some[1:]]]) is None
+    assert advised(some, [told[0], *[slower for _ in some[1:]]], inf) == 0
+
+
+def test_a_plan_that_fills_the_memory_is_not_advised_where_another_is_as_fast() -> None:
+    some = finalists()
+    told = [difference(Likely(1.0), Likely(1.0)) for _ in some]
+    least = min(one.size_bytes for one in some)
+    assert some[advised(some, told, least / FULL)].size_bytes == least
+    assert advised(some, told, least / 2) == advised(some, told, inf)
 
 
 def test_a_plan_again_is_the_same_plan() -> None:
