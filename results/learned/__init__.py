@@ -1,0 +1,1 @@
+"""How far off estimators of fused kernels are on models and families that they never saw."""
