@@ -1,8 +1,8 @@
 """How far off estimators of fused kernels are on models and families that they never saw.
 
-``python -m results.learned`` fits and judges the ladder again on the samples that are kept here, one
+``python -m results.learned`` fits and judges the ladder again on the samples that are kept here, a
 file for each compiler, and writes learned.json and a section of README.md. ``collsynth estimate
-train -o ANY --keep FILE`` made the samples: what they cost, and on which machine, is in them.
+train -o ANY --keep FILE`` made the samples, which say on which machine.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ def judged(path: Path) -> dict[str, Any]:
     """The ladder on the samples of a file."""
     found = read_samples(path.read_text(encoding="utf-8"), where=path.name)
     made = trained(found)
-    return card(made) | {
+    told: dict[str, Any] = card(made)
+    return told | {
         "words": machine_words(found.machine),
         "refused": found.refused,
         "spread": median(one.spread for one in found.samples),
