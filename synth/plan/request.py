@@ -186,11 +186,15 @@ class Answer:
     @property
     def against_default(self) -> Against:
         """What prices can tell of it and the runtime's own choice."""
-        if self.gains:
+        return self.against(self.baseline_estimate)
+
+    def against(self, default: Estimate) -> Against:
+        """What prices can tell of it and a default, be it on this placement or another."""
+        if self.runtime_estimate.surely_below(default):
             return Against.FASTER
-        if self.baseline_estimate.surely_below(self.estimate):
+        if default.surely_below(self.estimate):
             return Against.SLOWER
-        if self.estimate.surely_below(self.baseline_estimate):
+        if self.estimate.surely_below(default):
             return Against.NOT_OFFERED
         return Against.SAME
 

@@ -39,12 +39,16 @@ from synth.verbs.answers.planning import (
 from synth.verbs.answers.ranked import Answer, RankedAnswer, RankingReply, SweepReply
 
 _BUSBW = "busbw: GB/s as nccl-tests count it"
+_SAME = "same: prices do not tell them apart; none: no runtime offers it"
 _SPEEDUP = (
-    "speed-up: over the default, what the runtime would choose on the same placement;\n"
-    "same: prices do not tell them apart; none: no runtime offers it"
+    f"speed-up: over the default, what the runtime would choose on the same placement;\n{_SAME}"
+)
+_SPEEDUP_OVER_BEST = (
+    "speed-up: over the best default, what the runtime would choose on the best of these placements"
+    f";\n{_SAME}"
 )
 _NEAR = "near: so many other programs that prices do not tell from it; the simplest is shown"
-_LEGEND = f"{_BUSBW}\n{_SPEEDUP}\nbound: share of the time that no schedule can avoid"
+_BOUND = "bound: share of the time that no schedule can avoid"
 
 
 def top(reply: RankingReply | SweepReply | UnevenReply | PlanReply) -> RenderableType:
@@ -76,7 +80,9 @@ def ranking(reply: RankingReply) -> RenderableType:
         *_to_do(reply.answers),
         *_rank_orders(reply.system, reply.answers[:1]),
         f"\n{searched(reply.considered)}, {programs} ranked; best default: {default}",
-        _LEGEND,
+        _BUSBW,
+        _SPEEDUP_OVER_BEST if "placement" in columns else _SPEEDUP,
+        _BOUND,
         *[_NEAR] * len(near),
         *_ties(reply.answers, "answer", reply.system),
         *left_over(reply),
@@ -124,7 +130,7 @@ def sweep(reply: SweepReply) -> RenderableType:
         ranked_table(rows(reply), *columns),
         f"\n{many(len(reply.sizes), 'size')} asked; changes are told to 1%; one program a size: "
         "ask one size for\nseveral side by side, which may take less",
-        f"{_LEGEND}; first and last size",
+        f"{_BUSBW}\n{_SPEEDUP}\n{_BOUND}; first and last size",
         follows(reply.system.prices),
         *left_over(reply),
         stopped(reply.complete),

@@ -41,7 +41,8 @@ class Row:
     """A row of a ranking. Several rows may share a rank; title and interval may be empty.
 
     On a machine that lacks devices the placement is ``-``. ``by`` is the algorithm where that is
-    all that tells a row from the default; the row stands for ``others`` near it.
+    all that tells a row from the default; the row stands for ``others`` near it. ``slower``: than
+    the best default, as far as prices can tell.
     """
 
     rank: str
@@ -56,17 +57,22 @@ class Row:
     limited_by: Ends
     proof: str
     tied: bool
+    slower: bool
     by: str = ""
     others: int = 0
 
 
 @dataclass(frozen=True)
 class _Priced:
-    """An answer at one size, and the seconds that no schedule can beat there."""
+    """An answer at one size, and the seconds that no schedule can beat there.
+
+    ``default_seconds``: of the default that it is compared with, if that is on another placement.
+    """
 
     answer: Answer | UnevenAnswer
     size_bytes: int
     bound_seconds: float
+    default_seconds: float | None = None
 
 
 def rows(reply: Ranking) -> list[Row]:
@@ -77,7 +83,8 @@ def rows(reply: Ranking) -> list[Row]:
         case PlanReply():
             return [_entry(entry) for entry in reply.entries]
         case RankingReply():
-            priced = [_Priced(one, reply.bytes, one.bound_seconds) for one in reply.answers]
+            best = reply.best_default_seconds
+            priced = [_Priced(one, reply.bytes, one.bound_seconds, best) for one in reply.answers]
         case UnevenReply():
             priced = [_Priced(one, reply.bytes, reply.bound_seconds) for one in reply.answers]
     return [_row(reply.request, reply.reduce, one) for one in priced]
@@ -95,17 +102,20 @@ def elsewhere_rows(reply: RankingReply) -> list[Row]:
 
 def default_first(reply: RankingReply) -> list[Row]:
     """The runtime's own choice as a row, where no answer is better and none is just that."""
-    first = reply.answers[0] if reply.answers else None
-    if first is None or not first.steps or first.against_default in _BETTER:
+    if not reply.answers or any(one.against_best in _BETTER for one in reply.answers):
         return []
-    if first.against_default is Against.SAME and _is_plain(first, reply.request):
+    first = min(reply.answers, key=lambda one: one.baseline_seconds)
+    if not first.steps or (first.against_best is Against.SAME and _is_plain(first, reply.request)):
         return []
-    row = replace(rows(reply)[0], rank="-", others=0, limited_by=("-",), proof="")
+    row = replace(rows(reply)[reply.answers.index(first)], rank="-", others=0)
     interval, plain = first.default.interval_seconds or (), first.default.seconds
     members = prod(first.axes[name] for name in reply.reduce)
     return [
         replace(
             row,
+            limited_by=("-",),
+            proof="",
+            slower=False,
             stripes=(Stripe((f"{reply.request.value} root inside",), "", ""),),
             by=f"by {first.default.name}: {first.default.advice.text}",
             time=(duration(plain),),
@@ -197,7 +207,8 @@ def _row(request: Goal, over: Sequence[str], *priced: _Priced) -> Row:
             bus_bandwidth(request.value, one.size_bytes, one.answer.seconds, members)
             for one in priced
         ),
-        speedup=_ends(map(_speedup, answers)),
+        speedup=_ends(map(_speedup, priced)),
+        slower=all(_against(answer) is Against.SLOWER for answer in answers),
         bound=_ends(_share(one.bound_seconds, one.answer.seconds) for one in priced),
         limited_by=_ends(answer.limited_by or "-" for answer in answers),
         proof=first.proof,
@@ -205,20 +216,33 @@ def _row(request: Goal, over: Sequence[str], *priced: _Priced) -> Row:
     )
 
 
-def _speedup(answer: Answer | UnevenAnswer) -> str:
+def _against(answer: Answer | UnevenAnswer) -> Against:
+    """What prices can tell of an answer and the best default of its ranking."""
+    match answer:
+        case UnevenAnswer() if answer.speedup > 1 + FINEST:
+            return Against.FASTER
+        case UnevenAnswer() if answer.speedup < 1 / (1 + FINEST):
+            return Against.SLOWER
+        case UnevenAnswer():
+            return Against.SAME
+        case RankedAnswer():
+            return answer.against_best
+        case Answer():
+            return answer.against_default
+
+
+def _speedup(priced: _Priced) -> str:
     """How often the default takes as long; only what prices can tell and a runtime offers."""
+    answer, against = priced.answer, _against(priced.answer)
+    if against is Against.SAME:
+        return "same"
+    if against is Against.NOT_OFFERED:
+        return "none"
     if isinstance(answer, UnevenAnswer):
-        near = 1 / (1 + FINEST) <= answer.speedup <= 1 + FINEST
-        return "same" if near else f"{answer.speedup:.2f}x"
-    match answer.against_default:
-        case Against.FASTER:
-            return f"{answer.baseline_seconds / answer.runtime_seconds:.2f}x"
-        case Against.SLOWER:
-            return f"{answer.speedup:.2f}x"
-        case Against.SAME:
-            return "same"
-        case Against.NOT_OFFERED:
-            return "none"
+        return f"{answer.speedup:.2f}x"
+    default = answer.baseline_seconds if priced.default_seconds is None else priced.default_seconds
+    seconds = answer.runtime_seconds if against is Against.FASTER else answer.seconds
+    return f"{default / seconds:.2f}x"
 
 
 def _by(answer: Answer | UnevenAnswer, request: Goal) -> str:

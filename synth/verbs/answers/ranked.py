@@ -12,6 +12,7 @@ from synth.plan import request as planned
 from synth.plan.explanation import why
 from synth.plan.how_to_get import advice
 from synth.plan.sizes import Sweep
+from synth.price.resolution import Estimate
 from synth.verbs.answers.machine_parts import MachineInFull
 from synth.verbs.answers.parts import (
     DEFAULTS,
@@ -140,14 +141,25 @@ def matrix_of(placement: Placement) -> list[list[int]]:
 class RankedAnswer(Answer):
     """An answer beside others."""
 
-    last = (*Answer.last, "tied")
+    last = (*Answer.last, "tied", "against_best_default")
 
     tied: bool = Field(description="Whether prices do not tell it from the first.")
+    against_best_default: Against | None = sometimes(
+        "The same of the fastest default of all placements, where that is on another one."
+    )
 
     @classmethod
-    def beside(cls, first: planned.Answer, answer: planned.Answer) -> Self:
-        """An answer, and whether prices tell it from the first."""
-        return cls.of(answer, tied=not first.estimate.told_from(answer.estimate))
+    def beside(cls, first: planned.Answer, best: Estimate, answer: planned.Answer) -> Self:
+        """An answer, and whether prices tell it from the first, and from the ``best`` default."""
+        tied = not first.estimate.told_from(answer.estimate)
+        if answer.baseline_estimate == best:
+            return cls.of(answer, tied=tied)
+        return cls.of(answer, tied=tied, against_best_default=answer.against(best))
+
+    @property
+    def against_best(self) -> planned.Against:
+        """What prices can tell of it and the fastest default of all placements."""
+        return self.against_best_default or self.against_default
 
 
 class Asked(Reply):
@@ -212,6 +224,8 @@ class RankingReply(Asked):
     @classmethod
     def of(cls, report: planned.Report, explain: bool) -> Self:
         first, others = report.answers[0], {}
+        defaults = (one.baseline_estimate for one in report.answers)
+        best = min(defaults, key=lambda one: one.ticks)
         if report.request.by_framework:
             found = [Elsewhere.of(first, one) for one in report.faster_elsewhere]
             others = {"elsewhere": found}
@@ -221,7 +235,7 @@ class RankingReply(Asked):
             report.request,
             **_asked_keys(report.system, report.request),
             bytes=report.request.payload_bytes,
-            answers=[RankedAnswer.beside(first, one) for one in report.answers],
+            answers=[RankedAnswer.beside(first, best, one) for one in report.answers],
             considered=Considered.like(report.looked),
             explain=explain,
             **others,

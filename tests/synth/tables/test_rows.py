@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hierarchies import Axis, load
+from hierarchies import Axis, load, placements
 from hierarchies.units import duration
 from synth.collectives.algorithms import Choice
 from synth.plan.planner import answers
@@ -69,6 +70,32 @@ def test_the_default_stands_first_where_it_is_what_to_do_and_no_row_is_it() -> N
 def test_what_no_runtime_has_is_no_speed_up() -> None:
     first, *_ = rows(ranking("dgx-h100:4", 2**16, stripes=False, choice=Choice.ANY))
     assert first.speedup == ("none",)
+
+
+@pytest.mark.parametrize("name", ["dgx-h100:4", "p2-v100:2"])
+def test_speed_ups_of_several_placements_are_over_the_best_default_of_them_all(name: str) -> None:
+    """Each placement asked for by itself has its own default; the fastest is what all are told by.
+
+    So of two rows with a speed-up that with the larger one is the faster, wherever it lies.
+    """
+    system, axes = load(name), (Axis("data", load(name).devices // 4), Axis("model", 4))
+    request = Request(axes, ("data",), 2**30, 2, Language(3), stripes=False, per_placement=True)
+    reply = RankingReply.of(answers(system, request), explain=False)
+    alone = [
+        answers(system, replace(request, placement=one.matrix, per_placement=False, k=1))
+        for one in placements(system.hierarchy, axes)
+    ]
+    best = min(one.answers[0].baseline_seconds for one in alone)
+    told = [
+        (float(row.speedup[0].rstrip("x")), one.runtime_seconds)
+        for row, one in zip(rows(reply), reply.answers, strict=True)
+        if row.speedup[0].endswith("x")
+    ]
+    assert len({str(one.placement) for one in reply.answers}) == len(alone) > 1
+    assert any(row.slower for row in rows(reply))
+    for speedup, seconds in told:
+        assert speedup == pytest.approx(best / seconds, abs=0.006)
+    assert [row.time[0] for row in default_first(reply)] in ([], [duration(best)])
 
 
 @given(st.floats(1e-9, 1e5))
