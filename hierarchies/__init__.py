@@ -32,6 +32,7 @@ from hierarchies.faults import first_refused as first_refused
 from hierarchies.files.calibration import CalibrationTable as CalibrationTable
 from hierarchies.files.calibration import calibration_of as calibration_of
 from hierarchies.files.calibration import table_of as table_of
+from hierarchies.files.loading import asked_as as asked_as
 from hierarchies.files.loading import catalogue as catalogue
 from hierarchies.files.loading import described_by as described_by
 from hierarchies.files.loading import file_text as file_text

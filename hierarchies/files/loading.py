@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import cache
 from importlib import resources
 from importlib.resources.abc import Traversable
@@ -10,7 +11,7 @@ from pathlib import Path
 
 from hierarchies.errors import InputError, nearest
 from hierarchies.files.reading import MOST_CHARACTERS, read
-from hierarchies.parts import spelled
+from hierarchies.parts import spelled, x_first
 from hierarchies.system import System
 
 _SHAPED = re.compile(r"(?P<name>.+):(?P<shape>-?[0-9]{1,18}(x[0-9]{1,18})*)", re.DOTALL)
@@ -51,6 +52,20 @@ def known(spec: str, otherwise: str = "") -> System:
         raise _unknown(name, otherwise)
     text = _folder().joinpath(f"{name}.toml").read_text(encoding="utf-8")
     return read(text, where=f"{name}.toml", shape=shape)
+
+
+def asked_as(name: str, counts: Sequence[int]) -> str:
+    """How a machine with so many units of each level, outermost first, is asked for.
+
+    The outermost count is enough but for a part of what a known machine has inside.
+
+    >>> asked_as("dgx-h100", (4, 8)), asked_as("gb200-nvl72", (1, 64))
+    ('dgx-h100:4', 'gb200-nvl72:1x64')
+    """
+    whole = known(name) if name in catalogue() else None
+    if whole is None or whole.hierarchy.cardinalities[1:] == tuple(counts[1:]):
+        return f"{name}:{counts[0]}"
+    return f"{name}:{'x'.join(map(str, counts[::-1] if x_first(whole) else counts))}"
 
 
 def described_by(name: str, text: str) -> System:

@@ -7,12 +7,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from hierarchies import InputError, in_words
+from hierarchies import InputError, asked_as, in_words
 from synth.report.coordinates import coordinates
 from synth.report.topology import Topology, unit_name
 from synth.tables.placements import placement_of
 from synth.tables.rows import Ranking
-from synth.tables.style import nodes, request_text
+from synth.tables.style import request_text
 from synth.verbs.answers.degraded import UnevenAnswer, UnevenReply
 from synth.verbs.answers.parts import StepPrice, as_json
 from synth.verbs.answers.planning import PlanReply
@@ -30,7 +30,7 @@ class Device:
 
 def title(answer: Ranking) -> str:
     """What was asked, in a line."""
-    machine = f"{answer.system.name}, {nodes(answer.system.levels)}"
+    machine = asked_as(answer.system.name, [level.count for level in answer.system.levels])
     if isinstance(answer, PlanReply):
         return f"{answer.title or answer.job} on {machine}"
     sizes = answer.bytes if isinstance(answer, SweepReply) else [answer.bytes]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from hierarchies import InputError, in_words
+from hierarchies import InputError, asked_as, in_words
 from hierarchies.units import duration, volume
 from synth.report import front, placement
 from synth.report.bars import Bar, Limit, bars
@@ -112,7 +112,7 @@ def plans_view(answer: StepPlanReply, body: Json, seen: Sequence[int]) -> PlansV
     said = list(blocks(TABLES["plan"](body)))
     table = next((one for one in said if isinstance(one, Cells)), None)
     return PlansView(
-        f"{answer.model} on {answer.system}",
+        f"{answer.model} on {_machine(answer)}",
         _headline(answer),
         list(_verdict(answer)),
         list(_decisions(answer)),
@@ -125,6 +125,12 @@ def plans_view(answer: StepPlanReply, body: Json, seen: Sequence[int]) -> PlansV
         _detailed(answer, [listed[number] for number in dict.fromkeys(seen)]) if listed else None,
         list(dict.fromkeys(one.name.partition("/")[0] for one in answer.files)),
     )
+
+
+def _machine(answer: StepPlanReply) -> str:
+    """The machine as it was asked for; where no count was given, with that of what it is."""
+    asked = answer.system
+    return asked if ":" in asked else asked_as(asked, [level.count for level in answer.levels])
 
 
 def _listed(answer: StepPlanReply) -> Iterator[Listed]:

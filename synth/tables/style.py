@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from io import StringIO
-from math import prod
 from typing import TypeVar
 
 from rich.cells import cell_len
@@ -146,14 +145,6 @@ def axes_text(axes: Mapping[str, int]) -> str:
 def shape(levels: Sequence[LevelInBrief]) -> str:
     """``4 node x 8 gpu``."""
     return " x ".join(f"{level.count} {level.name}" for level in levels)
-
-
-def nodes(levels: Sequence[LevelInBrief]) -> str:
-    """``4 nodes``; where no level is called node, how many of the outermost there are."""
-    names = [level.name for level in levels]
-    if "node" not in names:
-        return shape(levels[:1])
-    return many(prod(level.count for level in levels[: names.index("node") + 1]), "node")
 
 
 def lacking(exceptions: Sequence[MachineException]) -> str:

@@ -9,7 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hierarchies import Domain, Hierarchy, InputError, Link, System, described, load, read
+from hierarchies import (
+    Domain,
+    Hierarchy,
+    InputError,
+    Link,
+    System,
+    asked_as,
+    catalogue,
+    described,
+    load,
+    read,
+)
 from hierarchies.parts import reshaped
 from strategies import systems
 
@@ -38,6 +49,19 @@ def test_every_device_of_a_part_keeps_what_it_shares(system: System, data: st.Da
         assert part.block(level) == min(system.block(level), inside)
         assert part.port_bytes_per_second(level) == system.port_bytes_per_second(level)
         assert link.ports <= system.links[level].ports
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [*catalogue(), "gb200-nvl72:1x64", "tpu-v5e-slice:2x4", "tpu-v5p-slice:4x4x8", "p2-a100:4x8"],
+)
+def test_how_a_machine_is_asked_for_gives_that_machine(spec: str) -> None:
+    system = load(spec)
+    assert load(asked_as(system.name, system.hierarchy.cardinalities)) == system
+
+
+def test_what_nobody_knows_is_asked_for_by_its_outermost_count() -> None:
+    assert asked_as("ours", (2, 8)) == "ours:2"
 
 
 def test_a_slice_of_tpus_is_x_first_as_google_writes_it() -> None:

@@ -3,6 +3,8 @@
 >>> name_of("top", {"system": "dgx-h100:4", "axes": {"data": 8, "model": 4}, "reduce": ["data"],
 ...     "request": "all-reduce", "bytes": 2**30, "k": 3})
 'top dgx-h100:4, data=8 model=4, all-reduce of 1 GiB over data'
+>>> name_of("place", {"system": "dgx-a100", "axes": {"data": 32}})
+'place dgx-a100:4, data=32'
 >>> name_of("emit", {"system": {"name": "ours", "text": "..."}, "program": "p", "target": "torch"})
 'emit ours, p, torch'
 """
@@ -10,8 +12,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import cache
 from typing import Any
 
+from hierarchies import asked_as, catalogue, known
 from hierarchies.units import volume
 
 _SHOWN = (
@@ -44,6 +48,8 @@ def _words(key: str, given: Any) -> str:
             return f"{len(several)} collectives"
         case _, {"name": str(name)}:
             return name
+        case "system", str(name) if name in catalogue():
+            return _whole(name)
         case _, str(text):
             return text
         case _, dict(sizes):
@@ -51,6 +57,12 @@ def _words(key: str, given: Any) -> str:
         case _, list(several):
             return " ".join(_words("", one) or str(one) for one in several)
     return ""
+
+
+@cache
+def _whole(name: str) -> str:
+    """A machine of the catalogue with the count that it has if none is asked for."""
+    return asked_as(name, known(name).hierarchy.cardinalities)
 
 
 def _request(question: Mapping[str, Any]) -> str:

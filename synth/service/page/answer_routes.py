@@ -17,6 +17,7 @@ from synth.service.errors import not_there
 from synth.service.http.state import state_of
 from synth.service.jobs.bodies import outcome_word
 from synth.service.jobs.broker import Accepted, Preferences
+from synth.service.jobs.names import name_of
 from synth.service.page.responses import PageCaller, PageRoute, page, see_other
 from synth.service.page.results import drawing_of, over_sizes, plans_of, ranking_of, result
 from synth.service.store import Job, StoredAnswer
@@ -58,6 +59,11 @@ class ViewedAnswer:
     def ranking(self) -> Ranking | None:
         """The answer, read, if it has a ranking. Takes time where it is large."""
         return ranking_of(self.verb, self.body)
+
+    @property
+    def name(self) -> str:
+        """What was asked, in a line."""
+        return name_of(self.verb, self.question)
 
     @property
     def over_sizes(self) -> TopQuestion | None:

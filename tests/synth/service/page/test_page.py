@@ -87,7 +87,7 @@ def test_a_form_put_without_a_script_leads_to_a_permalink(server: Served, answer
     page = server.ask.get(answer)
     assert page.status_code == 200
     for said in (
-        "all-reduce of 1 GiB over data on dgx-h100, 4 nodes",
+        "all-reduce of 1 GiB over data on dgx-h100:4",
         "18.8 ms",
         "99.91 GB/s",
         "same",
@@ -114,7 +114,7 @@ def test_a_job_put_by_the_form_has_the_page_of_a_plan(server: Served) -> None:
     where = put.headers["location"]
     page = server.ask.get(where)
     for said in (
-        "2 collectives on dgx-h100, 4 nodes",
+        "2 collectives on dgx-h100:4",
         "all-reduce over model",
         "Next best placements",
     ):
@@ -348,7 +348,8 @@ def test_other_verbs_answers_are_what_the_command_line_prints(server: Served, ve
     page = server.ask.get(reply.headers["content-location"].removeprefix("/v1"))
     assert page.status_code == 200
     text, body = unescape(page.text), reply.json()
-    assert f"<h1><bdi>The answer of {verb}</bdi></h1>" in text
+    assert re.search(rf"<title>{verb}\b", text)
+    assert re.search(rf"<h1><bdi>{verb}\b", text)
     if verb in TABLES:
         assert printed(TABLES[verb](body)) in text
     for file in body.get("files", ()):
