@@ -20,6 +20,8 @@ from synth.emit.mesh import RankOrder, mesh
 HOST_LEVELS = ("node", "host")
 BY_COORDINATES = "sorted(jax.devices(), key=lambda d: (*d.coords[::-1], d.core_on_chip))"
 """A TPU's chips in the order of levels z, y, x: JAX's ids count them in some other order."""
+ALREADY = "already the default"
+"""What is said of a framework whose own order it is."""
 _LAUNCHERS = "start the job by 'emit --target slurm' (or torchrun, rankfile) --rank-order"
 
 
@@ -208,7 +210,7 @@ def told(found: Iterable[Said]) -> Iterator[tuple[str, str]]:
     """Conventions in few words: frameworks of which the same is said, and what."""
     found = list(found)
     if same := [one.framework for one in found if one.default]:
-        yield ", ".join(same), "already the default"
+        yield ", ".join(same), ALREADY
     lines: dict[str, list[str]] = {}
     for one in found:
         if not one.default:

@@ -154,7 +154,7 @@ def _page(
     request: Request, viewed: ViewedAnswer, index: int | None, against: int | None
 ) -> Response:
     plans = plans_of(viewed.verb, viewed.body, index, against)
-    view = result(viewed.ranking, index or 0) if viewed.ranking else None
+    view = result(viewed.ranking, index) if viewed.ranking else None
     drawn = view is not None or plans is not None
     text = "" if drawn or viewed.verb not in TABLES else printed(TABLES[viewed.verb](viewed.body))
     return page(
@@ -164,7 +164,7 @@ def _page(
         base=viewed.base,
         view=view,
         plans=plans,
-        index=index or 0,
+        index=view.index if view else index or 0,
         text=text,
         drawing=drawing_of(viewed.verb, viewed.body),
     )

@@ -16,8 +16,9 @@ from synth.report.plans import PlansView, plans_view
 from synth.report.steps import timeline
 from synth.report.topology import topology
 from synth.tables.left_over import left_over_words, unsaid
-from synth.tables.rows import Ranking, Row, elsewhere_rows, rows
+from synth.tables.rows import Ranking, Row, default_first, elsewhere_rows, rows
 from synth.tables.style import axes_text, lacking, many, searched, shape
+from synth.tables.verdict import Verdict, verdict
 from synth.verbs.answers import judge
 from synth.verbs.answers.degraded import UnevenAnswer, UnevenReply
 from synth.verbs.answers.parts import StepPrice
@@ -72,12 +73,20 @@ class Chosen:
 
 @dataclass(frozen=True)
 class Result:
-    """An answer with a ranking, and the row that is looked at."""
+    """An answer with a ranking, and the row that is looked at.
+
+    ``default``: the runtime's own choice as a row, where no other is it; ``slower``: the positions
+    of rows that are slower than the best default, where others are not.
+    """
 
     answer: Ranking
     title: str
     facts: tuple[str, ...]
+    verdict: Verdict | None
+    default: Sequence[Row]
     rows: Sequence[Row]
+    slower: Sequence[int]
+    index: int
     chosen: Chosen | None
     curves: Curves | None
     tabs: Mapping[str, str]
@@ -131,14 +140,28 @@ def best_so_far(body: object) -> list[Leading] | None:
     return BestSoFar.model_validate(body).answers
 
 
-def result(answer: Ranking, index: int) -> Result:
-    """The page's view of an answer with a ranking. Raises InputError for a row that it lacks."""
-    found = rows(answer)
+def result(answer: Ranking, index: int | None) -> Result:
+    """The page's view of an answer with a ranking; if no row is chosen that of the verdict.
+
+    Raises InputError for a row that it lacks.
+    """
+    found, told = rows(answer), verdict(answer)
+    default = default_first(answer) if isinstance(answer, RankingReply) else []
+    slower = [at for at, row in enumerate(found) if row.slower]
+    if not isinstance(answer, RankingReply | UnevenReply) or len(slower) == len(found + default):
+        slower = []
+    if index is None:
+        kept = (at for at in range(len(found)) if at not in slower)
+        index = told.to_do[0].row if told and told.to_do else next(kept, 0)
     return Result(
         answer,
         title(answer),
         tuple(_facts(answer)),
+        told,
+        default,
         found,
+        slower,
+        index,
         _chosen(answer, found, index) if found else None,
         curves(answer) if isinstance(answer, SweepReply) and answer.sizes else None,
         _GROUP_TABS if isinstance(answer, UnevenReply) else TABS,

@@ -66,9 +66,9 @@ async function choose(link) {
   byId("chosen-said").textContent = `${byId("chosen-title").textContent}, shown below`;
 }
 
-document.querySelector(".ranking")?.addEventListener("click", (event) => {
+document.addEventListener("click", (event) => {
   if (event.metaKey || event.ctrlKey || event.shiftKey) return;
-  const link = event.target.closest("tr")?.querySelector("[data-answer]");
+  const link = event.target.closest(".ranking tr")?.querySelector("[data-answer]");
   if (!link || !getSelection().isCollapsed) return;
   event.preventDefault();
   choose(link);

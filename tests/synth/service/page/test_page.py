@@ -106,6 +106,36 @@ def test_a_form_put_without_a_script_leads_to_a_permalink(server: Served, answer
     assert 'name="axis_name" value="model"' in server.ask.get(f"/?like={answer[9:]}").text
 
 
+def test_what_to_do_stands_first_and_what_is_slower_is_folded_away(server: Served) -> None:
+    asked = {"system": "p2-a100:4", "axes": {"data": 64}, "reduce": ["data"], "max_steps": 3}
+    where = _answered(server, {**asked, "k": 4})
+    page = unescape(server.ask.get(where).text)
+    verdict, _, rest = page.partition('aria-label="Ranking"')
+    assert re.search(r'<h2 id="verdict-title">1\.\d\dx: do this</h2>', verdict)
+    assert "fast.install_ddp(model)" in verdict
+    file = re.search(rf'href="({where}/files/torch/collsynth_torch\.py\?answer=0)"', verdict)
+    assert file
+    assert "import torch" in server.ask.get(file[1]).text
+    assert "fast.install_ddp" not in rest.partition('id="chosen"')[0]
+    each = {**SO_FAR["top"][0], "k": 2, "max_steps": 3, "per_placement": True}
+    where = _answered(server, each)
+    page = server.ask.get(where).text
+    assert '<h2 id="verdict-title">Keep the default</h2>' in page
+    kept, _, folded = page.partition("slower than the best default</summary>")
+    numbers = [set(re.findall(r'data-answer="(\d+)"', part)) for part in (kept, folded)]
+    assert all(numbers)
+    assert not numbers[0] & numbers[1]
+    opened = server.ask.get(f"{where}?answer={min(numbers[1])}").text
+    assert '<details class="slower" open>' in opened
+    assert '<details class="slower" open>' not in page
+
+
+def _answered(server: Served, question: dict[str, Any]) -> str:
+    """The page of an answer."""
+    reply = server.ask.post("/v1/top", json=question, headers={"Prefer": "wait=60"})
+    return str(reply.headers["content-location"].removeprefix("/v1"))
+
+
 def test_a_job_put_by_the_form_has_the_page_of_a_plan(server: Served) -> None:
     first = {**FORM, "k": "2", "segments": "1", "max_steps": "2"}
     sent = {"sent_reduce": "model", "sent_bytes": "64MiB", "sent_times": "160", "sent_hidden": ""}

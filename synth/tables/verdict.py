@@ -1,0 +1,222 @@
+"""What to do about an answer, in a line: keep the default, or what to set or to paste, and why.
+
+Whoever asks has a decision to make. So the verdict stands before the rows that it is drawn from,
+and takes of them only what prices can tell, z3 proved and a runtime offers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from hierarchies import Domain, InputError
+from hierarchies.units import duration
+from synth.emit.conventions import ALREADY, conventions, told
+from synth.plan.how_to_get import By
+from synth.plan.request import Against
+from synth.price.resolution import FINEST
+from synth.tables.placements import Levels, Matrix, placement_of, words
+from synth.tables.rows import Ranking, Row, rows
+from synth.tables.style import follows
+from synth.verbs.answers.degraded import UnevenReply
+from synth.verbs.answers.machine_parts import LevelInFull
+from synth.verbs.answers.planning import PlacementOption, PlanReply
+from synth.verbs.answers.ranked import Answer, RankedAnswer, RankingReply, SweepReply
+
+KEEP = "Keep the default"
+_HOOKS = {
+    "all-reduce": "install_ddp(model)",
+    "all-gather": "install_fsdp2(model)",
+    "reduce-scatter": "install_fsdp2(model)",
+}
+"""What a file for PyTorch has to put its program into a training step."""
+_BY_SIZE = "collsynth emit --from ANSWER.json --target nccl-tuner --channels N"
+
+
+@dataclass(frozen=True)
+class ToDo:
+    """One thing to do: what it is, and the lines to set, run or paste.
+
+    ``target``: the lines need the file that ``emit`` writes for it of the row ``row``, from 0.
+    """
+
+    what: str
+    lines: str
+    row: int = 0
+    target: str = ""
+
+    @property
+    def file(self) -> str:
+        """What that file is called; nothing where there is none."""
+        return f"collsynth_{self.target}.py" if self.target else ""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What to do, why, and how; nothing ``to_do`` where the default is kept.
+
+    ``orders``: what its placement asks of frameworks that lay axes out otherwise.
+    """
+
+    headline: str
+    said: Sequence[str]
+    orders: Sequence[tuple[str, str]] = ()
+    to_do: Sequence[ToDo] = ()
+
+
+def verdict(reply: Ranking) -> Verdict | None:
+    """What to do about an answer; None where nothing was found."""
+    found = rows(reply)
+    if not found:
+        return None
+    match reply:
+        case RankingReply():
+            return _of_one(reply, found)
+        case SweepReply():
+            return _of_sizes(reply, found)
+        case UnevenReply():
+            return _of_groups(reply, found[0])
+        case PlanReply():
+            return _of_job(reply, found)
+
+
+def to_be_had(answer: Answer) -> bool:
+    """Whether an answer is proved, and a line or a file away."""
+    return answer.proof == "proved" and answer.advice.by in (By.ENVIRONMENT, By.FILE)
+
+
+def best_to_be_had(answers: Sequence[RankedAnswer]) -> RankedAnswer | None:
+    """The answer that takes least, as a runtime would run it, of those that gain and can be had."""
+    gain = (one for one in answers if one.against_best is Against.FASTER and to_be_had(one))
+    return min(gain, key=lambda one: one.runtime_seconds, default=None)
+
+
+def _of_one(reply: RankingReply, found: Sequence[Row]) -> Verdict:
+    """Of the answers of one size."""
+    plain = min(reply.answers, key=lambda one: one.baseline_seconds)
+    if not plain.steps:
+        return Verdict("Nothing to do", ["the collective is over one device"])
+    best = best_to_be_had(reply.answers)
+    default = f"the best default, {plain.default.name},"
+    takes, place = duration(plain.baseline_seconds), best or plain
+    more = (*_where(reply, place), follows(reply.system.prices))
+    orders = _orders(reply.system.levels, place.axes, place.placement)
+    if best is None:
+        why = _why_keep(reply.answers, plain.baseline_seconds)
+        return Verdict(KEEP, [f"{default} takes {takes}; {why}", *more], orders)
+    row = reply.answers.index(best)
+    gain = f"{duration(best.runtime_seconds)}, where {default} takes {takes}"
+    to_do = [_to_do(best, row, reply.request.value)]
+    return Verdict(f"{found[row].speedup[0]}: do this", [gain, *more], orders, to_do)
+
+
+def _why_keep(answers: Sequence[RankedAnswer], default_seconds: float) -> str:
+    """Why the default is kept: what would be faster and is not to be had, or that nothing is."""
+    first = min(answers, key=lambda one: one.seconds)
+    at = (
+        f"row {first.rank}{f' on {first.placement}' * _several(answers)}, {duration(first.seconds)}"
+    )
+    if first.against_best in (Against.FASTER, Against.NOT_OFFERED):
+        return f"{at}: {first.advice.text if first.proof == 'proved' else 'it is not proved'}"
+    if first.seconds < default_seconds:
+        return f"{at}, is not told from it by prices"
+    return "nothing is faster"
+
+
+def _where(reply: RankingReply, answer: Answer) -> Iterator[str]:
+    """On which of several placements, and where it is only this collective that prefers it."""
+    if _several(reply.answers):
+        left_over = any(size > 1 and name not in reply.reduce for name, size in answer.axes.items())
+        alone = ", if nothing else were sent" if left_over else ""
+        yield f"placement {answer.placement}{alone}{_lies(reply.system.levels, answer)}"
+
+
+def _several(answers: Sequence[Answer]) -> bool:
+    return len({str(one.placement) for one in answers}) > 1
+
+
+def _lies(levels: Levels, one: Answer | PlacementOption) -> str:
+    with suppress(InputError):  # names that no machine has, in an answer that was sent
+        return f": {words(placement_of(levels, one.axes, one.placement))}"
+    return ""
+
+
+def _orders(
+    levels: Sequence[LevelInFull], axes: Mapping[str, int], matrix: Matrix
+) -> Sequence[tuple[str, str]]:
+    """What a placement asks of frameworks whose own order it is not."""
+    torus = all(level.domain is Domain.TORUS for level in levels)
+    with suppress(InputError):  # the same
+        found = told(conventions(placement_of(levels, axes, matrix), torus))
+        return [one for one in found if one[1] != ALREADY]
+    return ()
+
+
+def _to_do(answer: Answer, row: int, request: str, what: str = "") -> ToDo:
+    """How an answer is had: a line of the environment, or a file and how a script takes it."""
+    before = f"{what}: " if what else ""
+    if answer.advice.by is By.ENVIRONMENT:
+        return ToDo(f"{before}set for all ranks", answer.advice.text, row)
+    command, *otherwise = answer.advice.text.split("; ")
+    target = command.split()[-1]
+    call = f"{request.replace('-', '_')}(...)"
+    if target == "torch":
+        call = _HOOKS.get(request, call)
+    more = f" ({'; '.join(otherwise)})" if otherwise else ""
+    lines = f"import collsynth_{target} as fast\nfast.{call}"
+    return ToDo(f"{before}put the file beside your script, and into it{more}", lines, row, target)
+
+
+def _of_sizes(reply: SweepReply, found: Sequence[Row]) -> Verdict:
+    """Of a range of sizes: which stretches gain, and what to do for each."""
+    to_do, most = list[ToDo](), 1.0
+    for at, one in enumerate(reply.stretches):
+        ends = (one.first, one.last)
+        gain = [e for e in ends if e.against_default is Against.FASTER and to_be_had(e)]
+        if gain:
+            most = max(most, *(end.baseline_seconds / end.runtime_seconds for end in gain))
+            sizes, times = " to ".join(found[at].title), " to ".join(found[at].speedup)
+            to_do.append(_to_do(gain[0], at, reply.request.value, f"{sizes}, {times}"))
+    follow = follows(reply.system.prices)
+    if not to_do:
+        return Verdict(KEEP, ["at no size is anything surely faster that can be had", follow])
+    said = []
+    if len(to_do) < len(reply.stretches):
+        said.append("at other sizes keep the default")
+    if len(reply.stretches) > 1 and not all(one.target for one in to_do):
+        said.append(f"a variable holds at all sizes; by size: {_BY_SIZE}")
+    return Verdict(f"Up to {most:.2f}x: do this", [*said, follow], (), to_do)
+
+
+def _of_groups(reply: UnevenReply, row: Row) -> Verdict:
+    """Of a machine that lacks devices, where the default is the plain all-reduce in one step."""
+    first, follow = reply.answers[0], follows(reply.system.prices)
+    default = f"the plain all-reduce of one step takes {duration(reply.flat_seconds)}"
+    if first.speedup <= 1 + FINEST or first.proof != "proved":
+        return Verdict(KEEP, [f"{default}; nothing proved is surely faster", follow])
+    run = f"collsynth emit --from ANSWER.json --rank {first.rank} --target json"
+    to_do = ToDo("its groups of ranks as JSON (also below, under Code to paste)", run)
+    gain = f"{duration(first.seconds)}, where {default}"
+    return Verdict(f"{row.speedup[0]}: do this", [gain, follow], (), [to_do])
+
+
+def _of_job(reply: PlanReply, found: Sequence[Row]) -> Verdict:
+    """Of a job on its best placement: what its entries gain over the runtime's own choices."""
+    best, levels = reply.ranking[0], reply.system.levels
+    default_seconds, seconds = reply.default_exposed_seconds, best.exposed_seconds
+    to_do = [
+        _to_do(one.answer, at, one.request.value, f"{one.name}, {found[at].speedup[0]}")
+        for at, one in enumerate(reply.entries)
+        if one.answer.against_default is Against.FASTER and to_be_had(one.answer)
+    ]
+    waits = f"a step waits {duration(seconds)} for communication"
+    where = f"placement {best.placement}{_lies(levels, best)}"
+    more, orders = [where, follows(reply.system.prices)], _orders(levels, best.axes, best.placement)
+    longer = default_seconds / seconds if seconds else 1.0
+    if not to_do or longer <= 1 + FINEST:
+        return Verdict(KEEP, [f"{waits}; no program makes it surely less", *more], orders)
+    if len(reply.entries) > 1 and not all(one.target for one in to_do):
+        more.append("a variable holds for all that the job sends, not for one of its collectives")
+    waits += f", with the default {duration(default_seconds)}"
+    return Verdict(f"{longer:.2f}x: do this", [waits, *more], orders, to_do)

@@ -1,0 +1,129 @@
+"""What to do about an answer: judged by the rows that people see, and by what the file has."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from hierarchies.units import duration
+from synth.plan.request import Watcher
+from synth.report.details import emit_question
+from synth.tables.rows import Ranking, rows
+from synth.tables.verdict import KEEP, Verdict, verdict
+from synth.verbs.answers import judge
+from synth.verbs.answers.planning import PlanReply
+from synth.verbs.answers.ranked import RankingReply, SweepReply
+from synth.verbs.questions.question import asked
+from synth.verbs.table import VERBS
+
+SHORT: dict[str, Any] = {"reduce": ["data"], "k": 4, "max_steps": 3, "stripes": False}
+H100 = {**SHORT, "system": "dgx-h100:4", "axes": {"data": 8, "model": 4}}
+P2 = {**SHORT, "system": "p2-a100:4", "axes": {"data": 64}}
+TREE = {**SHORT, "system": "dgx-a100:2", "axes": {"data": 16}, "bytes": "16MiB", "prices": "stated"}
+V100 = {**SHORT, "system": "p2-v100:2", "axes": {"data": 4, "model": 4}, "per_placement": True}
+ASKED = {
+    "keep": H100,
+    "a file": P2,
+    "a variable": TREE,
+    "placements": V100,
+    "not offered": {**H100, "bytes": "64KiB", "algorithm": "any", "per_placement": True},
+    "gathered": {**P2, "request": "all-gather"},
+    "chips": {**SHORT, "system": "tpu-v5e-slice:4x4", "axes": {"data": 16}},
+}
+
+
+def answered(**given: Any) -> Ranking:
+    question = asked(VERBS["top"].question, given)
+    found: Ranking = judge("top").validate_python(VERBS["top"].answer(question, Watcher()).body)
+    return found
+
+
+def told(reply: Ranking) -> Verdict:
+    found = verdict(reply)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("case", ASKED)
+def test_it_is_the_largest_speed_up_that_can_be_had_or_that_there_is_none(case: str) -> None:
+    reply = answered(**ASKED[case])
+    assert isinstance(reply, RankingReply)
+    found, seen = told(reply), rows(reply)
+    gains = [
+        (float(row.speedup[0].rstrip("x")), at)
+        for at, row in enumerate(seen)
+        if row.speedup[0] not in ("same", "none") and row.proof == "proved"
+        if reply.answers[at].advice.by.value in ("environment", "file")
+    ]
+    best = max((speedup for speedup, _ in gains if speedup > 1), default=None)
+    if best is None:
+        assert (found.headline, found.to_do) == (KEEP, ())
+        assert duration(reply.best_default_seconds) in found.said[0]
+        return
+    assert found.headline == f"{best:.2f}x: do this"
+    assert (best, found.to_do[0].row) in gains
+    assert duration(reply.answers[found.to_do[0].row].runtime_seconds) in found.said[0]
+
+
+def test_a_variable_is_a_line_to_set_and_a_file_is_one_that_is_emitted() -> None:
+    [line] = told(answered(**TREE)).to_do
+    assert re.fullmatch("NCCL_ALGO=Tree NCCL_PROTO=(LL|LL128|Simple)", line.lines)
+    for case, hook in (("a file", "install_ddp"), ("gathered", "install_fsdp2")):
+        reply = answered(**ASKED[case])
+        [put] = told(reply).to_do
+        assert hook in put.lines
+        emit = VERBS["emit"]
+        question = asked(emit.question, emit_question(reply, put.row, put.target))
+        [file] = judge("emit").validate_python(emit.answer(question, Watcher()).body).files
+        assert file.name == put.file
+        assert f"def {hook}(" in file.text
+
+
+def test_what_is_not_proved_is_not_advised() -> None:
+    reply = answered(**{**P2, "k": 1})
+    assert isinstance(reply, RankingReply)
+    [one] = reply.answers
+    unknown = one.model_copy(update={"proof": "unknown", "proof_reason": "it was not asked"})
+    found = told(reply.model_copy(update={"answers": [unknown]}))
+    assert found.headline == KEEP
+    assert "it is not proved" in found.said[0]
+
+
+def test_of_sizes_each_stretch_that_gains_has_its_line() -> None:
+    given = {"system": "p2-a100:2", "axes": {"data": 32}, "reduce": ["data"], "max_steps": 2}
+    reply = answered(**given, bytes=[2**10, 2**26])
+    assert isinstance(reply, SweepReply)
+    found = told(reply)
+    gains = {
+        at: max(more)
+        for at, row in enumerate(rows(reply))
+        if (more := [float(one[:-1]) for one in row.speedup if one > "1" and one[-1] == "x"])
+    }
+    assert [one.row for one in found.to_do] == list(gains)
+    assert found.headline == f"Up to {max(gains.values()):.2f}x: do this"
+
+
+def test_of_a_job_it_is_how_much_less_a_step_waits_and_where_its_axes_lie() -> None:
+    sent = [
+        {"reduce": ["data"], "bytes": "1GiB"},
+        {"reduce": ["model"], "bytes": "1MiB", "times": 9},
+    ]
+    given = {"system": "p2-a100:2", "axes": {"data": 8, "model": 4}, "k": 1, "max_steps": 2}
+    reply = answered(**given, collectives=sent)
+    assert isinstance(reply, PlanReply)
+    found, best = told(reply), reply.ranking[0]
+    less = reply.default_exposed_seconds / best.exposed_seconds
+    assert found.headline == f"{less:.2f}x: do this"
+    assert duration(best.exposed_seconds) in found.said[0]
+    assert any(str(best.placement) in one for one in found.said)
+    assert {one.what.partition(",")[0] for one in found.to_do} <= {e.name for e in reply.entries}
+
+
+def test_of_groups_it_is_over_the_plain_all_reduce_and_of_one_device_there_is_nothing() -> None:
+    given = {**SHORT, "system": "dgx-h100:2", "axes": {"data": 15}, "without": ["node1/gpu3"]}
+    found = told(answered(**given))
+    assert found.headline == KEEP or found.to_do
+    alone = told(answered(**{**SHORT, "system": "dgx-h100:1", "axes": {"data": 1, "model": 8}}))
+    assert (alone.headline, alone.to_do) == ("Nothing to do", ())
