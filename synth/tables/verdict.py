@@ -34,6 +34,11 @@ _HOOKS = {
 _BY_SIZE = "collsynth emit --from ANSWER.json --target nccl-tuner --channels N"
 
 
+def file_of(target: str) -> str:
+    """What ``emit`` calls the file of a runtime."""
+    return f"collsynth_{target}.py"
+
+
 @dataclass(frozen=True)
 class ToDo:
     """One thing to do: what it is, and the lines to set, run or paste.
@@ -49,7 +54,7 @@ class ToDo:
     @property
     def file(self) -> str:
         """What that file is called; nothing where there is none."""
-        return f"collsynth_{self.target}.py" if self.target else ""
+        return file_of(self.target) if self.target else ""
 
 
 @dataclass(frozen=True)
@@ -120,7 +125,7 @@ def _why_keep(answers: Sequence[RankedAnswer], default_seconds: float) -> str:
     if first.against_best in (Against.FASTER, Against.NOT_OFFERED):
         return f"{at}: {first.advice.text if first.proof == 'proved' else 'it is not proved'}"
     if first.seconds < default_seconds:
-        return f"{at}, is not told from it by prices"
+        return f"prices do not tell {at}, from it"
     return "nothing is faster"
 
 
@@ -155,9 +160,9 @@ def _orders(
 
 def _to_do(answer: Answer, row: int, request: str, what: str = "") -> ToDo:
     """How an answer is had: a line of the environment, or a file and how a script takes it."""
-    before = f"{what}: " if what else ""
+    before = f"{what}. " if what else ""
     if answer.advice.by is By.ENVIRONMENT:
-        return ToDo(f"{before}set for all ranks", answer.advice.text, row)
+        return ToDo(f"{before}Set for all ranks", answer.advice.text, row)
     command, *otherwise = answer.advice.text.split("; ")
     target = command.split()[-1]
     call = f"{request.replace('-', '_')}(...)"
@@ -165,7 +170,8 @@ def _to_do(answer: Answer, row: int, request: str, what: str = "") -> ToDo:
         call = _HOOKS.get(request, call)
     more = f" ({'; '.join(otherwise)})" if otherwise else ""
     lines = f"import collsynth_{target} as fast\nfast.{call}"
-    return ToDo(f"{before}put the file beside your script, and into it{more}", lines, row, target)
+    put = f"Put {file_of(target)} beside your script, and this into it{more}"
+    return ToDo(before + put, lines, row, target)
 
 
 def _of_sizes(reply: SweepReply, found: Sequence[Row]) -> Verdict:
@@ -196,7 +202,7 @@ def _of_groups(reply: UnevenReply, row: Row) -> Verdict:
     if first.speedup <= 1 + FINEST or first.proof != "proved":
         return Verdict(KEEP, [f"{default}; nothing proved is surely faster", follow])
     run = f"collsynth emit --from ANSWER.json --rank {first.rank} --target json"
-    to_do = ToDo("its groups of ranks as JSON (also below, under Code to paste)", run)
+    to_do = ToDo("Write its groups of ranks as JSON (also below, under Code to paste)", run)
     gain = f"{duration(first.seconds)}, where {default}"
     return Verdict(f"{row.speedup[0]}: do this", [gain, follow], (), [to_do])
 
