@@ -303,6 +303,8 @@ def test_a_job_that_lost_its_worker_three_times_shows_what_it_had_found(stuck: S
     assert page.status_code == 200
     assert "lost its worker 3 times" in page.text
     assert "not proved yet" in page.text
+    [row] = re.findall(rf'<tr>(?:(?!<tr>).)*"/jobs/{job.id}".*?</tr>', stuck.ask.get("/jobs").text)
+    assert "placements priced, 3 of 8" in row
 
 
 def _end_thrice(stuck: Served, job: str, best: bytes) -> None:
@@ -342,6 +344,7 @@ def test_jobs_have_names_and_the_page_s_own_are_not_among_them(server: Served, a
     server.ask.get(f"{answer}/code/mpi", headers=PART)
     listed = server.ask.get("/jobs?status=&verb=top&order=oldest").text
     assert "top dgx-h100:4, data=8 model=4, all-reduce of 1 GiB over data" in unescape(listed)
+    assert '<th scope="col">by</th>' not in listed
     assert "No such jobs" in server.ask.get("/jobs?verb=emit").text
     assert server.ask.get("/v1/jobs?verb=emit").json()["jobs"] == []
     assert "No such jobs" in server.ask.get("/jobs?verb=top&status=partial").text
@@ -546,7 +549,9 @@ def test_teams_do_not_see_each_others_answers_and_jobs(guarded: Served) -> None:
         assert one.get(answer).status_code == 200
         assert two.get(answer).status_code == 404
         assert two.get(f"{answer}/timeline").status_code == 404
-        [job] = re.findall(r'"/jobs/([0-9a-f]{32})"', one.get("/jobs").text)
+        listed = one.get("/jobs").text
+        assert re.search('<th scope="col">by</th>.*<td><bdi>browser</bdi></td>', listed, re.DOTALL)
+        [job] = re.findall(r'"/jobs/([0-9a-f]{32})"', listed)
         assert two.get(f"/jobs/{job}").status_code == 404
         assert "No jobs yet" in two.get("/jobs").text
         assert one.post("/logout").headers["location"] == "/login"
