@@ -42,7 +42,7 @@ test: quick slow  ## run all tests, the quick ones first
 quick: .venv/dev  ## run the quick tests
 	$(BIN)/python -m pytest -n auto -m "not slow"
 
-slow: .venv/dev  ## run the tests that take minutes
+slow: .venv/dev  ## run the tests that take longer than a second
 	$(BIN)/python -m pytest -n auto -m "slow and not exhaustive"
 
 exhaustive: .venv/dev  ## run every case of what the tests sample, and note that in tests/exhaustive.toml

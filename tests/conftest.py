@@ -13,6 +13,7 @@ import typer.testing
 from hypothesis import Phase, settings
 
 from databases import Cluster, cluster
+from durations import Noter, mark
 from exhaustive import Recorder, Sample
 
 settings.register_profile("house", deadline=None, derandomize=True)
@@ -32,6 +33,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--record-exhaustive", action="store_true", help="note in exhaustive.toml what was right"
     )
+    parser.addoption("--note-slow", action="store_true", help="note in slow.txt what took long")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -41,8 +43,18 @@ def pytest_configure(config: pytest.Config) -> None:
     calls JAX each time, takes a fifth of the time that collecting does.
     """
     gc.set_threshold(50_000, 20, 100)
-    if config.getoption("--record-exhaustive") and not hasattr(config, "workerinput"):
+    if hasattr(config, "workerinput"):
+        return
+    if config.getoption("--record-exhaustive"):
         config.pluginmanager.register(Recorder())
+    if config.getoption("--note-slow"):
+        config.pluginmanager.register(Noter())
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What is not quick is marked before it is chosen by its marks."""
+    mark(items)
 
 
 def pytest_collection_finish() -> None:
