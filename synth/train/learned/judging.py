@@ -85,13 +85,16 @@ def coverage(samples: Sequence[Sample], fit: Fit, groups: Sequence[str]) -> dict
 def simplest(found: Mapping[str, Logs], groups: Sequence[str]) -> str:
     """The first rung that no later one beats by more than twice the noise.
 
-    A rung is judged by the mean over groups of their median errors; the noise is the standard
-    error of the differences between groups.
+    A rung is judged by the mean over groups of how far off it is in logarithms, in the mean of a
+    group: the median alone would not see who is far off at times. The noise is the standard error
+    of the differences between groups.
     """
-    medians = {rung: [error_of(logs[one]).median for one in groups] for rung, logs in found.items()}
+    off = {
+        rung: [float(np.abs(logs[one]).mean()) for one in groups] for rung, logs in found.items()
+    }
     names = list(found)
     for at, rung in enumerate(names):
-        if not any(_beats(medians[one], medians[rung]) for one in names[at + 1 :]):
+        if not any(_beats(off[one], off[rung]) for one in names[at + 1 :]):
             return rung
     raise AssertionError("nothing beats the last")
 
