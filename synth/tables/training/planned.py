@@ -205,7 +205,8 @@ def placement_gain(answer: StepPlanReply, best: PlanOfStep) -> Iterator[str]:
         yield "frameworks lay the axes out so, or as well as prices can tell"
     else:
         ends = (more.seconds, more.interval[0])
-        gain, least = ((best.seconds + end) / best.seconds for end in ends)
+        first = answer.plans[0].seconds  # which they are more than
+        gain, least = ((first + end) / best.seconds for end in ends)
         yield (
             f"{gain:.2f} times as fast as the best that lies as frameworks lay axes out,"
             f" {least:.2f} at least, as far as prices can tell"

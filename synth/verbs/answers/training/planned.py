@@ -311,6 +311,7 @@ class StepPlanReply(Reply):
         job, search = asked.job, found.search
         system, device = job.system, job.device
         proved, above = _proved(found.verdict(device.memory_bytes))
+        advised = found.advised(device.memory_bytes) if found.finalists else None
         differences = [difference(found.likely[0], one) for one in found.likely]
         rest = _ROWS_OF_OTHERS // max(2, len(found.finalists) - 1 + (why_not is not None))
         beside = []
@@ -333,12 +334,12 @@ class StepPlanReply(Reply):
             proved=proved,
             above=above,
             plans=[
-                asked.plan(one, found, than_first, rest if number else _ROWS)
+                asked.plan(one, found, than_first, _ROWS if number == advised else rest)
                 for number, (one, than_first) in enumerate(
                     zip(found.finalists, differences, strict=True)
                 )
             ],
-            advised=found.advised(device.memory_bytes) if found.finalists else None,
+            advised=advised,
             front=[PlanOfFront.of(one) for one in thinned(list(search.front()))],
             least_seconds=found.least_seconds,
             considered=search.plans,
