@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -52,26 +53,11 @@ def _row(told: Told, one: Told) -> Told:
     simulated = compared_of(told, one)
     replica = simulated.replica
     backward, sums, taken = replica.backward, replica.sums.seconds, replica.taken
-    ways = {}
-    for name, way in one["ways"].items():
-        predicted = timed(backward, tuple(way["ends"]), sums, taken).seconds
-        ratios = sorted(
-            usual / mine
-            for usual, mine in zip(one["ways"][USUAL]["seconds"], way["seconds"], strict=True)
-        )
-        assert len(ratios) == ROUNDS
-        ways[name] = {
-            "buckets": len(way["buckets_bytes"]),
-            "seconds": median(way["seconds"]),
-            "predicted_seconds": predicted,
-            "gain": median(ratios) - 1,
-            # of nine the second and the second last hold the median in 96 of 100 cases
-            "gain_low": ratios[1] - 1,
-            "gain_high": ratios[-2] - 1,
-        }
-    usual = ways[USUAL]["predicted_seconds"]
-    for way in ways.values():
-        way["predicted_gain"] = usual / way["predicted_seconds"] - 1
+    assert {len(way["seconds"]) for way in one["ways"].values()} == {ROUNDS}
+    # of nine the second and the second last hold the median in 96 of 100 cases
+    ways = ways_of(
+        one, lambda _, way: timed(backward, tuple(way["ends"]), sums, taken).seconds, inner=1
+    )
     [ours] = [way for way in simulated.ways if way.filling is Filling.BEST]
     least = simulated.least.seconds
     return {
@@ -84,3 +70,28 @@ def _row(told: Told, one: Told) -> Told:
         "claimed": ours.saved.told,
         "ways": ways,
     }
+
+
+def ways_of(one: Told, predicted: Callable[[str, Told], float], inner: int) -> Told:
+    """Of a model each way, as measured and as ``predicted`` by its name: seconds, and gains.
+
+    A gain lies between those of two rounds: the ``inner`` lowest and highest are left out.
+    """
+    ways: Told = {}
+    for name, way in one["ways"].items():
+        ratios = sorted(
+            usual / mine
+            for usual, mine in zip(one["ways"][USUAL]["seconds"], way["seconds"], strict=True)
+        )
+        ways[name] = {
+            "buckets": len(way["buckets_bytes"]),
+            "seconds": median(way["seconds"]),
+            "predicted_seconds": predicted(name, way),
+            "gain": median(ratios) - 1,
+            "gain_low": ratios[inner] - 1,
+            "gain_high": ratios[-1 - inner] - 1,
+        }
+    usual = ways[USUAL]["predicted_seconds"]
+    for way in ways.values():
+        way["predicted_gain"] = usual / way["predicted_seconds"] - 1
+    return ways

@@ -7,7 +7,7 @@ from statistics import median
 from typing import Any
 
 from results import record
-from results.ddp.judged import BEST, NEAR, USUAL
+from results.ddp.judged import BEST, NEAR, USUAL, ways_of
 from results.ddp.measure import backward_of
 from results.ddp.replay import BY_PROGRAM, NETWORKS, OURS_BY_PROGRAM, summing_of
 from synth.train.bucketing.clock import timed
@@ -54,25 +54,13 @@ def _row(told: Told, one: Told) -> Told:
     """Ours is of both sums the one whose buckets end first on the clock."""
     sums, by_program = summing_of(told)
     backward = backward_of(one)
-    ways = {}
-    for name, way in one["ways"].items():
+
+    def predicted(name: str, way: Told) -> float:
         summing = by_program if name in PROGRAMS else sums.seconds
-        ratios = sorted(
-            usual / mine
-            for usual, mine in zip(one["ways"][USUAL]["seconds"], way["seconds"], strict=True)
-        )
-        ways[name] = {
-            "buckets": len(way["buckets_bytes"]),
-            "seconds": median(way["seconds"]),
-            "predicted_seconds": timed(backward, tuple(way["ends"]), summing).seconds,
-            "gain": median(ratios) - 1,
-            # of six the least and the most hold the median in 97 of 100 cases
-            "gain_low": ratios[0] - 1,
-            "gain_high": ratios[-1] - 1,
-        }
-    usual = ways[USUAL]["predicted_seconds"]
-    for found in ways.values():
-        found["predicted_gain"] = usual / found["predicted_seconds"] - 1
+        return timed(backward, tuple(way["ends"]), summing).seconds
+
+    # of six the least and the most hold the median in 97 of 100 cases
+    ways = ways_of(one, predicted, inner=0)
     ours = min((BEST, OURS_BY_PROGRAM), key=lambda name: ways[name]["predicted_seconds"])
     computing = backward.compute_seconds + backward.update_seconds
     whole = backward.upto_bytes[-1]
