@@ -126,10 +126,12 @@ def as_fast(answer: StepPlanReply) -> Iterator[str]:
     tied = [number for number, one in enumerate(answer.plans, 1) if one.tied and number > 1]
     if not tied or answer.advised is None:
         return
-    best = answer.best
+    best, most = answer.best, FULL * answer.device_bytes
+    full = any(answer.plans[number - 1].memory.bytes > most for number in (1, *tied))
+    room = " that leaves room" if full and best.memory.bytes <= most else ""
     yield (
         f"{_together(tied)}: as fast as the first, as far as prices can tell; take"
-        f" {answer.advised + 1}, the simplest ({_axes(best)},"
+        f" {answer.advised + 1}, the simplest{room} ({_axes(best)},"
         f"{'' if best.by_framework else ' not'} as frameworks lay them out,"
         f" {volume(best.memory.bytes)})"
     )
