@@ -44,7 +44,8 @@ def write(
     With ``programs`` it calls those of them that are more than one collective: their modules must
     lie beside it. A program with microbatches needs the plan itself, for the order of passes.
     ``overlap``: in PyTorch what is made in the step is sent beside compute, as the simulation's
-    ``Overlap(sends=True)`` says; XLA orders collectives itself.
+    ``Overlap(sends=True)`` says, but that a loop over layers waits where it gathers again what its
+    forward pass kept; XLA orders collectives itself.
 
     Raises InputError for primitives that the runtime has no words for, with their user's line,
     for inputs that are partial, and for inputs that are keys.

@@ -347,11 +347,11 @@ class Composition:
         return self._work[key]
 
     def _part(self, work: Work, rows: Mapping[str, Row]) -> float:
-        sent = (
-            times * self._links.seconds(goal, _merged(*(rows[axis] for axis in over)), size)
-            for (goal, over, size), times in work.sent.items()
-        )
-        return work.seconds + sum(sent)
+        waited = 0.0
+        for (goal, over, size, beside), times in work.sent.items():
+            took = self._links.seconds(goal, _merged(*(rows[axis] for axis in over)), size)
+            waited += times * max(0.0, took - beside)
+        return work.seconds + waited
 
     def _sending(self, plan: Staged, goal: Goal, over: tuple[Row, Row]) -> Mapping[Part, float]:
         """Seconds of gathering the parameters of each part, or of reducing its gradients.

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
+from typing import NamedTuple
 
 from grammar import Goal
 from synth.train.plans import When
@@ -31,8 +32,16 @@ class Part(Enum):
     LAST = "after the layers"
 
 
-Sent = tuple[Goal, tuple[str, ...], int]
-"""A collective: its goal, its axes, and bytes of a device's largest buffer."""
+class Sent(NamedTuple):
+    """A collective over axes, with bytes of a device's largest buffer.
+
+    ``beside_seconds``: of computing between when it may go and when it is read.
+    """
+
+    goal: Goal
+    over: tuple[str, ...]
+    size_bytes: int
+    beside_seconds: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -106,7 +115,9 @@ def scaled(one: Inside, two: Inside, samples: int) -> Inside | None:
             return None
         sent: defaultdict[Sent, float] = defaultdict(float)
         for before, after in zip(ones, twos, strict=True):
-            sent[*before[:2], round(at(before[2], after[2]))] += first.sent[before]
+            size_bytes = round(at(before.size_bytes, after.size_bytes))
+            beside = at(before.beside_seconds, after.beside_seconds)
+            sent[Sent(before.goal, before.over, size_bytes, beside)] += first.sent[before]
         work[key] = Work(at(first.seconds, second.seconds), sent)
     return replace(
         one,
@@ -117,5 +128,5 @@ def scaled(one: Inside, two: Inside, samples: int) -> Inside | None:
     )
 
 
-def _said(one: Sent) -> tuple[str, tuple[str, ...], int]:
-    return one[0].value, one[1], one[2]
+def _said(one: Sent) -> tuple[object, ...]:
+    return one.goal.value, *one[1:]

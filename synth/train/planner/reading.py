@@ -10,6 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import zip_longest
 
 import numpy as np
 
@@ -30,7 +31,7 @@ from synth.train.plans import (
 )
 from synth.train.plans.layers.apart import stacks
 from synth.train.plans.plan import OF_SAMPLES, loop_of
-from synth.train.simulation import Device, Kind, Lives, Runtime, device, simulate
+from synth.train.simulation import Device, Kind, Lives, Overlap, Runtime, device, simulate
 from synth.train.simulation.collected import collectives
 from synth.train.simulation.device import COMPUTE, Task
 from synth.train.simulation.groups import CAST, scores_in
@@ -78,7 +79,7 @@ def _read(
 ) -> _Read:
     ready, program = prepared(step, plan), apply(step, plan)
     rooflines = Rooflines(accelerator, scores_in(program, plan.parts))
-    runtime = Runtime()
+    runtime = Runtime(Overlap(sends=True))
     written = device(
         ready,
         plan,
@@ -187,18 +188,40 @@ class _Read:
         sent: defaultdict[tuple[When, Part], defaultdict[Sent, float]] = defaultdict(
             lambda: defaultdict(float)
         )
-        for task, part in zip(self.device.tasks, self._parts, strict=True):
+        beside = self._beside()
+        for number, (task, part) in enumerate(zip(self.device.tasks, self._parts, strict=True)):
             key = task.place.when, part
             share = 1 / LAYERS if part is Part.LAYER else 1.0
             if task.stream == COMPUTE:
                 seconds[key] += task.seconds * (1 - self._summed(task)) * share
             for one in collectives(task, self.plan):
-                sent[key][one] += share
+                sent[key][Sent(*one, beside.get(number, 0.0))] += share
         return {
             (when, part): Work(seconds[when, part], sent[when, part])
             for when in (When.FORWARD, When.BACKWARD)
             for part in Part
         }
+
+    def _beside(self) -> Mapping[int, float]:
+        """Of what a layer sends and reads: seconds of its computing between the two.
+
+        What it sends next on the same stream ends that, too: it would go as late.
+        """
+        tasks, found = self.device.tasks, dict[int, float]()
+        of_layers = defaultdict[tuple[object, str], list[int]](list)
+        for stream, several in self.device.streams.items():
+            for one in several:
+                of_layers[(tasks[one].layer, tasks[one].place), stream].append(one)
+        for (layer, stream), several in of_layers.items():
+            own = [tasks[one] for one in of_layers.get((layer, COMPUTE), ())]
+            if stream == COMPUTE or tasks[several[0]].layer < 0:
+                continue
+            for one, after in zip_longest(several, several[1:]):
+                read = next((each.issue for each in own if one in each.before), 0)
+                end = read if after is None else min(read, tasks[after].issue)
+                window = range(tasks[one].issue, end)
+                found[one] = sum(each.seconds for each in own if each.issue in window)
+        return found
 
     def _summing(self) -> float:
         """Seconds of a layer's gradients."""

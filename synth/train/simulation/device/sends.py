@@ -53,11 +53,14 @@ class Sends:
         after: list[int] = []
         issue = None
         given, made = self.given(held), max(map(tape.after, held.makers), default=0)
-        if not given and self.overlap.sends and not self._kept_since(made, unit):
-            issue = made
-        elif given and ahead is not None:
+        if given and ahead is not None:
             issue = max(tape.issued(tape.unit() if unit is None else unit, ahead), made)
             after = tape.own[issue - 1 : issue] if issue else []
+        elif not given and self.overlap.sends:
+            issue = made
+            if unit and self._kept_since(held, made, unit):
+                issue = max(tape.issued(unit, 0), len(tape.own) - 1)
+                after = tape.own[issue - 1 : issue]
         else:
             stream = COMPUTE
         task = tape.task(
@@ -126,13 +129,16 @@ class Sends:
         copies = (self.tape.buffers[number].kind is Kind.COPIES for number in held.buffers)
         return not held.makers or all(copies)
 
-    def _kept_since(self, made: int, unit: int | None) -> bool:
-        """Whether a layer reads what was made before the layer before it began.
+    def _kept_since(self, held: Held, made: int, unit: int) -> bool:
+        """Whether a layer reads what it made in another pass, or older than the layer before it.
 
         That was kept by a forward pass, or is of the whole loop: put together when it was made, it
-        would be in memory for all layers at once.
+        would be in memory for all layers at once. So it is put together beside the task of this
+        layer that comes before its reader (Megatron: beside the gradient of the layer's input).
         """
-        return unit is not None and unit > 0 and made < self.tape.issued(unit, 1)
+        before, tasks = made <= self.tape.issued(unit, 0), self.tape.tasks
+        again = before and any(tasks[maker].layer == self.tape.layer for maker in held.makers)
+        return again or made < self.tape.issued(unit, 1)
 
     def _asked(self, one: Moved, sliced: bool) -> _Asked:
         kind, source, target = one.value.type, one.path.source, one.path.target

@@ -277,6 +277,34 @@ def test_what_is_sent_beside_goes_in_the_order_in_which_it_is_ready() -> None:
             assert found.begins[number] - ready < 0.5
 
 
+TOKENS = (
+    "data=1 tensor=2; tokens over tensor; weights over tensor as Megatron",
+    "data=1 tensor=2; tokens over tensor; weights over tensor as Megatron; 2 microbatches",
+)
+
+
+@pytest.mark.parametrize("text", TOKENS)
+def test_what_a_layer_kept_is_gathered_again_beside_the_task_before_its_reader(text: str) -> None:
+    """Its tokens, for the gradients of weights: never on the compute stream, never early."""
+    one = run("llama3-tiny", text, Overlap(sends=True), layers=4).device
+    own: dict[int, list[int]] = {}
+    again = 0
+    for number, task in enumerate(one.tasks):
+        if task.stream == "compute":
+            own.setdefault(task.place.stage, []).append(number)
+            assert not task.request
+        makers = [one.tasks[maker] for maker in task.before if one.tasks[maker].request == ""]
+        if task.layer < 0 or "all-gather" not in task.request or len(makers) < 2:
+            continue
+        again += 1
+        [before] = own[task.place.stage][task.issue - 1 : task.issue]
+        assert before in task.before
+        read = next(at for at, each in enumerate(one.tasks) if number in each.before)
+        assert one.tasks[read].issue - task.issue <= 1
+        assert one.tasks[read].layer == task.layer
+    assert again >= 2 * 4 - 2
+
+
 def test_the_first_operation_may_wait_for_what_it_reads() -> None:
     """A product with a parameter that is cut: gathered, and its gradient scattered."""
     x, w = Value("x", Type("f32", (8, 4))), Value("w", Type("f32", (4,)))
