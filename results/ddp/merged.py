@@ -4,8 +4,9 @@ The table (HKBU-HPML/ddl-benchmarks, of arXiv 2005.13247) has samples a second w
 (BSP), with each tensor summed as soon as it is made (WFBP), and with tensors merged (MG-WFBP), on
 nodes of four GPUs over three networks. Of a GPU nothing is taken but the seconds of its own step:
 when gradients are made in it says a roofline of our V100, scaled to that. Links reach what is
-typical of their media. Priorities among parts of tensors (ByteScheduler), and what it overlaps with
-the next step, are not on the clock, and neither is a parameter server.
+typical of their media. Priorities among parts of tensors (ByteScheduler) let sums go on beside the
+next forward pass: of them the clock says what no order goes below, compute or all sums. It has no
+parameter servers.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ NETWORKS: Mapping[str, tuple[str, float]] = {
 MODELS = {"ResNet-50": "resnet50", "BERT-Base": "bert-base", "BERT-Large": "bert-large"}
 NONE, EACH, MERGED = "BSP-A2A", "WFBP-A2A", "MG-WFBP"
 METHODS = (NONE, EACH, MERGED)
+FIRST_LAYERS_FIRST = "ByteScheduler-A2A"
 Told = dict[str, Any]
 
 
@@ -72,7 +74,39 @@ def merged() -> Told:
             for each, all_ in both
         ),
         "steps": {"low": min(steps), "high": max(steps)},
+        "priorities": _priorities(rates, samples, alone),
     }
+
+
+def _priorities(
+    rates: Mapping[tuple[str, str, int, str], float],
+    samples: Mapping[str, int],
+    alone: Mapping[str, float],
+) -> Told:
+    """Published steps with priorities, by the least that any order of parts of sums allows."""
+    ratios, slower = [], []
+    for (network, model, accels, method), rate in rates.items():
+        if method != FIRST_LAYERS_FIRST or accels == 1:
+            continue
+        size_bytes = _replica(MODELS[model], samples[model]).backward.upto_bytes[-1]
+        sums = _sums(network, accels).seconds(size_bytes)
+        least = max(samples[model] / alone[model], sums)
+        ratios.append(accels * samples[model] / rate / least)
+        if without := rates.get((network, model, accels, NONE)):
+            slower.append(rate < without)
+    return {
+        "rows": len(ratios),
+        "ratio": {"low": min(ratios), "median": median(ratios), "high": max(ratios)},
+        "below": sum(one < 1 for one in ratios),
+        "compared": len(slower),
+        "slower": sum(slower),
+    }
+
+
+def _sums(network: str, accels: int) -> Sums:
+    system = machine(network, accels)
+    [placement] = placements(system.hierarchy, [Axis(AXIS, accels)])
+    return Sums(system, placement)
 
 
 def _beside(
@@ -88,9 +122,7 @@ def _beside(
     assert before is not None
     one = _replica(MODELS[model], samples)
     backward = one.computing(seconds / (one.backward.compute_seconds + one.backward.update_seconds))
-    system = machine(network, accels)
-    [placement] = placements(system.hierarchy, [Axis(AXIS, accels)])
-    summing = Sums(system, placement).seconds
+    summing = _sums(network, accels).seconds
     ends: Mapping[str, Ends] = {
         NONE: (len(backward.gradients),),
         EACH: filled(backward, (0,)),

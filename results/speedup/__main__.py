@@ -1,10 +1,11 @@
 """Put six questions to one process, to two workers of this machine, and to Dask workers.
 
-``python -m results.speedup`` writes speedup.json and a section of README.md: medians of RUNS runs,
-each by a fresh process that puts every question to all in turn, warm (each worker has answered a
-small question before). All must answer byte for byte the same. The clusters are started as
-docs/dask.md says. Then each question is put to 8 and 64 processes that are not there (``perfect``):
-what each does is done here, one after the other, and its processor seconds are put on a clock.
+``python -m results.speedup`` writes speedup.json and a section of README.md: medians of RUNS runs
+(``--runs`` says of how many), each by a fresh process that puts every question to all in turn, warm
+(each worker has answered a small question before). All must answer byte for byte the same. The
+clusters are started as docs/dask.md says. Then each question is put to 8 and 64 processes that are
+not there (``perfect``): what each does is done here, one after the other, and its processor seconds
+are put on a clock.
 ``--once`` prints one run, ``--perfect`` the other; both keep nothing.
 """
 
@@ -177,15 +178,14 @@ def perfect(name: str, processes: int) -> Told:
         return {"work": process_time() - begun, "seconds": clock.now()}
 
 
-def measured() -> Told:
-    """The medians of RUNS runs; and what perfect processes would take, each in a fresh process."""
-    runs = [_apart("--once") for _ in range(RUNS)]
-    told: Told = _medians(runs)
+def measured(runs: int) -> Told:
+    """The medians of some runs; and what perfect processes would take, each in a fresh process."""
+    told: Told = _medians([_apart("--once") for _ in range(runs)])
     on_clock = {
         name: {str(many): _apart("--perfect", name, str(many)) for many in (1, *PERFECT)}
         for name in QUESTIONS
     }
-    return {**told, "perfect": on_clock, "runs": RUNS}
+    return {**told, "perfect": on_clock, "runs": runs}
 
 
 def _apart(*words: str) -> Told:
@@ -210,13 +210,14 @@ def main() -> None:
     given = argparse.ArgumentParser(description=__doc__)
     given.add_argument("--once", action="store_true", help="print one run, and keep nothing")
     given.add_argument("--perfect", nargs=2, metavar=("QUESTION", "PROCESSES"))
+    given.add_argument("--runs", type=int, default=RUNS)
     how = given.parse_args()
     if how.once:
         print(json.dumps(once()))
     elif how.perfect:
         print(json.dumps(perfect(how.perfect[0], int(how.perfect[1]))))
     else:
-        data = {**record.origin(COMMAND), "machine": record.machine(), **measured()}
+        data = {**record.origin(COMMAND), "machine": record.machine(), **measured(how.runs)}
         pages.keep(DATA, data, page)
 
 
