@@ -72,6 +72,12 @@ class Candidate:
         """The same with the sum of each gradient by itself."""
         return self.in_buckets(0)
 
+    def in_stages(self, layers: tuple[int, ...]) -> Candidate:
+        """The same with so many layers in each stage; as many in all for none."""
+        if layers == self.recipe.layers:
+            return self
+        return replace(self, recipe=replace(self.recipe, layers=layers))
+
     @property
     def ranks(self) -> int:
         """How many devices the stages are on."""
@@ -319,10 +325,8 @@ class Composition:
             self._balanced[key] = self._fastest(plan, rows)
         if not (layers := self._balanced[key]):
             return one
-        found = replace(one.recipe, layers=layers)
-        return (
-            replace(one, recipe=found) if self.composer.size_bytes(found) <= memory_bytes else one
-        )
+        found = one.in_stages(layers)
+        return found if self.composer.size_bytes(found.recipe) <= memory_bytes else one
 
     def _fastest(self, plan: Staged, rows: Mapping[str, Row]) -> tuple[int, ...]:
         """The layers of each stage with which the slowest rank is fastest; none if as they are."""

@@ -7,20 +7,21 @@ is computed again, and where each axis lies. A pin is what a recipe must have, a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from itertools import islice
+from itertools import chain, islice
 from math import isqrt
 
 from grammar.tensors.operations import Step
 from hierarchies import InputError, System
 from hierarchies.devices import Device
 from synth.plan.request import Watcher
+from synth.search.forks import forked
 from synth.search.space import BestFound, Budget, Found, Infeasible, NoneFound, Optimal
 from synth.train.choice.grids import Extents, Knobs, extents_of, recipes
 from synth.train.models import Spelling, zoo_step
-from synth.train.planner.composing import Candidate, Composer
+from synth.train.planner.composing import Candidate, Composer, Composition
 from synth.train.planner.finalists import Finalist, Taken, by_framework, finalist, layers_of
 from synth.train.planner.gaining import Gaining, gaining
 from synth.train.planner.hints import Freed, freed, least, no_plan
@@ -29,7 +30,7 @@ from synth.train.planner.operations.finer import Finer, finer
 from synth.train.planner.pins import AXES, Pins
 from synth.train.planner.reading import LAYERS, MICROBATCHES, batch_of, insides
 from synth.train.planner.resolution import Likely, advised, difference, likely
-from synth.train.planner.searching import Composed, Search, candidates
+from synth.train.planner.searching import Composed, Search, candidates, of_same_axes
 from synth.train.planner.sums.buckets import BUCKETS, bucketed
 from synth.train.planner.walks.space import PlanSpace, perfect
 from synth.train.planner.walks.walking import walked
@@ -289,7 +290,7 @@ class Planner:
         job = self.job
         memory, some = job.device.memory_bytes, self.met(pins, budget, watcher)
         self._write(some, watcher)
-        some = list(self._balanced(some))
+        some = self._balanced(some, watcher)
         search = Search(self.composer, some, memory, *self._links, watcher)
         if search.refused.total() == search.plans:
             raise InputError(f"no plan can be: {next(iter(search.refused))}", where=job.model)
@@ -319,14 +320,21 @@ class Planner:
         job = self.job
         return finer(job.step, one, self._answers, self._links[0], job.device, budget)
 
-    def _balanced(self, some: Iterable[Candidate]) -> Iterator[Candidate]:
+    def _balanced(self, some: Sequence[Candidate], watcher: Watcher) -> list[Candidate]:
         """All plans, their layers cut as is fastest where that pays and fits."""
-        composed = self.composer.on(self._links[1])
+        stages_of = partial(self._stages_of, self.composer.on(self._links[1]))
+        found = chain.from_iterable(forked(stages_of, of_same_axes(some), watcher))
+        return [one.in_stages(next(found, one.recipe.layers)) for one in some]
+
+    def _stages_of(self, composed: Composition, some: Sequence[Candidate]) -> list[tuple[int, ...]]:
+        """The layers of the stages of each."""
+        found = []
         for one in some:
             try:
-                yield composed.balanced(one, self.job.device.memory_bytes)
+                found.append(composed.balanced(one, self.job.device.memory_bytes).recipe.layers)
             except InputError:  # which the search will tell
-                yield one
+                found.append(one.recipe.layers)
+        return found
 
     def _write(self, some: Sequence[Candidate], watcher: Watcher) -> None:
         """What all plans are composed of, by as many processes as there may be."""

@@ -14,9 +14,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from heapq import heapify, heappop, heappush
+from itertools import chain, groupby
 
 from hierarchies import InputError, System, placements
 from synth.plan.request import Watcher
+from synth.search.forks import forked
 from synth.search.front import front
 from synth.train.planner.clock import Structure
 from synth.train.planner.composing import TOGETHER, Candidate, Composer, axes_of
@@ -52,6 +54,11 @@ def candidates(system: System, several: Iterable[Recipe]) -> Iterator[Candidate]
             yield Candidate(recipe, matrix)
 
 
+def of_same_axes(several: Sequence[Candidate]) -> list[Sequence[Candidate]]:
+    """Neighbours on the same axes: what these are composed of is much the same."""
+    return [[*some] for _, some in groupby(several, key=lambda one: one.recipe.axes)]
+
+
 class Search:
     """Plans that need no more memory than there is, the cheapest first. Mutable.
 
@@ -79,7 +86,10 @@ class Search:
         self._links = composer.on(links)
         self._fit(composer, several, memory_bytes)
         loosest = composer.on(least)
-        self._bounds = [loosest.bound(one) for one, _ in self.fitting]
+        pieces = of_same_axes([one for one, _ in self.fitting])
+        found = forked(lambda some: [*map(loosest.bound, some)], pieces, watcher)
+        self._bounds = [*chain.from_iterable(found)]
+        self._left_out(len(self.fitting) - len(self._bounds))
         self._nearer: dict[int, float] = {}
         self._seconds: dict[int, float] = {}
 
@@ -98,6 +108,12 @@ class Search:
                 self.fitting.append((one, size))
             elif self.nearest is None or size < self.nearest[1]:
                 self.nearest = one, size
+
+    def _left_out(self, count: int) -> None:
+        """Some, the last of those that fit, were not looked at."""
+        if count:
+            self.complete, self.plans = False, self.plans - count
+            del self.fitting[-count:]
 
     def cheapest(self, among: Callable[[Candidate], bool] = lambda one: True) -> Iterator[Composed]:
         """Those ``among`` all that fit, in the order of their seconds; of equal ones, as given."""
