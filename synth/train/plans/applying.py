@@ -8,7 +8,7 @@ put in.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from math import prod
 
@@ -24,6 +24,7 @@ from synth.train.plans.program import Done, Key, Moved, Program, When, makes, re
 from synth.train.plans.stages import check_order, check_stages
 from synth.train.plans.together.buckets import together
 from synth.train.plans.together.fused import fused
+from synth.train.plans.together.update import update_of
 from synth.train.resharding.paths import First
 from synth.train.same import Same
 
@@ -43,7 +44,8 @@ def apply(step: Step, plan: Plan) -> Program:
     if plan.microbatches > 1:
         program = placed(ready, plan, program, whens)
     outputs = {str(one) for one in ready.graph.outputs}
-    return fused(together(program, plan), plan.fused, plan.sizes, outputs)
+    found = fused(together(program, plan), plan.fused, plan.sizes, outputs)
+    return replace(found, update=update_of(ready, found, plan.sizes))
 
 
 def timed(step: Step, plan: Plan) -> tuple[Program, tuple[When, ...]]:

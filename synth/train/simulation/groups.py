@@ -2,8 +2,9 @@
 
 What a layer does between two collectives is timed once, as a section, and repeated for each layer:
 a loop of 96 layers is as many short lists of groups. A group ends where a value is made that is
-sent as soon as it is there, and where the place of an instruction is another. A program that says
-which operations are fused has those groups, and all others one by one.
+sent as soon as it is there, and where the place of an instruction is another. The update of all
+parameters is one, and waits for all gradients. A program that says which operations are fused has
+those groups, and all others one by one.
 """
 
 from __future__ import annotations
@@ -57,6 +58,9 @@ Item = Group | Moved | Sent | Done
 """A group, something sent, or a loop."""
 
 Items = tuple[tuple[Item, Place | None], ...]
+
+_Spot = tuple[Place | None, bool]
+"""Where operations are one task: a place, and whether they are of the update."""
 
 
 @dataclass(frozen=True)
@@ -135,39 +139,41 @@ class Grouping:
         places = program.places or (None,) * len(instructions)
         kernel = _kernels(program)
         gates = set[str]() if kernel else self._gates(instructions)
+        update = program.update if self.whole and not kernel else frozenset[str]()
         last: int | None = None
         left = _Readers(instructions, ends)
-        runs: dict[Place | None, list[Done | Moved]] = {}
+        runs: dict[_Spot, list[Done | Moved]] = {}
 
-        def ended(chosen: Iterable[Place | None]) -> Iterator[tuple[Item, Place | None]]:
-            for place in [one for one in chosen if one in runs]:
-                yield self.group(runs.pop(place), left, constants), place
+        def ended(chosen: Iterable[_Spot]) -> Iterator[tuple[Item, Place | None]]:
+            for spot in [one for one in chosen if one in runs]:
+                yield self.group(runs.pop(spot), left, constants), spot[0]
 
         for at, (one, place) in enumerate(zip(instructions, places, strict=True)):
             if constants and _constant(one, constants):
                 left.passed(one)
                 continue
+            spot = place, not update.isdisjoint(_made(one))
             free = isinstance(one, Moved) and not one.path.requests(self.sizes)
             if not isinstance(one, Done) or one.body is not None:
-                if free and place in runs:
+                if free and spot in runs:
                     assert isinstance(one, Moved)
-                    runs[place].append(one)
+                    runs[spot].append(one)
                     continue
-                yield from ended(list(runs) if isinstance(one, Sent) else _read_by(place, runs))
-                yield from ended([place])
+                yield from ended(list(runs) if isinstance(one, Sent) else _read_by(spot, runs))
+                yield from ended([spot])
                 yield one, place
                 left.passed(one)
                 continue
             if kernel and kernel[at] != last:
                 yield from ended(list(runs))
                 last = kernel[at]
-            full = any(value.name in gates for value in one.operation.results)
-            yield from ended(_read_by(place, runs))
+            full = not spot[1] and any(value.name in gates for value in one.operation.results)
+            yield from ended(_read_by(spot, runs))
             if full and one.operation.primitive == CAST:
-                yield from ended([place])
-            runs.setdefault(place, []).append(one)
+                yield from ended([spot])
+            runs.setdefault(spot, []).append(one)
             if full or not (self.whole or kernel):
-                yield from ended([place])
+                yield from ended([spot])
         yield from ended(list(runs))
 
     def _gates(self, instructions: Sequence[Done | Moved | Sent]) -> set[str]:
@@ -264,19 +270,29 @@ class _Readers:
                 del self.names[name]
 
 
-def _read_by(place: Place | None, runs: Collection[Place | None]) -> list[Place | None]:
-    """The places of which something may be read at another: of its own stage, and of all."""
+def _read_by(spot: _Spot, runs: Collection[_Spot]) -> list[_Spot]:
+    """Of which something may be read at another: of its own stage, and of all.
+
+    What the update makes nothing else computes with.
+    """
+    place, updates = spot
+    others = [one for one in runs if one != spot and (updates or not one[1])]
     if place is None:
-        return []
+        return others
     near = (place.stage, EVERYWHERE)
-    return [one for one in runs if one is not None and one != place and one.stage in near]
+    return [(at, late) for at, late in others if at is not None and at.stage in near]
 
 
 def _constant(one: Done | Moved | Sent, constants: Collection[str]) -> bool:
     """Whether it makes constants, or has them lie otherwise."""
+    return all(name in constants for name in _made(one))
+
+
+def _made(one: Done | Moved | Sent) -> Sequence[str]:
+    """The names of what is made, or sent."""
     if isinstance(one, Done):
-        return all(value.name in constants for value in one.operation.results)
-    return one.value.name in constants
+        return [value.name for value in one.operation.results]
+    return [one.value.name]
 
 
 def constants_of(graph: Graph, given: Collection[str] = ()) -> frozenset[str]:
