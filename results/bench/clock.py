@@ -27,6 +27,7 @@ from synth.train.planner.links import Least, Priced
 from synth.train.planner.pins import Pins
 from synth.train.planner.planning import Job, Planner
 from synth.train.planner.searching import Search
+from synth.train.planner.sums.choosing import BUCKETS
 from synth.train.plans import apply, parse_recipe, plan_of, prepared
 from synth.train.simulation import Predicted, Runtime, Sources, predicted
 from synth.train.simulation.groups import Grouping
@@ -146,7 +147,8 @@ def search() -> Figures:
         some, composer = job.candidates(Pins({})), Planner(job).composer
         begun = process_time()
         links = Priced(system), Least(system)
-        searched = Search(composer, some, job.device.memory_bytes, *links, Watcher())
+        memory = job.device.memory_bytes
+        searched = Search(composer, some, memory, *links, Watcher(), BUCKETS)
         cheapest = list(islice(searched.cheapest(), 5))
         took_seconds = process_time() - begun
         assert len(cheapest) == 5

@@ -24,12 +24,12 @@ from synth.calibration.typical import typical
 from synth.plan.request import Watcher
 from synth.search.space import Budget
 from synth.train.models import Spelling
-from synth.train.planner.composing import Candidate
 from synth.train.planner.finalists import by_framework
-from synth.train.planner.links import Least, Links, Priced
+from synth.train.planner.links import Candidate, Least, Links, Priced
 from synth.train.planner.pins import Pins
 from synth.train.planner.planning import Job, Planner
 from synth.train.planner.searching import Search
+from synth.train.planner.sums.choosing import BUCKETS
 from synth.train.zoo.sizes import ZOO
 
 DATA = Path(__file__).with_name("joint.json")
@@ -67,7 +67,8 @@ def measured(model: str, machine: str) -> dict[str, Any]:
 
     def best(among: Callable[[Candidate], bool], links: Links) -> Candidate | None:
         some = list(filter(among, every))
-        search = Search(planner.composer, some, job.device.memory_bytes, links, least, Watcher())
+        memory = job.device.memory_bytes
+        search = Search(planner.composer, some, memory, links, least, Watcher(), BUCKETS)
         return next((one.candidate for one in search.cheapest()), None)
 
     def seconds(one: Candidate | None, links: Links) -> float | None:

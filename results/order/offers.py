@@ -12,9 +12,8 @@ from hierarchies.devices import device_named
 from results.steps.shapes import Plan, Shape
 from synth.calibration.typical import typical
 from synth.train.models import Spelling
-from synth.train.planner.composing import Candidate, axes_of
 from synth.train.planner.finalists import Finalist, finalist
-from synth.train.planner.links import Priced
+from synth.train.planner.links import Candidate, Priced, axes_of
 from synth.train.planner.pins import Pins
 from synth.train.planner.planning import SAMPLES, Job, Planner
 from synth.train.planner.resolution import Likely, likely

@@ -24,12 +24,12 @@ from synth.price.defaults import defaults
 from synth.price.step_prices import Simulator
 from synth.price.steps import total_seconds
 from synth.train.models import Spelling
-from synth.train.planner.composing import Candidate
 from synth.train.planner.finalists import by_framework
-from synth.train.planner.links import Least, Links, Priced
+from synth.train.planner.links import Candidate, Least, Links, Priced
 from synth.train.planner.pins import Pins
 from synth.train.planner.planning import Job, Planner
 from synth.train.planner.searching import Search
+from synth.train.planner.sums.choosing import BUCKETS
 
 DATA = Path(__file__).with_name("plans.json")
 COMMAND = "python -m results.plans"
@@ -77,10 +77,11 @@ def measured(model: str, machine: str, batch: int, sequence: int) -> dict[str, A
 
     def best(some: Sequence[Candidate], links: Links) -> float | None:
         memory = job.device.memory_bytes
-        search = Search(planner.composer, some, memory, links, least, Watcher())
+        search = Search(planner.composer, some, memory, links, least, Watcher(), BUCKETS)
         return next((one.seconds for one in search.cheapest()), None)
 
-    composed = {one.candidate: one.seconds for one in found.looked_at}
+    both = [(one.candidate, one.found.seconds) for one in found.finalists]
+    composed = planner.composer.on(priced).seconds([one for one, _ in both])
     return {
         "model": model,
         "machine": machine,
@@ -93,8 +94,8 @@ def measured(model: str, machine: str, batch: int, sequence: int) -> dict[str, A
         "took_seconds": took,
         "least_seconds": found.least_seconds,
         "simulated": [
-            {"composed": composed[one.candidate], "simulated": one.found.seconds}
-            for one in found.finalists
+            {"composed": seconds, "simulated": simulated}
+            for seconds, (_, simulated) in zip(composed, both, strict=True)
         ],
         "joint": best(every, priced),
         "without_placement": best(laid_out, priced),

@@ -16,14 +16,15 @@ from functools import partial
 from math import prod
 
 from grammar import Goal
-from hierarchies import Axis, InputError
+from hierarchies import InputError
 from synth.search.forks import Crew, forked
 from synth.train.orders import HALVES
 from synth.train.planner.clock import Kinds, Seconds, Structure, clocked, fastest
 from synth.train.planner.inside import INSIDE, Inside, Part, Work, scaled
-from synth.train.planner.links import Links, Row
+from synth.train.planner.links import Candidate, Links, Row
 from synth.train.planner.reading import MICROBATCHES
 from synth.train.planner.staged import Cut, Staged
+from synth.train.planner.sums.sending import ALL, Sending
 from synth.train.plans import Recipe, When
 from synth.train.plans.plan import PIPE
 
@@ -32,66 +33,6 @@ TOGETHER = 32
 
 PAYS = 0.01
 """So much faster than by stages as equal as can be the slowest rank must be for others."""
-
-ALL = 2**62
-"""Bytes of a bucket that has room for all gradients."""
-
-PIECES = 8
-"""In how many an update is that parameters are put together beside."""
-
-
-def axes_of(recipe: Recipe) -> tuple[Axis, ...]:
-    """The axes of a recipe, to be placed."""
-    return tuple(Axis(name, size) for name, size in recipe.axes)
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """A recipe and where its axes lie: a row of each axis, in their order."""
-
-    recipe: Recipe
-    rows: tuple[Row, ...]
-
-    @property
-    def row_of(self) -> Mapping[str, Row]:
-        """The row of each axis of more than one device."""
-        both = zip(self.recipe.axes, self.rows, strict=True)
-        return {name: row for (name, size), row in both if size > 1}
-
-    @property
-    def rows_of_batch(self) -> tuple[Row, ...]:
-        """Those of the axes that cut the batch."""
-        return tuple(self.row_of[axis] for axis in self.recipe.batch if axis in self.row_of)
-
-    def in_buckets(self, size_bytes: int) -> Candidate:
-        """The same with its gradients in buckets of so many bytes; each by itself for 0."""
-        return replace(self, recipe=replace(self.recipe, bucket_bytes=size_bytes))
-
-    @property
-    def alone(self) -> Candidate:
-        """The same with the sum of each gradient by itself."""
-        return self.in_buckets(0)
-
-    def in_stages(self, layers: tuple[int, ...]) -> Candidate:
-        """The same with so many layers in each stage; as many in all for none."""
-        if layers == self.recipe.layers:
-            return self
-        return replace(self, recipe=replace(self.recipe, layers=layers))
-
-    @property
-    def ranks(self) -> int:
-        """How many devices the stages are on."""
-        return dict(self.recipe.axes).get(PIPE, 1)
-
-    @property
-    def axes(self) -> tuple[Axis, ...]:
-        """Those of the recipe, to be placed."""
-        return axes_of(self.recipe)
-
-    @property
-    def structure(self) -> Structure:
-        recipe = self.recipe
-        return self.ranks, recipe.schedule, recipe.microbatches, recipe.chunks
 
 
 Counted = tuple[Recipe, Sequence[int]]
@@ -233,15 +174,18 @@ class Composition:
         self.composer = composer
         self._links = links
         self._work: dict[tuple[Cut, tuple[Row, ...]], tuple[Mapping[Part, float], ...]] = {}
-        self._sent: dict[tuple[object, ...], Mapping[Part, float]] = {}
+        self._sending = Sending(links)
         self._balanced: dict[tuple[Cut, tuple[Row, ...], int, int], tuple[int, ...]] = {}
 
-    def bound(self, one: Candidate) -> float:
-        """Seconds that no order of its passes is below. Raises InputError as ``staged`` does."""
+    def bound(self, one: Candidate, buckets: Sequence[int] = ()) -> float:
+        """Seconds that no order of its passes is below; nor if it has ``buckets`` of such sizes.
+
+        Raises InputError as ``staged`` does.
+        """
         recipe = one.recipe
         whole = recipe.schedule not in HALVES
         # Its terms are added in another order than the clock does.
-        return (1 - _ROUNDED) * self.parts(one).bound(recipe.microbatches, whole=whole)
+        return (1 - _ROUNDED) * self.parts(one, buckets).bound(recipe.microbatches, whole=whole)
 
     def seconds(self, several: Sequence[Candidate]) -> list[float]:
         """Of a step by each; those of one structure are timed at once. Raises as ``bound``."""
@@ -257,20 +201,21 @@ class Composition:
                     found[number] = took
         return found
 
-    def parts(self, one: Candidate) -> Seconds:
-        """What its stages and ranks take."""
+    def parts(self, one: Candidate, buckets: Sequence[int] = ()) -> Seconds:
+        """What its stages and ranks take; with ``buckets``, what they do not go below in any."""
         plan, rows = self.composer.staged(one.recipe), one.row_of
         zero, lies = one.recipe.zero, plan.lies
         pipe, apart = (rows.get(axis, ()) for axis in (PIPE, "data"))
         forward, backward = map(lies.of_stages, self._working(plan, rows))
-        gather = self._sending(plan, Goal.ALL_GATHER, (_merged(*one.rows_of_batch), apart))
-        reduce = self._summing(plan, one)
+        gather = self._sending.gathers(plan, (_merged(*one.rows_of_batch), apart))
+        reduce = self._summing(plan, one, (one.recipe.bucket_bytes, *buckets))
+        pieces = plan.pieces if buckets else plan.sum_pieces
         once = _put_together(plan, gather, lies.of_last(forward))
         if zero >= 2:
             gathers = plan.alike(gather if zero == 3 else _NOTHING)
             forward = _each(partial(_beside, pieces=plan.pieces), forward, gathers)
             backward = _each(
-                lambda took, way, back, end: _beside(took, way + back, plan.sum_pieces) + end,
+                lambda took, way, back, end: _beside(took, way + back, pieces) + end,
                 backward,
                 gathers,
                 plan.alike(reduce),
@@ -278,7 +223,7 @@ class Composition:
             )
         else:
             sent, took = plan.alike(reduce), lies.of_last(backward)
-            beside = _each(partial(_beside, pieces=plan.sum_pieces), took, lies.of_last(sent))
+            beside = _each(partial(_beside, pieces=pieces), took, lies.of_last(sent))
             once = _each(
                 lambda own, both, back, rest, last, end: own + both - back + rest - last + end,
                 once,
@@ -297,19 +242,21 @@ class Composition:
 
         Raises as ``bound`` does.
         """
+        plan = self.composer.staged(one.recipe)
         each, whole = (
-            max(plan.lies.of_ranks(plan.lies.of_stages(self._summing(plan, how))))
-            for how in (one.alone, one.in_buckets(ALL))
-            for plan in [self.composer.staged(how.recipe)]
+            max(plan.lies.of_ranks(plan.lies.of_stages(self._summing(plan, one, [size]))))
+            for size in (0, ALL)
         )
         return (each - whole) * (one.recipe.microbatches if one.recipe.zero >= 2 else 1)
 
-    def _summing(self, plan: Staged, one: Candidate) -> Mapping[Part, float]:
-        """Seconds of the sums of gradients of each part."""
+    def _summing(
+        self, plan: Staged, one: Candidate, buckets: Sequence[int]
+    ) -> Mapping[Part, float]:
+        """Seconds of the sums of gradients of each part, the least of such buckets."""
         seq, apart = (one.row_of.get(axis, ()) for axis in ("seq", "data"))
         how = Goal.REDUCE_SCATTER if one.recipe.scatters else Goal.ALL_REDUCE
         over = _merged(*one.rows_of_batch, seq), _merged(apart, seq)
-        return self._sending(plan, how, over)
+        return self._sending.sums(plan, how, over, buckets)
 
     def balanced(self, one: Candidate, memory_bytes: float) -> Candidate:
         """The same, its layers cut as the slowest rank is fastest if that pays and fits.
@@ -357,24 +304,6 @@ class Composition:
             waited += times * max(0.0, took - beside)
         return work.seconds + waited
 
-    def _sending(self, plan: Staged, goal: Goal, over: tuple[Row, Row]) -> Mapping[Part, float]:
-        """Seconds of gathering the parameters of each part, or of reducing its gradients.
-
-        ``over``: the rows of parameters, and of those of experts.
-        """
-        gathers = goal is Goal.ALL_GATHER
-        buckets = () if gathers else (plan.recipe.bucket_bytes, plan.bucket_layers)
-        key = plan.cut, goal, over, buckets
-        if key not in self._sent:
-            inside, found = plan.inside, dict(_NOTHING)
-            for row, several in zip(over, (inside.parameters, inside.experts), strict=True):
-                for part, sizes in several.items() if row else ():
-                    each = [(inside.gathered * one, 1.0) for one in sizes]
-                    for size, times in each if gathers else plan.sums(part, sizes):
-                        found[part] += times * self._links.seconds(goal, row, size)
-            self._sent[key] = found
-        return self._sent[key]
-
 
 _ROUNDED = 1e-9
 _NOTHING = dict.fromkeys(Part, 0.0)
@@ -383,14 +312,14 @@ _NOTHING = dict.fromkeys(Part, 0.0)
 def _put_together(plan: Staged, gather: Mapping[Part, float], first: Kinds) -> Kinds:
     """Seconds of each kind of ranks to add up, to update, and to put together what is whole.
 
-    Copies of parameters come a layer ahead beside the ``first`` forward pass of several; of one
-    microbatch piece by piece beside the update.
+    The update waits for all gradients, and nothing goes beside it. Copies of a step that is done at
+    once come a layer ahead beside the ``first`` forward pass.
     """
-    lies, zero, several = plan.lies, plan.recipe.zero, plan.recipe.microbatches > 1
+    lies, zero = plan.lies, plan.recipe.zero
     whole = plan.ends(gather) if zero == 3 else lies.of_stages(gather if zero else _NOTHING)
     update, gathers = lies.of_ranks(lies.of_stages(plan.updating)), lies.of_ranks(whole)
-    if zero == 3 or not several:
-        return _each(partial(_beside, pieces=1.0 if several else PIECES), update, gathers)
+    if zero == 3 or plan.in_stacks:
+        return _each(lambda *both: sum(both), update, gathers)
     both = _each(partial(_beside, pieces=plan.layers), first, gathers)
     return _each(lambda own, late, alone: own + late - alone, update, both, first)
 

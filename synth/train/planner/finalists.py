@@ -14,8 +14,7 @@ from synth.compute import NOTHING, Estimate, Section, together
 from synth.plan.request import Noting, Watcher
 from synth.search.forks import forked
 from synth.train.orders import SCHEDULES
-from synth.train.planner.composing import Candidate
-from synth.train.planner.searching import Composed
+from synth.train.planner.links import Candidate, Composed
 from synth.train.plans import Plan, Program, Recipe, apply, plan_of, prepared
 from synth.train.plans.plan import PIPE
 from synth.train.plans.stages import ONCE
@@ -36,8 +35,7 @@ class Finalist:
     """A candidate, its plan of the step, where it lies, and that on the clock.
 
     ``products`` and ``between``: what the busiest rank computes, products of matrices and the rest.
-    ``saved_seconds``: what it would wait longer with each gradient's sum by itself, if that was
-    tried.
+    ``saved_seconds``: what it would take longer with each gradient's sum by itself.
     """
 
     candidate: Candidate

@@ -1,4 +1,4 @@
-"""Seconds of collectives by where their axes lie: a search asks for the same over and over.
+"""Where axes lie, and seconds of collectives by that: a search asks for the same over and over.
 
 What a collective takes on a machine all of which does the same depends on the row of its axes in
 the placement, not on what the others are called: data=8 over 8 nodes is one question for every plan
@@ -9,8 +9,8 @@ are of one program; the finalists of a search are priced exactly.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import log2, prod
 from typing import ClassVar, Protocol
@@ -24,6 +24,9 @@ from synth.price.step_prices import Simulator
 from synth.price.steps import TICKS_PER_SECOND
 from synth.semantics.point_to_point import send_receive
 from synth.semantics.programs import Language
+from synth.train.planner.clock import Structure
+from synth.train.plans import Recipe
+from synth.train.plans.plan import PIPE
 from synth.train.point_to_point import priced_transfer
 
 STEP = 4
@@ -33,6 +36,69 @@ SEGMENTS = (1, 4, 16, 64)
 """A payload is cut into so many: of 90 questions none was dearer than with all numbers of them."""
 
 Row = tuple[int, ...]
+
+
+def axes_of(recipe: Recipe) -> tuple[Axis, ...]:
+    """The axes of a recipe, to be placed."""
+    return tuple(Axis(name, size) for name, size in recipe.axes)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A recipe and where its axes lie: a row of each axis, in their order."""
+
+    recipe: Recipe
+    rows: tuple[Row, ...]
+
+    @property
+    def row_of(self) -> Mapping[str, Row]:
+        """The row of each axis of more than one device."""
+        both = zip(self.recipe.axes, self.rows, strict=True)
+        return {name: row for (name, size), row in both if size > 1}
+
+    @property
+    def rows_of_batch(self) -> tuple[Row, ...]:
+        """Those of the axes that cut the batch."""
+        return tuple(self.row_of[axis] for axis in self.recipe.batch if axis in self.row_of)
+
+    def in_buckets(self, size_bytes: int) -> Candidate:
+        """The same with its gradients in buckets of so many bytes; each by itself for 0."""
+        return replace(self, recipe=replace(self.recipe, bucket_bytes=size_bytes))
+
+    @property
+    def alone(self) -> Candidate:
+        """The same with the sum of each gradient by itself."""
+        return self.in_buckets(0)
+
+    def in_stages(self, layers: tuple[int, ...]) -> Candidate:
+        """The same with so many layers in each stage; as many in all for none."""
+        if layers == self.recipe.layers:
+            return self
+        return replace(self, recipe=replace(self.recipe, layers=layers))
+
+    @property
+    def ranks(self) -> int:
+        """How many devices the stages are on."""
+        return dict(self.recipe.axes).get(PIPE, 1)
+
+    @property
+    def axes(self) -> tuple[Axis, ...]:
+        """Those of the recipe, to be placed."""
+        return axes_of(self.recipe)
+
+    @property
+    def structure(self) -> Structure:
+        recipe = self.recipe
+        return self.ranks, recipe.schedule, recipe.microbatches, recipe.chunks
+
+
+@dataclass(frozen=True)
+class Composed:
+    """A plan with what it is expected to take: seconds of a step, bytes of the fullest device."""
+
+    candidate: Candidate
+    seconds: float
+    size_bytes: float
 
 
 class Links(Protocol):

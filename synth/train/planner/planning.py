@@ -7,7 +7,7 @@ is computed again, and where each axis lies. A pin is what a recipe must have, a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import chain, islice
@@ -21,17 +21,18 @@ from synth.search.forks import forked
 from synth.search.space import BestFound, Budget, Found, Infeasible, NoneFound, Optimal
 from synth.train.choice.grids import Extents, Knobs, extents_of, recipes
 from synth.train.models import Spelling, zoo_step
-from synth.train.planner.composing import Candidate, Composer, Composition
+from synth.train.planner.composing import Composer, Composition
 from synth.train.planner.finalists import Finalist, Taken, by_framework, finalist, layers_of
 from synth.train.planner.gaining import Gaining, gaining
 from synth.train.planner.hints import Freed, freed, least, no_plan
-from synth.train.planner.links import Least, Priced
+from synth.train.planner.links import Candidate, Composed, Least, Priced
 from synth.train.planner.operations.finer import Finer, finer
 from synth.train.planner.pins import AXES, Pins
 from synth.train.planner.reading import LAYERS, MICROBATCHES, batch_of, insides
 from synth.train.planner.resolution import Likely, advised, difference, likely
-from synth.train.planner.searching import Composed, Search, candidates, of_same_axes
-from synth.train.planner.sums.buckets import BUCKETS, bucketed
+from synth.train.planner.searching import Search, candidates, of_same_axes
+from synth.train.planner.sums.buckets import bucketed
+from synth.train.planner.sums.choosing import BUCKETS, near
 from synth.train.planner.walks.space import PlanSpace, perfect
 from synth.train.planner.walks.walking import walked
 from synth.train.plans import Recipe, apply, plan_of
@@ -186,13 +187,9 @@ def divisors(number: int) -> list[int]:
     return sorted({*small, *(number // one for one in small)})
 
 
-def _once(coming: Iterator[Composed]) -> Iterator[Composed]:
-    """The first of those that differ in their buckets alone: which these are the clock says."""
-    seen: set[Candidate] = set()
-    for one in coming:
-        if one.candidate.alone not in seen:
-            seen.add(one.candidate.alone)
-            yield one
+def _sizes(pins: Pins) -> Sequence[int]:
+    """Of the buckets that are tried: none where that is pinned."""
+    return BUCKETS if pins.bucket_bytes is None else ()
 
 
 @dataclass(frozen=True)
@@ -278,8 +275,7 @@ class Planner:
             return job.candidates(pins)
         composed, memory = self.composer.on(self._links[0]), job.device.memory_bytes
         machine = job.system, job.extents, knobs
-        buckets = BUCKETS if pins.bucket_bytes is None else ()
-        space = PlanSpace(*machine, allowed, composed, memory, self.peak_seconds, buckets)
+        space = PlanSpace(*machine, allowed, composed, memory, self.peak_seconds, _sizes(pins))
         return walked(space, budget, watcher)
 
     def plans(self, pins: Pins, k: int, watcher: Watcher, budget: Budget | None = None) -> Planned:
@@ -291,13 +287,13 @@ class Planner:
         memory, some = job.device.memory_bytes, self.met(pins, budget, watcher)
         self._write(some, watcher)
         some = self._balanced(some, watcher)
-        search = Search(self.composer, some, memory, *self._links, watcher)
+        search = Search(self.composer, some, memory, *self._links, watcher, _sizes(pins))
         if search.refused.total() == search.plans:
             raise InputError(f"no plan can be: {next(iter(search.refused))}", where=job.model)
         usual = next(search.cheapest(lambda one: by_framework(one, job.system)), None)
         taken = Taken(memory, search.refused.copy())
         several = k if job.layers else max(k, EVERY)
-        first = map(self._traced, islice(_once(search.cheapest()), SPARE + several))
+        first = map(self._traced, islice(search.cheapest(), SPARE + several))
         simulated_by = partial(self._simulated, pins)
         complete = taken.simulate(first, several, simulated_by, watcher, job.known)
         simulated = sorted(taken.simulated, key=lambda one: one.found.seconds)[:k]
@@ -357,9 +353,9 @@ class Planner:
         if pins.bucket_bytes is not None:
             return self._finalist(one)
         alone = one.alone
-        shorter = partial(self.composer.on(self._links[0]).shorter, alone)
-        memory = self.job.device.memory_bytes
-        return bucketed(self._finalist(alone), self._finalist, memory, shorter)
+        composed, memory = self.composer.on(self._links[0]), self.job.device.memory_bytes
+        told = partial(composed.shorter, alone), near(composed, alone)
+        return bucketed(self._finalist(alone), self._finalist, memory, *told)
 
     def _simulated(self, pins: Pins, one: Composed) -> Finalist | InputError:
         try:

@@ -27,10 +27,10 @@ from math import hypot, inf
 from grammar import Goal
 from hierarchies import System
 from hierarchies.calibration import ANY
-from synth.train.planner.composing import Candidate, Composer, Composition
+from synth.train.planner.composing import Composer, Composition
 from synth.train.planner.finalists import Finalist
 from synth.train.planner.inside import INSIDE
-from synth.train.planner.links import Links, Row
+from synth.train.planner.links import Candidate, Links, Row
 
 OWN = 0.03
 """Of the faster of two plans, what the simulator itself leaves out.

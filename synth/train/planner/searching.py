@@ -11,18 +11,19 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from heapq import heapify, heappop, heappush
 from itertools import chain, groupby
+from math import inf
 
 from hierarchies import InputError, System, placements
 from synth.plan.request import Watcher
 from synth.search.forks import forked
 from synth.search.front import front
 from synth.train.planner.clock import Structure
-from synth.train.planner.composing import TOGETHER, Candidate, Composer, axes_of
-from synth.train.planner.links import Links
+from synth.train.planner.composing import TOGETHER, Composer
+from synth.train.planner.links import Candidate, Composed, Links, axes_of
+from synth.train.planner.sums.choosing import Choosing
 from synth.train.plans import Recipe
 
 
@@ -32,15 +33,6 @@ class _Known(IntEnum):
     BOUND = 0
     NEARER = 1
     SECONDS = 2
-
-
-@dataclass(frozen=True)
-class Composed:
-    """A plan with what it is expected to take: seconds of a step, bytes of the fullest device."""
-
-    candidate: Candidate
-    seconds: float
-    size_bytes: float
 
 
 def candidates(system: System, several: Iterable[Recipe]) -> Iterator[Candidate]:
@@ -64,7 +56,8 @@ class Search:
 
     ``plans``: how many were looked at; ``fitting`` are those that fit, with their bytes, and
     ``nearest`` needs the least of the others. ``refused``: reasons, and of how many plans each is.
-    ``priced``: how many were put on the clock. ``complete``: whether all was looked at.
+    ``priced``: how many were put on the clock. ``complete``: whether all was looked at. Gradients
+    may go in ``buckets`` of such sizes, in bytes, too, where that gains.
     """
 
     def __init__(
@@ -75,6 +68,7 @@ class Search:
         links: Links,
         least: Links,
         watcher: Watcher,
+        buckets: Sequence[int] = (),
     ) -> None:
         self.plans = len(several)
         self.fitting: list[tuple[Candidate, float]] = []
@@ -83,15 +77,17 @@ class Search:
         self.complete = True
         self.priced = 0
         self._watcher = watcher
-        self._links = composer.on(links)
+        self._composer = composer
         self._fit(composer, several, memory_bytes)
-        loosest = composer.on(least)
+        self._choosing, loosest = (
+            Choosing(composer.on(some), buckets, memory_bytes) for some in (links, least)
+        )
         pieces = of_same_axes([one for one, _ in self.fitting])
         found = forked(lambda some: [*map(loosest.bound, some)], pieces, watcher)
         self._bounds = [*chain.from_iterable(found)]
         self._left_out(len(self.fitting) - len(self._bounds))
         self._nearer: dict[int, float] = {}
-        self._seconds: dict[int, float] = {}
+        self._best: dict[int, Composed] = {}
 
     def _fit(self, composer: Composer, several: Sequence[Candidate], memory_bytes: float) -> None:
         for number, one in enumerate(several):
@@ -127,39 +123,49 @@ class Search:
         told = False
         while waiting:
             least, number, known = heappop(waiting)
-            one, size = self.fitting[number]
+            one, _ = self.fitting[number]
             if known is _Known.SECONDS:
-                yield Composed(one, least, size)
+                yield self._best[number]
                 told = True
             elif told and not self._watcher.go_on():
                 self.complete = False
                 return
             elif known is _Known.BOUND:
                 if number not in self._nearer:
-                    self._nearer[number] = max(least, self._links.bound(one))
+                    self._nearer[number] = max(least, self._choosing.bound(one))
                 alike[one.structure].append((self._nearer[number], number))
                 heappush(waiting, (self._nearer[number], number, _Known.NEARER))
             else:
-                if number not in self._seconds:
+                if number not in self._best:
                     self._time(alike[one.structure])
-                heappush(waiting, (self._seconds[number], number, _Known.SECONDS))
+                heappush(waiting, (self._best[number].seconds, number, _Known.SECONDS))
 
     def front(self) -> Iterator[Composed]:
-        """Of all that fit those that no other beats in seconds and in memory, the fastest first."""
+        """Of all that fit those that no other beats in seconds and in memory, the fastest first.
+
+        Of those that have buckets, without them in memory.
+        """
         sizes = [size for _, size in self.fitting]
-        known = dict(self._seconds)
+        known = {number: one.seconds for number, one in self._best.items()}
         found = front(self._bounds, sizes, self._clocked, known, self._watcher.go_on)
-        for number, seconds in found.items():
-            yield Composed(self.fitting[number][0], seconds, sizes[number])
+        least = inf
+        for one in map(self._best.__getitem__, found):
+            if one.size_bytes < least:
+                least = one.size_bytes
+                yield one
 
     def _time(self, alike: list[tuple[float, int]]) -> None:
         """Put the first of those of one structure on the clock; those that wait on stay."""
-        waiting = sorted(pair for pair in alike if pair[1] not in self._seconds)
+        waiting = sorted(pair for pair in alike if pair[1] not in self._best)
         some = [number for _, number in waiting[:TOGETHER]]
         alike[:] = waiting[TOGETHER:]
-        self._seconds.update(zip(some, self._clocked(some), strict=True))
+        self._clocked(some)
         self.priced += len(some)
 
     def _clocked(self, some: Sequence[int]) -> list[float]:
-        """Seconds of some of those that fit."""
-        return self._links.seconds([self.fitting[number][0] for number in some])
+        """Seconds of some of those that fit, each in its best buckets."""
+        found = self._choosing.best([self.fitting[number][0] for number in some])
+        for number, (one, seconds) in zip(some, found, strict=True):
+            size = self._composer.size_bytes(one.recipe)
+            self._best[number] = Composed(one, seconds, size)
+        return [seconds for _, seconds in found]

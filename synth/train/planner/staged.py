@@ -68,17 +68,32 @@ class Staged:
         each = sum(len(sizes[Part.LAYER]) for sizes in several) if self.recipe.zero == 3 else 2
         return self.layers * max(1, each)
 
+    @property
+    def in_stacks(self) -> bool:
+        """Whether parameters are put together for all layers of a stage at once.
+
+        So are those that an update makes, and copies before the first of several microbatches.
+        """
+        one_by_one = self.inside.copies and self.recipe.microbatches == 1
+        return 0 < self.recipe.zero < 3 and not one_by_one
+
     @cached_property
     def bucket_layers(self) -> int:
-        """Of how many layers a bucket of gradients is: one, unless all of several fit."""
-        inside, most = self.inside, self.recipe.bucket_bytes
-        of_layer = inside.gradients * inside.stored[Part.LAYER]
+        """Of how many layers a bucket of its gradients is."""
+        return self.layers_in(self.recipe.bucket_bytes)
+
+    def layers_in(self, most: int) -> int:
+        """Of how many layers a bucket of so many bytes is: one, unless all of several fit."""
+        of_layer = self.inside.gradients * self.inside.stored[Part.LAYER]
         return max(1, int(min(most / of_layer, self.layers))) if of_layer else 1
 
-    def sums(self, part: Part, sizes: Sequence[float]) -> Sequence[tuple[float, float]]:
-        """Of gradients of parameters of such sizes: bytes of each sum, and how many a part has."""
-        each, most = [self.inside.gradients * one for one in sizes], self.recipe.bucket_bytes
-        layers = self.bucket_layers if part is Part.LAYER else 1
+    def sums(self, part: Part, sizes: Sequence[float], most: int) -> Sequence[tuple[float, float]]:
+        """Of gradients of parameters of such sizes in buckets of so many bytes.
+
+        That is bytes of each sum, and how many a part has.
+        """
+        each = [self.inside.gradients * one for one in sizes]
+        layers = self.layers_in(most) if part is Part.LAYER else 1
         if each and layers > 1:
             return [(layers * sum(each), 1 / layers)]
         found: list[float] = []
@@ -92,10 +107,11 @@ class Staged:
     @cached_property
     def sum_pieces(self) -> float:
         """In how many gradients are sent: no more than there are buckets."""
-        if not self.recipe.bucket_bytes:
+        if not (most := self.recipe.bucket_bytes):
             return self.pieces
         several = self.inside.parameters, self.inside.experts
-        sums = (one for of in several for part in self._alike for one in self.sums(part, of[part]))
+        parts = ((part, of[part]) for of in several for part in self._alike)
+        sums = (one for part, sizes in parts for one in self.sums(part, sizes, most))
         count = sum(times for _, times in sums)
         return min(self.pieces, count * (self.layers if self.inside.stored[Part.LAYER] else 1))
 

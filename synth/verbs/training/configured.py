@@ -10,9 +10,9 @@ from synth.emit import Options
 from synth.train.frameworks import FRAMEWORKS, Machine, Model, configuration
 from synth.train.frameworks import Configurations as Found
 from synth.train.frameworks import Job as Training
-from synth.train.planner.composing import Candidate
 from synth.train.planner.finalists import simulated
 from synth.train.planner.gaining import gaining
+from synth.train.planner.links import Candidate
 from synth.train.plans import Recipe, parse_recipe
 from synth.train.resharding.seconds import Answers
 from synth.train.zoo.sizes import sizes_of

@@ -2,25 +2,18 @@
 
 A sum of few bytes is mostly latency, one of many waits for the last of its gradients. Which is
 worse the clock says: so where a step waits for sums, and where fewer of them would be shorter by
-more than prices can tell, the plan is simulated with buckets of each size, too. What is compared is
-the time in which nothing is computed. Without buckets the update of parameters goes in pieces, as
-gradients come, of which the clock has every one as a kernel of its own, and frameworks have one for
-all: a bucket that only mends that gains nothing.
+more than prices can tell, the plan is simulated with buckets of some sizes, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 from hierarchies import InputError
-from synth.train.planner.composing import Candidate
 from synth.train.planner.finalists import Finalist
+from synth.train.planner.links import Candidate
 from synth.train.planner.resolution import OWN
-
-BUCKETS = tuple(mega * 10**6 for mega in (5, 25, 100, 400))
-"""In bytes: from some gradients of a layer to several layers; 25 MB is what DDP has, and 40 million
-elements what Megatron has."""
 
 
 def bucketed(
@@ -28,9 +21,9 @@ def bucketed(
     simulated: Callable[[Candidate], Finalist],
     memory_bytes: float,
     shorter: Callable[[], float],
-    sizes: Sequence[int] = BUCKETS,
+    sizes: Iterable[int],
 ) -> Finalist:
-    """The finalist with the buckets by which it waits least; itself if prices cannot tell that.
+    """The finalist with the buckets by which it is fastest; itself if prices cannot tell that.
 
     ``alone`` has none. ``shorter``: by how many seconds all its sums are shorter as one.
     """
@@ -38,9 +31,9 @@ def bucketed(
     exposed = max(rank.exposed_seconds for rank in alone.found.ranks)
     if exposed <= told or shorter() <= told:
         return alone
-    several = [alone, *_with_buckets(alone, simulated, memory_bytes, sizes)]
-    best = min(several, key=lambda one: (_waiting(one), one.candidate.recipe.bucket_bytes))
-    saved = _waiting(alone) - _waiting(best)
+    several = _with_buckets(alone, simulated, memory_bytes, sizes)
+    best = min(several, key=lambda one: one.found.seconds, default=alone)
+    saved = alone.found.seconds - best.found.seconds
     return replace(best, saved_seconds=saved) if saved > told else alone
 
 
@@ -48,18 +41,13 @@ def _with_buckets(
     alone: Finalist,
     simulated: Callable[[Candidate], Finalist],
     memory_bytes: float,
-    sizes: Sequence[int],
+    sizes: Iterable[int],
 ) -> Iterator[Finalist]:
-    """Those that can be, fit, and take no longer."""
+    """Those that can be, and fit."""
     for size in sizes:
         try:
             one = simulated(alone.candidate.in_buckets(size))
         except InputError:
             continue
-        if one.size_bytes <= memory_bytes and one.found.seconds <= alone.found.seconds:
+        if one.size_bytes <= memory_bytes:
             yield one
-
-
-def _waiting(one: Finalist) -> float:
-    """Seconds in which the busiest rank does not compute."""
-    return one.found.seconds - one.found.ranks[one.found.busiest].compute_seconds

@@ -3,7 +3,7 @@
 Where all recipes on all placements are too many to be looked at, a walk prices as many as may be.
 It goes among the plans that the grid has and never lists them: a factor of one axis goes to another
 on the level where it lies, or changes places with one of another level; or one word of the recipe
-changes, or the size of its buckets. What a plan of other sizes cannot say goes to what is nearest.
+changes. What a plan of other sizes cannot say goes to what is nearest.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from hierarchies.placement import exponents
 from hierarchies.units import volume
 from synth.search.space import Infeasible, Price
 from synth.train.choice.grids import Extents, Knobs, recipes, recipes_of
-from synth.train.planner.composing import Candidate, Composition, axes_of
-from synth.train.planner.links import Row
+from synth.train.planner.composing import Composition
+from synth.train.planner.links import Candidate, Row, axes_of
 from synth.train.plans import Recipe
 
 Words = tuple[str, ...]
@@ -43,8 +43,7 @@ TRIES = 200
 """So often a move is drawn in vain before there is none."""
 
 FAR = 0.1
-"""How often all words change at once, how often a move of factors is followed by another, and how
-often the size of buckets changes alone."""
+"""How often all words change at once, and how often a move of factors is followed by another."""
 
 FIRST_MOVES = 30
 """So many are drawn until a walk begins that does not begin with the first plan."""
@@ -56,10 +55,10 @@ Rows = list[list[int]]
 class PlanSpace:
     """The recipes with such knobs that are ``allowed``, on all placements of their axes.
 
-    ``buckets``: gradients may go in such, too, in bytes. A walk begins with the first plan, or what
-    is drawn by ``start``, a seed. Plans are priced by
-    ``composed``, without a clock, each once; ``least_seconds`` is below every plan. One that
-    needs more memory than there is cannot be, by as many bytes.
+    A walk begins with the first plan, or what is drawn by ``start``, a seed. Plans are priced by
+    ``composed``, without a clock, each once, in the best of ``buckets``, in bytes, or in none;
+    ``least_seconds`` is below every plan. One that needs more memory than there is cannot be, by as
+    many bytes.
     """
 
     system: System
@@ -91,7 +90,7 @@ class PlanSpace:
         """Drawn without end, unless no plan is near."""
         missed = 0
         while missed < TRIES:
-            found = self._drawn(state, rng)
+            found = self._moved(state, rng)
             if found is None or found == state:
                 missed += 1
             else:
@@ -112,21 +111,11 @@ class PlanSpace:
         if size > self.memory_bytes:
             excess = size - self.memory_bytes
             return Infeasible(f"{volume(excess)} of memory too much", excess)
-        return self.composed.bound(state)
+        return min(map(self.composed.bound, (state, *map(state.in_buckets, self.buckets))))
 
     def bound(self, state: Candidate) -> Price:
         """The same for all: moves lead from each to any."""
         return self.least_seconds
-
-    def _drawn(self, state: Candidate, rng: Random) -> Candidate | None:
-        """A plan near to a state, with the same buckets or with others alone; None for none."""
-        if not self.buckets:
-            return self._moved(state, rng)
-        size = state.recipe.bucket_bytes
-        if rng.random() < FAR:
-            return state.in_buckets(rng.choice([0, *self.buckets]))
-        found = self._moved(state.in_buckets(0), rng)
-        return None if found is None else found.in_buckets(size)
 
     def _moved(self, state: Candidate, rng: Random) -> Candidate | None:
         """A plan near to a state; None where none is allowed."""

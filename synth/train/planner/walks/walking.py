@@ -7,7 +7,7 @@ from dataclasses import replace
 from synth.plan.request import Watcher
 from synth.search.annealing import anneal
 from synth.search.space import Budget, Observer
-from synth.train.planner.composing import Candidate
+from synth.train.planner.links import Candidate
 from synth.train.planner.walks.space import PlanSpace
 
 COOLING = 10.0

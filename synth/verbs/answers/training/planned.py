@@ -12,14 +12,13 @@ from hierarchies import InputError
 from synth.emit import Files
 from synth.plan.request import programs_text
 from synth.search.space import BestFound, Found, Infeasible, NoneFound, Optimal
-from synth.train.planner.composing import Candidate
 from synth.train.planner.finalists import Finalist
 from synth.train.planner.gaining import Gaining
 from synth.train.planner.hints import Freed
+from synth.train.planner.links import Candidate, Composed
 from synth.train.planner.operations.finer import Finer
 from synth.train.planner.planning import Job, Planned
 from synth.train.planner.resolution import Difference, difference
-from synth.train.planner.searching import Composed
 from synth.train.simulation.spans import spans
 from synth.verbs.answers.machine_parts import LevelInFull, PricesName
 from synth.verbs.answers.parts import (

@@ -1,10 +1,12 @@
-"""Buckets of finalists and of walks, held against all sizes tried."""
+"""Buckets of plans that are searched, walked and simulated, held against all sizes tried."""
 
 from __future__ import annotations
 
 from functools import cache, partial
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
 
@@ -13,13 +15,17 @@ from hierarchies.devices import device_named
 from synth.plan.request import Watcher
 from synth.search.space import Budget
 from synth.train.models import Spelling
-from synth.train.planner.composing import ALL, Candidate
+from synth.train.planner.composing import Composition
 from synth.train.planner.finalists import Finalist
 from synth.train.planner.inside import Part
+from synth.train.planner.links import Candidate
 from synth.train.planner.pins import Pins, said_of
 from synth.train.planner.planning import Job, Planner
 from synth.train.planner.resolution import OWN
-from synth.train.planner.sums.buckets import BUCKETS, bucketed
+from synth.train.planner.searching import Search
+from synth.train.planner.sums.buckets import bucketed
+from synth.train.planner.sums.choosing import BUCKETS, near
+from synth.train.planner.sums.sending import ALL
 from synth.train.planner.walks.space import PlanSpace
 from synth.train.planner.walks.walking import walked
 from synth.train.plans import parse_recipe
@@ -43,12 +49,52 @@ def candidate(zero: int) -> Candidate:
 
 
 @cache
+def composed(links: int = 0) -> Composition:
+    one = planner()
+    return one.composer.on(one._links[links])
+
+
+@cache
+def every() -> list[Candidate]:
+    return planner().job.candidates(Pins.parse("tensor=1 remat=no"))
+
+
+@given(st.data())
+def test_no_size_of_buckets_is_below_the_bound_of_all(data: st.DataObject) -> None:
+    """Neither with the links there are nor with links that nothing can beat."""
+    one = data.draw(st.sampled_from(every()))
+    sizes = data.draw(st.lists(st.integers(1, 2 * 10**9), max_size=4))
+    low, high = (composed(links).bound(one, sizes) for links in (1, 0))
+    took = composed().seconds([one, *map(one.in_buckets, sizes)])
+    assert low <= high * (1 + 1e-9)
+    assert high <= min(took)
+
+
+@pytest.mark.parametrize("pins", ["pipe=1 tensor=1", "zero=2 remat=no"])
+def test_the_search_is_that_of_all_plans_in_all_buckets(pins: str) -> None:
+    """One by one: alone, or in the best of the buckets that fit if these gain what is told."""
+    some, composer = planner().job.candidates(Pins.parse(pins)), planner().composer
+    memory = max(composer.size_bytes(one.in_buckets(BUCKETS[1]).recipe) for one in some)
+    search = Search(composer, some, memory, *planner()._links, Watcher(), BUCKETS)
+    expected, buckets = [], 0
+    for one in some:
+        several = [one, *map(one.in_buckets, BUCKETS)]
+        fit = [each for each in several if composer.size_bytes(each.recipe) <= memory]
+        alone, *others = composed().seconds(fit)
+        best = min(others, default=alone)
+        expected.append(best if best < (1 - OWN) * alone else alone)
+        buckets += expected[-1] is best
+    found = [*search.cheapest()]
+    assert [one.seconds for one in found] == sorted(expected)
+    assert sum(bool(one.candidate.recipe.bucket_bytes) for one in found) == buckets > 0
+    for each in found:
+        assert each.size_bytes == composer.size_bytes(each.candidate.recipe) <= memory
+        assert composed().seconds([each.candidate]) == [each.seconds]
+
+
+@cache
 def simulated(one: Candidate) -> Finalist:
     return planner()._finalist(one)
-
-
-def waiting(one: Finalist) -> float:
-    return one.found.seconds - max(rank.compute_seconds for rank in one.found.ranks)
 
 
 @pytest.mark.parametrize("zero", [0, 2])
@@ -56,10 +102,9 @@ def test_what_is_kept_is_the_best_of_all_sizes(zero: int) -> None:
     alone = simulated(candidate(zero))
     every = [alone, *(simulated(candidate(zero).in_buckets(size)) for size in SMALL)]
     found = bucketed(alone, simulated, 1e12, lambda: 1.0, SMALL)
-    assert found.found.seconds <= alone.found.seconds
-    allowed = [one for one in every if one.found.seconds <= alone.found.seconds]
-    assert waiting(found) == min(map(waiting, allowed))
-    assert found.saved_seconds == waiting(alone) - waiting(found) > OWN * alone.found.seconds
+    assert found.found.seconds == min(one.found.seconds for one in every)
+    saved = alone.found.seconds - found.found.seconds
+    assert found.saved_seconds == saved > OWN * alone.found.seconds
 
 
 def test_what_prices_cannot_tell_or_does_not_fit_stays_alone() -> None:
@@ -67,6 +112,15 @@ def test_what_prices_cannot_tell_or_does_not_fit_stays_alone() -> None:
     assert bucketed(alone, simulated, 0.0, lambda: 1.0, SMALL) is alone
     assert bucketed(alone, simulated, 1e12, lambda: 0.0, SMALL) is alone
     assert bucketed(alone, simulated, 1e12, lambda: 1.0, ()) is alone
+
+
+@pytest.mark.parametrize("zero", [0, 2])
+def test_near_the_size_that_is_best_as_composed_is_the_best_of_all(zero: int) -> None:
+    sizes = [*near(composed(), candidate(zero))]
+    assert 1 < len(sizes) < len(BUCKETS)
+    every = [simulated(candidate(zero).in_buckets(size)).found.seconds for size in BUCKETS]
+    some = [simulated(candidate(zero).in_buckets(size)).found.seconds for size in sizes]
+    assert min(some) == min(every)
 
 
 def test_plans_have_the_buckets_that_gain_or_those_that_are_pinned() -> None:
@@ -78,7 +132,7 @@ def test_plans_have_the_buckets_that_gain_or_those_that_are_pinned() -> None:
         [found] = planner().plans(pins, 1, Watcher()).finalists
         assert found.candidate.recipe.bucket_bytes == size
         assert said_of(found.candidate.recipe, "bucket") == word
-        assert waiting(found) >= waiting(best)
+        assert found.found.seconds >= best.found.seconds
 
 
 @pytest.mark.parametrize("word", ["5", "0MB", "5MiB", "yes", "1.5MB"])
@@ -91,7 +145,7 @@ def test_other_words_are_no_sizes(word: str) -> None:
 def test_sums_have_all_bytes_and_no_more_than_there_is_room_for(size: int) -> None:
     plan = planner().composer.staged(candidate(0).in_buckets(size).recipe)
     for part, sizes in plan.inside.parameters.items():
-        sums = plan.sums(part, sizes)
+        sums = plan.sums(part, sizes, size)
         whole = plan.inside.gradients * sum(sizes)
         assert sum(one * times for one, times in sums) == pytest.approx(whole)
         largest = plan.inside.gradients * max(sizes)
@@ -99,30 +153,26 @@ def test_sums_have_all_bytes_and_no_more_than_there_is_room_for(size: int) -> No
     assert plan.sum_pieces <= plan.pieces
     if size == ALL:
         assert plan.sum_pieces == 1
-        assert not plan.sums(Part.LAYER, ())
+        assert not plan.sums(Part.LAYER, (), size)
 
 
 def space(buckets: tuple[int, ...], pins: Pins = PINS) -> PlanSpace:
     one = planner()
-    composed, memory = one.composer.on(one._links[0]), one.job.device.memory_bytes
     told = one.job.system, one.job.extents, one.job.knobs(pins), partial(one.job.allows, pins)
-    return PlanSpace(*told, composed, memory, one.peak_seconds, buckets)
+    memory = one.job.device.memory_bytes
+    return PlanSpace(*told, composed(), memory, one.peak_seconds, buckets)
 
 
-def test_a_walk_finds_the_best_of_all_plans_in_all_buckets() -> None:
+def test_a_walk_prices_plans_in_their_best_buckets() -> None:
     found, every = space(BUCKETS), planner().job.candidates(PINS)
-    both = [one.in_buckets(size) for one in every for size in (0, *BUCKETS)]
-    met = walked(found, Budget(len(both)), Watcher())
-    assert set(met) <= set(both)
-    assert len({one.recipe.bucket_bytes for one in met}) == 1 + len(BUCKETS)
-    least = min(found.composed.bound(one) for one in both)
-    assert min(found.composed.bound(one) for one in met) == least
-    assert least < min(found.composed.bound(one) for one in every)
-
-
-def test_a_walk_without_buckets_is_what_it_was() -> None:
-    met = walked(space(()), Budget(40), Watcher())
-    assert not any(one.recipe.bucket_bytes for one in met)
+    met = walked(found, Budget(len(every)), Watcher())
+    assert set(met) == set(every)
+    gained = False
+    for one in met:
+        alone, *others = map(found.composed.bound, (one, *map(one.in_buckets, BUCKETS)))
+        assert found.price(one) == min(alone, *others)
+        gained = gained or min(others) < alone
+    assert gained
 
 
 def test_walks_answer_a_plan_once_with_the_buckets_of_the_clock() -> None:
@@ -130,6 +180,6 @@ def test_walks_answer_a_plan_once_with_the_buckets_of_the_clock() -> None:
     alone = [one.candidate.alone for one in found.finalists]
     assert len(set(alone)) == len(alone)
     best = found.finalists[0]
-    again = bucketed(simulated(best.candidate.alone), simulated, 1e12, lambda: 1.0)
+    again = bucketed(simulated(best.candidate.alone), simulated, 1e12, lambda: 1.0, BUCKETS)
     assert best.candidate == again.candidate
     assert best.saved_seconds == again.saved_seconds > 0

@@ -28,14 +28,14 @@ from synth.train.models import Spelling, zoo_step
 from synth.train.orders import SCHEDULES, Action, Pass, timeline
 from synth.train.planner import planning
 from synth.train.planner.clock import Lying, Seconds, clocked, fastest, lying
-from synth.train.planner.composing import TOGETHER, Candidate
+from synth.train.planner.composing import TOGETHER
 from synth.train.planner.finalists import Taken, finalist
 from synth.train.planner.inside import Part, scaled
-from synth.train.planner.links import Least, Priced
+from synth.train.planner.links import Candidate, Composed, Least, Priced
 from synth.train.planner.pins import Pins
 from synth.train.planner.planning import SCHEDULED, Job, Planner
 from synth.train.planner.reading import MICROBATCHES, insides
-from synth.train.planner.searching import Composed, Search
+from synth.train.planner.searching import Search
 from synth.train.plans import When, parse_recipe
 from synth.train.plans.recipes import CHUNKED
 from synth.train.resharding.seconds import Answers

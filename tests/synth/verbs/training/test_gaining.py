@@ -19,9 +19,9 @@ from synth.price.steps import total_seconds
 from synth.train.frameworks import Job as Training
 from synth.train.frameworks import Machine, Model, configurations
 from synth.train.models import Spelling
-from synth.train.planner.composing import Candidate
 from synth.train.planner.finalists import Finalist, simulated
 from synth.train.planner.gaining import Gaining
+from synth.train.planner.links import Candidate
 from synth.train.planner.planning import Job, Planner
 from synth.train.plans import parse_recipe
 from synth.train.zoo.sizes import sizes_of

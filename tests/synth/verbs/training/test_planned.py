@@ -17,7 +17,7 @@ from synth.plan.request import Watcher
 from synth.search.space import Budget
 from synth.tables.style import printed
 from synth.tables.table import TABLES
-from synth.train.planner.sums.buckets import BUCKETS
+from synth.train.planner.sums.choosing import BUCKETS
 from synth.train.plans import parse_recipe
 from synth.verbs.answers import judge
 from synth.verbs.answers.training.planned import PlanOfStep, StepPlanReply, thinned

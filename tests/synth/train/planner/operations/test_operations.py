@@ -17,9 +17,8 @@ from synth.search.space import BestFound, Budget, Infeasible, Optimal
 from synth.train.factors import Row
 from synth.train.models import Spelling
 from synth.train.planner import finalists
-from synth.train.planner.composing import Candidate
 from synth.train.planner.finalists import Finalist
-from synth.train.planner.links import Priced
+from synth.train.planner.links import Candidate, Priced
 from synth.train.planner.operations.finer import finer
 from synth.train.planner.operations.rows import by_rows
 from synth.train.planner.operations.substituting import (
