@@ -136,6 +136,17 @@ def test_of_tied_plans_the_one_with_the_fewest_axes_is_advised() -> None:
     assert advised(some, [told[0], *[slower for _ in some[1:]]], inf) == 0
 
 
+def test_a_plan_that_computes_again_is_not_advised_where_another_is_as_fast() -> None:
+    """Though it needs less memory, of which there is enough."""
+    [whole, *_] = finalists()
+    again = replace(whole.candidate, recipe=replace(whole.candidate.recipe, remat=True))
+    less = replace(whole, candidate=again)
+    told = [difference(Likely(1.0), Likely(1.0))] * 2
+    assert not whole.candidate.recipe.remat
+    assert advised([less, whole], told, inf) == 1
+    assert advised([whole, less], told, inf) == 0
+
+
 def test_a_plan_that_fills_the_memory_is_not_advised_where_another_is_as_fast() -> None:
     some = finalists()
     told = [difference(Likely(1.0), Likely(1.0)) for _ in some]
