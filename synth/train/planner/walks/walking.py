@@ -6,15 +6,18 @@ from dataclasses import replace
 
 from synth.plan.request import Watcher
 from synth.search.annealing import anneal
-from synth.search.space import Budget, Observer
+from synth.search.space import Budget, Infeasible, Observer
 from synth.train.planner.links import Candidate
 from synth.train.planner.walks.space import PlanSpace
 
 COOLING = 10.0
-"""What is dearer by a tenth of what no plan can beat is gone to in one case of e."""
+"""What is dearer by a tenth of the best that is known is gone to in one case of e; in the first
+walk, by a tenth of what no plan can beat."""
 
 WALKS = 8
-"""Each from another plan."""
+"""Each from another plan, and each with as much of the budget; more where these leave some of it."""
+
+MOST_WALKS = 4 * WALKS
 
 AGAIN = 8
 """How often a walk comes to plans that it knows, at most, for each that it may price."""
@@ -38,13 +41,14 @@ def walked(space: PlanSpace, budget: Budget, watcher: Watcher) -> list[Candidate
 
     Raises InputError where there are none.
     """
-    alpha = COOLING / space.least_seconds
-    for walk in range(WALKS):
-        most = budget.evaluations * (walk + 1) // WALKS
+    for walk in range(MOST_WALKS):
+        most = budget.evaluations * min(walk + 1, WALKS) // WALKS
         steps = AGAIN * max(1, most - len(space.prices))
-        seeded = Budget(steps, WALKS * budget.seed + walk)
+        seeded = Budget(steps, MOST_WALKS * budget.seed + walk)
         observer = _Watched(space, most, budget.evaluations, watcher)
         if not space.prices or observer.go_on():
             begun = replace(space, start=walk)
+            known = [one for one in space.prices.values() if not isinstance(one, Infeasible)]
+            alpha = COOLING / min(known, default=space.least_seconds)
             anneal(begun, alpha, seeded, observer, patience=max(1, steps // 4))
     return list(space.prices)
