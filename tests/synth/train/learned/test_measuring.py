@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections.abc import Sequence
 
 import pytest
@@ -17,7 +15,7 @@ from synth.train.learned.collecting import (
     samples_of,
     unlike,
 )
-from synth.train.learned.measuring import MOST_TIMES, Event, Often, _compiled, _measured
+from synth.train.learned.measuring import MOST_TIMES, Event, Often, _compiled, _measured, _pin
 from synth.train.learned.samples import RUNTIMES, machine_here
 
 
@@ -84,10 +82,12 @@ def test_a_process_that_measures_sees_one_core() -> None:
     """Else XLA cuts loops for all cores, and the clock counts threads that wait."""
     if not hasattr(os, "sched_setaffinity"):
         pytest.skip("only Linux says on which cores a process runs")
-    code = "import os; from synth.train.learned.measuring import _pin; _pin(); "
-    code += "print(len(os.sched_getaffinity(0)))"
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert said.stdout.strip() == "1"
+    before = os.sched_getaffinity(0)
+    try:
+        _pin()
+        assert len(os.sched_getaffinity(0)) == 1
+    finally:
+        os.sched_setaffinity(0, before)
 
 
 def test_seconds_are_as_measured() -> None:
