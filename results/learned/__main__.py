@@ -8,13 +8,15 @@ train -o ANY --keep FILE`` made the samples, which say on which machine.
 from __future__ import annotations
 
 import sys
+from dataclasses import asdict
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 from results import pages, record
 from synth.train.learned.estimator import card, span, trained
+from synth.train.learned.judging import noise
 from synth.train.learned.samples import RUNTIMES, machine_words, read_samples
+from synth.train.zoo.sizes import ZOO
 
 HERE = Path(__file__).parent
 DATA = HERE / "learned.json"
@@ -29,10 +31,11 @@ def judged(path: Path) -> dict[str, Any]:
     found = read_samples(path.read_text(encoding="utf-8"), where=path.name)
     made = trained(found)
     told: dict[str, Any] = card(made)
+    floor = noise([one for one in found.samples if one.group in ZOO])
     return told | {
         "words": machine_words(found.machine),
         "refused": found.refused,
-        "spread": median(one.spread for one in found.samples),
+        "noise": floor and asdict(floor),
         "span": span(made),
         "held_of_all": _held_of_all(made.judged.held, made.judged.groups),
     }

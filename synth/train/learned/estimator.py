@@ -89,7 +89,7 @@ class Learned:
 
 
 LEAST_HELD = 0.85
-FORMAT = "collsynth estimator 2"
+FORMAT = "collsynth estimator 3"
 _FILE = TypeAdapter(Estimator)
 
 

@@ -291,6 +291,29 @@ def _convolutions(draw: random.Random) -> Written:
     return function, (*(_array(*one) for one in shapes), _array(batch, small, small, outside))
 
 
+def _windows(draw: random.Random) -> Written:
+    """Pools and their gradients, running sums, and what is sorted."""
+    way = draw.randrange(4)
+    if way > 1:
+        rows, columns = _matrix(draw, 2**18)
+        if way == 2:
+            return lambda x: jnp.sort(x, axis=-1), (_array(rows, columns),)
+        axis = draw.randrange(2)
+        return lambda x: jnp.cumsum(x, axis=axis), (_array(rows, columns),)
+    batch, side = draw.choice((1, 2, 4, 8)), int(2 ** draw.uniform(3, 6))
+    channels, wide = int(2 ** draw.uniform(2, 6)), draw.choice((2, 3))
+    window, strides = (1, wide, wide, 1), (1, 2, 2, 1)
+
+    def pooled(images: Array) -> Array:
+        made: Array = lax.reduce_window(images, -jnp.inf, lax.max, window, strides, "SAME")
+        return made
+
+    images, small = (_array(batch, one, one, channels) for one in (side, -(-side // 2)))
+    if way == 0:
+        return pooled, (images,)
+    return lambda x, more: jax.vjp(pooled, x)[1](more)[0], (images, small)
+
+
 FAMILIES: Mapping[str, Callable[[random.Random], Written]] = {
     "chains": _chains,
     "reductions": _reductions,
@@ -298,5 +321,6 @@ FAMILIES: Mapping[str, Callable[[random.Random], Written]] = {
     "lookups": _lookups,
     "layouts": _layouts,
     "convolutions": _convolutions,
+    "windows": _windows,
 }
 """What draws a function of each family of random graphs."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from math import sqrt
-from statistics import mean, stdev
+from math import log, sqrt
+from statistics import mean, median, stdev
 
 import numpy as np
 from pydantic import ConfigDict
@@ -56,6 +56,15 @@ def error_of(logs: np.ndarray) -> Error:
     """Relative to what was measured."""
     off = np.abs(np.exp(-logs) - 1.0)
     return Error(len(logs), float(np.median(off)), float(np.quantile(off, 0.9)))
+
+
+def noise(samples: Sequence[Sample]) -> Error | None:
+    """How far one process is off the middle of the others: nothing that sees kernels alone can be
+    nearer to what one process takes. None where each was measured in one."""
+    several = [one.each for one in samples if len(one.each) > 1]
+    if not several:
+        return None
+    return error_of(np.array([log(median(rest) / first) for first, *rest in several]))
 
 
 def together(logs: Logs, groups: Sequence[str]) -> Error:

@@ -13,8 +13,9 @@ one kernel.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from math import log2
 
 from grammar.tensors.operations import Graph, Operation, Value
@@ -42,7 +43,7 @@ _NAMED = {
     "scatter": "scatter",
     "scatter-add": "scatter",
     "dynamic_update_slice": "scatter",
-    "select_and_scatter_add": "scatter",
+    "select_and_scatter_add": "selected",
     "transpose": "transpose",
     "rev": "transpose",
     "reshape": "view",
@@ -67,6 +68,7 @@ _NAMED = {
 KINDS = (
     *("cheap", "squared", "divided", "rsqrt", "logistic", "series", "reduced", "window", "product"),
     *("convolution", "gather", "scatter", "transpose", "view", "spread", "moved", "sorted"),
+    *("selected", "running"),
 )
 """Elementwise work is of several, as compilers do them at rates that differ by ten times: an
 ``rsqrt`` takes 2.4 ns where a division takes 0.07 (XLA 0.10.2 on one core of an EPYC)."""
@@ -84,8 +86,8 @@ class Part:
 
     ``minor`` is the size of the last dimension of the largest value that it reads or makes;
     ``strided`` whether it works across that dimension: a transpose that moves it, a reduction of
-    others; ``kept`` whether what it makes is given out. Of a table that it looks up in it reads no
-    more than it makes.
+    others, a product an operand of which is turned before; ``kept`` whether what it makes is given
+    out. Of a table that it looks up in it reads no more than it makes.
     """
 
     kind: str
@@ -146,7 +148,7 @@ def _part(operation: Operation, places: Mapping[str, int], out: Collection[str])
         problem = f"{operation.primitive} is no part of a kernel"
         raise InputError(problem, where=operation.line, hint="loops and keys are done apart")
     values = [one for one in operation.operands if isinstance(one, Value)]
-    kind = kind_of(operation.primitive)
+    kind = _kind_of(operation)
     read = values[1:] if kind == "gather" else values
     largest = max((one.type for one in (*read, *operation.results)), key=lambda one: one.elements)
     return Part(
@@ -169,7 +171,18 @@ def kind_of(primitive: str) -> str:
         return "series" if primitive in _SERIES else "cheap"
     if primitive.startswith("reduce_window"):
         return "window"
+    if primitive.startswith("cum"):
+        return "running"
     return "reduced" if primitive in REDUCED else "moved"
+
+
+def _kind_of(operation: Operation) -> str:
+    """The same, but that to divide by one number is to multiply by its inverse."""
+    if operation.primitive == "div":
+        divisor = operation.operands[1]
+        if not isinstance(divisor, Value) or not divisor.type.shape:
+            return "cheap"
+    return kind_of(operation.primitive)
 
 
 def _strided(operation: Operation, values: list[Value]) -> bool:
@@ -180,7 +193,18 @@ def _strided(operation: Operation, values: list[Value]) -> bool:
             return bool(order) and order[-1] != last
         case {"axes": tuple(axes)}:
             return last not in axes
+        case {"dimension_numbers": ((tuple(left), tuple(right)), (tuple(batch), tuple(other)))}:
+            first, second = values
+            return _turned(first, left, batch) or _turned(second, right, other)
     return False
+
+
+def _turned(value: Value, contracted: Sequence[object], batch: Sequence[object]) -> bool:
+    """Whether an operand of a product is copied first: libraries take a batch before all else, and
+    what is contracted, and what is not, each in one piece."""
+    rest = range(len(batch), len(value.type.shape))
+    changes = sum((one in contracted) != (other in contracted) for one, other in pairwise(rest))
+    return tuple(batch) != tuple(range(len(batch))) or changes > 1
 
 
 def features(kernel: Kernel) -> tuple[float, ...]:

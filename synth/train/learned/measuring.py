@@ -1,15 +1,16 @@
 """Compiles and times kernels in a process of its own: ``-m synth.train.learned.measuring FOLDER``.
 
-Kernels are taken some at a time, beside the reference of profiles, and by the processor's clock: so
-what others do on the machine is seen by how the reference drifts, and is not counted as ours.
+Kernels are taken some at a time, and by the processor's clock: what others do on the machine is not
+counted as ours. No reference tells how fast the machine is meanwhile, as what that takes says
+nothing of a kernel; the same kernels in other processes do.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from math import ceil
@@ -18,13 +19,9 @@ from statistics import median, quantiles
 from typing import Any, Protocol
 
 from synth.train.profiles.measuring import Bench, Jax, Runtime, Torch, Work
-from synth.train.profiles.profile import MOST_DRIFT, drift_of
 
 AT_ONCE = 20
-ROUNDS = 16
-TRIALS = 10
-"""How often kernels are measured whose reference drifted, at most."""
-
+ROUNDS = 8
 LEAST_SECONDS = 2e-3
 MOST_TIMES = 100
 """A sample is a kernel done so often that it takes so long, as one call alone is mostly noise."""
@@ -115,73 +112,65 @@ class Often:
 
 def main(folder: Path) -> None:
     """Measure the kernels of a folder, and leave there what was found."""
+    _pin()
     asked = json.loads((folder / "kernels.json").read_text(encoding="utf-8"))
     end = time.process_time() + asked["most_seconds"]
-    runtime, refused = Often(COMPILERS[asked["compiler"]]()), Counter[str]()
-    found: dict[str, tuple[float, float, float]] = {}
+    runtime = Often(COMPILERS[asked["compiler"]]())
+    found: dict[str, float] = {}
+    refused: dict[str, str] = {}
     keys = sorted(asked["kernels"])
     for begin in range(0, len(keys), AT_ONCE):
         some = keys[begin : begin + AT_ONCE]
         if time.process_time() > end:
-            refused["no time left"] += len(keys) - begin
+            refused |= dict.fromkeys(keys[begin:], "no time left")
             break
         given = {
             key: ((folder / f"{key}.py").read_text(encoding="utf-8"), asked["kernels"][key])
             for key in some
         }
         whole = dict(_compiled(runtime, given, refused))
-        found |= _measured(runtime, whole, refused)
+        found |= _measured(runtime, whole)
         runtime.forget()
     (folder / "measured.json").write_text(
         json.dumps({"found": found, "refused": refused}), encoding="utf-8"
     )
 
 
+def _pin() -> None:
+    """Stay on one core, before a compiler counts cores.
+
+    XLA cuts a loop that makes 256 KiB or more for all the cores that it sees, and the processor's
+    clock counts what the other threads spend waiting: 14 to 70 us for one kernel of 300 KB.
+    """
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+
+
 def _compiled(
-    runtime: Often, given: Mapping[str, Event], refused: Counter[str]
+    runtime: Often, given: Mapping[str, Event], refused: dict[str, str]
 ) -> Iterator[tuple[str, Event]]:
     """Those that compile and run."""
     for key, one in given.items():
         try:
             runtime.work(*one)()
         except Exception:  # whatever a compiler says
-            refused["did not compile"] += 1
+            refused[key] = "did not compile"
         else:
             yield key, one
 
 
-def _measured(
-    runtime: Often, given: Mapping[str, Event], refused: Counter[str]
-) -> dict[str, tuple[float, float, float]]:
-    """Seconds, their spread and the reference beside; nothing of those that drifted every time.
+def _measured(runtime: Often, given: Mapping[str, Event]) -> dict[str, float]:
+    """Seconds of each.
 
     What disturbs makes slower, never faster (Chen and Revels 2016), and the fastest of all is one
-    alone: so the lower quartile is taken. The spread is how far that of every other round is off.
+    alone: so the lower quartile is taken.
     """
     bench = Bench(runtime, given)
-    samples = bench.samples
-    for _ in range(TRIALS):
-        samples.reference.clear()
-        for one in samples.events.values():
-            one.clear()
-        for _ in range(ROUNDS):
-            bench.round()
-        third = len(samples.reference) // 3
-        parts = (samples.reference[at * third :][:third] for at in range(3))
-        if drift_of([_quartile(one) for one in parts]) <= MOST_DRIFT:
-            usual = _quartile(samples.reference)
-            return {
-                key: (*_summed([seconds for seconds, _ in one]), usual)
-                for key, one in samples.events.items()
-            }
-    refused["drifted"] += len(given)
-    return {}
-
-
-def _summed(samples: list[float]) -> tuple[float, float]:
-    one, other = _quartile(samples[::2]), _quartile(samples[1::2])
-    seconds = _quartile(samples)
-    return seconds, abs(one - other) / seconds if seconds else 0.0
+    for _ in range(ROUNDS):
+        bench.round()
+    return {
+        key: _quartile([seconds for seconds, _ in one]) for key, one in bench.samples.events.items()
+    }
 
 
 def _quartile(samples: Sequence[float]) -> float:

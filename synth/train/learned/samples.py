@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from os import cpu_count
+from statistics import median
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
@@ -25,7 +26,7 @@ XLA = "xla"
 RUNTIMES = {XLA: "jax", "inductor": "torch"}
 """Compilers, and the runtime that each is of."""
 
-Row = tuple[str, int, float, float, float, int, int, tuple[tuple[int, ...], ...]]
+Row = tuple[str, int, tuple[float, ...], int, int, tuple[tuple[int, ...], ...]]
 
 
 @dataclass(frozen=True)
@@ -40,18 +41,23 @@ class Machine:
 
 @dataclass(frozen=True)
 class Sample:
-    """One kernel of a group (a family, or a model of the zoo) and its seconds.
-
-    ``seconds`` are the lower quartile of several, ``spread`` is how far that of every other is off,
-    as a share; ``reference`` are those of the reference that was measured beside it.
-    """
+    """One kernel of a group (a family, or a model of the zoo), and its seconds in each process."""
 
     group: str
     number: int
     kernel: Kernel
-    seconds: float
-    spread: float
-    reference: float
+    each: tuple[float, ...]
+
+    @property
+    def seconds(self) -> float:
+        """What it takes in the middle of the processes."""
+        return median(self.each)
+
+    @property
+    def spread(self) -> float:
+        """In how wide a share of that, to either side, it lies in half of the processes."""
+        off = sorted(abs(one - self.seconds) for one in self.each)
+        return off[len(off) // 2] / self.seconds
 
 
 @dataclass(frozen=True)
@@ -141,9 +147,7 @@ def _row(one: Sample) -> Row:
     return (
         one.group,
         one.number,
-        float(f"{1e6 * one.seconds:.4g}"),
-        float(f"{one.spread:.2g}"),
-        float(f"{1e6 * one.reference:.4g}"),
+        tuple(float(f"{1e6 * seconds:.4g}") for seconds in one.each),
         one.kernel.read_bytes,
         one.kernel.made_bytes,
         parts,
@@ -151,11 +155,11 @@ def _row(one: Sample) -> Row:
 
 
 def _sample(row: Row) -> Sample:
-    group, number, micros, spread, reference, read, made, parts = row
+    group, number, micros, read, made, parts = row
     found = tuple(_part(at, one) for at, one in enumerate(parts))
-    if not found or min(micros, reference) <= 0:
+    if not found or min(micros, default=0.0) <= 0:
         raise ValueError(f"{group} {number} has no operations, or takes no time")
-    return Sample(group, number, Kernel(found, read, made), micros / 1e6, spread, reference / 1e6)
+    return Sample(group, number, Kernel(found, read, made), tuple(one / 1e6 for one in micros))
 
 
 def _part(place: int, row: tuple[int, ...]) -> Part:

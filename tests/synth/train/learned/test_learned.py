@@ -26,7 +26,7 @@ from synth.train.learned.estimator import (
     read_estimator,
     trained,
 )
-from synth.train.learned.judging import coverage, ends, error_of, held_out, simplest
+from synth.train.learned.judging import coverage, ends, error_of, held_out, noise, simplest
 from synth.train.learned.kernels import FEATURES, KINDS, Kernel, Part, counts, features, kernel_of
 from synth.train.learned.rungs import Tree, fit_parts, fit_rates
 from synth.train.learned.samples import (
@@ -64,7 +64,7 @@ def samples(count: int, noise: float = 0.0, groups: int = 6) -> tuple[Sample, ..
     for at in range(count):
         one = kernel(draw)
         seconds = linear(one) * draw.lognormvariate(0.0, noise)
-        found.append(Sample(f"group{at % groups}", at, one, seconds, 0.1, 2e-3))
+        found.append(Sample(f"group{at % groups}", at, one, (seconds,)))
     return tuple(found)
 
 
@@ -109,6 +109,46 @@ def test_of_a_table_no_more_is_read_than_what_is_looked_up() -> None:
     assert told["rows of rsqrt"] == 5
 
 
+@pytest.mark.parametrize(
+    ("left", "right", "numbers", "turned"),
+    [
+        ("8,4", "4,6", "((1),(0)),((),())", False),
+        ("4,8", "4,6", "((0),(0)),((),())", False),
+        ("8,4", "6,4", "((1),(1)),((),())", False),
+        ("3,8,4", "3,4,6", "((2),(1)),((0),(0))", False),
+        ("8,3,4", "3,4,6", "((2),(1)),((1),(0))", True),  # the batch is not first
+        ("4,8,5", "4,5,6", "((0,2),(0,1)),((),())", True),  # what is contracted lies apart
+    ],
+)
+def test_a_product_says_whether_an_operand_is_turned_first(
+    left: str, right: str, numbers: str, turned: bool
+) -> None:
+    batch = "3," if left.count(",") > 1 and "4,8" not in left else ""
+    text = f"""
+    step s
+    in x: f32[{left}] batch
+    in y: f32[{right}] batch
+    a: f32[{batch}8,6] = dot_general(x, y) dimension_numbers=({numbers})
+    out a
+    """
+    [part] = kernel_of(parse_step(text).graph).parts
+    assert part.strided == turned
+
+
+def test_to_divide_by_one_number_is_no_division() -> None:
+    text = """
+    step s
+    in x: f32[8,4] batch
+    in y: f32[] batch
+    a: f32[8,4] = div(x, y)
+    b: f32[8,4] = div(a, 3:f32)
+    c: f32[8,4] = div(a, b)
+    out c
+    """
+    found = kernel_of(parse_step(text).graph)
+    assert [one.kind for one in found.parts] == ["cheap", "cheap", "divided"]
+
+
 def test_what_kernels_cannot_be_is_refused() -> None:
     with pytest.raises(InputError, match="no operations"):
         kernel_of(parse_step("step s\nin x: f32[8] batch\nout x").graph)
@@ -136,6 +176,15 @@ def test_the_ladder_stops_at_the_simplest_that_is_not_beaten() -> None:
     assert simplest({"parts": right, "rates": wrong}, list(right)) == "parts"
 
 
+def test_noise_is_how_far_one_process_is_off_the_others() -> None:
+    some = [replace(one, each=(1.2e-3, 1e-3, 1e-3)) for one in samples(9)]
+    found = noise(some)
+    assert found is not None
+    assert found.kernels == 9
+    assert found.median == pytest.approx(0.2)
+    assert noise(samples(9)) is None
+
+
 def test_intervals_hold_nine_of_ten_of_groups_that_are_like_each_other() -> None:
     some = samples(1200, noise=0.3)
     found = coverage(some, fit_rates, [f"group{at}" for at in range(6)])
@@ -145,7 +194,7 @@ def test_intervals_hold_nine_of_ten_of_groups_that_are_like_each_other() -> None
 def test_a_group_unlike_all_others_is_not_held() -> None:
     """So the law can fail: intervals know groups that they saw."""
     some = [
-        replace(one, seconds=9 * one.seconds) if one.group == "group0" else one
+        replace(one, each=(9 * one.seconds,)) if one.group == "group0" else one
         for one in samples(240, noise=0.1)
     ]
     assert coverage(some, fit_rates, ["group0"])["group0"] < 0.2
@@ -279,7 +328,7 @@ def test_a_network_learns_what_rates_cannot_say() -> None:
     from synth.train.learned.network import fit_network
 
     some = [
-        replace(one, seconds=one.seconds * (3 if len(one.kernel.parts) > 4 else 1))
+        replace(one, each=(one.seconds * (3 if len(one.kernel.parts) > 4 else 1),))
         for one in samples(160)
     ]
     kernels = [one.kernel for one in some]

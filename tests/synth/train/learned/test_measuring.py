@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import os
 from collections.abc import Sequence
 
 import pytest
 
 from hierarchies import InputError
-from synth.train.learned.collecting import Collection, _samples, collected
-from synth.train.learned.families import drawn_pieces
-from synth.train.learned.measuring import MOST_TIMES, Often, _compiled
+from synth.train.learned.collecting import (
+    PROCESSES,
+    Collection,
+    collected,
+    samples_of,
+    unlike,
+)
+from synth.train.learned.measuring import MOST_TIMES, Event, Often, _compiled, _measured, _pin
 from synth.train.learned.samples import RUNTIMES, machine_here
 
 
@@ -66,26 +71,65 @@ def test_what_was_compiled_is_kept_until_it_is_forgotten_and_the_reference_for_e
 
 
 def test_a_kernel_that_does_not_compile_is_skipped_and_counted() -> None:
-    refused: Counter[str] = Counter()
-    given = {"good": ("1e-4", []), "bad": ("broken", [])}
+    refused: dict[str, str] = {}
+    given: dict[str, Event] = {"good": ("1e-4", []), "bad": ("broken", [])}
     found = dict(_compiled(Often(Counting()), given, refused))  # type: ignore[arg-type]
     assert list(found) == ["good"]
-    assert refused == {"did not compile": 1}
+    assert refused == {"bad": "did not compile"}
 
 
-def test_samples_are_as_measured_and_the_reference_only_refuses() -> None:
-    pieces = list(drawn_pieces("chains", 5, 0))
-    measured = [
-        (pieces[0], 1e-4, 0.01, 1.00e-3),
-        (pieces[1], 2e-4, 0.01, 1.05e-3),
-        (pieces[2], 2e-4, 0.01, 1.50e-3),
-        (pieces[3], 2e-6, 0.01, 1.00e-3),
-        (pieces[4], 2e-4, 0.30, 1.00e-3),
+def test_a_process_that_measures_sees_one_core() -> None:
+    """Else XLA cuts loops for all cores, and the clock counts threads that wait."""
+    if not hasattr(os, "sched_setaffinity"):
+        pytest.skip("only Linux says on which cores a process runs")
+    before = os.sched_getaffinity(0)
+    try:
+        _pin()
+        assert len(os.sched_getaffinity(0)) == 1
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def test_seconds_are_as_measured() -> None:
+    given: dict[str, Event] = {"one": ("1e-4", []), "other": ("2e-4", [])}
+    found = _measured(Often(Counting()), given)  # type: ignore[arg-type]
+    assert found == pytest.approx({"one": 1e-4, "other": 2e-4})
+
+
+def test_samples_are_the_middle_of_several_processes_or_are_refused() -> None:
+    asked = Collection(("chains",), 6)
+    pieces, refused = unlike(asked)
+    assert not refused["equal to another"]
+    keys = list(pieces)
+    each = (
+        (0.9e-4, 1e-4, 9e-4),  # one process far off says nothing
+        (1e-4, 1e-4),
+        (1e-4,),
+        (1e-4, 2e-4, 3e-4),
+        (1e-6,) * 3,
+        (),
+    )
+    reports = [
+        {
+            "found": {key: one[at] for key, one in zip(keys, each, strict=True) if at < len(one)},
+            "refused": {
+                key: "did not compile" if key == keys[5] else "no time left"
+                for key, one in zip(keys, each, strict=True)
+                if at >= len(one)
+            },
+        }
+        for at in range(PROCESSES)
     ]
-    refused: Counter[str] = Counter()
-    found = list(_samples(measured, refused))
-    assert [(one.number, one.seconds) for one in found] == [(0, 1e-4), (1, 2e-4)]
-    assert refused == {"drifted": 1, "shorter than 5 us": 1, "spread too far": 1}
+    found = list(samples_of(pieces, reports, refused))
+    assert [(one.number, one.seconds) for one in found] == [(0, 1e-4), (1, 1e-4)]
+    assert found[0].spread == pytest.approx(0.1)
+    del refused["equal to another"]
+    assert refused == {
+        "no time left": 1,
+        "spread too far": 1,
+        "shorter than 5 us": 1,
+        "did not compile": 1,
+    }
 
 
 @pytest.mark.slow
@@ -97,6 +141,7 @@ def test_kernels_are_measured_by_each_compiler(compiler: str) -> None:
     assert found.machine == machine_here(compiler)
     for one in found.samples:
         assert 5e-6 < one.seconds < 1.0
+        assert 3 <= len(one.each) <= PROCESSES
         assert any(part.kind == "product" for part in one.kernel.parts)
 
 
