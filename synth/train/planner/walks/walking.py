@@ -15,7 +15,7 @@ COOLING = 10.0
 walk, by a tenth of what no plan can beat."""
 
 WALKS = 8
-"""Each from another plan, and each with as much of the budget; more where these leave some of it."""
+"""Each from another plan, with as much of the budget; more where these leave some of it."""
 
 MOST_WALKS = 4 * WALKS
 
