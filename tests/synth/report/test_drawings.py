@@ -203,7 +203,7 @@ def points(picture: ElementTree.Element, name: str) -> list[tuple[float, float, 
 def test_curves_have_a_point_for_each_size_where_it_belongs(over_sizes: SweepReply) -> None:
     """Equal ratios are equal distances, for sizes and times; larger times lie higher."""
     found = curves(over_sizes)
-    times, rates = (ElementTree.fromstring(str(one)) for one in found.drawings)
+    rates, gains, times = (ElementTree.fromstring(str(one)) for one in found.drawings)
     for name, field in (("best", "seconds"), ("default", "baseline_seconds")):
         drawn = points(times, name)
         assert len(drawn) == len(over_sizes.sizes)
@@ -219,6 +219,14 @@ def test_curves_have_a_point_for_each_size_where_it_belongs(over_sizes: SweepRep
         rate = 2 * 31 / 32 * one.bytes / one.seconds / 1e9  # as nccl-tests count an all-reduce
         shown = float(said.rpartition(": ")[2].removesuffix(" GB/s"))
         assert isclose(shown, rate, rel_tol=1e-5)
+    for drawn, values in (
+        (rates, [one.bytes / one.seconds for one in found.sizes]),
+        (gains, [one.baseline_seconds / one.seconds for one in found.sizes]),
+    ):
+        height = [y for _, y, _ in points(drawn, "best")]
+        slope, start = np.polyfit(values, height, 1)
+        assert slope < 0  # equal differences are equal distances
+        assert np.abs(slope * np.array(values) + start - height).max() < 0.2
 
 
 def test_curves_mark_where_another_answer_is_the_best(over_sizes: SweepReply) -> None:
@@ -232,6 +240,14 @@ def test_curves_mark_where_another_answer_is_the_best(over_sizes: SweepReply) ->
             f"another answer from {volume(stretch.from_bytes)} on"
             for stretch in over_sizes.stretches[1:]
         ]
+        labels = [
+            text.text
+            for text in ElementTree.fromstring(str(one)).iter(f"{SVG}text")
+            if text.get("class") == "crossover"
+        ]
+        sizes = [volume(stretch.from_bytes) for stretch in over_sizes.stretches[1:]]
+        assert labels[:1] == sizes[:1]
+        assert set(labels) <= set(sizes)
 
 
 def test_curves_of_one_size_and_of_nothing_to_do_are_drawn_or_left_out(

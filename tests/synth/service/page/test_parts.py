@@ -206,7 +206,7 @@ def test_the_table_of_curves_has_every_size_and_every_crossover(answers: dict[st
     shown = Page(text)
     assert "Ask for one size to see several programs side by side" in text
     assert len([1 for tag, _ in shown.elements if tag == "tr"]) == 1 + len(answer.sizes)
-    assert len([1 for tag, _ in shown.elements if tag == "svg"]) == 2
+    assert len([1 for tag, _ in shown.elements if tag == "svg"]) == 3
 
 
 def test_a_question_over_sizes_is_one_that_can_be_put(answers: dict[str, Any]) -> None:
