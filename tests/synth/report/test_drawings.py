@@ -20,8 +20,9 @@ from synth.report.colours import DARK, LIGHT, contrast, paints
 from synth.report.coordinates import coordinates
 from synth.report.curves import curves
 from synth.report.details import Device
+from synth.report.layout import folded
 from synth.report.placement import drawing
-from synth.report.topology import folded, topology
+from synth.report.topology import topology
 from synth.verbs.answers import judge
 from synth.verbs.answers.machine_parts import LevelInFull
 from synth.verbs.answers.ranked import SweepReply
