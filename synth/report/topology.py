@@ -85,8 +85,13 @@ def topology(
 
 
 def speed(level: LevelInFull) -> str:
-    """One unit's bandwidth to its neighbours: ``450 GB/s``, or ``8 × 50 GB/s`` by 8 ports."""
+    """One unit's bandwidth to its neighbours: ``450 GB/s``, or ``8 × 50 GB/s`` by 8 ports.
+
+    In a torus that of a device, each of which has links of its own: ``z 45 GB/s``.
+    """
     each = f"{level.bandwidth_GB_per_s:g} GB/s"
+    if level.domain is Domain.TORUS:
+        return f"{level.name} {each}"
     return f"{level.ports} × {each}" if level.ports > 1 else each
 
 
@@ -192,12 +197,8 @@ class _Drawing:
         for which, above, devices in lines:
             level = self.levels[which]
             for one, other in _neighbours(level, devices):
-                closes = other == devices[0]
-                label = (
-                    f"{level.name} {level.bandwidth_GB_per_s:g} GB/s"
-                    if closes and which not in told
-                    else ""
-                )
+                closes = _closes(level, devices, (one, other))
+                label = speed(level) if closes and which not in told else ""
                 told |= {which} if closes else set()
                 self._cable(level, above, (one, other), label, ASIDE if closes else 0.0)
 
@@ -215,15 +216,17 @@ class _Drawing:
             self.edges.append(_edge(level, (_id(child), hub), fault, bool(fault)))
 
     def _cables(self, path: Path, children: list[Path]) -> None:
-        """The links between neighbours; the first says how fast all are."""
+        """The links between neighbours; one says how fast all are."""
         level = self.levels[len(path)]
         columns, size = self.layout.columns[len(path)], self.layout.size(len(path) + 1)
         in_line = {len(children): size[1], 1: size[0]}  # in one row, or in one column
         around = in_line[columns] / 2 + GAP / 2 if columns in in_line else 0.0
-        for number, ends in enumerate(_neighbours(level, children)):
-            closes = ends[1] == children[0] and level.domain is not Domain.MESH
-            told = "" if number else speed(level)
-            self._cable(level, path, ends, told, around if closes else 0.0)
+        pairs = list(_neighbours(level, children))
+        closes = around > 0 and bool(pairs) and _closes(level, children, pairs[-1])
+        told = pairs[-1 if closes else 0] if pairs else None
+        for ends in pairs:
+            label = speed(level) if ends is told else ""
+            self._cable(level, path, ends, label, around if closes and ends is told else 0.0)
 
     def _cable(
         self, level: LevelInFull, above: Path, ends: tuple[Path, Path], label: str, aside: float
@@ -267,6 +270,11 @@ def _neighbours(level: LevelInFull, children: list[Path]) -> Iterator[tuple[Path
     yield from pairwise(children)
     if level.wraps and len(children) == level.count and len(children) > 2:
         yield children[-1], children[0]
+
+
+def _closes(level: LevelInFull, children: list[Path], ends: tuple[Path, Path]) -> bool:
+    """Whether a link leads from the last of a circle to the first."""
+    return level.domain is not Domain.MESH and ends[1] == children[0]
 
 
 def _link_faults(faults: Mapping[str, MachineException], unit: str) -> str:

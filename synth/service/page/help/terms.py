@@ -25,7 +25,7 @@ class Term:
 _ROWS = (
     Term(
         "axis",
-        "A dimension of parallelism with a size: data=8 means that eight devices, or groups of "
+        "A dimension of parallelism with a size: with data=8 eight devices, or groups of "
         "devices, each have other samples. Sizes multiply to the number of devices.",
         "placement-and-program",
     ),
@@ -84,7 +84,8 @@ _ROWS = (
     ),
     Term(
         "limited by",
-        "The level whose links are busy longest: more bandwidth anywhere else gains nothing.",
+        "The level whose links are busy longest, so that more bandwidth there would help first; or "
+        "latency, where a program waits for messages most of the time.",
         "placement-and-program",
     ),
     Term(

@@ -5,6 +5,13 @@ let shown = null;
 let listening = null;
 const NARROW = 640;
 
+// Links that close a circle of boxes hang at their upper edges, or where these stand in a column at the right.
+const hangs = (edge) => {
+  const [one, other] = [edge.source(), edge.target()];
+  if (!one.isParent()) return "outside-to-node";
+  return Math.abs(one.position().y - other.position().y) < 1 ? "0 -50%" : "50% 0";
+};
+
 const look = () => [
   { selector: "node", style: { "font-family": "system-ui, sans-serif", "font-size": 12, color: style("--ink"), shape: "round-rectangle", label: "data(name)" } },
   { selector: "node[kind = 'unit']", style: { "background-color": style("--card"), "border-color": style("--line"), "border-width": 1, "text-valign": "bottom", "text-halign": "center", "text-margin-y": 2, padding: 10, "text-background-color": style("--card"), "text-background-opacity": 1, "text-background-padding": 2 } },
@@ -15,7 +22,7 @@ const look = () => [
   { selector: "edge", style: { width: "data(wide)", "line-color": style("--wire"), "curve-style": "straight", label: "data(label)", "font-size": 10, color: style("--ink"), "text-background-color": style("--card"), "text-background-opacity": 0.9, "text-background-padding": 2 } },
   { selector: "edge[target ^= 'hub']", style: { "source-endpoint": "0 -50%", "target-endpoint": "0 50%" } },
   { selector: "edge[target = 'hubu']", style: { "z-compound-depth": "bottom" } },
-  { selector: "edge.wrap", style: { "curve-style": "segments", "edge-distances": "node-position", "segment-distances": (edge) => [edge.data("aside"), edge.data("aside")], "segment-weights": [0.001, 0.999] } },
+  { selector: "edge.wrap", style: { "curve-style": "segments", "edge-distances": "node-position", "segment-distances": (edge) => [edge.data("aside"), edge.data("aside")], "segment-weights": [0.001, 0.999], "source-endpoint": hangs, "target-endpoint": hangs } },
   { selector: "edge.worn", style: { "line-color": style("--bad"), "line-style": "dashed" } },
 ];
 
