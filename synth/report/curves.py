@@ -102,6 +102,11 @@ def bandwidths(heading: str, lines: Lines) -> Markup:
     return Markup(_drawing(heading, lines, (), _rates))
 
 
+def speedups(heading: str, lines: Lines) -> Markup:
+    """How often the default takes as long, against size in bytes, a line for each name."""
+    return Markup(_drawing(heading, lines, (), _gains))
+
+
 def _drawing(
     heading: str,
     lines: Lines,

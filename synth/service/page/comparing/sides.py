@@ -12,13 +12,12 @@ from hierarchies import InputError
 from hierarchies.units import duration, volume
 from synth.plan.request import Watcher
 from synth.report.bars import Bar, bars
-from synth.report.curves import bandwidths
 from synth.report.details import answers_of, title
 from synth.report.plan_words import clauses
 from synth.report.rendering import Cells
 from synth.service.page.answer_routes import ViewedAnswer
 from synth.service.page.results import plans_of
-from synth.service.page.views import found, over_sizes
+from synth.service.page.views import found, over_sizes_drawn
 from synth.tables.comparing import value_text
 from synth.tables.rows import Ranking
 from synth.tables.verdict import verdict
@@ -51,7 +50,7 @@ class Comparison:
     asked: Cells
     machine: Cells
     lines: Cells
-    drawing: tuple[str, Markup] | None
+    drawings: Sequence[tuple[str, Markup]]
     why_not: str
     same: bool
 
@@ -70,7 +69,7 @@ def comparison(first: ViewedAnswer, second: ViewedAnswer) -> Comparison:
         unlike(first.question, second.question),
         _changes(differ.machine if differ else ()),
         plans or _lines(differ.lines if differ else ()),
-        _drawing(first.ranking, second.ranking),
+        _drawings(first.ranking, second.ranking),
         why_not,
         same=first.body == second.body,
     )
@@ -187,17 +186,15 @@ _FIGURES: Mapping[str, tuple[Callable[[PlanOfStep], float], Callable[[float], st
 }
 
 
-def _drawing(first: Ranking | None, second: Ranking | None) -> tuple[str, Markup] | None:
-    """Over sizes the bus bandwidth of both, else the time of the best of both."""
+def _drawings(first: Ranking | None, second: Ranking | None) -> Sequence[tuple[str, Markup]]:
+    """Over sizes bus bandwidth and speed-up of both, else the time of the best of both."""
     if isinstance(first, SweepReply) and isinstance(second, SweepReply):
-        heading = "Bus bandwidth against message size"
-        both = {"first": list(over_sizes(first)), "second": list(over_sizes(second))}
-        return heading, bandwidths(heading, both)
+        return over_sizes_drawn({"first": first, "second": second})
     times = {name: _seconds(one) for name, one in (("first", first), ("second", second)) if one}
     shown = [Bar(name, {"time": took}) for name, took in times.items() if took is not None]
     if len(shown) < 2:
-        return None
-    return "Time", bars("Time of the best answer", ["time"], shown, duration)
+        return ()
+    return [("Time", bars("Time of the best answer", ["time"], shown, duration))]
 
 
 def _seconds(one: Ranking) -> float | None:

@@ -7,6 +7,6 @@ True
 
 from synth.service.page.views.found import Found as Found
 from synth.service.page.views.found import found as found
-from synth.service.page.views.found import over_sizes as over_sizes
+from synth.service.page.views.found import over_sizes_drawn as over_sizes_drawn
 
-__all__ = ["Found", "found", "over_sizes"]
+__all__ = ["Found", "found", "over_sizes_drawn"]

@@ -12,7 +12,7 @@ from markupsafe import Markup
 from hierarchies.units import duration
 from synth.calibration.logs.tables import busbw_factor
 from synth.report.bars import Bar, bars
-from synth.report.curves import Lines, bandwidths
+from synth.report.curves import Lines, bandwidths, speedups
 from synth.report.details import answers_of
 from synth.tables.style import lacking, many
 from synth.verbs.answers import judge
@@ -56,20 +56,19 @@ def found(verb: str, body: Any) -> Found | None:
 def _systems(several: SystemsRankedReply) -> Found:
     """The fastest; then every system's best over the sizes, or at the one size."""
     names = _names([one.system.name for one in several.systems])
-    lines: Lines = {
-        name: list(over_sizes(one))
+    ranges = {
+        name: one
         for name, one in zip(names, several.systems, strict=True)
         if isinstance(one, SweepReply)
     }
-    if lines:
-        largest = max(size for line in lines.values() for size, _ in line)
-        best = max(lines, key=lambda name: dict(lines[name]).get(largest, 0.0))
-        heading = "Bus bandwidth against message size"
-        return Found(
-            f"{best} has the most bus bandwidth at the largest size",
-            ("the best answer of each system, size by size",),
-            [(heading, bandwidths(heading, lines))],
-        )
+    if ranges:
+        most = {
+            name: max((rate for _, rate in over_sizes(one)), default=0.0)
+            for name, one in ranges.items()
+        }
+        best = max(most, key=lambda name: most[name])
+        said = "the best answer of each system, size by size"
+        return Found(f"{best} has the most bus bandwidth", (said,), over_sizes_drawn(ranges))
     seconds = {
         name: one.ranking[0].exposed_seconds
         if isinstance(one, PlanReply)
@@ -87,6 +86,21 @@ def _systems(several: SystemsRankedReply) -> Found:
         (),
         [("Machine against machine", drawn)],
     )
+
+
+def over_sizes_drawn(ranges: Mapping[str, SweepReply]) -> Sequence[tuple[str, Markup]]:
+    """Bus bandwidth and speed-up of several answers over sizes, a line for each by its name."""
+    rate, gain = "Bus bandwidth against message size", "Speed-up against message size"
+    rates: Lines = {name: list(over_sizes(one)) for name, one in ranges.items()}
+    gains: Lines = {
+        name: [
+            (float(size.bytes), size.baseline_seconds / size.seconds)
+            for size in sorted(one.sizes, key=lambda size: size.bytes)
+            if size.seconds
+        ]
+        for name, one in ranges.items()
+    }
+    return [(rate, bandwidths(rate, rates)), (gain, speedups(f"{gain}, over its default", gains))]
 
 
 def _names(names: Sequence[str]) -> Sequence[str]:

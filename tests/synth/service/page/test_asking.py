@@ -184,9 +184,14 @@ def test_several_machines_over_sizes_are_lines_of_one_drawing() -> None:
     body = VERBS["sweep"].answer(asked(VERBS["sweep"].question, given), Watcher()).body
     view = found("sweep", body)
     assert view is not None
-    [(_, drawn)] = view.drawings
-    assert drawn.count("<polyline") == 2
-    assert ">p2-a100 (2)</text>" in drawn
+    assert view.headline == "p2-a100 (1) has the most bus bandwidth"
+    assert [heading.partition(" against")[0] for heading, _ in view.drawings] == [
+        "Bus bandwidth",
+        "Speed-up",
+    ]
+    for _, drawn in view.drawings:
+        assert drawn.count("<polyline") == 2
+        assert ">p2-a100 (2)</text>" in drawn
 
 
 def test_a_verb_without_a_form_here_has_none(server: Served) -> None:
@@ -214,6 +219,13 @@ def test_two_answers_stand_side_by_side_with_their_differences(server: Served) -
     assert re.findall(r"<td>(.*?)</td>", sizes) == ["bytes", "1073741824", "1048576"]
     assert re.search(r"rank 1.*0\.00\d*x", both, re.DOTALL)
     assert 'class="curve"' in both
+
+
+def test_two_ranges_of_sizes_are_drawn_over_each_other(server: Served) -> None:
+    keys = [_top(server, bytes=[2**20, size], max_steps=1) for size in (2**24, 2**25)]
+    page = server.ask.get(f"/compare?of={keys[0]}&of={keys[1]}").text
+    assert page.count('class="curve"') == 2
+    assert page.count("<polyline") == 4
 
 
 def test_an_answer_beside_itself_is_the_same(server: Served) -> None:
