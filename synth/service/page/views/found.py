@@ -172,9 +172,20 @@ def _run(run: DiagnosedRun) -> Markup:
 
 def _calibrated(answer: CalibratedReply) -> Found:
     off = "" if answer.median_error is None else f", {answer.median_error:.1%} off in the median"
-    name = answer.files[0].name
     said = [
-        f"{name} below is the description with its calibration: ask with it from now on",
-        *(f"not told by these rows: {one}" for one in answer.undetermined),
+        f"ask with {answer.files[0].name} from now on: the description with its calibration",
+        *_counted(
+            answer.undetermined,
+            "is not told by these rows, so priced like what is similar",
+            "are not told by these rows, so priced like what is similar",
+        ),
+        *_counted(answer.dropped, "was not followed by the fit", "were not followed by the fit"),
+        *_counted(answer.warnings, "was left out of the logs", "were left out of the logs"),
     ]
     return Found(f"{many(answer.rows, 'measured row')} fitted{off}", said, ())
+
+
+def _counted(lines: Sequence[str], one: str, several: str) -> Iterator[str]:
+    """How many there are of what is listed below; nothing if there is none."""
+    if lines:
+        yield f"{len(lines)} {one if len(lines) == 1 else several}: see below"
