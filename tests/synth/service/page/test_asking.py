@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from html import unescape
+from pathlib import Path
 from typing import Any
+from urllib.parse import urldefrag, urljoin
 
 import pytest
 
@@ -13,6 +15,7 @@ pytest.importorskip("fastapi", reason="needs the extra server")
 
 from patience import PATIENCE_SECONDS
 from serving import Served, served
+from synth.plan.request import Watcher
 from synth.service.http.examples import EXAMPLES
 from synth.service.page.asking import FORMS
 from synth.service.page.asking.checks import check
@@ -20,6 +23,7 @@ from synth.service.page.asking.values import Values, example, of_fields, of_ques
 from synth.service.page.help import TERMS
 from synth.service.page.views import found
 from synth.verbs.questions.question import asked
+from synth.verbs.table import VERBS
 
 LOG = EXAMPLES["doctor"]["files"][0]["text"]
 ON = {"axes": "data=32", "reduce": "data", "bytes": "64MiB", "max_steps": "2", "no_stripes": "yes"}
@@ -178,9 +182,6 @@ def test_measured_predicted_and_bound_are_drawn(server: Served, answers: dict[st
 def test_several_machines_over_sizes_are_lines_of_one_drawing() -> None:
     form = fields("sweep", systems="p2-a100:2 p2-a100:2", bytes="1MiB..64MiB", max_steps="1")
     given, _ = question(FORMS["sweep"], form)
-    from synth.plan.request import Watcher
-    from synth.verbs.table import VERBS
-
     body = VERBS["sweep"].answer(asked(VERBS["sweep"].question, given), Watcher()).body
     view = found("sweep", body)
     assert view is not None
@@ -260,15 +261,11 @@ def test_every_word_that_leads_to_help_is_told_there(server: Served) -> None:
 
 
 def test_every_page_of_the_documentation_that_help_names_is_there() -> None:
-    from pathlib import Path
-
     docs = Path(__file__).parents[4] / "docs"
     assert all((docs / f"{one.page}.md").exists() for one in TERMS.values())
 
 
 def test_the_documentation_is_served_and_its_links_lead_somewhere(server: Served) -> None:
-    from urllib.parse import urldefrag, urljoin
-
     seen, waiting = set[str](), ["/docs/index.md"]
     while waiting:
         path = waiting.pop()
