@@ -14,6 +14,8 @@ ASKED = {"system": "dgx-h100:4", "axes": {"data": 8, "model": 4}, "reduce": ["da
 STRIPES = {**ASKED, "axes": {"data": 32}, "k": 3}
 MODEL = {"model": "llama3-8b", "batch": 64, "sequence": 8192, "explain": "pipe=2"}
 PLANNED = {"system": "dgx-h100:2", **MODEL}
+LOG = PICTURES.parent / "logs" / "sophia-all-gather-2x8.csv"
+TORUS = {"system": "tpu-v4-pod-slice:4x4x4", "axes": {"data": 16, "model": 4}, "reduce": ["data"]}
 
 
 def main() -> None:
@@ -27,7 +29,11 @@ def main() -> None:
         wait = {"Prefer": f"wait={PATIENCE_SECONDS:g}"}
         asked = [server.ask.post("/v1/top", json=one, headers=wait) for one in (ASKED, STRIPES)]
         asked.append(server.ask.post("/v1/plan", json=PLANNED, headers=wait))
-        plain, stripes, plans = (
+        log = {"name": LOG.name, "text": LOG.read_text(encoding="utf-8")}
+        measured = {"system": "dgx-a100:2", "files": [log]}
+        asked.append(server.ask.post("/v1/doctor", json=measured, headers=wait))
+        asked.append(server.ask.post("/v1/top", json={**TORUS, "k": 1}, headers=wait))
+        plain, stripes, plans, doctor, torus = (
             one.headers["content-location"].removeprefix("/v1") for one in asked
         )
         size = {"width": 1180, "height": 860}
@@ -37,11 +43,21 @@ def main() -> None:
             seen.page.set_viewport_size({"width": 1180, "height": 1060})
             seen.page.screenshot(path=PICTURES / "form.png")
             seen.page.set_viewport_size(size)
+            seen.page.set_viewport_size({"width": 1440, "height": 1200})
             seen.page.goto(plain)
             seen.page.locator("#sizes").scroll_into_view_if_needed()
             seen.page.wait_for_selector("#sizes svg.curve")
             seen.page.evaluate("scrollTo(0, 0)")
             seen.page.screenshot(path=PICTURES / "ranking.png")
+            seen.page.goto(torus)
+            seen.page.locator("#machine-title").evaluate("one => one.scrollIntoView()")
+            seen.page.wait_for_timeout(300)
+            seen.page.locator("#topology").screenshot(path=PICTURES / "torus.png")
+            seen.page.set_viewport_size(size)
+            seen.page.goto(doctor)
+            seen.page.screenshot(path=PICTURES / "doctor.png")
+            seen.page.goto(f"/compare?of={plain[9:]}&of={stripes[9:]}")
+            seen.page.screenshot(path=PICTURES / "compare.png")
             seen.page.set_viewport_size({"width": 1180, "height": 1180})
             seen.page.goto(plans)
             seen.page.screenshot(path=PICTURES / "plans.png")

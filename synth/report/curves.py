@@ -1,12 +1,13 @@
-"""Time and bus bandwidth against message size, as SVG: the same for the page and for reports.
+"""Bus bandwidth, speed-up and time against message size, as SVG: the same for page and reports.
 
-Sizes are logarithmic, times too; bus bandwidth begins at 0. Lines take their colours from classes
-where a page has such (``.curve .best``), else from attributes, so that a drawing stands alone.
+Sizes are logarithmic, as those who run nccl-tests draw them; bus bandwidth and speed-up begin at 0,
+times are logarithmic too. Lines take their colours from classes where a page has such (``.curve
+.best``), else from attributes, so that a drawing stands alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from math import ceil, floor, log10, prod
@@ -16,14 +17,15 @@ from markupsafe import Markup
 from hierarchies.units import duration, volume
 from synth.calibration.logs.tables import busbw_factor
 from synth.emit.timeline.svg import ticks
+from synth.report.colours import FEW
 from synth.verbs.answers.ranked import SizeFigures, Stretch, SweepReply
 
 LEFT, RIGHT, TOP, BOTTOM = 84, 24, 46, 42
 WIDTH, HEIGHT = 760, 340
 """Of all drawings of figures against figures, and the margins around the figures."""
-_LOOKS = {"best": ("#0072b2", ""), "default": ("#d55e00", "12 3"), "bound": ("#6b6b6b", "6 4")}
-"""The colour of each line, and its dashes: nothing is said by colour alone."""
-_LABELS = {"best": "best answer", "default": "default", "bound": "bound"}
+_DASHES = ("", "12 3", "2 3", "12 3 2 3")
+_LABEL = 56
+"""So wide is the label of a size."""
 Lines = dict[str, list[tuple[float, float]]]
 """Points of size and value, by the names of lines."""
 
@@ -35,6 +37,25 @@ class Curves:
     sizes: Sequence[SizeFigures]
     crossovers: Sequence[Stretch]
     drawings: Sequence[Markup]
+
+
+@dataclass(frozen=True)
+class Look:
+    """A line: its colour, its dashes (nothing is said by colour alone), its class and its name."""
+
+    colour: str
+    dashes: str
+    kind: str
+    label: str
+
+
+_LOOKS = {
+    "best": Look("#0072b2", "", "best", "best answer"),
+    "default": Look("#d55e00", "12 3", "default", "default"),
+    "bound": Look("#6b6b6b", "6 4", "bound", "bound"),
+    "measured": Look("#0072b2", "", "best", "measured"),
+    "predicted": Look("#d55e00", "12 3", "default", "predicted"),
+}
 
 
 @dataclass(frozen=True)
@@ -60,15 +81,30 @@ def curves(answer: SweepReply) -> Curves:
     }
     lines: Lines = {name: [(float(x), y) for x, y in line if y > 0] for name, line in times.items()}
     rates: Lines = {
-        name: [(size, factor * size / seconds) for size, seconds in lines[name]]
-        for name in ("best", "default")
+        name: [(size, factor * size / seconds) for size, seconds in line]
+        for name, line in lines.items()
+    }
+    gains: Lines = {
+        "best": [(one.bytes, one.baseline_seconds / one.seconds) for one in sizes if one.seconds],
+        "default": [(one.bytes, 1.0) for one in sizes if one.seconds],
     }
     marks = [one.from_bytes for one in crossovers]
     drawn = [
-        _drawing("Time against message size", lines, marks, _seconds),
         _drawing("Bus bandwidth against message size", rates, marks, _rates),
+        _drawing("Speed-up over the default against message size", gains, marks, _gains),
+        _drawing("Time against message size", lines, marks, _seconds),
     ]
     return Curves(sizes, crossovers, [Markup(one) for one in drawn if one])
+
+
+def bandwidths(heading: str, lines: Lines) -> Markup:
+    """Bus bandwidth in GB/s against size in bytes, a line for each name; nothing without points."""
+    return Markup(_drawing(heading, lines, (), _rates))
+
+
+def speedups(heading: str, lines: Lines) -> Markup:
+    """How often the default takes as long, against size in bytes, a line for each name."""
+    return Markup(_drawing(heading, lines, (), _gains))
 
 
 def _drawing(
@@ -83,9 +119,12 @@ def _drawing(
         return ""
     across, up = _sizes([x for x, _ in points]), scale([y for _, y in points])
     parts = [*grid(across, up), *_marks(across, marks)]
+    looks = _looks(lines)
     for name, line in lines.items():
-        parts += _line(name, [(x_at(across, x), y_at(up, y), x, y) for x, y in line], up.text)
-    parts += _legend(heading, lines)
+        parts += _line(
+            looks[name], [(x_at(across, x), y_at(up, y), x, y) for x, y in line], up.text
+        )
+    parts += _legend(heading, looks.values())
     return framed(heading, parts)
 
 
@@ -119,8 +158,17 @@ def _seconds(values: Sequence[float]) -> Scale:
 
 def _rates(values: Sequence[float]) -> Scale:
     """From 0 on."""
+    return _from_zero(values, lambda value: f"{value:g} GB/s")
+
+
+def _gains(values: Sequence[float]) -> Scale:
+    """The same: how often the default takes as long."""
+    return _from_zero(values, lambda value: f"{value:.3g}x")
+
+
+def _from_zero(values: Sequence[float], text: Callable[[float], str]) -> Scale:
     high = max(values)
-    return linear(0.0, high, ticks(high), lambda value: f"{value:g} GB/s")
+    return linear(0.0, high * 1.05, ticks(high), text)
 
 
 def _logarithmic(low: float, high: float) -> Callable[[float], float]:
@@ -169,6 +217,8 @@ def grid(across: Scale, up: Scale) -> Iterator[str]:
 
 
 def _marks(across: Scale, sizes: Sequence[int]) -> Iterator[str]:
+    """A line where another answer becomes the best; its size beside it, where there is room."""
+    free = float(LEFT)
     for size in sizes:
         x = x_at(across, size)
         yield (
@@ -176,35 +226,50 @@ def _marks(across: Scale, sizes: Sequence[int]) -> Iterator[str]:
             'stroke="currentColor" stroke-opacity="0.6" stroke-dasharray="2 4">'
             f"<title>another answer from {volume(size)} on</title></line>"
         )
+        if x >= free:
+            last = x + _LABEL > WIDTH - RIGHT
+            yield (
+                f'<text class="crossover" x="{x - 4 if last else x + 4:g}" y="{TOP + 10}" '
+                f'text-anchor="{"end" if last else "start"}" font-size="11">{volume(size)}</text>'
+            )
+            free = x + _LABEL
+
+
+def _looks(lines: Lines) -> Mapping[str, Look]:
+    """How each line looks: those that mean something always alike, others by their order."""
+    return {
+        name: _LOOKS.get(name)
+        or Look(FEW[at % len(FEW)], _DASHES[at // len(FEW) % len(_DASHES)], "other", name)
+        for at, name in enumerate(lines)
+    }
 
 
 def _line(
-    name: str, points: Sequence[tuple[float, float, float, float]], text: Callable[[float], str]
+    look: Look, points: Sequence[tuple[float, float, float, float]], text: Callable[[float], str]
 ) -> Iterator[str]:
-    colour, dashes = _LOOKS[name]
-    dashed = f' stroke-dasharray="{dashes}"' if dashes else ""
+    dashed = f' stroke-dasharray="{look.dashes}"' if look.dashes else ""
     path = " ".join(f"{x},{y}" for x, y, _, _ in points)
     yield (
-        f'<polyline class="{name}" points="{path}" fill="none" stroke="{colour}" '
+        f'<polyline class="{look.kind}" points="{path}" fill="none" stroke="{look.colour}" '
         f'stroke-width="2"{dashed}/>'
     )
     for x, y, size, value in points:
-        seen = ("3", "1") if name == "best" else ("6", "0")
+        seen = ("3", "1") if look.kind in ("best", "other") else ("6", "0")
         yield (
-            f'<circle class="{name}" cx="{x}" cy="{y}" r="{seen[0]}" stroke="none" '
-            f'fill="{colour}" fill-opacity="{seen[1]}">'
-            f"<title>{_LABELS[name]}, {volume(size)}: {text(value)}</title></circle>"
+            f'<circle class="{look.kind}" cx="{x}" cy="{y}" r="{seen[0]}" stroke="none" '
+            f'fill="{look.colour}" fill-opacity="{seen[1]}">'
+            f"<title>{escape(look.label)}, {volume(size)}: {text(value)}</title></circle>"
         )
 
 
-def _legend(heading: str, lines: Lines) -> Iterator[str]:
+def _legend(heading: str, looks: Iterable[Look]) -> Iterator[str]:
     yield f'<text x="{LEFT}" y="14" font-weight="600">{escape(heading)}</text>'
     x = LEFT
-    for name in lines:
-        colour, dashes = _LOOKS[name]
-        dashed = f' stroke-dasharray="{dashes}"' if dashes else ""
+    for look in looks:
+        dashed = f' stroke-dasharray="{look.dashes}"' if look.dashes else ""
         yield (
-            f'<line class="{name}" x1="{x}" x2="{x + 30}" y1="31" y2="31" stroke="{colour}" '
-            f'stroke-width="2"{dashed}/><text x="{x + 36}" y="35">{_LABELS[name]}</text>'
+            f'<line class="{look.kind}" x1="{x}" x2="{x + 30}" y1="31" y2="31" '
+            f'stroke="{look.colour}" stroke-width="2"{dashed}/>'
+            f'<text x="{x + 36}" y="35">{escape(look.label)}</text>'
         )
-        x += 130
+        x += max(130, 56 + 7 * len(look.label))

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
+from typing import Any
 
 from markupsafe import Markup
 
 from synth.report.colours import Paint, paints
 from synth.report.details import Device
-from synth.report.topology import DEVICE, Box, Topology
+from synth.report.layout import DEVICE
+from synth.report.topology import Box, Topology
 
 _EDGE, _LARGE = 14, 700
 _FEW = 5
@@ -90,11 +92,14 @@ def _units(drawn: Topology) -> Iterator[str]:
         yield from (_unit(box) for box in drawn.boxes if box.id.count(".") == depth)
     for edge in drawn.edges:
         if edge["data"]["label"]:
-            yield _label(edge["data"]["label"], *_ends(edge, middles, tops))
+            ends = _ends(edge, middles, tops)
+            if aside := edge["data"].get("aside"):
+                ends = _around(*ends, aside)
+            yield _label(edge["data"]["label"], *ends)
 
 
 def _ends(
-    edge: Mapping[str, Mapping[str, str]], middles: Mapping[str, Place], tops: Mapping[str, Place]
+    edge: Mapping[str, Any], middles: Mapping[str, Place], tops: Mapping[str, Place]
 ) -> tuple[Place, Place]:
     """Where a link begins and ends: what hangs at a hub hangs there by its upper edge."""
     source, target = edge["data"]["source"], edge["data"]["target"]
@@ -111,14 +116,22 @@ def _unit(box: Box) -> str:
     )
 
 
-def _edge(edge: Mapping[str, Mapping[str, str]], begin: Place, end: Place) -> str:
-    faulty = bool(edge["classes"])
+def _edge(edge: Mapping[str, Any], begin: Place, end: Place) -> str:
+    faulty = "worn" in edge["classes"]
     dashes = ' stroke-dasharray="6 4"' if faulty else ""
+    aside = edge["data"].get("aside", 0.0)
+    ends = [begin, *_around(begin, end, aside), end] if aside else [begin, end]
+    points = " ".join(f"{x:g},{y:g}" for x, y in ends)
     return (
-        f'<line class="{"worn" if faulty else "wire"}" x1="{begin[0]:g}" y1="{begin[1]:g}" '
-        f'x2="{end[0]:g}" y2="{end[1]:g}" stroke="#7b8794" '
-        f'stroke-width="{edge["data"]["wide"]}"{dashes}/>'
+        f'<polyline class="{"worn" if faulty else "wire"}" points="{points}" fill="none" '
+        f'stroke="#7b8794" stroke-width="{edge["data"]["wide"]}"{dashes}/>'
     )
+
+
+def _around(begin: Place, end: Place, aside: float) -> tuple[Place, Place]:
+    """Where a link turns that closes a circle: above the devices of a row, right of a column."""
+    x, y = (aside, 0.0) if begin[0] == end[0] else (0.0, -aside)
+    return (begin[0] + x, begin[1] + y), (end[0] + x, end[1] + y)
 
 
 def _label(text: str, begin: Place, end: Place) -> str:

@@ -1,7 +1,8 @@
 """A machine as boxes in boxes with its links between them, placed for a drawing; large ones folded.
 
 The positions are ours, so the same machine always looks the same. Switches and buses are drawn as a
-hub above the units they join, rings, tori and small meshes as lines between neighbours.
+hub above the units they join, rings and small meshes as lines between neighbours, and tori as grids
+whose lines are closed by arcs.
 """
 
 from __future__ import annotations
@@ -10,16 +11,27 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations, pairwise
-from math import ceil, log10, prod, sqrt
+from math import log10
 from typing import Any
 
 from hierarchies import Domain
+from synth.report.layout import (
+    ARC,
+    ASIDE,
+    DEVICE,
+    GAP,
+    GRID_GAP,
+    HUB,
+    HUB_WIDTH,
+    MOST_DEVICES,
+    MOST_NARROW,
+    PAD,
+    Layout,
+    folded,
+    has_hub,
+)
 from synth.verbs.answers.machine_parts import LevelInFull, MachineException
 
-MOST_DEVICES = 128
-DEVICE, _GAP, _PAD, _HUB, _HUB_WIDTH = 46, 12, 26, 64, 150
-_MOST_MESHED = 8
-_HUBS = {Domain.SWITCH, Domain.BUS}
 _PORT = re.compile(r"/port[0-9]+")
 
 Json = dict[str, Any]
@@ -54,28 +66,32 @@ class Topology:
     size: tuple[float, float]
 
 
-def topology(levels: Sequence[LevelInFull], faults: Sequence[MachineException] = ()) -> Topology:
-    """The drawing of a machine; of too many devices only some, as 16 of 512 nodes, are drawn."""
-    shown = folded([level.count for level in levels], MOST_DEVICES)
-    drawing = _Drawing(levels, shown, {one.unit: one for one in faults})
+def topology(
+    levels: Sequence[LevelInFull], faults: Sequence[MachineException] = (), *, narrow: bool = False
+) -> Topology:
+    """The drawing of a machine; of too many devices only some, as 16 of 512 nodes, are drawn.
+
+    ``narrow``: for a telephone, with fewer of them, and units below each other.
+    """
+    most = MOST_NARROW if narrow else MOST_DEVICES
+    shown = folded([level.count for level in levels], most)
+    layout = Layout(levels, shown, narrow)
+    drawing = _Drawing(layout, {one.unit: one for one in faults})
     drawing.children((), (0.0, 0.0))
     left_out = _left_out(levels, shown)
-    wide, high = drawing.size(0)
-    size = (wide - _PAD, high - _PAD * 1.5)  # the whole has no box around it
+    wide, high = layout.size(0)
+    size = (wide - PAD, high - PAD * 1.5)  # the whole has no box around it
     return Topology(drawing.nodes, drawing.edges, drawing.devices, left_out, drawing.boxes, size)
 
 
-def folded(counts: Sequence[int], most: int) -> list[int]:
-    """How many children are drawn at each level; inner levels come first, outer ones are cut."""
-    shown: list[int] = []
-    for count in reversed(counts):
-        shown.append(max(1, min(count, most // prod(shown))))
-    return shown[::-1]
-
-
 def speed(level: LevelInFull) -> str:
-    """One unit's bandwidth to its neighbours: ``450 GB/s``, or ``8 × 50 GB/s`` by 8 ports."""
+    """One unit's bandwidth to its neighbours: ``450 GB/s``, or ``8 × 50 GB/s`` by 8 ports.
+
+    In a torus that of a device, each of which has links of its own: ``z 45 GB/s``.
+    """
     each = f"{level.bandwidth_GB_per_s:g} GB/s"
+    if level.domain is Domain.TORUS:
+        return f"{level.name} {each}"
     return f"{level.ports} × {each}" if level.ports > 1 else each
 
 
@@ -105,32 +121,39 @@ def _number(path: Path, counts: Sequence[int]) -> int:
 
 @dataclass
 class _Drawing:
-    """The drawing so far; ``shown`` is how many children of a unit are drawn at each level."""
+    """The drawing so far."""
 
-    levels: Sequence[LevelInFull]
-    shown: Sequence[int]
+    layout: Layout
     faults: Mapping[str, MachineException]
     nodes: list[Json] = field(default_factory=list)
     edges: list[Json] = field(default_factory=list)
     devices: dict[int, Path] = field(default_factory=dict)
     boxes: list[Box] = field(default_factory=list)
 
+    @property
+    def levels(self) -> Sequence[LevelInFull]:
+        """Those of the machine, outermost first."""
+        return self.layout.levels
+
     def children(self, path: Path, corner: tuple[float, float]) -> None:
         """The children of a unit, their links, and what is inside; ``corner`` is top left."""
         depth = len(path)
-        count = self.shown[depth]
-        width, height = self.size(depth + 1)
-        across = self._columns(depth)
-        whole = across * (width + _GAP) - _GAP
-        hub = _has_hub(self.levels[depth], count)
-        middle = corner[0] + max(whole, _HUB_WIDTH if hub else 0) / 2
-        x, y = middle - whole / 2, corner[1] + (_HUB if hub else 0)
+        if self.layout.is_grid(depth):
+            self._grid(path, corner)
+            return
+        count = self.layout.shown[depth]
+        width, height = self.layout.size(depth + 1)
+        across = self.layout.columns[depth]
+        whole = across * (width + GAP) - GAP
+        hub = has_hub(self.levels[depth], count)
+        middle = corner[0] + max(whole, HUB_WIDTH if hub else 0) / 2
+        x, y = middle - whole / 2, corner[1] + (HUB if hub else 0)
         for child in range(count):
             row, column = divmod(child, across)
-            self._unit((*path, child), (x + column * (width + _GAP), y + row * (height + _GAP)))
+            self._unit((*path, child), (x + column * (width + GAP), y + row * (height + GAP)))
         children = [(*path, child) for child in range(count)]
         if hub:
-            self._hub(path, children, {"x": middle, "y": corner[1] + _HUB / 2 - 10})
+            self._hub(path, children, {"x": middle, "y": corner[1] + HUB / 2 - 10})
         else:
             self._cables(path, children)
 
@@ -140,24 +163,52 @@ class _Drawing:
         data: Json = {"id": _id(path), "name": name, "kind": "unit", **_parent(path[:-1])}
         if len(path) < len(self.levels):
             self.nodes.append({"data": data})
-            self.boxes.append(Box(data["id"], name, *at, *self.size(len(path))))
-            self.children(path, (at[0] + _PAD / 2, at[1] + _PAD / 2))
+            self.boxes.append(Box(data["id"], name, *at, *self.layout.size(len(path))))
+            self.children(path, (at[0] + PAD / 2, at[1] + PAD / 2))
             return
+        self._device(path, _parent(path[:-1]), at)
+
+    def _device(self, path: Path, parent: Json, at: tuple[float, float]) -> None:
+        name = unit_name(self.levels, path)
+        data: Json = {"id": _id(path), "name": name, "kind": "device", **parent}
         number = _number(path, [level.count for level in self.levels])
         self.devices[number] = path
-        data |= {"kind": "device", "device": number}
+        data["device"] = number
         units = [unit_name(self.levels, path[: n + 1]) for n in range(len(path))]
         if any(unit in self.faults and self.faults[unit].missing for unit in units):
             data |= {"missing": 1}
         middle = {"x": at[0] + DEVICE / 2, "y": at[1] + DEVICE / 2}
         self.nodes.append({"data": data, "position": middle})
 
+    def _grid(self, path: Path, corner: tuple[float, float]) -> None:
+        """Devices of the two innermost levels of a torus in rows, each beside its neighbours."""
+        down, across = self.layout.shown[-2:]
+        pitch = DEVICE + GRID_GAP
+        x, y = corner[0], corner[1] + ARC
+        for row in range(down):
+            for column in range(across):
+                at = (x + column * pitch, y + row * pitch)
+                self._device((*path, row, column), _parent(path), at)
+        lines = [
+            (-1, (*path, row), [(*path, row, column) for column in range(across)])
+            for row in range(down)
+        ] + [(-2, path, [(*path, row, column) for row in range(down)]) for column in range(across)]
+        told = set[int]()
+        for which, above, devices in lines:
+            level = self.levels[which]
+            for one, other in _neighbours(level, devices):
+                closes = _closes(level, devices, (one, other))
+                label = speed(level) if closes and which not in told else ""
+                told |= {which} if closes else set()
+                self._cable(level, above, (one, other), label, ASIDE if closes else 0.0)
+
     def _hub(self, path: Path, children: list[Path], at: Mapping[str, float]) -> None:
         """What joins all children of a unit."""
         level = self.levels[len(path)]
         hub = f"hub{_id(path)}"
         reduces = ", reduces" if level.reduces else ""
-        label = f"{level.name} {level.domain.value}{reduces}\n{speed(level)}"
+        some = f", {len(children)} of {level.count}" if len(children) < level.count else ""
+        label = f"{level.name} {level.domain.value}{reduces}{some}\n{speed(level)}"
         data = {"id": hub, "kind": "hub", "name": label, **_parent(path)}
         self.nodes.append({"data": data, "position": at})
         for child in children:
@@ -165,29 +216,31 @@ class _Drawing:
             self.edges.append(_edge(level, (_id(child), hub), fault, bool(fault)))
 
     def _cables(self, path: Path, children: list[Path]) -> None:
-        """The links between neighbours; the first says how fast all are."""
+        """The links between neighbours; one says how fast all are."""
         level = self.levels[len(path)]
-        for number, (one, other) in enumerate(_neighbours(level, children)):
-            cable = "-".join(f"{level.name}{end}" for end in sorted((one[-1], other[-1])))
-            fault = self.faults.get("/".join(filter(None, (unit_name(self.levels, path), cable))))
-            label = _fault_text(fault) if fault else "" if number else speed(level)
-            self.edges.append(_edge(level, (_id(one), _id(other)), label, bool(fault)))
+        columns, size = self.layout.columns[len(path)], self.layout.size(len(path) + 1)
+        in_line = {len(children): size[1], 1: size[0]}  # in one row, or in one column
+        around = in_line[columns] / 2 + GAP / 2 if columns in in_line else 0.0
+        pairs = list(_neighbours(level, children))
+        closes = around > 0 and bool(pairs) and _closes(level, children, pairs[-1])
+        told = pairs[-1 if closes else 0] if pairs else None
+        for ends in pairs:
+            label = speed(level) if ends is told else ""
+            self._cable(level, path, ends, label, around if closes and ends is told else 0.0)
 
-    def _columns(self, depth: int) -> int:
-        return columns(self.shown[depth], len(self.levels) - depth)
-
-    def size(self, depth: int) -> tuple[float, float]:
-        """How wide and tall a unit of a level is drawn."""
-        if depth == len(self.levels):
-            return DEVICE, DEVICE
-        width, height = self.size(depth + 1)
-        across = self._columns(depth)
-        down = ceil(self.shown[depth] / across)
-        hub = _has_hub(self.levels[depth], self.shown[depth])
-        return (
-            max(across * (width + _GAP) - _GAP, _HUB_WIDTH if hub else 0) + _PAD,
-            down * (height + _GAP) - _GAP + _PAD * 1.5 + (_HUB if hub else 0),
-        )
+    def _cable(
+        self, level: LevelInFull, above: Path, ends: tuple[Path, Path], label: str, aside: float
+    ) -> None:
+        """A link between two neighbours inside a unit; ``aside``: so far beside those between."""
+        digit = self.levels.index(level)
+        cable = "-".join(f"{level.name}{n}" for n in sorted((ends[0][digit], ends[1][digit])))
+        fault = self.faults.get("/".join(filter(None, (unit_name(self.levels, above), cable))))
+        told = _fault_text(fault) if fault else label
+        edge = _edge(level, (_id(ends[0]), _id(ends[1])), told, bool(fault))
+        if aside:
+            edge["classes"] = f"{edge['classes']} wrap".strip()
+            edge["data"]["aside"] = aside
+        self.edges.append(edge)
 
 
 def _parent(path: Path) -> Json:
@@ -215,8 +268,13 @@ def _neighbours(level: LevelInFull, children: list[Path]) -> Iterator[tuple[Path
         yield from combinations(children, 2)
         return
     yield from pairwise(children)
-    if len(children) == level.count and len(children) > 2:
+    if level.wraps and len(children) == level.count and len(children) > 2:
         yield children[-1], children[0]
+
+
+def _closes(level: LevelInFull, children: list[Path], ends: tuple[Path, Path]) -> bool:
+    """Whether a link leads from the last of a circle to the first."""
+    return level.domain is not Domain.MESH and ends[1] == children[0]
 
 
 def _link_faults(faults: Mapping[str, MachineException], unit: str) -> str:
@@ -228,22 +286,6 @@ def _link_faults(faults: Mapping[str, MachineException], unit: str) -> str:
 def _fault_text(fault: MachineException) -> str:
     last = fault.unit.rpartition("/")[2]
     return f"{last} missing" if fault.missing else f"{last} at {fault.bandwidth_share:.0%}"
-
-
-def _has_hub(level: LevelInFull, count: int) -> bool:
-    many = level.domain is Domain.MESH and count > _MOST_MESHED
-    return count > 1 and (level.domain in _HUBS or many)
-
-
-def columns(count: int, height: int) -> int:
-    """In how many columns so many children stand, so that the whole is wider than tall.
-
-    Devices (``height`` 1) stand about twice as wide as tall, up to four boxes of them in one row.
-    """
-    wanted = sqrt((2 if height == 1 else 5 if count <= 4 else 1.6) * count)
-    fits = [across for across in range(1, count + 1) if count % across == 0]
-    best = min(fits, key=lambda across: abs(across - wanted))
-    return best if best <= 4 * wanted and count / best <= 4 * wanted else ceil(wanted)
 
 
 def _id(path: Path) -> str:

@@ -27,14 +27,15 @@ def _changes(heading: str, changes: Sequence[Changed]) -> Iterator[RenderableTyp
     if changes:
         cells: Mapping[str, Callable[[Changed], str]] = {
             heading: lambda one: one.what,
-            "first": lambda one: _value(one, one.first),
-            "second": lambda one: _value(one, one.second),
+            "first": lambda one: value_text(one, one.first),
+            "second": lambda one: value_text(one, one.second),
         }
         yield table_of(changes, cells, wraps="second")
         yield ""
 
 
-def _value(changed: Changed, value: object) -> str:
+def value_text(changed: Changed, value: object) -> str:
+    """A value as people read it."""
     if changed.what == "bytes" and isinstance(value, int):
         return volume(value)
     if isinstance(value, bool):

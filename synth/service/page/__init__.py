@@ -13,6 +13,8 @@ True
 
 from synth.service.page import (
     answer_routes,
+    asking,
+    comparing,
     form_routes,
     job_routes,
     part_routes,
@@ -24,6 +26,8 @@ from synth.service.page.responses import refusal_response as refusal_response
 ROUTERS = (
     form_routes.router,
     plan_form.router,
+    asking.router,
+    comparing.router,
     answer_routes.router,
     job_routes.router,
     part_routes.router,

@@ -13,6 +13,7 @@ from jinja2 import UndefinedError
 from starlette.responses import Response
 
 from hierarchies import InputError
+from synth.report.rendering import blocks
 from synth.service.errors import not_there
 from synth.service.http.state import state_of
 from synth.service.jobs.bodies import outcome_word
@@ -20,9 +21,9 @@ from synth.service.jobs.broker import Accepted, Preferences
 from synth.service.jobs.names import name_of
 from synth.service.page.responses import PageCaller, PageRoute, page, see_other
 from synth.service.page.results import drawing_of, over_sizes, plans_of, ranking_of, result
+from synth.service.page.views import found
 from synth.service.store import Job, StoredAnswer
 from synth.tables.rows import Ranking
-from synth.tables.style import printed
 from synth.tables.table import TABLES
 from synth.verbs.identity.edition import edition
 from synth.verbs.planning import TopQuestion
@@ -66,6 +67,11 @@ class ViewedAnswer:
         return name_of(self.verb, self.question)
 
     @property
+    def form(self) -> str:
+        """The address of the form that asks such a question; empty where there is none."""
+        return form_of(self.verb, self.question)
+
+    @property
     def over_sizes(self) -> TopQuestion | None:
         """The question over a range of sizes, if this one is about a single size and allows it."""
         if self.verb != "top" or self.ranking is None:
@@ -74,6 +80,18 @@ class ViewedAnswer:
             return over_sizes(asked(TopQuestion, self.question), self.ranking)
         except InputError:
             return None
+
+
+def form_of(verb: str, question: Any) -> str:
+    """The address of the form for a question; empty where there is none."""
+    match verb:
+        case "top":
+            return "/"
+        case "plan" if not question.get("job"):
+            return "/plan"
+        case "plan" | "sweep" | "cost" | "doctor" | "calibrate":
+            return f"/ask/{verb}"
+    return ""
 
 
 async def question_like(
@@ -156,7 +174,7 @@ def _page(
     plans = plans_of(viewed.verb, viewed.body, index, against)
     view = result(viewed.ranking, index) if viewed.ranking else None
     drawn = view is not None or plans is not None
-    text = "" if drawn or viewed.verb not in TABLES else printed(TABLES[viewed.verb](viewed.body))
+    told = not drawn and viewed.verb in TABLES
     return page(
         request,
         "answer.html",
@@ -165,7 +183,8 @@ def _page(
         view=view,
         plans=plans,
         index=view.index if view else index or 0,
-        text=text,
+        found=found(viewed.verb, viewed.body),
+        said=list(blocks(TABLES[viewed.verb](viewed.body))) if told else (),
         drawing=drawing_of(viewed.verb, viewed.body),
     )
 

@@ -30,7 +30,8 @@ BOXES = Boxes.of(
 )
 """The flags of ``top`` that have a box of their own."""
 _STUBS: dict[str, Any] = {"system": "dgx-h100", "axes": {}, "reduce": []}
-_OWN = "own.toml"
+OWN = "own.toml"
+"""What a description of one's own is called in mistakes."""
 _WHERE = {**BOXES.where, **{name: name for name in WEIGHTS}}
 
 
@@ -38,16 +39,17 @@ _WHERE = {**BOXES.where, **{name: name for name in WEIGHTS}}
 class Checked:
     """The findings by field: what is wrong, and facts such as ``4 node × 8 gpu: 32 devices``.
 
-    ``where``: the field of each flag that a mistake may name.
+    ``where``: the field of each flag that a mistake may name; ``own``: what own texts are called.
     """
 
     wrong: dict[str, str] = field(default_factory=dict)
     told: dict[str, str] = field(default_factory=dict)
     where: Mapping[str, str] = field(default_factory=dict)
+    own: tuple[str, ...] = (OWN,)
 
     def note(self, name: str, error: InputError) -> None:
         """Note what is wrong with a field, unless something is noted already."""
-        place = f"{error.where}: " if error.where.startswith(_OWN) else ""
+        place = f"{error.where}: " if error.where.startswith(self.own) else ""
         problem = f"{error.problem}; {error.hint}" if error.hint else error.problem
         self.wrong.setdefault(name, place + clipped(problem))
 
@@ -194,7 +196,7 @@ def _sound(given: dict[str, Any], checked: Checked) -> TopQuestion:
 
 def _field(error: InputError) -> str:
     """The field of the form that a mistake is about; for the user's own text it is the system."""
-    if error.where.startswith(_OWN):
+    if error.where.startswith(OWN):
         return "system"
     listed, _, place = error.where.partition(".")
     if listed == "collectives":
@@ -208,7 +210,7 @@ def system_in(fields: Fields) -> Any:
     count = one_of(fields, "count")
     counted = f":{count}" if count else ""
     if own := one_of(fields, "own"):
-        return {"name": f"{_OWN}{counted}", "text": own}
+        return {"name": f"{OWN}{counted}", "text": own}
     return f"{one_of(fields, 'system')}{counted}"
 
 

@@ -22,6 +22,7 @@ from synth.service.page.answer_routes import (
     Chosen,
     answer_page,
     asked_on_page,
+    form_of,
     question_of,
     viewed,
 )
@@ -52,6 +53,11 @@ class ViewedJob:
     def name(self) -> str:
         """The same in a line."""
         return name_of(self.job.verb, self.question)
+
+    @property
+    def form(self) -> str:
+        """The address of the form that asks such a question; empty where there is none."""
+        return form_of(self.job.verb, self.question)
 
     @property
     def took(self) -> str:

@@ -6,6 +6,7 @@ import asyncio
 import json
 from dataclasses import dataclass
 from typing import Annotated, Any
+from urllib.parse import quote
 
 from fastapi import APIRouter, Depends, Request
 from markupsafe import Markup
@@ -104,7 +105,7 @@ async def sizes(part: AskedPart) -> Response:
         return part.waiting(outcome, "This")
     drawn = curves(SweepReply.model_validate_json(outcome.body))
     link = f"/answers/{outcome.key}" if outcome.key else None
-    return part.response("sizes.html", "Time against message size", curves=drawn, link=link)
+    return part.response("sizes.html", "Against message size", curves=drawn, link=link)
 
 
 @router.get("/{kind}/{name}/timeline")
@@ -137,8 +138,27 @@ async def file(part: AskedPart, target: str, file: str) -> Response:
     one = next((one for one in _files(outcome) if one.name == file), None)
     if one is None:
         raise not_there("file")
-    headers = {"Content-Disposition": f'attachment; filename="{file}"'}
-    return Response(one.content, 200, headers, "application/octet-stream")
+    return _to_keep(one.content, file)
+
+
+@router.get("/{kind}/{name}/file/{file:path}")
+async def kept_file(
+    request: Request, viewed: Annotated[ViewedAnswer, Depends(viewed)], file: str
+) -> Response:
+    """One of the files that an answer itself has, to keep."""
+    files = viewed.body.get("files", ()) if isinstance(viewed.body, dict) else ()
+    one = next((one for one in files if one["name"] == file), None)
+    if one is None:
+        raise not_there("file")
+    kept = TextFile(**one) if "text" in one else BinaryFile(**one)
+    return _to_keep(kept.content, file.rpartition("/")[2])
+
+
+def _to_keep(content: bytes, name: str) -> Response:
+    """A file as a download. A name that no header can hold is spelled as RFC 5987 says."""
+    called = f'filename="{name}"' if name.isascii() else f"filename*=UTF-8''{quote(name)}"
+    headers = {"Content-Disposition": f"attachment; {called}"}
+    return Response(content, 200, headers, "application/octet-stream")
 
 
 def _files(outcome: Answered) -> list[TextFile | BinaryFile]:

@@ -14,6 +14,7 @@ from typing import Any
 from jinja2 import Environment
 
 from synth.report.rendering import environment, style
+from synth.service.page.help import term
 from synth.tables.rankings import LESS_IS_NO_BETTER
 
 POLICY = (
@@ -24,6 +25,9 @@ _TYPES = {
     ".js": "text/javascript; charset=utf-8",
     ".css": "text/css; charset=utf-8",
     ".svg": "image/svg+xml",
+    ".png": "image/png",
+    ".csv": "text/plain; charset=utf-8",
+    ".json": "application/json",
     ".toml": "text/plain; charset=utf-8",
     "": "text/plain; charset=utf-8",
 }
@@ -55,9 +59,13 @@ def _files(folder: Traversable, before: str) -> Iterator[tuple[str, Static]]:
             yield path, _static(path, one.read_bytes())
 
 
+def media_type(path: str) -> str:
+    """What a file is, by the ending of its name."""
+    return _TYPES.get(PurePath(path).suffix, "application/octet-stream")
+
+
 def _static(path: str, content: bytes) -> Static:
-    kind = _TYPES.get(PurePath(path).suffix, "application/octet-stream")
-    return Static(content, kind, sha256(content).hexdigest()[:16])
+    return Static(content, media_type(path), sha256(content).hexdigest()[:16])
 
 
 def address(path: str) -> str:
@@ -68,7 +76,7 @@ def address(path: str) -> str:
 @cache
 def _environment() -> Environment:
     made = environment("synth.service.page")
-    made.globals |= {"static": address, "less_is_no_better": LESS_IS_NO_BETTER}
+    made.globals |= {"static": address, "term": term, "less_is_no_better": LESS_IS_NO_BETTER}
     return made
 
 

@@ -26,7 +26,7 @@ PART = "X-Part"
 _HEADERS = {
     "Content-Security-Policy": POLICY,
     "Referrer-Policy": "same-origin",
-    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin-allow-popups",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
     "Vary": f"Cookie, {PART}",

@@ -205,13 +205,19 @@ def _planned(answer: PlanReply) -> Iterator[str]:
 def _chosen(ranking: Ranking, found: Sequence[Row], index: int) -> Chosen:
     answer = answer_at(ranking, index)
     drawn = topology(ranking.system.levels, ranking.system.exceptions)
+    narrow = topology(ranking.system.levels, ranking.system.exceptions, narrow=True)
     there = devices(ranking, answer, drawn)
+    held = [*there, *devices(ranking, answer, narrow)]
+    where = {str(one.number): one.coordinates for one in held if one.coordinates}
     axes = [
         {"name": name, "size": size, "paints": [asdict(paint) for paint in paints(size)]}
         for name, size in answer.axes.items()
     ]
-    where = {str(one.number): one.coordinates for one in there if one.coordinates}
-    picture = {"nodes": drawn.nodes, "edges": drawn.edges, "axes": axes, "coordinates": where}
+    drawings = {
+        name: {"nodes": one.nodes, "edges": one.edges, "left_out": one.left_out}
+        for name, one in (("wide", drawn), ("narrow", narrow))
+    }
+    picture = {**drawings, "axes": axes, "coordinates": where}
     numbered = tuple(steps(answer))
     told = lies(ranking, answer)
     return Chosen(found[index], told, answer, numbered, picture, drawn.left_out, there)

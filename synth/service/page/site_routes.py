@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
@@ -10,9 +12,11 @@ from synth.service.errors import RefusalError, not_there
 from synth.service.http.authentication import COOKIE, address_of
 from synth.service.http.state import state_of
 from synth.service.page.forms import one_of
+from synth.service.page.help import TERMS
+from synth.service.page.help.documents import document, files
 from synth.service.page.one_form import sent_form
-from synth.service.page.rendering import static
-from synth.service.page.responses import KEY_REFUSED, PageRoute, page, see_other
+from synth.service.page.rendering import media_type, static
+from synth.service.page.responses import KEY_REFUSED, PageCaller, PageRoute, page, see_other
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 _MOST_KEY_BYTES = 4096
@@ -57,6 +61,24 @@ async def log_out(request: Request) -> Response:
     response = see_other("/login" if keys else "/")
     response.delete_cookie(COOKIE, httponly=True, samesite="strict")
     return response
+
+
+@router.get("/help")
+async def help_page(request: Request, caller: PageCaller) -> Response:
+    """What the words of the page mean, and what each page is for."""
+    return page(request, "help.html", here="help", terms=TERMS)
+
+
+@router.get("/docs/{path:path}")
+async def documentation(path: str, request: Request, caller: PageCaller) -> Response:
+    """A page of the documentation, or a file that one names."""
+    found = files().get(path)
+    if found is None:
+        raise not_there("page")
+    if path.endswith(".md"):
+        shown = await asyncio.to_thread(document, path)
+        return page(request, "document.html", here="help", document=shown)
+    return Response(await asyncio.to_thread(found.read_bytes), media_type=media_type(path))
 
 
 @router.get("/static/{path:path}")

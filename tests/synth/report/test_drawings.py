@@ -20,8 +20,9 @@ from synth.report.colours import DARK, LIGHT, contrast, paints
 from synth.report.coordinates import coordinates
 from synth.report.curves import curves
 from synth.report.details import Device
+from synth.report.layout import folded
 from synth.report.placement import drawing
-from synth.report.topology import folded, topology
+from synth.report.topology import topology
 from synth.verbs.answers import judge
 from synth.verbs.answers.machine_parts import LevelInFull
 from synth.verbs.answers.ranked import SweepReply
@@ -101,10 +102,59 @@ def test_folding_keeps_to_its_limit_and_to_whole_inner_units(counts: list[int], 
         assert shown[-1] == counts[-1]
 
 
-@pytest.mark.parametrize("name", ["dgx-h100:2", "p2-v100:3", "mi300x:2"])
-def test_what_lies_inside_is_drawn_inside(name: str) -> None:
+@pytest.mark.parametrize("counts", [[8, 4, 4, 8], [64, 8, 8], [2, 2, 2, 16]])
+def test_two_of_each_outer_level_are_drawn_where_there_is_room(counts: list[int]) -> None:
+    assert all(some >= 2 for some in folded(counts, 128))
+
+
+def _torus_links(sizes: tuple[int, ...], dimension: int) -> set[frozenset[tuple[int, ...]]]:
+    """Devices whose digits differ by one, around the circle, in that dimension alone."""
+    found = set()
+    for one in np.ndindex(*sizes):
+        other = list(one)
+        other[dimension] = (one[dimension] + 1) % sizes[dimension]
+        found.add(frozenset((one, tuple(other))))
+    return found
+
+
+def test_a_torus_has_the_links_of_a_torus_and_a_slice_of_one_has_ends() -> None:
+    drawn = topology(LevelInFull.of_all(load("tpu-v4-pod-slice:4x4x4")))
+    links = {
+        frozenset(
+            tuple(int(digit) for digit in edge["data"][end][1:].split("."))
+            for end in ("source", "target")
+        )
+        for edge in drawn.edges
+    }
+    slices = {frozenset(((one,), ((one + 1) % 4,))) for one in range(4)}
+    assert links == _torus_links((4, 4, 4), 1) | _torus_links((4, 4, 4), 2) | slices
+    assert sum(edge["classes"] == "wrap" for edge in drawn.edges) == 4 * 8 + 1
+    at = {node["data"]["id"]: node.get("position") for node in drawn.nodes}
+    for edge in drawn.edges:
+        one, other = (at[edge["data"][end]] for end in ("source", "target"))
+        if one and not edge["classes"]:
+            assert abs(one["x"] - other["x"]) + abs(one["y"] - other["y"]) == 70
+    opened = topology(LevelInFull.of_all(load("tpu-v5e-slice:4x4")))
+    assert len(opened.edges) == 2 * 4 * 3
+    assert not any(edge["classes"] for edge in opened.edges)
+
+
+@pytest.mark.parametrize("name", ["superpod-h100-oversubscribed:8", "dgx-h100:64", "mi300x:2"])
+def test_on_a_telephone_a_machine_is_narrow_and_on_a_screen_it_fits(name: str) -> None:
+    levels = LevelInFull.of_all(load(name))
+    narrow, wide = topology(levels, narrow=True), topology(levels)
+    assert len(narrow.devices) <= 32
+    assert narrow.size[0] <= 400
+    assert min(1300 / wide.size[0], 900 / wide.size[1]) > 0.5
+
+
+@pytest.mark.parametrize("narrow", [False, True])
+@pytest.mark.parametrize(
+    "name", ["dgx-h100:2", "p2-v100:3", "mi300x:2", "superpod-h100-oversubscribed:8"]
+)
+def test_what_lies_inside_is_drawn_inside(name: str, narrow: bool) -> None:
     """A device lies in the boxes of the units that it is in, and in no other."""
-    drawn = topology(LevelInFull.of_all(load(name)))
+    drawn = topology(LevelInFull.of_all(load(name)), narrow=narrow)
     parents = {node["data"]["id"]: node["data"].get("parent") for node in drawn.nodes}
     for node in drawn.nodes:
         if "position" not in node:
@@ -203,7 +253,7 @@ def points(picture: ElementTree.Element, name: str) -> list[tuple[float, float, 
 def test_curves_have_a_point_for_each_size_where_it_belongs(over_sizes: SweepReply) -> None:
     """Equal ratios are equal distances, for sizes and times; larger times lie higher."""
     found = curves(over_sizes)
-    times, rates = (ElementTree.fromstring(str(one)) for one in found.drawings)
+    rates, gains, times = (ElementTree.fromstring(str(one)) for one in found.drawings)
     for name, field in (("best", "seconds"), ("default", "baseline_seconds")):
         drawn = points(times, name)
         assert len(drawn) == len(over_sizes.sizes)
@@ -219,6 +269,14 @@ def test_curves_have_a_point_for_each_size_where_it_belongs(over_sizes: SweepRep
         rate = 2 * 31 / 32 * one.bytes / one.seconds / 1e9  # as nccl-tests count an all-reduce
         shown = float(said.rpartition(": ")[2].removesuffix(" GB/s"))
         assert isclose(shown, rate, rel_tol=1e-5)
+    for drawn, values in (
+        (rates, [one.bytes / one.seconds for one in found.sizes]),
+        (gains, [one.baseline_seconds / one.seconds for one in found.sizes]),
+    ):
+        height = [y for _, y, _ in points(drawn, "best")]
+        slope, start = np.polyfit(values, height, 1)
+        assert slope < 0  # equal differences are equal distances
+        assert np.abs(slope * np.array(values) + start - height).max() < 0.2
 
 
 def test_curves_mark_where_another_answer_is_the_best(over_sizes: SweepReply) -> None:
@@ -232,6 +290,14 @@ def test_curves_mark_where_another_answer_is_the_best(over_sizes: SweepReply) ->
             f"another answer from {volume(stretch.from_bytes)} on"
             for stretch in over_sizes.stretches[1:]
         ]
+        labels = [
+            text.text
+            for text in ElementTree.fromstring(str(one)).iter(f"{SVG}text")
+            if text.get("class") == "crossover"
+        ]
+        sizes = [volume(stretch.from_bytes) for stretch in over_sizes.stretches[1:]]
+        assert labels[:1] == sizes[:1]
+        assert set(labels) <= set(sizes)
 
 
 def test_curves_of_one_size_and_of_nothing_to_do_are_drawn_or_left_out(

@@ -181,13 +181,13 @@ def test_it_loads_nothing(name: str, reports: dict[str, Written]) -> None:
 DRAWN = {  # pictures, curves, timelines, devices in all pictures
     "one": (1, 0, 1, 16),
     "placements": (2, 0, 1, 32),
-    "range": (1, 2, 1, 16),
+    "range": (1, 3, 1, 16),
     "job": (2, 0, 1, 32),
     "plan": (2, 0, 1, 32),
     "uneven": (1, 0, 0, 16),
     "nothing to do": (1, 0, 0, 8),
     "systems": (2, 0, 2, 32),
-    "systems over sizes": (2, 4, 2, 32),
+    "systems over sizes": (2, 6, 2, 32),
     "model": (3, 3, 2, 24),
 }
 

@@ -3,7 +3,7 @@ import { byId, reveal } from "./parts.js";
 
 const form = byId("ask");
 // Tables of rows that come and go, if the form has such; its own collective is number 1.
-const tables = byId("axes") ? [
+const tables = byId("add") ? [
   { rows: byId("axes"), add: byId("add"), template: byId("axis"), what: "axis", first: 1 },
   { rows: byId("sent"), add: byId("add-sent"), template: byId("collective"), what: "collective", first: 2 },
 ] : [];
@@ -37,18 +37,21 @@ function show(checked) {
 let asked = 0;
 let timer = 0;
 
-async function check() {
+// At first nothing is wrong with what nobody has typed yet.
+async function check(first = false) {
   const mine = ++asked;
   const body = new URLSearchParams(new FormData(form));
   try {
     const response = await fetch(form.dataset.check, { method: "POST", body });
-    if (response.ok && mine === asked) show(await response.json());
+    if (!response.ok || mine !== asked) return;
+    const found = await response.json();
+    show(first ? { ...found, wrong: {} } : found);
   } catch { /* the answer of the form itself will say it */ }
 }
 
 function soon() {
   clearTimeout(timer);
-  timer = setTimeout(check, 250);
+  timer = setTimeout(check, 250, false);
 }
 
 for (const table of tables) {
@@ -71,7 +74,7 @@ for (const table of tables) {
   number(table);
 }
 
-byId("file").addEventListener("change", async (event) => {
+byId("file")?.addEventListener("change", async (event) => {
   const [file] = event.target.files;
   if (!file) return;
   byId("own").value = await file.text();
@@ -80,5 +83,5 @@ byId("file").addEventListener("change", async (event) => {
 
 form.addEventListener("input", soon);
 reveal();
-check();
+check(!byId("problems"));
 byId("problems")?.focus();

@@ -1,8 +1,16 @@
 // The machine as boxes and links, its devices coloured by their coordinate on an axis.
-import { style } from "./parts.js";
+import { byId, style } from "./parts.js";
 
 let shown = null;
 let listening = null;
+const NARROW = 640;
+
+// Links that close a circle of boxes hang at their upper edges, or where these stand in a column at the right.
+const hangs = (edge) => {
+  const [one, other] = [edge.source(), edge.target()];
+  if (!one.isParent()) return "outside-to-node";
+  return Math.abs(one.position().y - other.position().y) < 1 ? "0 -50%" : "50% 0";
+};
 
 const look = () => [
   { selector: "node", style: { "font-family": "system-ui, sans-serif", "font-size": 12, color: style("--ink"), shape: "round-rectangle", label: "data(name)" } },
@@ -14,6 +22,7 @@ const look = () => [
   { selector: "edge", style: { width: "data(wide)", "line-color": style("--wire"), "curve-style": "straight", label: "data(label)", "font-size": 10, color: style("--ink"), "text-background-color": style("--card"), "text-background-opacity": 0.9, "text-background-padding": 2 } },
   { selector: "edge[target ^= 'hub']", style: { "source-endpoint": "0 -50%", "target-endpoint": "0 50%" } },
   { selector: "edge[target = 'hubu']", style: { "z-compound-depth": "bottom" } },
+  { selector: "edge.wrap", style: { "curve-style": "segments", "edge-distances": "node-position", "segment-distances": (edge) => [edge.data("aside"), edge.data("aside")], "segment-weights": [0.001, 0.999], "source-endpoint": hangs, "target-endpoint": hangs } },
   { selector: "edge.worn", style: { "line-color": style("--bad"), "line-style": "dashed" } },
 ];
 
@@ -22,11 +31,14 @@ export function drawMachine(place, picture, choice, status) {
   listening?.abort();
   listening = new AbortController();
   const { signal } = listening;
-  const elements = [...picture.nodes, ...picture.edges].map((one) => ({ ...one, data: { label: "", fill: style("--card"), ink: style("--ink"), ...one.data } }));
+  const narrow = place.clientWidth < NARROW;
+  const drawn = narrow ? picture.narrow : picture.wide;
+  byId("left-out").textContent = drawn.left_out ? `${drawn.left_out}.` : "";
+  const elements = [...drawn.nodes, ...drawn.edges].map((one) => ({ ...one, data: { label: "", fill: style("--card"), ink: style("--ink"), ...one.data } }));
   const cy = cytoscape({
     container: place, elements, style: look(), layout: { name: "preset", padding: 12, fit: true },
     userZoomingEnabled: false, userPanningEnabled: true, autoungrabify: true, autounselectify: true,
-    minZoom: 0.05, maxZoom: 1.3,
+    minZoom: 0.05, maxZoom: 2.5,
   });
   shown = cy;
   const devices = cy.nodes("[kind = 'device']");
@@ -61,10 +73,19 @@ export function drawMachine(place, picture, choice, status) {
   addEventListener("themechange", () => { cy.style(look()); paint(); }, { signal });
   const fit = () => {
     const { w, h } = cy.elements().boundingBox();
-    place.style.height = `${Math.min(640, Math.max(200, Math.min(1.3, place.clientWidth / w) * h + 24))}px`;
+    const most = narrow ? 3000 : 900;
+    place.style.height = `${Math.min(most, Math.max(200, Math.min(1.3, place.clientWidth / w) * h + 24))}px`;
     cy.resize();
     cy.fit(undefined, 12);
+    if (cy.zoom() > 1.3) { cy.zoom(1.3); cy.center(); }
   };
+  for (const button of document.querySelectorAll("[data-zoom]")) {
+    button.addEventListener("click", () => {
+      const factor = Number(button.dataset.zoom);
+      if (!factor) { fit(); return; }
+      cy.zoom({ level: cy.zoom() * factor, renderedPosition: { x: place.clientWidth / 2, y: place.clientHeight / 2 } });
+    }, { signal });
+  }
   addEventListener("resize", fit, { signal });
   choice.value = Math.max(0, picture.axes.findIndex((axis) => axis.size > 1));
   paint();

@@ -1,8 +1,11 @@
 // A result: rows to choose from, the picture of the machine, curves, timeline and code.
 import { byId, data, fetchPart, fill, reveal } from "./parts.js";
 import { drawMachine } from "./machine.js";
+import { zoomAll } from "./timeline.js";
+import "./perfetto.js";
 
 const chosen = byId("chosen");
+const onMachine = byId("on-machine");
 
 function once(place, act) {
   const seen = new IntersectionObserver((entries) => {
@@ -46,11 +49,11 @@ function tabs(root) {
   if (all.length) { all[0].tabIndex = 0; once(panel, () => choose(all[0])); }
 }
 
-function open(root) {
-  reveal(root);
+function open(...roots) {
+  for (const root of roots) reveal(root);
   if (byId("picture")) drawMachine(byId("topology"), data("picture"), byId("axis-choice"), byId("device-said"));
-  for (const place of root.querySelectorAll("[data-part]")) once(place, () => fill(place, place.dataset.part));
-  tabs(root);
+  for (const place of document.querySelectorAll("#on-machine [data-part]")) once(place, async () => { await fill(place, place.dataset.part); zoomAll(place); });
+  tabs(chosen);
 }
 
 async function choose(link) {
@@ -61,9 +64,15 @@ async function choose(link) {
     else row.removeAttribute("aria-current");
   }
   history.replaceState(null, "", `?answer=${answer}`);
-  chosen.innerHTML = await fetchPart(`${chosen.dataset.base}/chosen?answer=${answer}`);
-  open(chosen);
-  byId("chosen-said").textContent = `${byId("chosen-title").textContent}, shown below`;
+  const parts = document.createElement("template");
+  parts.innerHTML = await fetchPart(`${chosen.dataset.base}/chosen?answer=${answer}`);
+  const placed = [...parts.content.querySelectorAll("[data-place]")];
+  for (const one of placed) byId(one.dataset.place).replaceChildren(...one.childNodes);
+  if (!placed.length) { chosen.replaceChildren(parts.content); return; }
+  open(chosen, onMachine);
+  chosen.scrollTop = 0;
+  chosen.scrollIntoView({ block: "nearest" });
+  byId("chosen-said").textContent = `${byId("chosen-title").textContent}, shown beside`;
 }
 
 document.addEventListener("click", (event) => {
@@ -88,6 +97,7 @@ document.addEventListener("click", async (event) => {
   setTimeout(() => { button.textContent = "Copy"; }, 3000);
 });
 
-if (chosen) open(chosen);
+if (chosen) open(chosen, onMachine);
 if (byId("sizes")) once(byId("sizes"), sizes);
+zoomAll();
 reveal();

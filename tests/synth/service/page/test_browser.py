@@ -379,7 +379,8 @@ DANGLING = """() => [...document.querySelectorAll('*')]
 
 def test_pages_can_be_found_ones_way_in_by_ear(seen: Browsing, answer: str) -> None:
     page = seen.page
-    for path in ("/", answer, "/jobs", f"/answers/{'0' * 64}"):
+    more = ("/ask/sweep", "/ask/doctor", "/ask/plan", "/help", "/docs/sizes.md", "/compare")
+    for path in ("/", answer, "/jobs", f"/answers/{'0' * 64}", *more):
         page.goto(path)
         if path == answer:
             whole(page)

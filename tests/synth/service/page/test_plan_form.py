@@ -159,3 +159,9 @@ def test_that_nothing_fits_is_an_answer_too(server: Served) -> None:
     assert shown.status_code == 200
     assert "Nothing fits in memory" in shown.text
     assert "NOTHING FITS" in shown.text
+
+
+def test_a_plan_is_looked_at_by_its_row(server: Served, answer: str) -> None:
+    page = server.ask.get(answer).text
+    assert f'<a href="{answer}?answer=1#beside">2</a>' in page
+    assert 'id="placement-title">Placement of plan 2' in server.ask.get(f"{answer}?answer=1").text

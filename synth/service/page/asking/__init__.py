@@ -1,0 +1,12 @@
+"""Forms of further verbs: each is a row of one table, and its boxes are the flags of its question.
+
+>>> from synth.service.page.asking import FORMS
+>>> list(FORMS)
+['sweep', 'cost', 'plan', 'doctor', 'calibrate']
+"""
+
+from synth.service.page.asking.routes import router as router
+from synth.service.page.asking.rows import FORMS as FORMS
+from synth.service.page.asking.rows import VerbForm as VerbForm
+
+__all__ = ["FORMS", "VerbForm", "router"]

@@ -1,0 +1,104 @@
+"""What is wrong with a question of these forms, as far as it can be known at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from math import prod
+from typing import Any
+
+from hierarchies import InputError, Reduction, System, count_placements, placements
+from synth.service.page.asking.rows import VerbForm
+from synth.service.page.forms import MOST_DEVICES, Checked, tell_machine
+from synth.tables.style import many
+from synth.verbs.measured import CalibrateQuestion, LogsQuestion
+from synth.verbs.planning import CostQuestion, PlanQuestion, SweepQuestion
+from synth.verbs.questions.named_texts import job_of, system_of
+from synth.verbs.questions.question import Question, asked, axes_of
+
+
+def check(
+    form: VerbForm, given: Mapping[str, Any], checked: Checked, limit: Callable[[Any], None]
+) -> Checked:
+    """Everything that is wrong, by field, and what machines, axes, jobs and logs come to.
+
+    ``limit`` raises InputError for a question that asks for too much here.
+    """
+    sound = _sound(form, {**form.stubs, **given}, checked)
+    with checked.noting(form.needs[0]):
+        limit(sound)
+    match sound:
+        case SweepQuestion():
+            _check_machines(sound, checked)
+        case CostQuestion():
+            with checked.noting("system"):
+                machine = sound.machine()
+                tell_machine(machine, checked)
+                _check_axes(sound, machine, checked)
+        case PlanQuestion():
+            with checked.noting("system"):
+                tell_machine(sound.machine(), checked)
+            with checked.noting("job"):
+                assert sound.job is not None
+                job = job_of(sound.job)
+                axes = ", ".join(axis.name for axis in job.axes)
+                checked.tell("job", f"{many(len(job.entries), 'collective')} over {axes}")
+        case LogsQuestion():
+            with checked.noting("system"):
+                _check_logs(sound, system_of(sound.system), checked)
+    return checked
+
+
+def _check_machines(sound: SweepQuestion, checked: Checked) -> None:
+    told = []
+    for one in sound.tops():
+        with checked.noting("systems"):
+            machine = one.machine()
+            told.append(f"{one.system_name}: {machine.devices} devices")
+            _check_axes(sound, machine, checked)
+    checked.tell("systems", "; ".join(told))
+
+
+def _check_axes(sound: SweepQuestion | CostQuestion, machine: System, checked: Checked) -> None:
+    """Note axes that do not fit the machine, and what is no request over them."""
+    if "axes" in checked.wrong or machine.devices > MOST_DEVICES:
+        return
+    if "axes" not in checked.told:
+        checked.tell("axes", f"product {prod(sound.axes.values())}")
+    if machine.missing and isinstance(sound, SweepQuestion):
+        return
+    axes = axes_of(sound.axes)
+    with checked.noting("axes"):
+        count_placements(machine.hierarchy, axes)
+        first = next(placements(machine.hierarchy, axes))
+        with checked.noting("reduce"):
+            Reduction(first, tuple(sound.reduce or ()))
+
+
+def _check_logs(sound: LogsQuestion, system: System, checked: Checked) -> None:
+    tell_machine(system, checked)
+    told_only = isinstance(sound, CalibrateQuestion) and sound.plan
+    if told_only and sound.files:
+        alone = InputError("a plan needs no logs", hint="leave out the files")
+        checked.note("plan", alone)
+    if sound.files and not told_only:
+        with checked.noting("logs"):
+            runs = sound.matched(system)
+            rows = sum(len(run.log.rows) for run in runs)
+            checked.tell("logs", f"{many(len(runs), 'table')}, {many(rows, 'row')}")
+
+
+def _sound(form: VerbForm, given: dict[str, Any], checked: Checked) -> Any:
+    """The question without its wrong fields, which are noted; required ones become stand-ins."""
+    model: type[Question] = form.model
+    while True:
+        try:
+            return asked(model, given)
+        except InputError as error:
+            key = error.where.partition(".")[0].partition(",")[0]
+            checked.note(form.where.get(key, form.needs[0]), error)
+            if key in form.stubs and given.get(key) != form.stubs[key]:
+                given[key] = form.stubs[key]
+            elif key in given and key not in form.stubs:
+                del given[key]
+            else:
+                return asked(model, dict(form.stubs))

@@ -1,0 +1,69 @@
+"""The routes of these forms: show one, check it as one types, and put its question."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from synth.service.errors import not_there
+from synth.service.page.asking.checks import check
+from synth.service.page.asking.rows import FORMS, VerbForm
+from synth.service.page.asking.values import example, of_fields, of_question, question
+from synth.service.page.one_form import Form
+from synth.service.page.responses import PageCaller, PageRoute
+from synth.workload.files import shipped_jobs
+
+router = APIRouter(route_class=PageRoute, include_in_schema=False)
+
+
+def _form(row: VerbForm) -> Form:
+    return Form(
+        verb=row.verb,
+        model=row.model,
+        template="verb_form.html",
+        here="more",
+        example=example(row),
+        of_fields=partial(of_fields, row),
+        of_question=partial(of_question, row),
+        question=partial(question, row),
+        check=partial(check, row),
+        shown={
+            "form": row,
+            "usual": row.boxes.usual,
+            "hints": row.boxes.hints,
+            "jobs": shipped_jobs(),
+        },
+    )
+
+
+_FORMS: Mapping[str, Form] = {verb: _form(row) for verb, row in FORMS.items()}
+
+
+def _of(verb: str) -> Form:
+    """The form of a verb. Raises RefusalError where it has none here."""
+    if verb not in _FORMS:
+        raise not_there("form")
+    return _FORMS[verb]
+
+
+@router.get("/ask/{verb}")
+async def form(
+    request: Request, caller: PageCaller, verb: str, like: str | None = None
+) -> Response:
+    """A form, with an example or with the question of an answer or of a job."""
+    return await _of(verb).show(request, caller, like)
+
+
+@router.post("/ask/{verb}/check")
+async def checked(request: Request, caller: PageCaller, verb: str) -> Response:
+    """What is wrong with a form so far, by field, and what it comes to."""
+    return await _of(verb).checked(request, caller)
+
+
+@router.post("/ask/{verb}")
+async def put(request: Request, caller: PageCaller, verb: str) -> Response:
+    """Put the question of a form: on to its answer or its job, or back with what is wrong."""
+    return await _of(verb).put(request, caller)

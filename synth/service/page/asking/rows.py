@@ -1,0 +1,136 @@
+"""Which verbs have a form here, what each asks for, and the boxes that stand for its flags."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from functools import cached_property
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from synth.service.page.boxes import Boxes
+from synth.verbs.measured import CalibrateQuestion, DoctorQuestion
+from synth.verbs.planning import CostQuestion, PlanQuestion, SweepQuestion
+from synth.verbs.questions.question import Question
+
+Given = Literal["system", "systems", "job", "logs"]
+"""What has more than a box: a machine, several, a job, logs."""
+_SEARCH = ("max_steps", "algorithm", "segments", "placement", "no_stripes")
+
+
+@dataclass(frozen=True)
+class VerbForm:
+    """A form: what it asks in words, what it needs, and which boxes are always seen or folded."""
+
+    verb: str
+    model: type[Question]
+    title: str
+    lead: str
+    button: str
+    needs: Sequence[Given]
+    seen: Sequence[str]
+    folded: Sequence[str]
+    stubs: Mapping[str, Any]
+
+    @cached_property
+    def boxes(self) -> Boxes:
+        """The boxes by name."""
+        every = Boxes.of(self.model, self.model.model_fields)
+        wanted = {every.by_name[name].name for name in (*self.seen, *self.folded)}
+        return Boxes.of(self.model, wanted)
+
+    @cached_property
+    def choices(self) -> Mapping[str, Sequence[str]]:
+        """What may be chosen in those boxes that are no free text."""
+        fields = self.model.model_fields
+        found = {
+            name: _choices(fields[one.name].annotation) for name, one in self.boxes.by_name.items()
+        }
+        return {name: several for name, several in found.items() if several}
+
+    @cached_property
+    def where(self) -> Mapping[str, str]:
+        """The box of each flag and of each key that a mistake may name."""
+        keys = {one.name: name for name, one in self.boxes.by_name.items()}
+        return {**self.boxes.where, **keys, **{name: name for name in self.needs}, "files": "logs"}
+
+
+def _choices(annotation: Any) -> Sequence[str]:
+    """The values of an enumeration or a literal; none of anything else."""
+    if get_origin(annotation) is Annotated:
+        return _choices(get_args(annotation)[0])
+    if get_origin(annotation) is Literal:
+        return [str(one) for one in get_args(annotation)]
+    if get_origin(annotation) in (Union, UnionType):
+        return ()
+    if isinstance(annotation, type) and issubclass(annotation, Enum):
+        return [str(one.value) for one in annotation]
+    return ()
+
+
+_COLLECTIVE = ("axes", "reduce", "request", "bytes")
+_AXES: Mapping[str, Any] = {"axes": {}, "reduce": []}
+_ROWS = (
+    VerbForm(
+        "sweep",
+        SweepQuestion,
+        "On which of several machines is a collective fastest?",
+        "The same question is put to each of them; their best answers are compared.",
+        "Compare the machines",
+        ("systems",),
+        (*_COLLECTIVE, "k"),
+        (*_SEARCH, "without", "slow", "prices"),
+        {"systems": ["dgx-h100"], **_AXES},
+    ),
+    VerbForm(
+        "cost",
+        CostQuestion,
+        "What does it cost that something is missing or slower?",
+        "The best on the whole machine beside the best on the one at hand, and what else could "
+        "be done.",
+        "Tell the cost",
+        ("system",),
+        ("without", "slow", *_COLLECTIVE),
+        (*_SEARCH, "prices"),
+        {"system": "dgx-h100", **_AXES},
+    ),
+    VerbForm(
+        "plan",
+        PlanQuestion,
+        "Where should the axes of this job lie?",
+        "A job lists all that a training step sends. The one placement is found, and the sizes of "
+        "axes that are left open, on which a step waits least.",
+        "Find the placement",
+        ("job", "system"),
+        ("k",),
+        (*_SEARCH, "without", "slow", "prices"),
+        {"system": "dgx-h100", "job": "gpt-18b-3d"},
+    ),
+    VerbForm(
+        "doctor",
+        DoctorQuestion,
+        "What should this machine deliver, and why does it not?",
+        "Logs of nccl-tests or rccl-tests beside what the machine should deliver and what no "
+        "schedule can beat; the level that falls short is named where the numbers tell.",
+        "Look at the logs",
+        ("system", "logs"),
+        (),
+        ("collective", "hosts", "members", "prices"),
+        {"system": "dgx-h100", "files": []},
+    ),
+    VerbForm(
+        "calibrate",
+        CalibrateQuestion,
+        "What do measurements say of this machine?",
+        "Logs of nccl-tests or rccl-tests are fitted: the description with its calibration is "
+        "what to ask with from then on. Or have the tests told that are worth running.",
+        "Calibrate",
+        ("system", "logs"),
+        ("plan",),
+        ("launcher", "collective", "hosts", "members"),
+        {"system": "dgx-h100", "files": []},
+    ),
+)
+FORMS: Mapping[str, VerbForm] = {one.verb: one for one in _ROWS}
+"""All of them by the verb that they ask."""

@@ -1,0 +1,128 @@
+"""The texts in the boxes of these forms, as they were sent or as a question would need them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from hierarchies import InputError
+from synth.service.page.asking.rows import VerbForm
+from synth.service.page.form_values import machine_of
+from synth.service.page.forms import OWN, Checked, Fields, one_of, system_in, typed_in
+from synth.verbs.questions.named_texts import NamedText
+
+_OWN_JOB = "own-job.toml"
+Texts = Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Log:
+    """A log: what its file is called, and all of its text."""
+
+    name: str = ""
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class Values:
+    """All fields of a form as text; ``open``: a folded option differs from its default."""
+
+    system: str = "dgx-h100"
+    count: str = ""
+    own: str = ""
+    systems: str = ""
+    job: str = ""
+    own_job: str = ""
+    logs: tuple[Log, ...] = (Log(),)
+    texts: Texts = field(default_factory=dict)
+    ticked: frozenset[str] = frozenset()
+    open: bool = False
+
+
+_EXAMPLES: Mapping[str, tuple[Mapping[str, Any], Texts]] = {
+    "sweep": (
+        {"systems": "dgx-h100:4 dgx-a100:4"},
+        {"axes": "data=32", "reduce": "data", "k": "1"},
+    ),
+    "cost": ({"count": "4"}, {"axes": "data=32", "reduce": "data", "slow": "node3/nic2=0.5"}),
+    "plan": ({"count": "4", "job": "gpt-18b-3d"}, {}),
+    "doctor": ({"system": "dgx-a100", "count": "2"}, {}),
+    "calibrate": ({"system": "dgx-a100", "count": "2"}, {}),
+}
+
+
+def example(form: VerbForm) -> Values:
+    """A form that can be put as it stands, but for logs."""
+    given, texts = _EXAMPLES[form.verb]
+    return Values(**given, texts={**form.boxes.usual, **texts})
+
+
+def of_fields(form: VerbForm, fields: Fields) -> Values:
+    """The form as it was sent."""
+    names = ("system", "count", "own", "systems", "job", "own_job")
+    texts = {name: one_of(fields, name) for name in form.boxes.usual}
+    ticked = frozenset(name for name in form.boxes.switches if one_of(fields, name))
+    given = {name: one_of(fields, name) for name in names}
+    logs = (*_logs(fields), Log())
+    return Values(
+        **given, logs=logs, texts=texts, ticked=ticked, open=_differs(form, texts, ticked)
+    )
+
+
+def of_question(form: VerbForm, asked: Any) -> Values:
+    """The form that would put a question again."""
+    given: dict[str, Any] = {}
+    if "system" in form.needs:
+        given["own"], given["system"], given["count"] = machine_of(asked)
+    if "systems" in form.needs:
+        given["systems"] = " ".join(str(getattr(one, "name", one)) for one in asked.systems)
+    if "job" in form.needs:
+        own = asked.job.text if isinstance(asked.job, NamedText) else ""
+        given |= {"own_job": own, "job": "" if own else asked.job or ""}
+    if "logs" in form.needs:
+        given["logs"] = (*(Log(one.name, one.text) for one in asked.files), Log())
+    boxes = form.boxes
+    held = {name: getattr(asked, one.name) for name, one in boxes.by_name.items()}
+    texts = {
+        name: "" if held[name] is None else boxes.written(name, held[name]) for name in boxes.usual
+    }
+    ticked = frozenset(name for name in boxes.switches if held[name] is boxes.typed(name, "yes"))
+    return Values(**given, texts=texts, ticked=ticked, open=_differs(form, texts, ticked))
+
+
+def question(form: VerbForm, fields: Fields) -> tuple[dict[str, Any], Checked]:
+    """The question as JSON, and what could not be made one."""
+    logs = list(_logs(fields))
+    texts = (OWN, _OWN_JOB, *(one.name for one in logs))
+    checked = Checked(where=form.where, own=texts)
+    given = typed_in(fields, form.boxes, checked)
+    if "system" in form.needs:
+        given["system"] = system_in(fields)
+    if "systems" in form.needs:
+        given["systems"] = one_of(fields, "systems").replace(",", " ").split()
+    if "job" in form.needs:
+        own = one_of(fields, "own_job")
+        given["job"] = {"name": _OWN_JOB, "text": own} if own else one_of(fields, "job")
+    if "logs" in form.needs:
+        given["files"] = [{"name": one.name, "text": one.text} for one in logs]
+        if not logs and not given.get("plan"):
+            hint = "drop files that nccl-tests wrote, or paste what it printed"
+            checked.note("logs", InputError("no log is given", hint=hint))
+    return given, checked
+
+
+def _logs(fields: Fields) -> Iterable[Log]:
+    """Those with a text; one without a name is called by its number."""
+    names, texts = fields.get("log_name", ()), fields.get("log_text", ())
+    pairs = zip(names, texts, strict=False)
+    for number, (name, text) in enumerate(pairs, 1):
+        if text.strip():
+            yield Log(name.strip() or f"log{number}.txt", text)
+
+
+def _differs(form: VerbForm, texts: Texts, ticked: Iterable[str]) -> bool:
+    usual = form.boxes.usual
+    return any(name in form.folded for name in ticked) or any(
+        texts[name] not in ("", usual[name]) for name in usual if name in form.folded
+    )

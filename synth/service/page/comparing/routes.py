@@ -1,0 +1,50 @@
+"""The route that shows two answers side by side, and offers those that can be chosen."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request
+from starlette.responses import Response
+
+from synth.service.http.state import state_of
+from synth.service.jobs.names import name_of
+from synth.service.page.answer_routes import Key, ViewedAnswer, question_of, viewed
+from synth.service.page.comparing.sides import comparison
+from synth.service.page.responses import PageCaller, PageRoute, page
+from synth.service.store import Job, Status
+
+router = APIRouter(route_class=PageRoute, include_in_schema=False)
+_MOST_OFFERED = 100
+
+
+@router.get("/compare")
+async def compare(
+    request: Request,
+    caller: PageCaller,
+    of: Annotated[list[Key], Query(max_length=_MOST_OFFERED)] = [],  # noqa: B006 - only read
+) -> Response:
+    """Two answers side by side; with fewer than two, those to choose from."""
+    found = [await viewed(request, caller, "answers", key) for key in of[:2]]
+    verb = found[0].verb if found else None
+    jobs = await state_of(request).broker.jobs(caller, _MOST_OFFERED, None, Status.DONE, verb)
+    both = await asyncio.to_thread(comparison, *found) if len(found) == 2 else None
+    return page(
+        request,
+        "compare.html",
+        here="more",
+        both=both,
+        chosen=[one.key for one in found],
+        offered=_offered(found, jobs),
+    )
+
+
+def _offered(found: Sequence[ViewedAnswer], jobs: Sequence[Job]) -> dict[str, str]:
+    """The names of answers that may be chosen, by their keys: first those that are."""
+    offered = {one.key: one.name for one in found if one.key}
+    for job in jobs:
+        if job.answer_key:
+            offered.setdefault(job.answer_key, name_of(job.verb, question_of(job)))
+    return offered

@@ -1,0 +1,203 @@
+"""What stands side by side of two answers: what each comes to, and all in which they differ."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from markupsafe import Markup
+
+from hierarchies import InputError
+from hierarchies.units import duration, volume
+from synth.plan.request import Watcher
+from synth.report.bars import Bar, bars
+from synth.report.details import answers_of, title
+from synth.report.plan_words import clauses
+from synth.report.rendering import Cells
+from synth.service.page.answer_routes import ViewedAnswer
+from synth.service.page.results import plans_of
+from synth.service.page.views import found, over_sizes_drawn
+from synth.tables.comparing import value_text
+from synth.tables.rows import Ranking
+from synth.tables.verdict import verdict
+from synth.verbs.answers import judge
+from synth.verbs.answers.comparing import Changed, Compared, DiffReply, Told
+from synth.verbs.answers.planning import PlanReply
+from synth.verbs.answers.ranked import SweepReply
+from synth.verbs.answers.training.planned import PlanOfStep, StepPlanReply
+from synth.verbs.comparing import DiffQuestion, diff
+from synth.verbs.questions.question import asked
+
+_LONGEST_CHARACTERS = 200
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of two answers: what was asked, where it is, and what it comes to."""
+
+    title: str
+    address: str
+    headline: str
+    said: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two answers; ``why_not`` says why they cannot be told apart line by line."""
+
+    sides: tuple[Side, Side]
+    asked: Cells
+    machine: Cells
+    lines: Cells
+    drawings: Sequence[tuple[str, Markup]]
+    why_not: str
+    same: bool
+
+
+def comparison(first: ViewedAnswer, second: ViewedAnswer) -> Comparison:
+    """Two answers of one verb side by side."""
+    differ, why_not = None, ""
+    plans = _plans(first, second)
+    if plans is None:
+        try:
+            differ = _diff(first, second)
+        except InputError as error:
+            why_not = error.problem
+    return Comparison(
+        (_side(first), _side(second)),
+        unlike(first.question, second.question),
+        _changes(differ.machine if differ else ()),
+        plans or _lines(differ.lines if differ else ()),
+        _drawings(first.ranking, second.ranking),
+        why_not,
+        same=first.body == second.body,
+    )
+
+
+def unlike(first: Mapping[str, Any], second: Mapping[str, Any]) -> Cells:
+    """The keys of two questions that differ, with both values; an own text by its name."""
+    rows = [
+        [key, _words(first.get(key)), _words(second.get(key))]
+        for key in dict.fromkeys((*first, *second))
+        if first.get(key) != second.get(key)
+    ]
+    return Cells(["asked", "first", "second"], [False] * 3, [False] * 3, rows)
+
+
+def _words(value: Any) -> str:
+    match value:
+        case None:
+            return "-"
+        case {"name": str(name), "text": str()}:
+            return name
+        case dict():
+            text = ", ".join(f"{key}={_words(one)}" for key, one in value.items())
+        case list():
+            text = ", ".join(map(_words, value))
+        case bool():
+            text = "yes" if value else "no"
+        case _:
+            text = str(value)
+    return text if len(text) <= _LONGEST_CHARACTERS else f"{text[:_LONGEST_CHARACTERS]}..."
+
+
+def _diff(first: ViewedAnswer, second: ViewedAnswer) -> DiffReply:
+    """What ``diff`` says. Raises InputError for answers that it does not take."""
+    given = {"first": first.body, "second": second.body}
+    found: DiffReply = judge("diff").validate_python(
+        diff(asked(DiffQuestion, given), Watcher()).body
+    )
+    return found
+
+
+def _side(one: ViewedAnswer) -> Side:
+    if one.ranking is not None:
+        told = verdict(one.ranking)
+        headline, said = (told.headline, told.said) if told else ("Nothing was found", ())
+        return Side(title(one.ranking), one.base, headline, said)
+    plans = plans_of(one.verb, one.body, None, None)
+    if plans is not None:
+        return Side(plans.title, one.base, plans.headline, [*plans.decisions, *plans.verdict])
+    view = found(one.verb, one.body)
+    return Side(one.name, one.base, view.headline if view else "", view.said if view else ())
+
+
+def _changes(changes: Sequence[Changed]) -> Cells:
+    rows = [[one.what, value_text(one, one.first), value_text(one, one.second)] for one in changes]
+    return Cells(["machine", "first", "second"], [False] * 3, [False] * 3, rows)
+
+
+def _lines(lines: Sequence[Compared]) -> Cells:
+    """Rank by rank, size by size, or entry by entry; how many times as long the second takes."""
+    headings = ["", "first", "time", "second", "time", "second takes"]
+    rows = [
+        [one.what, *_told(one.first), *_told(one.second), _ratio(one.first, one.second)]
+        for one in lines
+    ]
+    figures = [False, False, True, False, True, True]
+    return Cells(headings, figures, [False, True, False, True, False, False], rows)
+
+
+def _told(one: Told | None) -> tuple[str, str]:
+    return (one.how.replace("; ", ";\n"), duration(one.seconds)) if one else ("none", "")
+
+
+def _ratio(first: Told | None, second: Told | None) -> str:
+    if first is None or second is None or not first.seconds:
+        return ""
+    return f"{second.seconds / first.seconds:.2f}x"
+
+
+def _plans(first: ViewedAnswer, second: ViewedAnswer) -> Cells | None:
+    """The plans to be taken of two whole steps: figures, then the clauses that differ."""
+    if first.verb != "plan" or not all("plans" in one.body for one in (first, second)):
+        return None
+    replies: list[StepPlanReply] = [
+        judge("plan").validate_python(one.body) for one in (first, second)
+    ]
+    if not all(one.plans for one in replies):
+        return None
+    one, other = (reply.best for reply in replies)
+    rows = [
+        [what, text(figure(one)), text(figure(other)), f"{figure(other) / figure(one):.2f}x"]
+        for what, (figure, text) in _FIGURES.items()
+        if figure(one)
+    ]
+    clauses_of = [{**clauses(each.plan), "placement": str(each.placement)} for each in (one, other)]
+    rows += [
+        [what, said or "nothing", clauses_of[1][what] or "nothing", ""]
+        for what, said in clauses_of[0].items()
+        if said != clauses_of[1][what]
+    ]
+    return Cells(
+        ["plan to be taken", "first", "second", "second is"], [False] * 4, [False] * 4, rows
+    )
+
+
+_FIGURES: Mapping[str, tuple[Callable[[PlanOfStep], float], Callable[[float], str]]] = {
+    "a step": (lambda one: one.seconds, duration),
+    "tokens a second": (lambda one: one.tokens_per_second or 0.0, lambda rate: f"{rate:,.0f}"),
+    "of the peak": (lambda one: one.utilisation, lambda share: f"{share:.1%}"),
+    "computing": (lambda one: one.compute_seconds, duration),
+    "waiting for communication": (lambda one: one.exposed_seconds, duration),
+    "waiting for other stages": (lambda one: one.idle_seconds, duration),
+    "memory of the fullest device": (lambda one: float(one.memory.bytes), volume),
+}
+
+
+def _drawings(first: Ranking | None, second: Ranking | None) -> Sequence[tuple[str, Markup]]:
+    """Over sizes bus bandwidth and speed-up of both, else the time of the best of both."""
+    if isinstance(first, SweepReply) and isinstance(second, SweepReply):
+        return over_sizes_drawn({"first": first, "second": second})
+    times = {name: _seconds(one) for name, one in (("first", first), ("second", second)) if one}
+    shown = [Bar(name, {"time": took}) for name, took in times.items() if took is not None]
+    if len(shown) < 2:
+        return ()
+    return [("Time", bars("Time of the best answer", ["time"], shown, duration))]
+
+
+def _seconds(one: Ranking) -> float | None:
+    if isinstance(one, PlanReply):
+        return one.ranking[0].exposed_seconds
+    return min((answer.seconds for answer in answers_of(one)), default=None)

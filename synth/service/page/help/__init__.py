@@ -1,0 +1,12 @@
+"""Help: what the words of the page mean, on a page of their own and where each first appears.
+
+>>> from synth.service.page.help import term
+>>> str(term("bound")).partition(" title")[0]
+'<a class="term" href="/help#bound"'
+"""
+
+from synth.service.page.help.terms import TERMS as TERMS
+from synth.service.page.help.terms import Term as Term
+from synth.service.page.help.terms import term as term
+
+__all__ = ["TERMS", "Term", "term"]

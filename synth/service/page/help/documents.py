@@ -1,0 +1,86 @@
+"""The pages of the documentation as the service shows them: from the wheel, or from a checkout."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from importlib.resources.abc import Traversable
+from itertools import pairwise
+from pathlib import Path
+
+from markdown_it import MarkdownIt
+from markdown_it.renderer import RendererHTML
+from markdown_it.token import Token
+from markdown_it.utils import EnvType, OptionsDict
+from markupsafe import Markup
+
+_SHOWN = (".md", ".png", ".csv", ".toml", ".json")
+_NO_WORD = re.compile(r"[^\w\- ]")
+
+
+@dataclass(frozen=True)
+class Document:
+    """A page: its title, and what is below."""
+
+    title: str
+    body: Markup
+
+
+@cache
+def files() -> Mapping[str, Traversable]:
+    """What there is under ``docs/``, by its path there; nothing where it was not installed."""
+    packaged = resources.files("synth.service.page") / "docs"
+    root: Traversable = packaged if packaged.is_dir() else Path(__file__).parents[4] / "docs"
+    return dict(_below(root, "")) if root.is_dir() else {}
+
+
+def _below(folder: Traversable, before: str) -> Iterator[tuple[str, Traversable]]:
+    for one in folder.iterdir():
+        if one.is_dir():
+            yield from _below(one, f"{before}{one.name}/")
+        elif one.name.endswith(_SHOWN):
+            yield f"{before}{one.name}", one
+
+
+@cache
+def document(path: str) -> Document:
+    """A page of Markdown as HTML; HTML in it stays text. Raises KeyError for one there is not."""
+    tokens = _markdown().parse(files()[path].read_text(encoding="utf-8"))
+    title = path
+    for one, inline in pairwise(tokens):
+        if one.type == "heading_open":
+            one.attrSet("id", slug(inline.content))
+            title = inline.content if one.tag == "h1" else title
+    return Document(title, Markup(_markdown().renderer.render(tokens, _markdown().options, {})))
+
+
+def slug(heading: str) -> str:
+    """The anchor of a heading, as links in the pages name it."""
+    return _NO_WORD.sub("", heading.lower().replace("`", "")).strip().replace(" ", "-")
+
+
+@cache
+def _markdown() -> MarkdownIt:
+    """Markdown with tables, each of which scrolls in a box of its own."""
+    made = MarkdownIt("commonmark", {"html": False}).enable("table")
+    made.add_render_rule("table_open", _boxed)
+    made.add_render_rule("table_close", _boxed)
+    made.add_render_rule("th_open", _heading)
+    return made
+
+
+def _boxed(
+    renderer: RendererHTML, tokens: Sequence[Token], at: int, options: OptionsDict, env: EnvType
+) -> str:
+    opens = tokens[at].type == "table_open"
+    box = '<div class="wide" role="region" aria-label="Table" tabindex="0">'
+    return f"{box}<table>\n" if opens else "</table></div>\n"
+
+
+def _heading(
+    renderer: RendererHTML, tokens: Sequence[Token], at: int, options: OptionsDict, env: EnvType
+) -> str:
+    return '<th scope="col">'

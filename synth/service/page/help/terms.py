@@ -1,0 +1,134 @@
+"""The words that the page uses, what each means, and which page of the documentation has more."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+
+@dataclass(frozen=True)
+class Term:
+    """A word, what it means in a sentence or two, and the name of a page under ``docs/``."""
+
+    word: str
+    means: str
+    page: str
+
+    @property
+    def anchor(self) -> str:
+        """Where it stands on the page of help."""
+        return self.word.replace(" ", "-")
+
+
+_ROWS = (
+    Term(
+        "axis",
+        "A dimension of parallelism with a size: with data=8 eight devices, or groups of "
+        "devices, each have other samples. Sizes multiply to the number of devices.",
+        "placement-and-program",
+    ),
+    Term(
+        "placement",
+        "Which factor of which axis lies on which level of the machine. In the matrix a row is an "
+        "axis and a column a level: [[4, 2], [1, 4]] puts data on 4 nodes and 2 GPUs in each.",
+        "placement-and-program",
+    ),
+    Term(
+        "level",
+        "A kind of unit of the machine, such as node or GPU, and the links that join its units.",
+        "describe",
+    ),
+    Term(
+        "collective",
+        "What a group of devices does together with a buffer of each: an all-reduce leaves the sum "
+        "of all with everybody, an all-gather the parts of all.",
+        "placement-and-program",
+    ),
+    Term(
+        "program",
+        "The collectives, step by step, that stand for one collective over all: each names the "
+        "level whose groups take part. Several programs may run side by side, each on a share.",
+        "language",
+    ),
+    Term(
+        "segments",
+        "Equal parts of the payload that follow each other through the steps of a program, so that "
+        "its steps overlap.",
+        "placement-and-program",
+    ),
+    Term(
+        "default",
+        "What the runtime (NCCL, RCCL, XLA) would choose by itself: the plain collective in one "
+        "step, by the algorithm and the protocol that its own model takes.",
+        "placement-and-program",
+    ),
+    Term(
+        "speed-up",
+        "How often the default takes as long. “Same”: prices do not tell the two apart. “None”: "
+        "no runtime offers the program.",
+        "placement-and-program",
+    ),
+    Term(
+        "bus bandwidth",
+        "As nccl-tests count it: bytes of the payload a second, times what a device must send of "
+        "each, 2(n-1)/n for an all-reduce of n devices. It can be compared with a link's speed.",
+        "sizes",
+    ),
+    Term(
+        "bound",
+        "The share of the time that no schedule can avoid, by counting what must cross each cut "
+        "of the machine. At 100% nothing can be faster.",
+        "trust",
+    ),
+    Term(
+        "limited by",
+        "The level whose links are busy longest, so that more bandwidth there would help first; or "
+        "latency, where a program waits for messages most of the time.",
+        "placement-and-program",
+    ),
+    Term(
+        "proof",
+        "Whether z3 proved that the program computes what is asked, for every size of this "
+        "hierarchy. Unknown is a third answer.",
+        "check",
+    ),
+    Term(
+        "hidden",
+        "The share of a collective's time that compute runs beside. What is left is exposed: a "
+        "step waits for it.",
+        "whole-job",
+    ),
+    Term(
+        "exposed",
+        "The seconds of a step that wait for communication, since no compute runs beside it.",
+        "whole-job",
+    ),
+    Term(
+        "pins",
+        "What a plan must have: tensor=8 zero=1. All that is not pinned is searched.",
+        "plan-a-step",
+    ),
+    Term(
+        "prices",
+        "Predicted seconds. Before a calibration they are what such links reach on other machines; "
+        "then what your own measurements say, each with an interval.",
+        "trust",
+    ),
+    Term(
+        "calibration",
+        "The numbers of a machine fitted to your own runs of nccl-tests.",
+        "calibrate",
+    ),
+)
+TERMS: Mapping[str, Term] = {one.word: one for one in _ROWS}
+"""All of them by their words."""
+
+
+def term(word: str, shown: str = "") -> Markup:
+    """A word as a link to what it means, which also shows when it is pointed at."""
+    one = TERMS[word]
+    return Markup('<a class="term" href="/help#{}" title="{}">{}</a>').format(
+        one.anchor, one.means, shown or word
+    )

@@ -1,0 +1,284 @@
+"""The forms of further verbs, what their answers come to, and two answers side by side."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from html import unescape
+from pathlib import Path
+from typing import Any
+from urllib.parse import urldefrag, urljoin
+
+import pytest
+
+pytest.importorskip("fastapi", reason="needs the extra server")
+
+from patience import PATIENCE_SECONDS
+from serving import Served, served
+from synth.plan.request import Watcher
+from synth.service.http.examples import EXAMPLES
+from synth.service.page.asking import FORMS
+from synth.service.page.asking.checks import check
+from synth.service.page.asking.values import Values, example, of_fields, of_question, question
+from synth.service.page.help import TERMS
+from synth.service.page.views import found
+from synth.verbs.questions.question import asked
+from synth.verbs.table import VERBS
+
+LOG = EXAMPLES["doctor"]["files"][0]["text"]
+ON = {"axes": "data=32", "reduce": "data", "bytes": "64MiB", "max_steps": "2", "no_stripes": "yes"}
+SENT: dict[str, dict[str, Any]] = {
+    "sweep": {"systems": "p2-a100:2, dgx-h100:4", "k": "1", **ON},
+    "cost": {"system": "p2-a100", "count": "2", "slow": "node1=0.5", **ON},
+    "plan": {"job": "gpt-18b-3d", "system": "dgx-h100", "count": "4", "k": "1", "max_steps": "2"},
+    "doctor": {"system": "dgx-a100", "count": "2", "log_name": ["a.csv"], "log_text": [LOG]},
+    "calibrate": {"system": "dgx-a100", "count": "2", "log_name": ["a.csv"], "log_text": [LOG]},
+}
+COMES_TO = {
+    "sweep": "is the fastest",
+    "cost": "times as long",
+    "plan": "a step waits",
+    "doctor": "1 run",
+    "calibrate": "measured rows fitted",
+}
+
+
+def fields(verb: str, **changed: Any) -> dict[str, list[str]]:
+    given = {**SENT[verb], **changed}
+    return {name: one if isinstance(one, list) else [one] for name, one in given.items()}
+
+
+def wrong(verb: str, **changed: Any) -> dict[str, str]:
+    given, checked = question(FORMS[verb], fields(verb, **changed))
+    return check(FORMS[verb], given, checked, lambda sound: None).wrong
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with served(tmp_path_factory.mktemp("asking"), wait_seconds=PATIENCE_SECONDS) as one:
+        yield one
+
+
+@pytest.fixture(scope="module")
+def answers(server: Served) -> dict[str, str]:
+    """The pages of the answers to all forms."""
+    where = {}
+    for verb, sent in SENT.items():
+        put = server.ask.post(f"/ask/{verb}", data=sent)
+        assert put.status_code == 303, put.text
+        where[verb] = str(put.headers["location"])
+    return where
+
+
+@pytest.mark.parametrize("verb", FORMS)
+def test_a_form_is_there_whole_and_can_be_put_as_it_stands_but_for_logs(
+    server: Served, verb: str
+) -> None:
+    shown = server.ask.get(f"/ask/{verb}")
+    assert shown.status_code == 200
+    form, values = FORMS[verb], example(FORMS[verb])
+    for name in form.boxes.by_name:
+        assert f'name="{name}"' in shown.text
+    given, checked = question(form, sent_by(values))
+    assert of_fields(form, sent_by(values)).texts == values.texts
+    told = check(form, given, checked, lambda sound: None)
+    assert set(told.wrong) == ({"logs"} if "logs" in form.needs else set())
+    assert f'href="/ask/{verb}"' in server.ask.get("/").text
+
+
+@pytest.mark.parametrize("verb", FORMS)
+def test_what_is_typed_is_the_question_and_back(verb: str) -> None:
+    form, sent = FORMS[verb], fields(verb)
+    given, checked = question(form, sent)
+    assert not checked.wrong
+    sound = asked(form.model, given)
+    again, checked = question(form, sent_by(of_question(form, sound)))
+    assert not checked.wrong
+    assert asked(form.model, again) == sound
+
+
+def sent_by(values: Values) -> dict[str, list[str]]:
+    """What a browser sends of a form filled so."""
+    held = {name: getattr(values, name) for name in ("system", "count", "own", "systems", "job")}
+    held |= {"own_job": values.own_job, **values.texts, **dict.fromkeys(values.ticked, "yes")}
+    logs = {"log_name": [one.name for one in values.logs]}
+    return (
+        {name: [one] for name, one in held.items()}
+        | logs
+        | {"log_text": [one.text for one in values.logs]}
+    )
+
+
+@pytest.mark.parametrize(
+    ("verb", "changed", "field", "said"),
+    [
+        ("sweep", {"systems": ""}, "systems", "at least 1"),
+        ("sweep", {"systems": "dgx-h1000"}, "systems", "did you mean dgx-h100"),
+        ("sweep", {"systems": "dgx-h100:3"}, "axes", "24"),
+        ("sweep", {"axes": "data=x"}, "axes", "is not an axis"),
+        ("sweep", {"reduce": "model"}, "reduce", "model"),
+        ("sweep", {"bytes": "1 parsec"}, "bytes", "cannot be read"),
+        ("cost", {"slow": "node1"}, "slow", "as in node3/nic2=0.5"),
+        ("cost", {"slow": "", "without": "node9"}, "without", "node9"),
+        ("cost", {"k": "1", "max_steps": "x"}, "max_steps", "whole number"),
+        ("cost", {"system": "nothing"}, "system", "nothing"),
+        ("plan", {"job": "gpt-19b"}, "job", "gpt-18b-3d"),
+        ("plan", {"own_job": "name = 3"}, "job", "own-job.toml"),
+        ("doctor", {"log_text": [" "]}, "logs", "no log is given"),
+        ("doctor", {"log_text": ["a day"]}, "logs", "a.csv"),
+        ("doctor", {"hosts": "0"}, "hosts", "greater than or equal to 1"),
+        ("calibrate", {"members": "x"}, "members", "a number for each level"),
+        ("calibrate", {"plan": "yes"}, "plan", "a plan needs no logs"),
+    ],
+)
+def test_what_is_wrong_is_said_at_its_field(
+    verb: str, changed: dict[str, Any], field: str, said: str
+) -> None:
+    noted = wrong(verb, **changed)
+    assert said in noted.get(field, ""), noted
+
+
+def test_what_machines_jobs_and_logs_come_to_is_told(server: Served) -> None:
+    told = {
+        verb: server.ask.post(f"/ask/{verb}/check", data=sent).json()["told"]
+        for verb, sent in SENT.items()
+    }
+    assert told["sweep"]["systems"] == "p2-a100:2: 32 devices; dgx-h100:4: 32 devices"
+    assert told["cost"] == {"system": "2 node × 16 gpu: 32 devices", "axes": "product 32"}
+    assert re.match(r"\d+ collectives over ", told["plan"]["job"])
+    assert told["doctor"]["logs"] == "1 table, 4 rows"
+
+
+@pytest.mark.parametrize("verb", FORMS)
+def test_an_answer_says_first_what_it_comes_to_and_leads_back_to_its_form(
+    server: Served, answers: dict[str, str], verb: str
+) -> None:
+    page = unescape(server.ask.get(answers[verb]).text)
+    assert COMES_TO[verb] in page.partition("<table")[0]
+    [again] = re.findall(rf'href="(/ask/{verb}\?like=[0-9a-f]{{64}})"', page)
+    filled = unescape(server.ask.get(again).text)
+    first = next(iter(SENT[verb].values()))
+    assert (first if isinstance(first, str) else first[0]).split(",")[0] in filled
+
+
+def test_a_calibrated_description_is_kept_and_asked_with(
+    server: Served, answers: dict[str, str]
+) -> None:
+    where = answers["calibrate"]
+    kept = server.ask.get(f"{where}/file/dgx-a100.toml")
+    assert kept.headers["content-disposition"] == 'attachment; filename="dgx-a100.toml"'
+    form = {**SENT["doctor"], "own": kept.text, "count": ""}
+    assert server.ask.post("/ask/doctor/check", data=form).json()["wrong"] == {}
+    assert server.ask.get(f"{where}/file/other.toml").status_code == 404
+
+
+def test_measured_predicted_and_bound_are_drawn(server: Served, answers: dict[str, str]) -> None:
+    page = server.ask.get(answers["doctor"]).text
+    assert page.count('class="curve"') == 1
+    for name in ("measured", "predicted", "bound"):
+        assert f">{name}</text>" in page
+
+
+def test_several_machines_over_sizes_are_lines_of_one_drawing() -> None:
+    form = fields("sweep", systems="p2-a100:2 p2-a100:2", bytes="1MiB..64MiB", max_steps="1")
+    given, _ = question(FORMS["sweep"], form)
+    body = VERBS["sweep"].answer(asked(VERBS["sweep"].question, given), Watcher()).body
+    view = found("sweep", body)
+    assert view is not None
+    assert view.headline == "p2-a100 (1) has the most bus bandwidth"
+    assert [heading.partition(" against")[0] for heading, _ in view.drawings] == [
+        "Bus bandwidth",
+        "Speed-up",
+    ]
+    for _, drawn in view.drawings:
+        assert drawn.count("<polyline") == 2
+        assert ">p2-a100 (2)</text>" in drawn
+
+
+def test_a_verb_without_a_form_here_has_none(server: Served) -> None:
+    assert server.ask.get("/ask/lower").status_code == 404
+    assert server.ask.post("/ask/lower", data={}).status_code == 404
+
+
+def _top(server: Served, **changed: Any) -> str:
+    given = {"system": "p2-a100:2", "axes": {"data": 32}, "reduce": ["data"], "k": 1}
+    given |= {"max_steps": 2, "stripes": False, **changed}
+    reply = server.ask.post("/v1/top", json=given, headers={"Prefer": "wait=60"})
+    return str(reply.headers["content-location"]).removeprefix("/v1/answers/")
+
+
+def test_two_answers_stand_side_by_side_with_their_differences(server: Served) -> None:
+    first, second = _top(server), _top(server, bytes=2**20)
+    one = unescape(server.ask.get(f"/compare?of={first}").text)
+    assert f'<option value="{second}"' in one
+    assert f'href="/compare?of={first}"' in server.ask.get(f"/answers/{first}").text
+    both = unescape(server.ask.get(f"/compare?of={first}&of={second}").text)
+    assert both.count('<section class="verdict"') == 2
+    assert "all-reduce of 1 MiB over data on p2-a100:2" in both
+    rows = re.findall(r"<tr>(.*?)</tr>", both, re.DOTALL)
+    [sizes] = [row for row in rows if ">bytes<" in row]
+    assert re.findall(r"<td>(.*?)</td>", sizes) == ["bytes", "1073741824", "1048576"]
+    assert re.search(r"rank 1.*0\.00\d*x", both, re.DOTALL)
+    assert 'class="curve"' in both
+
+
+def test_two_ranges_of_sizes_are_drawn_over_each_other(server: Served) -> None:
+    keys = [_top(server, bytes=[2**20, size], max_steps=1) for size in (2**24, 2**25)]
+    page = server.ask.get(f"/compare?of={keys[0]}&of={keys[1]}").text
+    assert page.count('class="curve"') == 2
+    assert page.count("<polyline") == 4
+
+
+def test_an_answer_beside_itself_is_the_same(server: Served) -> None:
+    key = _top(server)
+    assert "The two answers are the same" in server.ask.get(f"/compare?of={key}&of={key}").text
+
+
+def test_answers_that_cannot_be_told_apart_line_by_line_say_so(
+    server: Served, answers: dict[str, str]
+) -> None:
+    cost, top = answers["cost"][9:], _top(server)
+    page = server.ask.get(f"/compare?of={cost}&of={top}").text
+    assert "this is no answer of top or plan" in page
+    assert server.ask.get(f"/compare?of={'0' * 64}").status_code == 404
+    assert server.ask.get("/compare?of=x").status_code == 404
+
+
+def test_jobs_are_ticked_to_be_compared(server: Served, answers: dict[str, str]) -> None:
+    listed = server.ask.get("/jobs").text
+    ticks = re.findall(r'<input type="checkbox" form="compare" name="of" value="(.*?)"', listed)
+    assert answers["cost"][9:] in ticks
+
+
+def test_every_word_that_leads_to_help_is_told_there(server: Served) -> None:
+    told = server.ask.get("/help").text
+    for one in TERMS.values():
+        assert f'id="{one.anchor}"' in told
+    for path in ("/", "/plan", f"/answers/{_top(server)}"):
+        words = re.findall(r'<a class="term" href="/help#([a-z-]+)"', server.ask.get(path).text)
+        assert words
+        assert set(words) <= {one.anchor for one in TERMS.values()}
+
+
+def test_every_page_of_the_documentation_that_help_names_is_there() -> None:
+    docs = Path(__file__).parents[4] / "docs"
+    assert all((docs / f"{one.page}.md").exists() for one in TERMS.values())
+
+
+def test_the_documentation_is_served_and_its_links_lead_somewhere(server: Served) -> None:
+    seen, waiting = set[str](), ["/docs/index.md"]
+    while waiting:
+        path = waiting.pop()
+        seen.add(path)
+        found = server.ask.get(path)
+        assert found.status_code == 200, path
+        if path.endswith(".md"):
+            assert found.text.count("<h1") == 1, path
+            assert "<script" not in found.text.partition("<main")[2]
+            for link in re.findall(r'(?:href|src)="([^"]+)"', found.text.partition("<main")[2]):
+                where = urldefrag(urljoin(path, unescape(link)))[0]
+                if where.startswith("/docs/") and where not in {*seen, *waiting}:
+                    waiting.append(where)
+    assert len(seen) > 30
+    assert server.ask.get("/docs/../pyproject.toml").status_code == 404
+    assert server.ask.get("/docs/nothing.md").status_code == 404
