@@ -6,12 +6,12 @@ from dataclasses import replace
 
 from synth.plan.request import Watcher
 from synth.search.annealing import anneal
-from synth.search.space import Budget, Observer
+from synth.search.space import Budget, Infeasible, Observer
 from synth.train.planner.links import Candidate
 from synth.train.planner.walks.space import PlanSpace
 
 COOLING = 10.0
-"""What is dearer by a tenth of what no plan can beat is gone to in one case of e."""
+"""What is dearer by a tenth of the best plan of the walks before is gone to in one case of e."""
 
 WALKS = 8
 """Each from another plan."""
@@ -38,7 +38,6 @@ def walked(space: PlanSpace, budget: Budget, watcher: Watcher) -> list[Candidate
 
     Raises InputError where there are none.
     """
-    alpha = COOLING / space.least_seconds
     for walk in range(WALKS):
         most = budget.evaluations * (walk + 1) // WALKS
         steps = AGAIN * max(1, most - len(space.prices))
@@ -46,5 +45,7 @@ def walked(space: PlanSpace, budget: Budget, watcher: Watcher) -> list[Candidate
         observer = _Watched(space, most, budget.evaluations, watcher)
         if not space.prices or observer.go_on():
             begun = replace(space, start=walk)
+            met = (one for one in space.prices.values() if not isinstance(one, Infeasible))
+            alpha = COOLING / min(met, default=space.least_seconds)
             anneal(begun, alpha, seeded, observer, patience=max(1, steps // 4))
     return list(space.prices)
