@@ -143,7 +143,8 @@ class Search:
     def front(self) -> Iterator[Composed]:
         """Of all that fit those that no other beats in seconds and in memory, the fastest first.
 
-        Of those that have buckets, without them in memory.
+        Plans in buckets are weighed without these in memory; one that then needs as much as a
+        faster one is left out.
         """
         sizes = [size for _, size in self.fitting]
         known = {number: one.seconds for number, one in self._best.items()}

@@ -103,6 +103,8 @@ def test_what_is_kept_is_the_best_of_all_sizes(zero: int) -> None:
     every = [alone, *(simulated(candidate(zero).in_buckets(size)) for size in SMALL)]
     found = bucketed(alone, simulated, 1e12, lambda: 1.0, SMALL)
     assert found.found.seconds == min(one.found.seconds for one in every)
+    computed = [one.found.ranks[0].compute_seconds for one in every]
+    assert computed == pytest.approx([computed[0]] * len(every))
     saved = alone.found.seconds - found.found.seconds
     assert found.saved_seconds == saved > OWN * alone.found.seconds
 

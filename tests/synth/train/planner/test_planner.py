@@ -105,6 +105,20 @@ def test_a_layer_does_not_wait_until_all_of_it_is_put_together(text: str) -> Non
     check(text, 0.15, 0.15)
 
 
+AFTER_ALL = (
+    "data=16; batch over data",
+    "data=16; batch over data; buckets of 400 MB",
+    "data=16; batch over data; zero=1",
+    "data=16; batch over data; zero=2; buckets of 100 MB",
+)
+
+
+@pytest.mark.parametrize("text", AFTER_ALL)
+def test_the_update_waits_for_all_sums_and_nothing_goes_beside_it(text: str) -> None:
+    """Of a step that is done at once; copies of parameters come beside the forward pass."""
+    check(text, 0.06, 0.5)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("text", MORE)
 def test_what_is_composed_is_near_what_is_simulated_of_others(text: str) -> None:

@@ -24,9 +24,16 @@ LOSS = ("div", "neg")
 OVERLAP = Overlap(sends=True, prefetch=1)
 
 
-@pytest.mark.parametrize("model", ["gpt2-tiny", "llama3-tiny", "mixtral-tiny", "lstm-tiny"])
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize("zero", [0, 1, 3])
+@pytest.mark.parametrize(
+    ("model", "dtype", "zero"),
+    [
+        ("gpt2-tiny", "float32", 0),
+        ("gpt2-tiny", "bfloat16", 1),
+        ("llama3-tiny", "bfloat16", 3),
+        ("mixtral-tiny", "float32", 2),
+        ("lstm-tiny", "bfloat16", 0),
+    ],
+)
 def test_it_is_what_is_done_after_all_microbatches(model: str, dtype: str, zero: int) -> None:
     """Of a step that is done at once it is the same, and nobody says when operations are done.
 
