@@ -318,9 +318,10 @@ class Planner:
 
     def _balanced(self, some: Sequence[Candidate], watcher: Watcher) -> list[Candidate]:
         """All plans, their layers cut as is fastest where that pays and fits."""
-        stages_of = partial(self._stages_of, self.composer.on(self._links[1]))
-        found = chain.from_iterable(forked(stages_of, of_same_axes(some), watcher))
-        return [one.in_stages(next(found, one.recipe.layers)) for one in some]
+        composed = self.composer.on(self._links[1])
+        found = forked(lambda at: self._stages_of(composed, some[at]), of_same_axes(some), watcher)
+        stages = chain.from_iterable(found)
+        return [one.in_stages(next(stages, one.recipe.layers)) for one in some]
 
     def _stages_of(self, composed: Composition, some: Sequence[Candidate]) -> list[tuple[int, ...]]:
         """The layers of the stages of each."""

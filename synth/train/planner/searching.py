@@ -46,9 +46,15 @@ def candidates(system: System, several: Iterable[Recipe]) -> Iterator[Candidate]
             yield Candidate(recipe, matrix)
 
 
-def of_same_axes(several: Sequence[Candidate]) -> list[Sequence[Candidate]]:
-    """Neighbours on the same axes: what these are composed of is much the same."""
-    return [[*some] for _, some in groupby(several, key=lambda one: one.recipe.axes)]
+def of_same_axes(several: Sequence[Candidate]) -> list[slice]:
+    """Where neighbours on the same axes are: what these are composed of is much the same.
+
+    A process that knows all plans is told the places of some, which is less than to send them.
+    """
+    found, at = [], 0
+    for _, some in groupby(several, key=lambda one: one.recipe.axes):
+        found.append(slice(at, at := at + sum(1 for _ in some)))
+    return found
 
 
 class Search:
@@ -82,8 +88,8 @@ class Search:
         self._choosing, loosest = (
             Choosing(composer.on(some), buckets, memory_bytes) for some in (links, least)
         )
-        pieces = of_same_axes([one for one, _ in self.fitting])
-        found = forked(lambda some: [*map(loosest.bound, some)], pieces, watcher)
+        plans = [one for one, _ in self.fitting]
+        found = forked(lambda at: [*map(loosest.bound, plans[at])], of_same_axes(plans), watcher)
         self._bounds = [*chain.from_iterable(found)]
         self._left_out(len(self.fitting) - len(self._bounds))
         self._nearer: dict[int, float] = {}
