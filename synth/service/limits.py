@@ -45,6 +45,8 @@ class Limits:
     work_seconds_per_day: float = 86_400.0
     queued_bytes_per_team: int = 64 * 2**20
     kept_bytes_per_team: int = 2**31
+    requests_at_once_per_team: int = 256
+    body_bytes_at_once_per_team: int = 64 * 2**20
 
     def body_bytes_for(self, question: type[Question]) -> int:
         """The most bytes of a body, by what files the question has room for: few have any."""
