@@ -10,12 +10,14 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from http import HTTPStatus
 from typing import TypeVar
+from weakref import WeakValueDictionary
 
 from synth.service.errors import RefusalError, unavailable
 from synth.service.metrics import Metrics
 from synth.service.store import ConflictError, StoreError
 
 T = TypeVar("T")
+_READERS = 2
 _THREADS = 8
 _LATELY_SECONDS = 5.0
 log = logging.getLogger("collsynth.service")
@@ -81,3 +83,25 @@ class Threads:
     def close(self) -> None:
         """Wait for calls under way, and end the threads."""
         self._pool.shutdown()
+
+
+class Readers:
+    """Threads for what takes long to read or to check; a team has one at a time.
+
+    So whatever a team sends, what another asks is read at once, or behind one thing of each team.
+    """
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._threads = Threads(metrics, None, _READERS)
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    async def do(self, team: str, call: Callable[..., T], *given: object) -> T:
+        """Call a function in a thread when it is the team's turn. Raises what it raises."""
+        turn = self._turns.get(team) or asyncio.Lock()
+        self._turns[team] = turn
+        async with turn:
+            return await self._threads.do(call, *given)
+
+    def close(self) -> None:
+        """Wait for calls under way, and end the threads."""
+        self._threads.close()

@@ -148,7 +148,8 @@ class NewJob:
     """A question to be answered: ``question`` is its canonical JSON, ``answer_key`` its key.
 
     ``asked_by`` is the name of who asks, for people to read; ``part``: a page asks it for a part of
-    an answer that it shows; lists leave it out. ``tried``: it is not one to end quickly.
+    an answer that it shows; lists leave it out. ``tried``: it is not one to end quickly. ``name``
+    is what is asked, in a line.
     """
 
     team: str
@@ -161,6 +162,7 @@ class NewJob:
     asked_by: str | None = None
     part: bool = False
     tried: bool = False
+    name: str | None = None
 
 
 @dataclass(frozen=True)
@@ -169,8 +171,8 @@ class Job:
 
     ``answer_key`` is where the answer is once the job is done; ``best`` the latest partial answer
     (left out of lists); ``attempts`` how often work on it began; ``work_seconds`` how long that was
-    in all, but for the attempt under way; ``revision`` goes up with every
-    change.
+    in all, but for the attempt under way; ``revision`` goes up with every change. ``question`` may
+    be long: where only the job is asked for it is "", unless nothing else says its ``name``.
     """
 
     id: str
@@ -192,6 +194,7 @@ class Job:
     budget_seconds: float | None
     work_seconds: float
     asked_by: str | None
+    name: str | None
 
 
 @dataclass(frozen=True)

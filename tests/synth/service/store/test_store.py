@@ -360,14 +360,14 @@ def test_what_is_old_is_forgotten_by_batches_the_oldest_first(store_url: str) ->
 
 
 def test_a_team_keeps_no_more_bytes_than_it_may(store_url: str) -> None:
-    """The oldest goes first; an answer of which another team knows stays for that team."""
+    """The oldest goes first, its question counted; one that another team knows stays for that."""
     now = [datetime(2026, 3, 1, tzinfo=UTC)]
     with Store(store_url, now=lambda _: now[0]) as store:
         store.migrate()
         for number in range(4):
             store.jobs.submit(replace(new(str(number)), question="q" * 600))
             claim = claimed(store)
-            answer = replace(answer_to(claim.job, b"a" * 500), created=now[0])
+            answer = replace(answer_to(claim.job, b"a" * 100), question="q" * 400, created=now[0])
             assert store.claims.finish(claim, answer)
             now[0] += DAY
         waiting = store.jobs.submit(replace(new("w"), question="w" * 900)).job
@@ -385,6 +385,19 @@ def test_a_team_keeps_no_more_bytes_than_it_may(store_url: str) -> None:
         assert store.answers.one(keys[1]) is None
         assert all(store.answers.one(key, "ours") is not None for key in keys[2:])
         assert store.jobs.work_seconds("ours", now[0] - 9 * DAY) == 0
+
+
+def test_a_long_question_is_not_read_where_only_its_job_is_asked_for(store: Store) -> None:
+    named = store.jobs.submit(replace(new("q"), name="top of q")).job
+    nameless = store.jobs.submit(new("short")).job
+    long = store.jobs.submit(replace(new("l"), question="l" * 2**16)).job
+    for job, question in ((named, ""), (nameless, "short"), (long, "")):
+        assert store.jobs.one(job.id) == job
+        assert store.jobs.seen(job.id) == replace(job, question=question)
+    listed = [replace(job, question="") for job in store.jobs.listed("ours", 9)]
+    assert listed == [replace(job, question="") for job in (long, nameless, named)]
+    assert [job.question for job in store.jobs.listed("ours", 9)] == ["", "short", ""]
+    assert store.jobs.cancel(named.id).question == ""
 
 
 def test_jobs_are_listed_newest_first_by_pages(store: Store) -> None:
