@@ -171,12 +171,32 @@ class Jobs:
         with self._database.reading() as connection:
             return int(connection.execute(size.where(JOB.c.team == team, going_on)).scalar_one())
 
-    def work_seconds(self, team: str, when: datetime) -> float:
-        """How long work took on jobs of a team that came since then."""
-        seconds = select(func.coalesce(func.sum(JOB.c.work_seconds), 0.0))
+    def worked_since(self, team: str, when: datetime, seconds: float) -> datetime | None:
+        """When the latest job came from which on work on the team's jobs took so long.
+
+        None where it took less on all jobs that came since ``when``.
+        """
+        newest = func.sum(JOB.c.work_seconds).over(order_by=JOB.c.number.desc())
         lately = (JOB.c.team == team) & (JOB.c.created >= when)
+        jobs = select(JOB.c.created, newest.label("seconds")).where(lately).subquery()
+        latest = select(func.max(jobs.c.created, type_=Moment())).where(jobs.c.seconds >= seconds)
         with self._database.reading() as connection:
-            return float(connection.execute(seconds.where(lately)).scalar_one())
+            found: datetime | None = connection.execute(latest).scalar_one()
+        return found
+
+    def overworked(self, when: datetime, seconds: float) -> list[str]:
+        """The teams on whose jobs that came since then work took so long, or longer."""
+        lately = select(JOB.c.team).where(JOB.c.created >= when).group_by(JOB.c.team)
+        with self._database.reading() as connection:
+            found = connection.execute(lately.having(func.sum(JOB.c.work_seconds) >= seconds))
+            return list(found.scalars())
+
+    def came_since(self, key_id: str, jobs: int) -> datetime | None:
+        """When the latest job came with a key from which on so many did; None: there are fewer."""
+        chosen = select(JOB.c.created).where(JOB.c.key_id == key_id)
+        latest = chosen.order_by(JOB.c.number.desc()).offset(max(0, jobs - 1)).limit(1)
+        with self._database.reading() as connection:
+            return connection.execute(latest).scalar_one_or_none()
 
     def since(self, key_id: str, when: datetime) -> int:
         """How many jobs came with a key since then."""
