@@ -96,7 +96,7 @@ class Broker:
         self._threads = Threads(metrics, "questions")
         self._readers = Readers(metrics)
         self._quotas = Quotas(store, self._threads, settings.limits)
-        self.systems = TeamSystems(store, self._threads, settings.limits)
+        self.systems = TeamSystems(store, self._threads, self._readers, settings.limits)
         self._known = KnownAnswers(store, self._threads, settings, metrics)
         self._memo: Recent[bytes, str] = Recent(_MEMO_BYTES)
         self.draining = False
