@@ -13,8 +13,8 @@ from typing import Any, NoReturn
 from synth.service.errors import RefusalError, not_json
 
 DEEPEST = 64
-MOST_VALUES = 400_000
-"""More than any question has: two answers of 1000 rows have half of that."""
+MOST_VALUES = 250_000
+"""More than any question has: two answers of 1000 rows have 200,000."""
 _MOST_DIGITS = 100
 _SHOWN = 40
 
