@@ -33,7 +33,7 @@ class Threads:
     def __init__(self, metrics: Metrics, purpose: str | None, count: int = _THREADS) -> None:
         self._metrics = metrics
         self._purpose = purpose
-        self._failed_at: float | None = None
+        self._failed: tuple[float, StoreError] | None = None
         self._pool = ThreadPoolExecutor(count, "collsynth-threads")
 
     async def do(self, call: Callable[..., T], *given: object) -> T:
@@ -71,14 +71,14 @@ class Threads:
             ) from None
         except StoreError as error:
             self._metrics.store_failed()
-            self._failed_at = time.monotonic()
+            self._failed = time.monotonic(), error
             log.error("the store failed: %s", error)
             raise unavailable("the store cannot be used now") from error
 
     def check_lately(self) -> None:
         """Raises RefusalError where the store has failed within the last seconds."""
-        if self._failed_at and time.monotonic() - self._failed_at < _LATELY_SECONDS:
-            raise unavailable("the store has just failed")
+        if self._failed and time.monotonic() - self._failed[0] < _LATELY_SECONDS:
+            raise unavailable("the store has just failed") from self._failed[1]
 
     def close(self) -> None:
         """Wait for calls under way, and end the threads."""

@@ -157,7 +157,7 @@ class Dispatcher:
         except StoreError as error:
             log.error("the store failed: %s", error)
             self._metrics.store_failed()
-            return self._failed("the store does not answer")
+            return self._failed(error.told)
         except Exception:
             log.exception("the dispatcher failed, and goes on")
             return self._failed("the dispatcher fails")

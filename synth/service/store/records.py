@@ -11,13 +11,24 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from hashlib import sha256
 from secrets import compare_digest
-from typing import Any
+from typing import Any, ClassVar
 
 from hierarchies import InputError
 
 
 class StoreError(InputError):
-    """The store cannot be reached or used; the question is not to blame."""
+    """The store cannot be reached or used; the question is not to blame.
+
+    ``told`` is what anybody may be told of it.
+    """
+
+    told: ClassVar[str] = "the store does not answer"
+
+
+class FullError(StoreError):
+    """There is no room for what is to be written."""
+
+    told: ClassVar[str] = "the disk of the store is full"
 
 
 class ConflictError(InputError):

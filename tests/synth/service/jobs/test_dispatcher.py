@@ -491,7 +491,7 @@ def test_a_full_disk_is_an_error_in_the_log_and_not_ready(
         assert refused.status_code == 503
         ready = server.ask.get("/readyz")
         assert ready.status_code == 503
-        assert "the store does not answer" in ready.json()["problems"]
+        assert "the disk of the store is full" in ready.json()["problems"]
         errors = [one.getMessage() for one in caplog.records if one.levelname == "ERROR"]
         assert any("full" in message for message in errors)
         event.remove(made, "connect", full)
@@ -505,7 +505,11 @@ def test_a_disk_that_is_nearly_full_is_not_ready(
         left = disk_usage(tmp_path)._replace(free=1000)
         monkeypatch.setattr("synth.service.store.engines.disk_usage", lambda folder: left)
         server.service.broker._store_checked_until = 0.0
-        assert server.ask.get("/readyz").status_code == 503
+        ready = server.ask.get("/readyz")
+        assert (ready.status_code, ready.json()["problems"]) == (
+            503,
+            ["the disk of the store is full"],
+        )
 
 
 def test_what_measures_is_not_tried_and_broken_off(tmp_path: Path) -> None:
