@@ -40,6 +40,7 @@ def build(state: AppState, life: Life = no_life) -> FastAPI:
         version=edition(),
         docs_url=None,
         redoc_url=None,
+        openapi_url=None,
         lifespan=life,
         redirect_slashes=False,
         openapi_tags=_TAGS,

@@ -1,8 +1,9 @@
-"""Connections whose request does not come: ended after a while, and bounded in number.
+"""Connections whose peer sends no request, or takes no answer: ended, and bounded in number.
 
 uvicorn waits for ever for the headers of a request, so that a thousand connections that send
 none, or a byte a minute, use up all files that a process may have open; after that nobody is
-served, and every attempt to accept one more is a traceback in the log.
+served, and every attempt to accept one more is a traceback in the log. Nor does it ever give up
+one whose peer reads nothing of its answer, and all of that answer stays in memory.
 """
 
 from __future__ import annotations
@@ -15,6 +16,9 @@ from typing import Any
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 HEADER_SECONDS = 10.0
+SENT_SECONDS = 30.0
+LEAST_SENT_BYTES = 2**16
+"""What a peer must take of its answer within those seconds, or the rest of it."""
 _OTHER_FILES = 256
 """Files that are kept for everything but connections: the store, workers, libraries."""
 
@@ -32,12 +36,14 @@ def most_connections() -> int:
 class BoundedConnection(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
     """A connection that is closed where its request's headers have not come in time.
 
-    Where there are ``most`` connections already, the one that has waited longest for a request
-    makes room for the new one; where all are being answered, the new one is closed.
+    It is closed, too, where its answer is not taken. Where there are ``most`` connections already,
+    the one that has waited longest for a request makes room for the new one, or else one whose
+    body has not come yet; where all are being answered, the new one is closed.
     """
 
     most = most_connections()
     _timer: asyncio.TimerHandle | None = None
+    _taken: asyncio.TimerHandle | None = None
 
     @property
     def waiting(self) -> bool:
@@ -46,12 +52,18 @@ class BoundedConnection(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
+        transport.set_write_buffer_limits(0)  # else what is less is never said to be untaken
         self._arm()
         if len(self.connections) > self.most:
-            unheard = [one for one in self.connections if one.waiting and one is not self]
+            unheard = [one for one in self.connections if one.unheard and one is not self]
             oldest = min(unheard, key=lambda one: one.waits_since, default=self)
             oldest.transport.abort()
             self.connections.discard(oldest)
+
+    @property
+    def unheard(self) -> bool:
+        """Whether no request has come, or not all of it."""
+        return self.waiting or self.cycle.more_body
 
     @property
     def waits_since(self) -> float:
@@ -68,6 +80,28 @@ class BoundedConnection(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
     def connection_lost(self, exc: Exception | None) -> None:
         self._disarm()
         super().connection_lost(exc)
+        self.resume_writing()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._watch()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._taken is not None:
+            self._taken.cancel()
+            self._taken = None
+
+    def _watch(self) -> None:
+        """Look again later how much of the answer is still here."""
+        loop, left = asyncio.get_running_loop(), self.transport.get_write_buffer_size()
+        self._taken = loop.call_later(SENT_SECONDS, self._look, left)
+
+    def _look(self, before: int) -> None:
+        if before - self.transport.get_write_buffer_size() < LEAST_SENT_BYTES:
+            self.transport.abort()
+        else:
+            self._watch()
 
     def _arm(self) -> None:
         loop = asyncio.get_running_loop()

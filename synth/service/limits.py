@@ -27,7 +27,7 @@ class Limits:
     body_bytes: int = 16 * 2**20
     plain_body_bytes: int = 64 * 2**10
     body_seconds: float = 30.0
-    description_bytes: int = 2**20
+    description_bytes: int = 2**18
     devices: int = 16384
     max_steps: int = 8
     digits: int = 8
@@ -45,13 +45,15 @@ class Limits:
     work_seconds_per_day: float = 86_400.0
     queued_bytes_per_team: int = 64 * 2**20
     kept_bytes_per_team: int = 2**31
+    requests_at_once_per_team: int = 256
+    body_bytes_at_once_per_team: int = 64 * 2**20
 
     def body_bytes_for(self, question: type[Question]) -> int:
         """The most bytes of a body, by what files the question has room for: few have any."""
         marks = marks_of(question)
-        if marks & {Limited.TEXT, Limited.ANSWER, Limited.SYSTEMS}:
+        if marks & {Limited.TEXT, Limited.ANSWER}:
             return self.body_bytes
-        described = 2 * self.description_bytes if Limited.SYSTEM in marks else 0
+        described = 2 * self.description_bytes if marks & {Limited.SYSTEM, Limited.SYSTEMS} else 0
         return min(self.body_bytes, self.plain_body_bytes + described)
 
     def check(self, question: Question) -> None:
@@ -72,6 +74,7 @@ class Limits:
                     _check_number(key, prod(given), self.devices)
                 case Limited.SYSTEMS:
                     _check_number(key, len(given), self.systems)
+                    self.check_description(*(one.text for one in given if not isinstance(one, str)))
                     for one in given:
                         self._check_system(key, one)
                 case Limited.SYSTEM:
@@ -86,11 +89,13 @@ class Limits:
                 case _:
                     assert_never(limited)
 
-    def check_description(self, text: str) -> None:
-        """Raises InputError for a text that is too long to describe a system."""
-        if len(text) > self.description_bytes:
-            problem = f"a description of {len(text)} characters"
-            raise InputError(problem, where="text", hint=f"at most {self.description_bytes}")
+    def check_description(self, *texts: str) -> None:
+        """Raises InputError for texts that are too long to describe systems, all together."""
+        characters = sum(map(len, texts))
+        if characters > self.description_bytes:
+            problem = f"a description of {characters} characters"
+            hint = f"at most {self.description_bytes}, those of several systems together"
+            raise InputError(problem, where="text", hint=hint)
 
     def check_devices(self, devices: int, where: str) -> None:
         """Raises InputError for a system that is too large."""

@@ -20,6 +20,7 @@ from fastapi import FastAPI
 from hierarchies import InputError
 from synth.service.app import build
 from synth.service.auth.keys import Keys
+from synth.service.auth.presence import Presence
 from synth.service.auth.proxy import Proxy
 from synth.service.connections import BoundedConnection
 from synth.service.http.state import AppState
@@ -70,7 +71,10 @@ class Service:
         self._key_threads = Threads(metrics, "keys")
         keys = Keys(store, self._key_threads, settings.limits) if settings.keys else None
         proxy = Proxy(settings.proxy_secret) if settings.proxy_secret else None
-        self.state = AppState(settings, self.broker, self.dispatcher, metrics, keys, proxy)
+        presence = Presence(settings.limits)
+        self.state = AppState(
+            settings, self.broker, self.dispatcher, metrics, presence, keys, proxy
+        )
         self.app = build(self.state, self._life)
 
     @asynccontextmanager

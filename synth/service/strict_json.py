@@ -13,8 +13,10 @@ from typing import Any, NoReturn
 from synth.service.errors import RefusalError, not_json
 
 DEEPEST = 64
-MOST_VALUES = 400_000
-"""More than any question has: two answers of 1000 rows have half of that."""
+MOST_VALUES = 250_000
+"""More than any question has: two answers of 1000 rows have 200,000."""
+MOST_KEYS = 10_000
+"""Of one object: what objects in questions map are axes, links and faults."""
 _MOST_DIGITS = 100
 _SHOWN = 40
 
@@ -91,6 +93,8 @@ def _check_characters(found: Any) -> None:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(pairs) > MOST_KEYS:
+        raise not_json(f"an object has {len(pairs)} keys", f"none needs more than {MOST_KEYS}")
     found = dict(pairs)
     if len(found) != len(pairs):
         counts = Counter(name for name, _ in pairs)

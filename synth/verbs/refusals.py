@@ -7,10 +7,13 @@ from __future__ import annotations
 
 from hierarchies import Axis, Reduction, System, placements
 from synth.verbs.machines import PlaceQuestion
+from synth.verbs.outputs import HandOutQuestion
 from synth.verbs.planning import CostQuestion, PlanQuestion, SweepQuestion, TopQuestion
-from synth.verbs.programs import LowerQuestion
+from synth.verbs.programs import CheckQuestion, LowerQuestion
 from synth.verbs.questions.named_texts import job_of, system_of
 from synth.verbs.questions.question import Question, axes_of
+from synth.verbs.training.machines import StepOnMachineQuestion
+from synth.verbs.training.plans import check_axes
 from synth.workload.assignments import assignments
 from synth.workload.job import Job
 
@@ -32,10 +35,25 @@ def check(question: Question) -> None:
             _check_reduction(system_of(question.system), request.axes, request.over)
         case PlanQuestion():
             _check_plan(question)
+        case _:
+            _check_one_placement(question)
+
+
+def _check_one_placement(question: Question) -> None:
+    match question:
         case PlaceQuestion():
             _check_reduction(system_of(question.system), axes_of(question.axes), ())
         case LowerQuestion():
             question.reduction(system_of(question.system))
+        case CheckQuestion():
+            question.reduction()
+        case HandOutQuestion() if question.answer is None:
+            question.chosen()
+        case StepOnMachineQuestion() if question.plan is not None:
+            recipe = question.recipe()
+            if recipe is not None:
+                check_axes(dict(recipe.axes))
+                question.placed(dict(recipe.axes))
 
 
 def _check_reduction(system: System, axes: tuple[Axis, ...], over: tuple[str, ...]) -> None:

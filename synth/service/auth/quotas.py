@@ -7,16 +7,17 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from math import ceil
 
 from synth.service.auth.identity import Caller
-from synth.service.errors import too_many
+from synth.service.errors import RefusalError, too_many
 from synth.service.limits import Limits
 from synth.service.store import Status, Store
 from synth.service.threads import Threads
 
 _FRESH_SECONDS = 5.0
 _RETRY_QUEUED_SECONDS = 10
-_RETRY_DAY_SECONDS = 600
+_DAY = timedelta(days=1)
 
 
 @dataclass
@@ -73,18 +74,19 @@ class Quotas:
             )
         if caller.key_id is not None:
             await self._check_key(caller, caller.key_id)
-        seconds = limits.work_seconds_per_day
         local = caller.name is None and caller.key_id is None
-        if not local and await self._counted(self._worked, team, self._worked_today) >= seconds:
+        if not local and (free_at := await self._counted(self._worked, team, self._free_at)):
+            seconds = limits.work_seconds_per_day
             problem = f"your team's jobs took {seconds:g} s of work within 24 hours"
-            raise too_many(problem, _RETRY_DAY_SECONDS, "known answers are still given")
+            raise _until(free_at, problem)
 
     async def _check_key(self, caller: Caller, key_id: str) -> None:
         limits = self._limits
         quota = limits.jobs_per_day if caller.jobs_per_day is None else caller.jobs_per_day
         if await self._counted(self._today, key_id, self._jobs_today) >= quota:
             problem = f"this key brought {quota} jobs within 24 hours, and may bring no more"
-            raise too_many(problem, _RETRY_DAY_SECONDS, "known answers are still given")
+            came = await self._threads.do(self._store.jobs.came_since, key_id, quota)
+            raise _until(((came or datetime.now(UTC)) + _DAY).timestamp(), problem)
 
     def _add(self, caller: Caller, jobs: int, size_bytes: int) -> None:
         for known, more in (
@@ -108,7 +110,17 @@ class Quotas:
         return self._store.jobs.counts(team)[Status.QUEUED]
 
     def _jobs_today(self, key_id: str) -> int:
-        return self._store.jobs.since(key_id, datetime.now(UTC) - timedelta(days=1))
+        return self._store.jobs.since(key_id, datetime.now(UTC) - _DAY)
 
-    def _worked_today(self, team: str) -> float:
-        return self._store.jobs.work_seconds(team, datetime.now(UTC) - timedelta(days=1))
+    def _free_at(self, team: str) -> float:
+        """When the team's work of a day is less than it may be, as a timestamp; 0: it is now."""
+        most = self._limits.work_seconds_per_day
+        came = self._store.jobs.worked_since(team, datetime.now(UTC) - _DAY, most)
+        return 0.0 if came is None else (came + _DAY).timestamp()
+
+
+def _until(free_at: float, problem: str) -> RefusalError:
+    """A refusal that says when to come again."""
+    when = datetime.fromtimestamp(free_at, UTC)
+    hint = f"from {when:%Y-%m-%d %H:%M} UTC on; known answers are still given"
+    return too_many(problem, ceil(free_at - time.time()), hint)

@@ -29,4 +29,4 @@ async def answer(
     """A complete answer with its question, for as long as it is kept."""
     broker = state_of(request).broker
     found = await broker.answer(caller, key)
-    return Response(await broker.beside(lambda: answer_json(found)), media_type=JSON)
+    return Response(await broker.beside(caller.team, answer_json, found), media_type=JSON)

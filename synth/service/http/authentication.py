@@ -8,7 +8,7 @@ from fastapi import Depends, Request, Security
 from fastapi.security import APIKeyHeader, HTTPAuthorizationCredentials, HTTPBearer
 
 from synth.service.auth.identity import Caller
-from synth.service.http.state import state_of
+from synth.service.http.state import state_of, visit_of
 from synth.service.store import Scope
 
 COOKIE = "collsynth_session"
@@ -23,7 +23,20 @@ async def authenticate(
     bearer: Annotated[HTTPAuthorizationCredentials | None, Security(_BEARER)],
     header: Annotated[str | None, Security(_HEADER)],
 ) -> Caller:
-    """The caller of a request. Raises RefusalError where a key is needed and none is admitted."""
+    """The caller of a request, which counts as one of the team's from here to its end.
+
+    Raises RefusalError where a key is needed and none is admitted, and where the team has too many
+    requests under way.
+    """
+    found = await _caller(request, bearer, header)
+    if visit_of(request) is None:
+        request.state.visit = state_of(request).presence.enter(found.team)
+    return found
+
+
+async def _caller(
+    request: Request, bearer: HTTPAuthorizationCredentials | None, header: str | None
+) -> Caller:
     state = state_of(request)
     if state.keys is None:
         return Caller()

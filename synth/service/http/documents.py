@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
-from fastapi import FastAPI
+from fastapi import FastAPI, Request, Response
 from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
 from synth.service.http.examples import EXAMPLES
 from synth.service.http.problems import PROBLEM_JSON, Problem
+from synth.service.http.reading import JSON
+from synth.service.http.state import state_of
 from synth.service.jobs.bodies import JobBody
 from synth.verbs.answers import REPLIES
 from synth.verbs.identity.edition import edition
@@ -90,14 +94,25 @@ def question_body(verb: str) -> dict[str, Any]:
 
 
 def describe(app: FastAPI) -> None:
-    """Make an app's document include the models of all questions; it is made on first request."""
+    """Make an app's document include the models of all questions; it is made on first request.
+
+    It is written out once: anybody may ask for it, and to write it takes longer than most answers.
+    """
 
     def described() -> Mapping[str, Any]:
         if app.openapi_schema is None:
             app.openapi_schema = _schema(app)
         return app.openapi_schema
 
+    @cache
+    def text() -> bytes:
+        return json.dumps(described()).encode()
+
+    async def document(request: Request) -> Response:
+        return Response(await state_of(request).broker.beside("", text), media_type=JSON)
+
     app.openapi = described  # type: ignore[method-assign, assignment]
+    app.add_api_route("/openapi.json", document, include_in_schema=False)
 
 
 def _schema(app: FastAPI) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from fastapi.responses import JSONResponse
 from synth.service.errors import RefusalError
 from synth.service.http.documents import Health
 from synth.service.http.state import state_of
+from synth.service.store import StoreError
 from synth.verbs.identity.edition import edition
 
 router = APIRouter(tags=["operations"])
@@ -43,7 +44,7 @@ async def readyz(request: Request) -> JSONResponse:
 )
 async def metrics(request: Request) -> Response:
     """What this server has counted, for Prometheus."""
-    text = await state_of(request).broker.beside(state_of(request).metrics.text)
+    text = await state_of(request).broker.beside("", state_of(request).metrics.text)
     return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
@@ -57,6 +58,9 @@ async def reasons(request: Request) -> list[str]:
     try:
         async with asyncio.timeout(_STORE_SECONDS):
             await broker.check_store()
-    except (TimeoutError, RefusalError):
-        found.append("the store does not answer")
+    except TimeoutError:
+        found.append(StoreError.told)
+    except RefusalError as refusal:
+        error = refusal.__cause__
+        found.append(error.told if isinstance(error, StoreError) else StoreError.told)
     return list(dict.fromkeys(found))

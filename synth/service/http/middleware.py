@@ -17,6 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from synth.service.errors import RefusalError
 from synth.service.http.logs import SERVICE
 from synth.service.http.problems import Respond, unforeseen
+from synth.service.http.state import visit_of
 from synth.service.metrics import Metrics
 
 _SANE_ID = re.compile(r"[A-Za-z0-9._:-]{1,64}")
@@ -77,6 +78,8 @@ class RequestMiddleware:
                 response = self.respond(request, unforeseen(request))
                 await response(scope, receive, watched)
         finally:
+            if (visit := visit_of(request)) is not None:
+                visit.leave()
             self._note(request, seen, time.perf_counter() - begun)
 
     def _note(self, request: Request, seen: _Seen, seconds: float) -> None:

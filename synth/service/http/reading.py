@@ -8,6 +8,7 @@ from http import HTTPStatus
 from starlette.requests import ClientDisconnect, Request
 
 from synth.service.errors import RefusalError, too_large
+from synth.service.http.state import visit_of
 from synth.service.limits import Limits
 from synth.verbs.questions.question import Question
 
@@ -17,15 +18,17 @@ JSON = "application/json"
 async def body_of(request: Request, most_bytes: int, most_seconds: float) -> bytes:
     """The bytes of a body, however they are sent.
 
-    Raises RefusalError for one that is too large, as soon as that is known, and for one that takes
-    longer than ``most_seconds`` to come.
+    Raises RefusalError for one that is too large, as soon as that is known, for one that takes
+    longer than ``most_seconds`` to come, and where those of the team come to too much.
     """
     declared = request.headers.get("content-length", "")
-    if declared.isdecimal() and int(declared) > most_bytes:
+    known_bytes = int(declared) if declared.isdecimal() else 0
+    if known_bytes > most_bytes:
         raise too_large(most_bytes)
+    _hold(request, known_bytes)
     try:
         async with asyncio.timeout(most_seconds):
-            return await _bounded(request, most_bytes)
+            return await _bounded(request, most_bytes, known_bytes)
     except TimeoutError:
         problem = f"the body did not arrive within {most_seconds:g} s"
         raise RefusalError(HTTPStatus.REQUEST_TIMEOUT, problem, where="body") from None
@@ -33,15 +36,23 @@ async def body_of(request: Request, most_bytes: int, most_seconds: float) -> byt
         raise RefusalError(HTTPStatus.BAD_REQUEST, "the body broke off", where="body") from None
 
 
-async def _bounded(request: Request, most_bytes: int) -> bytes:
+async def _bounded(request: Request, most_bytes: int, known_bytes: int) -> bytes:
     parts: list[bytes] = []
     size = 0
     async for part in request.stream():
         size += len(part)
         if size > most_bytes:
             raise too_large(most_bytes)
+        if size > known_bytes:
+            _hold(request, len(part))
         parts.append(part)
     return b"".join(parts)
+
+
+def _hold(request: Request, more_bytes: int) -> None:
+    """Count bytes of a body as its team's; what comes before anybody is known is small."""
+    if (visit := visit_of(request)) is not None:
+        visit.hold(more_bytes)
 
 
 async def json_body(request: Request, question: type[Question], limits: Limits) -> bytes:

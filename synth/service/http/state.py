@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from starlette.requests import HTTPConnection
 
 from synth.service.auth.keys import Keys
+from synth.service.auth.presence import Presence, Visit
 from synth.service.auth.proxy import Proxy
 from synth.service.jobs.broker import Broker
 from synth.service.jobs.dispatcher import Dispatcher
@@ -22,6 +23,7 @@ class AppState:
     broker: Broker
     dispatcher: Dispatcher
     metrics: Metrics
+    presence: Presence
     keys: Keys | None
     proxy: Proxy | None = None
 
@@ -30,4 +32,11 @@ def state_of(request: HTTPConnection) -> AppState:
     """The state of the app that a request came to."""
     found = request.app.state.shared
     assert isinstance(found, AppState)
+    return found
+
+
+def visit_of(request: HTTPConnection) -> Visit | None:
+    """What the request counts as of its team; None as long as its caller is not known."""
+    found = getattr(request.state, "visit", None)
+    assert found is None or isinstance(found, Visit)
     return found

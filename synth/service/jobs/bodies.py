@@ -50,7 +50,7 @@ class JobBody(BaseModel):
         key = job.answer_key if job.status is Status.DONE else None
         made = {
             "url": f"/v1/jobs/{job.id}",
-            "name": name_of(job.verb, question_in(job.question)),
+            "name": name_of_job(job),
             "answer": key and f"/v1/answers/{key}",
             "answer_key": key,
             "best": None if job.best is None else json.loads(job.best),
@@ -60,6 +60,13 @@ class JobBody(BaseModel):
     def text(self, include: set[str] | None = None) -> str:
         """It as JSON, or only these keys of it."""
         return json.dumps(self.model_dump(mode="json", include=include))
+
+
+def name_of_job(job: Job) -> str:
+    """What was asked, in a line; of jobs that came without a name from their question."""
+    if job.name is not None:
+        return job.name
+    return name_of(job.verb, question_in(job.question) if job.question else {})
 
 
 class JobList(BaseModel):

@@ -19,16 +19,16 @@ from synth.service.auth.quotas import Quotas
 from synth.service.errors import RefusalError, not_there, unavailable
 from synth.service.jobs.dispatcher import Dispatcher
 from synth.service.jobs.known import Answered, KnownAnswers
+from synth.service.jobs.names import name_of
 from synth.service.jobs.notifications import Notifications, notified_within
-from synth.service.jobs.questions import Prepared, own_names, prepare, with_own
+from synth.service.jobs.questions import Prepared, own_names, prepare, question_in, with_own
 from synth.service.jobs.systems import TeamSystems
 from synth.service.metrics import Metrics
 from synth.service.recent import Recent
 from synth.service.settings import Settings
 from synth.service.store import Job, NewJob, Order, Status, Store, StoredAnswer
 from synth.service.strict_json import json_of
-from synth.service.threads import Threads
-from synth.verbs.questions.question import Question
+from synth.service.threads import Readers, Threads
 from synth.verbs.refusals import check
 from synth.verbs.reply import Outcome
 from synth.verbs.table import VERBS
@@ -39,8 +39,6 @@ _CHECKED_SECONDS = 1.0
 _LARGE_BYTES = 32 * 1024
 _ENTRY_BYTES = 200
 _MEMO_BYTES = 2**24
-_READERS = 2
-"""Threads that read large bodies: not those of the store, which everybody waits for."""
 
 
 @dataclass(frozen=True)
@@ -96,9 +94,9 @@ class Broker:
         self._notifications = notifications
         self._dispatcher = dispatcher
         self._threads = Threads(metrics, "questions")
-        self._readers = Threads(metrics, None, _READERS)
+        self._readers = Readers(metrics)
         self._quotas = Quotas(store, self._threads, settings.limits)
-        self.systems = TeamSystems(store, self._threads, settings.limits)
+        self.systems = TeamSystems(store, self._threads, self._readers, settings.limits)
         self._known = KnownAnswers(store, self._threads, settings, metrics)
         self._memo: Recent[bytes, str] = Recent(_MEMO_BYTES)
         self.draining = False
@@ -118,7 +116,7 @@ class Broker:
             known = await self._known.find(caller.team, key, preferences.idempotency_key)
             if known is not None:
                 return known
-        given = await self._beside(len(raw), json_of, raw)
+        given = await self._beside(caller, len(raw), json_of, raw)
         return await self.ask(caller, verb, given, preferences, size_bytes=len(raw), memo=memo)
 
     async def ask(
@@ -137,7 +135,8 @@ class Broker:
         the limits of the caller, for a job that failed or was cancelled, and without a store.
         """
         texts = await self.systems.texts(caller, own_names(given))
-        prepared = await self._beside(size_bytes, prepare, verb, with_own(given, texts))
+        whole = with_own(given, texts)
+        prepared = await self._beside(caller, size_bytes, prepare, verb, whole)
         if VERBS[verb].repeatable:
             if memo is not None and not texts:
                 self._memo.put(memo, prepared.key, _ENTRY_BYTES)
@@ -145,16 +144,20 @@ class Broker:
             known = await self._known.find(caller.team, key, again)
             if known is not None:
                 return known
-        await self._readers.do(self._check, prepared.question)
-        job = await self._submitted(caller, prepared, preferences)
+        name = await self._readers.do(caller.team, self._checked, prepared)
+        job = await self._submitted(caller, prepared, name, preferences)
         wait_seconds = self._wait_seconds(preferences)
         if not job.status.ended and wait_seconds > 0:
             job = await self._waited(job, wait_seconds)
         return await self._outcome(job)
 
-    async def job(self, caller: Caller, job_id: str) -> Job:
-        """A job of the caller's team. Raises RefusalError where the team has no such job."""
-        job = await self._threads.do(self._store.jobs.one, job_id)
+    async def job(self, caller: Caller, job_id: str, *, whole: bool = False) -> Job:
+        """A job of the caller's team, without its question unless the ``whole`` is needed.
+
+        Raises RefusalError where the team has no such job.
+        """
+        look = self._store.jobs.one if whole else self._store.jobs.seen
+        job = await self._threads.do(look, job_id)
         if job is None or (job.team != caller.team and not caller.admin):
             raise not_there("job")
         return job
@@ -228,9 +231,11 @@ class Broker:
             self._store_checked_until = time.monotonic() + _CHECKED_SECONDS
         self._threads.check_lately()
 
-    async def beside(self, call: Callable[[], T]) -> T:
-        """Call a function that blocks in a thread, so that the event loop goes on."""
-        return await self._threads.do(call)
+    async def beside(self, team: str, call: Callable[..., T], *given: object) -> T:
+        """Call what takes long in a thread, so that the event loop goes on, when it is the team's
+        turn: it has one such call at a time.
+        """
+        return await self._readers.do(team, call, *given)
 
     def drain(self) -> None:
         """Begin to stop: accept no more jobs, and end all streams of events."""
@@ -242,12 +247,18 @@ class Broker:
         self._threads.close()
         self._readers.close()
 
-    def _check(self, question: Question) -> None:
-        """Raises InputError for a question that asks for too much, or that has no answer."""
-        self.settings.limits.check(question)
-        check(question)
+    def _checked(self, prepared: Prepared) -> str:
+        """The name of a question's job.
 
-    async def _submitted(self, caller: Caller, prepared: Prepared, preferences: Preferences) -> Job:
+        Raises InputError for a question that asks for too much, or that has no answer.
+        """
+        self.settings.limits.check(prepared.question)
+        check(prepared.question)
+        return name_of(prepared.verb, question_in(prepared.text))
+
+    async def _submitted(
+        self, caller: Caller, prepared: Prepared, name: str, preferences: Preferences
+    ) -> Job:
         if self.draining:
             raise unavailable("the service is being stopped")
         key = preferences.idempotency_key
@@ -267,6 +278,7 @@ class Broker:
             caller.name,
             preferences.part,
             tried=not VERBS[prepared.verb].repeatable,  # what measures is not broken off to go on
+            name=name,
         )
         created = False
         try:
@@ -285,7 +297,7 @@ class Broker:
         end = time.monotonic() + wait_seconds
         with self._notifications.subscribed(job.id, for_the_end=True) as notified:
             while True:
-                found = await self._threads.do(self._store.jobs.one, job.id)
+                found = await self._threads.do(self._store.jobs.seen, job.id)
                 left = end - time.monotonic()
                 if found is None or found.status.ended or left <= 0 or self.draining:
                     return found or job
@@ -314,10 +326,12 @@ class Broker:
         most = self.settings.limits.wait_seconds
         return min(self.settings.wait_seconds if wished is None else wished, most)
 
-    async def _beside(self, size_bytes: int, call: Callable[..., T], *given: object) -> T:
+    async def _beside(
+        self, caller: Caller, size_bytes: int, call: Callable[..., T], *given: object
+    ) -> T:
         """Do large work in a thread and small work at once: a thread would cost more than that."""
         if size_bytes > _LARGE_BYTES:
-            return await self._readers.do(call, *given)
+            return await self._readers.do(caller.team, call, *given)
         return call(*given)
 
 

@@ -10,14 +10,18 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
+from math import inf
 
 from synth.service.jobs.runner import Runner
 from synth.service.metrics import Metrics
 from synth.service.settings import Settings
 from synth.service.store import Claim, Status, Store, StoreError
 from synth.service.workers import Workers
+from synth.verbs.table import VERBS
 
 _POLL_SECONDS = 1.0
 _NOTE_SECONDS = 0.5
@@ -26,6 +30,9 @@ _LONGEST_PAUSE_SECONDS = 10.0
 _MOST_DOUBLINGS = 8
 _FORGET_SECONDS = 300.0
 _MOST_FORGOTTEN = 500
+_COUNT_SECONDS = 10.0
+_TOO_MANY = 2
+"""So many jobs more than another team has are more than a fair share, whoever came first."""
 TRIAL_SECONDS = 2.0
 """How long a job may take that is tried while all slots are busy."""
 log = logging.getLogger("collsynth.service")
@@ -37,6 +44,8 @@ class Dispatcher:
     Where all slots are busy, a job that may be a quick one is given ``TRIAL_SECONDS`` on a worker
     that is kept for that, ``trial``; one that does not end by then is queued again, as one that was
     tried. So nobody's long jobs keep a quick one waiting, and a long one loses that time at most.
+    Where a team holds two slots, or more, beyond what another has under way that waits for one, the
+    job that it began last gives way; what it has begun before goes on.
     ``notify`` is called with a job's id, and whether it has ended, when something happened to it.
     """
 
@@ -66,6 +75,8 @@ class Dispatcher:
         self._no_workers_until = 0.0
         self._thread = threading.Thread(target=self._run, name="collsynth-dispatcher", daemon=True)
         self._next_note = self._next_renewal = self._next_requeue = self._next_forgetting = 0.0
+        self._next_count = 0.0
+        self._overworked: list[str] = []
 
     def start(self) -> None:
         """Queue again the jobs that a dead server of this name had under way, and begin.
@@ -114,10 +125,12 @@ class Dispatcher:
 
     def stop(self, grace_seconds: float) -> None:
         """Wait for jobs under way; after the grace put the others back in the queue. Then end."""
-        if not self.drain(grace_seconds):
-            for runner in self._all():
+        end = time.monotonic() + grace_seconds + 2 * _POLL_SECONDS
+        drained = self.drain(grace_seconds)
+        while not drained and time.monotonic() < end:
+            for runner in self._all():  # one that is claimed at this moment is there the next time
                 runner.abandon()
-            self.drain(2 * _POLL_SECONDS)
+            drained = self.drain(_SHORTEST_PAUSE_SECONDS)
         if self._thread.ident is not None:
             self._thread.join(_LONGEST_PAUSE_SECONDS)
 
@@ -137,12 +150,14 @@ class Dispatcher:
             self._give_back()
             self._look_after()
             self._keep_leases()
+            self._count_work()
             self._claim_all()
+            self._make_room()
             self._forget()
         except StoreError as error:
             log.error("the store failed: %s", error)
             self._metrics.store_failed()
-            return self._failed("the store does not answer")
+            return self._failed(error.told)
         except Exception:
             log.exception("the dispatcher failed, and goes on")
             return self._failed("the dispatcher fails")
@@ -188,12 +203,39 @@ class Dispatcher:
     ) -> bool:
         """Claim the job whose turn it is, and begin it; False where there is none."""
         name, lease_seconds = self._settings.name, self._settings.lease_seconds
-        claim = self._store.claims.claim(name, lease_seconds, tried)
+        claim = self._store.claims.claim(name, lease_seconds, tried, self._overworked)
         if claim is None:
             return False
         limits = self._settings.limits
         self._begin(Runner(claim, self._store, workers, limits, self._ended, trial_seconds))
         return True
+
+    def _make_room(self) -> None:
+        """Where a team crowds out another, have its youngest job give way; one after the other."""
+        runners = [one for one in self._all() if one.trial_seconds is None]
+        held = Counter(one.claim.job.team for one in runners)
+        if len(runners) < self._workers.slots or max(held.values(), default=0) < _TOO_MANY:
+            return
+        if any(one.tried for one in runners):
+            return
+        waiting = self._store.claims.waiting()
+        fewest = min(
+            (n for team, n in waiting.items() if team not in self._overworked), default=inf
+        )
+        youngest = sorted(runners, key=lambda one: one.begun, reverse=True)
+        for one in youngest:
+            apart = held[one.claim.job.team] - fewest
+            if apart >= _TOO_MANY and VERBS[one.verb].repeatable and not one.cancelled:
+                one.give_way()
+                return
+
+    def _count_work(self) -> None:
+        """See now and then which teams have had their work of a day: theirs comes last."""
+        if self._settings.keys and time.monotonic() >= self._next_count:
+            most = self._settings.limits.work_seconds_per_day
+            day = datetime.now(UTC) - timedelta(days=1)
+            self._overworked = self._store.jobs.overworked(day, most)
+            self._next_count = time.monotonic() + _COUNT_SECONDS
 
     def _begin(self, runner: Runner) -> None:
         claim = runner.claim
@@ -243,7 +285,7 @@ class Dispatcher:
             cancelled, lost = not noted.going_on, noted.lost
             self._notify(runner.claim.job.id, False)
         else:
-            job = self._store.jobs.one(runner.claim.job.id)
+            job = self._store.jobs.seen(runner.claim.job.id)
             cancelled = job is not None and job.status is Status.CANCELLING
             lost = job is None or job.attempts != runner.claim.job.attempts
         if lost:

@@ -28,7 +28,8 @@ _LONGEST_CHARACTERS = 160
 
 def name_of(verb: str, question: Mapping[str, Any]) -> str:
     """What was asked: the verb, and what tells this question from others of the same verb."""
-    name = " ".join((verb, ", ".join(_parts(question)))).strip()
+    said = " ".join((verb, ", ".join(_parts(question)))).split()
+    name = "".join(one if one.isprintable() else "?" for one in " ".join(said))
     return name if len(name) <= _LONGEST_CHARACTERS else f"{name[:_LONGEST_CHARACTERS]}..."
 
 

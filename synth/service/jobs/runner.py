@@ -45,9 +45,9 @@ class Runner:
     """Carries a claimed job out; ``run`` does so in a thread of its own.
 
     The dispatcher reads ``new_progress`` and may call ``cancel``, ``abandon`` (the job goes back to
-    the queue) or ``lose`` (another server has the job now). After ``trial_seconds``
-    it goes back, too, as one that was tried. At the very end ``ended`` is called
-    with the job's status, or with None where no end was written. Where there are no workers
+    the queue), ``give_way`` (it goes back as one that was tried, as it does by itself after
+    ``trial_seconds``) or ``lose`` (another server has the job now). At the very end ``ended`` is
+    called with the job's status, or with None where no end was written. Where there are no workers
     (``no_workers``), the dispatcher gives the job back itself, so that it claims nothing before.
     """
 
@@ -98,6 +98,12 @@ class Runner:
         """Stop at once; the job goes back to the queue."""
         with self._lock:
             self.abandoned = True
+        self._kill()
+
+    def give_way(self) -> None:
+        """Stop at once: it did not end quickly, or a place is another team's now."""
+        with self._lock:
+            self.tried = True
         self._kill()
 
     def lose(self) -> None:
@@ -188,25 +194,19 @@ class Runner:
         )
         with self._lock:
             self._question_run = question_run
-            cancelled, gone = self.cancelled, self.abandoned or self.lost
+            cancelled, gone = self.cancelled, self.abandoned or self.lost or self.tried
         if cancelled:
             question_run.kill()
         if gone:
             question_run.kill()
         if self.trial_seconds is None:
             return question_run.run()
-        end = threading.Timer(self.trial_seconds, self._over)
+        end = threading.Timer(self.trial_seconds, self.give_way)
         end.start()
         try:
             return question_run.run()
         finally:
             end.cancel()
-
-    def _over(self) -> None:
-        """Stop at once: it did not end quickly."""
-        with self._lock:
-            self.tried = True
-        self._kill()
 
     def _budget_seconds(self) -> float:
         wished = self.claim.job.budget_seconds

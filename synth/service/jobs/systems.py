@@ -12,7 +12,7 @@ from synth.service.errors import RefusalError, not_there
 from synth.service.jobs.questions import check_own_name
 from synth.service.limits import Limits
 from synth.service.store import Store, StoredSystem
-from synth.service.threads import Threads
+from synth.service.threads import Readers, Threads
 
 _MOST_NAMES = 128
 
@@ -20,9 +20,10 @@ _MOST_NAMES = 128
 class TeamSystems:
     """Reads, keeps and deletes systems of a team; no other team can see them."""
 
-    def __init__(self, store: Store, threads: Threads, limits: Limits) -> None:
+    def __init__(self, store: Store, threads: Threads, readers: Readers, limits: Limits) -> None:
         self._store = store
         self._threads = threads
+        self._readers = readers
         self._limits = limits
         self._turn = asyncio.Lock()
 
@@ -44,7 +45,7 @@ class TeamSystems:
         too many systems, or too many bytes.
         """
         check_own_name(name)
-        await self._threads.do(self._check, name, text)
+        await self._readers.do(caller.team, self._check, name, text)
         async with self._turn:
             kept = {one.name: one.text for one in await self.all(caller)} | {name: text}
             most, most_bytes = self._limits.systems_per_team, self._limits.systems_bytes_per_team

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Path, Query, Request
@@ -101,9 +101,9 @@ async def question_like(
     if name is None:
         return None
     broker = state_of(request).broker
-    whose = broker.job if len(name) == _JOB_ID_CHARACTERS else broker.answer
+    whose = partial(broker.job, whole=True) if len(name) == _JOB_ID_CHARACTERS else broker.answer
     found: Job | StoredAnswer = await whose(caller, name)
-    return question_of(found) if found.verb == verb else None
+    return await broker.beside(caller.team, question_of, found) if found.verb == verb else None
 
 
 async def asked_on_page(
@@ -135,17 +135,18 @@ async def viewed(request: Request, caller: PageCaller, kind: Kind, name: Name) -
     """A complete answer, or what a job found so far. Raises RefusalError if there is neither."""
     broker = state_of(request).broker
     if kind == "jobs":
-        job = await broker.job(caller, name)
+        job = await broker.job(caller, name, whole=True)
         if job.best is None:
             raise not_there("answer")
-        body = await asyncio.to_thread(json.loads, job.best)
-        return ViewedAnswer(f"/jobs/{name}", job.verb, question_of(job), body, partial=True)
+        asked = await broker.beside(caller.team, question_of, job)
+        body = await broker.beside(caller.team, json.loads, job.best)
+        return ViewedAnswer(f"/jobs/{name}", job.verb, asked, body, partial=True)
     found = await broker.answer(caller, name)
     return ViewedAnswer(
         f"/answers/{name}",
         found.verb,
-        question_of(found),
-        await asyncio.to_thread(json.loads, found.body),
+        await broker.beside(caller.team, question_of, found),
+        await broker.beside(caller.team, json.loads, found.body),
         key=name,
         outcome=outcome_word(found.outcome),
         partial=found.outcome == Outcome.PARTIAL,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -15,8 +14,8 @@ from starlette.responses import HTMLResponse, Response
 
 from hierarchies.units import duration
 from synth.service.http.state import state_of
+from synth.service.jobs.bodies import name_of_job
 from synth.service.jobs.broker import Preferences
-from synth.service.jobs.names import name_of
 from synth.service.page.answer_routes import (
     Against,
     Chosen,
@@ -52,7 +51,7 @@ class ViewedJob:
     @cached_property
     def name(self) -> str:
         """The same in a line."""
-        return name_of(self.job.verb, self.question)
+        return name_of_job(self.job)
 
     @property
     def form(self) -> str:
@@ -116,7 +115,7 @@ async def job(
     against: Against = None,
 ) -> Response:
     """A job: how far it is; or what came of it."""
-    found = await state_of(request).broker.job(caller, job_id)
+    found = await state_of(request).broker.job(caller, job_id, whole=True)
     if found.status is Status.DONE:
         return see_other(f"/answers/{found.answer_key}")
     if found.status.ended and found.best is not None:
@@ -131,7 +130,7 @@ async def job(
 async def best(request: Request, caller: PageCaller, job_id: JobId) -> Response:
     """The best answers so far, as a part."""
     found = await state_of(request).broker.job(caller, job_id)
-    leading = await asyncio.to_thread(_best, found)
+    leading = await state_of(request).broker.beside(caller.team, _best, found)
     return HTMLResponse(render("best.html", best=leading, job=found))
 
 
@@ -145,7 +144,7 @@ async def cancel(request: Request, caller: PageCaller, job_id: JobId) -> Respons
 @router.post("/jobs/{job_id}/again")
 async def again(request: Request, caller: PageCaller, job_id: JobId) -> Response:
     """Ask the question of a job again: on to its answer, or to its new job."""
-    found = await state_of(request).broker.job(caller, job_id)
+    found = await state_of(request).broker.job(caller, job_id, whole=True)
     at_once = Preferences(wait_seconds=0)
     return await asked_on_page(request, caller, found.verb, question_of(found), at_once)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -70,7 +69,8 @@ class Form:
         given, found = self.question(fields)
         texts = await state_of(request).broker.systems.texts(caller, own_names(given))
         whole: Any = with_own(given, texts)
-        await asyncio.to_thread(self.check, whole, found, state_of(request).settings.limits.check)
+        limit = state_of(request).settings.limits.check
+        await state_of(request).broker.beside(caller.team, self.check, whole, found, limit)
         return given, found
 
     async def _page(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, fields
 
 from sqlalchemy import Connection, Exists, exists, literal, select
 
@@ -10,6 +10,8 @@ from synth.service.store.engines import Database, hold_answers, insert
 from synth.service.store.jobs import with_key
 from synth.service.store.records import Seen, StoredAnswer
 from synth.service.store.tables import ANSWER, SEEN
+
+_COLUMNS = tuple(ANSWER.c[field.name] for field in fields(StoredAnswer))
 
 
 class Answers:
@@ -20,7 +22,7 @@ class Answers:
 
     def one(self, key: str, team: str | None = None) -> StoredAnswer | None:
         """The answer under a key; given a team, only if that team has asked for it."""
-        chosen = select(ANSWER).where(ANSWER.c.key == key)
+        chosen = select(*_COLUMNS).where(ANSWER.c.key == key)
         if team is not None:
             chosen = chosen.where(_seen(team, key))
         with self._database.reading() as connection:
@@ -32,7 +34,7 @@ class Answers:
 
         None, too, where the team has a job with that idempotency key: then that job is the reply.
         """
-        chosen = select(ANSWER, _seen(team, key).label("before")).where(ANSWER.c.key == key)
+        chosen = select(*_COLUMNS, _seen(team, key).label("before")).where(ANSWER.c.key == key)
         if idempotency_key is not None:
             chosen = chosen.where(~exists().where(with_key(team, idempotency_key)))
         with self._database.reading() as connection:
@@ -57,7 +59,8 @@ class Answers:
 
 def add(connection: Connection, answer: StoredAnswer) -> None:
     """Keep an answer within a transaction that holds answers."""
-    connection.execute(insert(connection, ANSWER).values(asdict(answer)).on_conflict_do_nothing())
+    row = asdict(answer) | {"size_bytes": len(answer.question) + len(answer.body)}
+    connection.execute(insert(connection, ANSWER).values(row).on_conflict_do_nothing())
 
 
 def add_seen(connection: Connection, team: str, key: str) -> None:

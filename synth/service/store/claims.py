@@ -7,6 +7,7 @@ nor end a job twice.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import uuid4
@@ -15,6 +16,8 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     ScalarSelect,
+    Select,
+    Subquery,
     Update,
     case,
     func,
@@ -59,19 +62,27 @@ class Claims:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def claim(self, owner: str, lease_seconds: float, tried: bool | None = None) -> Claim | None:
+    def claim(
+        self,
+        owner: str,
+        lease_seconds: float,
+        tried: bool | None = None,
+        last: Collection[str] = (),
+    ) -> Claim | None:
         """Claim the queued job whose turn it is for an owner; None where there is none.
 
-        Teams take turns: first comes the team that has the fewest jobs under way. Of its jobs those
-        that were ``tried`` in vain come last, unless they have waited long; else the oldest comes.
-        Given ``tried``, only such jobs, or only others, are claimed. No two claims get the same
-        job. A job whose question is being worked on for another job is left waiting for that
-        answer. A claim is lost unless it is renewed within the lease.
+        Teams take turns: first comes the team that has the fewest jobs under way, and those named
+        ``last`` after all others. Of its jobs those come last that are long, as they were ``tried``
+        in vain or one of the same verb was that has not ended, unless they have waited long; else
+        the oldest comes. Given ``tried``, only such jobs, or only others, are claimed, and of these
+        the long come last however they have waited: they are only to be tried. No two claims get
+        the same job. A job whose question is being worked on for another job is left waiting for
+        that answer. A claim is lost unless it is renewed within the lease.
         """
         token = uuid4().hex
         with self._database.writing() as connection:
             now = self._database.now(connection)
-            first = _in_turn(now, tried)
+            first = _in_turn(now, tried, last)
             change = {
                 "status": Status.RUNNING,
                 "started": now,
@@ -84,6 +95,19 @@ class Claims:
             taken = update(JOB).where(JOB.c.number == first).values(change).returning(*COLUMNS)
             row = connection.execute(taken).one_or_none()
         return None if row is None else Claim(Job(*row), owner, token)
+
+    def waiting(self) -> dict[str, int]:
+        """The teams that have a job waiting that was tried in vain: how many each has under way."""
+        under_way, worked_on = _under_way()
+        chosen = (
+            select(JOB.c.team, func.coalesce(func.max(under_way.c.jobs), 0))
+            .outerjoin(under_way, under_way.c.team == JOB.c.team)
+            .where(JOB.c.status == Status.QUEUED, JOB.c.tried, JOB.c.answer_key.not_in(worked_on))
+            .group_by(JOB.c.team)
+        )
+        with self._database.reading() as connection:
+            found: dict[str, int] = dict(connection.execute(chosen).all())
+        return found
 
     def renew(self, owner: str, lease_seconds: float) -> int:
         """Renew the leases of all jobs of an owner, from now on; how many jobs that is."""
@@ -145,6 +169,7 @@ class Claims:
                 hold_answers(connection, alone=False)
                 done = _ended(Status.DONE, now) | _worked(claim, now)
                 done |= {"answer_key": found.key, "best": None}
+                done |= {"size_bytes": func.length(JOB.c.question)}
                 if not _changed(connection, claim, done):
                     return False
                 answers.add(connection, found)
@@ -179,19 +204,36 @@ class Claims:
             return _changed(connection, claim, change | _FREED)
 
 
-def _in_turn(now: datetime, tried: bool | None) -> ScalarSelect[int]:
-    """The number of the queued job whose turn it is."""
+def _under_way() -> tuple[Subquery, Select[tuple[str]]]:
+    """How many jobs each team has under way, and the keys of the answers they are for."""
     others = JOB.alias()
     held = others.c.status.in_(_HELD_STATUSES)
-    worked_on = select(others.c.answer_key).where(held)
     counts = select(others.c.team, func.count().label("jobs")).where(held)
-    under_way = counts.group_by(others.c.team).subquery()
-    put_off = JOB.c.tried & (JOB.c.created > now - timedelta(seconds=_PUT_OFF_SECONDS))
+    return counts.group_by(others.c.team).subquery(), select(others.c.answer_key).where(held)
+
+
+def _in_turn(now: datetime, tried: bool | None, last: Collection[str]) -> ScalarSelect[int]:
+    """The number of the queued job whose turn it is."""
+    others = JOB.alias()
+    under_way, worked_on = _under_way()
+    unended = others.c.status.in_((Status.QUEUED, *_HELD_STATUSES))
+    kinds = select(others.c.team, others.c.verb).where(others.c.tried, unended).distinct()
+    alike = kinds.subquery()
+    long = JOB.c.tried | alike.c.team.is_not(None)
+    if tried is not False:
+        long &= JOB.c.created > now - timedelta(seconds=_PUT_OFF_SECONDS)
+    turn = (
+        case((JOB.c.team.in_(last), 1), else_=0),
+        func.coalesce(under_way.c.jobs, 0),
+        case((long, 1), else_=0),
+        JOB.c.number,
+    )
     chosen = (
         select(JOB.c.number)
         .outerjoin(under_way, under_way.c.team == JOB.c.team)
+        .outerjoin(alike, (alike.c.team == JOB.c.team) & (alike.c.verb == JOB.c.verb))
         .where(JOB.c.status == Status.QUEUED, JOB.c.answer_key.not_in(worked_on))
-        .order_by(func.coalesce(under_way.c.jobs, 0), case((put_off, 1), else_=0), JOB.c.number)
+        .order_by(*turn)
         .limit(1)
         .with_for_update(skip_locked=True, of=JOB)
     )

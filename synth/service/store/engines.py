@@ -8,6 +8,7 @@ keeps its promises, a power cut. PostgreSQL does the same by its own settings.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
@@ -25,13 +26,15 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, StatementError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from hierarchies import InputError
-from synth.service.store.records import StoreError
+from synth.service.store.records import FullError, StoreError
 from synth.service.store.tables import Moment
 
 BUSY_SECONDS = 30.0
 LEAST_FREE_BYTES = 16 * 2**20
 _HINT = "sqlite:///answers.db, or postgresql://user:password@host/database"
 _BEGIN = "collsynth_begin"
+_FULL = re.compile("disk is full|No space left on device")
+"""What SQLite and PostgreSQL say."""
 _ANSWERS_LOCK = 0x636F6C6D
 """The number of the lock in PostgreSQL: arbitrary, but not that of ``migrating``."""
 
@@ -60,7 +63,7 @@ class Database:
             yield connection
 
     def check_room(self) -> None:
-        """Raises StoreError where the disk of a database of our own is nearly full."""
+        """Raises FullError where the disk of a database of our own is nearly full."""
         file = self.engine.url.database
         if self.engine.dialect.name != "sqlite" or file is None:
             return
@@ -68,7 +71,7 @@ class Database:
             free = disk_usage(Path(file).parent).free
             if free < LEAST_FREE_BYTES:
                 problem = f"the disk of the store has {free} bytes left"
-                raise StoreError(problem, hint=f"at least {LEAST_FREE_BYTES} are needed")
+                raise FullError(problem, hint=f"at least {LEAST_FREE_BYTES} are needed")
 
 
 def engine(given: str) -> Engine:
@@ -136,7 +139,8 @@ def _as_store_errors(made: Engine) -> Iterator[None]:
         shown = made.url.render_as_string(hide_password=True)
         lines = str(getattr(error, "orig", None) or error).strip().splitlines()
         problem = f"the store {shown} cannot be used: {lines[0] if lines else error}"
-        raise StoreError(problem, hint="see that it is there, and may be written") from error
+        kind = FullError if _FULL.search(problem) else StoreError
+        raise kind(problem, hint="see that it is there, and may be written") from error
     except StatementError as error:
         if isinstance(error.orig, InputError):
             raise error.orig from None

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, fields
 from datetime import datetime
+from typing import Any
 from uuid import uuid4
 
 from sqlalchemy import (
@@ -29,7 +31,11 @@ _SORTED_BY = {
     Order.OLDEST: (JOB.c.number,),
     Order.LONGEST: (JOB.c.work_seconds, JOB.c.number),
 }
-_LISTED = tuple(column if column.name != "best" else null().label("best") for column in COLUMNS)
+_SHORT_CHARACTERS = 2**16
+_NAMELESS = JOB.c.name.is_(None) & (func.length(JOB.c.question) < _SHORT_CHARACTERS)
+_SHORT = case((_NAMELESS, JOB.c.question), else_="").label("question")
+_SEEN = tuple(_SHORT if column.name == "question" else column for column in COLUMNS)
+_LISTED = tuple(null().label("best") if column.name == "best" else column for column in _SEEN)
 
 
 class Jobs:
@@ -68,7 +74,12 @@ class Jobs:
     def one(self, id: str) -> Job | None:
         """The job of that id."""
         with self._database.reading() as connection:
-            return _one(connection, id)
+            return _one(connection, id, COLUMNS)
+
+    def seen(self, id: str) -> Job | None:
+        """The same without its question, which is not read."""
+        with self._database.reading() as connection:
+            return _one(connection, id, _SEEN)
 
     def revision(self, id: str) -> int | None:
         """The revision of a job: cheaper than the whole job, whose ``best`` may be long."""
@@ -91,7 +102,7 @@ class Jobs:
         verb: str | None = None,
         order: Order = Order.NEWEST,
     ) -> list[Job]:
-        """A page of a team's jobs, without their ``best`` and without the parts of pages.
+        """A page of a team's jobs as ``seen``, without their ``best``, and no parts of pages.
 
         ``after`` is the id of the last job of the page before, so that jobs that come meanwhile
         do not shift the pages. Raises InputError where the team has no such job.
@@ -116,7 +127,10 @@ class Jobs:
             return [Job(*row) for row in found]
 
     def cancel(self, id: str) -> Job | None:
-        """Cancel a job: a queued one ends at once, a running one is cancelling until it ends."""
+        """Cancel a job: a queued one ends at once, a running one is cancelling until it ends.
+
+        The job as ``seen`` then.
+        """
         queued = JOB.c.status == Status.QUEUED
         with self._database.writing() as connection:
             now = self._database.now(connection)
@@ -130,7 +144,7 @@ class Jobs:
                 )
             )
             connection.execute(change)
-            return _one(connection, id)
+            return _one(connection, id, _SEEN)
 
     def counts(self, team: str | None = None) -> dict[Status, int]:
         """The number of jobs by status, of a team or of all."""
@@ -157,12 +171,32 @@ class Jobs:
         with self._database.reading() as connection:
             return int(connection.execute(size.where(JOB.c.team == team, going_on)).scalar_one())
 
-    def work_seconds(self, team: str, when: datetime) -> float:
-        """How long work took on jobs of a team that came since then."""
-        seconds = select(func.coalesce(func.sum(JOB.c.work_seconds), 0.0))
+    def worked_since(self, team: str, when: datetime, seconds: float) -> datetime | None:
+        """When the latest job came from which on work on the team's jobs took so long.
+
+        None where it took less on all jobs that came since ``when``.
+        """
+        newest = func.sum(JOB.c.work_seconds).over(order_by=JOB.c.number.desc())
         lately = (JOB.c.team == team) & (JOB.c.created >= when)
+        jobs = select(JOB.c.created, newest.label("seconds")).where(lately).subquery()
+        latest = select(func.max(jobs.c.created, type_=Moment())).where(jobs.c.seconds >= seconds)
         with self._database.reading() as connection:
-            return float(connection.execute(seconds.where(lately)).scalar_one())
+            found: datetime | None = connection.execute(latest).scalar_one()
+        return found
+
+    def overworked(self, when: datetime, seconds: float) -> list[str]:
+        """The teams on whose jobs that came since then work took so long, or longer."""
+        lately = select(JOB.c.team).where(JOB.c.created >= when).group_by(JOB.c.team)
+        with self._database.reading() as connection:
+            found = connection.execute(lately.having(func.sum(JOB.c.work_seconds) >= seconds))
+            return list(found.scalars())
+
+    def came_since(self, key_id: str, jobs: int) -> datetime | None:
+        """When the latest job came with a key from which on so many did; None: there are fewer."""
+        chosen = select(JOB.c.created).where(JOB.c.key_id == key_id)
+        latest = chosen.order_by(JOB.c.number.desc()).offset(max(0, jobs - 1)).limit(1)
+        with self._database.reading() as connection:
+            return connection.execute(latest).scalar_one_or_none()
 
     def since(self, key_id: str, when: datetime) -> int:
         """How many jobs came with a key since then."""
@@ -176,6 +210,6 @@ def with_key(team: str, idempotency_key: str) -> ColumnElement[bool]:
     return (JOB.c.team == team) & (JOB.c.idempotency_key == idempotency_key)
 
 
-def _one(connection: Connection, id: str) -> Job | None:
-    row = connection.execute(select(*COLUMNS).where(JOB.c.id == id)).one_or_none()
+def _one(connection: Connection, id: str, columns: Sequence[ColumnElement[Any]]) -> Job | None:
+    row = connection.execute(select(*columns).where(JOB.c.id == id)).one_or_none()
     return None if row is None else Job(*row)

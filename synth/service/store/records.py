@@ -11,13 +11,24 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from hashlib import sha256
 from secrets import compare_digest
-from typing import Any
+from typing import Any, ClassVar
 
 from hierarchies import InputError
 
 
 class StoreError(InputError):
-    """The store cannot be reached or used; the question is not to blame."""
+    """The store cannot be reached or used; the question is not to blame.
+
+    ``told`` is what anybody may be told of it.
+    """
+
+    told: ClassVar[str] = "the store does not answer"
+
+
+class FullError(StoreError):
+    """There is no room for what is to be written."""
+
+    told: ClassVar[str] = "the disk of the store is full"
 
 
 class ConflictError(InputError):
@@ -148,7 +159,8 @@ class NewJob:
     """A question to be answered: ``question`` is its canonical JSON, ``answer_key`` its key.
 
     ``asked_by`` is the name of who asks, for people to read; ``part``: a page asks it for a part of
-    an answer that it shows; lists leave it out. ``tried``: it is not one to end quickly.
+    an answer that it shows; lists leave it out. ``tried``: it is not one to end quickly. ``name``
+    is what is asked, in a line.
     """
 
     team: str
@@ -161,6 +173,7 @@ class NewJob:
     asked_by: str | None = None
     part: bool = False
     tried: bool = False
+    name: str | None = None
 
 
 @dataclass(frozen=True)
@@ -169,8 +182,8 @@ class Job:
 
     ``answer_key`` is where the answer is once the job is done; ``best`` the latest partial answer
     (left out of lists); ``attempts`` how often work on it began; ``work_seconds`` how long that was
-    in all, but for the attempt under way; ``revision`` goes up with every
-    change.
+    in all, but for the attempt under way; ``revision`` goes up with every change. ``question`` may
+    be long: where only the job is asked for it is "", unless nothing else says its ``name``.
     """
 
     id: str
@@ -192,6 +205,7 @@ class Job:
     budget_seconds: float | None
     work_seconds: float
     asked_by: str | None
+    name: str | None
 
 
 @dataclass(frozen=True)

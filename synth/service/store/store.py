@@ -97,6 +97,7 @@ class Store:
     def forget_beyond(self, most_bytes: int, most: int) -> Forgotten:
         """Delete the oldest of teams that keep more than so many bytes of jobs, or of answers.
 
+        An answer comes to its own bytes and those of its question.
         At most so many of each. A team loses its note of having asked for an answer; the answer
         itself goes where no other team has asked for it and no job points to it.
         """
@@ -107,8 +108,8 @@ class Store:
         beyond = select(jobs.c.number).where(jobs.c.bytes > most_bytes)
         old_jobs = beyond.order_by(jobs.c.bytes.desc()).limit(most)
         made = (ANSWER.c.created.desc(), ANSWER.c.key)
-        body = func.length(ANSWER.c.body)
-        total = func.sum(body).over(partition_by=SEEN.c.team, order_by=made).label("bytes")
+        size = func.coalesce(ANSWER.c.size_bytes, func.length(ANSWER.c.body))
+        total = func.sum(size).over(partition_by=SEEN.c.team, order_by=made).label("bytes")
         held = select(SEEN.c.team, SEEN.c.key, total).join(ANSWER, ANSWER.c.key == SEEN.c.key)
         seen = held.subquery()
         beyond_seen = select(seen.c.team, seen.c.key).where(seen.c.bytes > most_bytes)

@@ -30,7 +30,7 @@ from hierarchies import InputError
 from synth.service.store.records import Status
 
 NAME_CHARACTERS = 200
-REVISION = "0004"
+REVISION = "0005"
 """The last of ``migrations``."""
 
 
@@ -148,6 +148,7 @@ ANSWER = Table(
     Column("body", LargeBinary, nullable=False),
     Column("seconds", Float, nullable=False),
     Column("created", Moment, nullable=False, index=True),
+    Column("size_bytes", Integer),
 )
 
 SEEN = Table(
@@ -194,6 +195,7 @@ JOB = Table(
     Column("tried", Boolean, nullable=False, server_default=false()),
     Column("work_seconds", Float, nullable=False, server_default="0"),
     Column("size_bytes", Integer, nullable=False, server_default="0"),
+    Column("name", Words("job's name")),
     UniqueConstraint("team", "idempotency_key"),
     Index(None, "status", "number"),
     Index(None, "team", "number"),

@@ -6,6 +6,7 @@ digits, brackets in brackets. Each of them breaks something far from where it ca
 
 from __future__ import annotations
 
+from itertools import islice
 from math import isfinite
 from reprlib import Repr
 from typing import Any
@@ -16,6 +17,7 @@ from hierarchies import InputError
 
 MOST_DEEP = 64
 LARGEST = 10**18
+_FEW = 24
 _SHORT = Repr()
 _SHORT.maxlevel, _SHORT.maxdict, _SHORT.maxlist, _SHORT.maxtuple = 4, 12, 24, 24
 _SHORT.maxstring, _SHORT.maxother, _SHORT.maxlong = 120, 120, 60
@@ -24,6 +26,15 @@ _SHORT.maxstring, _SHORT.maxother, _SHORT.maxlong = 120, 120, 60
 def shown(value: object) -> str:
     """A value as it is shown in an error: the whole of it if it is short."""
     return _SHORT.repr(value)
+
+
+def shortened(value: Any) -> Any:
+    """The same with the first few members of whatever has many."""
+    if isinstance(value, dict):
+        return {key: shortened(part) for key, part in islice(value.items(), _FEW)}
+    if isinstance(value, list):
+        return [shortened(part) for part in value[:_FEW]]
+    return value
 
 
 def check_plain(value: Any, deep: int = 0) -> None:

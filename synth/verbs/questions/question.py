@@ -41,7 +41,7 @@ from synth.verbs.questions.flags import (
     Requested,
 )
 from synth.verbs.questions.named_texts import LONGEST_NAME, system_of
-from synth.verbs.questions.plain import check_plain, refused
+from synth.verbs.questions.plain import check_plain, refused, shortened
 
 
 class Question(BaseModel):
@@ -183,6 +183,7 @@ class PerhapsPlacedQuestion(Question):
 
 
 Q = TypeVar("Q", bound=Question)
+_MOST_ERRORS = 1000
 
 
 def asked(model: type[Q], given: object) -> Q:
@@ -191,4 +192,11 @@ def asked(model: type[Q], given: object) -> Q:
     try:
         return model.model_validate(given)
     except ValidationError as error:
+        if error.error_count() <= _MOST_ERRORS:
+            raise refused(error) from None
+        count = error.error_count()
+    try:  # to look at the first of very many takes pydantic longer than to find all of a few
+        model.model_validate(shortened(given))
+    except ValidationError as error:
         raise refused(error) from None
+    raise InputError(f"{count} mistakes in it", hint="the schema says what it may hold")

@@ -19,6 +19,7 @@ from hierarchies import InputError
 from synth.train.plans import (
     Plan,
     Program,
+    Recipe,
     apply,
     parse_plan,
     parse_recipe,
@@ -87,6 +88,11 @@ class PlannedQuestion(ModelQuestion):
             check_passes(recipe.stages, recipe.microbatches)
             plan, text = plan_of(step, recipe), str(recipe)
         return Planned(prepared(step, plan), plan, apply(step, plan), text)
+
+    def recipe(self) -> Recipe | None:
+        """The plan as a recipe, None where it is in full. Raises InputError as ``planned``."""
+        text = self.text()
+        return None if _IN_FULL.match(text) else parse_recipe(text)
 
     def text(self) -> str:
         """The plan with its axes. Raises InputError as ``planned``."""

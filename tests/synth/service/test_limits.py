@@ -191,6 +191,22 @@ def test_descriptions_are_no_longer_than_they_may_be(verb: str, key: str) -> Non
         Limits(description_bytes=100).check(asked(VERBS[verb].question, given))
 
 
+def test_several_descriptions_are_together_no_longer_than_one() -> None:
+    """Each is read before there is a job: a hundred of them would take as long as all of them."""
+    named = [{"name": f"{name}.toml", "text": "#" * 60} for name in "ab"]
+    question = asked(VERBS["sweep"].question, {**EXAMPLES["sweep"], "systems": named})
+    with pytest.raises(InputError, match="a description of 120 characters"):
+        Limits(description_bytes=100).check(question)
+
+
+def test_a_body_is_as_large_as_what_belongs_into_it() -> None:
+    limits = Limits()
+    most = {verb: limits.body_bytes_for(VERBS[verb].question) for verb in VERBS}
+    assert most["count"] == 2**16
+    assert most["top"] == most["sweep"] == 2**16 + 2**19
+    assert most["import"] == most["diff"] == 2**24
+
+
 ALONE = """
 import json, resource, sys
 resource.setrlimit(resource.RLIMIT_AS, (4 * 2**30, 4 * 2**30))

@@ -323,7 +323,8 @@ def test_a_key_may_bring_so_many_jobs_a_day(server: Served) -> None:
         question = {"system": f"dgx-a100:{number}", "axes": {"data": 8 * number}}
         answer = server.ask.post("/v1/place", json=question, headers=few)
         assert answer.status_code == (429 if number == 4 else 200)
-    assert int(answer.headers["retry-after"]) >= 1
+    assert 86_000 < int(answer.headers["retry-after"]) <= 86_400
+    assert "UTC on" in answer.json()["hint"]
     again = {"system": "dgx-a100:1", "axes": {"data": 8}}
     assert server.ask.post("/v1/place", json=again, headers=few).status_code == 200
 
@@ -420,4 +421,6 @@ def test_a_team_may_use_so_much_work_in_a_day_and_let_so_many_bytes_wait(tmp_pat
         server.service.broker._quotas._worked.clear()
         refused = asked(red, axes={"other": 32})
         assert (refused.status_code, "1 s of work" in refused.text) == (429, True)
+        assert 86_000 < int(refused.headers["retry-after"]) <= 86_400
+        assert "UTC on" in refused.json()["hint"]
         assert asked(blue, axes={"other": 32}).status_code == 202

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import jsonschema
@@ -44,6 +46,20 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 @pytest.fixture(scope="module")
 def document(server: Served) -> Any:
     return server.ask.get("/openapi.json").json()
+
+
+def test_the_document_is_written_out_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Anybody may ask for it: nine hundred who did held the loop, and so everybody, for long."""
+    written: list[object] = []
+
+    def dumps(value: object) -> str:
+        written.append(value)
+        return json.dumps(value)
+
+    monkeypatch.setattr("synth.service.http.documents.json", SimpleNamespace(dumps=dumps))
+    with served(tmp_path, keys=True) as server:
+        texts = {server.ask.get("/openapi.json").content for _ in range(3)}
+    assert len(texts) == len(written) == 1
 
 
 def references(part: Any) -> Iterator[str]:

@@ -347,7 +347,7 @@ def server_description(name: str) -> str:
         ("a b", "", "no name for a system"),
         ("ours", "name = 1", "ours"),
         ("ours", "[[[", "not a TOML file"),
-        ("ours", "a" * (2**20 + 1), "at most"),
+        ("ours", "a" * (2**18 + 1), "at most"),
     ],
 )
 def test_a_system_that_cannot_be_kept(server: Served, name: str, text: str, told: str) -> None:

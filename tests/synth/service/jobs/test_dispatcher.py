@@ -15,7 +15,7 @@ import pytest
 
 pytest.importorskip("fastapi", reason="needs the extra server")
 
-from sqlalchemy import event
+from sqlalchemy import event, update
 
 from partitioned import RANGE
 from patience import PATIENCE_SECONDS, until
@@ -24,6 +24,7 @@ from synth.service.http.examples import EXAMPLES
 from synth.service.jobs.dispatcher import Dispatcher
 from synth.service.jobs.questions import prepare
 from synth.service.jobs.runner import CANCEL_SECONDS
+from synth.service.limits import Limits
 from synth.service.metrics import Metrics
 from synth.service.settings import Settings
 from synth.service.store import Forgotten, Job, NewJob, Status, Store, StoredAnswer, StoreError
@@ -32,6 +33,7 @@ from synth.service.store.claims import Claims
 from synth.service.store.jobs import Jobs
 from synth.service.store.keys import Keys
 from synth.service.store.systems import Systems
+from synth.service.store.tables import JOB
 from synth.service.workers import (
     InternalError,
     NoWorkersError,
@@ -350,6 +352,66 @@ def test_long_jobs_keep_no_quick_one_waiting_whoever_asks_it(
     assert {job.attempts for job in again if job} == {0}
 
 
+def test_what_is_like_the_long_jobs_of_a_team_is_tried_after_its_others(store: Store) -> None:
+    """One of six that take minutes has been tried: the quick one need not wait for all of them."""
+    counts = []
+    for steps in range(1, 7):
+        put = prepare("count", {"digits": 8, "max_steps": steps})
+        counts.append(store.jobs.submit(NewJob("red", None, "count", put.text, put.key)).job.id)
+    first = store.claims.claim("us", 9, tried=False)
+    assert first is not None
+    store.claims.give_back(first, tried=True)
+    quick = store.jobs.submit(new_job(1)).job.id
+    tried = [store.claims.claim("us", 9, tried=False) for _ in range(3)]
+    assert [one.job.id for one in tried if one] == [quick, *counts[1:3]]
+
+
+def test_a_team_with_all_slots_makes_room_for_another(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What takes longer than a trial has a slot then, and not when one of theirs has ended."""
+    monkeypatch.setattr("synth.service.jobs.dispatcher.TRIAL_SECONDS", 0.05)
+
+    def counting(team: str, steps: int) -> str:
+        put = prepare("count", {"digits": 8, "max_steps": steps})
+        return store.jobs.submit(NewJob(team, None, "count", put.text, put.key)).job.id
+
+    def runs(*jobs: str) -> bool:
+        found = [store.jobs.one(job) for job in jobs]
+        return all(job.status is Status.RUNNING for job in found if job)
+
+    red = [counting("red", 1)]
+    with Running(store, Sluggish(slots=3), trial=Sluggish(slots=1)) as dispatcher:
+        for steps in (2, 3):
+            until(lambda: runs(*red))
+            red.append(counting("red", steps))
+            dispatcher.wake()
+        until(lambda: runs(*red))
+        blue = [counting("blue", steps) for steps in (4, 5)]
+        dispatcher.wake()
+        shared = {"red": 2, "blue": 1}
+        until(lambda: store.claims.waiting() == shared and runs(blue[0], *red[:2]))
+        dispatcher._make_room()
+        assert runs(blue[0], *red[:2])
+        assert [store.jobs.one(job).attempts for job in (red[2], blue[1])] == [0, 0]
+
+
+def test_a_team_that_has_had_its_work_of_a_day_comes_last(store: Store) -> None:
+    limits = Limits(work_seconds_per_day=1.0)
+    worked = store.jobs.submit(new_job(1)).job
+    claim = store.claims.claim("us", 9)
+    assert claim is not None
+    store.claims.fail(claim, {})
+    with store._database.writing() as connection:
+        connection.execute(update(JOB).where(JOB.c.id == worked.id).values(work_seconds=2.0))
+    red = [store.jobs.submit(new_job(number)).job for number in (2, 3)]
+    put = prepare("place", {"system": "dgx-h100:1", "axes": {"blue": 8}})
+    blue = store.jobs.submit(NewJob("blue", None, "place", put.text, put.key)).job
+    with Running(store, ThreadWorkers(slots=1), keys=True, limits=limits):
+        *others, first = [until(lambda job=job: ended(store, job.id)) for job in (*red, blue)]
+    assert all(job.started >= first.finished for job in others)
+
+
 class Deaf(HereTicket):
     """A piece that does not hear when it is asked to stop."""
 
@@ -384,6 +446,12 @@ REFUSED_AT_ONCE = [
     ("cost", {"axes": {"data": 33}}, "multiply to 33"),
     ("place", {"axes": {"data": 33}}, "multiply to 33"),
     ("lower", {"axes": {"data": 33}}, "multiply to 33"),
+    ("time", {"axes": {"data": 33}}, "multiply to 33"),
+    ("emit", {"axes": {"data": 33}}, "multiply to 33"),
+    ("check", {"tree": None}, "--tree"),
+    ("shard", {"axes": {"data": 7}}, "multiply to 7"),
+    ("simulate", {"plan": "data=7; batch over data"}, "multiply to 7"),
+    ("simulate", {"plan": "data=8; batch over nothing"}, "nothing"),
     ("plan", {"job": {"name": "x.toml", "text": "x = 1"}}, "x.toml"),
     ("plan", {"system": "dgx-h100:3"}, "24"),
     ("top", {"reduce": None, "collectives": SENT}, "none"),
@@ -423,7 +491,7 @@ def test_a_full_disk_is_an_error_in_the_log_and_not_ready(
         assert refused.status_code == 503
         ready = server.ask.get("/readyz")
         assert ready.status_code == 503
-        assert "the store does not answer" in ready.json()["problems"]
+        assert "the disk of the store is full" in ready.json()["problems"]
         errors = [one.getMessage() for one in caplog.records if one.levelname == "ERROR"]
         assert any("full" in message for message in errors)
         event.remove(made, "connect", full)
@@ -437,7 +505,11 @@ def test_a_disk_that_is_nearly_full_is_not_ready(
         left = disk_usage(tmp_path)._replace(free=1000)
         monkeypatch.setattr("synth.service.store.engines.disk_usage", lambda folder: left)
         server.service.broker._store_checked_until = 0.0
-        assert server.ask.get("/readyz").status_code == 503
+        ready = server.ask.get("/readyz")
+        assert (ready.status_code, ready.json()["problems"]) == (
+            503,
+            ["the disk of the store is full"],
+        )
 
 
 def test_what_measures_is_not_tried_and_broken_off(tmp_path: Path) -> None:

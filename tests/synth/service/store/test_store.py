@@ -360,14 +360,14 @@ def test_what_is_old_is_forgotten_by_batches_the_oldest_first(store_url: str) ->
 
 
 def test_a_team_keeps_no_more_bytes_than_it_may(store_url: str) -> None:
-    """The oldest goes first; an answer of which another team knows stays for that team."""
+    """The oldest goes first, its question counted; one that another team knows stays for that."""
     now = [datetime(2026, 3, 1, tzinfo=UTC)]
     with Store(store_url, now=lambda _: now[0]) as store:
         store.migrate()
         for number in range(4):
             store.jobs.submit(replace(new(str(number)), question="q" * 600))
             claim = claimed(store)
-            answer = replace(answer_to(claim.job, b"a" * 500), created=now[0])
+            answer = replace(answer_to(claim.job, b"a" * 100), question="q" * 400, created=now[0])
             assert store.claims.finish(claim, answer)
             now[0] += DAY
         waiting = store.jobs.submit(replace(new("w"), question="w" * 900)).job
@@ -384,7 +384,20 @@ def test_a_team_keeps_no_more_bytes_than_it_may(store_url: str) -> None:
         assert store.answers.one(keys[0], "theirs") is not None
         assert store.answers.one(keys[1]) is None
         assert all(store.answers.one(key, "ours") is not None for key in keys[2:])
-        assert store.jobs.work_seconds("ours", now[0] - 9 * DAY) == 0
+        assert store.jobs.worked_since("ours", now[0] - 9 * DAY, 1.0) is None
+
+
+def test_a_long_question_is_not_read_where_only_its_job_is_asked_for(store: Store) -> None:
+    named = store.jobs.submit(replace(new("q"), name="top of q")).job
+    nameless = store.jobs.submit(new("short")).job
+    long = store.jobs.submit(replace(new("l"), question="l" * 2**16)).job
+    for job, question in ((named, ""), (nameless, "short"), (long, "")):
+        assert store.jobs.one(job.id) == job
+        assert store.jobs.seen(job.id) == replace(job, question=question)
+    listed = [replace(job, question="") for job in store.jobs.listed("ours", 9)]
+    assert listed == [replace(job, question="") for job in (long, nameless, named)]
+    assert [job.question for job in store.jobs.listed("ours", 9)] == ["", "short", ""]
+    assert store.jobs.cancel(named.id).question == ""
 
 
 def test_jobs_are_listed_newest_first_by_pages(store: Store) -> None:
@@ -411,6 +424,25 @@ def test_a_list_has_an_order_and_lacks_what_pages_ask_for_themselves(store: Stor
     assert oldest == made[:3]
     rest = store.jobs.listed("ours", 3, after=oldest[-1], order=Order.OLDEST)
     assert [job.id for job in rest] == made[3:]
+
+
+def test_work_is_counted_from_the_latest_job_backwards(store_url: str) -> None:
+    begin = datetime(2026, 3, 1, tzinfo=UTC)
+    now = [begin]
+    with Store(store_url, now=lambda _: now[0]) as store:
+        store.migrate()
+        for seconds in (7, 1, 4):
+            store.jobs.submit(new(str(seconds)))
+            claim = claimed(store)
+            now[0] += timedelta(seconds=seconds)
+            assert store.claims.fail(claim, {})
+        came = [begin + timedelta(seconds=seconds) for seconds in (0, 7, 8)]
+        for seconds, when in ((4, came[2]), (5, came[1]), (6, came[0]), (12, came[0]), (13, None)):
+            assert store.jobs.worked_since("ours", begin, seconds) == when
+        assert store.jobs.worked_since("ours", came[1], 6) is None
+        assert store.jobs.worked_since("theirs", begin, 1) is None
+        assert store.jobs.overworked(begin, 12) == ["ours"]
+        assert store.jobs.overworked(came[1], 6) == []
 
 
 def test_the_longest_come_first_where_that_is_asked_and_parts_of_work_add_up(

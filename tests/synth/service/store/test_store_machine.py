@@ -40,6 +40,7 @@ NUMBERS = st.integers(0, 30)
 BODIES = st.sampled_from([b"a", b"b"])
 SECONDS = st.sampled_from([10, 20])
 OURS = {"problem": "ours"}
+VERBS = {"1": "top", "2": "count"}
 
 
 @dataclass
@@ -63,6 +64,10 @@ class Known:
     tried: bool = False
     made: datetime = BEGIN
     finished: datetime | None = None
+
+    @property
+    def verb(self) -> str:
+        return VERBS[self.question]
 
     @property
     def told(self) -> tuple[object, ...]:
@@ -147,7 +152,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(team=TEAMS, question=st.sampled_from("12"), key=st.sampled_from([None, None, "a", "b"]))
     def submit(self, team: str, question: str, key: str | None) -> None:
-        new = NewJob(team, None, "top", question, f"key of {question}", key)
+        new = NewJob(team, None, VERBS[question], question, f"key of {question}", key)
         same = [j for j in self.jobs if key and (j.team, j.idempotency_key) == (team, key)]
         if same and same[0].question != question:
             with pytest.raises(ConflictError):
@@ -160,19 +165,27 @@ class Machine(RuleBasedStateMachine):
         else:
             self.jobs.append(Known(submitted.job.id, team, question, key, made=self.now))
 
-    @rule(owner=OWNERS, lease=SECONDS, tried=st.none() | st.booleans())
-    def claim(self, owner: str, lease: int, tried: bool | None = None) -> None:
-        claim = self.store.claims.claim(owner, lease, tried)
+    @rule(
+        owner=OWNERS,
+        lease=SECONDS,
+        tried=st.none() | st.booleans(),
+        last=st.sampled_from(["", "ours"]),
+    )
+    def claim(self, owner: str, lease: int, tried: bool | None = None, last: str = "") -> None:
+        claim = self.store.claims.claim(owner, lease, tried, [last])
         held = [job for job in self.jobs if job.owner is not None]
         worked_on = {job.question for job in held}
         queued = [j for j in self.jobs if j.status == "queued" and j.question not in worked_on]
         queued = [job for job in queued if tried in (None, job.tried)]
         assert (claim is None) == (not queued)
         if claim is not None:
+            unended = [job for job in self.jobs if not Status(job.status).ended]
+            long = {(job.team, job.verb) for job in unended if job.tried}
 
-            def turn(job: Known) -> tuple[int, bool]:
-                young = self.now - job.made < timedelta(seconds=60)
-                return sum(one.team == job.team for one in held), job.tried and young
+            def turn(job: Known) -> tuple[bool, int, bool]:
+                put_off = self.now - job.made < timedelta(seconds=60) or tried is False
+                under_way = sum(one.team == job.team for one in held)
+                return job.team == last, under_way, put_off and (job.team, job.verb) in long
 
             job = min(queued, key=turn)
             assert claim.job.id == job.id
@@ -245,6 +258,15 @@ class Machine(RuleBasedStateMachine):
         held = self.held[which % len(self.held)]
         lost = self.store.claims.lose(held.claim)
         assert lost == (held.holds and held.job.put_back(lost_its_worker=True))
+
+    @rule()
+    def waiting(self) -> None:
+        held = [job for job in self.jobs if job.owner is not None]
+        worked_on = {job.question for job in held}
+        queued = [j for j in self.jobs if j.status == "queued" and j.question not in worked_on]
+        teams = {job.team for job in queued if job.tried}
+        counts = {team: sum(one.team == team for one in held) for team in teams}
+        assert self.store.claims.waiting() == counts
 
     @rule(owner=OWNERS)
     def requeue(self, owner: str) -> None:

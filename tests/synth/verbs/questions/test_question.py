@@ -11,6 +11,7 @@ from synth.verbs.machines import PlaceQuestion
 from synth.verbs.planning import TopQuestion
 from synth.verbs.questions.notations import size_in_bytes
 from synth.verbs.questions.question import asked
+from synth.verbs.table import VERBS
 
 TOP = {"system": "dgx-h100", "axes": {"data": 32}, "reduce": ["data"]}
 
@@ -72,3 +73,17 @@ def test_a_question_with_a_mistake_names_the_key(change: dict[str, object], told
 def test_a_question_with_a_missing_key() -> None:
     with pytest.raises(InputError, match="axes"):
         asked(PlaceQuestion, {"system": "dgx-h100"})
+
+
+def test_of_very_many_mistakes_one_is_told() -> None:
+    """To list all of 400,000 takes seconds; among the first members there is one, or they are
+    counted.
+    """
+    wrong = {f"key{number}": 1 for number in range(95)}
+    good = {"name": "topology.txt", "text": ""}
+    question = {"kind": "hwloc", "files": [wrong] * 4096}
+    with pytest.raises(InputError) as caught:
+        asked(VERBS["import"].question, question)
+    assert (caught.value.where, len(str(caught.value)) < 500) == ("files.0.name", True)
+    with pytest.raises(InputError, match="4750 mistakes"):
+        asked(VERBS["import"].question, question | {"files": [good] * 100 + [good | wrong] * 50})
