@@ -10,8 +10,8 @@ from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
 from synth.service.http.state import state_of
-from synth.service.jobs.names import name_of
-from synth.service.page.answer_routes import Key, ViewedAnswer, question_of, viewed
+from synth.service.jobs.bodies import name_of_job
+from synth.service.page.answer_routes import Key, ViewedAnswer, viewed
 from synth.service.page.comparing.sides import comparison
 from synth.service.page.responses import PageCaller, PageRoute, page
 from synth.service.store import Job, Status
@@ -46,5 +46,5 @@ def _offered(found: Sequence[ViewedAnswer], jobs: Sequence[Job]) -> dict[str, st
     offered = {one.key: one.name for one in found if one.key}
     for job in jobs:
         if job.answer_key:
-            offered.setdefault(job.answer_key, name_of(job.verb, question_of(job)))
+            offered.setdefault(job.answer_key, name_of_job(job))
     return offered
