@@ -145,6 +145,17 @@ def test_bars_are_as_long_as_what_they_stand_for() -> None:
     assert parts == pytest.approx([share * parts[1] for share in (3, 1, 0, 2, 0, 0)], abs=0.3)
 
 
+def test_bars_leave_room_for_what_they_are_called() -> None:
+    name = "superpod-h100-oversubscribed:1x4x8"
+    for label, least in (("first", 150), (name, 7 * len(name))):
+        drawn = ElementTree.fromstring(str(bars("t", ["x"], [Bar(label, {"x": 1.0})], str)))
+        [part] = [one for one in drawn.iter() if one.get("class") == "part"]
+        [total] = [one for one in drawn.iter() if one.text == "1.0"]
+        assert float(part.get("x", 0)) >= least
+        ends = float(part.get("x", 0)) + float(part.get("width", 0))
+        assert float(total.get("x", 0)) == pytest.approx(ends + 8, abs=0.2)
+
+
 PLANS = (
     (
         "pipe=2 data=4 tensor=2; batch over data; tokens over tensor; weights over tensor as"
