@@ -48,17 +48,16 @@ def bars(
     legend = list(_legend(colours))
     top = _TOP + _LEGEND * (1 + max((row for row, _ in legend), default=0)) + 20 * bool(limit)
     height = top + len(several) * (_TALL + _GAP) + 12
-    per = (WIDTH - _LEFT - RIGHT - 80) / most if most else 0.0
+    left = min(max([_LEFT, *(8 + 7 * len(one.label) for one in several)]), WIDTH // 2)
+    per = (WIDTH - left - RIGHT - 80) / most if most else 0.0
     parts = [f'<text x="0" y="14" font-weight="600">{escape(heading)}</text>']
     parts += [drawn for _, drawn in legend]
     if limit:
-        parts.append(_limit(limit, per, top - 6, height - 10))
+        parts.append(_limit(limit, left + limit.value * per, top - 6, height - 10))
     for number, one in enumerate(several):
         y = top + number * (_TALL + _GAP)
-        parts += _bar(one, colours, per, y, text)
-        parts.append(
-            f'<text x="{_LEFT + most * per + 8:.1f}" y="{y + 14}">{_all(one, text)}</text>'
-        )
+        parts += _bar(one, colours, (left, per), y, text)
+        parts.append(f'<text x="{left + most * per + 8:.1f}" y="{y + 14}">{_all(one, text)}</text>')
     return Markup(framed(heading, parts, height))
 
 
@@ -75,8 +74,7 @@ def _legend(colours: Mapping[str, str]) -> Iterator[tuple[int, str]]:
         x += wide
 
 
-def _limit(one: Limit, per: float, above: int, below: int) -> str:
-    x = _LEFT + one.value * per
+def _limit(one: Limit, x: float, above: int, below: int) -> str:
     return (
         f'<line class="limit" x1="{x:.1f}" x2="{x:.1f}" y1="{above}" y2="{below}" '
         'stroke="currentColor" stroke-width="2" stroke-dasharray="6 4"/>'
@@ -86,10 +84,16 @@ def _limit(one: Limit, per: float, above: int, below: int) -> str:
 
 
 def _bar(
-    one: Bar, colours: Mapping[str, str], per: float, y: int, text: Callable[[float], str]
+    one: Bar,
+    colours: Mapping[str, str],
+    scale: tuple[int, float],
+    y: int,
+    text: Callable[[float], str],
 ) -> Iterator[str]:
-    x = float(_LEFT)
-    yield f'<text x="{_LEFT - 8}" y="{y + 14}" text-anchor="end">{escape(one.label)}</text>'
+    """A bar from where 0 lies on, so many pixels long for each of its unit."""
+    left, per = scale
+    x = float(left)
+    yield f'<text x="{left - 8}" y="{y + 14}" text-anchor="end">{escape(one.label)}</text>'
     for kind, colour in colours.items():
         value = one.parts.get(kind, 0.0)
         yield (

@@ -30,11 +30,15 @@ class Device:
 
 def title(answer: Ranking) -> str:
     """What was asked, in a line."""
-    machine = asked_as(answer.system.name, [level.count for level in answer.system.levels])
     if isinstance(answer, PlanReply):
-        return f"{answer.title or answer.job} on {machine}"
+        return f"{answer.title or answer.job} on {machine(answer)}"
     sizes = answer.bytes if isinstance(answer, SweepReply) else [answer.bytes]
-    return f"{request_text(answer.request, answer.reduce, *sizes)} on {machine}"
+    return f"{request_text(answer.request, answer.reduce, *sizes)} on {machine(answer)}"
+
+
+def machine(answer: Ranking) -> str:
+    """The machine that was asked of, as one asks for it."""
+    return asked_as(answer.system.name, [level.count for level in answer.system.levels])
 
 
 def answers_of(answer: Ranking) -> Sequence[Answer | UnevenAnswer]:

@@ -30,6 +30,7 @@ from synth.tables.training.planned import (
     more_or_less,
     nearly_full,
     placement_gain,
+    why_not,
 )
 from synth.train.simulation.kinds import Kind
 from synth.verbs.answers.machine_parts import LevelInFull
@@ -150,7 +151,8 @@ def _headline(answer: StepPlanReply) -> str:
         said = f"Take plan {answer.advised + 1}, as fast as any as far as prices can tell:"
     return (
         f"{said} {duration(best.seconds)} a step: {tokens}"
-        f"{volume(best.memory.bytes)} of {volume(answer.device_bytes)} on the fullest device"
+        f"{volume(best.memory.bytes)} of {volume(answer.device_bytes)} on the fullest device,"
+        f" {volume(answer.device_bytes - best.memory.bytes)} free"
     )
 
 
@@ -158,6 +160,8 @@ def _verdict(answer: StepPlanReply) -> Iterator[str]:
     """What the plan to be taken comes to, and what others would."""
     if not answer.plans:
         return
+    if asked := ": ".join(why_not(answer)):
+        yield f"{asked[0].upper()}{asked[1:]}."
     best = answer.best
     shares = _spent(Listed("", best)).parts
     spent = ", ".join(f"{took / best.seconds:.1%} {what}" for what, took in shares.items() if took)

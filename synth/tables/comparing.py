@@ -51,14 +51,26 @@ def _line(line: Compared) -> Iterator[str]:
         yield f"{line.what}: only in the {'second' if first is None else 'first'} answer"
         yield from (_told(found) for found in (first, second) if found)
         return
-    ratio = f" ({second.seconds / first.seconds:.2f}x)" if first.seconds else ""
-    took = f"{duration(first.seconds)}, then {duration(second.seconds)}{ratio}"
-    yield f"{line.what}: {took}"
+    times = f" ({found})" if (found := ratio(line)) else ""
+    yield f"{line.what}: {duration(first.seconds)}, then {duration(second.seconds)}{times}"
     if first.how == second.how:
         yield f"  {first.how}"
         return
     yield f"  first:  {first.how}"
     yield f"  second: {second.how}"
+
+
+def ratio(line: Compared) -> str:
+    """How many times as long the second takes as the first.
+
+    Empty where one is lacking, and of ranks below the best whose programs differ: nobody would
+    take the fourth of one answer for the fourth of another.
+    """
+    first, second = line.first, line.second
+    if first is None or second is None or not first.seconds:
+        return ""
+    listed = line.what.startswith("rank ") and line.what.split()[1] != "1"
+    return "" if listed and first.how != second.how else f"{second.seconds / first.seconds:.2f}x"
 
 
 def _told(found: Told) -> str:

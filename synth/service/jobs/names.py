@@ -7,6 +7,8 @@
 'place dgx-a100:4, data=32'
 >>> name_of("emit", {"system": {"name": "ours", "text": "..."}, "program": "p", "target": "torch"})
 'emit ours, p, torch'
+>>> name_of("plan", {"system": "dgx-h100:2", "model": "llama3-8b", "batch": 64, "sequence": 8192})
+'plan llama3-8b, batch 64, sequence 8192, dgx-h100:2'
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from hierarchies import asked_as, catalogue, known
 from hierarchies.units import volume
 
 _SHOWN = (
-    *("kind", "order", "digits", "model", "job", "system", "systems"),
+    *("kind", "order", "digits", "model", "batch", "sequence", "job", "system", "systems"),
     *("axes", "plan", "tree", "program", "collectives", "target"),
 )
 """The keys of questions that tell one from another, in the order in which they are read."""
@@ -45,6 +47,8 @@ def _words(key: str, given: Any) -> str:
     match key, given:
         case "digits", int(most):
             return f"{most} digits"
+        case "batch" | "sequence", int(many):
+            return f"{key} {many}"
         case "collectives", [_, *_] as several:
             return f"{len(several)} collectives"
         case _, {"name": str(name)}:

@@ -108,8 +108,8 @@ def ranking_of(verb: str, body: object) -> Ranking | None:
 def plans_of(verb: str, body: object, index: int | None, against: int | None) -> PlansView | None:
     """Plans of a whole step, one in full, and beside it another.
 
-    If none is chosen that is the one to be taken, and the next. None for any other answer. Raises
-    InputError for a plan that there is not.
+    If none is chosen that is the one to be taken, and the one that was asked why not, else the
+    next. None for any other answer. Raises InputError for a plan that there is not.
     """
     if verb != "plan" or not isinstance(body, dict) or "plans" not in body:
         return None
@@ -117,8 +117,8 @@ def plans_of(verb: str, body: object, index: int | None, against: int | None) ->
     if index is None:
         index = answer.advised or 0
     if against is None:
-        listed = len(answer.plans) + (answer.why_not is not None)
-        against = (index + 1) % max(1, listed)
+        last = len(answer.plans) - (answer.why_not is None)
+        against = last if answer.why_not and index != last else (index + 1) % max(1, last + 1)
     return plans_view(answer, body, [index, against])
 
 

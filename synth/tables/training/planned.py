@@ -18,7 +18,7 @@ _Row = tuple[int, PlanOfStep]
 def plans(answer: StepPlanReply) -> RenderableType:
     """Plans of a model's step, the fastest first."""
     return paragraphs(
-        *_head(answer), "", *_found(answer), *_why_not(answer), *_rows(answer), *_end(answer)
+        *_head(answer), "", *_found(answer), *_beside(answer), *_rows(answer), *_end(answer)
     )
 
 
@@ -234,10 +234,10 @@ def _nothing(answer: StepPlanReply) -> Iterator[RenderableType]:
             yield "no pin, nor half the sequence or twice the devices, would help"
 
 
-def _why_not(answer: StepPlanReply) -> Iterator[RenderableType]:
+def why_not(answer: StepPlanReply) -> Iterator[str]:
+    """The best of the plans asked why not, and how much longer it takes than the first."""
     if not answer.asked_why_not:
         return
-    yield ""
     other = answer.why_not
     if other is None:
         near = answer.why_not_nearest
@@ -247,12 +247,21 @@ def _why_not(answer: StepPlanReply) -> Iterator[RenderableType]:
     yield f"why not {answer.asked_why_not}? The best so: {other.plan}"
     if not answer.plans:
         return
-    best = answer.plans[0]
     low, high = other.more.interval
     yield (
         f"{duration(other.seconds)} a step, {more_or_less(other.more.seconds)} than the first"
-        f" ({more_or_less(low)} to {more_or_less(high)}, as far as prices can tell):"
+        f" ({more_or_less(low)} to {more_or_less(high)}, as far as prices can tell)"
     )
+
+
+def _beside(answer: StepPlanReply) -> Iterator[RenderableType]:
+    """Why not the plan that was asked for, then what it takes beside the first, part by part."""
+    said, other = list(why_not(answer)), answer.why_not
+    if other is None or not answer.plans:
+        yield from ["", *said] if said else ()
+        return
+    best = answer.plans[0]
+    yield from ("", *said[:-1], f"{said[-1]}:")
     parts = {
         "computing": (best.compute_seconds, other.compute_seconds),
         "waiting for communication": (best.exposed_seconds, other.exposed_seconds),

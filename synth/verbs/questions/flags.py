@@ -20,7 +20,14 @@ from synth.verbs.questions.notations import size_in_bytes
 
 
 def _size(value: object) -> object:
-    return size_in_bytes(value) if isinstance(value, (str, int)) else value
+    return _read(value)
+
+
+def _read(value: object, otherwise: str = "") -> object:
+    return size_in_bytes(value, otherwise) if isinstance(value, (str, int)) else value
+
+
+_A_RANGE = "; or a range of sizes, as in 1KiB..1GiB"
 
 
 def _sizes(value: object) -> object:
@@ -28,8 +35,8 @@ def _sizes(value: object) -> object:
     if isinstance(value, str) and ".." in value:
         value = value.split("..", 1)
     if isinstance(value, (list, tuple)):
-        return tuple(_size(end) for end in value)
-    return _size(value)
+        return tuple(_read(end, _A_RANGE) for end in value)
+    return _read(value, _A_RANGE)
 
 
 _RECKONED = Harmless("it is reckoned with: a larger one takes no longer")

@@ -24,17 +24,18 @@ _UNITS = {"": 1, **UNITS}
 _WRITTEN = ("TiB", "GiB", "MiB", "KiB")
 
 
-def size_in_bytes(text: str | int) -> int:
+def size_in_bytes(text: str | int, otherwise: str = "") -> int:
     """``1GiB``, ``64M``, ``1.5MB``, ``4096``: a size in bytes.
 
     KiB, MiB, GiB, TiB and the bare letters K, M, G, T (as in nccl-tests) are powers of 1024; KB,
     MB, GB, TB powers of 1000. Raises InputError for anything else, for less than a byte, and for
-    more bytes than a question may name as a number.
+    more bytes than a question may name as a number; ``otherwise`` is what else may be given than
+    one size, for the hint.
     """
     match = _SIZE.fullmatch(str(text).strip())
     if not match or match["unit"] not in _UNITS:
         hint = "a number of at least 1 and a unit, as in 4096, 64MiB or 1GB"
-        raise InputError(f"the size {shown(str(text))} cannot be read", hint=hint)
+        raise InputError(f"the size {shown(str(text))} cannot be read", hint=hint + otherwise)
     size = Fraction(match["number"]) * _UNITS[match["unit"]]
     problem = f"the size {str(text)!r} is {float(size):g} bytes"
     if size < 1 or size.denominator != 1:

@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
 
 from hierarchies import InputError
-from hierarchies.units import duration
+from hierarchies.units import duration, volume
 from synth.plan.request import Watcher
 from synth.report import front
 from synth.report.bars import Bar, Limit, bars
@@ -31,6 +31,9 @@ ASKED = {
     "pin": "data=4 tensor=2",
     "explain": "zero=3",
 }
+
+FULL = {"model": "llama3-8b", "pin": "data=8 zero=3", "batch": 8, "sequence": 128, "k": 1}
+"""Where not every plan fits."""
 
 
 @cache
@@ -55,6 +58,18 @@ def test_the_verdict_says_what_the_best_plan_comes_to() -> None:
     assert any(line.startswith("4 groups of devices (data)") for line in found.decisions)
     assert any(line.startswith("data on ") for line in found.decisions)
     assert [one.label for one in found.listed] == ["plan 1", "plan 2", "plan 3", "with zero=3"]
+    free = read().device_bytes - best.memory.bytes
+    assert found.headline.endswith(f" on the fullest device, {volume(free)} free")
+
+
+def test_what_was_asked_why_not_is_answered_in_the_verdict() -> None:
+    other = read().why_not
+    assert other is not None
+    [said] = [line for line in view(0).verdict if line.startswith("Why not zero=3? The best so: ")]
+    assert f"{other.plan}: {duration(other.seconds)} a step, " in said
+    assert not any("Why not" in line for line in view(0, explain="").verdict)
+    [said] = [line for line in view(0, explain="zero=0", **FULL).verdict if "Why not" in line]
+    assert said.startswith("Why not zero=0? No such plan fits: the least memory is ")
 
 
 def test_plans_are_compared_with_the_first_of_those_that_are_looked_at() -> None:
@@ -128,6 +143,17 @@ def test_bars_are_as_long_as_what_they_stand_for() -> None:
     )
     parts = [float(one.get("width", 0)) for one in drawn.iter() if one.get("class") == "part"]
     assert parts == pytest.approx([share * parts[1] for share in (3, 1, 0, 2, 0, 0)], abs=0.3)
+
+
+def test_bars_leave_room_for_what_they_are_called() -> None:
+    name = "superpod-h100-oversubscribed:1x4x8"
+    for label, least in (("first", 150), (name, 7 * len(name))):
+        drawn = ElementTree.fromstring(str(bars("t", ["x"], [Bar(label, {"x": 1.0})], str)))
+        [part] = [one for one in drawn.iter() if one.get("class") == "part"]
+        [total] = [one for one in drawn.iter() if one.text == "1.0"]
+        assert float(part.get("x", 0)) >= least
+        ends = float(part.get("x", 0)) + float(part.get("width", 0))
+        assert float(total.get("x", 0)) == pytest.approx(ends + 8, abs=0.2)
 
 
 PLANS = (

@@ -15,6 +15,8 @@ from hierarchies import InputError
 from replying import body_of
 from synth.cli.app import app
 from synth.plan.request import Watcher
+from synth.tables.comparing import ratio
+from synth.verbs.answers.comparing import Compared, Told
 from synth.verbs.comparing import DiffQuestion, diff
 from synth.verbs.reply import Outcome
 
@@ -64,6 +66,25 @@ def test_a_rank_that_only_one_has_is_told() -> None:
     last = fewer["answers"].pop()["rank"]
     [line] = compared(body_of("top"), fewer)[0]["lines"]
     assert (line["what"], line["second"]) == (f"rank {last}", None)
+
+
+@pytest.mark.parametrize(
+    ("what", "other", "said"),
+    [
+        ("rank 1", "b", "2.00x"),
+        ("rank 1 of [[2]]", "b", "2.00x"),
+        ("rank 4", "a", "2.00x"),
+        ("rank 4", "b", ""),
+        ("rank 10", "b", ""),
+        ("from 1 KiB", "b", "2.00x"),
+    ],
+)
+def test_times_of_different_programs_are_no_ratio_but_of_the_best(
+    what: str, other: str, said: str
+) -> None:
+    first, second = Told(how="a", seconds=1.0), Told(how=other, seconds=2.0)
+    assert ratio(Compared(what=what, first=first, second=second)) == said
+    assert ratio(Compared(what=what, first=None, second=second)) == ""
 
 
 def test_mistakes_are_said_in_one_line(tmp_path: Path) -> None:

@@ -12,13 +12,13 @@ from hierarchies import InputError
 from hierarchies.units import duration, volume
 from synth.plan.request import Watcher
 from synth.report.bars import Bar, bars
-from synth.report.details import answers_of, title
+from synth.report.details import answers_of, machine, title
 from synth.report.plan_words import clauses
 from synth.report.rendering import Cells
 from synth.service.page.answer_routes import ViewedAnswer
 from synth.service.page.results import plans_of
 from synth.service.page.views import found, over_sizes_drawn
-from synth.tables.comparing import value_text
+from synth.tables.comparing import ratio, value_text
 from synth.tables.rows import Ranking
 from synth.tables.verdict import verdict
 from synth.verbs.answers import judge
@@ -131,22 +131,13 @@ def _changes(changes: Sequence[Changed]) -> Cells:
 def _lines(lines: Sequence[Compared]) -> Cells:
     """Rank by rank, size by size, or entry by entry; how many times as long the second takes."""
     headings = ["", "first", "time", "second", "time", "second takes"]
-    rows = [
-        [one.what, *_told(one.first), *_told(one.second), _ratio(one.first, one.second)]
-        for one in lines
-    ]
+    rows = [[one.what, *_told(one.first), *_told(one.second), ratio(one)] for one in lines]
     figures = [False, False, True, False, True, True]
     return Cells(headings, figures, [False, True, False, True, False, False], rows)
 
 
 def _told(one: Told | None) -> tuple[str, str]:
     return (one.how.replace("; ", ";\n"), duration(one.seconds)) if one else ("none", "")
-
-
-def _ratio(first: Told | None, second: Told | None) -> str:
-    if first is None or second is None or not first.seconds:
-        return ""
-    return f"{second.seconds / first.seconds:.2f}x"
 
 
 def _plans(first: ViewedAnswer, second: ViewedAnswer) -> Cells | None:
@@ -187,10 +178,18 @@ _FIGURES: Mapping[str, tuple[Callable[[PlanOfStep], float], Callable[[float], st
 
 
 def _drawings(first: Ranking | None, second: Ranking | None) -> Sequence[tuple[str, Markup]]:
-    """Over sizes bus bandwidth and speed-up of both, else the time of the best of both."""
+    """Over sizes bus bandwidth and speed-up of both, else the time of the best of both.
+
+    They are called by their machines where those differ.
+    """
+    if first is None or second is None:
+        return ()
+    one, other = machine(first), machine(second)
+    if one == other:
+        one, other = "first", "second"
     if isinstance(first, SweepReply) and isinstance(second, SweepReply):
-        return over_sizes_drawn({"first": first, "second": second})
-    times = {name: _seconds(one) for name, one in (("first", first), ("second", second)) if one}
+        return over_sizes_drawn({one: first, other: second})
+    times = {one: _seconds(first), other: _seconds(second)}
     shown = [Bar(name, {"time": took}) for name, took in times.items() if took is not None]
     if len(shown) < 2:
         return ()

@@ -18,6 +18,19 @@ function number({ rows, what, first }) {
   });
 }
 
+// An axis that goes takes along what is sent over it alone, and leaves what is sent over others too.
+function forget(name) {
+  const named = [...byId("axes").querySelectorAll("[name=axis_name]")].map((box) => box.value.trim());
+  if (!name || named.includes(name)) return;
+  for (const box of byId("sent").querySelectorAll("[name=sent_reduce]")) {
+    const over = box.value.split(",").map((one) => one.trim());
+    const left = over.filter((one) => one !== name);
+    if (left.length === over.length) continue;
+    if (left.length) box.value = left.join(", ");
+    else box.closest("tr").remove();
+  }
+}
+
 function show(checked) {
   for (const place of form.querySelectorAll(".said")) {
     const name = place.id.replace(/-said$/, "");
@@ -67,12 +80,13 @@ for (const table of tables) {
     const row = button.closest("tr");
     const next = row.nextElementSibling ?? row.previousElementSibling;
     row.remove();
-    number(table);
+    forget(row.querySelector("[name=axis_name]")?.value.trim());
+    tables.forEach(number);
     (next?.querySelector("input") ?? add).focus();
     soon();
   });
-  number(table);
 }
+tables.forEach(number);
 
 byId("file")?.addEventListener("change", async (event) => {
   const [file] = event.target.files;

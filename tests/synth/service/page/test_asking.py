@@ -222,6 +222,17 @@ def test_two_answers_stand_side_by_side_with_their_differences(server: Served) -
     assert 'class="curve"' in both
 
 
+def test_bars_of_different_machines_are_called_by_them(server: Served) -> None:
+    of = [_top(server), _top(server, system="dgx-a100:4")]
+    page = server.ask.get(f"/compare?of={of[0]}&of={of[1]}").text
+    assert re.findall(r">(p2-a100:2|dgx-a100:4|first|second)</text>", page) == [
+        "p2-a100:2",
+        "dgx-a100:4",
+    ]
+    same = server.ask.get(f"/compare?of={of[0]}&of={_top(server, bytes=2**20)}").text
+    assert re.findall(r">(p2-a100:2|first|second)</text>", same) == ["first", "second"]
+
+
 def test_two_ranges_of_sizes_are_drawn_over_each_other(server: Served) -> None:
     keys = [_top(server, bytes=[2**20, size], max_steps=1) for size in (2**24, 2**25)]
     page = server.ask.get(f"/compare?of={keys[0]}&of={keys[1]}").text

@@ -156,6 +156,20 @@ def test_what_is_wrong_is_said_as_one_types(seen: Browsing) -> None:
     assert page.evaluate("document.activeElement.getAttribute('aria-label')") == "Name of axis 3"
 
 
+def test_an_axis_takes_along_what_is_sent_over_it(seen: Browsing) -> None:
+    page = seen.page
+    page.goto("/")
+    page.fill("#sent tr:last-child [name=sent_reduce]", "data, model")
+    page.click("#axes button.remove >> nth=1")
+    assert page.locator("#axes [name=axis_name]").first.input_value() == "data"
+    over = page.locator("#sent [name=sent_reduce]")
+    assert [one.input_value() for one in over.all()] == ["data"]
+    assert over.first.get_attribute("aria-label") == "Axes of collective 2"
+    page.fill("#axes tr:last-child [name=axis_name]", "data")
+    page.click("#axes button.remove >> nth=1")
+    assert over.first.input_value() == "data", "another axis is called so"
+
+
 def test_what_else_is_sent_is_a_row_of_its_own(seen: Browsing) -> None:
     page = seen.page
     page.goto("/")

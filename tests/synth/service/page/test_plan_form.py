@@ -143,6 +143,15 @@ def test_its_answer_has_all_sections_and_two_plans_beside_each_other(
     assert server.ask.get(f"{answer}?against=7").status_code == 422
 
 
+def test_the_plan_that_was_asked_why_not_stands_beside_the_first(server: Served) -> None:
+    where = server.ask.post("/plan", data={**FORM, "explain": "zero=3"}).headers["location"]
+    shown = server.ask.get(where).text
+    assert re.findall(r"<h3><bdi>([^:]*): ", shown) == ["plan 1", "with zero=3"]
+    assert shown.index("Why not zero=3? ") < shown.index(">The fastest plans</h2>")
+    chosen = server.ask.get(f"{where}?answer=2").text
+    assert re.findall(r"<h3><bdi>([^:]*): ", chosen) == ["with zero=3", "plan 1"]
+
+
 def test_it_can_be_asked_again_otherwise(server: Served, answer: str) -> None:
     [like] = re.findall(r'href="(/plan\?like=[0-9a-f]{64})"', server.ask.get(answer).text)
     shown = server.ask.get(unescape(like)).text

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from hierarchies import InputError
 from synth.verbs.machines import PlaceQuestion
 from synth.verbs.planning import TopQuestion
+from synth.verbs.questions.collectives import CollectiveAsked
 from synth.verbs.questions.notations import size_in_bytes
 from synth.verbs.questions.question import asked
 from synth.verbs.table import VERBS
@@ -40,6 +41,16 @@ def test_sizes(text: str | int, size: int) -> None:
 def test_sizes_that_mean_nothing(text: str) -> None:
     with pytest.raises(InputError):
         size_in_bytes(text)
+
+
+@pytest.mark.parametrize("text", ["1KiB-1GiB", "1KiB:1GiB", "1KiB,1GiB", "1KiB to 1GiB", "much..1"])
+def test_a_range_that_is_none_is_told_how_one_is_written(text: str) -> None:
+    with pytest.raises(InputError) as range_taken:
+        asked(TopQuestion, {**TOP, "bytes": text})
+    assert range_taken.value.hint.endswith("or a range of sizes, as in 1KiB..1GiB")
+    with pytest.raises(InputError) as one_taken:
+        asked(CollectiveAsked, {"reduce": ["data"], "bytes": text.replace("..", "-")})
+    assert "range" not in one_taken.value.hint
 
 
 @given(st.integers(1, 10**15))
