@@ -105,7 +105,7 @@ def default_first(reply: RankingReply) -> list[Row]:
     if not reply.answers or any(one.against_best in _BETTER for one in reply.answers):
         return []
     first = min(reply.answers, key=lambda one: one.baseline_seconds)
-    if not first.steps or (first.against_best is Against.SAME and _is_plain(first, reply.request)):
+    if not first.steps or (first.against_best is Against.SAME and is_plain(first, reply.request)):
         return []
     row = replace(rows(reply)[reply.answers.index(first)], rank="-", others=0)
     interval, plain = first.default.interval_seconds or (), first.default.seconds
@@ -249,10 +249,10 @@ def _by(answer: Answer | UnevenAnswer, request: Goal) -> str:
     """The algorithm of a plain collective, where that is what tells it from the default."""
     if isinstance(answer, UnevenAnswer) or answer.against_default is Against.SAME:
         return ""
-    return f"by {way(answer.steps[0])}" if _is_plain(answer, request) else ""
+    return f"by {way(answer.steps[0])}" if is_plain(answer, request) else ""
 
 
-def _is_plain(answer: Answer, request: Goal) -> bool:
+def is_plain(answer: Answer, request: Goal) -> bool:
     """Whether it is the plain collective, in one call or in segments of it."""
     collectives = [step.collective for step in answer.steps]
     return len(answer.stripes) == 1 and collectives == [request.value]
