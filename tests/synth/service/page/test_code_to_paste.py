@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from markupsafe import Markup
 
 pytest.importorskip("fastapi", reason="needs the extra server")
 
@@ -61,6 +62,15 @@ def test_a_setting_of_a_range_says_its_sizes() -> None:
     assert said is not None
     assert [at for at, _ in said.settings] == ["1 MiB", "256 MiB"]
     assert [line.rpartition("=")[2] for _, line in said.settings] == ["LL128", "Simple"]
+
+
+def test_both_ends_of_a_range_have_their_interval_on_the_page() -> None:
+    answer = asked_of(bytes=[2**20, 2**22], system="dgx-h100:2", max_steps=1)
+    view = result(answer, 0)
+    page = render("chosen.html", view=view, base="", index=0)
+    low, high = (" to ".join(one) for one in view.rows[0].intervals)
+    words = " ".join(Markup(page).striptags().split())
+    assert f"Measurements say ({low}) to ({high})" in words.replace("say(", "say (")
 
 
 def test_a_program_of_several_calls_is_code() -> None:
