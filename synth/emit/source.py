@@ -41,7 +41,8 @@ class Source:
 
     Prices are of one segment. Where several programs run side by side, each has a slice of the
     payload (of every member's piece, where the goal is in pieces): this is the first of them, and
-    ``beside`` has the others, in the order of slices.
+    ``beside`` has the others, in the order of slices. ``reached`` tells in paragraphs how one call
+    of the runtime comes to its price: what must be set; nothing of any other program.
     """
 
     schedule: Schedule
@@ -50,6 +51,7 @@ class Source:
     verdict: Proved | Unknown
     options: Options = field(default_factory=Options)
     beside: tuple[Source, ...] = ()
+    reached: tuple[str, ...] = ()
 
     @property
     def placement(self) -> Placement:

@@ -73,6 +73,7 @@ def _words(source: Source) -> dict[str, Any]:
         "proved": source.proved,
         "payload_bytes": source.payload_bytes,
         "seconds": source.seconds,
+        "reached": source.reached,
         "members": reduction.tree.devices,
         **mesh_words(placement, source.options.rank_order),
         "reduced": _strings(reduced),

@@ -7,16 +7,17 @@ neither can say is offered by no runtime, and then the answer is a limit to know
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 
 from hierarchies.units import duration
+from synth.collectives.algorithms import Algorithm
 from synth.collectives.nccl_model import SPELLINGS
 from synth.collectives.protocols import Protocol
 from synth.plan.request import Answer
-from synth.price.defaults import ALGORITHMS, XLA
-from synth.price.steps import StepPrice
+from synth.price.defaults import ALGORITHMS, XLA, Defaults
+from synth.price.steps import StepPrice, total_seconds
 
 _PROTOCOLS = {Protocol.SIMPLE: "Simple", Protocol.LL: "LL", Protocol.LL128: "LL128"}
 """What NCCL_PROTO calls them."""
@@ -50,22 +51,59 @@ def advice(answer: Answer) -> Advice:
             return Advice(By.NOTHING, f"no runtime offers this: {_unavailable(answer)}")
         return AS_IT_IS
     if answer.plain:
-        return _of_one_step(answer, answer.runtime_prices[0])
+        return _of_one_call(answer.runtime_prices[0], answer.defaults)
     target = "jax" if XLA in answer.defaults.options else "torch"
     which = f"--bytes {answer.payload_bytes}" if answer.by_size else f"--rank {answer.rank}"
     command = f"collsynth emit --from ANSWER.json {which} --target {target}"
     return Advice(By.FILE, "; ".join([command, *_otherwise(answer)]))
 
 
-def _of_one_step(answer: Answer, price: StepPrice) -> Advice:
+def reached(price: StepPrice, defaults: Defaults) -> tuple[str, ...]:
+    """How one call comes to its price, in paragraphs: what is set, or what is taken by itself.
+
+    ``defaults`` are those of the runtime by itself, and have the call's request, bytes and groups.
+    """
+    if _way(price) == _way(*defaults.baseline):
+        return (f"That is what the runtime takes by itself ({_chosen(defaults)}): set nothing.",)
+    took = f"{_chosen(defaults)}, {duration(total_seconds(defaults.baseline))}"
+    how = _of_one_call(price, defaults)
+    if how.by is By.NOTHING:
+        return (f"That is not reached: {how.text}. By itself the runtime takes {took}.",)
+    told = f"The call alone does not reach that: by itself the runtime takes {took}. Set, for this "
+    return (f"{told}size, and so for all else that the process sends:", f"    {how.text}")
+
+
+def _way(*prices: StepPrice) -> list[tuple[object, ...]]:
+    """What is called, by which algorithm and protocol."""
+    return [(price.what, price.algorithm, price.protocol) for price in prices]
+
+
+def _chosen(defaults: Defaults) -> str:
+    """The runtime's choice in NCCL's words, as ``Ring, LL128``."""
+    if defaults.chosen not in SPELLINGS:
+        return defaults.chosen
+    return f"{SPELLINGS[defaults.chosen]}, {_PROTOCOLS[defaults.protocol]}"
+
+
+def _of_one_call(price: StepPrice, defaults: Defaults) -> Advice:
     """One call by another algorithm or protocol than the runtime would choose."""
-    names = [n for n in answer.defaults.options if ALGORITHMS.get(n) is price.algorithm]
-    named = [SPELLINGS[name] for name in names if name in SPELLINGS]
-    if not named or XLA in answer.defaults.options:
-        how = price.algorithm.value if price.algorithm else "nothing"
-        return Advice(By.NOTHING, f"no runtime offers this: the plain collective by {how}")
-    line = f"NCCL_ALGO={named[0]} NCCL_PROTO={_PROTOCOLS[price.protocol]}"
-    return Advice(By.ENVIRONMENT, line)
+    if line := setting(defaults.options, price.algorithm, price.protocol):
+        return Advice(By.ENVIRONMENT, line)
+    how = price.algorithm.value if price.algorithm else "nothing"
+    return Advice(By.NOTHING, f"no runtime offers this: the plain collective by {how}")
+
+
+def setting(ways: Iterable[str], algorithm: Algorithm | None, protocol: Protocol) -> str:
+    """The line of the environment by which NCCL takes an algorithm and a protocol.
+
+    ``ways`` are those that there are, as ``Defaults.options``. Empty where none of them is by the
+    algorithm, or NCCL_ALGO has no name for it, or XLA runs: it has no such variables.
+    """
+    names = [*ways]
+    named = [SPELLINGS[n] for n in names if ALGORITHMS.get(n) is algorithm and n in SPELLINGS]
+    if not named or XLA in names:
+        return ""
+    return f"NCCL_ALGO={named[0]} NCCL_PROTO={_PROTOCOLS[protocol]}"
 
 
 def _foreign(answer: Answer) -> str:

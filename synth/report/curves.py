@@ -18,6 +18,7 @@ from hierarchies.units import duration, volume
 from synth.calibration.logs.tables import busbw_factor
 from synth.emit.timeline.svg import ticks
 from synth.report.colours import FEW
+from synth.tables.rows import bus_bandwidth
 from synth.verbs.answers.ranked import SizeFigures, Stretch, SweepReply
 
 LEFT, RIGHT, TOP, BOTTOM = 84, 24, 46, 42
@@ -32,9 +33,13 @@ Lines = dict[str, list[tuple[float, float]]]
 
 @dataclass(frozen=True)
 class Curves:
-    """The figures of every size, the stretches after the first, and the drawings of both."""
+    """The figures of every size, the stretches after the first, and the drawings of both.
+
+    ``bandwidths``: the bus bandwidth of the best answer of each size, in words.
+    """
 
     sizes: Sequence[SizeFigures]
+    bandwidths: Sequence[str]
     crossovers: Sequence[Stretch]
     drawings: Sequence[Markup]
 
@@ -94,7 +99,8 @@ def curves(answer: SweepReply) -> Curves:
         _drawing("Speed-up over the default against message size", gains, marks, _gains),
         _drawing("Time against message size", lines, marks, _seconds),
     ]
-    return Curves(sizes, crossovers, [Markup(one) for one in drawn if one])
+    rate = [bus_bandwidth(answer.request.value, x.bytes, x.seconds, members) for x in sizes]
+    return Curves(sizes, rate, crossovers, [Markup(one) for one in drawn if one])
 
 
 def bandwidths(heading: str, lines: Lines) -> Markup:

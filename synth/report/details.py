@@ -8,10 +8,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from hierarchies import InputError, asked_as, in_words
+from hierarchies.units import duration, volume
+from synth.collectives.algorithms import Choice
+from synth.collectives.nccl_model import SPELLINGS
+from synth.collectives.protocols import Protocol
+from synth.plan.how_to_get import By, setting
+from synth.plan.request import Against
+from synth.price.defaults import ALGORITHMS, XLA
 from synth.report.coordinates import coordinates
 from synth.report.topology import Topology, unit_name
 from synth.tables.placements import placement_of
-from synth.tables.rows import Ranking
+from synth.tables.rows import Ranking, is_plain
 from synth.tables.style import request_text
 from synth.verbs.answers.degraded import UnevenAnswer, UnevenReply
 from synth.verbs.answers.parts import StepPrice, as_json
@@ -26,6 +33,18 @@ class Device:
     number: int
     name: str
     coordinates: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class InPlaceOfCode:
+    """What to do for one call of the runtime's own, whose code alone would change nothing.
+
+    ``settings``: lines of the environment, each with the sizes that it is for; ``words`` about
+    them, or why there is nothing to paste.
+    """
+
+    words: str
+    settings: Sequence[tuple[str, str]] = ()
 
 
 def title(answer: Ranking) -> str:
@@ -97,6 +116,77 @@ def steps(answer: Answer | UnevenAnswer) -> Iterator[tuple[str, StepPrice]]:
         for step in range(count)
     ]
     return zip(numbers, answer.steps, strict=True)
+
+
+def in_place_of_code(ranking: Ranking, index: int) -> InPlaceOfCode | None:
+    """What to do for a row of one call of the runtime's own; None for all that is a program.
+
+    Raises InputError where there is no such row.
+    """
+    answer = answer_at(ranking, index)
+    if isinstance(ranking, UnevenReply) or not isinstance(answer, Answer):
+        return None
+    stretch = ranking.stretches[index] if isinstance(ranking, SweepReply) else None
+    request = ranking.entries[index].request if isinstance(ranking, PlanReply) else ranking.request
+    ends = (stretch.first, stretch.last) if stretch else (answer,)
+    if not all(one.segments == 1 and is_plain(one, request) for one in ends):
+        return None
+    lines = [_setting(one, ranking.algorithm) for one in ends]
+    if not any(lines):
+        return InPlaceOfCode(f"Nothing to paste: {_nothing(answer)}.")
+    sizes = (stretch.from_bytes, stretch.until_bytes) if stretch else (0,)
+    at = [volume(size) if len(set(lines)) > 1 else "" for size in sizes]
+    told = dict.fromkeys((to, line or "nothing to set") for to, line in zip(at, lines, strict=True))
+    return InPlaceOfCode(_in_all(answer), tuple(told))
+
+
+def _in_all(answer: Answer) -> str:
+    """What is said of lines of the environment."""
+    default = f"the default ({_default(answer)})"
+    match answer.against_default:
+        case Against.SAME if not _by_default(answer):
+            told = f"Prices do not tell this from {default}: keep that, or time this. It is one"
+        case Against.SLOWER:
+            told = f"This is slower than {default}: keep that. It is one"
+        case _:
+            told = "One"
+    return (
+        f"{told} call of the runtime's own, whose code alone gets what the runtime takes by "
+        "itself. What it takes is set in the environment of every process, before it starts; that "
+        "holds for the whole process and all that it sends, and was chosen for this size:"
+    )
+
+
+def _setting(answer: Answer, choice: Choice) -> str:
+    """The line of the environment for an answer; empty for what the runtime does by itself."""
+    if answer.advice.by is By.ENVIRONMENT:
+        return answer.advice.text
+    if _by_default(answer):
+        held = choice in (Choice.RING, Choice.TREE) and XLA not in answer.defaults
+        return f"NCCL_ALGO={SPELLINGS[answer.default.name]}" if held else ""
+    [step] = answer.steps
+    return setting(answer.defaults, step.algorithm, step.protocol or Protocol.SIMPLE)
+
+
+def _by_default(answer: Answer) -> bool:
+    """Whether it is the runtime's own choice, by the same algorithm and protocol."""
+    own = ALGORITHMS.get(answer.default.name), answer.default.protocol
+    return all((one.algorithm, one.protocol) == own for one in answer.steps)
+
+
+def _default(answer: Answer) -> str:
+    """The runtime's own choice, as ``tree, ll128, 356 us``."""
+    chosen = answer.default
+    return f"{chosen.name}, {chosen.protocol.value}, {duration(chosen.seconds)}"
+
+
+def _nothing(answer: Answer) -> str:
+    """Why neither code nor a setting is to be pasted."""
+    if _by_default(answer):
+        return "this is what the runtime does by itself"
+    if answer.advice.by is By.NOTHING:
+        return answer.advice.text
+    return f"no runtime offers this; by itself it takes {_default(answer)}"
 
 
 def emit_question(ranking: Ranking, index: int, target: str) -> dict[str, Any]:

@@ -132,9 +132,17 @@ def sweep(reply: SweepReply) -> RenderableType:
         "ask one size for\nseveral side by side, which may take less",
         f"{_BUSBW}\n{_SPEEDUP}\n{_BOUND}; first and last size",
         follows(reply.system.prices),
+        *([_lay(reply.system)] if any(one.interval_seconds for one in reply.answers) else []),
         *left_over(reply),
         stopped(reply.complete),
     )
+
+
+def _lay(system: MachineInFull) -> str:
+    """What the figures below a time are."""
+    if system.prices == "typical":
+        return "below each time: where 9 of 10 machines with such links lay"
+    return "below each time: where 9 of 10 measurements lay about such prices"
 
 
 def several(reply: SystemsRankedReply) -> RenderableType:
@@ -177,7 +185,7 @@ _PLANNED: Mapping[str, Callable[[PlanReply], str]] = {
 
 def _best(reply: RankingReply | UnevenReply) -> Row:
     """The first row, under the name of the system."""
-    row = replace(rows(reply)[0], title=(reply.system.name,), interval=())
+    row = replace(rows(reply)[0], title=(reply.system.name,), intervals=())
     if isinstance(reply, UnevenReply):
         whole = Stripe((reply.answers[0].program,), "", "")
         return replace(row, placement="uneven", stripes=(whole,))
@@ -293,12 +301,9 @@ def _ties(
     yield follows(system.prices)
     if first is None or first.interval_seconds is None:
         return
-    if system.prices == "typical":
-        yield "below each time: where 9 of 10 machines with such links lay"
-        return
-    text = "below each time: where 9 of 10 measurements lay about such prices"
+    text = _lay(system)
     many_tied = sum(one.tied for one in ranked)
-    if many_tied > 1:
+    if many_tied > 1 and system.prices != "typical":
         text += f"\n{many(many_tied, what)} tie: prices do not tell them from the first"
     yield text
 

@@ -38,8 +38,9 @@ class Stripe:
 
 @dataclass(frozen=True)
 class Row:
-    """A row of a ranking. Several rows may share a rank; title and interval may be empty.
+    """A row of a ranking. Several rows may share a rank; title and intervals may be empty.
 
+    ``intervals``: both ends of each, in the order of times; over a range of sizes two that differ.
     On a machine that lacks devices the placement is ``-``. ``by`` is the algorithm where that is
     all that tells a row from the default; the row stands for ``others`` near it. ``slower``: than
     the best default, as far as prices can tell.
@@ -50,7 +51,7 @@ class Row:
     stripes: tuple[Stripe, ...]
     placement: str
     time: Ends
-    interval: Ends
+    intervals: tuple[Ends, ...]
     bus_bandwidth: Ends
     speedup: Ends
     bound: Ends
@@ -105,10 +106,10 @@ def default_first(reply: RankingReply) -> list[Row]:
     if not reply.answers or any(one.against_best in _BETTER for one in reply.answers):
         return []
     first = min(reply.answers, key=lambda one: one.baseline_seconds)
-    if not first.steps or (first.against_best is Against.SAME and _is_plain(first, reply.request)):
+    if not first.steps or (first.against_best is Against.SAME and is_plain(first, reply.request)):
         return []
     row = replace(rows(reply)[reply.answers.index(first)], rank="-", others=0)
-    interval, plain = first.default.interval_seconds or (), first.default.seconds
+    interval, plain = _interval(first.default.interval_seconds), first.default.seconds
     members = prod(first.axes[name] for name in reply.reduce)
     return [
         replace(
@@ -120,7 +121,7 @@ def default_first(reply: RankingReply) -> list[Row]:
             by=f"by {first.default.name}: {first.default.advice.text}",
             time=(duration(plain),),
             bus_bandwidth=(bus_bandwidth(reply.request.value, reply.bytes, plain, members),),
-            interval=tuple(duration(end) for end in interval),
+            intervals=(interval,) if interval else (),
             speedup=("",),
             bound=(_share(first.bound_seconds, plain),),
         )
@@ -170,7 +171,7 @@ _CELLS: Mapping[str, Callable[[Row], str]] = {
     "placement": lambda row: row.placement.replace("], ", "],\n "),
     "program": lambda row: "\n".join(filter(None, (in_lines(row.stripes), row.by))),
     "near": lambda row: f"+{row.others}" if row.others else "",
-    "time": lambda row: "\n".join(filter(None, (_lines(row.time), _lines(row.interval)))),
+    "time": lambda row: _timed(row),
     "busbw": lambda row: _lines(tuple(one.removesuffix(" GB/s") for one in row.bus_bandwidth)),
     "speed-up": lambda row: _lines(row.speedup),
     "gain": lambda row: _lines(row.speedup),
@@ -185,15 +186,27 @@ def _lines(ends: Ends) -> str:
     return " to\n".join(ends)
 
 
+def _timed(row: Row) -> str:
+    """Times, and where they lie: in brackets after each where both ends have their own."""
+    if len(row.intervals) < 2:
+        return "\n".join(map(_lines, filter(None, (row.time, *row.intervals))))
+    first, last = row.time[0], row.time[-1]
+    each = zip((first, last), row.intervals, strict=True)
+    return "\nto ".join(f"{time}\n({_lines(interval)})" for time, interval in each)
+
+
+def _interval(seconds: Sequence[float] | None) -> Ends:
+    """Both ends of where a time lies; empty for one that has no interval."""
+    return tuple(duration(end) for end in seconds or ())
+
+
 def _row(request: Goal, over: Sequence[str], *priced: _Priced) -> Row:
     """The row of one answer, or of both ends of a range that has one placement and program."""
     answers = [one.answer for one in priced]
     first = answers[0]
     placed = [answer for answer in answers if isinstance(answer, Answer)]
     members = prod(first.axes[name] for name in over)
-    intervals = dict.fromkeys(
-        tuple(duration(end) for end in answer.interval_seconds or ()) for answer in placed
-    )
+    intervals = dict.fromkeys(_interval(answer.interval_seconds) for answer in placed)
     return Row(
         rank=str(first.rank),
         title=(),
@@ -202,7 +215,7 @@ def _row(request: Goal, over: Sequence[str], *priced: _Priced) -> Row:
         others=first.others,
         placement=str(placed[0].placement) if placed else "-",
         time=_ends(duration(answer.seconds) for answer in answers),
-        interval=tuple(end for interval in intervals for end in interval),
+        intervals=tuple(interval for interval in intervals if interval),
         bus_bandwidth=_ends(
             bus_bandwidth(request.value, one.size_bytes, one.answer.seconds, members)
             for one in priced
@@ -249,10 +262,10 @@ def _by(answer: Answer | UnevenAnswer, request: Goal) -> str:
     """The algorithm of a plain collective, where that is what tells it from the default."""
     if isinstance(answer, UnevenAnswer) or answer.against_default is Against.SAME:
         return ""
-    return f"by {way(answer.steps[0])}" if _is_plain(answer, request) else ""
+    return f"by {way(answer.steps[0])}" if is_plain(answer, request) else ""
 
 
-def _is_plain(answer: Answer, request: Goal) -> bool:
+def is_plain(answer: Answer, request: Goal) -> bool:
     """Whether it is the plain collective, in one call or in segments of it."""
     collectives = [step.collective for step in answer.steps]
     return len(answer.stripes) == 1 and collectives == [request.value]
@@ -264,8 +277,7 @@ def _stretch(reply: SweepReply, index: int) -> Row:
     last = _Priced(one.last, one.until_bytes, one.last.bound_seconds)
     title = _ends([volume(one.from_bytes), volume(one.until_bytes)])
     row = _row(reply.request, reply.reduce, first, last)
-    smallest = tuple(duration(end) for end in one.first.interval_seconds or ())
-    return replace(row, rank=str(index + 1), title=title, interval=smallest)
+    return replace(row, rank=str(index + 1), title=title)
 
 
 def _entry(entry: PlannedEntry) -> Row:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from grammar import Goal, canonical, parse
 from hierarchies import InputError, Reduction, within
 from synth.emit import Options, Source
 from synth.plan.answers import all_priced
+from synth.plan.how_to_get import reached
 from synth.plan.request import Part
 from synth.plan.stripes import whole_bytes
 from synth.price.defaults import defaults
@@ -68,7 +70,19 @@ def hand_out(chosen: Remembered, options: Options) -> HandOut:
         _source(part, each, chosen, options) for part, each in zip(parts, prices, strict=True)
     )
     plain = total_seconds(defaults(simulator, reduction, size, chosen.goal).baseline)
-    return HandOut(replace(first, beside=tuple(others)), plain)
+    told = _reached(chosen, parts, prices)
+    return HandOut(replace(first, beside=tuple(others), reached=told), plain)
+
+
+def _reached(
+    chosen: Remembered, parts: Sequence[Part], prices: Sequence[tuple[StepPrice, ...]]
+) -> tuple[str, ...]:
+    """How one call of the runtime's own comes to its price; nothing of any other program."""
+    goal, calls = chosen.goal, [price for each in prices for price in each]
+    if [call.what for call in calls] != [goal.value] or parts[0].segments > 1:
+        return ()
+    by_itself = Simulator(chosen.system)
+    return reached(calls[0], defaults(by_itself, chosen.reduction, parts[0].size_bytes, goal))
 
 
 def _source(

@@ -11,7 +11,17 @@ from markupsafe import Markup
 from hierarchies.units import duration
 from synth.report.colours import paints
 from synth.report.curves import Curves, curves
-from synth.report.details import Device, answer_at, answers_of, devices, lies, steps, title
+from synth.report.details import (
+    Device,
+    InPlaceOfCode,
+    answer_at,
+    answers_of,
+    devices,
+    in_place_of_code,
+    lies,
+    steps,
+    title,
+)
 from synth.report.plans import PlansView, plans_view
 from synth.report.steps import timeline
 from synth.report.topology import topology
@@ -60,6 +70,7 @@ class Chosen:
     """The details of one row of a ranking; with several stripes a step has both numbers.
 
     ``lies``: where each axis lies, in words; none on a machine that lacks devices.
+    ``instead``: what to do for it in place of code; None where its code does it.
     """
 
     row: Row
@@ -69,6 +80,7 @@ class Chosen:
     picture: Json
     left_out: str
     devices: Sequence[Device]
+    instead: InPlaceOfCode | None
 
 
 @dataclass(frozen=True)
@@ -219,8 +231,8 @@ def _chosen(ranking: Ranking, found: Sequence[Row], index: int) -> Chosen:
     }
     picture = {**drawings, "axes": axes, "coordinates": where}
     numbered = tuple(steps(answer))
-    told = lies(ranking, answer)
-    return Chosen(found[index], told, answer, numbered, picture, drawn.left_out, there)
+    told, instead = lies(ranking, answer), in_place_of_code(ranking, index)
+    return Chosen(found[index], told, answer, numbered, picture, drawn.left_out, there, instead)
 
 
 def over_sizes(question: TopQuestion, ranking: Ranking) -> TopQuestion | None:

@@ -9,7 +9,7 @@ from hierarchies import Axis, Reduction, load
 from strategies import source
 from synth.collectives.algorithms import Algorithm, Choice
 from synth.emit import emit
-from synth.plan.how_to_get import By, advice
+from synth.plan.how_to_get import By, advice, reached
 from synth.plan.planner import answers
 from synth.plan.request import Against, Answer, Request
 from synth.semantics.programs import Language
@@ -42,6 +42,18 @@ def test_one_call_by_another_algorithm_is_a_line_of_the_environment() -> None:
     assert (answer.defaults.chosen, answer.against_default) == ("ring", Against.FASTER)
     assert advice(answer).by is By.ENVIRONMENT
     assert advice(answer).text == "NCCL_ALGO=Tree NCCL_PROTO=LL128"
+
+
+@pytest.mark.parametrize("name", ["dgx-a100:2", "dgx-h100:4", "tpu-v4-pod-slice:2x2x2"])
+def test_a_call_is_told_how_it_comes_to_its_price(name: str) -> None:
+    """Only the runtime's own choice comes without a setting; XLA takes none."""
+    [answer] = ranked(name, 2**24)
+    for own, prices in answer.defaults.options.items():
+        said = " ".join(reached(prices[0], answer.defaults))
+        assert ("set nothing" in said) == (prices == answer.defaults.baseline and len(prices) == 1)
+        assert ("NCCL_ALGO" in said) == (own != answer.defaults.chosen and "xla" not in said)
+    if advice(answer).by is By.ENVIRONMENT:
+        assert reached(answer.prices[0], answer.defaults)[-1].strip() == advice(answer).text
 
 
 def test_several_calls_are_a_file() -> None:

@@ -8,15 +8,18 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.console import Console
 
 from hierarchies import Axis, load, placements
 from hierarchies.units import duration
+from synth.calibration.typical import typical
 from synth.collectives.algorithms import Choice
 from synth.plan.planner import answers
 from synth.plan.request import Request
+from synth.plan.sizes import sweep
 from synth.semantics.programs import Language
-from synth.tables.rows import bus_bandwidth, default_first, in_lines, rows, stripe
-from synth.verbs.answers.ranked import RankingReply
+from synth.tables.rows import bus_bandwidth, default_first, in_lines, ranked_table, rows, stripe
+from synth.verbs.answers.ranked import RankingReply, SweepReply
 
 
 def test_bus_bandwidth_is_as_nccl_tests_count_it() -> None:
@@ -56,6 +59,23 @@ def test_an_algorithm_is_named_where_it_is_the_difference() -> None:
     assert float(first.speedup[0].rstrip("x")) > 1.02
     plain = rows(ranking("dgx-h100:1", 2**30, stripes=False))[0]
     assert (plain.by, plain.speedup) == ("", ("same",))
+
+
+def test_over_a_range_both_ends_have_their_interval() -> None:
+    system = typical(load("dgx-h100:2"))
+    request = Request((Axis("data", 16),), ("data",), 2**20, 1, Language(1), stripes=False)
+    reply = SweepReply.of(sweep(system, request, 2**20, 2**24))
+    for row, stretch in zip(rows(reply), reply.stretches, strict=True):
+        ends = (stretch.first, stretch.last)
+        assert row.intervals == tuple(
+            tuple(map(duration, one.interval_seconds or ())) for one in ends
+        )
+        shown = Console(width=200, no_color=True)
+        with shown.capture() as drawn:
+            shown.print(ranked_table([row], "time"))
+        said = "(%s to %s) to %s (%s to %s)"
+        figures = (*row.intervals[0], row.time[-1], *row.intervals[1])
+        assert said % figures in " ".join(drawn.get().split())
 
 
 def test_the_default_stands_first_where_it_is_what_to_do_and_no_row_is_it() -> None:

@@ -19,6 +19,7 @@ pytest.importorskip("fastapi", reason="needs the extra server")
 
 
 from hierarchies import InputError
+from hierarchies.units import duration
 from synth.plan.request import Watcher
 from synth.report.colours import contrast
 from synth.report.curves import curves
@@ -207,6 +208,12 @@ def test_the_table_of_curves_has_every_size_and_every_crossover(answers: dict[st
     assert "Ask for one size to see several programs side by side" in text
     assert len([1 for tag, _ in shown.elements if tag == "tr"]) == 1 + len(answer.sizes)
     assert len([1 for tag, _ in shown.elements if tag == "svg"]) == 3
+    heads = re.findall('<th scope="col"[^>]*>([^<]*)<', text)
+    cells = re.findall("<td[^>]*>([^<]*)<", text)[: len(heads) - 1]
+    first, figures = drawn.sizes[0], dict(zip(heads[1:], cells, strict=True))
+    assert figures["default"] == duration(first.baseline_seconds)
+    assert figures["speed-up"] == f"{first.baseline_seconds / first.seconds:.2f}x"
+    assert figures["bus bandwidth"].endswith(" GB/s")
 
 
 def test_a_question_over_sizes_is_one_that_can_be_put(answers: dict[str, Any]) -> None:

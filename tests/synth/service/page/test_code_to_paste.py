@@ -1,0 +1,92 @@
+"""Code to paste, or what is set where code would change nothing; emitted files say the same."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from markupsafe import Markup
+
+pytest.importorskip("fastapi", reason="needs the extra server")
+
+from synth.plan.request import Watcher
+from synth.report.details import emit_question, in_place_of_code
+from synth.service.page.rendering import render
+from synth.service.page.results import ranking_of, result
+from synth.verbs.questions.question import asked
+from synth.verbs.table import VERBS
+
+
+def asked_of(**given_: Any) -> Any:
+    question: dict[str, Any] = {"system": "dgx-a100:2", "axes": {"data": 16}, "reduce": ["data"]}
+    question |= {"max_steps": 3, "stripes": False}
+    verb = VERBS["top"]
+    body = verb.answer(asked(verb.question, question | given_), Watcher()).body
+    return ranking_of("top", json.loads(json.dumps(body)))
+
+
+def emitted_words(answer: Any, index: int) -> str:
+    verb = VERBS["emit"]
+    body = verb.answer(asked(verb.question, emit_question(answer, index, "torch")), Watcher()).body
+    return " ".join(str(body["files"][0]["text"]).split('"""')[1].split())
+
+
+@pytest.mark.parametrize(
+    ("prices", "line", "words"),
+    [
+        ("stated", "NCCL_ALGO=Tree NCCL_PROTO=LL128", "One call"),
+        ("typical", "NCCL_ALGO=Tree NCCL_PROTO=Simple", "Prices do not tell this from the default"),
+    ],
+)
+def test_code_that_would_change_nothing_is_a_setting(prices: str, line: str, words: str) -> None:
+    """NCCL takes a ring of 16 MiB on two nodes: a plain call is no tree, whose price it is."""
+    answer = asked_of(bytes=2**24, k=1, prices=prices)
+    said = in_place_of_code(answer, 0)
+    assert said is not None
+    assert said.settings == (("", line),)
+    assert said.words.startswith(words)
+    assert "holds for the whole process" in said.words
+    assert line in emitted_words(answer, 0)
+    page = render("chosen.html", view=result(answer, 0), base="/answers/x", index=0)
+    before, _, code = page.partition(f"{line}</code></pre>")
+    assert "Code to paste" in before
+    assert code.index("only to check or to time it") < code.index('role="tab"')
+
+
+def test_a_setting_of_a_range_says_its_sizes() -> None:
+    """The tree is by LL128 where the range begins, and by Simple where it ends."""
+    axes = {"data": 16, "model": 2}
+    answer = asked_of(bytes=[2**20, 2**28], system="p2-a100:2", axes=axes)
+    said = in_place_of_code(answer, 0)
+    assert said is not None
+    assert [at for at, _ in said.settings] == ["1 MiB", "256 MiB"]
+    assert [line.rpartition("=")[2] for _, line in said.settings] == ["LL128", "Simple"]
+
+
+def test_both_ends_of_a_range_have_their_interval_on_the_page() -> None:
+    answer = asked_of(bytes=[2**20, 2**22], system="dgx-h100:2", max_steps=1)
+    view = result(answer, 0)
+    page = render("chosen.html", view=view, base="", index=0)
+    low, high = (" to ".join(one) for one in view.rows[0].intervals)
+    words = " ".join(Markup(page).striptags().split())
+    assert f"Measurements say ({low}) to ({high})" in words.replace("say(", "say (")
+
+
+def test_a_program_of_several_calls_is_code() -> None:
+    answer = asked_of(bytes=2**24, k=3)
+    at = next(at for at, one in enumerate(answer.answers) if len(one.steps) > 1)
+    assert in_place_of_code(answer, at) is None
+    assert "by itself" not in emitted_words(answer, at)
+
+
+@pytest.mark.parametrize("algorithm", ["auto", "ring"])
+def test_of_the_default_nothing_is_pasted_unless_it_was_held_to_a_way(algorithm: str) -> None:
+    """On a node of switches that reduce NCCL takes these by itself, and no ring."""
+    answer = asked_of(system="dgx-h100:1", axes={"data": 8}, bytes=2**30, algorithm=algorithm)
+    said = in_place_of_code(answer, 0)
+    assert said is not None
+    held = algorithm == "ring"
+    assert [line for _, line in said.settings] == (["NCCL_ALGO=Ring"] if held else [])
+    assert said.words.startswith("Nothing to paste: this is what the runtime") != held
+    assert ("set nothing" in emitted_words(answer, 0)) != held
