@@ -179,13 +179,17 @@ def perfect(name: str, processes: int) -> Told:
 
 
 def measured(runs: int) -> Told:
-    """The medians of some runs; and what perfect processes would take, each in a fresh process."""
-    told: Told = _medians([_apart("--once") for _ in range(runs)])
+    """The medians of some runs."""
+    return {**_medians([_apart("--once") for _ in range(runs)]), "runs": runs}
+
+
+def on_clocks() -> Told:
+    """What perfect processes would take, each number of them in a fresh process."""
     on_clock = {
         name: {str(many): _apart("--perfect", name, str(many)) for many in (1, *PERFECT)}
         for name in QUESTIONS
     }
-    return {**told, "perfect": on_clock, "runs": runs}
+    return {"perfect": on_clock}
 
 
 def _apart(*words: str) -> Told:
@@ -203,7 +207,8 @@ def _medians(some: list[Any]) -> Any:
 
 def page(data: Told | None) -> str:
     """README.md with its section about two workers as the data has it; None: not measured."""
-    return pages.page("speedup", data=data, crews=[*CREWS], perfect=PERFECT)
+    perfect = PERFECT if data and "perfect" in data else ()
+    return pages.page("speedup", data=data, crews=[*CREWS], perfect=perfect)
 
 
 def main() -> None:
@@ -211,13 +216,15 @@ def main() -> None:
     given.add_argument("--once", action="store_true", help="print one run, and keep nothing")
     given.add_argument("--perfect", nargs=2, metavar=("QUESTION", "PROCESSES"))
     given.add_argument("--runs", type=int, default=RUNS)
+    given.add_argument("--quick", action="store_true", help="without processes that are not there")
     how = given.parse_args()
     if how.once:
         print(json.dumps(once()))
     elif how.perfect:
         print(json.dumps(perfect(how.perfect[0], int(how.perfect[1]))))
     else:
-        data = {**record.origin(COMMAND), "machine": record.machine(), **measured(how.runs)}
+        told = measured(how.runs) | ({} if how.quick else on_clocks())
+        data = {**record.origin(COMMAND), "machine": record.machine(), **told}
         pages.keep(DATA, data, page)
 
 
