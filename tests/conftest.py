@@ -7,11 +7,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer.testing
 from hypothesis import Phase, settings
 
+from browsing import CHROMIUM, chromium
 from databases import Cluster, cluster
 from durations import Noter, mark
 from exhaustive import Recorder, Sample
@@ -90,6 +92,16 @@ def postgres() -> Iterator[Cluster]:
     """A PostgreSQL cluster for this session."""
     with cluster() as started:
         yield started
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """One for the tests of a module."""
+    pytest.importorskip("playwright", reason="needs playwright, to drive a browser")
+    if not CHROMIUM.exists():
+        pytest.skip(f"needs a browser at {CHROMIUM}")
+    with chromium() as found:
+        yield found
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

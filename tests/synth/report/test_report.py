@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from browsing import CHROMIUM, browsing, chromium
+from browsing import browsing
 from synth.cli.app import app
 from synth.plan.request import Watcher
 from synth.report import report
@@ -298,15 +298,6 @@ def test_what_cannot_be_written_is_said_after_the_answer(tmp_path: Path) -> None
     assert "all-reduce of 1 GiB over data" in said.stdout
     assert said.stderr.startswith(f"collsynth: {where}: cannot write: ")
     assert said.stderr.count("\n") == 1
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    pytest.importorskip("playwright", reason="needs playwright, to drive a browser")
-    if not CHROMIUM.exists():
-        pytest.skip(f"needs a browser at {CHROMIUM}")
-    with chromium() as found:
-        yield found
 
 
 CLIPPED = """() => [...document.querySelectorAll('svg text')].filter(text => {

@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("fastapi", reason="needs the extra server")
 pytest.importorskip("playwright", reason="needs playwright, to drive a browser")
 
-from browsing import CHROMIUM, Browsing, browsing, chromium, until
+from browsing import CHROMIUM, Browsing, browsing, until
 from hierarchies.files.writing import described
 from machines import calibrated
 from serving import Served, StuckWorkers, served
@@ -30,12 +30,6 @@ LONG = {**WIDE, "k": 1000, "across": True, "exact": True}
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     with served(tmp_path_factory.mktemp("browser"), wait_seconds=20.0) as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with chromium() as found:
         yield found
 
 

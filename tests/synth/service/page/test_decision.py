@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("fastapi", reason="needs the extra server")
 pytest.importorskip("playwright", reason="needs playwright, to drive a browser")
 
-from browsing import CHROMIUM, browsing, chromium, until
+from browsing import CHROMIUM, browsing, until
 from serving import Served, served
 from synth.service.http.examples import EXAMPLES
 
@@ -26,12 +26,6 @@ LOG = EXAMPLES["doctor"]["files"][0]["text"]
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     with served(tmp_path_factory.mktemp("decision"), wait_seconds=20.0) as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with chromium() as found:
         yield found
 
 
