@@ -44,6 +44,8 @@ CONVOLUTIONS = replace(PICTURES, batch=16)
 TRANSFORMER = Model("transformer", "attention", 128, 6, 16)
 MODELS = (CONVOLUTIONS, TRANSFORMER)
 """A step of them computes about as long as it sends here, so that something can be hidden."""
+WHOLE_BYTES = (PAYLOAD_BYTES // 8, PAYLOAD_BYTES // 4, PAYLOAD_BYTES)
+"""For which the program is run by itself."""
 Told = dict[str, Any]
 
 
@@ -94,6 +96,7 @@ def replay(network_: Network, seed: int = 0) -> Told:
         profiles = [_profiled(hired, model) for model in network_.models]
         hired.all("join", text)
         told["rows"] = _calibrated(hired, network_, program)
+        told["whole"] = _whole(hired)
         told["models"] = [_trained(hired, told, profile, seed) for profile in profiles]
     return told
 
@@ -137,6 +140,17 @@ def _calibrated(hired: Ranks, network_: Network, program: Program) -> list[Told]
         {"step": step, "size_bytes": size, "microseconds": [round(1e6 * one) for one in seconds]}
         for (step, size), seconds in sorted(samples.items())
     ]
+
+
+def _whole(hired: Ranks) -> list[Told]:
+    """Seconds of the program by itself, which nothing that is simulated knows."""
+    samples: dict[int, list[float]] = {}
+    for turn in range(ROUNDS + 1):
+        for size in WHOLE_BYTES:
+            seconds = max(hired.all("whole", size, soon(len(hired.pids))))
+            if turn:
+                samples.setdefault(size, []).append(round(seconds, 6))
+    return [{"size_bytes": size, "seconds": seconds} for size, seconds in samples.items()]
 
 
 def _trained(hired: Ranks, told: Told, profile: Told, seed: int) -> Told:

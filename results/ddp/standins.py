@@ -84,6 +84,14 @@ class StandIn(Rank):
             share.copy_(got.view(members, -1).sum(dim=0))
         return time.perf_counter() - at
 
+    def whole(self, size_bytes: int, at: float) -> float:
+        """Seconds of the program by itself, of so many bytes, in the thread that sums buckets."""
+        run, numbers = self._file["program"](), -(-size_bytes // 4)
+        held = self._held((numbers,), self._torch.float32)
+        time.sleep(max(0.0, at - time.perf_counter()))
+        self._file["_beside"]().submit(run, held).result()
+        return time.perf_counter() - at
+
     def _step_of(self, run: Any, number: int) -> tuple[str, Any]:
         exchanges = [one for one in run._steps if hasattr(one[0], "collective")]
         step, group = exchanges[number]
