@@ -273,11 +273,12 @@ def _in_passes(
     _, ends_at = contended(
         arranged(graph.before, [*graph.queues, *ports.values()]), seconds, uses, None, tops
     )
+    begins = [
+        ("every stage ", *(f"{stage} " for stage, at in order.rank_of.items() if at == rank))
+        for rank in range(len(order.ranks))
+    ]
     once, between = (
-        [
-            sum(some[key] for key in some if key.startswith((f"{rank} ", "every stage ")))
-            for rank in range(len(order.ranks))
-        ]
+        [sum(some[key] for key in some if key.startswith(mine)) for mine in begins]
         for some in (alone, meeting)
     )
     last = [max(ends_at[number] for number in queue) for queue in graph.queues]

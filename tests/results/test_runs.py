@@ -90,6 +90,20 @@ def test_a_pipeline_takes_its_rounds(schedule: str, count: int) -> None:
     assert found.busy_seconds < found.step_seconds
 
 
+@pytest.mark.parametrize("schedule", ["1f1b", "interleaved-1f1b, 2 chunks"])
+def test_a_rank_does_what_all_its_stages_do(schedule: str) -> None:
+    """Passes once for each microbatch, sums of them once less, and all else once."""
+    model, count = Model("mlp-tiny", (("layers", 6),), 16), 4
+    case = Case(model, f"pipe=2; schedule {schedule}, {count} microbatches", 800.0)
+    times = 0
+    for block, _ in case.planned.pairs:
+        if " " in str(block.phase):
+            times += 2 if "every" in str(block.phase) else 1
+        else:
+            times += count if block.of else count - 1
+    assert priced(case, 1e-6).busy_seconds == pytest.approx(times * 1e-3 / 2)
+
+
 def test_cases_are_of_every_kind_and_at_least_thirty() -> None:
     known = cases.cases()
     assert len({case.name for case in known}) == len(known) >= 30
