@@ -42,12 +42,28 @@ def figures(folder: Path) -> Told:
             "ours_near": sum(abs(one["gain"] - one["predicted_gain"]) <= NEAR for one in ours),
         },
         "slower": sum(one["gain_high"] < 0 for one in ours),
+        "alone": [one for told in measured for one in _alone(told)],
         "hidden": {
             "rows": len(hidden),
             "least": min((row["hidden"] for row in hidden), default=None),
             "least_simulated": min((row["hidden_simulated"] for row in hidden), default=None),
         },
     }
+
+
+def _alone(told: Told) -> list[Told]:
+    """The program by itself, as it ran and as its steps say."""
+    _, by_program = summing_of(told)
+    return [
+        {
+            "network": told["shape"],
+            "megabits": told["megabits_per_second"],
+            "size_bytes": one["size_bytes"],
+            "seconds": median(one["seconds"]),
+            "predicted_seconds": by_program(one["size_bytes"]),
+        }
+        for one in told["whole"]
+    ]
 
 
 def _row(told: Told, one: Told) -> Told:

@@ -4,7 +4,7 @@
 should be the only one on the machine. ``report`` simulates all that was measured and writes
 runs.json and the page. ``replay`` does with sleeps in the place of compute what more ranks do.
 ``every`` runs all plans of a small model on 2, 4 and 8 ranks, or on as many as are given; with
-``--stuck`` those alone that got stuck.
+``--stuck`` those alone that got stuck, and with ``--simulate`` none: what was measured is simulated.
 """
 
 from __future__ import annotations
@@ -43,6 +43,11 @@ def page(data: Told) -> str:
         orders=[*real, *replayed],
         sums={"real": summed(real), "replay": summed(replayed)},
         every=[one | {"orders": orders(one["rows"])} for one in measured],
+        drifted=[
+            row
+            for one in measured
+            for row in orders([each | {"drift": 0.0} for each in one["rows"]])
+        ],
     )
 
 
@@ -58,12 +63,18 @@ def main() -> int:
     parser.add_argument("what", choices=["run", "replay", "every", "report", "list"])
     parser.add_argument("numbers", nargs="*", type=float)
     parser.add_argument("--stuck", action="store_true")
+    parser.add_argument("--simulate", action="store_true")
     asked = parser.parse_args()
     if asked.what == "list":
         print("\n".join(case.name for case in cases()))
         return 0
     if asked.what == "report":
         return report()
+    if asked.what == "every" and asked.simulate:
+        for world in map(int, asked.numbers or every.WORLDS):
+            record.write(known := PLANS / f"{world}.json", every.anew(record.read(known), world))
+        pages.write(page(record.read(REPORT)))
+        return 0
     if reason := missing():
         print(f"skipped: {reason}")
         return 0

@@ -106,6 +106,16 @@ def again(told: Told, world: int, model: Model = DECODER) -> Told:
     }
 
 
+def anew(told: Told, world: int, model: Model = DECODER) -> Told:
+    """The same, what was measured beside what is simulated of it now.
+
+    Raises InputError where programs have changed since.
+    """
+    known = every(world, WORLDS[world], model)
+    rows = [row for part in told["measured"] for row in simulated(world, known, part)]
+    return told | {"rows": rows, "simulated": record.origin(f"{COMMAND} {world} --simulate")}
+
+
 def _rows(world: int, some: Sequence[Case]) -> Told:
     told = measured(world, some)
     return {

@@ -302,6 +302,7 @@ def test_plans_of_a_tiny_model_are_run_and_put_in_order(monkeypatch: pytest.Monk
     assert not once_more["stuck"]
     assert [row["plan"] for row in once_more["rows"]] == [one.plan for one in (*some[1:], some[0])]
     assert once_more["again"][0]["plans"] == 1
+    assert every.anew(told, 4, TINY_DECODER)["rows"] == told["rows"]
 
 
 def test_without_root_it_is_skipped(
