@@ -4,7 +4,7 @@
 should be the only one on the machine. ``report`` simulates all that was measured and writes
 runs.json and the page. ``replay`` does with sleeps in the place of compute what more ranks do.
 ``every`` runs all plans of a small model on 2, 4 and 8 ranks, or on as many as are given; with
-``--stuck`` those alone that got stuck, and with ``--simulate`` none: what was measured is simulated.
+``--stuck`` those alone that got stuck; with ``--simulate`` it simulates what was measured.
 """
 
 from __future__ import annotations
@@ -58,6 +58,19 @@ def report() -> int:
     return 0
 
 
+def every_plan(asked: argparse.Namespace) -> int:
+    """All plans of a small model: run, run again where they got stuck, or simulated anew."""
+    for world in map(int, asked.numbers or every.WORLDS):
+        known = PLANS / f"{world}.json"
+        if asked.simulate:
+            told = every.anew(record.read(known), world)
+        else:
+            told = every.again(record.read(known), world) if asked.stuck else every.run(world)
+        keep(PLANS, str(world), told)
+    pages.write(page(record.read(REPORT)))
+    return 0
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", choices=["run", "replay", "every", "report", "list"])
@@ -71,10 +84,7 @@ def main() -> int:
     if asked.what == "report":
         return report()
     if asked.what == "every" and asked.simulate:
-        for world in map(int, asked.numbers or every.WORLDS):
-            record.write(known := PLANS / f"{world}.json", every.anew(record.read(known), world))
-        pages.write(page(record.read(REPORT)))
-        return 0
+        return every_plan(asked)
     if reason := missing():
         print(f"skipped: {reason}")
         return 0
@@ -84,12 +94,7 @@ def main() -> int:
             keep(DATA, f"replay-{world}", replay(world, families(world)))
         return 0
     if asked.what == "every":
-        for world in map(int, asked.numbers or every.WORLDS):
-            known = PLANS / f"{world}.json"
-            told = every.again(record.read(known), world) if asked.stuck else every.run(world)
-            keep(PLANS, str(world), told)
-        pages.write(page(record.read(REPORT)))
-        return 0
+        return every_plan(asked)
     for rate in asked.numbers or RATES:
         chosen = [case for case in cases() if case.megabits == rate]
         keep(DATA, f"{rate:g}", measure(rate, chosen))
