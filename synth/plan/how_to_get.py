@@ -2,7 +2,9 @@
 
 A gain is worth something only over what the runtime does by itself, and only if it can be had. One
 step by another algorithm is a line of the environment; several steps are a file to emit; what
-neither can say is offered by no runtime, and then the answer is a limit to know, not advice.
+neither can say is offered by no runtime, and then the answer is a limit to know, not advice. What
+is expected to gain, and not told to by prices, is worth a run that decides: the default is kept
+until then.
 """
 
 from __future__ import annotations
@@ -11,13 +13,16 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 
+from grammar import Goal
 from hierarchies.units import duration
 from synth.collectives.algorithms import Algorithm
 from synth.collectives.nccl_model import SPELLINGS
 from synth.collectives.protocols import Protocol
-from synth.plan.request import Answer
+from synth.plan.request import Against, Answer
 from synth.price.defaults import ALGORITHMS, XLA, Defaults
-from synth.price.steps import StepPrice, total_seconds
+from synth.price.resolution import FINEST, Estimate
+from synth.price.steps import TICKS_PER_SECOND, StepPrice, total_seconds
+from synth.verify.symbolic import Proved
 
 _PROTOCOLS = {Protocol.SIMPLE: "Simple", Protocol.LL: "LL", Protocol.LL128: "LL128"}
 """What NCCL_PROTO calls them."""
@@ -42,20 +47,118 @@ class Advice:
 
 AS_IT_IS = Advice(By.DEFAULT, "keep the default")
 """How the runtime's own choice is got: nothing is set."""
+UNTIL_MEASURED = Advice(By.DEFAULT, "keep the default until this is measured")
+"""The same where a run is worth its while."""
+DECIDES = 1 + FINEST
+"""The measured speed-up from which on an answer is to be taken: what is nearer is no gain."""
+
+
+@dataclass(frozen=True)
+class WorthMeasuring:
+    """A run that decides between an answer and the default, which prices do not tell apart.
+
+    ``speedup`` over the default is what is expected, as a runtime would run it, with the ``seconds``
+    and ``default_seconds`` that go with it; it lies in ``between``, whatever the errors of prices
+    are. ``commands``: what to run, in turn; ``advice``: how the answer is got if that decides for it.
+    """
+
+    speedup: float
+    between: tuple[float, float]
+    seconds: float
+    default_seconds: float
+    commands: tuple[str, ...]
+    advice: Advice
+
+    @property
+    def said(self) -> str:
+        """What is expected, in a line."""
+        low, high = self.between
+        return (
+            f"{self.speedup:.2f} times as fast as the default is expected ({low:.2f} to "
+            f"{high:.2f} times, as far as prices can tell)"
+        )
+
+    @property
+    def decides(self) -> str:
+        """Which measured figure decides, in a line."""
+        default = self.default_seconds
+        return (
+            f"take it if the default is measured to take {DECIDES:.2f} times as long, or more: "
+            f"with the {duration(default)} expected of it, if this takes less than "
+            f"{duration(default / DECIDES)}"
+        )
 
 
 def advice(answer: Answer) -> Advice:
     """How to get an answer; where it gains nothing that prices can tell, keep the default."""
-    if not answer.gains:
-        if answer.estimate.surely_below(answer.baseline_estimate):
-            return Advice(By.NOTHING, f"no runtime offers this: {_unavailable(answer)}")
-        return AS_IT_IS
+    if answer.gains:
+        return _had(answer)
+    if answer.estimate.surely_below(answer.baseline_estimate):
+        return Advice(By.NOTHING, f"no runtime offers this: {_unavailable(answer)}")
+    return UNTIL_MEASURED if worth_measuring(answer) else AS_IT_IS
+
+
+def worth_measuring(answer: Answer, default: Estimate | None = None) -> WorthMeasuring | None:
+    """The run that decides about an answer, if it is worth one: proved, and to be had.
+
+    It must be expected to be faster by more than ``resolution.WORTH``, and not told to be by
+    prices, than the runtime's choice on the same placement, or than another ``default``.
+    """
+    default = default or answer.baseline_estimate
+    ours, how = answer.runtime_estimate, _had(answer)
+    open_ = answer.against(default) is Against.SAME and ours.perhaps_below(default)
+    if not open_ or how.by is By.NOTHING or not isinstance(answer.verdict, Proved):
+        return None
+    return WorthMeasuring(
+        default.ticks / ours.ticks,
+        ours.speedup_over(default),
+        answer.runtime_seconds,
+        default.ticks / TICKS_PER_SECOND,
+        tuple(_runs(answer, how)),
+        how,
+    )
+
+
+def _runs(answer: Answer, how: Advice) -> Iterator[str]:
+    """What to run: NVIDIA's tests where all devices are one group, else the file that is emitted.
+
+    That file times its program and the plain collective beside it, in the groups that there are.
+    """
+    setting = f"{how.text} " if how.by is By.ENVIRONMENT else ""
+    if setting and answer.candidate.reduction.replicas == 1:
+        size = answer.payload_bytes
+        test = f"{_test(answer.goal)} -b {size} -e {size} -g 1 -w 5 -n 20"
+        yield from (test, setting + test)
+        return
+    target = _target(answer)
+    start = "torchrun --nproc-per-node ... " if target == "torch" else "python "
+    run = f"{start}collsynth_{target}.py --bytes {answer.payload_bytes} --repeat 20"
+    yield _emit(answer)
+    yield run
+    if setting:
+        yield setting + run
+
+
+def _test(goal: Goal) -> str:
+    """What nccl-tests and rccl-tests call the program that times a collective."""
+    return f"{goal.value.replace('-', '_')}_perf"
+
+
+def _had(answer: Answer) -> Advice:
+    """How to get an answer, whether it gains or not."""
     if answer.plain:
         return _of_one_call(answer.runtime_prices[0], answer.defaults)
-    target = "jax" if XLA in answer.defaults.options else "torch"
+    return Advice(By.FILE, "; ".join([_emit(answer), *_otherwise(answer)]))
+
+
+def _emit(answer: Answer) -> str:
+    """The command that writes its file."""
     which = f"--bytes {answer.payload_bytes}" if answer.by_size else f"--rank {answer.rank}"
-    command = f"collsynth emit --from ANSWER.json {which} --target {target}"
-    return Advice(By.FILE, "; ".join([command, *_otherwise(answer)]))
+    return f"collsynth emit --from ANSWER.json {which} --target {_target(answer)}"
+
+
+def _target(answer: Answer) -> str:
+    return "jax" if XLA in answer.defaults.options else "torch"
 
 
 def reached(price: StepPrice, defaults: Defaults) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from rich.console import RenderableType
 from hierarchies.units import duration, volume
 from synth.plan.request import Against
 from synth.price.resolution import FINEST
+from synth.tables.deciding import maybe_line, run_lines
 from synth.tables.degraded import uneven
 from synth.tables.left_over import laid_out_words, left_over, unsaid
 from synth.tables.placements import Matrix, placed, placement_of, rank_orders, words
@@ -78,10 +79,12 @@ def ranking(reply: RankingReply) -> RenderableType:
         ranked_table([*default_first(reply), *rows(reply)], *columns),
         *_reasons(reply),
         *_to_do(reply.answers),
+        *run_lines(reply),
         *_rank_orders(reply.system, reply.answers[:1]),
         f"\n{searched(reply.considered)}, {programs} ranked; best default: {default}",
         _BUSBW,
         _SPEEDUP_OVER_BEST if "placement" in columns else _SPEEDUP,
+        *maybe_line(reply.answers),
         _BOUND,
         *[_NEAR] * len(near),
         *_ties(reply.answers, "answer", reply.system),
@@ -128,9 +131,12 @@ def sweep(reply: SweepReply) -> RenderableType:
     return paragraphs(
         *_asked(reply, axes, matrices, *reply.bytes),
         ranked_table(rows(reply), *columns),
+        *run_lines(reply),
         f"\n{many(len(reply.sizes), 'size')} asked; changes are told to 1%; one program a size: "
         "ask one size for\nseveral side by side, which may take less",
-        f"{_BUSBW}\n{_SPEEDUP}\n{_BOUND}; first and last size",
+        f"{_BUSBW}\n{_SPEEDUP}",
+        *maybe_line(reply.answers),
+        f"{_BOUND}; first and last size",
         follows(reply.system.prices),
         *([_lay(reply.system)] if any(one.interval_seconds for one in reply.answers) else []),
         *left_over(reply),
@@ -164,6 +170,7 @@ def several(reply: SystemsRankedReply) -> RenderableType:
         *(line for one in others for line in _best_placed(one)),
         *(laid_out_words(first) if isinstance(first, RankingReply) else ()),
         f"{_BUSBW}\n{_SPEEDUP}",
+        *maybe_line(answer for one in others for answer in one.answers[:1]),
         stopped(reply.complete),
     )
 
@@ -216,6 +223,7 @@ def plan(reply: PlanReply) -> RenderableType:
         f"(with the runtime's own choice on the same placement {duration(default)}{gain})\n",
         *_entries(reply),
         *_gains(reply.entries),
+        *run_lines(reply),
         "",
         *_others(reply.system, best, others),
         *_ties(reply.ranking, "placement", reply.system),

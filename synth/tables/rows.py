@@ -245,10 +245,14 @@ def _against(answer: Answer | UnevenAnswer) -> Against:
 
 
 def _speedup(priced: _Priced) -> str:
-    """How often the default takes as long; only what prices can tell and a runtime offers."""
+    """How often the default takes as long: what prices can tell and a runtime offers.
+
+    What is expected, not told, and worth measuring, has a question mark.
+    """
     answer, against = priced.answer, _against(priced.answer)
     if against is Against.SAME:
-        return "same"
+        worth = answer.worth_measuring if isinstance(answer, Answer) else None
+        return f"{worth.speedup:.2f}x?" if worth else "same"
     if against is Against.NOT_OFFERED:
         return "none"
     if isinstance(answer, UnevenAnswer):

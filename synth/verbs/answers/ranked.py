@@ -10,7 +10,7 @@ from pydantic import Field
 from hierarchies import Axis, Placement, System
 from synth.plan import request as planned
 from synth.plan.explanation import why
-from synth.plan.how_to_get import advice
+from synth.plan.how_to_get import advice, worth_measuring
 from synth.plan.sizes import Sweep
 from synth.price.resolution import Estimate
 from synth.verbs.answers.machine_parts import MachineInFull
@@ -37,6 +37,7 @@ from synth.verbs.answers.parts import (
     Share,
     StepPrice,
     Whole,
+    WorthMeasuring,
     default_keys,
     interval_of,
     judged_keys,
@@ -76,7 +77,8 @@ class Answer(Judged, Defaults):
         *DEFAULTS,
         *("bound_seconds", "limited_by", "steps", "stripes"),
         *("interval_seconds", "baseline_interval_seconds", "why"),
-        *("against_default", "runtime_seconds", "advice", "others", "least_seconds"),
+        *("against_default", "runtime_seconds", "advice", "worth_measuring"),
+        *("others", "least_seconds"),
         *VERDICT,
     )
 
@@ -99,11 +101,17 @@ class Answer(Judged, Defaults):
     against_default: Against = Field(description="As far as prices can tell, as it would be run.")
     runtime_seconds: Seconds = Field(description="By algorithms that runtimes have alone.")
     advice: Advised = Field(description="How to get it.")
+    worth_measuring: WorthMeasuring | None = sometimes(
+        "The run that decides, where prices do not tell it from the default and it may gain."
+    )
     others: Whole = Field(description="So many other programs that prices do not tell from it.")
     least_seconds: Seconds = Field(description="The least price among it and them.")
 
     @classmethod
-    def of(cls, answer: planned.Answer, **more: Any) -> Self:
+    def of(cls, answer: planned.Answer, best: Estimate | None = None, **more: Any) -> Self:
+        """An answer; a run is worth it over the default on its placement, or over the ``best``."""
+        if found := worth_measuring(answer, best):
+            more["worth_measuring"] = WorthMeasuring.of(found)
         candidate, seconds = answer.candidate, answer.candidate.seconds
         placement = candidate.reduction.placement
         payload_bytes = sum(part.size_bytes for part in candidate.parts)
@@ -154,7 +162,7 @@ class RankedAnswer(Answer):
         tied = not first.estimate.told_from(answer.estimate)
         if answer.baseline_estimate == best:
             return cls.of(answer, tied=tied)
-        return cls.of(answer, tied=tied, against_best_default=answer.against(best))
+        return cls.of(answer, best, tied=tied, against_best_default=answer.against(best))
 
     @property
     def against_best(self) -> planned.Against:
