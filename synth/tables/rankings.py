@@ -14,7 +14,7 @@ from synth.tables.deciding import maybe_line, run_lines
 from synth.tables.degraded import uneven
 from synth.tables.left_over import laid_out_words, left_over, unsaid
 from synth.tables.placements import Matrix, placed, placement_of, rank_orders, words
-from synth.tables.rows import Row, Stripe, default_first, ranked_table, rows
+from synth.tables.rows import Row, Stripe, default_by_size, default_first, ranked_table, rows
 from synth.tables.style import (
     axes_text,
     between,
@@ -134,6 +134,7 @@ def sweep(reply: SweepReply) -> RenderableType:
         *run_lines(reply),
         f"\n{many(len(reply.sizes), 'size')} asked; changes are told to 1%; one program a size: "
         "ask one size for\nseveral side by side, which may take less",
+        f"default: {'; '.join(default_by_size(reply))}",
         f"{_BUSBW}\n{_SPEEDUP}",
         *maybe_line(reply.answers),
         f"{_BOUND}; first and last size",

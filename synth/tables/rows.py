@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from math import prod
 
 from rich.table import Table
@@ -13,7 +14,7 @@ from hierarchies.units import duration, volume
 from synth.calibration.logs.tables import busbw_factor
 from synth.plan.request import Against
 from synth.price.resolution import FINEST
-from synth.tables.style import MARKS, request_text, table_of, way
+from synth.tables.style import MARKS, request_text, table_of, way, way_of
 from synth.verbs.answers.degraded import UnevenAnswer, UnevenReply
 from synth.verbs.answers.planning import PlannedEntry, PlanReply
 from synth.verbs.answers.ranked import Answer, RankedAnswer, RankingReply, SweepReply
@@ -126,6 +127,14 @@ def default_first(reply: RankingReply) -> list[Row]:
             bound=(_share(first.bound_seconds, plain),),
         )
     ]
+
+
+def default_by_size(reply: SweepReply) -> list[str]:
+    """The default of each size that was asked, where it changes: ``tree, LL from 64 KiB``."""
+    sizes = sorted(reply.sizes, key=lambda one: one.bytes)
+    ways = [(one.bytes, way_of(one.default, one.default_protocol)) for one in sizes]
+    changes = groupby(ways, key=lambda one: one[1])
+    return [f"{way} from {volume(next(some)[0])}" for way, some in changes]
 
 
 _BETTER = (Against.FASTER, Against.NOT_OFFERED)

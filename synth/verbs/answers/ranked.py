@@ -21,6 +21,7 @@ from synth.verbs.answers.parts import (
     Axes,
     ChoiceName,
     Complete,
+    DefaultName,
     Defaults,
     GoalName,
     Interval,
@@ -32,6 +33,7 @@ from synth.verbs.answers.parts import (
     Part,
     Positive,
     Predicted,
+    ProtocolName,
     Reply,
     Seconds,
     Share,
@@ -265,7 +267,16 @@ class SizeFigures(Part):
     bytes: Positive = Field(description="The size.")
     seconds: Seconds = Field(description="Of the best answer.")
     baseline_seconds: Seconds = Field(description="Of the default on its placement.")
+    default: DefaultName = Field(description="Which way the default is.")
+    default_protocol: ProtocolName = Field(description="By which protocol.")
+    against_default: Against = Field(description="What prices can tell of the best and it.")
     bound_seconds: Seconds = Field(description="What no schedule can beat there.")
+
+    @classmethod
+    def of(cls, size_bytes: int, answer: Answer) -> Self:
+        plain = answer.default
+        more = {"default": plain.name, "default_protocol": plain.protocol}
+        return cls.like(answer, bytes=size_bytes, **more)
 
 
 class SweepReply(Asked):
@@ -319,7 +330,7 @@ class SweepReply(Asked):
             **_asked_keys(*asked),
             bytes=list(ends_bytes),
             stretches=stretches,
-            sizes=[SizeFigures.like(answer, bytes=size) for size, answer in sizes],
+            sizes=[SizeFigures.of(size, answer) for size, answer in sizes],
             complete=complete,
         )
 
