@@ -233,6 +233,7 @@ def plan(reply: PlanReply) -> RenderableType:
         *rank_orders(reply.system.levels, best.axes, best.placement),
         "",
         f"{searched(reply.considered)}; what computing costs is not weighed",
+        "in all: times x one call; exposed: what of that is not hidden",
         "loss: one call against the placement that the entry would have wanted for itself",
         stopped(reply.complete),
     )
@@ -243,7 +244,7 @@ def _entries(reply: PlanReply) -> Iterator[RenderableType]:
     if not reply.entries:
         yield "no collective is left: the axes that they are over have size 1"
         return
-    right = "#,bytes,times,hidden,one call,exposed,loss"
+    right = "#,bytes,times,one call,in all,hidden,exposed,loss"
     yield table_of(reply.entries, _COSTS, right=right, wraps="entry")
     yield ""
     requests = [entry.request.value for entry in reply.entries]
@@ -268,8 +269,9 @@ _COSTS: Mapping[str, Callable[[PlannedEntry], str]] = {
     "over": lambda entry: ",\n".join(entry.over),
     "bytes": lambda entry: volume(entry.bytes),
     "times": lambda entry: f"{entry.times:g}",
-    "hidden": lambda entry: f"{entry.hidden:.0%}",
     "one call": lambda entry: duration(entry.answer.seconds),
+    "in all": lambda entry: duration(entry.times * entry.answer.seconds),
+    "hidden": lambda entry: f"{entry.hidden:.0%}",
     "exposed": lambda entry: duration(entry.exposed_seconds),
     "loss": lambda entry: f"{entry.loss:.2f}x",
 }

@@ -9,6 +9,7 @@ from rich.console import RenderableType
 from hierarchies.units import duration, volume
 from synth.tables.placements import placed
 from synth.tables.style import follows, many, paragraphs, shape, stopped, table_of
+from synth.tables.training.sent import sent_in_step
 from synth.train.planner.resolution import FULL
 from synth.verbs.answers.training.planned import PlanOfStep, ProgramOfPlan, StepPlanReply
 
@@ -53,6 +54,7 @@ def _found(answer: StepPlanReply) -> Iterator[RenderableType]:
         yield f"of plan {answer.advised + 1}:"
     yield from placed(answer.levels, best.axes, [best.placement])
     yield from placement_gain(answer, best)
+    yield from sent_in_step(answer.sent)
     yield from _programs(answer, best)
     yield f"\nits timeline: {_command(answer, best)}"
     folders = dict.fromkeys(one.name.partition("/")[0] for one in answer.files)
