@@ -355,7 +355,7 @@ def test_further_rows_make_the_request_the_first_of_a_job() -> None:
         ({"axis_name": [], "axis_size": []}, "axes", "no axis is given"),
         ({"reduce": []}, "reduce", "nothing to reduce over is chosen; tick an axis"),
         ({"bytes": "1 parsec"}, "bytes", "the size '1 parsec' cannot be read"),
-        ({"bytes": "1KiB-1GiB"}, "bytes", "or a range of sizes, as in 1KiB..1GiB"),
+        ({"bytes": "1KiB-1GiB"}, "bytes", "or a range of sizes, as in 1KiB..4GiB"),
         ({"k": "-1"}, "k", "a whole number is needed"),
         ({"k": "9999"}, "k", "at most 1000"),
         ({"request": "all-to-none"}, "request", "all-to-none"),
