@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from hierarchies.units import duration, volume
-from synth.plan.how_to_get import advice
+from synth.plan.how_to_get import By, advice, holds
 from synth.plan.request import Against, Answer
 from synth.price.steps import StepPrice, busy_in_all, summed
 from synth.price.ways import MEMORY
@@ -119,10 +119,16 @@ def _times(rows: Iterable[tuple[str, float]], many: int) -> list[tuple[str, floa
     return [(name, many * value) for name, value in rows]
 
 
+def _advised(answer: Answer) -> str:
+    """How to get an answer; of a line of the environment, what else it holds for."""
+    how = advice(answer)
+    return f"{how.text}; {holds(answer.goal.value)}" if how.by is By.ENVIRONMENT else how.text
+
+
 def _verdict(answer: Answer) -> str:
     """What prices can tell of an answer and the default, and how to get what is gained."""
     plain, ours = answer.baseline_seconds, answer.runtime_seconds
-    how = advice(answer).text
+    how = _advised(answer)
     match answer.against_default:
         case Against.FASTER:
             return f"it is {plain / ours:.2f} times as fast as the default: {how}"

@@ -9,7 +9,7 @@ until then.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
@@ -128,7 +128,8 @@ def _runs(answer: Answer, how: Advice) -> Iterator[str]:
     if setting and answer.candidate.reduction.replicas == 1:
         size = answer.payload_bytes
         test = f"{_test(answer.goal)} -b {size} -e {size} -g 1 -w 5 -n 20"
-        yield from (test, setting + test)
+        alone = setting.replace(f"{function_of(answer.goal.value)}:", "")
+        yield from (test, alone + test)  # a test sends nothing else
         return
     target = _target(answer)
     start = "torchrun --nproc-per-node ... " if target == "torch" else "python "
@@ -172,8 +173,9 @@ def reached(price: StepPrice, defaults: Defaults) -> tuple[str, ...]:
     how = _of_one_call(price, defaults)
     if how.by is By.NOTHING:
         return (f"That is not reached: {how.text}. By itself the runtime takes {took}.",)
-    told = f"The call alone does not reach that: by itself the runtime takes {took}. Set, for this "
-    return (f"{told}size, and so for all else that the process sends:", f"    {how.text}")
+    told = f"The call alone does not reach that: by itself the runtime takes {took}. Set before the "
+    told += f"processes start, for this size; {holds(price.what)}:"
+    return (told, f"    {how.text}")
 
 
 def _way(*prices: StepPrice) -> list[tuple[object, ...]]:
@@ -190,23 +192,52 @@ def _chosen(defaults: Defaults) -> str:
 
 def _of_one_call(price: StepPrice, defaults: Defaults) -> Advice:
     """One call by another algorithm or protocol than the runtime would choose."""
-    if line := setting(defaults.options, price.algorithm, price.protocol):
+    if line := setting(price.what, defaults.options, price.algorithm, price.protocol):
         return Advice(By.ENVIRONMENT, line)
     how = price.algorithm.value if price.algorithm else "nothing"
     return Advice(By.NOTHING, f"no runtime offers this: the plain collective by {how}")
 
 
-def setting(ways: Iterable[str], algorithm: Algorithm | None, protocol: Protocol) -> str:
-    """The line of the environment by which NCCL takes an algorithm and a protocol.
+def setting(
+    what: str, ways: Iterable[str], algorithm: Algorithm | None, protocol: Protocol
+) -> str:
+    """The line of the environment by which NCCL takes an algorithm and a protocol for a collective.
 
     ``ways`` are those that there are, as ``Defaults.options``. Empty where none of them is by the
     algorithm, or NCCL_ALGO has no name for it, or XLA runs: it has no such variables.
+
+    The line names the collective. Without, it would hold for all that the process sends, and NCCL
+    refuses what has no such algorithm ("no algorithm/protocol available for function AllGather ...
+    NCCL_ALGO was set to Tree"). Names and signs are those of parseList in NCCL's tuning code.
     """
     names = [*ways]
     named = [SPELLINGS[n] for n in names if ALGORITHMS.get(n) is algorithm and n in SPELLINGS]
     if not named or XLA in names:
         return ""
-    return f"NCCL_ALGO={named[0]} NCCL_PROTO={_PROTOCOLS[protocol]}"
+    return line_of({what: (named[0], protocol)})
+
+
+def function_of(what: str) -> str:
+    """What NCCL_ALGO calls a collective: ``allreduce`` for all-reduce, in any case of letters."""
+    return what.replace("-", "")
+
+
+def line_of(ways: Mapping[str, tuple[str, Protocol]]) -> str:
+    """The line that gives some collectives their algorithm, as NCCL_ALGO names it, and protocol."""
+    functions = {function_of(what): way for what, way in ways.items()}
+    algorithms = ";".join(f"{name}:{how}" for name, (how, _) in functions.items())
+    protocols = ";".join(f"{name}:{_PROTOCOLS[by]}" for name, (_, by) in functions.items())
+    several = "'" * (len(functions) > 1)
+    return f"NCCL_ALGO={several}{algorithms}{several} NCCL_PROTO={several}{protocols}{several}"
+
+
+def holds(*what: str) -> str:
+    """For what a line of the environment holds: more than for the call that it is meant for."""
+    every = " and ".join(f"every {one}" for one in dict.fromkeys(what))
+    return (
+        f"it holds for the whole process, for {every} that it sends, whatever the size and the "
+        "group, and for no other collective"
+    )
 
 
 def _foreign(answer: Answer) -> str:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from hierarchies import Domain, InputError
 from hierarchies.units import duration
 from synth.emit.conventions import ALREADY, conventions, told
-from synth.plan.how_to_get import By
+from synth.plan.how_to_get import By, holds
 from synth.plan.request import Against
 from synth.price.resolution import FINEST
 from synth.tables.deciding import Run, row_name, several_placements, worth_a_run
@@ -120,7 +120,8 @@ def _of_one(reply: RankingReply, found: Sequence[Row]) -> Verdict:
     row = reply.answers.index(best)
     gain = f"{duration(best.runtime_seconds)}, where {default} takes {takes}"
     to_do = [_to_do(best, row, reply.request.value)]
-    return Verdict(f"{found[row].speedup[0]}: do this", [gain, *more], orders, to_do)
+    whole = [holds(reply.request.value)] if best.advice.by is By.ENVIRONMENT else []
+    return Verdict(f"{found[row].speedup[0]}: do this", [gain, *whole, *more], orders, to_do)
 
 
 def _until_measured(
@@ -221,7 +222,7 @@ def _of_sizes(reply: SweepReply, found: Sequence[Row]) -> Verdict:
     if len(to_do) < len(reply.stretches):
         said.append("at other sizes keep the default")
     if len(reply.stretches) > 1 and not all(one.target for one in to_do):
-        said.append(f"a variable holds at all sizes; by size: {_BY_SIZE}")
+        said.append(f"{holds(reply.request.value)}, so at all sizes; by size: {_BY_SIZE}")
     every = [*to_do, *map(_to_run, runs)]
     return Verdict(f"Up to {most:.2f}x: do this", [*said, follow], (), every)
 
@@ -257,6 +258,6 @@ def _of_job(reply: PlanReply, found: Sequence[Row]) -> Verdict:
     if not gains:
         return Verdict(KEEP, [f"{waits}; no program makes it surely less", *more], orders)
     if len(reply.entries) > 1 and not all(one.target for one in to_do):
-        more.append("a variable holds for all that the job sends, not for one of its collectives")
+        more.append("a variable holds for the whole process: for every collective of its name")
     waits += f", with the default {duration(default_seconds)}"
     return Verdict(f"{longer:.2f}x: do this", [waits, *more], orders, to_do)

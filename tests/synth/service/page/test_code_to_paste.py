@@ -35,8 +35,8 @@ def emitted_words(answer: Any, index: int) -> str:
 @pytest.mark.parametrize(
     ("prices", "line", "words"),
     [
-        ("stated", "NCCL_ALGO=Tree NCCL_PROTO=LL128", "One call"),
-        ("typical", "NCCL_ALGO=Tree NCCL_PROTO=Simple", "Prices do not tell this from the default"),
+        ("stated", "NCCL_ALGO=allreduce:Tree NCCL_PROTO=allreduce:LL128", "One call"),
+        ("typical", "NCCL_ALGO=allreduce:Tree NCCL_PROTO=allreduce:Simple", "Prices do not tell this from the default"),
     ],
 )
 def test_code_that_would_change_nothing_is_a_setting(prices: str, line: str, words: str) -> None:
@@ -61,7 +61,7 @@ def test_a_setting_of_a_range_says_its_sizes() -> None:
     said = in_place_of_code(answer, 0)
     assert said is not None
     assert [at for at, _ in said.settings] == ["1 MiB", "256 MiB"]
-    assert [line.rpartition("=")[2] for _, line in said.settings] == ["LL128", "Simple"]
+    assert [line.rpartition(":")[2] for _, line in said.settings] == ["LL128", "Simple"]
 
 
 def test_both_ends_of_a_range_have_their_interval_on_the_page() -> None:
