@@ -9,23 +9,18 @@ until then.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 
 from grammar import Goal
 from hierarchies.units import duration
-from synth.collectives.algorithms import Algorithm
-from synth.collectives.nccl_model import SPELLINGS
-from synth.collectives.protocols import Protocol
 from synth.plan.request import Against, Answer
-from synth.price.defaults import ALGORITHMS, XLA, Defaults
+from synth.plan.settings import function_of, holds, in_words, setting
+from synth.price.defaults import XLA, Defaults
 from synth.price.resolution import FINEST, Estimate
 from synth.price.steps import TICKS_PER_SECOND, StepPrice, total_seconds
 from synth.verify.symbolic import Proved
-
-_PROTOCOLS = {Protocol.SIMPLE: "Simple", Protocol.LL: "LL", Protocol.LL128: "LL128"}
-"""What NCCL_PROTO calls them."""
 
 
 class By(Enum):
@@ -124,20 +119,21 @@ def _runs(answer: Answer, how: Advice) -> Iterator[str]:
 
     That file times its program and the plain collective beside it, in the groups that there are.
     """
-    setting = f"{how.text} " if how.by is By.ENVIRONMENT else ""
-    if setting and answer.candidate.reduction.replicas == 1:
+    alone = how.by is By.ENVIRONMENT
+    line = how.text if alone else answer.called.line if answer.called else ""
+    if alone and answer.candidate.reduction.replicas == 1:
         size = answer.payload_bytes
         test = f"{_test(answer.goal)} -b {size} -e {size} -g 1 -w 5 -n 20"
-        alone = setting.replace(f"{function_of(answer.goal.value)}:", "")
-        yield from (test, alone + test)  # a test sends nothing else
+        whole = line.replace(f"{function_of(answer.goal.value)}:", "")  # it sends nothing else
+        yield from (test, f"{whole} {test}")
         return
     target = _target(answer)
     start = "torchrun --nproc-per-node ... " if target == "torch" else "python "
     run = f"{start}collsynth_{target}.py --bytes {answer.payload_bytes} --repeat 20"
     yield _emit(answer)
     yield run
-    if setting:
-        yield setting + run
+    if line:
+        yield f"{line} {run}"
 
 
 def _test(goal: Goal) -> str:
@@ -167,9 +163,10 @@ def reached(price: StepPrice, defaults: Defaults) -> tuple[str, ...]:
 
     ``defaults`` are those of the runtime by itself, and have the call's request, bytes and groups.
     """
+    own = in_words(defaults.chosen, defaults.protocol)
     if _way(price) == _way(*defaults.baseline):
-        return (f"That is what the runtime takes by itself ({_chosen(defaults)}): set nothing.",)
-    took = f"{_chosen(defaults)}, {duration(total_seconds(defaults.baseline))}"
+        return (f"That is what the runtime takes by itself ({own}): set nothing.",)
+    took = f"{own}, {duration(total_seconds(defaults.baseline))}"
     how = _of_one_call(price, defaults)
     if how.by is By.NOTHING:
         return (f"That is not reached: {how.text}. By itself the runtime takes {took}.",)
@@ -183,61 +180,12 @@ def _way(*prices: StepPrice) -> list[tuple[object, ...]]:
     return [(price.what, price.algorithm, price.protocol) for price in prices]
 
 
-def _chosen(defaults: Defaults) -> str:
-    """The runtime's choice in NCCL's words, as ``Ring, LL128``."""
-    if defaults.chosen not in SPELLINGS:
-        return defaults.chosen
-    return f"{SPELLINGS[defaults.chosen]}, {_PROTOCOLS[defaults.protocol]}"
-
-
 def _of_one_call(price: StepPrice, defaults: Defaults) -> Advice:
     """One call by another algorithm or protocol than the runtime would choose."""
     if line := setting(price.what, defaults.options, price.algorithm, price.protocol):
         return Advice(By.ENVIRONMENT, line)
     how = price.algorithm.value if price.algorithm else "nothing"
     return Advice(By.NOTHING, f"no runtime offers this: the plain collective by {how}")
-
-
-def setting(
-    what: str, ways: Iterable[str], algorithm: Algorithm | None, protocol: Protocol
-) -> str:
-    """The line of the environment by which NCCL takes an algorithm and a protocol for a collective.
-
-    ``ways`` are those that there are, as ``Defaults.options``. Empty where none of them is by the
-    algorithm, or NCCL_ALGO has no name for it, or XLA runs: it has no such variables.
-
-    The line names the collective. Without, it would hold for all that the process sends, and NCCL
-    refuses what has no such algorithm ("no algorithm/protocol available for function AllGather ...
-    NCCL_ALGO was set to Tree"). Names and signs are those of parseList in NCCL's tuning code.
-    """
-    names = [*ways]
-    named = [SPELLINGS[n] for n in names if ALGORITHMS.get(n) is algorithm and n in SPELLINGS]
-    if not named or XLA in names:
-        return ""
-    return line_of({what: (named[0], protocol)})
-
-
-def function_of(what: str) -> str:
-    """What NCCL_ALGO calls a collective: ``allreduce`` for all-reduce, in any case of letters."""
-    return what.replace("-", "")
-
-
-def line_of(ways: Mapping[str, tuple[str, Protocol]]) -> str:
-    """The line that gives some collectives their algorithm, as NCCL_ALGO names it, and protocol."""
-    functions = {function_of(what): way for what, way in ways.items()}
-    algorithms = ";".join(f"{name}:{how}" for name, (how, _) in functions.items())
-    protocols = ";".join(f"{name}:{_PROTOCOLS[by]}" for name, (_, by) in functions.items())
-    several = "'" * (len(functions) > 1)
-    return f"NCCL_ALGO={several}{algorithms}{several} NCCL_PROTO={several}{protocols}{several}"
-
-
-def holds(*what: str) -> str:
-    """For what a line of the environment holds: more than for the call that it is meant for."""
-    every = " and ".join(f"every {one}" for one in dict.fromkeys(what))
-    return (
-        f"it holds for the whole process, for {every} that it sends, whatever the size and the "
-        "group, and for no other collective"
-    )
 
 
 def _foreign(answer: Answer) -> str:
@@ -260,7 +208,9 @@ def _unavailable(answer: Answer) -> str:
 
 
 def _otherwise(answer: Answer) -> Iterator[str]:
-    """What a program takes where its price has algorithms that runtimes do not."""
+    """What else a program takes: calls that go as priced, and algorithms that runtimes have."""
+    if answer.called and answer.called.line:
+        yield f"set {answer.called.line}"
     if foreign := _foreign(answer):
         took = duration(answer.runtime_seconds)
         yield f"by the runtime's own algorithms {took}, as its price takes {foreign} ones"

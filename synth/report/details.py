@@ -12,8 +12,9 @@ from hierarchies.units import duration, volume
 from synth.collectives.algorithms import Choice
 from synth.collectives.nccl_model import SPELLINGS
 from synth.collectives.protocols import Protocol
-from synth.plan.how_to_get import By, holds, setting
+from synth.plan.how_to_get import By
 from synth.plan.request import Against
+from synth.plan.settings import holds, setting
 from synth.price.defaults import ALGORITHMS, XLA
 from synth.report.coordinates import coordinates
 from synth.report.topology import Topology, unit_name

@@ -8,7 +8,9 @@ from dataclasses import replace
 from rich.console import RenderableType
 
 from hierarchies.units import duration, volume
+from synth.plan.how_to_get import By
 from synth.plan.request import Against
+from synth.plan.settings import holds
 from synth.price.resolution import FINEST
 from synth.tables.deciding import maybe_line, run_lines
 from synth.tables.degraded import uneven
@@ -253,11 +255,20 @@ def _entries(reply: PlanReply) -> Iterator[RenderableType]:
     yield ranked_table(titled, *columns)
 
 
-def _gains(entries: Iterable[PlannedEntry]) -> Iterator[str]:
+def _gains(entries: Sequence[PlannedEntry]) -> Iterator[str]:
     """How to get what entries gain over the runtime's own choice."""
     for one in entries:
         if one.answer.against_default is Against.FASTER:
             yield f"\n{one.name}: {one.answer.advice.text}"
+            yield from _touched(one, entries)
+
+
+def _touched(entry: PlannedEntry, entries: Iterable[PlannedEntry]) -> Iterator[str]:
+    """What a line of the environment holds for, beside the entry that it is meant for."""
+    if entry.answer.advice.by is By.ENVIRONMENT:
+        same = (one for one in entries if one.request is entry.request and one is not entry)
+        others = ", ".join(one.name for one in same)
+        yield f"  {holds(entry.request.value)}{f'; here also for {others}' * bool(others)}"
 
 
 LESS_IS_NO_BETTER = (

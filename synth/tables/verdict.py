@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from hierarchies import Domain, InputError
 from hierarchies.units import duration
 from synth.emit.conventions import ALREADY, conventions, told
-from synth.plan.how_to_get import By, holds
+from synth.plan.how_to_get import By
 from synth.plan.request import Against
+from synth.plan.settings import holds
 from synth.price.resolution import FINEST
 from synth.tables.deciding import Run, row_name, several_placements, worth_a_run
 from synth.tables.placements import Levels, Matrix, placement_of, words

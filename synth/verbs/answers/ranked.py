@@ -45,6 +45,7 @@ from synth.verbs.answers.parts import (
     judged_keys,
     sometimes,
 )
+from synth.verbs.answers.programs import CallsOfProgram
 
 
 class Stripe(Judged):
@@ -79,7 +80,7 @@ class Answer(Judged, Defaults):
         *DEFAULTS,
         *("bound_seconds", "limited_by", "steps", "stripes"),
         *("interval_seconds", "baseline_interval_seconds", "why"),
-        *("against_default", "runtime_seconds", "advice", "worth_measuring"),
+        *("against_default", "runtime_seconds", "advice", "worth_measuring", "calls"),
         *("others", "least_seconds"),
         *VERDICT,
     )
@@ -106,6 +107,9 @@ class Answer(Judged, Defaults):
     worth_measuring: WorthMeasuring | None = sometimes(
         "The run that decides, where prices do not tell it from the default and it may gain."
     )
+    calls: CallsOfProgram | None = sometimes(
+        "Of a program of several calls, or segments: what its price takes them by."
+    )
     others: Whole = Field(description="So many other programs that prices do not tell from it.")
     least_seconds: Seconds = Field(description="The least price among it and them.")
 
@@ -114,6 +118,8 @@ class Answer(Judged, Defaults):
         """An answer; a run is worth it over the default on its placement, or over the ``best``."""
         if found := worth_measuring(answer, best):
             more["worth_measuring"] = WorthMeasuring.of(found)
+        if answer.called and answer.called.each and not answer.plain:
+            more["calls"] = CallsOfProgram.of(answer.called)
         candidate, seconds = answer.candidate, answer.candidate.seconds
         placement = candidate.reduction.placement
         payload_bytes = sum(part.size_bytes for part in candidate.parts)
