@@ -272,8 +272,8 @@ def _header(source: Source, channels: int) -> Iterator[str]:
     yield _comment(f"on {source.system.name}. NCCL's example tuner plugin reads it:")
     yield f"#   NCCL_TUNER_PLUGIN=libnccl-tuner-example.so NCCL_TUNER_CONFIG_FILE={FILE}"
     yield f"# Every row uses {channels} channels, and the first row that fits wins."
-    yield "# At other sizes ring or tree is our simulator's choice, protocols are of the model in NCCL's"
-    yield "# src/graph/tuning.cc, with NVLink inside nodes. NVLS, CollNet and PAT are not offered"
+    yield "# At other sizes ring or tree is our simulator's choice, protocols that of the model in"
+    yield "# NCCL's src/graph/tuning.cc, with NVLink inside nodes. NVLS, CollNet and PAT are not offered"
     yield "# here, so with this table not used: measure with and without it."
     yield "# A size is the larger of a rank's buffers; calls in one ncclGroup count together."
     yield "#"

@@ -52,9 +52,9 @@ DECIDES = 1 + FINEST
 class WorthMeasuring:
     """A run that decides between an answer and the default, which prices do not tell apart.
 
-    ``speedup`` over the default is what is expected, as a runtime would run it, with the ``seconds``
-    and ``default_seconds`` that go with it; it lies in ``between``, whatever the errors of prices
-    are. ``commands``: what to run, in turn; ``advice``: how the answer is got if that decides for it.
+    ``speedup`` over the default is what is expected, as a runtime would run it, and ``seconds`` and
+    ``default_seconds`` go with it; it lies in ``between``, whatever the errors of prices are.
+    ``commands``: what to run, in turn; ``advice``: how the answer is got if they decide for it.
     """
 
     speedup: float
@@ -170,7 +170,9 @@ def reached(price: StepPrice, defaults: Defaults) -> tuple[str, ...]:
     how = _of_one_call(price, defaults)
     if how.by is By.NOTHING:
         return (f"That is not reached: {how.text}. By itself the runtime takes {took}.",)
-    told = f"The call alone does not reach that: by itself the runtime takes {took}. Set before the "
+    told = (
+        f"The call alone does not reach that: by itself the runtime takes {took}. Set before the "
+    )
     told += f"processes start, for this size; {holds(price.what)}:"
     return (told, f"    {how.text}")
 

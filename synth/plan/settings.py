@@ -164,9 +164,7 @@ def in_words(name: str, protocol: Protocol) -> str:
     return f"{SPELLINGS[name]}, {_PROTOCOLS[protocol]}" if name in SPELLINGS else name
 
 
-def setting(
-    what: str, ways: Iterable[str], algorithm: Algorithm | None, protocol: Protocol
-) -> str:
+def setting(what: str, ways: Iterable[str], algorithm: Algorithm | None, protocol: Protocol) -> str:
     """The line of the environment by which NCCL takes an algorithm and a protocol for a collective.
 
     ``ways`` are those that there are, as ``Defaults.options``. Empty where none of them is by the

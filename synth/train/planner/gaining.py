@@ -1,4 +1,4 @@
-"""The collectives of a plan, and which of them a proved program carries out faster than the runtime.
+"""The collectives of a plan, and those that a proved program carries out faster than the runtime.
 
 A plan is simulated with the best programs; who runs it has them only where somebody puts them
 there. So of each collective it is told what the runtime's own choice takes, where prices can tell

@@ -113,9 +113,7 @@ def test_calls_of_the_program_go_as_they_are_priced(machine: str, size: int) -> 
     simulator = Simulator(system)
     prices = tuple(
         simulator.exchange(leaf.collective, _roles(made, number), exchange.size_bytes)
-        for number, (leaf, exchange) in enumerate(
-            zip(leaves(made), _exchanges(made), strict=True)
-        )
+        for number, (leaf, exchange) in enumerate(zip(leaves(made), _exchanges(made), strict=True))
     )
     rows = read(text_of(replace(made, prices=prices)))
     for leaf, price in zip(leaves(made), prices, strict=True):

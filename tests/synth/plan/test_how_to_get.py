@@ -128,12 +128,12 @@ def test_the_runtime_does_what_it_does(name: str, payload: int, default: str) ->
         assert advice(answer).by is By.DEFAULT
 
 
-@pytest.mark.parametrize("model", [1, 4])
-def test_what_may_gain_is_worth_a_run_that_decides(model: int) -> None:
+@pytest.mark.parametrize(("model", "payload"), [(1, 2**24), (4, 2**30)])
+def test_what_may_gain_is_worth_a_run_that_decides(model: int, payload: int) -> None:
     """Where all devices are one group nccl-tests decide; else the file, in the groups there are."""
     system = typical(load("dgx-h100:4"))
     axes = (Axis("data", 32 // model), Axis("model", model))
-    request = Request(axes, ("data",), 2**24, 5, Language(3), stripes=False)
+    request = Request(axes, ("data",), payload, 3, Language(3), stripes=False)
     found = advised(system, request).answers
     worth = [(one, what) for one in found if (what := worth_measuring(one))]
     assert worth
@@ -151,7 +151,7 @@ def test_what_may_gain_is_worth_a_run_that_decides(model: int) -> None:
             assert bool(tests) == (model == 1)
         else:
             assert not tests
-            assert what.commands[0] == what.advice.text
+            assert what.commands[0] == what.advice.text.partition("; ")[0]
         assert f"{what.speedup:.2f} times" in what.said
         assert duration(what.default_seconds / DECIDES) in what.decides
 

@@ -79,7 +79,9 @@ def test_it_is_the_largest_speed_up_that_can_be_had_or_that_there_is_none(case: 
 
 def test_a_variable_is_a_line_to_set_and_a_file_is_one_that_is_emitted() -> None:
     [line] = told(answered(**TREE)).to_do
-    assert re.fullmatch("NCCL_ALGO=allreduce:Tree NCCL_PROTO=allreduce:(LL|LL128|Simple)", line.lines)
+    assert re.fullmatch(
+        "NCCL_ALGO=allreduce:Tree NCCL_PROTO=allreduce:(LL|LL128|Simple)", line.lines
+    )
     for case, hook in (("a file", "install_ddp"), ("gathered", "install_fsdp2")):
         reply = answered(**ASKED[case])
         [put] = told(reply).to_do

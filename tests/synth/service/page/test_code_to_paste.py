@@ -36,7 +36,11 @@ def emitted_words(answer: Any, index: int) -> str:
     ("prices", "line", "words"),
     [
         ("stated", "NCCL_ALGO=allreduce:Tree NCCL_PROTO=allreduce:LL128", "One call"),
-        ("typical", "NCCL_ALGO=allreduce:Tree NCCL_PROTO=allreduce:Simple", "Prices do not tell this from the default"),
+        (
+            "typical",
+            "NCCL_ALGO=allreduce:Tree NCCL_PROTO=allreduce:Simple",
+            "Prices do not tell this from the default",
+        ),
     ],
 )
 def test_code_that_would_change_nothing_is_a_setting(prices: str, line: str, words: str) -> None:
