@@ -18,7 +18,7 @@ from hierarchies.units import duration
 from synth.plan.request import Against, Answer
 from synth.plan.settings import function_of, holds, in_words, setting
 from synth.price.defaults import XLA, Defaults
-from synth.price.resolution import FINEST, Estimate
+from synth.price.resolution import FINEST, WORTH, Estimate
 from synth.price.steps import TICKS_PER_SECOND, StepPrice, total_seconds
 from synth.verify.symbolic import Proved
 
@@ -97,17 +97,23 @@ def worth_measuring(answer: Answer, default: Estimate | None = None) -> WorthMea
     """The run that decides about an answer, if it is worth one: proved, and to be had.
 
     It must be expected to be faster by more than ``resolution.WORTH``, and not told to be by
-    prices, than the runtime's choice on the same placement, or than another ``default``.
+    prices, than the runtime's choice on the same placement, or than another ``default``; with calls
+    as the runtime chooses them, where it cannot be told to take them as priced.
     """
     default = default or answer.baseline_estimate
     ours, how = answer.runtime_estimate, _had(answer)
     open_ = answer.against(default) is Against.SAME and ours.perhaps_below(default)
     if not open_ or how.by is By.NOTHING or not isinstance(answer.verdict, Proved):
         return None
+    longer = answer.called.longer if answer.called else 1.0
+    speedup = default.ticks / ours.ticks / longer
+    if speedup <= 1 + WORTH:
+        return None
+    low, high = ours.speedup_over(default)
     return WorthMeasuring(
-        default.ticks / ours.ticks,
-        ours.speedup_over(default),
-        answer.runtime_seconds,
+        speedup,
+        (low / longer, high / longer),
+        answer.runtime_seconds * longer,
         default.ticks / TICKS_PER_SECOND,
         tuple(_runs(answer, how)),
         how,

@@ -58,11 +58,12 @@ class Call:
 
     @property
     def said(self) -> str:
-        """``all-reduce of 2 MiB among 4 by Tree, LL128 (by itself Ring, Simple)``."""
+        """``all-reduce of 2 MiB among 4 by Tree LL128 (by itself Ring Simple)``."""
         price = self.price
-        own = f" (by itself {in_words(*self.own_way)})" if self.own_way != self.way else ""
+        way, own_way = (in_words(*one).replace(",", "") for one in (self.way, self.own_way))
+        own = f" (by itself {own_way})" if own_way != way else ""
         who = f"{price.what} of {volume(price.size_bytes)} among {prod(price.members)}"
-        return f"{who} by {in_words(*self.way)}{own}"
+        return f"{who} by {way}{own}"
 
 
 @dataclass(frozen=True)
@@ -118,6 +119,11 @@ class Calls:
         told = {call.price.what: call.way for call in self.apart}
         named = all(name in SPELLINGS for name, _ in told.values())
         return line_of(told) if told and named and not self.contrary else ""
+
+    @property
+    def longer(self) -> float:
+        """How many times as long the program takes as priced, if all is set that can be."""
+        return self.own_seconds / self.seconds if self.apart and not self.line else 1.0
 
     @property
     def said(self) -> tuple[str, ...]:

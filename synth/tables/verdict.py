@@ -91,7 +91,13 @@ def verdict(reply: Ranking) -> Verdict | None:
 
 
 def to_be_had(answer: Answer) -> bool:
-    """Whether an answer is proved, and a line or a file away."""
+    """Whether an answer is proved, a line or a file away, and a gain as it would be run.
+
+    Where no line makes the runtime take its calls as they are priced, that is by its own choices.
+    """
+    own_seconds = answer.calls.own_seconds if answer.calls and not answer.calls.environment else 0.0
+    if own_seconds * (1 + FINEST) > answer.baseline_seconds:
+        return False
     return answer.proof == "proved" and answer.advice.by in (By.ENVIRONMENT, By.FILE)
 
 

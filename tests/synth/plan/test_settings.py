@@ -95,6 +95,8 @@ def test_one_collective_in_two_ways_is_said_by_no_line() -> None:
     assert two.line == ""
     assert two.contrary == (call.price.what,)
     assert "nccl-tuner" in " ".join(two.said)
+    assert two.longer == two.own_seconds / two.seconds
+    assert answer.called.longer == 1.0
 
 
 def test_several_collectives_are_quoted_for_a_shell() -> None:
