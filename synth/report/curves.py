@@ -110,7 +110,7 @@ def curves(answer: SweepReply) -> Curves:
     return Curves(
         sizes,
         rate,
-        [way_of(one.default, one.default_protocol) for one in sizes],
+        [way_of(one.default_name, one.default_protocol) for one in sizes],
         [_speedup(one) for one in sizes],
         default_by_size(answer),
         crossovers,

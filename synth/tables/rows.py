@@ -132,7 +132,7 @@ def default_first(reply: RankingReply) -> list[Row]:
 def default_by_size(reply: SweepReply) -> list[str]:
     """The default of each size that was asked, where it changes: ``tree, LL from 64 KiB``."""
     sizes = sorted(reply.sizes, key=lambda one: one.bytes)
-    ways = [(one.bytes, way_of(one.default, one.default_protocol)) for one in sizes]
+    ways = [(one.bytes, way_of(one.default_name, one.default_protocol)) for one in sizes]
     changes = groupby(ways, key=lambda one: one[1])
     return [f"{way} from {volume(next(some)[0])}" for way, some in changes]
 

@@ -273,7 +273,7 @@ class SizeFigures(Part):
     bytes: Positive = Field(description="The size.")
     seconds: Seconds = Field(description="Of the best answer.")
     baseline_seconds: Seconds = Field(description="Of the default on its placement.")
-    default: DefaultName = Field(description="Which way the default is.")
+    default_name: DefaultName = Field(description="Which way the default is.")
     default_protocol: ProtocolName = Field(description="By which protocol.")
     against_default: Against = Field(description="What prices can tell of the best and it.")
     bound_seconds: Seconds = Field(description="What no schedule can beat there.")
@@ -281,7 +281,7 @@ class SizeFigures(Part):
     @classmethod
     def of(cls, size_bytes: int, answer: Answer) -> Self:
         plain = answer.default
-        more = {"default": plain.name, "default_protocol": plain.protocol}
+        more = {"default_name": plain.name, "default_protocol": plain.protocol}
         return cls.like(answer, bytes=size_bytes, **more)
 
 

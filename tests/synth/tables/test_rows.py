@@ -96,7 +96,7 @@ def test_the_default_is_told_by_size_and_where_it_changes() -> None:
         size: answers(system, replace(request, payload_bytes=size)).answers[0].defaults
         for size in (one.bytes for one in reply.sizes)
     }
-    told = {one.bytes: (one.default, one.default_protocol) for one in reply.sizes}
+    told = {one.bytes: (one.default_name, one.default_protocol) for one in reply.sizes}
     assert told == {size: (one.chosen, one.protocol) for size, one in alone.items()}
     changes = default_by_size(reply)
     pairs = list(pairwise(told.values()))

@@ -215,7 +215,7 @@ def test_the_table_of_curves_has_every_size_and_every_crossover(answers: dict[st
     gain = f"{first.baseline_seconds / first.seconds:.2f}x"
     told = {Against.SAME: "same", Against.NOT_OFFERED: "none"}
     assert figures["speed-up"] == told.get(first.against_default, gain)
-    assert figures["by"].split(", ")[0] == first.default
+    assert figures["by"].split(", ")[0] == first.default_name
     assert figures["bus bandwidth"].endswith(" GB/s")
 
 
