@@ -60,7 +60,9 @@ def comparison(first: ViewedAnswer, second: ViewedAnswer) -> Comparison:
     """Two answers of one verb side by side."""
     differ, why_not = None, ""
     asked_apart = unlike(first.question, second.question)
-    names = heads((what, one, other) for what, one, other in asked_apart.rows)
+    names = heads(
+        (what, _sized(what, one), _sized(what, other)) for what, one, other in asked_apart.rows
+    )
     plans = _plans(first, second, names)
     if plans is None:
         try:
@@ -77,6 +79,11 @@ def comparison(first: ViewedAnswer, second: ViewedAnswer) -> Comparison:
         why_not,
         same=first.body == second.body,
     )
+
+
+def _sized(what: str, said: str) -> str:
+    """A number of bytes in its unit, where it is to be a name."""
+    return volume(int(said)) if what == "bytes" and said.isdecimal() else said
 
 
 def unlike(first: Mapping[str, Any], second: Mapping[str, Any]) -> Cells:
