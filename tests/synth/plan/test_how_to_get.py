@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from grammar import Goal
-from hierarchies import Axis, Reduction, load
+from hierarchies import Axis, load
 from hierarchies.units import duration
 from strategies import source
 from synth.calibration.typical import typical
@@ -105,7 +105,7 @@ def test_nothing_is_promised_that_cannot_be_handed_out(goal: Goal) -> None:
     for answer in ranked("dgx-h100:4", 2**30, 4, goal):
         if advice(answer).by is By.FILE:
             target = advice(answer).text.partition(";")[0].split()[-1]
-            reduction = Reduction(answer.placement, ("data",))
+            reduction = answer.candidate.reduction
             assert emit(target, source(answer.candidate.text, reduction, 2**30, goal=goal))
 
 
