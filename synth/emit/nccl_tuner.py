@@ -1,8 +1,9 @@
 """A table for NCCL's example tuner plugin: which algorithm each communicator of a program uses.
 
 A tuner cannot say a program, only how NCCL carries out one collective: so there are rows for the
-leaves, the communicators of the schedule, for the plain collective over the reduction group, and
-for everything else. NCCL makes an all-to-all of sends, which no tuner is asked about. Ring or tree
+leaves, the communicators of the schedule (at the size of the program, by what its price takes each
+call by; then at all sizes), for the plain collective over the reduction group, and for everything
+else. NCCL makes an all-to-all of sends, which no tuner is asked about. At all sizes ring or tree
 is what our simulator finds faster for that communicator with all its replicas at work; its prices
 are lines in the size, so the border is exact to the byte.
 
@@ -31,7 +32,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
-from math import floor, log2
+from math import ceil, floor, log2
 
 import numpy as np
 
@@ -115,7 +116,7 @@ def write(source: Source) -> Files:
         )
     if not 1 <= channels <= MOST_CHANNELS:
         raise InputError(f"{channels} channels", where="--channels", hint=f"1 to {MOST_CHANNELS}")
-    lines = list(_header(source, channels))
+    lines = [*_header(source, channels), *_priced(source, channels)]
     known = set()
     for communicator in (*leaves(source), *_flat(source)):
         who = (communicator.collective, communicator.nodes, communicator.ranks)
@@ -126,13 +127,33 @@ def write(source: Source) -> Files:
     return {FILE: "\n".join(lines) + "\n"}
 
 
+def _priced(source: Source, channels: int) -> Iterator[str]:
+    """Rows for the calls of the program at their sizes, by what its price takes them by."""
+    yield from ("", "# the calls of the program at its size, as its price takes them")
+    sent = (price for price in source.prices if price.algorithm is not None)
+    for (step, groups), price in zip(_steps(source), sent, strict=True):
+        name, size = NAMES[step.collective], price.size_bytes
+        way = price.algorithm.value if price.algorithm in PROTOCOLS else ""
+        for one in _communicators(source, step, groups):
+            ends = floor(size), ceil(size)
+            last = (way, price.protocol.value, channels, one.nodes, one.ranks)
+            here = f"# {name} of {ends[1]} bytes: priced by what no row offers"
+            yield _row(name, *ends, *last) if way else here
+
+
 def leaves(source: Source) -> Iterator[Communicator]:
     """The communicators of the schedule's exchanges, in their order."""
+    for step, groups in _steps(source):
+        yield from _communicators(source, step, groups)
+
+
+def _steps(source: Source) -> Iterator[tuple[Instruction, Devices]]:
+    """The steps of the program, each with its groups of devices."""
     schedule = source.schedule
     exchanges = [phase for phase in schedule.phases if isinstance(phase, Exchange)]
     steps = instructions(schedule.program, schedule.reduction.tree, schedule.goal)
     for exchange, step in zip(exchanges, steps, strict=True):
-        yield from _communicators(source, step, exchange.groups)
+        yield step, exchange.groups
 
 
 def _flat(source: Source) -> Iterator[Communicator]:
@@ -251,9 +272,9 @@ def _header(source: Source, channels: int) -> Iterator[str]:
     yield _comment(f"on {source.system.name}. NCCL's example tuner plugin reads it:")
     yield f"#   NCCL_TUNER_PLUGIN=libnccl-tuner-example.so NCCL_TUNER_CONFIG_FILE={FILE}"
     yield f"# Every row uses {channels} channels, and the first row that fits wins."
-    yield "# Ring or tree is our simulator's choice; protocols are that of the model in NCCL's"
-    yield "# src/graph/tuning.cc, with NVLink inside nodes. NVLS, CollNet and PAT are not offered"
-    yield "# here, so with this table not used: measure with and without it."
+    yield "# At other sizes ring or tree is our simulator's choice, protocols that of the model in"
+    yield "# NCCL's src/graph/tuning.cc, with NVLink inside nodes. NVLS, CollNet and PAT are not"
+    yield "# offered here, so with this table not used: measure with and without it."
     yield "# A size is the larger of a rank's buffers; calls in one ncclGroup count together."
     yield "#"
     yield "# collective_type,min_bytes,max_bytes,algorithm,protocol,channels,nNodes,nRanks"

@@ -12,9 +12,10 @@ from synth.plan.candidates import Found, FoundPart
 from synth.plan.distinct import Distinct
 from synth.plan.library import Library
 from synth.plan.request import Answer, Candidate, Part, Stripe
+from synth.plan.settings import Calls
 from synth.price.bound import bound, bound_by_calls
 from synth.price.choices import chosen
-from synth.price.defaults import defaults
+from synth.price.defaults import XLA, defaults
 from synth.price.intervals import interval
 from synth.price.resolution import Estimate, estimate
 from synth.price.segments import price_ticks
@@ -119,6 +120,7 @@ def _answer(
     system, reduction, goal = simulator.system, candidate.reduction, candidate.derivation.goal
     plain = defaults(simulator, reduction, payload_bytes, goal)
     whole = priced(simulator, candidate.derivation, reduction, payload_bytes)
+    calls = [(one.part.derivation, one.prices, one.part.segments) for one in stripes]
     return Answer(
         rank,
         candidate,
@@ -136,6 +138,7 @@ def _answer(
         interval(system, _all_phases(stripes), candidate.seconds),
         interval(system, plain.baseline),
         calls_bound=bound_by_calls(system, reduction, payload_bytes, goal),
+        called=None if XLA in plain.options else Calls.of(simulator, reduction, calls),
     )
 
 

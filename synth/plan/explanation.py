@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from hierarchies.units import duration, volume
-from synth.plan.how_to_get import advice
+from synth.plan.how_to_get import By, advice
 from synth.plan.request import Against, Answer
+from synth.plan.settings import holds
 from synth.price.steps import StepPrice, busy_in_all, summed
 from synth.price.ways import MEMORY
 
@@ -31,7 +32,8 @@ def why(answer: Answer) -> list[str]:
     plain = _time_in_words(default, [(answer.defaults.baseline, 1)], answer.baseline_seconds)
     if not _differs(answer):
         return [plain, *_by_calls(answer), "this is what the runtime would do: keep the default"]
-    verdict = (*_by_calls(answer), _verdict(answer))
+    said = answer.called.said if answer.called and answer.called.each and not answer.plain else ()
+    verdict = (*said, *_by_calls(answer), _verdict(answer))
     if len(answer.stripes) > 1:
         return [plain, *_side_by_side(answer), *verdict]
     segments = answer.candidate.segments
@@ -119,10 +121,16 @@ def _times(rows: Iterable[tuple[str, float]], many: int) -> list[tuple[str, floa
     return [(name, many * value) for name, value in rows]
 
 
+def _advised(answer: Answer) -> str:
+    """How to get an answer; of a line of the environment, what else it holds for."""
+    how = advice(answer)
+    return f"{how.text}; {holds(answer.goal.value)}" if how.by is By.ENVIRONMENT else how.text
+
+
 def _verdict(answer: Answer) -> str:
     """What prices can tell of an answer and the default, and how to get what is gained."""
     plain, ours = answer.baseline_seconds, answer.runtime_seconds
-    how = advice(answer).text
+    how = _advised(answer)
     match answer.against_default:
         case Against.FASTER:
             return f"it is {plain / ours:.2f} times as fast as the default: {how}"

@@ -2,25 +2,25 @@
 
 A gain is worth something only over what the runtime does by itself, and only if it can be had. One
 step by another algorithm is a line of the environment; several steps are a file to emit; what
-neither can say is offered by no runtime, and then the answer is a limit to know, not advice.
+neither can say is offered by no runtime, and then the answer is a limit to know, not advice. What
+is expected to gain, and not told to by prices, is worth a run that decides: the default is kept
+until then.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 
+from grammar import Goal
 from hierarchies.units import duration
-from synth.collectives.algorithms import Algorithm
-from synth.collectives.nccl_model import SPELLINGS
-from synth.collectives.protocols import Protocol
-from synth.plan.request import Answer
-from synth.price.defaults import ALGORITHMS, XLA, Defaults
-from synth.price.steps import StepPrice, total_seconds
-
-_PROTOCOLS = {Protocol.SIMPLE: "Simple", Protocol.LL: "LL", Protocol.LL128: "LL128"}
-"""What NCCL_PROTO calls them."""
+from synth.plan.request import Against, Answer
+from synth.plan.settings import function_of, holds, in_words, setting
+from synth.price.defaults import XLA, Defaults
+from synth.price.resolution import FINEST, WORTH, Estimate
+from synth.price.steps import TICKS_PER_SECOND, StepPrice, total_seconds
+from synth.verify.symbolic import Proved
 
 
 class By(Enum):
@@ -42,20 +42,126 @@ class Advice:
 
 AS_IT_IS = Advice(By.DEFAULT, "keep the default")
 """How the runtime's own choice is got: nothing is set."""
+UNTIL_MEASURED = Advice(By.DEFAULT, "keep the default until this is measured")
+"""The same where a run is worth its while."""
+DECIDES = 1 + FINEST
+"""The measured speed-up from which on an answer is to be taken: what is nearer is no gain."""
+
+
+@dataclass(frozen=True)
+class WorthMeasuring:
+    """A run that decides between an answer and the default, which prices do not tell apart.
+
+    ``speedup`` over the default is what is expected, as a runtime would run it, and ``seconds`` and
+    ``default_seconds`` go with it; it lies in ``between``, whatever the errors of prices are.
+    ``commands``: what to run, in turn; ``advice``: how the answer is got if they decide for it.
+    """
+
+    speedup: float
+    between: tuple[float, float]
+    seconds: float
+    default_seconds: float
+    commands: tuple[str, ...]
+    advice: Advice
+
+    @property
+    def said(self) -> str:
+        """What is expected, in a line."""
+        low, high = self.between
+        return (
+            f"{self.speedup:.2f} times as fast as the default is expected ({low:.2f} to "
+            f"{high:.2f} times, as far as prices can tell)"
+        )
+
+    @property
+    def decides(self) -> str:
+        """Which measured figure decides, in a line."""
+        default = self.default_seconds
+        return (
+            f"take it if the default is measured to take {DECIDES:.2f} times as long, or more: "
+            f"with the {duration(default)} expected of it, if this takes less than "
+            f"{duration(default / DECIDES)}"
+        )
 
 
 def advice(answer: Answer) -> Advice:
     """How to get an answer; where it gains nothing that prices can tell, keep the default."""
-    if not answer.gains:
-        if answer.estimate.surely_below(answer.baseline_estimate):
-            return Advice(By.NOTHING, f"no runtime offers this: {_unavailable(answer)}")
-        return AS_IT_IS
+    if answer.gains:
+        return _had(answer)
+    if answer.estimate.surely_below(answer.baseline_estimate):
+        return Advice(By.NOTHING, f"no runtime offers this: {_unavailable(answer)}")
+    return UNTIL_MEASURED if worth_measuring(answer) else AS_IT_IS
+
+
+def worth_measuring(answer: Answer, default: Estimate | None = None) -> WorthMeasuring | None:
+    """The run that decides about an answer, if it is worth one: proved, and to be had.
+
+    It must be expected to be faster by more than ``resolution.WORTH``, and not told to be by
+    prices, than the runtime's choice on the same placement, or than another ``default``; with calls
+    as the runtime chooses them, where it cannot be told to take them as priced.
+    """
+    default = default or answer.baseline_estimate
+    ours, how = answer.runtime_estimate, _had(answer)
+    open_ = answer.against(default) is Against.SAME and ours.perhaps_below(default)
+    if not open_ or how.by is By.NOTHING or not isinstance(answer.verdict, Proved):
+        return None
+    longer = answer.called.longer if answer.called else 1.0
+    speedup = default.ticks / ours.ticks / longer
+    if speedup <= 1 + WORTH:
+        return None
+    low, high = ours.speedup_over(default)
+    return WorthMeasuring(
+        speedup,
+        (low / longer, high / longer),
+        answer.runtime_seconds * longer,
+        default.ticks / TICKS_PER_SECOND,
+        tuple(_runs(answer, how)),
+        how,
+    )
+
+
+def _runs(answer: Answer, how: Advice) -> Iterator[str]:
+    """What to run: NVIDIA's tests where all devices are one group, else the file that is emitted.
+
+    That file times its program and the plain collective beside it, in the groups that there are.
+    """
+    alone = how.by is By.ENVIRONMENT
+    line = how.text if alone else answer.called.line if answer.called else ""
+    if alone and answer.candidate.reduction.replicas == 1:
+        size = answer.payload_bytes
+        test = f"{_test(answer.goal)} -b {size} -e {size} -g 1 -w 5 -n 20"
+        whole = line.replace(f"{function_of(answer.goal.value)}:", "")  # it sends nothing else
+        yield from (test, f"{whole} {test}")
+        return
+    target = _target(answer)
+    start = "torchrun --nproc-per-node ... " if target == "torch" else "python "
+    run = f"{start}collsynth_{target}.py --bytes {answer.payload_bytes} --repeat 20"
+    yield _emit(answer)
+    yield run
+    if line:
+        yield f"{line} {run}"
+
+
+def _test(goal: Goal) -> str:
+    """What nccl-tests and rccl-tests call the program that times a collective."""
+    return f"{goal.value.replace('-', '_')}_perf"
+
+
+def _had(answer: Answer) -> Advice:
+    """How to get an answer, whether it gains or not."""
     if answer.plain:
         return _of_one_call(answer.runtime_prices[0], answer.defaults)
-    target = "jax" if XLA in answer.defaults.options else "torch"
+    return Advice(By.FILE, "; ".join([_emit(answer), *_otherwise(answer)]))
+
+
+def _emit(answer: Answer) -> str:
+    """The command that writes its file."""
     which = f"--bytes {answer.payload_bytes}" if answer.by_size else f"--rank {answer.rank}"
-    command = f"collsynth emit --from ANSWER.json {which} --target {target}"
-    return Advice(By.FILE, "; ".join([command, *_otherwise(answer)]))
+    return f"collsynth emit --from ANSWER.json {which} --target {_target(answer)}"
+
+
+def _target(answer: Answer) -> str:
+    return "jax" if XLA in answer.defaults.options else "torch"
 
 
 def reached(price: StepPrice, defaults: Defaults) -> tuple[str, ...]:
@@ -63,14 +169,18 @@ def reached(price: StepPrice, defaults: Defaults) -> tuple[str, ...]:
 
     ``defaults`` are those of the runtime by itself, and have the call's request, bytes and groups.
     """
+    own = in_words(defaults.chosen, defaults.protocol)
     if _way(price) == _way(*defaults.baseline):
-        return (f"That is what the runtime takes by itself ({_chosen(defaults)}): set nothing.",)
-    took = f"{_chosen(defaults)}, {duration(total_seconds(defaults.baseline))}"
+        return (f"That is what the runtime takes by itself ({own}): set nothing.",)
+    took = f"{own}, {duration(total_seconds(defaults.baseline))}"
     how = _of_one_call(price, defaults)
     if how.by is By.NOTHING:
         return (f"That is not reached: {how.text}. By itself the runtime takes {took}.",)
-    told = f"The call alone does not reach that: by itself the runtime takes {took}. Set, for this "
-    return (f"{told}size, and so for all else that the process sends:", f"    {how.text}")
+    told = (
+        f"The call alone does not reach that: by itself the runtime takes {took}. Set before the "
+    )
+    told += f"processes start, for this size; {holds(price.what)}:"
+    return (told, f"    {how.text}")
 
 
 def _way(*prices: StepPrice) -> list[tuple[object, ...]]:
@@ -78,32 +188,12 @@ def _way(*prices: StepPrice) -> list[tuple[object, ...]]:
     return [(price.what, price.algorithm, price.protocol) for price in prices]
 
 
-def _chosen(defaults: Defaults) -> str:
-    """The runtime's choice in NCCL's words, as ``Ring, LL128``."""
-    if defaults.chosen not in SPELLINGS:
-        return defaults.chosen
-    return f"{SPELLINGS[defaults.chosen]}, {_PROTOCOLS[defaults.protocol]}"
-
-
 def _of_one_call(price: StepPrice, defaults: Defaults) -> Advice:
     """One call by another algorithm or protocol than the runtime would choose."""
-    if line := setting(defaults.options, price.algorithm, price.protocol):
+    if line := setting(price.what, defaults.options, price.algorithm, price.protocol):
         return Advice(By.ENVIRONMENT, line)
     how = price.algorithm.value if price.algorithm else "nothing"
     return Advice(By.NOTHING, f"no runtime offers this: the plain collective by {how}")
-
-
-def setting(ways: Iterable[str], algorithm: Algorithm | None, protocol: Protocol) -> str:
-    """The line of the environment by which NCCL takes an algorithm and a protocol.
-
-    ``ways`` are those that there are, as ``Defaults.options``. Empty where none of them is by the
-    algorithm, or NCCL_ALGO has no name for it, or XLA runs: it has no such variables.
-    """
-    names = [*ways]
-    named = [SPELLINGS[n] for n in names if ALGORITHMS.get(n) is algorithm and n in SPELLINGS]
-    if not named or XLA in names:
-        return ""
-    return f"NCCL_ALGO={named[0]} NCCL_PROTO={_PROTOCOLS[protocol]}"
 
 
 def _foreign(answer: Answer) -> str:
@@ -126,7 +216,9 @@ def _unavailable(answer: Answer) -> str:
 
 
 def _otherwise(answer: Answer) -> Iterator[str]:
-    """What a program takes where its price has algorithms that runtimes do not."""
+    """What else a program takes: calls that go as priced, and algorithms that runtimes have."""
+    if answer.called and answer.called.line:
+        yield f"set {answer.called.line}"
     if foreign := _foreign(answer):
         took = duration(answer.runtime_seconds)
         yield f"by the runtime's own algorithms {took}, as its price takes {foreign} ones"

@@ -10,6 +10,7 @@ from enum import Enum
 from grammar import Goal, Program
 from hierarchies import Axis, InputError, Reduction, System
 from synth.collectives.algorithms import Choice
+from synth.plan.settings import Calls
 from synth.price.bound import Bound
 from synth.price.defaults import Defaults
 from synth.price.intervals import Interval
@@ -150,6 +151,7 @@ class Answer:
     ``runtime_prices`` are those of the first stripe then.
     ``calls_bound`` is what no schedule can beat where switches that add up are used by the calls
     that they offer. ``by_size`` says that it is one of a range, of which each size has its own.
+    ``called``: what prices take its calls by; None where XLA runs them, which is told nothing.
     """
 
     rank: int
@@ -170,6 +172,7 @@ class Answer:
     least_seconds: float = 0.0
     calls_bound: Bound | None = None
     by_size: bool = False
+    called: Calls | None = None
 
     @property
     def gains(self) -> bool:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from grammar import Collective, Goal
 from hierarchies import Reduction
 from hierarchies.calibration import FASTEST
-from hierarchies.fabric import cast, members
+from hierarchies.fabric import Cast, cast, members
 from synth.collectives.algorithms import Algorithm, Choice, offered
 from synth.collectives.nccl_model import MOST_LL_BYTES, NVLS, NVLS_TREE, RING, TREE, Ranks, has
 from synth.collectives.protocols import Protocol
@@ -82,16 +82,26 @@ def defaults(
     if not reduction.tree.digits:
         return Defaults({RING: ()}, RING)
     roles = cast(reduction, tuple(range(len(reduction.tree.digits))), ())
-    ranks = Ranks(simulator.system, tuple(members(slots) for slots in roles))
-    collective = Collective(goal.value)
-    lines = {name: simulator.by(collective, ALGORITHMS[name], roles) for name in names(ranks, goal)}
-    found = taken(ranks, goal, lines, payload_bytes, simulator.choice)
+    found = of_call(simulator, Collective(goal.value), roles, payload_bytes)
     prices = in_all_dimensions(simulator, reduction, payload_bytes, goal)
     if not prices:
         return found
     told = simulator.choice in (Choice.RING, Choice.TREE)
     chosen = found.chosen if told else XLA
     return Defaults({**found.options, XLA: prices}, chosen)
+
+
+def of_call(
+    simulator: Simulator, collective: Collective, roles: Cast, size_bytes: float
+) -> Defaults:
+    """What NCCL has for one call on some groups, and what it would choose; no torus' own.
+
+    ``size_bytes`` is of the largest buffer of a member.
+    """
+    goal = Goal(collective.value)
+    ranks = Ranks(simulator.system, tuple(members(slots) for slots in roles))
+    lines = {name: simulator.by(collective, ALGORITHMS[name], roles) for name in names(ranks, goal)}
+    return taken(ranks, goal, lines, size_bytes, simulator.choice)
 
 
 def taken(

@@ -14,11 +14,14 @@ are, calibrated or not: that much the model itself leaves out.
 
 "Surely faster" is a strict partial order, as the sum of two differences that are above 0 for all
 factors is so, too, and quotients multiply.
+
+What is expected to be faster by more than ``WORTH``, and is not surely so, is worth measuring: a
+run tells what prices cannot. Nearer than that a run would seldom pay for itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
@@ -33,6 +36,8 @@ FINEST = 0.02
 """Prices that differ by this share or less are never told apart."""
 FINEST_OF_OTHERS = 0.1
 """The same where prices are those of other machines, which are off by a fifth in the median."""
+WORTH = 0.1
+"""Speed-ups above 1 by more than this share that are expected, not told, are worth measuring."""
 
 
 @dataclass(frozen=True)
@@ -78,9 +83,46 @@ class Estimate:
             least += more * (source.low if more > 0 else source.high)
         return least > 0 if self.owed or other.owed else True
 
+    def perhaps_below(self, other: Estimate) -> bool:
+        """Whether this is expected to be faster, by enough to be worth measuring, but not surely.
+
+        Then the figures between which the speed-up lies are on both sides of 1.
+        """
+        return beyond(self.ticks, other.ticks, WORTH) and not self.surely_below(other)
+
+    def speedup_over(self, other: Estimate) -> tuple[float, float]:
+        """The least and the most of other / this, whatever the errors are; this is not 0.
+
+        A quotient of two sums is largest, or smallest, where each factor is at an end: high for
+        the sources of which the one above owes most beside the one below, low for all others.
+        """
+        if not self.owed or not other.owed:
+            return other.ticks / self.ticks, other.ticks / self.ticks
+        every = {**self.owed, **other.owed}
+        sources = sorted(
+            every, key=lambda one: _quotient(other.owed.get(one, 0.0), self.owed.get(one, 0.0))
+        )
+
+        def at(highs: Sequence[Source]) -> float:
+            return _quotient(other.if_high(highs), self.if_high(highs))
+
+        cuts = range(len(sources) + 1)
+        return min(at(sources[:cut]) for cut in cuts), max(at(sources[cut:]) for cut in cuts)
+
+    def if_high(self, sources: Sequence[Source]) -> float:
+        """The price in ticks if these sources' errors are as high as can be, all others' as low."""
+        return sum(
+            part * (source.high if source in sources else source.low)
+            for source, part in self.owed.items()
+        )
+
     def told_from(self, other: Estimate) -> bool:
         """Whether one of the two is surely below the other."""
         return self.surely_below(other) or other.surely_below(self)
+
+
+def _quotient(above: float, below: float) -> float:
+    return above / below if below else inf
 
 
 def together(weighted: Iterable[tuple[float, Estimate]]) -> Estimate:

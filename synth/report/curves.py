@@ -17,8 +17,10 @@ from markupsafe import Markup
 from hierarchies.units import duration, volume
 from synth.calibration.logs.tables import busbw_factor
 from synth.emit.timeline.svg import ticks
+from synth.plan.request import Against
 from synth.report.colours import FEW
-from synth.tables.rows import bus_bandwidth
+from synth.tables.rows import bus_bandwidth, default_by_size
+from synth.tables.style import way_of
 from synth.verbs.answers.ranked import SizeFigures, Stretch, SweepReply
 
 LEFT, RIGHT, TOP, BOTTOM = 84, 24, 46, 42
@@ -35,11 +37,16 @@ Lines = dict[str, list[tuple[float, float]]]
 class Curves:
     """The figures of every size, the stretches after the first, and the drawings of both.
 
-    ``bandwidths``: the bus bandwidth of the best answer of each size, in words.
+    In words, by size: the bus bandwidth of the best answer (``bandwidths``), which way the default
+    is (``defaults``), and how often it takes as long, as far as prices can tell (``speedups``).
+    ``changes``: from which size on the default is which.
     """
 
     sizes: Sequence[SizeFigures]
     bandwidths: Sequence[str]
+    defaults: Sequence[str]
+    speedups: Sequence[str]
+    changes: Sequence[str]
     crossovers: Sequence[Stretch]
     drawings: Sequence[Markup]
 
@@ -100,7 +107,22 @@ def curves(answer: SweepReply) -> Curves:
         _drawing("Time against message size", lines, marks, _seconds),
     ]
     rate = [bus_bandwidth(answer.request.value, x.bytes, x.seconds, members) for x in sizes]
-    return Curves(sizes, rate, crossovers, [Markup(one) for one in drawn if one])
+    return Curves(
+        sizes,
+        rate,
+        [way_of(one.default_name, one.default_protocol) for one in sizes],
+        [_speedup(one) for one in sizes],
+        default_by_size(answer),
+        crossovers,
+        [Markup(one) for one in drawn if one],
+    )
+
+
+def _speedup(one: SizeFigures) -> str:
+    """As the rows of a ranking say it."""
+    if one.against_default in (Against.SAME, Against.NOT_OFFERED) or not one.seconds:
+        return "none" if one.against_default is Against.NOT_OFFERED else "same"
+    return f"{one.baseline_seconds / one.seconds:.2f}x"
 
 
 def bandwidths(heading: str, lines: Lines) -> Markup:

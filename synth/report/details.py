@@ -12,8 +12,9 @@ from hierarchies.units import duration, volume
 from synth.collectives.algorithms import Choice
 from synth.collectives.nccl_model import SPELLINGS
 from synth.collectives.protocols import Protocol
-from synth.plan.how_to_get import By, setting
+from synth.plan.how_to_get import By
 from synth.plan.request import Against
+from synth.plan.settings import holds, setting
 from synth.price.defaults import ALGORITHMS, XLA
 from synth.report.coordinates import coordinates
 from synth.report.topology import Topology, unit_name
@@ -152,8 +153,8 @@ def _in_all(answer: Answer) -> str:
             told = "One"
     return (
         f"{told} call of the runtime's own, whose code alone gets what the runtime takes by "
-        "itself. What it takes is set in the environment of every process, before it starts; that "
-        "holds for the whole process and all that it sends, and was chosen for this size:"
+        "itself. What it takes is set in the environment of every process, before it starts; "
+        f"{holds(answer.steps[0].collective)}. It was chosen for this size:"
     )
 
 
@@ -165,7 +166,8 @@ def _setting(answer: Answer, choice: Choice) -> str:
         held = choice in (Choice.RING, Choice.TREE) and XLA not in answer.defaults
         return f"NCCL_ALGO={SPELLINGS[answer.default.name]}" if held else ""
     [step] = answer.steps
-    return setting(answer.defaults, step.algorithm, step.protocol or Protocol.SIMPLE)
+    protocol = step.protocol or Protocol.SIMPLE
+    return setting(step.collective, answer.defaults, step.algorithm, protocol)
 
 
 def _by_default(answer: Answer) -> bool:

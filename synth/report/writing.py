@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -140,16 +140,23 @@ def _machine(ranking: Ranking) -> Machine:
         drawn_curves,
         pictures,
         len(pictured) - len(pictures),
-        [
-            (_heading(ranking, [row]), one.advice.text)
-            for row, one in enumerate(answers)
-            if isinstance(one, Answer)
-        ],
+        tuple(_advice(ranking, answers)),
         _example(ranking, index),
         _in_segments(answer),
         tuple(steps(answer)),
         _timeline(ranking, index) if answer.steps and isinstance(answer, Answer) else None,
     )
+
+
+def _advice(
+    ranking: Ranking, answers: Sequence[Answer | UnevenAnswer]
+) -> Iterator[tuple[str, str]]:
+    """How to get each answer; where a run is worth it, also how if that decides for it."""
+    for row, one in enumerate(answers):
+        if isinstance(one, Answer):
+            yield _heading(ranking, [row]), one.advice.text
+            if worth := one.worth_measuring:
+                yield f"{_heading(ranking, [row])}, if measured faster", worth.advice.text
 
 
 def _pictured(

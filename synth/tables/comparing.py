@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from rich.console import RenderableType
 
@@ -10,27 +10,62 @@ from hierarchies.units import duration, volume
 from synth.tables.style import paragraphs, table_of
 from synth.verbs.answers.comparing import Changed, Compared, DiffReply, Told
 
+UNNAMED = ("first", "second")
+_NAMES = ("system", "name", "systems", "model", "job", "plan", "pin", "request", "bytes")
+"""Keys whose values say by themselves what an answer is about, the first that differs."""
+_LONGEST_CHARACTERS = 40
+_Heads = tuple[str, str]
+
 
 def diff(answer: DiffReply) -> RenderableType:
     """What was asked and on what machine, where that differs; then the lines that do."""
     if answer.same:
         return paragraphs("the two answers are the same")
+    heads = heads_of(answer)
     return paragraphs(
-        *_changes("asked", answer.asked),
-        *_changes("machine", answer.machine),
-        *(part for line in answer.lines for part in _line(line)),
+        *_changes("asked", answer.asked, heads),
+        *_changes("machine", answer.machine, heads),
+        *(part for line in answer.lines for part in _line(line, heads)),
         None if answer.lines else "what is recommended, and what it takes, is the same",
     )
 
 
-def _changes(heading: str, changes: Sequence[Changed]) -> Iterator[RenderableType]:
+def heads_of(answer: DiffReply) -> _Heads:
+    """What two answers are called, as ``heads`` says it."""
+    changes = [*answer.machine, *answer.asked]
+    return heads(
+        (one.what, value_text(one, one.first), value_text(one, one.second)) for one in changes
+    )
+
+
+def heads(differences: Iterable[tuple[str, str, str]]) -> _Heads:
+    """What two answers are called: by the machine, model, job or whatever else they differ in.
+
+    Given what differs with both values in words, ``-`` for none. ``first`` and ``second`` where
+    nothing has two values that are short enough for a heading.
+    """
+    found = {
+        what: (one, other)
+        for what, one, other in differences
+        if one != other
+        and "-" not in (one, other)
+        and max(len(one), len(other)) <= _LONGEST_CHARACTERS
+    }
+    what = next((what for what in (*_NAMES, *found) if what in found), None)
+    if what is None:
+        return UNNAMED
+    one, other = found[what]
+    return (one, other) if what in _NAMES else (f"{what} {one}", f"{what} {other}")
+
+
+def _changes(heading: str, changes: Sequence[Changed], heads: _Heads) -> Iterator[RenderableType]:
     if changes:
         cells: Mapping[str, Callable[[Changed], str]] = {
             heading: lambda one: one.what,
-            "first": lambda one: value_text(one, one.first),
-            "second": lambda one: value_text(one, one.second),
+            heads[0]: lambda one: value_text(one, one.first),
+            heads[1]: lambda one: value_text(one, one.second),
         }
-        yield table_of(changes, cells, wraps="second")
+        yield table_of(changes, cells, wraps=heads[1])
         yield ""
 
 
@@ -45,10 +80,12 @@ def value_text(changed: Changed, value: object) -> str:
     return "-" if value is None else str(value)
 
 
-def _line(line: Compared) -> Iterator[str]:
-    first, second = line.first, line.second
+def _line(line: Compared, heads: _Heads) -> Iterator[str]:
+    (one, other), (first, second) = heads, (line.first, line.second)
     if first is None or second is None:
-        yield f"{line.what}: only in the {'second' if first is None else 'first'} answer"
+        name = other if first is None else one
+        where = f"the {name} answer" if heads == UNNAMED else f"the answer of {name}"
+        yield f"{line.what}: only in {where}"
         yield from (_told(found) for found in (first, second) if found)
         return
     times = f" ({found})" if (found := ratio(line)) else ""
@@ -56,8 +93,9 @@ def _line(line: Compared) -> Iterator[str]:
     if first.how == second.how:
         yield f"  {first.how}"
         return
-    yield f"  first:  {first.how}"
-    yield f"  second: {second.how}"
+    wide = 1 + max(map(len, heads))
+    yield f"  {f'{one}:':{wide}} {first.how}"
+    yield f"  {f'{other}:':{wide}} {second.how}"
 
 
 def ratio(line: Compared) -> str:

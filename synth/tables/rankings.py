@@ -8,12 +8,15 @@ from dataclasses import replace
 from rich.console import RenderableType
 
 from hierarchies.units import duration, volume
+from synth.plan.how_to_get import By
 from synth.plan.request import Against
+from synth.plan.settings import holds
 from synth.price.resolution import FINEST
+from synth.tables.deciding import maybe_line, run_lines
 from synth.tables.degraded import uneven
 from synth.tables.left_over import laid_out_words, left_over, unsaid
 from synth.tables.placements import Matrix, placed, placement_of, rank_orders, words
-from synth.tables.rows import Row, Stripe, default_first, ranked_table, rows
+from synth.tables.rows import Row, Stripe, default_by_size, default_first, ranked_table, rows
 from synth.tables.style import (
     axes_text,
     between,
@@ -78,10 +81,12 @@ def ranking(reply: RankingReply) -> RenderableType:
         ranked_table([*default_first(reply), *rows(reply)], *columns),
         *_reasons(reply),
         *_to_do(reply.answers),
+        *run_lines(reply),
         *_rank_orders(reply.system, reply.answers[:1]),
         f"\n{searched(reply.considered)}, {programs} ranked; best default: {default}",
         _BUSBW,
         _SPEEDUP_OVER_BEST if "placement" in columns else _SPEEDUP,
+        *maybe_line(reply.answers),
         _BOUND,
         *[_NEAR] * len(near),
         *_ties(reply.answers, "answer", reply.system),
@@ -128,9 +133,13 @@ def sweep(reply: SweepReply) -> RenderableType:
     return paragraphs(
         *_asked(reply, axes, matrices, *reply.bytes),
         ranked_table(rows(reply), *columns),
+        *run_lines(reply),
         f"\n{many(len(reply.sizes), 'size')} asked; changes are told to 1%; one program a size: "
         "ask one size for\nseveral side by side, which may take less",
-        f"{_BUSBW}\n{_SPEEDUP}\n{_BOUND}; first and last size",
+        f"default: {'; '.join(default_by_size(reply))}",
+        f"{_BUSBW}\n{_SPEEDUP}",
+        *maybe_line(reply.answers),
+        f"{_BOUND}; first and last size",
         follows(reply.system.prices),
         *([_lay(reply.system)] if any(one.interval_seconds for one in reply.answers) else []),
         *left_over(reply),
@@ -164,6 +173,7 @@ def several(reply: SystemsRankedReply) -> RenderableType:
         *(line for one in others for line in _best_placed(one)),
         *(laid_out_words(first) if isinstance(first, RankingReply) else ()),
         f"{_BUSBW}\n{_SPEEDUP}",
+        *maybe_line(answer for one in others for answer in one.answers[:1]),
         stopped(reply.complete),
     )
 
@@ -216,6 +226,7 @@ def plan(reply: PlanReply) -> RenderableType:
         f"(with the runtime's own choice on the same placement {duration(default)}{gain})\n",
         *_entries(reply),
         *_gains(reply.entries),
+        *run_lines(reply),
         "",
         *_others(reply.system, best, others),
         *_ties(reply.ranking, "placement", reply.system),
@@ -224,6 +235,7 @@ def plan(reply: PlanReply) -> RenderableType:
         *rank_orders(reply.system.levels, best.axes, best.placement),
         "",
         f"{searched(reply.considered)}; what computing costs is not weighed",
+        "in all: times x one call; exposed: what of that is not hidden",
         "loss: one call against the placement that the entry would have wanted for itself",
         stopped(reply.complete),
     )
@@ -234,7 +246,7 @@ def _entries(reply: PlanReply) -> Iterator[RenderableType]:
     if not reply.entries:
         yield "no collective is left: the axes that they are over have size 1"
         return
-    right = "#,bytes,times,hidden,one call,exposed,loss"
+    right = "#,bytes,times,one call,in all,hidden,exposed,loss"
     yield table_of(reply.entries, _COSTS, right=right, wraps="entry")
     yield ""
     requests = [entry.request.value for entry in reply.entries]
@@ -243,11 +255,20 @@ def _entries(reply: PlanReply) -> Iterator[RenderableType]:
     yield ranked_table(titled, *columns)
 
 
-def _gains(entries: Iterable[PlannedEntry]) -> Iterator[str]:
+def _gains(entries: Sequence[PlannedEntry]) -> Iterator[str]:
     """How to get what entries gain over the runtime's own choice."""
     for one in entries:
         if one.answer.against_default is Against.FASTER:
             yield f"\n{one.name}: {one.answer.advice.text}"
+            yield from _touched(one, entries)
+
+
+def _touched(entry: PlannedEntry, entries: Iterable[PlannedEntry]) -> Iterator[str]:
+    """What a line of the environment holds for, beside the entry that it is meant for."""
+    if entry.answer.advice.by is By.ENVIRONMENT:
+        same = (one for one in entries if one.request is entry.request and one is not entry)
+        others = ", ".join(one.name for one in same)
+        yield f"  {holds(entry.request.value)}{f'; here also for {others}' * bool(others)}"
 
 
 LESS_IS_NO_BETTER = (
@@ -259,8 +280,9 @@ _COSTS: Mapping[str, Callable[[PlannedEntry], str]] = {
     "over": lambda entry: ",\n".join(entry.over),
     "bytes": lambda entry: volume(entry.bytes),
     "times": lambda entry: f"{entry.times:g}",
-    "hidden": lambda entry: f"{entry.hidden:.0%}",
     "one call": lambda entry: duration(entry.answer.seconds),
+    "in all": lambda entry: duration(entry.times * entry.answer.seconds),
+    "hidden": lambda entry: f"{entry.hidden:.0%}",
     "exposed": lambda entry: duration(entry.exposed_seconds),
     "loss": lambda entry: f"{entry.loss:.2f}x",
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from math import prod
 
 from rich.table import Table
@@ -13,7 +14,7 @@ from hierarchies.units import duration, volume
 from synth.calibration.logs.tables import busbw_factor
 from synth.plan.request import Against
 from synth.price.resolution import FINEST
-from synth.tables.style import MARKS, request_text, table_of, way
+from synth.tables.style import MARKS, request_text, table_of, way, way_of
 from synth.verbs.answers.degraded import UnevenAnswer, UnevenReply
 from synth.verbs.answers.planning import PlannedEntry, PlanReply
 from synth.verbs.answers.ranked import Answer, RankedAnswer, RankingReply, SweepReply
@@ -126,6 +127,14 @@ def default_first(reply: RankingReply) -> list[Row]:
             bound=(_share(first.bound_seconds, plain),),
         )
     ]
+
+
+def default_by_size(reply: SweepReply) -> list[str]:
+    """The default of each size that was asked, where it changes: ``tree, LL from 64 KiB``."""
+    sizes = sorted(reply.sizes, key=lambda one: one.bytes)
+    ways = [(one.bytes, way_of(one.default_name, one.default_protocol)) for one in sizes]
+    changes = groupby(ways, key=lambda one: one[1])
+    return [f"{way} from {volume(next(some)[0])}" for way, some in changes]
 
 
 _BETTER = (Against.FASTER, Against.NOT_OFFERED)
@@ -245,10 +254,14 @@ def _against(answer: Answer | UnevenAnswer) -> Against:
 
 
 def _speedup(priced: _Priced) -> str:
-    """How often the default takes as long; only what prices can tell and a runtime offers."""
+    """How often the default takes as long: what prices can tell and a runtime offers.
+
+    What is expected, not told, and worth measuring, has a question mark.
+    """
     answer, against = priced.answer, _against(priced.answer)
     if against is Against.SAME:
-        return "same"
+        worth = answer.worth_measuring if isinstance(answer, Answer) else None
+        return f"{worth.speedup:.2f}x?" if worth else "same"
     if against is Against.NOT_OFFERED:
         return "none"
     if isinstance(answer, UnevenAnswer):

@@ -120,10 +120,14 @@ def request_text(request: Goal, over: Sequence[str], *sizes_bytes: int) -> str:
 
 def way(step: StepPrice) -> str:
     """The algorithm a step runs by, and its protocol where that is not NCCL's plain one."""
-    algorithm = step.algorithm.value if step.algorithm else "-"
-    if step.protocol in (None, Protocol.SIMPLE):
-        return algorithm
-    return f"{algorithm}, {step.protocol.value.upper()}"
+    return way_of(step.algorithm.value if step.algorithm else "-", step.protocol)
+
+
+def way_of(name: str, protocol: Protocol | None) -> str:
+    """``ring``, ``ring, LL128``"""
+    if protocol in (None, Protocol.SIMPLE):
+        return name
+    return f"{name}, {protocol.value.upper()}"
 
 
 def carried(step: StepPrice) -> list[str]:

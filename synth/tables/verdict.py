@@ -1,7 +1,8 @@
-"""What to do about an answer, in a line: keep the default, or what to set or to paste, and why.
+"""What to do about an answer, in a line: keep the default, measure, or what to set or to paste.
 
 Whoever asks has a decision to make. So the verdict stands before the rows that it is drawn from,
-and takes of them only what prices can tell, z3 proved and a runtime offers.
+and takes of them only what prices can tell, z3 proved and a runtime offers. Where prices leave it
+open, and a gain is expected, the default is kept until a run decides.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from hierarchies.units import duration
 from synth.emit.conventions import ALREADY, conventions, told
 from synth.plan.how_to_get import By
 from synth.plan.request import Against
+from synth.plan.settings import holds
 from synth.price.resolution import FINEST
+from synth.tables.deciding import Run, row_name, several_placements, worth_a_run
 from synth.tables.placements import Levels, Matrix, placement_of, words
 from synth.tables.rows import Ranking, Row, rows
 from synth.tables.style import follows
@@ -32,6 +35,7 @@ _HOOKS = {
 }
 """What a file for PyTorch has to put its program into a training step."""
 _BY_SIZE = "collsynth emit --from ANSWER.json --target nccl-tuner --channels N"
+_EMIT = "collsynth emit"
 
 
 def file_of(target: str) -> str:
@@ -59,7 +63,7 @@ class ToDo:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What to do, why, and how; nothing ``to_do`` where the default is kept.
+    """What to do, why, and how; nothing ``to_do`` where the default is kept, or what to run.
 
     ``orders``: what its placement asks of frameworks that lay axes out otherwise.
     """
@@ -87,7 +91,13 @@ def verdict(reply: Ranking) -> Verdict | None:
 
 
 def to_be_had(answer: Answer) -> bool:
-    """Whether an answer is proved, and a line or a file away."""
+    """Whether an answer is proved, a line or a file away, and a gain as it would be run.
+
+    Where no line makes the runtime take its calls as they are priced, that is by its own choices.
+    """
+    own_seconds = answer.calls.own_seconds if answer.calls and not answer.calls.environment else 0.0
+    if own_seconds * (1 + FINEST) > answer.baseline_seconds:
+        return False
     return answer.proof == "proved" and answer.advice.by in (By.ENVIRONMENT, By.FILE)
 
 
@@ -104,24 +114,53 @@ def _of_one(reply: RankingReply, found: Sequence[Row]) -> Verdict:
         return Verdict("Nothing to do", ["the collective is over one device"])
     best = best_to_be_had(reply.answers)
     default = f"the best default, {plain.default.name},"
-    takes, place = duration(plain.baseline_seconds), best or plain
+    runs = [] if best else worth_a_run(reply)
+    takes = duration(plain.baseline_seconds)
+    place = best or (reply.answers[runs[0].row] if runs else plain)
     more = (*_where(reply, place), follows(reply.system.prices))
     orders = _orders(reply.system.levels, place.axes, place.placement)
+    if runs:
+        return _until_measured(runs, [f"{default} takes {takes}", *more], orders)
     if best is None:
         why = _why_keep(reply.answers, plain.baseline_seconds)
         return Verdict(KEEP, [f"{default} takes {takes}; {why}", *more], orders)
     row = reply.answers.index(best)
     gain = f"{duration(best.runtime_seconds)}, where {default} takes {takes}"
     to_do = [_to_do(best, row, reply.request.value)]
-    return Verdict(f"{found[row].speedup[0]}: do this", [gain, *more], orders, to_do)
+    whole = [holds(reply.request.value)] if best.advice.by is By.ENVIRONMENT else []
+    return Verdict(f"{found[row].speedup[0]}: do this", [gain, *whole, *more], orders, to_do)
+
+
+def _until_measured(
+    runs: Sequence[Run], said: Sequence[str], orders: Sequence[tuple[str, str]] = ()
+) -> Verdict:
+    """Keep the default until something is measured: what, by how much it may gain, what decides."""
+    most = max(one.worth.speedup for one in runs)
+    each = [line for one in runs for line in _of_run(one, len(runs) > 1)]
+    headline = f"{KEEP}; worth measuring: {'up to ' * (len(runs) > 1)}{most:.2f}x"
+    return Verdict(headline, [*each, *said], orders, [_to_run(one) for one in runs])
+
+
+def _of_run(run: Run, named: bool) -> Iterator[str]:
+    """What is expected, and what decides."""
+    before = f"{run.name}: " if named else ""
+    yield f"{before}{run.worth.said}"
+    yield f"{before}{run.worth.decides}"
+
+
+def _to_run(run: Run) -> ToDo:
+    """The commands that decide; where they run a file, its target."""
+    commands = run.worth.commands
+    emits = commands[0].startswith(_EMIT)
+    target = commands[0].split()[-1] if emits else ""
+    lines = "\n".join(commands)
+    return ToDo(f"{run.name}: run, to decide", lines, run.row, target)
 
 
 def _why_keep(answers: Sequence[RankedAnswer], default_seconds: float) -> str:
     """Why the default is kept: what would be faster and is not to be had, or that nothing is."""
     first = min(answers, key=lambda one: one.seconds)
-    at = (
-        f"row {first.rank}{f' on {first.placement}' * _several(answers)}, {duration(first.seconds)}"
-    )
+    at = f"{row_name(first, answers)}, {duration(first.seconds)}"
     if first.against_best in (Against.FASTER, Against.NOT_OFFERED):
         return f"{at}: {first.advice.text if first.proof == 'proved' else 'it is not proved'}"
     if first.seconds < default_seconds:
@@ -131,14 +170,10 @@ def _why_keep(answers: Sequence[RankedAnswer], default_seconds: float) -> str:
 
 def _where(reply: RankingReply, answer: Answer) -> Iterator[str]:
     """On which of several placements, and where it is only this collective that prefers it."""
-    if _several(reply.answers):
+    if several_placements(reply.answers):
         left_over = any(size > 1 and name not in reply.reduce for name, size in answer.axes.items())
         alone = ", if nothing else were sent" if left_over else ""
         yield f"placement {answer.placement}{alone}{_lies(reply.system.levels, answer)}"
-
-
-def _several(answers: Sequence[Answer]) -> bool:
-    return len({str(one.placement) for one in answers}) > 1
 
 
 def _lies(levels: Levels, one: Answer | PlacementOption) -> str:
@@ -185,14 +220,18 @@ def _of_sizes(reply: SweepReply, found: Sequence[Row]) -> Verdict:
             sizes, times = " to ".join(found[at].title), " to ".join(found[at].speedup)
             to_do.append(_to_do(gain[0], at, reply.request.value, f"{sizes}, {times}"))
     follow = follows(reply.system.prices)
+    runs = worth_a_run(reply)
+    if not to_do and runs:
+        return _until_measured(runs, [follow])
     if not to_do:
         return Verdict(KEEP, ["at no size is anything surely faster that can be had", follow])
-    said = []
+    said = [line for one in runs for line in _of_run(one, True)]
     if len(to_do) < len(reply.stretches):
         said.append("at other sizes keep the default")
     if len(reply.stretches) > 1 and not all(one.target for one in to_do):
-        said.append(f"a variable holds at all sizes; by size: {_BY_SIZE}")
-    return Verdict(f"Up to {most:.2f}x: do this", [*said, follow], (), to_do)
+        said.append(f"{holds(reply.request.value)}, so at all sizes; by size: {_BY_SIZE}")
+    every = [*to_do, *map(_to_run, runs)]
+    return Verdict(f"Up to {most:.2f}x: do this", [*said, follow], (), every)
 
 
 def _of_groups(reply: UnevenReply, row: Row) -> Verdict:
@@ -220,9 +259,12 @@ def _of_job(reply: PlanReply, found: Sequence[Row]) -> Verdict:
     where = f"placement {best.placement}{_lies(levels, best)}"
     more, orders = [where, follows(reply.system.prices)], _orders(levels, best.axes, best.placement)
     longer = default_seconds / seconds if seconds else 1.0
-    if not to_do or longer <= 1 + FINEST:
+    gains = to_do and longer > 1 + FINEST
+    if not gains and (runs := worth_a_run(reply)):
+        return _until_measured(runs, [waits, *more], orders)
+    if not gains:
         return Verdict(KEEP, [f"{waits}; no program makes it surely less", *more], orders)
     if len(reply.entries) > 1 and not all(one.target for one in to_do):
-        more.append("a variable holds for all that the job sends, not for one of its collectives")
+        more.append("a variable holds for the whole process: for every collective of its name")
     waits += f", with the default {duration(default_seconds)}"
     return Verdict(f"{longer:.2f}x: do this", [waits, *more], orders, to_do)

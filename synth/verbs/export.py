@@ -11,6 +11,7 @@ from synth.emit import Options, Source
 from synth.plan.answers import all_priced
 from synth.plan.how_to_get import reached
 from synth.plan.request import Part
+from synth.plan.settings import Calls
 from synth.plan.stripes import whole_bytes
 from synth.price.defaults import defaults
 from synth.price.step_prices import Simulator
@@ -77,11 +78,15 @@ def hand_out(chosen: Remembered, options: Options) -> HandOut:
 def _reached(
     chosen: Remembered, parts: Sequence[Part], prices: Sequence[tuple[StepPrice, ...]]
 ) -> tuple[str, ...]:
-    """How one call of the runtime's own comes to its price; nothing of any other program."""
+    """How calls come to their prices: of one of the runtime's own, or those of a program."""
     goal, calls = chosen.goal, [price for each in prices for price in each]
-    if [call.what for call in calls] != [goal.value] or parts[0].segments > 1:
-        return ()
     by_itself = Simulator(chosen.system)
+    if [call.what for call in calls] != [goal.value] or parts[0].segments > 1:
+        if chosen.system.is_torus or not calls:
+            return ()  # XLA runs them, which is told nothing
+        several = [(p.derivation, each, p.segments) for p, each in zip(parts, prices, strict=True)]
+        first, *others = Calls.of(by_itself, chosen.reduction, several).said
+        return tuple(f"{one[0].upper()}{one[1:]}." for one in (first, "; ".join(others)))
     return reached(calls[0], defaults(by_itself, chosen.reduction, parts[0].size_bytes, goal))
 
 

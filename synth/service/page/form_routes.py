@@ -19,6 +19,7 @@ from synth.service.page.forms import check, question
 from synth.service.page.one_form import Form
 from synth.service.page.responses import PageCaller, PageRoute
 from synth.verbs.planning import TopQuestion
+from synth.verbs.questions.notations import A_RANGE
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 _FORM = Form(
@@ -33,6 +34,7 @@ _FORM = Form(
     check=check,
     shown={
         "goals": Goal,
+        "a_range": A_RANGE,
         "algorithms": Choice,
         "switches": SWITCHES,
         "usual": USUAL,

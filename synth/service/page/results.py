@@ -43,6 +43,7 @@ from synth.verbs.answers.ranked import (
 from synth.verbs.answers.training.planned import StepPlanReply
 from synth.verbs.answers.training.simulated import SimulateReply
 from synth.verbs.planning import TopQuestion
+from synth.verbs.questions.notations import A_RANGE_BYTES
 
 Json = Mapping[str, Any]
 TABS = {
@@ -60,7 +61,6 @@ TABS = {
 }
 _GROUP_TABS = {"json": "JSON"}
 """Formats for programs of explicit groups, those of a machine that lacks devices."""
-SMALLEST_BYTES, LARGEST_BYTES = 2**10, 2**32
 RANKED = ("top", "plan")
 """The verbs whose answers have a ranking: of any other the page shows the JSON."""
 
@@ -243,6 +243,7 @@ def over_sizes(question: TopQuestion, ranking: Ranking) -> TopQuestion | None:
     size = question.bytes
     if question.collectives or not isinstance(size, int) or isinstance(ranking, UnevenReply):
         return None
-    ends = (min(size, SMALLEST_BYTES), max(size, LARGEST_BYTES))
+    smallest, largest = A_RANGE_BYTES
+    ends = (min(size, smallest), max(size, largest))
     plain = {"k": 1, "per_placement": False, "explain": False}
     return question.model_copy(update={"bytes": ends, **plain})

@@ -7,8 +7,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from rich.console import RenderableType
 
 from hierarchies.units import duration, volume
+from synth.plan.settings import holds
 from synth.tables.placements import placed
 from synth.tables.style import follows, many, paragraphs, shape, stopped, table_of
+from synth.tables.training.sent import sent_in_step
 from synth.train.planner.resolution import FULL
 from synth.verbs.answers.training.planned import PlanOfStep, ProgramOfPlan, StepPlanReply
 
@@ -53,6 +55,7 @@ def _found(answer: StepPlanReply) -> Iterator[RenderableType]:
         yield f"of plan {answer.advised + 1}:"
     yield from placed(answer.levels, best.axes, [best.placement])
     yield from placement_gain(answer, best)
+    yield from sent_in_step(answer.sent)
     yield from _programs(answer, best)
     yield f"\nits timeline: {_command(answer, best)}"
     folders = dict.fromkeys(one.name.partition("/")[0] for one in answer.files)
@@ -152,6 +155,18 @@ def _programs(answer: StepPlanReply, best: PlanOfStep) -> Iterator[RenderableTyp
             f" {saved:.1%} more:"
         )
     yield from gaining(answer.programs)
+    yield from _touched(answer)
+
+
+def _touched(answer: StepPlanReply) -> Iterator[str]:
+    """What lines of the environment hold for, beside the collectives that they are meant for."""
+    told = {one.request: one for one in answer.programs if one.environment}
+    for request, one in told.items():
+        same = [x for x in answer.sent if x.request is request]
+        others = [x for x in same if (x.over, x.bytes) != (one.over, one.bytes)]
+        times = sum(x.times for x in others)
+        here = f"; here also for {times} that are others" if others else ""
+        yield f"{one.environment}: {holds(request.value)}{here}"
 
 
 def gaining(programs: Sequence[ProgramOfPlan]) -> Iterator[RenderableType]:

@@ -1,4 +1,4 @@
-"""The collectives of a plan that a proved program carries out faster than the runtime would.
+"""The collectives of a plan, and those that a proved program carries out faster than the runtime.
 
 A plan is simulated with the best programs; who runs it has them only where somebody puts them
 there. So of each collective it is told what the runtime's own choice takes, where prices can tell
@@ -21,11 +21,16 @@ LEAST = 0.001
 
 
 @dataclass(frozen=True)
-class Gaining:
-    """A collective of a step, and the answer to it that gains over the runtime's own choice."""
+class Sending:
+    """A collective of a step, and the best answer to it."""
 
     sent: Collected
     answer: Answer
+
+    @property
+    def seconds(self) -> float:
+        """What it takes once, by algorithms that the runtime has."""
+        return self.answer.runtime_seconds
 
     @property
     def default_seconds(self) -> float:
@@ -35,21 +40,22 @@ class Gaining:
     @property
     def saved_seconds(self) -> float:
         """Of a step, at least: what is computed beside a slower one is taken to hide as much."""
-        each = self.default_seconds - self.answer.runtime_seconds
+        each = self.default_seconds - self.seconds
         return self.sent.times * (1 - self.sent.hidden) * each
 
 
-def gaining(one: Finalist, answers: Answers) -> tuple[Gaining, ...]:
+def gaining(one: Finalist, answers: Answers) -> tuple[Sending, ...]:
     """Those of a plan that are worth a file, the one that saves most first."""
-    found = [gain for gain in _gaining(one, answers) if _worth(gain, one)]
+    found = [gain for gain in sending(one, answers) if gain.answer.gains and _worth(gain, one)]
     return tuple(sorted(found, key=lambda gain: -gain.saved_seconds))
 
 
-def _worth(gain: Gaining, one: Finalist) -> bool:
+def _worth(gain: Sending, one: Finalist) -> bool:
     return gain.saved_seconds > LEAST * one.found.seconds
 
 
-def _gaining(one: Finalist, answers: Answers) -> Iterator[Gaining]:
+def sending(one: Finalist, answers: Answers) -> Iterator[Sending]:
+    """All that the busiest rank sends, what takes the most time first."""
     lies = one.placement
     for sent in collected(one.plan, one.found):
         asked = Request(
@@ -60,5 +66,5 @@ def _gaining(one: Finalist, answers: Answers) -> Iterator[Gaining]:
             language=Language(goal=sent.goal),
             placement=lies.matrix,
         )
-        if sent.times and sent.size_bytes and (answer := answers.best(asked)).gains:
-            yield Gaining(sent, answer)
+        if sent.times and sent.size_bytes:
+            yield Sending(sent, answers.best(asked))

@@ -23,7 +23,7 @@ from synth.train.choice.grids import Extents, Knobs, extents_of, recipes
 from synth.train.models import Spelling, zoo_step
 from synth.train.planner.composing import Composer, Composition
 from synth.train.planner.finalists import Finalist, Taken, by_framework, finalist, layers_of
-from synth.train.planner.gaining import Gaining, gaining
+from synth.train.planner.gaining import Sending, gaining, sending
 from synth.train.planner.hints import Freed, freed, least, no_plan
 from synth.train.planner.links import Candidate, Composed, Least, Priced
 from synth.train.planner.operations.finer import Finer, finer
@@ -398,7 +398,11 @@ class Planner:
         half = replace(job, changes={**job.changes, "sequence": tokens})
         return Planner(half).composer.size_bytes(recipe)
 
-    def gaining(self, one: Finalist) -> tuple[Gaining, ...]:
+    def sending(self, one: Finalist) -> tuple[Sending, ...]:
+        """The collectives of a plan, each with its best answer; what takes most time first."""
+        return tuple(sending(one, self._answers))
+
+    def gaining(self, one: Finalist) -> tuple[Sending, ...]:
         """Its collectives that gain by programs of ours."""
         return gaining(one, self._answers)
 

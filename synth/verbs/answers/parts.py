@@ -22,6 +22,7 @@ from synth.collectives.algorithms import Algorithm, Choice
 from synth.collectives.protocols import Protocol
 from synth.emit.document import schema
 from synth.emit.document.schema import Positive as Positive
+from synth.plan import how_to_get
 from synth.plan.how_to_get import AS_IT_IS, By
 from synth.price.defaults import Defaults as RuntimeDefaults
 from synth.price.intervals import Interval as PriceInterval
@@ -218,6 +219,31 @@ class Advised(Part):
 
     by: Annotated[By, Field(strict=False)] = Field(description="What it takes.")
     text: str = Field(min_length=1, description="The line, the command, or why there is none.")
+
+
+class WorthMeasuring(Part):
+    """A run that decides between an answer and the default: prices do not tell them apart."""
+
+    speedup: Number = Field(description="Over the default: what is expected.")
+    speedup_interval: Annotated[list[Number], Field(min_length=2, max_length=2)] = Field(
+        description="Between which it lies, as far as prices can tell."
+    )
+    seconds: Seconds = Field(description="Expected of it, as a runtime would run it.")
+    default_seconds: Seconds = Field(description="Expected of the default.")
+    commands: list[str] = Field(min_length=1, description="What to run, in turn.")
+    decides_speedup: Number = Field(description="Take it from this measured speed-up on.")
+    advice: Advised = Field(description="How to get it then.")
+    said: str = Field(min_length=1, description="What is expected, in a line.")
+    decides: str = Field(min_length=1, description="What decides, in a line.")
+
+    @classmethod
+    def of(cls, found: how_to_get.WorthMeasuring) -> Self:
+        return cls.like(
+            found,
+            speedup_interval=list(found.between),
+            decides_speedup=how_to_get.DECIDES,
+            advice=Advised.like(found.advice),
+        )
 
 
 class DefaultChoice(Part):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Self
+from math import prod
+from typing import Annotated, Self, cast
 
 from pydantic import ConfigDict, Field, model_validator
 
@@ -15,22 +16,26 @@ from synth.emit.document.schema import (
     Segments,
     Steps,
 )
+from synth.plan import settings
 from synth.semantics.rules import Kind
 from synth.verbs.answers.machine_parts import LevelInBrief, MachineException, PricesName
 from synth.verbs.answers.parts import (
     DEFAULTS,
     VERDICT,
     Axes,
+    CollectiveName,
     Defaults,
     GoalName,
     Interval,
     Judged,
     LimitedBy,
     Matrix,
+    Number,
     Ordered,
     Part,
     Positive,
     Predicted,
+    ProtocolName,
     Reply,
     Seconds,
     StepPrice,
@@ -156,3 +161,42 @@ class TimeReply(Reply, Defaults):
     bound_seconds: Seconds = Field(description="What no schedule can beat on this placement.")
     bound_by: str = Field(description="The level whose links impose the bound.")
     limited_by: LimitedBy
+
+
+class CallOfProgram(Part):
+    """A call of a program, of one segment."""
+
+    collective: CollectiveName = Field(description="What it does.")
+    members: Positive = Field(description="How many devices each group has.")
+    bytes: Number = Field(description="The larger of a member's buffers before and after.")
+    way: str = Field(min_length=1, description="What its price takes it by: ring, tree, nvls, ...")
+    protocol: ProtocolName = Field(description="By which protocol.")
+    own_way: str = Field(min_length=1, description="What the runtime would take by itself.")
+    own_protocol: ProtocolName = Field(description="By which protocol.")
+
+    @classmethod
+    def of(cls, call: settings.Call) -> Self:
+        way, protocol = call.way
+        own_way, own_protocol = call.own_way
+        return cls(
+            collective=cast(CollectiveName, call.price.what),
+            members=prod(call.price.members),
+            bytes=call.price.size_bytes,
+            way=way,
+            protocol=protocol,
+            own_way=own_way,
+            own_protocol=own_protocol,
+        )
+
+
+class CallsOfProgram(Part):
+    """The calls of a program, and what is to be set for them to go as priced."""
+
+    own_seconds: Seconds = Field(description="If nothing is set.")
+    environment: str = Field(description="What to set; empty if nothing, or no line says it.")
+    each: list[CallOfProgram] = Field(min_length=1, description="Of all stripes in turn.")
+
+    @classmethod
+    def of(cls, calls: settings.Calls) -> Self:
+        each = [CallOfProgram.of(call) for call in calls.each]
+        return cls(own_seconds=calls.own_seconds, environment=calls.line, each=each)

@@ -10,7 +10,7 @@ from pydantic import Field
 from hierarchies import Axis, Placement, System
 from synth.plan import request as planned
 from synth.plan.explanation import why
-from synth.plan.how_to_get import advice
+from synth.plan.how_to_get import advice, worth_measuring
 from synth.plan.sizes import Sweep
 from synth.price.resolution import Estimate
 from synth.verbs.answers.machine_parts import MachineInFull
@@ -21,6 +21,7 @@ from synth.verbs.answers.parts import (
     Axes,
     ChoiceName,
     Complete,
+    DefaultName,
     Defaults,
     GoalName,
     Interval,
@@ -32,16 +33,19 @@ from synth.verbs.answers.parts import (
     Part,
     Positive,
     Predicted,
+    ProtocolName,
     Reply,
     Seconds,
     Share,
     StepPrice,
     Whole,
+    WorthMeasuring,
     default_keys,
     interval_of,
     judged_keys,
     sometimes,
 )
+from synth.verbs.answers.programs import CallsOfProgram
 
 
 class Stripe(Judged):
@@ -76,7 +80,8 @@ class Answer(Judged, Defaults):
         *DEFAULTS,
         *("bound_seconds", "limited_by", "steps", "stripes"),
         *("interval_seconds", "baseline_interval_seconds", "why"),
-        *("against_default", "runtime_seconds", "advice", "others", "least_seconds"),
+        *("against_default", "runtime_seconds", "advice", "worth_measuring", "calls"),
+        *("others", "least_seconds"),
         *VERDICT,
     )
 
@@ -99,11 +104,22 @@ class Answer(Judged, Defaults):
     against_default: Against = Field(description="As far as prices can tell, as it would be run.")
     runtime_seconds: Seconds = Field(description="By algorithms that runtimes have alone.")
     advice: Advised = Field(description="How to get it.")
+    worth_measuring: WorthMeasuring | None = sometimes(
+        "The run that decides, where prices do not tell it from the default and it may gain."
+    )
+    calls: CallsOfProgram | None = sometimes(
+        "Of a program of several calls, or segments: what its price takes them by."
+    )
     others: Whole = Field(description="So many other programs that prices do not tell from it.")
     least_seconds: Seconds = Field(description="The least price among it and them.")
 
     @classmethod
-    def of(cls, answer: planned.Answer, **more: Any) -> Self:
+    def of(cls, answer: planned.Answer, best: Estimate | None = None, **more: Any) -> Self:
+        """An answer; a run is worth it over the default on its placement, or over the ``best``."""
+        if found := worth_measuring(answer, best):
+            more["worth_measuring"] = WorthMeasuring.of(found)
+        if answer.called and answer.called.each and not answer.plain:
+            more["calls"] = CallsOfProgram.of(answer.called)
         candidate, seconds = answer.candidate, answer.candidate.seconds
         placement = candidate.reduction.placement
         payload_bytes = sum(part.size_bytes for part in candidate.parts)
@@ -154,7 +170,7 @@ class RankedAnswer(Answer):
         tied = not first.estimate.told_from(answer.estimate)
         if answer.baseline_estimate == best:
             return cls.of(answer, tied=tied)
-        return cls.of(answer, tied=tied, against_best_default=answer.against(best))
+        return cls.of(answer, best, tied=tied, against_best_default=answer.against(best))
 
     @property
     def against_best(self) -> planned.Against:
@@ -257,7 +273,16 @@ class SizeFigures(Part):
     bytes: Positive = Field(description="The size.")
     seconds: Seconds = Field(description="Of the best answer.")
     baseline_seconds: Seconds = Field(description="Of the default on its placement.")
+    default_name: DefaultName = Field(description="Which way the default is.")
+    default_protocol: ProtocolName = Field(description="By which protocol.")
+    against_default: Against = Field(description="What prices can tell of the best and it.")
     bound_seconds: Seconds = Field(description="What no schedule can beat there.")
+
+    @classmethod
+    def of(cls, size_bytes: int, answer: Answer) -> Self:
+        plain = answer.default
+        more = {"default_name": plain.name, "default_protocol": plain.protocol}
+        return cls.like(answer, bytes=size_bytes, **more)
 
 
 class SweepReply(Asked):
@@ -311,7 +336,7 @@ class SweepReply(Asked):
             **_asked_keys(*asked),
             bytes=list(ends_bytes),
             stretches=stretches,
-            sizes=[SizeFigures.like(answer, bytes=size) for size, answer in sizes],
+            sizes=[SizeFigures.of(size, answer) for size, answer in sizes],
             complete=complete,
         )
 

@@ -27,7 +27,7 @@ def _read(value: object, otherwise: str = "") -> object:
     return size_in_bytes(value, otherwise) if isinstance(value, (str, int)) else value
 
 
-_A_RANGE = "; or a range of sizes, as in 1KiB..1GiB"
+_A_RANGE = f"; or a range of sizes, as in {notations.A_RANGE}"
 
 
 def _sizes(value: object) -> object:
@@ -53,7 +53,7 @@ OneOrMoreBytes = Annotated[
     Figure | tuple[Figure, Figure],
     BeforeValidator(_sizes, json_schema_input_type=int | str | tuple[int | str, int | str]),
     _ONE_SIZE,
-    Flag("The whole tensor on each device", ", e.g. 64MiB; or a range: 1KiB..4GiB"),
+    Flag("The whole tensor on each device", f", e.g. 64MiB; or a range: {notations.A_RANGE}"),
 ]
 PerhapsBytes = Annotated[Size | None, _ONE_SIZE]
 

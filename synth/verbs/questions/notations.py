@@ -56,6 +56,11 @@ def sizes_text(sizes: int | Sequence[int]) -> str:
     return "..".join(map(size_text, [sizes] if isinstance(sizes, int) else sizes))
 
 
+A_RANGE_BYTES = 2**10, 2**32
+A_RANGE = sizes_text(A_RANGE_BYTES)
+"""The range of sizes that examples name, and that a page draws curves over."""
+
+
 def _axes(text: str) -> dict[str, int]:
     """``data=8,model=4`` to names and sizes."""
     axes: dict[str, int] = {}

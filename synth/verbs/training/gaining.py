@@ -13,7 +13,7 @@ from synth.emit import CannotExpressError, Options, RankOrder, emit
 from synth.plan.how_to_get import By, advice
 from synth.price.steps import total_seconds
 from synth.train.frameworks import Configurations
-from synth.train.planner.gaining import Gaining
+from synth.train.planner.gaining import Sending
 from synth.verbs.answers.given import Remembered, Slice
 from synth.verbs.answers.training.planned import ProgramOfPlan
 from synth.verbs.export import hand_out
@@ -29,7 +29,7 @@ RANKS: Mapping[str, RankOrder] = {
 
 
 def programs_of(
-    system: System, placement: Placement, gains: Sequence[Gaining], written: Configurations
+    system: System, placement: Placement, gains: Sequence[Sending], written: Configurations
 ) -> tuple[list[ProgramOfPlan], dict[str, str]]:
     """Each that can be had, and its files beside the configurations of all that run the plan.
 
@@ -53,7 +53,7 @@ def programs_of(
 
 
 def _files(
-    system: System, placement: Placement, one: Gaining, written: Configurations
+    system: System, placement: Placement, one: Sending, written: Configurations
 ) -> dict[str, str]:
     """In the order of ranks in which each framework is started."""
     return {
@@ -68,7 +68,7 @@ def _files(
     }
 
 
-def executed(system: System, placement: Placement, one: Gaining) -> dict[str, str] | str:
+def executed(system: System, placement: Placement, one: Sending) -> dict[str, str] | str:
     """The program as an execution plan for MSCCL++, device by device; or why there is none.
 
     Such a plan has no segments, without which a program may take longer than the runtime's own.
@@ -104,13 +104,13 @@ def emitted(
         yield f"{name}/{file}", str(text)
 
 
-def _name(one: Gaining) -> str:
+def _name(one: Sending) -> str:
     """``reduce_scatter_data_16384``: the goal, its axes, and bytes of the largest buffer."""
     goal = one.sent.goal.value.replace("-", "_")
     return "_".join([goal, *one.sent.over, str(one.sent.size_bytes)])
 
 
-def remembered(system: System, placement: Placement, one: Gaining) -> Remembered:
+def remembered(system: System, placement: Placement, one: Sending) -> Remembered:
     """Its programs on the plan's own placement, whose axes the answer may call otherwise."""
     parts = [stripe.part for stripe in one.answer.stripes]
     several = tuple(Slice(str(part.program), part.size_bytes, part.segments) for part in parts)

@@ -161,4 +161,4 @@ def _written(planner: Planner, best: Finalist) -> Handed:
         Machine(job.system, best.placement),
     )
     programs, files = programs_of(job.system, best.placement, planner.gaining(best), found)
-    return Handed({**found.files, **files}, found.refused, programs)
+    return Handed({**found.files, **files}, found.refused, programs, planner.sending(best))

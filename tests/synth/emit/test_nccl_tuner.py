@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grammar import Collective, Goal, Groups, Instruction, Program
+from grammar import Collective, Goal, Groups, Instruction, Program, instructions
 from hierarchies import Axis, Hierarchy, InputError, Level, Reduction, load, placements
-from hierarchies.fabric import cast
+from hierarchies.fabric import Cast, cast
 from strategies import reductions, source, valid_programs
 from synth.collectives.algorithms import Algorithm, Choice
 from synth.emit import CannotExpressError, Source
@@ -84,9 +84,17 @@ def lookup(
     return None
 
 
-def table(made: Source, channels: int = 16) -> list[Row]:
+PRICED = "# the calls of the program at its size"
+
+
+def text_of(made: Source, channels: int = 16) -> str:
     (text,) = write(replace(made, options=replace(made.options, channels=channels))).values()
-    return read(str(text))
+    return str(text)
+
+
+def table(made: Source, channels: int = 16) -> list[Row]:
+    """The rows for all sizes: those for the size of the program stand before them."""
+    return read(text_of(made, channels).partition(PRICED)[2].partition("\n\n")[2])
 
 
 def plain(**levels: int) -> Reduction:
@@ -94,6 +102,38 @@ def plain(**levels: int) -> Reduction:
     hierarchy = Hierarchy(tuple(Level(name, size) for name, size in levels.items()))
     axis = Axis("data", hierarchy.devices)
     return Reduction(next(iter(placements(hierarchy, (axis,)))), ("data",))
+
+
+@pytest.mark.parametrize(("machine", "size"), [("dgx-a100:4", 2**16), ("p2-a100:4", 2**26)])
+def test_calls_of_the_program_go_as_they_are_priced(machine: str, size: int) -> None:
+    """At its size; what NCCL's tables have no row for is left to the rows for all sizes."""
+    system = load(machine)
+    (placement,) = placements(system.hierarchy, (Axis("data", system.devices),))
+    made = replace(source(HOUSE, Reduction(placement, ("data",)), size), system=system)
+    simulator = Simulator(system)
+    prices = tuple(
+        simulator.exchange(leaf.collective, _roles(made, number), exchange.size_bytes)
+        for number, (leaf, exchange) in enumerate(zip(leaves(made), _exchanges(made), strict=True))
+    )
+    rows = read(text_of(replace(made, prices=prices)))
+    for leaf, price in zip(leaves(made), prices, strict=True):
+        row = lookup(rows, NAMES[leaf.collective], round(price.size_bytes), leaf.nodes, leaf.ranks)
+        assert row
+        assert price.algorithm
+        if price.algorithm in PROTOCOLS:
+            assert row.way == (price.algorithm.value, price.protocol.value)
+            assert row.last - row.first <= 1
+
+
+def _exchanges(made: Source) -> list[Exchange]:
+    return [phase for phase in made.schedule.phases if isinstance(phase, Exchange)]
+
+
+def _roles(made: Source, number: int) -> Cast:
+    reduction = made.schedule.reduction
+    steps = instructions(made.schedule.program, reduction.tree, made.schedule.goal)
+    groups = steps[number].groups
+    return cast(reduction, groups.free, groups.zero)
 
 
 @given(st.data(), reductions())

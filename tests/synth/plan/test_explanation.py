@@ -46,7 +46,8 @@ def test_the_advice_follows_the_times(
 
 def test_the_reasons_on_a_machine_with_a_nic_for_each_device() -> None:
     first, *_, last = ranked(load("dgx-h100:4"), 2**30, SEGMENTS)
-    plain, ours, overlap, verdict = why(first)
+    plain, ours, overlap, calls, *_, verdict = why(first)
+    assert calls.startswith("its price takes ")
     assert plain.startswith(
         "the default (nvls_tree, simple) takes 5.44 ms, of which node is busy 99%"
     )

@@ -5,13 +5,17 @@ from __future__ import annotations
 import pytest
 
 from grammar import Goal
-from hierarchies import Axis, Reduction, load
+from hierarchies import Axis, load
+from hierarchies.units import duration
 from strategies import source
+from synth.calibration.typical import typical
 from synth.collectives.algorithms import Algorithm, Choice
 from synth.emit import emit
-from synth.plan.how_to_get import By, advice, reached
+from synth.plan.advice import advised
+from synth.plan.how_to_get import DECIDES, By, advice, reached, worth_measuring
 from synth.plan.planner import answers
 from synth.plan.request import Against, Answer, Request
+from synth.price.resolution import WORTH
 from synth.semantics.programs import Language
 
 
@@ -41,7 +45,7 @@ def test_one_call_by_another_algorithm_is_a_line_of_the_environment() -> None:
     assert answer.candidate.text == "all-reduce root inside"
     assert (answer.defaults.chosen, answer.against_default) == ("ring", Against.FASTER)
     assert advice(answer).by is By.ENVIRONMENT
-    assert advice(answer).text == "NCCL_ALGO=Tree NCCL_PROTO=LL128"
+    assert advice(answer).text == "NCCL_ALGO=allreduce:Tree NCCL_PROTO=allreduce:LL128"
 
 
 @pytest.mark.parametrize("name", ["dgx-a100:2", "dgx-h100:4", "tpu-v4-pod-slice:2x2x2"])
@@ -101,7 +105,7 @@ def test_nothing_is_promised_that_cannot_be_handed_out(goal: Goal) -> None:
     for answer in ranked("dgx-h100:4", 2**30, 4, goal):
         if advice(answer).by is By.FILE:
             target = advice(answer).text.partition(";")[0].split()[-1]
-            reduction = Reduction(answer.placement, ("data",))
+            reduction = answer.candidate.reduction
             assert emit(target, source(answer.candidate.text, reduction, 2**30, goal=goal))
 
 
@@ -122,3 +126,38 @@ def test_the_runtime_does_what_it_does(name: str, payload: int, default: str) ->
     if default == "xla":
         assert answer.baseline_seconds < 1.05 * answer.bound.seconds
         assert advice(answer).by is By.DEFAULT
+
+
+@pytest.mark.parametrize(("model", "payload"), [(1, 2**24), (4, 2**30)])
+def test_what_may_gain_is_worth_a_run_that_decides(model: int, payload: int) -> None:
+    """Where all devices are one group nccl-tests decide; else the file, in the groups there are."""
+    system = typical(load("dgx-h100:4"))
+    axes = (Axis("data", 32 // model), Axis("model", model))
+    request = Request(axes, ("data",), payload, 3, Language(3), stripes=False)
+    found = advised(system, request).answers
+    worth = [(one, what) for one in found if (what := worth_measuring(one))]
+    assert worth
+    for answer, what in worth:
+        assert answer.against_default is Against.SAME
+        assert what.speedup == pytest.approx(answer.baseline_seconds / answer.runtime_seconds)
+        assert what.between[0] <= 1 < 1 + WORTH < what.speedup < what.between[1]
+        assert advice(answer).by is By.DEFAULT
+        assert "until" in advice(answer).text
+        assert str(answer.payload_bytes) in what.commands[-1]
+        tests = [one for one in what.commands if "all_reduce_perf" in one]
+        if what.advice.by is By.ENVIRONMENT:
+            line = what.advice.text.replace("allreduce:", "") if tests else what.advice.text
+            assert what.commands[-1].startswith(line)
+            assert bool(tests) == (model == 1)
+        else:
+            assert not tests
+            assert what.commands[0] == what.advice.text.partition("; ")[0]
+        assert f"{what.speedup:.2f} times" in what.said
+        assert duration(what.default_seconds / DECIDES) in what.decides
+
+
+def test_what_is_told_or_near_or_the_default_itself_is_worth_no_run() -> None:
+    for name in ("dgx-h100:4", "p2-a100:4"):
+        assert not [one for one in ranked(name, 2**24, 4) if worth_measuring(one)]
+    for answer in ranked("dgx-h100:1", 2**30):
+        assert worth_measuring(answer) is None

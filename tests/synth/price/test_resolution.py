@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from exhaustive import examples
 from synth.collectives.algorithms import Algorithm
 from synth.collectives.protocols import Protocol
-from synth.price.resolution import FINEST, Estimate, Source, beyond, near
+from synth.price.resolution import FINEST, WORTH, Estimate, Source, beyond, near
 
 RINGS = Source(Algorithm.RING, Protocol.SIMPLE, "node", 0.7, 1.4)
 SWITCH = Source(Algorithm.IN_NETWORK, Protocol.SIMPLE, "gpu", 0.7, 1.4)
@@ -78,3 +78,43 @@ def test_near_is_the_last_that_is_not_beyond(ticks: int, other: int) -> None:
 def test_what_two_programs_share_cancels(other: dict[Source, float], told: bool) -> None:
     """Each may be off by 40%: by the same rings a third more bytes are more, by switches not."""
     assert of({RINGS: 1000.0}).surely_below(of(other)) is told
+
+
+def corners_of(first: Estimate, other: Estimate) -> list[float]:
+    """Other / first at all corners of what the errors may be."""
+    return [
+        sum(other.owed[one] * factor for one, factor in zip(SOURCES, corner, strict=True))
+        / sum(first.owed[one] * factor for one, factor in zip(SOURCES, corner, strict=True))
+        for corner in product(*((one.low, one.high) for one in SOURCES))
+    ]
+
+
+@given(owed, owed)
+@examples(200, 2000)
+def test_a_speed_up_lies_between_those_of_all_corners(
+    first: dict[Source, float], other: dict[Source, float]
+) -> None:
+    less, more = of(first), of(other)
+    assume(less.ticks and more.ticks)
+    every = corners_of(less, more)
+    assert less.speedup_over(more) == pytest.approx((min(every), max(every)))
+
+
+@given(owed, owed)
+@examples(200, 2000)
+def test_worth_measuring_is_expected_to_gain_enough_and_may_not(
+    first: dict[Source, float], other: dict[Source, float]
+) -> None:
+    """So of any two prices one verdict holds: told, worth measuring, or the same."""
+    less, more = of(first), of(other)
+    assume(less.ticks and more.ticks)
+    every = corners_of(less, more)
+    assume(abs(min(every) - 1) > 1e-9)
+    expected = more.ticks > (1 + WORTH) * less.ticks
+    assert less.perhaps_below(more) == (expected and min(every) < 1)
+    assert not (less.perhaps_below(more) and less.surely_below(more))
+
+
+def test_without_a_calibration_all_that_is_worth_it_is_told() -> None:
+    assert Estimate(1000).speedup_over(Estimate(1500)) == (1.5, 1.5)
+    assert not Estimate(1000).perhaps_below(Estimate(1500))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -18,7 +19,15 @@ from synth.plan.planner import answers
 from synth.plan.request import Request
 from synth.plan.sizes import sweep
 from synth.semantics.programs import Language
-from synth.tables.rows import bus_bandwidth, default_first, in_lines, ranked_table, rows, stripe
+from synth.tables.rows import (
+    bus_bandwidth,
+    default_by_size,
+    default_first,
+    in_lines,
+    ranked_table,
+    rows,
+    stripe,
+)
 from synth.verbs.answers.ranked import RankingReply, SweepReply
 
 
@@ -76,6 +85,23 @@ def test_over_a_range_both_ends_have_their_interval() -> None:
         said = "(%s to %s) to %s (%s to %s)"
         figures = (*row.intervals[0], row.time[-1], *row.intervals[1])
         assert said % figures in " ".join(drawn.get().split())
+
+
+def test_the_default_is_told_by_size_and_where_it_changes() -> None:
+    """Beside what is asked of each size by itself."""
+    system = typical(load("dgx-h100:2"))
+    request = Request((Axis("data", 16),), ("data",), 2**20, 1, Language(1), stripes=False)
+    reply = SweepReply.of(sweep(system, request, 2**12, 2**26))
+    alone = {
+        size: answers(system, replace(request, payload_bytes=size)).answers[0].defaults
+        for size in (one.bytes for one in reply.sizes)
+    }
+    told = {one.bytes: (one.default_name, one.default_protocol) for one in reply.sizes}
+    assert told == {size: (one.chosen, one.protocol) for size, one in alone.items()}
+    changes = default_by_size(reply)
+    pairs = list(pairwise(told.values()))
+    assert len(changes) == 1 + sum(before != after for before, after in pairs) > 1
+    assert changes[0].endswith("from 4 KiB")
 
 
 def test_the_default_stands_first_where_it_is_what_to_do_and_no_row_is_it() -> None:

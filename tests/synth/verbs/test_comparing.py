@@ -15,7 +15,9 @@ from hierarchies import InputError
 from replying import body_of
 from synth.cli.app import app
 from synth.plan.request import Watcher
-from synth.tables.comparing import ratio
+from synth.tables.comparing import UNNAMED, heads, ratio
+from synth.tables.style import printed
+from synth.tables.table import TABLES
 from synth.verbs.answers.comparing import Compared, Told
 from synth.verbs.comparing import DiffQuestion, diff
 from synth.verbs.reply import Outcome
@@ -116,3 +118,31 @@ def test_whatever_an_answer_holds_it_is_read_or_refused(name: str, odd: Any) -> 
     for one in (*torn, {}):
         with suppress(InputError):
             compared(one, whole)
+
+
+@pytest.mark.parametrize(
+    ("differ", "called"),
+    [
+        ([("k", "3", "5"), ("system", "dgx-a100:4", "dgx-h100:4")], ("dgx-a100:4", "dgx-h100:4")),
+        ([("bytes", "1 GiB", "2 GiB"), ("k", "3", "5")], ("1 GiB", "2 GiB")),
+        ([("k", "3", "5")], ("k 3", "k 5")),
+        ([("system", "my.toml", "my.toml"), ("k", "-", "5")], UNNAMED),
+        ([("plan", "x" * 50, "y")], UNNAMED),
+        ([], UNNAMED),
+    ],
+)
+def test_answers_are_called_by_what_they_differ_in(
+    differ: list[tuple[str, str, str]], called: tuple[str, str]
+) -> None:
+    assert heads(differ) == called
+
+
+def test_the_terminal_calls_answers_by_what_they_differ_in() -> None:
+    after = copy.deepcopy(body_of("top"))
+    after["system"]["name"] = "another"
+    after["answers"][0]["program"] = "all-reduce root inside inside"
+    found = printed(TABLES["diff"](compared(body_of("top"), after)[0]))
+    before = body_of("top")["system"]["name"]
+    assert f"machine  {before}" in found
+    assert "\n  another: " in found
+    assert "second" not in found

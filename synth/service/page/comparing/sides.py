@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from markupsafe import Markup
@@ -12,13 +12,13 @@ from hierarchies import InputError
 from hierarchies.units import duration, volume
 from synth.plan.request import Watcher
 from synth.report.bars import Bar, bars
-from synth.report.details import answers_of, machine, title
+from synth.report.details import answers_of, title
 from synth.report.plan_words import clauses
 from synth.report.rendering import Cells
 from synth.service.page.answer_routes import ViewedAnswer
 from synth.service.page.results import plans_of
 from synth.service.page.views import found, over_sizes_drawn
-from synth.tables.comparing import ratio, value_text
+from synth.tables.comparing import heads, ratio, value_text
 from synth.tables.rows import Ranking
 from synth.tables.verdict import verdict
 from synth.verbs.answers import judge
@@ -44,8 +44,9 @@ class Side:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two answers; ``why_not`` says why they cannot be told apart line by line."""
+    """Two answers, and what each is called; ``why_not``: why lines cannot be told apart."""
 
+    names: tuple[str, str]
     sides: tuple[Side, Side]
     asked: Cells
     machine: Cells
@@ -58,21 +59,31 @@ class Comparison:
 def comparison(first: ViewedAnswer, second: ViewedAnswer) -> Comparison:
     """Two answers of one verb side by side."""
     differ, why_not = None, ""
-    plans = _plans(first, second)
+    asked_apart = unlike(first.question, second.question)
+    names = heads(
+        (what, _sized(what, one), _sized(what, other)) for what, one, other in asked_apart.rows
+    )
+    plans = _plans(first, second, names)
     if plans is None:
         try:
             differ = _diff(first, second)
         except InputError as error:
             why_not = error.problem
     return Comparison(
+        names,
         (_side(first), _side(second)),
-        unlike(first.question, second.question),
-        _changes(differ.machine if differ else ()),
-        plans or _lines(differ.lines if differ else ()),
-        _drawings(first.ranking, second.ranking),
+        replace(asked_apart, headings=["asked", *names]),
+        _changes(differ.machine if differ else (), names),
+        plans or _lines(differ.lines if differ else (), names),
+        _drawings(first.ranking, second.ranking, names),
         why_not,
         same=first.body == second.body,
     )
+
+
+def _sized(what: str, said: str) -> str:
+    """A number of bytes in its unit, where it is to be a name."""
+    return volume(int(said)) if what == "bytes" and said.isdecimal() else said
 
 
 def unlike(first: Mapping[str, Any], second: Mapping[str, Any]) -> Cells:
@@ -123,14 +134,15 @@ def _side(one: ViewedAnswer) -> Side:
     return Side(one.name, one.base, view.headline if view else "", view.said if view else ())
 
 
-def _changes(changes: Sequence[Changed]) -> Cells:
+def _changes(changes: Sequence[Changed], names: tuple[str, str]) -> Cells:
     rows = [[one.what, value_text(one, one.first), value_text(one, one.second)] for one in changes]
-    return Cells(["machine", "first", "second"], [False] * 3, [False] * 3, rows)
+    return Cells(["machine", *names], [False] * 3, [False] * 3, rows)
 
 
-def _lines(lines: Sequence[Compared]) -> Cells:
+def _lines(lines: Sequence[Compared], names: tuple[str, str]) -> Cells:
     """Rank by rank, size by size, or entry by entry; how many times as long the second takes."""
-    headings = ["", "first", "time", "second", "time", "second takes"]
+    one, other = names
+    headings = ["", one, "time", other, "time", f"{other} takes"]
     rows = [[one.what, *_told(one.first), *_told(one.second), ratio(one)] for one in lines]
     figures = [False, False, True, False, True, True]
     return Cells(headings, figures, [False, True, False, True, False, False], rows)
@@ -140,7 +152,7 @@ def _told(one: Told | None) -> tuple[str, str]:
     return (one.how.replace("; ", ";\n"), duration(one.seconds)) if one else ("none", "")
 
 
-def _plans(first: ViewedAnswer, second: ViewedAnswer) -> Cells | None:
+def _plans(first: ViewedAnswer, second: ViewedAnswer, names: tuple[str, str]) -> Cells | None:
     """The plans to be taken of two whole steps: figures, then the clauses that differ."""
     if first.verb != "plan" or not all("plans" in one.body for one in (first, second)):
         return None
@@ -161,9 +173,8 @@ def _plans(first: ViewedAnswer, second: ViewedAnswer) -> Cells | None:
         for what, said in clauses_of[0].items()
         if said != clauses_of[1][what]
     ]
-    return Cells(
-        ["plan to be taken", "first", "second", "second is"], [False] * 4, [False] * 4, rows
-    )
+    headings = ["plan to be taken", *names, f"{names[1]} is"]
+    return Cells(headings, [False] * 4, [False] * 4, rows)
 
 
 _FIGURES: Mapping[str, tuple[Callable[[PlanOfStep], float], Callable[[float], str]]] = {
@@ -177,16 +188,13 @@ _FIGURES: Mapping[str, tuple[Callable[[PlanOfStep], float], Callable[[float], st
 }
 
 
-def _drawings(first: Ranking | None, second: Ranking | None) -> Sequence[tuple[str, Markup]]:
-    """Over sizes bus bandwidth and speed-up of both, else the time of the best of both.
-
-    They are called by their machines where those differ.
-    """
+def _drawings(
+    first: Ranking | None, second: Ranking | None, names: tuple[str, str]
+) -> Sequence[tuple[str, Markup]]:
+    """Over sizes bus bandwidth and speed-up of both, else the time of the best of both."""
     if first is None or second is None:
         return ()
-    one, other = machine(first), machine(second)
-    if one == other:
-        one, other = "first", "second"
+    one, other = names
     if isinstance(first, SweepReply) and isinstance(second, SweepReply):
         return over_sizes_drawn({one: first, other: second})
     times = {one: _seconds(first), other: _seconds(second)}

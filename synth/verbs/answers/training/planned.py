@@ -13,7 +13,7 @@ from synth.emit import Files
 from synth.plan.request import programs_text
 from synth.search.space import BestFound, Found, Infeasible, NoneFound, Optimal
 from synth.train.planner.finalists import Finalist
-from synth.train.planner.gaining import Gaining
+from synth.train.planner.gaining import Sending
 from synth.train.planner.hints import Freed
 from synth.train.planner.links import Candidate, Composed
 from synth.train.planner.operations.finer import Finer
@@ -35,6 +35,7 @@ from synth.verbs.answers.parts import (
 )
 from synth.verbs.answers.ranked import matrix_of
 from synth.verbs.answers.training.operations import RowsOfOperations
+from synth.verbs.answers.training.sent import SentInStep
 from synth.verbs.answers.training.simulated import MomentOfStep, RankOfStep
 
 T = TypeVar("T")
@@ -203,7 +204,7 @@ class ProgramOfPlan(Part):
     no_plan: str = Field(description="Why none of these is for MSCCL++; empty if one is.")
 
     @classmethod
-    def of(cls, gain: Gaining, environment: str, files: list[str], no_plan: str = "") -> Self:
+    def of(cls, gain: Sending, environment: str, files: list[str], no_plan: str = "") -> Self:
         answer = gain.answer
         return cls.like(
             gain,
@@ -297,6 +298,9 @@ class StepPlanReply(Reply):
     programs: list[ProgramOfPlan] = Field(
         description="What of the best gains by a program of ours, the most first."
     )
+    sent: list[SentInStep] = Field(
+        description="What the busiest rank of the best sends, what takes the most time first."
+    )
     files: list[TextFile] = Field(description="The best as frameworks take it, a folder for each.")
     not_said: list[NotSaid] = Field(description="The frameworks that cannot, and why.")
 
@@ -363,6 +367,7 @@ class StepPlanReply(Reply):
                 for name, text in asked.files.items()
             ],
             programs=asked.written.programs if asked.written else [],
+            sent=[SentInStep.of(one) for one in asked.written.sent] if asked.written else [],
             not_said=[
                 NotSaid(framework=name, because=str(why))
                 for name, why in (asked.written.refused if asked.written else {}).items()
@@ -380,11 +385,12 @@ def thinned(front: Sequence[T]) -> Sequence[T]:
 
 @dataclass(frozen=True)
 class Handed:
-    """The best plan as files, the frameworks that cannot say it, and programs that gain."""
+    """The best plan as files, who cannot say it, programs that gain, and all that it sends."""
 
     files: Files
     refused: Mapping[str, InputError]
     programs: list[ProgramOfPlan]
+    sent: Sequence[Sending]
 
 
 @dataclass(frozen=True)

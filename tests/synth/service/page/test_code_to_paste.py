@@ -35,8 +35,12 @@ def emitted_words(answer: Any, index: int) -> str:
 @pytest.mark.parametrize(
     ("prices", "line", "words"),
     [
-        ("stated", "NCCL_ALGO=Tree NCCL_PROTO=LL128", "One call"),
-        ("typical", "NCCL_ALGO=Tree NCCL_PROTO=Simple", "Prices do not tell this from the default"),
+        ("stated", "NCCL_ALGO=allreduce:Tree NCCL_PROTO=allreduce:LL128", "One call"),
+        (
+            "typical",
+            "NCCL_ALGO=allreduce:Tree NCCL_PROTO=allreduce:Simple",
+            "Prices do not tell this from the default",
+        ),
     ],
 )
 def test_code_that_would_change_nothing_is_a_setting(prices: str, line: str, words: str) -> None:
@@ -61,7 +65,7 @@ def test_a_setting_of_a_range_says_its_sizes() -> None:
     said = in_place_of_code(answer, 0)
     assert said is not None
     assert [at for at, _ in said.settings] == ["1 MiB", "256 MiB"]
-    assert [line.rpartition("=")[2] for _, line in said.settings] == ["LL128", "Simple"]
+    assert [line.rpartition(":")[2] for _, line in said.settings] == ["LL128", "Simple"]
 
 
 def test_both_ends_of_a_range_have_their_interval_on_the_page() -> None:
@@ -77,7 +81,9 @@ def test_a_program_of_several_calls_is_code() -> None:
     answer = asked_of(bytes=2**24, k=3)
     at = next(at for at, one in enumerate(answer.answers) if len(one.steps) > 1)
     assert in_place_of_code(answer, at) is None
-    assert "by itself" not in emitted_words(answer, at)
+    words = emitted_words(answer, at)
+    assert words.count(" among ") == len(answer.answers[at].calls.each)
+    assert "set " in words
 
 
 @pytest.mark.parametrize("algorithm", ["auto", "ring"])

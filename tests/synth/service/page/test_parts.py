@@ -20,7 +20,7 @@ pytest.importorskip("fastapi", reason="needs the extra server")
 
 from hierarchies import InputError
 from hierarchies.units import duration
-from synth.plan.request import Watcher
+from synth.plan.request import Against, Watcher
 from synth.report.colours import contrast
 from synth.report.curves import curves
 from synth.report.details import emit_question
@@ -212,7 +212,10 @@ def test_the_table_of_curves_has_every_size_and_every_crossover(answers: dict[st
     cells = re.findall("<td[^>]*>([^<]*)<", text)[: len(heads) - 1]
     first, figures = drawn.sizes[0], dict(zip(heads[1:], cells, strict=True))
     assert figures["default"] == duration(first.baseline_seconds)
-    assert figures["speed-up"] == f"{first.baseline_seconds / first.seconds:.2f}x"
+    gain = f"{first.baseline_seconds / first.seconds:.2f}x"
+    told = {Against.SAME: "same", Against.NOT_OFFERED: "none"}
+    assert figures["speed-up"] == told.get(first.against_default, gain)
+    assert figures["by"].split(", ")[0] == first.default_name
     assert figures["bus bandwidth"].endswith(" GB/s")
 
 
@@ -352,7 +355,7 @@ def test_further_rows_make_the_request_the_first_of_a_job() -> None:
         ({"axis_name": [], "axis_size": []}, "axes", "no axis is given"),
         ({"reduce": []}, "reduce", "nothing to reduce over is chosen; tick an axis"),
         ({"bytes": "1 parsec"}, "bytes", "the size '1 parsec' cannot be read"),
-        ({"bytes": "1KiB-1GiB"}, "bytes", "or a range of sizes, as in 1KiB..1GiB"),
+        ({"bytes": "1KiB-1GiB"}, "bytes", "or a range of sizes, as in 1KiB..4GiB"),
         ({"k": "-1"}, "k", "a whole number is needed"),
         ({"k": "9999"}, "k", "at most 1000"),
         ({"request": "all-to-none"}, "request", "all-to-none"),

@@ -47,7 +47,7 @@ def test_sizes_that_mean_nothing(text: str) -> None:
 def test_a_range_that_is_none_is_told_how_one_is_written(text: str) -> None:
     with pytest.raises(InputError) as range_taken:
         asked(TopQuestion, {**TOP, "bytes": text})
-    assert range_taken.value.hint.endswith("or a range of sizes, as in 1KiB..1GiB")
+    assert range_taken.value.hint.endswith("or a range of sizes, as in 1KiB..4GiB")
     with pytest.raises(InputError) as one_taken:
         asked(CollectiveAsked, {"reduce": ["data"], "bytes": text.replace("..", "-")})
     assert "range" not in one_taken.value.hint

@@ -13,19 +13,23 @@ pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
 
 from hierarchies import InputError, load
 from hierarchies.devices import device_named
+from hierarchies.units import duration
 from synth.emit import Options, RankOrder
 from synth.plan.request import Watcher
 from synth.price.steps import total_seconds
+from synth.tables.style import printed
+from synth.tables.table import TABLES
 from synth.train.frameworks import Job as Training
 from synth.train.frameworks import Machine, Model, configurations
 from synth.train.models import Spelling
 from synth.train.planner.finalists import Finalist, simulated
-from synth.train.planner.gaining import Gaining
+from synth.train.planner.gaining import Sending
 from synth.train.planner.links import Candidate
 from synth.train.planner.planning import Job, Planner
 from synth.train.plans import parse_recipe
 from synth.train.zoo.sizes import sizes_of
 from synth.verbs.answers import judge
+from synth.verbs.answers.parts import as_json
 from synth.verbs.export import hand_out
 from synth.verbs.planning import PlanQuestion, plan
 from synth.verbs.training.gaining import emitted, executed, programs_of, remembered
@@ -96,7 +100,7 @@ def test_an_execution_plan_is_written_where_one_segment_gains_and_else_it_is_sai
 
 
 @cache
-def gains() -> list[tuple[Gaining, Finalist]]:
+def gains() -> list[tuple[Sending, Finalist]]:
     system = load("p2-a100:2")
     sizes = {"layers": 4, "vocabulary": 4096}
     spelling = Spelling(batch=32, dtype="bfloat16")
@@ -114,6 +118,31 @@ def test_what_is_saved_is_what_is_exposed_at_most() -> None:
     for one in found.programs:
         most = one.times * (one.default_seconds - one.seconds)
         assert 0 < one.saved_seconds <= most * (1 + 1e-9)
+
+
+def test_what_is_sent_is_how_often_by_how_long_and_sums_up() -> None:
+    """What is sent is on the clock as long as it is told to be: times by seconds of one.
+
+    In a plan of one axis no request takes several collectives, so the clock has the same sums.
+    """
+    found = across()
+    for one in found.sent:
+        assert one.all_seconds == pytest.approx(one.times * one.seconds)
+        assert one.exposed_seconds == pytest.approx(one.all_seconds * (1 - one.hidden))
+    assert sum(one.exposed_seconds for one in found.sent) == pytest.approx(
+        found.best.exposed_seconds, rel=0.02
+    )
+    gains = {(one.request, *one.over, one.bytes): one for one in found.programs}
+    sent = {(one.request, *one.over, one.bytes): one for one in found.sent}
+    assert gains.keys() <= sent.keys()
+    assert all(sent[key].times == one.times for key, one in gains.items())
+    text = printed(TABLES["plan"](as_json(found)))
+    for seconds in (
+        found.sent[0].seconds,
+        found.sent[0].all_seconds,
+        sum(one.all_seconds for one in found.sent),
+    ):
+        assert duration(seconds) in text
 
 
 def test_where_nothing_is_sent_far_nothing_gains() -> None:

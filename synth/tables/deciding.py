@@ -1,0 +1,94 @@
+"""What is worth measuring: rows that may gain, though prices do not tell them from the default.
+
+Of a size that is the row that is expected to take least; of a range of sizes each stretch; of a job
+each collective whose gain would be seen in what a step waits. Terminal, report and page say the
+same from here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from hierarchies.units import volume
+from synth.plan.request import Against
+from synth.price.resolution import FINEST
+from synth.tables.rows import Ranking
+from synth.verbs.answers.degraded import UnevenAnswer, UnevenReply
+from synth.verbs.answers.parts import WorthMeasuring
+from synth.verbs.answers.planning import PlanReply
+from synth.verbs.answers.ranked import Answer, RankingReply, Stretch, SweepReply
+
+_MAYBE = "x?: expected, but prices do not tell it from the default"
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run that decides about a row, by its position from 0 and what it is called."""
+
+    row: int
+    name: str
+    worth: WorthMeasuring
+
+
+def worth_a_run(reply: Ranking) -> list[Run]:
+    """The runs that are worth it, in the order of rows."""
+    match reply:
+        case RankingReply():
+            if any(one.against_best is Against.FASTER for one in reply.answers):
+                return []  # there is something to do without a run
+            found = [
+                Run(row, row_name(one, reply.answers), one.worth_measuring)
+                for row, one in enumerate(reply.answers)
+                if one.worth_measuring
+            ]
+            return sorted(found, key=lambda one: one.worth.seconds)[:1]
+        case SweepReply():
+            return [run for row, one in enumerate(reply.stretches) for run in _of_sizes(row, one)]
+        case PlanReply():
+            least = FINEST * reply.default_exposed_seconds
+            return [
+                Run(row, one.name, one.answer.worth_measuring)
+                for row, one in enumerate(reply.entries)
+                if one.answer.worth_measuring
+                and one.default_exposed_seconds - one.exposed_seconds > least
+            ]
+        case UnevenReply():
+            return []
+
+
+def several_placements(answers: Sequence[Answer]) -> bool:
+    """Whether answers are on more than one placement."""
+    return len({str(one.placement) for one in answers}) > 1
+
+
+def row_name(answer: Answer, answers: Sequence[Answer]) -> str:
+    """``row 1``; where several placements are ranked, with its own."""
+    where = f" on {answer.placement}" if several_placements(answers) else ""
+    return f"row {answer.rank}{where}"
+
+
+def _of_sizes(row: int, stretch: Stretch) -> Iterator[Run]:
+    """The run at the end of a stretch that promises more; none where something surely gains."""
+    ends = ((stretch.from_bytes, stretch.first), (stretch.until_bytes, stretch.last))
+    if not any(one.against_default is Against.FASTER for _, one in ends):
+        found = [
+            Run(row, f"at {volume(size)}", one.worth_measuring)
+            for size, one in ends
+            if one.worth_measuring
+        ]
+        yield from sorted(found, key=lambda one: -one.worth.speedup)[:1]
+
+
+def run_lines(reply: Ranking) -> Iterator[str]:
+    """What is worth measuring, how, and which figure decides, a paragraph each."""
+    for run in worth_a_run(reply):
+        yield f"\n{run.name}, worth measuring: {run.worth.said}"
+        yield from (f"  {command}" for command in run.worth.commands)
+        yield f"  {run.worth.decides}"
+
+
+def maybe_line(answers: Iterable[Answer | UnevenAnswer]) -> Iterator[str]:
+    """What a question mark behind a speed-up means, where there is one."""
+    if any(isinstance(one, Answer) and one.worth_measuring for one in answers):
+        yield _MAYBE
