@@ -15,6 +15,7 @@ from math import floor, log10
 from hierarchies.units import duration
 from synth.emit.source import Files, Source
 from synth.emit.timeline.chart import Bar, Chart, Row, chart
+from synth.emit.timeline.names import LOWEST, named, written
 
 COLOURS = {
     "all-reduce": "#0072b2",
@@ -28,7 +29,9 @@ COLOURS = {
 """Okabe and Ito's colours, which people see apart whatever kind of colour blindness they have."""
 _LEFT, _WIDTH, _RIGHT = 280, 640, 80
 _TOP, _GAP = 46, 8
-_ALONE, _BESIDE = 16, 5
+_ALONE, _BESIDE, _THIN = 16, 13, 5
+_TALLEST = 480
+"""Rows that would be taller in all have thinner bars, without names, where several are beside."""
 _LETTERS = 40
 """Labels of more letters are pressed together, so that they are not cut."""
 _UNPRINTABLE = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -45,7 +48,8 @@ def write(source: Source) -> Files:
 
 
 def _drawing(drawn: Chart) -> Iterator[str]:
-    lane = _ALONE if drawn.lanes == 1 else _BESIDE
+    beside = _BESIDE if drawn.lanes * len(drawn.rows) * _BESIDE <= _TALLEST else _THIN
+    lane = _ALONE if drawn.lanes == 1 else beside
     tall = max(_ALONE, drawn.lanes * lane)
     height = _TOP + len(drawn.rows) * (tall + _GAP) + 16
     width = _LEFT + _WIDTH + _RIGHT
@@ -110,23 +114,42 @@ def _row(row: Row, y: int, tall: int, lane: int, seconds: float) -> Iterator[str
         f'<rect class="ground" x="{_LEFT}" y="{y}" width="{_WIDTH}" height="{tall}" '
         'fill="currentColor" fill-opacity="0.06"/>'
     )
+    names = row.kind == "device" and lane - 1 >= LOWEST
     for bar in row.bars:
-        yield _bar(bar, y + bar.lane * lane, lane, seconds)
+        yield _bar(bar, y + bar.lane * lane, lane, seconds, names)
+    if names:
+        for bar in row.bars:
+            yield _name(bar, y + bar.lane * lane, lane, seconds)
     yield (
         f'<text class="share" x="{_LEFT + _WIDTH + 8}" y="{y + tall // 2 + 4}">'
         f"{share:.0%} busy</text></g>"
     )
 
 
-def _bar(bar: Bar, y: int, tall: int, seconds: float) -> str:
+def _bar(bar: Bar, y: int, tall: int, seconds: float, names: bool) -> str:
     x, end = _at(bar.begin_seconds, seconds), _at(bar.end_seconds, seconds)
     opacity = 0.35 + 0.65 * bar.busy_share
+    name = named(_called(bar), _colour(bar)) if names else ""
     return (
         f'<rect class="bar {_class(bar.what)}" x="{x}" y="{y}" '
         f'width="{max(0.2, round(end - x, 2))}" height="{tall - 1}" '
-        f'fill="{COLOURS.get(bar.what, "#8c8c8c")}" fill-opacity="{opacity:.2f}">'
+        f'fill="{_colour(bar)}" fill-opacity="{opacity:.2f}"{name}>'
         f"<title>{_text(_said(bar))}</title></rect>"
     )
+
+
+def _name(bar: Bar, y: int, tall: int, seconds: float) -> str:
+    x, end = _at(bar.begin_seconds, seconds), _at(bar.end_seconds, seconds)
+    return written(_called(bar), x, y, end - x, tall - 1, _colour(bar))
+
+
+def _called(bar: Bar) -> str:
+    """The number of the step, as tables of steps have it, and what it is."""
+    return _UNPRINTABLE.sub("\ufffd", f"{bar.step} {bar.what}")
+
+
+def _colour(bar: Bar) -> str:
+    return COLOURS.get(bar.what, "#8c8c8c")
 
 
 def _said(bar: Bar) -> str:

@@ -74,6 +74,8 @@ def test_a_programs_timeline_is_looked_at_closely(
         page.wait_for_selector("svg.timeline .bars")
         count = page.locator("svg.timeline .bars .bar").count()
         assert count > 8
+        names = page.locator("svg.timeline .name")
+        assert names.all_text_contents() == ["1 all-reduce"] * 8
         whole = page.locator("svg.timeline .bars").get_attribute("viewBox").split()
         page.get_by_role("button", name="Closer").last.click()
         page.get_by_role("button", name="Later").click()
@@ -81,10 +83,18 @@ def test_a_programs_timeline_is_looked_at_closely(
         assert float(closer[2]) == float(whole[2]) / 2
         assert float(closer[0]) == float(whole[0]) + float(whole[2]) / 2
         assert page.locator("svg.timeline .from").is_visible()
+        assert names.count() == 8
+        assert page.evaluate(INSIDE)
         page.locator("svg.timeline").press("0")
         assert page.locator("svg.timeline .bars").get_attribute("viewBox").split() == whole
         assert page.locator("svg.timeline .bars .bar").count() == count
         seen.check()
+
+
+INSIDE = """() => { const box = (one) => one.getBoundingClientRect();
+  const view = box(document.querySelector('svg.timeline .bars'));
+  return [...document.querySelectorAll('svg.timeline .name')].map(box)
+    .every(one => one.left >= view.left && one.right <= view.right) }"""
 
 
 PERFETTO = """<!doctype html><script>addEventListener("message", (event) => {
