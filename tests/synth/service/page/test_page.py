@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from html import unescape
 from importlib import resources
 from itertools import chain
@@ -304,8 +305,13 @@ def test_a_job_that_lost_its_worker_three_times_shows_what_it_had_found(stuck: S
     assert page.status_code == 200
     assert "lost its worker 3 times" in page.text
     assert "not proved yet" in page.text
-    [row] = re.findall(rf'<tr>(?:(?!<tr>).)*"/jobs/{job.id}".*?</tr>', stuck.ask.get("/jobs").text)
+    [row] = re.findall(rf'<tr>(?:(?!<tr>).)*"/jobs/{job.id}".*?</tr>', _flat(stuck, "/jobs"))
     assert "placements priced, 3 of 8" in row
+
+
+def _flat(server: Served, path: str) -> str:
+    """A page on one line."""
+    return " ".join(server.ask.get(path).text.split())
 
 
 def _end_thrice(stuck: Served, job: str, best: bytes) -> None:
@@ -335,6 +341,9 @@ def test_a_job_that_failed_says_why_and_nothing_of_a_best(server: Served) -> Non
     assert "it is too dark" in page
     assert "Nothing yet" not in page
     assert "Best so far" not in page
+    [row] = re.findall(rf'<tr>(?:(?!<tr>).)*"/jobs/{job.id}".*?</tr>', _flat(server, "/jobs"))
+    assert "it is too dark" in row
+    assert f'action="/jobs/{job.id}/again"' in row
     again = server.ask.post(f"/jobs/{job.id}/again")
     assert again.status_code == 303
     assert again.headers["location"] != f"/jobs/{job.id}"
@@ -350,6 +359,19 @@ def test_jobs_have_names_and_the_page_s_own_are_not_among_them(server: Served, a
     assert server.ask.get("/v1/jobs?verb=emit").json()["jobs"] == []
     assert "No such jobs" in server.ask.get("/jobs?verb=top&status=partial").text
     assert server.ask.get("/jobs?order=never").status_code == 404
+
+
+def test_a_list_says_what_came_of_jobs_and_finds_them_by_it(server: Served, answer: str) -> None:
+    said = f'<a href="{answer}"><bdi>Keep the default</bdi></a>'
+    today = datetime.now(UTC).date()
+    for chosen in ("text=DEFAULT+dgx-h100:4", f"day={today}", "status=done&verb=top"):
+        assert said in _flat(server, f"/jobs?{chosen}"), chosen
+    for chosen in ("text=default+plan", f"day={today - timedelta(days=2)}"):
+        assert said not in _flat(server, f"/jobs?{chosen}"), chosen
+    listed = server.ask.get("/v1/jobs", params={"text": "keep", "day": str(today)}).json()["jobs"]
+    assert {one["headline"] for one in listed} == {"Keep the default"}
+    yesterday = unescape(server.ask.get("/jobs?status=done&text=a+b").text)
+    assert f"/jobs?text=a+b&status=done&day={today - timedelta(days=1)}" in yesterday
 
 
 def test_jobs_are_listed_in_pages(server: Served) -> None:
