@@ -97,6 +97,35 @@ INSIDE = """() => { const box = (one) => one.getBoundingClientRect();
     .every(one => one.left >= view.left && one.right <= view.right) }"""
 
 
+def test_what_is_typed_is_there_after_back_and_on_a_fresh_form_it_is_not(
+    browser: Any, server: Served
+) -> None:
+    with browsing(browser, server.url) as seen:
+        page = seen.page
+        page.goto("/")
+        page.click("#add")
+        page.locator("#axes [name=axis_name]").last.fill("expert")
+        page.locator("#axes [name=reduce]").nth(1).check()
+        page.click("#sent button.remove >> nth=0")
+        page.fill("#bytes", "3MiB")
+        page.click("summary:has-text('More options')")
+        page.fill("#segments", "2")
+        typed = "Object.fromEntries(new FormData(ask))"
+        given = page.evaluate(typed)
+        until(page, "history.state?.typed.some(([name, value]) => value === '2')")
+        page.click("nav >> text=Jobs")
+        page.wait_for_url("**/jobs")
+        page.go_back()
+        page.wait_for_selector("#ask")
+        until(page, "ask.elements.bytes.value === '3MiB'")
+        assert page.evaluate(typed) == given
+        assert page.locator("#segments").is_visible()
+        page.click("nav >> text=Ask")
+        page.wait_for_selector("#ask")
+        assert page.input_value("#bytes") != "3MiB"
+        seen.check()
+
+
 PERFETTO = """<!doctype html><script>addEventListener("message", (event) => {
   if (event.data === "PING") event.source.postMessage("PONG", event.origin);
   else window.got = { title: event.data.perfetto.title,
