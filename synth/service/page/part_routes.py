@@ -23,6 +23,7 @@ from synth.service.page.answer_routes import Index, ViewedAnswer, viewed
 from synth.service.page.rendering import render
 from synth.service.page.responses import PageCaller, PageRoute, page, wants_part
 from synth.service.page.results import TABS, result
+from synth.service.page.views import folders, zipped
 from synth.tables.rows import Ranking
 from synth.verbs.answers import judge
 from synth.verbs.answers.parts import BinaryFile, TextFile
@@ -152,6 +153,16 @@ async def kept_file(
         raise not_there("file")
     kept = TextFile(**one) if "text" in one else BinaryFile(**one)
     return _to_keep(kept.content, file.rpartition("/")[2])
+
+
+@router.get("/{kind}/{name}/folder/{folder}")
+async def kept_folder(viewed: Annotated[ViewedAnswer, Depends(viewed)], folder: str) -> Response:
+    """All files for one framework of a plan, to keep."""
+    files = viewed.body.get("files", ()) if isinstance(viewed.body, dict) else ()
+    one = next((one for one in folders(files) if one.name == folder), None)
+    if one is None:
+        raise not_there("folder")
+    return _to_keep(zipped(one), f"{folder}.zip")
 
 
 def _to_keep(content: bytes, name: str) -> Response:
