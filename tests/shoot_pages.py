@@ -31,7 +31,7 @@ ASKED: dict[str, tuple[str, dict[str, Any]]] = {
     "doctor": ("doctor", MEASURED),
     "torus": ("top", {**TORUS, "k": 1}),
 }
-WIDE, COLOURS = 1180, 128
+WIDE, COLOURS = 1180, 256
 
 
 def main() -> None:
@@ -109,7 +109,9 @@ def _at(page: Any, place: str) -> None:
 def _take(what: Any, name: str) -> None:
     """Takes a picture, of a page or of a part of it, in so few colours that it is small."""
     with Image.open(BytesIO(what.screenshot())) as taken:
-        few = taken.convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE)
+        few = taken.convert("RGB").quantize(
+            COLOURS, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE
+        )
     few.save(PICTURES / f"{name}.png", optimize=True)
 
 

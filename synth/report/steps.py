@@ -26,6 +26,13 @@ _BESIDE_ENDS = 64
 _WIDE = 100_000
 """The width of the bars' own drawing: fine enough that short ones are still there if enlarged."""
 
+_EDGE = (
+    ' stroke="currentColor" stroke-opacity="0.25" stroke-width="0.5" '
+    'vector-effect="non-scaling-stroke"'
+)
+_NARROW = 3
+"""The edges of narrower bars would hide their colour."""
+
 MOST_RANKS = 32
 _COLOURS = {
     Doing.COMPUTING: "#0072b2",
@@ -161,13 +168,13 @@ def _bar(row: RowOfStep, y: int, wide_per_second: float) -> Iterator[str]:
         said += "; " + ", ".join(f"{part:.0%} {kind}" for kind, part in row.parts.items())
     low = float(y + _TALL)
     name = "" if row.parts else named(row.name, _COLOURS[row.kind])
+    edge = _EDGE if took * wide_per_second * _WIDTH > _NARROW * _WIDE else ""
     yield f'<g class="bar"{name}><title>{escape(said)}</title>'
     for kind, part in _parts(row).items():
         low -= part * _TALL
         yield (
             f'<rect x="{begin * wide_per_second:.1f}" y="{low:.4g}" '
             f'width="{max(1.0, took * wide_per_second):.1f}" height="{part * _TALL:.4g}" '
-            f'fill="{_COLOURS[kind]}" stroke="currentColor" stroke-opacity="0.25" '
-            'stroke-width="0.5" vector-effect="non-scaling-stroke"/>'
+            f'fill="{_COLOURS[kind]}"{edge}/>'
         )
     yield "</g>"

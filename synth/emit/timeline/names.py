@@ -29,7 +29,9 @@ def fitted(name: str, wide: float) -> str:
 
 
 def named(name: str, fill: str) -> str:
-    """The attributes by which a page knows how to name a bar."""
+    """The attributes by which a page knows how to name a bar; none of one without a name."""
+    if not name:
+        return ""
     light = ' data-ink="#fff"' if fill in _DARK else ""
     return f' data-name="{escape(name)}"{light}'
 

@@ -61,8 +61,9 @@ def _drawing(drawn: Chart) -> Iterator[str]:
     yield f"<title>Timeline: {duration(drawn.seconds)} in all</title>"
     yield from _legend(drawn)
     yield from _scale(drawn.seconds, height)
+    striped = any(bar.stripe > 1 for row in drawn.rows for bar in row.bars)
     for number, row in enumerate(drawn.rows):
-        yield from _row(row, _TOP + number * (tall + _GAP), tall, lane, drawn.seconds)
+        yield from _row(row, _TOP + number * (tall + _GAP), tall, lane, drawn.seconds, striped)
     yield "</svg>"
 
 
@@ -99,7 +100,9 @@ def ticks(seconds: float) -> list[float]:
     return [float(f"{number * step:.6g}") for number in range(int(seconds / step + 1e-9) + 1)]
 
 
-def _row(row: Row, y: int, tall: int, lane: int, seconds: float) -> Iterator[str]:
+def _row(
+    row: Row, y: int, tall: int, lane: int, seconds: float, striped: bool = False
+) -> Iterator[str]:
     count = f" (and {row.alike - 1} alike)" if row.alike > 1 else ""
     label = {"device": row.name, "link": f"{row.name}: busiest port"}.get(row.kind, row.name)
     share = row.busy_seconds / seconds if seconds else 0.0
@@ -115,37 +118,37 @@ def _row(row: Row, y: int, tall: int, lane: int, seconds: float) -> Iterator[str
         'fill="currentColor" fill-opacity="0.06"/>'
     )
     names = row.kind == "device" and lane - 1 >= LOWEST
-    for bar in row.bars:
-        yield _bar(bar, y + bar.lane * lane, lane, seconds, names)
-    if names:
-        for bar in row.bars:
-            yield _name(bar, y + bar.lane * lane, lane, seconds)
+    called = [_called(bar, striped) if names else "" for bar in row.bars]
+    for bar, name in zip(row.bars, called, strict=True):
+        yield _bar(bar, y + bar.lane * lane, lane, seconds, name)
+    for bar, name in zip(row.bars, called, strict=True):
+        yield _name(bar, y + bar.lane * lane, lane, seconds, name)
     yield (
         f'<text class="share" x="{_LEFT + _WIDTH + 8}" y="{y + tall // 2 + 4}">'
         f"{share:.0%} busy</text></g>"
     )
 
 
-def _bar(bar: Bar, y: int, tall: int, seconds: float, names: bool) -> str:
+def _bar(bar: Bar, y: int, tall: int, seconds: float, name: str) -> str:
     x, end = _at(bar.begin_seconds, seconds), _at(bar.end_seconds, seconds)
     opacity = 0.35 + 0.65 * bar.busy_share
-    name = named(_called(bar), _colour(bar)) if names else ""
     return (
         f'<rect class="bar {_class(bar.what)}" x="{x}" y="{y}" '
         f'width="{max(0.2, round(end - x, 2))}" height="{tall - 1}" '
-        f'fill="{_colour(bar)}" fill-opacity="{opacity:.2f}"{name}>'
+        f'fill="{_colour(bar)}" fill-opacity="{opacity:.2f}"{named(name, _colour(bar))}>'
         f"<title>{_text(_said(bar))}</title></rect>"
     )
 
 
-def _name(bar: Bar, y: int, tall: int, seconds: float) -> str:
+def _name(bar: Bar, y: int, tall: int, seconds: float, name: str) -> str:
     x, end = _at(bar.begin_seconds, seconds), _at(bar.end_seconds, seconds)
-    return written(_called(bar), x, y, end - x, tall - 1, _colour(bar))
+    return written(name, x, y, end - x, tall - 1, _colour(bar))
 
 
-def _called(bar: Bar) -> str:
+def _called(bar: Bar, striped: bool) -> str:
     """The number of the step, as tables of steps have it, and what it is."""
-    return _UNPRINTABLE.sub("\ufffd", f"{bar.step} {bar.what}")
+    number = f"{bar.stripe}.{bar.step}" if striped else str(bar.step)
+    return _UNPRINTABLE.sub("\ufffd", f"{number} {bar.what}")
 
 
 def _colour(bar: Bar) -> str:

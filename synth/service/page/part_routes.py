@@ -25,6 +25,7 @@ from synth.service.page.responses import PageCaller, PageRoute, page, wants_part
 from synth.service.page.results import TABS, result
 from synth.service.page.views import folders, zipped
 from synth.tables.rows import Ranking
+from synth.tables.verdict import verdict
 from synth.verbs.answers import judge
 from synth.verbs.answers.parts import BinaryFile, TextFile
 from synth.verbs.answers.ranked import SweepReply
@@ -104,9 +105,10 @@ async def sizes(part: AskedPart) -> Response:
     outcome = await part.ask("top", question.model_dump(mode="json", by_alias=True))
     if isinstance(outcome, Accepted):
         return part.waiting(outcome, "This")
-    drawn = curves(SweepReply.model_validate_json(outcome.body))
+    sweep = SweepReply.model_validate_json(outcome.body)
     link = f"/answers/{outcome.key}" if outcome.key else None
-    return part.response("sizes.html", "Against message size", curves=drawn, link=link)
+    given = {"curves": curves(sweep), "told": verdict(sweep), "link": link}
+    return part.response("sizes.html", "Against message size", **given)
 
 
 @router.get("/{kind}/{name}/timeline")

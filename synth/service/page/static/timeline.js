@@ -90,8 +90,8 @@ function writeMoments(drawing, bars, line, from, until) {
     const y = drawing.querySelector(".from").getAttribute("y");
     drawing.append(made("text", { class: "tick", x: label, y, "text-anchor": "middle", "font-size": 11 }, spoken(moment, step)));
   }
-  drawing.querySelector(".from").textContent = spoken(from, step / 10);
-  drawing.querySelector(".until").textContent = spoken(until, step / 10);
+  drawing.querySelector(".from").textContent = spoken(from, step / 100);
+  drawing.querySelector(".until").textContent = spoken(until, step / 100);
 }
 
 function buttons(drawing, acts) {

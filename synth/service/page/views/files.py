@@ -19,9 +19,9 @@ _RUNS_IT = "launch.sh"
 class Folder:
     """What one framework takes.
 
-    ``title``: what it is called in a tab; ``written_for``: the same with its version; ``first``:
-    the file that says the plan; ``files``: as the answer has them, their names by what they are
-    called inside of the folder.
+    ``title``: what it is called in a tab, ``written_for``: with all of its version, and ``who``:
+    without; ``first``: the file that says the plan; ``files``: as the answer has them, by what they
+    are called inside of the folder.
     """
 
     name: str
@@ -29,6 +29,10 @@ class Folder:
     written_for: str
     first: str
     files: Mapping[str, Mapping[str, str]]
+
+    @property
+    def who(self) -> str:
+        return self.title.partition(" ")[0] if self.name in FRAMEWORKS else self.title
 
 
 def folders(files: Sequence[Mapping[str, str]]) -> Sequence[Folder]:

@@ -413,6 +413,9 @@ def test_other_verbs_answers_are_what_the_command_line_prints(server: Served, ve
         assert f'<span class="name">{file["name"]}</span>' in text
         assert file["text"] in text
     assert f'"schema_version": {body["schema_version"]}' in text
+    [job] = server.ask.get("/v1/jobs", params={"verb": verb, "limit": 1}).json()["jobs"]
+    if 'id="verdict-title"' in text:
+        assert f'id="verdict-title">{job["headline"]}</h2>' in text
 
 
 def test_plans_have_a_page(server: Served) -> None:
