@@ -354,7 +354,7 @@ def test_jobs_have_names_and_the_page_s_own_are_not_among_them(server: Served, a
     server.ask.get(f"{answer}/code/mpi", headers=PART)
     listed = server.ask.get("/jobs?status=&verb=top&order=oldest").text
     assert "top dgx-h100:4, data=8 model=4, all-reduce of 1 GiB over data" in unescape(listed)
-    assert '<th scope="col">by</th>' not in listed
+    assert '<th scope="col">By</th>' not in listed
     assert "No such jobs" in server.ask.get("/jobs?verb=emit").text
     assert server.ask.get("/v1/jobs?verb=emit").json()["jobs"] == []
     assert "No such jobs" in server.ask.get("/jobs?verb=top&status=partial").text
@@ -577,7 +577,7 @@ def test_teams_do_not_see_each_others_answers_and_jobs(guarded: Served) -> None:
         assert two.get(answer).status_code == 404
         assert two.get(f"{answer}/timeline").status_code == 404
         listed = one.get("/jobs").text
-        assert re.search('<th scope="col">by</th>.*<td><bdi>browser</bdi></td>', listed, re.DOTALL)
+        assert re.search('<th scope="col">By</th>.*<td><bdi>browser</bdi></td>', listed, re.DOTALL)
         [job] = re.findall(r'"/jobs/([0-9a-f]{32})"', listed)
         assert two.get(f"/jobs/{job}").status_code == 404
         assert "No jobs yet" in two.get("/jobs").text
