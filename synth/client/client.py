@@ -134,7 +134,10 @@ class Client:
         return Job(self, f"/v1/jobs/{quote(job_id, safe='')}")
 
     def jobs(self, **filters: str | int) -> Iterator[Json]:
-        """Your team's jobs, newest first, filtered by ``status`` and ``verb``; read in pages."""
+        """Your team's jobs, newest first, filtered by ``status``, ``verb``, ``day`` and ``text``.
+
+        They are read in pages.
+        """
         asked = filters
         while True:
             page = Listed.model_validate(self.send_for_json("GET", "/v1/jobs", params=asked))

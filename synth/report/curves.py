@@ -254,13 +254,14 @@ def _marks(across: Scale, sizes: Sequence[int]) -> Iterator[str]:
             'stroke="currentColor" stroke-opacity="0.6" stroke-dasharray="2 4">'
             f"<title>another answer from {volume(size)} on</title></line>"
         )
-        if x >= free:
-            last = x + _LABEL > WIDTH - RIGHT
+        last = x + _LABEL > WIDTH - RIGHT
+        begins = x - _LABEL if last else x
+        if begins >= free:
             yield (
                 f'<text class="crossover" x="{x - 4 if last else x + 4:g}" y="{TOP + 10}" '
                 f'text-anchor="{"end" if last else "start"}" font-size="11">{volume(size)}</text>'
             )
-            free = x + _LABEL
+            free = begins + _LABEL
 
 
 def _looks(lines: Lines) -> Mapping[str, Look]:

@@ -86,7 +86,10 @@ class Detailed:
 
 @dataclass(frozen=True)
 class PlansView:
-    """What is shown of an answer; if nothing fits there is nothing ``detailed``."""
+    """What is shown of an answer; if nothing fits there is nothing ``detailed``.
+
+    ``written``: the plan that is to be taken, whose files the answer has.
+    """
 
     title: str
     headline: str
@@ -99,7 +102,7 @@ class PlansView:
     front_table: Cells
     levels: Sequence[LevelInFull]
     detailed: Detailed | None
-    frameworks: Sequence[str]
+    written: str
 
 
 def plans_view(answer: StepPlanReply, body: Json, seen: Sequence[int]) -> PlansView:
@@ -124,7 +127,7 @@ def plans_view(answer: StepPlanReply, body: Json, seen: Sequence[int]) -> PlansV
         _front_table(answer),
         answer.levels,
         _detailed(answer, [listed[number] for number in dict.fromkeys(seen)]) if listed else None,
-        list(dict.fromkeys(one.name.partition("/")[0] for one in answer.files)),
+        f"plan {(answer.advised or 0) + 1}",
     )
 
 

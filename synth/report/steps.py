@@ -13,6 +13,7 @@ from html import escape
 from markupsafe import Markup
 
 from hierarchies.units import duration
+from synth.emit.timeline.names import named, written
 from synth.emit.timeline.svg import ticks
 from synth.train.simulation.pipeline import PASSES
 from synth.train.simulation.simulation import Doing
@@ -20,8 +21,17 @@ from synth.verbs.answers.training.simulated import RankOfStep, RowOfStep
 
 _LEFT, _WIDTH, _RIGHT, _TOP = 170, 760, 70, 46
 _TALL, _GAP = 18, 6
+_BESIDE_ENDS = 64
+"""Nearer to the times at the ends no others have room."""
 _WIDE = 100_000
 """The width of the bars' own drawing: fine enough that short ones are still there if enlarged."""
+
+_EDGE = (
+    ' stroke="currentColor" stroke-opacity="0.25" stroke-width="0.5" '
+    'vector-effect="non-scaling-stroke"'
+)
+_NARROW = 3
+"""The edges of narrower bars would hide their colour."""
 
 MOST_RANKS = 32
 _COLOURS = {
@@ -59,7 +69,8 @@ def timeline(name: str, seconds: float, ranks: Sequence[RankOfStep], whole: floa
         f"{''.join(_legend(lines))}{''.join(_labels(lines, seconds, whole))}"
         f'<svg class="bars" x="{_LEFT}" y="{_TOP - 8}" width="{_WIDTH}" height="{height - _TOP}" '
         f'viewBox="0 0 {_WIDE} {height - _TOP}" preserveAspectRatio="none">'
-        f"{''.join(_bars(lines, whole))}</svg></svg>"
+        f"{''.join(_bars(lines, whole))}</svg>"
+        f'<g class="names">{"".join(_names(lines, whole))}</g></svg>'
     )
 
 
@@ -99,6 +110,13 @@ def _labels(lines: Sequence[Line], seconds: float, whole: float) -> Iterator[str
         f'<text class="until" x="{_LEFT + _WIDTH}" y="{_TOP - 14}" text-anchor="end" '
         f'font-size="11">{duration(whole)}</text>'
     )
+    for moment in ticks(whole) if whole else ():
+        x = _LEFT + _WIDTH * moment / whole
+        if _LEFT + _BESIDE_ENDS <= x <= _LEFT + _WIDTH - _BESIDE_ENDS:
+            yield (
+                f'<text class="tick" x="{x:.1f}" y="{_TOP - 14}" text-anchor="middle" '
+                f'font-size="11">{duration(moment)}</text>'
+            )
     for at, line in enumerate(lines):
         y = _TOP + at * (_TALL + _GAP) + _TALL // 2
         busy = sum(
@@ -130,6 +148,18 @@ def _bars(lines: Sequence[Line], seconds: float) -> Iterator[str]:
             yield from _bar(row, y, _WIDE / seconds if seconds else 0.0)
 
 
+def _names(lines: Sequence[Line], seconds: float) -> Iterator[str]:
+    """What stands upon the bars; apart, as their own drawing is drawn out to its width."""
+    wide_per_second = _WIDTH / seconds if seconds else 0.0
+    for at, line in enumerate(lines):
+        y = _TOP - 8 + at * (_TALL + _GAP)
+        for row in line.rows:
+            if not row.parts:
+                x = _LEFT + row.begin_seconds * wide_per_second
+                wide = (row.end_seconds - row.begin_seconds) * wide_per_second
+                yield written(row.name, x, y, wide, _TALL, _COLOURS[row.kind])
+
+
 def _bar(row: RowOfStep, y: int, wide_per_second: float) -> Iterator[str]:
     """A row as a bar; one that stands for several has a part for each kind, one upon the other."""
     begin, took = row.begin_seconds, row.end_seconds - row.begin_seconds
@@ -137,13 +167,14 @@ def _bar(row: RowOfStep, y: int, wide_per_second: float) -> Iterator[str]:
     if row.parts:
         said += "; " + ", ".join(f"{part:.0%} {kind}" for kind, part in row.parts.items())
     low = float(y + _TALL)
-    yield f'<g class="bar"><title>{escape(said)}</title>'
+    name = "" if row.parts else named(row.name, _COLOURS[row.kind])
+    edge = _EDGE if took * wide_per_second * _WIDTH > _NARROW * _WIDE else ""
+    yield f'<g class="bar"{name}><title>{escape(said)}</title>'
     for kind, part in _parts(row).items():
         low -= part * _TALL
         yield (
             f'<rect x="{begin * wide_per_second:.1f}" y="{low:.4g}" '
             f'width="{max(1.0, took * wide_per_second):.1f}" height="{part * _TALL:.4g}" '
-            f'fill="{_COLOURS[kind]}" stroke="currentColor" stroke-opacity="0.25" '
-            'stroke-width="0.5" vector-effect="non-scaling-stroke"/>'
+            f'fill="{_COLOURS[kind]}"{edge}/>'
         )
     yield "</g>"

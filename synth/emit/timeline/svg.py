@@ -15,6 +15,7 @@ from math import floor, log10
 from hierarchies.units import duration
 from synth.emit.source import Files, Source
 from synth.emit.timeline.chart import Bar, Chart, Row, chart
+from synth.emit.timeline.names import LOWEST, named, written
 
 COLOURS = {
     "all-reduce": "#0072b2",
@@ -28,7 +29,9 @@ COLOURS = {
 """Okabe and Ito's colours, which people see apart whatever kind of colour blindness they have."""
 _LEFT, _WIDTH, _RIGHT = 280, 640, 80
 _TOP, _GAP = 46, 8
-_ALONE, _BESIDE = 16, 5
+_ALONE, _BESIDE, _THIN = 16, 13, 5
+_TALLEST = 480
+"""Rows that would be taller in all have thinner bars, without names, where several are beside."""
 _LETTERS = 40
 """Labels of more letters are pressed together, so that they are not cut."""
 _UNPRINTABLE = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -45,7 +48,8 @@ def write(source: Source) -> Files:
 
 
 def _drawing(drawn: Chart) -> Iterator[str]:
-    lane = _ALONE if drawn.lanes == 1 else _BESIDE
+    beside = _BESIDE if drawn.lanes * len(drawn.rows) * _BESIDE <= _TALLEST else _THIN
+    lane = _ALONE if drawn.lanes == 1 else beside
     tall = max(_ALONE, drawn.lanes * lane)
     height = _TOP + len(drawn.rows) * (tall + _GAP) + 16
     width = _LEFT + _WIDTH + _RIGHT
@@ -57,8 +61,9 @@ def _drawing(drawn: Chart) -> Iterator[str]:
     yield f"<title>Timeline: {duration(drawn.seconds)} in all</title>"
     yield from _legend(drawn)
     yield from _scale(drawn.seconds, height)
+    striped = any(bar.stripe > 1 for row in drawn.rows for bar in row.bars)
     for number, row in enumerate(drawn.rows):
-        yield from _row(row, _TOP + number * (tall + _GAP), tall, lane, drawn.seconds)
+        yield from _row(row, _TOP + number * (tall + _GAP), tall, lane, drawn.seconds, striped)
     yield "</svg>"
 
 
@@ -95,7 +100,9 @@ def ticks(seconds: float) -> list[float]:
     return [float(f"{number * step:.6g}") for number in range(int(seconds / step + 1e-9) + 1)]
 
 
-def _row(row: Row, y: int, tall: int, lane: int, seconds: float) -> Iterator[str]:
+def _row(
+    row: Row, y: int, tall: int, lane: int, seconds: float, striped: bool = False
+) -> Iterator[str]:
     count = f" (and {row.alike - 1} alike)" if row.alike > 1 else ""
     label = {"device": row.name, "link": f"{row.name}: busiest port"}.get(row.kind, row.name)
     share = row.busy_seconds / seconds if seconds else 0.0
@@ -110,23 +117,42 @@ def _row(row: Row, y: int, tall: int, lane: int, seconds: float) -> Iterator[str
         f'<rect class="ground" x="{_LEFT}" y="{y}" width="{_WIDTH}" height="{tall}" '
         'fill="currentColor" fill-opacity="0.06"/>'
     )
-    for bar in row.bars:
-        yield _bar(bar, y + bar.lane * lane, lane, seconds)
+    names = row.kind == "device" and lane - 1 >= LOWEST
+    called = [_called(bar, striped) if names else "" for bar in row.bars]
+    for bar, name in zip(row.bars, called, strict=True):
+        yield _bar(bar, y + bar.lane * lane, lane, seconds, name)
+    for bar, name in zip(row.bars, called, strict=True):
+        yield _name(bar, y + bar.lane * lane, lane, seconds, name)
     yield (
         f'<text class="share" x="{_LEFT + _WIDTH + 8}" y="{y + tall // 2 + 4}">'
         f"{share:.0%} busy</text></g>"
     )
 
 
-def _bar(bar: Bar, y: int, tall: int, seconds: float) -> str:
+def _bar(bar: Bar, y: int, tall: int, seconds: float, name: str) -> str:
     x, end = _at(bar.begin_seconds, seconds), _at(bar.end_seconds, seconds)
     opacity = 0.35 + 0.65 * bar.busy_share
     return (
         f'<rect class="bar {_class(bar.what)}" x="{x}" y="{y}" '
         f'width="{max(0.2, round(end - x, 2))}" height="{tall - 1}" '
-        f'fill="{COLOURS.get(bar.what, "#8c8c8c")}" fill-opacity="{opacity:.2f}">'
+        f'fill="{_colour(bar)}" fill-opacity="{opacity:.2f}"{named(name, _colour(bar))}>'
         f"<title>{_text(_said(bar))}</title></rect>"
     )
+
+
+def _name(bar: Bar, y: int, tall: int, seconds: float, name: str) -> str:
+    x, end = _at(bar.begin_seconds, seconds), _at(bar.end_seconds, seconds)
+    return written(name, x, y, end - x, tall - 1, _colour(bar))
+
+
+def _called(bar: Bar, striped: bool) -> str:
+    """The number of the step, as tables of steps have it, and what it is."""
+    number = f"{bar.stripe}.{bar.step}" if striped else str(bar.step)
+    return _UNPRINTABLE.sub("\ufffd", f"{number} {bar.what}")
+
+
+def _colour(bar: Bar) -> str:
+    return COLOURS.get(bar.what, "#8c8c8c")
 
 
 def _said(bar: Bar) -> str:

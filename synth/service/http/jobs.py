@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from datetime import date
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Header, Path, Query, Request
@@ -14,7 +15,7 @@ from synth.service.http.documents import problems
 from synth.service.http.state import state_of
 from synth.service.jobs.bodies import JobBody, JobList
 from synth.service.jobs.broker import Event
-from synth.service.store import Job, Order, Status
+from synth.service.store import Job, Order, Status, Wanted
 
 router = APIRouter(tags=["jobs"])
 JobId = Annotated[str, Path(pattern="^[0-9a-f]{32}$", description="The id of a job.")]
@@ -40,10 +41,15 @@ async def jobs(
     ] = None,
     status: Status | None = None,
     verb: Annotated[str | None, Query(pattern="^[a-z-]{1,40}$")] = None,
+    day: Annotated[date | None, Query(description="In UTC, when they came.")] = None,
+    text: Annotated[
+        str, Query(max_length=200, description="Words of what was asked, or of what came of it.")
+    ] = "",
     order: Order = Order.NEWEST,
 ) -> JobList:
     """Your team's jobs, without their partial answers, and without the parts of pages."""
-    found = await state_of(request).broker.jobs(caller, limit, after, status, verb, order)
+    wanted = Wanted(status, verb, day, text)
+    found = await state_of(request).broker.jobs(caller, limit, after, wanted, order)
     following = found[-1].id if len(found) == limit else None
     return JobList(jobs=[JobBody.of(job) for job in found], next=following)
 

@@ -29,6 +29,7 @@ class JobBody(BaseModel):
     url: str
     verb: str
     name: str = Field(description="What was asked, in a line.")
+    headline: str | None = Field(description="What came of it, in a few words, once it ended.")
     asked_by: str | None = Field(description="The name of the key that it came with.")
     status: Status
     created: Moment

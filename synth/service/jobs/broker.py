@@ -26,7 +26,16 @@ from synth.service.jobs.systems import TeamSystems
 from synth.service.metrics import Metrics
 from synth.service.recent import Recent
 from synth.service.settings import Settings
-from synth.service.store import Job, NewJob, Order, Status, Store, StoredAnswer
+from synth.service.store import (
+    ALL_JOBS,
+    Job,
+    NewJob,
+    Order,
+    Status,
+    Store,
+    StoredAnswer,
+    Wanted,
+)
 from synth.service.strict_json import json_of
 from synth.service.threads import Readers, Threads
 from synth.verbs.refusals import check
@@ -167,8 +176,7 @@ class Broker:
         caller: Caller,
         limit: int,
         after: str | None = None,
-        status: Status | None = None,
-        verb: str | None = None,
+        wanted: Wanted = ALL_JOBS,
         order: Order = Order.NEWEST,
     ) -> list[Job]:
         """A page of the team's jobs, without their ``best`` and without the parts of pages.
@@ -177,7 +185,7 @@ class Broker:
         no such job.
         """
         listed = self._store.jobs.listed
-        return await self._threads.do(listed, caller.team, limit, after, status, verb, order)
+        return await self._threads.do(listed, caller.team, limit, after, wanted, order)
 
     async def cancel(self, caller: Caller, job_id: str) -> Job:
         """Cancel a job, and return it as it stands then; one that has ended stays as it is."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import threading
 import time
@@ -29,6 +30,7 @@ from synth.service.workers import (
     WorkError,
     Workers,
 )
+from synth.tables.headlines import headline
 from synth.verbs.reply import Outcome, Reply
 from synth.verbs.table import VERBS
 
@@ -220,7 +222,14 @@ class Runner:
             self._latest = progress
 
     def _finished(self, end: StoredAnswer | bytes | None) -> bool:
-        return self._written(self.store.claims.finish, end)
+        return self._written(self.store.claims.finish, end, self._headline(end))
+
+    def _headline(self, end: StoredAnswer | bytes | None) -> str:
+        """What it comes to; nothing of what workers of another version answered otherwise."""
+        body = end.body if isinstance(end, StoredAnswer) else end
+        with suppress(ValueError, LookupError, TypeError, AttributeError):
+            return headline(self.verb, json.loads(body)) if body else ""
+        return ""
 
     def _written(self, write: Callable[..., bool], *end: object) -> bool:
         """Write an end to the store; while the store fails try again, until the job is abandoned.

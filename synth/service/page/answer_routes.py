@@ -21,7 +21,7 @@ from synth.service.jobs.broker import Accepted, Preferences
 from synth.service.jobs.names import name_of
 from synth.service.page.responses import PageCaller, PageRoute, page, see_other
 from synth.service.page.results import drawing_of, over_sizes, plans_of, ranking_of, result
-from synth.service.page.views import found
+from synth.service.page.views import folders, found
 from synth.service.store import Job, StoredAnswer
 from synth.tables.rows import Ranking
 from synth.tables.table import TABLES
@@ -185,6 +185,7 @@ def _page(
         plans=plans,
         index=view.index if view else index or 0,
         found=found(viewed.verb, viewed.body),
+        folders=folders(viewed.body["files"]) if plans else (),
         said=list(blocks(TABLES[viewed.verb](viewed.body))) if told else (),
         drawing=drawing_of(viewed.verb, viewed.body),
     )

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, timedelta
 from functools import cached_property
 from typing import Annotated, Any, Literal
 from urllib.parse import urlencode
 
-from fastapi import APIRouter, Path, Request
+from fastapi import APIRouter, Path, Query, Request
 from starlette.responses import HTMLResponse, Response
 
 from hierarchies.units import duration
@@ -28,7 +28,7 @@ from synth.service.page.answer_routes import (
 from synth.service.page.rendering import render
 from synth.service.page.responses import PageCaller, PageRoute, page, see_other
 from synth.service.page.results import best_so_far
-from synth.service.store import Job, Order, Status
+from synth.service.store import Job, Order, Status, Wanted
 from synth.verbs.answers.ranked import Leading
 from synth.verbs.table import VERBS
 
@@ -59,12 +59,19 @@ class ViewedJob:
         return form_of(self.job.verb, self.question)
 
     @property
+    def seconds(self) -> float:
+        """How long work on it took, or takes so far; how long it has waited if it has not begun."""
+        job = self.job
+        begun = job.created if job.status is Status.QUEUED else job.started
+        if begun is None or job.status.ended:
+            return job.work_seconds
+        before = 0.0 if job.status is Status.QUEUED else job.work_seconds
+        return before + max(0.0, (datetime.now(UTC) - begun).total_seconds())
+
+    @property
     def took(self) -> str:
-        """How long work on it took, or takes so far; nothing where it has not begun."""
-        job, seconds = self.job, self.job.work_seconds
-        if job.started and not job.status.ended and job.status is not Status.QUEUED:
-            seconds += max(0.0, (datetime.now(UTC) - job.started).total_seconds())
-        return duration(seconds) if seconds else ""
+        """The same in words; nothing where it ended before it had begun."""
+        return duration(self.seconds) if self.seconds else ""
 
     @property
     def far(self) -> str:
@@ -84,12 +91,16 @@ async def jobs(
     after: str | None = None,
     status: Status | Literal[""] = "",
     verb: str = "",
+    day: date | Literal[""] = "",
+    text: Annotated[str, Query(max_length=200)] = "",
     order: Order = Order.NEWEST,
 ) -> Response:
-    """The team's jobs, in pages, sorted and filtered."""
+    """The team's jobs, in pages, sorted and filtered: what is chosen is in the address."""
     broker = state_of(request).broker
-    found = await broker.jobs(caller, _JOBS_A_PAGE, after, status or None, verb or None, order)
-    chosen = {"status": status, "verb": verb, "order": None if order is Order.NEWEST else order}
+    wanted = Wanted(status or None, verb or None, day or None, text)
+    found = await broker.jobs(caller, _JOBS_A_PAGE, after, wanted, order)
+    by = None if order is Order.NEWEST else order
+    chosen = {"text": text.strip(), "status": status, "verb": verb, "day": day, "order": by}
     kept = {name: str(value) for name, value in chosen.items() if value}
     older = None
     if len(found) == _JOBS_A_PAGE:
@@ -99,6 +110,7 @@ async def jobs(
         "older": older,
         "first": f"/jobs?{urlencode(kept)}" if after else None,
         "kept": kept,
+        "days": _days(kept),
         "statuses": Status,
         "orders": Order,
         "verbs": VERBS,
@@ -147,6 +159,16 @@ async def again(request: Request, caller: PageCaller, job_id: JobId) -> Response
     found = await state_of(request).broker.job(caller, job_id, whole=True)
     at_once = Preferences(wait_seconds=0)
     return await asked_on_page(request, caller, found.verb, question_of(found), at_once)
+
+
+def _days(kept: dict[str, str]) -> list[tuple[str, str, bool]]:
+    """The addresses of lists of the last two days, with what else is chosen: the chosen one too."""
+    today = datetime.now(UTC).date()
+    days = (("Today", today), ("Yesterday", today - timedelta(days=1)))
+    return [
+        (name, f"/jobs?{urlencode({**kept, 'day': str(day)})}", kept.get("day") == str(day))
+        for name, day in days
+    ]
 
 
 def _best(found: Job) -> list[Leading] | None:

@@ -23,7 +23,9 @@ from synth.service.page.answer_routes import Index, ViewedAnswer, viewed
 from synth.service.page.rendering import render
 from synth.service.page.responses import PageCaller, PageRoute, page, wants_part
 from synth.service.page.results import TABS, result
+from synth.service.page.views import folders, zipped
 from synth.tables.rows import Ranking
+from synth.tables.verdict import verdict
 from synth.verbs.answers import judge
 from synth.verbs.answers.parts import BinaryFile, TextFile
 from synth.verbs.answers.ranked import SweepReply
@@ -103,9 +105,10 @@ async def sizes(part: AskedPart) -> Response:
     outcome = await part.ask("top", question.model_dump(mode="json", by_alias=True))
     if isinstance(outcome, Accepted):
         return part.waiting(outcome, "This")
-    drawn = curves(SweepReply.model_validate_json(outcome.body))
+    sweep = SweepReply.model_validate_json(outcome.body)
     link = f"/answers/{outcome.key}" if outcome.key else None
-    return part.response("sizes.html", "Against message size", curves=drawn, link=link)
+    given = {"curves": curves(sweep), "told": verdict(sweep), "link": link}
+    return part.response("sizes.html", "Against message size", **given)
 
 
 @router.get("/{kind}/{name}/timeline")
@@ -152,6 +155,16 @@ async def kept_file(
         raise not_there("file")
     kept = TextFile(**one) if "text" in one else BinaryFile(**one)
     return _to_keep(kept.content, file.rpartition("/")[2])
+
+
+@router.get("/{kind}/{name}/folder/{folder}")
+async def kept_folder(viewed: Annotated[ViewedAnswer, Depends(viewed)], folder: str) -> Response:
+    """All files for one framework of a plan, to keep."""
+    files = viewed.body.get("files", ()) if isinstance(viewed.body, dict) else ()
+    one = next((one for one in folders(files) if one.name == folder), None)
+    if one is None:
+        raise not_there("folder")
+    return _to_keep(zipped(one), f"{folder}.zip")
 
 
 def _to_keep(content: bytes, name: str) -> Response:

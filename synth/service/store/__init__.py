@@ -12,6 +12,7 @@ secret only a digest is kept, so that a reader of the database cannot ask in a t
 
 from synth.service.store.claims import MOST_ATTEMPTS, MOST_LOSSES
 from synth.service.store.records import (
+    ALL_JOBS,
     Claim,
     ConflictError,
     Forgotten,
@@ -29,12 +30,14 @@ from synth.service.store.records import (
     StoredSystem,
     StoreError,
     Submitted,
+    Wanted,
     digest_of,
 )
 from synth.service.store.store import Store
 from synth.service.store.tables import NAME_CHARACTERS
 
 __all__ = [
+    "ALL_JOBS",
     "MOST_ATTEMPTS",
     "MOST_LOSSES",
     "NAME_CHARACTERS",
@@ -56,5 +59,6 @@ __all__ = [
     "StoredAnswer",
     "StoredSystem",
     "Submitted",
+    "Wanted",
     "digest_of",
 ]

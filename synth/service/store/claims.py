@@ -31,7 +31,7 @@ from synth.service.store import answers
 from synth.service.store.engines import Database, hold_answers
 from synth.service.store.jobs import COLUMNS
 from synth.service.store.records import Claim, Job, Noted, Status, StoredAnswer
-from synth.service.store.tables import JOB
+from synth.service.store.tables import JOB, NAME_CHARACTERS
 
 MOST_LOSSES = 3
 """How often a job may lose its worker; then it fails, as it is likely what kills them."""
@@ -156,18 +156,22 @@ class Claims:
             status = found.scalar()
         return Noted(going_on=status is Status.RUNNING, lost=status is None)
 
-    def finish(self, claim: Claim, found: StoredAnswer | bytes | None) -> bool:
+    def finish(
+        self, claim: Claim, found: StoredAnswer | bytes | None, headline: str | None = None
+    ) -> bool:
         """End a job; False where the claim was lost: then nothing is written.
 
         With a complete answer the job is done, even if it was being cancelled, and the answer is
         kept for all teams. With a partial body (None: the best noted before) it is cancelled if
         that was asked for, else partial, and the body stays with the job as its ``best``.
+        ``headline`` is what it comes to, in a few words.
         """
+        said = {"headline": headline and _short(headline)}
         with self._database.writing() as connection:
             now = self._database.now(connection)
             if isinstance(found, StoredAnswer):
                 hold_answers(connection, alone=False)
-                done = _ended(Status.DONE, now) | _worked(claim, now)
+                done = _ended(Status.DONE, now) | _worked(claim, now) | said
                 done |= {"answer_key": found.key, "best": None}
                 done |= {"size_bytes": func.length(JOB.c.question)}
                 if not _changed(connection, claim, done):
@@ -176,7 +180,7 @@ class Claims:
                 answers.add_seen(connection, claim.job.team, found.key)
                 return True
             ended = _ended(case((_CANCELLING, Status.CANCELLED), else_=Status.PARTIAL), now)
-            ended |= _worked(claim, now)
+            ended |= _worked(claim, now) | said
             return _changed(connection, claim, ended | ({} if found is None else _best(found)))
 
     def fail(self, claim: Claim, problem: dict[str, Any]) -> bool:
@@ -184,7 +188,7 @@ class Claims:
         with self._database.writing() as connection:
             now = self._database.now(connection)
             change = _ended(Status.FAILED, now) | _worked(claim, now)
-            return _changed(connection, claim, change | {"problem": problem})
+            return _changed(connection, claim, change | _failed(problem))
 
     def give_back(self, claim: Claim, tried: bool = False) -> bool:
         """Queue a job again without counting the attempt; False where the claim was lost.
@@ -298,8 +302,17 @@ def _fate(status: Status, *, failing: bool) -> Status:
 def _put_back(fate: Status, problem: dict[str, str], now: datetime) -> dict[str, Any]:
     if fate is Status.QUEUED:
         return {"status": fate, "revision": JOB.c.revision + 1, **_FREED}
-    failed = {"problem": problem} if fate is Status.FAILED else {}
-    return _ended(fate, now) | failed
+    return _ended(fate, now) | (_failed(problem) if fate is Status.FAILED else {})
+
+
+def _failed(problem: dict[str, Any]) -> dict[str, Any]:
+    """What a job failed of, and that in a few words."""
+    return {"problem": problem, "headline": _short(str(problem.get("problem", "")))}
+
+
+def _short(text: str) -> str:
+    """As much of a text as there is room for, without what databases keep differently."""
+    return "".join(one if one.isprintable() else " " for one in text)[:NAME_CHARACTERS]
 
 
 def _ended(status: Status | ColumnElement[Status], now: datetime) -> dict[str, Any]:

@@ -2,27 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, fields
-from datetime import datetime
+from datetime import UTC, datetime, time
 from typing import Any
 from uuid import uuid4
 
 from sqlalchemy import (
     ColumnElement,
     Connection,
+    String,
     case,
     func,
     literal,
     null,
+    or_,
     select,
     tuple_,
+    type_coerce,
     update,
 )
 
 from hierarchies import InputError
 from synth.service.store.engines import Database, insert
-from synth.service.store.records import ConflictError, Job, NewJob, Order, Status, Submitted
+from synth.service.store.records import (
+    ALL_JOBS,
+    ConflictError,
+    Job,
+    NewJob,
+    Order,
+    Status,
+    Submitted,
+    Wanted,
+)
 from synth.service.store.tables import JOB, Moment
 
 COLUMNS = tuple(JOB.c[field.name] for field in fields(Job))
@@ -31,6 +43,7 @@ _SORTED_BY = {
     Order.OLDEST: (JOB.c.number,),
     Order.LONGEST: (JOB.c.work_seconds, JOB.c.number),
 }
+_SEARCHED = (JOB.c.name, JOB.c.headline, JOB.c.asked_by)
 _SHORT_CHARACTERS = 2**16
 _NAMELESS = JOB.c.name.is_(None) & (func.length(JOB.c.question) < _SHORT_CHARACTERS)
 _SHORT = case((_NAMELESS, JOB.c.question), else_="").label("question")
@@ -98,8 +111,7 @@ class Jobs:
         team: str,
         limit: int,
         after: str | None = None,
-        status: Status | None = None,
-        verb: str | None = None,
+        wanted: Wanted = ALL_JOBS,
         order: Order = Order.NEWEST,
     ) -> list[Job]:
         """A page of a team's jobs as ``seen``, without their ``best``, and no parts of pages.
@@ -107,12 +119,8 @@ class Jobs:
         ``after`` is the id of the last job of the page before, so that jobs that come meanwhile
         do not shift the pages. Raises InputError where the team has no such job.
         """
-        chosen = select(*_LISTED).where(JOB.c.team == team, ~JOB.c.part)
+        chosen = select(*_LISTED).where(JOB.c.team == team, ~JOB.c.part, *_conditions(wanted))
         sorted_by = _SORTED_BY[order]
-        if status is not None:
-            chosen = chosen.where(JOB.c.status == status)
-        if verb is not None:
-            chosen = chosen.where(JOB.c.verb == verb)
         with self._database.reading() as connection:
             if after is not None:
                 there = select(*sorted_by).where(JOB.c.id == after, JOB.c.team == team)
@@ -203,6 +211,21 @@ class Jobs:
         found = select(func.count()).where(JOB.c.key_id == key_id, JOB.c.created >= when)
         with self._database.reading() as connection:
             return connection.execute(found).scalar_one()
+
+
+def _conditions(wanted: Wanted) -> Iterator[ColumnElement[bool]]:
+    """What the jobs fulfil that are wanted."""
+    if wanted.status is not None:
+        yield JOB.c.status == wanted.status
+    if wanted.verb is not None:
+        yield JOB.c.verb == wanted.verb
+    if wanted.day is not None:
+        first, last = (datetime.combine(wanted.day, end, UTC) for end in (time.min, time.max))
+        yield JOB.c.created.between(first, last)
+    words = "".join(one if one.isprintable() else " " for one in wanted.text)
+    for word in words.lower().split():
+        places = [func.lower(type_coerce(place, String)) for place in _SEARCHED]
+        yield or_(*(place.contains(word, autoescape=True) for place in places))
 
 
 def with_key(team: str, idempotency_key: str) -> ColumnElement[bool]:

@@ -7,7 +7,7 @@ databases treat differently; names have at most 200 characters. Else the store r
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from enum import StrEnum
 from hashlib import sha256
 from secrets import compare_digest
@@ -58,6 +58,23 @@ class Order(StrEnum):
     NEWEST = "newest"
     OLDEST = "oldest"
     LONGEST = "longest"
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which jobs of a list are wanted: all of a status, of a verb, that came on a day in UTC.
+
+    Of these those that have every word of ``text`` in what was asked, what came of it, or who
+    asked.
+    """
+
+    status: Status | None = None
+    verb: str | None = None
+    day: date | None = None
+    text: str = ""
+
+
+ALL_JOBS = Wanted()
 
 
 class Scope(StrEnum):
@@ -184,6 +201,7 @@ class Job:
     (left out of lists); ``attempts`` how often work on it began; ``work_seconds`` how long that was
     in all, but for the attempt under way; ``revision`` goes up with every change. ``question`` may
     be long: where only the job is asked for it is "", unless nothing else says its ``name``.
+    ``headline`` is what came of it, in a few words.
     """
 
     id: str
@@ -206,6 +224,7 @@ class Job:
     work_seconds: float
     asked_by: str | None
     name: str | None
+    headline: str | None
 
 
 @dataclass(frozen=True)

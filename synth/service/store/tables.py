@@ -30,7 +30,7 @@ from hierarchies import InputError
 from synth.service.store.records import Status
 
 NAME_CHARACTERS = 200
-REVISION = "0005"
+REVISION = "0006"
 """The last of ``migrations``."""
 
 
@@ -196,6 +196,7 @@ JOB = Table(
     Column("work_seconds", Float, nullable=False, server_default="0"),
     Column("size_bytes", Integer, nullable=False, server_default="0"),
     Column("name", Words("job's name")),
+    Column("headline", Words("job's headline")),
     UniqueConstraint("team", "idempotency_key"),
     Index(None, "status", "number"),
     Index(None, "team", "number"),

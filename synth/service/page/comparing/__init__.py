@@ -2,7 +2,7 @@
 
 >>> from synth.service.page.comparing import unlike
 >>> unlike({"bytes": 1024, "k": 3}, {"bytes": 2048, "k": 3}).rows
-[['bytes', '1024', '2048']]
+[['bytes', '1 KiB', '2 KiB']]
 """
 
 from synth.service.page.comparing.routes import router as router

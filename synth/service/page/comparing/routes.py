@@ -14,7 +14,7 @@ from synth.service.jobs.bodies import name_of_job
 from synth.service.page.answer_routes import Key, ViewedAnswer, viewed
 from synth.service.page.comparing.sides import comparison
 from synth.service.page.responses import PageCaller, PageRoute, page
-from synth.service.store import Job, Status
+from synth.service.store import Job, Status, Wanted
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 _MOST_OFFERED = 100
@@ -29,7 +29,8 @@ async def compare(
     """Two answers side by side; with fewer than two, those to choose from."""
     found = [await viewed(request, caller, "answers", key) for key in of[:2]]
     verb = found[0].verb if found else None
-    jobs = await state_of(request).broker.jobs(caller, _MOST_OFFERED, None, Status.DONE, verb)
+    done = Wanted(Status.DONE, verb)
+    jobs = await state_of(request).broker.jobs(caller, _MOST_OFFERED, None, done)
     both = await asyncio.to_thread(comparison, *found) if len(found) == 2 else None
     return page(
         request,

@@ -89,11 +89,21 @@ def _sized(what: str, said: str) -> str:
 def unlike(first: Mapping[str, Any], second: Mapping[str, Any]) -> Cells:
     """The keys of two questions that differ, with both values; an own text by its name."""
     rows = [
-        [key, _words(first.get(key)), _words(second.get(key))]
+        [key, *(_words(_in_units(key, one.get(key))) for one in (first, second))]
         for key in dict.fromkeys((*first, *second))
         if first.get(key) != second.get(key)
     ]
     return Cells(["asked", "first", "second"], [False] * 3, [False] * 3, rows)
+
+
+def _in_units(key: str, value: Any) -> Any:
+    """A size, or the ends of a range of sizes, as one reads them; anything else as it is."""
+    match key, value:
+        case "bytes", int():
+            return volume(value)
+        case "bytes", [int(low), int(high)]:
+            return f"{volume(low)} to {volume(high)}"
+    return value
 
 
 def _words(value: Any) -> str:

@@ -64,7 +64,7 @@ async function check(first = false) {
 
 function soon() {
   clearTimeout(timer);
-  timer = setTimeout(check, 250, false);
+  timer = setTimeout(() => { keep(); check(); }, 250);
 }
 
 for (const table of tables) {
@@ -95,7 +95,45 @@ byId("file")?.addEventListener("change", async (event) => {
   soon();
 });
 
+// What was typed stays with this entry of the browser's history: it is there after Back and Reload, and nowhere else.
+function keep() {
+  const typed = [...new FormData(form)].filter(([, value]) => typeof value === "string");
+  try { history.replaceState({ ...history.state, typed }, ""); } catch { /* more than a browser keeps */ }
+}
+
+function rowsOf(typed) {
+  for (const table of tables) {
+    const { name } = table.template.content.querySelector("input");
+    const wanted = typed.filter(([one]) => one === name).length;
+    while (table.rows.rows.length > wanted) table.rows.lastElementChild.remove();
+    while (table.rows.rows.length < wanted) table.rows.append(table.template.content.cloneNode(true));
+    number(table);
+  }
+  const logs = typed.filter(([one]) => one === "log_name").length;
+  const last = () => [...form.querySelectorAll(".log")].at(-1);
+  while (logs && form.querySelectorAll(".log").length > logs) last().remove();
+  while (form.querySelectorAll(".log").length < logs) last().after(byId("log").content.cloneNode(true));
+}
+
+function restore(typed) {
+  rowsOf(typed);
+  const left = [...typed];
+  for (const box of form.querySelectorAll("[name]")) {
+    const ticks = box.type === "checkbox";
+    const at = left.findIndex(([name, value]) => name === box.name && (!ticks || value === box.value));
+    if (ticks) box.checked = at >= 0;
+    else if (at >= 0 && (!box.options || [...box.options].some((one) => one.value === left[at][1]))) box.value = left[at][1];
+    if (at >= 0) left.splice(at, 1);
+    const changed = ticks ? box.checked !== box.defaultChecked : box.value !== (box.defaultValue ?? box.value);
+    const folded = box.closest("details");
+    if (changed && folded) folded.open = true;
+  }
+}
+
+const [came] = performance.getEntriesByType("navigation");
+if (history.state?.typed && came?.type !== "navigate" && !byId("problems")) restore(history.state.typed);
 form.addEventListener("input", soon);
+form.addEventListener("submit", keep);
 reveal();
 check(!byId("problems"));
 byId("problems")?.focus();

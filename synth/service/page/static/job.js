@@ -1,5 +1,6 @@
 // A job: its progress and the best answers so far, as the server tells them.
 import { byId, ended, fetchPart, reveal } from "./parts.js";
+import { clocks } from "./clocks.js";
 
 const place = byId("job");
 const bar = byId("bar");
@@ -10,7 +11,15 @@ async function best() {
 
 function tell(kind, body) {
   if (kind === "best") { best(); return; }
-  const progress = body.progress;
+  const [progress, status] = [body.progress, document.querySelector(".facts .status")];
+  if (status.textContent !== body.status) {
+    if (status.textContent === "queued") {
+      for (const one of document.querySelectorAll("[data-clock]")) one.dataset.clock = 0;
+      clocks();
+    }
+    status.textContent = body.status;
+    status.className = `status ${body.status}`;
+  }
   const of = progress?.of;
   byId("stage").textContent = progress
     ? `${body.status}: ${progress.stage ?? ""}${of ? `, ${progress.done} of ${of}` : ""}` : body.status;
@@ -18,6 +27,7 @@ function tell(kind, body) {
 }
 
 reveal();
+clocks();
 if (place.dataset.live) {
   const job = await ended(place.dataset.id, tell);
   if (job.status === "done") location.replace(`/answers/${job.answer_key}`);

@@ -1,6 +1,7 @@
 // A result: rows to choose from, the picture of the machine, curves, timeline and code.
 import { byId, data, fetchPart, fill, reveal } from "./parts.js";
 import { drawMachine } from "./machine.js";
+import { tabs } from "./tabs.js";
 import { zoomAll } from "./timeline.js";
 import "./perfetto.js";
 
@@ -22,38 +23,11 @@ async function sizes() {
   if (place.dataset.sizes) await fill(place, place.dataset.sizes, { method: "POST" });
 }
 
-function tabs(root) {
-  const all = [...root.querySelectorAll("[role=tab]")];
-  const panel = root.querySelector("[role=tabpanel]");
-  const choose = async (tab) => {
-    for (const one of all) {
-      one.setAttribute("aria-selected", String(one === tab));
-      one.tabIndex = one === tab ? 0 : -1;
-    }
-    panel.setAttribute("aria-labelledby", tab.id);
-    panel.removeAttribute("aria-label");
-    await fill(panel, tab.dataset.code);
-  };
-  all.forEach((tab, at) => {
-    tab.addEventListener("click", () => choose(tab));
-    tab.addEventListener("keydown", (event) => {
-      const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
-      const to = step ? all[(at + step + all.length) % all.length]
-        : { Home: all[0], End: all.at(-1) }[event.key];
-      if (!to) return;
-      event.preventDefault();
-      to.focus();
-      choose(to);
-    });
-  });
-  if (all.length) { all[0].tabIndex = 0; once(panel, () => choose(all[0])); }
-}
-
 function open(...roots) {
   for (const root of roots) reveal(root);
   if (byId("picture")) drawMachine(byId("topology"), data("picture"), byId("axis-choice"), byId("device-said"));
   for (const place of document.querySelectorAll("#on-machine [data-part]")) once(place, async () => { await fill(place, place.dataset.part); zoomAll(place); });
-  tabs(chosen);
+  tabs(chosen, once);
 }
 
 async function choose(link) {
@@ -98,6 +72,7 @@ document.addEventListener("click", async (event) => {
 });
 
 if (chosen) open(chosen, onMachine);
+if (byId("files")) tabs(byId("files"));
 if (byId("sizes")) once(byId("sizes"), sizes);
 zoomAll();
 reveal();

@@ -1,10 +1,22 @@
-// Timelines that may be looked at closely: buttons, wheel or + and - to zoom, drag or arrows to move.
+// Timelines that may be looked at closely: buttons, wheel, + and - or w and s to zoom; drag, arrows or a and d to move.
 const SVG = "http://www.w3.org/2000/svg";
 const units = [["s", 1], ["ms", 1e-3], ["us", 1e-6], ["ns", 1e-9]];
 
-function spoken(seconds) {
+// A moment in as many digits as tell it from the next one, which is a step later.
+function spoken(seconds, step) {
   const [unit, scale] = units.find(([, one]) => seconds >= one) ?? ["s", 1];
-  return `${Number((seconds / scale).toPrecision(3))} ${unit}`;
+  const digits = Math.min(12, Math.max(0, Math.ceil(Math.log10(scale / step))));
+  return `${Number((seconds / scale).toFixed(digits))} ${unit}`;
+}
+
+// About five round moments of what is seen, and how far they are from each other.
+function moments(from, until) {
+  const least = (until - from) / 6;
+  const power = 10 ** Math.floor(Math.log10(least));
+  const step = power * [1, 2, 5, 10].find((one) => one * power >= least * 0.999);
+  const found = [];
+  for (let at = Math.ceil(from / step); at * step <= until; at += 1) found.push(at * step);
+  return [found, step];
 }
 
 function made(name, attributes, text = "") {
@@ -25,18 +37,61 @@ function prepare(drawing) {
   const bars = made("svg", {
     class: "bars", x: left, y: 0, width: wide, height: tall, viewBox: `${left} 0 ${wide} ${tall}`, preserveAspectRatio: "none",
   });
-  for (const line of drawing.querySelectorAll(".tick line")) {
-    line.setAttribute("vector-effect", "non-scaling-stroke");
-    bars.append(line);
-  }
-  bars.append(...drawing.querySelectorAll(".row .bar"));
-  const y = drawing.querySelector(".tick text").getAttribute("y");
-  const hidden = { y, "font-size": 11, visibility: "hidden" };
+  bars.append(...drawing.querySelectorAll(".tick line"), ...drawing.querySelectorAll(".row .bar"));
+  for (const one of drawing.querySelectorAll(".name")) one.remove();
+  const end = { y: drawing.querySelector(".tick text").getAttribute("y"), "font-size": 11 };
   drawing.append(
     bars,
-    made("text", { class: "from", x: left, ...hidden }),
-    made("text", { class: "until", x: left + wide, "text-anchor": "end", ...hidden }),
+    made("g", { class: "names" }),
+    made("text", { class: "from", x: left, ...end }),
+    made("text", { class: "until", x: left + wide, "text-anchor": "end", ...end }),
   );
+}
+
+// Bars with room for it have their names upon them, by the rule of names.py; what is out of view is no room.
+const [LETTER, MARGIN, FEWEST] = [6, 3, 4];
+
+function fitted(name, wide) {
+  const letters = Math.floor((wide - 2 * MARGIN) / LETTER);
+  if (letters >= name.length) return name;
+  return letters >= FEWEST ? `${name.slice(0, letters - 1)}…` : "";
+}
+
+function writeNames(drawing, bars) {
+  const [x, y, across] = ["x", "y", "width"].map((one) => Number(bars.getAttribute(one)));
+  const { x: from, width: wide } = bars.viewBox.baseVal;
+  const within = (place) => Math.min(across, Math.max(0, ((place - from) * across) / wide));
+  const names = [];
+  for (const bar of bars.querySelectorAll("[data-name]")) {
+    const box = bar.querySelector("rect") ?? bar;
+    const [left, top, width, tall] = ["x", "y", "width", "height"].map((one) => Number(box.getAttribute(one)));
+    const begin = within(left);
+    const text = fitted(bar.dataset.name, within(left + width) - begin);
+    if (text) names.push(made("text", { class: "name", x: x + begin + MARGIN, y: y + top + tall / 2 + 4, "font-size": 10, fill: bar.dataset.ink ?? "#000", "pointer-events": "none" }, text));
+  }
+  drawing.querySelector(".names").replaceChildren(...names);
+}
+
+// Lines at round moments, with their labels above; at the ends of what is seen stand these.
+const BESIDE_ENDS = 64;
+
+function writeMoments(drawing, bars, line, from, until) {
+  const [x, across] = ["x", "width"].map((one) => Number(bars.getAttribute(one)));
+  const { x: start, width: wide } = bars.viewBox.baseVal;
+  const [found, step] = moments(from, until);
+  for (const one of drawing.querySelectorAll(".tick, .bars > line")) one.remove();
+  for (const moment of found) {
+    const part = (moment - from) / (until - from);
+    const lined = line.cloneNode();
+    for (const end of ["x1", "x2"]) lined.setAttribute(end, start + part * wide);
+    bars.prepend(lined);
+    const label = x + part * across;
+    if (label < x + BESIDE_ENDS || label > x + across - BESIDE_ENDS) continue;
+    const y = drawing.querySelector(".from").getAttribute("y");
+    drawing.append(made("text", { class: "tick", x: label, y, "text-anchor": "middle", "font-size": 11 }, spoken(moment, step)));
+  }
+  drawing.querySelector(".from").textContent = spoken(from, step / 100);
+  drawing.querySelector(".until").textContent = spoken(until, step / 100);
 }
 
 function buttons(drawing, acts) {
@@ -56,22 +111,19 @@ function buttons(drawing, acts) {
 function zoomable(drawing) {
   prepare(drawing);
   const bars = drawing.querySelector(".bars");
-  if (!bars) return;
-  const [start, , whole, tall] = bars.getAttribute("viewBox").split(" ").map(Number);
   const seconds = Number(drawing.dataset.seconds ?? drawing.closest("[data-seconds]").dataset.seconds);
+  if (!bars || !(seconds > 0)) return;
+  const [start, , whole, tall] = bars.getAttribute("viewBox").split(" ").map(Number);
+  const line = bars.querySelector("line");
+  line.setAttribute("vector-effect", "non-scaling-stroke");
   let from = 0;
   let wide = whole;
   const show = () => {
     wide = Math.min(whole, Math.max(whole / 1e4, wide));
     from = Math.min(whole - wide, Math.max(0, from));
     bars.setAttribute("viewBox", `${start + from} 0 ${wide} ${tall}`);
-    drawing.querySelector(".from").textContent = spoken((seconds * from) / whole);
-    drawing.querySelector(".until").textContent = spoken((seconds * (from + wide)) / whole);
-    const closer = wide < whole;
-    for (const one of drawing.querySelectorAll(".tick text")) one.setAttribute("visibility", closer ? "hidden" : "visible");
-    if (drawing.querySelector(".tick")) {
-      for (const one of drawing.querySelectorAll(".from, .until")) one.setAttribute("visibility", closer ? "visible" : "hidden");
-    }
+    writeMoments(drawing, bars, line, (seconds * from) / whole, (seconds * (from + wide)) / whole);
+    writeNames(drawing, bars);
   };
   const place = (event) => {
     const box = bars.getBoundingClientRect();
@@ -95,19 +147,24 @@ function zoomable(drawing) {
     if (!(event.buttons & 1)) return;
     move(-event.movementX / bars.getBoundingClientRect().width);
   });
+  const [closer, farther] = [() => zoom(0.5, 0.5), () => zoom(2, 0.5)];
+  const [earlier, later] = [() => move(-1 / 8), () => move(1 / 8)];
+  const acts = {
+    "+": closer, "=": closer, w: closer, "-": farther, s: farther,
+    ArrowLeft: earlier, a: earlier, ArrowRight: later, d: later, 0: all,
+  };
   drawing.tabIndex = 0;
   drawing.addEventListener("keydown", (event) => {
-    const act = {
-      "+": () => zoom(0.5, 0.5), "-": () => zoom(2, 0.5), ArrowLeft: () => move(-1 / 8), ArrowRight: () => move(1 / 8), 0: all,
-    }[event.key];
-    if (!act) return;
+    const act = acts[event.key];
+    if (!act || event.ctrlKey || event.metaKey || event.altKey) return;
     event.preventDefault();
     act();
   });
   buttons(drawing, [
-    ["Closer", () => zoom(0.5, 0.5)], ["Farther", () => zoom(2, 0.5)],
+    ["Closer", closer], ["Farther", farther],
     ["Earlier", () => move(-1 / 2)], ["Later", () => move(1 / 2)], ["All", all],
   ]);
+  show();
 }
 
 export function zoomAll(root = document) {

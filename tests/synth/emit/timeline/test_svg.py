@@ -107,9 +107,26 @@ def test_the_drawing_is_xml_of_what_it_shows(given: Source) -> None:
     bars = [len(g.findall(f"{SVG}rect[@class='ground']")) for g in rows]
     assert bars == [1] * len(drawn.rows)
     assert [len(g.findall(f"{SVG}rect")) - 1 for g in rows] == [len(r.bars) for r in drawn.rows]
+    for g in rows:
+        bars_of = [(one.get("data-name"), _ends(one)) for one in g.findall(f"{SVG}rect")]
+        names = g.findall(f"{SVG}text[@class='name']")
+        assert not names or "device" in g.get("class", "").split()
+        for name in names:
+            begin, text = float(name.get("x", "")), str(name.text)
+            wide = 6 * len(text)
+            assert any(
+                called and called.startswith(text.removesuffix("…"))
+                for called, (left, right) in bars_of
+                if left < begin and begin + wide < right
+            )
     for node in drawing.iter(f"{SVG}rect"):
         assert float(node.get("x", "")) + float(node.get("width", "")) <= 1000
     assert "style" not in {name for node in drawing.iter() for name in node.attrib}
+
+
+def _ends(rect: ElementTree.Element) -> tuple[float, float]:
+    x = float(rect.get("x", ""))
+    return x, x + float(rect.get("width", ""))
 
 
 def test_a_long_label_fits_beside_the_bars() -> None:

@@ -352,6 +352,13 @@ def test_a_model_is_planned_from_the_form_to_plan_against_plan(
         until(page, "document.querySelector('#system-told').textContent.endsWith('8 devices')")
         page.click("button.main")
         page.wait_for_url(re.compile("/answers/[0-9a-f]{64}$"))
+        page.locator("#files [role=tab]").first.focus()
+        page.keyboard.press("End")
+        page.keyboard.press("ArrowLeft")
+        shown = page.locator("#files [role=tabpanel]:visible")
+        assert shown.get_attribute("id") == "files-deepspeed"
+        assert page.url.endswith("#files-deepspeed")
+        assert shown.get_by_role("button", name="Copy").count() > 0
         page.select_option("#answer", "1")
         page.select_option("#against", "0")
         page.click("#beside button")

@@ -74,6 +74,8 @@ def test_a_programs_timeline_is_looked_at_closely(
         page.wait_for_selector("svg.timeline .bars")
         count = page.locator("svg.timeline .bars .bar").count()
         assert count > 8
+        names = page.locator("svg.timeline .name")
+        assert names.all_text_contents() == ["1 all-reduce"] * 8
         whole = page.locator("svg.timeline .bars").get_attribute("viewBox").split()
         page.get_by_role("button", name="Closer").last.click()
         page.get_by_role("button", name="Later").click()
@@ -81,9 +83,46 @@ def test_a_programs_timeline_is_looked_at_closely(
         assert float(closer[2]) == float(whole[2]) / 2
         assert float(closer[0]) == float(whole[0]) + float(whole[2]) / 2
         assert page.locator("svg.timeline .from").is_visible()
+        assert names.count() == 8
+        assert page.evaluate(INSIDE)
         page.locator("svg.timeline").press("0")
         assert page.locator("svg.timeline .bars").get_attribute("viewBox").split() == whole
         assert page.locator("svg.timeline .bars .bar").count() == count
+        seen.check()
+
+
+INSIDE = """() => { const box = (one) => one.getBoundingClientRect();
+  const view = box(document.querySelector('svg.timeline .bars'));
+  return [...document.querySelectorAll('svg.timeline .name')].map(box)
+    .every(one => one.left >= view.left && one.right <= view.right) }"""
+
+
+def test_what_is_typed_is_there_after_back_and_on_a_fresh_form_it_is_not(
+    browser: Any, server: Served
+) -> None:
+    with browsing(browser, server.url) as seen:
+        page = seen.page
+        page.goto("/")
+        page.click("#add")
+        page.locator("#axes [name=axis_name]").last.fill("expert")
+        page.locator("#axes [name=reduce]").nth(1).check()
+        page.click("#sent button.remove >> nth=0")
+        page.fill("#bytes", "3MiB")
+        page.click("summary:has-text('More options')")
+        page.fill("#segments", "2")
+        typed = "Object.fromEntries(new FormData(ask))"
+        given = page.evaluate(typed)
+        until(page, "history.state?.typed.some(([name, value]) => value === '2')")
+        page.click("nav >> text=Jobs")
+        page.wait_for_url("**/jobs")
+        page.go_back()
+        page.wait_for_selector("#ask")
+        until(page, "ask.elements.bytes.value === '3MiB'")
+        assert page.evaluate(typed) == given
+        assert page.locator("#segments").is_visible()
+        page.click("nav >> text=Ask")
+        page.wait_for_selector("#ask")
+        assert page.input_value("#bytes") != "3MiB"
         seen.check()
 
 

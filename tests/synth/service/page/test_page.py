@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from html import unescape
 from importlib import resources
 from itertools import chain
@@ -304,8 +305,13 @@ def test_a_job_that_lost_its_worker_three_times_shows_what_it_had_found(stuck: S
     assert page.status_code == 200
     assert "lost its worker 3 times" in page.text
     assert "not proved yet" in page.text
-    [row] = re.findall(rf'<tr>(?:(?!<tr>).)*"/jobs/{job.id}".*?</tr>', stuck.ask.get("/jobs").text)
+    [row] = re.findall(rf'<tr>(?:(?!<tr>).)*"/jobs/{job.id}".*?</tr>', _flat(stuck, "/jobs"))
     assert "placements priced, 3 of 8" in row
+
+
+def _flat(server: Served, path: str) -> str:
+    """A page on one line."""
+    return " ".join(server.ask.get(path).text.split())
 
 
 def _end_thrice(stuck: Served, job: str, best: bytes) -> None:
@@ -335,6 +341,9 @@ def test_a_job_that_failed_says_why_and_nothing_of_a_best(server: Served) -> Non
     assert "it is too dark" in page
     assert "Nothing yet" not in page
     assert "Best so far" not in page
+    [row] = re.findall(rf'<tr>(?:(?!<tr>).)*"/jobs/{job.id}".*?</tr>', _flat(server, "/jobs"))
+    assert "it is too dark" in row
+    assert f'action="/jobs/{job.id}/again"' in row
     again = server.ask.post(f"/jobs/{job.id}/again")
     assert again.status_code == 303
     assert again.headers["location"] != f"/jobs/{job.id}"
@@ -345,11 +354,24 @@ def test_jobs_have_names_and_the_page_s_own_are_not_among_them(server: Served, a
     server.ask.get(f"{answer}/code/mpi", headers=PART)
     listed = server.ask.get("/jobs?status=&verb=top&order=oldest").text
     assert "top dgx-h100:4, data=8 model=4, all-reduce of 1 GiB over data" in unescape(listed)
-    assert '<th scope="col">by</th>' not in listed
+    assert '<th scope="col">By</th>' not in listed
     assert "No such jobs" in server.ask.get("/jobs?verb=emit").text
     assert server.ask.get("/v1/jobs?verb=emit").json()["jobs"] == []
     assert "No such jobs" in server.ask.get("/jobs?verb=top&status=partial").text
     assert server.ask.get("/jobs?order=never").status_code == 404
+
+
+def test_a_list_says_what_came_of_jobs_and_finds_them_by_it(server: Served, answer: str) -> None:
+    said = f'<a href="{answer}"><bdi>Keep the default</bdi></a>'
+    today = datetime.now(UTC).date()
+    for chosen in ("text=DEFAULT+dgx-h100:4", f"day={today}", "status=done&verb=top"):
+        assert said in _flat(server, f"/jobs?{chosen}"), chosen
+    for chosen in ("text=default+plan", f"day={today - timedelta(days=2)}"):
+        assert said not in _flat(server, f"/jobs?{chosen}"), chosen
+    listed = server.ask.get("/v1/jobs", params={"text": "keep", "day": str(today)}).json()["jobs"]
+    assert {one["headline"] for one in listed} == {"Keep the default"}
+    yesterday = unescape(server.ask.get("/jobs?status=done&text=a+b").text)
+    assert f"/jobs?text=a+b&status=done&day={today - timedelta(days=1)}" in yesterday
 
 
 def test_jobs_are_listed_in_pages(server: Served) -> None:
@@ -391,6 +413,9 @@ def test_other_verbs_answers_are_what_the_command_line_prints(server: Served, ve
         assert f'<span class="name">{file["name"]}</span>' in text
         assert file["text"] in text
     assert f'"schema_version": {body["schema_version"]}' in text
+    [job] = server.ask.get("/v1/jobs", params={"verb": verb, "limit": 1}).json()["jobs"]
+    if 'id="verdict-title"' in text:
+        assert f'id="verdict-title">{job["headline"]}</h2>' in text
 
 
 def test_plans_have_a_page(server: Served) -> None:
@@ -552,7 +577,7 @@ def test_teams_do_not_see_each_others_answers_and_jobs(guarded: Served) -> None:
         assert two.get(answer).status_code == 404
         assert two.get(f"{answer}/timeline").status_code == 404
         listed = one.get("/jobs").text
-        assert re.search('<th scope="col">by</th>.*<td><bdi>browser</bdi></td>', listed, re.DOTALL)
+        assert re.search('<th scope="col">By</th>.*<td><bdi>browser</bdi></td>', listed, re.DOTALL)
         [job] = re.findall(r'"/jobs/([0-9a-f]{32})"', listed)
         assert two.get(f"/jobs/{job}").status_code == 404
         assert "No jobs yet" in two.get("/jobs").text

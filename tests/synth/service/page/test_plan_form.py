@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from html import unescape
+from io import BytesIO
 from typing import Any
+from zipfile import ZipFile
 
 import pytest
 
@@ -141,6 +143,30 @@ def test_its_answer_has_all_sections_and_two_plans_beside_each_other(
     assert other.index("<h3><bdi>plan 2: ") < other.index("<h3><bdi>plan 1: ")
     assert server.ask.get(f"{answer}?answer=7").status_code == 422
     assert server.ask.get(f"{answer}?against=7").status_code == 422
+
+
+def test_its_files_are_a_tab_a_framework_and_a_folder_to_download(
+    server: Served, answer: str
+) -> None:
+    shown = server.ask.get(answer).text
+    files = {
+        one["name"]: one["text"] for one in server.ask.get(f"/v1{answer}").json()["answer"]["files"]
+    }
+    folders = list(dict.fromkeys(name.partition("/")[0] for name in files))
+    assert re.findall(r'role="tab" id="tab-([a-z-]*)" aria-controls="files-\1"', shown) == folders
+    assert re.findall(r'role="tabpanel" id="files-([a-z-]*)"', shown) == folders
+    assert "DeepSpeed 0.19 <span>deepspeed.json</span>" in shown
+    assert "Not for torchtitan: " in shown
+    for name, text in files.items():
+        assert f'href="{answer}/file/{name}" download' in shown
+        assert server.ask.get(f"{answer}/file/{name}").text == text
+    for folder in folders:
+        kept = server.ask.get(f"{answer}/folder/{folder}")
+        assert kept.headers["content-disposition"] == f'attachment; filename="{folder}.zip"'
+        with ZipFile(BytesIO(kept.content)) as whole:
+            inside = {name: whole.read(name).decode() for name in whole.namelist()}
+        assert inside == {n: t for n, t in files.items() if n.startswith(f"{folder}/")}
+    assert server.ask.get(f"{answer}/folder/nothing").status_code == 404
 
 
 def test_the_plan_that_was_asked_why_not_stands_beside_the_first(server: Served) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 
 import pytest
 
@@ -27,6 +27,7 @@ from synth.service.store import (
     Store,
     StoredAnswer,
     StoreError,
+    Wanted,
 )
 from synth.service.store.tables import JOB
 
@@ -410,9 +411,9 @@ def test_jobs_are_listed_newest_first_by_pages(store: Store) -> None:
     store.jobs.submit(new("7"))
     rest = store.jobs.listed("ours", 9, after=first[-1].id)
     assert [job.id for job in first + rest] == made[::-1]
-    running = store.jobs.listed("ours", 9, status=Status.RUNNING, verb="top")
+    running = store.jobs.listed("ours", 9, wanted=Wanted(Status.RUNNING, "top"))
     assert [(job.id, job.best) for job in running] == [(made[0], None)]
-    assert store.jobs.listed("ours", 9, verb="plan") == []
+    assert store.jobs.listed("ours", 9, wanted=Wanted(verb="plan")) == []
     with pytest.raises(InputError, match="there is no job"):
         store.jobs.listed("theirs", 9, after=made[0])
 
@@ -424,6 +425,49 @@ def test_a_list_has_an_order_and_lacks_what_pages_ask_for_themselves(store: Stor
     assert oldest == made[:3]
     rest = store.jobs.listed("ours", 3, after=oldest[-1], order=Order.OLDEST)
     assert [job.id for job in rest] == made[3:]
+
+
+def test_jobs_are_found_by_words_of_question_result_and_who_asked_and_by_day(
+    store_url: str,
+) -> None:
+    now = [datetime(2026, 3, 1, 23, 59, 59, tzinfo=UTC)]
+    with Store(store_url, now=lambda _: now[0]) as store:
+        store.migrate()
+        made = [
+            store.jobs.submit(new(name, name=name, asked_by=who)).job.id
+            for name, who in (("plan Llama3 100%", "Ann"), ("top a_b", "Ben"), ("top acb", None))
+        ]
+        now[0] += timedelta(seconds=1)
+        made.append(store.jobs.submit(new("nameless")).job.id)
+        claim = claimed(store)
+        assert store.claims.finish(claim, answer_to(claim.job), "2.1x: do this")
+        assert store.claims.fail(claimed(store), {"problem": "no\0thing fits " + "x" * 300})
+
+        def found(text: str = "", day: date | None = None) -> list[int]:
+            jobs = store.jobs.listed("ours", 9, wanted=Wanted(day=day, text=text))
+            return sorted(made.index(job.id) for job in jobs)
+
+        for text, jobs in {
+            "LLAMA3 plan": [0],
+            "2.1x": [0],
+            "do  ann": [0],
+            "100%": [0],
+            "0%0": [],
+            "a_b": [1],
+            "fits": [1],
+            "ben": [1],
+            "top": [1, 2],
+            "\0": [0, 1, 2, 3],
+            "'": [],
+            "\ud800": [0, 1, 2, 3],
+            "nothing": [],
+        }.items():
+            assert found(text) == jobs, text
+        days = (date(2026, 3, 1), date(2026, 3, 2), date.max)
+        assert [found(day=day) for day in days] == [[0, 1, 2], [3], []]
+        assert seen(store, made[0]).headline == "2.1x: do this"
+        assert str(seen(store, made[1]).headline).startswith("no thing fits x")
+        assert seen(store, made[2]).headline is None
 
 
 def test_work_is_counted_from_the_latest_job_backwards(store_url: str) -> None:

@@ -1,0 +1,48 @@
+// Tabs by mouse and by keyboard: each with a panel of its own, or all with one that is filled when a tab is chosen.
+import { byId, fill } from "./parts.js";
+
+const panelOf = (tab) => byId(tab.getAttribute("aria-controls"));
+
+async function choose(all, tab) {
+  for (const one of all) {
+    one.setAttribute("aria-selected", String(one === tab));
+    one.tabIndex = one === tab ? 0 : -1;
+    panelOf(one).hidden = panelOf(one) !== panelOf(tab);
+  }
+  const panel = panelOf(tab);
+  panel.setAttribute("aria-labelledby", tab.id);
+  panel.removeAttribute("aria-label");
+  if (tab.dataset.code) await fill(panel, tab.dataset.code);
+}
+
+// Which panel is looked at is in the address, so that it can be sent, and is there after Back.
+function noted(panel) {
+  history.replaceState(history.state, "", `#${panel.id}`);
+}
+
+// "seen": calls what it is given when a panel comes into sight; of panels with files that is at once.
+export function tabs(root, seen = (panel, act) => act()) {
+  for (const list of root.querySelectorAll("[role=tablist]")) {
+    const all = [...list.querySelectorAll("[role=tab]")];
+    const act = (tab) => { choose(all, tab); if (!tab.dataset.code) noted(panelOf(tab)); };
+    all.forEach((tab, at) => {
+      tab.addEventListener("click", () => act(tab));
+      tab.addEventListener("keydown", (event) => {
+        const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+        const to = step ? all[(at + step + all.length) % all.length]
+          : { Home: all[0], End: all.at(-1) }[event.key];
+        if (!to) return;
+        event.preventDefault();
+        to.focus();
+        act(to);
+      });
+    });
+    if (!all.length) continue;
+    const named = all.find((tab) => location.hash && `#${panelOf(tab).id}` === location.hash);
+    const first = named ?? all[0];
+    first.tabIndex = 0;
+    seen(panelOf(first), () => choose(all, first));
+    const [came] = performance.getEntriesByType("navigation");
+    if (named && !named.dataset.code && came?.type === "navigate") list.scrollIntoView();
+  }
+}

@@ -1,0 +1,64 @@
+"""The files of a plan by framework: a tab of the page each, and a folder to download."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from io import BytesIO
+from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
+
+from synth.train.frameworks import FRAMEWORKS
+
+_LOOSE = "in-full"
+_OTHERS = {"mscclpp": "MSCCL++", _LOOSE: "Plan in full"}
+"""What tabs of files are called that no framework is configured by, nor lie in a folder."""
+_RUNS_IT = "launch.sh"
+
+
+@dataclass(frozen=True)
+class Folder:
+    """What one framework takes.
+
+    ``title``: what it is called in a tab, ``written_for``: with all of its version, and ``who``:
+    without; ``first``: the file that says the plan; ``files``: as the answer has them, by what they
+    are called inside of the folder.
+    """
+
+    name: str
+    title: str
+    written_for: str
+    first: str
+    files: Mapping[str, Mapping[str, str]]
+
+    @property
+    def who(self) -> str:
+        return self.title.partition(" ")[0] if self.name in FRAMEWORKS else self.title
+
+
+def folders(files: Sequence[Mapping[str, str]]) -> Sequence[Folder]:
+    """The folders of a plan's files, in their order; how it is started comes last in each."""
+    found: dict[str, dict[str, Mapping[str, str]]] = {}
+    for one in files:
+        folder, slash, inside = one["name"].partition("/")
+        if slash:
+            found.setdefault(folder, {})[inside] = one
+        else:
+            found.setdefault(_LOOSE, {})[folder] = one
+    return [_folder(name, inside) for name, inside in found.items()]
+
+
+def _folder(name: str, inside: Mapping[str, Mapping[str, str]]) -> Folder:
+    known = FRAMEWORKS.get(name)
+    written_for = known.title if known else _OTHERS.get(name, name)
+    order = sorted(inside, key=lambda file: ("/" in file, file == _RUNS_IT))
+    files = {file: inside[file] for file in order}
+    return Folder(name, written_for.partition(" (")[0], written_for, order[0], files)
+
+
+def zipped(folder: Folder) -> bytes:
+    """The folder as one file to download; the same bytes each time."""
+    whole = BytesIO()
+    with ZipFile(whole, "w", ZIP_DEFLATED) as made:
+        for file, one in folder.files.items():
+            made.writestr(ZipInfo(f"{folder.name}/{file}"), one["text"], ZIP_DEFLATED)
+    return whole.getvalue()

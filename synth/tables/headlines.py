@@ -1,0 +1,114 @@
+"""What an answer comes to in a few words: what lists of answers and the tops of pages say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from math import prod
+from typing import Any
+
+from hierarchies.units import duration
+from synth.calibration.logs.tables import busbw_factor
+from synth.tables.rows import Ranking
+from synth.tables.style import axes_text, many
+from synth.tables.verdict import verdict
+from synth.verbs.answers import judge
+from synth.verbs.answers.degraded import CostReply, UnevenReply
+from synth.verbs.answers.measured import CalibratedReply, DoctorReply, TestsReply
+from synth.verbs.answers.planning import PlanReply, SystemsRankedReply
+from synth.verbs.answers.ranked import RankingReply, SweepReply
+from synth.verbs.answers.training.planned import StepPlanReply
+from synth.verbs.answers.training.simulated import SimulateReply
+
+NOTHING = "Nothing was found"
+
+
+def headline(verb: str, body: Any) -> str:
+    """What an answer comes to; nothing of those that have to be read whole.
+
+    Raises ValidationError for an answer that does not fit this code's model.
+    """
+    match judge(verb).validate_python(body):
+        case RankingReply() | SweepReply() | UnevenReply() | PlanReply() as ranking:
+            told = verdict(ranking)
+            return told.headline if told else NOTHING
+        case StepPlanReply() as plans if plans.plans:
+            best = plans.best
+            return f"{axes_text(best.axes)}: {duration(best.seconds)} a step"
+        case StepPlanReply():
+            return "Nothing fits in memory"
+        case SimulateReply() as simulated:
+            return f"{duration(simulated.seconds)} a step"
+        case other:
+            return headline_of(other)
+
+
+def headline_of(answer: object) -> str:
+    """The same of an answer that is read, and is neither a ranking nor about a step."""
+    match answer:
+        case SystemsRankedReply():
+            return _systems(answer)
+        case CostReply():
+            healthy = answer.healthy.seconds
+            return f"{answer.best.seconds / healthy:.2f} times as long" if healthy else "As long"
+        case DoctorReply():
+            below = ("short", "level-short")
+            short = {one.source for one in answer.findings if one.kind in below}
+            runs = many(len(answer.runs), "run")
+            short_of = f"{len(short)} of {runs} below what is expected"
+            return short_of if short else f"As expected: {runs}"
+        case CalibratedReply():
+            error = answer.median_error
+            off = "" if error is None else f", {error:.1%} off in the median"
+            return f"{many(answer.rows, 'measured row')} fitted{off}"
+        case TestsReply():
+            seconds = duration(sum(one.seconds for one in answer.experiments))
+            return f"{many(len(answer.experiments), 'test')}, about {seconds} in all"
+    return ""
+
+
+def _systems(several: SystemsRankedReply) -> str:
+    """The system that is fastest; of ranges of sizes the one with the most bus bandwidth."""
+    if ranges := ranges_of(several):
+        most = {
+            name: max((rate for _, rate in over_sizes(one)), default=0.0)
+            for name, one in ranges.items()
+        }
+        return f"{max(most, key=lambda name: most[name])} has the most bus bandwidth"
+    if not (seconds := seconds_of(several)):
+        return NOTHING
+    best = min(seconds, key=lambda name: seconds[name])
+    return f"{best} is the fastest: {duration(seconds[best])}"
+
+
+def ranges_of(several: SystemsRankedReply) -> Mapping[str, SweepReply]:
+    """By the name of a system what was found over a range of sizes."""
+    return {name: one for name, one in _named(several) if isinstance(one, SweepReply)}
+
+
+def seconds_of(several: SystemsRankedReply) -> Mapping[str, float]:
+    """By the name of a system the time of its best answer; of a job what a step waits."""
+    found = {}
+    for name, one in _named(several):
+        match one:
+            case PlanReply():
+                found[name] = one.ranking[0].exposed_seconds
+            case RankingReply(answers=[best, *_]) | UnevenReply(answers=[best, *_]):
+                found[name] = best.seconds
+    return found
+
+
+def over_sizes(reply: SweepReply) -> Iterator[tuple[float, float]]:
+    """Bus bandwidth of the best answer at each size, in GB/s."""
+    axes: Mapping[str, int] = reply.stretches[0].first.axes if reply.stretches else {}
+    factor = busbw_factor(reply.request.value, prod(axes.get(name, 1) for name in reply.reduce))
+    for one in sorted(reply.sizes, key=lambda one: one.bytes):
+        if one.seconds:
+            yield float(one.bytes), factor * one.bytes / one.seconds / 1e9
+
+
+def _named(several: SystemsRankedReply) -> Iterator[tuple[str, Ranking]]:
+    """The answers by their systems, told apart by a number where several are called the same."""
+    names: Sequence[str] = [one.system.name for one in several.systems]
+    for at, (name, one) in enumerate(zip(names, several.systems, strict=True)):
+        again = names.count(name) > 1
+        yield f"{name} ({names[: at + 1].count(name)})" if again else name, one
