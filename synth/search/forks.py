@@ -109,6 +109,11 @@ def forked(
         yield from _by(team, coming, crew, _Ahead(done, left, guessed))
 
 
+def several_in(crew: Crew) -> bool:
+    """Whether more than one may work at the moment."""
+    return _allowed(crew) > 1
+
+
 def _allowed(crew: Crew) -> int:
     """How many processes may work."""
     if not FORKS:

@@ -38,9 +38,9 @@ def plan_of(step: Step, recipe: Recipe) -> Plan:
     return replace(plan, buckets=buckets_of(*told), bucket_layers=layers_together(*told))
 
 
-@lru_cache(maxsize=1)
+@lru_cache(maxsize=8)
 def _summed_alone(same: Same[Step], recipe: Recipe) -> Plan:
-    """Without buckets: who tries several sizes of them asks for it again."""
+    """Without buckets: who tries several sizes of them, for some plans, asks for it again."""
     step = same.one
     _check_experts(step, recipe)
     order = None
