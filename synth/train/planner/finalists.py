@@ -13,7 +13,7 @@ from hierarchies import InputError, Placement, System, row_major
 from hierarchies.devices import Device
 from synth.compute import NOTHING, Estimate, Section, together
 from synth.plan.request import Noting, Request, Watcher
-from synth.search.forks import forked
+from synth.search.forks import Crew, forked
 from synth.train.orders import SCHEDULES
 from synth.train.planner.links import Candidate, Composed
 from synth.train.plans import Plan, Program, Recipe, apply, plan_of, prepared
@@ -77,14 +77,15 @@ class Taken:
         simulated: Callable[[Composed], Finalist | InputError],
         watcher: Watcher,
         known: Callable[[], int] = lambda: 0,
+        crew: Crew | None = None,
     ) -> bool:
         """Until there are ``k``, several at once if there may be several processes.
 
-        ``known`` grows where what is ``coming`` is learned of, which forks are to know. False if
-        the watcher stopped it before.
+        ``known`` grows where what is ``coming`` is learned of, which forks are to know. Done by a
+        ``crew`` if that is not all of the watcher's. False if it was stopped before.
         """
         begun: list[Composed] = []
-        noting = _OnceSimulated(watcher, self.simulated)
+        noting = _OnceSimulated(crew or watcher, self.simulated)
         wanted = self._to_simulate(coming, k, begun)
         for last in forked(simulated, wanted, noting, known=known):
             self._take(begun.pop(0), last)
@@ -129,7 +130,7 @@ class Taken:
 class _OnceSimulated(Noting):
     """Goes on until something is simulated, then for as long as the watcher says."""
 
-    def __init__(self, watcher: Watcher, simulated: Sequence[Finalist]) -> None:
+    def __init__(self, watcher: Crew, simulated: Sequence[Finalist]) -> None:
         super().__init__(watcher)
         self._simulated = simulated
 

@@ -19,7 +19,7 @@ from hierarchies import InputError, System
 from hierarchies.devices import Device
 from synth.plan.library import Library
 from synth.plan.request import Request, Watcher
-from synth.search.forks import several_in
+from synth.search.forks import Crew, Meanwhile, several_in
 from synth.search.space import BestFound, Budget, Found, Infeasible, NoneFound, Optimal
 from synth.train.choice.grids import Extents, Knobs, extents_of, recipes
 from synth.train.models import Spelling, zoo_step
@@ -210,7 +210,7 @@ class Planned:
     lies so. ``least_seconds``: what no plan can beat, as all devices would compute all the time.
     ``refused``: why plans cannot be, and how many. ``nearest``: if none fits, what needs the least
     memory, and how much. ``peak_seconds``: that no plan is below, where not all were looked at;
-    else None.
+    else None. ``front``: the search's, if that was wanted.
     """
 
     search: Search
@@ -224,6 +224,7 @@ class Planned:
     nearest: tuple[Candidate, float] | None
     complete: bool
     peak_seconds: float | None
+    front: tuple[Composed, ...]
 
     def advised(self, memory_bytes: float) -> int:
         """The number of the plan to be taken, from 0; there must be one."""
@@ -291,8 +292,17 @@ class Planner:
         space = PlanSpace(*machine, allowed, composed, memory, self.peak_seconds, _sizes(pins))
         return walked(space, budget, watcher)
 
-    def plans(self, pins: Pins, k: int, watcher: Watcher, budget: Budget | None = None) -> Planned:
-        """The ``k`` best with the pins; with a budget, of those that walks meet.
+    def plans(
+        self,
+        pins: Pins,
+        k: int,
+        watcher: Watcher,
+        budget: Budget | None = None,
+        *,
+        front: bool = False,
+    ) -> Planned:
+        """The ``k`` best with the pins; with a budget, of those that walks meet. ``front``: also
+        what no other beats in seconds and memory, found meanwhile.
 
         Raises InputError where none can be.
         """
@@ -308,9 +318,11 @@ class Planner:
         several = k if job.layers else max(k, EVERY)
         coming = map(self._traced, islice(search.cheapest(), SPARE + several))
         first = [*islice(coming, several)]
-        self._ask(pins, first, watcher)
-        told = chain(first, coming), several, partial(self._simulated, pins), watcher, job.known
-        complete = taken.simulate(*told)
+        with Meanwhile(lambda: tuple(search.front()) if front else (), watcher) as rest:
+            self._ask(pins, first, rest)
+            told = chain(first, coming), several, partial(self._simulated, pins), watcher
+            complete = taken.simulate(*told, job.known, rest)
+            unbeaten = rest.result()
         simulated = sorted(taken.simulated, key=lambda one: one.found.seconds)[:k]
         return Planned(
             search,
@@ -324,6 +336,7 @@ class Planner:
             None if simulated else taken.nearest or search.nearest,
             budget is None and search.complete and complete,
             None if budget is None and search.complete else self.peak_seconds,
+            unbeaten,
         )
 
     def finer(self, one: Finalist, budget: Budget) -> Finer:
@@ -352,15 +365,15 @@ class Planner:
         self.job.of_layers(layers_of(one.candidate.recipe, self.job.layers))
         return one
 
-    def _ask(self, pins: Pins, several: Sequence[Composed], watcher: Watcher) -> None:
+    def _ask(self, pins: Pins, several: Sequence[Composed], crew: Crew) -> None:
         """Have all priced at once that plans send, if several processes may do so.
 
         What is written out here for that its forks need not write out. Buckets, which are tried
         where they may gain, are priced then.
         """
-        if several_in(watcher):
+        if several_in(crew):
             asked_for = chain.from_iterable(self._asked(pins, one) for one in several)
-            self._answers.ask(asked_for, watcher)
+            self._answers.ask(asked_for, crew)
 
     def _asked(self, pins: Pins, one: Composed) -> Sequence[Request]:
         """What will be asked when a plan is simulated; nothing of one that cannot be."""

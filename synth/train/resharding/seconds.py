@@ -25,7 +25,7 @@ from synth.plan.request import Answer, Request, Watcher
 from synth.price.segments import SEGMENTS
 from synth.price.step_prices import Simulator
 from synth.price.steps import StepPrice
-from synth.search.forks import forked
+from synth.search.forks import Crew, forked
 from synth.semantics.point_to_point import PointToPoint
 from synth.semantics.programs import Language
 from synth.train.point_to_point import priced_transfer
@@ -98,7 +98,7 @@ class Answers:
             self.ask([request], Watcher())
         return self._known[key]
 
-    def ask(self, several: Iterable[Request], watcher: Watcher) -> None:
+    def ask(self, several: Iterable[Request], crew: Crew) -> None:
         """Find the best answers to requests on one placement each, as long as there may go on.
 
         By as many processes as there may be; each is asked for when one is free to begin it. Each
@@ -106,13 +106,13 @@ class Answers:
         """
         unknown: dict[_Key, Request] = {}
         coming = self._unknown(several, unknown)
-        priced = [*forked(self._searched, coming, watcher, known=self._programs)]
+        priced = [*forked(self._searched, coming, crew, known=self._programs)]
         alike: dict[tuple[Goal, Choice], list[tuple[_Key, Distinct[Found]]]] = {}
         for (key, one), best in zip(unknown.items(), priced, strict=False):
             alike.setdefault((one.goal, one.choice), []).append((key, best))
         for (goal, choice), some in alike.items():
             wanted = [Wanted(1, best, key[1]) for key, best in some]
-            told = self._simulator(choice), wanted, _Proving(watcher), self._library(goal)
+            told = self._simulator(choice), wanted, _Proving(crew), self._library(goal)
             keys = (key for key, _ in some)
             self._known.update(zip(keys, answers_to(*told)[0], strict=True))
 
@@ -150,12 +150,12 @@ class Answers:
 class _Proving(Watcher):
     """By as many processes as another: what was found is proved, though that is to stop."""
 
-    def __init__(self, watcher: Watcher) -> None:
-        self._watcher = watcher
+    def __init__(self, crew: Crew) -> None:
+        self._crew = crew
 
     @property
     def processes(self) -> int:
-        return self._watcher.processes
+        return self._crew.processes
 
 
 def _key(request: Request) -> _Key:
