@@ -52,6 +52,8 @@ class Named(Enum):
     A reduce adds up (``reduces``), and only its first member gets the sum (``to_first``).
     """
 
+    __hash__ = object.__hash__  # that of enums is worked out in Python, name by name
+
     @property
     def facts(self) -> Facts:
         return FACTS[self.value]

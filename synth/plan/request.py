@@ -17,6 +17,7 @@ from synth.price.intervals import Interval
 from synth.price.resolution import Estimate
 from synth.price.segments import SEGMENTS
 from synth.price.steps import TICKS_PER_SECOND, StepPrice, total_seconds
+from synth.search.forks import Crew
 from synth.semantics.lowering import check_payload
 from synth.semantics.programs import Language
 from synth.semantics.rules import Derivation
@@ -354,7 +355,7 @@ class Noting:
     Mutable: once ``stopped`` it is asked no more.
     """
 
-    def __init__(self, watcher: Watcher) -> None:
+    def __init__(self, watcher: Crew) -> None:
         self._watcher = watcher
         self.stopped = False
 

@@ -109,6 +109,11 @@ def forked(
         yield from _by(team, coming, crew, _Ahead(done, left, guessed))
 
 
+def several_in(crew: Crew) -> bool:
+    """Whether more than one may work at the moment."""
+    return _allowed(crew) > 1
+
+
 def _allowed(crew: Crew) -> int:
     """How many processes may work."""
     if not FORKS:
@@ -197,10 +202,10 @@ class Team(Generic[T, R]):
             fork.pipe.send((share, item))
         self._at_work[fork.pipe] = fork, place, item
 
-    def ended(self) -> dict[int, R]:
+    def ended(self, seconds: float = _LOOK_SECONDS) -> dict[int, R]:
         """What items came to that have ended by now, by their places; nothing after a while."""
         found: dict[int, R] = {}
-        for ready in wait([*self._at_work], _LOOK_SECONDS):
+        for ready in wait([*self._at_work], seconds):
             assert isinstance(ready, Connection)
             fork, place, item = self._at_work.pop(ready)
             try:
@@ -227,6 +232,44 @@ class Team(Generic[T, R]):
             _serve(self.work, there, others)
         there.close()
         return _Fork(pid, here, self._known())
+
+
+class Meanwhile(Generic[R]):
+    """Some work that a fork does while its caller does other. Mutable; to be left, which ends it.
+
+    It is the crew that is left for the other work. Where no second process may work, or the fork
+    ends without a word, the caller does it when it asks for what came of it.
+    """
+
+    def __init__(self, work: Callable[[], R], crew: Crew) -> None:
+        self._work, self._crew = work, crew
+        self._team: Team[None, R] = Team(lambda _: work(), lambda: 0)
+        self._found: dict[int, R] = {}
+
+    def __enter__(self) -> Meanwhile[R]:
+        if several_in(self._crew):
+            self._team.begin(0, None, 1)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._team.close()
+
+    @property
+    def processes(self) -> int:
+        """How many may work beside it."""
+        if self._team.busy:
+            self._found |= self._team.ended(0.0)
+        return max(1, self._crew.processes - self._team.busy)
+
+    def go_on(self) -> bool:
+        """Whether the crew is to."""
+        return self._crew.go_on()
+
+    def result(self) -> R:
+        """What came of it."""
+        while self._team.busy and self._crew.go_on():
+            self._found |= self._team.ended()
+        return self._found[0] if self._found else self._work()
 
 
 @dataclass(frozen=True)

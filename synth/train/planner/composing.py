@@ -175,7 +175,8 @@ class Composition:
         self._links = links
         self._work: dict[tuple[Cut, tuple[Row, ...]], tuple[Mapping[Part, float], ...]] = {}
         self._sending = Sending(links)
-        self._balanced: dict[tuple[Cut, tuple[Row, ...], int, int], tuple[int, ...]] = {}
+        self._balanced: dict[tuple[Recipe, tuple[Row, ...], float], Recipe] = {}
+        self._stages: dict[tuple[Cut, tuple[Row, ...], int, int], tuple[int, ...]] = {}
 
     def bound(self, one: Candidate, buckets: Sequence[int] = ()) -> float:
         """Seconds that no order of its passes is below; nor if it has ``buckets`` of such sizes.
@@ -263,17 +264,22 @@ class Composition:
 
         By what ranks compute and send between operations. Raises InputError as ``staged`` does.
         """
-        plan = self.composer.staged(one.recipe)
-        if one.ranks == 1:
-            return one
         rows = one.row_of
-        key = plan.cut, _inside(rows), one.ranks, one.recipe.chunks
+        key = one.recipe, _inside(rows), memory_bytes
         if key not in self._balanced:
-            self._balanced[key] = self._fastest(plan, rows)
-        if not (layers := self._balanced[key]):
-            return one
-        found = one.in_stages(layers)
-        return found if self.composer.size_bytes(found.recipe) <= memory_bytes else one
+            self._balanced[key] = self._recut(one.recipe, rows, memory_bytes)
+        return one.by(self._balanced[key])
+
+    def _recut(self, recipe: Recipe, rows: Mapping[str, Row], memory_bytes: float) -> Recipe:
+        plan = self.composer.staged(recipe)
+        ranks = len(plan.lies.of_rank)
+        if ranks == 1:
+            return recipe
+        key = plan.cut, _inside(rows), ranks, recipe.chunks
+        if key not in self._stages:
+            self._stages[key] = self._fastest(plan, rows)
+        found = replace(recipe, layers=self._stages[key] or recipe.layers)
+        return found if self.composer.size_bytes(found) <= memory_bytes else recipe
 
     def _fastest(self, plan: Staged, rows: Mapping[str, Row]) -> tuple[int, ...]:
         """The layers of each stage with which the slowest rank is fastest; none if as they are."""

@@ -6,13 +6,14 @@ from collections import Counter
 from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
+from typing import Any
 
 from grammar.tensors.operations import Step
 from hierarchies import InputError, Placement, System, row_major
 from hierarchies.devices import Device
 from synth.compute import NOTHING, Estimate, Section, together
-from synth.plan.request import Noting, Watcher
-from synth.search.forks import forked
+from synth.plan.request import Noting, Request, Watcher
+from synth.search.forks import Crew, forked
 from synth.train.orders import SCHEDULES
 from synth.train.planner.links import Candidate, Composed
 from synth.train.plans import Plan, Program, Recipe, apply, plan_of, prepared
@@ -76,14 +77,15 @@ class Taken:
         simulated: Callable[[Composed], Finalist | InputError],
         watcher: Watcher,
         known: Callable[[], int] = lambda: 0,
+        crew: Crew | None = None,
     ) -> bool:
         """Until there are ``k``, several at once if there may be several processes.
 
-        ``known`` grows where what is ``coming`` is learned of, which forks are to know. False if
-        the watcher stopped it before.
+        ``known`` grows where what is ``coming`` is learned of, which forks are to know. Done by a
+        ``crew`` if that is not all of the watcher's. False if it was stopped before.
         """
         begun: list[Composed] = []
-        noting = _OnceSimulated(watcher, self.simulated)
+        noting = _OnceSimulated(crew or watcher, self.simulated)
         wanted = self._to_simulate(coming, k, begun)
         for last in forked(simulated, wanted, noting, known=known):
             self._take(begun.pop(0), last)
@@ -128,7 +130,7 @@ class Taken:
 class _OnceSimulated(Noting):
     """Goes on until something is simulated, then for as long as the watcher says."""
 
-    def __init__(self, watcher: Watcher, simulated: Sequence[Finalist]) -> None:
+    def __init__(self, watcher: Crew, simulated: Sequence[Finalist]) -> None:
         super().__init__(watcher)
         self._simulated = simulated
 
@@ -178,6 +180,14 @@ def _written(recipe: Recipe, layers: int) -> tuple[int, ...] | None:
     return each[0], *each[1 : WRITTEN - 1], each[-1]
 
 
+def _short(recipe: Recipe, layers: int) -> Recipe | None:
+    """The recipe of a few stages that stand for all; None where these differ."""
+    if (few := _written(recipe, layers)) is None:
+        return None
+    axes = tuple((name, WRITTEN if name == PIPE else size) for name, size in recipe.axes)
+    return replace(recipe, axes=axes, schedule="1f1b", chunks=1, layers=few)
+
+
 def simulated(step: Step, one: Candidate, answers: Answers, device: Device) -> Finalist:
     """The step by a candidate on the clock, with what the planner ``answers`` on the system.
 
@@ -195,16 +205,36 @@ def finalist(
     Of a long pipeline those of a few stages are written out, and stand for those between.
     """
     recipe = one.recipe
-    if (few := _written(recipe, layers)) is not None:
+    if (short := _short(recipe, layers)) is not None:
         told = _Told(one, answers, device)
-        axes = tuple((name, WRITTEN if name == PIPE else size) for name, size in recipe.axes)
-        like = replace(recipe, axes=axes, schedule="1f1b", chunks=1, layers=few)
-        short = told.written(step_of(sum(few)), like)
-        if (longer := stretched(short, recipe.stages)) is not None:
+        few = told.written(step_of(sum(short.layers)), short)
+        if (longer := stretched(few, recipe.stages)) is not None:
             order = SCHEDULES[recipe.schedule](one.ranks, recipe.microbatches, recipe.chunks)
             handing = told.network.handing
             return told.finalist(in_order(longer, order, recipe.microbatches, handing, RUNTIME))
     return simulated(step_of(layers), one, answers, device)
+
+
+def asked(
+    step_of: Callable[[int], Step], layers: int, one: Candidate, answers: Answers
+) -> list[Request]:
+    """What the planner will be asked for by a candidate's ``finalist``, each once.
+
+    Raises InputError as that does.
+    """
+    short = _short(one.recipe, layers)
+    step = step_of(sum(short.layers) if short else layers)
+    network = Network(answers, Placement(answers.system.hierarchy, one.axes, one.rows))
+    found: dict[Request, None] = {}
+
+    def sending(*how: Any) -> float:
+        found.update(dict.fromkeys(network.redistributor.requests(*how)))
+        return 0.0
+
+    plan = plan_of(step, short or one.recipe)
+    free = Sources(lambda section: 0.0, sending, network.handing)
+    written(prepared(step, plan), plan, apply(step, plan), free, RUNTIME)
+    return [*found]
 
 
 @dataclass

@@ -27,6 +27,8 @@ INSIDE = ("seq", "expert", "tensor")
 class Part(Enum):
     """Where in a model something is done."""
 
+    __hash__ = object.__hash__  # that of enums is worked out in Python, name by name
+
     FIRST = "before the layers"
     LAYER = "in a layer"
     LAST = "after the layers"

@@ -22,6 +22,7 @@ from synth.plan.library import Library
 from synth.price.bound import bound
 from synth.price.step_prices import Simulator
 from synth.price.steps import TICKS_PER_SECOND
+from synth.search.forks import Crew, forked
 from synth.semantics.point_to_point import send_receive
 from synth.semantics.programs import Language
 from synth.train.planner.clock import Structure
@@ -36,6 +37,9 @@ SEGMENTS = (1, 4, 16, 64)
 """A payload is cut into so many: of 90 questions none was dearer than with all numbers of them."""
 
 Row = tuple[int, ...]
+
+Key = tuple[Goal, Row, int]
+"""A collective over a row, of so many bytes as a power of 2."""
 
 
 def axes_of(recipe: Recipe) -> tuple[Axis, ...]:
@@ -70,11 +74,9 @@ class Candidate:
         """The same with the sum of each gradient by itself."""
         return self.in_buckets(0)
 
-    def in_stages(self, layers: tuple[int, ...]) -> Candidate:
-        """The same with so many layers in each stage; as many in all for none."""
-        if layers == self.recipe.layers:
-            return self
-        return replace(self, recipe=replace(self.recipe, layers=layers))
+    def by(self, recipe: Recipe) -> Candidate:
+        """The same axes in the same places by another recipe."""
+        return self if recipe == self.recipe else replace(self, recipe=recipe)
 
     @property
     def ranks(self) -> int:
@@ -117,24 +119,45 @@ class Lines(ABC):
 
     step: ClassVar[int] = STEP
     system: System
-    _known: dict[tuple[Goal, Row, int], float] = field(default_factory=dict)
+    _known: dict[Key, float] = field(default_factory=dict)
 
     def seconds(self, goal: Goal, row: Row, size_bytes: float) -> float:
         """As ``Links`` says: between two powers of 2 ** step."""
-        below = max(self.step, int(log2(max(1.0, size_bytes))) // self.step * self.step)
-        low, high = 2.0**below, 2.0 ** (below + self.step)
-        first, second = (self._at(goal, row, power) for power in (below, below + self.step))
+        below, above = self._powers(size_bytes)
+        low, high = 2.0**below, 2.0**above
+        first, second = (self._at((goal, row, power)) for power in (below, above))
         return max(0.0, first + (second - first) * (size_bytes - low) / (high - low))
 
-    def _at(self, goal: Goal, row: Row, power: int) -> float:
-        key = goal, row, power
+    def unknown(self, goal: Goal, row: Row, size_bytes: float) -> list[Key]:
+        """What would have to be asked for that."""
+        keys = ((goal, row, power) for power in self._powers(size_bytes))
+        return [key for key in keys if key not in self._known]
+
+    def learn(self, several: Sequence[Key], crew: Crew) -> None:
+        """Ask for that by as many processes as there may be, until the crew is to stop."""
+        for seconds, key in zip(forked(self._found, several, crew), several, strict=False):
+            self._known[key] = seconds
+
+    def _powers(self, size_bytes: float) -> tuple[int, int]:
+        below = max(self.step, int(log2(max(1.0, size_bytes))) // self.step * self.step)
+        return below, below + self.step
+
+    def _at(self, key: Key) -> float:
         if key not in self._known:
-            self._known[key] = self.asked(goal, alone(self.system, row), 2**power)
+            self._known[key] = self._found(key)
         return self._known[key]
+
+    def _found(self, key: Key) -> float:
+        goal, row, power = key
+        return self.asked(goal, alone(self.system, row), 2**power)
 
     @abstractmethod
     def asked(self, goal: Goal, placement: Placement, size_bytes: int) -> float:
         """Seconds over the axis ``over`` of a placement."""
+
+    @abstractmethod
+    def handed(self, row: Row, size_bytes: float) -> Sequence[float]:
+        """As ``Links`` says."""
 
 
 @dataclass
@@ -142,7 +165,7 @@ class Priced(Lines):
     """What the best programs take, as they are found; those of finalists are proved."""
 
     _handed: dict[tuple[Row, int], Sequence[float]] = field(default_factory=dict)
-    _libraries: dict[Goal, Library] = field(default_factory=dict)
+    libraries: dict[Goal, Library] = field(default_factory=dict)
 
     @cached_property
     def _simulator(self) -> Simulator:
@@ -150,10 +173,20 @@ class Priced(Lines):
 
     def asked(self, goal: Goal, placement: Placement, size_bytes: int) -> float:
         """Of the best program that is found: it is not proved, so it is no answer."""
-        library = self._libraries.setdefault(goal, Library(Language(goal=goal)))
-        search = CandidateSearch(library, self._simulator, size_bytes, SEGMENTS, stripes=False)
+        how = self._library(goal), self._simulator, size_bytes, SEGMENTS
+        search = CandidateSearch(*how, stripes=False)
         [found] = search.distinct(Reduction(placement, ("over",)), 1)
         return found.what.ticks / TICKS_PER_SECOND
+
+    def learn(self, several: Sequence[Key], crew: Crew) -> None:
+        """As ``Lines`` says; forks are to know all programs."""
+        for goal, row, _ in several:
+            reduction = Reduction(alone(self.system, row), ("over",))
+            self._library(goal).paths(len(reduction.tree.digits))
+        super().learn(several, crew)
+
+    def _library(self, goal: Goal) -> Library:
+        return self.libraries.setdefault(goal, Library(Language(goal=goal)))
 
     def handed(self, row: Row, size_bytes: float) -> Sequence[float]:
         """Of transfers from each rank to the next."""
@@ -181,6 +214,31 @@ class Least(Lines):
     def handed(self, row: Row, size_bytes: float) -> Sequence[float]:
         """None takes any time."""
         return [0.0] * (prod(row) - 1)
+
+
+class Free:
+    """Links on which nothing takes any time: none is faster."""
+
+    def seconds(self, goal: Goal, row: Row, size_bytes: float) -> float:
+        """As ``Links`` says."""
+        return 0.0
+
+    def handed(self, row: Row, size_bytes: float) -> Sequence[float]:
+        """As ``Links`` says."""
+        return [0.0] * (prod(row) - 1)
+
+
+@dataclass
+class Noting(Free):
+    """The same, but what others would have to ask for is noted in ``wanted``."""
+
+    links: Lines
+    wanted: dict[Key, None] = field(default_factory=dict)
+
+    def seconds(self, goal: Goal, row: Row, size_bytes: float) -> float:
+        """As ``Links`` says."""
+        self.wanted.update(dict.fromkeys(self.links.unknown(goal, row, size_bytes)))
+        return 0.0
 
 
 def alone(system: System, row: Row) -> Placement:

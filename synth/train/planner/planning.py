@@ -7,22 +7,31 @@ is computed again, and where each axis lies. A pin is what a recipe must have, a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import chain, islice
 from math import isqrt
 
+from grammar import Goal
 from grammar.tensors.operations import Step
 from hierarchies import InputError, System
 from hierarchies.devices import Device
-from synth.plan.request import Watcher
-from synth.search.forks import forked
+from synth.plan.library import Library
+from synth.plan.request import Request, Watcher
+from synth.search.forks import Crew, Meanwhile, several_in
 from synth.search.space import BestFound, Budget, Found, Infeasible, NoneFound, Optimal
 from synth.train.choice.grids import Extents, Knobs, extents_of, recipes
 from synth.train.models import Spelling, zoo_step
-from synth.train.planner.composing import Composer, Composition
-from synth.train.planner.finalists import Finalist, Taken, by_framework, finalist, layers_of
+from synth.train.planner.composing import Composer
+from synth.train.planner.finalists import (
+    Finalist,
+    Taken,
+    asked,
+    by_framework,
+    finalist,
+    layers_of,
+)
 from synth.train.planner.gaining import Sending, gaining, sending
 from synth.train.planner.hints import Freed, freed, least, no_plan
 from synth.train.planner.links import Candidate, Composed, Least, Priced
@@ -30,7 +39,7 @@ from synth.train.planner.operations.finer import Finer, finer
 from synth.train.planner.pins import AXES, Pins
 from synth.train.planner.reading import LAYERS, MICROBATCHES, batch_of, insides
 from synth.train.planner.resolution import Likely, advised, difference, likely
-from synth.train.planner.searching import Search, candidates, of_same_axes
+from synth.train.planner.searching import Search, candidates
 from synth.train.planner.sums.buckets import bucketed
 from synth.train.planner.sums.choosing import BUCKETS, near
 from synth.train.planner.walks.space import PlanSpace, perfect
@@ -201,7 +210,7 @@ class Planned:
     lies so. ``least_seconds``: what no plan can beat, as all devices would compute all the time.
     ``refused``: why plans cannot be, and how many. ``nearest``: if none fits, what needs the least
     memory, and how much. ``peak_seconds``: that no plan is below, where not all were looked at;
-    else None.
+    else None. ``front``: the search's, if that was wanted.
     """
 
     search: Search
@@ -215,6 +224,7 @@ class Planned:
     nearest: tuple[Candidate, float] | None
     complete: bool
     peak_seconds: float | None
+    front: tuple[Composed, ...]
 
     def advised(self, memory_bytes: float) -> int:
         """The number of the plan to be taken, from 0; there must be one."""
@@ -251,11 +261,15 @@ class Planner:
 
     @cached_property
     def _links(self) -> tuple[Priced, Least]:
-        return Priced(self.job.system), Least(self.job.system)
+        return Priced(self.job.system, libraries=self._libraries), Least(self.job.system)
+
+    @cached_property
+    def _libraries(self) -> dict[Goal, Library]:
+        return {}
 
     @cached_property
     def _answers(self) -> Answers:
-        return Answers(self.job.system, stripes=False)
+        return Answers(self.job.system, stripes=False, libraries=self._libraries)
 
     @cached_property
     def peak_seconds(self) -> float:
@@ -278,24 +292,37 @@ class Planner:
         space = PlanSpace(*machine, allowed, composed, memory, self.peak_seconds, _sizes(pins))
         return walked(space, budget, watcher)
 
-    def plans(self, pins: Pins, k: int, watcher: Watcher, budget: Budget | None = None) -> Planned:
-        """The ``k`` best with the pins; with a budget, of those that walks meet.
+    def plans(
+        self,
+        pins: Pins,
+        k: int,
+        watcher: Watcher,
+        budget: Budget | None = None,
+        *,
+        front: bool = False,
+    ) -> Planned:
+        """The ``k`` best with the pins; with a budget, of those that walks meet. ``front``: also
+        what no other beats in seconds and memory, found meanwhile.
 
         Raises InputError where none can be.
         """
         job = self.job
         memory, some = job.device.memory_bytes, self.met(pins, budget, watcher)
         self._write(some, watcher)
-        some = self._balanced(some, watcher)
+        some = [*self._balanced(some, watcher)]
         search = Search(self.composer, some, memory, *self._links, watcher, _sizes(pins))
         if search.refused.total() == search.plans:
             raise InputError(f"no plan can be: {next(iter(search.refused))}", where=job.model)
         usual = next(search.cheapest(lambda one: by_framework(one, job.system)), None)
         taken = Taken(memory, search.refused.copy())
         several = k if job.layers else max(k, EVERY)
-        first = map(self._traced, islice(search.cheapest(), SPARE + several))
-        simulated_by = partial(self._simulated, pins)
-        complete = taken.simulate(first, several, simulated_by, watcher, job.known)
+        coming = map(self._traced, islice(search.cheapest(), SPARE + several))
+        first = [*islice(coming, several)]
+        with Meanwhile(lambda: tuple(search.front()) if front else (), watcher) as rest:
+            self._ask(pins, first, rest)
+            told = chain(first, coming), several, partial(self._simulated, pins), watcher
+            complete = taken.simulate(*told, job.known, rest)
+            unbeaten = rest.result()
         simulated = sorted(taken.simulated, key=lambda one: one.found.seconds)[:k]
         return Planned(
             search,
@@ -309,6 +336,7 @@ class Planner:
             None if simulated else taken.nearest or search.nearest,
             budget is None and search.complete and complete,
             None if budget is None and search.complete else self.peak_seconds,
+            unbeaten,
         )
 
     def finer(self, one: Finalist, budget: Budget) -> Finer:
@@ -316,22 +344,14 @@ class Planner:
         job = self.job
         return finer(job.step, one, self._answers, self._links[0], job.device, budget)
 
-    def _balanced(self, some: Sequence[Candidate], watcher: Watcher) -> list[Candidate]:
+    def _balanced(self, some: Iterable[Candidate], watcher: Watcher) -> Iterator[Candidate]:
         """All plans, their layers cut as is fastest where that pays and fits."""
-        composed = self.composer.on(self._links[1])
-        found = forked(lambda at: self._stages_of(composed, some[at]), of_same_axes(some), watcher)
-        stages = chain.from_iterable(found)
-        return [one.in_stages(next(stages, one.recipe.layers)) for one in some]
-
-    def _stages_of(self, composed: Composition, some: Sequence[Candidate]) -> list[tuple[int, ...]]:
-        """The layers of the stages of each."""
-        found = []
+        composed, memory = self.composer.on(self._links[1]), self.job.device.memory_bytes
         for one in some:
             try:
-                found.append(composed.balanced(one, self.job.device.memory_bytes).recipe.layers)
+                yield composed.balanced(one, memory) if watcher.go_on() else one
             except InputError:  # which the search will tell
-                found.append(one.recipe.layers)
-        return found
+                yield one
 
     def _write(self, some: Sequence[Candidate], watcher: Watcher) -> None:
         """What all plans are composed of, by as many processes as there may be."""
@@ -344,6 +364,25 @@ class Planner:
         """What is traced here its forks need not trace: JAX has threads, which forks have not."""
         self.job.of_layers(layers_of(one.candidate.recipe, self.job.layers))
         return one
+
+    def _ask(self, pins: Pins, several: Sequence[Composed], crew: Crew) -> None:
+        """Have all priced at once that plans send, if several processes may do so.
+
+        What is written out here for that its forks need not write out. Buckets, which are tried
+        where they may gain, are priced then.
+        """
+        if several_in(crew):
+            asked_for = chain.from_iterable(self._asked(pins, one) for one in several)
+            self._answers.ask(asked_for, crew)
+
+    def _asked(self, pins: Pins, one: Composed) -> Sequence[Request]:
+        """What will be asked when a plan is simulated; nothing of one that cannot be."""
+        job, plan = self.job, one.candidate
+        alone = plan if pins.bucket_bytes is not None else plan.alone
+        try:
+            return asked(job.of_layers, job.layers, alone, self._answers)
+        except InputError:
+            return ()
 
     def _finalist(self, one: Candidate) -> Finalist:
         job = self.job

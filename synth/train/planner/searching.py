@@ -1,28 +1,29 @@
 """The plans of a job on a machine, searched: all recipes on all placements, the cheapest first.
 
-Memory needs no links, so what does not fit is put aside first. What is left has a bound with links
-that nothing can beat, a nearer one with the links there are, and last its seconds on the clock of
-its schedule. The plan of the lowest of these figures is looked at next; if that is its seconds, no
-other can be cheaper. So plans come in the order of their seconds as if all were priced, and only
-as many are as somebody asks for.
+Memory needs no links, so what does not fit is put aside first. What is left has a rough bound, with
+links that take no time, so one for all placements of a recipe; one with links that nothing can
+beat; a nearer one with the links there are; and last its seconds on the clock of its schedule. The
+plan of the lowest of these figures is looked at next; if that is its seconds, no other can be
+cheaper. So plans come in the order of their seconds as if all were priced, and only as many are as
+somebody asks for.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from enum import IntEnum
 from heapq import heapify, heappop, heappush
-from itertools import chain, groupby
 from math import inf
 
 from hierarchies import InputError, System, placements
 from synth.plan.request import Watcher
-from synth.search.forks import forked
+from synth.search.forks import several_in
 from synth.search.front import front
 from synth.train.planner.clock import Structure
 from synth.train.planner.composing import TOGETHER, Composer
-from synth.train.planner.links import Candidate, Composed, Links, axes_of
+from synth.train.planner.links import Candidate, Composed, Free, Lines, Links, Noting, axes_of
 from synth.train.planner.sums.choosing import Choosing
 from synth.train.plans import Recipe
 
@@ -30,9 +31,10 @@ from synth.train.plans import Recipe
 class _Known(IntEnum):
     """What is known of a plan."""
 
-    BOUND = 0
-    NEARER = 1
-    SECONDS = 2
+    ROUGH = 0
+    BOUND = 1
+    NEARER = 2
+    SECONDS = 3
 
 
 def candidates(system: System, several: Iterable[Recipe]) -> Iterator[Candidate]:
@@ -44,17 +46,6 @@ def candidates(system: System, several: Iterable[Recipe]) -> Iterator[Candidate]
             placed[recipe.axes] = [one.matrix for one in every]
         for matrix in placed[recipe.axes]:
             yield Candidate(recipe, matrix)
-
-
-def of_same_axes(several: Sequence[Candidate]) -> list[slice]:
-    """Where neighbours on the same axes are: what these are composed of is much the same.
-
-    A process that knows all plans is told the places of some, which is less than to send them.
-    """
-    found, at = [], 0
-    for _, some in groupby(several, key=lambda one: one.recipe.axes):
-        found.append(slice(at, at := at + sum(1 for _ in some)))
-    return found
 
 
 class Search:
@@ -71,7 +62,7 @@ class Search:
         composer: Composer,
         several: Sequence[Candidate],
         memory_bytes: float,
-        links: Links,
+        links: Lines,
         least: Links,
         watcher: Watcher,
         buckets: Sequence[int] = (),
@@ -84,46 +75,49 @@ class Search:
         self.priced = 0
         self._watcher = watcher
         self._composer = composer
-        self._fit(composer, several, memory_bytes)
-        self._choosing, loosest = (
+        self._links = links
+        self._choosing, self._loose = (
             Choosing(composer.on(some), buckets, memory_bytes) for some in (links, least)
         )
-        plans = [one for one, _ in self.fitting]
-        found = forked(lambda at: [*map(loosest.bound, plans[at])], of_same_axes(plans), watcher)
-        self._bounds = [*chain.from_iterable(found)]
-        self._left_out(len(self.fitting) - len(self._bounds))
+        self._rough: list[float] = []
+        self._fit(Choosing(composer.on(Free()), buckets, memory_bytes), several)
+        self._bounds: dict[int, float] = {}
         self._nearer: dict[int, float] = {}
         self._best: dict[int, Composed] = {}
 
-    def _fit(self, composer: Composer, several: Sequence[Candidate], memory_bytes: float) -> None:
+    def _fit(self, free: Choosing, several: Sequence[Candidate]) -> None:
+        rough: dict[Recipe, float] = {}
         for number, one in enumerate(several):
             self._watcher.placed(number, len(several))
             if number and not self._watcher.go_on():
                 self.complete, self.plans = False, number
                 break
             try:
-                size = composer.size_bytes(one.recipe)
+                size = self._composer.size_bytes(one.recipe)
             except InputError as error:
                 self.refused[error.problem] += 1
                 continue
-            if size <= memory_bytes:
+            if size <= free.memory_bytes:
                 self.fitting.append((one, size))
+                if one.recipe not in rough:
+                    rough[one.recipe] = free.bound(one)
+                self._rough.append(rough[one.recipe])
             elif self.nearest is None or size < self.nearest[1]:
                 self.nearest = one, size
 
-    def _left_out(self, count: int) -> None:
-        """Some, the last of those that fit, were not looked at."""
-        if count:
-            self.complete, self.plans = False, self.plans - count
-            del self.fitting[-count:]
+    def _bound(self, number: int) -> float:
+        """With links that nothing can beat."""
+        if number not in self._bounds:
+            found = self._loose.bound(self.fitting[number][0])
+            self._bounds[number] = max(self._rough[number], found)
+        return self._bounds[number]
+
+    def _bounded(self, some: Sequence[int]) -> list[float]:
+        return [*map(self._bound, some)]
 
     def cheapest(self, among: Callable[[Candidate], bool] = lambda one: True) -> Iterator[Composed]:
         """Those ``among`` all that fit, in the order of their seconds; of equal ones, as given."""
-        waiting = [
-            (bound, number, _Known.BOUND)
-            for number, bound in enumerate(self._bounds)
-            if among(self.fitting[number][0])
-        ]
+        waiting = [(rough, number, _Known.ROUGH) for number, rough in enumerate(self._rough)]
         heapify(waiting)
         alike: defaultdict[Structure, list[tuple[float, int]]] = defaultdict(list)
         told = False
@@ -136,8 +130,12 @@ class Search:
             elif told and not self._watcher.go_on():
                 self.complete = False
                 return
+            elif known is _Known.ROUGH:
+                if among(one):
+                    heappush(waiting, (self._bound(number), number, _Known.BOUND))
             elif known is _Known.BOUND:
                 if number not in self._nearer:
+                    self._learn([number])
                     self._nearer[number] = max(least, self._choosing.bound(one))
                 alike[one.structure].append((self._nearer[number], number))
                 heappush(waiting, (self._nearer[number], number, _Known.NEARER))
@@ -154,7 +152,8 @@ class Search:
         """
         sizes = [size for _, size in self.fitting]
         known = {number: one.seconds for number, one in self._best.items()}
-        found = front(self._bounds, sizes, self._clocked, known, self._watcher.go_on)
+        go_on = self._watcher.go_on
+        found = front(self._rough, sizes, self._clocked, known, go_on, self._bounded)
         least = inf
         for one in map(self._best.__getitem__, found):
             if one.size_bytes < least:
@@ -171,8 +170,20 @@ class Search:
 
     def _clocked(self, some: Sequence[int]) -> list[float]:
         """Seconds of some of those that fit, each in its best buckets."""
+        self._learn(some)
         found = self._choosing.best([self.fitting[number][0] for number in some])
         for number, (one, seconds) in zip(some, found, strict=True):
             size = self._composer.size_bytes(one.recipe)
             self._best[number] = Composed(one, seconds, size)
         return [seconds for _, seconds in found]
+
+    def _learn(self, some: Sequence[int]) -> None:
+        """Have all asked at once that some of those that fit send, if several may ask."""
+        if not several_in(self._watcher):
+            return
+        noting = Noting(self._links)
+        choosing = replace(self._choosing, composed=self._composer.on(noting))
+        for number in some:
+            choosing.bound(self.fitting[number][0])
+        if noting.wanted:
+            self._links.learn([*noting.wanted], self._watcher)

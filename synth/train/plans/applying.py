@@ -54,7 +54,7 @@ def timed(step: Step, plan: Plan) -> tuple[Program, tuple[When, ...]]:
     return _timed(Same(step), Same(plan.cuts), parts, plan.first, plan.scattered)
 
 
-@lru_cache(maxsize=1)
+@lru_cache(maxsize=8)
 def _timed(
     same: Same[Step],
     cut: Same[Cuts],

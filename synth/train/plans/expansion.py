@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import lru_cache
 from math import prod
 
 from grammar.tensors.operations import Graph, Operation, Step, Value
@@ -21,6 +22,7 @@ from synth.train.plans.plan import OF_SAMPLES, PIPE, TIME, Cuts, Plan, Rows
 from synth.train.plans.recipes import CLAUSES, OF_BATCH, Recipe
 from synth.train.plans.stages import stages_of
 from synth.train.plans.together.buckets import buckets_of, layers_together
+from synth.train.same import Same
 
 PADDED = 128
 """Of how many words Megatron makes a part of the vocabulary a multiple, by default."""
@@ -29,6 +31,17 @@ RAGGED = ("ragged_dot_general", "ragged_dot")
 
 def plan_of(step: Step, recipe: Recipe) -> Plan:
     """The recipe written out for a step. Raises InputError where axes do not divide it."""
+    plan = _summed_alone(Same(step), replace(recipe, bucket_bytes=0))
+    if not recipe.bucket_bytes:
+        return plan
+    told = prepared(step, plan), apply(step, plan), plan.sizes, recipe.bucket_bytes
+    return replace(plan, buckets=buckets_of(*told), bucket_layers=layers_together(*told))
+
+
+@lru_cache(maxsize=8)
+def _summed_alone(same: Same[Step], recipe: Recipe) -> Plan:
+    """Without buckets: who tries several sizes of them, for some plans, asks for it again."""
+    step = same.one
     _check_experts(step, recipe)
     order = None
     if recipe.schedule:
@@ -50,10 +63,6 @@ def plan_of(step: Step, recipe: Recipe) -> Plan:
     if order is not None:
         whens = operation_whens(*timed(ready, plan))
         plan = replace(plan, stages=stages_of(ready, whens, stage_hints(step, plan)))
-    if recipe.bucket_bytes:
-        made = apply(step, plan)
-        told = ready, made, plan.sizes, recipe.bucket_bytes
-        plan = replace(plan, buckets=buckets_of(*told), bucket_layers=layers_together(*told))
     return plan
 
 

@@ -78,6 +78,8 @@ class When(Enum):
     waits for.
     """
 
+    __hash__ = object.__hash__  # that of enums is worked out in Python, name by name
+
     BEFORE = "once, before the first microbatch"
     FORWARD = "in the forward pass of each microbatch"
     BACKWARD = "in the backward pass of each microbatch"

@@ -9,25 +9,32 @@ moves are not priced.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from math import prod
 
 from grammar import Goal
 from grammar.tensors.sharding import Sharding, Type
-from hierarchies import InputError, Placement, System
+from hierarchies import InputError, Placement, Reduction, System
 from synth.collectives.algorithms import Choice
+from synth.plan.candidates import CandidateSearch, Found
+from synth.plan.distinct import Distinct
 from synth.plan.library import Library
-from synth.plan.planner import answers
-from synth.plan.request import Answer, Request
+from synth.plan.planner import Wanted, answers_to
+from synth.plan.request import Answer, Request, Watcher
 from synth.price.segments import SEGMENTS
 from synth.price.step_prices import Simulator
 from synth.price.steps import StepPrice
+from synth.search.forks import Crew, forked
 from synth.semantics.point_to_point import PointToPoint
 from synth.semantics.programs import Language
 from synth.train.point_to_point import priced_transfer
 from synth.train.resharding.moves import Path
 from synth.train.resharding.paths import Allowed, First, every_move, paths_between
 from synth.train.resharding.requests import Communication, communications
+
+_Key = tuple[Goal, int, object]
+"""Of a request: what is asked for, its bytes, and where its axes lie."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +72,7 @@ class Answers:
 
     An answer depends on where the axes lie that a request is over, not on what they or others are
     called. So what was asked before is kept for all placements; the first one's names stand in it.
+    ``libraries`` are those of such languages, which others may know, too.
     """
 
     def __init__(
@@ -74,28 +82,90 @@ class Answers:
         max_steps: int = Language.max_steps,
         segments: tuple[int, ...] = SEGMENTS,
         stripes: bool = True,
+        libraries: dict[Goal, Library] | None = None,
     ) -> None:
         self.system = system
         self._max_steps = max_steps
         self._segments, self._stripes = segments, stripes
-        self._known: dict[tuple[Goal, int, object], Answer] = {}
-        self._libraries: dict[Goal, Library] = {}
+        self._known: dict[_Key, Answer] = {}
+        self._libraries = {} if libraries is None else libraries
         self._simulators: dict[Choice, Simulator] = {}
 
     def best(self, request: Request) -> Answer:
         """The best answer to a request on one placement."""
-        key = request.goal, request.payload_bytes, _lying(request)
+        key = _key(request)
         if key not in self._known:
-            language = replace(request.language, max_steps=self._max_steps)
-            library = self._libraries.setdefault(request.goal, Library(language))
-            asked = replace(
-                request, k=1, language=language, segments=self._segments, stripes=self._stripes
-            )
-            choice = asked.choice
-            simulator = self._simulators.setdefault(choice, Simulator(self.system, choice))
-            found = answers(self.system, asked, library=library, simulator=simulator)
-            [self._known[key]] = found.answers
+            self.ask([request], Watcher())
         return self._known[key]
+
+    def ask(self, several: Iterable[Request], crew: Crew) -> None:
+        """Find the best answers to requests on one placement each, as long as there may go on.
+
+        By as many processes as there may be; each is asked for when one is free to begin it. Each
+        program of a language is proved once.
+        """
+        unknown: dict[_Key, Request] = {}
+        coming = self._unknown(several, unknown)
+        priced = [*forked(self._searched, coming, crew, known=self._programs)]
+        alike: dict[tuple[Goal, Choice], list[tuple[_Key, Distinct[Found]]]] = {}
+        for (key, one), best in zip(unknown.items(), priced, strict=False):
+            alike.setdefault((one.goal, one.choice), []).append((key, best))
+        for (goal, choice), some in alike.items():
+            wanted = [Wanted(1, best, key[1]) for key, best in some]
+            told = self._simulator(choice), wanted, _Proving(crew), self._library(goal)
+            keys = (key for key, _ in some)
+            self._known.update(zip(keys, answers_to(*told)[0], strict=True))
+
+    def _unknown(
+        self, several: Iterable[Request], unknown: dict[_Key, Request]
+    ) -> Iterator[Request]:
+        """Those that are not, each once, which are noted; forks are to know all programs."""
+        for one in several:
+            key = _key(one)
+            if key not in self._known and key not in unknown:
+                unknown[key] = one
+                self._library(one.goal).paths(len(_reduction(self.system, one).tree.digits))
+                yield one
+
+    def _programs(self) -> int:
+        """Of how many trees the programs are known, in all languages."""
+        return sum(one.known() for one in self._libraries.values())
+
+    def _searched(self, request: Request) -> Distinct[Found]:
+        """The best program for a request."""
+        library, simulator = self._library(request.goal), self._simulator(request.choice)
+        how = request.payload_bytes, self._segments
+        search = CandidateSearch(library, simulator, *how, stripes=self._stripes)
+        [found] = search.distinct(_reduction(self.system, request), 1)
+        return found
+
+    def _library(self, goal: Goal) -> Library:
+        language = Language(self._max_steps, goal=goal)
+        return self._libraries.setdefault(goal, Library(language))
+
+    def _simulator(self, choice: Choice) -> Simulator:
+        return self._simulators.setdefault(choice, Simulator(self.system, choice))
+
+
+class _Proving(Watcher):
+    """By as many processes as another: what was found is proved, though that is to stop."""
+
+    def __init__(self, crew: Crew) -> None:
+        self._crew = crew
+
+    @property
+    def processes(self) -> int:
+        return self._crew.processes
+
+
+def _key(request: Request) -> _Key:
+    return request.goal, request.payload_bytes, _lying(request)
+
+
+def _reduction(system: System, request: Request) -> Reduction:
+    assert request.placement is not None
+    placement = Placement(system.hierarchy, request.axes, request.placement)
+    return Reduction(placement, request.over, request.collapse)
 
 
 def _lying(request: Request) -> object:
@@ -137,14 +207,27 @@ class Redistributor:
 
         Of equal ones the one of the least bytes. Raises InputError as ``path_between`` does.
         """
+        found = [self.along(path, value) for path in self._paths(value, source, target, allowed)]
+        return min(found, key=lambda one: one.seconds)
+
+    def requests(self, value: Type, source: Sharding, target: Sharding) -> Iterator[Request]:
+        """All that the planner is asked for to find the fastest. Raises InputError likewise."""
+        for path in self._paths(value, source, target, every_move):
+            for one in communications(path, value, self.placement):
+                if isinstance(one.request, Request):
+                    yield one.request
+
+    def _paths(
+        self, value: Type, source: Sharding, target: Sharding, allowed: Allowed
+    ) -> Iterator[Path]:
+        """Those that ask for other requests than others do."""
         paths = [
             path
             for first in First
             for path in paths_between(value, source, target, self.sizes, allowed, first)
         ]
         unlike = {path.requests(self.sizes): path for path in reversed(paths)}
-        found = [self.along(path, value) for path in reversed(unlike.values())]
-        return min(found, key=lambda one: one.seconds)
+        return reversed(unlike.values())
 
     def along(self, path: Path, value: Type) -> Redistribution:
         """The answers to the requests of one path."""

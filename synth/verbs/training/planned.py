@@ -117,7 +117,7 @@ def planned_step(
     job = Job(question.model, changes, spelling, system.check_even(), device)
     planner = Planner(job)
     (pins, others), walk = question.pins(), question.walk()
-    found = planner.plans(pins, k, watcher, walk)
+    found = planner.plans(pins, k, watcher, walk, front=True)
     why_not = None
     if others.said:
         both = Pins({**others.said, **pins.said, **others.said})

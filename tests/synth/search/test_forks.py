@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from patience import until
 from results.speedup.perfect import Several, perfectly
 from synth.search import forks
-from synth.search.forks import FORKS, GUESSES, forked, processors
+from synth.search.forks import FORKS, GUESSES, Meanwhile, forked, processors
 
 FORKED = pytest.mark.skipif(not FORKS, reason="processes cannot be forks here")
 HERE = os.getpid()
@@ -311,3 +311,50 @@ def test_few_large_items_share_the_processes() -> None:
     with perfectly(lambda: spent, 1) as clock:
         assert [*forked(work, range(3), Several(8))] == [4950] * 3
         assert clock.now() <= 1.25 * 300 / 8
+
+
+# What is done meanwhile.
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_what_is_done_meanwhile_is_what_its_caller_would_have_done(processes: int) -> None:
+    with Meanwhile(lambda: [os.getpid(), 7], Several(processes)) as rest:
+        found = rest.result()
+        assert rest.processes == processes
+    assert found[1] == 7
+    assert (found[0] == HERE) == (processes == 1 or not FORKS)
+    assert not children()
+
+
+@FORKED
+def test_what_dies_meanwhile_is_done_by_its_caller() -> None:
+    def work() -> int:
+        if os.getpid() != HERE:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return 7
+
+    with Meanwhile(work, Several(2)) as rest:
+        assert rest.result() == 7
+
+
+@FORKED
+def test_what_nobody_waits_for_is_ended() -> None:
+    with Meanwhile(signal.pause, Several(2)):
+        assert children()
+    assert not children()
+
+
+@FORKED
+def test_processes_that_are_done_meanwhile_are_for_the_rest() -> None:
+    """Of three one does other work until a fork tells it to end."""
+    ends = os.pipe()
+
+    def work(item: int) -> int:
+        if item == 3:
+            os.write(ends[1], b"x")
+        return os.getpid()
+
+    with Meanwhile(lambda: os.read(ends[0], 1), Several(3)) as rest:
+        assert len({*forked(work, range(9), rest)}) >= 3
+        assert rest.result() == b"x"
+        assert rest.processes == 3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -36,6 +37,30 @@ def test_it_is_that_of_pricing_everything(
     assert [(found[one], sizes[one]) for one in found] == sorted(unbeaten)
     assert len(set(asked)) == len(asked)
     assert not set(asked) & set(known)
+
+
+@given(CHOICES)
+def test_nothing_is_priced_before_its_nearer_bound(choices: list[tuple[int, int, int]]) -> None:
+    """The same is priced as if nearer bounds were known from the first."""
+    seconds, sizes = [float(one[0]) for one in choices], [one[1] for one in choices]
+    bounds = [one[0] - 0.5 - one[2] % 2 for one in choices]
+    told: set[int] = set()
+    asked: list[list[int]] = [[], []]
+
+    def price(at: int, numbers: Sequence[int]) -> list[float]:
+        asked[at] += numbers
+        assert not at or {*numbers} <= told
+        return [seconds[number] for number in numbers]
+
+    def nearer(numbers: Sequence[int]) -> list[float]:
+        assert told.isdisjoint(numbers)
+        told.update(numbers)
+        return [bounds[number] for number in numbers]
+
+    rough = [bound - one[2] for bound, one in zip(bounds, choices, strict=True)]
+    found = front(bounds, sizes, partial(price, 0), {})
+    assert front(rough, sizes, partial(price, 1), {}, nearer=nearer) == found
+    assert asked[0] == asked[1]
 
 
 def test_what_is_beaten_for_sure_is_not_priced() -> None:

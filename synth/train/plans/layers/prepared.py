@@ -26,7 +26,7 @@ def _as_planned(step: Step, plan: Plan) -> tuple[Step, dict[str, int]]:
     return _prepared(Same(step), plan.remat, stages, plan.layers)
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=8)
 def _prepared(
     step: Same[Step], remat: bool, stages: int, layers: tuple[int, ...]
 ) -> tuple[Step, dict[str, int]]:

@@ -344,7 +344,7 @@ class StepPlanReply(Reply):
                 )
             ],
             advised=advised,
-            front=[PlanOfFront.of(one) for one in thinned(list(search.front()))],
+            front=[PlanOfFront.of(one) for one in thinned(list(found.front))],
             least_seconds=found.least_seconds,
             considered=search.plans,
             fitting=len(search.fitting),

@@ -389,9 +389,10 @@ def test_several_processes_find_what_one_finds() -> None:
     found = []
     for processes in (1, 2):
         pins = Pins.parse("tensor=4 remat=no microbatches=4")
-        planned = Planner(job()).plans(pins, 3, Several(processes))
+        planned = Planner(job()).plans(pins, 3, Several(processes), front=True)
         told = [(one.candidate, one.found.seconds, one.size_bytes) for one in planned.finalists]
-        found.append((told, planned.looked_at, planned.least_seconds, planned.refused))
+        assert planned.front == tuple(planned.search.front())
+        found.append((told, planned.looked_at, planned.front, planned.refused))
     assert found[0] == found[1]
 
 
