@@ -39,17 +39,21 @@ class Cluster:
 
 
 @contextmanager
-def cluster(*, durable: bool = False) -> Iterator[Cluster]:
+def cluster(
+    *, durable: bool = False, password: str | None = None, within: Path | None = None
+) -> Iterator[Cluster]:
     """A running cluster. Skips where the programs, or a user to run them as, are missing.
 
     ``durable``: it waits for the disk as it would in earnest; tests need no more than processes.
+    ``password``: it listens on localhost, too, and whoever connects needs that. ``within``: the
+    folder that its files are in.
     """
     pytest.importorskip("psycopg", reason="needs psycopg, of the extra 'postgres'")
-    programs = _programs()
+    programs = programs_there()
     if programs is None:
         pytest.skip("needs Debian's package postgresql: no initdb and pg_ctl there")
     user = _user()
-    folder = Path(tempfile.mkdtemp(prefix="collsynth-pg-"))
+    folder = Path(tempfile.mkdtemp(prefix="collsynth-pg-", dir=within))
     try:
         if user is not None:
             os.chown(folder, user.pw_uid, user.pw_gid)
@@ -71,9 +75,15 @@ def cluster(*, durable: bool = False) -> Iterator[Cluster]:
                     **more,
                 )
 
-        run("initdb", "-U", "collsynth", "-A", "trust", "-E", "UTF8", "--no-sync")
+        secret = folder / "secret"
+        secret.write_text(password or "")
+        asks = (
+            ("-A", "trust") if password is None else ("-A", "scram-sha-256", f"--pwfile={secret}")
+        )
+        run("initdb", "-U", "collsynth", *asks, "-E", "UTF8", "--no-sync")
         waits = "on" if durable else "off"
-        options = f"-c fsync={waits} -k {folder} -c listen_addresses= -c max_connections=200"
+        where = "" if password is None else "localhost"
+        options = f"-c fsync={waits} -k {folder} -c listen_addresses={where} -c max_connections=200"
         try:
             run("pg_ctl", "start", "-w", "-s", "-o", options)
             yield Cluster(folder)
@@ -83,7 +93,7 @@ def cluster(*, durable: bool = False) -> Iterator[Cluster]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _programs() -> Path | None:
+def programs_there() -> Path | None:
     """The newest version's programs."""
     found = [one.parent for one in _PROGRAMS.glob("*/bin/initdb")]
     versions = {one: [int(n) for n in re.findall(r"\d+", one.parent.name)] for one in found}

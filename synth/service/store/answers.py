@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, fields
 
-from sqlalchemy import Connection, Exists, exists, literal, select
+from sqlalchemy import Connection, bindparam, exists, literal, select
 
 from synth.service.store.engines import Database, hold_answers, insert
 from synth.service.store.jobs import with_key
@@ -12,6 +12,12 @@ from synth.service.store.records import Seen, StoredAnswer
 from synth.service.store.tables import ANSWER, SEEN
 
 _COLUMNS = tuple(ANSWER.c[field.name] for field in fields(StoredAnswer))
+_MINE = ANSWER.c.key == bindparam("key")
+_ASKED = exists().where(SEEN.c.team == bindparam("team"), SEEN.c.key == bindparam("key"))
+_ONE = select(*_COLUMNS).where(_MINE)
+_ONE_ASKED = _ONE.where(_ASKED)
+_LOOK = select(*_COLUMNS, _ASKED.label("before")).where(_MINE)
+"""Made once: to make a statement takes longer than to have it carried out."""
 
 
 class Answers:
@@ -22,11 +28,9 @@ class Answers:
 
     def one(self, key: str, team: str | None = None) -> StoredAnswer | None:
         """The answer under a key; given a team, only if that team has asked for it."""
-        chosen = select(*_COLUMNS).where(ANSWER.c.key == key)
-        if team is not None:
-            chosen = chosen.where(_seen(team, key))
+        chosen = _ONE if team is None else _ONE_ASKED
         with self._database.reading() as connection:
-            row = connection.execute(chosen).one_or_none()
+            row = connection.execute(chosen, {"key": key, "team": team}).one_or_none()
             return None if row is None else StoredAnswer(**row._mapping)
 
     def look(self, team: str, key: str, idempotency_key: str | None = None) -> Seen | None:
@@ -34,11 +38,11 @@ class Answers:
 
         None, too, where the team has a job with that idempotency key: then that job is the reply.
         """
-        chosen = select(*_COLUMNS, _seen(team, key).label("before")).where(ANSWER.c.key == key)
+        chosen = _LOOK
         if idempotency_key is not None:
             chosen = chosen.where(~exists().where(with_key(team, idempotency_key)))
         with self._database.reading() as connection:
-            row = connection.execute(chosen).one_or_none()
+            row = connection.execute(chosen, {"key": key, "team": team}).one_or_none()
         if row is None:
             return None
         *columns, before = row
@@ -68,7 +72,3 @@ def add_seen(connection: Connection, team: str, key: str) -> None:
     row = select(literal(team, SEEN.c.team.type), ANSWER.c.key).where(ANSWER.c.key == key)
     added = insert(connection, SEEN).from_select(["team", "key"], row)
     connection.execute(added.on_conflict_do_nothing())
-
-
-def _seen(team: str, key: str) -> Exists:
-    return exists().where(SEEN.c.team == team, SEEN.c.key == key)

@@ -9,6 +9,7 @@ keeps its promises, a power cut. PostgreSQL does the same by its own settings.
 from __future__ import annotations
 
 import re
+import selectors
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
@@ -18,12 +19,14 @@ from shutil import disk_usage
 from sqlite3 import Connection as SqliteConnection
 from sqlite3 import OperationalError as SqliteBusyError
 from threading import Lock
+from typing import Any
 
 from sqlalchemy import Connection, Engine, Table, create_engine, event, func, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError, StatementError
+from sqlalchemy.exc import ArgumentError, DBAPIError, InvalidatePoolError, StatementError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+from sqlalchemy.pool import ConnectionPoolEntry
 
 from hierarchies import InputError
 from synth.service.store.records import FullError, StoreError
@@ -87,7 +90,9 @@ def engine(given: str) -> Engine:
         event.listen(made, "connect", _configure)
         event.listen(made, "begin", _begin)
         return made
-    return create_engine(url, pool_size=10, max_overflow=20, pool_pre_ping=True)
+    made = create_engine(url, pool_size=10, max_overflow=20, skip_autocommit_rollback=True)
+    event.listen(made, "checkout", _check_alive)
+    return made
 
 
 def for_reading(made: Engine) -> Engine:
@@ -160,6 +165,23 @@ def _url(given: str) -> URL:
     if url.database in (None, "", ":memory:"):
         raise InputError("a store in SQLite needs a file", hint=_HINT)
     return url.set(drivername="sqlite+pysqlite")
+
+
+def _check_alive(connection: object, record: ConnectionPoolEntry, fairy: object) -> None:
+    """Have the pool connect anew where its connection was ended, as by a restart of PostgreSQL.
+
+    That is seen without asking, which would be one more round trip for each statement: an idle
+    connection has something to be read only where it has ended.
+    """
+    driver: Any = record.driver_connection
+    if driver.closed or _readable(driver.fileno()):
+        raise InvalidatePoolError
+
+
+def _readable(file: int) -> bool:
+    with selectors.DefaultSelector() as selector:
+        selector.register(file, selectors.EVENT_READ)
+        return bool(selector.select(0))
 
 
 def _configure(connection: SqliteConnection, record: object) -> None:

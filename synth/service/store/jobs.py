@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict, fields
 from datetime import UTC, datetime, time
 from typing import Any
@@ -11,7 +11,9 @@ from uuid import uuid4
 from sqlalchemy import (
     ColumnElement,
     Connection,
+    Select,
     String,
+    bindparam,
     case,
     func,
     literal,
@@ -49,6 +51,10 @@ _NAMELESS = JOB.c.name.is_(None) & (func.length(JOB.c.question) < _SHORT_CHARACT
 _SHORT = case((_NAMELESS, JOB.c.question), else_="").label("question")
 _SEEN = tuple(_SHORT if column.name == "question" else column for column in COLUMNS)
 _LISTED = tuple(null().label("best") if column.name == "best" else column for column in _SEEN)
+_MINE = JOB.c.id == bindparam("id")
+_ONE, _ONE_SEEN = select(*COLUMNS).where(_MINE), select(*_SEEN).where(_MINE)
+_REVISION = select(JOB.c.revision).where(_MINE)
+"""Made once: to make a statement takes longer than to have it carried out."""
 
 
 class Jobs:
@@ -87,18 +93,17 @@ class Jobs:
     def one(self, id: str) -> Job | None:
         """The job of that id."""
         with self._database.reading() as connection:
-            return _one(connection, id, COLUMNS)
+            return _one(connection, _ONE, id)
 
     def seen(self, id: str) -> Job | None:
         """The same without its question, which is not read."""
         with self._database.reading() as connection:
-            return _one(connection, id, _SEEN)
+            return _one(connection, _ONE_SEEN, id)
 
     def revision(self, id: str) -> int | None:
         """The revision of a job: cheaper than the whole job, whose ``best`` may be long."""
-        chosen = select(JOB.c.revision).where(JOB.c.id == id)
         with self._database.reading() as connection:
-            return connection.execute(chosen).scalar_one_or_none()
+            return connection.execute(_REVISION, {"id": id}).scalar_one_or_none()
 
     def came_with(self, team: str, idempotency_key: str) -> bool:
         """Whether a job of the team came with that idempotency key."""
@@ -152,7 +157,7 @@ class Jobs:
                 )
             )
             connection.execute(change)
-            return _one(connection, id, _SEEN)
+            return _one(connection, _ONE_SEEN, id)
 
     def counts(self, team: str | None = None) -> dict[Status, int]:
         """The number of jobs by status, of a team or of all."""
@@ -233,6 +238,6 @@ def with_key(team: str, idempotency_key: str) -> ColumnElement[bool]:
     return (JOB.c.team == team) & (JOB.c.idempotency_key == idempotency_key)
 
 
-def _one(connection: Connection, id: str, columns: Sequence[ColumnElement[Any]]) -> Job | None:
-    row = connection.execute(select(*columns).where(JOB.c.id == id)).one_or_none()
+def _one(connection: Connection, chosen: Select[Any], id: str) -> Job | None:
+    row = connection.execute(chosen, {"id": id}).one_or_none()
     return None if row is None else Job(*row)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
-from sqlalchemy import Connection, delete, func, select, tuple_
+from sqlalchemy import BigInteger, Connection, delete, func, select, tuple_
 
 from synth.service.store import migrating
 from synth.service.store.answers import Answers
@@ -102,14 +102,16 @@ class Store:
         itself goes where no other team has asked for it and no job points to it.
         """
         newest = (JOB.c.finished.desc(), JOB.c.number.desc())
-        so_far = func.sum(JOB.c.size_bytes).over(partition_by=JOB.c.team, order_by=newest)
+        held_bytes = func.sum(JOB.c.size_bytes, type_=BigInteger)
+        so_far = held_bytes.over(partition_by=JOB.c.team, order_by=newest)
         ended = select(JOB.c.number, so_far.label("bytes")).where(JOB.c.status.in_(_ENDED))
         jobs = ended.subquery()
         beyond = select(jobs.c.number).where(jobs.c.bytes > most_bytes)
         old_jobs = beyond.order_by(jobs.c.bytes.desc()).limit(most)
         made = (ANSWER.c.created.desc(), ANSWER.c.key)
         size = func.coalesce(ANSWER.c.size_bytes, func.length(ANSWER.c.body))
-        total = func.sum(size).over(partition_by=SEEN.c.team, order_by=made).label("bytes")
+        answered_bytes = func.sum(size, type_=BigInteger)
+        total = answered_bytes.over(partition_by=SEEN.c.team, order_by=made).label("bytes")
         held = select(SEEN.c.team, SEEN.c.key, total).join(ANSWER, ANSWER.c.key == SEEN.c.key)
         seen = held.subquery()
         beyond_seen = select(seen.c.team, seen.c.key).where(seen.c.bytes > most_bytes)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -52,14 +54,25 @@ def alerts() -> list[str]:
     return [rule["expr"] for rule in rules]
 
 
+def labels(text: str) -> dict[str, set[str]]:
+    """The labels of each metric that has a sample."""
+    found: dict[str, set[str]] = {}
+    for name, given in re.findall(r"^(\w+)(?:\{(.*)\})? \S+$", text, re.MULTILINE):
+        found.setdefault(name, set()).update(re.findall(r"(\w+)=\"", given))
+    return found
+
+
 @pytest.mark.parametrize("where", [dashboard, alerts])
-def test_what_is_drawn_and_alerted_by_is_measured(server: Served, where: Any) -> None:
-    there = text(server)
-    declared = set(re.findall(r"^# TYPE (\S+) ", there, re.MULTILINE))
-    declared |= {f"{name}_bucket" for name in declared}
-    named = {name for expression in where() for name in _NAME.findall(expression)}
-    assert named
-    assert named - declared == set()
+def test_what_is_drawn_and_alerted_by_is_measured(server: Served, waiting: str, where: Any) -> None:
+    """Each has a sample with the labels asked for; Prometheus adds ``job`` and ``instance``."""
+    known = labels(text(server) + waiting)
+    for expression in where():
+        named = {*_NAME.findall(expression)}
+        assert named <= known.keys()
+        asked = {*", ".join(re.findall(r"by \((.*?)\)", expression)).split(", ")} - {""}
+        asked |= {*re.findall(r"(\w+)=", expression)}
+        for name in named:
+            assert asked <= known[name] | {"job", "instance"}, (expression, name)
 
 
 def test_calls_to_the_store_pieces_and_the_process_are_counted(server: Served) -> None:
@@ -70,15 +83,67 @@ def test_calls_to_the_store_pieces_and_the_process_are_counted(server: Served) -
     assert "process_resident_memory_bytes" in there
 
 
-def test_the_age_of_queues_is_told_by_team(tmp_path: Path) -> None:
-    with served(tmp_path, Nobody(), keys=True) as server:
+@pytest.fixture(scope="module")
+def waiting(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The metrics of a server that has jobs of two teams, and nobody who does them."""
+    folder = tmp_path_factory.mktemp("waiting")
+    with served(folder, Nobody(), keys=True) as server:
         for team, jobs in (("red", 2), ("blue", 1)):
             secret = server.service.store.keys.create(team, "").secret
             for number in range(jobs):
                 asked = {**EXAMPLES["place"], "axes": {f"a{number}": 32}}
                 headers = {"X-API-Key": secret, "Prefer": "respond-async"}
                 assert server.ask.post("/v1/place", json=asked, headers=headers).status_code == 202
-        there = text(server)
-    assert 'collsynth_queue_jobs{team="red"} 2.0' in there
-    ages = re.findall(r'collsynth_queue_seconds\{team="(red|blue)"\} ([0-9.e-]+)', there)
+        return text(server)
+
+
+def test_the_age_of_queues_is_told_by_team(waiting: str) -> None:
+    assert 'collsynth_queue_jobs{team="red"} 2.0' in waiting
+    ages = re.findall(r'collsynth_queue_seconds\{team="(red|blue)"\} ([0-9.e-]+)', waiting)
     assert {team for team, age in ages if 0 <= float(age) < 100} == {"red", "blue"}
+
+
+AT_LEAST = {
+    "CollsynthDown": ('up{job="collsynth"}', "0x20"),
+    "CollsynthStoreFails": ("collsynth_store_errors_total", "0+1x20"),
+    "CollsynthJobsFailByBugs": ('collsynth_requests_total{status="500"}', "0+1x20"),
+    "CollsynthQueueIsOld": ('collsynth_queue_seconds{team="red"}', "1000+60x20"),
+    "CollsynthWorkersDie": ("collsynth_workers_lost_total", "0+1x20"),
+    "CollsynthStoreIsSlow": ('collsynth_store_seconds_bucket{le="+Inf"}', "0+100x20"),
+    "CollsynthFewFilesLeft": ('process_open_fds{job="collsynth"}', "90x20"),
+}
+"""What each alert is raised by: a series, and its values, one a minute."""
+BESIDE = {
+    'collsynth_store_seconds_bucket{le="0.5"}': "0+10x20",
+    'collsynth_store_seconds_bucket{le="1"}': "0+100x20",
+    'process_max_fds{job="collsynth"}': "100x20",
+}
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="needs promtool, of prometheus")
+def test_prometheus_takes_the_alerts_and_raises_each(tmp_path: Path) -> None:
+    rules = yaml.safe_load((DEPLOY / "alerts.yml").read_text())["groups"][0]["rules"]
+    assert [rule["alert"] for rule in rules] == [*AT_LEAST]
+    series = [{"series": name, "values": values} for name, values in BESIDE.items()]
+    quiet = [{"eval_time": "15m", "alertname": name, "exp_alerts": []} for name in AT_LEAST]
+    cases = [{"interval": "1m", "input_series": series, "alert_rule_test": quiet}]
+    for rule in rules:
+        name, values = AT_LEAST[rule["alert"]]
+        labels = dict(re.findall(r'(\w+)="(\w+)"', name)) if "bucket" not in name else {}
+        if "max by (team)" not in rule["expr"]:
+            labels.pop("team", None)
+        raised = {
+            "exp_labels": {**labels, **rule["labels"]},
+            "exp_annotations": {
+                key: text.replace("{{ $labels.team }}", "red")
+                for key, text in rule["annotations"].items()
+            },
+        }
+        wanted = {"eval_time": "15m", "alertname": rule["alert"], "exp_alerts": [raised]}
+        given = [*series, {"series": name, "values": values}]
+        cases.append({"interval": "1m", "input_series": given, "alert_rule_test": [wanted]})
+    file = tmp_path / "tests.yml"
+    file.write_text(yaml.safe_dump({"rule_files": [str(DEPLOY / "alerts.yml")], "tests": cases}))
+    for words in (("check", "rules", DEPLOY / "alerts.yml"), ("test", "rules", file)):
+        said = subprocess.run(["promtool", *words], capture_output=True, text=True)
+        assert said.returncode == 0, said.stdout + said.stderr

@@ -11,25 +11,19 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from typer.testing import CliRunner
 
 pytest.importorskip("fastapi", reason="needs the extra server")
 
 from patience import PATIENCE_SECONDS
+from server_process import AT_ONCE, LONG, serving, status_of
 from synth.cli.app import app
 from synth.service.settings import data_folder, default_name
 from synth.service.store import Store
-
-MAIN = (sys.executable, "-c", "from synth.cli.app import main; main()")
-LONG = {"digits": 5, "max_steps": 8, "across": True}
-AT_ONCE = {"Prefer": "respond-async"}
 
 
 def run(*words: str) -> Any:
@@ -38,35 +32,6 @@ def run(*words: str) -> Any:
 
 def store_in(folder: Path) -> str:
     return f"sqlite:///{folder / 'served.db'}"
-
-
-@contextmanager
-def serving(store: str, *words: str) -> Iterator[tuple[subprocess.Popen[str], Any]]:
-    """A server in a process of its own, and somebody who asks it."""
-    command = (*MAIN, "serve", "--port", "0", "--store", store, "--workers", "1", *words)
-    process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
-    )
-    try:
-        assert process.stdout is not None
-        address = re.search(r"http://\S+", process.stdout.readline())
-        assert address, process.communicate()[1][-2000:]
-        with httpx.Client(base_url=address[0], timeout=PATIENCE_SECONDS, trust_env=False) as client:
-            yield process, client
-    finally:
-        if process.poll() is None:
-            process.kill()
-        process.communicate()
-
-
-def status_of(client: Any, job: Any, *wanted: str) -> Any:
-    end = time.monotonic() + PATIENCE_SECONDS
-    while time.monotonic() < end:
-        found = client.get(job["url"]).json()
-        if found["status"] in wanted:
-            return found
-        time.sleep(0.05)
-    raise AssertionError(found)
 
 
 def test_a_server_told_to_stop_gives_back_what_does_not_end_in_time(tmp_path: Path) -> None:

@@ -10,55 +10,25 @@ import os
 import re
 import shlex
 import shutil
-import socket
 import subprocess
 import sys
 import time
 import tomllib
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.request import urlopen
 
 import pytest
 import typer
-import yaml
 
+from image import BUILD, COMPOSE, DEPLOY, ENVIRONMENT, FINAL, of
 from manual import ROOT
 from patience import PATIENCE_SECONDS
+from server_process import free_port
 from synth.cli.app import app
 
-DEPLOY = ROOT / "deploy"
 UNIT = (DEPLOY / "collsynth.service").read_text(encoding="utf-8")
-COMPOSE: Any = yaml.safe_load((DEPLOY / "compose.yaml").read_text(encoding="utf-8"))
 LAST_REPLIES_SECONDS = 5
-
-
-class Line(NamedTuple):
-    """An instruction of the Dockerfile."""
-
-    word: str
-    rest: str
-
-
-def dockerfile() -> list[list[Line]]:
-    """The stages, each from its FROM on."""
-    stages: list[list[Line]] = []
-    for text in (DEPLOY / "Dockerfile").read_text(encoding="utf-8").splitlines():
-        if not text or text.startswith("#"):
-            continue
-        word, _, rest = text.partition(" ")
-        if word == "FROM":
-            stages.append([])
-        stages[-1].append(Line(word, rest))
-    return stages
-
-
-BUILD, FINAL = dockerfile()
-ENVIRONMENT = dict(line.rest.split("=", 1) for line in FINAL if line.word == "ENV")
-
-
-def of(stage: list[Line], word: str) -> list[str]:
-    return [line.rest for line in stage if line.word == word]
 
 
 def serve_parameters() -> list[Any]:
@@ -213,12 +183,6 @@ def test_the_steps_of_the_image_give_a_server_that_answers(tmp_path: Path) -> No
     finally:
         server.terminate()
         server.wait(PATIENCE_SECONDS)
-
-
-def free_port() -> int:
-    with socket.socket() as made:
-        made.bind(("127.0.0.1", 0))
-        return int(made.getsockname()[1])
 
 
 def wait_for(address: str) -> None:

@@ -376,6 +376,7 @@ def test_a_team_keeps_no_more_bytes_than_it_may(store_url: str) -> None:
         store.answers.saw("theirs", keys[0])
         assert store.jobs.waiting_bytes("ours") == 900
         assert store.forget_beyond(2400, 500) == Forgotten(0, 0)
+        assert store.forget_beyond(2**40, 500) == Forgotten(0, 0)
         assert store.forget_beyond(1300, 1).jobs == 1
         assert store.forget_beyond(1300, 500) == Forgotten(1, 1)
         assert store.forget_beyond(1300, 500) == Forgotten(0, 0)
