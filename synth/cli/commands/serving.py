@@ -16,7 +16,7 @@ import typer
 from synth.cli.commands.asking import chosen_store, logging_to
 
 if TYPE_CHECKING:
-    from synth.service.store import Store
+    from synth.service.store import Revoked, Store
 
 USAGE = 2
 _EXTRA = frozenset(
@@ -143,7 +143,7 @@ def create(
     ] = None,
     scope: Annotated[
         list[str] | None,
-        typer.Option(help="What it may do: ask, keep (systems), admin; else ask and keep."),
+        typer.Option(help="What it may do: ask, keep (systems), admin; else 'ask,keep'."),
     ] = None,
     store: StoreUrl = None,
     as_json: AsJson = False,
@@ -160,12 +160,13 @@ def create(
         if jobs_per_day is not None and jobs_per_day < 0:
             problem, hint = f"{jobs_per_day} jobs a day", "0 or more, or leave it out"
             raise InputError(problem, where="--jobs-per-day", hint=hint)
+        wished = [one.strip() for given in scope or ("ask,keep",) for one in given.split(",")]
         known = [one.value for one in Scope]
-        for one in scope or ():
+        for one in wished:
             if one not in known:
                 raise InputError(f"{one[:40]!r} is no scope", hint=f"one of {', '.join(known)}")
         expires = None if days is None else datetime.now(UTC) + timedelta(days=days)
-        scopes = [Scope(one) for one in scope or ("ask", "keep")]
+        scopes = [one for one in Scope if one in wished]
         made = opened.keys.create(team, name, rate, jobs_per_day, expires=expires, scopes=scopes)
         _say(made.secret, {"id": made.id, "team": made.team, "secret": made.secret}, as_json)
 
@@ -176,31 +177,35 @@ def list_(
     store: StoreUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the keys: id, team, when they were made and last used, if they are valid, what for."""
+    """List the keys: whose they are, for how long and what for, and when they were last used."""
     with _store(store) as opened:
         found = [
             {
                 "id": key.id,
                 "team": key.team,
-                "created": f"{key.created:%Y-%m-%d}",
                 "state": key.state,
+                "created": f"{key.created:%Y-%m-%d}",
+                "expires": f"{key.expires:%Y-%m-%d}" if key.expires else "never",
                 "last_used": f"{key.last_used:%Y-%m-%d}" if key.last_used else "never",
-                "scopes": key.scopes.replace(" ", "+"),
+                "scopes": key.scopes.replace(" ", ","),
                 "name": key.name,
             }
             for key in opened.keys.known(team)
         ]
         if found or as_json:
-            _say("\n".join("  ".join(key.values()).rstrip() for key in found), found, as_json)
+            _say(_columns(found), found, as_json)
 
 
 @keys.command("revoke")
 def revoke(
     key_id: Annotated[str, typer.Argument(metavar="ID", help="As 'collsynth keys list' has it.")],
+    cancel: Annotated[
+        bool, typer.Option("--cancel", help="Cancel what it asked that has not ended, too.")
+    ] = False,
     store: StoreUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Admit a key no longer, and say what that was; servers notice within seconds."""
+    """Admit a key no longer, and say what that was and what goes on; servers notice in seconds."""
     with _store(store) as opened:
         gone = opened.keys.revoke(key_id)
         if gone is None:
@@ -209,18 +214,44 @@ def revoke(
 
             hint = "'collsynth keys list' lists them"
             raise InputError(f"there is no key {key_id[:40]!r}", hint=hint)
-        key, again = gone.key, " again: it was revoked before" if gone.key.revoked else ""
-        used = f"{key.last_used:%Y-%m-%d %H:%M} UTC" if key.last_used else "never"
-        said = f"revoked {key.id} of {key.team}{f' ({key.name})' if key.name else ''}{again}"
-        body: dict[str, Any] = {
-            "id": key.id,
-            "team": key.team,
-            "name": key.name,
-            "state": "revoked",
-            "was": key.state,
-            "sessions": gone.sessions,
-        }
-        _say(f"{said}; last used {used}; sessions ended: {gone.sessions}", body, as_json)
+        for job in gone.jobs if cancel else ():
+            opened.jobs.cancel(job)
+        _say(_revoked(gone, cancel), _revoked_json(gone, cancel), as_json)
+
+
+def _revoked(gone: Revoked, cancelled: bool) -> str:
+    key = gone.key
+    again = " again: it was revoked before" if key.revoked else ""
+    used = f"{key.last_used:%Y-%m-%d %H:%M} UTC" if key.last_used else "never"
+    jobs = f"jobs {'cancelled' if cancelled else 'that go on'}: {len(gone.jobs)}"
+    hint = "; 'collsynth keys revoke --cancel' ends them" if gone.jobs and not cancelled else ""
+    return (
+        f"revoked {key.id} of {key.team}{f' ({key.name})' if key.name else ''}{again};"
+        f" last used {used}; sessions ended: {gone.sessions}; {jobs}{hint}"
+    )
+
+
+def _revoked_json(gone: Revoked, cancelled: bool) -> dict[str, Any]:
+    return {
+        "id": gone.key.id,
+        "team": gone.key.team,
+        "name": gone.key.name,
+        "state": "revoked",
+        "was": gone.key.state,
+        "sessions": gone.sessions,
+        "jobs": list(gone.jobs),
+        "cancelled": cancelled,
+    }
+
+
+def _columns(rows: list[dict[str, str]]) -> str:
+    """Rows below the names of their columns."""
+    if not rows:
+        return ""
+    lines = [[name.replace("_", " ") for name in rows[0]], *(list(row.values()) for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    padded = ("  ".join(map(str.ljust, line, widths)) for line in lines)
+    return "\n".join(line.rstrip() for line in padded)
 
 
 def _say(text: str, body: Any, as_json: bool) -> None:

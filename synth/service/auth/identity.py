@@ -27,9 +27,10 @@ class Caller:
         """Whether it sees to the jobs of all teams. Where no keys are needed there is one team."""
         return Scope.ADMIN in self.scopes
 
-    def check(self, scope: Scope) -> None:
-        """Raises RefusalError (403) where its key is not for that."""
-        if scope not in self.scopes:
-            problem = f"this key is not for that: it may {' and '.join(sorted(self.scopes))}"
-            hint = f"'collsynth keys create --scope {scope.value}' makes one that is"
+    def check(self, *scopes: Scope) -> None:
+        """Raises RefusalError (403) where its key has none of these scopes."""
+        if not self.scopes.intersection(scopes):
+            whose = "this key" if self.key_id else "this sign-in"
+            problem = f"{whose} is not for that: it may {' and '.join(sorted(self.scopes))}"
+            hint = f"'collsynth keys create --scope {scopes[0].value}' makes one that is"
             raise RefusalError(HTTPStatus.FORBIDDEN, problem, hint=hint)

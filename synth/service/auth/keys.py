@@ -116,11 +116,11 @@ class Keys:
         scopes = frozenset(Scope(scope) for scope in key.scopes.split())
         return Caller(key.team, key.id, key.name or None, key.jobs_per_day, scopes)
 
-    def _refused(self, address: str) -> RefusalError:
-        """The refusal of a wrong key. Raises another where too many came from an address."""
+    def _counted(self, refusal: RefusalError, address: str) -> RefusalError:
+        """A refusal to admit somebody. Raises another where too many came from an address."""
         most = self._limits.failed_sign_ins_per_minute / _MINUTE_SECONDS
         self._failed.take(address, most, "wrong keys may come from here")
-        return RefusalError(HTTPStatus.FORBIDDEN, "this key is not admitted")
+        return refusal
 
     async def still_admits(self, caller: Caller) -> bool:
         """Whether the key that a caller came with has not been revoked since."""
@@ -131,7 +131,7 @@ class Keys:
         return await self._key(digest_of(secret), self._of_secret, secret, address)
 
     async def _key(
-        self, name: str, find: Callable[[str], Key | None], given: str, address: str
+        self, name: str, find: Callable[[str], Key | RefusalError], given: str, address: str
     ) -> Key:
         """The key that is remembered under a name, or that is found for what is given.
 
@@ -142,19 +142,35 @@ class Keys:
         if known is not None and known[1] > time.monotonic():
             return known[0]
         key = await self._threads.do(find, given)
-        if key is None:
-            raise self._refused(address)
+        if isinstance(key, RefusalError):
+            raise self._counted(key, address)
         self._known.put(name, (key, time.monotonic() + _FRESH_SECONDS), 1)
         return key
 
-    def _of_secret(self, secret: str) -> Key | None:
+    def _of_secret(self, secret: str) -> Key | RefusalError:
         match = _SHAPE.fullmatch(secret)
         key = self._store.keys.one(match["id"] if match else _NO_ID) or _STRANGER
-        return key if key.admits(secret) else None
+        if not key.belongs_to(secret):
+            return _refusal("this key is not admitted", "check that all of it was copied")
+        return key if key.valid else _over(key)
 
-    def _of_session(self, token: str) -> Key | None:
+    def _of_session(self, token: str) -> Key | RefusalError:
         key = self._store.keys.of_session(token)
-        return key if key is not None and key.valid else None
+        if key is None:
+            return _refusal("this session is over", "sign in again")
+        return key if key.valid else _over(key)
+
+
+def _over(key: Key) -> RefusalError:
+    """What is said of a key that was right once: only to who has the whole of it."""
+    hint = "ask who runs this service for another: 'collsynth keys create' makes one"
+    if key.revoked or key.expires is None:
+        return _refusal("this key has been revoked", hint)
+    return _refusal(f"this key expired on {key.expires:%Y-%m-%d, %H:%M} UTC", hint)
+
+
+def _refusal(problem: str, hint: str) -> RefusalError:
+    return RefusalError(HTTPStatus.FORBIDDEN, problem, hint=hint)
 
 
 def _session_name(token: str) -> str:

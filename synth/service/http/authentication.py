@@ -70,6 +70,26 @@ async def keeping(caller: Annotated[Caller, Depends(authenticate)]) -> Caller:
     return caller
 
 
-Authenticated = Annotated[Caller, Depends(authenticate)]
+async def naming(caller: Annotated[Caller, Depends(authenticate)]) -> Caller:
+    """A caller who may see what systems the team keeps. Raises RefusalError for any other."""
+    caller.check(Scope.ASK, Scope.KEEP)
+    return caller
+
+
+async def following(caller: Annotated[Caller, Depends(authenticate)]) -> Caller:
+    """A caller who may see to jobs. Raises RefusalError for any other."""
+    caller.check(Scope.ASK, Scope.ADMIN)
+    return caller
+
+
+async def operating(caller: Annotated[Caller, Depends(authenticate)]) -> Caller:
+    """A caller who may see what concerns all teams. Raises RefusalError for any other."""
+    caller.check(Scope.ADMIN)
+    return caller
+
+
 Asking = Annotated[Caller, Depends(asking)]
 Keeping = Annotated[Caller, Depends(keeping)]
+Naming = Annotated[Caller, Depends(naming)]
+Following = Annotated[Caller, Depends(following)]
+Operating = Annotated[Caller, Depends(operating)]

@@ -27,7 +27,7 @@ async def login(request: Request, next: str = "/") -> Response:
     """Where a key is given."""
     if state_of(request).keys is None:
         return see_other("/")
-    return page(request, "login.html", next=_own_address(next), failed=False, keys=False)
+    return page(request, "login.html", next=_own_address(next), said="", keys=False)
 
 
 @router.post("/login")
@@ -43,7 +43,7 @@ async def log_in(request: Request) -> Response:
     except RefusalError as refusal:
         if refusal.status not in KEY_REFUSED:
             raise
-        return page(request, "login.html", status=403, next=after, failed=True, keys=False)
+        return page(request, "login.html", status=403, next=after, said=refusal.problem, keys=False)
     response = see_other(after)
     secure = "https" in (request.url.scheme, request.headers.get("x-forwarded-proto"))
     response.set_cookie(

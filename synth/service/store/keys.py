@@ -9,8 +9,8 @@ from secrets import token_hex
 from sqlalchemy import delete, insert, select, update
 
 from synth.service.store.engines import Database
-from synth.service.store.records import Key, NewKey, Revoked, Scope, digest_of
-from synth.service.store.tables import API_KEY, SESSION
+from synth.service.store.records import Key, NewKey, Revoked, Scope, Status, digest_of
+from synth.service.store.tables import API_KEY, JOB, SESSION
 
 
 class Keys:
@@ -77,7 +77,10 @@ class Keys:
                 return None
             connection.execute(update(API_KEY).where(mine).values(revoked=True))
             ended = connection.execute(delete(SESSION).where(SESSION.c.key_id == id)).rowcount
-            return Revoked(Key(**row._mapping), ended)
+            unended = JOB.c.status.in_([status for status in Status if not status.ended])
+            jobs = select(JOB.c.id).where(JOB.c.key_id == id, unended).order_by(JOB.c.number)
+            going_on = tuple(connection.execute(jobs).scalars())
+            return Revoked(Key(**row._mapping), ended, going_on)
 
     def begin_session(self, key: Key, seconds: float) -> str:
         """A new session of who has signed in with a key: its token, of which a digest is kept."""

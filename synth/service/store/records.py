@@ -70,10 +70,13 @@ class Scope(StrEnum):
 
 @dataclass(frozen=True)
 class Revoked:
-    """A key that is revoked now: as it was before, and how many sessions ended with it."""
+    """A key that is revoked now: as it was before, how many sessions ended with it, and the ids of
+    the jobs that came with it and have not ended.
+    """
 
     key: Key
     sessions: int
+    jobs: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -103,7 +106,11 @@ class Key:
 
     def admits(self, secret: str) -> bool:
         """Whether that is its secret and it is valid, in the same time whichever it is."""
-        return compare_digest(digest_of(secret), self.digest) and self.valid
+        return self.belongs_to(secret) and self.valid
+
+    def belongs_to(self, secret: str) -> bool:
+        """Whether that is its secret, valid or not, in the same time whichever it is."""
+        return compare_digest(digest_of(secret), self.digest)
 
     @property
     def valid(self) -> bool:

@@ -16,6 +16,7 @@ import yaml
 
 from serving import Served, ThreadWorkers, served
 from synth.service.http.examples import EXAMPLES
+from synth.service.store import Scope
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
 _NAME = re.compile(r"\b(?:collsynth|process)_[a-z_]+")
@@ -78,7 +79,8 @@ def test_the_age_of_queues_is_told_by_team(tmp_path: Path) -> None:
                 asked = {**EXAMPLES["place"], "axes": {f"a{number}": 32}}
                 headers = {"X-API-Key": secret, "Prefer": "respond-async"}
                 assert server.ask.post("/v1/place", json=asked, headers=headers).status_code == 202
-        there = text(server)
+        admin = server.service.store.keys.create("ops", "", scopes=[Scope.ADMIN]).secret
+        there = server.ask.get("/metrics", headers={"X-API-Key": admin}).text
     assert 'collsynth_queue_jobs{team="red"} 2.0' in there
     ages = re.findall(r'collsynth_queue_seconds\{team="(red|blue)"\} ([0-9.e-]+)', there)
     assert {team for team, age in ages if 0 <= float(age) < 100} == {"red", "blue"}

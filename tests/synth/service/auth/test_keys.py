@@ -74,8 +74,6 @@ def test_without_a_key_or_with_a_wrong_one(server: Served, method: str, path: st
     assert answer.status_code == 401
     assert answer.headers["www-authenticate"] == "Bearer"
     real = with_key(server, "red")["Authorization"].removeprefix("Bearer ")
-    revoked = server.service.store.keys.create("red", "revoked")
-    server.service.store.keys.revoke(revoked.id)
     wrong = [
         "cs_",
         "x",
@@ -84,7 +82,6 @@ def test_without_a_key_or_with_a_wrong_one(server: Served, method: str, path: st
         real[:-1] + ("0" if real[-1] != "0" else "1"),
         real.upper(),
         f"{real}0",
-        revoked.secret,
     ]
     told = []
     for key in wrong:
@@ -94,6 +91,29 @@ def test_without_a_key_or_with_a_wrong_one(server: Served, method: str, path: st
     assert all(one == told[0] for one in told)
     assert told[0][0] == 403
     assert "team" not in json.dumps(told[0])
+
+
+def test_who_has_the_whole_of_a_key_is_told_why_it_is_refused(server: Served) -> None:
+    """And nobody else: half a revoked key is refused as what never was a key."""
+    keys = server.service.store.keys
+    revoked = keys.create("red", "")
+    over = keys.create("red", "", expires=datetime(2026, 1, 31, 12, tzinfo=UTC))
+    keys.revoke(revoked.id)
+
+    def told(secret: str) -> tuple[int, str, str]:
+        answer = server.ask.get("/v1/jobs", headers={"X-API-Key": secret})
+        return answer.status_code, answer.json()["problem"], answer.json()["hint"]
+
+    for secret, said in (
+        (revoked.secret, "this key has been revoked"),
+        (over.secret, "this key expired on 2026-01-31, 12:00 UTC"),
+    ):
+        status, problem, hint = told(secret)
+        assert (status, problem) == (403, said)
+        assert "collsynth keys create" in hint
+        assert told(secret[:-1] + "x") == told("cs_")
+        page = server.ask.post("/login", data={"key": secret})
+        assert (page.status_code, said in page.text) == (403, True)
 
 
 def test_what_is_open_is_open(server: Served) -> None:
@@ -186,6 +206,40 @@ def test_a_key_may_do_what_it_is_for(server: Served) -> None:
     job = server.ask.post("/v1/run", json=EXAMPLES["run"], headers=slow).json()["url"]
     assert server.ask.get(job, headers=asks).status_code == 404
     assert server.ask.get(job, headers=sees).status_code == 200
+
+
+READ = ["/v1/jobs", f"/v1/jobs/{'0' * 32}", f"/v1/answers/{'0' * 64}", "/v1/systems"]
+
+
+@pytest.mark.parametrize(
+    ("scope", "codes"),
+    [
+        (Scope.ASK, [200, 404, 404, 200, 403, 403, 404]),
+        (Scope.KEEP, [403, 403, 403, 200, 403, 404, 403]),
+        (Scope.ADMIN, [200, 404, 403, 403, 200, 403, 404]),
+    ],
+)
+def test_no_scope_lets_in_where_another_is_asked_for(
+    server: Served, scope: Scope, codes: list[int]
+) -> None:
+    """404: it is admitted, and there is nothing. What is sent along makes no scope of a key wider."""
+    secret = server.service.store.keys.create("scopes", "", scopes=[scope]).secret
+    headers = {"X-API-Key": secret, "X-Scope": "admin", "X-Forwarded-Groups": "admin"}
+    found = [server.ask.get(path, headers=headers) for path in (*READ, "/metrics")]
+    found.append(server.ask.delete("/v1/systems/none", headers=headers))
+    found.append(server.ask.post(f"/v1/jobs/{'0' * 32}/cancel", headers=headers))
+    assert [one.status_code for one in found] == codes
+    for one in found:
+        if one.status_code == 403:
+            assert f"it may {scope}" in one.json()["problem"]
+            assert "collsynth keys create --scope" in one.json()["hint"]
+
+
+def test_metrics_are_for_who_runs_the_service(server: Served) -> None:
+    """They name teams."""
+    assert server.ask.get("/metrics").status_code == 401
+    assert server.ask.get("/metrics", headers=with_key(server, "red")).status_code == 403
+    assert server.ask.get("/healthz").status_code == 200
 
 
 def test_wrong_keys_are_limited_and_right_ones_are_not(tmp_path: Path) -> None:
