@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from synth.service.store import Revoked, Store
 
 USAGE = 2
+_SECRET_CHARACTERS = 16
 _EXTRA = frozenset(
     {"alembic", "fastapi", "prometheus_client", "sqlalchemy", "starlette", "uvicorn"}
 )
@@ -99,6 +100,27 @@ def serve(
             help="Believe who a proxy says has signed in, if it sends this secret along.",
         ),
     ] = None,
+    trusted_proxy: Annotated[
+        str,
+        typer.Option(
+            envvar="COLLSYNTH_TRUSTED_PROXY",
+            help="Addresses or networks of proxies whose X-Forwarded-For counts, and whose secret;"
+            " else, with a secret, this machine.",
+        ),
+    ] = "",
+    teams: Annotated[
+        str,
+        typer.Option(
+            envvar="COLLSYNTH_TEAMS",
+            help="GROUP=TEAM,...: teams of who signs in at the proxy; else the first group is it.",
+        ),
+    ] = "",
+    admins: Annotated[
+        str,
+        typer.Option(
+            envvar="COLLSYNTH_ADMINS", help="Groups whose people have the scope admin, too."
+        ),
+    ] = "",
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Log warnings only.")] = False,
 ) -> None:
     """Serve every verb over HTTP, with jobs that survive and a page to look at."""
@@ -107,7 +129,15 @@ def serve(
         from synth.service.http.logs import json_log
         from synth.service.limits import Limits
         from synth.service.server import serve as serve_until_stopped
-        from synth.service.settings import Settings, default_name, is_loopback, store_url
+        from synth.service.settings import (
+            Settings,
+            default_name,
+            is_loopback,
+            listed,
+            networks,
+            store_url,
+            teams_of_groups,
+        )
         from synth.verbs.questions.notations import size_in_bytes
 
         settings = Settings(
@@ -117,8 +147,11 @@ def serve(
             port=port,
             workers=workers or os.cpu_count() or 1,
             executor=executor,
-            keys=keys or not is_loopback(host) or proxy_secret is not None,
-            proxy_secret=proxy_secret or None,
+            keys=keys or not is_loopback(host) or bool(proxy_secret or trusted_proxy),
+            proxy_secret=_checked_secret(proxy_secret, teams or admins),
+            trusted_proxies=networks(trusted_proxy),
+            teams=teams_of_groups(teams),
+            admins=frozenset(listed(admins)),
             wait_seconds=wait,
             grace_seconds=grace,
             keep_days=keep_days or None,
@@ -130,6 +163,22 @@ def serve(
         )
         with logging_to(json_log(sys.stderr), logging.WARNING if quiet else logging.INFO):
             serve_until_stopped(settings, typer.echo)
+
+
+def _checked_secret(secret: str | None, people: str) -> str | None:
+    """The secret of the proxy; None without one. Raises InputError for one that is guessed soon."""
+    # Not at the top of the file: it loads numpy, and --help must not wait for it.
+    from hierarchies import InputError
+
+    hint = "'openssl rand -hex 16' makes one; the proxy sends it as X-Collsynth-Proxy"
+    if not secret:
+        if people:
+            raise InputError("nobody signs in without --proxy-secret", where="--teams", hint=hint)
+        return None
+    if len(secret) < _SECRET_CHARACTERS:
+        problem = f"a secret of {len(secret)} characters, and not {_SECRET_CHARACTERS}"
+        raise InputError(problem, where="--proxy-secret", hint=hint)
+    return secret
 
 
 @keys.command("create")

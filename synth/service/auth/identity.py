@@ -1,8 +1,8 @@
-"""The identity of a caller: a team, and the key it used."""
+"""The identity of a caller: a team, and the key or session it used."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http import HTTPStatus
 
 from synth.service.errors import RefusalError
@@ -14,13 +14,18 @@ LOCAL = "local"
 
 @dataclass(frozen=True)
 class Caller:
-    """A team; where keys are needed, also the id, name and daily quota of the key it used."""
+    """A team; where keys are needed, also the id, name and daily quota of the key it used.
+
+    Whom a proxy has signed in has a name and no key. ``session`` is the digest of the token with
+    which the request came.
+    """
 
     team: str = LOCAL
     key_id: str | None = None
     name: str | None = None
     jobs_per_day: int | None = None
     scopes: frozenset[Scope] = frozenset(Scope)
+    session: str | None = field(default=None, repr=False)
 
     @property
     def admin(self) -> bool:

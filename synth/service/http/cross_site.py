@@ -38,7 +38,7 @@ class CrossSiteGuard:
     def _foreign_host(self, headers: Headers) -> RefusalError | None:
         if self.own_names is None:
             return None
-        name = _parts(f"//{headers.get('host', '')}").hostname or ""
+        name = host_of(headers)
         if is_loopback(name) or name in self.own_names:
             return None
         hint = "ask for localhost; or start it with --keys, then it answers by every name"
@@ -55,6 +55,11 @@ def _foreign_origin(request: Request) -> RefusalError | None:
     if same and request.headers.get("sec-fetch-site", "none") in ("none", "same-origin"):
         return None
     return RefusalError(HTTPStatus.FORBIDDEN, "pages of other sites may not ask", where="Origin")
+
+
+def host_of(headers: Headers) -> str:
+    """The name by which a server is asked; empty where none can be read."""
+    return _parts(f"//{headers.get('host', '')}").hostname or ""
 
 
 def _parts(address: str) -> SplitResult:

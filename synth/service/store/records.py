@@ -124,6 +124,15 @@ class Key:
         return "revoked" if self.revoked else "valid" if self.valid else "expired"
 
 
+@dataclass(frozen=True)
+class Person:
+    """Somebody whom a proxy has signed in: their name there, their team and scopes here."""
+
+    name: str
+    team: str
+    scopes: str
+
+
 def digest_of(secret: str) -> str:
     """SHA-256 of a key's whole secret, ``cs_...``, in hex: secrets are random, and need no salt."""
     return sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
