@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import re
 import time
@@ -11,6 +12,7 @@ from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import TypeAlias
 
+from synth.service.auth.addresses import network_of
 from synth.service.auth.identity import Caller
 from synth.service.errors import RefusalError, too_many
 from synth.service.limits import Limits
@@ -19,6 +21,7 @@ from synth.service.store import Key, Person, Scope, Store, digest_of
 from synth.service.threads import Threads
 
 _SHAPE = re.compile(r"cs_(?P<id>[0-9a-f]{16})_[0-9a-f]{64}")
+_BEGINNING = re.compile(r"cs_(?P<id>[0-9a-f]{16})_")
 _NO_ID = "0" * 16
 _FRESH_SECONDS = 3.0
 _BUCKETS_BYTES = 2**20
@@ -29,6 +32,7 @@ PERSON_SESSION_SECONDS = 12 * 3600
 """How long who has signed in at a proxy stays so: until groups are looked at again."""
 _STRANGER = Key(_NO_ID, "", "", "0" * 64, None, None, datetime.fromtimestamp(0, UTC), revoked=True)
 Who: TypeAlias = Key | Person
+log = logging.getLogger("collsynth.service")
 
 
 @dataclass
@@ -49,7 +53,7 @@ class Rates:
         self._burst_seconds = burst_seconds
         self._buckets: Recent[str, _Bucket] = Recent(_BUCKETS_BYTES)
 
-    def take(self, name: str, per_second: float, whose: str = "this key may ask") -> None:
+    def take(self, name: str, per_second: float, problem: str = "") -> None:
         """Count a request. Raises RefusalError, which says when to come again, if too many came."""
         now = self._clock()
         most = max(1.0, self._burst_seconds * per_second)
@@ -61,7 +65,7 @@ class Rates:
         bucket.at = now
         if bucket.tokens < 1:
             wait_seconds = math.ceil((1 - bucket.tokens) / per_second)
-            problem = f"{whose} {per_second:g} times a second"
+            problem = problem or f"this key may ask {per_second:g} times a second"
             raise too_many(problem, wait_seconds, f"ask again in {wait_seconds} s")
         bucket.tokens -= 1
 
@@ -133,7 +137,8 @@ class Keys:
         scopes = frozenset(Scope(scope) for scope in who.scopes.split())
         often = self._limits.requests_per_second
         if isinstance(who, Person):
-            self._rates.take(f"person {who.name}", often, "you may ask")
+            problem = f"you may ask {often:g} times a second"
+            self._rates.take(f"person {who.name}", often, problem)
             return Caller(who.team, name=who.name, scopes=scopes, session=session)
         self._rates.take(who.id, often if who.rate_per_second is None else who.rate_per_second)
         if time.monotonic() - (self._noted.get(who.id) or -_MINUTE_SECONDS) >= _MINUTE_SECONDS:
@@ -141,10 +146,20 @@ class Keys:
             await self._threads.do(self._store.keys.used, who.id)
         return Caller(who.team, who.id, who.name or None, who.jobs_per_day, scopes, session)
 
-    def _counted(self, refusal: RefusalError, address: str) -> RefusalError:
-        """A refusal to admit somebody. Raises another where too many came from an address."""
+    def _counted(self, refusal: RefusalError, given: str, address: str) -> RefusalError:
+        """A refusal to admit somebody, counted and logged.
+
+        Raises another where too many came from their network, or for one key from anywhere.
+        """
         most = self._limits.failed_sign_ins_per_minute / _MINUTE_SECONDS
-        self._failed.take(address, most, "wrong keys may come from here")
+        network, key = network_of(address), _BEGINNING.match(given)
+        self._failed.take(network, most, f"too many that are not admitted ask from {network}")
+        if key:
+            self._failed.take(
+                key[0], most, f"too many ask with wrong keys that begin with {key[0]}"
+            )
+        logged = {"address": address, "key": key["id"] if key else None, "why": refusal.problem}
+        log.warning("not admitted", extra={"logged": logged})
         return refusal
 
     async def still_admits(self, caller: Caller) -> bool:
@@ -173,7 +188,7 @@ class Keys:
             return known[0]
         found = await self._threads.do(find, given)
         if isinstance(found, RefusalError):
-            raise self._counted(found, address)
+            raise self._counted(found, given, address)
         self._known.put(name, (found, time.monotonic() + _FRESH_SECONDS), 1)
         return found
 

@@ -11,12 +11,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
+from ipaddress import IPv4Network, IPv6Network
 from secrets import compare_digest
 from typing import TypeAlias
 
 from starlette.datastructures import Headers
 
+from synth.service.auth.addresses import address_in
 from synth.service.errors import RefusalError
 from synth.service.store import Person, Scope
 
@@ -46,7 +47,7 @@ class Proxy:
         told = ",".join(headers.getlist(_ADDRESSES)).split(",")
         for one in reversed(told):
             if not self._trusts(one.strip()):
-                return peer if _address(one.strip()) is None else one.strip()
+                return peer if address_in(one.strip()) is None else one.strip()
         return peer
 
     def person(self, peer: str, headers: Headers) -> Person | None:
@@ -84,17 +85,8 @@ class Proxy:
         return knows and self._trusts(peer)
 
     def _trusts(self, address: str) -> bool:
-        found = _address(address)
+        found = address_in(address)
         return found is not None and any(found in network for network in self.networks)
-
-
-def _address(text: str) -> IPv4Address | IPv6Address | None:
-    """An address; one of IPv4 that is written as one of IPv6 is one of IPv4."""
-    try:
-        found = ip_address(text)
-    except ValueError:
-        return None
-    return (isinstance(found, IPv6Address) and found.ipv4_mapped) or found
 
 
 def _only(headers: Headers, name: str) -> str:

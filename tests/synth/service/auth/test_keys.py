@@ -30,6 +30,7 @@ from synth.service.http.logs import JsonLines
 from synth.service.limits import Limits
 from synth.service.metrics import Metrics
 from synth.service.recent import Recent
+from synth.service.settings import networks
 from synth.service.store import Key, Scope, Store, digest_of
 from synth.service.store.keys import Keys as StoredKeys
 from synth.service.store.tables import JOB
@@ -251,6 +252,45 @@ def test_wrong_keys_are_limited_and_right_ones_are_not(tmp_path: Path) -> None:
         refused = server.ask.post("/login", data={"key": "cs_wrong"})
         assert (refused.status_code, int(refused.headers["retry-after"]) > 0) == (429, True)
         assert server.ask.get("/v1/jobs", headers=with_key(server, "red")).status_code == 200
+
+
+def test_wrong_keys_are_limited_by_network_and_by_key(tmp_path: Path) -> None:
+    """Whoever tries a key from many addresses is stopped, too; others at those addresses are not."""
+    how: Any = {
+        "limits": Limits(failed_sign_ins_per_minute=3),
+        "trusted_proxies": networks("127.0.0.1"),
+    }
+    with served(tmp_path, keys=True, **how) as server:
+        good = server.service.store.keys.create("red", "").secret
+        wrong, other = f"{good[:-1]}x", f"cs_{'0' * 16}_{'0' * 64}"
+
+        def tried(key: str, address: str) -> int:
+            headers = {"X-API-Key": key, "X-Forwarded-For": f"192.0.2.99, {address}"}
+            return server.ask.get("/v1/jobs", headers=headers).status_code
+
+        assert [tried(wrong, f"192.0.2.{n}") for n in range(5)] == [403] * 3 + [429] * 2
+        assert [tried(other, f"192.0.2.{n}") for n in range(3)] == [403] * 3
+        assert tried(good, "192.0.2.4") == 200
+        assert [tried(f"x{n}", f"2001:db8::{n}") for n in range(5)] == [403] * 3 + [429] * 2
+        assert tried("x", "2001:db8:0:1::1") == 403
+
+
+def test_who_is_not_admitted_is_logged_without_the_key(
+    server: Served, caplog: pytest.LogCaptureFixture
+) -> None:
+    good = server.service.store.keys.create("red", "")
+    wrong = f"{good.secret[:-4]}0000"
+    with caplog.at_level(logging.INFO, "collsynth"):
+        for key in (wrong, "hunter2"):
+            assert server.ask.get("/v1/jobs", headers={"X-API-Key": key}).status_code == 403
+            server.ask.post("/login", data={"key": key})
+    said = [JsonLines().format(one) for one in caplog.records]
+    refused = [json.loads(one) for one in said if "not admitted" in json.loads(one)["message"]]
+    assert [(one["address"], one["key"]) for one in refused] == [
+        *[("127.0.0.1", good.id)] * 2,
+        *[("127.0.0.1", None)] * 2,
+    ]
+    assert not any(word in line for word in (wrong[20:], "hunter2") for line in said)
 
 
 def test_what_another_team_has_is_told_as_what_nobody_has(server: Served) -> None:
