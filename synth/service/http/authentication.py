@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from http import HTTPStatus
 from typing import Annotated
+from urllib.parse import unquote
 
 from fastapi import Depends, Request, Security
 from fastapi.security import APIKeyHeader, HTTPAuthorizationCredentials, HTTPBearer
 
 from synth.service.auth.identity import Caller
 from synth.service.errors import RefusalError
+from synth.service.http.logs import without_keys
 from synth.service.http.state import state_of, visit_of
 from synth.service.store import Scope
 
@@ -66,6 +68,19 @@ def _check_person(request: Request, caller: Caller) -> None:
     if proxy.name(peer_of(request), request.headers) not in (None, caller.name):
         problem = f"this session is not of who has signed in now, but of {caller.name}"
         raise RefusalError(HTTPStatus.FORBIDDEN, problem, hint="sign in again")
+
+
+def key_in_address(request: Request) -> RefusalError | None:
+    """The refusal of a request with a key in its address, where histories and logs have it.
+
+    It is refused whatever it asks, even where no key is needed, so that nobody gets used to it.
+    """
+    address = f"{request.scope['path']}?{request.scope['query_string'].decode('latin-1')}"
+    if without_keys(unquote(address)) == unquote(address):
+        return None
+    problem = "there is a key in the address, which histories and logs of others keep"
+    hint = "revoke it, and send another as 'Authorization: Bearer cs_...'"
+    return RefusalError(HTTPStatus.BAD_REQUEST, problem, where="address", hint=hint)
 
 
 def peer_of(request: Request) -> str:

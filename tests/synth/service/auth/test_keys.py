@@ -12,6 +12,7 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from importlib import resources
 from pathlib import Path
+from secrets import compare_digest
 from typing import Any
 
 import httpx
@@ -22,6 +23,7 @@ pytest.importorskip("fastapi", reason="needs the extra server")
 from sqlalchemy import update
 
 from hierarchies import load
+from patience import until
 from serving import Served, ThreadWorkers, served
 from synth.service.auth.keys import Keys, Rates
 from synth.service.errors import RefusalError
@@ -224,7 +226,7 @@ READ = ["/v1/jobs", f"/v1/jobs/{'0' * 32}", f"/v1/answers/{'0' * 64}", "/v1/syst
 def test_no_scope_lets_in_where_another_is_asked_for(
     server: Served, scope: Scope, codes: list[int]
 ) -> None:
-    """404: it is admitted, and there is nothing. What is sent along makes no scope of a key wider."""
+    """404: it is admitted, and there is nothing. What is sent along makes no scope wider."""
     secret = server.service.store.keys.create("scopes", "", scopes=[scope]).secret
     headers = {"X-API-Key": secret, "X-Scope": "admin", "X-Forwarded-Groups": "admin"}
     found = [server.ask.get(path, headers=headers) for path in (*READ, "/metrics")]
@@ -255,7 +257,7 @@ def test_wrong_keys_are_limited_and_right_ones_are_not(tmp_path: Path) -> None:
 
 
 def test_wrong_keys_are_limited_by_network_and_by_key(tmp_path: Path) -> None:
-    """Whoever tries a key from many addresses is stopped, too; others at those addresses are not."""
+    """Who tries a key from many addresses is stopped, too; others at those addresses are not."""
     how: Any = {
         "limits": Limits(failed_sign_ins_per_minute=3),
         "trusted_proxies": networks("127.0.0.1"),
@@ -284,7 +286,7 @@ def test_who_is_not_admitted_is_logged_without_the_key(
         for key in (wrong, "hunter2"):
             assert server.ask.get("/v1/jobs", headers={"X-API-Key": key}).status_code == 403
             server.ask.post("/login", data={"key": key})
-    said = [JsonLines().format(one) for one in caplog.records]
+    said = logged(caplog)
     refused = [json.loads(one) for one in said if "not admitted" in json.loads(one)["message"]]
     assert [(one["address"], one["key"]) for one in refused] == [
         *[("127.0.0.1", good.id)] * 2,
@@ -354,6 +356,27 @@ def test_a_wrong_key_is_looked_up_each_time_whatever_is_wrong_with_it(tmp_path: 
         store.keys = Watched(store.keys._database)
         asyncio.run(all_of_them())
     threads.close()
+
+
+def test_every_attempt_is_compared_once_in_constant_time(
+    server: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Digests of one length, whether there is such a key or not, and whatever became of it."""
+    compared: list[tuple[int, int]] = []
+
+    def counted(given: str, kept: str) -> bool:
+        compared.append((len(given), len(kept)))
+        return compare_digest(given, kept)
+
+    keys = server.service.store.keys
+    good, bad = keys.create("red", ""), keys.create("red", "")
+    keys.revoke(bad.id)
+    monkeypatch.setattr("synth.service.store.records.compare_digest", counted)
+    wrong = [f"{good.secret[:-1]}x", bad.secret, f"cs_{'0' * 16}_{'0' * 64}", "x", good.secret]
+    for secret in wrong:
+        compared.clear()
+        server.ask.get("/v1/jobs", headers={"X-API-Key": secret})
+        assert compared == [(64, 64)]
 
 
 class NobodyWorks(ThreadWorkers):
@@ -526,3 +549,36 @@ def test_a_team_may_use_so_much_work_in_a_day_and_let_so_many_bytes_wait(tmp_pat
         assert 86_000 < int(refused.headers["retry-after"]) <= 86_400
         assert "UTC on" in refused.json()["hint"]
         assert asked(blue, axes={"other": 32}).status_code == 202
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "/v1/jobs?key={}",
+        "/v1/jobs?access_token={}&limit=3",
+        "/v1/jobs?%6bey=%63s{}",
+        "/login?next=/{}",
+        "/{}",
+        "/static/{}",
+        "/v1/systems/{}",
+    ],
+)
+def test_a_key_in_an_address_is_refused_and_not_logged(
+    server: Served, caplog: pytest.LogCaptureFixture, address: str
+) -> None:
+    """Even beside a right one: who sends it so once would do so again."""
+    secret = server.service.store.keys.create("red", "").secret
+    sent = address.format(secret.removeprefix("cs") if "%63s" in address else secret)
+    with caplog.at_level(logging.INFO, "collsynth"):
+        answer = server.ask.get(sent, headers={"X-API-Key": secret, "Accept": "application/json"})
+    assert answer.status_code == 400
+    assert answer.json()["where"] == "address"
+    assert "revoke it" in answer.json()["hint"]
+    until(lambda: any('"status": 400' in line for line in logged(caplog)))
+    assert secret[-40:] not in answer.text
+    assert not any(secret[-40:] in line for line in logged(caplog))
+
+
+def logged(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """What is in the log: a request is noted once it is answered."""
+    return [JsonLines().format(one) for one in caplog.records]
