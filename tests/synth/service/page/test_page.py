@@ -513,6 +513,7 @@ def entered(guarded: Served, team: str) -> httpx.Client:
     assert "httponly" in cookie
     assert "samesite=lax" in cookie
     assert "secure" not in cookie
+    client.headers["Origin"] = guarded.url.rstrip("/")
     return client
 
 
