@@ -146,6 +146,7 @@ def served(folder: Path, workers: object | None = None, **how: object) -> Iterat
         access_log=False,
         timeout_graceful_shutdown=2,
         http=BoundedConnection,
+        proxy_headers=False,
     )
     server = Server(config, service)
     thread = threading.Thread(target=server.run, args=([sock],))

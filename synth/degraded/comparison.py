@@ -78,20 +78,31 @@ def cost(whole: System, system: System, request: Request, watcher: Watcher | Non
     return found
 
 
-def _cost(whole: System, system: System, request: Request, watcher: Watcher) -> Cost:
+def fitted(whole: System, system: System, request: Request) -> tuple[Request, tuple[Axis, ...]]:
+    """The request of the whole machine, on the placement that is kept, and the axes of the other.
+
+    Raises InputError as ``cost``; nothing is searched.
+    """
     if not system.faults and system.devices == whole.devices:
         raise InputError("nothing is missing or slower", hint="say what: --without or --slow")
     request = kept(whole, replace(request, k=1))
-    before = answers(whole, request, watcher).answers[0]
     left = system.devices - len(system.missing)
     axes = _left(request.axes, left) if left != whole.devices else request.axes
+    if system.missing:
+        uneven_request(request)
+    return request, axes
+
+
+def _cost(whole: System, system: System, request: Request, watcher: Watcher) -> Cost:
+    request, axes = fitted(whole, system, request)
+    before = answers(whole, request, watcher).answers[0]
     if system.missing:
         now: Report | UnevenReport = uneven_answers(
             system, axes, request.over, uneven_request(request), watcher
         )
         return Cost(system, before, None, now, None)
     now = answers(system, replace(request, axes=axes), watcher)
-    if left != whole.devices:
+    if axes != request.axes:
         return Cost(system, before, None, now, None)
     simulator = Simulator(system, request.choice)
     before, best = _best_of_both(Simulator(whole, request.choice), simulator, before, now)

@@ -128,7 +128,7 @@ def uneven_answers(
     """
     watcher = watcher or Watcher()
     survivors = Survivors(system)
-    axis = _only(axes, over, survivors)
+    axis = only_axis(axes, over, survivors)
     search = _Search(survivors, request, watcher)
     best, choices = search.run()
     answers = []
@@ -162,7 +162,8 @@ def judged(program: GroupProgram, ranks: int) -> Verdict:
     return verdict
 
 
-def _only(axes: Sequence[Axis], over: Sequence[str], survivors: Survivors) -> Axis:
+def only_axis(axes: Sequence[Axis], over: Sequence[str], survivors: Survivors) -> Axis:
+    """The one axis, of all devices that are left. Raises InputError for any others."""
     if len(axes) != 1 or list(over) != [axes[0].name] or axes[0].size != survivors.count:
         given = ", ".join(f"{axis.name}={axis.size}" for axis in axes) or "no axis"
         raise InputError(

@@ -178,6 +178,12 @@ def _check(name: str, row: Backend, devices: int, trial: Trial) -> None:
             where="--backend",
             hint="pip install 'collsynth[mpi]' brings MPICH's",
         )
+    check_trial(name, devices, trial)
+
+
+def check_trial(name: str, devices: int, trial: Trial) -> None:
+    """Raises InputError for an unknown backend, and a dtype or size that it cannot take."""
+    row = _row(name)
     if trial.dtype not in row.dtypes:
         raise InputError(
             f"backend {name!r} cannot reduce {trial.dtype!r}",

@@ -9,6 +9,7 @@ from fastapi import FastAPI
 from starlette.middleware import Middleware
 
 from synth.service.http import answers, health, jobs, problems, systems, verbs
+from synth.service.http.authentication import key_in_address
 from synth.service.http.cross_site import CrossSiteGuard
 from synth.service.http.documents import describe
 from synth.service.http.middleware import RequestMiddleware
@@ -35,6 +36,7 @@ async def no_life(app: FastAPI) -> AsyncIterator[None]:
 def build(state: AppState, life: Life = no_life) -> FastAPI:
     """The app of one server; without keys it answers only under names of this machine."""
     own_names = None if state.keys else frozenset({state.settings.host.lower()})
+    guard = CrossSiteGuard(own_names)
     app = FastAPI(
         title="collsynth",
         version=edition(),
@@ -48,7 +50,7 @@ def build(state: AppState, life: Life = no_life) -> FastAPI:
             Middleware(
                 RequestMiddleware,
                 metrics=state.metrics,
-                refused=CrossSiteGuard(own_names),
+                refused=lambda request: key_in_address(request) or guard(request),
                 respond=refusal_response,
             ),
         ],

@@ -28,7 +28,7 @@ from synth.service.jobs.broker import Broker
 from synth.service.jobs.dispatcher import Dispatcher
 from synth.service.jobs.notifications import Notifications
 from synth.service.metrics import Elsewhere, Metrics
-from synth.service.settings import Settings
+from synth.service.settings import LOOPBACK, Settings
 from synth.service.store import Store, StoreError
 from synth.service.threads import Threads
 from synth.service.workers import ProcessWorkers, WorkError, Workers
@@ -70,7 +70,7 @@ class Service:
         )
         self._key_threads = Threads(metrics, "keys")
         keys = Keys(store, self._key_threads, settings.limits) if settings.keys else None
-        proxy = Proxy(settings.proxy_secret) if settings.proxy_secret else None
+        proxy = _proxy_of(settings)
         presence = Presence(settings.limits)
         self.state = AppState(
             settings, self.broker, self.dispatcher, metrics, presence, keys, proxy
@@ -95,6 +95,14 @@ class Service:
         self.broker.close()
         self._key_threads.close()
         self.store.close()
+
+
+def _proxy_of(settings: Settings) -> Proxy | None:
+    """The proxies that are trusted; beside a secret those of this machine, if none are named."""
+    networks = settings.trusted_proxies or (LOOPBACK if settings.proxy_secret else ())
+    if not networks:
+        return None
+    return Proxy(networks, settings.proxy_secret, settings.teams, settings.admins)
 
 
 def _if_reached(count: Callable[[], Mapping[Any, T]]) -> Mapping[Any, T]:

@@ -7,7 +7,7 @@ import socket
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from ipaddress import ip_address
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from pathlib import Path
 
 from hierarchies import InputError
@@ -25,8 +25,8 @@ class Settings:
     ``keys``: requests need one. ``wait_seconds``: how long a request waits for its job where it
     does not say. ``grace_seconds``: how long running jobs may go on when the server is to stop.
     ``keep_days``: after how many days ended jobs and answers are deleted (None: never); at least
-    one, as the jobs of a key are counted over a day. ``proxy_secret``: a
-    proxy that sends it signs people in.
+    one, as the jobs of a key are counted over a day. ``trusted_proxies`` and what follows are of
+    ``auth.proxy.Proxy``.
     """
 
     store_url: str
@@ -41,13 +41,45 @@ class Settings:
     lease_seconds: float = 30.0
     answers_bytes: int = 128 * 2**20
     keep_days: int | None = 30
+    trusted_proxies: tuple[IPv4Network | IPv6Network, ...] = ()
     proxy_secret: str | None = field(default=None, repr=False)
+    teams: Mapping[str, str] = field(default_factory=dict)
+    admins: frozenset[str] = frozenset()
     limits: Limits = field(default_factory=Limits)
 
     @property
     def keep_seconds(self) -> float | None:
         """``keep_days`` in seconds."""
         return None if self.keep_days is None else self.keep_days * 86400.0
+
+
+LOOPBACK = (ip_network("127.0.0.0/8"), ip_network("::1"))
+
+
+def networks(text: str) -> tuple[IPv4Network | IPv6Network, ...]:
+    """Addresses and networks, divided by commas. Raises InputError for what is none."""
+    try:
+        return tuple(ip_network(one) for one in listed(text))
+    except ValueError as error:
+        hint = "as in 127.0.0.1 or 10.0.0.0/8, divided by commas"
+        raise InputError(str(error), where="--trusted-proxy", hint=hint) from None
+
+
+def teams_of_groups(text: str) -> dict[str, str]:
+    """The team of each group, ``GROUP=TEAM`` divided by commas. Raises InputError for others."""
+    found = {}
+    for one in listed(text):
+        group, sign, team = (part.strip() for part in one.rpartition("="))
+        if not (group and sign and team):
+            hint = "as in ml-infra=infra,ml-research=research"
+            raise InputError(f"{one[:80]!r} gives no group a team", where="--teams", hint=hint)
+        found[group] = team
+    return found
+
+
+def listed(text: str) -> list[str]:
+    """What is divided by commas in a text."""
+    return [one.strip() for one in text.split(",") if one.strip()]
 
 
 def is_loopback(host: str) -> bool:

@@ -87,7 +87,8 @@ def zoo_function(
     return how.step(model.loss), (model.parameters, how.moments(model.parameters), model.batch)
 
 
-def _zoo_model(name: str, changes: Mapping[str, int], spelling: Spelling) -> Model | Inference:
+def checked_sizes(name: str, changes: Mapping[str, int], spelling: Spelling) -> Any:
+    """The sizes of a model of the zoo, which may be written down so. Raises InputError; no JAX."""
     if OWN.fullmatch(name):
         hint = "a model of one's own is code, which only the command line runs, on its own machine"
         raise InputError(f"no model {name!r}", hint=hint)
@@ -97,6 +98,11 @@ def _zoo_model(name: str, changes: Mapping[str, int], spelling: Spelling) -> Mod
         raise InputError(problem, where=name, hint=f"at most {MOST_UNROLLED}; or as a loop")
     if spelling.unrolled and spelling.infer:
         raise InputError("inference layer by layer", where=name, hint="it is written as a loop")
+    return sizes
+
+
+def _zoo_model(name: str, changes: Mapping[str, int], spelling: Spelling) -> Model | Inference:
+    sizes = checked_sizes(name, changes, spelling)
     with _jax():
         from synth.train.zoo.models import How
         from synth.train.zoo.table import inference_of, model_of

@@ -50,21 +50,24 @@ class DiffQuestion(Question):
 
 def diff(question: DiffQuestion, watcher: Watcher) -> Reply:
     """What two answers say differently; the outcome is NO if there is anything."""
-    first, second = (
-        _kept(given, where)
-        for given, where in ((question.first, "first"), (question.second, "second"))
-    )
-    if type(first) is not type(second):
-        raise InputError(
-            "the two answer different questions: one size, a range of sizes, or a whole job",
-            hint="give two of a kind, as two of 'collsynth top --bytes 1GiB --json'",
-        )
+    first, second = kept_answers(question)
     asked = list(_changed(first.asked, second.asked))
     machine = list(_changed(first.system.numbers, second.system.numbers))
     lines = list(_compared(first, second))
     same = not (asked or machine or lines)
     found = DiffReply.like(same=same, asked=asked, machine=machine, lines=lines)
     return reply(found, Outcome.OK if same else Outcome.NO)
+
+
+def kept_answers(question: DiffQuestion) -> tuple[KeptAnswer, KeptAnswer]:
+    """Both answers, read. Raises InputError for JSON that is none, and for two of several kinds."""
+    first, second = _kept(question.first, "first"), _kept(question.second, "second")
+    if type(first) is not type(second):
+        raise InputError(
+            "the two answer different questions: one size, a range of sizes, or a whole job",
+            hint="give two of a kind, as two of 'collsynth top --bytes 1GiB --json'",
+        )
+    return first, second
 
 
 def _kept(given: Mapping[str, Any], where: str) -> KeptAnswer:

@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from hierarchies import InputError
-from hierarchies.importers import KINDS, Options, import_texts
+from hierarchies.importers import KINDS, Draft, Options, import_texts
 from hierarchies.importers.models import MODELS
 from synth.plan.request import Watcher
 from synth.verbs.answers.importing import ImportReply
@@ -54,13 +54,19 @@ class ImportQuestion(Question):
             found[file.name] = file.text
         return found
 
+    def options(self) -> Options:
+        """What the files do not say."""
+        return Options(self.nodes, self.gpu, tuple(self.keys))
+
+    def draft(self) -> Draft:
+        """What the files say, around the nodes of ``inside``. Raises InputError as that reads."""
+        draft = import_texts(self.kind, self.texts(), self.options())
+        return draft if self.inside is None else draft.around(system_of(self.inside))
+
 
 def imported(question: ImportQuestion, watcher: Watcher) -> Reply:
     """What the files say, what they leave open, and the description to be completed."""
-    options = Options(question.nodes, question.gpu, tuple(question.keys))
-    draft = import_texts(question.kind, question.texts(), options)
-    if question.inside is not None:
-        draft = draft.around(system_of(question.inside))
+    draft = question.draft()
     if question.suggested:
         draft = draft.suggested()
     return reply(ImportReply.of(question.kind, draft))

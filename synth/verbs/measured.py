@@ -83,6 +83,11 @@ class CalibrateQuestion(LogsQuestion):
         Literal["mpirun", "srun"], Flag("What starts the tests of a plan: mpirun or srun")
     ] = "mpirun"
 
+    def check_alone(self) -> None:
+        """Raises InputError for logs beside a plan, which needs none."""
+        if self.plan and self.files:
+            raise InputError("a plan needs no logs", where="--plan", hint="leave out the files")
+
 
 class DoctorQuestion(LogsQuestion, PricedQuestion):
     """What should I get, and why don't I? Measured beside predicted, and the level at fault."""
@@ -101,9 +106,8 @@ def _one_kind(logs: list[Log]) -> None:
 def calibrate(question: CalibrateQuestion, watcher: Watcher) -> Reply:
     """The tests to run, with the lines that run them and what each tells."""
     system = system_of(question.system)
+    question.check_alone()
     if question.plan:
-        if question.files:
-            raise InputError("a plan needs no logs", where="--plan", hint="leave out the files")
         return _plan(system, question)
     runs = question.matched(system)
     calibrated = fit(system, [run.measurement for run in runs])

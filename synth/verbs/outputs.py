@@ -205,6 +205,10 @@ class RunQuestion(HandOutQuestion):
         Measure, Flag("Seconds after which all are ended", spelled="--timeout")
     ] = Field(default=120.0, gt=0, strict=False)
 
+    def trial(self, payload_bytes: int) -> Trial:
+        """How it is run."""
+        return Trial(payload_bytes, self.dtype, self.repeat, self.check, self.timeout_seconds)
+
 
 def emitted(question: EmitQuestion, watcher: Watcher) -> Reply:
     """A program in the words of a runtime or tool, as files."""
@@ -249,13 +253,7 @@ def executed(question: RunQuestion, watcher: Watcher) -> Reply:
         return _executed_groups(question, ranking)
     given = hand_out(question.chosen(), Options())
     schedule = given.source.schedule
-    trial = Trial(
-        given.source.payload_bytes,
-        question.dtype,
-        question.repeat,
-        question.check,
-        question.timeout_seconds,
-    )
+    trial = question.trial(given.source.payload_bytes)
     seen = run(question.backend, given.source, trial, watcher.go_on)
     checked = _checked(seen)
     same = checked.bitwise_equal or not BACKENDS[question.backend].same_bits

@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 from grammar import Goal
 from hierarchies import MOST_AXES, InputError, System, within
 from synth.collectives.algorithms import Choice
-from synth.degraded import uneven_answers
+from synth.degraded import UnevenRequest, uneven_answers
 from synth.degraded.comparison import cost, uneven_request
 from synth.plan.advice import advised, kept
 from synth.plan.library import Library
@@ -153,6 +153,20 @@ class TopQuestion(RankedQuestion, MachineQuestion):
     def asked_of(self, system: System) -> Request:
         """The request of one collective on the placement that is kept. Raises as ``kept``."""
         return kept(system, self.asked())
+
+    def uneven(self) -> tuple[Request, UnevenRequest]:
+        """The request of one collective, and what of it is asked of a machine that lacks devices.
+
+        Raises InputError for what is not looked for there.
+        """
+        if isinstance(self.bytes, tuple):
+            problem = "a range of sizes on a machine that lacks devices"
+            raise InputError(problem, where="--bytes", hint="give one")
+        if self.across:
+            problem = "--across on a machine that lacks devices"
+            raise InputError(problem, hint="its groups are explicit: leave it out")
+        asked = self.asked()
+        return asked, uneven_request(asked)
 
     @property
     def system_name(self) -> str:
@@ -374,14 +388,6 @@ def costs(question: CostQuestion, watcher: Watcher) -> Reply:
 
 def _uneven(system: System, question: TopQuestion, watcher: Watcher) -> Reply:
     """The ranking of a machine that lacks devices."""
-    if isinstance(question.bytes, tuple):
-        raise InputError(
-            "a range of sizes on a machine that lacks devices", where="--bytes", hint="give one"
-        )
-    if question.across:
-        raise InputError(
-            "--across on a machine that lacks devices", hint="its groups are explicit: leave it out"
-        )
-    asked = question.asked()
-    report = uneven_answers(system, asked.axes, asked.over, uneven_request(asked), watcher)
+    asked, request = question.uneven()
+    report = uneven_answers(system, asked.axes, asked.over, request, watcher)
     return ranked(UnevenReply.of(report))

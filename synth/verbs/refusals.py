@@ -5,69 +5,178 @@ All of it the verb itself would say, but only when its turn has come.
 
 from __future__ import annotations
 
-from hierarchies import Axis, Reduction, System, placements
-from synth.verbs.machines import PlaceQuestion
-from synth.verbs.outputs import HandOutQuestion
-from synth.verbs.planning import CostQuestion, PlanQuestion, SweepQuestion, TopQuestion
-from synth.verbs.programs import CheckQuestion, LowerQuestion
+from grammar import Goal, canonical, parse
+from hierarchies import Placement, Reduction, System, Tree, placements, within
+from hierarchies.importers import KINDS
+from synth.degraded import Survivors
+from synth.degraded.comparison import fitted
+from synth.degraded.ranking import only_axis
+from synth.emit import target_of
+from synth.plan.advice import kept
+from synth.plan.request import Request
+from synth.run import check_trial
+from synth.semantics.programs import Language
+from synth.verbs.comparing import DiffQuestion, kept_answers
+from synth.verbs.export import derived_from_text
+from synth.verbs.importing import ImportQuestion
+from synth.verbs.machines import CountQuestion, GraphQuestion, PlaceQuestion, SystemsQuestion
+from synth.verbs.measured import CalibrateQuestion, LogsQuestion
+from synth.verbs.outputs import ALL, EmitQuestion, HandOutQuestion, RunQuestion
+from synth.verbs.planning import (
+    CostQuestion,
+    JobQuestion,
+    PlanQuestion,
+    SweepQuestion,
+    TopQuestion,
+    how,
+)
+from synth.verbs.programs import CheckQuestion, LowerQuestion, TimeQuestion
 from synth.verbs.questions.named_texts import job_of, system_of
-from synth.verbs.questions.question import Question, axes_of
-from synth.verbs.training.machines import StepOnMachineQuestion
-from synth.verbs.training.plans import check_axes
+from synth.verbs.questions.question import Question, axes_of, matrix_of
+from synth.verbs.training.orders import OrderQuestion
+from synth.verbs.training.refusals import check_plans, check_training
+from synth.verbs.training.traces import ModelQuestion
 from synth.workload.assignments import assignments
 from synth.workload.job import Job
+from synth.workload.planner import settled_on
+
+_MOST_READ = 2**18
+"""Longer texts, in characters, are read by the worker alone."""
+_MOST_DIGITS = 6
+"""Of larger trees states are more than some KiB, and programs are derived by the worker alone."""
 
 
 def check(question: Question) -> None:
-    """Raises InputError for axes that do not fit the machine, and for what is not among them."""
+    """Raises InputError for what the verb would refuse before it begins to search."""
     match question:
         case SweepQuestion():
             for one in question.tops():
-                check(one)
-        case TopQuestion() if question.collectives:
-            _check_job(question.machine(), question.job())
+                with within(one.system_name):
+                    check(one)
         case TopQuestion():
-            request, system = question.asked(), question.machine()
-            if not system.missing:
-                _check_reduction(system, request.axes, request.over)
+            _check_top(question)
         case CostQuestion():
+            whole = question.priced(system_of(question.system)).healthy
             request = question.asked()
-            _check_reduction(system_of(question.system), request.axes, request.over)
+            _check_request(whole, request)
+            fitted(whole, question.machine(), request)
+        case PlanQuestion() if question.job is None:
+            check_plans(question, question.machine())
         case PlanQuestion():
-            _check_plan(question)
+            assert question.job is not None
+            _check_job(question, job_of(question.job))
+        case JobQuestion():
+            question.job()
+        case ModelQuestion():
+            check_training(question)
+        case OrderQuestion():
+            question.check()
         case _:
-            _check_one_placement(question)
+            _check_program(question)
 
 
-def _check_one_placement(question: Question) -> None:
+def _check_program(question: Question) -> None:
     match question:
-        case PlaceQuestion():
-            _check_reduction(system_of(question.system), axes_of(question.axes), ())
-        case LowerQuestion():
-            question.reduction(system_of(question.system))
         case CheckQuestion():
-            question.reduction()
-        case HandOutQuestion() if question.answer is None:
-            question.chosen()
-        case StepOnMachineQuestion() if question.plan is not None:
-            recipe = question.recipe()
-            if recipe is not None:
-                check_axes(dict(recipe.axes))
-                question.placed(dict(recipe.axes))
+            found = question.reduction()
+            canonical(parse(question.program), found if isinstance(found, Tree) else found.tree)
+        case LowerQuestion():
+            system = system_of(question.system)
+            if isinstance(question, TimeQuestion):
+                system = question.changed(system)
+            _check_derived(question.program, question.reduction(system), question.request)
+        case HandOutQuestion():
+            _check_handed_out(question)
+        case _:
+            _check_machine(question)
 
 
-def _check_reduction(system: System, axes: tuple[Axis, ...], over: tuple[str, ...]) -> None:
-    first = next(placements(system.hierarchy, axes))
-    if over:
-        Reduction(first, over)
+def _check_machine(question: Question) -> None:
+    match question:
+        case SystemsQuestion() | GraphQuestion() if question.system is not None:
+            question.changed(system_of(question.system))
+        case PlaceQuestion():
+            system = system_of(question.system).check_even()
+            _placed(system, question.axes, question.placement)
+        case CountQuestion():
+            Language(question.max_steps, question.across, question.request)
+        case _:
+            _check_files(question)
 
 
-def _check_plan(question: PlanQuestion) -> None:
-    if question.job is None:
-        question.pins()
+def _check_files(question: Question) -> None:
+    match question:
+        case ImportQuestion():
+            texts = question.texts()
+            if question.kind not in KINDS or _short(*texts.values()):
+                question.draft()
+        case CalibrateQuestion() if question.plan:
+            question.check_alone()
+        case LogsQuestion():
+            if _short(*(file.text for file in question.files)):
+                question.matched(system_of(question.system))
+        case DiffQuestion():
+            kept_answers(question)
+
+
+def _short(*texts: str) -> bool:
+    return sum(map(len, texts)) <= _MOST_READ
+
+
+def _check_top(question: TopQuestion) -> None:
+    system = question.machine()
+    if question.collectives:
+        _check_job(question, question.job())
+    elif system.missing:
+        asked, _ = question.uneven()
+        only_axis(asked.axes, asked.over, Survivors(system))
     else:
-        _check_job(question.machine(), job_of(question.job))
+        request = question.asked()
+        _check_request(system, request)
+        kept(system, request)
 
 
-def _check_job(system: System, job: Job) -> None:
-    assignments(job, system.check_even().devices)
+def _check_request(system: System, request: Request) -> None:
+    if request.placement is not None:
+        first = Placement(system.hierarchy, request.axes, request.placement)
+    else:
+        first = next(placements(system.hierarchy, request.axes))
+    Reduction(first, request.over, request.collapse)
+
+
+def _placed(system: System, axes: dict[str, int], matrix: list[list[int]] | None) -> None:
+    named = axes_of(axes)
+    next(placements(system.hierarchy, named))
+    if matrix is not None:
+        Placement(system.hierarchy, named, matrix_of(matrix))
+
+
+def _check_job(question: PlanQuestion | TopQuestion, job: Job) -> None:
+    system, placement = question.machine().check_even(), how(question).placement
+    if placement is None:
+        assignments(job, system.devices)
+    else:
+        settled_on(system, job, placement)
+
+
+def _check_handed_out(question: HandOutQuestion) -> None:
+    if isinstance(question, EmitQuestion):
+        target_of(question.target)
+    if question.groups() is not None:
+        return
+    if question.entry == ALL and isinstance(question, EmitQuestion):
+        question.planned()
+        return
+    chosen = question.chosen()
+    _check_derived(chosen.program, chosen.reduction, chosen.goal)
+    if isinstance(question, RunQuestion):
+        devices = chosen.system.devices
+        check_trial(question.backend, devices, question.trial(chosen.payload_bytes))
+
+
+def _check_derived(program: str, reduction: Reduction, goal: Goal) -> None:
+    """Raises InputError for a text that is no program; on a small tree, too, for a wrong one."""
+    if len(reduction.tree.digits) <= _MOST_DIGITS:
+        derived_from_text(program, reduction, goal)
+    else:
+        canonical(parse(program), reduction.tree)

@@ -167,10 +167,7 @@ class _Planner:
         self._searches: dict[tuple[Goal, int], CandidateSearch] = {}
         self._known: dict[_Key, Distinct[Found]] = {}
         self._bounds: dict[_Key, int] = {}
-        jobs = [settled(job, sizes) for sizes in assignments(job, system.devices)]
-        self._jobs = jobs if how.placement is None else [_sized_for(how.placement, jobs)]
-        for one in self._jobs:
-            check_axes(system.hierarchy, one.axes)
+        self._jobs = settled_on(system, job, how.placement)
         self._of = 1
         if how.placement is None:
             self._of = sum(count_placements(system.hierarchy, one.axes) for one in self._jobs)
@@ -354,6 +351,22 @@ class _Planner:
             other = self._best(entry, placement).what
             best = other if other.ticks < best.ticks else best
         return best
+
+
+def settled_on(
+    system: System, job: Job, placement: tuple[tuple[int, ...], ...] | None
+) -> list[SettledJob]:
+    """The job with numbers only: of all sizes that its axes may have, or of those of a placement.
+
+    Raises InputError where there are none; nothing is priced.
+    """
+    jobs = [settled(job, sizes) for sizes in assignments(job, system.devices)]
+    found = jobs if placement is None else [_sized_for(placement, jobs)]
+    for one in found:
+        check_axes(system.hierarchy, one.axes)
+        if placement is not None:
+            Placement(system.hierarchy, one.axes, placement)
+    return found
 
 
 def _sized_for(matrix: tuple[tuple[int, ...], ...], jobs: Sequence[SettledJob]) -> SettledJob:

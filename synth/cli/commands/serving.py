@@ -16,9 +16,10 @@ import typer
 from synth.cli.commands.asking import chosen_store, logging_to
 
 if TYPE_CHECKING:
-    from synth.service.store import Store
+    from synth.service.store import Revoked, Store
 
 USAGE = 2
+_SECRET_CHARACTERS = 16
 _EXTRA = frozenset(
     {"alembic", "fastapi", "prometheus_client", "sqlalchemy", "starlette", "uvicorn"}
 )
@@ -99,6 +100,27 @@ def serve(
             help="Believe who a proxy says has signed in, if it sends this secret along.",
         ),
     ] = None,
+    trusted_proxy: Annotated[
+        str,
+        typer.Option(
+            envvar="COLLSYNTH_TRUSTED_PROXY",
+            help="Addresses or networks of proxies whose X-Forwarded-For counts, and whose secret;"
+            " else, with a secret, this machine.",
+        ),
+    ] = "",
+    teams: Annotated[
+        str,
+        typer.Option(
+            envvar="COLLSYNTH_TEAMS",
+            help="GROUP=TEAM,...: teams of who signs in at the proxy; else the first group is it.",
+        ),
+    ] = "",
+    admins: Annotated[
+        str,
+        typer.Option(
+            envvar="COLLSYNTH_ADMINS", help="Groups whose people have the scope admin, too."
+        ),
+    ] = "",
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Log warnings only.")] = False,
 ) -> None:
     """Serve every verb over HTTP, with jobs that survive and a page to look at."""
@@ -107,7 +129,15 @@ def serve(
         from synth.service.http.logs import json_log
         from synth.service.limits import Limits
         from synth.service.server import serve as serve_until_stopped
-        from synth.service.settings import Settings, default_name, is_loopback, store_url
+        from synth.service.settings import (
+            Settings,
+            default_name,
+            is_loopback,
+            listed,
+            networks,
+            store_url,
+            teams_of_groups,
+        )
         from synth.verbs.questions.notations import size_in_bytes
 
         settings = Settings(
@@ -117,8 +147,11 @@ def serve(
             port=port,
             workers=workers or os.cpu_count() or 1,
             executor=executor,
-            keys=keys or not is_loopback(host) or proxy_secret is not None,
-            proxy_secret=proxy_secret or None,
+            keys=keys or not is_loopback(host) or bool(proxy_secret or trusted_proxy),
+            proxy_secret=_checked_secret(proxy_secret, teams or admins),
+            trusted_proxies=networks(trusted_proxy),
+            teams=teams_of_groups(teams),
+            admins=frozenset(listed(admins)),
             wait_seconds=wait,
             grace_seconds=grace,
             keep_days=keep_days or None,
@@ -132,6 +165,22 @@ def serve(
             serve_until_stopped(settings, typer.echo)
 
 
+def _checked_secret(secret: str | None, people: str) -> str | None:
+    """The secret of the proxy; None without one. Raises InputError for one that is guessed soon."""
+    # Not at the top of the file: it loads numpy, and --help must not wait for it.
+    from hierarchies import InputError
+
+    hint = "'openssl rand -hex 16' makes one; the proxy sends it as X-Collsynth-Proxy"
+    if not secret:
+        if people:
+            raise InputError("nobody signs in without --proxy-secret", where="--teams", hint=hint)
+        return None
+    if len(secret) < _SECRET_CHARACTERS:
+        problem = f"a secret of {len(secret)} characters, and not {_SECRET_CHARACTERS}"
+        raise InputError(problem, where="--proxy-secret", hint=hint)
+    return secret
+
+
 @keys.command("create")
 def create(
     team: Annotated[str, typer.Argument(metavar="TEAM", help="Whose jobs and systems it sees.")],
@@ -143,7 +192,7 @@ def create(
     ] = None,
     scope: Annotated[
         list[str] | None,
-        typer.Option(help="What it may do: ask, keep (systems), admin; else ask and keep."),
+        typer.Option(help="What it may do: ask, keep (systems), admin; else 'ask,keep'."),
     ] = None,
     store: StoreUrl = None,
     as_json: AsJson = False,
@@ -160,12 +209,13 @@ def create(
         if jobs_per_day is not None and jobs_per_day < 0:
             problem, hint = f"{jobs_per_day} jobs a day", "0 or more, or leave it out"
             raise InputError(problem, where="--jobs-per-day", hint=hint)
+        wished = [one.strip() for given in scope or ("ask,keep",) for one in given.split(",")]
         known = [one.value for one in Scope]
-        for one in scope or ():
+        for one in wished:
             if one not in known:
                 raise InputError(f"{one[:40]!r} is no scope", hint=f"one of {', '.join(known)}")
         expires = None if days is None else datetime.now(UTC) + timedelta(days=days)
-        scopes = [Scope(one) for one in scope or ("ask", "keep")]
+        scopes = [one for one in Scope if one in wished]
         made = opened.keys.create(team, name, rate, jobs_per_day, expires=expires, scopes=scopes)
         _say(made.secret, {"id": made.id, "team": made.team, "secret": made.secret}, as_json)
 
@@ -176,31 +226,35 @@ def list_(
     store: StoreUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the keys: id, team, when they were made and last used, if they are valid, what for."""
+    """List the keys: whose they are, for how long and what for, and when they were last used."""
     with _store(store) as opened:
         found = [
             {
                 "id": key.id,
                 "team": key.team,
-                "created": f"{key.created:%Y-%m-%d}",
                 "state": key.state,
+                "created": f"{key.created:%Y-%m-%d}",
+                "expires": f"{key.expires:%Y-%m-%d}" if key.expires else "never",
                 "last_used": f"{key.last_used:%Y-%m-%d}" if key.last_used else "never",
-                "scopes": key.scopes.replace(" ", "+"),
+                "scopes": key.scopes.replace(" ", ","),
                 "name": key.name,
             }
             for key in opened.keys.known(team)
         ]
         if found or as_json:
-            _say("\n".join("  ".join(key.values()).rstrip() for key in found), found, as_json)
+            _say(_columns(found), found, as_json)
 
 
 @keys.command("revoke")
 def revoke(
     key_id: Annotated[str, typer.Argument(metavar="ID", help="As 'collsynth keys list' has it.")],
+    cancel: Annotated[
+        bool, typer.Option("--cancel", help="Cancel what it asked that has not ended, too.")
+    ] = False,
     store: StoreUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Admit a key no longer, and say what that was; servers notice within seconds."""
+    """Admit a key no longer, and say what that was and what goes on; servers notice in seconds."""
     with _store(store) as opened:
         gone = opened.keys.revoke(key_id)
         if gone is None:
@@ -209,18 +263,44 @@ def revoke(
 
             hint = "'collsynth keys list' lists them"
             raise InputError(f"there is no key {key_id[:40]!r}", hint=hint)
-        key, again = gone.key, " again: it was revoked before" if gone.key.revoked else ""
-        used = f"{key.last_used:%Y-%m-%d %H:%M} UTC" if key.last_used else "never"
-        said = f"revoked {key.id} of {key.team}{f' ({key.name})' if key.name else ''}{again}"
-        body: dict[str, Any] = {
-            "id": key.id,
-            "team": key.team,
-            "name": key.name,
-            "state": "revoked",
-            "was": key.state,
-            "sessions": gone.sessions,
-        }
-        _say(f"{said}; last used {used}; sessions ended: {gone.sessions}", body, as_json)
+        for job in gone.jobs if cancel else ():
+            opened.jobs.cancel(job)
+        _say(_revoked(gone, cancel), _revoked_json(gone, cancel), as_json)
+
+
+def _revoked(gone: Revoked, cancelled: bool) -> str:
+    key = gone.key
+    again = " again: it was revoked before" if key.revoked else ""
+    used = f"{key.last_used:%Y-%m-%d %H:%M} UTC" if key.last_used else "never"
+    jobs = f"jobs {'cancelled' if cancelled else 'that go on'}: {len(gone.jobs)}"
+    hint = "; 'collsynth keys revoke --cancel' ends them" if gone.jobs and not cancelled else ""
+    return (
+        f"revoked {key.id} of {key.team}{f' ({key.name})' if key.name else ''}{again};"
+        f" last used {used}; sessions ended: {gone.sessions}; {jobs}{hint}"
+    )
+
+
+def _revoked_json(gone: Revoked, cancelled: bool) -> dict[str, Any]:
+    return {
+        "id": gone.key.id,
+        "team": gone.key.team,
+        "name": gone.key.name,
+        "state": "revoked",
+        "was": gone.key.state,
+        "sessions": gone.sessions,
+        "jobs": list(gone.jobs),
+        "cancelled": cancelled,
+    }
+
+
+def _columns(rows: list[dict[str, str]]) -> str:
+    """Rows below the names of their columns."""
+    if not rows:
+        return ""
+    lines = [[name.replace("_", " ") for name in rows[0]], *(list(row.values()) for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    padded = ("  ".join(map(str.ljust, line, widths)) for line in lines)
+    return "\n".join(line.rstrip() for line in padded)
 
 
 def _say(text: str, body: Any, as_json: bool) -> None:

@@ -1,7 +1,8 @@
-"""API keys: checked in constant time, limited in rate; each stands for a team."""
+"""API keys and sessions: checked in constant time, limited in rate; each stands for a team."""
 
 from __future__ import annotations
 
+import logging
 import math
 import re
 import time
@@ -9,22 +10,29 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from http import HTTPStatus
+from typing import TypeAlias
 
+from synth.service.auth.addresses import network_of
 from synth.service.auth.identity import Caller
 from synth.service.errors import RefusalError, too_many
 from synth.service.limits import Limits
 from synth.service.recent import Recent
-from synth.service.store import Key, Scope, Store, digest_of
+from synth.service.store import Key, Person, Scope, Store, digest_of
 from synth.service.threads import Threads
 
 _SHAPE = re.compile(r"cs_(?P<id>[0-9a-f]{16})_[0-9a-f]{64}")
+_BEGINNING = re.compile(r"cs_(?P<id>[0-9a-f]{16})_")
 _NO_ID = "0" * 16
 _FRESH_SECONDS = 3.0
 _BUCKETS_BYTES = 2**20
 _MINUTE_SECONDS = 60.0
-SESSION_SECONDS = 7 * 24 * 3600
-"""How long who has signed in to the page stays so."""
+KEY_SESSION_SECONDS = 7 * 24 * 3600
+"""How long who has signed in to the page with a key stays so."""
+PERSON_SESSION_SECONDS = 12 * 3600
+"""How long who has signed in at a proxy stays so: until groups are looked at again."""
 _STRANGER = Key(_NO_ID, "", "", "0" * 64, None, None, datetime.fromtimestamp(0, UTC), revoked=True)
+Who: TypeAlias = Key | Person
+log = logging.getLogger("collsynth.service")
 
 
 @dataclass
@@ -45,7 +53,7 @@ class Rates:
         self._burst_seconds = burst_seconds
         self._buckets: Recent[str, _Bucket] = Recent(_BUCKETS_BYTES)
 
-    def take(self, name: str, per_second: float, whose: str = "this key may ask") -> None:
+    def take(self, name: str, per_second: float, problem: str = "") -> None:
         """Count a request. Raises RefusalError, which says when to come again, if too many came."""
         now = self._clock()
         most = max(1.0, self._burst_seconds * per_second)
@@ -57,13 +65,17 @@ class Rates:
         bucket.at = now
         if bucket.tokens < 1:
             wait_seconds = math.ceil((1 - bucket.tokens) / per_second)
-            problem = f"{whose} {per_second:g} times a second"
+            problem = problem or f"this key may ask {per_second:g} times a second"
             raise too_many(problem, wait_seconds, f"ask again in {wait_seconds} s")
         bucket.tokens -= 1
 
 
 class Keys:
-    """Admits requests by their keys. A key that is revoked is still admitted for some seconds."""
+    """Admits requests by their keys, or by sessions that began with a key or at a proxy.
+
+    A key that is revoked, and a session that another server has ended, are admitted for some
+    seconds still.
+    """
 
     def __init__(self, store: Store, threads: Threads, limits: Limits) -> None:
         self._store = store
@@ -72,7 +84,7 @@ class Keys:
         self._rates = Rates()
         self._failed = Rates(burst_seconds=_MINUTE_SECONDS)
         self._noted: Recent[str, float] = Recent(_BUCKETS_BYTES)
-        self._known: Recent[str, tuple[Key, float]] = Recent(_BUCKETS_BYTES)
+        self._known: Recent[str, tuple[Who, float]] = Recent(_BUCKETS_BYTES)
 
     async def admit(self, secret: str | None, address: str = "") -> Caller:
         """The caller that a key stands for; ``address``: where the request comes from.
@@ -94,46 +106,79 @@ class Keys:
     async def sign_in(self, secret: str, address: str) -> str:
         """Begin a session with a key: its token, for a cookie. Raises as ``admit``."""
         key = await self._admitted(secret, address)
-        return await self._threads.do(self._store.keys.begin_session, key, SESSION_SECONDS)
+        await self._caller(key)
+        return await self._threads.do(self._store.keys.begin_session, key, KEY_SESSION_SECONDS)
+
+    async def sign_in_person(self, person: Person) -> str:
+        """Begin a session of somebody whom a proxy has signed in: its token, for a cookie.
+
+        Raises RefusalError where they ask for one too often.
+        """
+        await self._caller(person)
+        begin = self._store.keys.begin_session
+        return await self._threads.do(begin, person, PERSON_SESSION_SECONDS)
 
     async def admit_session(self, token: str, address: str) -> Caller:
         """The caller that a session stands for. Raises as ``admit``."""
+        session = digest_of(token)
+        name = _session_name(session)
         return await self._caller(
-            await self._key(_session_name(token), self._of_session, token, address)
+            await self._found(name, self._of_session, session, address), session
         )
 
     async def sign_out(self, token: str) -> None:
         """End a session."""
-        self._known.drop(_session_name(token))
-        await self._threads.do(self._store.keys.end_session, token)
+        session = digest_of(token)
+        self._known.drop(_session_name(session))
+        await self._threads.do(self._store.keys.end_session, session)
 
-    async def _caller(self, key: Key) -> Caller:
-        rate = key.rate_per_second
-        self._rates.take(key.id, self._limits.requests_per_second if rate is None else rate)
-        if time.monotonic() - (self._noted.get(key.id) or -_MINUTE_SECONDS) >= _MINUTE_SECONDS:
-            self._noted.put(key.id, time.monotonic(), 1)
-            await self._threads.do(self._store.keys.used, key.id)
-        scopes = frozenset(Scope(scope) for scope in key.scopes.split())
-        return Caller(key.team, key.id, key.name or None, key.jobs_per_day, scopes)
+    async def _caller(self, who: Who, session: str | None = None) -> Caller:
+        """The caller; counts one of their requests."""
+        scopes = frozenset(Scope(scope) for scope in who.scopes.split())
+        often = self._limits.requests_per_second
+        if isinstance(who, Person):
+            problem = f"you may ask {often:g} times a second"
+            self._rates.take(f"person {who.name}", often, problem)
+            return Caller(who.team, name=who.name, scopes=scopes, session=session)
+        self._rates.take(who.id, often if who.rate_per_second is None else who.rate_per_second)
+        if time.monotonic() - (self._noted.get(who.id) or -_MINUTE_SECONDS) >= _MINUTE_SECONDS:
+            self._noted.put(who.id, time.monotonic(), 1)
+            await self._threads.do(self._store.keys.used, who.id)
+        return Caller(who.team, who.id, who.name or None, who.jobs_per_day, scopes, session)
 
-    def _refused(self, address: str) -> RefusalError:
-        """The refusal of a wrong key. Raises another where too many came from an address."""
+    def _counted(self, refusal: RefusalError, given: str, address: str) -> RefusalError:
+        """A refusal to admit somebody, counted and logged.
+
+        Raises another where too many came from their network, or for one key from anywhere.
+        """
         most = self._limits.failed_sign_ins_per_minute / _MINUTE_SECONDS
-        self._failed.take(address, most, "wrong keys may come from here")
-        return RefusalError(HTTPStatus.FORBIDDEN, "this key is not admitted")
+        network, key = network_of(address), _BEGINNING.match(given)
+        self._failed.take(network, most, f"too many that are not admitted ask from {network}")
+        if key:
+            self._failed.take(
+                key[0], most, f"too many ask with wrong keys that begin with {key[0]}"
+            )
+        logged = {"address": address, "key": key["id"] if key else None, "why": refusal.problem}
+        log.warning("not admitted", extra={"logged": logged})
+        return refusal
 
     async def still_admits(self, caller: Caller) -> bool:
-        """Whether the key that a caller came with has not been revoked since."""
+        """Whether the key or session that a caller came with has not ended since."""
+        if caller.session is not None:
+            who = await self._threads.do(self._of_session, caller.session)
+            return not isinstance(who, RefusalError)
         key = await self._threads.do(self._store.keys.one, caller.key_id)
         return key is not None and key.valid
 
     async def _admitted(self, secret: str, address: str) -> Key:
-        return await self._key(digest_of(secret), self._of_secret, secret, address)
+        found = await self._found(digest_of(secret), self._of_secret, secret, address)
+        assert isinstance(found, Key)
+        return found
 
-    async def _key(
-        self, name: str, find: Callable[[str], Key | None], given: str, address: str
-    ) -> Key:
-        """The key that is remembered under a name, or that is found for what is given.
+    async def _found(
+        self, name: str, find: Callable[[str], Who | RefusalError], given: str, address: str
+    ) -> Who:
+        """Who is remembered under a name, or found by what is given.
 
         Only what is admitted is remembered; anything else is looked up each time, so that the time
         taken does not reveal which ids exist.
@@ -141,22 +186,38 @@ class Keys:
         known = self._known.get(name)
         if known is not None and known[1] > time.monotonic():
             return known[0]
-        key = await self._threads.do(find, given)
-        if key is None:
-            raise self._refused(address)
-        self._known.put(name, (key, time.monotonic() + _FRESH_SECONDS), 1)
-        return key
+        found = await self._threads.do(find, given)
+        if isinstance(found, RefusalError):
+            raise self._counted(found, given, address)
+        self._known.put(name, (found, time.monotonic() + _FRESH_SECONDS), 1)
+        return found
 
-    def _of_secret(self, secret: str) -> Key | None:
+    def _of_secret(self, secret: str) -> Key | RefusalError:
         match = _SHAPE.fullmatch(secret)
         key = self._store.keys.one(match["id"] if match else _NO_ID) or _STRANGER
-        return key if key.admits(secret) else None
+        if not key.belongs_to(secret):
+            return _refusal("this key is not admitted", "check that all of it was copied")
+        return key if key.valid else _over(key)
 
-    def _of_session(self, token: str) -> Key | None:
-        key = self._store.keys.of_session(token)
-        return key if key is not None and key.valid else None
+    def _of_session(self, session: str) -> Who | RefusalError:
+        who = self._store.keys.of_session(session)
+        if who is None:
+            return _refusal("this session is over", "sign in again")
+        return _over(who) if isinstance(who, Key) and not who.valid else who
 
 
-def _session_name(token: str) -> str:
+def _over(key: Key) -> RefusalError:
+    """What is said of a key that was right once: only to who has the whole of it."""
+    hint = "ask who runs this service for another: 'collsynth keys create' makes one"
+    if key.revoked or key.expires is None:
+        return _refusal("this key has been revoked", hint)
+    return _refusal(f"this key expired on {key.expires:%Y-%m-%d, %H:%M} UTC", hint)
+
+
+def _refusal(problem: str, hint: str) -> RefusalError:
+    return RefusalError(HTTPStatus.FORBIDDEN, problem, hint=hint)
+
+
+def _session_name(session: str) -> str:
     """Under what a session is remembered: no secret of a key has this digest."""
-    return f"session {digest_of(token)}"
+    return f"session {session}"

@@ -1,13 +1,17 @@
-"""Authentication of requests: by a key in a header, a session in the page's cookie, a proxy."""
+"""Authentication of requests: by a key in a header, or a session in the page's cookie."""
 
 from __future__ import annotations
 
+from http import HTTPStatus
 from typing import Annotated
+from urllib.parse import unquote
 
 from fastapi import Depends, Request, Security
 from fastapi.security import APIKeyHeader, HTTPAuthorizationCredentials, HTTPBearer
 
 from synth.service.auth.identity import Caller
+from synth.service.errors import RefusalError
+from synth.service.http.logs import without_keys
 from synth.service.http.state import state_of, visit_of
 from synth.service.store import Scope
 
@@ -40,22 +44,54 @@ async def _caller(
     state = state_of(request)
     if state.keys is None:
         return Caller()
-    found = None if state.proxy is None else state.proxy.caller(request.headers)
-    if found is None:
-        address = address_of(request)
-        secret = bearer.credentials if bearer else header
-        token = request.cookies.get(COOKIE)
-        if secret is None and token is not None:
-            found = await state.keys.admit_session(token, address)
-        else:
-            found = await state.keys.admit(secret, address)
-    request.state.logged = {"team": found.team, "key": found.key_id}
+    address = address_of(request)
+    secret = bearer.credentials if bearer else header
+    token = request.cookies.get(COOKIE)
+    if secret is None and token is not None:
+        found = await state.keys.admit_session(token, address)
+        _check_person(request, found)
+    else:
+        found = await state.keys.admit(secret, address)
+    whose = {"person": found.name} if found.key_id is None else {"key": found.key_id}
+    request.state.logged = {"team": found.team, **whose}
     return found
+
+
+def _check_person(request: Request, caller: Caller) -> None:
+    """Raises RefusalError for the session of somebody other than who has signed in at the proxy."""
+    proxy = state_of(request).proxy
+    if caller.key_id is not None:
+        return
+    if proxy is None or proxy.secret is None:
+        problem = "nobody signs in at a proxy here any more"
+        raise RefusalError(HTTPStatus.FORBIDDEN, problem, hint="sign in with a key")
+    if proxy.name(peer_of(request), request.headers) not in (None, caller.name):
+        problem = f"this session is not of who has signed in now, but of {caller.name}"
+        raise RefusalError(HTTPStatus.FORBIDDEN, problem, hint="sign in again")
+
+
+def key_in_address(request: Request) -> RefusalError | None:
+    """The refusal of a request with a key in its address, where histories and logs have it.
+
+    It is refused whatever it asks, even where no key is needed, so that nobody gets used to it.
+    """
+    address = f"{request.scope['path']}?{request.scope['query_string'].decode('latin-1')}"
+    if without_keys(unquote(address)) == unquote(address):
+        return None
+    problem = "there is a key in the address, which histories and logs of others keep"
+    hint = "revoke it, and send another as 'Authorization: Bearer cs_...'"
+    return RefusalError(HTTPStatus.BAD_REQUEST, problem, where="address", hint=hint)
+
+
+def peer_of(request: Request) -> str:
+    """The address that a request was sent from: a proxy's, if there is one."""
+    return request.client.host if request.client else ""
 
 
 def address_of(request: Request) -> str:
     """Where a request comes from, for counting wrong keys."""
-    return request.client.host if request.client else ""
+    proxy, peer = state_of(request).proxy, peer_of(request)
+    return peer if proxy is None else proxy.address(peer, request.headers)
 
 
 async def asking(caller: Annotated[Caller, Depends(authenticate)]) -> Caller:
@@ -70,6 +106,26 @@ async def keeping(caller: Annotated[Caller, Depends(authenticate)]) -> Caller:
     return caller
 
 
-Authenticated = Annotated[Caller, Depends(authenticate)]
+async def naming(caller: Annotated[Caller, Depends(authenticate)]) -> Caller:
+    """A caller who may see what systems the team keeps. Raises RefusalError for any other."""
+    caller.check(Scope.ASK, Scope.KEEP)
+    return caller
+
+
+async def following(caller: Annotated[Caller, Depends(authenticate)]) -> Caller:
+    """A caller who may see to jobs. Raises RefusalError for any other."""
+    caller.check(Scope.ASK, Scope.ADMIN)
+    return caller
+
+
+async def operating(caller: Annotated[Caller, Depends(authenticate)]) -> Caller:
+    """A caller who may see what concerns all teams. Raises RefusalError for any other."""
+    caller.check(Scope.ADMIN)
+    return caller
+
+
 Asking = Annotated[Caller, Depends(asking)]
 Keeping = Annotated[Caller, Depends(keeping)]
+Naming = Annotated[Caller, Depends(naming)]
+Following = Annotated[Caller, Depends(following)]
+Operating = Annotated[Caller, Depends(operating)]

@@ -2,9 +2,10 @@
 
 A server without keys trusts every request from its own machine, and a page of any site that is open
 in a browser there can send some. So requests that change something are refused if they come from
-another origin; with keys, too, as the browser sends the page's cookie along. And without keys the
-server answers only under names of this machine: that stops DNS rebinding, where a site points its
-own name at this address so as to count as the same origin.
+another origin; with keys, too, as the browser sends the page's cookie along, and where that cookie
+comes the origin must be said. And without keys the server answers only under names of this
+machine: that stops DNS rebinding, where a site points its own name at this address so as to count
+as the same origin.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from starlette.datastructures import Headers
 from starlette.requests import Request
 
 from synth.service.errors import RefusalError
+from synth.service.http.authentication import COOKIE
 from synth.service.settings import is_loopback
 
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -38,7 +40,7 @@ class CrossSiteGuard:
     def _foreign_host(self, headers: Headers) -> RefusalError | None:
         if self.own_names is None:
             return None
-        name = _parts(f"//{headers.get('host', '')}").hostname or ""
+        name = host_of(headers)
         if is_loopback(name) or name in self.own_names:
             return None
         hint = "ask for localhost; or start it with --keys, then it answers by every name"
@@ -51,10 +53,20 @@ def _foreign_origin(request: Request) -> RefusalError | None:
         return None
     origin = request.headers.get("origin")
     host = request.headers.get("host", "").lower()
+    site = request.headers.get("sec-fetch-site")
+    if origin is None and site is None and COOKIE in request.cookies:
+        hint = "browsers send it; with a key instead of the page's cookie none is needed"
+        problem = "the page's cookie came without the origin of the page"
+        return RefusalError(HTTPStatus.FORBIDDEN, problem, where="Origin", hint=hint)
     same = origin is None or _parts(origin).netloc.lower() == host
-    if same and request.headers.get("sec-fetch-site", "none") in ("none", "same-origin"):
+    if same and site in (None, "none", "same-origin"):
         return None
     return RefusalError(HTTPStatus.FORBIDDEN, "pages of other sites may not ask", where="Origin")
+
+
+def host_of(headers: Headers) -> str:
+    """The name by which a server is asked; empty where none can be read."""
+    return _parts(f"//{headers.get('host', '')}").hostname or ""
 
 
 def _parts(address: str) -> SplitResult:

@@ -9,7 +9,8 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 
 from synth.service.errors import RefusalError
-from synth.service.http.documents import Health
+from synth.service.http.authentication import Operating
+from synth.service.http.documents import Health, problems
 from synth.service.http.state import state_of
 from synth.service.store import StoreError
 from synth.verbs.identity.edition import edition
@@ -40,9 +41,12 @@ async def readyz(request: Request) -> JSONResponse:
     "/metrics",
     operation_id="metrics",
     response_class=Response,
-    responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
+    responses={
+        200: {"content": {"text/plain": {"schema": {"type": "string"}}}},
+        **problems(),
+    },
 )
-async def metrics(request: Request) -> Response:
+async def metrics(request: Request, caller: Operating) -> Response:
     """What this server has counted, for Prometheus."""
     text = await state_of(request).broker.beside("", state_of(request).metrics.text)
     return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")

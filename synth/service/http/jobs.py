@@ -10,7 +10,7 @@ from fastapi import APIRouter, Depends, Header, Path, Query, Request
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 
 from synth.service.errors import RefusalError
-from synth.service.http.authentication import Authenticated
+from synth.service.http.authentication import Following
 from synth.service.http.documents import problems
 from synth.service.http.state import state_of
 from synth.service.jobs.bodies import JobBody, JobList
@@ -23,7 +23,7 @@ _PROGRESS = {"status", "progress", "revision"}
 _ID = "^[0-9a-f]{32}$"
 
 
-async def own_job(request: Request, caller: Authenticated, job_id: JobId) -> Job:
+async def own_job(request: Request, caller: Following, job_id: JobId) -> Job:
     """The job in the address. Raises RefusalError where the caller's team has none of that id."""
     return await state_of(request).broker.job(caller, job_id)
 
@@ -34,7 +34,7 @@ OwnJob = Annotated[Job, Depends(own_job)]
 @router.get("/v1/jobs", operation_id="list-jobs", responses=problems())
 async def jobs(
     request: Request,
-    caller: Authenticated,
+    caller: Following,
     limit: Annotated[int, Query(ge=1, le=200, description="The most jobs of a page.")] = 50,
     after: Annotated[
         str | None, Query(pattern=_ID, description="The last job of the page before.")
@@ -65,7 +65,7 @@ async def job(found: OwnJob) -> JobBody:
     operation_id="cancel-job",
     responses=problems(404),
 )
-async def cancel(request: Request, caller: Authenticated, found: OwnJob) -> JobBody:
+async def cancel(request: Request, caller: Following, found: OwnJob) -> JobBody:
     """End a job before its time; what was found until then stays with it. One that ended stays."""
     return JobBody.of(await state_of(request).broker.cancel(caller, found.id))
 
@@ -78,7 +78,7 @@ async def cancel(request: Request, caller: Authenticated, found: OwnJob) -> JobB
 )
 async def events(
     request: Request,
-    caller: Authenticated,
+    caller: Following,
     found: OwnJob,
     last_event_id: Annotated[str | None, Header(description="The last revision seen.")] = None,
 ) -> AsyncIterator[ServerSentEvent]:

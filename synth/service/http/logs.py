@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import traceback
 from datetime import UTC, datetime
 from typing import Any, TextIO
 
 SERVICE = "collsynth.service"
+_KEY = re.compile(r"(cs_[0-9a-f]{16}_)[0-9a-f]+")
 
 
 class JsonLines(logging.Formatter):
     """Formats a record as one line of JSON: time, level, logger, message and further fields.
 
-    The fields are given as ``extra={"logged": {...}}``.
+    The fields are given as ``extra={"logged": {...}}``. A key in any of them is cut off after its
+    id.
     """
 
     def format(self, record: logging.LogRecord) -> str:
@@ -27,7 +30,16 @@ class JsonLines(logging.Formatter):
         fields |= getattr(record, "logged", {})
         if record.exc_info:
             fields["traceback"] = "".join(traceback.format_exception(*record.exc_info))
-        return json.dumps(fields, default=str)
+        return without_keys(json.dumps(fields, default=str))
+
+
+def without_keys(text: str) -> str:
+    """A text in which of every key there is only what it is listed by.
+
+    >>> without_keys(f"/login?key=cs_0123456789abcdef_{'0' * 64}&next=/")
+    '/login?key=cs_0123456789abcdef_...&next=/'
+    """
+    return _KEY.sub(r"\1...", text)
 
 
 def json_log(stream: TextIO) -> logging.Handler:

@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Request, Response
 
 from synth.service.errors import not_json
-from synth.service.http.authentication import Authenticated, Keeping
+from synth.service.http.authentication import Keeping, Naming
 from synth.service.http.documents import problems
 from synth.service.http.reading import JSON, body_of, check_type
 from synth.service.http.state import state_of
@@ -42,7 +42,7 @@ _BODY = {
     operation_id="list-systems",
     responses=problems(),
 )
-async def systems(request: Request, caller: Authenticated) -> SystemList:
+async def systems(request: Request, caller: Naming) -> SystemList:
     """The systems your team keeps here; questions name them like those of the catalogue."""
     found = await state_of(request).broker.systems.all(caller)
     return SystemList(systems=[SystemBody.of(system) for system in found])
@@ -53,7 +53,7 @@ async def systems(request: Request, caller: Authenticated) -> SystemList:
     operation_id="look-at-system",
     responses=problems(404),
 )
-async def system(request: Request, caller: Authenticated, name: Name) -> SystemBody:
+async def system(request: Request, caller: Naming, name: Name) -> SystemBody:
     """One of them."""
     return SystemBody.of(await state_of(request).broker.systems.one(caller, name))
 

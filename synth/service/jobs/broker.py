@@ -43,7 +43,9 @@ from synth.verbs.reply import Outcome
 from synth.verbs.table import VERBS
 
 T = TypeVar("T")
-_POLL_SECONDS = 1.0
+POLL_SECONDS = 1.0
+CANCELLING_POLL_SECONDS = 0.25
+"""How often another server's job is looked at, and one that is cancelled."""
 _CHECKED_SECONDS = 1.0
 _LARGE_BYTES = 32 * 1024
 _ENTRY_BYTES = 200
@@ -225,7 +227,7 @@ class Broker:
                     return
                 if self.draining:
                     return
-                await notified_within(notified, _POLL_SECONDS)
+                await notified_within(notified, _pause_seconds(job))
                 if await self._threads.do(self._store.jobs.revision, job_id) != job.revision:
                     job = await self.job(caller, job_id)
 
@@ -309,7 +311,7 @@ class Broker:
                 left = end - time.monotonic()
                 if found is None or found.status.ended or left <= 0 or self.draining:
                     return found or job
-                await notified_within(notified, min(left, _POLL_SECONDS))
+                await notified_within(notified, min(left, _pause_seconds(found)))
 
     async def _outcome(self, job: Job) -> Answered | Accepted:
         match job.status:
@@ -341,6 +343,10 @@ class Broker:
         if size_bytes > _LARGE_BYTES:
             return await self._readers.do(caller.team, call, *given)
         return call(*given)
+
+
+def _pause_seconds(job: Job) -> float:
+    return CANCELLING_POLL_SECONDS if job.status is Status.CANCELLING else POLL_SECONDS
 
 
 def refusal_of(problem: dict[str, Any]) -> RefusalError:

@@ -24,7 +24,7 @@ from synth.service.workers import Workers
 from synth.verbs.table import VERBS
 
 _POLL_SECONDS = 1.0
-_NOTE_SECONDS = 0.5
+NOTE_SECONDS = 0.5
 _SHORTEST_PAUSE_SECONDS = 0.2
 _LONGEST_PAUSE_SECONDS = 10.0
 _MOST_DOUBLINGS = 8
@@ -163,7 +163,7 @@ class Dispatcher:
             return self._failed("the dispatcher fails")
         self._failures = 0
         self._metrics.slots.set(self._workers.slots)
-        return _NOTE_SECONDS if self.under_way else _POLL_SECONDS
+        return NOTE_SECONDS if self.under_way else _POLL_SECONDS
 
     def _failed(self, trouble: str) -> float:
         self._failures += 1
@@ -272,7 +272,7 @@ class Dispatcher:
             looks, self._looks = self._looks, set()
         due = time.monotonic() >= self._next_note
         if due:
-            self._next_note = time.monotonic() + _NOTE_SECONDS
+            self._next_note = time.monotonic() + NOTE_SECONDS
         for runner in self._all():
             if due or runner.claim.job.id in looks:
                 self._look_at(runner)

@@ -7,9 +7,10 @@ import asyncio
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from synth.service.auth.keys import SESSION_SECONDS
+from synth.service.auth.keys import KEY_SESSION_SECONDS, PERSON_SESSION_SECONDS
 from synth.service.errors import RefusalError, not_there
-from synth.service.http.authentication import COOKIE, address_of
+from synth.service.http.authentication import COOKIE, address_of, peer_of
+from synth.service.http.cross_site import host_of
 from synth.service.http.state import state_of
 from synth.service.page.forms import one_of
 from synth.service.page.help import TERMS
@@ -17,6 +18,7 @@ from synth.service.page.help.documents import document, files
 from synth.service.page.one_form import sent_form
 from synth.service.page.rendering import media_type, static
 from synth.service.page.responses import KEY_REFUSED, PageCaller, PageRoute, page, see_other
+from synth.service.settings import is_loopback
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 _MOST_KEY_BYTES = 4096
@@ -24,10 +26,15 @@ _MOST_KEY_BYTES = 4096
 
 @router.get("/login")
 async def login(request: Request, next: str = "/") -> Response:
-    """Where a key is given."""
-    if state_of(request).keys is None:
+    """Where a key is given; who has signed in at the proxy has a session at once."""
+    keys, proxy, after = state_of(request).keys, state_of(request).proxy, _own_address(next)
+    if keys is None:
         return see_other("/")
-    return page(request, "login.html", next=_own_address(next), failed=False, keys=False)
+    person = None if proxy is None else proxy.person(peer_of(request), request.headers)
+    if person is None:
+        return page(request, "login.html", next=after, said="", keys=False)
+    token = await keys.sign_in_person(person)
+    return await _signed_in(request, after, token, PERSON_SESSION_SECONDS)
 
 
 @router.post("/login")
@@ -43,24 +50,43 @@ async def log_in(request: Request) -> Response:
     except RefusalError as refusal:
         if refusal.status not in KEY_REFUSED:
             raise
-        return page(request, "login.html", status=403, next=after, failed=True, keys=False)
-    response = see_other(after)
-    secure = "https" in (request.url.scheme, request.headers.get("x-forwarded-proto"))
-    response.set_cookie(
-        COOKIE, token, max_age=SESSION_SECONDS, httponly=True, samesite="strict", secure=secure
-    )
-    return response
+        return page(request, "login.html", status=403, next=after, said=refusal.problem, keys=False)
+    return await _signed_in(request, after, token, KEY_SESSION_SECONDS)
 
 
 @router.post("/logout")
 async def log_out(request: Request) -> Response:
     """End the session."""
+    keys, proxy = state_of(request).keys, state_of(request).proxy
+    await _end_session(request)
+    people = proxy is not None and proxy.secret is not None
+    response = see_other("/" if keys is None else "/signed-out" if people else "/login")
+    response.delete_cookie(COOKIE, httponly=True, samesite="lax")
+    return response
+
+
+@router.get("/signed-out")
+async def signed_out(request: Request) -> Response:
+    """Where who has signed out is not signed in again at once by the proxy."""
+    return page(request, "signed_out.html", keys=False)
+
+
+async def _signed_in(request: Request, after: str, token: str, seconds: int) -> Response:
+    """On to a page with the cookie of a session; the one before, whoever gave it, ends."""
+    await _end_session(request)
+    response = see_other(after)
+    https = "https" in (request.scope["scheme"], request.headers.get("x-forwarded-proto"))
+    secure = https or not is_loopback(host_of(request.headers))
+    response.set_cookie(
+        COOKIE, token, max_age=seconds, httponly=True, samesite="lax", secure=secure
+    )
+    return response
+
+
+async def _end_session(request: Request) -> None:
     keys, token = state_of(request).keys, request.cookies.get(COOKIE)
     if keys is not None and token is not None:
         await keys.sign_out(token)
-    response = see_other("/login" if keys else "/")
-    response.delete_cookie(COOKIE, httponly=True, samesite="strict")
-    return response
 
 
 @router.get("/help")

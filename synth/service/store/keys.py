@@ -9,12 +9,14 @@ from secrets import token_hex
 from sqlalchemy import delete, insert, select, update
 
 from synth.service.store.engines import Database
-from synth.service.store.records import Key, NewKey, Revoked, Scope, digest_of
-from synth.service.store.tables import API_KEY, SESSION
+from synth.service.store.records import Key, NewKey, Person, Revoked, Scope, Status, digest_of
+from synth.service.store.tables import API_KEY, JOB, SESSION
+
+_MOST_SESSIONS = 100
 
 
 class Keys:
-    """The keys in a database."""
+    """The keys in a database, and the sessions of who has signed in to the page."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -77,31 +79,50 @@ class Keys:
                 return None
             connection.execute(update(API_KEY).where(mine).values(revoked=True))
             ended = connection.execute(delete(SESSION).where(SESSION.c.key_id == id)).rowcount
-            return Revoked(Key(**row._mapping), ended)
+            unended = JOB.c.status.in_([status for status in Status if not status.ended])
+            jobs = select(JOB.c.id).where(JOB.c.key_id == id, unended).order_by(JOB.c.number)
+            going_on = tuple(connection.execute(jobs).scalars())
+            return Revoked(Key(**row._mapping), ended, going_on)
 
-    def begin_session(self, key: Key, seconds: float) -> str:
-        """A new session of who has signed in with a key: its token, of which a digest is kept."""
+    def begin_session(self, whose: Key | Person, seconds: float) -> str:
+        """A new session of who has signed in: its token, of which a digest is kept.
+
+        Of more than 100 sessions of one key or person those go that would end first.
+        """
         token = token_hex(32)
+        key_id, person = (whose.id, None) if isinstance(whose, Key) else (None, whose)
+        mine = SESSION.c.key_id == key_id if key_id else SESSION.c.person == whose.name
+        latest = select(SESSION.c.digest).where(mine).order_by(SESSION.c.expires.desc())
         with self._database.writing() as connection:
             now = self._database.now(connection)
-            connection.execute(delete(SESSION).where(SESSION.c.expires <= now))
+            over = (SESSION.c.expires <= now) | SESSION.c.digest.in_(
+                latest.offset(_MOST_SESSIONS - 1)
+            )
+            connection.execute(delete(SESSION).where(over))
             row = {
                 "digest": digest_of(token),
-                "key_id": key.id,
+                "key_id": key_id,
                 "expires": now + timedelta(seconds=seconds),
+                "person": person and person.name,
+                "team": person and person.team,
+                "scopes": person and person.scopes,
             }
             connection.execute(insert(SESSION).values(row))
         return token
 
-    def of_session(self, token: str) -> Key | None:
-        """The key of a session that is not over."""
-        mine = (SESSION.c.digest == digest_of(token)) & (SESSION.c.expires > datetime.now(UTC))
-        joined = API_KEY.join(SESSION, SESSION.c.key_id == API_KEY.c.id)
+    def of_session(self, digest: str) -> Key | Person | None:
+        """Whose session it is, by the digest of its token; None where it is over."""
+        mine = (SESSION.c.digest == digest) & (SESSION.c.expires > datetime.now(UTC))
         with self._database.reading() as connection:
-            row = connection.execute(select(API_KEY).select_from(joined).where(mine)).one_or_none()
-            return None if row is None else Key(**row._mapping)
+            found = connection.execute(select(SESSION).where(mine)).one_or_none()
+            if found is None:
+                return None
+            if found.key_id is None:
+                return Person(found.person, found.team, found.scopes)
+            row = connection.execute(select(API_KEY).where(API_KEY.c.id == found.key_id)).one()
+            return Key(**row._mapping)
 
-    def end_session(self, token: str) -> None:
-        """End a session, if there is one."""
+    def end_session(self, digest: str) -> None:
+        """End a session, if there is one, by the digest of its token."""
         with self._database.writing() as connection:
-            connection.execute(delete(SESSION).where(SESSION.c.digest == digest_of(token)))
+            connection.execute(delete(SESSION).where(SESSION.c.digest == digest))

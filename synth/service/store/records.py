@@ -87,10 +87,13 @@ class Scope(StrEnum):
 
 @dataclass(frozen=True)
 class Revoked:
-    """A key that is revoked now: as it was before, and how many sessions ended with it."""
+    """A key that is revoked now: as it was before, how many sessions ended with it, and the ids of
+    the jobs that came with it and have not ended.
+    """
 
     key: Key
     sessions: int
+    jobs: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -120,7 +123,11 @@ class Key:
 
     def admits(self, secret: str) -> bool:
         """Whether that is its secret and it is valid, in the same time whichever it is."""
-        return compare_digest(digest_of(secret), self.digest) and self.valid
+        return self.belongs_to(secret) and self.valid
+
+    def belongs_to(self, secret: str) -> bool:
+        """Whether that is its secret, valid or not, in the same time whichever it is."""
+        return compare_digest(digest_of(secret), self.digest)
 
     @property
     def valid(self) -> bool:
@@ -132,6 +139,15 @@ class Key:
     def state(self) -> str:
         """``valid``, ``revoked`` or ``expired``."""
         return "revoked" if self.revoked else "valid" if self.valid else "expired"
+
+
+@dataclass(frozen=True)
+class Person:
+    """Somebody whom a proxy has signed in: their name there, their team and scopes here."""
+
+    name: str
+    team: str
+    scopes: str
 
 
 def digest_of(secret: str) -> str:

@@ -30,7 +30,7 @@ from hierarchies import InputError
 from synth.service.store.records import Status
 
 NAME_CHARACTERS = 200
-REVISION = "0006"
+REVISION = "0007"
 """The last of ``migrations``."""
 
 
@@ -124,8 +124,11 @@ SESSION = Table(
     "session",
     METADATA,
     Column("digest", String(64), primary_key=True),
-    Column("key_id", Words("key"), ForeignKey("api_key.id"), nullable=False),
+    Column("key_id", Words("key"), ForeignKey("api_key.id")),
     Column("expires", Moment, nullable=False, index=True),
+    Column("person", Words("name")),
+    Column("team", Words("team")),
+    Column("scopes", Words("scopes")),
 )
 
 SYSTEM = Table(

@@ -41,7 +41,7 @@ from synth.service.workers.process_main import (
 from synth.verbs.answers.parts import Json
 from synth.verbs.partition import Piece
 
-_LOOK_SECONDS = 0.1
+LOOK_SECONDS = 0.1
 """How often a slot checks whether its piece must be stopped or killed, or is late."""
 _BEGINNINGS = 3
 """After so many processes died before they began a piece, the piece counts as lost."""
@@ -228,7 +228,7 @@ class _Slot(threading.Thread):
         while True:
             if share != (share := self._share()):
                 process.send(MayUse(share))
-            match process.receive(_LOOK_SECONDS):
+            match process.receive(LOOK_SECONDS):
                 case Done() as done:
                     return done
                 case Progress() as progress:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from hierarchies import Axis, InputError, placements
+from hierarchies import Axis, InputError, System, placements
 from synth.plan.request import Watcher
 from synth.train.bucketing import AXIS, compared, replica
 from synth.train.bucketing import script as script_of
@@ -27,21 +27,30 @@ class BucketsQuestion(ModelQuestion, MachineQuestion):
     batch: Annotated[int, SHAPE, Field(ge=1), Flag("Samples in a step, of all devices")] = 256
     device: Accelerator = None
 
+    def checked(self) -> System:
+        """The machine. Raises InputError for one of one device, and one that is not even."""
+        system = self.machine().check_even()
+        if system.devices < 2:
+            raise InputError(f"{system.name} has one device", where="SYSTEM", hint="two or more")
+        return system
+
+    def check_batch(self, samples: int, devices: int) -> None:
+        """Raises InputError where not every device has as many samples."""
+        if samples % devices:
+            alike = devices * max(1, round(samples / devices))
+            kept = isinstance(self.model, NamedText)
+            hint = f"as many for each: {'trace it with ' if kept else ''}--batch {alike}"
+            where = "MODEL" if kept else "--batch"
+            raise InputError(f"{samples} samples for {devices} devices", where=where, hint=hint)
+
 
 def bucketed(question: BucketsQuestion, watcher: Watcher) -> Reply:
     """The model on all devices of a machine, each a replica, and buckets beside DDP's own."""
-    system = question.machine().check_even()
-    if system.devices < 2:
-        raise InputError(f"{system.name} has one device", where="SYSTEM", hint="two or more")
+    system = question.checked()
     device = accelerator_of(system, question.device)
     step = question.step()
     samples, _ = size_of(step)
-    if samples % system.devices:
-        problem = f"{samples} samples for {system.devices} devices"
-        alike = system.devices * max(1, round(samples / system.devices))
-        kept = isinstance(question.model, NamedText)
-        hint = f"as many for each: {'trace it with ' if kept else ''}--batch {alike}"
-        raise InputError(problem, where="MODEL" if kept else "--batch", hint=hint)
+    question.check_batch(samples, system.devices)
     [placement] = placements(system.hierarchy, (Axis(AXIS, system.devices),))
     found = compared(replica(step, system, placement, device))
     script = script_of(found, step.name, f"collsynth {version('collsynth')}")

@@ -34,20 +34,26 @@ def is_framework(runtime: str) -> bool:
     return runtime in get_args(Framework)
 
 
+def check_model_and_machine(question: StepOnMachineQuestion) -> str:
+    """The model's name. Raises InputError for what is no model of the zoo, and on no machine."""
+    if not isinstance(question.model, str):
+        problem = "frameworks have models of their own, and this is a step"
+        raise InputError(problem, where="MODEL", hint="a model of the zoo, as llama3-8b")
+    if question.system is None:
+        raise InputError("on which machine?", where="SYSTEM", hint="as in dgx-h100:8")
+    return question.model
+
+
 def configured(question: StepOnMachineQuestion, runtime: str) -> Reply:
     """The files of one framework for a plan, with programs for the collectives that gain by them.
 
     Raises InputError for what is no model of the zoo, on no machine, or no recipe, and for what
     the framework cannot say.
     """
-    model = question.model
-    if not isinstance(model, str):
-        problem = "frameworks have models of their own, and this is a step"
-        raise InputError(problem, where="MODEL", hint="a model of the zoo, as llama3-8b")
+    model = check_model_and_machine(question)
     recipe, step = parse_recipe(question.text()), question.step()
     found = question.placed(dict(recipe.axes))
-    if found is None:
-        raise InputError("on which machine?", where="SYSTEM", hint="as in dgx-h100:8")
+    assert found is not None
     system, placement, _ = found
     name = _NAMED.get(runtime, runtime)
     sizes = sizes_of(model, question.sizes)

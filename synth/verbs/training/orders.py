@@ -88,8 +88,15 @@ class OrderQuestion(Question):
                 raise InputError(f"{given}, and the order has {there}", where=flag)
         return found
 
-    def _made(self) -> Order:
-        """A schedule by its name."""
+    def check(self) -> None:
+        """Raises InputError as ``chosen``; no order is searched."""
+        if self.durations and self.order in SCHEDULES:
+            self.check_named()
+        else:
+            self.chosen()
+
+    def check_named(self) -> None:
+        """Raises InputError for numbers that make no schedule of that name."""
         for flag, given in (("--stages", self.stages), ("--microbatches", self.microbatches)):
             if given is None:
                 raise InputError(f"{self.order} needs {flag}", hint=f"as in {flag} 8")
@@ -105,10 +112,17 @@ class OrderQuestion(Question):
         if 3 * self.stages * self.microbatches > MOST_ACTIONS:
             problem = f"{self.stages} stages and {self.microbatches} microbatches are too many"
             raise InputError(problem, hint=f"one times the other at most {MOST_ACTIONS // 3}")
+        if self.order == "zero-bubble" and self.stages > MOST_RANKS:
+            hint = f"at most {MOST_RANKS}: this order is searched"
+            raise InputError(f"{self.stages} ranks", where="--stages", hint=hint)
+
+    def _made(self) -> Order:
+        """A schedule by its name."""
+        self.check_named()
+        assert self.stages
+        assert self.microbatches
+        chunks = self.chunks or 1
         if self.order == "zero-bubble":
-            if self.stages > MOST_RANKS:
-                hint = f"at most {MOST_RANKS}: this order is searched"
-                raise InputError(f"{self.stages} ranks", where="--stages", hint=hint)
             return zero_bubble(self.stages, self.microbatches, self.durations, self.transfer)
         return SCHEDULES[self.order](self.stages // chunks, self.microbatches, chunks)
 

@@ -100,6 +100,15 @@ class StepPlanQuestion(Question):
         """Those of all plans, and of the one that is asked why not. Raises InputError."""
         return Pins.parse(self.pin), Pins.parse(self.explain)
 
+    def changes(self) -> dict[str, int]:
+        """Other sizes than the model has."""
+        length = {} if self.sequence is None else {"sequence": self.sequence}
+        return {**self.sizes, **length}
+
+    def spelling(self) -> Spelling:
+        """How the model is written down."""
+        return Spelling(batch=self.batch, dtype=self.dtype, optimizer=self.optimizer)
+
 
 def planned_step(
     question: StepPlanQuestion, system: System, name: str, k: int, watcher: Watcher
@@ -109,12 +118,8 @@ def planned_step(
     ``name`` is what the system is called in the question.
     """
     assert question.model is not None
-    changes = dict(question.sizes)
-    if question.sequence is not None:
-        changes["sequence"] = question.sequence
-    spelling = Spelling(batch=question.batch, dtype=question.dtype, optimizer=question.optimizer)
     device = accelerator_of(system, question.device)
-    job = Job(question.model, changes, spelling, system.check_even(), device)
+    job = Job(question.model, question.changes(), question.spelling(), system.check_even(), device)
     planner = Planner(job)
     (pins, others), walk = question.pins(), question.walk()
     found = planner.plans(pins, k, watcher, walk, front=True)

@@ -80,11 +80,15 @@ class SimulateQuestion(StepOnMachineQuestion):
         overlap = Overlap(sends=self.overlap != "none", prefetch=prefetch)
         return Runtime(overlap, self.protocol, self.taken, flash=self.attention == "flash")
 
+    def check_machine(self) -> None:
+        """Raises InputError where no machine is given."""
+        if self.system is None:
+            raise InputError("on which machine?", where="SYSTEM", hint="as in dgx-h100:8")
+
 
 def simulated(question: SimulateQuestion, watcher: Watcher) -> Reply:
     """A step on the clock, and what would make it faster."""
-    if question.system is None:
-        raise InputError("on which machine?", where="SYSTEM", hint="as in dgx-h100:8")
+    question.check_machine()
     step = question.step()
     found = question.planned(step)
     lies = question.placed(dict(found.plan.axes))

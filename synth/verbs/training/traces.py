@@ -11,7 +11,7 @@ from grammar.tensors.operations import Step
 from grammar.tensors.parser import parse_step
 from hierarchies import InputError
 from synth.plan.request import Watcher
-from synth.train.models import Spelling, zoo_step
+from synth.train.models import Spelling, checked_sizes, zoo_step
 from synth.train.zoo.sizes import sizes_of
 from synth.verbs.answers.training.traces import TraceReply
 from synth.verbs.questions import notations
@@ -83,14 +83,24 @@ class ModelQuestion(Question):
         """The step. Raises InputError for what is wrong in a text, or with the sizes."""
         return self.read(parse_step)
 
-    def read(self, parse: Parse[S]) -> S | Step:
-        """The step, by ``parse`` where it is a text."""
+    def check_model(self) -> None:
+        """Raises InputError for a model that is not in the zoo, and sizes that it has not.
+
+        And where something else than its text is said of a text; the text is not read.
+        """
         if isinstance(self.model, NamedText):
             usual = type(self).model_fields
             for name in sorted(set(ModelQuestion.model_fields) - {"model"}):
                 if getattr(self, name) != usual[name].get_default(call_default_factory=True):
                     hint = "a text is what it is: trace the model again"
                     raise InputError("this changes models of the zoo", where=name, hint=hint)
+        else:
+            checked_sizes(self.model, self.sizes, self.spelling())
+
+    def read(self, parse: Parse[S]) -> S | Step:
+        """The step, by ``parse`` where it is a text."""
+        self.check_model()
+        if isinstance(self.model, NamedText):
             return parse(self.model.text, where=self.model.name)
         return zoo_step(self.model, self.sizes, self.spelling())
 

@@ -22,7 +22,7 @@ from synth.verbs.questions.fields import Flag, Limited
 from synth.verbs.questions.flags import Measure, PerhapsMachine
 from synth.verbs.questions.named_texts import NamedText
 from synth.verbs.reply import Outcome, Reply, reply
-from synth.verbs.training.configured import Framework, configured
+from synth.verbs.training.configured import Framework, check_model_and_machine, configured
 from synth.verbs.training.machines import StepOnMachineQuestion
 from synth.verbs.training.plans import Planned
 
@@ -74,11 +74,40 @@ class TrainQuestion(StepOnMachineQuestion):
         Measure, Flag("Seconds after which all are ended", spelled="--timeout")
     ] = Field(default=120.0, gt=0, strict=False)
 
+    def check_runtime(self) -> None:
+        """Raises InputError for what is said of a step written out beside a framework's own.
+
+        And where what is made cannot be sent beside compute.
+        """
+        if self.runtime in _WRITTEN:
+            self.overlaps()
+            return
+        check_model_and_machine(self)
+        mine = set(TrainQuestion.model_fields) - set(StepOnMachineQuestion.model_fields)
+        for name in sorted(mine - {"runtime"}):
+            if getattr(self, name) != TrainQuestion.model_fields[name].default:
+                problem = f"{name} beside --runtime {self.runtime}"
+                raise InputError(problem, where=name, hint="leave it out: the framework does it")
+
+    def overlaps(self) -> bool:
+        """Whether what is made is sent beside compute. Raises InputError where it cannot be."""
+        if self.overlap == "none":
+            return False
+        if self.runtime == "jax":
+            hint = "leave it out, or ask for --runtime torch"
+            problem = "jax is told no order of what is sent: XLA finds one"
+            raise InputError(problem, where="--overlap", hint=hint)
+        if self.system is not None:
+            hint = "leave it out, or SYSTEM"
+            raise InputError("programs for a machine are waited for", where="--overlap", hint=hint)
+        return True
+
 
 def trained(question: TrainQuestion, watcher: Watcher) -> Reply:
     """The step as every device does it; and, if asked, whether devices do what one does."""
+    question.check_runtime()
     if question.runtime not in _WRITTEN:
-        return _configured(question)
+        return configured(question, question.runtime)
     step = question.step()
     found = question.planned(step)
     plan = found.plan
@@ -93,7 +122,7 @@ def trained(question: TrainQuestion, watcher: Watcher) -> Reply:
         made_by,
         programs,
         schedule=plan,
-        overlap=_overlaps(question),
+        overlap=question.overlaps(),
     )
     modules = programs.modules if programs else {}
     files = {f"{step.name}_{question.runtime}.py": text}
@@ -110,32 +139,6 @@ def trained(question: TrainQuestion, watcher: Watcher) -> Reply:
         check=seen,
     )
     return reply(answer, Outcome.OK if seen is None or seen.equal else Outcome.NO)
-
-
-def _configured(question: TrainQuestion) -> Reply:
-    """Files of a framework. Raises InputError for what is said of steps written out here."""
-    for name in sorted(set(TrainQuestion.model_fields) - set(StepOnMachineQuestion.model_fields)):
-        if (
-            name != "runtime"
-            and getattr(question, name) != TrainQuestion.model_fields[name].default
-        ):
-            problem = f"{name} beside --runtime {question.runtime}"
-            raise InputError(problem, where=name, hint="leave it out: the framework does it")
-    return configured(question, question.runtime)
-
-
-def _overlaps(question: TrainQuestion) -> bool:
-    """Whether what is made is sent beside compute. Raises InputError where that is not written."""
-    if question.overlap == "none":
-        return False
-    if question.runtime == "jax":
-        hint = "leave it out, or ask for --runtime torch"
-        problem = "jax is told no order of what is sent: XLA finds one"
-        raise InputError(problem, where="--overlap", hint=hint)
-    if question.system is not None:
-        hint = "leave it out, or SYSTEM"
-        raise InputError("programs for a machine are waited for", where="--overlap", hint=hint)
-    return True
 
 
 def _programs(question: TrainQuestion, plan: Plan, made_by: str) -> Programs | None:

@@ -18,6 +18,7 @@ import yaml
 
 from serving import Served, ThreadWorkers, served
 from synth.service.http.examples import EXAMPLES
+from synth.service.store import Scope
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
 _NAME = re.compile(r"\b(?:collsynth|process)_[a-z_]+")
@@ -94,7 +95,8 @@ def waiting(tmp_path_factory: pytest.TempPathFactory) -> str:
                 asked = {**EXAMPLES["place"], "axes": {f"a{number}": 32}}
                 headers = {"X-API-Key": secret, "Prefer": "respond-async"}
                 assert server.ask.post("/v1/place", json=asked, headers=headers).status_code == 202
-        return text(server)
+        admin = server.service.store.keys.create("ops", "", scopes=[Scope.ADMIN]).secret
+        return str(server.ask.get("/metrics", headers={"X-API-Key": admin}).text)
 
 
 def test_the_age_of_queues_is_told_by_team(waiting: str) -> None:

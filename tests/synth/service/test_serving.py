@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import time
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from patience import PATIENCE_SECONDS
 from server_process import AT_ONCE, LONG, serving, status_of
 from synth.cli.app import app
 from synth.service.settings import data_folder, default_name
-from synth.service.store import Store
+from synth.service.store import NewJob, Store
 
 
 def run(*words: str) -> Any:
@@ -199,10 +200,12 @@ def test_keys_are_made_listed_and_revoked_in_json(tmp_path: Path) -> None:
     assert (listed["id"], listed["team"], listed["state"]) == (made["id"], "team", "valid")
     revoked = json.loads(run("keys", "revoke", made["id"], *store).stdout)
     said = {"id": made["id"], "team": "team", "name": "nightly", "state": "revoked"}
-    assert revoked == {**said, "was": "valid", "sessions": 0}
+    assert revoked == {**said, "was": "valid", "sessions": 0, "jobs": [], "cancelled": False}
     assert "again" in run("keys", "revoke", made["id"], "--store", store_in(tmp_path)).stdout
-    words = ("keys", "create", "team", "--scope", "ask", "--days", "9", *store)
-    run(*words)
+    run("keys", "create", "team", "--scope", "admin, ask", "--days", "9", *store)
+    listed = json.loads(run("keys", "list", *store).stdout)[1]
+    ends = datetime.fromisoformat(listed["expires"]) - datetime.fromisoformat(listed["created"])
+    assert (listed["scopes"], ends.days, listed["last_used"]) == ("ask,admin", 9, "never")
     told(run("keys", "create", "team", "--scope", "all", *store), "ask, keep, admin")
     assert json.loads(run("keys", "list", *store).stdout)[0]["state"] == "revoked"
 
@@ -240,7 +243,10 @@ def test_keys_are_made_listed_and_revoked(tmp_path: Path) -> None:
     assert re.fullmatch(r"cs_[0-9a-f]{16}_[0-9a-f]{64}", secret)
     run("keys", "create", "blue", *store)
     listed = run("keys", "list", *store).stdout
-    assert [line.split()[1] for line in listed.splitlines()] == ["red", "blue"]
+    assert [line.split()[1] for line in listed.splitlines()] == ["team", "red", "blue"]
+    head, first, _ = listed.splitlines()
+    assert re.split("  +", head)[-4:] == ["expires", "last used", "scopes", "name"]
+    assert first.index("never") == head.index("expires")
     assert secret not in listed
     key_id = secret.split("_")[1]
     assert run("keys", "revoke", key_id, *store).exit_code == 0
@@ -249,6 +255,27 @@ def test_keys_are_made_listed_and_revoked(tmp_path: Path) -> None:
     told(run("keys", "revoke", "nothing", *store), "keys list")
     told(run("keys", "create", "red", "--rate", "0", *store), "--rate", "above 0")
     told(run("keys", "create", "red", "--jobs-per-day", "-1", *store), "--jobs-per-day: -1 jobs")
+
+
+def test_who_revokes_a_key_is_told_what_goes_on_or_ends_it(tmp_path: Path) -> None:
+    words = ("--store", store_in(tmp_path))
+    with Store(store_in(tmp_path)) as store:
+        store.migrate()
+        made, other = store.keys.create("red", "ci"), store.keys.create("red", "")
+        for number, key in enumerate((made, made, made, other)):
+            store.jobs.submit(NewJob("red", key.id, "top", "{}", str(number)))
+        running = store.claims.claim("a server", 60)
+        assert running is not None
+        ended = store.jobs.cancel(store.jobs.listed("red", 4)[1].id)
+        assert ended is not None
+        said = run("keys", "revoke", made.id, *words).stdout
+        assert said.startswith(f"revoked {made.id} of red (ci); last used never; sessions ended: 0")
+        assert "jobs that go on: 2; 'collsynth keys revoke --cancel' ends them" in said
+        said = run("keys", "revoke", made.id, "--cancel", *words).stdout
+        assert "again" in said
+        assert "jobs cancelled: 2" in said
+        statuses = [store.jobs.one(job.id).status for job in store.jobs.listed("red", 4)]
+        assert statuses == ["queued", "cancelled", "cancelled", "cancelling"]
 
 
 @pytest.mark.slow

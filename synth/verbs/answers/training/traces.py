@@ -9,7 +9,7 @@ from pydantic import Field
 
 from grammar.tensors.operations import Step
 from synth.train.work import peak_bytes, repetitions, work_of
-from synth.verbs.answers.parts import OneFile, Part, Positive, Reply, TextFile, Whole
+from synth.verbs.answers.parts import OneFile, Part, Reply, TextFile, Whole
 
 
 class WorkOfPrimitive(Part):
@@ -47,7 +47,7 @@ class TraceReply(Reply):
     """A training step in numbers, and its text."""
 
     name: str = Field(description="What it is called.")
-    sizes: dict[str, Positive] = Field(description="Of a model of the zoo; empty for a text.")
+    sizes: dict[str, Whole] = Field(description="Of a model of the zoo; empty for a text.")
     operations: Whole = Field(description="Operations in the text, those of loops once.")
     parameters: Whole = Field(description="How many numbers the parameters are.")
     arrays: Whole = Field(description="In how many arrays they are.")

@@ -12,6 +12,7 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from importlib import resources
 from pathlib import Path
+from secrets import compare_digest
 from typing import Any
 
 import httpx
@@ -22,6 +23,7 @@ pytest.importorskip("fastapi", reason="needs the extra server")
 from sqlalchemy import update
 
 from hierarchies import load
+from patience import until
 from serving import Served, ThreadWorkers, served
 from synth.service.auth.keys import Keys, Rates
 from synth.service.errors import RefusalError
@@ -30,12 +32,14 @@ from synth.service.http.logs import JsonLines
 from synth.service.limits import Limits
 from synth.service.metrics import Metrics
 from synth.service.recent import Recent
-from synth.service.store import Key, Scope, Store
+from synth.service.settings import networks
+from synth.service.store import Key, Scope, Store, digest_of
 from synth.service.store.keys import Keys as StoredKeys
 from synth.service.store.tables import JOB
 from synth.service.threads import Threads
 
 PATIENT = {"Prefer": "wait=60"}
+AT_ONCE = {"Prefer": "respond-async"}
 
 
 @pytest.fixture(scope="module")
@@ -74,8 +78,6 @@ def test_without_a_key_or_with_a_wrong_one(server: Served, method: str, path: st
     assert answer.status_code == 401
     assert answer.headers["www-authenticate"] == "Bearer"
     real = with_key(server, "red")["Authorization"].removeprefix("Bearer ")
-    revoked = server.service.store.keys.create("red", "revoked")
-    server.service.store.keys.revoke(revoked.id)
     wrong = [
         "cs_",
         "x",
@@ -84,7 +86,6 @@ def test_without_a_key_or_with_a_wrong_one(server: Served, method: str, path: st
         real[:-1] + ("0" if real[-1] != "0" else "1"),
         real.upper(),
         f"{real}0",
-        revoked.secret,
     ]
     told = []
     for key in wrong:
@@ -94,6 +95,29 @@ def test_without_a_key_or_with_a_wrong_one(server: Served, method: str, path: st
     assert all(one == told[0] for one in told)
     assert told[0][0] == 403
     assert "team" not in json.dumps(told[0])
+
+
+def test_who_has_the_whole_of_a_key_is_told_why_it_is_refused(server: Served) -> None:
+    """And nobody else: half a revoked key is refused as what never was a key."""
+    keys = server.service.store.keys
+    revoked = keys.create("red", "")
+    over = keys.create("red", "", expires=datetime(2026, 1, 31, 12, tzinfo=UTC))
+    keys.revoke(revoked.id)
+
+    def told(secret: str) -> tuple[int, str, str]:
+        answer = server.ask.get("/v1/jobs", headers={"X-API-Key": secret})
+        return answer.status_code, answer.json()["problem"], answer.json()["hint"]
+
+    for secret, said in (
+        (revoked.secret, "this key has been revoked"),
+        (over.secret, "this key expired on 2026-01-31, 12:00 UTC"),
+    ):
+        status, problem, hint = told(secret)
+        assert (status, problem) == (403, said)
+        assert "collsynth keys create" in hint
+        assert told(secret[:-1] + "x") == told("cs_")
+        page = server.ask.post("/login", data={"key": secret})
+        assert (page.status_code, said in page.text) == (403, True)
 
 
 def test_what_is_open_is_open(server: Served) -> None:
@@ -128,7 +152,7 @@ def test_a_session_is_not_the_key_and_ends_with_it(server: Served) -> None:
     token = first["Cookie"].partition("=")[2]
     assert asked({"Authorization": f"Bearer {token}"}) == 403
     assert asked({"Cookie": f"collsynth_session={made.secret}"}) == 403
-    server.ask.post("/logout", headers=first)
+    server.ask.post("/logout", headers=first | {"Origin": server.url.rstrip("/")})
     server.ask.cookies.clear()
     assert [asked(one) for one in (first, second)] == [403, 200]
     gone = keys.revoke(made.id)
@@ -144,8 +168,8 @@ def test_a_session_does_not_outlive_its_time(tmp_path: Path) -> None:
         key = store.keys.one(store.keys.create("red", "").id)
         assert key is not None
         over, open_ = store.keys.begin_session(key, -1), store.keys.begin_session(key, 60)
-        assert store.keys.of_session(over) is None
-        assert store.keys.of_session(open_) == key
+        assert store.keys.of_session(digest_of(over)) is None
+        assert store.keys.of_session(digest_of(open_)) == key
 
 
 def test_a_key_expires_and_says_when_it_was_used(server: Served) -> None:
@@ -188,6 +212,40 @@ def test_a_key_may_do_what_it_is_for(server: Served) -> None:
     assert server.ask.get(job, headers=sees).status_code == 200
 
 
+READ = ["/v1/jobs", f"/v1/jobs/{'0' * 32}", f"/v1/answers/{'0' * 64}", "/v1/systems"]
+
+
+@pytest.mark.parametrize(
+    ("scope", "codes"),
+    [
+        (Scope.ASK, [200, 404, 404, 200, 403, 403, 404]),
+        (Scope.KEEP, [403, 403, 403, 200, 403, 404, 403]),
+        (Scope.ADMIN, [200, 404, 403, 403, 200, 403, 404]),
+    ],
+)
+def test_no_scope_lets_in_where_another_is_asked_for(
+    server: Served, scope: Scope, codes: list[int]
+) -> None:
+    """404: it is admitted, and there is nothing. What is sent along makes no scope wider."""
+    secret = server.service.store.keys.create("scopes", "", scopes=[scope]).secret
+    headers = {"X-API-Key": secret, "X-Scope": "admin", "X-Forwarded-Groups": "admin"}
+    found = [server.ask.get(path, headers=headers) for path in (*READ, "/metrics")]
+    found.append(server.ask.delete("/v1/systems/none", headers=headers))
+    found.append(server.ask.post(f"/v1/jobs/{'0' * 32}/cancel", headers=headers))
+    assert [one.status_code for one in found] == codes
+    for one in found:
+        if one.status_code == 403:
+            assert f"it may {scope}" in one.json()["problem"]
+            assert "collsynth keys create --scope" in one.json()["hint"]
+
+
+def test_metrics_are_for_who_runs_the_service(server: Served) -> None:
+    """They name teams."""
+    assert server.ask.get("/metrics").status_code == 401
+    assert server.ask.get("/metrics", headers=with_key(server, "red")).status_code == 403
+    assert server.ask.get("/healthz").status_code == 200
+
+
 def test_wrong_keys_are_limited_and_right_ones_are_not(tmp_path: Path) -> None:
     with served(tmp_path, keys=True, limits=Limits(failed_sign_ins_per_minute=5)) as server:
         wrong = {"X-API-Key": "cs_wrong"}
@@ -198,20 +256,43 @@ def test_wrong_keys_are_limited_and_right_ones_are_not(tmp_path: Path) -> None:
         assert server.ask.get("/v1/jobs", headers=with_key(server, "red")).status_code == 200
 
 
-def test_people_sign_in_at_a_proxy_that_knows_the_secret(tmp_path: Path) -> None:
-    """The headers are those that oauth2-proxy sends after OpenID Connect."""
-    ann = {"X-Forwarded-Email": "ann@example.org", "X-Forwarded-Groups": "red,blue"}
-    with served(tmp_path, keys=True, proxy_secret="hush") as server:
-        through = {"X-Collsynth-Proxy": "hush"}
-        assert server.ask.get("/jobs", headers=ann | through).status_code == 200
-        done = server.ask.post("/v1/place", json=EXAMPLES["place"], headers=ann | through | PATIENT)
-        assert done.status_code == 200
-        [job] = server.ask.get("/v1/jobs", headers=with_key(server, "red")).json()["jobs"]
-        assert job["asked_by"] == "ann@example.org"
-        for other in (ann, ann | {"X-Collsynth-Proxy": "hus"}, through):
-            assert server.ask.get("/v1/jobs", headers=other).status_code == 401
-        alone = {"X-Forwarded-Email": "bob@example.org"}
-        assert server.ask.get("/v1/jobs", headers=alone | through).json()["jobs"] == []
+def test_wrong_keys_are_limited_by_network_and_by_key(tmp_path: Path) -> None:
+    """Who tries a key from many addresses is stopped, too; others at those addresses are not."""
+    how: Any = {
+        "limits": Limits(failed_sign_ins_per_minute=3),
+        "trusted_proxies": networks("127.0.0.1"),
+    }
+    with served(tmp_path, keys=True, **how) as server:
+        good = server.service.store.keys.create("red", "").secret
+        wrong, other = f"{good[:-1]}x", f"cs_{'0' * 16}_{'0' * 64}"
+
+        def tried(key: str, address: str) -> int:
+            headers = {"X-API-Key": key, "X-Forwarded-For": f"192.0.2.99, {address}"}
+            return server.ask.get("/v1/jobs", headers=headers).status_code
+
+        assert [tried(wrong, f"192.0.2.{n}") for n in range(5)] == [403] * 3 + [429] * 2
+        assert [tried(other, f"192.0.2.{n}") for n in range(3)] == [403] * 3
+        assert tried(good, "192.0.2.4") == 200
+        assert [tried(f"x{n}", f"2001:db8::{n}") for n in range(5)] == [403] * 3 + [429] * 2
+        assert tried("x", "2001:db8:0:1::1") == 403
+
+
+def test_who_is_not_admitted_is_logged_without_the_key(
+    server: Served, caplog: pytest.LogCaptureFixture
+) -> None:
+    good = server.service.store.keys.create("red", "")
+    wrong = f"{good.secret[:-4]}0000"
+    with caplog.at_level(logging.INFO, "collsynth"):
+        for key in (wrong, "hunter2"):
+            assert server.ask.get("/v1/jobs", headers={"X-API-Key": key}).status_code == 403
+            server.ask.post("/login", data={"key": key})
+    said = logged(caplog)
+    refused = [json.loads(one) for one in said if "not admitted" in json.loads(one)["message"]]
+    assert [(one["address"], one["key"]) for one in refused] == [
+        *[("127.0.0.1", good.id)] * 2,
+        *[("127.0.0.1", None)] * 2,
+    ]
+    assert not any(word in line for word in (wrong[20:], "hunter2") for line in said)
 
 
 def test_what_another_team_has_is_told_as_what_nobody_has(server: Served) -> None:
@@ -277,6 +358,27 @@ def test_a_wrong_key_is_looked_up_each_time_whatever_is_wrong_with_it(tmp_path: 
     threads.close()
 
 
+def test_every_attempt_is_compared_once_in_constant_time(
+    server: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Digests of one length, whether there is such a key or not, and whatever became of it."""
+    compared: list[tuple[int, int]] = []
+
+    def counted(given: str, kept: str) -> bool:
+        compared.append((len(given), len(kept)))
+        return compare_digest(given, kept)
+
+    keys = server.service.store.keys
+    good, bad = keys.create("red", ""), keys.create("red", "")
+    keys.revoke(bad.id)
+    monkeypatch.setattr("synth.service.store.records.compare_digest", counted)
+    wrong = [f"{good.secret[:-1]}x", bad.secret, f"cs_{'0' * 16}_{'0' * 64}", "x", good.secret]
+    for secret in wrong:
+        compared.clear()
+        server.ask.get("/v1/jobs", headers={"X-API-Key": secret})
+        assert compared == [(64, 64)]
+
+
 class NobodyWorks(ThreadWorkers):
     """Every job stays where it is."""
 
@@ -294,6 +396,29 @@ def test_a_key_that_is_revoked_is_told_no_more_events(tmp_path: Path) -> None:
             assert next(lines) == "event: progress"
             [key] = server.service.store.keys.known("red")
             assert server.service.store.keys.revoke(key.id)
+            server.service.store.jobs.cancel(job)
+            rest = "\n".join(lines)
+        assert "not admitted" in rest
+        assert "event: end" not in rest
+
+
+@pytest.mark.parametrize("ending", ["signs out", "revoked"])
+def test_a_session_that_has_ended_is_told_no_more_events(tmp_path: Path, ending: str) -> None:
+    with served(tmp_path, NobodyWorks(), keys=True) as server:
+        keys = server.service.store.keys
+        made = keys.create("red", "")
+        token = server.ask.post("/login", data={"key": made.secret}).cookies["collsynth_session"]
+        server.ask.cookies.clear()
+        cookie = {"Cookie": f"collsynth_session={token}", "Origin": server.url.rstrip("/")}
+        asked = server.ask.post("/v1/place", json=EXAMPLES["place"], headers=cookie | AT_ONCE)
+        job = asked.json()["id"]
+        with server.ask.stream("GET", f"/v1/jobs/{job}/events", headers=cookie) as stream:
+            lines = stream.iter_lines()
+            assert next(lines) == "event: progress"
+            if ending == "revoked":
+                keys.revoke(made.id)
+            else:
+                server.ask.post("/logout", headers=cookie)
             server.service.store.jobs.cancel(job)
             rest = "\n".join(lines)
         assert "not admitted" in rest
@@ -424,3 +549,36 @@ def test_a_team_may_use_so_much_work_in_a_day_and_let_so_many_bytes_wait(tmp_pat
         assert 86_000 < int(refused.headers["retry-after"]) <= 86_400
         assert "UTC on" in refused.json()["hint"]
         assert asked(blue, axes={"other": 32}).status_code == 202
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "/v1/jobs?key={}",
+        "/v1/jobs?access_token={}&limit=3",
+        "/v1/jobs?%6bey=%63s{}",
+        "/login?next=/{}",
+        "/{}",
+        "/static/{}",
+        "/v1/systems/{}",
+    ],
+)
+def test_a_key_in_an_address_is_refused_and_not_logged(
+    server: Served, caplog: pytest.LogCaptureFixture, address: str
+) -> None:
+    """Even beside a right one: who sends it so once would do so again."""
+    secret = server.service.store.keys.create("red", "").secret
+    sent = address.format(secret.removeprefix("cs") if "%63s" in address else secret)
+    with caplog.at_level(logging.INFO, "collsynth"):
+        answer = server.ask.get(sent, headers={"X-API-Key": secret, "Accept": "application/json"})
+    assert answer.status_code == 400
+    assert answer.json()["where"] == "address"
+    assert "revoke it" in answer.json()["hint"]
+    until(lambda: any('"status": 400' in line for line in logged(caplog)))
+    assert secret[-40:] not in answer.text
+    assert not any(secret[-40:] in line for line in logged(caplog))
+
+
+def logged(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """What is in the log: a request is noted once it is answered."""
+    return [JsonLines().format(one) for one in caplog.records]

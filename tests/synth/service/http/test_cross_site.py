@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 pytest.importorskip("fastapi", reason="needs the extra server")
 
 from serving import Served, served
+from synth.service.http.authentication import COOKIE
 from synth.service.http.examples import EXAMPLES
 from synth.service.settings import is_loopback
 
@@ -67,6 +69,32 @@ def test_our_own_page_is_not(server: Served) -> None:
     headers = {"Origin": origin, "Sec-Fetch-Site": "same-origin"}
     answer = server.ask.post("/v1/place", json=EXAMPLES["place"], headers=headers)
     assert answer.status_code in (200, 202)
+
+
+@pytest.mark.parametrize("path", ["/logout", "/", "/v1/place", f"/v1/jobs/{'0' * 32}/cancel"])
+def test_the_page_s_cookie_changes_something_only_from_the_page(tmp_path: Path, path: str) -> None:
+    with served(tmp_path, keys=True) as server:
+        key = server.service.store.keys.create("red", "").secret
+        token = server.ask.post("/login", data={"key": key}).cookies[COOKIE]
+        server.ask.cookies.clear()
+        cookie, own = {"Cookie": f"{COOKIE}={token}"}, server.url.rstrip("/")
+
+        def refused(**headers: str) -> bool:
+            answer = server.ask.post(
+                path, headers={k.replace("_", "-"): v for k, v in headers.items()}
+            )
+            return answer.status_code == 403 and "Origin" in answer.text
+
+        assert refused(**cookie)
+        assert refused(**cookie, Origin="null")
+        assert refused(**cookie, Origin="https://other.example")
+        assert refused(**cookie, Origin=f"{own}.other.example")
+        assert refused(**cookie, Origin=own, Sec_Fetch_Site="cross-site")
+        assert refused(**cookie, Sec_Fetch_Site="same-site")
+        assert server.ask.get("/v1/jobs", headers=cookie).status_code == 200
+        assert not refused(**cookie, Sec_Fetch_Site="same-origin")
+        assert not refused(**cookie, Origin=own)
+        assert not refused(X_API_Key=key)
 
 
 @pytest.mark.parametrize(

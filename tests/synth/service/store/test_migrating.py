@@ -5,7 +5,9 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,11 +20,21 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
 from patience import PATIENCE_SECONDS
-from synth.service.store import NewJob, Store, StoreError, engines, migrating, tables
+from synth.service.store import (
+    NewJob,
+    Person,
+    Store,
+    StoreError,
+    digest_of,
+    engines,
+    migrating,
+    tables,
+)
 
 PLACE = Path(migrating.__file__).parent / "migrations"
 SCRIPTS = ScriptDirectory(str(PLACE))
 REVISIONS = [one.revision for one in SCRIPTS.walk_revisions()][::-1]
+NOW = datetime(2026, 1, 31, tzinfo=UTC)
 
 
 @pytest.fixture
@@ -58,6 +70,38 @@ def test_every_version_is_brought_up_to_date(
         job = store.jobs.submit(NewJob("ours", None, "top", "{}", "key")).job
         store.migrate()
         assert store.jobs.one(job.id) == job
+
+
+@pytest.mark.parametrize("first", REVISIONS[: REVISIONS.index("0007")])
+def test_keys_and_sessions_of_every_version_go_on(
+    store_url: str, engine: sqlalchemy.Engine, first: str
+) -> None:
+    """A key from before scopes may do what it could: ask and keep, for ever."""
+    secret, token = f"cs_{'1' * 16}_{'2' * 64}", "3" * 64
+    with engine.begin() as connection:
+        migrating.migrate(connection, first)
+        key = {"id": "1" * 16, "team": "red", "name": "old", "digest": digest_of(secret)}
+        put(connection, "api_key", key | {"created": NOW, "revoked": False})
+        if first >= "0004":
+            ends = datetime.now(UTC) + timedelta(days=1)
+            session = {"digest": digest_of(token), "key_id": key["id"], "expires": ends}
+            put(connection, "session", session)
+    with Store(store_url) as store:
+        store.migrate()
+        found = store.keys.one("1" * 16)
+        assert found is not None
+        assert found.admits(secret)
+        assert (found.scopes, found.expires, found.last_used) == ("ask keep", None, None)
+        assert store.keys.of_session(digest_of(token)) == (found if first >= "0004" else None)
+        person = Person("ann", "red", "ask")
+        again = store.keys.begin_session(person, 60)
+        assert store.keys.of_session(digest_of(again)) == person
+
+
+def put(connection: sqlalchemy.Connection, table: str, row: dict[str, Any]) -> None:
+    """A row into a table as it is at this moment."""
+    there = sqlalchemy.Table(table, sqlalchemy.MetaData(), autoload_with=connection)
+    connection.execute(there.insert().values(row))
 
 
 def test_a_newer_version_is_refused_and_left_alone(

@@ -87,6 +87,7 @@ def test_what_is_said_of_a_model() -> None:
     without = answer(model="gpt2-tiny", batch=4, sizes={"layers": 3}, optimizer="sgd")
     assert without["bytes"]["moment"] == 0
     assert without["parameters"] == found["parameters"]
+    assert answer(model="llama3-tiny")["sizes"]["dropless"] == 0
 
 
 def test_code_is_never_run_for_a_question(own: Path) -> None:

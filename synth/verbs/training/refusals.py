@@ -1,0 +1,91 @@
+"""What can be said at once against a question about a training step: nothing is traced."""
+
+from __future__ import annotations
+
+from math import prod
+
+from grammar.tensors.operations import ShardedStep, Step
+from grammar.tensors.parser import parse_either
+from hierarchies import InputError, System
+from synth.train.models import checked_sizes
+from synth.train.planner.pins import AXES, Pins
+from synth.verbs.questions.named_texts import NamedText, system_of
+from synth.verbs.training.bucketed import BucketsQuestion
+from synth.verbs.training.machines import StepOnMachineQuestion, accelerator_of
+from synth.verbs.training.planned import StepPlanQuestion
+from synth.verbs.training.plans import PlannedQuestion, check_axes, check_passes
+from synth.verbs.training.shards import ShardQuestion
+from synth.verbs.training.simulated import SimulateQuestion, size_of
+from synth.verbs.training.traces import ModelQuestion
+from synth.verbs.training.trained import TrainQuestion
+
+_MOST_READ = 2**14
+"""Longer texts, in characters, are read by the worker alone: reading 50,000 takes half a second."""
+
+
+def check_plans(question: StepPlanQuestion, system: System) -> None:
+    """Raises InputError for a model, sizes, a device, pins or a search of no use on a machine."""
+    assert question.model is not None
+    checked_sizes(question.model, question.changes(), question.spelling())
+    accelerator_of(system, question.device)
+    question.walk()
+    for pins in question.pins():
+        _check_pins(pins, system.check_even().devices, question.batch)
+
+
+def _check_pins(pins: Pins, devices: int, batch: int) -> None:
+    """Raises InputError for axes that do not divide the devices, or microbatches the samples."""
+    sizes = {name: int(size) for name, size in pins.said.items() if name in AXES}
+    if devices % prod(sizes.values()):
+        said = " ".join(f"{name}={size}" for name, size in sizes.items())
+        hint = "pinned axes, one times the other, divide the devices"
+        raise InputError(f"{said} on {devices} devices", where="pin", hint=hint)
+    count = int(pins.said.get("microbatches", 1))
+    if batch % count:
+        problem = f"{batch} samples in {count} microbatches"
+        raise InputError(problem, where="pin", hint="as many in each")
+
+
+def check_training(question: ModelQuestion) -> None:
+    """Raises InputError for a model, a plan, a machine or a device of no use."""
+    question.check_model()
+    given = _read(question)
+    match question:
+        case BucketsQuestion():
+            system = question.checked()
+            accelerator_of(system, question.device)
+            if not isinstance(question.model, NamedText):
+                question.check_batch(question.batch, system.devices)
+            elif isinstance(given, Step):
+                question.check_batch(size_of(given)[0], system.devices)
+        case SimulateQuestion():
+            question.check_machine()
+            _check_plan(question)
+            assert question.system is not None
+            accelerator_of(system_of(question.system), question.device)
+        case TrainQuestion():
+            question.check_runtime()
+            _check_plan(question)
+        case ShardQuestion() if isinstance(question.model, NamedText) and not isinstance(
+            given, Step
+        ):
+            pass  # a step that is sharded already says how
+        case PlannedQuestion():
+            _check_plan(question)
+
+
+def _read(question: ModelQuestion) -> Step | ShardedStep | None:
+    """The step of a short text; None of a model of the zoo, and of a text that takes long."""
+    if not isinstance(question.model, NamedText) or len(question.model.text) > _MOST_READ:
+        return None
+    return question.read(parse_either) if isinstance(question, ShardQuestion) else question.step()
+
+
+def _check_plan(question: PlannedQuestion) -> None:
+    recipe = question.recipe()
+    if recipe is None:  # in full: it is read together with the step
+        return
+    check_axes(dict(recipe.axes))
+    check_passes(recipe.stages, recipe.microbatches)
+    if isinstance(question, StepOnMachineQuestion):
+        question.placed(dict(recipe.axes))
