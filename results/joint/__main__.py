@@ -25,7 +25,7 @@ from synth.plan.request import Watcher
 from synth.search.space import Budget
 from synth.train.models import Spelling
 from synth.train.planner.finalists import by_framework
-from synth.train.planner.links import Candidate, Least, Links, Priced
+from synth.train.planner.links import Candidate, Least, Lines, Priced
 from synth.train.planner.pins import Pins
 from synth.train.planner.planning import Job, Planner
 from synth.train.planner.searching import Search
@@ -65,13 +65,13 @@ def measured(model: str, machine: str) -> dict[str, Any]:
     planner, least = Planner(job), Least(system)
     priced, usual = Priced(system), Usual(system)
 
-    def best(among: Callable[[Candidate], bool], links: Links) -> Candidate | None:
+    def best(among: Callable[[Candidate], bool], links: Lines) -> Candidate | None:
         some = list(filter(among, every))
         memory = job.device.memory_bytes
         search = Search(planner.composer, some, memory, links, least, Watcher(), BUCKETS)
         return next((one.candidate for one in search.cheapest()), None)
 
-    def seconds(one: Candidate | None, links: Links) -> float | None:
+    def seconds(one: Candidate | None, links: Lines) -> float | None:
         return None if one is None else planner.composer.on(links).seconds([one])[0]
 
     def by_default(one: Candidate) -> bool:

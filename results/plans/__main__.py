@@ -25,7 +25,7 @@ from synth.price.step_prices import Simulator
 from synth.price.steps import total_seconds
 from synth.train.models import Spelling
 from synth.train.planner.finalists import by_framework
-from synth.train.planner.links import Candidate, Least, Links, Priced
+from synth.train.planner.links import Candidate, Least, Lines, Priced
 from synth.train.planner.pins import Pins
 from synth.train.planner.planning import Job, Planner
 from synth.train.planner.searching import Search
@@ -75,7 +75,7 @@ def measured(model: str, machine: str, batch: int, sequence: int) -> dict[str, A
     every = job.candidates(Pins({}))
     laid_out = [one for one in every if by_framework(one, system)]
 
-    def best(some: Sequence[Candidate], links: Links) -> float | None:
+    def best(some: Sequence[Candidate], links: Lines) -> float | None:
         memory = job.device.memory_bytes
         search = Search(planner.composer, some, memory, links, least, Watcher(), BUCKETS)
         return next((one.seconds for one in search.cheapest()), None)
