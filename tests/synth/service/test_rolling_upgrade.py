@@ -37,7 +37,8 @@ def git(*words: str) -> bytes:
 def older(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The sources of the commit before the newest tables."""
     try:
-        made = git("log", "--diff-filter=A", "--format=%H", "-1", "--", str(NEWEST)).decode()
+        once = ("--first-parent", "-m", "--diff-filter=A", "--format=%H", "-1")
+        made = git("log", *once, "--", str(NEWEST)).decode()
         packed = git("archive", f"{made.strip()}^", "hierarchies", "grammar", "synth")
     except (OSError, subprocess.CalledProcessError):
         pytest.skip("needs git, and the commit before the newest tables")
