@@ -6,11 +6,13 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import numpy as np
+
 from results import record
 from results.ddp.judged import BEST, NEAR, USUAL, ways_of
 from results.ddp.measure import backward_of
 from results.ddp.replay import BY_PROGRAM, NETWORKS, OURS_BY_PROGRAM, summing_of
-from synth.train.bucketing.clock import timed
+from synth.train.bucketing.clock import Summing, timed
 
 Told = dict[str, Any]
 PROGRAMS = (BY_PROGRAM, OURS_BY_PROGRAM)
@@ -40,6 +42,9 @@ def figures(folder: Path) -> Told:
             "median": median(off),
             "worst": max(off),
             "ours_near": sum(abs(one["gain"] - one["predicted_gain"]) <= NEAR for one in ours),
+            "programs_near": sum(
+                abs(row["ways"][OURS_BY_PROGRAM]["gain"] - row["own_gain"]) <= NEAR for row in rows
+            ),
         },
         "slower": sum(one["gain_high"] < 0 for one in ours),
         "alone": [one for told in measured for one in _alone(told)],
@@ -66,8 +71,18 @@ def _alone(told: Told) -> list[Told]:
     ]
 
 
+def _as_it_ran(told: Told, by_program: Summing) -> Summing:
+    """The program's seconds by its steps, times how much longer it took by itself."""
+    sizes = [one["size_bytes"] for one in told["whole"]]
+    longer = [median(one["seconds"]) / by_program(one["size_bytes"]) for one in told["whole"]]
+    return lambda size: by_program(size) * float(np.interp(np.log(size), np.log(sizes), longer))
+
+
 def _row(told: Told, one: Told) -> Told:
-    """Ours is of both sums the one whose buckets end first on the clock."""
+    """Ours is of both sums the one whose buckets end first on the clock.
+
+    ``own_gain``: of ours by the program, with the program's seconds as it ran by itself.
+    """
     sums, by_program = summing_of(told)
     backward = backward_of(one)
 
@@ -78,6 +93,8 @@ def _row(told: Told, one: Told) -> Told:
     # of six the least and the most hold the median in 97 of 100 cases
     ways = ways_of(one, predicted, inner=0)
     ours = min((BEST, OURS_BY_PROGRAM), key=lambda name: ways[name]["predicted_seconds"])
+    ends = tuple(one["ways"][OURS_BY_PROGRAM]["ends"])
+    alone = timed(backward, ends, _as_it_ran(told, by_program)).seconds
     computing = backward.compute_seconds + backward.update_seconds
     whole = backward.upto_bytes[-1]
     return {
@@ -90,6 +107,7 @@ def _row(told: Told, one: Told) -> Told:
         "sum_seconds": sums.seconds(whole),
         "program_seconds": by_program(whole),
         "ours": ours,
+        "own_gain": ways[USUAL]["predicted_seconds"] / alone - 1,
         "hidden_simulated": computing / ways[ours]["predicted_seconds"],
         "hidden": computing / ways[ours]["seconds"],
         "ways": ways,
