@@ -277,11 +277,12 @@ def test_jobs_are_listed_in_pages_newest_first(server: Served) -> None:
 
 
 def test_a_failed_job_says_of_what(server: Served) -> None:
-    question = {**EXAMPLES["lower"], "program": "all-reduce nowhere inside"}
-    job = server.ask.post("/v1/lower", json=question, headers=AT_ONCE).json()
+    """Of a text that is too long to be read before it is a job."""
+    question = {**EXAMPLES["shard"], "model": {"name": "long.step", "text": "no step\n" * 4000}}
+    job = server.ask.post("/v1/shard", json=question, headers=AT_ONCE).json()
     failed = ended(server, job["url"])
     assert failed["status"] == "failed"
-    now = server.ask.post("/v1/lower", json=question, headers=PATIENT).json()
+    now = server.ask.post("/v1/shard", json=question, headers=PATIENT).json()
     assert {key: now[key] for key in ("status", "problem", "where", "hint")} == failed["problem"]
 
 

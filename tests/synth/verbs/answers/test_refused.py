@@ -82,6 +82,8 @@ def named_freely(path: Path) -> bool:
 def may_go(key: str, path: Path) -> bool:
     if key == "collective" and "measured" in path:
         return False
+    if key in ("calls", "worth_measuring"):
+        return True  # what is one call, or told from the default, is without
     if key == "parts" and "rows" in path:
         return True  # most rows of a timeline are one task
     return key in LEFT_OUT and bool({"draft", "calibration"} & {*path})
