@@ -3,8 +3,9 @@
 Three times that pass whatever is chosen. ``compute``: the floor of all operations, as sections.
 ``communication``: once the first of some gradients can be there, with what it is made of at their
 floor, these are summed one after the other, at the fewest seconds a byte. ``chain``: what a
-gradient is made of, its sum, and what is made of that. A device computes one thing at a time, so
-what must be done before a gradient passes before it, however many paths lead there.
+gradient is made of, its sum, and what is made of that; or what all are made of, and then the
+shortest sum, as one of them is the last. A device computes one thing at a time, so what must be
+done before a gradient passes before it, however many paths lead there.
 """
 
 from __future__ import annotations
@@ -56,18 +57,21 @@ def least(
     def seconds(elements: int) -> float:
         return sending(Type(kind.dtype, (elements,)), path.source, path.target)
 
+    names = [one.value.name for one in sent]
     made = [
         Made(
             one.value.type.elements,
-            flow.floor(flow.needed(one.value.name), rooflines, one.value.name),
+            flow.floor(flow.needed(name), rooflines, name),
             flow.floor(flow.waiting(one), rooflines),
         )
-        for one in sent
+        for name, one in zip(names, sent, strict=True)
     ]
+    all_made = flow.floor(flow.needed(*names), rooflines, *names)
+    chains = [(one.before, seconds(one.elements) + one.after) for one in made]
     return Least(
         compute,
         communication(made, seconds),
-        max(one.before + seconds(one.elements) + one.after for one in made),
+        max(*map(sum, chains), all_made + min(rest for _, rest in chains)),
     )
 
 
@@ -208,9 +212,9 @@ class _Flow:
         section = Section(operations, frozenset(ends) or self._kept, self.constants)
         return section_floor(section, rooflines.device, rooflines.rates, rooflines.scores)
 
-    def needed(self, name: str) -> list[int]:
-        """What must be done before a value is there."""
-        wanted = {name}
+    def needed(self, *names: str) -> list[int]:
+        """What must be done before values are there."""
+        wanted = {*names}
         found = list[int]()
         for at in range(len(self.nodes))[::-1]:
             if not wanted.isdisjoint(self.nodes[at].makes):
