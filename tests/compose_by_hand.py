@@ -155,28 +155,30 @@ def stopped(compose: Compose, name: str) -> int:
     return process.wait(PATIENCE_SECONDS)
 
 
-def slots() -> str:
-    """How many workers the server sees."""
-    text = httpx.get("http://127.0.0.1:8000/metrics").text
+def slots(key: str) -> str:
+    """How many workers the server sees, told to who has an operator's key."""
+    text = httpx.get("http://127.0.0.1:8000/metrics", headers={"X-API-Key": key}).text
     [found] = re.findall(r"^collsynth_worker_slots (.*)$", text, re.MULTILINE)
     return str(found)
 
 
 def try_out(compose: Compose, how: dict[str, Any]) -> None:
     """Go through what the manual says can be done with compose's services."""
-    made = compose.run("server", "collsynth", "keys", "create", "my-team")
+    create = ("collsynth", "keys", "create")
+    made = compose.run("server", *create, "my-team")
     assert made.returncode == 0, made.stderr
+    operator = compose.run("server", *create, "operators", "--scope", "admin").stdout.strip()
     compose.start("worker")
     compose.start("server")
     own = {"X-API-Key": made.stdout.strip()}
     with httpx.Client(**how, headers=own, timeout=PATIENCE_SECONDS, trust_env=False) as client:
         until(lambda: answers(client))
-        until(lambda: slots() == "2.0")
+        until(lambda: slots(operator) == "2.0")
         asked = client.post("/v1/top", json=TOP, headers={"Prefer": "wait=60"})
         assert asked.status_code == 200, asked.text
         assert client.get("/v1/jobs", headers={"X-API-Key": "wrong"}).status_code == 403
         compose.one_more("worker")  # --scale
-        until(lambda: slots() == "3.0")
+        until(lambda: slots(operator) == "3.0")
 
         job = client.post("/v1/count", json=LONG, headers=AT_ONCE).json()
         status_of(client, job, "running")
