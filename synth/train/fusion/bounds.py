@@ -67,12 +67,7 @@ def least(
         for name, one in zip(names, sent, strict=True)
     ]
     all_made = flow.floor(flow.needed(*names), rooflines, *names)
-    chains = [(one.before, seconds(one.elements) + one.after) for one in made]
-    return Least(
-        compute,
-        communication(made, seconds),
-        max(*map(sum, chains), all_made + min(rest for _, rest in chains)),
-    )
+    return Least(compute, communication(made, seconds), chain(made, all_made, seconds))
 
 
 @dataclass(frozen=True)
@@ -82,6 +77,13 @@ class Made:
     elements: int
     before: float
     after: float
+
+
+def chain(made: Sequence[Made], all_made: float, seconds: Callable[[int], float]) -> float:
+    """Through one gradient; or through all, of which one is the last, and the shortest sum."""
+    rest = [seconds(one.elements) + one.after for one in made]
+    through = (one.before + more for one, more in zip(made, rest, strict=True))
+    return max(*through, all_made + min(rest))
 
 
 def communication(made: Sequence[Made], seconds: Callable[[int], float]) -> float:

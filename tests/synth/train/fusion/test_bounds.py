@@ -12,7 +12,7 @@ from fused_steps import SUMS, Priced, best, partitions, small
 from grammar.tensors.operations import Step
 from hierarchies import InputError
 from synth.train.fusion import Fusions, alone, least, sectioned
-from synth.train.fusion.bounds import Made, cheapest, communication
+from synth.train.fusion.bounds import Made, chain, cheapest, communication
 from synth.train.planner.finalists import RUNTIME
 from synth.train.plans import apply, parse_recipe, plan_of, prepared
 from synth.train.plans.together.buckets import buckets_of
@@ -86,6 +86,27 @@ def test_no_buckets_end_before_the_bound(seed: int) -> None:
 
     bound = communication(made, seconds)
     soonest = min(end(buckets) for buckets in partitions(list("0123")))
+    assert 0.3 * soonest < bound <= soonest * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_nothing_ends_before_the_last_gradient_is_summed(seed: int) -> None:
+    """By brute force: whichever gradient is the last of all, and in whatever buckets."""
+    rng = Random(seed)
+    made = [Made(rng.randint(1, 50), rng.uniform(0, 20), rng.choice((0.0, 7.0))) for _ in range(4)]
+    all_made = max(one.before for one in made) + rng.uniform(0, 300)
+
+    def end(last: Made, buckets: list[tuple[str, ...]]) -> float:
+        some = [[made[int(name)] for name in bucket] for bucket in buckets]
+        ready = [max(all_made if each is last else each.before for each in one) for one in some]
+        now = latest = 0.0
+        for at in sorted(range(len(some)), key=ready.__getitem__):
+            now = max(now, ready[at]) + 5.0 + sum(each.elements for each in some[at])
+            latest = max(latest, *(now + each.after for each in some[at]))
+        return latest
+
+    bound = chain(made, all_made, lambda elements: 5.0 + elements)
+    soonest = min(end(last, buckets) for last in made for buckets in partitions(list("0123")))
     assert 0.3 * soonest < bound <= soonest * (1 + 1e-12)
 
 
