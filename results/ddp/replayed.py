@@ -13,6 +13,7 @@ from results.ddp.judged import BEST, NEAR, USUAL, ways_of
 from results.ddp.measure import backward_of
 from results.ddp.replay import BY_PROGRAM, NETWORKS, OURS_BY_PROGRAM, summing_of
 from synth.train.bucketing.clock import Summing, timed
+from synth.train.bucketing.sums import Sums
 
 Told = dict[str, Any]
 PROGRAMS = (BY_PROGRAM, OURS_BY_PROGRAM)
@@ -24,7 +25,11 @@ def figures(folder: Path) -> Told:
     """A row for each network and model that was replayed, and what it comes to."""
     files = [path for one in NETWORKS if (path := folder / f"{one.name}.json").exists()]
     measured = [record.read(path) for path in files]
-    rows = [_row(told, one) for told in measured for one in told["models"]]
+    rows, alone = list[Told](), list[Told]()
+    for told in measured:
+        sums, by_program = summing_of(told)
+        alone += (ran := _alone(told, by_program))
+        rows += [_row(told, one, sums, by_program, ran) for one in told["models"]]
     if not rows:
         return {"rows": rows}
     others = [one for row in rows for name, one in row["ways"].items() if name != USUAL]
@@ -47,7 +52,7 @@ def figures(folder: Path) -> Told:
             ),
         },
         "slower": sum(one["gain_high"] < 0 for one in ours),
-        "alone": [one for told in measured for one in _alone(told)],
+        "alone": alone,
         "hidden": {
             "rows": len(hidden),
             "least": min((row["hidden"] for row in hidden), default=None),
@@ -56,9 +61,8 @@ def figures(folder: Path) -> Told:
     }
 
 
-def _alone(told: Told) -> list[Told]:
+def _alone(told: Told, by_program: Summing) -> list[Told]:
     """The program by itself, as it ran and as its steps say."""
-    _, by_program = summing_of(told)
     return [
         {
             "network": told["shape"],
@@ -71,19 +75,18 @@ def _alone(told: Told) -> list[Told]:
     ]
 
 
-def _as_it_ran(told: Told, by_program: Summing) -> Summing:
+def _as_it_ran(by_program: Summing, ran: list[Told]) -> Summing:
     """The program's seconds by its steps, times how much longer it took by itself."""
-    sizes = [one["size_bytes"] for one in told["whole"]]
-    longer = [median(one["seconds"]) / by_program(one["size_bytes"]) for one in told["whole"]]
+    sizes = [one["size_bytes"] for one in ran]
+    longer = [one["seconds"] / one["predicted_seconds"] for one in ran]
     return lambda size: by_program(size) * float(np.interp(np.log(size), np.log(sizes), longer))
 
 
-def _row(told: Told, one: Told) -> Told:
+def _row(told: Told, one: Told, sums: Sums, by_program: Summing, ran: list[Told]) -> Told:
     """Ours is of both sums the one whose buckets end first on the clock.
 
     ``own_gain``: of ours by the program, with the program's seconds as it ran by itself.
     """
-    sums, by_program = summing_of(told)
     backward = backward_of(one)
 
     def predicted(name: str, way: Told) -> float:
@@ -94,7 +97,7 @@ def _row(told: Told, one: Told) -> Told:
     ways = ways_of(one, predicted, inner=0)
     ours = min((BEST, OURS_BY_PROGRAM), key=lambda name: ways[name]["predicted_seconds"])
     ends = tuple(one["ways"][OURS_BY_PROGRAM]["ends"])
-    alone = timed(backward, ends, _as_it_ran(told, by_program)).seconds
+    alone = timed(backward, ends, _as_it_ran(by_program, ran)).seconds
     computing = backward.compute_seconds + backward.update_seconds
     whole = backward.upto_bytes[-1]
     return {
