@@ -33,7 +33,7 @@ from sqlalchemy.sql.dml import ReturningUpdate
 from synth.service.store import answers
 from synth.service.store.engines import Database, hold_answers
 from synth.service.store.jobs import COLUMNS
-from synth.service.store.records import Claim, Job, Noted, Status, StoredAnswer
+from synth.service.store.records import Claim, Job, Noted, Status, StoredAnswer, printable
 from synth.service.store.tables import JOB, NAME_CHARACTERS
 
 MOST_LOSSES = 3
@@ -321,8 +321,8 @@ def _failed(problem: dict[str, Any]) -> dict[str, Any]:
 
 
 def _short(text: str) -> str:
-    """As much of a text as there is room for, without what databases keep differently."""
-    return "".join(one if one.isprintable() else " " for one in text)[:NAME_CHARACTERS]
+    """As much of a text as there is room for."""
+    return printable(text)[:NAME_CHARACTERS]
 
 
 def _ended(status: Status | ColumnElement[Status], now: datetime) -> dict[str, Any]:

@@ -36,6 +36,7 @@ from synth.service.store.records import (
     Status,
     Submitted,
     Wanted,
+    printable,
 )
 from synth.service.store.tables import JOB, Moment
 
@@ -227,8 +228,7 @@ def _conditions(wanted: Wanted) -> Iterator[ColumnElement[bool]]:
     if wanted.day is not None:
         first, last = (datetime.combine(wanted.day, end, UTC) for end in (time.min, time.max))
         yield JOB.c.created.between(first, last)
-    words = "".join(one if one.isprintable() else " " for one in wanted.text)
-    for word in words.lower().split():
+    for word in printable(wanted.text).lower().split():
         places = [func.lower(type_coerce(place, String)) for place in _SEARCHED]
         yield or_(*(place.contains(word, autoescape=True) for place in places))
 

@@ -150,6 +150,11 @@ class Person:
     scopes: str
 
 
+def printable(text: str) -> str:
+    """A text without what databases keep differently: blanks stand for it."""
+    return "".join(one if one.isprintable() else " " for one in text)
+
+
 def digest_of(secret: str) -> str:
     """SHA-256 of a key's whole secret, ``cs_...``, in hex: secrets are random, and need no salt."""
     return sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
