@@ -24,6 +24,7 @@ from synth.calibration.typical import typical
 from synth.plan.request import Watcher
 from synth.search.space import Budget
 from synth.train.models import Spelling
+from synth.train.planner.families import gathered
 from synth.train.planner.finalists import by_framework
 from synth.train.planner.links import Candidate, Least, Lines, Priced
 from synth.train.planner.pins import Pins
@@ -66,7 +67,7 @@ def measured(model: str, machine: str) -> dict[str, Any]:
     priced, usual = Priced(system), Usual(system)
 
     def best(among: Callable[[Candidate], bool], links: Lines) -> Candidate | None:
-        some = list(filter(among, every))
+        some = gathered(filter(among, every))
         memory = job.device.memory_bytes
         search = Search(planner.composer, some, memory, links, least, Watcher(), BUCKETS)
         return next((one.candidate for one in search.cheapest()), None)

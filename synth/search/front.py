@@ -21,8 +21,8 @@ Told = Callable[[Sequence[int]], Sequence[float]]
 
 
 def front(
-    bounds: Sequence[float],
-    sizes: Sequence[float],
+    bounds: Sequence[float] | Costs,
+    sizes: Sequence[float] | Costs,
     price: Told,
     known: Mapping[int, float],
     go_on: Callable[[], bool] = lambda: True,

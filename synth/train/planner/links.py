@@ -25,7 +25,7 @@ from synth.price.steps import TICKS_PER_SECOND
 from synth.search.forks import Crew, forked
 from synth.semantics.point_to_point import send_receive
 from synth.semantics.programs import Language
-from synth.train.planner.clock import Structure
+from synth.train.planner.composing.clock import Structure
 from synth.train.plans import Recipe
 from synth.train.plans.plan import PIPE
 from synth.train.point_to_point import priced_transfer

@@ -23,7 +23,10 @@ from synth.search.forks import Crew, Meanwhile, several_in
 from synth.search.space import BestFound, Budget, Found, Infeasible, NoneFound, Optimal
 from synth.train.choice.grids import Extents, Knobs, extents_of, recipes
 from synth.train.models import Spelling, zoo_step
-from synth.train.planner.composing import Composer
+from synth.train.planner.composing.balancing import Balancing
+from synth.train.planner.composing.composer import Composer
+from synth.train.planner.composing.reading import LAYERS, MICROBATCHES, batch_of, insides
+from synth.train.planner.families import Family, families, gathered
 from synth.train.planner.finalists import (
     Finalist,
     Taken,
@@ -37,9 +40,8 @@ from synth.train.planner.hints import Freed, freed, least, no_plan
 from synth.train.planner.links import Candidate, Composed, Least, Priced
 from synth.train.planner.operations.finer import Finer, finer
 from synth.train.planner.pins import AXES, Pins
-from synth.train.planner.reading import LAYERS, MICROBATCHES, batch_of, insides
 from synth.train.planner.resolution import Likely, advised, difference, likely
-from synth.train.planner.searching import Search, candidates
+from synth.train.planner.searching import Search
 from synth.train.planner.sums.buckets import bucketed
 from synth.train.planner.sums.choosing import BUCKETS, near
 from synth.train.planner.walks.space import PlanSpace, perfect
@@ -162,15 +164,22 @@ class Job:
             bucket_bytes=pins.bucket_bytes or 0,
         )
 
-    def candidates(self, pins: Pins) -> list[Candidate]:
-        """All plans with the pins. Raises InputError where there are none, and says why."""
-        knobs = self.knobs(pins)
-        known = list(recipes(self.system.devices, self.extents, knobs))
-        found = list(candidates(self.system, filter(partial(self.allows, pins), known)))
+    def recipes(self, pins: Pins) -> list[Recipe]:
+        """All with the pins. Raises InputError where there are none, and says why."""
+        known = list(recipes(self.system.devices, self.extents, self.knobs(pins)))
+        found = [one for one in known if self.allows(pins, one)]
         if not found:
             devices, batch = self.system.devices, self.spelling.batch
             raise no_plan(self.model, devices, batch, pins, known, self.possible)
         return found
+
+    def families(self, pins: Pins) -> list[Family]:
+        """All plans with the pins, by their recipes. Raises as ``recipes`` does."""
+        return families(self.system, self.recipes(pins))
+
+    def candidates(self, pins: Pins) -> list[Candidate]:
+        """The same one by one."""
+        return [*chain.from_iterable(self.families(pins))]
 
     def allows(self, pins: Pins, recipe: Recipe) -> bool:
         """Whether a recipe has what is pinned, and what is tried."""
@@ -280,17 +289,17 @@ class Planner:
         [alone] = insides(job.traced, whole, [samples], perfect(job.device))
         return alone.seconds(job.layers) / samples * job.spelling.batch / job.system.devices
 
-    def met(self, pins: Pins, budget: Budget | None, watcher: Watcher) -> list[Candidate]:
+    def met(self, pins: Pins, budget: Budget | None, watcher: Watcher) -> list[Family]:
         """All plans with the pins, or those that walks meet. Raises InputError if there is none."""
         job = self.job
         knobs, allowed = job.knobs(pins), partial(job.allows, pins)
         known = recipes(job.system.devices, job.extents, knobs)
         if budget is None or not any(map(allowed, known)):
-            return job.candidates(pins)
+            return job.families(pins)
         composed, memory = self.composer.on(self._links[0]), job.device.memory_bytes
         machine = job.system, job.extents, knobs
         space = PlanSpace(*machine, allowed, composed, memory, self.peak_seconds, _sizes(pins))
-        return walked(space, budget, watcher)
+        return gathered(walked(space, budget, watcher))
 
     def plans(
         self,
@@ -309,7 +318,7 @@ class Planner:
         job = self.job
         memory, some = job.device.memory_bytes, self.met(pins, budget, watcher)
         self._write(some, watcher)
-        some = [*self._balanced(some, watcher)]
+        some = sorted(self._balanced(some, watcher), key=lambda one: one.numbers[0])
         search = Search(self.composer, some, memory, *self._links, watcher, _sizes(pins))
         if search.refused.total() == search.plans:
             raise InputError(f"no plan can be: {next(iter(search.refused))}", where=job.model)
@@ -344,18 +353,15 @@ class Planner:
         job = self.job
         return finer(job.step, one, self._answers, self._links[0], job.device, budget)
 
-    def _balanced(self, some: Iterable[Candidate], watcher: Watcher) -> Iterator[Candidate]:
+    def _balanced(self, some: Iterable[Family], watcher: Watcher) -> Iterator[Family]:
         """All plans, their layers cut as is fastest where that pays and fits."""
-        composed, memory = self.composer.on(self._links[1]), self.job.device.memory_bytes
+        balancing = Balancing(self.composer.on(self._links[1]), self.job.device.memory_bytes)
         for one in some:
-            try:
-                yield composed.balanced(one, memory) if watcher.go_on() else one
-            except InputError:  # which the search will tell
-                yield one
+            yield from balancing.cut(one) if watcher.go_on() else [one]
 
-    def _write(self, some: Sequence[Candidate], watcher: Watcher) -> None:
+    def _write(self, some: Sequence[Family], watcher: Watcher) -> None:
         """What all plans are composed of, by as many processes as there may be."""
-        wanted = self.composer.wanted(dict.fromkeys(one.recipe for one in some))
+        wanted = self.composer.wanted(one.recipe for one in some)
         for batch in dict.fromkeys(batch_of(one, each) for one, many in wanted for each in many):
             self.job.traced(batch)
         self.composer.write(wanted, watcher)
@@ -421,8 +427,7 @@ class Planner:
 
     def _least(self, pins: Pins) -> float:
         """The least memory of a plan with such pins."""
-        recipes = dict.fromkeys(one.recipe for one in self.job.candidates(pins))
-        return least(self.composer, recipes)
+        return least(self.composer, self.job.recipes(pins))
 
     def _doubled(self, recipe: Recipe) -> float:
         """Twice as many samples on twice as many devices."""

@@ -347,7 +347,7 @@ class StepPlanReply(Reply):
             front=[PlanOfFront.of(one) for one in thinned(list(found.front))],
             least_seconds=found.least_seconds,
             considered=search.plans,
-            fitting=len(search.fitting),
+            fitting=search.fitting,
             priced=search.priced,
             usual_seconds=found.usual.seconds if found.usual else None,
             usual_more=(
