@@ -33,6 +33,7 @@ from synth.plan.request import Watcher
 from synth.search.forks import WORTH_SECONDS
 from synth.service.workers import ProcessWorkers, QuestionRun, Workers
 from synth.service.workers.dask import DaskWorkers
+from synth.verbs.partition import Piece, carry_out
 from synth.verbs.questions.question import asked
 from synth.verbs.table import VERBS
 
@@ -87,8 +88,7 @@ Ask = Callable[[str, dict[str, Any]], str]
 
 def alone(verb: str, given: dict[str, Any], watcher: Watcher | None = None) -> str:
     """The answer of this process."""
-    question = asked(VERBS[verb].question, given)
-    return json.dumps(VERBS[verb].answer(question, watcher or Watcher()).body)
+    return json.dumps(carry_out(Piece(verb=verb, question=given), watcher or Watcher())["body"])
 
 
 def by(workers: Workers) -> Ask:
