@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import chain, islice
 from math import isqrt
+from typing import Any
 
 from grammar import Goal
 from grammar.tensors.operations import Step
@@ -19,7 +20,7 @@ from hierarchies import InputError, System
 from hierarchies.devices import Device
 from synth.plan.library import Library
 from synth.plan.request import Request, Watcher
-from synth.search.forks import Crew, Meanwhile, several_in
+from synth.search.forks import Meanwhile, several_in
 from synth.search.space import BestFound, Budget, Found, Infeasible, NoneFound, Optimal
 from synth.train.choice.grids import Extents, Knobs, extents_of, recipes
 from synth.train.models import Spelling, zoo_step
@@ -322,15 +323,16 @@ class Planner:
         search = Search(self.composer, some, memory, *self._links, watcher, _sizes(pins))
         if search.refused.total() == search.plans:
             raise InputError(f"no plan can be: {next(iter(search.refused))}", where=job.model)
-        usual = next(search.cheapest(lambda one: by_framework(one, job.system)), None)
         taken = Taken(memory, search.refused.copy())
         several = k if job.layers else max(k, EVERY)
-        coming = map(self._traced, islice(search.cheapest(), SPARE + several))
-        first = [*islice(coming, several)]
         with Meanwhile(lambda: tuple(search.front()) if front else (), watcher) as rest:
-            self._ask(pins, first, rest)
+            search.crew = rest
+            usual = next(search.cheapest(lambda one: by_framework(one, job.system)), None)
+            coming = map(self._traced, islice(search.cheapest(), SPARE + several))
+            first = [*islice(coming, several)]
+            several_work = self._ask(pins, first, rest)
             told = chain(first, coming), several, partial(self._simulated, pins), watcher
-            complete = taken.simulate(*told, job.known, rest)
+            complete = taken.simulate(*told, job.known, rest, at_once=several_work)
             unbeaten = rest.result()
         simulated = sorted(taken.simulated, key=lambda one: one.found.seconds)[:k]
         return Planned(
@@ -371,15 +373,16 @@ class Planner:
         self.job.of_layers(layers_of(one.candidate.recipe, self.job.layers))
         return one
 
-    def _ask(self, pins: Pins, several: Sequence[Composed], crew: Crew) -> None:
-        """Have all priced at once that plans send, if several processes may do so.
+    def _ask(self, pins: Pins, several: Sequence[Composed], crew: Meanwhile[Any]) -> bool:
+        """Have all priced that plans send, if several processes are to simulate them; say whether.
 
         What is written out here for that its forks need not write out. Buckets, which are tried
         where they may gain, are priced then.
         """
-        if several_in(crew):
+        if worth := crew.busy or several_in(crew):
             asked_for = chain.from_iterable(self._asked(pins, one) for one in several)
             self._answers.ask(asked_for, crew)
+        return worth
 
     def _asked(self, pins: Pins, one: Composed) -> Sequence[Request]:
         """What will be asked when a plan is simulated; nothing of one that cannot be."""

@@ -22,7 +22,7 @@ import numpy as np
 
 from hierarchies import InputError
 from synth.plan.request import Watcher
-from synth.search.forks import several_in
+from synth.search.forks import Crew, several_in
 from synth.search.front import front
 from synth.train.planner.composing.clock import Structure
 from synth.train.planner.composing.composer import TOGETHER, Composer
@@ -45,7 +45,8 @@ class Search:
 
     ``plans``: how many were looked at; ``nearest`` needs the least memory of those that do not fit.
     ``refused``: reasons, and of how many plans each is. ``priced``: how many were put on the clock.
-    ``complete``: whether all was looked at. Gradients may go in ``buckets`` of such sizes, in
+    ``complete``: whether all was looked at. ``crew``: who asks for prices, all of the watcher's
+    unless another is set. Gradients may go in ``buckets`` of such sizes, in
     bytes, too, where that gains.
     """
 
@@ -64,6 +65,7 @@ class Search:
         self.refused: Counter[str] = Counter()
         self.complete = True
         self.priced = 0
+        self.crew: Crew = watcher
         self._watcher = watcher
         self._composer = composer
         self._links = links
@@ -169,9 +171,7 @@ class Search:
         faster one is left out.
         """
         rough, sizes = (np.array(each)[self._family] for each in (self._rough, self._sizes))
-        known = {number: one.seconds for number, one in self._best.items()}
-        go_on = self._watcher.go_on
-        found = front(rough, sizes, self._clocked, known, go_on, self._bounded)
+        found = front(rough, sizes, self._clocked, self._watcher.go_on, self._bounded)
         least = inf
         for one in map(self._best.__getitem__, found):
             if one.size_bytes < least:
@@ -188,20 +188,21 @@ class Search:
 
     def _clocked(self, some: Sequence[int]) -> list[float]:
         """Seconds of some of those that fit, each in its best buckets."""
-        self._learn(some)
-        found = self._choosing.best([*map(self._one, some)])
-        for number, (one, seconds) in zip(some, found, strict=True):
+        fresh = [number for number in some if number not in self._best]
+        self._learn(fresh)
+        found = self._choosing.best([*map(self._one, fresh)])
+        for number, (one, seconds) in zip(fresh, found, strict=True):
             size = self._composer.size_bytes(one.recipe)
             self._best[number] = Composed(one, seconds, size)
-        return [seconds for _, seconds in found]
+        return [self._best[number].seconds for number in some]
 
     def _learn(self, some: Sequence[int]) -> None:
         """Have all asked at once that some of those that fit send, if several may ask."""
-        if not several_in(self._watcher):
+        if not several_in(self.crew):
             return
         noting = Noting(self._links)
         choosing = replace(self._choosing, composed=self._composer.on(noting))
         for number in some:
             choosing.bound(self._one(number))
         if noting.wanted:
-            self._links.learn([*noting.wanted], self._watcher)
+            self._links.learn([*noting.wanted], self.crew)

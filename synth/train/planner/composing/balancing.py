@@ -15,6 +15,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from heapq import heapify, heapreplace
+from itertools import compress
 
 from hierarchies import InputError
 from synth.train.planner.composing.composer import Composition
@@ -32,6 +33,9 @@ PAYS = 0.01
 Layers = tuple[int, ...]
 """Of each stage; empty for as many as can be the same."""
 
+Rows = tuple[Row, ...]
+"""Of the axes that cut the inside of a stage, in their order."""
+
 
 @dataclass
 class Balancing:
@@ -41,7 +45,7 @@ class Balancing:
 
     composed: Composition
     memory_bytes: float
-    _layers: dict[tuple[Cut, tuple[Row, ...], int, int], Layers] = field(default_factory=dict)
+    _known: dict[tuple[Cut, int, int], dict[Rows, Layers]] = field(default_factory=dict)
 
     def cut(self, family: Family) -> Iterator[Family]:
         """The same plans with their layers cut as is fastest, where that pays and fits.
@@ -57,9 +61,12 @@ class Balancing:
         except InputError:
             yield family
             return
+        known = self._known.setdefault((plan.cut, plan.sizes[PIPE], recipe.chunks), {})
         alike: defaultdict[Layers, list[int]] = defaultdict(list)
         for rows, places in _by_inside(family).items():
-            alike[self._fastest(plan, rows)] += places
+            if rows not in known:
+                known[rows] = self._fastest(plan, rows)
+            alike[known[rows]] += places
         whole: list[int] = []
         for layers, places in alike.items():
             found = replace(recipe, layers=layers) if layers else recipe
@@ -73,17 +80,11 @@ class Balancing:
     def _fits(self, recipe: Recipe) -> bool:
         return self.composed.composer.size_bytes(recipe) <= self.memory_bytes
 
-    def _fastest(self, plan: Staged, rows: tuple[Row, ...]) -> Layers:
+    def _fastest(self, plan: Staged, rows: Rows) -> Layers:
         """The layers of each stage with which the slowest rank is fastest; none if as they are."""
-        key = plan.cut, rows, plan.sizes[PIPE], plan.recipe.chunks
-        if key not in self._layers:
-            axes = (name for name, size in plan.recipe.axes if name in INSIDE and size > 1)
-            self._layers[key] = self._found(plan, dict(zip(axes, rows, strict=True)))
-        return self._layers[key]
-
-    def _found(self, plan: Staged, rows: Mapping[str, Row]) -> Layers:
+        axes = (name for name, size in plan.recipe.axes if name in INSIDE and size > 1)
+        forward, backward = self.composed.working(plan, dict(zip(axes, rows, strict=True)))
         lies = plan.lies
-        forward, backward = self.composed.working(plan, rows)
         seconds = {part: forward[part] + backward[part] for part in Part}
         took = lies.of_ranks(lies.of_stages(seconds))
         pays = (1 - PAYS) * max(took)
@@ -93,13 +94,12 @@ class Balancing:
         return layers if slowest < pays else ()
 
 
-def _by_inside(family: Family) -> Mapping[tuple[Row, ...], list[int]]:
+def _by_inside(family: Family) -> Mapping[Rows, list[int]]:
     """The places of its plans, by the rows of the axes that cut the inside of a stage."""
-    axes = family.recipe.axes
-    at = [place for place, (name, size) in enumerate(axes) if name in INSIDE and size > 1]
-    found: defaultdict[tuple[Row, ...], list[int]] = defaultdict(list)
+    inside = [name in INSIDE and size > 1 for name, size in family.recipe.axes]
+    found: defaultdict[Rows, list[int]] = defaultdict(list)
     for place, matrix in enumerate(family.matrices):
-        found[tuple(matrix[one] for one in at)].append(place)
+        found[tuple(compress(matrix, inside))].append(place)
     return found
 
 
@@ -109,19 +109,24 @@ def fastest(
     """The layers of each stage with which the slowest rank is fastest, and its seconds.
 
     As layers are alike, each but the first of a stage goes to the rank that has least to do; of
-    equal ones to the earlier, for whose passes fewer wait. What a rank has goes to its chunks in as
-    equal numbers as can be. There is a layer for each stage.
+    equal ones to the earlier, for whose passes fewer wait. So none gets far less than what would
+    end all at once, and that far it needs no turns. What a rank has goes to its chunks in as equal
+    numbers as can be. There is a layer for each stage.
     """
-    layer, counts = seconds[Part.LAYER], [chunks] * ranks
+    layer = seconds[Part.LAYER]
     ends = [0.0] * ranks
     ends[0] += seconds[Part.FIRST]
     ends[-1] += seconds[Part.LAST]
-    waiting = [(end + chunks * layer, rank) for rank, end in enumerate(ends)]
+    level = (sum(ends) / layer + layers) / ranks - 2 if layer else 0.0
+    counts = [max(chunks, int(level - end / layer)) if layer else chunks for end in ends]
+    if sum(counts) > layers:  # as some have more to do than all would at once
+        counts = [chunks] * ranks
+    waiting = [(ends[rank] + count * layer, rank) for rank, count in enumerate(counts)]
     heapify(waiting)
-    for _ in range(layers - ranks * chunks):
+    for _ in range(layers - sum(counts)):
         took, rank = waiting[0]
         counts[rank] += 1
         heapreplace(waiting, (took + layer, rank))
-    of_rank = (shares(count, chunks) for count in counts)
-    cut = tuple(one for some in zip(*of_rank, strict=True) for one in some)
+    share = {count: shares(count, chunks) for count in {*counts}}
+    cut = tuple(one for some in zip(*map(share.__getitem__, counts), strict=True) for one in some)
     return cut, max(waiting)[0]
