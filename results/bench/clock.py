@@ -23,9 +23,10 @@ from synth.events.longest_path import arranged, ends_together, retimed, timed
 from synth.plan.request import Watcher
 from synth.train.models import Spelling, zoo_step
 from synth.train.orders import SCHEDULES, Protocol, Scheduled, scheduled
+from synth.train.planner.job import Job
 from synth.train.planner.links import Least, Priced
 from synth.train.planner.pins import Pins
-from synth.train.planner.planning import Job, Planner
+from synth.train.planner.planning import Planner
 from synth.train.planner.searching import Search
 from synth.train.planner.sums.choosing import BUCKETS
 from synth.train.plans import apply, parse_recipe, plan_of, prepared

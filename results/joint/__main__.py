@@ -26,9 +26,10 @@ from synth.search.space import Budget
 from synth.train.models import Spelling
 from synth.train.planner.families import gathered
 from synth.train.planner.finalists import by_framework
+from synth.train.planner.job import Job
 from synth.train.planner.links import Candidate, Least, Lines, Priced
 from synth.train.planner.pins import Pins
-from synth.train.planner.planning import Job, Planner
+from synth.train.planner.planning import Planner
 from synth.train.planner.searching import Search
 from synth.train.planner.sums.choosing import BUCKETS
 from synth.train.zoo.sizes import ZOO

@@ -15,9 +15,10 @@ from synth.search.space import BestFound, Found, Infeasible, NoneFound, Optimal
 from synth.train.planner.finalists import Finalist
 from synth.train.planner.gaining import Sending
 from synth.train.planner.hints import Freed
+from synth.train.planner.job import Job
 from synth.train.planner.links import Candidate, Composed
 from synth.train.planner.operations.finer import Finer
-from synth.train.planner.planning import Job, Planned
+from synth.train.planner.planning import Planned
 from synth.train.planner.resolution import Difference, difference
 from synth.train.simulation.spans import spans
 from synth.verbs.answers.machine_parts import LevelInFull, PricesName

@@ -19,9 +19,10 @@ from synth.train.planner.composing.composer import Composition
 from synth.train.planner.composing.inside import Part
 from synth.train.planner.families import gathered
 from synth.train.planner.finalists import Finalist
+from synth.train.planner.job import Job
 from synth.train.planner.links import Candidate
 from synth.train.planner.pins import Pins, said_of
-from synth.train.planner.planning import Job, Planner
+from synth.train.planner.planning import Planner
 from synth.train.planner.resolution import OWN
 from synth.train.planner.searching import Search
 from synth.train.planner.sums.buckets import bucketed

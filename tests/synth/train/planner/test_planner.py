@@ -27,7 +27,6 @@ from synth.plan.request import Watcher
 from synth.search import forks
 from synth.train.models import Spelling, zoo_step
 from synth.train.orders import SCHEDULES, Action, Pass, timeline
-from synth.train.planner import planning
 from synth.train.planner.composing.balancing import Balancing, fastest
 from synth.train.planner.composing.clock import Lying, Seconds, clocked, lying
 from synth.train.planner.composing.composer import TOGETHER
@@ -35,9 +34,10 @@ from synth.train.planner.composing.inside import Part, scaled
 from synth.train.planner.composing.reading import MICROBATCHES, insides
 from synth.train.planner.families import gathered
 from synth.train.planner.finalists import Taken, finalist
+from synth.train.planner.job import SCHEDULED, Job
 from synth.train.planner.links import Candidate, Composed, Least, Priced
 from synth.train.planner.pins import Pins
-from synth.train.planner.planning import SCHEDULED, Job, Planner
+from synth.train.planner.planning import Planner
 from synth.train.planner.searching import Search
 from synth.train.plans import When, parse_recipe
 from synth.train.plans.recipes import CHUNKED
@@ -411,7 +411,7 @@ def test_forks_trace_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
             file.write(f"{os.getpid()}\n")
         return zoo_step(*how)
 
-    monkeypatch.setattr(planning, "zoo_step", told)
+    monkeypatch.setattr("synth.train.planner.job.zoo_step", told)
     monkeypatch.setattr(forks, "WORTH_SECONDS", 0)
     spelling = Spelling(batch=16, dtype="bfloat16")
     system, device = load("dgx-h100:1"), device_named(SYSTEM.device)
