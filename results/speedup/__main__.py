@@ -17,6 +17,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
@@ -77,7 +78,7 @@ QUESTIONS: Mapping[str, tuple[str, dict[str, Any]]] = {
         {"system": f"{SUPERPOD}:4", "model": "llama3-70b", "batch": 1024, "sequence": 8192},
     ),
 }
-WARM = [("top", {"system": "dgx-h100:4", "axes": {"data": 32}, "reduce": ["data"]})]
+WARM = QUESTIONS["a small top"]
 WORKERS = 2
 PERFECT = (8, 64)
 RUNS = 3
@@ -157,8 +158,10 @@ def once() -> Told:
     answers: dict[str, str] = {}
     for crew, opened in CREWS.items():
         with opened() as ask:
-            for warm in WARM:
-                ask(*warm)
+            with ThreadPoolExecutor(WORKERS) as each:
+                warmed = [each.submit(ask, *WARM) for _ in range(WORKERS)]
+                for one in warmed:
+                    one.result()
             for name, given in QUESTIONS.items():
                 begun = perf_counter()
                 answer = ask(*given)
