@@ -35,7 +35,8 @@ from synth.tables.training.planned import (
 from synth.train.simulation.kinds import Kind
 from synth.verbs.answers.machine_parts import LevelInFull
 from synth.verbs.answers.parts import Json
-from synth.verbs.answers.training.planned import PlanOfStep, StepPlanReply
+from synth.verbs.answers.training.planned import StepPlanReply
+from synth.verbs.answers.training.plans import PlanOfStep
 
 _MOST_PICTURES = 3
 _SPENT = ("computing", "waiting for communication", "waiting for other stages")

@@ -12,7 +12,9 @@ from synth.tables.placements import placed
 from synth.tables.style import follows, many, paragraphs, shape, stopped, table_of
 from synth.tables.training.sent import sent_in_step
 from synth.train.planner.resolution import FULL
-from synth.verbs.answers.training.planned import PlanOfStep, ProgramOfPlan, StepPlanReply
+from synth.verbs.answers.training.gained import ProgramOfPlan
+from synth.verbs.answers.training.planned import StepPlanReply
+from synth.verbs.answers.training.plans import PlanOfStep
 
 _Row = tuple[int, PlanOfStep]
 

@@ -21,9 +21,9 @@ def device_step(values):
 """
 
 from synth.train.emit.files import LANGUAGES, write, write_some
+from synth.train.emit.listing import output_names
 from synth.train.emit.programs import Programs, programs_for
 from synth.train.emit.sections import Phase, Section, sections
-from synth.train.emit.walk import output_names
 
 __all__ = [
     "LANGUAGES",

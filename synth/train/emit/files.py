@@ -12,12 +12,14 @@ from hierarchies import InputError
 from synth.emit.text import templates
 from synth.train.emit.jax import JAX, partition
 from synth.train.emit.language import Language
+from synth.train.emit.listing import Listing
 from synth.train.emit.programs import Programs
 from synth.train.emit.scheduled import AT_ONCE, Scheduled
 from synth.train.emit.sections import Section
 from synth.train.emit.spelling import listed, quoted, to_last
 from synth.train.emit.torch import TORCH
-from synth.train.emit.walk import Listing, listing, listing_of_some, no_calls
+from synth.train.emit.values import no_calls
+from synth.train.emit.walk import listing, listing_of_some
 from synth.train.plans import Done, Plan, Program
 from synth.train.plans.program import EVERYWHERE
 from synth.train.resharding import How, Move

@@ -12,8 +12,8 @@ from grammar.tensors.operations import Step
 from grammar.tensors.sharding import part_shape
 from synth.train.emit.jax import partition
 from synth.train.emit.language import Language
+from synth.train.emit.listing import Listing, Written
 from synth.train.emit.spelling import WIDTH, quoted, statement
-from synth.train.emit.walk import Listing, Written
 from synth.train.orders import Action, Order, Pass
 from synth.train.plans import Plan
 from synth.train.plans.plan import PIPE, TIME

@@ -75,6 +75,17 @@ class Section:
     adds: tuple[Key, ...] = ()
     keeps: tuple[Key, ...] = ()
 
+    @property
+    def function(self) -> str:
+        """What its function is called."""
+        return self.phase.function if self.phase else "device_step"
+
+    @property
+    def told(self) -> str:
+        """What it does, as a sentence."""
+        whole = "What every device does of a step, on its parts of the inputs."
+        return self.phase.told if self.phase else whole
+
 
 @dataclass(frozen=True)
 class Transfer:

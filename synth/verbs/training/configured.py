@@ -18,7 +18,7 @@ from synth.train.resharding.seconds import Answers
 from synth.train.zoo.sizes import sizes_of
 from synth.verbs.answers.parts import TextFile
 from synth.verbs.answers.training.configured import ConfiguredReply
-from synth.verbs.answers.training.planned import ProgramOfPlan
+from synth.verbs.answers.training.gained import ProgramOfPlan
 from synth.verbs.reply import Reply, reply
 from synth.verbs.training.gaining import programs_of
 from synth.verbs.training.machines import StepOnMachineQuestion, accelerator_of

@@ -15,7 +15,7 @@ from synth.price.steps import total_seconds
 from synth.train.frameworks import Configurations
 from synth.train.planner.gaining import Sending
 from synth.verbs.answers.given import Remembered, Slice
-from synth.verbs.answers.training.planned import ProgramOfPlan
+from synth.verbs.answers.training.gained import ProgramOfPlan
 from synth.verbs.export import hand_out
 
 RANKS: Mapping[str, RankOrder] = {

@@ -25,7 +25,8 @@ from synth.verbs.answers import judge
 from synth.verbs.answers.comparing import Changed, Compared, DiffReply, Told
 from synth.verbs.answers.planning import PlanReply
 from synth.verbs.answers.ranked import SweepReply
-from synth.verbs.answers.training.planned import PlanOfStep, StepPlanReply
+from synth.verbs.answers.training.planned import StepPlanReply
+from synth.verbs.answers.training.plans import PlanOfStep
 from synth.verbs.comparing import DiffQuestion, diff
 from synth.verbs.questions.question import asked
 

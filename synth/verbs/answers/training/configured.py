@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from synth.verbs.answers.parts import Axes, Matrix, Reply, TextFile
-from synth.verbs.answers.training.planned import ProgramOfPlan
+from synth.verbs.answers.training.gained import ProgramOfPlan
 
 
 class ConfiguredReply(Reply):

@@ -4,28 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Literal, Self, TypeVar, assert_never
+from typing import Literal, Self, assert_never
 
 from pydantic import Field
 
 from hierarchies import InputError
 from synth.emit import Files
-from synth.plan.request import programs_text
 from synth.search.space import BestFound, Found, Infeasible, NoneFound, Optimal
 from synth.train.planner.finalists import Finalist
 from synth.train.planner.gaining import Sending
 from synth.train.planner.hints import Freed
 from synth.train.planner.job import Job
-from synth.train.planner.links import Candidate, Composed
+from synth.train.planner.links import Candidate
 from synth.train.planner.operations.finer import Finer
 from synth.train.planner.planning import Planned
 from synth.train.planner.resolution import Difference, difference
 from synth.train.simulation.spans import spans
 from synth.verbs.answers.machine_parts import LevelInFull, PricesName
 from synth.verbs.answers.parts import (
-    Axes,
-    GoalName,
-    Matrix,
     Number,
     Part,
     Positive,
@@ -35,142 +31,18 @@ from synth.verbs.answers.parts import (
     Whole,
 )
 from synth.verbs.answers.ranked import matrix_of
+from synth.verbs.answers.training.gained import ProgramOfPlan
+from synth.verbs.answers.training.least_memory import LeastMemory
 from synth.verbs.answers.training.operations import RowsOfOperations
+from synth.verbs.answers.training.plans import MoreSeconds, PlanOfFront, PlanOfStep, thinned
 from synth.verbs.answers.training.sent import SentInStep
 from synth.verbs.answers.training.simulated import MomentOfStep, RankOfStep
 
-T = TypeVar("T")
-MOST_OF_FRONT = 20
 _ROWS, _ROWS_OF_OTHERS = 1_000, 1_600
 """Of timelines: at most so many of each plan, and so many of all but the first together."""
 
-Signed = Annotated[float, Field(allow_inf_nan=False)]
-
-
-class SourceOfError(Part):
-    """What one source of error lets a difference be."""
-
-    what: str = Field(description="A kind of computing, links of a level, or the clock itself.")
-    less_seconds: Seconds = Field(description="By how much less it may be.")
-    more_seconds: Seconds = Field(description="By how much more.")
-
-
-class MoreSeconds(Part):
-    """How much longer than the first a plan takes; below 0, how much less."""
-
-    seconds: Signed = Field(description="As simulated.")
-    interval: list[Signed] = Field(
-        min_length=2, max_length=2, description="Between which ends, as far as prices can tell."
-    )
-    sources: list[SourceOfError] = Field(
-        description="Why it is not sure: what the errors of both do not have in common."
-    )
-
-    @property
-    def told(self) -> bool:
-        """Whether it is longer, or shorter, whatever the errors are."""
-        return self.interval[0] > 0 or self.interval[1] < 0
-
-    @classmethod
-    def of(cls, found: Difference) -> Self:
-        return cls(
-            seconds=found.seconds,
-            interval=[found.low_seconds, found.high_seconds],
-            sources=[
-                SourceOfError(what=what, less_seconds=-less, more_seconds=more)
-                for what, less, more in found.sources
-            ],
-        )
-
-
 ROWS = "rows.plan"
 """A plan in full, as simulate, shard and train take it."""
-
-
-class PlanOfStep(Part):
-    """A plan, simulated."""
-
-    plan: str = Field(description="As simulate, shard and train take it.")
-    axes: Axes = Field(description="Sizes by name, in the order of the placement.")
-    placement: Matrix = Field(description="One row an axis, one column a level.")
-    by_framework: bool = Field(description="Whether frameworks lay the axes out so by themselves.")
-    seconds: Seconds = Field(description="Of a step.")
-    more: MoreSeconds = Field(description="Than the first.")
-    tied: bool = Field(description="Whether prices cannot tell it from the first.")
-    composed_seconds: Seconds = Field(description="What the search had expected.")
-    tokens_per_second: Number = Field(description="By all devices; 0 where samples are no texts.")
-    utilisation: Number = Field(description="Of the peak of all devices, in products of matrices.")
-    compute_seconds: Seconds = Field(description="Those in which the busiest rank computes.")
-    exposed_seconds: Seconds = Field(description="Those in which it waits for communication.")
-    idle_seconds: Seconds = Field(description="Those in which it waits for other stages.")
-    memory: MomentOfStep = Field(description="Of the rank that needs the most.")
-    ranks: list[RankOfStep] = Field(
-        min_length=1,
-        description="Of the pipeline, with what each does; its streams only of the busiest.",
-    )
-    gap: Number = Field(description="How far above what no plan can beat: 0.2 is a fifth.")
-    bucket_bytes: Whole = Field(
-        description="What of gradients is summed at once, at most; 0 if each by itself."
-    )
-    bucket_saved_seconds: Seconds = Field(
-        description="How much longer it would wait with each gradient summed by itself; 0 where"
-        " that is not more than prices can tell, or where buckets are pinned."
-    )
-
-
-class PlanOfFront(Part):
-    """A plan that no other beats both in seconds and in memory, as the search prices it."""
-
-    plan: str = Field(description="As simulate takes it.")
-    placement: Matrix = Field(description="One row an axis, one column a level.")
-    seconds: Seconds = Field(description="Expected of a step.")
-    bytes: Whole = Field(description="Expected of the fullest device.")
-
-    @classmethod
-    def of(cls, one: Composed) -> Self:
-        return cls(
-            plan=str(one.candidate.recipe),
-            placement=[list(row) for row in one.candidate.rows],
-            seconds=one.seconds,
-            bytes=round(one.size_bytes),
-        )
-
-
-class FreedMemory(Part):
-    """A change with which a plan would need less memory."""
-
-    what: str = Field(description="A pin that is left out, more devices, fewer tokens.")
-    bytes: Whole = Field(description="Of the fullest device then, at least.")
-    freed_bytes: Whole = Field(description="How much less that is.")
-
-
-class LeastMemory(Part):
-    """The plan that needs the least memory, where none fits."""
-
-    plan: str = Field(description="As simulate takes it.")
-    bytes: Whole = Field(description="Of the fullest device.")
-    excess_bytes: Whole = Field(description="How much of that is too much.")
-    freed: list[FreedMemory] = Field(description="What would help, the most first.")
-
-    @classmethod
-    def of(cls, found: Planned, memory_bytes: float, helps: Sequence[Freed] = ()) -> Self | None:
-        """None where something fits."""
-        if found.nearest is None:
-            return None
-        candidate, size = found.nearest
-        return cls(
-            plan=str(candidate.recipe),
-            bytes=round(size),
-            excess_bytes=max(0, round(size - memory_bytes)),
-            freed=[
-                FreedMemory(
-                    what=one.what,
-                    bytes=round(one.size_bytes),
-                    freed_bytes=round(one.freed_bytes),
-                )
-                for one in helps
-            ],
-        )
 
 
 class RefusedPlans(Part):
@@ -185,39 +57,6 @@ class NotSaid(Part):
 
     framework: str = Field(description="Which.")
     because: str = Field(description="Why.")
-
-
-class ProgramOfPlan(Part):
-    """A collective of the first plan for which a proved program gains over the runtime's choice."""
-
-    request: GoalName = Field(description="What is done.")
-    over: list[str] = Field(min_length=1, description="Over which axes.")
-    bytes: Positive = Field(description="The largest buffer of a device.")
-    times: Positive = Field(description="How often in a step.")
-    program: str = Field(description="Its steps; of several stripes all, with ' | ' between.")
-    seconds: Seconds = Field(description="What it takes once, by algorithms of the runtime.")
-    default_seconds: Seconds = Field(description="What the runtime's own choice takes.")
-    saved_seconds: Seconds = Field(description="Of a step, of what nothing is computed beside.")
-    environment: str = Field(description="The line that makes the runtime choose so; else empty.")
-    files: list[str] = Field(
-        description="The names of its files: a framework each, and a plan for MSCCL++."
-    )
-    no_plan: str = Field(description="Why none of these is for MSCCL++; empty if one is.")
-
-    @classmethod
-    def of(cls, gain: Sending, environment: str, files: list[str], no_plan: str = "") -> Self:
-        answer = gain.answer
-        return cls.like(
-            gain,
-            gain.sent,
-            request=gain.sent.goal,
-            bytes=gain.sent.size_bytes,
-            program=programs_text(str(stripe.part.program) for stripe in answer.stripes),
-            seconds=answer.runtime_seconds,
-            environment=environment,
-            files=files,
-            no_plan=no_plan or ("the runtime does it by itself" if environment else ""),
-        )
 
 
 Proved = Literal["optimal", "best-found", "infeasible", "none-found"]
@@ -374,14 +213,6 @@ class StepPlanReply(Reply):
                 for name, why in (asked.written.refused if asked.written else {}).items()
             ],
         )
-
-
-def thinned(front: Sequence[T]) -> Sequence[T]:
-    """At most ``MOST_OF_FRONT``, both ends among them, evenly by their places."""
-    last = len(front) - 1
-    if last < MOST_OF_FRONT:
-        return front
-    return [front[round(at * last / (MOST_OF_FRONT - 1))] for at in range(MOST_OF_FRONT)]
 
 
 @dataclass(frozen=True)

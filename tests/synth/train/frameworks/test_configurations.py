@@ -52,6 +52,8 @@ def test_what_is_written_is_the_recipe_or_says_what_it_is_instead(framework: str
         assert found.recipe == recipe or found.notes, recipe
         for text in (*found.notes, str(recipe)):
             assert any(text in str(one) for one in found.files.values()), text
+        for name, one in found.files.items():
+            assert str(one).strip("\n") + "\n" == str(one), name
         exact += found.recipe == recipe
         differing += found.recipe != recipe
     assert min(exact, refused) > 20, (exact, differing, refused)

@@ -20,7 +20,8 @@ from synth.tables.table import TABLES
 from synth.train.planner.sums.choosing import BUCKETS
 from synth.train.plans import parse_recipe
 from synth.verbs.answers import judge
-from synth.verbs.answers.training.planned import PlanOfStep, StepPlanReply, thinned
+from synth.verbs.answers.training.planned import StepPlanReply
+from synth.verbs.answers.training.plans import PlanOfStep, thinned
 from synth.verbs.questions.question import asked
 from synth.verbs.table import VERBS
 from synth.verbs.training.planned import BUDGET, StepPlanQuestion
