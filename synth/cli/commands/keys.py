@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,8 +15,11 @@ from synth.cli.commands.asking import chosen_store
 from synth.cli.commands.serving import AsJson, StoreUrl, reporting_mistakes
 
 if TYPE_CHECKING:
-    from synth.service.store import Revoked, Store
+    from synth.service.store import Revoked, SignedOut, Store
 
+Cancel = Annotated[
+    bool, typer.Option("--cancel", help="Cancel what was asked that has not ended, too.")
+]
 keys = typer.Typer(no_args_is_help=True, help="Make, list and revoke the keys of a service.")
 
 
@@ -86,23 +90,19 @@ def list_(
 @keys.command("revoke")
 def revoke(
     key_id: Annotated[str, typer.Argument(metavar="ID", help="As 'collsynth keys list' has it.")],
-    cancel: Annotated[
-        bool, typer.Option("--cancel", help="Cancel what it asked that has not ended, too.")
-    ] = False,
+    cancel: Cancel = False,
     store: StoreUrl = None,
     as_json: AsJson = False,
 ) -> None:
     """Admit a key no longer, and say what that was and what goes on; servers notice in seconds."""
     with _store(store) as opened:
-        gone = opened.keys.revoke(key_id)
+        gone = opened.keys.revoke(key_id, cancel=cancel)
         if gone is None:
             # Not at the top of the file: it loads numpy, and --help must not wait for it.
             from hierarchies import InputError
 
             hint = "'collsynth keys list' lists them"
             raise InputError(f"there is no key {key_id[:40]!r}", hint=hint)
-        for job in gone.jobs if cancel else ():
-            opened.jobs.cancel(job)
         _say(_revoked(gone, cancel), _revoked_json(gone, cancel), as_json)
 
 
@@ -110,12 +110,18 @@ def _revoked(gone: Revoked, cancelled: bool) -> str:
     key = gone.key
     again = " again: it was revoked before" if key.revoked else ""
     used = f"{key.last_used:%Y-%m-%d %H:%M} UTC" if key.last_used else "never"
-    jobs = f"jobs {'cancelled' if cancelled else 'that go on'}: {len(gone.jobs)}"
-    hint = "; 'collsynth keys revoke --cancel' ends them" if gone.jobs and not cancelled else ""
     return (
         f"revoked {key.id} of {key.team}{f' ({key.name})' if key.name else ''}{again};"
-        f" last used {used}; sessions ended: {gone.sessions}; {jobs}{hint}"
+        f" last used {used}; {_left(gone, cancelled, 'revoke')}"
     )
+
+
+def _left(gone: Revoked | SignedOut, cancelled: bool, command: str) -> str:
+    """What of a key or person has ended, and what goes on."""
+    jobs = f"jobs {'cancelled' if cancelled else 'that go on'}: {len(gone.jobs)}"
+    going_on = gone.jobs and not cancelled
+    hint = f"; 'collsynth keys {command} --cancel' ends them" if going_on else ""
+    return f"sessions ended: {gone.sessions}; {jobs}{hint}"
 
 
 def _revoked_json(gone: Revoked, cancelled: bool) -> dict[str, Any]:
@@ -129,6 +135,38 @@ def _revoked_json(gone: Revoked, cancelled: bool) -> dict[str, Any]:
         "jobs": list(gone.jobs),
         "cancelled": cancelled,
     }
+
+
+@keys.command("sign-out")
+def sign_out(
+    person: Annotated[
+        str | None, typer.Argument(metavar="PERSON", help="As the proxy calls them.")
+    ] = None,
+    everybody: Annotated[
+        bool, typer.Option("--all", help="Everybody, who signed in with a key, too.")
+    ] = False,
+    cancel: Cancel = False,
+    store: StoreUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """End all sessions of somebody at the page, and say what goes on; they may sign in again."""
+    with _store(store) as opened:
+        # Not at the top of the file: it loads numpy, and --help must not wait for it.
+        from hierarchies import InputError
+
+        if (person is None) != everybody or (everybody and cancel):
+            problem = "it is not said who is to be signed out"
+            raise InputError(problem, hint="a name, perhaps with --cancel, or --all alone")
+        if person is None:
+            ended = opened.keys.sign_all_out()
+            _say(f"signed out everybody; sessions ended: {ended}", {"sessions": ended}, as_json)
+            return
+        gone = opened.keys.sign_out(person, cancel=cancel)
+        if not (gone.sessions or gone.jobs):
+            hint = "give the name that the proxy has for them; jobs have it as asked_by"
+            raise InputError(f"nobody is signed in as {person[:80]!r}", hint=hint)
+        said = f"signed out {person}; {_left(gone, cancel, 'sign-out')}"
+        _say(said, {"person": person, **asdict(gone), "cancelled": cancel}, as_json)
 
 
 def _columns(rows: list[dict[str, str]]) -> str:

@@ -13,6 +13,7 @@ from sqlalchemy import (
     Connection,
     Select,
     String,
+    Update,
     bindparam,
     case,
     func,
@@ -145,19 +146,8 @@ class Jobs:
 
         The job as ``seen`` then.
         """
-        queued = JOB.c.status == Status.QUEUED
         with self._database.writing() as connection:
-            now = self._database.now(connection)
-            change = (
-                update(JOB)
-                .where(JOB.c.id == id, JOB.c.status.in_((Status.QUEUED, Status.RUNNING)))
-                .values(
-                    status=case((queued, Status.CANCELLED), else_=Status.CANCELLING),
-                    finished=case((queued, literal(now, JOB.c.finished.type)), else_=null()),
-                    revision=JOB.c.revision + 1,
-                )
-            )
-            connection.execute(change)
+            connection.execute(cancelling(JOB.c.id == id, self._database.now(connection)))
             return _one(connection, _ONE_SEEN, id)
 
     def counts(self, team: str | None = None) -> dict[Status, int]:
@@ -231,6 +221,18 @@ def _conditions(wanted: Wanted) -> Iterator[ColumnElement[bool]]:
     for word in printable(wanted.text).lower().split():
         places = [func.lower(type_coerce(place, String)) for place in _SEARCHED]
         yield or_(*(place.contains(word, autoescape=True) for place in places))
+
+
+def cancelling(whose: ColumnElement[bool], now: datetime) -> Update:
+    """What cancels these jobs: queued ones end, running ones are told, the rest stays as it is."""
+    queued = JOB.c.status == Status.QUEUED
+    change = {
+        "status": case((queued, Status.CANCELLED), else_=Status.CANCELLING),
+        "finished": case((queued, literal(now, JOB.c.finished.type)), else_=null()),
+        "revision": JOB.c.revision + 1,
+    }
+    going_on = JOB.c.status.in_((Status.QUEUED, Status.RUNNING))
+    return update(JOB).where(whose, going_on).values(change)
 
 
 def with_key(team: str, idempotency_key: str) -> ColumnElement[bool]:

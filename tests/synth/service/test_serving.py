@@ -25,7 +25,7 @@ from patience import PATIENCE_SECONDS
 from server_process import AT_ONCE, LONG, serving, status_of
 from synth.cli.app import app
 from synth.service.settings import Settings, data_folder, default_name, networks
-from synth.service.store import NewJob, Store
+from synth.service.store import NewJob, Person, Store
 
 
 def run(*words: str) -> Any:
@@ -323,6 +323,30 @@ def test_who_revokes_a_key_is_told_what_goes_on_or_ends_it(tmp_path: Path) -> No
         assert "jobs cancelled: 2" in said
         statuses = [store.jobs.one(job.id).status for job in store.jobs.listed("red", 4)]
         assert statuses == ["queued", "cancelled", "cancelled", "cancelling"]
+
+
+def test_who_signs_somebody_out_is_told_what_goes_on_or_ends_it(tmp_path: Path) -> None:
+    words = ("--store", store_in(tmp_path))
+    with Store(store_in(tmp_path)) as store:
+        store.migrate()
+        ann = Person("ann@example.org", "red", "ask keep")
+        for seconds in (60, 60, -1):
+            store.keys.begin_session(ann, seconds)
+        for number in range(2):
+            asked = NewJob("red", None, "top", "{}", str(number), asked_by=ann.name)
+            store.jobs.submit(asked)
+        said = run("keys", "sign-out", ann.name, *words).stdout
+        assert said == (
+            "signed out ann@example.org; sessions ended: 2; jobs that go on: 2;"
+            " 'collsynth keys sign-out --cancel' ends them\n"
+        )
+        ended = json.loads(run("keys", "sign-out", ann.name, "--cancel", "--json", *words).stdout)
+        assert (ended["sessions"], ended["cancelled"], len(ended["jobs"])) == (0, True, 2)
+        assert [job.status for job in store.jobs.listed("red", 4)] == ["cancelled"] * 2
+    told(run("keys", "sign-out", ann.name, *words), "nobody is signed in as", "asked_by")
+    for wrong in ([], [ann.name, "--all"], ["--all", "--cancel"]):
+        told(run("keys", "sign-out", *wrong, *words), "--all alone")
+    assert json.loads(run("keys", "sign-out", "--all", "--json", *words).stdout) == {"sessions": 0}
 
 
 @pytest.mark.slow
