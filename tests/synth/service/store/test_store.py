@@ -502,6 +502,26 @@ def test_jobs_are_found_by_words_of_question_result_and_who_asked_and_by_day(
         assert seen(store, made[2]).headline is None
 
 
+def test_a_search_looks_for_few_words_in_the_latest_jobs(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A hundred words in a hundred thousand jobs took a minute, of a thread that is everybody's."""
+    for number in range(6):
+        store.jobs.submit(new(str(number), name=f"job {number} {'even' if number % 2 else 'odd'}"))
+    store.jobs.submit(new("theirs", team="theirs", name="job even"))
+
+    def found(text: str) -> list[str]:
+        listed = store.jobs.listed("ours", 9, wanted=Wanted(text=text))
+        return [str(job.name).split()[1] for job in listed]
+
+    assert found("even " * 60) == ["5", "3", "1"]
+    with pytest.raises(InputError, match="9 words"):
+        found("a b c d e f g h i")
+    monkeypatch.setattr("synth.service.store.jobs.MOST_SEARCHED", 4)
+    assert found("even") == ["5", "3"]
+    assert found("") == ["5", "4", "3", "2", "1", "0"]
+
+
 def test_work_is_counted_from_the_latest_job_backwards(store_url: str) -> None:
     begin = datetime(2026, 3, 1, tzinfo=UTC)
     now = [begin]
