@@ -83,18 +83,23 @@ def sweep(
     )
 
 
-def grid(smallest_bytes: int, largest_bytes: int) -> list[int]:
-    """The sizes that are asked for first: doubled from one end to the other, both among them.
-
-    From 1 KiB to 5 KiB: 1, 2, 4 and 5 KiB.
-
-    Raises InputError for a range that is empty or begins below one byte.
-    """
+def check_range(smallest_bytes: int, largest_bytes: int) -> None:
+    """Raises InputError for a range that is empty or begins below one byte."""
     if not 1 <= smallest_bytes <= largest_bytes:
         raise InputError(
             f"the sizes go from {smallest_bytes} to {largest_bytes} bytes",
             hint="the smallest comes first, as in 1KiB..4GiB",
         )
+
+
+def grid(smallest_bytes: int, largest_bytes: int) -> list[int]:
+    """The sizes that are asked for first: doubled from one end to the other, both among them.
+
+    From 1 KiB to 5 KiB: 1, 2, 4 and 5 KiB.
+
+    Raises InputError as ``check_range``.
+    """
+    check_range(smallest_bytes, largest_bytes)
     sizes = [smallest_bytes]
     while sizes[-1] < largest_bytes:
         sizes.append(min(2 * sizes[-1], largest_bytes))

@@ -89,7 +89,7 @@ class StepPlanReply(Reply):
     dtype: str = Field(description="The element type that most is multiplied in.")
     samples: Positive = Field(description="In a step.")
     tokens: Whole = Field(description="In a step; 0 where samples are no texts.")
-    sizes: dict[str, Positive] = Field(description="What is other than the model has it.")
+    sizes: dict[str, Whole] = Field(description="What is other than the model has it.")
     computed_in: str = Field(description="The flag --dtype.")
     optimizer: str = Field(description="What updates it.")
     pins: str = Field(description="What plans must have.")
