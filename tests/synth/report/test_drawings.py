@@ -17,7 +17,7 @@ from strategies import reductions
 from synth.emit.mesh import RankOrder, mesh
 from synth.plan.request import Watcher
 from synth.report.colours import DARK, LIGHT, contrast, paints
-from synth.report.coordinates import coordinates
+from synth.report.coordinates import coordinates, peers
 from synth.report.curves import curves
 from synth.report.details import Device
 from synth.report.layout import folded
@@ -64,6 +64,17 @@ def test_coordinates_are_those_of_the_mesh(reduction: Any) -> None:
     digits = np.stack(np.unravel_index(devices, placement.hierarchy.cardinalities), axis=1)
     found = [list(coordinates(device, placement.matrix)) for device in digits.tolist()]
     assert found == known
+
+
+@settings(deadline=None)
+@given(reductions())
+def test_peers_are_a_group_of_the_reduction(reduction: Any) -> None:
+    placement = reduction.placement
+    over = [number for number, axis in enumerate(placement.axes) if axis.name in reduction.over]
+    for group in reduction.grid().tolist():
+        for device in group:
+            at = coordinates(placement.hierarchy.digits(device), placement.matrix)
+            assert peers(device, at, placement.matrix, over) == sorted(group)
 
 
 @pytest.mark.parametrize("name", catalogue())
