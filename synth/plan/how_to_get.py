@@ -181,6 +181,19 @@ def _target(answer: Answer) -> str:
     return "jax" if XLA in answer.defaults.options else "torch"
 
 
+def to_set(answer: Answer) -> str:
+    """The line of the environment that makes a price hold; empty where none does, or needs to.
+
+    Of one call of the runtime's own it is empty where the runtime takes it so by itself.
+    """
+    if not answer.plain:
+        return answer.called.line if answer.called else ""
+    [price], own = answer.runtime_prices, answer.defaults
+    if _way(price) == _way(*own.baseline):
+        return ""
+    return setting(price.what, own.options, price.algorithm, price.protocol)
+
+
 def reached(price: StepPrice, defaults: Defaults) -> tuple[str, ...]:
     """How one call comes to its price, in paragraphs: what is set, or what is taken by itself.
 
