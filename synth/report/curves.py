@@ -153,7 +153,7 @@ def _drawing(
     marks: Sequence[int],
     scale: Callable[[Sequence[float]], Scale],
 ) -> str:
-    """Some lines over sizes, with a dashed one where another answer becomes the best."""
+    """Some lines over sizes, with a dashed one where another program becomes the best."""
     points = [point for line in lines.values() for point in line]
     if not points:
         return ""
@@ -207,8 +207,12 @@ def _gains(values: Sequence[float]) -> Scale:
 
 
 def _from_zero(values: Sequence[float], text: Callable[[float], str]) -> Scale:
+    """Up to a mark: none of the values lies above them all, so that each is read between two."""
     high = max(values)
-    return linear(0.0, high * 1.05, ticks(high), text)
+    marks = ticks(high)
+    if len(marks) > 1 and marks[-1] < high:
+        marks.append(float(f"{marks[-1] + marks[1]:.6g}"))
+    return linear(0.0, max(high * 1.05, marks[-1]), marks, text)
 
 
 def _logarithmic(low: float, high: float) -> Callable[[float], float]:
@@ -257,7 +261,7 @@ def grid(across: Scale, up: Scale) -> Iterator[str]:
 
 
 def _marks(across: Scale, sizes: Sequence[int]) -> Iterator[str]:
-    """A line where another answer becomes the best; its size beside it, where there is room."""
+    """A line where another program becomes the best; its size beside it, where there is room."""
     free = float(LEFT)
     for size in sizes:
         x = x_at(across, size)

@@ -310,6 +310,8 @@ def test_curves_have_a_point_for_each_size_where_it_belongs(over_sizes: SweepRep
         (gains, [one.baseline_seconds / one.seconds for one in found.sizes]),
     ):
         height = [y for _, y, _ in points(drawn, "best")]
+        marks = [one for one in drawn.iter(f"{SVG}line") if one.get("x1") != one.get("x2")]
+        assert min(float(one.get("y1", "")) for one in marks) <= min(height)
         slope, start = np.polyfit(values, height, 1)
         assert slope < 0  # equal differences are equal distances
         assert np.abs(slope * np.array(values) + start - height).max() < 0.2
