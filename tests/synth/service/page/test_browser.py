@@ -176,6 +176,21 @@ def test_an_axis_takes_along_what_is_sent_over_it(seen: Browsing) -> None:
     assert over.first.input_value() == "data", "another axis is called so"
 
 
+def test_an_axis_that_is_renamed_keeps_what_is_sent_over_it(seen: Browsing) -> None:
+    page = seen.page
+    page.goto("/")
+    over = page.locator("#sent [name=sent_reduce]")
+    name = page.locator("#axes [name=axis_name]").nth(1)
+    assert (name.input_value(), over.first.input_value()) == ("model", "model")
+    name.press("Control+A")
+    name.press_sequentially("data2")  # for a moment it is called as another is
+    assert over.first.input_value() == "data2"
+    over.first.fill("modl")
+    page.wait_for_selector("#sent [aria-invalid=true]")
+    wrong = page.locator("#sent [aria-invalid=true]")
+    assert [one.get_attribute("aria-label") for one in wrong.all()] == ["Axes of collective 2"]
+
+
 def test_what_else_is_sent_is_a_row_of_its_own(seen: Browsing) -> None:
     page = seen.page
     page.goto("/")
