@@ -174,7 +174,8 @@ def _check_handed_out(question: HandOutQuestion) -> None:
     if isinstance(question, EmitQuestion) and chosen.system.devices <= _MOST_WRITTEN:
         emitted(question, Watcher())
         return
-    _check_derived(chosen.program, chosen.reduction, chosen.goal)
+    for one in chosen.slices:
+        _check_derived(one.program, chosen.reduction, chosen.goal)
     if isinstance(question, RunQuestion):
         devices = chosen.system.devices
         check_trial(question.backend, devices, question.trial(chosen.payload_bytes))
