@@ -50,7 +50,7 @@ class Form:
     async def checked(self, request: Request, caller: Caller) -> Response:
         """What is wrong so far, by field, and what it comes to."""
         _, found = await self._checked(request, caller, await _fields(request))
-        return JSONResponse({"wrong": found.wrong, "told": found.told})
+        return JSONResponse({"wrong": found.wrong, "told": found.told, "suits": found.suits})
 
     async def put(self, request: Request, caller: Caller) -> Response:
         """Put its question: on to its answer or its job, or back with what is wrong."""

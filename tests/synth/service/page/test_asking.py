@@ -13,6 +13,8 @@ import pytest
 
 pytest.importorskip("fastapi", reason="needs the extra server")
 
+from log_writer import Written, devices
+from log_writer import text as written
 from patience import PATIENCE_SECONDS
 from serving import Served, served
 from synth.plan.request import Watcher
@@ -25,6 +27,14 @@ from synth.service.page.views import found
 from synth.verbs.questions.question import asked
 from synth.verbs.table import VERBS
 
+WRITTEN = Written("all_reduce", 32, 4, tuple((1 << at, 99.0, 99.0) for at in (20, 25, 30)))
+H100 = "\n".join(
+    (
+        "all_reduce_perf",
+        *devices(WRITTEN, "NVIDIA H100 80GB HBM3"),
+        *written(WRITTEN, head=False),
+    )
+)
 LOG = EXAMPLES["doctor"]["files"][0]["text"]
 ON = {"axes": "data=32", "reduce": "data", "bytes": "64MiB", "max_steps": "2", "no_stripes": "yes"}
 SENT: dict[str, dict[str, Any]] = {
@@ -147,6 +157,18 @@ def test_what_machines_jobs_and_logs_come_to_is_told(server: Served) -> None:
     assert told["cost"] == {"system": "2 node × 16 gpu: 32 devices", "axes": "product 32"}
     assert re.match(r"\d+ collectives over ", told["plan"]["job"])
     assert told["doctor"]["logs"] == "1 table, 4 rows"
+
+
+def test_the_machine_that_logs_name_is_told_and_another_is_refused() -> None:
+    """A log of 32 H100 in a form that has dgx-a100 x 2: it suits dgx-h100 x 4."""
+    given, checked = question(FORMS["doctor"], fields("doctor", log_text=[H100]))
+    found = check(FORMS["doctor"], given, checked, lambda sound: None)
+    assert found.suits == {"system": "dgx-h100", "count": "4"}
+    assert "NVIDIA H100" in found.wrong["system"]
+    assert found.told["logs"].endswith("of NVIDIA H100 80GB HBM3")
+    given, checked = question(FORMS["doctor"], fields("doctor", log_text=[H100], **found.suits))
+    right = check(FORMS["doctor"], given, checked, lambda sound: None)
+    assert (right.suits, right.wrong) == ({}, {})
 
 
 @pytest.mark.parametrize("verb", FORMS)
