@@ -99,7 +99,7 @@ def test_one_log_over_two_levels_names_neither_and_says_what_would(share: float)
         "node-alone-all-reduce-ring-simple",
         "gpu-alone-all-reduce-ring-simple",
     )
-    assert "not told apart" in opened.text
+    assert "% of what is described: not told apart" in opened.text
 
 
 @given(st.floats(0.05, 0.8), st.floats(0.05, 0.8))
