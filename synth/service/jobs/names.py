@@ -7,12 +7,16 @@
 'place dgx-a100:4, data=32'
 >>> name_of("emit", {"system": {"name": "ours", "text": "..."}, "program": "p", "target": "torch"})
 'emit ours, p, torch'
+>>> text = 'name = "ours"\\n[calibration]'
+>>> name_of("doctor", {"system": {"name": "own.toml", "text": text}})
+'doctor ours, calibrated'
 >>> name_of("plan", {"system": "dgx-h100:2", "model": "llama3-8b", "batch": 64, "sequence": 8192})
 'plan llama3-8b, batch 64, sequence 8192, dgx-h100:2'
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
@@ -26,6 +30,8 @@ _SHOWN = (
 )
 """The keys of questions that tell one from another, in the order in which they are read."""
 _LONGEST_CHARACTERS = 160
+_CALLED = re.compile(r'^name = "([^"\n]+)"', re.MULTILINE)
+_CALIBRATED = re.compile(r"^\[calibration\]", re.MULTILINE)
 
 
 def name_of(verb: str, question: Mapping[str, Any]) -> str:
@@ -51,6 +57,8 @@ def _words(key: str, given: Any) -> str:
             return f"{key} {many}"
         case "collectives", [_, *_] as several:
             return f"{len(several)} collectives"
+        case "system", {"name": str(name), "text": str(text)}:
+            return _own(name, text)
         case _, {"name": str(name)}:
             return name
         case "system", str(name) if name in catalogue():
@@ -62,6 +70,13 @@ def _words(key: str, given: Any) -> str:
         case _, list(several):
             return " ".join(_words("", one) or str(one) for one in several)
     return ""
+
+
+def _own(name: str, text: str) -> str:
+    """A description of one's own: as it calls itself, and whether prices follow measurements."""
+    called = _CALLED.search(text)
+    said = called[1] if called else name
+    return f"{said}, calibrated" if _CALIBRATED.search(text) else said
 
 
 @cache

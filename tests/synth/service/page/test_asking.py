@@ -194,6 +194,42 @@ def test_a_calibrated_description_is_kept_and_asked_with(
     assert server.ask.get(f"{where}/file/other.toml").status_code == 404
 
 
+ONWARD = {
+    "doctor": {"/ask/calibrate": LOG.splitlines()[-1]},
+    "calibrate": {"/": "[calibration]", "/plan": "[calibration]", "/ask/doctor": "[calibration]"},
+}
+
+
+@pytest.mark.parametrize("verb", ONWARD)
+def test_what_was_measured_is_carried_into_the_next_question(
+    server: Served, answers: dict[str, str], verb: str
+) -> None:
+    """No machine is chosen again, and no file: as far as the next form takes what was given."""
+    page = unescape(server.ask.get(answers[verb]).text)
+    for form, held in ONWARD[verb].items():
+        [address] = re.findall(rf'href="({re.escape(form)}\?on=[0-9a-f]{{64}})"', page)
+        filled = unescape(server.ask.get(address).text)
+        assert held in filled
+        name = 'name = "dgx-a100"' if verb == "calibrate" else 'value="dgx-a100" selected'
+        assert name in filled
+
+
+def test_where_a_log_leaves_two_levels_the_tests_that_tell_are_a_link_away(server: Served) -> None:
+    times = {1 << 26: 9e2, 1 << 28: 3e3, 1 << 30: 1.1e4}
+    slow = Written("all_reduce", 32, 4, tuple((size, us, us) for size, us in times.items()))
+    log = "\n".join(("all_reduce_perf", *devices(slow), *written(slow, head=False)))
+    sent = {"system": "dgx-h100", "count": "4", "log_name": ["a.txt"], "log_text": [log]}
+    put = server.ask.post("/ask/doctor", data=sent)
+    page = unescape(server.ask.get(str(put.headers["location"])).text)
+    assert "proof column" not in page
+    assert "of what such links reach: not told apart" in page
+    [address] = re.findall(r'href="(/ask/calibrate\?plan=yes&on=[0-9a-f]{64})"', page)
+    filled = unescape(server.ask.get(address).text)
+    assert re.search(r'name="plan" value="yes" checked', filled)
+    assert 'value="dgx-h100" selected' in filled
+    assert "all_reduce_perf" not in filled
+
+
 def test_measured_predicted_and_bound_are_drawn(server: Served, answers: dict[str, str]) -> None:
     page = server.ask.get(answers["doctor"]).text
     assert page.count('class="curve"') == 1
