@@ -23,6 +23,7 @@ from synth.report.rendering import Cells, Lines, blocks
 from synth.report.steps import MOST_RANKS, timeline
 from synth.report.topology import topology, unit_name
 from synth.tables.placements import placement_of
+from synth.tables.style import many
 from synth.tables.table import TABLES
 from synth.tables.training.planned import (
     as_fast,
@@ -116,7 +117,7 @@ def plans_view(answer: StepPlanReply, body: Json, seen: Sequence[int]) -> PlansV
     said = list(blocks(TABLES["plan"](body)))
     table = next((one for one in said if isinstance(one, Cells)), None)
     return PlansView(
-        f"{answer.model} on {_machine(answer)}",
+        _title(answer),
         _headline(answer),
         list(_verdict(answer)),
         list(_decisions(answer)),
@@ -129,6 +130,17 @@ def plans_view(answer: StepPlanReply, body: Json, seen: Sequence[int]) -> PlansV
         _detailed(answer, [listed[number] for number in dict.fromkeys(seen)]) if listed else None,
         f"plan {(answer.advised or 0) + 1}",
     )
+
+
+def _title(answer: StepPlanReply) -> str:
+    """What was asked: the model, its step, the machine, and what plans must have."""
+    each = f" of {answer.tokens // answer.samples:,} tokens" if answer.tokens else ""
+    step = f"{many(answer.samples, 'sample')}{each}"
+    return f"{answer.model}, {step}, on {_machine(answer)}{_pinned(answer)}"
+
+
+def _pinned(answer: StepPlanReply) -> str:
+    return f" with {answer.pins}" if answer.pins else ""
 
 
 def _machine(answer: StepPlanReply) -> str:
@@ -170,7 +182,7 @@ def _verdict(answer: StepPlanReply) -> Iterator[str]:
     spent = ", ".join(f"{took / best.seconds:.1%} {what}" for what, took in shares.items() if took)
     yield f"{best.utilisation:.1%} of the peak of all devices. The busiest rank's time: {spent}."
     yield (
-        f"No plan can take less than {duration(answer.least_seconds)}: this one is"
+        f"No plan{_pinned(answer)} can take less than {duration(answer.least_seconds)}: this one is"
         f" {best.gap:.0%} above that."
     )
     if best.by_framework:

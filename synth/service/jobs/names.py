@@ -10,8 +10,8 @@
 >>> text = 'name = "ours"\\n[calibration]'
 >>> name_of("doctor", {"system": {"name": "own.toml", "text": text}})
 'doctor ours, calibrated'
->>> name_of("plan", {"system": "dgx-h100:2", "model": "llama3-8b", "batch": 64, "sequence": 8192})
-'plan llama3-8b, batch 64, sequence 8192, dgx-h100:2'
+>>> name_of("plan", {"system": "dgx-h100:2", "model": "llama3-8b", "batch": 64, "pin": "tensor=4"})
+'plan llama3-8b, batch 64, dgx-h100:2, with tensor=4'
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ from hierarchies.units import volume
 
 _SHOWN = (
     *("kind", "order", "digits", "model", "batch", "sequence", "job", "system", "systems"),
-    *("axes", "plan", "tree", "program", "collectives", "target"),
+    *("pin", "explain", "axes", "plan", "tree", "program", "collectives", "target"),
 )
 """The keys of questions that tell one from another, in the order in which they are read."""
+_BEFORE = {"pin": "with", "explain": "why not"}
 _LONGEST_CHARACTERS = 160
 _CALLED = re.compile(r'^name = "([^"\n]+)"', re.MULTILINE)
 _CALIBRATED = re.compile(r"^\[calibration\]", re.MULTILINE)
@@ -53,8 +54,8 @@ def _words(key: str, given: Any) -> str:
     match key, given:
         case "digits", int(most):
             return f"{most} digits"
-        case "batch" | "sequence", int(many):
-            return f"{key} {many}"
+        case ("batch" | "sequence", int(said)) | ("pin" | "explain", str(said)) if said:
+            return f"{_BEFORE.get(key, key)} {said}"
         case "collectives", [_, *_] as several:
             return f"{len(several)} collectives"
         case "system", {"name": str(name), "text": str(text)}:

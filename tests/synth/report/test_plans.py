@@ -62,6 +62,14 @@ def test_the_verdict_says_what_the_best_plan_comes_to() -> None:
     assert found.headline.endswith(f" on the fullest device, {volume(free)} free")
 
 
+def test_the_title_says_what_the_step_is_and_what_plans_must_have() -> None:
+    found = view(0)
+    assert found.title == "gpt2-tiny, 64 samples of 16 tokens, on dgx-h100:1 with data=4 tensor=2"
+    assert any(one.startswith("No plan with data=4 tensor=2 can take") for one in found.verdict)
+    assert view(0, pin="").title == "gpt2-tiny, 64 samples of 16 tokens, on dgx-h100:1"
+    assert any(one.startswith("No plan can take less than") for one in view(0, pin="").verdict)
+
+
 def test_what_was_asked_why_not_is_answered_in_the_verdict() -> None:
     other = read().why_not
     assert other is not None
