@@ -21,9 +21,9 @@ from synth.service.page.answer_routes import (
     question_like,
     viewed,
 )
-from synth.service.page.carried import boxes, carried
 from synth.service.page.forms import Checked, Fields, read
 from synth.service.page.responses import page
+from synth.service.page.views import boxes, carried
 from synth.verbs.measured import LogsQuestion
 from synth.verbs.questions.question import Question, asked
 
