@@ -75,6 +75,18 @@ function show(checked) {
 let asked = 0;
 let timer = 0;
 
+// Fields that nobody has chosen yet follow from others: the machine from the logs that are given.
+let chosen = false;
+form.addEventListener("input", ({ target }) => { chosen ||= ["system", "count", "own"].includes(target.name); });
+
+function suit(values) {
+  const boxes = Object.entries(values).map(([name, value]) => [byId(name), value]);
+  const other = boxes.some(([box, value]) => box.value !== value);
+  if (chosen || byId("own")?.value || !other) return false;
+  for (const [box, value] of boxes) box.value = value;
+  return true;
+}
+
 // At first nothing is wrong with what nobody has typed yet.
 async function check(first = false) {
   const mine = ++asked;
@@ -83,6 +95,7 @@ async function check(first = false) {
     const response = await fetch(form.dataset.check, { method: "POST", body });
     if (!response.ok || mine !== asked) return;
     const found = await response.json();
+    if (suit(found.suits)) return soon();
     show(first ? { ...found, wrong: {} } : found);
   } catch { /* the answer of the form itself will say it */ }
 }
@@ -143,6 +156,7 @@ function rowsOf(typed) {
 }
 
 function restore(typed) {
+  chosen = true;
   rowsOf(typed);
   const left = [...typed];
   for (const box of form.querySelectorAll("[name]")) {
