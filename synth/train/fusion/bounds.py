@@ -24,6 +24,7 @@ from hierarchies import InputError
 from synth.train.bucketing.clock import Least
 from synth.train.fusion.flow import Flow
 from synth.train.plans import Moved, Plan, Program, apply, prepared
+from synth.train.plans.layers.apart import stacks
 from synth.train.plans.together.buckets import flat
 from synth.train.resharding import How
 from synth.train.simulation.device import Sending
@@ -46,7 +47,8 @@ def least(
         problem = "a bound of fused steps knows no microbatches"
         raise InputError(problem, where="plan", hint="one batch, on one stage")
     plain = replace(plan, fused=(), buckets=())
-    program, graph = apply(step, plain), prepared(step, plain).graph
+    program, ready = apply(step, plain), prepared(step, plain)
+    graph = ready.graph
     outputs = [(str(one), lies) for one, lies in zip(graph.outputs, program.outputs, strict=True)]
     flow = Flow(program, plan.parts, plan.sizes, outputs, constants_of(graph))
     compute = flow.floor(range(len(flow.nodes)), rooflines)
@@ -61,15 +63,12 @@ def least(
     names = [one.value.name for one in sent]
     needed = [flow.needed(name) for name in names]
     alone = flow.alone(needed, rooflines)
-    made = [
-        Made(
-            one.value.type.elements,
-            flow.floor(before, rooflines, name),
-            flow.floor(flow.waiting(one), rooflines),
-            own,
-        )
-        for name, one, before, own in zip(names, sent, needed, alone, strict=True)
-    ]
+    stacked = stacks(ready)
+    made: list[Made] = []
+    for name, one, before, own in zip(names, sent, needed, alone, strict=True):
+        times = one.value.type.shape[0] if name in stacked else 1
+        found = flow.floor(before, rooflines, name), flow.floor(flow.waiting(one), rooflines)
+        made += [Made(one.value.type.elements // times, *found, own / times)] * times
     all_made = flow.floor(flow.needed(*names), rooflines, *names)
     return Least(compute, communication(made, seconds), chain(made, all_made, seconds))
 
@@ -77,6 +76,8 @@ def least(
 @dataclass(frozen=True)
 class Made:
     """A gradient: its elements, and the floors of what comes before it and after its sum.
+
+    Of a stack it is the slice of one layer, as these may be summed one by one.
 
     ``alone`` are, of those before it, seconds of the products that no other gradient needs.
     """

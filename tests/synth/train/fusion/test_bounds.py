@@ -12,6 +12,7 @@ import pytest
 import bucketed_steps
 from fused_steps import SUMS, Priced, best, partitions, small
 from grammar.tensors.operations import Step
+from grammar.tensors.sharding import Sharding, Type
 from hierarchies import InputError
 from synth.train.fusion import Fusions, alone, least, sectioned
 from synth.train.fusion.bounds import Made, chain, cheapest, communication, growing
@@ -65,6 +66,21 @@ def test_walks_never_go_below(launch: float, rate: float, steps: int) -> None:
                 move for move in space.moves(at, rng) if isinstance(space.price(move), float)
             )
             at = next(feasible)
+
+
+class Dear(Priced):
+    """Where twice the bytes take more than twice as long."""
+
+    def sending(self, kind: Type, source: Sharding, target: Sharding) -> float:
+        return self.launch + kind.bytes**2 / self.bytes_per_second
+
+
+def test_slices_of_a_stack_are_summed_one_by_one() -> None:
+    """Together a stack's would take longer than all that there is."""
+    one = Dear(bucketed_steps.step(), 1e-6)
+    assert one.plan.buckets == ()
+    bound = one.least(sums_of(one.step)).seconds
+    assert 0.99 * one.seconds(one.plan) < bound <= one.seconds(one.plan)
 
 
 @pytest.mark.parametrize("seed", range(60))
