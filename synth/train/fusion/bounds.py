@@ -14,7 +14,7 @@ from __future__ import annotations
 import heapq
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import accumulate
 from math import inf
 
@@ -23,12 +23,11 @@ from grammar.tensors.sharding import Type
 from hierarchies import InputError
 from synth.train.bucketing.clock import Least
 from synth.train.fusion.flow import Flow
-from synth.train.plans import Moved, Plan, Program, apply, prepared
+from synth.train.plans import Moved, Plan, Program, prepared
 from synth.train.plans.layers.apart import stacks
 from synth.train.plans.together.buckets import flat
 from synth.train.resharding import How
 from synth.train.simulation.device import Sending
-from synth.train.simulation.groups import constants_of
 from synth.train.simulation.sources import Rooflines
 
 NEAR = 1.001
@@ -46,15 +45,11 @@ def least(
     if plan.microbatches > 1 or plan.stages:
         problem = "a bound of fused steps knows no microbatches"
         raise InputError(problem, where="plan", hint="one batch, on one stage")
-    plain = replace(plan, fused=(), buckets=())
-    program, ready = apply(step, plain), prepared(step, plain)
-    graph = ready.graph
-    outputs = [(str(one), lies) for one, lies in zip(graph.outputs, program.outputs, strict=True)]
-    flow = Flow(program, plan.parts, plan.sizes, outputs, constants_of(graph))
+    flow = Flow.of(step, plan)
     compute = flow.floor(range(len(flow.nodes)), rooflines)
     if not sums:
         return Least(compute, 0.0, 0.0)
-    sent = _sent(program, plan, sums)
+    sent = _sent(flow.program, plan, sums)
     kind, path = flat(sent)
 
     def seconds(elements: int) -> float:
@@ -63,11 +58,11 @@ def least(
     names = [one.value.name for one in sent]
     needed = [flow.needed(name) for name in names]
     alone = flow.alone(needed, rooflines)
-    stacked = stacks(ready)
+    stacked = stacks(prepared(step, plan))
     made: list[Made] = []
     for name, one, before, own in zip(names, sent, needed, alone, strict=True):
         times = one.value.type.shape[0] if name in stacked else 1
-        found = flow.floor(before, rooflines, name), flow.floor(flow.waiting(one), rooflines)
+        found = flow.floor(before, rooflines, name), flow.floor(flow.waiting(name), rooflines)
         made += [Made(one.value.type.elements // times, *found, own / times)] * times
     all_made = flow.floor(flow.needed(*names), rooflines, *names)
     return Least(compute, communication(made, seconds), chain(made, all_made, seconds))

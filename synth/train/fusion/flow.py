@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from grammar.tensors.operations import Operand, Operation, Value
+from grammar.tensors.operations import Operand, Operation, Step, Value
 from grammar.tensors.primitives import MULTIPLIED
 from synth.compute import Section, is_scores, section_floor
 from synth.compute.flops import type_of
 from synth.train.factors import part
-from synth.train.plans import Done, Moved, Program
+from synth.train.plans import Done, Moved, Plan, Program, apply, prepared
 from synth.train.plans.program import Key, makes, reads
-from synth.train.simulation.groups import CAST
+from synth.train.simulation.groups import CAST, constants_of
 from synth.train.simulation.sources import Rooflines
 
 
@@ -29,13 +29,28 @@ class _Node:
 
 @dataclass(frozen=True, eq=False)
 class Flow:
-    """Who reads what of a program; a value that was sent has another name than before."""
+    """Who reads what of a program; a value that was sent has another name than before.
+
+    ``losses`` are the outputs that are no parameters of the next step.
+    """
 
     program: Program
     parts: Mapping[str, int]
     sizes: Mapping[str, int]
     outputs: Sequence[Key]
     constants: frozenset[str]
+    losses: Sequence[str]
+
+    @classmethod
+    def of(cls, step: Step, plan: Plan) -> Flow:
+        """Of a plan, without its groups and buckets."""
+        plain = replace(plan, fused=(), buckets=())
+        program, ready = apply(step, plain), prepared(step, plain)
+        names, into = [*map(str, ready.graph.outputs)], {out for out, _ in ready.updates}
+        outputs = list(zip(names, program.outputs, strict=True))
+        losses = [name for at, name in enumerate(names) if at not in into]
+        constants = constants_of(ready.graph)
+        return cls(program, plan.parts, plan.sizes, outputs, constants, losses)
 
     @cached_property
     def _names(self) -> dict[Key, str]:
@@ -50,6 +65,12 @@ class Flow:
                 f"{one.value.name}+{len(found)}" if sent else found.get(source, source[0])
             )
         return found
+
+    @cached_property
+    def sent(self) -> Mapping[str, Moved]:
+        """What sends something, by the values that are sent; the last of one that is sent twice."""
+        moved = (one for one in self.program.instructions if isinstance(one, Moved))
+        return {one.value.name: one for one in moved if one.path.requests(self.sizes)}
 
     def named(self, key: Key) -> str:
         return self._names.get(key, key[0])
@@ -117,6 +138,36 @@ class Flow:
         kinds = map(type_of, (*one.operands, *one.results))
         return not any(is_scores(kind, rooflines.scores) for kind in kinds)
 
+    @cached_property
+    def before(self) -> Sequence[Collection[int]]:
+        """Of each node those that it waits for."""
+        makers = {name: at for at, one in enumerate(self.nodes) for name in one.makes}
+        read = ((makers[name] for name in one.reads if name in makers) for one in self.nodes)
+        return [tuple(dict.fromkeys(some)) for some in read]
+
+    @cached_property
+    def late(self) -> frozenset[int]:
+        """The nodes of the update."""
+        update = self.program.update
+        every = enumerate(self.nodes)
+        return frozenset(at for at, one in every if not update.isdisjoint(one.makes))
+
+    def between(self, some: Collection[int]) -> set[int]:
+        """These nodes, and all that waits for some of them and some of them wait for."""
+        after, before = {*some}, {*some}
+        for at in range(len(self.nodes)):
+            if not after.isdisjoint(self.before[at]):
+                after.add(at)
+        for at in sorted(after, reverse=True):
+            if at in before:
+                before.update(self.before[at])
+        return after & before
+
+    def names(self, some: Collection[int]) -> list[str]:
+        """The first results of those of some nodes that are operations."""
+        operations = (self.nodes[at].operation for at in sorted(some))
+        return [one.results[0].name for one in operations if one is not None]
+
     def needed(self, *names: str) -> list[int]:
         """What must be done before values are there."""
         wanted = {*names}
@@ -127,10 +178,9 @@ class Flow:
                 found.append(at)
         return found[::-1]
 
-    def waiting(self, sum_: Moved) -> list[int]:
+    def waiting(self, name: str) -> list[int]:
         """What is done of a sum, and of what is made of that."""
-        [key] = makes(sum_)
-        there = {self.named(key)}
+        there = {self.named(key) for key in makes(self.sent[name])}
         found = list[int]()
         for at, one in enumerate(self.nodes):
             if not there.isdisjoint(one.reads):
