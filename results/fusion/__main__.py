@@ -3,15 +3,16 @@
 ``python -m results.fusion`` writes fusion.json and a section of README.md. Models are the zoo's,
 few layers written one after the other, a batch of 8 a device, data parallel over a whole machine;
 sections by rooflines of its devices, all-reduces as the runtime does them by itself. Each search
-begins at sections with sums of up to 25 MiB, and prices as many plans as the others. ``--dry``
-prints, and keeps nothing.
+begins at sections with sums of up to 25 MiB, or at what is built of that (kernels by levels,
+buckets that end first, products put off) if it is faster, and prices as many plans as the others,
+with those. ``--dry`` prints, and keeps nothing.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -119,17 +120,9 @@ def measured(model: str, changes: dict[str, int], machine: str) -> dict[str, Any
     start = usual(one)
     plans = {"alone": alone(one.step, one.plan), "sections": sections, "usual": start}
     found = {name: one.seconds(plan) for name, plan in plans.items()}
-    built, states = {}, {}
+    states = {}
     for name, only in SEARCHES.items():
-        tried = starts(one, every, start, **only)
-        first = min(tried, key=one.seconds)
-        built[name] = one.seconds(first)
-        space = Fusions(one.step, first, every, one.seconds, bound.seconds, **only, drawn=DRAWN)
-        best = jointly(space, Budget(STATES - len(tried), SEED))
-        assert isinstance(best, Optimal | BestFound), name
-        found[name] = best.seconds
-        states[name] = {"kernels": len(best.state.fused), "sums": _sums(best.state, every)}
-        computing = one.run(best.state).compute_seconds
+        found[name], states[name] = searched(one, every, start, bound.seconds, only)
     return {
         "model": model,
         "changes": changes,
@@ -143,9 +136,24 @@ def measured(model: str, changes: dict[str, int], machine: str) -> dict[str, Any
             "communication": bound.communication_seconds,
             "chain": bound.chain_seconds,
         },
-        "built": built,
-        "computing": computing,
         "processor_seconds": process_time() - begun,
+    }
+
+
+def searched(
+    one: Case, every: tuple[str, ...], start: Plan, least_seconds: float, only: dict[str, bool]
+) -> tuple[float, dict[str, Any]]:
+    """Seconds of the best plan that one search finds, and what it is."""
+    tried = list(starts(one, every, start, **only))
+    first = min(tried, key=one.seconds)
+    space = Fusions(one.step, first, every, one.seconds, least_seconds, **only, drawn=DRAWN)
+    best = jointly(space, Budget(STATES - len(tried), SEED))
+    assert isinstance(best, Optimal | BestFound)
+    return best.seconds, {
+        "kernels": len(best.state.fused),
+        "sums": _sums(best.state, every),
+        "built_seconds": one.seconds(first),
+        "computing_seconds": one.run(best.state).compute_seconds,
     }
 
 
@@ -157,24 +165,22 @@ def usual(one: Case) -> Plan:
 
 def starts(
     one: Case, every: tuple[str, ...], start: Plan, operators: bool = True, tensors: bool = True
-) -> list[Plan]:
+) -> Iterator[Plan]:
     """Where a search may begin: at what is usual, or at what is built of that."""
-    found = [start]
 
     def together(plan: Plan) -> Plan:
         bare = replace(plan, buckets=())
         return soonest_together(bare, every, one.run(bare), one.sums.seconds)
 
-    if operators:
-        levels = levelled(one.step, start, one.rooflines)
-        found.append(together(levels) if tensors else levels)
-        if tensors:
-            with suppress(InputError):
-                told = every, one.rooflines, one.sums.seconds
-                found.append(together(postponed(one.step, levels, *told)))
-    else:
-        found.append(together(start))
-    return found
+    yield start
+    kernels = levelled(one.step, start, one.rooflines) if operators else start
+    yield together(kernels) if tensors else kernels
+    if operators and tensors:
+        with suppress(InputError):
+            later = postponed(one.step, kernels, every, one.rooflines, one.sums.seconds)
+            found = together(later)
+            apply(one.step, found)
+            yield found
 
 
 def _sums(plan: Plan, every: tuple[str, ...]) -> int:
