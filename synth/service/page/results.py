@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -226,11 +226,11 @@ def _chosen(ranking: Ranking, found: Sequence[Row], index: int) -> Chosen:
     found_groups = [asdict(one) for one in _groupings(ranking, index, held)]
     asked = tuple(over_at(ranking, index))
     first = next(n for n, one in enumerate(found_groups) if one["over"] == asked)
-    drawings = {
+    drawings: dict[str, dict[str, Any]] = {
         name: {"nodes": one.nodes, "edges": one.edges, "left_out": one.left_out}
         for name, one in (("wide", drawn), ("narrow", narrow))
     }
-    picture = {**drawings, "axes": list(answer.axes), "coordinates": where}
+    picture: dict[str, Any] = {**drawings, "axes": list(answer.axes), "coordinates": where}
     picture |= {"groupings": found_groups, "first": first}
     numbered = tuple(steps(answer))
     told, instead = lies(ranking, answer), in_place_of_code(ranking, index)
@@ -246,18 +246,19 @@ def _groupings(ranking: Ranking, index: int, held: Sequence[Device]) -> Iterator
     axes = list(answer.axes)
     drawn = sorted({one.number: one for one in held}.values(), key=lambda one: one.number)
     for over in dict.fromkeys([*((one,) for one in axes), asked]):
-        if isinstance(ranking, UnevenReply):
-            left = ranking.uneven.devices
-            yield grouping(drawn, axes, over, lambda one, left=left: left)
-        else:
-            assert isinstance(answer, Answer)
-            along, matrix = [axes.index(one) for one in over], answer.placement
-            yield grouping(
-                drawn,
-                axes,
-                over,
-                lambda one, on=along, rows=matrix: peers(one.number, one.coordinates, rows, on),
-            )
+        yield grouping(drawn, axes, over, _members(ranking, answer, axes, over))
+
+
+def _members(
+    ranking: Ranking, answer: Answer | UnevenAnswer, axes: Sequence[str], over: Sequence[str]
+) -> Callable[[Device], Sequence[int]]:
+    """All that a device works with over some axes."""
+    if isinstance(ranking, UnevenReply):
+        left = ranking.uneven.devices
+        return lambda one: left
+    assert isinstance(answer, Answer)
+    along, matrix = [axes.index(one) for one in over], answer.placement
+    return lambda one: peers(one.number, one.coordinates, matrix, along)
 
 
 def over_sizes(question: TopQuestion, ranking: Ranking) -> TopQuestion | None:
