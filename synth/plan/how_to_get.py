@@ -18,7 +18,7 @@ from hierarchies.units import duration
 from synth.plan.request import Against, Answer
 from synth.plan.settings import function_of, holds, in_words, setting
 from synth.price.defaults import XLA, Defaults
-from synth.price.resolution import FINEST, WORTH, Estimate
+from synth.price.resolution import FINEST, Estimate
 from synth.price.steps import TICKS_PER_SECOND, StepPrice, total_seconds
 from synth.verify.symbolic import Proved
 
@@ -97,23 +97,17 @@ def worth_measuring(answer: Answer, default: Estimate | None = None) -> WorthMea
     """The run that decides about an answer, if it is worth one: proved, and to be had.
 
     It must be expected to be faster by more than ``resolution.WORTH``, and not told to be by
-    prices, than the runtime's choice on the same placement, or than another ``default``; with calls
-    as the runtime chooses them, where it cannot be told to take them as priced.
+    prices, than the runtime's choice on the same placement, or than another ``default``.
     """
     default = default or answer.baseline_estimate
     ours, how = answer.runtime_estimate, _had(answer)
     open_ = answer.against(default) is Against.SAME and ours.perhaps_below(default)
     if not open_ or how.by is By.NOTHING or not isinstance(answer.verdict, Proved):
         return None
-    longer = answer.called.longer if answer.called else 1.0
-    speedup = default.ticks / ours.ticks / longer
-    if speedup <= 1 + WORTH:
-        return None
-    low, high = ours.speedup_over(default)
     return WorthMeasuring(
-        speedup,
-        (low / longer, high / longer),
-        answer.runtime_seconds * longer,
+        default.ticks / ours.ticks,
+        ours.speedup_over(default),
+        answer.runtime_seconds,
         default.ticks / TICKS_PER_SECOND,
         tuple(_runs(answer, how)),
         how,
@@ -197,8 +191,8 @@ def _of_one_call(price: StepPrice, defaults: Defaults) -> Advice:
 
 
 def _foreign(answer: Answer) -> str:
-    """The algorithms of a price that the runtime would not take, as ``direct and tree``."""
-    if answer.runtime_seconds == answer.candidate.seconds:
+    """The algorithms of a price that the runtime does not have, as ``direct and tree``."""
+    if answer.runtime_seconds == answer.candidate.seconds or _untold(answer):
         return ""
     prices = [price for stripe in answer.stripes for price in stripe.prices]
     ours, had = ({p.algorithm.value for p in some if p.algorithm}
@@ -206,12 +200,20 @@ def _foreign(answer: Answer) -> str:
     return " and ".join(sorted(ours - had or ours))
 
 
+def _untold(answer: Answer) -> str:
+    """That the runtime has all algorithms of a price, and no variable tells it to take them."""
+    called = answer.called
+    return called.said[-1] if called and called.unsaid and not called.foreign else ""
+
+
 def _unavailable(answer: Answer) -> str:
     """Why what is surely faster than the default is no gain."""
-    foreign, plain = _foreign(answer), answer.baseline_seconds
+    default = duration(answer.baseline_seconds)
+    if untold := _untold(answer):
+        return f"the default takes {default}; {untold}"
     return (
-        f"its price takes {foreign} algorithms; by those that runtimes have it takes "
-        f"{duration(answer.runtime_seconds)}, and the default {duration(plain)}"
+        f"its price takes {_foreign(answer)} algorithms; by those that runtimes have it takes "
+        f"{duration(answer.runtime_seconds)}, and the default {default}"
     )
 
 

@@ -97,7 +97,9 @@ def curves(answer: SweepReply) -> Curves:
         for name, line in lines.items()
     }
     gains: Lines = {
-        "best": [(one.bytes, one.baseline_seconds / one.seconds) for one in sizes if one.seconds],
+        "best": [
+            (one.bytes, one.baseline_seconds / one.runtime_seconds) for one in sizes if one.seconds
+        ],
         "default": [(one.bytes, 1.0) for one in sizes if one.seconds],
     }
     marks = [one.from_bytes for one in crossovers]
@@ -122,7 +124,7 @@ def _speedup(one: SizeFigures) -> str:
     """As the rows of a ranking say it."""
     if one.against_default in (Against.SAME, Against.NOT_OFFERED) or not one.seconds:
         return "none" if one.against_default is Against.NOT_OFFERED else "same"
-    return f"{one.baseline_seconds / one.seconds:.2f}x"
+    return f"{one.baseline_seconds / one.runtime_seconds:.2f}x"
 
 
 def bandwidths(heading: str, lines: Lines) -> Markup:

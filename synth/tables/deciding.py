@@ -13,13 +13,14 @@ from dataclasses import dataclass
 from hierarchies.units import volume
 from synth.plan.request import Against
 from synth.price.resolution import FINEST
-from synth.tables.rows import Ranking
+from synth.tables.rows import Ranking, as_run
 from synth.verbs.answers.degraded import UnevenAnswer, UnevenReply
 from synth.verbs.answers.parts import WorthMeasuring
 from synth.verbs.answers.planning import PlanReply
 from synth.verbs.answers.ranked import Answer, RankingReply, Stretch, SweepReply
 
 _MAYBE = "x?: expected, but prices do not tell it from the default"
+_AS_RUN = "run: as the runtime runs it, which no variable tells to take its calls as priced"
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ def worth_a_run(reply: Ranking) -> list[Run]:
                 Run(row, one.name, one.answer.worth_measuring)
                 for row, one in enumerate(reply.entries)
                 if one.answer.worth_measuring
-                and one.default_exposed_seconds - one.exposed_seconds > least
+                and one.default_exposed_seconds - one.runtime_exposed_seconds > least
             ]
         case UnevenReply():
             return []
@@ -88,7 +89,10 @@ def run_lines(reply: Ranking) -> Iterator[str]:
         yield f"  {run.worth.decides}"
 
 
-def maybe_line(answers: Iterable[Answer | UnevenAnswer]) -> Iterator[str]:
-    """What a question mark behind a speed-up means, where there is one."""
-    if any(isinstance(one, Answer) and one.worth_measuring for one in answers):
+def mark_lines(answers: Iterable[Answer | UnevenAnswer]) -> Iterator[str]:
+    """What a question mark behind a speed-up means, and a second time, where there is one."""
+    placed = [one for one in answers if isinstance(one, Answer)]
+    if any(one.worth_measuring for one in placed):
         yield _MAYBE
+    if as_run(placed):
+        yield _AS_RUN

@@ -62,6 +62,7 @@ class Row:
     slower: bool
     by: str = ""
     others: int = 0
+    as_run: Ends = ()
 
 
 @dataclass(frozen=True)
@@ -118,6 +119,7 @@ def default_first(reply: RankingReply) -> list[Row]:
             limited_by=("-",),
             proof="",
             slower=False,
+            as_run=(),
             stripes=(Stripe((f"{reply.request.value} root inside",), "", ""),),
             by=f"by {first.default.name}: {first.default.advice.text}",
             time=(duration(plain),),
@@ -197,11 +199,13 @@ def _lines(ends: Ends) -> str:
 
 def _timed(row: Row) -> str:
     """Times, and where they lie: in brackets after each where both ends have their own."""
+    longer = [f"run: {_lines(row.as_run)}"] if row.as_run else []
     if len(row.intervals) < 2:
-        return "\n".join(map(_lines, filter(None, (row.time, *row.intervals))))
+        return "\n".join([*map(_lines, filter(None, (row.time, *row.intervals))), *longer])
     first, last = row.time[0], row.time[-1]
     each = zip((first, last), row.intervals, strict=True)
-    return "\nto ".join(f"{time}\n({_lines(interval)})" for time, interval in each)
+    times = "\nto ".join(f"{time}\n({_lines(interval)})" for time, interval in each)
+    return "\n".join([times, *longer])
 
 
 def _interval(seconds: Sequence[float] | None) -> Ends:
@@ -235,7 +239,15 @@ def _row(request: Goal, over: Sequence[str], *priced: _Priced) -> Row:
         limited_by=_ends(answer.limited_by or "-" for answer in answers),
         proof=first.proof,
         tied=isinstance(first, RankedAnswer) and first.tied,
+        as_run=as_run(placed),
     )
+
+
+def as_run(answers: Sequence[Answer]) -> Ends:
+    """What answers take as the runtime runs them; nothing where that is as priced."""
+    if all(one.runtime_seconds <= (1 + FINEST) * one.seconds for one in answers):
+        return ()
+    return _ends(duration(one.runtime_seconds) for one in answers)
 
 
 def _against(answer: Answer | UnevenAnswer) -> Against:
@@ -267,8 +279,7 @@ def _speedup(priced: _Priced) -> str:
     if isinstance(answer, UnevenAnswer):
         return f"{answer.speedup:.2f}x"
     default = answer.baseline_seconds if priced.default_seconds is None else priced.default_seconds
-    seconds = answer.runtime_seconds if against is Against.FASTER else answer.seconds
-    return f"{default / seconds:.2f}x"
+    return f"{default / answer.runtime_seconds:.2f}x"
 
 
 def _by(answer: Answer | UnevenAnswer, request: Goal) -> str:
