@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from hierarchies.units import volume
 from synth.plan.request import Against
 from synth.price.resolution import FINEST
-from synth.tables.rows import Ranking, as_run
-from synth.verbs.answers.degraded import UnevenAnswer, UnevenReply
+from synth.tables.rows import Ranking, Row
+from synth.verbs.answers.degraded import UnevenReply
 from synth.verbs.answers.parts import WorthMeasuring
 from synth.verbs.answers.planning import PlanReply
 from synth.verbs.answers.ranked import Answer, RankingReply, Stretch, SweepReply
@@ -89,10 +89,10 @@ def run_lines(reply: Ranking) -> Iterator[str]:
         yield f"  {run.worth.decides}"
 
 
-def mark_lines(answers: Iterable[Answer | UnevenAnswer]) -> Iterator[str]:
+def mark_lines(found: Iterable[Row]) -> Iterator[str]:
     """What a question mark behind a speed-up means, and a second time, where there is one."""
-    placed = [one for one in answers if isinstance(one, Answer)]
-    if any(one.worth_measuring for one in placed):
+    marked = list(found)
+    if any(one.endswith("?") for row in marked for one in row.speedup):
         yield _MAYBE
-    if as_run(placed):
+    if any(row.as_run for row in marked):
         yield _AS_RUN

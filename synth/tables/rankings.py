@@ -86,7 +86,7 @@ def ranking(reply: RankingReply) -> RenderableType:
         f"\n{searched(reply.considered)}, {programs} ranked; best default: {default}",
         _BUSBW,
         _SPEEDUP_OVER_BEST if "placement" in columns else _SPEEDUP,
-        *mark_lines(reply.answers),
+        *mark_lines(rows(reply)),
         _BOUND,
         *[_NEAR] * len(near),
         *_ties(reply.answers, "answer", reply.system),
@@ -138,7 +138,7 @@ def sweep(reply: SweepReply) -> RenderableType:
         "ask one size for\nseveral side by side, which may take less",
         f"default: {'; '.join(default_by_size(reply))}",
         f"{_BUSBW}\n{_SPEEDUP}",
-        *mark_lines(reply.answers),
+        *mark_lines(rows(reply)),
         f"{_BOUND}; first and last size",
         follows(reply.system.prices),
         *([_lay(reply.system)] if any(one.interval_seconds for one in reply.answers) else []),
@@ -173,7 +173,7 @@ def several(reply: SystemsRankedReply) -> RenderableType:
         *(line for one in others for line in _best_placed(one)),
         *(laid_out_words(first) if isinstance(first, RankingReply) else ()),
         f"{_BUSBW}\n{_SPEEDUP}",
-        *mark_lines(answer for one in others for answer in one.answers[:1]),
+        *mark_lines(_best(one) for one in others if one.answers),
         stopped(reply.complete),
     )
 

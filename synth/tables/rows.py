@@ -13,7 +13,7 @@ from grammar import Goal
 from hierarchies.units import duration, volume
 from synth.calibration.logs.tables import busbw_factor
 from synth.plan.request import Against
-from synth.price.resolution import FINEST
+from synth.price.resolution import FINEST, WORTH
 from synth.tables.style import MARKS, request_text, table_of, way, way_of
 from synth.verbs.answers.degraded import UnevenAnswer, UnevenReply
 from synth.verbs.answers.planning import PlannedEntry, PlanReply
@@ -239,11 +239,11 @@ def _row(request: Goal, over: Sequence[str], *priced: _Priced) -> Row:
         limited_by=_ends(answer.limited_by or "-" for answer in answers),
         proof=first.proof,
         tied=isinstance(first, RankedAnswer) and first.tied,
-        as_run=as_run(placed),
+        as_run=_as_run(placed),
     )
 
 
-def as_run(answers: Sequence[Answer]) -> Ends:
+def _as_run(answers: Sequence[Answer]) -> Ends:
     """What answers take as the runtime runs them; nothing where that is as priced."""
     if all(one.runtime_seconds <= (1 + FINEST) * one.seconds for one in answers):
         return ()
@@ -268,18 +268,19 @@ def _against(answer: Answer | UnevenAnswer) -> Against:
 def _speedup(priced: _Priced) -> str:
     """How often the default takes as long: what prices can tell and a runtime offers.
 
-    What is expected, not told, and worth measuring, has a question mark.
+    What is expected, not told, and worth measuring, has a question mark; so has what is expected to
+    be slower by as much.
     """
     answer, against = priced.answer, _against(priced.answer)
-    if against is Against.SAME:
-        worth = answer.worth_measuring if isinstance(answer, Answer) else None
-        return f"{worth.speedup:.2f}x?" if worth else "same"
     if against is Against.NOT_OFFERED:
         return "none"
     if isinstance(answer, UnevenAnswer):
-        return f"{answer.speedup:.2f}x"
+        return "same" if against is Against.SAME else f"{answer.speedup:.2f}x"
     default = answer.baseline_seconds if priced.default_seconds is None else priced.default_seconds
-    return f"{default / answer.runtime_seconds:.2f}x"
+    seconds = answer.runtime_seconds
+    if against is Against.SAME and not answer.worth_measuring and seconds <= (1 + WORTH) * default:
+        return "same"
+    return f"{default / seconds:.2f}x" + "?" * (against is Against.SAME)
 
 
 def _by(answer: Answer | UnevenAnswer, request: Goal) -> str:

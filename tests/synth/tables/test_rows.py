@@ -137,7 +137,7 @@ def test_where_no_variable_says_it_a_row_tells_what_the_runtime_makes_of_it() ->
         assert one.speedup == pytest.approx(one.baseline_seconds / one.runtime_seconds)
         worth = one.worth_measuring
         assert row.speedup[0] in ("same", "none", f"{one.speedup:.2f}x", f"{one.speedup:.2f}x?")
-        assert worth is None or worth.speedup == one.speedup
+        assert worth is None or worth.speedup == pytest.approx(one.speedup)
         assert row.as_run == (duration(one.runtime_seconds),)
         assert one.against_default is not Against.FASTER or one.speedup > 1 + FINEST
     assert {row.as_run for row in rows(reply) if row not in [row for _, row in told]} == {()}
