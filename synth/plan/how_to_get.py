@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
+from math import prod
 
 from grammar import Goal
 from hierarchies.units import duration
@@ -117,7 +118,8 @@ def worth_measuring(answer: Answer, default: Estimate | None = None) -> WorthMea
 def _runs(answer: Answer, how: Advice) -> Iterator[str]:
     """What to run: NVIDIA's tests where all devices are one group, else the file that is emitted.
 
-    That file times its program and the plain collective beside it, in the groups that there are.
+    The tests have one rank a device, as ``calibrate --plan`` has it. That file times its program
+    and the plain collective beside it, in the groups that there are.
     """
     alone = how.by is By.ENVIRONMENT
     line = how.text if alone else answer.called.line if answer.called else ""
@@ -125,7 +127,9 @@ def _runs(answer: Answer, how: Advice) -> Iterator[str]:
         size = answer.payload_bytes
         test = f"{_test(answer.goal)} -b {size} -e {size} -g 1 -w 5 -n 20"
         whole = line.replace(f"{function_of(answer.goal.value)}:", "")  # it sends nothing else
-        yield from (test, f"{whole} {test}")
+        start = f"mpirun -np {prod(one.size for one in answer.candidate.reduction.placement.axes)}"
+        yield f"{start} {test}"
+        yield " -x ".join([start, *whole.split()]) + f" {test}"
         return
     target = _target(answer)
     start = "torchrun --nproc-per-node ... " if target == "torch" else "python "
