@@ -92,13 +92,7 @@ def verdict(reply: Ranking) -> Verdict | None:
 
 
 def to_be_had(answer: Answer) -> bool:
-    """Whether an answer is proved, a line or a file away, and a gain as it would be run.
-
-    Where no line makes the runtime take its calls as they are priced, that is by its own choices.
-    """
-    own_seconds = answer.calls.own_seconds if answer.calls and not answer.calls.environment else 0.0
-    if own_seconds * (1 + FINEST) > answer.baseline_seconds:
-        return False
+    """Whether an answer is proved, and a line or a file away."""
     return answer.proof == "proved" and answer.advice.by in (By.ENVIRONMENT, By.FILE)
 
 
@@ -250,7 +244,7 @@ def _of_groups(reply: UnevenReply, row: Row) -> Verdict:
 def _of_job(reply: PlanReply, found: Sequence[Row]) -> Verdict:
     """Of a job on its best placement: what its entries gain over the runtime's own choices."""
     best, levels = reply.ranking[0], reply.system.levels
-    default_seconds, seconds = reply.default_exposed_seconds, best.exposed_seconds
+    default_seconds, seconds = reply.default_exposed_seconds, reply.runtime_exposed_seconds
     to_do = [
         _to_do(one.answer, at, one.request.value, f"{one.name}, {found[at].speedup[0]}")
         for at, one in enumerate(reply.entries)
