@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 from xml.etree import ElementTree
 
@@ -10,9 +9,9 @@ import pytest
 
 pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
 
+from asked_plans import body
 from hierarchies import InputError
 from hierarchies.units import duration, volume
-from synth.plan.request import Watcher
 from synth.report import front
 from synth.report.bars import Bar, Limit, bars
 from synth.report.plan_words import clauses, words
@@ -20,26 +19,9 @@ from synth.report.plans import PlansView, plans_view
 from synth.train.plans import parse_recipe
 from synth.verbs.answers import judge
 from synth.verbs.answers.training.planned import StepPlanReply
-from synth.verbs.questions.question import asked
-from synth.verbs.table import VERBS
-
-ASKED = {
-    "system": "dgx-h100:1",
-    "model": "gpt2-tiny",
-    "batch": 64,
-    "k": 3,
-    "pin": "data=4 tensor=2",
-    "explain": "zero=3",
-}
 
 FULL = {"model": "llama3-8b", "pin": "data=8 zero=3", "batch": 8, "sequence": 128, "k": 1}
 """Where not every plan fits."""
-
-
-@cache
-def body(**other: Any) -> Any:
-    question = asked(VERBS["plan"].question, {**ASKED, **other})
-    return VERBS["plan"].answer(question, Watcher()).body
 
 
 def read(**other: Any) -> StepPlanReply:
@@ -55,7 +37,7 @@ def view(*seen: int, **other: Any) -> PlansView:
 def test_the_verdict_says_what_the_best_plan_comes_to() -> None:
     best, found = read().plans[0], view(0)
     assert found.headline.startswith(f"The best plan takes {duration(best.seconds)} a step: ")
-    assert any(line.startswith("4 groups of devices (data)") for line in found.decisions)
+    assert any(line.startswith("2 groups of devices (data)") for line in found.decisions)
     assert any(line.startswith("data on ") for line in found.decisions)
     assert [one.label for one in found.listed] == ["plan 1", "plan 2", "plan 3", "with zero=3"]
     free = read().device_bytes - best.memory.bytes
@@ -67,8 +49,10 @@ def test_what_was_asked_why_not_is_answered_in_the_verdict() -> None:
     assert other is not None
     [said] = [line for line in view(0).verdict if line.startswith("Why not zero=3? The best so: ")]
     assert f"{other.plan}: {duration(other.seconds)} a step, " in said
-    assert not any("Why not" in line for line in view(0, explain="").verdict)
-    [said] = [line for line in view(0, explain="zero=0", **FULL).verdict if "Why not" in line]
+    assert not any("Why not" in line for line in view(0, **{**FULL, "explain": ""}).verdict)
+    [said] = [
+        line for line in view(0, **{**FULL, "explain": "zero=0"}).verdict if "Why not" in line
+    ]
     assert said.startswith("Why not zero=0? No such plan fits: the least memory is ")
 
 
@@ -80,7 +64,7 @@ def test_plans_are_compared_with_the_first_of_those_that_are_looked_at() -> None
     first, other = answer.plans[1], answer.plans[0]
     less = duration(first.seconds - other.seconds)
     assert rows["seconds"] == [duration(first.seconds), f"{duration(other.seconds)} (-{less})"]
-    assert "data=4" in rows.get("axes", [found.detailed.same])[0]
+    assert "data=2" in rows.get("axes", [found.detailed.same])[0]
     said = {one: clauses(one) for one in (first.plan, other.plan)}
     for what in said[first.plan]:
         differ = said[first.plan][what] != said[other.plan][what]
