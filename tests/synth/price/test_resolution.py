@@ -25,7 +25,7 @@ def of(parts: dict[Source, float]) -> Estimate:
 
 
 @given(owed, owed)
-@examples(200, 2000)
+@examples(80, 2000)
 def test_surely_below_is_below_whatever_the_errors_are(
     first: dict[Source, float], other: dict[Source, float]
 ) -> None:
@@ -41,7 +41,7 @@ def test_surely_below_is_below_whatever_the_errors_are(
 
 
 @given(owed, owed)
-@examples(200, 2000)
+@examples(80, 2000)
 def test_intervals_that_do_not_overlap_are_told_apart(
     first: dict[Source, float], other: dict[Source, float]
 ) -> None:
@@ -52,7 +52,7 @@ def test_intervals_that_do_not_overlap_are_told_apart(
 
 
 @given(owed, owed, owed)
-@examples(200, 2000)
+@examples(80, 2000)
 def test_it_is_a_strict_partial_order(
     a: dict[Source, float], b: dict[Source, float], c: dict[Source, float]
 ) -> None:
@@ -90,7 +90,7 @@ def corners_of(first: Estimate, other: Estimate) -> list[float]:
 
 
 @given(owed, owed)
-@examples(200, 2000)
+@examples(80, 2000)
 def test_a_speed_up_lies_between_those_of_all_corners(
     first: dict[Source, float], other: dict[Source, float]
 ) -> None:
@@ -101,7 +101,7 @@ def test_a_speed_up_lies_between_those_of_all_corners(
 
 
 @given(owed, owed)
-@examples(200, 2000)
+@examples(80, 2000)
 def test_worth_measuring_is_expected_to_gain_enough_and_may_not(
     first: dict[Source, float], other: dict[Source, float]
 ) -> None:
