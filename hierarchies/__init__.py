@@ -60,4 +60,6 @@ from hierarchies.system import MEDIA as MEDIA
 from hierarchies.system import Domain as Domain
 from hierarchies.system import Link as Link
 from hierarchies.system import System as System
+from hierarchies.wording import first_group as first_group
 from hierarchies.wording import in_words as in_words
+from hierarchies.wording import ranges as ranges

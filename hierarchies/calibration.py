@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from math import exp, hypot, isfinite, log, log2
+from typing import TypeVar
 
 from hierarchies.errors import InputError
 
@@ -167,11 +168,19 @@ class Stray:
         text = f"ratios {self.low} and {self.high}"
         _check(0 < self.low <= 1 <= self.high, text, "low is positive; 1 is between", self.high)
 
+    def within(self, machines: Residual) -> Stray:
+        """No farther than machines with such links lie from what these reach elsewhere."""
+        low, high = max(self.low, min(1.0, machines.low)), min(self.high, max(1.0, machines.high))
+        return replace(self, low=low, high=high)
+
     def opened(self, spread: float) -> Stray:
         """With errors of another kind besides, of a standard deviation of the logarithm."""
         more = NORMAL_MARGIN * spread
         low, high = (exp(hypot(log(ratio), more)) for ratio in (self.low, self.high))
         return replace(self, low=1 / low, high=high) if spread else self
+
+
+_Class = TypeVar("_Class", Residual, Stray)
 
 
 @dataclass(frozen=True)
@@ -184,7 +193,9 @@ class Calibration:
     ``undetermined`` and ``dropped`` are sentences: numbers that the rows cannot tell apart or say
     nothing of, and rows that the fit did not follow. Every protocol with a fit has one that serves
     any algorithm and collective. ``families``: of how many families of other machines the numbers
-    are what their links reached; 0 where this machine was measured.
+    are what their links reached; 0 where this machine was measured. ``machines``: how far machines
+    with such links lie from what these reach elsewhere, by class of sizes. It was known before this
+    one was measured, so nothing is known less well since; empty where no such links are known.
     """
 
     fits: tuple[Fit, ...]
@@ -196,6 +207,7 @@ class Calibration:
     measured: tuple[Measured, ...] = ()
     strays: tuple[Stray, ...] = ()
     families: int = 0
+    machines: tuple[Residual, ...] = ()
 
     def __post_init__(self) -> None:
         text = f"a runtime that chooses by {self.runtime!r}"
@@ -240,7 +252,8 @@ class Calibration:
         """How far off the price of an unmeasured configuration may be; None if it was measured.
 
         From the class that the size falls into, or the lowest one for a size below all classes;
-        opened by how far beyond all measured rows the price lies (``beyond``).
+        opened by how far beyond all measured rows the price lies (``beyond``), and no farther than
+        machines with such links lie from each other.
         """
         collective, *how = way
         seen = any(
@@ -253,12 +266,10 @@ class Calibration:
             return None
         known = {one.collective for one in self.strays}
         mine = collective if collective in known else ANY if ANY in known else min(known)
-        ordered = sorted(
-            (one for one in self.strays if one.collective == mine),
-            key=lambda one: one.smallest_bytes,
-        )
-        found = [one for one in ordered if one.smallest_bytes <= size_bytes or one is ordered[0]]
-        return found[-1].opened(beyond(self.measured, collective, members, size_bytes))
+        strays = [one for one in self.strays if one.collective == mine]
+        farther = beyond(self.measured, collective, members, size_bytes)
+        found = _of_size(strays, size_bytes).opened(farther)
+        return found.within(_of_size(self.machines, size_bytes)) if self.machines else found
 
     @property
     def generosity(self) -> tuple[float, ...]:
@@ -284,6 +295,13 @@ def beyond(
     nodes = sum(map(_doublings, members, zip(*(one.members for one in known), strict=True)))
     farther = min(_doublings(size_bytes, sizes), DOUBLINGS_OF_BYTES)
     return hypot(apart, MORE_CHILDREN * nodes, MORE_BYTES * farther)
+
+
+def _of_size(classes: Collection[_Class], size_bytes: float) -> _Class:
+    """The class that a size falls into; the lowest for a size below all."""
+    ordered = sorted(classes, key=lambda one: one.smallest_bytes)
+    below = [one for one in ordered if one.smallest_bytes <= size_bytes]
+    return (below or ordered[:1])[-1]
 
 
 def _doublings(number: float, known: Iterable[float]) -> float:

@@ -20,32 +20,40 @@ _RUNS = 4
 
 def in_words(placement: Placement) -> tuple[str, ...]:
     """For each axis whose size is above 1 where its groups lie, with the ranks of the first."""
+    matrix = placement.matrix
     return tuple(
-        f"{axis.name} {_where(placement, row)} (ranks {ranges(first_group(placement, number))})"
-        for number, (axis, row) in enumerate(zip(placement.axes, placement.matrix, strict=True))
+        f"{axis.name} {_where(placement, row)} (ranks {ranges(first_group(matrix, number))})"
+        for number, (axis, row) in enumerate(zip(placement.axes, matrix, strict=True))
         if axis.size > 1
     )
 
 
-def first_group(placement: Placement, axis: int) -> list[int]:
-    """The devices that differ from the first one in this axis alone, ascending."""
-    cards = placement.hierarchy.cardinalities
+def first_group(matrix: Sequence[Sequence[int]], axis: int) -> list[int]:
+    """The devices that differ from the first one in this axis alone, ascending.
+
+    ``matrix`` is a placement's: a row for each axis, whose columns multiply to a level's size.
+    """
     found = np.zeros(1, dtype=np.int64)
-    for level, column in enumerate(zip(*placement.matrix, strict=True)):
-        step = prod(cards[level + 1 :]) * prod(column[axis + 1 :])
-        found = (found[:, None] + step * np.arange(column[axis])).reshape(-1)
+    inside = 1
+    for column in reversed(list(zip(*matrix, strict=True))):
+        step = inside * prod(column[axis + 1 :])
+        found = (step * np.arange(column[axis])[:, None] + found).reshape(-1)
+        inside *= prod(column)
     return [int(device) for device in found]
 
 
-def ranges(numbers: Sequence[int]) -> str:
-    """Ascending numbers in few words: ``0-7``, ``0, 8, 16, 24``, ``0-3, 8-11, ..., 56-59``."""
+def ranges(numbers: Sequence[int], most: int = _RUNS + 1) -> str:
+    """Ascending numbers in few words: ``0-7``, ``0, 8, 16, 24``, ``0-3, 8-11, ..., 56-59``.
+
+    ``most`` runs are spelled; of more the first and the last.
+    """
     runs = [
         [number for _, number in run]
         for _, run in groupby(enumerate(numbers), key=lambda pair: pair[1] - pair[0])
     ]
     spelled = [f"{run[0]}-{run[-1]}" if len(run) > 1 else f"{run[0]}" for run in runs]
-    if len(spelled) > _RUNS + 1:
-        spelled[_RUNS - 1 : -1] = ["..."]
+    if len(spelled) > most:
+        spelled[most - 2 : -1] = ["..."]
     return ", ".join(spelled)
 
 

@@ -94,6 +94,7 @@ class CalibrationTable(_Strict):
     residual: list[ResidualTable] = []
     measured: list[MeasuredTable] = []
     stray: list[StrayTable] = []
+    machines: list[ResidualTable] = []
 
 
 def calibration_of(table: CalibrationTable, levels: Sequence[str]) -> Calibration:
@@ -108,6 +109,7 @@ def calibration_of(table: CalibrationTable, levels: Sequence[str]) -> Calibratio
         tuple(_measured(each, levels) for each in table.measured),
         tuple(Stray(each.from_bytes, **_others(each)) for each in table.stray),
         table.families,
+        tuple(Residual(each.from_bytes, **_others(each)) for each in table.machines),
     )
 
 
@@ -161,10 +163,7 @@ def table_of(found: Calibration, levels: Sequence[str]) -> dict[str, Any]:
     """The part as TOML reads it: plain data, as ``CalibrationTable`` takes it."""
     tables = {
         "fit": [_fit_table(fit, levels) for fit in found.fits],
-        "residual": [
-            _way(each.key) | _spread(each, ("rows", "low", "median", "high"))
-            for each in found.residuals
-        ],
+        "residual": [_residual_table(each) for each in found.residuals],
         "measured": [
             {
                 "collective": each.collective,
@@ -179,6 +178,7 @@ def table_of(found: Calibration, levels: Sequence[str]) -> dict[str, Any]:
             _way((each.collective, ANY, ANY)) | _spread(each, ("tables", "low", "high"))
             for each in found.strays
         ],
+        "machines": [_residual_table(each) for each in found.machines],
     }
     sentences = {key: list(getattr(found, key)) for key in ("sources", "undetermined", "dropped")}
     some = {key: rows for key, rows in tables.items() if rows}
@@ -201,6 +201,10 @@ def _fit_table(fit: Fit, levels: Sequence[str]) -> dict[str, Any]:
     }
     launch = {"launch_us": scaled(fit.launch_seconds, MICROSECOND)}
     return _way(fit.key) | launch | told | {"rows": fit.rows}
+
+
+def _residual_table(found: Residual) -> dict[str, Any]:
+    return _way(found.key) | _spread(found, ("rows", "low", "median", "high"))
 
 
 def _spread(found: Residual | Stray, numbers: Sequence[str]) -> dict[str, Any]:

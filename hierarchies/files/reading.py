@@ -337,6 +337,7 @@ def _first_error(
             "residual": ResidualTable,
             "measured": MeasuredTable,
             "stray": StrayTable,
+            "machines": ResidualTable,
         }
         model = models.get(str(room) if key is not room else "", _Description)
         known = list(model.model_fields)

@@ -3,36 +3,41 @@
 ``python -m results.fusion`` writes fusion.json and a section of README.md. Models are the zoo's,
 few layers written one after the other, a batch of 8 a device, data parallel over a whole machine;
 sections by rooflines of its devices, all-reduces as the runtime does them by itself. Each search
-begins at sections with sums of up to 25 MiB, and prices as many plans as the others. ``--dry``
-prints, and keeps nothing.
+begins at sections with sums of up to 25 MiB, or at what is built of that (kernels by levels,
+buckets that end first, products put off) if it is faster, and prices as many plans as the others,
+with those. ``--dry`` prints, and keeps nothing.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import pairwise
 from pathlib import Path
 from time import process_time
 from typing import Any
 
 from grammar.tensors.operations import Step
 from grammar.tensors.sharding import Sharding, Type
-from hierarchies import Axis, load, placements
+from hierarchies import Axis, InputError, load, placements
 from hierarchies.devices import device_named
 from results import pages, record
 from synth.search.space import BestFound, Budget, Optimal
 from synth.train.bucketing.gradients import promptly
 from synth.train.bucketing.replica import AXIS, summed_first
 from synth.train.bucketing.sums import Sums
-from synth.train.fusion import Fusions, alone, jointly, least, sectioned
+from synth.train.fusion import Fusions, alone, growing, jointly, least, sectioned
+from synth.train.fusion.flow import Flow
+from synth.train.fusion.starts import levelled, postponed, soonest_together
 from synth.train.models import Spelling, zoo_step
 from synth.train.planner.finalists import RUNTIME, rooflines_of
 from synth.train.plans import Plan, apply, parse_recipe, plan_of, prepared
 from synth.train.plans.together.buckets import buckets_of
+from synth.train.simulation import Simulated
+from synth.train.simulation.device import Sending
 from synth.train.simulation.predicting import Sources, predicted
 from synth.train.simulation.sources import Rooflines
 
@@ -65,6 +70,14 @@ class Case:
         """All that is sent is summed."""
         return self.sums.seconds(kind.bytes)
 
+    def at_least(self, every: Sequence[str]) -> Sending:
+        """What no sum of so many bytes or more takes less than: the runtime's choice of algorithms
+        takes some larger ones a little faster.
+        """
+        sent = Flow.of(self.step, self.plan).sent
+        seconds = growing(self.sums.seconds, [sent[name].value.type.bytes for name in every])
+        return lambda kind, source, target: seconds(kind.bytes)
+
     @cached_property
     def _sources(self) -> Sources:
         return Sources(
@@ -72,8 +85,14 @@ class Case:
         )
 
     def seconds(self, plan: Plan) -> float:
+        return self.run(plan).seconds
+
+    def run(self, plan: Plan) -> Simulated:
+        """A plan on the clock."""
         ready = prepared(self.step, plan)
-        return predicted(ready, plan, apply(self.step, plan), self._sources, RUNTIME).seconds
+        found = predicted(ready, plan, apply(self.step, plan), self._sources, RUNTIME).run
+        assert isinstance(found, Simulated)
+        return found
 
     def buckets(self, most_bytes: int) -> tuple[tuple[str, ...], ...]:
         ready, program = prepared(self.step, self.plan), apply(self.step, self.plan)
@@ -96,18 +115,14 @@ def measured(model: str, changes: dict[str, int], machine: str) -> dict[str, Any
     begun = process_time()
     one = case(model, changes, machine)
     [every] = one.buckets(2**62)
-    bound = least(one.step, one.plan, every, one.rooflines, one.sending)
+    bound = least(one.step, one.plan, every, one.rooflines, one.at_least(every))
     sections = sectioned(one.step, one.plan, RUNTIME)
     start = usual(one)
     plans = {"alone": alone(one.step, one.plan), "sections": sections, "usual": start}
     found = {name: one.seconds(plan) for name, plan in plans.items()}
     states = {}
     for name, only in SEARCHES.items():
-        space = Fusions(one.step, start, every, one.seconds, bound.seconds, **only, drawn=DRAWN)
-        best = jointly(space, Budget(STATES, SEED))
-        assert isinstance(best, Optimal | BestFound), name
-        found[name] = best.seconds
-        states[name] = {"kernels": len(best.state.fused), "sums": _sums(best.state, every)}
+        found[name], states[name] = searched(one, every, start, bound.seconds, only)
     return {
         "model": model,
         "changes": changes,
@@ -121,8 +136,24 @@ def measured(model: str, changes: dict[str, int], machine: str) -> dict[str, Any
             "communication": bound.communication_seconds,
             "chain": bound.chain_seconds,
         },
-        "growing": _grows(one.sums.seconds, sorted(one.sums.priced)),
         "processor_seconds": process_time() - begun,
+    }
+
+
+def searched(
+    one: Case, every: tuple[str, ...], start: Plan, least_seconds: float, only: dict[str, bool]
+) -> tuple[float, dict[str, Any]]:
+    """Seconds of the best plan that one search finds, and what it is."""
+    tried = list(starts(one, every, start, **only))
+    first = min(tried, key=one.seconds)
+    space = Fusions(one.step, first, every, one.seconds, least_seconds, **only, drawn=DRAWN)
+    best = jointly(space, Budget(STATES - len(tried), SEED))
+    assert isinstance(best, Optimal | BestFound)
+    return best.seconds, {
+        "kernels": len(best.state.fused),
+        "sums": _sums(best.state, every),
+        "built_seconds": one.seconds(first),
+        "computing_seconds": one.run(best.state).compute_seconds,
     }
 
 
@@ -132,14 +163,29 @@ def usual(one: Case) -> Plan:
     return sectioned(one.step, plan, RUNTIME)
 
 
+def starts(
+    one: Case, every: tuple[str, ...], start: Plan, operators: bool = True, tensors: bool = True
+) -> Iterator[Plan]:
+    """Where a search may begin: at what is usual, or at what is built of that."""
+
+    def together(plan: Plan) -> Plan:
+        bare = replace(plan, buckets=())
+        return soonest_together(bare, every, one.run(bare), one.sums.seconds)
+
+    yield start
+    kernels = levelled(one.step, start, one.rooflines) if operators else start
+    yield together(kernels) if tensors else kernels
+    if operators and tensors:
+        with suppress(InputError):
+            later = postponed(one.step, kernels, every, one.rooflines, one.sums.seconds)
+            found = together(later)
+            apply(one.step, found)
+            yield found
+
+
 def _sums(plan: Plan, every: tuple[str, ...]) -> int:
     """How many all-reduces there are."""
     return len(every) - sum(len(one) - 1 for one in plan.buckets)
-
-
-def _grows(seconds: Callable[[int], float], sizes: list[int]) -> bool:
-    """Whether more bytes never take less, of all sizes that were priced: the bound takes it so."""
-    return all(seconds(one) <= seconds(other) for one, other in pairwise(sizes))
 
 
 def page(data: dict[str, Any]) -> str:

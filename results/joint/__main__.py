@@ -24,10 +24,12 @@ from synth.calibration.typical import typical
 from synth.plan.request import Watcher
 from synth.search.space import Budget
 from synth.train.models import Spelling
+from synth.train.planner.families import gathered
 from synth.train.planner.finalists import by_framework
+from synth.train.planner.job import Job
 from synth.train.planner.links import Candidate, Least, Lines, Priced
 from synth.train.planner.pins import Pins
-from synth.train.planner.planning import Job, Planner
+from synth.train.planner.planning import Planner
 from synth.train.planner.searching import Search
 from synth.train.planner.sums.choosing import BUCKETS
 from synth.train.zoo.sizes import ZOO
@@ -66,7 +68,7 @@ def measured(model: str, machine: str) -> dict[str, Any]:
     priced, usual = Priced(system), Usual(system)
 
     def best(among: Callable[[Candidate], bool], links: Lines) -> Candidate | None:
-        some = list(filter(among, every))
+        some = gathered(filter(among, every))
         memory = job.device.memory_bytes
         search = Search(planner.composer, some, memory, links, least, Watcher(), BUCKETS)
         return next((one.candidate for one in search.cheapest()), None)

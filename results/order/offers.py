@@ -13,9 +13,10 @@ from results.steps.shapes import Plan, Shape
 from synth.calibration.typical import typical
 from synth.train.models import Spelling
 from synth.train.planner.finalists import Finalist, finalist
+from synth.train.planner.job import SAMPLES, Job
 from synth.train.planner.links import Candidate, Priced, axes_of
 from synth.train.planner.pins import Pins
-from synth.train.planner.planning import SAMPLES, Job, Planner
+from synth.train.planner.planning import Planner
 from synth.train.planner.resolution import Likely, likely
 from synth.train.plans import Recipe
 from synth.train.resharding.seconds import Answers

@@ -24,10 +24,12 @@ from synth.price.defaults import defaults
 from synth.price.step_prices import Simulator
 from synth.price.steps import total_seconds
 from synth.train.models import Spelling
+from synth.train.planner.families import gathered
 from synth.train.planner.finalists import by_framework
+from synth.train.planner.job import Job
 from synth.train.planner.links import Candidate, Least, Lines, Priced
 from synth.train.planner.pins import Pins
-from synth.train.planner.planning import Job, Planner
+from synth.train.planner.planning import Planner
 from synth.train.planner.searching import Search
 from synth.train.planner.sums.choosing import BUCKETS
 
@@ -77,7 +79,7 @@ def measured(model: str, machine: str, batch: int, sequence: int) -> dict[str, A
 
     def best(some: Sequence[Candidate], links: Lines) -> float | None:
         memory = job.device.memory_bytes
-        search = Search(planner.composer, some, memory, links, least, Watcher(), BUCKETS)
+        search = Search(planner.composer, gathered(some), memory, links, least, Watcher(), BUCKETS)
         return next((one.seconds for one in search.cheapest()), None)
 
     both = [(one.candidate, one.found.seconds) for one in found.finalists]
@@ -90,7 +92,7 @@ def measured(model: str, machine: str, batch: int, sequence: int) -> dict[str, A
         "plan": str(found.finalists[0].candidate.recipe),
         "placement": [list(row) for row in found.finalists[0].candidate.rows],
         "plans": found.search.plans,
-        "fitting": len(found.search.fitting),
+        "fitting": found.search.fitting,
         "took_seconds": took,
         "least_seconds": found.least_seconds,
         "simulated": [

@@ -17,6 +17,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
@@ -33,6 +34,7 @@ from synth.plan.request import Watcher
 from synth.search.forks import WORTH_SECONDS
 from synth.service.workers import ProcessWorkers, QuestionRun, Workers
 from synth.service.workers.dask import DaskWorkers
+from synth.verbs.partition import Piece, carry_out
 from synth.verbs.questions.question import asked
 from synth.verbs.table import VERBS
 
@@ -76,7 +78,7 @@ QUESTIONS: Mapping[str, tuple[str, dict[str, Any]]] = {
         {"system": f"{SUPERPOD}:4", "model": "llama3-70b", "batch": 1024, "sequence": 8192},
     ),
 }
-WARM = [("top", {"system": "dgx-h100:4", "axes": {"data": 32}, "reduce": ["data"]})]
+WARM = QUESTIONS["a small top"]
 WORKERS = 2
 PERFECT = (8, 64)
 RUNS = 3
@@ -87,8 +89,7 @@ Ask = Callable[[str, dict[str, Any]], str]
 
 def alone(verb: str, given: dict[str, Any], watcher: Watcher | None = None) -> str:
     """The answer of this process."""
-    question = asked(VERBS[verb].question, given)
-    return json.dumps(VERBS[verb].answer(question, watcher or Watcher()).body)
+    return json.dumps(carry_out(Piece(verb=verb, question=given), watcher or Watcher())["body"])
 
 
 def by(workers: Workers) -> Ask:
@@ -157,8 +158,10 @@ def once() -> Told:
     answers: dict[str, str] = {}
     for crew, opened in CREWS.items():
         with opened() as ask:
-            for warm in WARM:
-                ask(*warm)
+            with ThreadPoolExecutor(WORKERS) as each:
+                warmed = [each.submit(ask, *WARM) for _ in range(WORKERS)]
+                for one in warmed:
+                    one.result()
             for name, given in QUESTIONS.items():
                 begun = perf_counter()
                 answer = ask(*given)

@@ -21,8 +21,9 @@ from synth.calibration.typical import typical
 from synth.plan.request import Watcher
 from synth.search.space import Budget
 from synth.train.models import Spelling
+from synth.train.planner.job import Job
 from synth.train.planner.pins import Pins
-from synth.train.planner.planning import Job, Planner
+from synth.train.planner.planning import Planner
 from synth.verbs.training.planned import SUBSTITUTIONS
 
 DATA = Path(__file__).with_name("substitutions.json")

@@ -253,8 +253,7 @@ def _blamed(system: System, run: Run, runs: Sequence[Run]) -> Iterator[Finding]:
     others = _as_other_way(run)
     if len(left) == 1 and not others:
         [(name, share)] = left.items()
-        reached = "such links reach" if system.prices == "typical" else "is described"
-        text = f"level {name!r} falls short: {share:.0%} of what {reached}"
+        text = f"level {name!r} falls short: {share:.0%} of what {_expected(system)}"
         yield Finding(
             "level-short", text + _ports(system, name, share), name, run.source, share, (name,)
         )
@@ -270,14 +269,22 @@ def _blamed(system: System, run: Run, runs: Sequence[Run]) -> Iterator[Finding]:
 def _open(system: System, run: Run, left: dict[str, float], others: Sequence[str]) -> Finding:
     """The finding where more than one level, or another algorithm, would explain the run."""
     likely = max(left, key=lambda name: left[name])
-    listed = ", ".join(f"{name!r} at {share:.0%}" for name, share in left.items())
+    shares = [f"{name!r} with {share:.0%}" for name, share in left.items()]
+    listed = f"level {' or '.join(shares)} of what {_expected(system)}"
     if len(left) == 1:
-        text = f"level {listed} would explain it, and so would another algorithm"
+        text = f"{listed} would explain it, and so would another algorithm"
     else:
-        text = f"not told apart: level {listed}; most likely {likely!r}, the busiest"
+        text = f"{listed}: not told apart; most likely {likely!r}, the busiest"
     found = [isolating(system, name) for name in left]
     tests = tuple(one.name for one in found if one is not None)
     return Finding("open", text, likely, run.source, left[likely], tuple(left), tests)
+
+
+def _expected(system: System) -> str:
+    """What the share of a level is a share of: what ..."""
+    if system.prices == "typical":
+        return "such links reach"
+    return "was measured before" if system.prices == "calibrated" else "is described"
 
 
 def _as_other_way(run: Run) -> list[str]:

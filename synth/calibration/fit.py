@@ -13,13 +13,14 @@ import numpy.typing as npt
 from hierarchies import Calibration, Crossing, Fit, InputError, System
 from hierarchies.calibration import FASTEST, MODEL
 from synth.calibration.candidates import Candidate, candidates, chosen, wide
+from synth.calibration.expectations import expected_fit
 from synth.calibration.identifiability import undetermined
 from synth.calibration.measurements import Measurement
 from synth.calibration.prior import unmeasured
 from synth.calibration.residuals import FittedRow, followed, residuals, strayed, strays
 from synth.calibration.solver import Rows, Solution, solve, unseen_seconds
+from synth.calibration.typical import typical
 from synth.collectives.algorithms import Algorithm
-from synth.collectives.protocols import Protocol
 
 PREFERRED = (MODEL, FASTEST)
 """How a runtime may choose its way: the one that explains the rows better; of equals the first."""
@@ -68,6 +69,7 @@ def fit(system: System, measurements: Sequence[Measurement]) -> Calibrated:
         PREFERRED[best],
         followed(found),
         strays(found),
+        machines=known.residuals if (known := typical(bare).calibration) else (),
     )
     return Calibrated(replace(bare, calibration=calibration), calibration, found, first.loss)
 
@@ -143,7 +145,7 @@ def _rows(system: System, measurements: Sequence[Measurement], runtime: str) -> 
 def _fits(system: System, rows: Rows, solution: Solution) -> Iterator[Fit]:
     """The fitted numbers of each way, and the expected ones of ways that no row can have taken.
 
-    Numbers of levels that no row crosses stay as described.
+    Numbers of levels that no row crosses stay as they were expected.
     """
     levels = len(system.links)
     crossed = [any(each.waited[i] for each in rows.candidates) for i in range(levels)]
@@ -152,16 +154,15 @@ def _fits(system: System, rows: Rows, solution: Solution) -> Iterator[Fit]:
     fitted = [*zip(solution.keys, solution.unknowns, strict=True)]
     for key, unknowns in [*fitted, *unmeasured(solution.keys, solution.unknowns, solution.lowest)]:
         numbers = unknowns.tolist()
-        protocol = Protocol(key[2])
         kept = wide(system, algorithms[key[1]]) if key[1] else (1.0,) * levels
         found = []
-        for level, link in enumerate(system.links):
+        for level, before in enumerate(expected_fit(system, key).levels):
+            if not crossed[level]:
+                found.append(replace(before, wide=kept[level]))
+                continue
             hop, gap, inverse, peer, loss = numbers[1 + level :: levels]
             if key[1] != Algorithm.DIRECT.value:
                 peer = 0.0
-            if not crossed[level]:
-                hop = protocol.latency_seconds(link) or link.latency_seconds
-                gap, inverse, peer, loss = 0.0, 1 / protocol.share, 0.0, 0.0
             share, loss = (float(f"{each:.6g}") for each in (1 / inverse, -expm1(-loss)))
             found.append(Crossing(_short(hop), _short(gap), share, _short(peer), kept[level], loss))
         yield Fit(key[2], tuple(found), _short(numbers[0]), key[1], key[0], gone[key])

@@ -9,7 +9,7 @@ weighted anew each time by the soft-L1 loss so that a row far off pulls no harde
 
 What rows leave open comes from a prior (``prior``), added as rows of their own: a way is like its
 algorithm for other collectives whose rounds are of the same kinds, an algorithm like others by the
-same protocol, and a protocol like the description and the launch in NCCL's model.
+same protocol, and a protocol like what such links reach elsewhere (``expectations``).
 """
 
 from __future__ import annotations
@@ -159,11 +159,13 @@ class _Problem:
 
     def _ends(self, which: int) -> Iterator[tuple[int, float, float]]:
         """Of each table's smallest (0) or largest (-1) row: its way, its seconds as scaled so far,
-        and how many of them pass without bytes.
+        and how many of them pass without bytes. No gaps are expected, so none are in them.
         """
-        seconds, _ = self.seconds(self.scale)
+        expected = self.scale.copy()
+        expected[:, self._part("gap")] = 0.0
+        seconds, _ = self.seconds(expected)
         chosen = self.choose(seconds)
-        quiet = seconds - self._loads(self.scale).max(axis=1)
+        quiet = seconds - self._loads(expected).max(axis=1)
         for table in np.unique(self.rows.table):
             pair = int(chosen[np.flatnonzero(self.rows.table == table)[which]])
             yield pair, float(seconds[pair]), float(quiet[pair])

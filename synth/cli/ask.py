@@ -30,6 +30,7 @@ from synth.tables.table import TABLES
 from synth.verbs.answers import judge
 from synth.verbs.answers.parts import TextFile
 from synth.verbs.export import WrongProgramError
+from synth.verbs.heap import kept
 from synth.verbs.questions.fields import flag_of, lists_of
 from synth.verbs.questions.question import Question, asked
 from synth.verbs.reply import Outcome, Reply
@@ -141,19 +142,24 @@ def _given(flags: Mapping[str, Any]) -> dict[str, Any]:
 def _answered(verb: str, question: Question, watcher: _Screen, before: Before | None) -> Reply:
     """The earlier answer if there is one; else a new one, which is kept."""
     if before is None:
-        return VERBS[verb].answer(question, watcher)
+        return _answer(verb, question, watcher)
     begun = clock.perf_counter()
     found = before.find(verb, question)
     log.info("%s: %s in the store", verb, "not" if found is None else "found")
     if found is not None:
         return found
-    reply = VERBS[verb].answer(question, watcher)
+    reply = _answer(verb, question, watcher)
     try:
         if not watcher.interrupted:
             before.keep(verb, question, reply, clock.perf_counter() - begun)
     except InputError as error:
         typer.echo(f"collsynth: the answer is not kept: {error}", err=True)
     return reply
+
+
+def _answer(verb: str, question: Question, watcher: Watcher) -> Reply:
+    with kept():
+        return VERBS[verb].answer(question, watcher)
 
 
 def _show(verb: str, body: dict[str, Any], output: str | None) -> None:

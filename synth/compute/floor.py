@@ -100,7 +100,7 @@ def _types(one: Operation) -> Iterator[Type]:
 
 
 def _attended(several: Sequence[Operation], device: Device) -> float:
-    """Of products with scores half may be masked, their rate is any, and one launch is for all."""
+    """Of products with scores half may be masked, their rate is any, and one launch for all."""
     if not several:
         return 0.0
     dtypes = {type_of(one.operands[0]).dtype for one in several}
@@ -108,4 +108,5 @@ def _attended(several: Sequence[Operation], device: Device) -> float:
         max(attention_rate(device, dtype, back) for dtype in dtypes) for back in (False, True)
     )
     more = BACKWARD_PRODUCTS / IN_GRADIENTS
-    return 0.5 * sum(map(flops_of, several)) * min(1 / forward, more / backward)
+    least = 0.5 * sum(map(flops_of, several)) * min(1 / forward, more / backward)
+    return device.launch_seconds + least

@@ -98,7 +98,7 @@ def _check_alone(target: str, source: Source) -> None:
         able = ", ".join(name for name, row in TARGETS.items() if row.overlaps)
         raise InputError(
             f"target {target} has no stripes, and the payload is split over {len(source.stripes)}",
-            hint=f"ask for an answer without, with --no-stripes; these have: {able}",
+            hint="take an answer of one program, or ask with --no-stripes; these have: " + able,
         )
     if source.schedule.segments > 1:
         raise InputError(

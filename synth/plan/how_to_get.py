@@ -14,7 +14,9 @@ from dataclasses import dataclass
 from enum import Enum
 
 from grammar import Goal
+from hierarchies import Placement
 from hierarchies.units import duration
+from synth.emit.conventions import HOST_LEVELS
 from synth.plan.request import Against, Answer
 from synth.plan.settings import function_of, holds, in_words, setting
 from synth.price.defaults import XLA, Defaults
@@ -78,8 +80,8 @@ class WorthMeasuring:
         """Which measured figure decides, in a line."""
         default = self.default_seconds
         return (
-            f"take it if the default is measured to take {DECIDES:.2f} times as long, or more: "
-            f"with the {duration(default)} expected of it, if this takes less than "
+            f"take it if it is measured to be {DECIDES:.2f} times as fast as the default, or more: "
+            f"where the default takes {duration(default)}, as expected, in less than "
             f"{duration(default / DECIDES)}"
         )
 
@@ -134,12 +136,27 @@ def _runs(answer: Answer, how: Advice) -> Iterator[str]:
         yield from (test, f"{whole} {test}")
         return
     target = _target(answer)
-    start = "torchrun --nproc-per-node ... " if target == "torch" else "python "
-    run = f"{start}collsynth_{target}.py --bytes {answer.payload_bytes} --repeat 20"
+    start = _torchrun(answer.candidate.reduction.placement) if target == "torch" else "python"
+    run = f"{start} collsynth_{target}.py --bytes {answer.payload_bytes} --repeat 20"
     yield _emit(answer)
     yield run
     if line:
         yield f"{line} {run}"
+
+
+def _torchrun(placement: Placement) -> str:
+    """What starts a process for each device, the same line on every host.
+
+    The first host is called as launchers' files call it.
+    """
+    hierarchy = placement.hierarchy
+    level = next((hierarchy.index(name) for name in HOST_LEVELS if name in hierarchy.names), -1)
+    each = hierarchy.devices_in_child(level)
+    hosts = hierarchy.devices // each
+    if hosts == 1:
+        return f"torchrun --nproc-per-node {each}"
+    meet = "--rdzv-backend c10d --rdzv-endpoint host0:29500"
+    return f"torchrun --nnodes {hosts} --nproc-per-node {each} {meet}"
 
 
 def _test(goal: Goal) -> str:
@@ -162,6 +179,19 @@ def _emit(answer: Answer) -> str:
 
 def _target(answer: Answer) -> str:
     return "jax" if XLA in answer.defaults.options else "torch"
+
+
+def to_set(answer: Answer) -> str:
+    """The line of the environment that makes a price hold; empty where none does, or needs to.
+
+    Of one call of the runtime's own it is empty where the runtime takes it so by itself.
+    """
+    if not answer.plain:
+        return answer.called.line if answer.called else ""
+    [price], own = answer.runtime_prices, answer.defaults
+    if _way(price) == _way(*own.baseline):
+        return ""
+    return setting(price.what, own.options, price.algorithm, price.protocol)
 
 
 def reached(price: StepPrice, defaults: Defaults) -> tuple[str, ...]:

@@ -1,8 +1,10 @@
 """One question over a range of message sizes: which answer is the best from which size on.
 
 The sizes are doubled from the smallest to the largest; where two neighbours have different answers,
-the sizes between are halved until the change is known to a hundredth. Programs are compared one by
-one: stripes, which differ a little from size to size, are left out.
+the sizes between are halved until the change is known to a hundredth. Answers differ in placement
+and program, and in what one does for them: the line that is set, and whether that gains anything
+over the default, which changes with the size too. Programs are compared one by one: stripes, which
+differ a little from size to size, are left out.
 """
 
 from __future__ import annotations
@@ -11,14 +13,16 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import isqrt
+from typing import Self
 
 from grammar import Instruction
 from hierarchies import InputError, System
 from synth.plan.candidates import Found
+from synth.plan.how_to_get import to_set, worth_measuring
 from synth.plan.library import Library
 from synth.plan.placements import Placed, PlacementSearch, how_many
 from synth.plan.planner import Wanted, answers_to
-from synth.plan.request import Answer, Noting, Quiet, Request, Watcher
+from synth.plan.request import Against, Answer, Noting, Quiet, Request, Watcher
 from synth.price.step_prices import Simulator
 from synth.search.forks import forked
 
@@ -29,8 +33,29 @@ Choice = tuple[tuple[tuple[int, ...], ...], tuple[tuple[Instruction, ...], ...]]
 
 
 @dataclass(frozen=True)
+class Told:
+    """What people are told of a size's answer, but for its figures.
+
+    ``line``: what is set for it; ``against``: the default, and whether a run that decides between
+    them is ``worth`` it.
+    """
+
+    choice: Choice
+    line: str
+    against: Against
+    worth: bool
+
+    @classmethod
+    def of(cls, found: Found, answer: Answer) -> Self:
+        """Of an answer to one size."""
+        worth = worth_measuring(answer) is not None
+        return cls(choice_of(found), to_set(answer), answer.against_default, worth)
+
+
+@dataclass(frozen=True)
 class Stretch:
-    """Neighbouring sizes that have the same placement and program as their best answer.
+    """Neighbouring sizes whose best answers have the same placement and program, are had alike and
+    gain alike over the default.
 
     ``first`` and ``last`` are its answers at the ends; the payloads are theirs, in bytes.
     """
@@ -83,18 +108,23 @@ def sweep(
     )
 
 
-def grid(smallest_bytes: int, largest_bytes: int) -> list[int]:
-    """The sizes that are asked for first: doubled from one end to the other, both among them.
-
-    From 1 KiB to 5 KiB: 1, 2, 4 and 5 KiB.
-
-    Raises InputError for a range that is empty or begins below one byte.
-    """
+def check_range(smallest_bytes: int, largest_bytes: int) -> None:
+    """Raises InputError for a range that is empty or begins below one byte."""
     if not 1 <= smallest_bytes <= largest_bytes:
         raise InputError(
             f"the sizes go from {smallest_bytes} to {largest_bytes} bytes",
             hint="the smallest comes first, as in 1KiB..4GiB",
         )
+
+
+def grid(smallest_bytes: int, largest_bytes: int) -> list[int]:
+    """The sizes that are asked for first: doubled from one end to the other, both among them.
+
+    From 1 KiB to 5 KiB: 1, 2, 4 and 5 KiB.
+
+    Raises InputError as ``check_range``.
+    """
+    check_range(smallest_bytes, largest_bytes)
     sizes = [smallest_bytes]
     while sizes[-1] < largest_bytes:
         sizes.append(min(2 * sizes[-1], largest_bytes))
@@ -141,8 +171,8 @@ def choice_of(found: Found) -> Choice:
 class _Asker:
     """Asks for sizes until it is known where the best changes, or it is stopped. Mutable, one use.
 
-    ``answers`` and ``chosen`` have the answer and the choice of each size, ``complete`` whether
-    that is all.
+    ``answers`` and ``chosen`` have the answer of each size and what is told of it, ``complete``
+    whether that is all.
     """
 
     def __init__(
@@ -155,7 +185,7 @@ class _Asker:
         self._library = library
         self._of = how_many(system, request)
         self.answers: dict[int, Answer] = {}
-        self.chosen: dict[int, Choice] = {}
+        self.chosen: dict[int, Told] = {}
         self.complete = True
 
     def ask(self, sizes: Sequence[int]) -> None:
@@ -169,8 +199,8 @@ class _Asker:
         for (best, complete), size in zip(found, asked, strict=False):
             wanted = [Wanted(1, best.distinct, size)]
             [answer], judged = answers_to(self._simulator, wanted, self._quiet, self._library)
-            self.chosen[size] = choice_of(best.found)
             self.answers[size] = replace(answer, by_size=True)
+            self.chosen[size] = Told.of(best.found, answer)
             expected = max(len(sizes), len(asked))
             self._watcher.placed(len(self.answers) * self._of, expected * self._of)
             self._watcher.judged(len(self.answers), expected)

@@ -1,9 +1,11 @@
-"""Which coordinates a device has on the parallelism axes."""
+"""Which coordinates a device has on the parallelism axes, and with which others it works."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
+
+from hierarchies import first_group
 
 
 def coordinates(digits: Sequence[int], matrix: Sequence[Sequence[int]]) -> tuple[int, ...]:
@@ -20,3 +22,17 @@ def coordinates(digits: Sequence[int], matrix: Sequence[Sequence[int]]) -> tuple
             part, digit = divmod(digit, rest)
             found[axis] = found[axis] * row[level] + part
     return tuple(found)
+
+
+def peers(
+    device: int, at: Sequence[int], matrix: Sequence[Sequence[int]], over: Sequence[int]
+) -> list[int]:
+    """The group of a device over some axes, itself among them, ascending.
+
+    ``at`` are its coordinates. They all have the same ones on the other axes.
+    """
+    found = [device]
+    for axis in over:
+        steps = first_group(matrix, axis)
+        found = [one + step - steps[at[axis]] for one in found for step in steps]
+    return sorted(found)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
+from itertools import pairwise
 from math import ceil, floor, log10, prod
 
 from markupsafe import Markup
@@ -35,15 +36,17 @@ Lines = dict[str, list[tuple[float, float]]]
 
 @dataclass(frozen=True)
 class Curves:
-    """The figures of every size, the stretches after the first, and the drawings of both.
+    """The figures of every size, where the best program changes, and the drawings of both.
 
-    In words, by size: the bus bandwidth of the best answer (``bandwidths``), which way the default
-    is (``defaults``), and how often it takes as long, as far as prices can tell (``speedups``).
-    ``changes``: from which size on the default is which.
+    In words, by size: the bus bandwidth of the best answer (``bandwidths``) and of the default
+    (``default_bandwidths``), which way that is (``defaults``), and how often it takes as long, as
+    far as prices can tell (``speedups``). ``changes``: from which size on the default is which;
+    ``crossovers``: the stretches that have another program than the one before.
     """
 
     sizes: Sequence[SizeFigures]
     bandwidths: Sequence[str]
+    default_bandwidths: Sequence[str]
     defaults: Sequence[str]
     speedups: Sequence[str]
     changes: Sequence[str]
@@ -82,7 +85,12 @@ class Scale:
 def curves(answer: SweepReply) -> Curves:
     """The curves of an answer over a range of sizes."""
     sizes = sorted(answer.sizes, key=lambda one: one.bytes)
-    crossovers = answer.stretches[1:]
+    crossovers = [
+        after
+        for before, after in pairwise(answer.stretches)
+        if (before.last.placement, before.last.program)
+        != (after.first.placement, after.first.program)
+    ]
     axes = answer.stretches[0].first.axes if answer.stretches else {}
     members = prod(axes.get(name, 1) for name in answer.reduce)
     factor = busbw_factor(answer.request.value, members) / 1e9
@@ -106,10 +114,11 @@ def curves(answer: SweepReply) -> Curves:
         _drawing("Speed-up over the default against message size", gains, marks, _gains),
         _drawing("Time against message size", lines, marks, _seconds),
     ]
-    rate = [bus_bandwidth(answer.request.value, x.bytes, x.seconds, members) for x in sizes]
+    request = answer.request.value
     return Curves(
         sizes,
-        rate,
+        [bus_bandwidth(request, one.bytes, one.seconds, members) for one in sizes],
+        [bus_bandwidth(request, one.bytes, one.baseline_seconds, members) for one in sizes],
         [way_of(one.default_name, one.default_protocol) for one in sizes],
         [_speedup(one) for one in sizes],
         default_by_size(answer),
@@ -120,9 +129,12 @@ def curves(answer: SweepReply) -> Curves:
 
 def _speedup(one: SizeFigures) -> str:
     """As the rows of a ranking say it."""
-    if one.against_default in (Against.SAME, Against.NOT_OFFERED) or not one.seconds:
-        return "none" if one.against_default is Against.NOT_OFFERED else "same"
-    return f"{one.baseline_seconds / one.seconds:.2f}x"
+    if one.against_default is Against.NOT_OFFERED:
+        return "none"
+    open_ = one.against_default is Against.SAME
+    if not one.seconds or (open_ and not one.worth_measuring):
+        return "same"
+    return f"{one.baseline_seconds / one.seconds:.2f}x{'?' * open_}"
 
 
 def bandwidths(heading: str, lines: Lines) -> Markup:
@@ -141,7 +153,7 @@ def _drawing(
     marks: Sequence[int],
     scale: Callable[[Sequence[float]], Scale],
 ) -> str:
-    """Some lines over sizes, with a dashed one where another answer becomes the best."""
+    """Some lines over sizes, with a dashed one where another program becomes the best."""
     points = [point for line in lines.values() for point in line]
     if not points:
         return ""
@@ -195,8 +207,12 @@ def _gains(values: Sequence[float]) -> Scale:
 
 
 def _from_zero(values: Sequence[float], text: Callable[[float], str]) -> Scale:
+    """Up to a mark: none of the values lies above them all, so that each is read between two."""
     high = max(values)
-    return linear(0.0, high * 1.05, ticks(high), text)
+    marks = ticks(high)
+    if len(marks) > 1 and marks[-1] < high:
+        marks.append(float(f"{marks[-1] + marks[1]:.6g}"))
+    return linear(0.0, max(high * 1.05, marks[-1]), marks, text)
 
 
 def _logarithmic(low: float, high: float) -> Callable[[float], float]:
@@ -245,14 +261,14 @@ def grid(across: Scale, up: Scale) -> Iterator[str]:
 
 
 def _marks(across: Scale, sizes: Sequence[int]) -> Iterator[str]:
-    """A line where another answer becomes the best; its size beside it, where there is room."""
+    """A line where another program becomes the best; its size beside it, where there is room."""
     free = float(LEFT)
     for size in sizes:
         x = x_at(across, size)
         yield (
             f'<line class="crossover" x1="{x}" x2="{x}" y1="{TOP}" y2="{HEIGHT - BOTTOM}" '
             'stroke="currentColor" stroke-opacity="0.6" stroke-dasharray="2 4">'
-            f"<title>another answer from {volume(size)} on</title></line>"
+            f"<title>another program from {volume(size)} on</title></line>"
         )
         last = x + _LABEL > WIDTH - RIGHT
         begins = x - _LABEL if last else x

@@ -58,7 +58,8 @@ def title(answer: Ranking) -> str:
 
 def machine(answer: Ranking) -> str:
     """The machine that was asked of, as one asks for it."""
-    return asked_as(answer.system.name, [level.count for level in answer.system.levels])
+    asked = asked_as(answer.system.name, [level.count for level in answer.system.levels])
+    return f"{asked}, calibrated" if answer.system.prices == "calibrated" else asked
 
 
 def answers_of(answer: Ranking) -> Sequence[Answer | UnevenAnswer]:

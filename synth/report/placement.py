@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from html import escape
 from typing import Any
 
 from markupsafe import Markup
 
+from hierarchies import ranges
 from synth.report.colours import Paint, paints
 from synth.report.details import Device
 from synth.report.layout import DEVICE
@@ -16,7 +18,40 @@ from synth.report.topology import Box, Topology
 _EDGE, _LARGE = 14, 700
 _FEW = 5
 """So many letters of coordinates fit a device in the usual size."""
+_MOST_RUNS = 16
 Place = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Grouping:
+    """The groups over some axes: of each device that is drawn its own, by its position in
+    ``paints`` and ``members``, the numbers of a group's devices in few words.
+    """
+
+    over: Sequence[str]
+    caption: str
+    paints: Sequence[Paint]
+    members: Sequence[str]
+    group_of: Mapping[int, int]
+
+
+def grouping(
+    devices: Sequence[Device],
+    axes: Sequence[str],
+    over: Sequence[str],
+    members: Callable[[Device], Sequence[int]],
+) -> Grouping:
+    """The groups over some axes of the devices that are drawn; ``members``: all of a device's."""
+    held = groups(devices, axes, over)
+    first = {held[one.number]: one for one in reversed(devices) if one.number in held}
+    found = {one: number for number, one in enumerate(sorted(first))}
+    return Grouping(
+        over,
+        caption(axes, over),
+        paints(max(1, len(found))),
+        [ranges(members(first[one]), _MOST_RUNS) for one in found],
+        {number: found[one] for number, one in held.items()},
+    )
 
 
 def groups(

@@ -23,6 +23,7 @@ from synth.report.rendering import Cells, Lines, blocks
 from synth.report.steps import MOST_RANKS, timeline
 from synth.report.topology import topology, unit_name
 from synth.tables.placements import placement_of
+from synth.tables.style import many
 from synth.tables.table import TABLES
 from synth.tables.training.planned import (
     as_fast,
@@ -89,7 +90,8 @@ class Detailed:
 class PlansView:
     """What is shown of an answer; if nothing fits there is nothing ``detailed``.
 
-    ``written``: the plan that is to be taken, whose files the answer has.
+    ``written``: the plan that is to be taken, whose files the answer has; ``index``: the number of
+    the one that is looked at, in ``listed``.
     """
 
     title: str
@@ -104,6 +106,7 @@ class PlansView:
     levels: Sequence[LevelInFull]
     detailed: Detailed | None
     written: str
+    index: int
 
 
 def plans_view(answer: StepPlanReply, body: Json, seen: Sequence[int]) -> PlansView:
@@ -115,21 +118,65 @@ def plans_view(answer: StepPlanReply, body: Json, seen: Sequence[int]) -> PlansV
     if any(not 0 <= number < max(1, len(listed)) for number in seen):
         raise InputError("there is no such plan", where="answer", hint="plans count from 0")
     said = list(blocks(TABLES["plan"](body)))
-    table = next((one for one in said if isinstance(one, Cells)), None)
+    told = next((one for one in said if isinstance(one, Cells)), None)
+    table = told and _apart(answer, told)
     return PlansView(
-        f"{answer.model} on {_machine(answer)}",
+        _title(answer),
         _headline(answer),
         list(_verdict(answer)),
         list(_decisions(answer)),
         table,
-        [one for one in said if one is not table],
+        [one for one in said if one is not told],
         listed,
         _front(answer, listed) if listed else None,
         _front_table(answer),
         answer.levels,
         _detailed(answer, [listed[number] for number in dict.fromkeys(seen)]) if listed else None,
         f"plan {(answer.advised or 0) + 1}",
+        seen[0],
     )
+
+
+def _apart(answer: StepPlanReply, table: Cells) -> Cells:
+    """The table of plans with a column for each thing in which they differ beside their axes.
+
+    The placement is one of them, where it says more than the axes do.
+    """
+    every = [{**clauses(one.plan), "placement": str(one.placement)} for one in answer.plans]
+    by_axes = dict(zip((one["axes"] for one in every), every, strict=True))
+    differ = [
+        what
+        for what in every[0]
+        if what != "axes"
+        and len({one[what] for one in every}) > 1
+        and any(by_axes[one["axes"]][what] != one[what] for one in every)
+    ]
+    kept = [at for at, heading in enumerate(table.headings) if heading != "placement"]
+    at = table.headings.index("axes") + 1
+
+    def row(number: int) -> list[str]:
+        cells = [table.rows[number][one] for one in kept]
+        return [*cells[:at], *(every[number][what] or "-" for what in differ), *cells[at:]]
+
+    figures, code = ([flags[one] for one in kept] for flags in (table.figures, table.code))
+    headings = [table.headings[one] for one in kept]
+    return Cells(
+        [*headings[:at], *differ, *headings[at:]],
+        [*figures[:at], *(what == "microbatches" for what in differ), *figures[at:]],
+        [*code[:at], *(what == "placement" for what in differ), *code[at:]],
+        [row(number) for number in range(len(every))],
+    )
+
+
+def _title(answer: StepPlanReply) -> str:
+    """What was asked: the model, its step, the machine, and what plans must have."""
+    each = f" of {answer.tokens // answer.samples:,} tokens" if answer.tokens else ""
+    step = f"{many(answer.samples, 'sample')}{each}"
+    return f"{answer.model}, {step}, on {_machine(answer)}{_pinned(answer)}"
+
+
+def _pinned(answer: StepPlanReply) -> str:
+    return f" with {answer.pins}" if answer.pins else ""
 
 
 def _machine(answer: StepPlanReply) -> str:
@@ -171,7 +218,7 @@ def _verdict(answer: StepPlanReply) -> Iterator[str]:
     spent = ", ".join(f"{took / best.seconds:.1%} {what}" for what, took in shares.items() if took)
     yield f"{best.utilisation:.1%} of the peak of all devices. The busiest rank's time: {spent}."
     yield (
-        f"No plan can take less than {duration(answer.least_seconds)}: this one is"
+        f"No plan{_pinned(answer)} can take less than {duration(answer.least_seconds)}: this one is"
         f" {best.gap:.0%} above that."
     )
     if best.by_framework:

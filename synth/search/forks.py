@@ -18,6 +18,7 @@ were.
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -80,6 +81,7 @@ def forked(
     *,
     guessed: bool = False,
     known: Callable[[], int] = lambda: 0,
+    at_once: bool = False,
 ) -> Iterator[R]:
     """What ``work`` makes of each item; items and results must be such that they can be pickled.
 
@@ -88,6 +90,8 @@ def forked(
     make all later ones needless, then ``items`` is to end. So few are begun before that is known
     that, of all that are, at most one in ``GUESSES`` is in vain. ``known`` grows as this process
     learns what others would have to find out for themselves: what follows is for fresh forks.
+    ``at_once``: what is to be done is known to be worth it, so forks begin with the first item,
+    even if only one may work yet.
 
     An item whose process ends without a word is worked on here, so what ``work`` raises is raised
     here, and what the system killed for its memory is tried again. Processes that still work when
@@ -95,7 +99,7 @@ def forked(
     """
     coming, done, spent = iter(items), 0, 0.0
     first = GUESSES if guessed else 1  # before that no two would be begun at once
-    while done < first or spent < WORTH_SECONDS or _allowed(crew) < 2:
+    while not at_once and (done < first or spent < WORTH_SECONDS or _allowed(crew) < 2):
         begun = clock()
         item = next(coming, None)
         if item is None or (done and not crew.go_on()):
@@ -220,6 +224,8 @@ class Team(Generic[T, R]):
         """End all processes."""
         for fork in (*self._idle, *(one for one, *_ in self._at_work.values())):
             fork.end()
+        self._idle.clear()
+        self._at_work.clear()
 
     def _forked(self) -> _Fork:
         here, there = Pipe()
@@ -253,6 +259,11 @@ class Meanwhile(Generic[R]):
 
     def __exit__(self, *_: object) -> None:
         self._team.close()
+
+    @property
+    def busy(self) -> bool:
+        """Whether a fork does the work."""
+        return self._team.busy > 0
 
     @property
     def processes(self) -> int:
@@ -297,6 +308,7 @@ def _serve(
     """
     global _share
     try:
+        gc.freeze()  # what was there before is not its to collect
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         for one in others:

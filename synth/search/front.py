@@ -9,7 +9,7 @@ little is priced.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,23 +21,21 @@ Told = Callable[[Sequence[int]], Sequence[float]]
 
 
 def front(
-    bounds: Sequence[float],
-    sizes: Sequence[float],
+    bounds: Sequence[float] | Costs,
+    sizes: Sequence[float] | Costs,
     price: Told,
-    known: Mapping[int, float],
     go_on: Callable[[], bool] = lambda: True,
     nearer: Told | None = None,
 ) -> dict[int, float]:
     """The numbers of those on the front with their seconds, the fastest and largest first.
 
-    ``known`` holds prices from before. Of equal ones the first stays. ``nearer``: bounds that are
-    asked for before a price is, of all at once of which nothing told them apart. If it may not
-    ``go_on``, the front is that of what is priced by then.
+    Of equal ones the first that is priced stays. ``nearer``: bounds that are asked for before a
+    price is, of all at once of which nothing told them apart. If it may not ``go_on``, the front is
+    that of what is priced by then.
     """
     lows, large = np.array(bounds, float), np.array(sizes, float)
     took, rough = np.full(len(lows), np.nan), np.full(len(lows), nearer is not None)
-    took[[*known]] = [*known.values()]
-    left = np.flatnonzero(np.isnan(took))
+    left = np.arange(len(lows))
     while True:
         best = _front(np.flatnonzero(~np.isnan(took)), took, large)
         left = left[~_beaten(lows[left], large[left], took[best], large[best])]

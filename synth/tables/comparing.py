@@ -41,8 +41,8 @@ def heads_of(answer: DiffReply) -> _Heads:
 def heads(differences: Iterable[tuple[str, str, str]]) -> _Heads:
     """What two answers are called: by the machine, model, job or whatever else they differ in.
 
-    Given what differs with both values in words, ``-`` for none. ``first`` and ``second`` where
-    nothing has two values that are short enough for a heading.
+    Given what differs with both values in words, ``-`` for none and nothing for an empty one.
+    ``first`` and ``second`` where nothing has two values that are short enough for a heading.
     """
     found = {
         what: (one, other)
@@ -54,7 +54,7 @@ def heads(differences: Iterable[tuple[str, str, str]]) -> _Heads:
     what = next((what for what in (*_NAMES, *found) if what in found), None)
     if what is None:
         return UNNAMED
-    one, other = found[what]
+    one, other = (said or f"no {what}" for said in found[what])
     return (one, other) if what in _NAMES else (f"{what} {one}", f"{what} {other}")
 
 

@@ -13,6 +13,7 @@ from grammar import Goal
 from hierarchies.units import duration, volume
 from synth.calibration.logs.tables import busbw_factor
 from synth.plan.request import Against
+from synth.price.defaults import ALGORITHMS
 from synth.price.resolution import FINEST
 from synth.tables.style import MARKS, request_text, table_of, way, way_of
 from synth.verbs.answers.degraded import UnevenAnswer, UnevenReply
@@ -273,9 +274,12 @@ def _speedup(priced: _Priced) -> str:
 
 def _by(answer: Answer | UnevenAnswer, request: Goal) -> str:
     """The algorithm of a plain collective, where that is what tells it from the default."""
-    if isinstance(answer, UnevenAnswer) or answer.against_default is Against.SAME:
+    if isinstance(answer, UnevenAnswer) or not is_plain(answer, request):
         return ""
-    return f"by {way(answer.steps[0])}" if is_plain(answer, request) else ""
+    own, [step] = answer.default, answer.steps
+    taken = own.name not in ALGORITHMS  # XLA has one way
+    taken |= (step.algorithm, step.protocol) == (ALGORITHMS.get(own.name), own.protocol)
+    return "" if taken and answer.against_default is Against.SAME else f"by {way(step)}"
 
 
 def is_plain(answer: Answer, request: Goal) -> bool:

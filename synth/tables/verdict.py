@@ -35,7 +35,6 @@ _HOOKS = {
 }
 """What a file for PyTorch has to put its program into a training step."""
 _BY_SIZE = "collsynth emit --from ANSWER.json --target nccl-tuner --channels N"
-_EMIT = "collsynth emit"
 
 
 def file_of(target: str) -> str:
@@ -47,13 +46,15 @@ def file_of(target: str) -> str:
 class ToDo:
     """One thing to do: what it is, and the lines to set, run or paste.
 
-    ``target``: the lines need the file that ``emit`` writes for it of the row ``row``, from 0.
+    ``target``: the lines need the file that ``emit`` writes for it of the row ``row``, from 0;
+    ``emits`` the command that does so, where what is to be run has it first.
     """
 
     what: str
     lines: str
     row: int = 0
     target: str = ""
+    emits: str = ""
 
     @property
     def file(self) -> str:
@@ -150,11 +151,11 @@ def _of_run(run: Run, named: bool) -> Iterator[str]:
 
 def _to_run(run: Run) -> ToDo:
     """The commands that decide; where they run a file, its target."""
-    commands = run.worth.commands
-    emits = commands[0].startswith(_EMIT)
-    target = commands[0].split()[-1] if emits else ""
-    lines = "\n".join(commands)
-    return ToDo(f"{run.name}: run, to decide", lines, run.row, target)
+    commands, what = run.worth.commands, f"{run.name}: run, to decide"
+    if not run.worth.emits:
+        return ToDo(what, "\n".join(commands), run.row)
+    emits, *lines = commands
+    return ToDo(what, "\n".join(lines), run.row, emits.split()[-1], emits)
 
 
 def _why_keep(answers: Sequence[RankedAnswer], default_seconds: float) -> str:

@@ -18,7 +18,7 @@ from synth.price.step_prices import Simulator
 from synth.price.steps import StepPrice, total_seconds
 from synth.semantics.lowering import lower
 from synth.semantics.rules import Derivation, Refusal, derive
-from synth.verbs.answers.given import Remembered, Slice
+from synth.verbs.answers.given import Remembered
 from synth.verify.rehearsal import judged
 from synth.verify.symbolic import Refuted
 
@@ -60,11 +60,10 @@ def hand_out(chosen: Remembered, options: Options) -> HandOut:
     """
     reduction, size = chosen.reduction, chosen.payload_bytes
     simulator = Simulator(chosen.system, chosen.algorithm)
-    slices = chosen.beside or (Slice(chosen.program, size, chosen.segments),)
-    sizes = whole_bytes([one.size_bytes for one in slices], size)
+    sizes = whole_bytes([one.size_bytes for one in chosen.slices], size)
     parts = [
         Part(derived_from_text(one.program, reduction, chosen.goal), own, one.segments)
-        for one, own in zip(slices, sizes, strict=True)
+        for one, own in zip(chosen.slices, sizes, strict=True)
     ]
     prices = all_priced(simulator, parts, reduction)
     first, *others = (

@@ -11,6 +11,7 @@ from hierarchies import InputError, System, described
 from synth.calibration.doctor import diagnose
 from synth.calibration.experiments import experiments, script
 from synth.calibration.fit import fit
+from synth.calibration.logs.devices import check_devices
 from synth.calibration.logs.matching import FromCaller, Matched, matched
 from synth.calibration.logs.reading import logs_of
 from synth.calibration.logs.tables import Log
@@ -59,8 +60,15 @@ class LogsQuestion(Question):
         """All tables of all files, on the devices they were taken on.
 
         Raises InputError for files that cannot be read or do not fit, and for logs of devices of
-        several kinds.
+        several kinds, or of others than the system has.
         """
+        logs = self.logs()
+        check_devices(system, logs)
+        given = FromCaller(self.hosts, tuple(self.members) if self.members else None)
+        return tuple(matched(system, log, given) for log in logs)
+
+    def logs(self) -> list[Log]:
+        """All tables of all files. Raises InputError as ``matched``, but of no system."""
         if not self.files:
             raise InputError("no log is given", hint="name files that nccl-tests wrote")
         logs = [
@@ -69,8 +77,7 @@ class LogsQuestion(Question):
             for log in logs_of(file.text, PurePath(file.name).name or file.name, self.collective)
         ]
         _one_kind(logs)
-        given = FromCaller(self.hosts, tuple(self.members) if self.members else None)
-        return tuple(matched(system, log, given) for log in logs)
+        return logs
 
 
 class CalibrateQuestion(LogsQuestion):

@@ -16,7 +16,7 @@ from synth.degraded.comparison import cost, uneven_request
 from synth.plan.advice import advised, kept
 from synth.plan.library import Library
 from synth.plan.request import Alone, Request, Unranked, Watcher
-from synth.plan.sizes import sweep
+from synth.plan.sizes import check_range, sweep
 from synth.search.forks import forked
 from synth.semantics.programs import Language
 from synth.verbs.answers import judge
@@ -125,12 +125,14 @@ class RankedQuestion(FaultyQuestion, PricedQuestion):
 
         Raises InputError for what makes no sense.
         """
-        if isinstance(self.bytes, tuple) and self.per_placement:
-            raise InputError(
-                "a range of sizes is asked for every placement",
-                where="--per-placement",
-                hint="give one size, or one --placement",
-            )
+        if isinstance(self.bytes, tuple):
+            check_range(*self.bytes)
+            if self.per_placement:
+                raise InputError(
+                    "a range of sizes is asked for every placement",
+                    where="--per-placement",
+                    hint="give one size, or one --placement",
+                )
         return Request(
             axes=axes_of(self.axes),
             over=tuple(self.reduce or ()),

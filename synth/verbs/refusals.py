@@ -5,7 +5,7 @@ All of it the verb itself would say, but only when its turn has come.
 
 from __future__ import annotations
 
-from grammar import Goal, canonical, parse
+from grammar import Goal, canonical, instructions, parse
 from hierarchies import Placement, Reduction, System, Tree, placements, within
 from hierarchies.importers import KINDS
 from synth.degraded import Survivors
@@ -13,7 +13,7 @@ from synth.degraded.comparison import fitted
 from synth.degraded.ranking import only_axis
 from synth.emit import target_of
 from synth.plan.advice import kept
-from synth.plan.request import Request
+from synth.plan.request import Request, Watcher
 from synth.run import check_trial
 from synth.semantics.programs import Language
 from synth.verbs.comparing import DiffQuestion, kept_answers
@@ -21,7 +21,7 @@ from synth.verbs.export import derived_from_text
 from synth.verbs.importing import ImportQuestion
 from synth.verbs.machines import CountQuestion, GraphQuestion, PlaceQuestion, SystemsQuestion
 from synth.verbs.measured import CalibrateQuestion, LogsQuestion
-from synth.verbs.outputs import ALL, EmitQuestion, HandOutQuestion, RunQuestion
+from synth.verbs.outputs import ALL, EmitQuestion, HandOutQuestion, RunQuestion, emitted
 from synth.verbs.planning import (
     CostQuestion,
     JobQuestion,
@@ -42,6 +42,8 @@ from synth.workload.planner import settled_on
 
 _MOST_READ = 2**18
 """Longer texts, in characters, are read by the worker alone."""
+_MOST_WRITTEN = 64
+"""For more devices a program is written for its target by the worker alone: so it takes 0.2 s."""
 _MOST_DIGITS = 6
 """Of larger trees states are more than some KiB, and programs are derived by the worker alone."""
 
@@ -79,7 +81,8 @@ def _check_program(question: Question) -> None:
     match question:
         case CheckQuestion():
             found = question.reduction()
-            canonical(parse(question.program), found if isinstance(found, Tree) else found.tree)
+            tree = found if isinstance(found, Tree) else found.tree
+            instructions(canonical(parse(question.program), tree), tree, question.request)
         case LowerQuestion():
             system = system_of(question.system)
             if isinstance(question, TimeQuestion):
@@ -168,7 +171,11 @@ def _check_handed_out(question: HandOutQuestion) -> None:
         question.planned()
         return
     chosen = question.chosen()
-    _check_derived(chosen.program, chosen.reduction, chosen.goal)
+    if isinstance(question, EmitQuestion) and chosen.system.devices <= _MOST_WRITTEN:
+        emitted(question, Watcher())
+        return
+    for one in chosen.slices:
+        _check_derived(one.program, chosen.reduction, chosen.goal)
     if isinstance(question, RunQuestion):
         devices = chosen.system.devices
         check_trial(question.backend, devices, question.trial(chosen.payload_bytes))

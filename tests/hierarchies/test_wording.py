@@ -33,7 +33,7 @@ def test_the_first_group_is_that_of_the_definition(placement: Placement) -> None
     for axis in range(len(placement.axes)):
         others = [n for n in range(len(placement.axes)) if n != axis]
         wanted = [d for d in devices if not any(coordinates(placement, d)[n] for n in others)]
-        assert first_group(placement, axis) == wanted
+        assert first_group(placement.matrix, axis) == wanted
 
 
 @given(st.sets(st.integers(0, 200), min_size=1))

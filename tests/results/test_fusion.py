@@ -27,14 +27,21 @@ def test_all_cases_are_there_as_they_are_now_asked_for() -> None:
 @pytest.mark.parametrize("one", CASES, ids=lambda one: f"{one['model']}-{one['machine']}")
 def test_nothing_is_below_the_bound_nor_above_where_it_began(one: dict) -> None:  # type: ignore[type-arg]
     bound, found = max(one["bound"].values()), one["seconds"]
-    assert min(found.values()) >= (bound if one["growing"] else one["bound"]["compute"])
-    assert max(found[name] for name in fusion.SEARCHES) <= found["usual"]
+    assert min(found.values()) >= bound
+    for name, state in one["states"].items():
+        assert found[name] <= state["built_seconds"] <= found["usual"]
+        assert one["bound"]["compute"] <= state["computing_seconds"] <= found[name]
 
 
 def test_a_case_is_what_a_fresh_one_gives() -> None:
-    """The smallest, before any search."""
+    """The smallest, before any search, and its bound."""
     old = CASES[-1]
     one = fusion.case(old["model"], old["changes"], old["machine"])
     plain = fusion.replace(one.plan, buckets=one.buckets(fusion.USUAL_BYTES))
     for start in (plain, fusion.usual(one)):
         assert one.seconds(start) == pytest.approx(old["seconds"]["usual"], rel=1e-9)
+    [every] = one.buckets(2**62)
+    built = min(map(one.seconds, fusion.starts(one, every, start)))
+    assert built == pytest.approx(old["states"]["both"]["built_seconds"], rel=1e-9)
+    bound = fusion.least(one.step, one.plan, every, one.rooflines, one.at_least(every))
+    assert bound.seconds == pytest.approx(max(old["bound"].values()), rel=1e-9)

@@ -16,7 +16,8 @@ from collections.abc import Callable, Mapping
 import typer
 
 from synth.cli.commands.estimating import estimate
-from synth.cli.commands.serving import keys, serve
+from synth.cli.commands.keys import keys
+from synth.cli.commands.serving import serve
 from synth.cli.commands.verbs import InOrder as InOrder
 from synth.cli.commands.verbs import commands
 

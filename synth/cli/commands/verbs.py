@@ -96,7 +96,7 @@ def _command(verb: str, row: Mapping[str, Any]) -> Callable[..., None]:
         )
 
     taken = [
-        _keyword("context", typer.Context, Parameter.empty),
+        keyword("context", typer.Context, Parameter.empty),
         *map(_parameter, asked_for),
         *_terminal(verb, row["partial"]),
     ]
@@ -131,28 +131,29 @@ def _parameter(flag: Asked) -> Parameter:
     else:
         option = typer.Option(flag.word, metavar=flag.metavar or None, help=flag.help)
     if flag.required:
-        return _keyword(flag.name, Annotated[kind, option], Parameter.empty)
+        return keyword(flag.name, Annotated[kind, option], Parameter.empty)
     usual = False if kind is bool else flag.default
     if flag.each and usual is not None:
         usual = [usual]
-    return _keyword(flag.name, Annotated[kind | None, option], usual)
+    return keyword(flag.name, Annotated[kind | None, option], usual)
 
 
 def _terminal(verb: str, partial: bool) -> Iterator[Parameter]:
     """The flags of the terminal, such as ``--json``: they are no part of a question."""
     if verb in _OUTPUTS:
         option = typer.Option("-o", "--output", help=_OUTPUTS[verb])
-        yield _keyword("output", Annotated[str | None, option], None)
+        yield keyword("output", Annotated[str | None, option], None)
     for name, (_, said) in APART.get(verb, {}).items():
         option = typer.Option(f"--{name.replace('_', '-')}", metavar="FILE", help=said)
-        yield _keyword(name, Annotated[str | None, option], None)
+        yield keyword(name, Annotated[str | None, option], None)
     if verb in _REPORTED:
-        yield _keyword("report", Report, None)
+        yield keyword("report", Report, None)
     if partial:
-        yield _keyword("budget", Budget, None)
-    yield _keyword("as_json", Json, False)
-    yield _keyword("verbose", Verbose, False)
+        yield keyword("budget", Budget, None)
+    yield keyword("as_json", Json, False)
+    yield keyword("verbose", Verbose, False)
 
 
-def _keyword(name: str, annotation: Any, usual: Any) -> Parameter:
+def keyword(name: str, annotation: Any, usual: Any) -> Parameter:
+    """A flag in the signature of a command."""
     return Parameter(name, Parameter.KEYWORD_ONLY, default=usual, annotation=annotation)

@@ -73,8 +73,8 @@ class Rates:
 class Keys:
     """Admits requests by their keys, or by sessions that began with a key or at a proxy.
 
-    A key that is revoked, and a session that another server has ended, are admitted for some
-    seconds still.
+    A key that is revoked is admitted for some seconds still; a session is looked up each time, so
+    that it is over as soon as anybody has ended it.
     """
 
     def __init__(self, store: Store, threads: Threads, limits: Limits) -> None:
@@ -84,7 +84,7 @@ class Keys:
         self._rates = Rates()
         self._failed = Rates(burst_seconds=_MINUTE_SECONDS)
         self._noted: Recent[str, float] = Recent(_BUCKETS_BYTES)
-        self._known: Recent[str, tuple[Who, float]] = Recent(_BUCKETS_BYTES)
+        self._known: Recent[str, tuple[Key, float]] = Recent(_BUCKETS_BYTES)
 
     async def admit(self, secret: str | None, address: str = "") -> Caller:
         """The caller that a key stands for; ``address``: where the request comes from.
@@ -121,16 +121,14 @@ class Keys:
     async def admit_session(self, token: str, address: str) -> Caller:
         """The caller that a session stands for. Raises as ``admit``."""
         session = digest_of(token)
-        name = _session_name(session)
-        return await self._caller(
-            await self._found(name, self._of_session, session, address), session
-        )
+        found = await self._threads.do(self._of_session, session)
+        if isinstance(found, RefusalError):
+            raise self._counted(found, session, address)
+        return await self._caller(found, session)
 
     async def sign_out(self, token: str) -> None:
         """End a session."""
-        session = digest_of(token)
-        self._known.drop(_session_name(session))
-        await self._threads.do(self._store.keys.end_session, session)
+        await self._threads.do(self._store.keys.end_session, digest_of(token))
 
     async def _caller(self, who: Who, session: str | None = None) -> Caller:
         """The caller; counts one of their requests."""
@@ -171,24 +169,18 @@ class Keys:
         return key is not None and key.valid
 
     async def _admitted(self, secret: str, address: str) -> Key:
-        found = await self._found(digest_of(secret), self._of_secret, secret, address)
-        assert isinstance(found, Key)
-        return found
-
-    async def _found(
-        self, name: str, find: Callable[[str], Who | RefusalError], given: str, address: str
-    ) -> Who:
-        """Who is remembered under a name, or found by what is given.
+        """The key of a secret, remembered or found in the store.
 
         Only what is admitted is remembered; anything else is looked up each time, so that the time
         taken does not reveal which ids exist.
         """
+        name = digest_of(secret)
         known = self._known.get(name)
         if known is not None and known[1] > time.monotonic():
             return known[0]
-        found = await self._threads.do(find, given)
+        found = await self._threads.do(self._of_secret, secret)
         if isinstance(found, RefusalError):
-            raise self._counted(found, given, address)
+            raise self._counted(found, secret, address)
         self._known.put(name, (found, time.monotonic() + _FRESH_SECONDS), 1)
         return found
 
@@ -216,8 +208,3 @@ def _over(key: Key) -> RefusalError:
 
 def _refusal(problem: str, hint: str) -> RefusalError:
     return RefusalError(HTTPStatus.FORBIDDEN, problem, hint=hint)
-
-
-def _session_name(session: str) -> str:
-    """Under what a session is remembered: no secret of a key has this digest."""
-    return f"session {session}"

@@ -7,12 +7,16 @@
 'place dgx-a100:4, data=32'
 >>> name_of("emit", {"system": {"name": "ours", "text": "..."}, "program": "p", "target": "torch"})
 'emit ours, p, torch'
->>> name_of("plan", {"system": "dgx-h100:2", "model": "llama3-8b", "batch": 64, "sequence": 8192})
-'plan llama3-8b, batch 64, sequence 8192, dgx-h100:2'
+>>> text = 'name = "ours"\\n[calibration]'
+>>> name_of("doctor", {"system": {"name": "own.toml", "text": text}})
+'doctor ours, calibrated'
+>>> name_of("plan", {"system": "dgx-h100:2", "model": "llama3-8b", "batch": 64, "pin": "tensor=4"})
+'plan llama3-8b, batch 64, dgx-h100:2, with tensor=4'
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
@@ -22,10 +26,13 @@ from hierarchies.units import volume
 
 _SHOWN = (
     *("kind", "order", "digits", "model", "batch", "sequence", "job", "system", "systems"),
-    *("axes", "plan", "tree", "program", "collectives", "target"),
+    *("pin", "explain", "axes", "plan", "tree", "program", "collectives", "target"),
 )
 """The keys of questions that tell one from another, in the order in which they are read."""
+_BEFORE = {"pin": "with", "explain": "why not"}
 _LONGEST_CHARACTERS = 160
+_CALLED = re.compile(r'^name = "([^"\n]+)"', re.MULTILINE)
+_CALIBRATED = re.compile(r"^\[calibration\]", re.MULTILINE)
 
 
 def name_of(verb: str, question: Mapping[str, Any]) -> str:
@@ -47,10 +54,12 @@ def _words(key: str, given: Any) -> str:
     match key, given:
         case "digits", int(most):
             return f"{most} digits"
-        case "batch" | "sequence", int(many):
-            return f"{key} {many}"
+        case ("batch" | "sequence", int(said)) | ("pin" | "explain", str(said)) if said:
+            return f"{_BEFORE.get(key, key)} {said}"
         case "collectives", [_, *_] as several:
             return f"{len(several)} collectives"
+        case "system", {"name": str(name), "text": str(text)}:
+            return _own(name, text)
         case _, {"name": str(name)}:
             return name
         case "system", str(name) if name in catalogue():
@@ -62,6 +71,13 @@ def _words(key: str, given: Any) -> str:
         case _, list(several):
             return " ".join(_words("", one) or str(one) for one in several)
     return ""
+
+
+def _own(name: str, text: str) -> str:
+    """A description of one's own: as it calls itself, and whether prices follow measurements."""
+    called = _CALLED.search(text)
+    said = called[1] if called else name
+    return f"{said}, calibrated" if _CALIBRATED.search(text) else said
 
 
 @cache

@@ -25,6 +25,7 @@ from synth.service.page.views import folders, found
 from synth.service.store import Job, StoredAnswer
 from synth.tables.rows import Ranking
 from synth.tables.table import TABLES
+from synth.train.frameworks import FRAMEWORKS
 from synth.verbs.identity.edition import edition
 from synth.verbs.planning import TopQuestion
 from synth.verbs.questions.question import asked
@@ -186,6 +187,7 @@ def _page(
         index=view.index if view else index or 0,
         found=found(viewed.verb, viewed.body),
         folders=folders(viewed.body["files"]) if plans else (),
+        frameworks={name: one.title.partition(" (")[0] for name, one in FRAMEWORKS.items()},
         said=list(blocks(TABLES[viewed.verb](viewed.body))) if told else (),
         drawing=drawing_of(viewed.verb, viewed.body),
     )

@@ -16,7 +16,7 @@ from synth.service.page.form_values import (
     of_question,
 )
 from synth.service.page.forms import check, question
-from synth.service.page.one_form import Form
+from synth.service.page.one_form import Form, On
 from synth.service.page.responses import PageCaller, PageRoute
 from synth.verbs.planning import TopQuestion
 from synth.verbs.questions.notations import A_RANGE
@@ -44,9 +44,11 @@ _FORM = Form(
 
 
 @router.get("/")
-async def form(request: Request, caller: PageCaller, like: str | None = None) -> Response:
-    """The form, with an example or with the question of an answer or of a job."""
-    return await _FORM.show(request, caller, like)
+async def form(
+    request: Request, caller: PageCaller, like: str | None = None, on: On = None
+) -> Response:
+    """The form, with an example, the question of an answer or of a job, or on its machine."""
+    return await _FORM.show(request, caller, like, on)
 
 
 @router.post("/page/check")

@@ -39,11 +39,13 @@ _WHERE = {**BOXES.where, **{name: name for name in WEIGHTS}}
 class Checked:
     """The findings by field: what is wrong, and facts such as ``4 node × 8 gpu: 32 devices``.
 
-    ``where``: the field of each flag that a mistake may name; ``own``: what own texts are called.
+    ``where``: the field of each flag that a mistake may name; ``own``: what own texts are called;
+    ``suits``: what fields would hold for all that was given, where nobody chose them.
     """
 
     wrong: dict[str, str] = field(default_factory=dict)
     told: dict[str, str] = field(default_factory=dict)
+    suits: dict[str, str] = field(default_factory=dict)
     where: Mapping[str, str] = field(default_factory=dict)
     own: tuple[str, ...] = (OWN,)
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http import HTTPStatus
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import Request
+from fastapi import Query, Request
 from starlette.responses import JSONResponse, Response
 
 from hierarchies import InputError, catalogue, load
@@ -15,11 +15,20 @@ from synth.service.auth.identity import Caller
 from synth.service.http.reading import body_of, check_type
 from synth.service.http.state import state_of
 from synth.service.jobs.questions import own_names, with_own
-from synth.service.page.answer_routes import asked_on_page, question_like
+from synth.service.page.answer_routes import (
+    ViewedAnswer,
+    asked_on_page,
+    question_like,
+    viewed,
+)
 from synth.service.page.forms import Checked, Fields, read
 from synth.service.page.responses import page
+from synth.service.page.views import boxes, carried
+from synth.verbs.measured import LogsQuestion
 from synth.verbs.questions.question import Question, asked
 
+On = Annotated[str | None, Query(pattern="^[0-9a-f]{64}$")]
+"""The answer whose machine is asked about."""
 _FORM = "application/x-www-form-urlencoded"
 
 
@@ -41,16 +50,36 @@ class Form:
     check: Callable[..., Checked]
     shown: Mapping[str, Any]
 
-    async def show(self, request: Request, caller: Caller, like: str | None) -> Response:
-        """With an example, or with the question of an answer or of a job."""
+    async def show(
+        self,
+        request: Request,
+        caller: Caller,
+        like: str | None,
+        on: str | None = None,
+        more: Mapping[str, Any] | None = None,
+    ) -> Response:
+        """With an example, or with the question of an answer or of a job.
+
+        ``on``: an answer of which the machine is asked about, and what else of it this form takes,
+        with ``more``.
+        """
         found = await question_like(request, caller, like, self.verb)
         values = self.of_question(asked(self.model, found)) if found else self.example
+        if on is not None:
+            values = self._on(await viewed(request, caller, "answers", on), more or {})
         return await self._page(request, caller, values, Checked())
+
+    def _on(self, answer: ViewedAnswer, more: Mapping[str, Any]) -> Any:
+        given = carried(answer.verb, answer.question, answer.body) | dict(more)
+        if not issubclass(self.model, LogsQuestion):
+            return replace(self.example, **boxes(given["system"]))
+        known = {key: value for key, value in given.items() if key in self.model.model_fields}
+        return self.of_question(asked(self.model, known))
 
     async def checked(self, request: Request, caller: Caller) -> Response:
         """What is wrong so far, by field, and what it comes to."""
         _, found = await self._checked(request, caller, await _fields(request))
-        return JSONResponse({"wrong": found.wrong, "told": found.told})
+        return JSONResponse({"wrong": found.wrong, "told": found.told, "suits": found.suits})
 
     async def put(self, request: Request, caller: Caller) -> Response:
         """Put its question: on to its answer or its job, or back with what is wrong."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 from urllib.parse import quote
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Depends, Path, Request
 from markupsafe import Markup
 from starlette.responses import HTMLResponse, Response
 
@@ -21,9 +21,9 @@ from synth.service.jobs.broker import Accepted, Preferences
 from synth.service.jobs.known import Answered
 from synth.service.page.answer_routes import Index, ViewedAnswer, viewed
 from synth.service.page.rendering import render
-from synth.service.page.responses import PageCaller, PageRoute, page, wants_part
+from synth.service.page.responses import PageCaller, PageRoute, page, see_other, wants_part
 from synth.service.page.results import TABS, result
-from synth.service.page.views import folders, zipped
+from synth.service.page.views import folders, written_for, zipped
 from synth.tables.rows import Ranking
 from synth.tables.verdict import verdict
 from synth.verbs.answers import judge
@@ -165,6 +165,28 @@ async def kept_folder(viewed: Annotated[ViewedAnswer, Depends(viewed)], folder: 
     if one is None:
         raise not_there("folder")
     return _to_keep(zipped(one), f"{folder}.zip")
+
+
+@router.get("/{kind}/{name}/plans/{index}/{framework}")
+async def plan_folder(
+    request: Request,
+    caller: PageCaller,
+    viewed: Annotated[ViewedAnswer, Depends(viewed)],
+    index: Annotated[int, Path(ge=0, le=100_000)],
+    framework: str,
+) -> Response:
+    """Any plan of an answer as the files of a framework, to keep: made now, or by a job."""
+    plans = isinstance(viewed.body, dict) and "plans" in viewed.body
+    question = written_for(framework, viewed.question, viewed.body, index) if plans else None
+    if question is None:
+        raise not_there("folder")
+    patience = Preferences(wait_seconds=_PATIENCE_SECONDS)
+    outcome = await state_of(request).broker.ask(caller, "train", question, patience)
+    if isinstance(outcome, Accepted):
+        return see_other(f"/jobs/{outcome.job.id}")
+    files = json.loads(outcome.body)["files"]
+    [folder] = folders([{**one, "name": f"{framework}/{one['name']}"} for one in files])
+    return _to_keep(zipped(folder), f"plan-{index + 1}-{framework}.zip")
 
 
 def _to_keep(content: bytes, name: str) -> Response:

@@ -15,7 +15,7 @@ from hierarchies.units import volume
 from synth.service.page.boxes import Boxes
 from synth.service.page.form_values import machine_of
 from synth.service.page.forms import Checked, Fields, one_of, system_in, tell_machine, typed_in
-from synth.service.page.one_form import Form
+from synth.service.page.one_form import Form, On
 from synth.service.page.responses import PageCaller, PageRoute
 from synth.train.planner.pins import Pins
 from synth.train.zoo.sizes import ZOO, sizes_of
@@ -169,9 +169,11 @@ _FORM = Form(
 
 
 @router.get("/plan")
-async def form(request: Request, caller: PageCaller, like: str | None = None) -> Response:
-    """The form, with an example or with the question of an answer or of a job."""
-    return await _FORM.show(request, caller, like)
+async def form(
+    request: Request, caller: PageCaller, like: str | None = None, on: On = None
+) -> Response:
+    """The form, with an example, the question of an answer or of a job, or on its machine."""
+    return await _FORM.show(request, caller, like, on)
 
 
 @router.post("/plan/check")

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from markupsafe import Markup
 
 from hierarchies.units import duration
-from synth.report.colours import paints
+from synth.report.coordinates import peers
 from synth.report.curves import Curves, curves
 from synth.report.details import (
     Device,
@@ -19,9 +19,11 @@ from synth.report.details import (
     devices,
     in_place_of_code,
     lies,
+    over_at,
     steps,
     title,
 )
+from synth.report.placement import Grouping, grouping
 from synth.report.plans import PlansView, plans_view
 from synth.report.steps import timeline
 from synth.report.topology import topology
@@ -221,18 +223,42 @@ def _chosen(ranking: Ranking, found: Sequence[Row], index: int) -> Chosen:
     there = devices(ranking, answer, drawn)
     held = [*there, *devices(ranking, answer, narrow)]
     where = {str(one.number): one.coordinates for one in held if one.coordinates}
-    axes = [
-        {"name": name, "size": size, "paints": [asdict(paint) for paint in paints(size)]}
-        for name, size in answer.axes.items()
-    ]
-    drawings = {
+    found_groups = [asdict(one) for one in _groupings(ranking, index, held)]
+    asked = tuple(over_at(ranking, index))
+    first = next(n for n, one in enumerate(found_groups) if one["over"] == asked)
+    drawings: dict[str, dict[str, Any]] = {
         name: {"nodes": one.nodes, "edges": one.edges, "left_out": one.left_out}
         for name, one in (("wide", drawn), ("narrow", narrow))
     }
-    picture = {**drawings, "axes": axes, "coordinates": where}
+    picture: dict[str, Any] = {**drawings, "axes": list(answer.axes), "coordinates": where}
+    picture |= {"groupings": found_groups, "first": first}
     numbered = tuple(steps(answer))
     told, instead = lies(ranking, answer), in_place_of_code(ranking, index)
     return Chosen(found[index], told, answer, numbered, picture, drawn.left_out, there, instead)
+
+
+def _groupings(ranking: Ranking, index: int, held: Sequence[Device]) -> Iterator[Grouping]:
+    """The groups over each axis, and over all that the collective is over where these are several.
+
+    On a machine that lacks devices there is one, of all that are left.
+    """
+    answer, asked = answer_at(ranking, index), tuple(over_at(ranking, index))
+    axes = list(answer.axes)
+    drawn = sorted({one.number: one for one in held}.values(), key=lambda one: one.number)
+    for over in dict.fromkeys([*((one,) for one in axes), asked]):
+        yield grouping(drawn, axes, over, _members(ranking, answer, axes, over))
+
+
+def _members(
+    ranking: Ranking, answer: Answer | UnevenAnswer, axes: Sequence[str], over: Sequence[str]
+) -> Callable[[Device], Sequence[int]]:
+    """All that a device works with over some axes."""
+    if isinstance(ranking, UnevenReply):
+        left = ranking.uneven.devices
+        return lambda one: left
+    assert isinstance(answer, Answer)
+    along, matrix = [axes.index(one) for one in over], answer.placement
+    return lambda one: peers(one.number, one.coordinates, matrix, along)
 
 
 def over_sizes(question: TopQuestion, ranking: Ranking) -> TopQuestion | None:

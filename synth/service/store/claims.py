@@ -93,15 +93,8 @@ class Claims:
 
     def waiting(self) -> dict[str, int]:
         """The teams that have a job waiting that was tried in vain: how many each has under way."""
-        under_way, worked_on = _under_way()
-        chosen = (
-            select(JOB.c.team, func.coalesce(func.max(under_way.c.jobs), 0))
-            .outerjoin(under_way, under_way.c.team == JOB.c.team)
-            .where(JOB.c.status == Status.QUEUED, JOB.c.tried, JOB.c.answer_key.not_in(worked_on))
-            .group_by(JOB.c.team)
-        )
         with self._database.reading() as connection:
-            found: dict[str, int] = dict(connection.execute(chosen).all())
+            found: dict[str, int] = dict(connection.execute(_waiting()).all())
         return found
 
     def renew(self, owner: str, lease_seconds: float) -> int:
@@ -209,6 +202,18 @@ def _under_way() -> tuple[Subquery, Select[tuple[str]]]:
     held = others.c.status.in_(_HELD_STATUSES)
     counts = select(others.c.team, func.count().label("jobs")).where(held)
     return counts.group_by(others.c.team).subquery(), select(others.c.answer_key).where(held)
+
+
+@cache
+def _waiting() -> Select[Any]:
+    """What counts for each team that waits: made once, as the dispatcher asks at each step."""
+    under_way, worked_on = _under_way()
+    return (
+        select(JOB.c.team, func.coalesce(func.max(under_way.c.jobs), 0))
+        .outerjoin(under_way, under_way.c.team == JOB.c.team)
+        .where(JOB.c.status == Status.QUEUED, JOB.c.tried, JOB.c.answer_key.not_in(worked_on))
+        .group_by(JOB.c.team)
+    )
 
 
 @cache

@@ -40,6 +40,10 @@ _FULL = re.compile("disk is full|No space left on device")
 """What SQLite and PostgreSQL say."""
 _ANSWERS_LOCK = 0x636F6C6D
 """The number of the lock in PostgreSQL: arbitrary, but not that of ``migrating``."""
+_NOW = select(func.clock_timestamp(type_=Moment()))
+_HOLD = select(func.pg_advisory_xact_lock_shared(_ANSWERS_LOCK))
+_HOLD_ALONE = select(func.pg_advisory_xact_lock(_ANSWERS_LOCK))
+"""Made once: to make a statement takes longer than to have it carried out."""
 
 
 class Database:
@@ -120,7 +124,7 @@ def database_now(connection: Connection) -> datetime:
     """The time that leases go by: the database's, as the servers of a store must share a clock."""
     if connection.dialect.name == "sqlite":
         return datetime.now(UTC)
-    return connection.execute(select(func.clock_timestamp(type_=Moment()))).scalar_one()
+    return connection.execute(_NOW).scalar_one()
 
 
 def hold_answers(connection: Connection, *, alone: bool) -> None:
@@ -131,8 +135,7 @@ def hold_answers(connection: Connection, *, alone: bool) -> None:
     SQLite any writer is alone anyway.
     """
     if connection.dialect.name == "postgresql":
-        lock = func.pg_advisory_xact_lock if alone else func.pg_advisory_xact_lock_shared
-        connection.execute(select(lock(_ANSWERS_LOCK)))
+        connection.execute(_HOLD_ALONE if alone else _HOLD)
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from sqlalchemy import (
     Connection,
     Select,
     String,
+    Update,
     bindparam,
     case,
     func,
@@ -47,6 +48,8 @@ _SORTED_BY = {
     Order.LONGEST: (JOB.c.work_seconds, JOB.c.number),
 }
 _SEARCHED = (JOB.c.name, JOB.c.headline, JOB.c.asked_by)
+MOST_WORDS = 8
+MOST_SEARCHED = 50_000
 _SHORT_CHARACTERS = 2**16
 _NAMELESS = JOB.c.name.is_(None) & (func.length(JOB.c.question) < _SHORT_CHARACTERS)
 _SHORT = case((_NAMELESS, JOB.c.question), else_="").label("question")
@@ -123,9 +126,13 @@ class Jobs:
         """A page of a team's jobs as ``seen``, without their ``best``, and no parts of pages.
 
         ``after`` is the id of the last job of the page before, so that jobs that come meanwhile
-        do not shift the pages. Raises InputError where the team has no such job.
+        do not shift the pages. Words are looked for in the latest ``MOST_SEARCHED`` jobs alone: no
+        index has them. Raises InputError where the team has no such job, and for too many words.
         """
         chosen = select(*_LISTED).where(JOB.c.team == team, ~JOB.c.part, *_conditions(wanted))
+        if wanted.text:
+            latest = select(JOB.c.number).where(JOB.c.team == team).order_by(JOB.c.number.desc())
+            chosen = chosen.where(JOB.c.number.in_(latest.limit(MOST_SEARCHED)))
         sorted_by = _SORTED_BY[order]
         with self._database.reading() as connection:
             if after is not None:
@@ -145,19 +152,8 @@ class Jobs:
 
         The job as ``seen`` then.
         """
-        queued = JOB.c.status == Status.QUEUED
         with self._database.writing() as connection:
-            now = self._database.now(connection)
-            change = (
-                update(JOB)
-                .where(JOB.c.id == id, JOB.c.status.in_((Status.QUEUED, Status.RUNNING)))
-                .values(
-                    status=case((queued, Status.CANCELLED), else_=Status.CANCELLING),
-                    finished=case((queued, literal(now, JOB.c.finished.type)), else_=null()),
-                    revision=JOB.c.revision + 1,
-                )
-            )
-            connection.execute(change)
+            connection.execute(cancelling(JOB.c.id == id, self._database.now(connection)))
             return _one(connection, _ONE_SEEN, id)
 
     def counts(self, team: str | None = None) -> dict[Status, int]:
@@ -228,9 +224,30 @@ def _conditions(wanted: Wanted) -> Iterator[ColumnElement[bool]]:
     if wanted.day is not None:
         first, last = (datetime.combine(wanted.day, end, UTC) for end in (time.min, time.max))
         yield JOB.c.created.between(first, last)
-    for word in printable(wanted.text).lower().split():
+    for word in _words(wanted.text):
         places = [func.lower(type_coerce(place, String)) for place in _SEARCHED]
         yield or_(*(place.contains(word, autoescape=True) for place in places))
+
+
+def _words(text: str) -> list[str]:
+    """Each word once. Raises InputError for so many that to look for them takes long."""
+    words = list(dict.fromkeys(printable(text).lower().split()))
+    if len(words) > MOST_WORDS:
+        hint = f"at most {MOST_WORDS}, each of which is in what was asked or in what came of it"
+        raise InputError(f"{len(words)} words", where="text", hint=hint)
+    return words
+
+
+def cancelling(whose: ColumnElement[bool], now: datetime) -> Update:
+    """What cancels these jobs: queued ones end, running ones are told, the rest stays as it is."""
+    queued = JOB.c.status == Status.QUEUED
+    change = {
+        "status": case((queued, Status.CANCELLED), else_=Status.CANCELLING),
+        "finished": case((queued, literal(now, JOB.c.finished.type)), else_=null()),
+        "revision": JOB.c.revision + 1,
+    }
+    going_on = JOB.c.status.in_((Status.QUEUED, Status.RUNNING))
+    return update(JOB).where(whose, going_on).values(change)
 
 
 def with_key(team: str, idempotency_key: str) -> ColumnElement[bool]:

@@ -6,10 +6,20 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from secrets import token_hex
 
-from sqlalchemy import delete, insert, select, update
+from sqlalchemy import ColumnElement, Connection, delete, insert, select, true, update
 
 from synth.service.store.engines import Database
-from synth.service.store.records import Key, NewKey, Person, Revoked, Scope, Status, digest_of
+from synth.service.store.jobs import cancelling
+from synth.service.store.records import (
+    Key,
+    NewKey,
+    Person,
+    Revoked,
+    Scope,
+    SignedOut,
+    Status,
+    digest_of,
+)
 from synth.service.store.tables import API_KEY, JOB, SESSION
 
 _MOST_SESSIONS = 100
@@ -70,19 +80,32 @@ class Keys:
             now = self._database.now(connection)
             connection.execute(update(API_KEY).where(API_KEY.c.id == id).values(last_used=now))
 
-    def revoke(self, id: str) -> Revoked | None:
-        """Revoke a key, and end its sessions; None where there is none of that id."""
+    def revoke(self, id: str, *, cancel: bool = False) -> Revoked | None:
+        """Revoke a key, and end its sessions; None where there is none of that id.
+
+        ``cancel``: its jobs are cancelled, too.
+        """
         mine = API_KEY.c.id == id
         with self._database.writing() as connection:
             row = connection.execute(select(API_KEY).where(mine)).one_or_none()
             if row is None:
                 return None
             connection.execute(update(API_KEY).where(mine).values(revoked=True))
-            ended = connection.execute(delete(SESSION).where(SESSION.c.key_id == id)).rowcount
-            unended = JOB.c.status.in_([status for status in Status if not status.ended])
-            jobs = select(JOB.c.id).where(JOB.c.key_id == id, unended).order_by(JOB.c.number)
-            going_on = tuple(connection.execute(jobs).scalars())
-            return Revoked(Key(**row._mapping), ended, going_on)
+            ended = self._ended(connection, SESSION.c.key_id == id)
+            jobs = self._going_on(connection, JOB.c.key_id == id, cancel)
+            return Revoked(Key(**row._mapping), ended, jobs)
+
+    def sign_out(self, person: str, *, cancel: bool = False) -> SignedOut:
+        """End all sessions of somebody whom a proxy has signed in; ``cancel``: their jobs, too."""
+        asked = JOB.c.key_id.is_(None) & (JOB.c.asked_by == person)
+        with self._database.writing() as connection:
+            ended = self._ended(connection, SESSION.c.person == person)
+            return SignedOut(ended, self._going_on(connection, asked, cancel))
+
+    def sign_all_out(self) -> int:
+        """End all sessions, whoever's they are; how many there were."""
+        with self._database.writing() as connection:
+            return self._ended(connection, true())
 
     def begin_session(self, whose: Key | Person, seconds: float) -> str:
         """A new session of who has signed in: its token, of which a digest is kept.
@@ -121,6 +144,26 @@ class Keys:
                 return Person(found.person, found.team, found.scopes)
             row = connection.execute(select(API_KEY).where(API_KEY.c.id == found.key_id)).one()
             return Key(**row._mapping)
+
+    def _ended(self, connection: Connection, whose: ColumnElement[bool]) -> int:
+        """End sessions; how many there were, but for those whose time was over."""
+        over = SESSION.c.expires <= self._database.now(connection)
+        connection.execute(delete(SESSION).where(over))
+        return connection.execute(delete(SESSION).where(whose)).rowcount
+
+    def _going_on(
+        self, connection: Connection, whose: ColumnElement[bool], cancel: bool
+    ) -> tuple[str, ...]:
+        """The ids of the jobs that have not ended; with ``cancel`` they are cancelled.
+
+        They are locked in the order in which others lock several, so that neither waits for ever.
+        """
+        unended = JOB.c.status.in_([status for status in Status if not status.ended])
+        jobs = select(JOB.c.id).where(whose, unended).order_by(JOB.c.number)
+        found = connection.execute(jobs.with_for_update() if cancel else jobs).scalars().all()
+        if cancel:
+            connection.execute(cancelling(whose, self._database.now(connection)))
+        return tuple(found)
 
     def end_session(self, digest: str) -> None:
         """End a session, if there is one, by the digest of its token."""

@@ -97,6 +97,16 @@ class Revoked:
 
 
 @dataclass(frozen=True)
+class SignedOut:
+    """Somebody whom a proxy had signed in: how many sessions ended, and the ids of the jobs that
+    they asked for and that have not ended.
+    """
+
+    sessions: int
+    jobs: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class NewKey:
     """A key just made. ``secret`` is what its owner sends; it is shown this once only."""
 

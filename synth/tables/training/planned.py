@@ -12,6 +12,7 @@ from synth.tables.placements import placed
 from synth.tables.style import follows, many, paragraphs, shape, stopped, table_of
 from synth.tables.training.sent import sent_in_step
 from synth.train.planner.resolution import FULL
+from synth.train.plans import parse_recipe
 from synth.verbs.answers.training.gained import ProgramOfPlan
 from synth.verbs.answers.training.planned import StepPlanReply
 from synth.verbs.answers.training.plans import PlanOfStep
@@ -127,24 +128,38 @@ def _together(numbers: Sequence[int]) -> str:
 
 
 def as_fast(answer: StepPlanReply) -> Iterator[str]:
-    """Which plans prices cannot tell from the first, and the simplest of all these."""
+    """Which plans prices cannot tell from the first, and by what one of all these is taken."""
     tied = [number for number, one in enumerate(answer.plans, 1) if one.tied and number > 1]
     if not tied or answer.advised is None:
         return
-    best, most = answer.best, FULL * answer.device_bytes
-    full = any(answer.plans[number - 1].memory.bytes > most for number in (1, *tied))
-    room = " that leaves room" if full and best.memory.bytes <= most else ""
+    by = ", and of such ".join(_before(answer, [answer.plans[number - 1] for number in (1, *tied)]))
     yield (
         f"{_together(tied)}: as fast as the first, as far as prices can tell; take"
-        f" {answer.advised + 1}, the simplest{room} ({_axes(best)},"
-        f"{'' if best.by_framework else ' not'} as frameworks lay them out,"
-        f" {volume(best.memory.bytes)})"
+        f" {answer.advised + 1}{f', with {by}' if by else ''}"
     )
 
 
-def _axes(one: PlanOfStep) -> str:
-    count = sum(size > 1 for size in one.axes.values())
-    return f"{count} axis" if count == 1 else f"{count} axes"
+def _before(answer: StepPlanReply, left: Sequence[PlanOfStep]) -> Iterator[str]:
+    """What the plan to be taken has before others, criterion after criterion.
+
+    Those are the answer's own (``advised``); one that all have alike is not said.
+    """
+    best = answer.best
+    for said, key in _SIMPLER.items():
+        kept = [one for one in left if key(answer, one) == key(answer, best)]
+        if len(kept) < len(left):
+            axes = sum(size > 1 for size in best.axes.values())
+            yield said.format(memory=volume(best.memory.bytes), axes=axes)
+        left = kept
+
+
+_SIMPLER: Mapping[str, Callable[[StepPlanReply, PlanOfStep], object]] = {
+    "room in memory": lambda answer, one: one.memory.bytes > FULL * answer.device_bytes,
+    "the fewest axes ({axes})": lambda _, one: sum(size > 1 for size in one.axes.values()),
+    "axes as frameworks lay them out": lambda _, one: one.by_framework,
+    "nothing computed again": lambda _, one: parse_recipe(one.plan).remat,
+    "the least memory ({memory})": lambda _, one: one.memory.bytes,
+}
 
 
 def _programs(answer: StepPlanReply, best: PlanOfStep) -> Iterator[RenderableType]:

@@ -10,7 +10,7 @@ is that of the largest:
 True
 """
 
-from synth.train.fusion.bounds import least
+from synth.train.fusion.bounds import growing, least
 from synth.train.fusion.space import Fusions, alone, jointly, sectioned
 
-__all__ = ["Fusions", "alone", "jointly", "least", "sectioned"]
+__all__ = ["Fusions", "alone", "growing", "jointly", "least", "sectioned"]

@@ -2,31 +2,32 @@
 
 Three times that pass whatever is chosen. ``compute``: the floor of all operations, as sections.
 ``communication``: once the first of some gradients can be there, with what it is made of at their
-floor, these are summed one after the other, at the fewest seconds a byte. ``chain``: what a
-gradient is made of, its sum, and what is made of that; or what all are made of, and then the
-shortest sum, as one of them is the last. A device computes one thing at a time, so what must be
-done before a gradient passes before it, however many paths lead there.
+floor, these are summed one after the other; and each of the others was made before that, or is
+summed after it. ``chain``: what a gradient is made of, its sum, and what is made of that; or what
+all are made of, and then the shortest sum, as one of them is the last. A device computes one thing
+at a time, so what must be done before a gradient passes before it, however many paths lead there;
+all sums go over the same axes, so they share one stream.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from math import inf
 
-from grammar.tensors.operations import Operand, Operation, Step, Value
+from grammar.tensors.operations import Step
 from grammar.tensors.sharding import Type
 from hierarchies import InputError
-from synth.compute import Section, section_floor
 from synth.train.bucketing.clock import Least
-from synth.train.factors import part
-from synth.train.plans import Done, Moved, Plan, Program, apply, prepared
-from synth.train.plans.program import Key, makes, reads
+from synth.train.fusion.flow import Flow
+from synth.train.plans import Moved, Plan, Program, prepared
+from synth.train.plans.layers.apart import stacks
 from synth.train.plans.together.buckets import flat
 from synth.train.resharding import How
 from synth.train.simulation.device import Sending
-from synth.train.simulation.groups import CAST, constants_of
 from synth.train.simulation.sources import Rooflines
 
 NEAR = 1.001
@@ -44,39 +45,42 @@ def least(
     if plan.microbatches > 1 or plan.stages:
         problem = "a bound of fused steps knows no microbatches"
         raise InputError(problem, where="plan", hint="one batch, on one stage")
-    plain = replace(plan, fused=(), buckets=())
-    program, graph = apply(step, plain), prepared(step, plain).graph
-    outputs = [(str(one), lies) for one, lies in zip(graph.outputs, program.outputs, strict=True)]
-    flow = _Flow(program, plan.parts, plan.sizes, outputs, constants_of(graph))
+    flow = Flow.of(step, plan)
     compute = flow.floor(range(len(flow.nodes)), rooflines)
     if not sums:
         return Least(compute, 0.0, 0.0)
-    sent = _sent(program, plan, sums)
+    sent = _sent(flow.program, plan, sums)
     kind, path = flat(sent)
 
     def seconds(elements: int) -> float:
         return sending(Type(kind.dtype, (elements,)), path.source, path.target)
 
     names = [one.value.name for one in sent]
-    made = [
-        Made(
-            one.value.type.elements,
-            flow.floor(flow.needed(name), rooflines, name),
-            flow.floor(flow.waiting(one), rooflines),
-        )
-        for name, one in zip(names, sent, strict=True)
-    ]
+    needed = [flow.needed(name) for name in names]
+    alone = flow.alone(needed, rooflines)
+    stacked = stacks(prepared(step, plan))
+    made: list[Made] = []
+    for name, one, before, own in zip(names, sent, needed, alone, strict=True):
+        times = one.value.type.shape[0] if name in stacked else 1
+        found = flow.floor(before, rooflines, name), flow.floor(flow.waiting(name), rooflines)
+        made += [Made(one.value.type.elements // times, *found, own / times)] * times
     all_made = flow.floor(flow.needed(*names), rooflines, *names)
     return Least(compute, communication(made, seconds), chain(made, all_made, seconds))
 
 
 @dataclass(frozen=True)
 class Made:
-    """A gradient: its elements, and the floors of what comes before it and after its sum."""
+    """A gradient: its elements, and the floors of what comes before it and after its sum.
+
+    Of a stack it is the slice of one layer, as these may be summed one by one.
+
+    ``alone`` are, of those before it, seconds of the products that no other gradient needs.
+    """
 
     elements: int
     before: float
     after: float
+    alone: float = 0.0
 
 
 def chain(made: Sequence[Made], all_made: float, seconds: Callable[[int], float]) -> float:
@@ -87,15 +91,57 @@ def chain(made: Sequence[Made], all_made: float, seconds: Callable[[int], float]
 
 
 def communication(made: Sequence[Made], seconds: Callable[[int], float]) -> float:
-    """Of all gradients, or of those alone that are made later than so many others."""
-    total = sum(one.elements for one in made)
-    each = cheapest(seconds, min(one.elements for one in made), total)
-    after = min(one.after for one in made)
-    left, found = total, list[float]()
+    """Through the first of the gradients that are made later than so many others.
+
+    Its bucket begins once it can be there, and it and all later ones are summed from then on. Any
+    other gradient is summed from then on, too, or was made before: then what it alone needs was
+    done before that bucket begins, beside all that the first one needs. It adds the less of both.
+
+    Of ``launch`` seconds that no sum goes below a bucket takes these, and for each member its
+    elements by the fewest seconds an element beyond, of sizes that are its own or larger: the
+    largest member has the most, and all together no more than a sum of that size. Whatever
+    ``launch`` is, that is a bound: none, and the shortest sum, are tried.
+    """
+    shortest = seconds(min(one.elements for one in made))
+    return max(_through_first(made, seconds, launch) for launch in (0.0, shortest))
+
+
+def _through_first(made: Sequence[Made], seconds: Callable[[int], float], launch: float) -> float:
+    each = _each(made, lambda size: seconds(size) - launch)
+    rest = launch + min(one.after for one in made)
+    late, early, found = sum(each[one.elements] for one in made), 0.0, list[float]()
     for one in sorted(made, key=lambda one: one.before):
-        found.append(one.before + each * left + after)
-        left -= one.elements
+        found.append(one.before + early + late + rest)
+        late -= each[one.elements]
+        early += min(one.alone, each[one.elements])
     return max(found)
+
+
+def _each(made: Sequence[Made], seconds: Callable[[int], float]) -> Mapping[int, float]:
+    """By its elements what a gradient adds at least to any bucket, as its largest or not."""
+    found: dict[int, float] = {}
+    last, fewest = sum(one.elements for one in made), inf
+    for size in sorted({one.elements for one in made}, reverse=True):
+        fewest = min(fewest, cheapest(seconds, size, last))
+        found[size], last = size * fewest, size
+    return found
+
+
+def growing(seconds: Callable[[int], float], members: Iterable[int]) -> Callable[[int], float]:
+    """The largest function that grows with the size and is nowhere above, of what buckets can be.
+
+    That is, of any of the ``members`` together: all their sums are asked for.
+
+    >>> seconds = growing({1: 5.0, 2: 4.0, 3: 6.0}.__getitem__, (1, 2))
+    >>> [seconds(1), seconds(2), seconds(3)]
+    [4.0, 4.0, 6.0]
+    """
+    reached = {0}
+    for one in members:
+        reached |= {one + size for size in reached}
+    sizes = sorted(reached - {0})
+    least_after = [*accumulate(map(seconds, reversed(sizes)), min)][::-1]
+    return lambda size: least_after[bisect_left(sizes, size)]
 
 
 def cheapest(seconds: Callable[[int], float], smallest: int, largest: int) -> float:
@@ -133,104 +179,3 @@ def _sent(program: Program, plan: Plan, sums: Sequence[str]) -> list[Moved]:
     if [move.how for move in sent[0].path.moves] != [How.ALL_REDUCE]:
         raise InputError(f"{sent[0].value.name} is not all-reduced", where="plan", hint=hint)
     return sent
-
-
-@dataclass(frozen=True)
-class _Node:
-    """An instruction: the names that it reads and makes, and the operation of a device's part."""
-
-    reads: tuple[str, ...]
-    makes: tuple[str, ...]
-    operation: Operation | None
-
-
-@dataclass(frozen=True, eq=False)
-class _Flow:
-    """Who reads what of a program; a value that was sent has another name than before."""
-
-    program: Program
-    parts: Mapping[str, int]
-    sizes: Mapping[str, int]
-    outputs: Sequence[Key]
-    constants: frozenset[str]
-
-    @cached_property
-    def _names(self) -> dict[Key, str]:
-        """Of each value as it lies; what lies otherwise without being sent is as it was."""
-        found: dict[Key, str] = {}
-        for one in self.program.instructions:
-            if not isinstance(one, Moved):
-                continue
-            [source], [target] = reads(one), makes(one)
-            sent = one.path.requests(self.sizes)
-            found[target] = (
-                f"{one.value.name}+{len(found)}" if sent else found.get(source, source[0])
-            )
-        return found
-
-    def named(self, key: Key) -> str:
-        return self._names.get(key, key[0])
-
-    @cached_property
-    def nodes(self) -> Sequence[_Node]:
-        """All that is done, but constants."""
-        return list(self._nodes())
-
-    def _nodes(self) -> Iterator[_Node]:
-        """What a loop does is left out, and casts of its stacks, which it may do itself."""
-        stacks = set[str]()
-        for one in self.program.instructions:
-            made = tuple(dict.fromkeys(map(self.named, makes(one))))
-            read = tuple(dict.fromkeys(map(self.named, reads(one))))
-            if made == read or self.constants.issuperset(made):
-                continue
-            done = one if isinstance(one, Done) else None
-            loop = done is not None and done.body is not None
-            cast = done is None or done.operation.primitive == CAST
-            if loop or (cast and not stacks.isdisjoint(read)):
-                stacks.update(made)
-                done = None
-            yield _Node(read, made, None if done is None else self._part(done))
-
-    def _part(self, one: Done) -> Operation:
-        found = part(one.operation, one.how, self.parts).operation
-        operands: list[Operand] = []
-        for operand, lies in zip(found.operands, one.how.operands, strict=True):
-            if isinstance(operand, Value):
-                operand = replace(operand, name=self.named((operand.name, lies)))
-            operands.append(operand)
-        return replace(found, operands=tuple(operands))
-
-    @cached_property
-    def _kept(self) -> frozenset[str]:
-        """The outputs, and what is sent."""
-        sent = (name for one in self.nodes if one.operation is None for name in one.reads)
-        return frozenset((*map(self.named, self.outputs), *sent))
-
-    def floor(self, chosen: Iterable[int], rooflines: Rooflines, *ends: str) -> float:
-        """Seconds that some of what is done takes at least; of ``ends`` alone it is kept."""
-        found = (self.nodes[at].operation for at in chosen)
-        operations = tuple(one for one in found if one is not None)
-        section = Section(operations, frozenset(ends) or self._kept, self.constants)
-        return section_floor(section, rooflines.device, rooflines.rates, rooflines.scores)
-
-    def needed(self, *names: str) -> list[int]:
-        """What must be done before values are there."""
-        wanted = {*names}
-        found = list[int]()
-        for at in range(len(self.nodes))[::-1]:
-            if not wanted.isdisjoint(self.nodes[at].makes):
-                wanted.update(self.nodes[at].reads)
-                found.append(at)
-        return found[::-1]
-
-    def waiting(self, sum_: Moved) -> list[int]:
-        """What is done of a sum, and of what is made of that."""
-        [key] = makes(sum_)
-        there = {self.named(key)}
-        found = list[int]()
-        for at, one in enumerate(self.nodes):
-            if not there.isdisjoint(one.reads):
-                there.update(one.makes)
-                found.append(at)
-        return found

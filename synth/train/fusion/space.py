@@ -8,7 +8,7 @@ nothing to offer: ``apply`` refuses it, and its price says why.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
@@ -187,8 +187,18 @@ def sectioned(step: Step, plan: Plan, runtime: Runtime) -> Plan:
     outputs = [(str(one), lies) for one, lies in zip(graph.outputs, program.outputs, strict=True)]
     items = grouped(plan, program, runtime).of(graph, program, outputs)
     sections = (one for one, _ in items if isinstance(one, Group))
-    groups = [Fused(tuple(one.operation.results[0].name for one in some.done)) for some in sections]
+    return fused_as(step, plan, (_names(one) for one in sections))
+
+
+def _names(group: Group) -> tuple[str, ...]:
+    return tuple(one.operation.results[0].name for one in group.done)
+
+
+def fused_as(step: Step, plan: Plan, kernels: Iterable[tuple[str, ...]]) -> Plan:
+    """The plan with these kernels, and what is in none of them alone."""
+    groups = [Fused(one) for one in kernels]
     held = {name for one in groups for name in one.members}
+    graph = prepared(step, plan).graph
     rest = (one for one in alone(step, plan).fused if one.members[0] not in held)
     places = {one.results[0].name: at for at, one in enumerate(graph.operations)}
     return replace(plan, fused=_sorted((*groups, *rest), places))

@@ -78,16 +78,19 @@ class Taken:
         watcher: Watcher,
         known: Callable[[], int] = lambda: 0,
         crew: Crew | None = None,
+        *,
+        at_once: bool = False,
     ) -> bool:
         """Until there are ``k``, several at once if there may be several processes.
 
-        ``known`` grows where what is ``coming`` is learned of, which forks are to know. Done by a
-        ``crew`` if that is not all of the watcher's. False if it was stopped before.
+        ``known`` grows where what is ``coming`` is learned of, which forks are to know; they begin
+        ``at_once`` where that is said. Done by a ``crew`` if that is not all of the watcher's.
+        False if it was stopped before.
         """
         begun: list[Composed] = []
         noting = _OnceSimulated(crew or watcher, self.simulated)
         wanted = self._to_simulate(coming, k, begun)
-        for last in forked(simulated, wanted, noting, known=known):
+        for last in forked(simulated, wanted, noting, known=known, at_once=at_once):
             self._take(begun.pop(0), last)
             watcher.judged(len(self.simulated), k)
         return not noting.stopped

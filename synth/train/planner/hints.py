@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from hierarchies import InputError
-from synth.train.planner.composing import Composer
+from synth.train.planner.composing.composer import Composer
 from synth.train.planner.pins import Pins, said_of
 from synth.train.plans import Recipe
 

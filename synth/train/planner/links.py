@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import log2, prod
-from typing import ClassVar, Protocol
+from typing import Protocol
 
 from grammar import Goal
 from hierarchies import Axis, Placement, Reduction, System
@@ -25,7 +25,7 @@ from synth.price.steps import TICKS_PER_SECOND
 from synth.search.forks import Crew, forked
 from synth.semantics.point_to_point import send_receive
 from synth.semantics.programs import Language
-from synth.train.planner.clock import Structure
+from synth.train.planner.composing.clock import Structure
 from synth.train.plans import Recipe
 from synth.train.plans.plan import PIPE
 from synth.train.point_to_point import priced_transfer
@@ -35,6 +35,9 @@ STEP = 4
 
 SEGMENTS = (1, 4, 16, 64)
 """A payload is cut into so many: of 90 questions none was dearer than with all numbers of them."""
+
+MANY = 2.0**40
+"""Bytes that take so long that their latency is nothing."""
 
 Row = tuple[int, ...]
 
@@ -117,30 +120,25 @@ class Links(Protocol):
 class Lines(ABC):
     """Seconds on a line through those of sizes that were ``asked``, which are kept."""
 
-    step: ClassVar[int] = STEP
     system: System
     _known: dict[Key, float] = field(default_factory=dict)
 
     def seconds(self, goal: Goal, row: Row, size_bytes: float) -> float:
-        """As ``Links`` says: between two powers of 2 ** step."""
-        below, above = self._powers(size_bytes)
+        """As ``Links`` says: between two powers of 2 ** STEP."""
+        below, above = _powers(size_bytes)
         low, high = 2.0**below, 2.0**above
         first, second = (self._at((goal, row, power)) for power in (below, above))
         return max(0.0, first + (second - first) * (size_bytes - low) / (high - low))
 
     def unknown(self, goal: Goal, row: Row, size_bytes: float) -> list[Key]:
         """What would have to be asked for that."""
-        keys = ((goal, row, power) for power in self._powers(size_bytes))
+        keys = ((goal, row, power) for power in _powers(size_bytes))
         return [key for key in keys if key not in self._known]
 
     def learn(self, several: Sequence[Key], crew: Crew) -> None:
         """Ask for that by as many processes as there may be, until the crew is to stop."""
         for seconds, key in zip(forked(self._found, several, crew), several, strict=False):
             self._known[key] = seconds
-
-    def _powers(self, size_bytes: float) -> tuple[int, int]:
-        below = max(self.step, int(log2(max(1.0, size_bytes))) // self.step * self.step)
-        return below, below + self.step
 
     def _at(self, key: Key) -> float:
         if key not in self._known:
@@ -158,6 +156,12 @@ class Lines(ABC):
     @abstractmethod
     def handed(self, row: Row, size_bytes: float) -> Sequence[float]:
         """As ``Links`` says."""
+
+
+def _powers(size_bytes: float) -> tuple[int, int]:
+    """The powers of 2 between which so many bytes are."""
+    below = max(STEP, int(log2(max(1.0, size_bytes))) // STEP * STEP)
+    return below, below + STEP
 
 
 @dataclass
@@ -199,17 +203,22 @@ class Priced(Lines):
 
 
 @dataclass
-class Least(Lines):
+class Least:
     """What nothing can beat: bounds of collectives; transfers take no time.
 
-    Bounds lie on a line themselves, but for their latency.
+    But for their latency, which is left out, bounds grow as the bytes do.
     """
 
-    step: ClassVar[int] = 32
+    system: System
+    _of_a_byte: dict[tuple[Goal, Row], float] = field(default_factory=dict)
 
-    def asked(self, goal: Goal, placement: Placement, size_bytes: int) -> float:
+    def seconds(self, goal: Goal, row: Row, size_bytes: float) -> float:
         """Of no program less."""
-        return bound(self.system, Reduction(placement, ("over",)), size_bytes, goal).seconds
+        key = goal, row
+        if key not in self._of_a_byte:
+            reduction = Reduction(alone(self.system, row), ("over",))
+            self._of_a_byte[key] = bound(self.system, reduction, MANY, goal).seconds / MANY
+        return self._of_a_byte[key] * size_bytes
 
     def handed(self, row: Row, size_bytes: float) -> Sequence[float]:
         """None takes any time."""

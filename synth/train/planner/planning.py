@@ -1,29 +1,24 @@
-"""From a model, a batch and a machine to plans: searched among all recipes, the best simulated.
-
-What is not pinned is searched: sizes of the axes, ZeRO, microbatches, the schedule of stages, what
-is computed again, and where each axis lies. A pin is what a recipe must have, as ``tensor=8`` or
-``zero=1``.
-"""
+"""From a job to plans: searched among all recipes, on all placements, the best simulated."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import chain, islice
-from math import isqrt
+from typing import Any
 
 from grammar import Goal
-from grammar.tensors.operations import Step
-from hierarchies import InputError, System
-from hierarchies.devices import Device
+from hierarchies import InputError
 from synth.plan.library import Library
 from synth.plan.request import Request, Watcher
-from synth.search.forks import Crew, Meanwhile, several_in
+from synth.search.forks import Meanwhile, several_in
 from synth.search.space import BestFound, Budget, Found, Infeasible, NoneFound, Optimal
-from synth.train.choice.grids import Extents, Knobs, extents_of, recipes
-from synth.train.models import Spelling, zoo_step
-from synth.train.planner.composing import Composer
+from synth.train.choice.grids import recipes
+from synth.train.planner.composing.balancing import Balancing
+from synth.train.planner.composing.composer import Composer
+from synth.train.planner.composing.reading import MICROBATCHES, batch_of, insides
+from synth.train.planner.families import Family, gathered
 from synth.train.planner.finalists import (
     Finalist,
     Taken,
@@ -33,36 +28,23 @@ from synth.train.planner.finalists import (
     layers_of,
 )
 from synth.train.planner.gaining import Sending, gaining, sending
-from synth.train.planner.hints import Freed, freed, least, no_plan
+from synth.train.planner.hints import Freed, freed, least
+from synth.train.planner.job import Job
 from synth.train.planner.links import Candidate, Composed, Least, Priced
 from synth.train.planner.operations.finer import Finer, finer
-from synth.train.planner.pins import AXES, Pins
-from synth.train.planner.reading import LAYERS, MICROBATCHES, batch_of, insides
+from synth.train.planner.pins import Pins
 from synth.train.planner.resolution import Likely, advised, difference, likely
-from synth.train.planner.searching import Search, candidates
+from synth.train.planner.searching import Search
 from synth.train.planner.sums.buckets import bucketed
 from synth.train.planner.sums.choosing import BUCKETS, near
 from synth.train.planner.walks.space import PlanSpace, perfect
 from synth.train.planner.walks.walking import walked
-from synth.train.plans import Recipe, apply, plan_of
-from synth.train.plans.plan import MOST_PASSES, PIPE
+from synth.train.plans import Recipe
 from synth.train.resharding.seconds import Answers
-from synth.train.zoo.sizes import Llama, Lstm, sizes_of
-
-LONG = 16_384
-"""From how many tokens on a sequence may be cut among devices."""
-
-SAMPLES = (1, 2, 4, 8, 16, 32, 64)
-"""In a microbatch of one device, if the batch is in microbatches."""
-
-SCHEDULED = ("1f1b", "interleaved-1f1b")
-"""Orders that are searched unless one is pinned: others are no faster, or need halves."""
+from synth.train.zoo.sizes import sizes_of
 
 SPARE = 50
 """So many plans more are found than are asked for: simulated, some may not fit."""
-
-CHUNKS = (1, 2, 4, 8)
-"""Of a rank; and what of no more divides the layers."""
 
 EVERY = 16
 """So many plans of a model in one piece are simulated: they are few, and composed seconds of it
@@ -70,130 +52,6 @@ leave out what normalisations of whole batches send."""
 
 SENT = 16
 """In how many pieces gradients of a model without layers are sent while others are made."""
-
-
-@dataclass(frozen=True)
-class Job:
-    """A model of the zoo with sizes as changed, a batch of so many samples, on a machine."""
-
-    model: str
-    changes: Mapping[str, int]
-    spelling: Spelling
-    system: System
-    device: Device
-
-    @cached_property
-    def layers(self) -> int:
-        """That are alike, and are shared out among stages; 0 of a model in one piece."""
-        sizes = sizes_of(self.model, self.changes)
-        return 0 if isinstance(sizes, Lstm) else int(getattr(sizes, "layers", 0))
-
-    @cached_property
-    def _traced(self) -> dict[tuple[int, int], Step]:
-        return {}
-
-    def known(self) -> int:
-        """How many steps are traced."""
-        return len(self._traced)
-
-    def traced(self, batch: int, layers: int = LAYERS) -> Step:
-        """The step with so many layers, for another batch; a model in one piece is as it is."""
-        if (batch, layers) not in self._traced:
-            few = {**self.changes, **({"layers": layers} if self.layers else {})}
-            spelled = replace(self.spelling, batch=batch)
-            self._traced[batch, layers] = zoo_step(self.model, few, spelled)
-        return self._traced[batch, layers]
-
-    def of_layers(self, layers: int) -> Step:
-        """The step with so many layers, for its whole batch."""
-        return self.traced(self.spelling.batch, layers)
-
-    @property
-    def step(self) -> Step:
-        """The whole step."""
-        return self.of_layers(self.layers)
-
-    @cached_property
-    def extents(self) -> Extents:
-        """What sizes of axes must divide."""
-        found = extents_of(self.traced(MICROBATCHES))
-        return replace(found, batch=self.spelling.batch, layers=self.layers)
-
-    @property
-    def assumed(self) -> str:
-        """What plans assume of the tokens of experts; empty where there are none."""
-        sizes = sizes_of(self.model, self.changes)
-        if not isinstance(sizes, Llama) or sizes.experts == 1:
-            return ""
-        if sizes.dropless:
-            return "tokens are sorted by their experts, all of a batch at once: no axis cuts that"
-        return (
-            "every expert is chosen as often as any other; where one is chosen more often, it drops"
-            " tokens, or a step waits for it"
-        )
-
-    @cached_property
-    def divides(self) -> bool:
-        """Whether it can be done in microbatches: what reads all samples at once cannot."""
-        step = self.traced(MICROBATCHES)
-        try:
-            apply(step, plan_of(step, Recipe((("data", 1),), microbatches=MICROBATCHES)))
-        except InputError:
-            return False
-        return True
-
-    def knobs(self, pins: Pins) -> Knobs:
-        """What is tried where nothing is pinned."""
-        devices, batch = self.system.devices, self.spelling.batch
-        axes = [*([PIPE] if self.divides and self.layers else []), "data", "tensor"]
-        axes += ["expert"] * bool(self.extents.experts)
-        axes += ["seq"] * (self.extents.tokens >= LONG or "seq" in pins.said)
-        counts = divisors(batch) if self.divides else [1]
-        schedules = (pins.said["schedule"],) if "schedule" in pins.said else SCHEDULED
-        return Knobs(
-            degrees=divisors(devices),
-            axes=tuple(axis for axis in AXES if axis in axes),
-            schedules=schedules,
-            chunks=sorted({*CHUNKS, *(one for one in divisors(self.layers) if one <= CHUNKS[-1])}),
-            microbatches=counts,
-            unstaged=counts,
-            uneven=True,
-            vocabulary=[pins.said.get("vocabulary") != "no"],
-            bucket_bytes=pins.bucket_bytes or 0,
-        )
-
-    def candidates(self, pins: Pins) -> list[Candidate]:
-        """All plans with the pins. Raises InputError where there are none, and says why."""
-        knobs = self.knobs(pins)
-        known = list(recipes(self.system.devices, self.extents, knobs))
-        found = list(candidates(self.system, filter(partial(self.allows, pins), known)))
-        if not found:
-            devices, batch = self.system.devices, self.spelling.batch
-            raise no_plan(self.model, devices, batch, pins, known, self.possible)
-        return found
-
-    def allows(self, pins: Pins, recipe: Recipe) -> bool:
-        """Whether a recipe has what is pinned, and what is tried."""
-        return pins.allow(recipe) and ("microbatches" in pins.said or self._usual(recipe))
-
-    def possible(self, batch: int) -> bool:
-        """Whether anything divides another batch among the devices."""
-        counts = divisors(batch) if self.divides else [1]
-        knobs = replace(self.knobs(Pins({})), microbatches=counts, unstaged=counts)
-        some = recipes(self.system.devices, replace(self.extents, batch=batch), knobs)
-        return next(some, None) is not None
-
-    def _usual(self, recipe: Recipe) -> bool:
-        """Whether a microbatch has as many samples as are tried, and an order so many passes."""
-        cut = recipe.replicas * recipe.microbatches
-        few = recipe.stages * recipe.microbatches <= MOST_PASSES
-        return recipe.microbatches == 1 or (few and self.spelling.batch // cut in SAMPLES)
-
-
-def divisors(number: int) -> list[int]:
-    """All of a number, the smallest first."""
-    small = [one for one in range(1, isqrt(number) + 1) if number % one == 0]
-    return sorted({*small, *(number // one for one in small)})
 
 
 def _sizes(pins: Pins) -> Sequence[int]:
@@ -280,17 +138,17 @@ class Planner:
         [alone] = insides(job.traced, whole, [samples], perfect(job.device))
         return alone.seconds(job.layers) / samples * job.spelling.batch / job.system.devices
 
-    def met(self, pins: Pins, budget: Budget | None, watcher: Watcher) -> list[Candidate]:
+    def met(self, pins: Pins, budget: Budget | None, watcher: Watcher) -> list[Family]:
         """All plans with the pins, or those that walks meet. Raises InputError if there is none."""
         job = self.job
         knobs, allowed = job.knobs(pins), partial(job.allows, pins)
         known = recipes(job.system.devices, job.extents, knobs)
         if budget is None or not any(map(allowed, known)):
-            return job.candidates(pins)
+            return job.families(pins)
         composed, memory = self.composer.on(self._links[0]), job.device.memory_bytes
         machine = job.system, job.extents, knobs
         space = PlanSpace(*machine, allowed, composed, memory, self.peak_seconds, _sizes(pins))
-        return walked(space, budget, watcher)
+        return gathered(walked(space, budget, watcher))
 
     def plans(
         self,
@@ -309,19 +167,20 @@ class Planner:
         job = self.job
         memory, some = job.device.memory_bytes, self.met(pins, budget, watcher)
         self._write(some, watcher)
-        some = [*self._balanced(some, watcher)]
+        some = sorted(self._balanced(some, watcher), key=lambda one: one.numbers[0])
         search = Search(self.composer, some, memory, *self._links, watcher, _sizes(pins))
         if search.refused.total() == search.plans:
             raise InputError(f"no plan can be: {next(iter(search.refused))}", where=job.model)
-        usual = next(search.cheapest(lambda one: by_framework(one, job.system)), None)
         taken = Taken(memory, search.refused.copy())
         several = k if job.layers else max(k, EVERY)
-        coming = map(self._traced, islice(search.cheapest(), SPARE + several))
-        first = [*islice(coming, several)]
         with Meanwhile(lambda: tuple(search.front()) if front else (), watcher) as rest:
-            self._ask(pins, first, rest)
+            search.crew = rest
+            usual = next(search.cheapest(lambda one: by_framework(one, job.system)), None)
+            coming = map(self._traced, islice(search.cheapest(), SPARE + several))
+            first = [*islice(coming, several)]
+            several_work = self._ask(pins, first, rest)
             told = chain(first, coming), several, partial(self._simulated, pins), watcher
-            complete = taken.simulate(*told, job.known, rest)
+            complete = taken.simulate(*told, job.known, rest, at_once=several_work)
             unbeaten = rest.result()
         simulated = sorted(taken.simulated, key=lambda one: one.found.seconds)[:k]
         return Planned(
@@ -344,18 +203,15 @@ class Planner:
         job = self.job
         return finer(job.step, one, self._answers, self._links[0], job.device, budget)
 
-    def _balanced(self, some: Iterable[Candidate], watcher: Watcher) -> Iterator[Candidate]:
+    def _balanced(self, some: Iterable[Family], watcher: Watcher) -> Iterator[Family]:
         """All plans, their layers cut as is fastest where that pays and fits."""
-        composed, memory = self.composer.on(self._links[1]), self.job.device.memory_bytes
+        balancing = Balancing(self.composer.on(self._links[1]), self.job.device.memory_bytes)
         for one in some:
-            try:
-                yield composed.balanced(one, memory) if watcher.go_on() else one
-            except InputError:  # which the search will tell
-                yield one
+            yield from balancing.cut(one) if watcher.go_on() else [one]
 
-    def _write(self, some: Sequence[Candidate], watcher: Watcher) -> None:
+    def _write(self, some: Sequence[Family], watcher: Watcher) -> None:
         """What all plans are composed of, by as many processes as there may be."""
-        wanted = self.composer.wanted(dict.fromkeys(one.recipe for one in some))
+        wanted = self.composer.wanted(one.recipe for one in some)
         for batch in dict.fromkeys(batch_of(one, each) for one, many in wanted for each in many):
             self.job.traced(batch)
         self.composer.write(wanted, watcher)
@@ -365,15 +221,16 @@ class Planner:
         self.job.of_layers(layers_of(one.candidate.recipe, self.job.layers))
         return one
 
-    def _ask(self, pins: Pins, several: Sequence[Composed], crew: Crew) -> None:
-        """Have all priced at once that plans send, if several processes may do so.
+    def _ask(self, pins: Pins, several: Sequence[Composed], crew: Meanwhile[Any]) -> bool:
+        """Have all priced that plans send, if several processes are to simulate them; say whether.
 
         What is written out here for that its forks need not write out. Buckets, which are tried
         where they may gain, are priced then.
         """
-        if several_in(crew):
+        if worth := crew.busy or several_in(crew):
             asked_for = chain.from_iterable(self._asked(pins, one) for one in several)
             self._answers.ask(asked_for, crew)
+        return worth
 
     def _asked(self, pins: Pins, one: Composed) -> Sequence[Request]:
         """What will be asked when a plan is simulated; nothing of one that cannot be."""
@@ -421,8 +278,7 @@ class Planner:
 
     def _least(self, pins: Pins) -> float:
         """The least memory of a plan with such pins."""
-        recipes = dict.fromkeys(one.recipe for one in self.job.candidates(pins))
-        return least(self.composer, recipes)
+        return least(self.composer, self.job.recipes(pins))
 
     def _doubled(self, recipe: Recipe) -> float:
         """Twice as many samples on twice as many devices."""

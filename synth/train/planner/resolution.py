@@ -27,9 +27,9 @@ from math import hypot, inf
 from grammar import Goal
 from hierarchies import System
 from hierarchies.calibration import ANY
-from synth.train.planner.composing import Composer, Composition
+from synth.train.planner.composing.composer import Composer, Composition
+from synth.train.planner.composing.inside import INSIDE
 from synth.train.planner.finalists import Finalist
-from synth.train.planner.inside import INSIDE
 from synth.train.planner.links import Candidate, Links, Row
 
 OWN = 0.03

@@ -11,21 +11,24 @@ somebody asks for.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from enum import IntEnum
 from heapq import heapify, heappop, heappush
+from itertools import chain
 from math import inf
 
-from hierarchies import InputError, System, placements
+import numpy as np
+
+from hierarchies import InputError
 from synth.plan.request import Watcher
-from synth.search.forks import several_in
+from synth.search.forks import Crew, several_in
 from synth.search.front import front
-from synth.train.planner.clock import Structure
-from synth.train.planner.composing import TOGETHER, Composer
-from synth.train.planner.links import Candidate, Composed, Free, Lines, Links, Noting, axes_of
+from synth.train.planner.composing.clock import Structure
+from synth.train.planner.composing.composer import TOGETHER, Composer
+from synth.train.planner.families import Family
+from synth.train.planner.links import Candidate, Composed, Free, Lines, Links, Noting
 from synth.train.planner.sums.choosing import Choosing
-from synth.train.plans import Recipe
 
 
 class _Known(IntEnum):
@@ -37,79 +40,95 @@ class _Known(IntEnum):
     SECONDS = 3
 
 
-def candidates(system: System, several: Iterable[Recipe]) -> Iterator[Candidate]:
-    """Every recipe on every placement of its axes, in a stable order."""
-    placed: dict[tuple[tuple[str, int], ...], list[tuple[tuple[int, ...], ...]]] = {}
-    for recipe in several:
-        if recipe.axes not in placed:
-            every = placements(system.hierarchy, axes_of(recipe))
-            placed[recipe.axes] = [one.matrix for one in every]
-        for matrix in placed[recipe.axes]:
-            yield Candidate(recipe, matrix)
-
-
 class Search:
     """Plans that need no more memory than there is, the cheapest first. Mutable.
 
-    ``plans``: how many were looked at; ``fitting`` are those that fit, with their bytes, and
-    ``nearest`` needs the least of the others. ``refused``: reasons, and of how many plans each is.
-    ``priced``: how many were put on the clock. ``complete``: whether all was looked at. Gradients
-    may go in ``buckets`` of such sizes, in bytes, too, where that gains.
+    ``plans``: how many were looked at; ``nearest`` needs the least memory of those that do not fit.
+    ``refused``: reasons, and of how many plans each is. ``priced``: how many were put on the clock.
+    ``complete``: whether all was looked at. ``crew``: who asks for prices, all of the watcher's
+    unless another is set. Gradients may go in ``buckets`` of such sizes, in
+    bytes, too, where that gains.
     """
 
     def __init__(
         self,
         composer: Composer,
-        several: Sequence[Candidate],
+        several: Sequence[Family],
         memory_bytes: float,
         links: Lines,
         least: Links,
         watcher: Watcher,
         buckets: Sequence[int] = (),
     ) -> None:
-        self.plans = len(several)
-        self.fitting: list[tuple[Candidate, float]] = []
+        self.plans = sum(map(len, several))
         self.nearest: tuple[Candidate, float] | None = None
         self.refused: Counter[str] = Counter()
         self.complete = True
         self.priced = 0
+        self.crew: Crew = watcher
         self._watcher = watcher
         self._composer = composer
         self._links = links
         self._choosing, self._loose = (
             Choosing(composer.on(some), buckets, memory_bytes) for some in (links, least)
         )
-        self._rough: list[float] = []
-        self._fit(Choosing(composer.on(Free()), buckets, memory_bytes), several)
+        self._families: list[Family] = []
+        self._sizes: list[float] = []
+        self._fit(several, memory_bytes)
+        free = Choosing(composer.on(Free()), buckets, memory_bytes)
+        self._rough = [free.bound(next(iter(one))) for one in self._families]
+        self._numbered()
         self._bounds: dict[int, float] = {}
         self._nearer: dict[int, float] = {}
         self._best: dict[int, Composed] = {}
 
-    def _fit(self, free: Choosing, several: Sequence[Candidate]) -> None:
-        rough: dict[Recipe, float] = {}
-        for number, one in enumerate(several):
-            self._watcher.placed(number, len(several))
-            if number and not self._watcher.go_on():
-                self.complete, self.plans = False, number
+    def _fit(self, several: Sequence[Family], memory_bytes: float) -> None:
+        least, looked_at = inf, 0
+        for one in several:
+            self._watcher.placed(looked_at, self.plans)
+            if looked_at and not self._watcher.go_on():
+                self.complete, self.plans = False, looked_at
                 break
+            looked_at += len(one)
             try:
                 size = self._composer.size_bytes(one.recipe)
             except InputError as error:
-                self.refused[error.problem] += 1
+                self.refused[error.problem] += len(one)
                 continue
-            if size <= free.memory_bytes:
-                self.fitting.append((one, size))
-                if one.recipe not in rough:
-                    rough[one.recipe] = free.bound(one)
-                self._rough.append(rough[one.recipe])
-            elif self.nearest is None or size < self.nearest[1]:
-                self.nearest = one, size
+            if size <= memory_bytes:
+                self._families.append(one)
+                self._sizes.append(size)
+            elif size < least:
+                least = size
+                self.nearest = next(iter(one)), size
+
+    def _numbered(self) -> None:
+        """Number those that fit, in the order of all plans."""
+        fitting = self._families
+        lengths = np.array([*map(len, fitting)], int)
+        of_all = np.fromiter(chain.from_iterable(one.numbers for one in fitting), int)
+        order = np.argsort(of_all, kind="stable")
+        starts = np.cumsum(lengths) - lengths
+        self._family = np.repeat(np.arange(len(fitting)), lengths)[order]
+        self._place = order - starts[self._family]
+        numbers = np.empty(len(order), int)
+        numbers[order] = np.arange(len(order))
+        self._numbers = np.split(numbers, starts)[1:]
+
+    @property
+    def fitting(self) -> int:
+        """How many plans fit."""
+        return len(self._family)
+
+    def _one(self, number: int) -> Candidate:
+        family = self._families[self._family[number]]
+        return Candidate(family.recipe, family.matrices[self._place[number]])
 
     def _bound(self, number: int) -> float:
         """With links that nothing can beat."""
         if number not in self._bounds:
-            found = self._loose.bound(self.fitting[number][0])
-            self._bounds[number] = max(self._rough[number], found)
+            found = self._loose.bound(self._one(number))
+            self._bounds[number] = max(self._rough[self._family[number]], found)
         return self._bounds[number]
 
     def _bounded(self, some: Sequence[int]) -> list[float]:
@@ -117,13 +136,13 @@ class Search:
 
     def cheapest(self, among: Callable[[Candidate], bool] = lambda one: True) -> Iterator[Composed]:
         """Those ``among`` all that fit, in the order of their seconds; of equal ones, as given."""
-        waiting = [(rough, number, _Known.ROUGH) for number, rough in enumerate(self._rough)]
+        firsts = zip(self._rough, self._numbers, strict=True)
+        waiting = [(rough, int(numbers[0]), _Known.ROUGH) for rough, numbers in firsts]
         heapify(waiting)
         alike: defaultdict[Structure, list[tuple[float, int]]] = defaultdict(list)
         told = False
         while waiting:
             least, number, known = heappop(waiting)
-            one, _ = self.fitting[number]
             if known is _Known.SECONDS:
                 yield self._best[number]
                 told = True
@@ -131,17 +150,18 @@ class Search:
                 self.complete = False
                 return
             elif known is _Known.ROUGH:
-                if among(one):
-                    heappush(waiting, (self._bound(number), number, _Known.BOUND))
+                for each in self._numbers[self._family[number]].tolist():
+                    if among(self._one(each)):
+                        heappush(waiting, (self._bound(each), each, _Known.BOUND))
             elif known is _Known.BOUND:
                 if number not in self._nearer:
                     self._learn([number])
-                    self._nearer[number] = max(least, self._choosing.bound(one))
-                alike[one.structure].append((self._nearer[number], number))
+                    self._nearer[number] = max(least, self._choosing.bound(self._one(number)))
+                alike[self._one(number).structure].append((self._nearer[number], number))
                 heappush(waiting, (self._nearer[number], number, _Known.NEARER))
             else:
                 if number not in self._best:
-                    self._time(alike[one.structure])
+                    self._time(alike[self._one(number).structure])
                 heappush(waiting, (self._best[number].seconds, number, _Known.SECONDS))
 
     def front(self) -> Iterator[Composed]:
@@ -150,10 +170,8 @@ class Search:
         Plans in buckets are weighed without these in memory; one that then needs as much as a
         faster one is left out.
         """
-        sizes = [size for _, size in self.fitting]
-        known = {number: one.seconds for number, one in self._best.items()}
-        go_on = self._watcher.go_on
-        found = front(self._rough, sizes, self._clocked, known, go_on, self._bounded)
+        rough, sizes = (np.array(each)[self._family] for each in (self._rough, self._sizes))
+        found = front(rough, sizes, self._clocked, self._watcher.go_on, self._bounded)
         least = inf
         for one in map(self._best.__getitem__, found):
             if one.size_bytes < least:
@@ -170,20 +188,21 @@ class Search:
 
     def _clocked(self, some: Sequence[int]) -> list[float]:
         """Seconds of some of those that fit, each in its best buckets."""
-        self._learn(some)
-        found = self._choosing.best([self.fitting[number][0] for number in some])
-        for number, (one, seconds) in zip(some, found, strict=True):
+        fresh = [number for number in some if number not in self._best]
+        self._learn(fresh)
+        found = self._choosing.best([*map(self._one, fresh)])
+        for number, (one, seconds) in zip(fresh, found, strict=True):
             size = self._composer.size_bytes(one.recipe)
             self._best[number] = Composed(one, seconds, size)
-        return [seconds for _, seconds in found]
+        return [self._best[number].seconds for number in some]
 
     def _learn(self, some: Sequence[int]) -> None:
         """Have all asked at once that some of those that fit send, if several may ask."""
-        if not several_in(self._watcher):
+        if not several_in(self.crew):
             return
         noting = Noting(self._links)
         choosing = replace(self._choosing, composed=self._composer.on(noting))
         for number in some:
-            choosing.bound(self.fitting[number][0])
+            choosing.bound(self._one(number))
         if noting.wanted:
-            self._links.learn([*noting.wanted], self._watcher)
+            self._links.learn([*noting.wanted], self.crew)

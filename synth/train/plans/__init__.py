@@ -17,7 +17,7 @@ step, and ``apply`` puts in the redistributions that a plan needs and nothing el
 '[]{sum:data}'
 """
 
-from synth.train.plans.applying import apply, redistributions
+from synth.train.plans.applying import apply, check, redistributions
 from synth.train.plans.expansion import plan_alike, plan_of
 from synth.train.plans.full_text import parse_plan, plan_text
 from synth.train.plans.layers.prepared import prepared
@@ -39,6 +39,7 @@ __all__ = [
     "Sent",
     "When",
     "apply",
+    "check",
     "parse_plan",
     "parse_recipe",
     "plan_alike",

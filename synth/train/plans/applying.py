@@ -48,6 +48,15 @@ def apply(step: Step, plan: Plan) -> Program:
     return replace(found, update=update_of(ready, found, plan.sizes))
 
 
+def check(step: Step, plan: Plan) -> None:
+    """Raise what ``apply`` raises before it writes a program: that takes as long as a step is long,
+    and a program over four axes many seconds.
+    """
+    check_order(plan)
+    ready = prepared(step, plan)
+    _check_inputs(ready, plan.cuts, plan.parts)
+
+
 def timed(step: Step, plan: Plan) -> tuple[Program, tuple[When, ...]]:
     """The program of a step that is prepared, and when its instructions are done, on any stage."""
     parts = tuple(plan.parts.items())
@@ -64,14 +73,19 @@ def _timed(
 ) -> tuple[Program, tuple[When, ...]]:
     """Who writes a recipe out asks for it, and who then applies the plan."""
     step, cuts, parts = same.one, cut.one, dict(axes)
-    check_cuts(step.graph, cuts, step.name)
-    for label, value, sharding in zip(step.labels, step.graph.inputs, cuts.inputs, strict=True):
-        check_type(value.type, sharding, parts, where=f"input {label}")
+    _check_inputs(step, cuts, parts)
     ends = {out: cuts.inputs[place] for out, place in step.updates}
     losses = {str(one) for at, one in enumerate(step.graph.outputs) if at not in ends}
     device = _Device(parts, first, scattered=scattered, losses=losses)
     program = device.program(step.graph, cuts, ends)
     return program, tuple(device.whens)
+
+
+def _check_inputs(step: Step, cuts: Cuts, parts: Mapping[str, int]) -> None:
+    """Raise InputError for the cuts of another step, and for axes that do not divide an input."""
+    check_cuts(step.graph, cuts, step.name)
+    for label, value, sharding in zip(step.labels, step.graph.inputs, cuts.inputs, strict=True):
+        check_type(value.type, sharding, parts, where=f"input {label}")
 
 
 def operation_whens(program: Program, whens: Sequence[When]) -> list[When]:

@@ -139,8 +139,8 @@ def sizes_of(name: str, changes: Mapping[str, int]) -> Sizes:
     for one, size in changes.items():
         if one not in has:
             raise InputError(f"{name} has no {one}", hint=f"it has {', '.join(has)}")
-        if size < 1:
-            raise InputError(f"{one} is {size}", where=name, hint="at least 1")
+        if size < (least := int(one != "dropless")):
+            raise InputError(f"{one} is {size}", where=name, hint=f"at least {least}")
     changed: Any = dict(changes)
     return _checked(name, replace(found, **changed))
 

@@ -268,7 +268,8 @@ class Slice:
 class Remembered:
     """One answer: where it runs, what it is, and for which payload it was ranked.
 
-    ``beside`` has all stripes of the answer, ``program``'s among them; empty if there is only one.
+    ``beside`` has all stripes of the answer; empty if there is only one. ``program`` is then how
+    they are printed, with ``|`` between them, which is no text of the language: ask ``slices``.
     """
 
     system: System
@@ -280,6 +281,11 @@ class Remembered:
     goal: Goal = Goal.ALL_REDUCE
     beside: tuple[Slice, ...] = ()
     op: Kind = Kind.SUM
+
+    @property
+    def slices(self) -> tuple[Slice, ...]:
+        """All that is sent side by side: the stripes, or the one program with all bytes."""
+        return self.beside or (Slice(self.program, self.payload_bytes, self.segments),)
 
 
 _HINT = "give what 'collsynth top --json' or 'collsynth plan --json' printed"

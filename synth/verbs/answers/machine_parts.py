@@ -154,6 +154,9 @@ class Calibration(Part):
     residual: Annotated[list[Residual], Field(min_length=1)] = sometimes("How far off.", [])
     measured: Annotated[list[MeasuredTable], Field(min_length=1)] = sometimes("Of what.", [])
     stray: Annotated[list[Stray], Field(min_length=1)] = sometimes("How far off others.", [])
+    machines: Annotated[list[Residual], Field(min_length=1)] = sometimes(
+        "How far machines with such links lie from each other: nothing else is farther off.", []
+    )
 
 
 class Machine(Part):

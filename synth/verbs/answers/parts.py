@@ -245,6 +245,11 @@ class WorthMeasuring(Part):
             advice=Advised.like(found.advice),
         )
 
+    @property
+    def emits(self) -> bool:
+        """Whether the first command writes the file that the others run."""
+        return self.commands[0].startswith("collsynth emit")
+
 
 class DefaultChoice(Part):
     """What the runtime would choose for the plain collective."""

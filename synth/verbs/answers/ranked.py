@@ -259,7 +259,7 @@ class RankingReply(Asked):
 
 
 class Stretch(Part):
-    """Neighbouring sizes with the same placement and program."""
+    """Neighbouring sizes with the same placement, program, line to set, and gain or none."""
 
     from_bytes: Positive = Field(description="Its smallest size.")
     until_bytes: Positive = Field(description="Its largest size.")
@@ -277,12 +277,15 @@ class SizeFigures(Part):
     default_protocol: ProtocolName = Field(description="By which protocol.")
     against_default: Against = Field(description="What prices can tell of the best and it.")
     bound_seconds: Seconds = Field(description="What no schedule can beat there.")
+    program: str = sometimes("Of the best answer, its steps separated by '; '.")
+    worth_measuring: bool = sometimes("Whether it is expected to gain what a run would tell.")
 
     @classmethod
     def of(cls, size_bytes: int, answer: Answer) -> Self:
         plain = answer.default
         more = {"default_name": plain.name, "default_protocol": plain.protocol}
-        return cls.like(answer, bytes=size_bytes, **more)
+        worth = answer.worth_measuring is not None
+        return cls.like(answer, bytes=size_bytes, worth_measuring=worth, **more)
 
 
 class SweepReply(Asked):

@@ -8,6 +8,7 @@ from pydantic import TypeAdapter
 
 from synth.plan.request import Watcher
 from synth.verbs.answers.parts import Json, Part, as_json
+from synth.verbs.heap import kept
 from synth.verbs.partition.library_cache import LibraryCache
 from synth.verbs.planning import TopQuestion, top
 from synth.verbs.questions.question import asked
@@ -45,8 +46,9 @@ def carry_out(piece: Piece, watcher: Watcher, libraries: LibraryCache | None = N
     libraries = libraries or LibraryCache()
     verb = VERBS[piece.verb]
     question = asked(verb.question, piece.question)
-    if isinstance(question, TopQuestion):
-        reply = top(question, watcher, lambda language: libraries.library(language, watcher))
-    else:
-        reply = verb.answer(question, watcher)
+    with kept():
+        if isinstance(question, TopQuestion):
+            reply = top(question, watcher, lambda language: libraries.library(language, watcher))
+        else:
+            reply = verb.answer(question, watcher)
     return {"body": reply.body, "outcome": int(reply.outcome)}

@@ -7,7 +7,7 @@ from typing import Literal, get_args
 from grammar.tensors.operations import Step
 from hierarchies import InputError, Placement, System
 from synth.emit import Options
-from synth.train.frameworks import FRAMEWORKS, Machine, Model, configuration
+from synth.train.frameworks import FRAMEWORKS, Machine, Model, Written, configuration
 from synth.train.frameworks import Configurations as Found
 from synth.train.frameworks import Job as Training
 from synth.train.planner.finalists import simulated
@@ -52,18 +52,9 @@ def configured(question: StepOnMachineQuestion, runtime: str) -> Reply:
     """
     model = check_model_and_machine(question)
     recipe, step = parse_recipe(question.text()), question.step()
-    found = question.placed(dict(recipe.axes))
-    assert found is not None
-    system, placement, _ = found
+    system, placement = _placed(question, recipe)
     name = _NAMED.get(runtime, runtime)
-    sizes = sizes_of(model, question.sizes)
-    written = configuration(
-        name,
-        recipe,
-        Model(model, sizes, step),
-        Training(question.batch, getattr(sizes, "sequence", 1), question.dtype),
-        Machine(system, placement, Options()),
-    )
+    written = _written(question, runtime, recipe, step)
     programs, more = _programs(step, recipe, system, placement, Found({name: written}, {}))
     files = {**written.files, **{file.partition("/")[2]: text for file, text in more.items()}}
     return reply(
@@ -80,6 +71,34 @@ def configured(question: StepOnMachineQuestion, runtime: str) -> Reply:
             files=[TextFile(name=file, text=str(text)) for file, text in files.items()],
         )
     )
+
+
+def check_configured(question: StepOnMachineQuestion, runtime: str) -> None:
+    """Raises InputError as ``configured``, but for JAX's specs: those are of a step's inputs."""
+    if runtime not in _NAMED:
+        _written(question, runtime, parse_recipe(question.text()), None)
+
+
+def _written(
+    question: StepOnMachineQuestion, runtime: str, recipe: Recipe, step: Step | None
+) -> Written:
+    """The files of a framework; of a step that was not traced, of all frameworks but JAX."""
+    model = check_model_and_machine(question)
+    sizes = sizes_of(model, question.sizes)
+    return configuration(
+        _NAMED.get(runtime, runtime),
+        recipe,
+        Model(model, sizes, step),
+        Training(question.batch, getattr(sizes, "sequence", 1), question.dtype),
+        Machine(*_placed(question, recipe), Options()),
+    )
+
+
+def _placed(question: StepOnMachineQuestion, recipe: Recipe) -> tuple[System, Placement]:
+    found = question.placed(dict(recipe.axes))
+    assert found is not None
+    system, placement, _ = found
+    return system, placement
 
 
 def _programs(

@@ -15,6 +15,7 @@ from synth.train.orders import (
     Durations,
     Order,
     Protocol,
+    Timeline,
     Transfers,
     parse,
     timeline,
@@ -28,6 +29,7 @@ from synth.verbs.reply import Reply, reply
 
 MOST_ACTIONS = 2**15
 MOST_RANKS = 256
+SEARCHED = "zero-bubble"
 _NAME = re.compile(r"[a-z0-9_-]+")
 Count = Annotated[int, Field(ge=1, le=MOST_ACTIONS)]
 Seconds = Annotated[Measure, Field(ge=0, strict=False)]
@@ -89,11 +91,11 @@ class OrderQuestion(Question):
         return found
 
     def check(self) -> None:
-        """Raises InputError as ``chosen``; no order is searched."""
-        if self.durations and self.order in SCHEDULES:
+        """Raises InputError as ``chosen`` and ``timed``; no order is searched."""
+        if self.durations and self.order == SEARCHED:
             self.check_named()
         else:
-            self.chosen()
+            self.timed(self.chosen())
 
     def check_named(self) -> None:
         """Raises InputError for numbers that make no schedule of that name."""
@@ -112,7 +114,7 @@ class OrderQuestion(Question):
         if 3 * self.stages * self.microbatches > MOST_ACTIONS:
             problem = f"{self.stages} stages and {self.microbatches} microbatches are too many"
             raise InputError(problem, hint=f"one times the other at most {MOST_ACTIONS // 3}")
-        if self.order == "zero-bubble" and self.stages > MOST_RANKS:
+        if self.order == SEARCHED and self.stages > MOST_RANKS:
             hint = f"at most {MOST_RANKS}: this order is searched"
             raise InputError(f"{self.stages} ranks", where="--stages", hint=hint)
 
@@ -122,9 +124,18 @@ class OrderQuestion(Question):
         assert self.stages
         assert self.microbatches
         chunks = self.chunks or 1
-        if self.order == "zero-bubble":
+        if self.order == SEARCHED:
             return zero_bubble(self.stages, self.microbatches, self.durations, self.transfer)
         return SCHEDULES[self.order](self.stages // chunks, self.microbatches, chunks)
+
+    def timed(self, order: Order) -> Timeline:
+        """The order on the clock. Raises InputError where blocking transfers stand still."""
+        return timeline(order, self.durations.on(order), self.transfers)
+
+    @property
+    def transfers(self) -> Transfers:
+        """How it is sent from rank to rank."""
+        return Transfers(self.transfer, self.protocol)
 
     @property
     def durations(self) -> Durations:
@@ -135,8 +146,6 @@ class OrderQuestion(Question):
 def ordered(question: OrderQuestion, watcher: Watcher) -> Reply:
     """An order with its times, what each rank holds, and the file that PyTorch reads."""
     order = question.chosen()
-    durations = question.durations
-    transfers = Transfers(question.transfer, question.protocol)
-    found = timeline(order, durations.on(order), transfers)
+    found = question.timed(order)
     name = question.order if question.order in SCHEDULES else None
-    return reply(OrderReply.of(name, order, found, durations, transfers))
+    return reply(OrderReply.of(name, order, found, question.durations, question.transfers))

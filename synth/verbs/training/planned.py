@@ -13,8 +13,9 @@ from synth.train.frameworks import Job as Training
 from synth.train.frameworks import Machine, Model, configurations
 from synth.train.models import Spelling
 from synth.train.planner.finalists import Finalist
+from synth.train.planner.job import Job
 from synth.train.planner.pins import Pins
-from synth.train.planner.planning import Job, Planner
+from synth.train.planner.planning import Planner
 from synth.train.zoo.sizes import sizes_of
 from synth.verbs.answers.training.planned import Asked, Handed, StepPlanReply
 from synth.verbs.questions import notations

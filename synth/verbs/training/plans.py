@@ -72,6 +72,14 @@ class PlannedQuestion(ModelQuestion):
     def planned(self, step: Step) -> Planned:
         """The step cut by the plan.
 
+        Raises InputError as ``cut``, and for a plan that the step cannot follow to its end.
+        """
+        plan, text = self.cut(step)
+        return Planned(prepared(step, plan), plan, apply(step, plan), text)
+
+    def cut(self, step: Step) -> tuple[Plan, str]:
+        """The plan of the step, and how it is said.
+
         Raises InputError for a plan that is not understood or not one of the step, and where plan
         and axes say different axes.
         """
@@ -81,13 +89,11 @@ class PlannedQuestion(ModelQuestion):
             plan = parse_plan(text, step)
             check_axes(dict(plan.axes))
             check_passes(plan.order.stages if plan.order else 1, plan.microbatches)
-            text = plan_text(step, plan)
-        else:
-            recipe = parse_recipe(text)
-            check_axes(dict(recipe.axes))
-            check_passes(recipe.stages, recipe.microbatches)
-            plan, text = plan_of(step, recipe), str(recipe)
-        return Planned(prepared(step, plan), plan, apply(step, plan), text)
+            return plan, plan_text(step, plan)
+        recipe = parse_recipe(text)
+        check_axes(dict(recipe.axes))
+        check_passes(recipe.stages, recipe.microbatches)
+        return plan_of(step, recipe), str(recipe)
 
     def recipe(self) -> Recipe | None:
         """The plan as a recipe, None where it is in full. Raises InputError as ``planned``."""

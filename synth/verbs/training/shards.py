@@ -21,15 +21,19 @@ from synth.verbs.training.plans import check_axes
 class ShardQuestion(StepOnMachineQuestion):
     """Shard a training step by a plan: its types, what it sends, bytes and operations a device."""
 
+    def check_sharded(self) -> None:
+        """Raises InputError for what is said beside a step that is sharded already."""
+        for flag, value in (("--plan", self.plan), ("--axes", self.axes)):
+            if value is not None:
+                hint = "it says its axes and how all values lie: change its text"
+                raise InputError("this step is sharded already", where=flag, hint=hint)
+
 
 def shard(question: ShardQuestion, watcher: Watcher) -> Reply:
     """A step cut by a plan; or one that was sharded before, which is checked."""
     given = question.read(parse_either)
     if isinstance(given, ShardedStep):
-        for flag, value in (("--plan", question.plan), ("--axes", question.axes)):
-            if value is not None:
-                hint = "it says its axes and how all values lie: change its text"
-                raise InputError("this step is sharded already", where=flag, hint=hint)
+        question.check_sharded()
         axes = {axis: size for axis, size in given.axes if axis != TIME}
         check_axes(axes)
         check(given)

@@ -152,6 +152,8 @@ def test_what_may_gain_is_worth_a_run_that_decides(model: int, payload: int) -> 
         else:
             assert not tests
             assert what.commands[0] == what.advice.text.partition("; ")[0]
+        assert bool(tests) != ("torchrun --nnodes 4 --nproc-per-node 8 " in what.commands[-1])
+        assert "..." not in " ".join(what.commands)
         assert f"{what.speedup:.2f} times" in what.said
         assert duration(what.default_seconds / DECIDES) in what.decides
 

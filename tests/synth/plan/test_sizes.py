@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -12,8 +13,10 @@ from hypothesis import strategies as st
 from exhaustive import examples
 from hierarchies import Axis, InputError, System, load
 from strategies import systems
+from synth.calibration.typical import typical
+from synth.plan.how_to_get import to_set, worth_measuring
 from synth.plan.planner import answers
-from synth.plan.request import Request, Watcher
+from synth.plan.request import Answer, Request, Watcher
 from synth.plan.sizes import Sweep, sweep
 from synth.semantics.programs import Language
 
@@ -42,11 +45,40 @@ def test_stretches_cover_the_sizes_in_order_and_neighbours_differ(
     for one, other in pairwise(told.stretches):
         near = one.until_bytes * 1.01 >= other.from_bytes
         assert near or other.from_bytes - one.until_bytes == 1
-        choices = [
-            (end.candidate.reduction.placement, end.candidate.program)
-            for end in (one.last, other.first)
-        ]
-        assert choices[0] != choices[1]
+        assert told_of(one.last) != told_of(other.first)
+    for one in told.stretches:
+        inside = {
+            told_of(answer)
+            for size, answer in told.sizes
+            if one.from_bytes <= size <= one.until_bytes
+        }
+        assert inside == {told_of(one.first)}
+
+
+def told_of(answer: Answer) -> tuple[Any, ...]:
+    """What a row says of an answer beside its figures."""
+    worth = worth_measuring(answer) is not None
+    return *program_of(answer), to_set(answer), answer.against_default, worth
+
+
+def program_of(answer: Answer) -> tuple[Any, ...]:
+    """Where it runs and what."""
+    return answer.candidate.reduction.placement, answer.candidate.program
+
+
+def test_a_stretch_ends_where_what_one_does_changes() -> None:
+    """NCCL goes over to NVLS trees and falls behind the ring: the program is the same throughout,
+    and only from there on there is anything to set, or to gain.
+    """
+    axes = (Axis("data", 8), Axis("tensor", 4))
+    asked = Request(axes, ("data",), language=Language(2), placement=((4, 2), (1, 4)))
+    told = sweep(typical(H100), asked, 2**24, 2**28)
+    assert len({program_of(one.first) for one in told.stretches}) == 1
+    by_itself, ring = told.stretches
+    assert (to_set(by_itself.first), worth_measuring(by_itself.last)) == ("", None)
+    assert to_set(ring.first) == "NCCL_ALGO=allreduce:Ring NCCL_PROTO=allreduce:Simple"
+    assert worth_measuring(ring.first)
+    assert by_itself.last.defaults.chosen != ring.first.defaults.chosen
 
 
 def test_every_size_has_the_answer_that_the_planner_gives_for_it() -> None:

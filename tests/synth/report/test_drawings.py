@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import groupby
 from math import isclose
 from typing import Any
 from xml.etree import ElementTree
@@ -17,7 +18,7 @@ from strategies import reductions
 from synth.emit.mesh import RankOrder, mesh
 from synth.plan.request import Watcher
 from synth.report.colours import DARK, LIGHT, contrast, paints
-from synth.report.coordinates import coordinates
+from synth.report.coordinates import coordinates, peers
 from synth.report.curves import curves
 from synth.report.details import Device
 from synth.report.layout import folded
@@ -64,6 +65,17 @@ def test_coordinates_are_those_of_the_mesh(reduction: Any) -> None:
     digits = np.stack(np.unravel_index(devices, placement.hierarchy.cardinalities), axis=1)
     found = [list(coordinates(device, placement.matrix)) for device in digits.tolist()]
     assert found == known
+
+
+@settings(deadline=None)
+@given(reductions())
+def test_peers_are_a_group_of_the_reduction(reduction: Any) -> None:
+    placement = reduction.placement
+    over = [number for number, axis in enumerate(placement.axes) if axis.name in reduction.over]
+    for group in reduction.grid().tolist():
+        for device in group:
+            at = coordinates(placement.hierarchy.digits(device), placement.matrix)
+            assert peers(device, at, placement.matrix, over) == sorted(group)
 
 
 @pytest.mark.parametrize("name", catalogue())
@@ -241,6 +253,30 @@ def over_sizes() -> SweepReply:
     return found
 
 
+def test_what_is_worth_measuring_is_expected_in_the_table_too() -> None:
+    """As in the row of its stretch and in the picture; beside it the default's own bandwidth."""
+    found = answer(
+        "top",
+        {
+            "system": "dgx-h100:4",
+            "axes": {"data": 8, "tensor": 4},
+            "reduce": ["data"],
+            "bytes": [2**24, 2**27],
+            "max_steps": 2,
+        },
+    )
+    told = curves(found)
+    open_ = [one.worth_measuring for one in found.sizes]
+    assert open_ == sorted(open_)  # from some size on
+    assert any(open_)
+    for one, speedup, rate in zip(told.sizes, told.speedups, told.default_bandwidths, strict=True):
+        expected = f"{one.baseline_seconds / one.seconds:.2f}x?"
+        assert speedup == (expected if one.worth_measuring else "same")
+        assert rate == f"{2 * 7 / 8 * one.bytes / one.baseline_seconds / 1e9:.4g} GB/s"
+        assert one.program == "all-reduce root inside"
+    assert (len(found.stretches), told.crossovers) == (2, [])
+
+
 def points(picture: ElementTree.Element, name: str) -> list[tuple[float, float, str]]:
     """Where a line's points lie, and what each says."""
     return [
@@ -274,28 +310,31 @@ def test_curves_have_a_point_for_each_size_where_it_belongs(over_sizes: SweepRep
         (gains, [one.baseline_seconds / one.seconds for one in found.sizes]),
     ):
         height = [y for _, y, _ in points(drawn, "best")]
+        marks = [one for one in drawn.iter(f"{SVG}line") if one.get("x1") != one.get("x2")]
+        assert min(float(one.get("y1", "")) for one in marks) <= min(height)
         slope, start = np.polyfit(values, height, 1)
         assert slope < 0  # equal differences are equal distances
         assert np.abs(slope * np.array(values) + start - height).max() < 0.2
 
 
-def test_curves_mark_where_another_answer_is_the_best(over_sizes: SweepReply) -> None:
+def test_curves_mark_where_another_program_is_the_best(over_sizes: SweepReply) -> None:
+    """Not where the same one is had otherwise, or gains otherwise, which are rows of their own."""
+    several = [[*some] for _, some in groupby(over_sizes.stretches, lambda one: one.first.program)]
+    changes = [some[0].from_bytes for some in several[1:]]
+    assert 0 < len(changes) < len(over_sizes.stretches) - 1
     for one in curves(over_sizes).drawings:
         marks = [
             "".join(line.itertext())
             for line in ElementTree.fromstring(str(one)).iter(f"{SVG}line")
             if line.get("class") == "crossover"
         ]
-        assert marks == [
-            f"another answer from {volume(stretch.from_bytes)} on"
-            for stretch in over_sizes.stretches[1:]
-        ]
+        assert marks == [f"another program from {volume(size)} on" for size in changes]
         labels = [
             text.text
             for text in ElementTree.fromstring(str(one)).iter(f"{SVG}text")
             if text.get("class") == "crossover"
         ]
-        sizes = [volume(stretch.from_bytes) for stretch in over_sizes.stretches[1:]]
+        sizes = [volume(size) for size in changes]
         assert labels[:1] == sizes[:1]
         assert set(labels) <= set(sizes)
 

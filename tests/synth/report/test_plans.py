@@ -9,16 +9,18 @@ import pytest
 
 pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
 
-from asked_plans import body
+from asked_plans import ASKED, body
 from hierarchies import InputError
 from hierarchies.units import duration, volume
 from synth.report import front
 from synth.report.bars import Bar, Limit, bars
 from synth.report.plan_words import clauses, words
 from synth.report.plans import PlansView, plans_view
+from synth.tables.training.planned import as_fast
 from synth.train.plans import parse_recipe
 from synth.verbs.answers import judge
 from synth.verbs.answers.training.planned import StepPlanReply
+from synth.verbs.answers.training.plans import PlanOfStep
 
 FULL = {"model": "llama3-8b", "pin": "data=8 zero=3", "batch": 8, "sequence": 128, "k": 1}
 """Where not every plan fits."""
@@ -42,6 +44,54 @@ def test_the_verdict_says_what_the_best_plan_comes_to() -> None:
     assert [one.label for one in found.listed] == ["plan 1", "plan 2", "plan 3", "with zero=3"]
     free = read().device_bytes - best.memory.bytes
     assert found.headline.endswith(f" on the fullest device, {volume(free)} free")
+
+
+def test_the_title_says_what_the_step_is_and_what_plans_must_have() -> None:
+    found = view(0)
+    pins = ASKED["pin"]
+    assert found.title == f"gpt2-tiny, 64 samples of 16 tokens, on dgx-h100:1 with {pins}"
+    assert any(one.startswith(f"No plan with {pins} can take") for one in found.verdict)
+    free = plans_view(read().model_copy(update={"pins": ""}), {**body(), "pins": ""}, [0])
+    assert free.title == "gpt2-tiny, 64 samples of 16 tokens, on dgx-h100:1"
+    assert any(one.startswith("No plan can take less than") for one in free.verdict)
+
+
+def test_plans_of_the_same_axes_are_told_apart_by_what_they_differ_in() -> None:
+    answer, table = read(), view(0).table
+    assert table is not None
+    assert {one.axes["data"] for one in answer.plans} == {2}
+    said = [clauses(one.plan) for one in answer.plans]
+    differ = [what for what in said[0] if len({one[what] for one in said}) > 1]
+    assert differ
+    assert [one for one in table.headings if one in said[0] and one != "axes"] == differ
+    assert "placement" not in table.headings
+    for what in differ:
+        column = [row[table.headings.index(what)] for row in table.rows]
+        assert column == [one[what] or "-" for one in said]
+
+
+def test_the_plan_to_be_taken_is_named_by_what_it_has_before_others() -> None:
+    """What all have alike is not said; with a tenth of the memory left that is not said either."""
+    whole = read()
+
+    def said(*plans: PlanOfStep, taken: int) -> str:
+        [line] = as_fast(whole.model_copy(update={"plans": plans, "advised": taken}))
+        return line.rpartition("take ")[2]
+
+    def like(name: str, size: int = 9) -> PlanOfStep:
+        memory = whole.plans[0].memory.model_copy(update={"bytes": size})
+        more = {"tied": True, "plan": name, "memory": memory, "by_framework": True}
+        return whole.plans[0].model_copy(update=more)
+
+    plain, again = "data=8; batch over data; zero=1", "data=8; batch over data; remat layers"
+    assert said(like(plain), like(plain, 4), taken=1) == "2, with the least memory (4 B)"
+    assert said(like(again, 4), like(plain), taken=1) == "2, with nothing computed again"
+    three = like(again, 4), like(plain), like(plain, 8)
+    least = "3, with nothing computed again, and of such the least memory (8 B)"
+    assert said(*three, taken=2) == least
+    full = like(plain, whole.device_bytes), like(again)
+    assert said(*full, taken=1) == "2, with room in memory"
+    assert said(like(plain), like(plain), taken=0) == "1"
 
 
 def test_what_was_asked_why_not_is_answered_in_the_verdict() -> None:

@@ -358,3 +358,31 @@ def test_processes_that_are_done_meanwhile_are_for_the_rest() -> None:
         assert len({*forked(work, range(9), rest)}) >= 3
         assert rest.result() == b"x"
         assert rest.processes == 3
+
+
+@FORKED
+def test_forks_that_begin_at_once_are_as_many_as_may_work() -> None:
+    """One beside other work; two once a fork has told that to end. None of it is done here."""
+    ends = os.pipe()
+
+    def work(item: int) -> int:
+        if item == 1:
+            os.write(ends[1], b"x")
+        return os.getpid()
+
+    with Meanwhile(lambda: os.read(ends[0], 1), Several(2)) as rest:
+        assert rest.busy
+        found = [*forked(work, range(9), rest, at_once=True)]
+        assert rest.result() == b"x"
+        assert not rest.busy
+    assert HERE not in found
+    assert found[0] == found[1]
+    assert len({*found}) <= 2
+
+
+@FORKED
+def test_what_was_ended_before_it_was_done_is_no_longer_busy() -> None:
+    with Meanwhile(signal.pause, Several(2)) as rest:
+        assert rest.processes == 1
+    assert not rest.busy
+    assert rest.processes == 2

@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import time
+from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -23,8 +24,8 @@ pytest.importorskip("fastapi", reason="needs the extra server")
 from patience import PATIENCE_SECONDS
 from server_process import AT_ONCE, LONG, serving, status_of
 from synth.cli.app import app
-from synth.service.settings import data_folder, default_name
-from synth.service.store import NewJob, Store
+from synth.service.settings import Settings, data_folder, default_name, networks
+from synth.service.store import NewJob, Person, Store
 
 
 def run(*words: str) -> Any:
@@ -191,6 +192,52 @@ def test_a_data_folder_that_cannot_be_made(tmp_path: Path, monkeypatch: pytest.M
     told(run("keys", "list"), "--store")
 
 
+TOLD: dict[str, tuple[str, dict[str, Any]]] = {
+    "--host": ("::1", {"host": "::1"}),
+    "--port": ("0", {"port": 0}),
+    "--workers": ("3", {"workers": 3}),
+    "--executor": ("dask://a:1", {"executor": "dask://a:1"}),
+    "--keys": ("1", {"keys": True}),
+    "--name": ("one", {"name": "one"}),
+    "--wait": ("0.5", {"wait_seconds": 0.5}),
+    "--grace": ("7", {"grace_seconds": 7.0}),
+    "--job-seconds": ("60", {"limits": {"job_seconds": 60.0}}),
+    "--job-memory": ("1GiB", {"limits": {"job_memory_bytes": 2**30}}),
+    "--keep-days": ("0", {"keep_days": None}),
+    "--work-hours": ("2", {"limits": {"work_seconds_per_day": 7200.0}}),
+    "--proxy-secret": ("x" * 16, {"proxy_secret": "x" * 16, "keys": True}),
+    "--trusted-proxy": ("10.0.0.7", {"trusted_proxies": networks("10.0.0.7"), "keys": True}),
+}
+
+
+def test_each_option_and_variable_of_serve_is_a_setting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[Settings] = []
+    monkeypatch.setattr("synth.service.server.serve", lambda settings, said: found.append(settings))
+
+    def settings(*words: str, **variables: str) -> dict[str, Any]:
+        words = ("serve", "--store", store_in(tmp_path), *words)
+        with monkeypatch.context() as changed:
+            for name, value in variables.items():
+                changed.setenv(name, value)
+            assert run(*words).exit_code == 0
+        return asdict(found.pop())
+
+    usual = settings("--name", "usual")
+    for option, (value, changes) in TOLD.items():
+        expected = usual | changes | {"limits": usual["limits"] | changes.get("limits", {})}
+        word = (option,) if option == "--keys" else (option, value)
+        named = () if option == "--name" else ("--name", "usual")
+        assert settings(*word, *named) == expected, option
+        variable = f"COLLSYNTH_{option[2:].replace('-', '_').upper()}"
+        assert settings(*named, **{variable: value}) == expected, variable
+    people = settings(
+        *("--proxy-secret", "x" * 16, "--teams", "a=b,c=d", "--admins", "ops, root"), "--quiet"
+    )
+    assert (people["teams"], people["admins"]) == ({"a": "b", "c": "d"}, {"ops", "root"})
+
+
 def test_keys_are_made_listed_and_revoked_in_json(tmp_path: Path) -> None:
     store = ("--store", store_in(tmp_path), "--json")
     assert json.loads(run("keys", "list", *store).stdout) == []
@@ -276,6 +323,30 @@ def test_who_revokes_a_key_is_told_what_goes_on_or_ends_it(tmp_path: Path) -> No
         assert "jobs cancelled: 2" in said
         statuses = [store.jobs.one(job.id).status for job in store.jobs.listed("red", 4)]
         assert statuses == ["queued", "cancelled", "cancelled", "cancelling"]
+
+
+def test_who_signs_somebody_out_is_told_what_goes_on_or_ends_it(tmp_path: Path) -> None:
+    words = ("--store", store_in(tmp_path))
+    with Store(store_in(tmp_path)) as store:
+        store.migrate()
+        ann = Person("ann@example.org", "red", "ask keep")
+        for seconds in (60, 60, -1):
+            store.keys.begin_session(ann, seconds)
+        for number in range(2):
+            asked = NewJob("red", None, "top", "{}", str(number), asked_by=ann.name)
+            store.jobs.submit(asked)
+        said = run("keys", "sign-out", ann.name, *words).stdout
+        assert said == (
+            "signed out ann@example.org; sessions ended: 2; jobs that go on: 2;"
+            " 'collsynth keys sign-out --cancel' ends them\n"
+        )
+        ended = json.loads(run("keys", "sign-out", ann.name, "--cancel", "--json", *words).stdout)
+        assert (ended["sessions"], ended["cancelled"], len(ended["jobs"])) == (0, True, 2)
+        assert [job.status for job in store.jobs.listed("red", 4)] == ["cancelled"] * 2
+    told(run("keys", "sign-out", ann.name, *words), "nobody is signed in as", "asked_by")
+    for wrong in ([], [ann.name, "--all"], ["--all", "--cancel"]):
+        told(run("keys", "sign-out", *wrong, *words), "--all alone")
+    assert json.loads(run("keys", "sign-out", "--all", "--json", *words).stdout) == {"sessions": 0}
 
 
 @pytest.mark.slow

@@ -28,6 +28,12 @@ ASKED = {
     "measure": {**SHORT, "system": "dgx-h100:4", "axes": {"data": 32}, "bytes": "16MiB"},
     "a file": P2,
     "a variable": TREE,
+    "a variable first": {
+        **H100,
+        "axes": {"data": 8, "tensor": 4},
+        "bytes": "64MiB",
+        "stripes": True,
+    },
     "placements": V100,
     "not offered": {**H100, "bytes": "64KiB", "algorithm": "any", "per_placement": True},
     "gathered": {**P2, "request": "all-gather"},
@@ -62,11 +68,17 @@ def test_it_is_the_largest_speed_up_that_can_be_had_or_that_there_is_none(case: 
     open_ = [one.worth_measuring for one in reply.answers if one.worth_measuring]
     if best is None and open_:
         most = min(open_, key=lambda one: one.seconds)
-        assert found.headline == f"{KEEP}; worth measuring: {most.speedup:.2f}x"
-        [run] = found.to_do
-        assert run.lines.splitlines() == most.commands
-        assert reply.answers[run.row].worth_measuring == most
-        assert found.said[:2] == [most.said, most.decides]
+        quick = [one for one in open_ if one.advice.by.value == "environment"]
+        first = min(quick, key=lambda one: one.seconds, default=most)
+        runs = [first] if first == most else [first, most]
+        upto = "up to " * (len(runs) > 1)
+        assert found.headline == f"{KEEP}; worth measuring: {upto}{most.speedup:.2f}x"
+        assert [reply.answers[run.row].worth_measuring for run in found.to_do] == runs
+        for run, one in zip(found.to_do, runs, strict=True):
+            assert [*filter(None, (run.emits, *run.lines.splitlines()))] == one.commands
+            assert "collsynth emit" not in run.lines
+        assert all(one.said in " ".join(found.said) for one in runs)
+        assert all(one.decides in " ".join(found.said) for one in runs)
         return
     if best is None:
         assert (found.headline, found.to_do) == (KEEP, ())

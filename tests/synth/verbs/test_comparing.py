@@ -126,6 +126,7 @@ def test_whatever_an_answer_holds_it_is_read_or_refused(name: str, odd: Any) -> 
         ([("k", "3", "5"), ("system", "dgx-a100:4", "dgx-h100:4")], ("dgx-a100:4", "dgx-h100:4")),
         ([("bytes", "1 GiB", "2 GiB"), ("k", "3", "5")], ("1 GiB", "2 GiB")),
         ([("k", "3", "5")], ("k 3", "k 5")),
+        ([("pin", "", "tensor=4")], ("no pin", "tensor=4")),
         ([("system", "my.toml", "my.toml"), ("k", "-", "5")], UNNAMED),
         ([("plan", "x" * 50, "y")], UNNAMED),
         ([], UNNAMED),

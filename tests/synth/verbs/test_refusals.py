@@ -24,6 +24,19 @@ GONE: Any = {"system": "dgx-h100:2", "axes": {"data": 15}, "without": ["node1/gp
 SENT: Any = [{"reduce": [axis], "bytes": 1024} for axis in ("data", "model")]
 LLAMA: Any = {"system": "dgx-h100:4", "model": "llama3-8b", "job": None, "k": 1}
 
+ALL_TO_ALL: Any = {"request": "all-to-all", "program": "all-to-all root inside"}
+CONFIGURED: Any = {"model": "gpt2-small", "system": "dgx-h100:1", "runtime": "megatron"}
+LONG: Any = {
+    "name": "long.step",
+    "text": "".join((*("# as traced\n" for _ in range(2**12)), EXAMPLES["shard"]["model"]["text"])),
+}
+SHARDED: Any = {
+    "name": "sharded.step",
+    "text": VERBS["shard"]
+    .answer(asked(VERBS["shard"].question, EXAMPLES["shard"]), Watcher())
+    .body["files"][0]["text"],
+}
+
 REFUSED: list[tuple[str, dict[str, Any]]] = [
     ("systems", {"without": ["node9"]}),
     ("systems", {"slow": {"node1": 2.0}}),
@@ -134,6 +147,40 @@ REFUSED: list[tuple[str, dict[str, Any]]] = [
     ("train", {"runtime": "megatron"}),
     ("train", {"runtime": "megatron", "model": "llama3-8b"}),
     ("profile", {"plan": "data=0; batch over data"}),
+    ("top", {"bytes": [4096, 1024]}),
+    ("sweep", {"bytes": [4096, 1024], "systems": ["dgx-h100:4", "dgx-a100:4"]}),
+    ("order", {"protocol": "blocking"}),
+    ("order", {"order": "0F0 0B0", "stages": None, "microbatches": None, "transfer": -1.0}),
+    ("check", {"program": "all-to-all root inside"}),
+    ("check", {"request": "all-to-all"}),
+    ("emit", {"target": "nccl-tuner"}),
+    ("emit", {"target": "nccl-tuner", "channels": 1000}),
+    ("emit", {"target": "nccl-tuner", **ALL_TO_ALL}),
+    ("emit", {"target": "chakra", "request": "broadcast", "program": "broadcast root inside"}),
+    ("emit", {"target": "mscclpp", "request": "reduce", "program": "reduce root inside"}),
+    ("emit", {"target": "mscclpp", "op": "max"}),
+    ("emit", {"hosts": ["a", "a"], "target": "slurm"}),
+    ("shard", {"plan": "tensor=8; weights over tensor as Megatron", "axes": None}),
+    ("shard", {"plan": "t=8; weights weight[1] over t", "axes": None}),
+    ("shard", {"plan": "t=8; weights none[0] over t", "axes": None}),
+    ("shard", {"plan": "t=8; input features as [t]", "axes": None}),
+    ("shard", {"plan": "pipe=8; schedule 1f1b, 8 microbatches", "axes": None}),
+    ("shard", {"plan": "batch over data; 2 microbatches"}),
+    ("shard", {"plan": "batch over data; gradients in bf16"}),
+    ("shard", {"plan": "batch over data; remat layers"}),
+    ("shard", {"plan": "plan of another", "axes": None}),
+    ("shard", {"model": LONG, "plan": "t=8; vocabulary over t", "axes": None}),
+    ("shard", {"model": LONG, "plan": "data=3; batch over data", "axes": None, "system": None}),
+    ("shard", {"model": {**LONG, "text": LONG["text"] + "out nothing"}}),
+    ("shard", {"model": SHARDED}),
+    ("shard", {"model": SHARDED, "plan": None}),
+    ("simulate", {"plan": "t=8; tokens over t"}),
+    ("train", {"plan": "data=3; batch over data"}),
+    ("train", {"plan": "t=8; experts over t"}),
+    ("train", {**CONFIGURED, "plan": "tensor=8; weights over tensor as Megatron"}),
+    ("train", {**CONFIGURED, "batch": 12, "plan": "data=8; batch over data"}),
+    ("train", {**CONFIGURED, "runtime": "torchtitan", "plan": "data=8; batch over data"}),
+    ("profile", {"plan": "data=3; batch over data"}),
 ]
 
 
@@ -178,6 +225,20 @@ def test_pins_that_no_plan_can_have_are_refused_before_any_is_made(pin: str, sai
     assert said in refusal("plan", {**LLAMA, "pin": pin})
 
 
+@pytest.mark.parametrize("verb", ["shard", "simulate", "train", "profile"])
+def test_samples_that_no_plan_divides_are_refused_before_a_model_is_traced(verb: str) -> None:
+    """In other words than the verb's, which speaks of an input of the step."""
+    change = {"model": "gpt2-tiny", "axes": None, "plan": "data=8; batch over data; 3 microbatches"}
+    assert refusal(verb, change).startswith("--batch: 8 samples in 24 parts")
+    assert "nothing" in refusal(verb, {**change, "batch": 24})
+    with pytest.raises(InputError, match=r"input targets: .* cuts dimension 0"):
+        VERBS[verb].answer(put(verb, change), Watcher())
+
+
 def test_nothing_else_is_refused() -> None:
     for verb in VERBS:
         check(put(verb, {}))
+    check(put("shard", {"model": LONG}))
+    check(put("shard", {"model": SHARDED, "plan": None, "axes": None}))
+    check(put("emit", {"target": "nccl-tuner", "channels": 8}))
+    check(put("order", {"order": "gpipe", "protocol": "blocking"}))

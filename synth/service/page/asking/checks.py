@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import Any
 
 from hierarchies import InputError, Reduction, System, count_placements, placements
+from synth.calibration.logs.devices import machines_of
+from synth.calibration.logs.tables import Log
 from synth.service.page.asking.rows import VerbForm
 from synth.service.page.forms import MOST_DEVICES, Checked, tell_machine
 from synth.tables.style import many
@@ -82,9 +84,22 @@ def _check_logs(sound: LogsQuestion, system: System, checked: Checked) -> None:
         checked.note("plan", alone)
     if sound.files and not told_only:
         with checked.noting("logs"):
-            runs = sound.matched(system)
-            rows = sum(len(run.log.rows) for run in runs)
-            checked.tell("logs", f"{many(len(runs), 'table')}, {many(rows, 'row')}")
+            _tell_logs(sound.logs(), system, checked)
+            sound.matched(system)
+
+
+def _tell_logs(logs: Sequence[Log], system: System, checked: Checked) -> None:
+    """What is in the logs; and, for one of the catalogue that they are not of, which it may be."""
+    rows = sum(len(log.rows) for log in logs)
+    checked.tell("logs", f"{many(len(logs), 'table')}, {many(rows, 'row')}")
+    devices = dict.fromkeys(name for log in logs for name in log.devices)
+    if devices:
+        checked.tell("logs", f", of {', '.join(devices)}")
+    like = machines_of(logs)
+    names = [one.name for one in like]
+    if like and (system.name not in names or system.devices < like[0].devices):
+        suits = system.name if system.name in names else names[0]
+        checked.suits.update(system=suits, count=str(like[0].hierarchy.cardinalities[0]))
 
 
 def _sound(form: VerbForm, given: dict[str, Any], checked: Checked) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
+from typing import Literal
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
@@ -12,7 +13,7 @@ from synth.service.errors import not_there
 from synth.service.page.asking.checks import check
 from synth.service.page.asking.rows import FORMS, VerbForm
 from synth.service.page.asking.values import example, of_fields, of_question, question
-from synth.service.page.one_form import Form
+from synth.service.page.one_form import Form, On
 from synth.service.page.responses import PageCaller, PageRoute
 from synth.workload.files import shipped_jobs
 
@@ -51,10 +52,19 @@ def _of(verb: str) -> Form:
 
 @router.get("/ask/{verb}")
 async def form(
-    request: Request, caller: PageCaller, verb: str, like: str | None = None
+    request: Request,
+    caller: PageCaller,
+    verb: str,
+    like: str | None = None,
+    on: On = None,
+    plan: Literal["yes"] | None = None,
 ) -> Response:
-    """A form, with an example or with the question of an answer or of a job."""
-    return await _of(verb).show(request, caller, like)
+    """A form, with an example, the question of an answer or of a job, or on its machine.
+
+    ``plan``: the tests are asked for that such logs come of, so those of the answer are left out.
+    """
+    more = {"plan": True, "files": []} if plan else {}
+    return await _of(verb).show(request, caller, like, on, more)
 
 
 @router.post("/ask/{verb}/check")

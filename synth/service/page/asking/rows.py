@@ -53,7 +53,8 @@ class VerbForm:
     def where(self) -> Mapping[str, str]:
         """The box of each flag and of each key that a mistake may name."""
         keys = {one.name: name for name, one in self.boxes.by_name.items()}
-        return {**self.boxes.where, **keys, **{name: name for name in self.needs}, "files": "logs"}
+        given: dict[str, str] = {name: name for name in self.needs}
+        return {**self.boxes.where, **keys, **given, "SYSTEM": "system", "files": "logs"}
 
 
 def _choices(annotation: Any) -> Sequence[str]:

@@ -18,12 +18,36 @@ function number({ rows, what, first }) {
   });
 }
 
+const namesOf = () => [...byId("axes").querySelectorAll("[name=axis_name]")].map((box) => box.value.trim());
+const axesOf = (box) => box.value.split(",").map((one) => one.trim());
+
+// An axis that is renamed keeps what is sent over it, unless another is called so while one types.
+function rename(box) {
+  const [was, now] = [box.dataset.was ?? box.defaultValue.trim(), box.value.trim()];
+  const names = namesOf();
+  if (!now || now === was || names.filter((name) => name === now).length > 1) return;
+  box.dataset.was = now;
+  if (!was || names.includes(was)) return;
+  for (const sent of byId("sent").querySelectorAll("[name=sent_reduce]")) {
+    const over = axesOf(sent);
+    if (over.includes(was)) sent.value = over.map((one) => (one === was ? now : one)).join(", ");
+  }
+}
+
+// What of the rows of collectives is to blame: axes that there are not, else all that is typed.
+function blamed() {
+  const names = namesOf();
+  const boxes = [...byId("sent").querySelectorAll("[data-label]")];
+  const strange = boxes.filter((box) => box.name === "sent_reduce" && box.value && !axesOf(box).every((one) => names.includes(one)));
+  if (strange.length) return strange;
+  return boxes.filter((box) => [...box.closest("tr").querySelectorAll("input")].some((one) => one.value));
+}
+
 // An axis that goes takes along what is sent over it alone, and leaves what is sent over others too.
 function forget(name) {
-  const named = [...byId("axes").querySelectorAll("[name=axis_name]")].map((box) => box.value.trim());
-  if (!name || named.includes(name)) return;
+  if (!name || namesOf().includes(name)) return;
   for (const box of byId("sent").querySelectorAll("[name=sent_reduce]")) {
-    const over = box.value.split(",").map((one) => one.trim());
+    const over = axesOf(box);
     const left = over.filter((one) => one !== name);
     if (left.length === over.length) continue;
     if (left.length) box.value = left.join(", ");
@@ -36,8 +60,9 @@ function show(checked) {
     const name = place.id.replace(/-said$/, "");
     const text = checked.wrong[name] ?? "";
     if (place.textContent !== text) place.textContent = text;
+    const rows = name === "sent" && byId("sent") ? blamed() : null;
     for (const input of form.querySelectorAll(`[aria-describedby="${place.id}"]`)) {
-      if (text) input.setAttribute("aria-invalid", "true");
+      if (text && (!rows || rows.includes(input))) input.setAttribute("aria-invalid", "true");
       else input.removeAttribute("aria-invalid");
     }
   }
@@ -50,6 +75,18 @@ function show(checked) {
 let asked = 0;
 let timer = 0;
 
+// Fields that nobody has chosen yet follow from others: the machine from the logs that are given.
+let chosen = false;
+form.addEventListener("input", ({ target }) => { chosen ||= ["system", "count", "own"].includes(target.name); });
+
+function suit(values) {
+  const boxes = Object.entries(values).map(([name, value]) => [byId(name), value]);
+  const other = boxes.some(([box, value]) => box.value !== value);
+  if (chosen || byId("own")?.value || !other) return false;
+  for (const [box, value] of boxes) box.value = value;
+  return true;
+}
+
 // At first nothing is wrong with what nobody has typed yet.
 async function check(first = false) {
   const mine = ++asked;
@@ -58,6 +95,7 @@ async function check(first = false) {
     const response = await fetch(form.dataset.check, { method: "POST", body });
     if (!response.ok || mine !== asked) return;
     const found = await response.json();
+    if (suit(found.suits)) return soon();
     show(first ? { ...found, wrong: {} } : found);
   } catch { /* the answer of the form itself will say it */ }
 }
@@ -87,6 +125,8 @@ for (const table of tables) {
   });
 }
 tables.forEach(number);
+byId("axes")?.addEventListener("focusin", ({ target }) => { if (target.name === "axis_name") target.dataset.was = target.value.trim() || (target.dataset.was ?? ""); });
+byId("axes")?.addEventListener("input", ({ target }) => { if (target.name === "axis_name") rename(target); });
 
 byId("file")?.addEventListener("change", async (event) => {
   const [file] = event.target.files;
@@ -116,6 +156,7 @@ function rowsOf(typed) {
 }
 
 function restore(typed) {
+  chosen = true;
   rowsOf(typed);
   const left = [...typed];
   for (const box of form.querySelectorAll("[name]")) {

@@ -1,4 +1,4 @@
-// The machine as boxes and links, its devices coloured by their coordinate on an axis.
+// The machine as boxes and links, its devices coloured by the groups that work together over an axis.
 import { byId, style } from "./parts.js";
 
 let shown = null;
@@ -16,8 +16,9 @@ const look = () => [
   { selector: "node", style: { "font-family": "system-ui, sans-serif", "font-size": 12, color: style("--ink"), shape: "round-rectangle", label: "data(name)" } },
   { selector: "node[kind = 'unit']", style: { "background-color": style("--card"), "border-color": style("--line"), "border-width": 1, "text-valign": "bottom", "text-halign": "center", "text-margin-y": 2, padding: 10, "text-background-color": style("--card"), "text-background-opacity": 1, "text-background-padding": 2 } },
   { selector: "node[kind = 'hub']", style: { "background-color": style("--hub"), "text-wrap": "wrap", "text-valign": "center", "font-size": 10, width: 150, height: 32, "border-width": 1, "border-color": style("--line") } },
-  { selector: "node[kind = 'device']", style: { width: 46, height: 46, "text-valign": "center", "text-wrap": "wrap", "font-size": 11, label: "data(label)", "background-color": "data(fill)", color: "data(ink)", "border-width": 1, "border-color": style("--line") } },
+  { selector: "node[kind = 'device']", style: { width: 46, height: 46, "text-valign": "center", "text-wrap": "wrap", "font-size": "data(small)", label: "data(label)", "background-color": "data(fill)", color: "data(ink)", "border-width": 1, "border-color": style("--line") } },
   { selector: "node[?missing]", style: { "background-color": style("--card"), color: style("--ink"), "border-style": "dashed", "border-width": 2 } },
+  { selector: "node.peer", style: { "border-width": 4, "border-color": style("--ink") } },
   { selector: "node.here", style: { "border-width": 4, "border-color": style("--focus") } },
   { selector: "edge", style: { width: "data(wide)", "line-color": style("--wire"), "curve-style": "straight", label: "data(label)", "font-size": 10, color: style("--ink"), "text-background-color": style("--card"), "text-background-opacity": 0.9, "text-background-padding": 2 } },
   { selector: "edge[target ^= 'hub']", style: { "source-endpoint": "0 -50%", "target-endpoint": "0 50%" } },
@@ -34,7 +35,7 @@ export function drawMachine(place, picture, choice, status) {
   const narrow = place.clientWidth < NARROW;
   const drawn = narrow ? picture.narrow : picture.wide;
   byId("left-out").textContent = drawn.left_out ? `${drawn.left_out}.` : "";
-  const elements = [...drawn.nodes, ...drawn.edges].map((one) => ({ ...one, data: { label: "", fill: style("--card"), ink: style("--ink"), ...one.data } }));
+  const elements = [...drawn.nodes, ...drawn.edges].map((one) => ({ ...one, data: { label: "", small: 11, fill: style("--card"), ink: style("--ink"), ...one.data } }));
   const cy = cytoscape({
     container: place, elements, style: look(), layout: { name: "preset", padding: 12, fit: true },
     userZoomingEnabled: false, userPanningEnabled: true, autoungrabify: true, autounselectify: true,
@@ -42,23 +43,35 @@ export function drawMachine(place, picture, choice, status) {
   });
   shown = cy;
   const devices = cy.nodes("[kind = 'device']");
+  const grouping = () => picture.groupings[Number(choice.value)];
+  const groupOf = (node) => grouping().group_of[node.data("device")];
   const describe = (node) => {
     const at = picture.coordinates[node.data("device")];
-    const where = at ? picture.axes.map((axis, n) => `${axis.name} ${at[n]}`).join(", ") : "missing";
-    return `device ${node.data("device")} (${node.data("name")}): ${where}`;
+    const device = `device ${node.data("device")} (${node.data("name")})`;
+    if (!at) return `${device}: missing`;
+    const where = picture.axes.map((axis, n) => `${axis} ${at[n]}`).join(", ");
+    return `${device}: ${where}. Its group over ${grouping().over.join(", ")}: ${grouping().members[groupOf(node)]}`;
+  };
+  const mark = () => {
+    const here = devices.filter(".here");
+    devices.removeClass("peer");
+    if (!here.length) return;
+    if (groupOf(here) !== undefined) devices.filter((node) => groupOf(node) === groupOf(here)).addClass("peer");
+    status.textContent = describe(here);
   };
   const paint = () => {
-    const axis = Number(choice.value);
+    byId("groups-said").textContent = grouping().caption;
     cy.batch(() => devices.forEach((node) => {
-      const at = picture.coordinates[node.data("device")];
-      const colour = at ? picture.axes[axis].paints[at[axis]] : { fill: style("--card"), ink: style("--ink") };
-      node.data({ ...colour, label: at ? `${node.data("device")}\n${picture.axes[axis].name[0]}${at[axis]}` : `${node.data("device")}\n–` });
+      const at = picture.coordinates[node.data("device")]?.join(",") ?? "–";
+      const colour = grouping().paints[groupOf(node)] ?? { fill: style("--card"), ink: style("--ink") };
+      node.data({ ...colour, label: `${node.data("device")}\n${at}`, small: Math.min(11, Math.max(5, Math.floor(66 / at.length))) });
     }));
+    mark();
   };
   const point = (node) => {
     devices.removeClass("here");
     node.addClass("here");
-    status.textContent = describe(node);
+    mark();
   };
   let at = -1;
   place.addEventListener("keydown", (event) => {
@@ -87,7 +100,7 @@ export function drawMachine(place, picture, choice, status) {
     }, { signal });
   }
   addEventListener("resize", fit, { signal });
-  choice.value = Math.max(0, picture.axes.findIndex((axis) => axis.size > 1));
+  choice.value = picture.first;
   paint();
   fit();
   place.machine = cy;

@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from io import BytesIO
+from typing import Any
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 from synth.train.frameworks import FRAMEWORKS
+from synth.verbs.training.trained import TrainQuestion
 
 _LOOSE = "in-full"
 _OTHERS = {"mscclpp": "MSCCL++", _LOOSE: "Plan in full"}
 """What tabs of files are called that no framework is configured by, nor lie in a folder."""
 _RUNS_IT = "launch.sh"
+_RUNTIMES = {"jax": "mesh"}
+"""What a question calls a framework that it calls otherwise."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +57,27 @@ def _folder(name: str, inside: Mapping[str, Mapping[str, str]]) -> Folder:
     order = sorted(inside, key=lambda file: ("/" in file, file == _RUNS_IT))
     files = {file: inside[file] for file in order}
     return Folder(name, written_for.partition(" (")[0], written_for, order[0], files)
+
+
+def written_for(
+    framework: str, asked: Mapping[str, Any], answer: Mapping[str, Any], index: int
+) -> dict[str, Any] | None:
+    """The question of ``train`` whose answer is a plan of an answer as files of a framework.
+
+    ``asked`` is the question of the answer; plans count from 0, last the one asked why not. None
+    where there is no such plan or framework.
+    """
+    plans = [*answer["plans"], *filter(None, [answer["why_not"]])]
+    if framework not in FRAMEWORKS or index >= len(plans):
+        return None
+    known = TrainQuestion.model_fields.keys() - {"placement"}
+    return {
+        **{key: value for key, value in asked.items() if key in known},
+        "sizes": answer["sizes"],
+        "plan": plans[index]["plan"],
+        "placement": plans[index]["placement"],
+        "runtime": _RUNTIMES.get(framework, framework),
+    }
 
 
 def zipped(folder: Folder) -> bytes:

@@ -21,15 +21,27 @@ from synth.verbs.answers.ranked import SweepReply
 
 _MOST_RUNS = 12
 """So many runs are drawn."""
+_CALIBRATE = "/ask/calibrate"
+_TESTS = "Print the tests that tell them apart", f"{_CALIBRATE}?plan=yes"
+_TESTED = (("Look at their logs", "/ask/doctor"), ("Calibrate with them", _CALIBRATE))
+_MEASURED = (
+    ("Ask for a collective on this machine", "/"),
+    ("Plan a step on it", "/plan"),
+    ("Look at other logs of it", "/ask/doctor"),
+)
 
 
 @dataclass(frozen=True)
 class Found:
-    """A headline, what is said below it, and drawings, each under a heading."""
+    """A headline, what is said below it, and drawings, each under a heading.
+
+    ``onward``: what may be asked next on the same machine, and the form that asks it.
+    """
 
     headline: str
     said: Sequence[str]
     drawings: Sequence[tuple[str, Markup]]
+    onward: Sequence[tuple[str, str]] = ()
 
 
 def found(verb: str, body: Any) -> Found | None:
@@ -46,7 +58,7 @@ def found(verb: str, body: Any) -> Found | None:
         case CalibratedReply() as calibrated:
             return _calibrated(calibrated)
         case TestsReply() as tests:
-            return Found(headline_of(tests), (), ())
+            return Found(headline_of(tests), (), (), _TESTED)
     return None
 
 
@@ -96,13 +108,15 @@ def _cost(cost: CostReply) -> Found:
 
 def _doctor(doctor: DoctorReply) -> Found:
     said = [
-        one.text + (f" ({' and '.join(one.tests)} of the plan would tell)" if one.tests else "")
+        one.text + (f" ({' and '.join(one.tests)} would tell)" if one.tests else "")
         for one in doctor.findings
     ]
+    tests = [_TESTS] if any(one.tests for one in doctor.findings) else []
     return Found(
         headline_of(doctor),
         said,
         [(one.source, drawn) for one in doctor.runs[:_MOST_RUNS] if (drawn := _run(one))],
+        [*tests, ("Calibrate with these logs", _CALIBRATE)],
     )
 
 
@@ -133,7 +147,7 @@ def _calibrated(answer: CalibratedReply) -> Found:
         *_counted(answer.dropped, "was not followed by the fit", "were not followed by the fit"),
         *_counted(answer.warnings, "was left out of the logs", "were left out of the logs"),
     ]
-    return Found(headline_of(answer), said, ())
+    return Found(headline_of(answer), said, (), _MEASURED)
 
 
 def _counted(lines: Sequence[str], one: str, several: str) -> Iterator[str]:

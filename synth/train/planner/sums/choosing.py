@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from synth.train.planner.composing import Composition
+from synth.train.planner.composing.composer import Composition
 from synth.train.planner.links import Candidate
 from synth.train.planner.resolution import OWN
 

@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from grammar import Goal
-from synth.train.planner.inside import Part
+from synth.train.planner.composing.inside import Part
+from synth.train.planner.composing.staged import Staged
 from synth.train.planner.links import Links, Row
-from synth.train.planner.staged import Staged
 
 ALL = 2**62
 """Bytes of a bucket that has room for all gradients."""

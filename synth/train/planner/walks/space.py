@@ -19,7 +19,7 @@ from hierarchies.placement import exponents
 from hierarchies.units import volume
 from synth.search.space import Infeasible, Price
 from synth.train.choice.grids import Extents, Knobs, recipes, recipes_of
-from synth.train.planner.composing import Composition
+from synth.train.planner.composing.composer import Composition
 from synth.train.planner.links import Candidate, Row, axes_of
 from synth.train.plans import Recipe
 

@@ -38,7 +38,7 @@ def fused(
     copies: dict[int, dict[int, Done]] = {}
     for number, group in enumerate(groups):
         inside = [at for at, one in enumerate(unit) if one == number]
-        copies[number] = _again(instructions, inside, group, number, made)
+        copies[number] = _again(program, instructions, inside, group, number, made)
     _read_still(instructions, groups, outputs)
     pieces: dict[int, list[int]] = {}
     for at, one in enumerate(unit):
@@ -105,18 +105,21 @@ def _member(program: Program, name: str, made: Mapping[str, int]) -> int:
 
 
 def _again(
+    program: Program,
     instructions: list[Instruction],
     inside: Sequence[int],
     group: Fused,
     number: int,
     made: Mapping[str, int],
 ) -> dict[int, Done]:
-    """Copies of what a group does again, by their places; its members read them from now on."""
+    """Copies of what a group does again, by their places; its members read them from now on.
+
+    They are of the program as it was: what others do again inside is there alone.
+    """
     found: dict[int, Done] = {}
     renamed: dict[str, Value] = {}
-    program = Program((), tuple(instructions), ())
     for at in sorted(_member(program, name, made) for name in group.again):
-        one = instructions[at]
+        one = program.instructions[at]
         assert isinstance(one, Done)
         name = one.operation.results[0].name
         if at in inside:

@@ -14,9 +14,10 @@ from synth.search.space import BestFound, Found, Infeasible, NoneFound, Optimal
 from synth.train.planner.finalists import Finalist
 from synth.train.planner.gaining import Sending
 from synth.train.planner.hints import Freed
+from synth.train.planner.job import Job
 from synth.train.planner.links import Candidate
 from synth.train.planner.operations.finer import Finer
-from synth.train.planner.planning import Job, Planned
+from synth.train.planner.planning import Planned
 from synth.train.planner.resolution import Difference, difference
 from synth.train.simulation.spans import spans
 from synth.verbs.answers.machine_parts import LevelInFull, PricesName
@@ -88,7 +89,7 @@ class StepPlanReply(Reply):
     dtype: str = Field(description="The element type that most is multiplied in.")
     samples: Positive = Field(description="In a step.")
     tokens: Whole = Field(description="In a step; 0 where samples are no texts.")
-    sizes: dict[str, Positive] = Field(description="What is other than the model has it.")
+    sizes: dict[str, Whole] = Field(description="What is other than the model has it.")
     computed_in: str = Field(description="The flag --dtype.")
     optimizer: str = Field(description="What updates it.")
     pins: str = Field(description="What plans must have.")
@@ -186,7 +187,7 @@ class StepPlanReply(Reply):
             front=[PlanOfFront.of(one) for one in thinned(list(found.front))],
             least_seconds=found.least_seconds,
             considered=search.plans,
-            fitting=len(search.fitting),
+            fitting=search.fitting,
             priced=search.priced,
             usual_seconds=found.usual.seconds if found.usual else None,
             usual_more=(

@@ -31,7 +31,6 @@ from synth.service.http.examples import EXAMPLES
 from synth.service.http.logs import JsonLines
 from synth.service.limits import Limits
 from synth.service.metrics import Metrics
-from synth.service.recent import Recent
 from synth.service.settings import networks
 from synth.service.store import Key, Scope, Store, digest_of
 from synth.service.store.keys import Keys as StoredKeys
@@ -158,7 +157,6 @@ def test_a_session_is_not_the_key_and_ends_with_it(server: Served) -> None:
     gone = keys.revoke(made.id)
     assert gone is not None
     assert (gone.sessions, gone.key.revoked) == (1, False)
-    server.service.state.keys._known = Recent(2**20)
     assert [asked(one) for one in (second, third)] == [403, 200]
 
 

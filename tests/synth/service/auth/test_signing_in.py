@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from secrets import compare_digest
 from typing import Any
@@ -15,15 +16,16 @@ pytest.importorskip("fastapi", reason="needs the extra server")
 
 from sqlalchemy import select
 from starlette.datastructures import Headers
+from typer.testing import CliRunner
 
 from hierarchies import InputError
 from patience import PATIENCE_SECONDS
 from serving import Served, served
+from synth.cli.app import app
 from synth.service.auth.proxy import Proxy
 from synth.service.http.authentication import COOKIE
 from synth.service.http.examples import EXAMPLES
 from synth.service.limits import Limits
-from synth.service.recent import Recent
 from synth.service.settings import networks, teams_of_groups
 from synth.service.store import Person, Store, digest_of
 from synth.service.store.tables import SESSION
@@ -66,12 +68,6 @@ def session(token: str) -> dict[str, str]:
 
 def code(server: Served, headers: dict[str, str]) -> int:
     return server.ask.get("/v1/jobs", headers=headers).status_code
-
-
-def forget(server: Served) -> None:
-    """What another server of the store has ended is noticed in seconds; at once, for tests."""
-    keys: Any = server.service.state.keys
-    keys._known = Recent(2**20)
 
 
 def test_who_has_signed_in_at_the_proxy_need_not_do_so_again(server: Served) -> None:
@@ -165,6 +161,32 @@ def test_a_cookie_is_worth_nothing_after_its_owner_has_signed_out(server: Served
     refused = server.ask.get("/v1/jobs", headers=session(token))
     assert (refused.status_code, refused.json()["problem"]) == (403, "this session is over")
     assert server.ask.get("/jobs", headers=session(token)).status_code == 303
+
+
+def test_who_is_signed_out_by_a_command_is_out_at_the_next_request(tmp_path: Path) -> None:
+    """The command knows the store alone, and no server."""
+    with served(tmp_path, keys=True, proxy_secret=SECRET) as server, browser(server) as client:
+        key = server.service.store.keys.create("red", "").secret
+        tokens = []
+        for who in (ANN, ANN, BOB):
+            tokens.append(signed_in(client, who))
+            client.cookies.clear()  # else the session that is begun in ends
+        tokens.append(client.post("/login", data={"key": key}).cookies[COOKIE])
+        client.cookies.clear()
+
+        def codes() -> list[int]:
+            return [code(server, session(token)) for token in tokens]
+
+        assert codes() == [200] * 4
+        store = ("--store", f"sqlite:///{tmp_path / 'service.db'}")
+        run = partial(CliRunner().invoke, app)
+        said = run(["keys", "sign-out", "ann@example.org", *store])
+        assert "sessions ended: 2" in said.stdout
+        assert codes() == [403, 403, 200, 200]
+        assert run(["keys", "sign-out", "ann@example.org", *store]).exit_code == 2
+        assert "sessions ended: 2" in run(["keys", "sign-out", "--all", *store]).stdout
+        assert codes() == [403] * 4
+        assert code(server, {"X-API-Key": key}) == 200
 
 
 def test_forged_cookies_are_refused(server: Served) -> None:

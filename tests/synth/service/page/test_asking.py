@@ -13,6 +13,8 @@ import pytest
 
 pytest.importorskip("fastapi", reason="needs the extra server")
 
+from log_writer import Written, devices
+from log_writer import text as written
 from patience import PATIENCE_SECONDS
 from serving import Served, served
 from synth.plan.request import Watcher
@@ -25,6 +27,14 @@ from synth.service.page.views import found
 from synth.verbs.questions.question import asked
 from synth.verbs.table import VERBS
 
+WRITTEN = Written("all_reduce", 32, 4, tuple((1 << at, 99.0, 99.0) for at in (20, 25, 30)))
+H100 = "\n".join(
+    (
+        "all_reduce_perf",
+        *devices(WRITTEN, "NVIDIA H100 80GB HBM3"),
+        *written(WRITTEN, head=False),
+    )
+)
 LOG = EXAMPLES["doctor"]["files"][0]["text"]
 ON = {"axes": "data=32", "reduce": "data", "bytes": "64MiB", "max_steps": "2", "no_stripes": "yes"}
 SENT: dict[str, dict[str, Any]] = {
@@ -149,6 +159,18 @@ def test_what_machines_jobs_and_logs_come_to_is_told(server: Served) -> None:
     assert told["doctor"]["logs"] == "1 table, 4 rows"
 
 
+def test_the_machine_that_logs_name_is_told_and_another_is_refused() -> None:
+    """A log of 32 H100 in a form that has dgx-a100 x 2: it suits dgx-h100 x 4."""
+    given, checked = question(FORMS["doctor"], fields("doctor", log_text=[H100]))
+    found = check(FORMS["doctor"], given, checked, lambda sound: None)
+    assert found.suits == {"system": "dgx-h100", "count": "4"}
+    assert "NVIDIA H100" in found.wrong["system"]
+    assert found.told["logs"].endswith("of NVIDIA H100 80GB HBM3")
+    given, checked = question(FORMS["doctor"], fields("doctor", log_text=[H100], **found.suits))
+    right = check(FORMS["doctor"], given, checked, lambda sound: None)
+    assert (right.suits, right.wrong) == ({}, {})
+
+
 @pytest.mark.parametrize("verb", FORMS)
 def test_an_answer_says_first_what_it_comes_to_and_leads_back_to_its_form(
     server: Served, answers: dict[str, str], verb: str
@@ -170,6 +192,42 @@ def test_a_calibrated_description_is_kept_and_asked_with(
     form = {**SENT["doctor"], "own": kept.text, "count": ""}
     assert server.ask.post("/ask/doctor/check", data=form).json()["wrong"] == {}
     assert server.ask.get(f"{where}/file/other.toml").status_code == 404
+
+
+ONWARD = {
+    "doctor": {"/ask/calibrate": LOG.splitlines()[-1]},
+    "calibrate": {"/": "[calibration]", "/plan": "[calibration]", "/ask/doctor": "[calibration]"},
+}
+
+
+@pytest.mark.parametrize("verb", ONWARD)
+def test_what_was_measured_is_carried_into_the_next_question(
+    server: Served, answers: dict[str, str], verb: str
+) -> None:
+    """No machine is chosen again, and no file: as far as the next form takes what was given."""
+    page = unescape(server.ask.get(answers[verb]).text)
+    for form, held in ONWARD[verb].items():
+        [address] = re.findall(rf'href="({re.escape(form)}\?on=[0-9a-f]{{64}})"', page)
+        filled = unescape(server.ask.get(address).text)
+        assert held in filled
+        name = 'name = "dgx-a100"' if verb == "calibrate" else 'value="dgx-a100" selected'
+        assert name in filled
+
+
+def test_where_a_log_leaves_two_levels_the_tests_that_tell_are_a_link_away(server: Served) -> None:
+    times = {1 << 26: 9e2, 1 << 28: 3e3, 1 << 30: 1.1e4}
+    slow = Written("all_reduce", 32, 4, tuple((size, us, us) for size, us in times.items()))
+    log = "\n".join(("all_reduce_perf", *devices(slow), *written(slow, head=False)))
+    sent = {"system": "dgx-h100", "count": "4", "log_name": ["a.txt"], "log_text": [log]}
+    put = server.ask.post("/ask/doctor", data=sent)
+    page = unescape(server.ask.get(str(put.headers["location"])).text)
+    assert "proof column" not in page
+    assert "of what such links reach: not told apart" in page
+    [address] = re.findall(r'href="(/ask/calibrate\?plan=yes&on=[0-9a-f]{64})"', page)
+    filled = unescape(server.ask.get(address).text)
+    assert re.search(r'name="plan" value="yes" checked', filled)
+    assert 'value="dgx-h100" selected' in filled
+    assert "all_reduce_perf" not in filled
 
 
 def test_measured_predicted_and_bound_are_drawn(server: Served, answers: dict[str, str]) -> None:

@@ -14,6 +14,7 @@ pytest.importorskip("fastapi", reason="needs the extra server")
 pytest.importorskip("playwright", reason="needs playwright, to drive a browser")
 
 from browsing import CHROMIUM, Browsing, browsing, until
+from hierarchies import ranges
 from hierarchies.files.writing import described
 from machines import calibrated
 from serving import Served, StuckWorkers, served
@@ -115,22 +116,33 @@ def test_a_result_has_its_plot_timeline_code_and_trace(seen: Browsing, answer: s
     page.wait_for_selector("#code:has-text('mpi4py')")
 
 
-def test_devices_are_coloured_by_the_axis_that_is_chosen(seen: Browsing, answer: str) -> None:
+def test_devices_of_one_colour_are_a_group_and_a_tap_tells_it(seen: Browsing, answer: str) -> None:
+    """As pictures of plans have it: those that hold the same coordinates on the other axes."""
     page = seen.page
     page.goto(answer)
     until(page, "Boolean(document.querySelector('#topology').machine)")
+    assert page.locator("#axis-choice option:checked").text_content() == "data"
     read = "topology.machine.nodes('[kind = \"device\"]').map(n => n.data())"
     rows = page.locator("table.devices tbody tr").evaluate_all(
         "rows => rows.map(row => [...row.cells].map(cell => cell.textContent))"
     )
-    for number, (name, size) in enumerate((("data", 4), ("model", 2))):
+    for number, (name, other) in enumerate((("data", "model"), ("model", "data"))):
         page.select_option("#axis-choice", str(number))
+        assert f"they have the same coordinates on {other}" in page.text_content("#groups-said")
         found = page.evaluate(read)
         assert [node["device"] for node in found] == list(range(8))
+        together: dict[str, list[str]] = {}
         for node, row in zip(found, rows, strict=True):
-            at = int(row[2 + number])
-            assert node["fill"] == paints(size)[at].fill
-            assert node["label"] == f"{node['device']}\n{name[0]}{at}"
+            together.setdefault(row[3 - number], []).append(row[0])
+            assert node["fill"] == paints(8)[int(row[3 - number])].fill
+            assert node["label"] == f"{node['device']}\n{row[2]},{row[3]}"
+        page.evaluate("topology.machine.nodes(\"[kind = 'device']\")[5].emit('tap')")
+        peers = together[rows[5][3 - number]]
+        assert page.evaluate("topology.machine.nodes('.peer').map(n => n.data('device'))") == [
+            int(one) for one in peers
+        ]
+        said = ranges([int(one) for one in peers], 16)
+        assert page.text_content("#device-said").endswith(f"Its group over {name}: {said}")
 
 
 def test_what_is_wrong_is_said_as_one_types(seen: Browsing) -> None:
@@ -162,6 +174,21 @@ def test_an_axis_takes_along_what_is_sent_over_it(seen: Browsing) -> None:
     page.fill("#axes tr:last-child [name=axis_name]", "data")
     page.click("#axes button.remove >> nth=1")
     assert over.first.input_value() == "data", "another axis is called so"
+
+
+def test_an_axis_that_is_renamed_keeps_what_is_sent_over_it(seen: Browsing) -> None:
+    page = seen.page
+    page.goto("/")
+    over = page.locator("#sent [name=sent_reduce]")
+    name = page.locator("#axes [name=axis_name]").nth(1)
+    assert (name.input_value(), over.first.input_value()) == ("model", "model")
+    name.press("Control+A")
+    name.press_sequentially("data2")  # for a moment it is called as another is
+    assert over.first.input_value() == "data2"
+    over.first.fill("modl")
+    page.wait_for_selector("#sent [aria-invalid=true]")
+    wrong = page.locator("#sent [aria-invalid=true]")
+    assert [one.get_attribute("aria-label") for one in wrong.all()] == ["Axes of collective 2"]
 
 
 def test_what_else_is_sent_is_a_row_of_its_own(seen: Browsing) -> None:

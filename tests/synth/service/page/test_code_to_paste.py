@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -10,10 +12,12 @@ from markupsafe import Markup
 
 pytest.importorskip("fastapi", reason="needs the extra server")
 
+from patience import PATIENCE_SECONDS
+from serving import Served, served
 from synth.plan.request import Watcher
 from synth.report.details import emit_question, in_place_of_code
 from synth.service.page.rendering import render
-from synth.service.page.results import ranking_of, result
+from synth.service.page.results import TABS, ranking_of, result
 from synth.verbs.questions.question import asked
 from synth.verbs.table import VERBS
 
@@ -96,3 +100,50 @@ def test_of_the_default_nothing_is_pasted_unless_it_was_held_to_a_way(algorithm:
     assert [line for _, line in said.settings] == (["NCCL_ALGO=Ring"] if held else [])
     assert said.words.startswith("Nothing to paste: this is what the runtime") != held
     assert ("set nothing" in emitted_words(answer, 0)) != held
+
+
+STRIPED = {
+    "system": "dgx-h100:4",
+    "axes": {"data": 8, "tensor": 4},
+    "reduce": ["data"],
+    "bytes": 2**26,
+    "k": 1,
+    "max_steps": 4,
+}
+UNSPLIT = ("mscclpp", "nccl-tuner")
+"""Targets that have no words for two programs side by side."""
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with served(tmp_path_factory.mktemp("code"), wait_seconds=PATIENCE_SECONDS) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def striped(server: Served) -> str:
+    """Where the page shows an answer whose best is two programs side by side."""
+    response = server.ask.post("/v1/top", json=STRIPED)
+    assert response.status_code == 200, response.text
+    assert len(response.json()["answers"][0]["stripes"]) > 1
+    return str(response.headers["content-location"]).removeprefix("/v1")
+
+
+@pytest.mark.parametrize("target", TABS)
+def test_every_tab_of_a_split_answer_has_code_or_says_what_lacks(
+    server: Served, striped: str, target: str
+) -> None:
+    """How stripes are printed is no text of the language: the broker read it as one program."""
+    part = server.ask.get(f"{striped}/code/{target}", headers={"X-Part": "1"}).text
+    files = re.findall(rf'href="({striped}/files/{target}/[^"]+)"', part)
+    if target in UNSPLIT:
+        assert "has no stripes, and the payload is split over 2" in part
+        assert not files
+    else:
+        assert files
+        assert [server.ask.get(file).status_code for file in files] == [200] * len(files)
+
+
+def test_a_split_answer_has_a_timeline(server: Served, striped: str) -> None:
+    part = server.ask.get(f"{striped}/timeline", headers={"X-Part": "1"}).text
+    assert 'class="timeline"' in part

@@ -169,6 +169,32 @@ def test_its_files_are_a_tab_a_framework_and_a_folder_to_download(
     assert server.ask.get(f"{answer}/folder/nothing").status_code == 404
 
 
+def test_any_plan_is_to_be_had_as_files(server: Served, answer: str) -> None:
+    """The one to be taken with the very files that the answer has; another with its own."""
+    whole = server.ask.get(f"/v1{answer}").json()["answer"]
+    for index, one in enumerate(whole["plans"]):
+        shown = server.ask.get(f"{answer}?answer={index}").text
+        [links] = re.findall(r'id="its-files">(.*?)</p>', shown, re.DOTALL)
+        if index == whole["advised"]:
+            assert 'href="#files"' in links
+            continue
+        assert f'href="{answer}/plans/{index}/megatron"' in links
+        kept = server.ask.get(f"{answer}/plans/{index}/megatron")
+        named = f'attachment; filename="plan-{index + 1}-megatron.zip"'
+        assert kept.headers["content-disposition"] == named
+        with ZipFile(BytesIO(kept.content)) as zipped:
+            texts = "".join(zipped.read(name).decode() for name in zipped.namelist())
+        assert one["plan"] in " ".join(texts.replace("#", " ").split())
+    taken = server.ask.get(f"{answer}/plans/{whole['advised']}/megatron")
+    files = {one["name"]: one["text"] for one in whole["files"]}
+    with ZipFile(BytesIO(taken.content)) as zipped:
+        assert {name: zipped.read(name).decode() for name in zipped.namelist()} == {
+            name: text for name, text in files.items() if name.startswith("megatron/")
+        }
+    assert server.ask.get(f"{answer}/plans/99/megatron").status_code == 404
+    assert server.ask.get(f"{answer}/plans/0/nothing").status_code == 404
+
+
 def test_the_plan_that_was_asked_why_not_stands_beside_the_first(server: Served) -> None:
     where = server.ask.post("/plan", data={**FORM, "explain": "zero=3"}).headers["location"]
     shown = server.ask.get(where).text

@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("sqlalchemy", reason="needs sqlalchemy, of the extra 'server'")
 
-from sqlalchemy import update
+from sqlalchemy import event, update
 
 from hierarchies import InputError
 from synth.service.store import (
@@ -23,6 +23,7 @@ from synth.service.store import (
     NewJob,
     Order,
     Seen,
+    SignedOut,
     Status,
     Store,
     StoredAnswer,
@@ -251,6 +252,36 @@ def test_a_queued_job_is_cancelled_at_once(store: Store) -> None:
     assert store.jobs.cancel("unknown") is None
 
 
+def test_all_jobs_of_a_key_or_person_are_cancelled_by_as_many_statements_as_one(
+    store: Store,
+) -> None:
+    """Of others, and of keys that bear the person's name, none."""
+    keys = [store.keys.create("ours", "ann").id for _ in range(2)]
+    asked = [*([(keys[0], "ann")] * 9), (keys[1], "ann"), *([(None, "ann")] * 9), (None, "bob")]
+    for number, (key, name) in enumerate(asked):
+        store.jobs.submit(replace(new(str(number)), key_id=key, asked_by=name))
+    claims = [claimed(store) for _ in range(3)]
+    store.claims.fail(claims[1], {"problem": "no"})
+    store.jobs.cancel(claims[2].job.id)
+    before = [job.id for job in store.jobs.listed("ours", 99, order=Order.OLDEST)]
+    statements: list[str] = []
+    event.listen(
+        store.jobs._database.engine,
+        "before_cursor_execute",
+        lambda *sent: statements.append(sent[2]),
+    )
+    revoked, one = store.keys.revoke(keys[0], cancel=True), len(statements)
+    out = store.keys.sign_out("ann", cancel=True)
+    assert max(one, len(statements) - one) < 9
+    assert revoked is not None
+    assert revoked.jobs == (before[0], *before[2:9])
+    assert out == SignedOut(0, tuple(before[10:19]))
+    statuses = [job.status for job in store.jobs.listed("ours", 99, order=Order.OLDEST)]
+    gone = Status.CANCELLED
+    first = [Status.CANCELLING, Status.FAILED, Status.CANCELLING, *([gone] * 6)]
+    assert statuses == [*first, Status.QUEUED, *([gone] * 9), Status.QUEUED]
+
+
 @pytest.mark.parametrize(
     ("end", "status", "best"),
     [
@@ -469,6 +500,26 @@ def test_jobs_are_found_by_words_of_question_result_and_who_asked_and_by_day(
         assert seen(store, made[0]).headline == "2.1x: do this"
         assert str(seen(store, made[1]).headline).startswith("no thing fits x")
         assert seen(store, made[2]).headline is None
+
+
+def test_a_search_looks_for_few_words_in_the_latest_jobs(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A hundred words in a hundred thousand jobs took a minute, of a thread that is everybody's."""
+    for number in range(6):
+        store.jobs.submit(new(str(number), name=f"job {number} {'even' if number % 2 else 'odd'}"))
+    store.jobs.submit(new("theirs", team="theirs", name="job even"))
+
+    def found(text: str) -> list[str]:
+        listed = store.jobs.listed("ours", 9, wanted=Wanted(text=text))
+        return [str(job.name).split()[1] for job in listed]
+
+    assert found("even " * 60) == ["5", "3", "1"]
+    with pytest.raises(InputError, match="9 words"):
+        found("a b c d e f g h i")
+    monkeypatch.setattr("synth.service.store.jobs.MOST_SEARCHED", 4)
+    assert found("even") == ["5", "3"]
+    assert found("") == ["5", "4", "3", "2", "1", "0"]
 
 
 def test_work_is_counted_from_the_latest_job_backwards(store_url: str) -> None:

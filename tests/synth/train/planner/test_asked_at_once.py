@@ -17,9 +17,10 @@ from synth.plan.request import Watcher
 from synth.search import forks
 from synth.train.models import Spelling
 from synth.train.planner.finalists import asked, finalist
+from synth.train.planner.job import Job
 from synth.train.planner.links import Candidate, Free, Least, Noting, Priced
 from synth.train.planner.pins import Pins
-from synth.train.planner.planning import Job, Planner
+from synth.train.planner.planning import Planner
 from synth.train.planner.sums.choosing import BUCKETS
 from synth.train.plans import parse_recipe
 from synth.train.resharding.seconds import Answers

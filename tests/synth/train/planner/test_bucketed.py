@@ -15,12 +15,14 @@ from hierarchies.devices import device_named
 from synth.plan.request import Watcher
 from synth.search.space import Budget
 from synth.train.models import Spelling
-from synth.train.planner.composing import Composition
+from synth.train.planner.composing.composer import Composition
+from synth.train.planner.composing.inside import Part
+from synth.train.planner.families import gathered
 from synth.train.planner.finalists import Finalist
-from synth.train.planner.inside import Part
+from synth.train.planner.job import Job
 from synth.train.planner.links import Candidate
 from synth.train.planner.pins import Pins, said_of
-from synth.train.planner.planning import Job, Planner
+from synth.train.planner.planning import Planner
 from synth.train.planner.resolution import OWN
 from synth.train.planner.searching import Search
 from synth.train.planner.sums.buckets import bucketed
@@ -75,7 +77,7 @@ def test_the_search_is_that_of_all_plans_in_all_buckets(pins: str) -> None:
     """One by one: alone, or in the best of the buckets that fit if these gain what is told."""
     some, composer = planner().job.candidates(Pins.parse(pins)), planner().composer
     memory = max(composer.size_bytes(one.in_buckets(BUCKETS[1]).recipe) for one in some)
-    search = Search(composer, some, memory, *planner()._links, Watcher(), BUCKETS)
+    search = Search(composer, gathered(some), memory, *planner()._links, Watcher(), BUCKETS)
     expected, buckets = [], 0
     for one in some:
         several = [one, *map(one.in_buckets, BUCKETS)]

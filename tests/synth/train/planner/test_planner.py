@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 from itertools import combinations, islice, pairwise
+from operator import lt
 from pathlib import Path
 from typing import Any
 
@@ -26,15 +27,17 @@ from synth.plan.request import Watcher
 from synth.search import forks
 from synth.train.models import Spelling, zoo_step
 from synth.train.orders import SCHEDULES, Action, Pass, timeline
-from synth.train.planner import planning
-from synth.train.planner.clock import Lying, Seconds, clocked, fastest, lying
-from synth.train.planner.composing import TOGETHER
+from synth.train.planner.composing.balancing import Balancing, fastest
+from synth.train.planner.composing.clock import Lying, Seconds, clocked, lying
+from synth.train.planner.composing.composer import TOGETHER
+from synth.train.planner.composing.inside import Part, scaled
+from synth.train.planner.composing.reading import MICROBATCHES, insides
+from synth.train.planner.families import gathered
 from synth.train.planner.finalists import Taken, finalist
-from synth.train.planner.inside import Part, scaled
+from synth.train.planner.job import SCHEDULED, Job
 from synth.train.planner.links import Candidate, Composed, Least, Priced
 from synth.train.planner.pins import Pins
-from synth.train.planner.planning import SCHEDULED, Job, Planner
-from synth.train.planner.reading import MICROBATCHES, insides
+from synth.train.planner.planning import Planner
 from synth.train.planner.searching import Search
 from synth.train.plans import When, parse_recipe
 from synth.train.plans.recipes import CHUNKED
@@ -165,12 +168,12 @@ def test_all_that_is_priced_is_found_without_pricing_all() -> None:
     some = job().candidates(Pins.parse("zero=1 microbatches=4 remat=no"))
     links, composer = Priced(SYSTEM), planner().composer
     memory = sorted(composer.size_bytes(one.recipe) for one in some)[len(some) // 2]
-    search = Search(composer, some, memory, links, Least(SYSTEM), Watcher())
+    search = Search(composer, gathered(some), memory, links, Least(SYSTEM), Watcher())
     found = [one.seconds for one in islice(search.cheapest(), 10)]
     fitting = [one for one in some if composer.size_bytes(one.recipe) <= memory]
     seconds = sorted(composer.on(links).seconds(fitting))
     assert found == seconds[:10]
-    assert len(search.fitting) == len(fitting)
+    assert search.fitting == len(fitting)
     assert search.priced < len(fitting)
     assert search.complete
     among = [one for one in fitting if one.ranks == 2]
@@ -181,7 +184,7 @@ def test_all_that_is_priced_is_found_without_pricing_all() -> None:
 def test_the_front_is_that_of_all_that_fit() -> None:
     some = job().candidates(Pins.parse("zero=1 microbatches=4 remat=no"))
     links, composer = Priced(SYSTEM), planner().composer
-    search = Search(composer, some, 1e12, links, Least(SYSTEM), Watcher())
+    search = Search(composer, gathered(some), 1e12, links, Least(SYSTEM), Watcher())
     seconds = composer.on(links).seconds(some)
     both = {
         (took, composer.size_bytes(one.recipe)) for took, one in zip(seconds, some, strict=True)
@@ -196,14 +199,14 @@ def test_more_of_one_structure_than_are_timed_at_once_come_in_order() -> None:
     [first, *_] = job().candidates(Pins.parse("pipe=1 zero=1 tensor=1 microbatches=2 remat=no"))
     some = [first] * (2 * TOGETHER + 1)
     composer = planner().composer
-    search = Search(composer, some, 1e15, Priced(SYSTEM), Least(SYSTEM), Watcher())
+    search = Search(composer, gathered(some), 1e15, Priced(SYSTEM), Least(SYSTEM), Watcher())
     assert len([*search.cheapest()]) == len(some)
 
 
 def test_where_nothing_fits_the_least_memory_is_told() -> None:
     some = job().candidates(Pins.parse("pipe=1 tensor=1 remat=no"))
     composer = planner().composer
-    search = Search(composer, some, 1.0, Priced(SYSTEM), Least(SYSTEM), Watcher())
+    search = Search(composer, gathered(some), 1.0, Priced(SYSTEM), Least(SYSTEM), Watcher())
     assert not [*search.cheapest()]
     assert search.nearest is not None
     assert search.nearest[1] == min(composer.size_bytes(one.recipe) for one in some)
@@ -230,9 +233,11 @@ def test_a_search_that_is_stopped_says_so() -> None:
             return self.calls < 3
 
     some = job().candidates(Pins.parse("pipe=1 tensor=1 remat=no"))
-    search = Search(planner().composer, some, 1e12, Priced(SYSTEM), Least(SYSTEM), Stops())
+    search = Search(
+        planner().composer, gathered(some), 1e12, Priced(SYSTEM), Least(SYSTEM), Stops()
+    )
     assert not search.complete
-    assert search.plans == len(search.fitting) < len(some)
+    assert search.plans == search.fitting < len(some)
     assert next(search.cheapest()) is not None
 
 
@@ -406,7 +411,7 @@ def test_forks_trace_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
             file.write(f"{os.getpid()}\n")
         return zoo_step(*how)
 
-    monkeypatch.setattr(planning, "zoo_step", told)
+    monkeypatch.setattr("synth.train.planner.job.zoo_step", told)
     monkeypatch.setattr(forks, "WORTH_SECONDS", 0)
     spelling = Spelling(batch=16, dtype="bfloat16")
     system, device = load("dgx-h100:1"), device_named(SYSTEM.device)
@@ -469,7 +474,8 @@ def test_a_model_without_layers_that_are_alike_is_planned_without_stages(model: 
     spelling = Spelling(batch=8, dtype="bfloat16")
     one = Planner(Job(model, {}, spelling, system, device_named(system.device)))
     found = one.plans(Pins({}), 2, Watcher())
-    every = [each for each, _ in found.search.fitting]
+    every = one.job.candidates(Pins({}))
+    assert found.search.fitting == len(every)
     assert {each.recipe.zero for each in every} == {0, 1, 2, 3}
     assert {each.recipe.remat for each in every} == {True, False}
     assert all({name for name, _ in each.recipe.axes} == {"data"} for each in every)
@@ -501,20 +507,34 @@ def test_a_prime_number_of_layers_is_cut_as_is_fastest() -> None:
 def test_a_cut_that_pays_and_fits_stands_for_equal_stages() -> None:
     """Eight layers on two stages: the second, with a large vocabulary, is better with three."""
     words = replace(job(), changes={**SIZES, "vocabulary": 262144})
-    some = words.candidates(Pins.parse("pipe=2 tensor=8 microbatches=8 remat=no chunks=1"))
-    one = Planner(words)
-    composed = one.composer.on(Priced(SYSTEM))
-    for before in some:
-        found = composed.balanced(before, words.device.memory_bytes)
-        first, last = found.recipe.layers
-        assert first > last
-        assert first + last == 8
-        assert replace(found, recipe=replace(found.recipe, layers=())) == before
-        seconds = composed.seconds([found, before])
-        assert seconds[0] < seconds[1]
-        size = one.composer.size_bytes(found.recipe)
-        assert composed.balanced(before, size) == found
-        assert composed.balanced(before, size - 1) == before
+    some = words.families(Pins.parse("pipe=2 tensor=8 microbatches=8 remat=no chunks=1"))
+    composed = Planner(words).composer.on(Priced(SYSTEM))
+    for family in some:
+        for found in Balancing(composed, words.device.memory_bytes).cut(family):
+            first, last = found.recipe.layers
+            assert first > last
+            assert first + last == 8
+            assert replace(found.recipe, layers=()) == family.recipe
+            before = [Candidate(family.recipe, one.rows) for one in found]
+            assert all(map(lt, composed.seconds([*found]), composed.seconds(before)))
+            size = composed.composer.size_bytes(found.recipe)
+            assert found in Balancing(composed, size).cut(family)
+            assert found not in Balancing(composed, size - 1).cut(family)
+
+
+@pytest.mark.parametrize("memory_bytes", [0.0, 1e15])
+def test_no_plan_is_lost_where_a_family_is_cut_in_several_ways(memory_bytes: float) -> None:
+    """Where the inside of a stage lies otherwise another cut may be fastest."""
+    words = replace(job(), changes={**SIZES, "vocabulary": 65536})
+    balancing = Balancing(Planner(words).composer.on(Priced(SYSTEM)), memory_bytes)
+    several = 0
+    for family in words.families(Pins.parse("pipe=2 remat=no zero=1 microbatches=4")):
+        cut = [*balancing.cut(family)]
+        several += len(cut) > 1
+        both = ((*each,) for one in cut for each in zip(one.numbers, one.matrices, strict=True))
+        assert sorted(both) == [*zip(family.numbers, family.matrices, strict=True)]
+        assert all(replace(one.recipe, layers=family.recipe.layers) == family.recipe for one in cut)
+    assert bool(several) == bool(memory_bytes)
 
 
 def test_what_the_device_has_no_rate_for_is_told() -> None:

@@ -13,8 +13,9 @@ from hierarchies import Axis, load, placements
 from hierarchies.devices import device_named
 from synth.train.models import Spelling
 from synth.train.planner import finalists
+from synth.train.planner.job import Job
 from synth.train.planner.links import Candidate
-from synth.train.planner.planning import Job, Planner
+from synth.train.planner.planning import Planner
 from synth.train.plans import parse_recipe
 from synth.train.simulation import Pipelined, Predicted
 

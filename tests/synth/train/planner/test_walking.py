@@ -16,8 +16,9 @@ from hierarchies.devices import device_named
 from synth.plan.request import Watcher
 from synth.search.space import BestFound, Budget, Infeasible, NoneFound, Optimal
 from synth.train.models import Spelling
+from synth.train.planner.job import Job
 from synth.train.planner.pins import Pins
-from synth.train.planner.planning import Job, Planner
+from synth.train.planner.planning import Planner
 from synth.train.planner.walks.space import PlanSpace
 from synth.train.planner.walks.walking import walked
 

@@ -91,6 +91,24 @@ def test_what_is_done_again_comes_after_what_it_reads() -> None:
     assert "b_again0" in there
 
 
+def test_what_two_do_again_is_each_as_it_was() -> None:
+    """b does a again and is itself done again: there it reads a, and not the first one's own."""
+    kind = Type("f32", (4,))
+    x, a, b, c, d = (Value(name, kind) for name in "xabcd")
+    made = ((x, a), (a, b), (b, c), (b, d))
+    operations = tuple(Operation("neg", (read,), (out,)) for read, out in made)
+    step = Step("again", Graph((x,), operations, (a, c, d)), ("batch",), ("x",))
+    groups = (Fused(("b",), ("a",)), Fused(("d",), ("b",)))
+    program = apply(step, Plan((("data", 1),), whole(step.graph), fused=groups))
+    read = {
+        one.operation.results[0].name: str(one.operation.operands[0])
+        for one in program.instructions
+        if isinstance(one, Done)
+    }
+    again = {"a_again0": "x", "b": "a_again0", "b_again1": "a", "d": "b_again1"}
+    assert read == {"a": "x", "c": "b", **again}
+
+
 def test_a_cycle_is_shown() -> None:
     kind = Type("f32", (4,))
     x, *v = (Value(name, kind) for name in ("x", "v3", "v9", "v5"))

@@ -230,6 +230,7 @@ def test_an_expert_takes_its_fair_share_of_the_tokens_of_a_sample_and_no_more() 
         ("vit-base", {"patch": 15}, "patch 15 do not divide image 224"),
         ("mixtral-8x7b", {"chosen": 9}, "9 of 8 experts"),
         ("mixtral-8x7b", {"dropless": 2}, "dropless is 2"),
+        ("mixtral-8x7b", {"dropless": -1}, "dropless is -1"),
         ("resnet50", {"blocks": 3}, "resnet50 has no blocks"),
         ("gpt2-small", {"layers": 0}, "layers is 0"),
     ],

@@ -23,7 +23,7 @@ from synth.plan.candidates import CandidateSearch
 from synth.plan.request import Provisional, Watcher
 from synth.price import segments
 from synth.search import forks
-from synth.train.planner.composing import Composer
+from synth.train.planner.composing.composer import Composer
 from synth.train.planner.planning import Planner
 from synth.verbs.partition import LibraryCache, Piece, carry_out
 from synth.verbs.planning import TopQuestion

@@ -24,8 +24,9 @@ from synth.train.frameworks import Machine, Model, configurations
 from synth.train.models import Spelling
 from synth.train.planner.finalists import Finalist, simulated
 from synth.train.planner.gaining import Sending
+from synth.train.planner.job import Job
 from synth.train.planner.links import Candidate
-from synth.train.planner.planning import Job, Planner
+from synth.train.planner.planning import Planner
 from synth.train.plans import parse_recipe
 from synth.train.zoo.sizes import sizes_of
 from synth.verbs.answers import judge

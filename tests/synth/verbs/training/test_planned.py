@@ -140,3 +140,19 @@ def test_buckets_that_gain_are_in_the_plan_its_words_and_its_files() -> None:
     assert 4 * megatron.ddp_bucket_size == best.bucket_bytes
     deepspeed = json.loads(files["deepspeed/deepspeed.json"])["zero_optimization"]
     assert 2 * deepspeed["reduce_bucket_size"] == best.bucket_bytes
+
+
+def test_a_size_may_be_0_where_it_says_whether() -> None:
+    """Whether no token is dropped: without, the model is planned as one that drops some."""
+    small = {"system": "dgx-h100:1", "batch": 8, "k": 1, "pin": "data=8"}
+    off, other = (
+        judge("plan").validate_python(
+            VERBS["plan"].answer(asked(VERBS["plan"].question, {**small, **model}), Watcher()).body
+        )
+        for model in (
+            {"model": "dropless-tiny", "sizes": {"dropless": 0}},
+            {"model": "mixtral-tiny"},
+        )
+    )
+    assert off.sizes == {"dropless": 0}
+    assert off.plans[0].seconds == other.plans[0].seconds

@@ -88,6 +88,8 @@ def test_what_is_said_of_a_model() -> None:
     assert without["bytes"]["moment"] == 0
     assert without["parameters"] == found["parameters"]
     assert answer(model="llama3-tiny")["sizes"]["dropless"] == 0
+    dropping = answer(model="dropless-tiny", sizes={"dropless": 0})
+    assert dropping["work"] == answer(model="mixtral-tiny")["work"]
 
 
 def test_code_is_never_run_for_a_question(own: Path) -> None:

@@ -18,6 +18,7 @@ from synth.train.factors import Row
 from synth.train.models import Spelling
 from synth.train.planner import finalists
 from synth.train.planner.finalists import Finalist
+from synth.train.planner.job import Job
 from synth.train.planner.links import Candidate, Priced
 from synth.train.planner.operations.finer import finer
 from synth.train.planner.operations.rows import by_rows
@@ -30,7 +31,6 @@ from synth.train.planner.operations.substituting import (
     row_at,
     substituted,
 )
-from synth.train.planner.planning import Job
 from synth.train.plans import Plan, apply, parse_plan, parse_recipe, plan_of, prepared
 from synth.train.resharding.seconds import Answers
 from synth.train.simulation import Predicted

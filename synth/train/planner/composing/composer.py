@@ -19,21 +19,17 @@ from grammar import Goal
 from hierarchies import InputError
 from synth.search.forks import Crew, forked
 from synth.train.orders import HALVES
-from synth.train.planner.clock import Kinds, Seconds, Structure, clocked, fastest
-from synth.train.planner.inside import INSIDE, Inside, Part, Work, scaled
+from synth.train.planner.composing.clock import Kinds, Seconds, Structure, clocked
+from synth.train.planner.composing.inside import INSIDE, Inside, Part, Work, scaled
+from synth.train.planner.composing.reading import MICROBATCHES
+from synth.train.planner.composing.staged import Cut, Staged
 from synth.train.planner.links import Candidate, Links, Row
-from synth.train.planner.reading import MICROBATCHES
-from synth.train.planner.staged import Cut, Staged
 from synth.train.planner.sums.sending import ALL, Sending
 from synth.train.plans import Recipe, When
 from synth.train.plans.plan import PIPE
 
 TOGETHER = 32
 """Plans of one structure that are put on the clock at once."""
-
-PAYS = 0.01
-"""So much faster than by stages as equal as can be the slowest rank must be for others."""
-
 
 Counted = tuple[Recipe, Sequence[int]]
 """The same with several numbers of samples."""
@@ -175,8 +171,6 @@ class Composition:
         self._links = links
         self._work: dict[tuple[Cut, tuple[Row, ...]], tuple[Mapping[Part, float], ...]] = {}
         self._sending = Sending(links)
-        self._balanced: dict[tuple[Recipe, tuple[Row, ...], float], Recipe] = {}
-        self._stages: dict[tuple[Cut, tuple[Row, ...], int, int], tuple[int, ...]] = {}
 
     def bound(self, one: Candidate, buckets: Sequence[int] = ()) -> float:
         """Seconds that no order of its passes is below; nor if it has ``buckets`` of such sizes.
@@ -207,7 +201,7 @@ class Composition:
         plan, rows = self.composer.staged(one.recipe), one.row_of
         zero, lies = one.recipe.zero, plan.lies
         pipe, apart = (rows.get(axis, ()) for axis in (PIPE, "data"))
-        forward, backward = map(lies.of_stages, self._working(plan, rows))
+        forward, backward = map(lies.of_stages, self.working(plan, rows))
         gather = self._sending.gathers(plan, (_merged(*one.rows_of_batch), apart))
         reduce = self._summing(plan, one, (one.recipe.bucket_bytes, *buckets))
         pieces = plan.pieces if buckets else plan.sum_pieces
@@ -259,41 +253,7 @@ class Composition:
         over = _merged(*one.rows_of_batch, seq), _merged(apart, seq)
         return self._sending.sums(plan, how, over, buckets)
 
-    def balanced(self, one: Candidate, memory_bytes: float) -> Candidate:
-        """The same, its layers cut as the slowest rank is fastest if that pays and fits.
-
-        By what ranks compute and send between operations. Raises InputError as ``staged`` does.
-        """
-        rows = one.row_of
-        key = one.recipe, _inside(rows), memory_bytes
-        if key not in self._balanced:
-            self._balanced[key] = self._recut(one.recipe, rows, memory_bytes)
-        return one.by(self._balanced[key])
-
-    def _recut(self, recipe: Recipe, rows: Mapping[str, Row], memory_bytes: float) -> Recipe:
-        plan = self.composer.staged(recipe)
-        ranks = len(plan.lies.of_rank)
-        if ranks == 1:
-            return recipe
-        key = plan.cut, _inside(rows), ranks, recipe.chunks
-        if key not in self._stages:
-            self._stages[key] = self._fastest(plan, rows)
-        found = replace(recipe, layers=self._stages[key] or recipe.layers)
-        return found if self.composer.size_bytes(found) <= memory_bytes else recipe
-
-    def _fastest(self, plan: Staged, rows: Mapping[str, Row]) -> tuple[int, ...]:
-        """The layers of each stage with which the slowest rank is fastest; none if as they are."""
-        lies = plan.lies
-        forward, backward = self._working(plan, rows)
-        seconds = {part: forward[part] + backward[part] for part in Part}
-        took = lies.of_ranks(lies.of_stages(seconds))
-        pays = (1 - PAYS) * max(took)
-        if sum(took[kind] for kind in lies.rank_kind_of) > pays * len(lies.of_rank):
-            return ()  # no cut is faster than all ranks alike
-        layers, slowest = fastest(plan.all_layers, len(lies.of_rank), plan.recipe.chunks, seconds)
-        return layers if slowest < pays else ()
-
-    def _working(self, plan: Staged, rows: Mapping[str, Row]) -> tuple[Mapping[Part, float], ...]:
+    def working(self, plan: Staged, rows: Mapping[str, Row]) -> tuple[Mapping[Part, float], ...]:
         """Seconds of each part forward and backward, with what is sent between operations."""
         key = plan.cut, _inside(rows)
         if key not in self._work:

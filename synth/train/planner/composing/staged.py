@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from synth.train.orders import held
-from synth.train.planner.clock import Kinds, Lying, lying
-from synth.train.planner.inside import Inside, Part
+from synth.train.planner.composing.clock import Kinds, Lying, lying
+from synth.train.planner.composing.inside import Inside, Part
 from synth.train.plans import Recipe
 from synth.train.plans.plan import PIPE
 

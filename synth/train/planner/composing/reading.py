@@ -17,7 +17,7 @@ import numpy as np
 from grammar.tensors.operations import Step, Value
 from grammar.tensors.sharding import Type, part_shape
 from hierarchies.devices import Device as Accelerator
-from synth.train.planner.inside import Inside, Part, Sent, Work
+from synth.train.planner.composing.inside import Inside, Part, Sent, Work
 from synth.train.plans import (
     Done,
     Plan,

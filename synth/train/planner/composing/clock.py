@@ -2,10 +2,9 @@
 
 A stage has some layers; the first has what comes before them, too, and the last what comes after,
 which of a large vocabulary is as much as several layers. Most do all the same, so plans are told by
-*kinds* of stages and of ranks, as they are ``lying``; which cut of the layers is ``fastest`` the
-seconds of the three parts say. What no order of the passes can beat needs no clock: a rank waits
-for the stages before its own, does all its passes, and those stages end after it. Four equal
-stages and eight microbatches by 1F1B reach that:
+*kinds* of stages and of ranks, as they are ``lying``. What no order of the passes can beat needs no
+clock: a rank waits for the stages before its own, does all its passes, and those stages end after
+it. Four equal stages and eight microbatches by 1F1B reach that:
 
 >>> each = (1.0, 1.0, 1.0)
 >>> links = [0.0, 0.0, 0.0]
@@ -26,7 +25,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from heapq import heapify, heapreplace
 from itertools import accumulate
 from operator import mul
 
@@ -42,8 +40,7 @@ from synth.train.orders import (
     one_f_one_b,
     scheduled,
 )
-from synth.train.planner.inside import Part
-from synth.train.plans.recipes import shares
+from synth.train.planner.composing.inside import Part
 
 Structure = tuple[int, str, int, int]
 """Ranks of stages, schedule, microbatches, chunks: which passes there are, and their order."""
@@ -127,30 +124,6 @@ def lying(layers: int, ranks: int, chunks: int, said: tuple[int, ...] = ()) -> L
     each: Sequence[float] = said or (layers / count,) * count
     stages = ((size, not at, at == count - 1) for at, size in enumerate(each))
     return Lying(tuple(stages), tuple(tuple(range(rank, count, ranks)) for rank in range(ranks)))
-
-
-def fastest(
-    layers: int, ranks: int, chunks: int, seconds: Mapping[Part, float]
-) -> tuple[tuple[int, ...], float]:
-    """The layers of each stage with which the slowest rank is fastest, and its seconds.
-
-    As layers are alike, each but the first of a stage goes to the rank that has least to do; of
-    equal ones to the earlier, for whose passes fewer wait. What a rank has goes to its chunks in as
-    equal numbers as can be. There is a layer for each stage.
-    """
-    layer, counts = seconds[Part.LAYER], [chunks] * ranks
-    ends = [0.0] * ranks
-    ends[0] += seconds[Part.FIRST]
-    ends[-1] += seconds[Part.LAST]
-    waiting = [(end + chunks * layer, rank) for rank, end in enumerate(ends)]
-    heapify(waiting)
-    for _ in range(layers - ranks * chunks):
-        took, rank = waiting[0]
-        counts[rank] += 1
-        heapreplace(waiting, (took + layer, rank))
-    of_rank = (shares(count, chunks) for count in counts)
-    cut = tuple(one for some in zip(*of_rank, strict=True) for one in some)
-    return cut, max(waiting)[0]
 
 
 @dataclass(frozen=True)

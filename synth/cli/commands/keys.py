@@ -1,0 +1,198 @@
+"""The commands that make, list and revoke the keys of a service, and sign people out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from synth.cli.commands.asking import chosen_store
+from synth.cli.commands.serving import AsJson, StoreUrl, reporting_mistakes
+
+if TYPE_CHECKING:
+    from synth.service.store import Revoked, SignedOut, Store
+
+Cancel = Annotated[
+    bool, typer.Option("--cancel", help="Cancel what was asked that has not ended, too.")
+]
+keys = typer.Typer(no_args_is_help=True, help="Make, list and revoke the keys of a service.")
+
+
+@keys.command("create")
+def create(
+    team: Annotated[str, typer.Argument(metavar="TEAM", help="Whose jobs and systems it sees.")],
+    name: Annotated[str, typer.Option(help="What it is for, so that it is known again.")] = "",
+    rate: Annotated[float | None, typer.Option(help="Requests a second; else as set up.")] = None,
+    jobs_per_day: Annotated[int | None, typer.Option(help="Jobs a day; else as set up.")] = None,
+    days: Annotated[
+        int | None, typer.Option(min=1, max=36500, help="Days until it expires; else never.")
+    ] = None,
+    scope: Annotated[
+        list[str] | None,
+        typer.Option(help="What it may do: ask, keep (systems), admin; else 'ask,keep'."),
+    ] = None,
+    store: StoreUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make a key and print it, once: only a digest is kept."""
+    with _store(store) as opened:
+        # Not at the top of the file: it loads numpy, and --help must not wait for it.
+        from hierarchies import InputError
+        from synth.service.store import Scope
+
+        if rate is not None and not rate > 0:
+            problem, hint = f"{rate:g} requests a second", "above 0, or leave it out"
+            raise InputError(problem, where="--rate", hint=hint)
+        if jobs_per_day is not None and jobs_per_day < 0:
+            problem, hint = f"{jobs_per_day} jobs a day", "0 or more, or leave it out"
+            raise InputError(problem, where="--jobs-per-day", hint=hint)
+        wished = [one.strip() for given in scope or ("ask,keep",) for one in given.split(",")]
+        known = [one.value for one in Scope]
+        for one in wished:
+            if one not in known:
+                raise InputError(f"{one[:40]!r} is no scope", hint=f"one of {', '.join(known)}")
+        expires = None if days is None else datetime.now(UTC) + timedelta(days=days)
+        scopes = [one for one in Scope if one in wished]
+        made = opened.keys.create(team, name, rate, jobs_per_day, expires=expires, scopes=scopes)
+        _say(made.secret, {"id": made.id, "team": made.team, "secret": made.secret}, as_json)
+
+
+@keys.command("list")
+def list_(
+    team: Annotated[str | None, typer.Option(help="Only those of this team.")] = None,
+    store: StoreUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the keys: whose they are, for how long and what for, and when they were last used."""
+    with _store(store) as opened:
+        found = [
+            {
+                "id": key.id,
+                "team": key.team,
+                "state": key.state,
+                "created": f"{key.created:%Y-%m-%d}",
+                "expires": f"{key.expires:%Y-%m-%d}" if key.expires else "never",
+                "last_used": f"{key.last_used:%Y-%m-%d}" if key.last_used else "never",
+                "scopes": key.scopes.replace(" ", ","),
+                "name": key.name,
+            }
+            for key in opened.keys.known(team)
+        ]
+        if found or as_json:
+            _say(_columns(found), found, as_json)
+
+
+@keys.command("revoke")
+def revoke(
+    key_id: Annotated[str, typer.Argument(metavar="ID", help="As 'collsynth keys list' has it.")],
+    cancel: Cancel = False,
+    store: StoreUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Admit a key no longer, and say what that was and what goes on; servers notice in seconds."""
+    with _store(store) as opened:
+        gone = opened.keys.revoke(key_id, cancel=cancel)
+        if gone is None:
+            # Not at the top of the file: it loads numpy, and --help must not wait for it.
+            from hierarchies import InputError
+
+            hint = "'collsynth keys list' lists them"
+            raise InputError(f"there is no key {key_id[:40]!r}", hint=hint)
+        _say(_revoked(gone, cancel), _revoked_json(gone, cancel), as_json)
+
+
+def _revoked(gone: Revoked, cancelled: bool) -> str:
+    key = gone.key
+    again = " again: it was revoked before" if key.revoked else ""
+    used = f"{key.last_used:%Y-%m-%d %H:%M} UTC" if key.last_used else "never"
+    return (
+        f"revoked {key.id} of {key.team}{f' ({key.name})' if key.name else ''}{again};"
+        f" last used {used}; {_left(gone, cancelled, 'revoke')}"
+    )
+
+
+def _left(gone: Revoked | SignedOut, cancelled: bool, command: str) -> str:
+    """What of a key or person has ended, and what goes on."""
+    jobs = f"jobs {'cancelled' if cancelled else 'that go on'}: {len(gone.jobs)}"
+    going_on = gone.jobs and not cancelled
+    hint = f"; 'collsynth keys {command} --cancel' ends them" if going_on else ""
+    return f"sessions ended: {gone.sessions}; {jobs}{hint}"
+
+
+def _revoked_json(gone: Revoked, cancelled: bool) -> dict[str, Any]:
+    return {
+        "id": gone.key.id,
+        "team": gone.key.team,
+        "name": gone.key.name,
+        "state": "revoked",
+        "was": gone.key.state,
+        "sessions": gone.sessions,
+        "jobs": list(gone.jobs),
+        "cancelled": cancelled,
+    }
+
+
+@keys.command("sign-out")
+def sign_out(
+    person: Annotated[
+        str | None, typer.Argument(metavar="PERSON", help="As the proxy calls them.")
+    ] = None,
+    everybody: Annotated[
+        bool, typer.Option("--all", help="Everybody, who signed in with a key, too.")
+    ] = False,
+    cancel: Cancel = False,
+    store: StoreUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """End all sessions of somebody at the page, and say what goes on; they may sign in again."""
+    with _store(store) as opened:
+        # Not at the top of the file: it loads numpy, and --help must not wait for it.
+        from hierarchies import InputError
+
+        if (person is None) != everybody or (everybody and cancel):
+            problem = "it is not said who is to be signed out"
+            raise InputError(problem, hint="a name, perhaps with --cancel, or --all alone")
+        if person is None:
+            ended = opened.keys.sign_all_out()
+            _say(f"signed out everybody; sessions ended: {ended}", {"sessions": ended}, as_json)
+            return
+        gone = opened.keys.sign_out(person, cancel=cancel)
+        if not (gone.sessions or gone.jobs):
+            hint = "give the name that the proxy has for them; jobs have it as asked_by"
+            raise InputError(f"nobody is signed in as {person[:80]!r}", hint=hint)
+        said = f"signed out {person}; {_left(gone, cancel, 'sign-out')}"
+        _say(said, {"person": person, **asdict(gone), "cancelled": cancel}, as_json)
+
+
+def _columns(rows: list[dict[str, str]]) -> str:
+    """Rows below the names of their columns."""
+    if not rows:
+        return ""
+    lines = [[name.replace("_", " ") for name in rows[0]], *(list(row.values()) for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    padded = ("  ".join(map(str.ljust, line, widths)) for line in lines)
+    return "\n".join(line.rstrip() for line in padded)
+
+
+def _say(text: str, body: Any, as_json: bool) -> None:
+    typer.echo(json.dumps(body) if as_json else text)
+
+
+@contextmanager
+def _store(url: str | None) -> Iterator[Store]:
+    with reporting_mistakes():
+        # Not at the top of the file: it loads what the extra server installs.
+        from synth.service.settings import store_url
+        from synth.service.store import Store
+
+        opened = Store(store_url(url or chosen_store.get()))
+        try:
+            opened.migrate()
+            yield opened
+        finally:
+            opened.close()

@@ -1,0 +1,34 @@
+"""What goes from an answer to the next question: the machine, and what was measured on it.
+
+>>> carried("doctor", {"system": "dgx-h100:4", "files": ["a log"]}, {})
+{'system': 'dgx-h100:4', 'files': ['a log']}
+>>> carried("calibrate", {"system": "dgx-h100:4"}, {"files": ["the description, calibrated"]})
+{'system': 'the description, calibrated'}
+>>> boxes("dgx-h100:4"), boxes({"name": "own.toml", "text": "..."})
+({'own': '', 'system': 'dgx-h100', 'count': '4'}, {'own': '...', 'system': '', 'count': ''})
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def carried(verb: str, question: Mapping[str, Any], body: Mapping[str, Any]) -> dict[str, Any]:
+    """The keys of a question that hold for the next one on the same machine.
+
+    After a calibration the machine is the calibrated one, and its logs have been used.
+    """
+    if verb != "calibrate":
+        return dict(question)
+    if "experiments" in body:
+        return {"system": question["system"]}
+    [described] = body["files"]
+    return {"system": described}
+
+
+def boxes(system: str | Mapping[str, str]) -> dict[str, str]:
+    """A question's machine as the boxes of a form have it."""
+    text = "" if isinstance(system, str) else system["text"]
+    name, _, count = (system if isinstance(system, str) else system["name"]).partition(":")
+    return {"own": text, "system": "" if text else name, "count": count}
