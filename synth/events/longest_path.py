@@ -41,6 +41,32 @@ class CircleError(ValueError):
 
 
 @dataclass(frozen=True)
+class Levels:
+    """Tasks by the length of the longest chain before them, all that timing them together takes.
+
+    ``order`` has them so; ``waits`` for each length a row a task of the places of all that it waits
+    for in that order, filled up with that of none.
+    """
+
+    order: Integers
+    waits: Sequence[Integers]
+
+    def ends(self, seconds: Floats) -> Floats:
+        """As ``ends_together``. Tasks that wait for equally long chains are timed at once: of a
+        pipeline one on every rank.
+        """
+        ends = np.zeros((len(seconds) + 1, seconds.shape[1]))
+        takes, begin = seconds[self.order], 0
+        for before in self.waits:
+            end = begin + len(before)
+            np.add(ends[before].max(axis=1), takes[begin:end], out=ends[begin:end])
+            begin = end
+        found = np.empty_like(seconds)
+        found[self.order] = ends[:-1]
+        return found
+
+
+@dataclass(frozen=True)
 class Arranged:
     """Tasks that can all be done: for each, what must have ended, and one order for all of them.
 
@@ -67,10 +93,8 @@ class Arranged:
         return found
 
     @cached_property
-    def levels(self) -> tuple[Integers, Sequence[Integers]]:
-        """The tasks by the length of the longest chain before them; and for each length a row a
-        task of the places of all that it waits for in that order, filled up with that of none.
-        """
+    def levels(self) -> Levels:
+        """The tasks by the length of the longest chain before them."""
         depths = [0] * (len(self.sequence) + 1)
         levels: list[list[int]] = []
         for task in self.sequence:
@@ -87,7 +111,7 @@ class Arranged:
             waits = [[*self.waits(task)] or [-1] for task in level]
             most = max(map(len, waits))
             rows.append(places[[[*some, *[-1] * (most - len(some))] for some in waits]])
-        return np.array(order, np.int64), rows
+        return Levels(np.array(order, np.int64), rows)
 
 
 def arranged(before: Sequence[Sequence[int]], queues: Sequence[Sequence[int]]) -> Arranged:
@@ -162,19 +186,9 @@ def timed(tasks: Arranged, seconds: Sequence[float]) -> tuple[list[float], list[
 def ends_together(tasks: Arranged, seconds: Floats) -> Floats:
     """When each task ends in many plans of one structure: those of ``timed`` for each column.
 
-    ``seconds`` has shape (tasks, plans), and so has what is returned. Tasks that wait for equally
-    long chains are timed at once: of a pipeline one on every rank.
+    ``seconds`` has shape (tasks, plans), and so has what is returned.
     """
-    order, waits = tasks.levels
-    ends = np.zeros((len(seconds) + 1, seconds.shape[1]))
-    takes, begin = seconds[order], 0
-    for before in waits:
-        end = begin + len(before)
-        np.add(ends[before].max(axis=1), takes[begin:end], out=ends[begin:end])
-        begin = end
-    found = np.empty_like(seconds)
-    found[order] = ends[:-1]
-    return found
+    return tasks.levels.ends(seconds)
 
 
 def retimed(

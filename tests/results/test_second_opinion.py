@@ -91,7 +91,7 @@ def test_no_more_is_sent_than_is_needed(
 
 
 @given(*EXPANSIONS)
-@examples(30, 100)
+@examples(15, 100)
 def test_order_beyond_what_is_waited_for_does_not_matter(
     what: tuple[Collective, Algorithm], counts: tuple[int, ...], pieces: int, both: bool
 ) -> None:
@@ -149,7 +149,7 @@ def longest_wait(expansion: Any, counts: tuple[int, ...], latencies: tuple[float
 
 
 @given(st.sampled_from(KNOWN), COUNTS.map(tuple), st.permutations(LATENCIES))
-@examples(30, 100)
+@examples(15, 100)
 def test_prices_wait_as_long_as_messages_do(
     what: tuple[Collective, Algorithm], counts: tuple[int, ...], latencies: list[float]
 ) -> None:

@@ -11,8 +11,8 @@ long as the same axes divide it, on the shape: what was found once is kept.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import lru_cache
 from itertools import islice
@@ -144,8 +144,7 @@ def _cheapest(
         least = one.price if least is None else least
         if one.price > least:
             break
-        edges = [moves.alphabet[label] for label in one.labels]
-        found.append(Path(source, target, tuple(edge.move for edge in edges)))
+        found.append(_path(source, target, moves, one.labels))
     return tuple(found)
 
 
@@ -157,9 +156,15 @@ def _towards(
     graph = _graph(axes, len(of_value[0]), of_value[1], allowed)
     moves = _fitting(graph, axes, of_value[0])
     return {
-        source: Path(source, target, tuple(moves.alphabet[label].move for label in one.labels))
+        source: _path(source, target, moves, one.labels)
         for source, one in moves.towards(target, graph.prices[First.BYTES], graph.ranks).items()
     }
+
+
+def _path(
+    source: Sharding, target: Sharding, moves: Explored[Sharding, Move], labels: Sequence[int]
+) -> Path:
+    return Path(source, target, tuple(map(moves.alphabet.__getitem__, labels)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,7 +190,7 @@ class _Edge:
 class _Graph:
     """All moves between the types of some rank, the prices of each, and its rank among equals."""
 
-    moves: Explored[Sharding, _Edge]
+    moves: Explored[Sharding, Move]
     prices: Mapping[First, tuple[int, ...]]
     ranks: tuple[int, ...]
 
@@ -212,16 +217,33 @@ def _graph(
     spelled = sorted(found.alphabet, key=lambda edge: edge.spelled)
     place = {edge: number for number, edge in enumerate(spelled)}
     return _Graph(
-        found,
+        _bare(found),
         {first: tuple(edge.price(first) for edge in found.alphabet) for first in First},
         tuple(place[edge] for edge in found.alphabet),
+    )
+
+
+def _bare(found: Explored[Sharding, _Edge]) -> Explored[Sharding, Move]:
+    """The moves alone, between the very shardings that are its vertices: graphs are kept."""
+    moves = [edge.move for edge in found.alphabet]
+    for label, target in zip(found.labels.tolist(), found.targets.tolist(), strict=True):
+        moves[label] = replace(moves[label], after=found.vertices[target])
+    return Explored(
+        found.vertices,
+        tuple(moves),
+        found.sources,
+        found.targets,
+        found.labels,
+        found.goals,
+        found.max_moves,
+        found.complete,
     )
 
 
 @lru_cache(maxsize=2**10)
 def _fitting(
     graph: _Graph, axes: tuple[tuple[str, int], ...], room: Room
-) -> Explored[Sharding, _Edge]:
+) -> Explored[Sharding, Move]:
     """The moves between types that divide a value."""
     sizes = dict(axes)
     return graph.moves.among(lambda one: _divides(one, sizes, room))

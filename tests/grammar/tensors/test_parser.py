@@ -127,7 +127,7 @@ def lines(step: Step) -> list[str]:
     return [one.line for one in step.graph.everywhere()]
 
 
-@examples(20, 300)
+@examples(10, 300)
 @given(steps())
 def test_what_is_written_is_read_again(step: Step) -> None:
     read = parse_step(str(step))

@@ -93,7 +93,7 @@ def paths(value: Any, room: tuple[str | int, ...] = ()) -> list[tuple[str | int,
 
 
 @given(jobs(), st.randoms(use_true_random=False))
-@examples(30, 100)
+@examples(15, 100)
 def test_every_key_is_on_the_line_that_spells_it(job: Job, chance: random.Random) -> None:
     lines = []
     for line in write(job).split("\n"):

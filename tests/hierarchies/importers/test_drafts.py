@@ -81,7 +81,7 @@ def filled(draft: Draft) -> Draft:
 
 
 @given(drafts())
-@examples(30, 100)
+@examples(15, 100)
 def test_a_draft_is_toml_that_is_read_as_soon_as_nothing_is_blank(draft: Draft) -> None:
     tomllib.loads(toml(draft))
     needed = [(place, key) for place, key, blank in draft.blanks() if blank.needed]
@@ -109,7 +109,7 @@ def test_a_draft_is_toml_that_is_read_as_soon_as_nothing_is_blank(draft: Draft) 
 
 
 @given(drafts())
-@examples(30, 100)
+@examples(15, 100)
 def test_a_suggestion_that_is_taken_is_marked(draft: Draft) -> None:
     taken = draft.suggested()
     left = {(place, key) for place, key, _ in taken.blanks()}

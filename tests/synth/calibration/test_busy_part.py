@@ -71,7 +71,7 @@ def check_bound(system: System, measurement: Measurement, size_bytes: int) -> No
 
 
 @given(measurements(), sizes)
-@examples(60, 300)
+@examples(30, 300)
 def test_nothing_is_predicted_to_take_less_than_the_bound(
     asked: tuple[System, Measurement], size_bytes: int
 ) -> None:
@@ -128,7 +128,7 @@ def nominal_seconds(system: System, candidate: Candidate, size_bytes: float) -> 
 
 
 @given(measurements(), sizes)
-@examples(40, 150)
+@examples(20, 150)
 def test_a_fit_and_the_doctor_price_a_measurement_alike(
     asked: tuple[System, Measurement], size_bytes: int
 ) -> None:

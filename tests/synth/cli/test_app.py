@@ -11,7 +11,6 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from typer.testing import CliRunner, Result
 from golden_commands import GOLDEN_COMMANDS, NESTED, P2
 from patience import PATIENCE_SECONDS
 from places import ROOT, TESTS
+from replying import body_of
 from synth.cli.app import app
 from synth.tables.table import TABLES
 from synth.verbs.table import VERBS
@@ -62,12 +62,6 @@ def answered(*words: str) -> Any:
     return json.loads(result.stdout)
 
 
-@cache
-def golden(name: str) -> Any:
-    """The answer of a command whose text is kept: planned once for all who look at it."""
-    return json.loads(run(*GOLDEN_COMMANDS[name], "--json").stdout)
-
-
 @pytest.mark.parametrize("name", GOLDEN_COMMANDS)
 def test_golden_text(name: str, update_golden: bool) -> None:
     result = run(*GOLDEN_COMMANDS[name])
@@ -84,7 +78,7 @@ def test_nothing_is_cut_off_on_a_screen_of_80_columns(name: str) -> None:
     words = GOLDEN_COMMANDS[name]
     if words[0] not in TABLES or words[0] in ("systems", "import"):  # addresses may be folded
         return
-    body = golden(name)
+    body = body_of(name)
     told = r"\d+(?:\.\d+)?|\b(?:us|ms|s|KiB|MiB|GiB|proved|ring|tree|direct)\b"
     seen = []
     for width in (200, 80):
@@ -444,7 +438,7 @@ def _keys(body: object) -> set[str]:
 
 @pytest.mark.parametrize("name", GOLDEN_COMMANDS)
 def test_every_key_of_the_json_is_documented(name: str) -> None:
-    body = golden(name)
+    body = body_of(name)
     schema = (ROOT / "docs" / "json.md").read_text(encoding="utf-8")
     undocumented = {key for key in _keys(body) if f"`{key}`" not in schema}
     assert not undocumented - {"first", "ring", "tree"}

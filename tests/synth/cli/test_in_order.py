@@ -77,7 +77,7 @@ VALUES = {"bytes": "1MiB", "times": "3", "hidden": "0.5", "request": "broadcast"
 
 
 @given(ITEMS, st.booleans())
-@examples(20, 100)
+@examples(10, 100)
 def test_each_flag_goes_to_the_collective_before_it(
     items: list[tuple[str, list[str], int]], joined: bool
 ) -> None:

@@ -135,7 +135,7 @@ def test_a_broadcast_gives_everyone_but_the_first_one_buffer(algorithm: Algorith
 
 @ROWS
 @given(MEMBERS)
-@examples(30, 100)
+@examples(15, 100)
 def test_every_cut_between_children_is_crossed_enough(
     collective: Collective, algorithm: Algorithm, recipe: Recipe, members: tuple[int, ...]
 ) -> None:
@@ -162,7 +162,7 @@ def test_every_cut_between_children_is_crossed_enough(
 
 @ROWS
 @given(MEMBERS)
-@examples(30, 100)
+@examples(15, 100)
 def test_what_splits_sends_no_more_in_sum_than_its_outermost_level_asks(
     collective: Collective, algorithm: Algorithm, recipe: Recipe, members: tuple[int, ...]
 ) -> None:
@@ -178,7 +178,7 @@ def test_what_splits_sends_no_more_in_sum_than_its_outermost_level_asks(
 
 @ROWS
 @given(MEMBERS, st.data())
-@examples(30, 100)
+@examples(15, 100)
 def test_levels_without_choice_change_nothing(
     collective: Collective,
     algorithm: Algorithm,

@@ -33,7 +33,7 @@ def in_network(system: System, reduction: Reduction, what: Instruction) -> list[
 
 
 @given(smart_systems(12, kinds=SWITCHES), st.data())
-@examples(40, 150)
+@examples(20, 150)
 def test_wires_are_as_busy_as_priced(system: System, data: st.DataObject) -> None:
     """All groups of an instruction at once, ports shared, outer traffic through inner ports."""
     links = tuple(replace(link, reduces=True) for link in system.links)
@@ -106,7 +106,7 @@ def test_between_nodes_a_tree_does_what_no_switch_does() -> None:
 
 
 @given(smart_systems(24), st.data(), st.floats(1, 1e10))
-@examples(40, 150)
+@examples(20, 150)
 def test_a_switch_that_reduces_makes_nothing_dearer(
     system: System, data: st.DataObject, size: float
 ) -> None:

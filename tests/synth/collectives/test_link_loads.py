@@ -63,7 +63,7 @@ def named(machine: Machine, line: Line, what: Instruction, group: Group) -> dict
 
 
 @given(asked())
-@examples(25, 80)
+@examples(12, 80)
 def test_every_link_carries_what_the_messages_put_there(
     case: tuple[System, Reduction, Instruction, tuple[Line, ...]],
 ) -> None:
@@ -105,7 +105,7 @@ def paths(system: System, group: Group) -> Iterator[str]:
 
 
 @given(asked(smart=True))
-@examples(40, 150)
+@examples(20, 150)
 def test_no_link_carries_more_than_the_busiest_of_the_simulator(
     case: tuple[System, Reduction, Instruction, tuple[Line, ...]],
 ) -> None:
@@ -232,7 +232,7 @@ def loads_of(
 
 
 @given(ragged(), st.sampled_from([Collective.ALL_REDUCE, Collective.ALL_GATHER]))
-@examples(30, 100)
+@examples(15, 100)
 def test_a_direct_exchange_of_any_group_puts_its_messages_on_links(
     case: tuple[System, list[Group]], collective: Collective
 ) -> None:
@@ -267,7 +267,7 @@ def test_children_of_a_mesh_that_hold_more_members_are_sent_more() -> None:
 
 
 @given(ragged(), st.sampled_from([Collective.ALL_REDUCE, Collective.REDUCE_SCATTER]))
-@examples(30, 100)
+@examples(15, 100)
 def test_a_ring_of_any_group_crosses_each_level_as_often_as_its_edges(
     case: tuple[System, list[Group]], collective: Collective
 ) -> None:

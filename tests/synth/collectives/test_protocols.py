@@ -41,7 +41,7 @@ def test_what_is_data_of_what_is_sent() -> None:
 
 
 @given(smart_systems(), st.data(), st.sampled_from(Collective))
-@examples(30, 100)
+@examples(15, 100)
 def test_a_protocol_changes_latency_launch_and_share_and_nothing_else(
     system: System, data: st.DataObject, collective: Collective
 ) -> None:

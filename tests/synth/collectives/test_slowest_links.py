@@ -54,7 +54,7 @@ def price(system: System, reduction: Reduction, text: str) -> float:
 
 
 @given(cases())
-@examples(30, 100)
+@examples(15, 100)
 def test_a_slower_machine_is_never_faster_and_never_below_its_bound(
     case: tuple[System, Reduction, str],
 ) -> None:
@@ -69,7 +69,7 @@ def test_a_slower_machine_is_never_faster_and_never_below_its_bound(
 
 
 @given(cases())
-@examples(20, 60)
+@examples(10, 60)
 def test_one_step_takes_no_longer_link_by_link(case: tuple[System, Reduction, str]) -> None:
     """The simulator's busiest links are an upper bound for every flow of a step alone."""
     system, reduction, _ = case

@@ -251,7 +251,7 @@ def slowed(draw: st.DrawFn) -> tuple[System, System, Request]:
 
 
 @given(slowed())
-@examples(15, 60)
+@examples(8, 60)
 def test_a_slower_link_is_never_told_to_be_faster(case: tuple[System, System, Request]) -> None:
     """For every request: what is found on one machine is tried on the other."""
     found = cost(*case)

@@ -161,7 +161,7 @@ def test_a_program_that_forgets_somebody_is_refuted_and_wrong_on_arrays(
 
 
 @given(smart_systems(12), st.data())
-@examples(30, 100)
+@examples(15, 100)
 def test_groups_that_are_grids_cost_what_the_simulator_says(
     system: System, data: st.DataObject
 ) -> None:

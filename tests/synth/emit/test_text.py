@@ -78,7 +78,7 @@ def meant(target: str) -> dict[str, str]:
 @example('ends with a quote"', "")
 @example("ends with a backslash\\", "")
 @example("it's {{ 7 * 7 }}", "two\nlines")
-@examples(30, 100)
+@examples(15, 100)
 def test_a_name_is_refused_or_stays_a_word_in_python(name: str, title: str) -> None:
     system = named(plain().system, name, title)
     for target in PYTHON if system else ():

@@ -75,7 +75,7 @@ def check(
 
 
 @given(tables(), TURNS)
-@examples(80, 400)
+@examples(30, 400)
 def test_levels_are_those_of_filling_from_scratch(
     table: list[dict[int, float]], turns: Changes
 ) -> None:

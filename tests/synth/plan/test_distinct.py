@@ -75,7 +75,7 @@ def check(found: list[Told], told: list[Distinct[tuple[str, int]]], count: int) 
 
 
 @given(members(calibrated=False), st.integers(1, 4))
-@examples(200, 1000)
+@examples(80, 1000)
 def test_answers_are_the_simplest_of_what_prices_cannot_tell_apart(
     found: list[Told], count: int
 ) -> None:
@@ -83,13 +83,13 @@ def test_answers_are_the_simplest_of_what_prices_cannot_tell_apart(
 
 
 @given(members(calibrated=True), st.integers(1, 4))
-@examples(200, 1000)
+@examples(80, 1000)
 def test_so_they_are_where_errors_are_shared(found: list[Told], count: int) -> None:
     check(found, distinct(found, count), count)
 
 
 @given(members(calibrated=False), st.integers(1, 4))
-@examples(100, 500)
+@examples(40, 500)
 def test_nothing_that_comes_later_changes_what_is_settled(found: list[Told], count: int) -> None:
     """Members in the order of their prices, each settled as soon as the bound allows it."""
     grouping: Grouping[tuple[str, int]] = Grouping()

@@ -103,7 +103,7 @@ def test_whole_bytes_sum_to_the_payload(parts: list[int], payload: int) -> None:
 
 
 @given(programs(), st.data())
-@examples(30, 100)
+@examples(15, 100)
 def test_the_price_of_stripes_is_that_of_lanes(programs: list[Phases], data: st.DataObject) -> None:
     market = Market(programs)
     chosen = data.draw(st.lists(st.sampled_from(range(len(programs))), min_size=1, max_size=3))
@@ -122,7 +122,7 @@ def test_the_price_of_stripes_is_that_of_lanes(programs: list[Phases], data: st.
 
 @FEW
 @given(programs())
-@examples(30, 100)
+@examples(15, 100)
 def test_a_split_is_a_whole_payload_and_better_than_one_program(programs: list[Phases]) -> None:
     market = Market(programs)
     found = market.split()
@@ -140,7 +140,7 @@ def test_a_split_is_a_whole_payload_and_better_than_one_program(programs: list[P
 
 @FEW
 @given(programs())
-@examples(30, 100)
+@examples(15, 100)
 def test_no_split_is_below_the_linear_program(programs: list[Phases]) -> None:
     market = Market(programs)
     found = market.split()

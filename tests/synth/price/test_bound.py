@@ -98,7 +98,7 @@ def test_not_above_what_flows_reach(case: tuple[System, Reduction], goal: Goal) 
 
 
 @given(cases(6, smart=True), st.sampled_from(Goal))
-@examples(30, 300)
+@examples(15, 300)
 def test_not_above_what_all_cuts_and_partitions_allow(
     case: tuple[System, Reduction], goal: Goal
 ) -> None:
@@ -438,7 +438,7 @@ def test_two_calls_carry_one_piece_more_than_a_buffer(devices: int) -> None:
 
 
 @given(cases(32, smart=True), st.sampled_from(Choice))
-@examples(30, 100)
+@examples(15, 100)
 def test_no_program_is_below_what_two_calls_need(
     case: tuple[System, Reduction], choice: Choice
 ) -> None:
@@ -457,7 +457,7 @@ def test_no_program_is_below_what_two_calls_need(
 
 
 @given(cases(32, smart=True), st.sampled_from(Choice))
-@examples(30, 100)
+@examples(15, 100)
 def test_no_program_is_below_the_bound(case: tuple[System, Reduction], choice: Choice) -> None:
     """The cheapest of all programs of up to four steps, on all kinds of domains."""
     system, reduction = case
@@ -468,7 +468,7 @@ def test_no_program_is_below_the_bound(case: tuple[System, Reduction], choice: C
 
 
 @given(smart_systems(32), st.data(), st.sampled_from(Collective), st.floats(1, 1e10))
-@examples(60, 300)
+@examples(30, 300)
 def test_no_algorithm_is_below_the_bound(
     system: System, data: st.DataObject, collective: Collective, size: float
 ) -> None:

@@ -43,7 +43,7 @@ CASES = (smart_systems(32), st.data(), st.sampled_from(Goal), st.floats(1, 1e11)
 
 
 @given(*CASES)
-@examples(50, 200)
+@examples(25, 200)
 def test_none_is_below_the_bound(
     system: System, data: st.DataObject, goal: Goal, payload: float
 ) -> None:
@@ -54,7 +54,7 @@ def test_none_is_below_the_bound(
 
 
 @given(*CASES)
-@examples(50, 200)
+@examples(25, 200)
 def test_the_plain_step_of_a_program_is_never_dearer(
     system: System, data: st.DataObject, goal: Goal, payload: float
 ) -> None:

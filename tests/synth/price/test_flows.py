@@ -43,7 +43,7 @@ def whole(system: System) -> Reduction:
 
 
 @given(cases())
-@examples(50, 200)
+@examples(25, 200)
 def test_alike_groups_end_when_the_symmetric_engine_says(case: Case) -> None:
     assume(meets_the_busiest(case))
     flowed = case.flowed()
@@ -83,7 +83,7 @@ def test_known_machines_end_when_the_symmetric_engine_says(name: str, segments: 
 
 
 @given(cases(most_segments=1))
-@examples(30, 100)
+@examples(15, 100)
 def test_groups_that_are_not_alike_wait_no_longer_for_messages_and_links_alone(case: Case) -> None:
     """A step by itself never takes longer than the symmetric engine says."""
     for number, price in enumerate(case.prices):
@@ -207,7 +207,7 @@ def test_perturbed_networks_end_when_the_exact_engine_says(
 
 
 @given(cases())
-@examples(30, 100)
+@examples(15, 100)
 def test_what_is_told_of_flows_keeps_their_order(case: Case) -> None:
     """Who waits for whom, and that nobody is faster than alone on its own links."""
     network = case.network.perturbed(1)
@@ -235,7 +235,7 @@ def test_what_is_told_of_flows_keeps_their_order(case: Case) -> None:
 
 
 @given(cases(), st.sampled_from([0.125, 3.0, 1000.0]))
-@examples(30, 100)
+@examples(15, 100)
 def test_faster_links_and_messages_scale_the_time(case: Case, factor: float) -> None:
     network = case.network.perturbed(2)
     prices = [replace(p, latency_seconds=p.latency_seconds / factor) for p in case.prices]
@@ -269,7 +269,7 @@ def test_nodes_that_change_places_change_nothing(name: str, order: list[int], se
 
 
 @given(cases())
-@examples(30, 100)
+@examples(15, 100)
 def test_nothing_is_faster_than_the_bound(case: Case) -> None:
     schedule = case.schedule
     assume(schedule.phases)

@@ -137,7 +137,7 @@ def test_a_barrier_price_is_monotone(
     st.floats(0, 1e-4),
     st.integers(1, 10**9),
 )
-@examples(30, 100)
+@examples(15, 100)
 def test_a_bound_is_monotone(
     case: tuple[System, Reduction, Derivation],
     goal: Goal,
@@ -200,7 +200,7 @@ def test_the_best_overlapped_answer_scales_with_the_machine(
 
 
 @given(cases(), st.integers(0, 100))
-@examples(30, 100)
+@examples(15, 100)
 def test_no_end_is_before_a_link_has_carried_its_bytes(case: Case, seed: int) -> None:
     """On links that all differ: nor before the slowest messages of a step have come through."""
     network = case.network.perturbed(seed)
@@ -214,7 +214,7 @@ def test_no_end_is_before_a_link_has_carried_its_bytes(case: Case, seed: int) ->
 
 
 @given(cases(most_segments=1))
-@examples(50, 200)
+@examples(25, 200)
 def test_one_segment_of_alike_groups_is_the_barrier_price(case: Case) -> None:
     """Where all groups of a step meet identical links, flows wait for each other like barriers."""
     assume(meets_the_busiest(case))
@@ -224,7 +224,7 @@ def test_one_segment_of_alike_groups_is_the_barrier_price(case: Case) -> None:
 
 
 @given(derivations(), st.integers(1, 8))
-@examples(30, 100)
+@examples(15, 100)
 def test_no_program_is_faster_than_its_bound_in_any_number_of_segments(
     case: tuple[System, Reduction, Derivation], segments: int
 ) -> None:
@@ -252,7 +252,7 @@ def test_one_flow_takes_its_latency_and_its_slowest_link(case: Case, seed: int) 
 
 
 @given(cases())
-@examples(30, 100)
+@examples(15, 100)
 def test_what_a_switch_takes_in_it_gives_out(case: Case) -> None:
     """Step by step, domain by domain: bytes in equal bytes out, where no switch adds or copies.
 
@@ -320,7 +320,7 @@ def reversed_in_time(derivation: Derivation) -> Derivation | None:
 
 
 @given(derivations(), st.sampled_from([Choice.RING, Choice.AUTO, Choice.ANY]))
-@examples(60, 300)
+@examples(30, 300)
 def test_a_program_backwards_in_time_carries_as_much(
     case: tuple[System, Reduction, Derivation], choice: Choice
 ) -> None:
@@ -359,7 +359,7 @@ def link_seconds(case: Case, phase: int, price: StepPrice, network: Network) -> 
 
 
 @given(cases(most_segments=1), st.integers(0, 100))
-@examples(50, 200)
+@examples(25, 200)
 def test_a_step_backwards_in_time_carries_as_much_on_links_turned_round(
     case: Case, seed: int
 ) -> None:

@@ -99,7 +99,7 @@ GOALS = tuple(goal for goal in Goal if goal is not Goal.ALL_TO_ALL)
 
 
 @given(faulty(10))
-@examples(25, 200)
+@examples(12, 200)
 def test_slower_links_and_dead_ports(system: System) -> None:
     assume(system.devices > 1 and copies_nothing(system))
     system = without_latency(system)
@@ -107,7 +107,7 @@ def test_slower_links_and_dead_ports(system: System) -> None:
 
 
 @given(lacking())
-@examples(15, 100)
+@examples(10, 100)
 def test_missing_devices(system: System) -> None:
     system = without_latency(system)
     assume(copies_nothing(system))

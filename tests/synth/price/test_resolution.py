@@ -55,7 +55,7 @@ def corners(first: Estimate, other: Estimate) -> list[Ends]:
 
 
 @given(owed, owed)
-@examples(200, 2000)
+@examples(80, 2000)
 def test_a_speed_up_lies_between_those_of_all_corners(first: Parts, other: Parts) -> None:
     less, more = of(first), of(other)
     assume(less.ticks and more.ticks)
@@ -66,7 +66,7 @@ def test_a_speed_up_lies_between_those_of_all_corners(first: Parts, other: Parts
 
 
 @given(owed, owed, st.lists(st.floats(0, 1), min_size=3, max_size=3))
-@examples(200, 2000)
+@examples(80, 2000)
 def test_no_unknown_between_its_ends_leads_out_of_the_interval(
     first: Parts, other: Parts, at: list[float]
 ) -> None:
@@ -85,7 +85,7 @@ def test_no_unknown_between_its_ends_leads_out_of_the_interval(
 
 
 @given(owed, owed)
-@examples(200, 2000)
+@examples(80, 2000)
 def test_surely_below_is_where_the_whole_interval_is_above_1(first: Parts, other: Parts) -> None:
     less, more = of(first), of(other)
     assume(less.ticks and more.ticks)
@@ -98,7 +98,7 @@ def test_surely_below_is_where_the_whole_interval_is_above_1(first: Parts, other
 
 
 @given(owed, owed)
-@examples(200, 2000)
+@examples(80, 2000)
 def test_the_interval_is_none_wider_than_that_of_independent_errors(
     first: Parts, other: Parts
 ) -> None:
@@ -112,7 +112,7 @@ def test_the_interval_is_none_wider_than_that_of_independent_errors(
 
 
 @given(owed, owed)
-@examples(200, 2000)
+@examples(80, 2000)
 def test_intervals_that_do_not_overlap_are_told_apart(first: Parts, other: Parts) -> None:
     assume(of(first).ticks and of(other).ticks)
     times = 1.1 * of(first).highest / of(other).lowest
@@ -122,7 +122,7 @@ def test_intervals_that_do_not_overlap_are_told_apart(first: Parts, other: Parts
 
 
 @given(owed, owed, owed)
-@examples(200, 2000)
+@examples(80, 2000)
 def test_it_is_a_strict_partial_order(a: Parts, b: Parts, c: Parts) -> None:
     one, two, three = of(a), of(b), of(c)
     assert not one.surely_below(one)
@@ -165,7 +165,7 @@ def test_prices_add_up_to_what_each_source_is_owed(first: Parts, other: Parts, t
 
 
 @given(owed, owed)
-@examples(200, 2000)
+@examples(80, 2000)
 def test_worth_measuring_is_expected_to_gain_enough_and_may_not(first: Parts, other: Parts) -> None:
     """So of any two prices one verdict holds: told, worth measuring, or the same."""
     less, more = of(first), of(other)

@@ -57,7 +57,7 @@ def brute(
 
 
 @given(markets(), st.integers(1, 14), st.none() | st.integers(0, 30 * 10**12))
-@examples(30, 100)
+@examples(15, 100)
 def test_the_cheapest_are_those_of_simulating_all(
     market: tuple[list[tuple[int, ...]], dict[int, list[Phases]]], count: int, limit: int | None
 ) -> None:
@@ -69,7 +69,7 @@ def test_the_cheapest_are_those_of_simulating_all(
 
 
 @given(markets())
-@examples(30, 100)
+@examples(15, 100)
 def test_bounds_of_rows_are_those_of_their_phases(
     market: tuple[list[tuple[int, ...]], dict[int, list[Phases]]],
 ) -> None:
@@ -125,7 +125,7 @@ def every_way(path: tuple[int, ...], every: list[Choices], segments: int) -> lis
 
 
 @given(open_markets(), st.integers(1, 6), st.none() | st.integers(0, 30 * 10**12))
-@examples(30, 100)
+@examples(15, 100)
 def test_the_cheapest_are_those_of_all_choices(
     market: tuple[list[tuple[int, ...]], dict[int, list[Choices]]], count: int, limit: int | None
 ) -> None:
@@ -144,7 +144,7 @@ def test_the_cheapest_are_those_of_all_choices(
 
 
 @given(open_markets())
-@examples(30, 100)
+@examples(15, 100)
 def test_one_program_takes_the_best_of_all_choices(
     market: tuple[list[tuple[int, ...]], dict[int, list[Choices]]],
 ) -> None:

@@ -147,7 +147,7 @@ def loads(line: Line) -> dict[str, float]:
 
 
 @given(asked())
-@examples(50, 250)
+@examples(25, 250)
 def test_levels_are_as_busy_as_their_busiest_link(
     case: tuple[System, Reduction, Instruction],
 ) -> None:
@@ -162,7 +162,7 @@ def test_levels_are_as_busy_as_their_busiest_link(
 
 
 @given(asked())
-@examples(40, 150)
+@examples(20, 150)
 def test_chains_are_as_busy_as_their_busiest_link(
     case: tuple[System, Reduction, Instruction],
 ) -> None:
@@ -185,7 +185,7 @@ def test_chains_are_as_busy_as_their_busiest_link(
 
 
 @given(asked(18, kinds=SWITCHES), st.sampled_from(ROOTED))
-@examples(40, 150)
+@examples(20, 150)
 def test_no_port_carries_more_of_linear_chains_than_the_price_of_chains(
     case: tuple[System, Reduction, Instruction], collective: Collective
 ) -> None:
@@ -259,7 +259,7 @@ def test_rooted_trees_on_switches_are_as_busy_as_two_explicit_trees(
 
 
 @given(asked(6))
-@examples(40, 150)
+@examples(20, 150)
 def test_no_step_is_faster_than_its_cuts_allow(case: tuple[System, Reduction, Instruction]) -> None:
     """Whatever the algorithm: over all cuts and partitions of the explicit machine."""
     system, reduction, what = case
@@ -272,7 +272,7 @@ def test_no_step_is_faster_than_its_cuts_allow(case: tuple[System, Reduction, In
 
 
 @given(programmed())
-@examples(40, 150)
+@examples(20, 150)
 def test_lowered_programs_cost_what_their_groups_put_on_the_links(
     case: tuple[System, Reduction, Derivation],
 ) -> None:
@@ -411,7 +411,7 @@ def test_more_bytes_never_take_less(
 
 
 @given(programmed(), st.data(), st.floats(1, 100))
-@examples(30, 100)
+@examples(15, 100)
 def test_worse_links_never_take_less(
     case: tuple[System, Reduction, Derivation], data: st.DataObject, factor: float
 ) -> None:
@@ -557,7 +557,7 @@ def check_same_prices(system: System, one: Reduction, other: System, two: Reduct
 
 
 @given(relabelled())
-@examples(30, 100)
+@examples(15, 100)
 def test_neighbouring_axes_that_are_not_reduced_may_change_places(
     case: tuple[System, Reduction, Reduction],
 ) -> None:
@@ -566,7 +566,7 @@ def test_neighbouring_axes_that_are_not_reduced_may_change_places(
 
 
 @given(machines(24), st.data())
-@examples(30, 100)
+@examples(15, 100)
 def test_an_axis_that_is_not_reduced_may_be_parted(system: System, data: st.DataObject) -> None:
     placement = data.draw(placed(system.hierarchy))
     assume(len(placement.axes) > 1)
@@ -590,7 +590,7 @@ def divisors(number: int) -> list[int]:
 
 
 @given(reductions(), st.data())
-@examples(30, 100)
+@examples(15, 100)
 def test_on_symmetric_domains_the_order_of_axes_does_not_matter(
     reduction: Reduction, data: st.DataObject
 ) -> None:
@@ -607,7 +607,7 @@ def test_on_symmetric_domains_the_order_of_axes_does_not_matter(
 
 
 @given(machines(24), st.data())
-@examples(30, 100)
+@examples(15, 100)
 def test_a_level_of_one_child_changes_nothing(system: System, data: st.DataObject) -> None:
     """But for a slower one around the rest, which says that trees are inside a node."""
     reduction = data.draw(reductions(system.hierarchy))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 from xml.etree import ElementTree
 
@@ -10,9 +9,9 @@ import pytest
 
 pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
 
+from asked_plans import ASKED, body
 from hierarchies import InputError
 from hierarchies.units import duration, volume
-from synth.plan.request import Watcher
 from synth.report import front
 from synth.report.bars import Bar, Limit, bars
 from synth.report.plan_words import clauses, words
@@ -20,27 +19,11 @@ from synth.report.plans import PlansView, plans_view
 from synth.tables.training.planned import as_fast
 from synth.train.plans import parse_recipe
 from synth.verbs.answers import judge
-from synth.verbs.answers.training.planned import PlanOfStep, StepPlanReply
-from synth.verbs.questions.question import asked
-from synth.verbs.table import VERBS
-
-ASKED = {
-    "system": "dgx-h100:1",
-    "model": "gpt2-tiny",
-    "batch": 64,
-    "k": 3,
-    "pin": "data=4 tensor=2",
-    "explain": "zero=3",
-}
+from synth.verbs.answers.training.planned import StepPlanReply
+from synth.verbs.answers.training.plans import PlanOfStep
 
 FULL = {"model": "llama3-8b", "pin": "data=8 zero=3", "batch": 8, "sequence": 128, "k": 1}
 """Where not every plan fits."""
-
-
-@cache
-def body(**other: Any) -> Any:
-    question = asked(VERBS["plan"].question, {**ASKED, **other})
-    return VERBS["plan"].answer(question, Watcher()).body
 
 
 def read(**other: Any) -> StepPlanReply:
@@ -56,7 +39,7 @@ def view(*seen: int, **other: Any) -> PlansView:
 def test_the_verdict_says_what_the_best_plan_comes_to() -> None:
     best, found = read().plans[0], view(0)
     assert found.headline.startswith(f"The best plan takes {duration(best.seconds)} a step: ")
-    assert any(line.startswith("4 groups of devices (data)") for line in found.decisions)
+    assert any(line.startswith("2 groups of devices (data)") for line in found.decisions)
     assert any(line.startswith("data on ") for line in found.decisions)
     assert [one.label for one in found.listed] == ["plan 1", "plan 2", "plan 3", "with zero=3"]
     free = read().device_bytes - best.memory.bytes
@@ -65,16 +48,18 @@ def test_the_verdict_says_what_the_best_plan_comes_to() -> None:
 
 def test_the_title_says_what_the_step_is_and_what_plans_must_have() -> None:
     found = view(0)
-    assert found.title == "gpt2-tiny, 64 samples of 16 tokens, on dgx-h100:1 with data=4 tensor=2"
-    assert any(one.startswith("No plan with data=4 tensor=2 can take") for one in found.verdict)
-    assert view(0, pin="").title == "gpt2-tiny, 64 samples of 16 tokens, on dgx-h100:1"
-    assert any(one.startswith("No plan can take less than") for one in view(0, pin="").verdict)
+    pins = ASKED["pin"]
+    assert found.title == f"gpt2-tiny, 64 samples of 16 tokens, on dgx-h100:1 with {pins}"
+    assert any(one.startswith(f"No plan with {pins} can take") for one in found.verdict)
+    free = plans_view(read().model_copy(update={"pins": ""}), {**body(), "pins": ""}, [0])
+    assert free.title == "gpt2-tiny, 64 samples of 16 tokens, on dgx-h100:1"
+    assert any(one.startswith("No plan can take less than") for one in free.verdict)
 
 
 def test_plans_of_the_same_axes_are_told_apart_by_what_they_differ_in() -> None:
     answer, table = read(), view(0).table
     assert table is not None
-    assert {one.axes["data"] for one in answer.plans} == {4}
+    assert {one.axes["data"] for one in answer.plans} == {2}
     said = [clauses(one.plan) for one in answer.plans]
     differ = [what for what in said[0] if len({one[what] for one in said}) > 1]
     assert differ
@@ -114,8 +99,10 @@ def test_what_was_asked_why_not_is_answered_in_the_verdict() -> None:
     assert other is not None
     [said] = [line for line in view(0).verdict if line.startswith("Why not zero=3? The best so: ")]
     assert f"{other.plan}: {duration(other.seconds)} a step, " in said
-    assert not any("Why not" in line for line in view(0, explain="").verdict)
-    [said] = [line for line in view(0, explain="zero=0", **FULL).verdict if "Why not" in line]
+    assert not any("Why not" in line for line in view(0, **{**FULL, "explain": ""}).verdict)
+    [said] = [
+        line for line in view(0, **{**FULL, "explain": "zero=0"}).verdict if "Why not" in line
+    ]
     assert said.startswith("Why not zero=0? No such plan fits: the least memory is ")
 
 
@@ -127,7 +114,7 @@ def test_plans_are_compared_with_the_first_of_those_that_are_looked_at() -> None
     first, other = answer.plans[1], answer.plans[0]
     less = duration(first.seconds - other.seconds)
     assert rows["seconds"] == [duration(first.seconds), f"{duration(other.seconds)} (-{less})"]
-    assert "data=4" in rows.get("axes", [found.detailed.same])[0]
+    assert "data=2" in rows.get("axes", [found.detailed.same])[0]
     said = {one: clauses(one) for one in (first.plan, other.plan)}
     for what in said[first.plan]:
         differ = said[first.plan][what] != said[other.plan][what]

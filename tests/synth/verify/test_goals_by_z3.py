@@ -131,7 +131,7 @@ def test_every_order_of_scattering_is_right_and_none_can_lack_a_step(goal: Goal)
             assert told.step is None
 
 
-@examples(40, 150)
+@examples(20, 150)
 @given(trees(), st.sampled_from(OTHERS), st.data())
 def test_random_programs_are_judged_as_the_oracle_does(
     tree: Tree, goal: Goal, data: st.DataObject
@@ -145,7 +145,7 @@ def test_random_programs_are_judged_as_the_oracle_does(
     assert judged(prove(program, tree, goal), steps, tree.sizes, goal) == right
 
 
-@examples(40, 150)
+@examples(20, 150)
 @given(st.sampled_from([(2,), (3,), (2, 2), (2, 3)]), st.sampled_from(OTHERS), st.data())
 def test_one_size_is_judged_as_the_oracle_does(
     sizes: tuple[int, ...], goal: Goal, data: st.DataObject
@@ -158,7 +158,7 @@ def test_one_size_is_judged_as_the_oracle_does(
     assert judged(here, steps, sizes, goal) == (prove(program, tree, goal) == Proved())
 
 
-@examples(20, 60)
+@examples(10, 60)
 @given(st.integers(1, 3), st.sampled_from(OTHERS), st.data())
 def test_regularity_agrees_with_the_oracle(depth: int, goal: Goal, data: st.DataObject) -> None:
     tree = Tree.of(*[2] * depth)

@@ -53,7 +53,7 @@ def assert_right(steps: tuple[Instruction, ...], reduction: Reduction, goal: Goa
 
 
 @given(reductions(), st.sampled_from(Goal), st.data(), st.integers(1, 60), st.integers(2, 4))
-@examples(30, 100)
+@examples(15, 100)
 def test_stripes_give_the_same_results(
     reduction: Reduction, goal: Goal, data: st.DataObject, elements: int, many: int
 ) -> None:
@@ -275,7 +275,7 @@ def test_a_first_member_with_a_part_only_is_caught() -> None:
 
 
 @pytest.mark.parametrize("goal", Goal)
-@examples(20, 60)
+@examples(10, 60)
 @given(trees(), st.data())
 def test_counting_agrees_with_the_oracle(goal: Goal, tree: Tree, data: st.DataObject) -> None:
     """Up to the first unsound step; a correct program has what is wanted, and no other has."""

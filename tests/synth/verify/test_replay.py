@@ -76,7 +76,7 @@ def test_all_programs_of_three_digits_give_the_plain_sum(
         assert_sums(steps, reduction, reduction.tree.devices)
 
 
-@examples(40, 150)
+@examples(20, 150)
 @given(st.tuples(*[st.sampled_from((2, 3))] * 4), st.data(), st.integers(1, 50))
 def test_programs_of_four_digits_give_the_plain_sum(
     sizes: tuple[int, ...], data: st.DataObject, elements: int
@@ -92,7 +92,7 @@ def test_all_programs_of_four_digits_give_the_plain_sum(sample: Sample) -> None:
         assert_sums(steps, reduction, 29)
 
 
-@examples(50, 200)
+@examples(25, 200)
 @given(reductions(), st.data(), st.integers(1, 60))
 def test_every_replica_of_a_placement_gets_its_own_sum(
     reduction: Reduction, data: st.DataObject, elements: int
@@ -117,7 +117,7 @@ def test_segments_give_the_same_sums(
 
 
 @given(reductions(), st.data(), st.integers(1, 60), st.integers(1, 4))
-@examples(30, 100)
+@examples(15, 100)
 def test_stripes_give_the_same_sums(
     reduction: Reduction, data: st.DataObject, elements: int, many: int
 ) -> None:
@@ -166,7 +166,7 @@ def test_the_plain_sum_is_the_sum_over_who_agrees_on_the_rest(
 
 
 @given(trees(), st.data(), st.integers(1, 20))
-@examples(30, 100)
+@examples(15, 100)
 def test_replay_gives_the_sum_of_any_payloads(
     tree: Tree, data: st.DataObject, elements: int
 ) -> None:
@@ -372,7 +372,7 @@ def test_counting_agrees_on_random_programs(tree: Tree, data: st.DataObject) -> 
     assert_judges_agree(data.draw(programs(tree, most_steps=6)), tree)
 
 
-@examples(40, 150)
+@examples(20, 150)
 @given(trees(), st.data())
 def test_counting_agrees_on_meddled_programs(tree: Tree, data: st.DataObject) -> None:
     valid = data.draw(valid_programs(tree)).steps

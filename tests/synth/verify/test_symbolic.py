@@ -227,7 +227,7 @@ def test_neither_the_first_nor_the_last_step_can_be_dropped(depth: int, text: st
         confirm(program, tree, told)
 
 
-@examples(40, 150)
+@examples(20, 150)
 @given(st.data())
 def test_counterexamples_replay_and_steps_agree_with_the_oracle(data: st.DataObject) -> None:
     tree = data.draw(trees())
@@ -248,7 +248,7 @@ def test_counterexamples_replay_and_steps_agree_with_the_oracle(data: st.DataObj
             pytest.fail(reason)
 
 
-@examples(30, 100)
+@examples(15, 100)
 @given(st.data())
 def test_regularity_agrees_with_the_oracle(data: st.DataObject) -> None:
     tree = Tree.of(*[2] * data.draw(st.integers(1, 3)))

@@ -54,7 +54,7 @@ def brute_force(job: Job, devices: int) -> list[dict[str, int]]:
 
 
 @given(jobs(), DEVICES)
-@examples(30, 100)
+@examples(15, 100)
 def test_the_assignments_are_those_of_brute_force(job: Job, devices: int) -> None:
     wanted = brute_force(job, devices)
     if wanted:
@@ -65,7 +65,7 @@ def test_the_assignments_are_those_of_brute_force(job: Job, devices: int) -> Non
 
 
 @given(jobs(), st.data())
-@examples(30, 100)
+@examples(15, 100)
 def test_a_settled_job_has_the_numbers_of_its_amounts(job: Job, data: st.DataObject) -> None:
     sizes = {axis.name: data.draw(st.sampled_from(axis.sizes or (1, 2, 6))) for axis in job.axes}
     settled_job = settled(job, sizes)

@@ -112,19 +112,19 @@ def test_a_job_is_put_on_a_machine() -> None:
 
 
 @given(jobs())
-@examples(30, 100)
+@examples(15, 100)
 def test_what_is_written_is_read_back(job: Job) -> None:
     assert read_job(write(job)) == job
 
 
 @given(jobs())
-@examples(30, 100)
+@examples(15, 100)
 def test_a_job_that_was_read_is_written_the_same(job: Job) -> None:
     assert write(read_job(write(job))) == write(job)
 
 
 @given(jobs(), st.randoms(use_true_random=False))
-@examples(30, 100)
+@examples(15, 100)
 def test_whatever_is_done_to_a_text_is_told_with_a_line_of_it(
     job: Job, chance: random.Random
 ) -> None:

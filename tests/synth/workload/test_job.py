@@ -38,7 +38,7 @@ def test_a_key_that_was_left_out_stands_where_its_table_does() -> None:
 
 
 @given(jobs())
-@examples(30, 100)
+@examples(15, 100)
 def test_all_that_is_sent_is_told(job: Job) -> None:
     assert len(job.communications) == len(job.entries) + len(job.unpriced)
     for entry in job.communications:

@@ -27,13 +27,15 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import accumulate
 from operator import mul
+from typing import Self
 
 import numpy as np
 
-from synth.events.longest_path import ends_together
+from synth.events.longest_path import Floats, Integers, Levels
 from synth.train.orders import (
     SCHEDULES,
     Action,
+    Order,
     Pass,
     Protocol,
     Scheduled,
@@ -159,42 +161,50 @@ class Seconds:
 
 @dataclass(frozen=True)
 class _Clock:
-    """An order as tasks, for many plans that differ in seconds only."""
+    """An order as tasks, for many plans that differ in seconds only.
 
-    graph: Scheduled
+    A search meets hundreds of orders of thousands of actions each, so numbers are kept and no
+    action: of each its stage, and how much of a forward and of a backward pass it is; of each
+    transfer its link; and the last action of each rank.
+    """
+
+    levels: Levels
+    stages: Integers
+    ahead: Floats
+    back: Floats
+    links: Integers
+    last: Integers
+
+    @classmethod
+    def of(cls, graph: Scheduled) -> Self:
+        actions = graph.order.actions
+        return cls(
+            graph.tasks.levels,
+            np.array([one.stage for one in actions]),
+            np.array([float(one.kind is Pass.FORWARD) for one in actions]),
+            np.array([_BACK[one.kind] for one in actions]),
+            np.array([_link(graph.order, *pair) for pair in graph.transfers], np.int64),
+            np.array([queue[-1] for queue in graph.queues]),
+        )
 
     def seconds(self, several: Sequence[Seconds]) -> list[float]:
         """Of each plan, until the last rank has done what it does once."""
-        stages, ahead, back, links = self._places
-        forward = np.array([np.take(one.forward, one.lies.kind_of) for one in several])[:, stages]
-        backward = np.array([np.take(one.backward, one.lies.kind_of) for one in several])[:, stages]
-        took = (np.array(ahead) * forward + np.array(back) * backward).T
-        if self.graph.transfers:
+        forward = np.array([np.take(one.forward, one.lies.kind_of) for one in several])
+        backward = np.array([np.take(one.backward, one.lies.kind_of) for one in several])
+        took = (self.ahead * forward[:, self.stages] + self.back * backward[:, self.stages]).T
+        if len(self.links):
             handed = np.array([[*one.handed, max(one.handed)] for one in several])
-            took = np.concatenate([took, handed[:, links].T])
-        ends = ends_together(self.graph.tasks, took)
-        last = ends[[queue[-1] for queue in self.graph.queues]]
+            took = np.concatenate([took, handed[:, self.links].T])
+        last = self.levels.ends(took)[self.last]
         once = np.array([np.take(one.once, one.lies.rank_kind_of) for one in several])
         found: list[float] = (last.T + once).max(axis=1).tolist()
         return found
 
-    @cached_property
-    def _places(self) -> tuple[list[int], list[float], list[float], list[int]]:
-        """Of each action its stage, and how much of a forward and of a backward pass it is; of each
-        transfer its link.
-        """
-        order = self.graph.order
-        return (
-            [one.stage for one in order.actions],
-            [float(one.kind is Pass.FORWARD) for one in order.actions],
-            [_BACK[one.kind] for one in order.actions],
-            [self._link(*pair) for pair in self.graph.transfers],
-        )
 
-    def _link(self, source: Action, target: Action) -> int:
-        """Between which ranks, by the lower; from the last rank to the first, the last of all."""
-        ends = [self.graph.order.rank_of[one.stage] for one in (source, target)]
-        return min(ends) if abs(ends[0] - ends[1]) == 1 else len(self.graph.order.ranks) - 1
+def _link(order: Order, source: Action, target: Action) -> int:
+    """Between which ranks, by the lower; from the last rank to the first, the last of all."""
+    ends = [order.rank_of[one.stage] for one in (source, target)]
+    return min(ends) if abs(ends[0] - ends[1]) == 1 else len(order.ranks) - 1
 
 
 _BACK = {Pass.FORWARD: 0.0, Pass.BACKWARD: 1.0, Pass.INPUT: 0.5, Pass.WEIGHT: 0.5}
@@ -212,4 +222,4 @@ def _clock(ranks: int, schedule: str, microbatches: int, chunks: int) -> _Clock:
         order = SCHEDULES[schedule](ranks, microbatches, chunks)
     else:
         order = one_f_one_b(1, microbatches)
-    return _Clock(scheduled(order, Protocol.EAGER))
+    return _Clock.of(scheduled(order, Protocol.EAGER))

@@ -94,7 +94,7 @@ def test_the_schema_is_one_and_describes_every_key() -> None:
             assert value.get("description"), key
 
 
-@examples(20, 60)
+@examples(10, 60)
 @given(sources())
 def test_every_document_is_valid_by_the_schema(given: Source) -> None:
     validator = jsonschema.Draft202012Validator(schema())
@@ -120,7 +120,7 @@ def test_a_document_is_read_back_as_it_was(given: Source) -> None:
     assert compare(found, 7) is None
 
 
-@examples(20, 60)
+@examples(10, 60)
 @given(side_by_side())
 def test_stripes_are_valid_by_the_schema_and_read_back(given: Source) -> None:
     made = json.loads(text(given))

@@ -46,7 +46,7 @@ def on(nodes: int, gpus: int, program: str = NESTED, segments: int = 1) -> Sourc
     return source(program, Reduction(placement, ("data",)), segments=segments)
 
 
-@examples(30, 100)
+@examples(15, 100)
 @given(sources())
 def test_bars_of_a_phase_follow_each_other_and_end_with_the_run(given: Source) -> None:
     drawn = chart(given)
@@ -64,7 +64,7 @@ def test_bars_of_a_phase_follow_each_other_and_end_with_the_run(given: Source) -
         assert row.busy_seconds <= drawn.seconds * (1 + 1e-9)
 
 
-@examples(30, 100)
+@examples(15, 100)
 @given(sources())
 def test_every_device_has_a_row_or_one_that_does_the_same(given: Source) -> None:
     drawn = chart(given)

@@ -78,7 +78,7 @@ def test_every_event_has_the_keys_of_its_type(given: Source) -> None:
             assert all(isinstance(value, float) for value in event["args"].values())
 
 
-@examples(20, 60)
+@examples(10, 60)
 @given(sources() | side_by_side())
 def test_slices_of_one_track_follow_each_other(given: Source) -> None:
     trace = traced(given)
@@ -95,7 +95,7 @@ def test_slices_of_one_track_follow_each_other(given: Source) -> None:
         assert found[-1]["args"] == {"bytes/s": 0.0}
 
 
-@examples(20, 60)
+@examples(10, 60)
 @given(sources() | side_by_side())
 def test_every_track_is_named_once_and_no_number_means_two_things(given: Source) -> None:
     events = traced(given)["traceEvents"]

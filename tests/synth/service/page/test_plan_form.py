@@ -36,7 +36,7 @@ FORM = {
     "dtype": "bfloat16",
     "optimizer": "adamw",
     "k": "2",
-    "pin": "data=4 pipe=1 zero=1",
+    "pin": "data=4 pipe=1 zero=1 remat=no microbatches=1",
 }
 
 

@@ -27,7 +27,7 @@ from synth.verbs.table import VERBS
 from synth.verbs.training.planned import BUDGET, StepPlanQuestion
 
 ASKED = {"system": "dgx-h100:1", "model": "gpt2-tiny", "batch": 64, "k": 3}
-PINNED = {**ASKED, "pin": "tensor=1", "explain": "pipe=2"}
+PINNED = {**ASKED, "pin": "tensor=1 remat=no", "explain": "pipe=2"}
 
 
 @cache
