@@ -151,7 +151,10 @@ def _of_run(run: Run, named: bool) -> Iterator[str]:
 
 def _to_run(run: Run) -> ToDo:
     """The commands that decide; where they run a file, its target."""
-    commands, what = run.worth.commands, f"{run.name}: run, to decide"
+    commands, how = run.worth.commands, "run"
+    if run.worth.advice.by is By.ENVIRONMENT:
+        how = "run without the variable and with it"
+    what = f"{run.name}: {how}, to decide"
     if not run.worth.emits:
         return ToDo(what, "\n".join(commands), run.row)
     emits, *lines = commands
