@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from math import prod
 
 from hierarchies import Domain, InputError
 from hierarchies.units import duration
+from synth.collectives.nccl_model import NVLS, NVLS_TREE, RING, TREE
 from synth.emit.conventions import ALREADY, conventions, told
 from synth.plan.how_to_get import By
 from synth.plan.request import Against
@@ -28,6 +30,8 @@ from synth.verbs.answers.planning import PlacementOption, PlanReply
 from synth.verbs.answers.ranked import Answer, RankedAnswer, RankingReply, SweepReply
 
 KEEP = "Keep the default"
+_MOST_WITHOUT_NVLS = 2
+"""GPUs of a node for which NCCL up to 2.28 sets up no multicast."""
 _HOOKS = {
     "all-reduce": "install_ddp(model)",
     "all-gather": "install_fsdp2(model)",
@@ -118,7 +122,7 @@ def _of_one(reply: RankingReply, found: Sequence[Row]) -> Verdict:
     runs = [] if best else worth_a_run(reply)
     takes = duration(plain.baseline_seconds)
     place = best or (reply.answers[runs[0].row] if runs else plain)
-    more = (*_where(reply, place), follows(reply.system.prices))
+    more = (*_without_nvls(reply, plain), *_where(reply, place), follows(reply.system.prices))
     orders = _orders(reply.system.levels, place.axes, place.placement)
     if runs:
         return _until_measured(runs, [f"{default} takes {takes}", *more], orders)
@@ -170,6 +174,29 @@ def _why_keep(answers: Sequence[RankedAnswer], default_seconds: float) -> str:
     if first.seconds < default_seconds:
         return f"prices do not tell {at}, from it"
     return "nothing is faster"
+
+
+def _without_nvls(reply: RankingReply, plain: Answer) -> Iterator[str]:
+    """What the default is where NCCL has no NVLS, though its model of 2.28 would choose it.
+
+    ``ncclNvlsInit`` (NVIDIA/nccl, src/transport/nvls.cc) gives up where ``gpuCount <= 2``: the GPUs
+    of the communicator's topology, so its own on a node. Later versions, which also ask for several
+    ranks of one GPU (``hasMultiRankNvml``), give up below 2 alone.
+    """
+    levels, matrix = reply.system.levels, plain.placement
+    inside = prod(
+        matrix[row][at]
+        for row, name in enumerate(plain.axes)
+        for at, level in enumerate(levels)
+        if name in reply.reduce and level.reduces
+    )
+    others = {name: seconds for name, seconds in plain.defaults.items() if name in (RING, TREE)}
+    if plain.default.name in (NVLS, NVLS_TREE) and inside <= _MOST_WITHOUT_NVLS and others:
+        name = min(others, key=lambda one: others[one])
+        yield (
+            f"NCCL up to 2.28 has no NVLS where {inside} GPUs of a node are in one communicator: "
+            f"the default is then {name}, {duration(others[name])}"
+        )
 
 
 def _where(reply: RankingReply, answer: Answer) -> Iterator[str]:
