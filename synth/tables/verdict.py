@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from math import prod
 
 from hierarchies import Domain, InputError
-from hierarchies.units import duration
+from hierarchies.units import duration, volume
 from synth.collectives.nccl_model import NVLS, NVLS_TREE, RING, TREE
 from synth.emit.conventions import ALREADY, conventions, told
 from synth.plan.how_to_get import By
@@ -176,7 +177,9 @@ def _why_keep(answers: Sequence[RankedAnswer], default_seconds: float) -> str:
     return "nothing is faster"
 
 
-def _without_nvls(reply: RankingReply, plain: Answer) -> Iterator[str]:
+def _without_nvls(
+    reply: RankingReply | SweepReply, plain: Answer, where: str = ""
+) -> Iterator[str]:
     """What the default is where NCCL has no NVLS, though its model of 2.28 would choose it.
 
     ``ncclNvlsInit`` (NVIDIA/nccl, src/transport/nvls.cc) gives up where ``gpuCount <= 2``: the GPUs
@@ -195,7 +198,7 @@ def _without_nvls(reply: RankingReply, plain: Answer) -> Iterator[str]:
         name = min(others, key=lambda one: others[one])
         yield (
             f"NCCL up to 2.28 has no NVLS where {inside} GPUs of a node are in one communicator: "
-            f"the default is then {name}, {duration(others[name])}"
+            f"the default is then {name}, {duration(others[name])}{where}"
         )
 
 
@@ -250,19 +253,21 @@ def _of_sizes(reply: SweepReply, found: Sequence[Row]) -> Verdict:
             most = max(most, *(end.baseline_seconds / end.runtime_seconds for end in gain))
             sizes, times = " to ".join(found[at].title), " to ".join(found[at].speedup)
             to_do.append(_to_do(gain[0], at, reply.request.value, f"{sizes}, {times}"))
-    follow = follows(reply.system.prices)
+    begins = ((one.first, f" at {volume(one.from_bytes)}") for one in reply.stretches)
+    without = (line for end, at in begins for line in _without_nvls(reply, end, at))
+    follow = [*islice(without, 1), follows(reply.system.prices)]
     runs = worth_a_run(reply)
     if not to_do and runs:
-        return _until_measured(runs, [follow])
+        return _until_measured(runs, follow)
     if not to_do:
-        return Verdict(KEEP, ["at no size is anything surely faster that can be had", follow])
+        return Verdict(KEEP, ["at no size is anything surely faster that can be had", *follow])
     said = [line for one in runs for line in _of_run(one, True)]
     if len(to_do) < len(reply.stretches):
         said.append("at other sizes keep the default")
     if len(reply.stretches) > 1 and not all(one.target for one in to_do):
         said.append(f"{holds(reply.request.value)}, so at all sizes; by size: {_BY_SIZE}")
     every = [*to_do, *map(_to_run, runs)]
-    return Verdict(f"Up to {most:.2f}x: do this", [*said, follow], (), every)
+    return Verdict(f"Up to {most:.2f}x: do this", [*said, *follow], (), every)
 
 
 def _of_groups(reply: UnevenReply, row: Row) -> Verdict:

@@ -121,6 +121,15 @@ def test_where_nccl_has_no_nvls_the_default_is_told_without_it(data: int, warned
     assert said == [wanted] * warned
 
 
+def test_of_sizes_it_is_told_from_which_on_the_default_is_none_that_there_is() -> None:
+    given = {**H100, "axes": {"data": 8, "tensor": 4}, "bytes": [2**25, 2**26], "max_steps": 1}
+    reply = answered(**given)
+    assert isinstance(reply, SweepReply)
+    [_, ring] = reply.stretches
+    [said] = [line for line in told(reply).said if "no NVLS" in line]
+    assert said.endswith(f"ring, {duration(ring.first.defaults['ring'])} at 34.9 MiB")
+
+
 def test_what_is_not_proved_is_not_advised() -> None:
     reply = answered(**{**P2, "k": 1})
     assert isinstance(reply, RankingReply)
