@@ -180,12 +180,13 @@ def _target(answer: Answer) -> str:
 
 
 def to_set(answer: Answer) -> str:
-    """The line of the environment that makes a price hold; empty where none does, or needs to.
+    """The line of the environment that gets one call of the runtime's own.
 
-    Of one call of the runtime's own it is empty where the runtime takes it so by itself.
+    Empty where the runtime takes it so by itself, or has no such way; of programs, which are files,
+    too: what these calls are told differs from size to size, and stands in the file.
     """
     if not answer.plain:
-        return answer.called.line if answer.called else ""
+        return ""
     [price], own = answer.runtime_prices, answer.defaults
     if _way(price) == _way(*own.baseline):
         return ""
