@@ -22,7 +22,7 @@ from synth.tables.style import many
 from synth.train.plans import Recipe, parse_recipe
 from synth.train.plans.plan import PIPE
 from synth.train.plans.recipes import AND, CLAUSES, spelled_shares
-from synth.verbs.answers.training.planned import PlanOfStep
+from synth.verbs.answers.training.plans import PlanOfStep
 
 _ZERO = {
     0: "each device has all of its parameters, gradients and optimizer's state (no ZeRO)",
