@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 from markupsafe import Markup
@@ -230,7 +231,7 @@ def _chosen(ranking: Ranking, found: Sequence[Row], index: int) -> Chosen:
         name: {"nodes": one.nodes, "edges": one.edges, "left_out": one.left_out}
         for name, one in (("wide", drawn), ("narrow", narrow))
     }
-    picture = {**drawings, "axes": list(answer.axes), "coordinates": where}
+    picture: dict[str, Any] = {**drawings, "axes": list(answer.axes), "coordinates": where}
     picture |= {"groupings": found_groups, "first": first}
     numbered = tuple(steps(answer))
     told, instead = lies(ranking, answer), in_place_of_code(ranking, index)
@@ -245,19 +246,16 @@ def _groupings(ranking: Ranking, index: int, held: Sequence[Device]) -> Iterator
     answer, asked = answer_at(ranking, index), tuple(over_at(ranking, index))
     axes = list(answer.axes)
     drawn = sorted({one.number: one for one in held}.values(), key=lambda one: one.number)
-    for over in dict.fromkeys([*((one,) for one in axes), asked]):
+
+    def members(one: Device, over: tuple[str, ...]) -> Sequence[int]:
         if isinstance(ranking, UnevenReply):
-            left = ranking.uneven.devices
-            yield grouping(drawn, axes, over, lambda one, left=left: left)
-        else:
-            assert isinstance(answer, Answer)
-            along, matrix = [axes.index(one) for one in over], answer.placement
-            yield grouping(
-                drawn,
-                axes,
-                over,
-                lambda one, on=along, rows=matrix: peers(one.number, one.coordinates, rows, on),
-            )
+            return ranking.uneven.devices
+        assert isinstance(answer, Answer)
+        along = [axes.index(name) for name in over]
+        return peers(one.number, one.coordinates, answer.placement, along)
+
+    for over in dict.fromkeys([*((one,) for one in axes), asked]):
+        yield grouping(drawn, axes, over, partial(members, over=over))
 
 
 def over_sizes(question: TopQuestion, ranking: Ranking) -> TopQuestion | None:
