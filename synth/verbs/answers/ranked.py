@@ -278,8 +278,8 @@ class SizeFigures(Part):
     default_protocol: ProtocolName = Field(description="By which protocol.")
     against_default: Against = Field(description="What prices can tell of the best and it.")
     bound_seconds: Seconds = Field(description="What no schedule can beat there.")
-    program: str = sometimes("Of the best answer, its steps separated by '; '.")
-    worth_measuring: bool = sometimes("Whether it is expected to gain what a run would tell.")
+    program: str = Field(description="Of the best answer, its steps separated by '; '.")
+    worth_measuring: bool = Field(description="Whether it may gain what a run would tell.")
 
     @classmethod
     def of(cls, size_bytes: int, answer: Answer) -> Self:

@@ -63,14 +63,16 @@ def test_code_that_would_change_nothing_is_a_setting(prices: str, line: str, wor
     assert code.index("only to check or to time it") < code.index('role="tab"')
 
 
-def test_a_setting_of_a_range_says_its_sizes() -> None:
-    """The tree is by LL128 where the range begins, and by Simple where it ends."""
+def test_each_row_of_a_range_has_one_setting() -> None:
+    """The tree is by LL128 where the range begins, and by Simple where it ends: two rows."""
     axes = {"data": 16, "model": 2}
     answer = asked_of(bytes=[2**20, 2**28], system="p2-a100:2", axes=axes)
-    said = in_place_of_code(answer, 0)
-    assert said is not None
-    assert [at for at, _ in said.settings] == ["1 MiB", "256 MiB"]
-    assert [line.rpartition(":")[2] for _, line in said.settings] == ["LL128", "Simple"]
+    assert len(answer.stretches) == 2
+    for row, protocol in enumerate(("LL128", "Simple")):
+        said = in_place_of_code(answer, row)
+        assert said is not None
+        [(where, line)] = said.settings
+        assert (where, line.rpartition(":")[2]) == ("", protocol)
 
 
 def test_both_ends_of_a_range_have_their_interval_on_the_page() -> None:
