@@ -62,7 +62,7 @@ def _light(page: Any, places: dict[str, str]) -> None:
     until(page, "document.querySelector('#axes-told').textContent")
     _take(page, "form")
     _go(page, places["plain"], 1440, 1200)
-    page.locator("#sizes").scroll_into_view_if_needed()
+    page.click("#sizes button")
     page.wait_for_selector("#sizes svg.curve")
     page.evaluate("scrollTo(0, 0)")
     _take(page, "ranking")

@@ -32,6 +32,7 @@ from results.typical.model import (
     spreads,
     typical,
 )
+from results.typical.noise import noise
 from results.typical.rows import Floats, Machine, machines, rows
 from synth.calibration.typical import Typical
 
@@ -193,6 +194,7 @@ def main() -> int:
                 **origin,
                 **judged(found),
                 "families": by_family(found),
+                "noise": noise(found.known, found.model.rows, found.seconds, SIZES),
                 "doctor": doctored(found.known, apart),
                 "numbers": whole.model_dump(exclude={"spread"}),
             },

@@ -31,7 +31,7 @@ def undetermined(system: System, rows: Rows, solution: Solution) -> tuple[str, .
 def _levels_unseen(system: System, rows: Rows) -> Iterator[str]:
     for level, name in enumerate(system.hierarchy.names):
         if not any(candidate.waited[level] for candidate in rows.candidates):
-            yield f"no row crosses level {name!r}: its numbers are those of the description"
+            yield f"no row crosses level {name!r}: its numbers stay as they were"
 
 
 def _ways_unseen(rows: Rows, solution: Solution) -> Iterator[str]:
@@ -41,10 +41,19 @@ def _ways_unseen(rows: Rows, solution: Solution) -> Iterator[str]:
             yield f"no row went by {_way(key)}: priced like other ways by {key[2]}"
     for protocol in dict.fromkeys(key[2] for key in solution.keys):
         if protocol not in {key[2] for key in gone}:
-            yield f"no row went by protocol {protocol}: its numbers follow the description"
+            yield f"no row went by protocol {protocol}: its numbers follow those of the others"
 
 
 def _shared(system: System, rows: Rows, solution: Solution) -> Iterator[str]:
+    """What the rows leave together, and what they never were limited by, of which ways."""
+    said: dict[str, list[str]] = {}
+    for way, text in _left_together(system, rows, solution):
+        said.setdefault(text, []).append(way)
+    yield from (f"{' and '.join(ways)}: {text}" for text, ways in said.items())
+
+
+def _left_together(system: System, rows: Rows, solution: Solution) -> Iterator[tuple[str, str]]:
+    """A way, and what the rows do not tell of it."""
     names = _names(system)
     design = solution.design.reshape(len(rows.sizes), len(solution.keys), len(names))
     for place, key in enumerate(solution.keys):
@@ -52,12 +61,14 @@ def _shared(system: System, rows: Rows, solution: Solution) -> Iterator[str]:
             columns = design[:, place, :]
             lengths = np.linalg.norm(columns, axis=0)
             seen = np.flatnonzero(lengths > 0)
-            for together in _directions(columns[:, seen] / lengths[seen]):
-                numbers = " and ".join(names[seen[i]] for i in together)
-                yield f"{_way(key)}: the rows tell only one sum of {numbers}"
+            several = {frozenset(one) for one in _directions(columns[:, seen] / lengths[seen])}
+            for together in sorted(map(sorted, several)):
+                if not any(other < {*together} for other in several):
+                    numbers = " and ".join(names[seen[i]] for i in together)
+                    yield _way(key), f"the rows tell only one sum of {numbers}"
             never = [names[i] for i in range(len(names)) if not lengths[i] and _busy(rows, key, i)]
             if len(seen) and never:
-                yield f"{_way(key)}: nothing was limited by {' or '.join(never)}"
+                yield _way(key), f"nothing was limited by {' or '.join(never)}"
 
 
 def _directions(columns: Floats) -> Iterator[list[int]]:

@@ -120,7 +120,7 @@ def _answer(
     system, reduction, goal = simulator.system, candidate.reduction, candidate.derivation.goal
     plain = defaults(simulator, reduction, payload_bytes, goal)
     whole = priced(simulator, candidate.derivation, reduction, payload_bytes)
-    calls = [(one.part.derivation, one.prices, one.part.segments) for one in stripes]
+    called = None if XLA in plain.options else _calls(simulator, reduction, stripes)
     return Answer(
         rank,
         candidate,
@@ -134,24 +134,38 @@ def _answer(
         total_seconds(whole),
         estimate(system, candidate.ticks, _all_phases(stripes)),
         estimate(system, sum(price.ticks for price in plain.baseline), plain.baseline),
-        *_as_run(simulator, candidate, stripes),
+        *_as_run(simulator, candidate, stripes, called),
         interval(system, _all_phases(stripes), candidate.seconds),
         interval(system, plain.baseline),
         calls_bound=bound_by_calls(system, reduction, payload_bytes, goal),
-        called=None if XLA in plain.options else Calls.of(simulator, reduction, calls),
+        called=called,
     )
 
 
 def _as_run(
-    simulator: Simulator, candidate: Candidate, stripes: Sequence[Stripe]
+    simulator: Simulator, candidate: Candidate, stripes: Sequence[Stripe], called: Calls | None
 ) -> tuple[Estimate, tuple[StepPrice, ...]]:
-    """The price where steps take algorithms that the runtime has; the first stripe's phases."""
-    system = simulator.system
-    if simulator.of_runtimes is simulator:
-        return estimate(system, candidate.ticks, _all_phases(stripes)), stripes[0].prices
-    prices = all_priced(simulator.of_runtimes, candidate.parts, candidate.reduction)
-    again = [replace(one, prices=each) for one, each in zip(stripes, prices, strict=True)]
-    return estimate(system, _ticks_side_by_side(again), _all_phases(again)), again[0].prices
+    """The price as the runtime runs it, and the first stripe's phases.
+
+    Steps take algorithms that it has, in ways that a line of the environment tells it; where none
+    does, those of its own choice.
+    """
+    system, ticks = simulator.system, candidate.ticks
+    if simulator.of_runtimes is not simulator:
+        prices = all_priced(simulator.of_runtimes, candidate.parts, candidate.reduction)
+        stripes = [replace(one, prices=each) for one, each in zip(stripes, prices, strict=True)]
+        ticks = _ticks_side_by_side(stripes)
+        called = called and _calls(simulator.of_runtimes, candidate.reduction, stripes)
+    if called and called.unsaid:
+        own = zip(stripes, called.own_prices, strict=True)
+        stripes = [replace(one, prices=each) for one, each in own]
+        ticks = _ticks_side_by_side(stripes)
+    return estimate(system, ticks, _all_phases(stripes)), stripes[0].prices
+
+
+def _calls(simulator: Simulator, reduction: Reduction, stripes: Sequence[Stripe]) -> Calls:
+    programs = [(one.part.derivation, one.prices, one.part.segments) for one in stripes]
+    return Calls.of(simulator, reduction, programs)
 
 
 def _all_phases(stripes: Iterable[Stripe]) -> Iterator[StepPrice]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
+from math import prod
 
 from grammar import Goal
 from hierarchies import Placement
@@ -20,7 +21,7 @@ from synth.emit.conventions import HOST_LEVELS
 from synth.plan.request import Against, Answer
 from synth.plan.settings import function_of, holds, in_words, setting
 from synth.price.defaults import XLA, Defaults
-from synth.price.resolution import FINEST, WORTH, Estimate
+from synth.price.resolution import FINEST, Estimate
 from synth.price.steps import TICKS_PER_SECOND, StepPrice, total_seconds
 from synth.verify.symbolic import Proved
 
@@ -99,23 +100,17 @@ def worth_measuring(answer: Answer, default: Estimate | None = None) -> WorthMea
     """The run that decides about an answer, if it is worth one: proved, and to be had.
 
     It must be expected to be faster by more than ``resolution.WORTH``, and not told to be by
-    prices, than the runtime's choice on the same placement, or than another ``default``; with calls
-    as the runtime chooses them, where it cannot be told to take them as priced.
+    prices, than the runtime's choice on the same placement, or than another ``default``.
     """
     default = default or answer.baseline_estimate
     ours, how = answer.runtime_estimate, _had(answer)
     open_ = answer.against(default) is Against.SAME and ours.perhaps_below(default)
     if not open_ or how.by is By.NOTHING or not isinstance(answer.verdict, Proved):
         return None
-    longer = answer.called.longer if answer.called else 1.0
-    speedup = default.ticks / ours.ticks / longer
-    if speedup <= 1 + WORTH:
-        return None
-    low, high = ours.speedup_over(default)
     return WorthMeasuring(
-        speedup,
-        (low / longer, high / longer),
-        answer.runtime_seconds * longer,
+        default.ticks / ours.ticks,
+        ours.speedup_over(default),
+        answer.runtime_seconds,
         default.ticks / TICKS_PER_SECOND,
         tuple(_runs(answer, how)),
         how,
@@ -125,7 +120,8 @@ def worth_measuring(answer: Answer, default: Estimate | None = None) -> WorthMea
 def _runs(answer: Answer, how: Advice) -> Iterator[str]:
     """What to run: NVIDIA's tests where all devices are one group, else the file that is emitted.
 
-    That file times its program and the plain collective beside it, in the groups that there are.
+    The tests have one rank a device, as ``calibrate --plan`` has it. That file times its program
+    and the plain collective beside it, in the groups that there are.
     """
     alone = how.by is By.ENVIRONMENT
     line = how.text if alone else answer.called.line if answer.called else ""
@@ -133,7 +129,9 @@ def _runs(answer: Answer, how: Advice) -> Iterator[str]:
         size = answer.payload_bytes
         test = f"{_test(answer.goal)} -b {size} -e {size} -g 1 -w 5 -n 20"
         whole = line.replace(f"{function_of(answer.goal.value)}:", "")  # it sends nothing else
-        yield from (test, f"{whole} {test}")
+        start = f"mpirun -np {prod(one.size for one in answer.candidate.reduction.placement.axes)}"
+        yield f"{start} {test}"
+        yield " -x ".join([start, *whole.split()]) + f" {test}"
         return
     target = _target(answer)
     start = _torchrun(answer.candidate.reduction.placement) if target == "torch" else "python"
@@ -182,12 +180,13 @@ def _target(answer: Answer) -> str:
 
 
 def to_set(answer: Answer) -> str:
-    """The line of the environment that makes a price hold; empty where none does, or needs to.
+    """The line of the environment that gets one call of the runtime's own.
 
-    Of one call of the runtime's own it is empty where the runtime takes it so by itself.
+    Empty where the runtime takes it so by itself, or has no such way; of programs, which are files,
+    too: what these calls are told differs from size to size, and stands in the file.
     """
     if not answer.plain:
-        return answer.called.line if answer.called else ""
+        return ""
     [price], own = answer.runtime_prices, answer.defaults
     if _way(price) == _way(*own.baseline):
         return ""
@@ -227,8 +226,8 @@ def _of_one_call(price: StepPrice, defaults: Defaults) -> Advice:
 
 
 def _foreign(answer: Answer) -> str:
-    """The algorithms of a price that the runtime would not take, as ``direct and tree``."""
-    if answer.runtime_seconds == answer.candidate.seconds:
+    """The algorithms of a price that the runtime does not have, as ``direct and tree``."""
+    if answer.runtime_seconds == answer.candidate.seconds or _untold(answer):
         return ""
     prices = [price for stripe in answer.stripes for price in stripe.prices]
     ours, had = ({p.algorithm.value for p in some if p.algorithm}
@@ -236,12 +235,20 @@ def _foreign(answer: Answer) -> str:
     return " and ".join(sorted(ours - had or ours))
 
 
+def _untold(answer: Answer) -> str:
+    """That the runtime has all algorithms of a price, and no variable tells it to take them."""
+    called = answer.called
+    return called.said[-1] if called and called.unsaid and not called.foreign else ""
+
+
 def _unavailable(answer: Answer) -> str:
     """Why what is surely faster than the default is no gain."""
-    foreign, plain = _foreign(answer), answer.baseline_seconds
+    default = duration(answer.baseline_seconds)
+    if untold := _untold(answer):
+        return f"the default takes {default}; {untold}"
     return (
-        f"its price takes {foreign} algorithms; by those that runtimes have it takes "
-        f"{duration(answer.runtime_seconds)}, and the default {duration(plain)}"
+        f"its price takes {_foreign(answer)} algorithms; by those that runtimes have it takes "
+        f"{duration(answer.runtime_seconds)}, and the default {default}"
     )
 
 

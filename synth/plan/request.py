@@ -148,8 +148,9 @@ class Answer:
     and ``baseline_interval`` are where measurements take the seconds to lie; None without any.
     The answer stands for ``others`` that prices do not tell from it; ``least_seconds`` is the least
     price among them all. ``estimate`` and ``baseline_estimate`` say what the prices are owed to;
-    ``runtime_estimate`` is the price where steps take only algorithms that the runtime has, and
-    ``runtime_prices`` are those of the first stripe then.
+    ``runtime_estimate`` is the price as the runtime runs it: by algorithms that it has, as priced
+    where a line of the environment says so, else as it chooses by itself; ``runtime_prices`` are
+    those of the first stripe then.
     ``calls_bound`` is what no schedule can beat where switches that add up are used by the calls
     that they offer. ``by_size`` says that it is one of a range, of which each size has its own.
     ``called``: what prices take its calls by; None where XLA runs them, which is told nothing.
@@ -196,15 +197,15 @@ class Answer:
         """What prices can tell of it and a default, be it on this placement or another."""
         if self.runtime_estimate.surely_below(default):
             return Against.FASTER
-        if default.surely_below(self.estimate):
-            return Against.SLOWER
-        if self.estimate.surely_below(default):
+        if self.estimate.surely_below(default) and not self.runtime_estimate.perhaps_below(default):
             return Against.NOT_OFFERED
+        if default.surely_below(self.runtime_estimate):
+            return Against.SLOWER
         return Against.SAME
 
     @property
     def runtime_seconds(self) -> float:
-        """What it takes by algorithms that the runtime has."""
+        """What it takes as the runtime runs it."""
         return self.runtime_estimate.ticks / TICKS_PER_SECOND
 
     @property

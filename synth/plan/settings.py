@@ -68,27 +68,27 @@ class Call:
 
 @dataclass(frozen=True)
 class Calls:
-    """The calls of programs side by side, and what these ask of links: as priced, and if nothing
-    is set.
+    """The calls of programs side by side, and what these ask of links as priced.
+
+    ``own_prices``: of each program the phases of one segment, if nothing is set.
     """
 
     each: tuple[Call, ...]
     lanes: tuple[Lane, ...]
-    own_lanes: tuple[Lane, ...]
+    own_prices: tuple[tuple[StepPrice, ...], ...]
 
     @classmethod
     def of(cls, simulator: Simulator, reduction: Reduction, programs: Sequence[Priced]) -> Self:
         """The calls of programs with the prices of their phases."""
-        found: list[Call] = []
-        priced, own = list[Lane](), list[Lane]()
+        found, lanes = list[Call](), list[Lane]()
+        own: list[tuple[StepPrice, ...]] = []
         for derivation, prices, segments in programs:
             calls = list(_calls(simulator, derivation, reduction, prices))
             chosen = iter([call.own.baseline[0] for call in calls])
-            others = [next(chosen) if price.algorithm else price for price in prices]
-            priced.append(Lane(tuple(price.work for price in prices), segments))
-            own.append(Lane(tuple(price.work for price in others), segments))
+            own.append(tuple(next(chosen) if price.algorithm else price for price in prices))
+            lanes.append(_lane(prices, segments))
             found += calls
-        return cls(tuple(found), tuple(priced), tuple(own))
+        return cls(tuple(found), tuple(lanes), tuple(own))
 
     @cached_property
     def seconds(self) -> float:
@@ -98,7 +98,8 @@ class Calls:
     @cached_property
     def own_seconds(self) -> float:
         """By what the runtime takes each call by itself."""
-        return together_seconds(self.own_lanes)
+        own = zip(self.own_prices, self.lanes, strict=True)
+        return together_seconds([_lane(prices, lane.segments) for prices, lane in own])
 
     @property
     def apart(self) -> tuple[Call, ...]:
@@ -121,9 +122,14 @@ class Calls:
         return line_of(told) if told and named and not self.contrary else ""
 
     @property
-    def longer(self) -> float:
-        """How many times as long the program takes as priced, if all is set that can be."""
-        return self.own_seconds / self.seconds if self.apart and not self.line else 1.0
+    def foreign(self) -> bool:
+        """Whether a price takes an algorithm that the runtime does not have."""
+        return any(call.way[0] not in call.own.options for call in self.each)
+
+    @property
+    def unsaid(self) -> bool:
+        """Whether the program takes longer than priced, whatever is set."""
+        return bool(self.apart) and not self.line
 
     @property
     def said(self) -> tuple[str, ...]:
@@ -153,6 +159,10 @@ class Calls:
 
     def _ways(self, what: str) -> set[Way]:
         return {call.way for call in self.each if call.price.what == what}
+
+
+def _lane(prices: Sequence[StepPrice], segments: int) -> Lane:
+    return Lane(tuple(price.work for price in prices), segments)
 
 
 def _calls(

@@ -2,31 +2,31 @@
 
 Two prices of one machine err together. Both count bytes over the same links, so where a program
 sends the same bytes twice it is slower however fast the links turn out to be. So a price is taken
-apart into what it *owes* to each source of error: an algorithm by a protocol, what it waits for
-(a level's links, memory, messages), and the ratios between which measurements take the truth to
-lie there. Within one source the error is one unknown factor, the same for both programs; those of
-different sources are independent. One program is told from another if it is faster whatever these
-factors are: 3 ms by rings over the nodes' NICs are told from 4 ms by rings over the same NICs,
-though each may be off by 40%; 3 ms by rings are not told from 4 ms through the switches.
+apart into what it *owes* to each source of error: an algorithm by a protocol, and what it waits
+for (messages, a level's links, memory). Within one source the error is one unknown, the same for
+both programs, from the lowest that measurements let the truth be to the highest; those of different
+sources are independent. 3 ms by rings over the nodes' NICs are told from 4 ms through the same
+NICs by rings, though each may be off by 40%; 3 ms by rings are not told from 4 ms through switches.
 
-Where intervals do not overlap programs are always told apart. Nearer than ``FINEST`` they never
-are, calibrated or not: that much the model itself leaves out.
+So the speed-up of one over another lies in an interval: over all that the unknowns may be. Each
+unknown alone (the others held) makes the quotient of two sums (p + q z) / (r + s z), which never
+turns; so both ends are at corners, where each is at its lowest or its highest. However the unknowns
+agree, the interval is as wide as what no unknown says: ``finest``, the share of a price below which
+differences are never told.
 
-"Surely faster" is a strict partial order, as the sum of two differences that are above 0 for all
-factors is so, too, and quotients multiply.
-
-What is expected to be faster by more than ``WORTH``, and is not surely so, is worth measuring: a
-run tells what prices cannot. Nearer than that a run would seldom pay for itself.
+A program is *surely faster* where the whole interval of its speed-up is above 1. That is a strict
+partial order, as the sum of two differences that are above 0 for all unknowns is so, too, and
+quotients multiply. What is expected to be faster by more than ``WORTH``, and is not surely so, is
+worth measuring: a run tells what prices cannot. Nearer than that a run would seldom pay for itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from math import inf
 
 from hierarchies import System
-from hierarchies.calibration import ANY
 from synth.collectives.algorithms import Algorithm
 from synth.collectives.protocols import Protocol
 from synth.price.intervals import of_step
@@ -35,53 +35,61 @@ from synth.price.steps import LATENCY, StepPrice
 FINEST = 0.02
 """Prices that differ by this share or less are never told apart."""
 FINEST_OF_OTHERS = 0.1
-"""The same where prices are those of other machines, which are off by a fifth in the median."""
+"""The same of what is shown as one answer where prices are those of other machines."""
+OTHERS_MESSAGES, OTHERS_LINKS = 1.0, 0.25
+"""And of a gain that is claimed there: of what is owed to messages, and to links. Of two runs on
+one machine, by prices that others taught, the one priced below by less is not the faster in one of
+three to six cases; by more, in one of seven at most (results/typical)."""
 WORTH = 0.1
 """Speed-ups above 1 by more than this share that are expected, not told, are worth measuring."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """One source of error, and the ratios to the price between which the truth lies there."""
+    """One source of error: what errs together."""
 
     algorithm: Algorithm | None
     protocol: Protocol
     waits_for: str
-    low: float
-    high: float
+
+
+Ends = tuple[float, float]
+"""What is owed to a source, in ticks: if it turns out as low as measurements allow, and as high."""
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A price in ticks, and the part of it that is owed to each source of error, in ticks.
+    """A price in ticks, and the part of it that is owed to each source of error.
 
     ``owed`` is empty without a calibration: then only the price is known. ``finest`` is the share
     of a price below which differences are never told.
     """
 
     ticks: int
-    owed: Mapping[Source, float] = field(default_factory=dict)
+    owed: Mapping[Source, Ends] = field(default_factory=dict)
     finest: float = FINEST
 
     @property
     def lowest(self) -> float:
         """The least that measurements let the price be, in ticks."""
-        return sum(part * source.low for source, part in self.owed.items()) or float(self.ticks)
+        return sum(low for low, _ in self.owed.values()) or float(self.ticks)
 
     @property
     def highest(self) -> float:
         """The most that measurements let the price be, in ticks."""
-        return sum(part * source.high for source, part in self.owed.items()) or float(self.ticks)
+        return sum(high for _, high in self.owed.values()) or float(self.ticks)
 
     def surely_below(self, other: Estimate) -> bool:
-        """Whether this is faster than the other whatever the errors are, and by enough to tell."""
+        """Whether this is faster than the other whatever the errors are, and by enough to tell.
+
+        That is where the least of ``speedup_over`` is above 1, found by a sum alone: the difference
+        of two prices is least where each source is at the end that makes it so.
+        """
         if not beyond(self.ticks, other.ticks, max(self.finest, other.finest)):
             return False
-        least = 0.0
-        for source in {**self.owed, **other.owed}:
-            more = other.owed.get(source, 0.0) - self.owed.get(source, 0.0)
-            least += more * (source.low if more > 0 else source.high)
-        return least > 0 if self.owed or other.owed else True
+        if not self.owed or not other.owed:
+            return True
+        return sum(min(differences) for differences in self._more_of(other)) > 0
 
     def perhaps_below(self, other: Estimate) -> bool:
         """Whether this is expected to be faster, by enough to be worth measuring, but not surely.
@@ -93,28 +101,40 @@ class Estimate:
     def speedup_over(self, other: Estimate) -> tuple[float, float]:
         """The least and the most of other / this, whatever the errors are; this is not 0.
 
-        A quotient of two sums is largest, or smallest, where each factor is at an end: high for
-        the sources of which the one above owes most beside the one below, low for all others.
+        The quotient is largest, or smallest, where those sources are high that add most to the one
+        above beside what they add to the one below, and all others low.
         """
-        if not self.owed or not other.owed:
-            return other.ticks / self.ticks, other.ticks / self.ticks
-        every = {**self.owed, **other.owed}
-        sources = sorted(
-            every, key=lambda one: _quotient(other.owed.get(one, 0.0), self.owed.get(one, 0.0))
-        )
+        expected = other.ticks / self.ticks
+        finest = 1 + _percent(max(self.finest, other.finest)) / 100
+        ends = [expected / finest, expected * finest]
+        if self.owed and other.owed:
+            ends += self._quotients(other)
+        return min(ends), max(ends)
 
-        def at(highs: Sequence[Source]) -> float:
-            return _quotient(other.if_high(highs), self.if_high(highs))
+    def _quotients(self, other: Estimate) -> Iterator[float]:
+        """Other / this at the corners of which the least and the most are two."""
 
-        cuts = range(len(sources) + 1)
-        return min(at(sources[:cut]) for cut in cuts), max(at(sources[cut:]) for cut in cuts)
+        def steepness(source: Source) -> float:
+            (low, high), (low_of_other, high_of_other) = self._of(source), other._of(source)
+            return _quotient(high_of_other - low_of_other, high - low)
 
-    def if_high(self, sources: Sequence[Source]) -> float:
+        sources = sorted({**self.owed, **other.owed}, key=steepness)
+        for cut in range(len(sources) + 1):
+            for highs in (sources[:cut], sources[cut:]):
+                yield _quotient(other.if_high(highs), self.if_high(highs))
+
+    def if_high(self, sources: Collection[Source]) -> float:
         """The price in ticks if these sources' errors are as high as can be, all others' as low."""
-        return sum(
-            part * (source.high if source in sources else source.low)
-            for source, part in self.owed.items()
-        )
+        return sum(ends[source in sources] for source, ends in self.owed.items())
+
+    def _of(self, source: Source) -> Ends:
+        return self.owed.get(source, (0.0, 0.0))
+
+    def _more_of(self, other: Estimate) -> Iterator[Ends]:
+        """How much more the other owes to each source, at its lowest and at its highest."""
+        for source in {**self.owed, **other.owed}:
+            mine, its = self._of(source), other._of(source)
+            yield its[0] - mine[0], its[1] - mine[1]
 
     def told_from(self, other: Estimate) -> bool:
         """Whether one of the two is surely below the other."""
@@ -127,28 +147,37 @@ def _quotient(above: float, below: float) -> float:
 
 def together(weighted: Iterable[tuple[float, Estimate]]) -> Estimate:
     """Several prices, each so many times, as one: what they owe to the same source adds up."""
-    ticks, owed, finest = 0.0, dict[Source, float](), FINEST
+    ticks, owed, finest = 0.0, dict[Source, Ends](), FINEST
     for times, one in weighted:
         ticks += times * one.ticks
         finest = max(finest, one.finest)
-        for source, part in one.owed.items():
-            owed[source] = owed.get(source, 0.0) + times * part
+        for source, (low, high) in one.owed.items():
+            _add(owed, source, times * low, times * high)
     return Estimate(round(ticks), owed, finest)
 
 
+def _add(owed: dict[Source, Ends], source: Source, low: float, high: float) -> None:
+    lows, highs = owed.get(source, (0.0, 0.0))
+    owed[source] = lows + low, highs + high
+
+
 def finest(system: System) -> float:
-    """The share of a price below which differences on a system are never told."""
+    """The share of a price below which programs on a system are one answer."""
     return FINEST_OF_OTHERS if system.prices == "typical" else FINEST
 
 
+def _percent(share: float) -> int:
+    return round(100 * share)
+
+
 def beyond(ticks: int, other: int, share: float = FINEST) -> bool:
-    """Whether the other price is above this one by more than a share of it, in whole ticks."""
-    return (other - ticks) * round(1 / share) > ticks
+    """Whether the other price is above this one by more than a share of it, in whole percent."""
+    return 100 * (other - ticks) > _percent(share) * ticks
 
 
 def near(ticks: int, share: float = FINEST) -> int:
     """The largest price that is not beyond a given one."""
-    return ticks + ticks // round(1 / share)
+    return ticks + _percent(share) * ticks // 100
 
 
 def estimate(system: System, ticks: int, prices: Iterable[StepPrice]) -> Estimate:
@@ -159,30 +188,39 @@ def estimate(system: System, ticks: int, prices: Iterable[StepPrice]) -> Estimat
     """
     if system.calibration is None:
         return Estimate(ticks)
-    owed: dict[Source, float] = {}
+    owed: dict[Source, Ends] = {}
+    waits = total = 0.0
     for price in prices:
         if price.seconds:
-            source = source_of(system, price)
-            owed[source] = owed.get(source, 0.0) + price.seconds
-    total = sum(owed.values())
-    apart = {source: ticks * part / total for source, part in owed.items()}
-    return Estimate(ticks, apart, finest(system))
+            total += price.seconds
+            waits += price.latency_seconds
+            found = of_step(system, price)
+            for source, share in _parts(system, price):
+                _add(owed, source, share * found.low_seconds, share * found.high_seconds)
+    scale = ticks / total if total else 0.0
+    apart = {source: (scale * low, scale * high) for source, (low, high) in owed.items()}
+    return Estimate(ticks, apart, _claimed(system, waits / total if total else 0.0))
 
 
-def source_of(system: System, price: StepPrice) -> Source:
-    """The source of error of one phase: a transpose has none but its own memory's.
+def _claimed(system: System, waiting: float) -> float:
+    """The share of a price below which no gain is claimed; ``waiting``: of it for messages."""
+    if system.prices != "typical":
+        return FINEST
+    return OTHERS_MESSAGES * waiting + OTHERS_LINKS * (1 - waiting)
+
+
+def _parts(system: System, price: StepPrice) -> Iterator[tuple[Source, float]]:
+    """The sources of error of one phase and the share that each has: messages, what is busiest.
 
     Where prices are those of other machines, what is not known is the machine: how much of its
     data sheet a level's links reach, and how long its messages take. That is one error for all that
     waits for them, by whichever way; but for switches that add up, whose share is one of its own.
     """
-    calibration = system.calibration
-    if calibration and system.prices == "typical" and price.algorithm is not None:
-        size = 0.0 if price.limited_by == LATENCY else inf
-        class_ = calibration.residual(ANY, ANY, ANY, size)
-        low, high = (class_.low, class_.high) if class_ else (1.0, 1.0)
-        own = Algorithm.IN_NETWORK if price.algorithm is Algorithm.IN_NETWORK else None
-        return Source(own, Protocol.SIMPLE, price.limited_by, low, high)
-    found = of_step(system, price)
-    low, high = found.low_seconds / price.seconds, found.high_seconds / price.seconds
-    return Source(price.algorithm, price.protocol, price.limited_by, round(low, 9), round(high, 9))
+    algorithm, protocol = price.algorithm, price.protocol
+    if system.prices == "typical":
+        algorithm = algorithm if algorithm is Algorithm.IN_NETWORK else None
+        protocol = Protocol.SIMPLE
+    waits = price.latency_seconds / price.seconds
+    for waits_for, share in ((LATENCY, waits), (price.busiest, 1 - waits)):
+        if share > 0:
+            yield Source(algorithm, protocol, waits_for), share

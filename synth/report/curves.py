@@ -105,7 +105,9 @@ def curves(answer: SweepReply) -> Curves:
         for name, line in lines.items()
     }
     gains: Lines = {
-        "best": [(one.bytes, one.baseline_seconds / one.seconds) for one in sizes if one.seconds],
+        "best": [
+            (one.bytes, one.baseline_seconds / one.runtime_seconds) for one in sizes if one.seconds
+        ],
         "default": [(one.bytes, 1.0) for one in sizes if one.seconds],
     }
     marks = [one.from_bytes for one in crossovers]
@@ -134,7 +136,7 @@ def _speedup(one: SizeFigures) -> str:
     open_ = one.against_default is Against.SAME
     if not one.seconds or (open_ and not one.worth_measuring):
         return "same"
-    return f"{one.baseline_seconds / one.seconds:.2f}x{'?' * open_}"
+    return f"{one.baseline_seconds / one.runtime_seconds:.2f}x{'?' * open_}"
 
 
 def bandwidths(heading: str, lines: Lines) -> Markup:

@@ -14,13 +14,15 @@ layers are computed again on the way back, which saves memory
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 
+from synth.report.rendering import Cells
 from synth.tables.style import many
 from synth.train.plans import Recipe, parse_recipe
 from synth.train.plans.plan import PIPE
 from synth.train.plans.recipes import AND, CLAUSES, spelled_shares
+from synth.verbs.answers.training.plans import PlanOfStep
 
 _ZERO = {
     0: "each device has all of its parameters, gradients and optimizer's state (no ZeRO)",
@@ -86,3 +88,34 @@ def clauses(plan: str) -> Mapping[str, str]:
         "microbatches": str(recipe.microbatches),
         "computed again": "layers" if recipe.remat else "nothing",
     }
+
+
+def apart(plans: Sequence[PlanOfStep], table: Cells) -> Cells:
+    """The table of plans with a column for each thing in which they differ beside their axes.
+
+    The placement is one of them, where it says more than the axes do.
+    """
+    every = [{**clauses(one.plan), "placement": str(one.placement)} for one in plans]
+    by_axes = dict(zip((one["axes"] for one in every), every, strict=True))
+    differ = [
+        what
+        for what in every[0]
+        if what != "axes"
+        and len({one[what] for one in every}) > 1
+        and any(by_axes[one["axes"]][what] != one[what] for one in every)
+    ]
+    kept = [at for at, heading in enumerate(table.headings) if heading != "placement"]
+    at = table.headings.index("axes") + 1
+
+    def row(number: int) -> list[str]:
+        cells = [table.rows[number][one] for one in kept]
+        return [*cells[:at], *(every[number][what] or "-" for what in differ), *cells[at:]]
+
+    figures, code = ([flags[one] for one in kept] for flags in (table.figures, table.code))
+    headings = [table.headings[one] for one in kept]
+    return Cells(
+        [*headings[:at], *differ, *headings[at:]],
+        [*figures[:at], *(what == "microbatches" for what in differ), *figures[at:]],
+        [*code[:at], *(what == "placement" for what in differ), *code[at:]],
+        [row(number) for number in range(len(every))],
+    )

@@ -18,7 +18,7 @@ from synth.report import front, placement
 from synth.report.bars import Bar, Limit, bars
 from synth.report.coordinates import coordinates
 from synth.report.details import Device
-from synth.report.plan_words import clauses, words
+from synth.report.plan_words import apart, clauses, words
 from synth.report.rendering import Cells, Lines, blocks
 from synth.report.steps import MOST_RANKS, timeline
 from synth.report.topology import topology, unit_name
@@ -119,7 +119,7 @@ def plans_view(answer: StepPlanReply, body: Json, seen: Sequence[int]) -> PlansV
         raise InputError("there is no such plan", where="answer", hint="plans count from 0")
     said = list(blocks(TABLES["plan"](body)))
     told = next((one for one in said if isinstance(one, Cells)), None)
-    table = told and _apart(answer, told)
+    table = told and apart(answer.plans, told)
     return PlansView(
         _title(answer),
         _headline(answer),
@@ -134,37 +134,6 @@ def plans_view(answer: StepPlanReply, body: Json, seen: Sequence[int]) -> PlansV
         _detailed(answer, [listed[number] for number in dict.fromkeys(seen)]) if listed else None,
         f"plan {(answer.advised or 0) + 1}",
         seen[0],
-    )
-
-
-def _apart(answer: StepPlanReply, table: Cells) -> Cells:
-    """The table of plans with a column for each thing in which they differ beside their axes.
-
-    The placement is one of them, where it says more than the axes do.
-    """
-    every = [{**clauses(one.plan), "placement": str(one.placement)} for one in answer.plans]
-    by_axes = dict(zip((one["axes"] for one in every), every, strict=True))
-    differ = [
-        what
-        for what in every[0]
-        if what != "axes"
-        and len({one[what] for one in every}) > 1
-        and any(by_axes[one["axes"]][what] != one[what] for one in every)
-    ]
-    kept = [at for at, heading in enumerate(table.headings) if heading != "placement"]
-    at = table.headings.index("axes") + 1
-
-    def row(number: int) -> list[str]:
-        cells = [table.rows[number][one] for one in kept]
-        return [*cells[:at], *(every[number][what] or "-" for what in differ), *cells[at:]]
-
-    figures, code = ([flags[one] for one in kept] for flags in (table.figures, table.code))
-    headings = [table.headings[one] for one in kept]
-    return Cells(
-        [*headings[:at], *differ, *headings[at:]],
-        [*figures[:at], *(what == "microbatches" for what in differ), *figures[at:]],
-        [*code[:at], *(what == "placement" for what in differ), *code[at:]],
-        [row(number) for number in range(len(every))],
     )
 
 

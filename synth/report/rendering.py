@@ -63,12 +63,19 @@ def style() -> str:
     return (resources.files(_PACKAGE) / "page.css").read_text(encoding="utf-8")
 
 
+_WRITES = ("-o FILE", "-o FOLDER")
+"""How lines begin that tell the flag."""
+
+
 def blocks(what: RenderableType) -> Iterator[Lines | Cells]:
-    """What a terminal shows, as paragraphs and tables: a report says the same, and no more."""
+    """What a terminal shows, as paragraphs and tables: a report says the same, and no more.
+
+    Which flag writes files is said to those alone who typed the command.
+    """
     lines: list[str] = []
     for one in _flat(what):
         if isinstance(one, str):
-            lines += one.split("\n")
+            lines += [line for line in one.split("\n") if not line.startswith(_WRITES)]
             continue
         yield from _paragraphs(lines)
         lines = []

@@ -37,11 +37,18 @@ MOST_RANKS = 32
 _COLOURS = {
     Doing.COMPUTING: "#0072b2",
     Doing.COMMUNICATION: "#e69f00",
+    Doing.EXPOSED: "#d55e00",
     Doing.FORWARD: "#56b4e9",
     Doing.BACKWARD: "#0072b2",
     Doing.ONCE: "#009e73",
 }
 """Of Okabe and Ito's, which people see apart whatever kind of colour blindness they have."""
+
+_KINDS = {
+    Doing.COMMUNICATION: "communication beside compute",
+    Doing.EXPOSED: "exposed: compute waits",
+}
+"""What the legend calls them, where their names do not tell them apart."""
 
 
 @dataclass(frozen=True)
@@ -98,9 +105,9 @@ def _legend(lines: Sequence[Line]) -> Iterator[str]:
     for kind in (one for one in Doing if one in met):
         yield (
             f'<rect x="{x}" y="4" width="12" height="12" fill="{_COLOURS[kind]}"/>'
-            f'<text x="{x + 17}" y="14">{kind.value}</text>'
+            f'<text x="{x + 17}" y="14">{_KINDS.get(kind, kind.value)}</text>'
         )
-        x += 34 + 7 * len(kind.value)
+        x += 34 + 7 * len(_KINDS.get(kind, kind.value))
 
 
 def _labels(lines: Sequence[Line], seconds: float, whole: float) -> Iterator[str]:
@@ -163,7 +170,8 @@ def _names(lines: Sequence[Line], seconds: float) -> Iterator[str]:
 def _bar(row: RowOfStep, y: int, wide_per_second: float) -> Iterator[str]:
     """A row as a bar; one that stands for several has a part for each kind, one upon the other."""
     begin, took = row.begin_seconds, row.end_seconds - row.begin_seconds
-    said = f"{row.name}: {duration(took)}, from {duration(begin)} on"
+    exposed = ", exposed" if row.kind is Doing.EXPOSED else ""
+    said = f"{row.name}{exposed}: {duration(took)}, from {duration(begin)} on"
     if row.parts:
         said += "; " + ", ".join(f"{part:.0%} {kind}" for kind, part in row.parts.items())
     low = float(y + _TALL)

@@ -14,13 +14,14 @@ from hierarchies.units import volume
 from synth.plan.how_to_get import By
 from synth.plan.request import Against
 from synth.price.resolution import FINEST
-from synth.tables.rows import Ranking
-from synth.verbs.answers.degraded import UnevenAnswer, UnevenReply
+from synth.tables.rows import Ranking, Row
+from synth.verbs.answers.degraded import UnevenReply
 from synth.verbs.answers.parts import WorthMeasuring
 from synth.verbs.answers.planning import PlanReply
 from synth.verbs.answers.ranked import Answer, RankingReply, Stretch, SweepReply
 
 _MAYBE = "x?: expected, but prices do not tell it from the default"
+_AS_RUN = "run: as the runtime runs it, which no variable tells to take its calls as priced"
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ def worth_a_run(reply: Ranking) -> list[Run]:
                 Run(row, one.name, one.answer.worth_measuring)
                 for row, one in enumerate(reply.entries)
                 if one.answer.worth_measuring
-                and one.default_exposed_seconds - one.exposed_seconds > least
+                and one.default_exposed_seconds - one.runtime_exposed_seconds > least
             ]
         case UnevenReply():
             return []
@@ -99,7 +100,10 @@ def run_lines(reply: Ranking) -> Iterator[str]:
         yield f"  {run.worth.decides}"
 
 
-def maybe_line(answers: Iterable[Answer | UnevenAnswer]) -> Iterator[str]:
-    """What a question mark behind a speed-up means, where there is one."""
-    if any(isinstance(one, Answer) and one.worth_measuring for one in answers):
+def mark_lines(found: Iterable[Row]) -> Iterator[str]:
+    """What a question mark behind a speed-up means, and a second time, where there is one."""
+    marked = list(found)
+    if any(one.endswith("?") for row in marked for one in row.speedup):
         yield _MAYBE
+    if any(row.as_run for row in marked):
+        yield _AS_RUN

@@ -12,7 +12,7 @@ from synth.plan.how_to_get import By
 from synth.plan.request import Against
 from synth.plan.settings import holds
 from synth.price.resolution import FINEST
-from synth.tables.deciding import maybe_line, run_lines
+from synth.tables.deciding import mark_lines, run_lines
 from synth.tables.degraded import uneven
 from synth.tables.left_over import laid_out_words, left_over, unsaid
 from synth.tables.placements import Matrix, placed, placement_of, rank_orders, words
@@ -86,7 +86,7 @@ def ranking(reply: RankingReply) -> RenderableType:
         f"\n{searched(reply.considered)}, {programs} ranked; best default: {default}",
         _BUSBW,
         _SPEEDUP_OVER_BEST if "placement" in columns else _SPEEDUP,
-        *maybe_line(reply.answers),
+        *mark_lines(rows(reply)),
         _BOUND,
         *[_NEAR] * len(near),
         *_ties(reply.answers, "answer", reply.system),
@@ -138,7 +138,7 @@ def sweep(reply: SweepReply) -> RenderableType:
         "ask one size for\nseveral side by side, which may take less",
         f"default: {'; '.join(default_by_size(reply))}",
         f"{_BUSBW}\n{_SPEEDUP}",
-        *maybe_line(reply.answers),
+        *mark_lines(rows(reply)),
         f"{_BOUND}; first and last size",
         follows(reply.system.prices),
         *([_lay(reply.system)] if any(one.interval_seconds for one in reply.answers) else []),
@@ -173,7 +173,7 @@ def several(reply: SystemsRankedReply) -> RenderableType:
         *(line for one in others for line in _best_placed(one)),
         *(laid_out_words(first) if isinstance(first, RankingReply) else ()),
         f"{_BUSBW}\n{_SPEEDUP}",
-        *maybe_line(answer for one in others for answer in one.answers[:1]),
+        *mark_lines(_best(one) for one in others if one.answers),
         stopped(reply.complete),
     )
 
@@ -214,7 +214,7 @@ def plan(reply: PlanReply) -> RenderableType:
     """The placement of a job, what each entry does on it, and the next best placements."""
     best, *others = reply.ranking
     exposed, default = best.exposed_seconds, reply.default_exposed_seconds
-    longer = default / exposed if exposed else 1.0
+    longer = default / reply.runtime_exposed_seconds if exposed else 1.0
     told = longer > 1 + FINEST and any(_gains(reply.entries))
     gain = f", {longer:.2f} times as long" if told else ", as long as prices can tell"
     return paragraphs(

@@ -14,7 +14,7 @@ from hierarchies.units import duration, volume
 from synth.calibration.logs.tables import busbw_factor
 from synth.plan.request import Against
 from synth.price.defaults import ALGORITHMS
-from synth.price.resolution import FINEST
+from synth.price.resolution import FINEST, WORTH
 from synth.tables.style import MARKS, request_text, table_of, way, way_of
 from synth.verbs.answers.degraded import UnevenAnswer, UnevenReply
 from synth.verbs.answers.planning import PlannedEntry, PlanReply
@@ -63,6 +63,7 @@ class Row:
     slower: bool
     by: str = ""
     others: int = 0
+    as_run: Ends = ()
 
 
 @dataclass(frozen=True)
@@ -119,6 +120,7 @@ def default_first(reply: RankingReply) -> list[Row]:
             limited_by=("-",),
             proof="",
             slower=False,
+            as_run=(),
             stripes=(Stripe((f"{reply.request.value} root inside",), "", ""),),
             by=f"by {first.default.name}: {first.default.advice.text}",
             time=(duration(plain),),
@@ -198,11 +200,13 @@ def _lines(ends: Ends) -> str:
 
 def _timed(row: Row) -> str:
     """Times, and where they lie: in brackets after each where both ends have their own."""
+    longer = [f"run: {_lines(row.as_run)}"] if row.as_run else []
     if len(row.intervals) < 2:
-        return "\n".join(map(_lines, filter(None, (row.time, *row.intervals))))
+        return "\n".join([*map(_lines, filter(None, (row.time, *row.intervals))), *longer])
     first, last = row.time[0], row.time[-1]
     each = zip((first, last), row.intervals, strict=True)
-    return "\nto ".join(f"{time}\n({_lines(interval)})" for time, interval in each)
+    times = "\nto ".join(f"{time}\n({_lines(interval)})" for time, interval in each)
+    return "\n".join([times, *longer])
 
 
 def _interval(seconds: Sequence[float] | None) -> Ends:
@@ -236,7 +240,15 @@ def _row(request: Goal, over: Sequence[str], *priced: _Priced) -> Row:
         limited_by=_ends(answer.limited_by or "-" for answer in answers),
         proof=first.proof,
         tied=isinstance(first, RankedAnswer) and first.tied,
+        as_run=_as_run(placed),
     )
+
+
+def _as_run(answers: Sequence[Answer]) -> Ends:
+    """What answers take as the runtime runs them; nothing where that is as priced."""
+    if all(one.runtime_seconds <= (1 + FINEST) * one.seconds for one in answers):
+        return ()
+    return _ends(duration(one.runtime_seconds) for one in answers)
 
 
 def _against(answer: Answer | UnevenAnswer) -> Against:
@@ -257,19 +269,19 @@ def _against(answer: Answer | UnevenAnswer) -> Against:
 def _speedup(priced: _Priced) -> str:
     """How often the default takes as long: what prices can tell and a runtime offers.
 
-    What is expected, not told, and worth measuring, has a question mark.
+    What is expected, not told, and worth measuring, has a question mark; so has what is expected to
+    be slower by as much.
     """
     answer, against = priced.answer, _against(priced.answer)
-    if against is Against.SAME:
-        worth = answer.worth_measuring if isinstance(answer, Answer) else None
-        return f"{worth.speedup:.2f}x?" if worth else "same"
     if against is Against.NOT_OFFERED:
         return "none"
     if isinstance(answer, UnevenAnswer):
-        return f"{answer.speedup:.2f}x"
+        return "same" if against is Against.SAME else f"{answer.speedup:.2f}x"
     default = answer.baseline_seconds if priced.default_seconds is None else priced.default_seconds
-    seconds = answer.runtime_seconds if against is Against.FASTER else answer.seconds
-    return f"{default / seconds:.2f}x"
+    seconds = answer.runtime_seconds
+    if against is Against.SAME and not answer.worth_measuring and seconds <= (1 + WORTH) * default:
+        return "same"
+    return f"{default / seconds:.2f}x" + "?" * (against is Against.SAME)
 
 
 def _by(answer: Answer | UnevenAnswer, request: Goal) -> str:

@@ -10,9 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
+from math import prod
 
 from hierarchies import Domain, InputError
-from hierarchies.units import duration
+from hierarchies.units import duration, volume
+from synth.collectives.nccl_model import NVLS, NVLS_TREE, RING, TREE
 from synth.emit.conventions import ALREADY, conventions, told
 from synth.plan.how_to_get import By
 from synth.plan.request import Against
@@ -28,6 +31,8 @@ from synth.verbs.answers.planning import PlacementOption, PlanReply
 from synth.verbs.answers.ranked import Answer, RankedAnswer, RankingReply, SweepReply
 
 KEEP = "Keep the default"
+_MOST_WITHOUT_NVLS = 2
+"""GPUs of a node for which NCCL up to 2.28 sets up no multicast."""
 _HOOKS = {
     "all-reduce": "install_ddp(model)",
     "all-gather": "install_fsdp2(model)",
@@ -92,13 +97,7 @@ def verdict(reply: Ranking) -> Verdict | None:
 
 
 def to_be_had(answer: Answer) -> bool:
-    """Whether an answer is proved, a line or a file away, and a gain as it would be run.
-
-    Where no line makes the runtime take its calls as they are priced, that is by its own choices.
-    """
-    own_seconds = answer.calls.own_seconds if answer.calls and not answer.calls.environment else 0.0
-    if own_seconds * (1 + FINEST) > answer.baseline_seconds:
-        return False
+    """Whether an answer is proved, and a line or a file away."""
     return answer.proof == "proved" and answer.advice.by in (By.ENVIRONMENT, By.FILE)
 
 
@@ -118,7 +117,7 @@ def _of_one(reply: RankingReply, found: Sequence[Row]) -> Verdict:
     runs = [] if best else worth_a_run(reply)
     takes = duration(plain.baseline_seconds)
     place = best or (reply.answers[runs[0].row] if runs else plain)
-    more = (*_where(reply, place), follows(reply.system.prices))
+    more = (*_without_nvls(reply, plain), *_where(reply, place), follows(reply.system.prices))
     orders = _orders(reply.system.levels, place.axes, place.placement)
     if runs:
         return _until_measured(runs, [f"{default} takes {takes}", *more], orders)
@@ -151,7 +150,10 @@ def _of_run(run: Run, named: bool) -> Iterator[str]:
 
 def _to_run(run: Run) -> ToDo:
     """The commands that decide; where they run a file, its target."""
-    commands, what = run.worth.commands, f"{run.name}: run, to decide"
+    commands, how = run.worth.commands, "run"
+    if run.worth.advice.by is By.ENVIRONMENT:
+        how = "run without the variable and with it"
+    what = f"{run.name}: {how}, to decide"
     if not run.worth.emits:
         return ToDo(what, "\n".join(commands), run.row)
     emits, *lines = commands
@@ -167,6 +169,31 @@ def _why_keep(answers: Sequence[RankedAnswer], default_seconds: float) -> str:
     if first.seconds < default_seconds:
         return f"prices do not tell {at}, from it"
     return "nothing is faster"
+
+
+def _without_nvls(
+    reply: RankingReply | SweepReply, plain: Answer, where: str = ""
+) -> Iterator[str]:
+    """What the default is where NCCL has no NVLS, though its model of 2.28 would choose it.
+
+    ``ncclNvlsInit`` (NVIDIA/nccl, src/transport/nvls.cc) gives up where ``gpuCount <= 2``: the GPUs
+    of the communicator's topology, so its own on a node. Later versions, which also ask for several
+    ranks of one GPU (``hasMultiRankNvml``), give up below 2 alone.
+    """
+    levels, matrix = reply.system.levels, plain.placement
+    inside = prod(
+        matrix[row][at]
+        for row, name in enumerate(plain.axes)
+        for at, level in enumerate(levels)
+        if name in reply.reduce and level.reduces
+    )
+    others = {name: seconds for name, seconds in plain.defaults.items() if name in (RING, TREE)}
+    if plain.default.name in (NVLS, NVLS_TREE) and inside <= _MOST_WITHOUT_NVLS and others:
+        name = min(others, key=lambda one: others[one])
+        yield (
+            f"NCCL up to 2.28 has no NVLS where {inside} GPUs of a node are in one communicator: "
+            f"the default is then {name}, {duration(others[name])}{where}"
+        )
 
 
 def _where(reply: RankingReply, answer: Answer) -> Iterator[str]:
@@ -220,19 +247,21 @@ def _of_sizes(reply: SweepReply, found: Sequence[Row]) -> Verdict:
             most = max(most, *(end.baseline_seconds / end.runtime_seconds for end in gain))
             sizes, times = " to ".join(found[at].title), " to ".join(found[at].speedup)
             to_do.append(_to_do(gain[0], at, reply.request.value, f"{sizes}, {times}"))
-    follow = follows(reply.system.prices)
+    begins = ((one.first, f" at {volume(one.from_bytes)}") for one in reply.stretches)
+    without = (line for end, at in begins for line in _without_nvls(reply, end, at))
+    follow = [*islice(without, 1), follows(reply.system.prices)]
     runs = worth_a_run(reply)
     if not to_do and runs:
-        return _until_measured(runs, [follow])
+        return _until_measured(runs, follow)
     if not to_do:
-        return Verdict(KEEP, ["at no size is anything surely faster that can be had", follow])
+        return Verdict(KEEP, ["at no size is anything surely faster that can be had", *follow])
     said = [line for one in runs for line in _of_run(one, True)]
     if len(to_do) < len(reply.stretches):
         said.append("at other sizes keep the default")
     if len(reply.stretches) > 1 and not all(one.target for one in to_do):
         said.append(f"{holds(reply.request.value)}, so at all sizes; by size: {_BY_SIZE}")
     every = [*to_do, *map(_to_run, runs)]
-    return Verdict(f"Up to {most:.2f}x: do this", [*said, follow], (), every)
+    return Verdict(f"Up to {most:.2f}x: do this", [*said, *follow], (), every)
 
 
 def _of_groups(reply: UnevenReply, row: Row) -> Verdict:
@@ -250,7 +279,7 @@ def _of_groups(reply: UnevenReply, row: Row) -> Verdict:
 def _of_job(reply: PlanReply, found: Sequence[Row]) -> Verdict:
     """Of a job on its best placement: what its entries gain over the runtime's own choices."""
     best, levels = reply.ranking[0], reply.system.levels
-    default_seconds, seconds = reply.default_exposed_seconds, best.exposed_seconds
+    default_seconds, seconds = reply.default_exposed_seconds, reply.runtime_exposed_seconds
     to_do = [
         _to_do(one.answer, at, one.request.value, f"{one.name}, {found[at].speedup[0]}")
         for at, one in enumerate(reply.entries)

@@ -16,6 +16,7 @@ from synth.plan.advice import kept
 from synth.plan.request import Request, Watcher
 from synth.run import check_trial
 from synth.semantics.programs import Language
+from synth.verbs.answers.given import Remembered
 from synth.verbs.comparing import DiffQuestion, kept_answers
 from synth.verbs.export import derived_from_text
 from synth.verbs.importing import ImportQuestion
@@ -43,7 +44,10 @@ from synth.workload.planner import settled_on
 _MOST_READ = 2**18
 """Longer texts, in characters, are read by the worker alone."""
 _MOST_WRITTEN = 64
-"""For more devices a program is written for its target by the worker alone: so it takes 0.2 s."""
+_MOST_STRIPES = 4
+"""For more devices, or in more segments or stripes, a program is written for its target by the
+worker alone: up to these it takes 0.2 s.
+"""
 _MOST_DIGITS = 6
 """Of larger trees states are more than some KiB, and programs are derived by the worker alone."""
 
@@ -171,7 +175,7 @@ def _check_handed_out(question: HandOutQuestion) -> None:
         question.planned()
         return
     chosen = question.chosen()
-    if isinstance(question, EmitQuestion) and chosen.system.devices <= _MOST_WRITTEN:
+    if isinstance(question, EmitQuestion) and _soon_written(chosen):
         emitted(question, Watcher())
         return
     for one in chosen.slices:
@@ -179,6 +183,13 @@ def _check_handed_out(question: HandOutQuestion) -> None:
     if isinstance(question, RunQuestion):
         devices = chosen.system.devices
         check_trial(question.backend, devices, question.trial(chosen.payload_bytes))
+
+
+def _soon_written(chosen: Remembered) -> bool:
+    """Whether to write a program for a target takes no longer than to look at it."""
+    segments = sum(one.segments for one in chosen.beside) or chosen.segments
+    few = max(chosen.system.devices, segments) <= _MOST_WRITTEN
+    return few and len(chosen.beside) <= _MOST_STRIPES
 
 
 def _check_derived(program: str, reduction: Reduction, goal: Goal) -> None:

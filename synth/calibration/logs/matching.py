@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import prod
+from math import ceil, prod
 
 import numpy as np
 
-from hierarchies import InputError, System
+from hierarchies import InputError, System, asked_as
 from synth.calibration.logs.header import color
 from synth.calibration.logs.tables import Log
 from synth.calibration.measurements import Measurement, Sample
@@ -88,11 +88,18 @@ def _members(
     if total > system.devices:
         raise InputError(
             f"{total} ranks, and {system.name} has {system.devices} devices ({system.hierarchy})",
-            hint="name the system as large as the one measured, as in dgx-h100:8",
+            hint=_as_large(system, total),
         )
     busy = _busy(system, total, given.hosts or log.hosts)
     colors = _colors(log, total)
     return (_grouped(log, busy, colors), busy) if colors else (busy, busy)
+
+
+def _as_large(system: System, devices: int) -> str:
+    """What to name instead of a system that is too small: the same of more outermost units."""
+    units = ceil(devices / system.hierarchy.devices_in_child(0))
+    counts = [units, *system.hierarchy.cardinalities[1:]]
+    return f"name the system as large as the one measured: {asked_as(system.name, counts)}"
 
 
 def _stated(
@@ -157,7 +164,7 @@ def _busy(system: System, total: int, hosts: int | None) -> tuple[int, ...]:
     if hosts > most:
         raise InputError(
             f"the log is of {hosts} hosts, {system.name} has {most}",
-            hint="name the system as large as the one measured, as in dgx-h100:8",
+            hint=_as_large(system, hosts * system.hierarchy.devices_in_child(level)),
         )
     outer = _filled(cardinalities[: level + 1], hosts)
     inner = _filled(cardinalities[level + 1 :], total // hosts)

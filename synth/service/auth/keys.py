@@ -24,7 +24,8 @@ _SHAPE = re.compile(r"cs_(?P<id>[0-9a-f]{16})_[0-9a-f]{64}")
 _BEGINNING = re.compile(r"cs_(?P<id>[0-9a-f]{16})_")
 _NO_ID = "0" * 16
 _FRESH_SECONDS = 3.0
-_BUCKETS_BYTES = 2**20
+_REMEMBERED_BYTES = 2**24
+_ENTRY_BYTES = 400
 _MINUTE_SECONDS = 60.0
 KEY_SESSION_SECONDS = 7 * 24 * 3600
 """How long who has signed in to the page with a key stays so."""
@@ -51,7 +52,7 @@ class Rates:
     ) -> None:
         self._clock = clock
         self._burst_seconds = burst_seconds
-        self._buckets: Recent[str, _Bucket] = Recent(_BUCKETS_BYTES)
+        self._buckets: Recent[str, _Bucket] = Recent(_REMEMBERED_BYTES)
 
     def take(self, name: str, per_second: float, problem: str = "") -> None:
         """Count a request. Raises RefusalError, which says when to come again, if too many came."""
@@ -60,7 +61,7 @@ class Rates:
         bucket = self._buckets.get(name)
         if bucket is None:
             bucket = _Bucket(most, now)
-            self._buckets.put(name, bucket, 1)
+            self._buckets.put(name, bucket, _ENTRY_BYTES)
         bucket.tokens = min(most, bucket.tokens + (now - bucket.at) * per_second)
         bucket.at = now
         if bucket.tokens < 1:
@@ -83,8 +84,8 @@ class Keys:
         self._limits = limits
         self._rates = Rates()
         self._failed = Rates(burst_seconds=_MINUTE_SECONDS)
-        self._noted: Recent[str, float] = Recent(_BUCKETS_BYTES)
-        self._known: Recent[str, tuple[Key, float]] = Recent(_BUCKETS_BYTES)
+        self._noted: Recent[str, float] = Recent(_REMEMBERED_BYTES)
+        self._known: Recent[str, tuple[Key, float]] = Recent(_REMEMBERED_BYTES)
 
     async def admit(self, secret: str | None, address: str = "") -> Caller:
         """The caller that a key stands for; ``address``: where the request comes from.
@@ -140,7 +141,7 @@ class Keys:
             return Caller(who.team, name=who.name, scopes=scopes, session=session)
         self._rates.take(who.id, often if who.rate_per_second is None else who.rate_per_second)
         if time.monotonic() - (self._noted.get(who.id) or -_MINUTE_SECONDS) >= _MINUTE_SECONDS:
-            self._noted.put(who.id, time.monotonic(), 1)
+            self._noted.put(who.id, time.monotonic(), _ENTRY_BYTES)
             await self._threads.do(self._store.keys.used, who.id)
         return Caller(who.team, who.id, who.name or None, who.jobs_per_day, scopes, session)
 
@@ -181,7 +182,7 @@ class Keys:
         found = await self._threads.do(self._of_secret, secret)
         if isinstance(found, RefusalError):
             raise self._counted(found, secret, address)
-        self._known.put(name, (found, time.monotonic() + _FRESH_SECONDS), 1)
+        self._known.put(name, (found, time.monotonic() + _FRESH_SECONDS), _ENTRY_BYTES)
         return found
 
     def _of_secret(self, secret: str) -> Key | RefusalError:

@@ -63,10 +63,11 @@ class Proxy:
         return Person(name, self._team(name, groups), " ".join(scopes))
 
     def name(self, peer: str, headers: Headers) -> str | None:
-        """The name of who has signed in; None where the proxy does not say so."""
+        """The name of who has signed in; None where the proxy does not say so, or in no letters."""
         if self.secret is None or not self._sent(peer, headers):
             return None
-        return _only(headers, _NAME) or None
+        name = _only(headers, _NAME)
+        return name if name.isprintable() and name else None
 
     def _team(self, name: str, groups: list[str]) -> str:
         if not self.teams:
@@ -90,8 +91,14 @@ class Proxy:
 
 
 def _only(headers: Headers, name: str) -> str:
-    """The text of a header that came once; "" for one that came twice, as a client's own might."""
+    """The text of a header that came once; "" for one that came twice, as a client's own might.
+
+    And for one that is not UTF-8: texts that differ must not become one.
+    """
     values = headers.getlist(name)
     if len(values) != 1:
         return ""
-    return values[0].strip().encode("latin-1").decode("utf-8", "replace")
+    try:
+        return values[0].strip().encode("latin-1").decode()
+    except UnicodeDecodeError:
+        return ""

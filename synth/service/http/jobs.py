@@ -43,7 +43,7 @@ async def jobs(
     verb: Annotated[str | None, Query(pattern="^[a-z-]{1,40}$")] = None,
     day: Annotated[date | None, Query(description="In UTC, when they came.")] = None,
     text: Annotated[
-        str, Query(max_length=200, description="Words of what was asked, or of what came of it.")
+        str, Query(max_length=200, description="Up to 8 words of what was asked, or came of it.")
     ] = "",
     order: Order = Order.NEWEST,
 ) -> JobList:

@@ -157,6 +157,8 @@ def tell_machine(system: System, checked: Checked) -> None:
     """Say what the machine is."""
     levels = " × ".join(f"{one.cardinality} {one.name}" for one in system.hierarchy.levels)
     checked.tell("system", f"{levels}: {system.devices} devices")
+    if system.prices == "calibrated":
+        checked.tell("system", ", calibrated on its measurements")
     if system.missing:
         checked.tell("system", f", {system.devices - len(system.missing)} of them left")
 

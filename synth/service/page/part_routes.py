@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 from urllib.parse import quote
 
-from fastapi import APIRouter, Depends, Path, Request
+from fastapi import APIRouter, Depends, Path, Query, Request
 from markupsafe import Markup
 from starlette.responses import HTMLResponse, Response
 
+from synth.emit.nccl_tuner import MOST_CHANNELS
 from synth.report.curves import curves
-from synth.report.details import emit_question, title
+from synth.report.details import answer_at, emit_question, title
 from synth.service.auth.identity import Caller
 from synth.service.errors import not_there, unavailable
 from synth.service.http.state import state_of
@@ -28,10 +29,11 @@ from synth.tables.rows import Ranking
 from synth.tables.verdict import verdict
 from synth.verbs.answers import judge
 from synth.verbs.answers.parts import BinaryFile, TextFile
-from synth.verbs.answers.ranked import SweepReply
+from synth.verbs.answers.ranked import Answer, SweepReply
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 _PATIENCE_SECONDS = 20.0
+Channels = Annotated[int | None, Query(ge=1, le=MOST_CHANNELS)]
 _TARGETS = (*TABS, "trace", "svg")
 
 
@@ -45,16 +47,24 @@ class Part:
     ranking: Ranking
     index: int
 
+    @property
+    def split(self) -> bool:
+        """Whether the row is several programs side by side."""
+        answer = answer_at(self.ranking, self.index)
+        return isinstance(answer, Answer) and len(answer.stripes) > 1
+
     async def ask(self, verb: str, question: dict[str, Any]) -> Answered | Accepted:
         """Ask a question whose answer the part shows: that answer, or its job if it takes long."""
         patience = Preferences(wait_seconds=_PATIENCE_SECONDS, part=True)
         return await state_of(self.request).broker.ask(self.caller, verb, question, patience)
 
-    async def emitted(self, target: str) -> Answered | Accepted:
-        """The row's program in the words of a runtime or tool."""
+    async def emitted(self, target: str, channels: int | None = None) -> Answered | Accepted:
+        """The row's program in the words of a runtime or tool; ``channels`` of NCCL's tuner."""
         if target not in _TARGETS:
             raise not_there("part")
         question = await asyncio.to_thread(emit_question, self.ranking, self.index, target)
+        if channels is not None:
+            question["channels"] = channels
         return await self.ask("emit", question)
 
     def response(self, template: str, heading: str, **given: Any) -> Response:
@@ -123,19 +133,23 @@ async def timeline(part: AskedPart) -> Response:
 
 
 @router.get("/{kind}/{name}/code/{target}")
-async def code(part: AskedPart, target: str) -> Response:
-    """A row's program in the words of a runtime."""
-    outcome = await part.emitted(target)
+async def code(part: AskedPart, target: str, channels: Channels = None) -> Response:
+    """A row's program in the words of a runtime; NCCL's tuner is to be told of its channels."""
+    heading = TABS.get(target, target)
+    if target == "nccl-tuner" and channels is None and not part.split:
+        return part.response("channels.html", heading, most=MOST_CHANNELS)
+    outcome = await part.emitted(target, channels)
+    more = f"answer={part.index}" + (f"&channels={channels}" if channels else "")
     if isinstance(outcome, Accepted):
-        return part.waiting(outcome, "The code", f"code/{target}?answer={part.index}")
-    files = _files(outcome)
-    return part.response("code.html", TABS.get(target, target), files=files, target=target)
+        return part.waiting(outcome, "The code", f"code/{target}?{more}")
+    given = {"files": _files(outcome), "target": target, "more": more}
+    return part.response("code.html", heading, **given)
 
 
 @router.get("/{kind}/{name}/files/{target}/{file}")
-async def file(part: AskedPart, target: str, file: str) -> Response:
+async def file(part: AskedPart, target: str, file: str, channels: Channels = None) -> Response:
     """One file of those, to keep."""
-    outcome = await part.emitted(target)
+    outcome = await part.emitted(target, channels)
     if isinstance(outcome, Accepted):
         raise unavailable("the file is being made")
     one = next((one for one in _files(outcome) if one.name == file), None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import asdict, fields
 from datetime import UTC, datetime, time
@@ -47,6 +48,8 @@ _SORTED_BY = {
     Order.OLDEST: (JOB.c.number,),
     Order.LONGEST: (JOB.c.work_seconds, JOB.c.number),
 }
+_AMOUNT = re.compile(r"^([0-9.]+)([a-z]+)$")
+"""An amount as it is typed, ``64mib``, which results have as ``64 MiB``."""
 _SEARCHED = (JOB.c.name, JOB.c.headline, JOB.c.asked_by)
 MOST_WORDS = 8
 MOST_SEARCHED = 50_000
@@ -226,7 +229,8 @@ def _conditions(wanted: Wanted) -> Iterator[ColumnElement[bool]]:
         yield JOB.c.created.between(first, last)
     for word in _words(wanted.text):
         places = [func.lower(type_coerce(place, String)) for place in _SEARCHED]
-        yield or_(*(place.contains(word, autoescape=True) for place in places))
+        spelled = dict.fromkeys((word, _AMOUNT.sub(r"\1 \2", word)))
+        yield or_(*(p.contains(one, autoescape=True) for p in places for one in spelled))
 
 
 def _words(text: str) -> list[str]:

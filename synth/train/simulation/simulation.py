@@ -16,13 +16,17 @@ from synth.train.simulation.memory import Lives, Moment, lives_of, moment
 
 
 class Doing(Enum):
-    """What a row of a timeline is: a pass of a stage, or a task of a stream."""
+    """What a row of a timeline is: a pass of a stage, or a task of a stream.
+
+    Of communication only a drawing tells apart what is exposed: nothing is computed meanwhile.
+    """
 
     FORWARD = "forward"
     BACKWARD = "backward"
     ONCE = "once"
     COMPUTING = "computing"
     COMMUNICATION = "communication"
+    EXPOSED = "exposed communication"
     SEVERAL = "several"
 
 

@@ -7,9 +7,12 @@ be seen. Whatever is left out for being short, a drawing would show as idle.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import groupby
+from math import inf
 from typing import NamedTuple
 
 from synth.train.simulation.predicting import Predicted
@@ -32,20 +35,67 @@ def spans(found: Predicted, most: int) -> list[list[Row]]:
 def _tasks(found: Predicted, most: int) -> Iterator[Row]:
     """What the busiest rank does; of many passes each in few rows, as equal ones look alike."""
     if isinstance(found.run, Simulated):
-        yield from found.run.rows()
+        yield from told_apart(found.run.rows())
         return
     passes, alone = found.run.ranks[found.busiest], found.run.alone
     each = max(1, 4 * most // len(passes))
     few = {
-        keys: [
-            row
-            for line in in_few(_by_stream(alone[keys].rows()), each, alone[keys].seconds)
-            for row in line
-        ]
+        keys: [row for line in _streams_of(alone[keys], each) for row in line]
         for keys in {one.keys for one in passes}
     }
     for one in passes:
         yield from (row.later(one.begin_seconds) for row in few[one.keys])
+
+
+def _streams_of(run: Simulated, most: int) -> list[list[Row]]:
+    return in_few(_by_stream(told_apart(run.rows())), most, run.seconds)
+
+
+def told_apart(rows: Iterable[Row]) -> Iterator[Row]:
+    """The tasks of a device, with communication cut where compute begins or ends.
+
+    What of it nothing is computed beside is exposed; it keeps the name of all of it.
+    """
+    every = list(rows)
+    computing = (
+        (one.begin_seconds, one.end_seconds) for one in every if one.kind is Doing.COMPUTING
+    )
+    busy = list(_without_gaps(sorted(computing)))
+    for one in every:
+        if one.kind is Doing.COMMUNICATION:
+            yield from _cut(one, busy)
+        else:
+            yield one
+
+
+def _without_gaps(several: Iterable[tuple[float, float]]) -> Iterator[tuple[float, float]]:
+    """Times that touch each other as one; they come in order."""
+    last: tuple[float, float] | None = None
+    for begin, end in several:
+        if last is not None and begin <= last[1]:
+            last = last[0], max(last[1], end)
+            continue
+        if last is not None:
+            yield last
+        last = begin, end
+    if last is not None:
+        yield last
+
+
+def _cut(row: Row, busy: Sequence[tuple[float, float]]) -> Iterator[Row]:
+    """One row of communication by the times in which something is computed."""
+    now = row.begin_seconds
+    first = max(0, bisect_right(busy, (now, inf)) - 1)
+    for begin, end in busy[first:]:
+        if begin >= row.end_seconds:
+            break
+        if end > now:
+            if begin > now:
+                yield replace(row, begin_seconds=now, end_seconds=begin, kind=Doing.EXPOSED)
+            begin, now = max(begin, now), min(end, row.end_seconds)
+            yield replace(row, begin_seconds=begin, end_seconds=now)
+    if now < row.end_seconds:
+        yield replace(row, begin_seconds=now, kind=Doing.EXPOSED)
 
 
 def _by_stream(rows: Iterable[Row]) -> list[list[Row]]:

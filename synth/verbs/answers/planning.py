@@ -70,6 +70,12 @@ class PlannedEntry(Part):
     loss: Number = Field(description="Seconds of one call / alone_seconds.")
     answer: Answer = Field(description="Its best program.")
 
+    @property
+    def runtime_exposed_seconds(self) -> float:
+        """The exposed seconds as the runtime runs it."""
+        seconds = self.answer.seconds
+        return self.exposed_seconds * self.answer.runtime_seconds / seconds if seconds else 0.0
+
     @classmethod
     def of(cls, one: Planned) -> Self:
         entry, alone = one.entry, one.alone_seconds
@@ -126,6 +132,11 @@ class PlanReply(Reply):
     def answers(self) -> list[Answer]:
         """Those to the job's collectives."""
         return [entry.answer for entry in self.entries]
+
+    @property
+    def runtime_exposed_seconds(self) -> float:
+        """What a step waits as the runtime runs each entry, on the best placement."""
+        return sum(one.runtime_exposed_seconds for one in self.entries)
 
     @classmethod
     def of(cls, plan: JobPlan) -> Self:

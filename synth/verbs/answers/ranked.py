@@ -93,7 +93,7 @@ class Answer(Judged, Defaults):
     seconds: Predicted
     barrier_seconds: Seconds = Field(description="Of the first stripe's program, uncut.")
     baseline_seconds: Seconds = Field(description="Of the default on the same placement.")
-    speedup: Number = Field(description="baseline_seconds / seconds.")
+    speedup: Number = Field(description="baseline_seconds / runtime_seconds.")
     bound_seconds: Seconds = Field(description="What no schedule can beat on this placement.")
     limited_by: LimitedBy
     steps: list[StepPrice] = Field(description="Of one segment; of all stripes in turn.")
@@ -102,7 +102,7 @@ class Answer(Judged, Defaults):
     baseline_interval_seconds: Interval | None = Field(description="The same of the default.")
     why: list[str] = Field(min_length=1, description="Sentences: what the prices say.")
     against_default: Against = Field(description="As far as prices can tell, as it would be run.")
-    runtime_seconds: Seconds = Field(description="By algorithms that runtimes have alone.")
+    runtime_seconds: Seconds = Field(description="As the runtime runs it.")
     advice: Advised = Field(description="How to get it.")
     worth_measuring: WorthMeasuring | None = sometimes(
         "The run that decides, where prices do not tell it from the default and it may gain."
@@ -120,7 +120,7 @@ class Answer(Judged, Defaults):
             more["worth_measuring"] = WorthMeasuring.of(found)
         if answer.called and answer.called.each and not answer.plain:
             more["calls"] = CallsOfProgram.of(answer.called)
-        candidate, seconds = answer.candidate, answer.candidate.seconds
+        candidate, seconds = answer.candidate, answer.runtime_seconds
         placement = candidate.reduction.placement
         payload_bytes = sum(part.size_bytes for part in candidate.parts)
         return cls.like(
@@ -272,6 +272,7 @@ class SizeFigures(Part):
 
     bytes: Positive = Field(description="The size.")
     seconds: Seconds = Field(description="Of the best answer.")
+    runtime_seconds: Seconds = Field(description="The same as the runtime runs it.")
     baseline_seconds: Seconds = Field(description="Of the default on its placement.")
     default_name: DefaultName = Field(description="Which way the default is.")
     default_protocol: ProtocolName = Field(description="By which protocol.")

@@ -281,6 +281,18 @@ def test_the_plan_goes_into_a_file_all_or_nothing(tmp_path: Path) -> None:
     assert [one.name for one in tmp_path.iterdir()] == ["tests.sh"]
 
 
+@pytest.mark.parametrize(
+    ("ranks", "hosts", "large"), [(64, 8, "dgx-a100:8"), (16, 16, "dgx-a100:16")]
+)
+def test_a_log_of_more_than_the_machine_has_names_one_that_is_large_enough(
+    ranks: int, hosts: int, large: str
+) -> None:
+    with pytest.raises(InputError) as caught:
+        matched(SYSTEM, a_log(ranks, hosts))
+    assert caught.value.hint == f"name the system as large as the one measured: {large}"
+    matched(load(large), a_log(ranks, hosts))
+
+
 def test_logs_of_different_gpus_are_no_one_machine(tmp_path: Path) -> None:
     files = []
     for model in ("NVIDIA A100", "NVIDIA H100"):

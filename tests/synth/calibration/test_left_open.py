@@ -64,6 +64,20 @@ def test_the_links_of_a_node_are_no_faster_for_a_slow_network() -> None:
     assert busbw < 480, "that of NVLS in a node of H100, published"
 
 
+def test_what_rows_leave_open_is_said_once() -> None:
+    """No sum of numbers beside one that has all of these and more; ways that share one together."""
+    stated = load("dgx-h100:4")
+    said = fit(stated, [logged(typical(stated), 1.5)]).calibration.undetermined
+    before, among = ": the rows tell only one sum of ", " and "
+    sums = [one.partition(before)[::2] for one in said if before in one]
+    for ways, numbers in sums:
+        for others, more in sums:
+            if ways != others or numbers != more:
+                shared = {*ways.split(among)} & {*others.split(among)}
+                assert not shared or not {*numbers.split(among)} <= {*more.split(among)}
+    assert len({one.partition(": ")[2] for one in said}) == len(said)
+
+
 @pytest.mark.parametrize("name", ["dgx-h100:4", "aws-p4d:4", "mi300x:4"])
 @given(times=st.floats(1.0, 4.0))
 @settings(max_examples=2, deadline=None)

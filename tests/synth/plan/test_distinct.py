@@ -13,11 +13,11 @@ from synth.collectives.protocols import Protocol
 from synth.plan.distinct import Distinct, Grouping, Member, distinct
 from synth.price.resolution import Estimate, Source
 
-SOURCES = [
-    Source(Algorithm.RING, Protocol.SIMPLE, "node", 0.7, 1.4),
-    Source(Algorithm.TREE, Protocol.SIMPLE, "node", 0.9, 1.1),
-    Source(Algorithm.RING, Protocol.SIMPLE, "gpu", 0.95, 1.2),
-]
+SOURCES = {
+    Source(Algorithm.RING, Protocol.SIMPLE, "node"): (0.7, 1.4),
+    Source(Algorithm.TREE, Protocol.SIMPLE, "node"): (0.9, 1.1),
+    Source(Algorithm.RING, Protocol.SIMPLE, "gpu"): (0.95, 1.2),
+}
 Told = Member[tuple[str, int]]
 
 
@@ -29,10 +29,13 @@ def members(draw: st.DrawFn, calibrated: bool) -> list[Told]:
         steps = draw(st.integers(1, 4))
         for segments in draw(st.sets(st.integers(1, 3), min_size=1)):
             if calibrated:
-                owed = {one: float(draw(st.integers(0, 300))) for one in SOURCES}
-                ticks = 1000 + round(sum(owed.values()))
-                owed[SOURCES[0]] += 1000
-                estimate = Estimate(ticks, owed)
+                parts = [draw(st.integers(0, 300)) for _ in SOURCES]
+                parts[0] += 1000
+                owed = {
+                    one: (low * part, high * part)
+                    for part, (one, (low, high)) in zip(parts, SOURCES.items(), strict=True)
+                }
+                estimate = Estimate(sum(parts), owed)
             else:
                 estimate = Estimate(draw(st.integers(1000, 1100)))
             what = (name, segments)

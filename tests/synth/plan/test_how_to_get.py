@@ -146,8 +146,12 @@ def test_what_may_gain_is_worth_a_run_that_decides(model: int, payload: int) -> 
         assert str(answer.payload_bytes) in what.commands[-1]
         tests = [one for one in what.commands if "all_reduce_perf" in one]
         if what.advice.by is By.ENVIRONMENT:
-            line = what.advice.text.replace("allreduce:", "") if tests else what.advice.text
-            assert what.commands[-1].startswith(line)
+            if tests:
+                told = " -x ".join(what.advice.text.replace("allreduce:", "").split())
+                assert tests[0].startswith("mpirun -np 32 all_reduce_perf")
+                assert tests[1].startswith(f"mpirun -np 32 -x {told} all_reduce_perf")
+            else:
+                assert what.commands[-1].startswith(what.advice.text)
             assert bool(tests) == (model == 1)
         else:
             assert not tests

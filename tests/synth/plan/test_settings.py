@@ -90,13 +90,15 @@ def test_one_collective_in_two_ways_is_said_by_no_line() -> None:
     rings = replace(call, price=replace(call.price, protocol=Protocol.SIMPLE))
     others = replace(call, price=replace(call.price, protocol=Protocol.LL))
     own = replace(call, own=replace(call.own, chosen=call.own.chosen))
-    two = Calls((rings, others, own), answer.called.lanes, answer.called.lanes * 2)
+    longer = tuple(replace(one, latency_seconds=1.0) for one in answer.called.own_prices[0])
+    two = Calls((rings, others, own), answer.called.lanes, (longer,))
     assert two.own_seconds > two.seconds
     assert two.line == ""
     assert two.contrary == (call.price.what,)
     assert "nccl-tuner" in " ".join(two.said)
-    assert two.longer == two.own_seconds / two.seconds
-    assert answer.called.longer == 1.0
+    assert two.unsaid
+    assert not two.foreign
+    assert not answer.called.unsaid
 
 
 def test_several_collectives_are_quoted_for_a_shell() -> None:

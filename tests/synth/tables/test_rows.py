@@ -15,9 +15,11 @@ from hierarchies import Axis, load, placements
 from hierarchies.units import duration
 from synth.calibration.typical import typical
 from synth.collectives.algorithms import Choice
+from synth.plan.advice import advised
 from synth.plan.planner import answers
-from synth.plan.request import Request
+from synth.plan.request import Against, Request
 from synth.plan.sizes import sweep
+from synth.price.resolution import FINEST
 from synth.semantics.programs import Language
 from synth.tables.rows import (
     bus_bandwidth,
@@ -116,6 +118,29 @@ def test_the_default_stands_first_where_it_is_what_to_do_and_no_row_is_it() -> N
 def test_what_no_runtime_has_is_no_speed_up() -> None:
     first, *_ = rows(ranking("dgx-h100:4", 2**16, stripes=False, choice=Choice.ANY))
     assert first.speedup == ("none",)
+
+
+def test_where_no_variable_says_it_a_row_tells_what_the_runtime_makes_of_it() -> None:
+    """All-reduces inside nodes by rings, between them by a tree: one process knows one way."""
+    system, axes = typical(load("dgx-h100:4")), (Axis("data", 8), Axis("model", 4))
+    asked = Request(axes, ("data",), 2**16, 3, Language(3), stripes=False)
+    reply = RankingReply.of(advised(system, asked), explain=False)
+    told = [
+        (one, row)
+        for one, row in zip(reply.answers, rows(reply), strict=True)
+        if one.calls and not one.calls.environment and one.calls.own_seconds > 1.05 * one.seconds
+    ]
+    assert told
+    for one, row in told:
+        assert one.calls
+        assert one.runtime_seconds == pytest.approx(one.calls.own_seconds)
+        assert one.speedup == pytest.approx(one.baseline_seconds / one.runtime_seconds)
+        worth = one.worth_measuring
+        assert row.speedup[0] in ("same", "none", f"{one.speedup:.2f}x", f"{one.speedup:.2f}x?")
+        assert worth is None or worth.speedup == pytest.approx(one.speedup)
+        assert row.as_run == (duration(one.runtime_seconds),)
+        assert one.against_default is not Against.FASTER or one.speedup > 1 + FINEST
+    assert {row.as_run for row in rows(reply) if row not in [row for _, row in told]} == {()}
 
 
 @pytest.mark.parametrize("name", ["dgx-h100:4", "p2-v100:2"])

@@ -105,6 +105,31 @@ def test_a_variable_is_a_line_to_set_and_a_file_is_one_that_is_emitted() -> None
         assert f"def {hook}(" in file.text
 
 
+@pytest.mark.parametrize(("data", "warned"), [(8, True), (16, False)])
+def test_where_nccl_has_no_nvls_the_default_is_told_without_it(data: int, warned: bool) -> None:
+    """Two GPUs of a node in each communicator, or four."""
+    axes = {"data": data, "tensor": 32 // data}
+    reply = answered(**{**H100, "axes": axes, "bytes": "256MiB", "k": 1})
+    assert isinstance(reply, RankingReply)
+    [one] = reply.answers
+    assert one.default.name == "nvls_tree"
+    wanted = (
+        "NCCL up to 2.28 has no NVLS where 2 GPUs of a node are in one communicator: "
+        f"the default is then ring, {duration(one.defaults['ring'])}"
+    )
+    said = [line for line in told(reply).said if "no NVLS" in line]
+    assert said == [wanted] * warned
+
+
+def test_of_sizes_it_is_told_from_which_on_the_default_is_none_that_there_is() -> None:
+    given = {**H100, "axes": {"data": 8, "tensor": 4}, "bytes": [2**25, 2**26], "max_steps": 1}
+    reply = answered(**given)
+    assert isinstance(reply, SweepReply)
+    [_, ring] = reply.stretches
+    [said] = [line for line in told(reply).said if "no NVLS" in line]
+    assert said.endswith(f"ring, {duration(ring.first.defaults['ring'])} at 34.9 MiB")
+
+
 def test_what_is_not_proved_is_not_advised() -> None:
     reply = answered(**{**P2, "k": 1})
     assert isinstance(reply, RankingReply)

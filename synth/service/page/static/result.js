@@ -17,10 +17,12 @@ function once(place, act) {
   seen.observe(place);
 }
 
-async function sizes() {
-  const place = byId("sizes");
-  if (!place) return;
-  if (place.dataset.sizes) await fill(place, place.dataset.sizes, { method: "POST" });
+// Worked out when that is asked for: what came by itself pushed away what was looked at below.
+function sizes(place) {
+  place.querySelector("form")?.addEventListener("submit", (event) => {
+    event.preventDefault();
+    fill(place, place.dataset.sizes, { method: "POST" });
+  });
 }
 
 function open(...roots) {
@@ -73,6 +75,6 @@ document.addEventListener("click", async (event) => {
 
 if (chosen) open(chosen, onMachine);
 if (byId("files")) tabs(byId("files"));
-if (byId("sizes")) once(byId("sizes"), sizes);
+if (byId("sizes")) sizes(byId("sizes"));
 zoomAll();
 reveal();

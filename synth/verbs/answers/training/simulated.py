@@ -17,6 +17,7 @@ from synth.train.simulation.memory import Moment
 from synth.train.simulation.pipeline import PASSES
 from synth.train.simulation.predicting import Predicted, Rank
 from synth.train.simulation.simulation import Doing, Row, Sent
+from synth.train.simulation.spans import told_apart
 from synth.verbs.answers.machine_parts import LevelInBrief, PricesName
 from synth.verbs.answers.parts import (
     Axes,
@@ -277,7 +278,7 @@ def _longest(found: Predicted, rank: int) -> list[Row]:
     most = MOST_ROWS // len(found.ranks)
     rows = list(found.passes(rank))
     if len(rows) <= most:
-        rows = list(found.rows(rank))
+        rows = list(told_apart(found.rows(rank)))
     if len(rows) > most:
         rows = sorted(rows, key=_order, reverse=True)[:most]
         rows.sort(key=lambda one: (one.stream, one.begin_seconds))

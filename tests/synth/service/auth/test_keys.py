@@ -6,6 +6,7 @@ import asyncio
 import io
 import json
 import logging
+import tracemalloc
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -493,6 +494,22 @@ def test_a_bucket_fills_as_time_goes_by() -> None:
     assert taken(100) == 5
     now = 1000.0
     assert taken(100) == 10
+
+
+def test_what_is_remembered_of_whoever_asks_is_bounded_in_bytes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whoever has many addresses cannot fill up the memory: entries weigh what they take."""
+    monkeypatch.setattr("synth.service.auth.keys._REMEMBERED_BYTES", 2**16)
+    rates = Rates()
+    tracemalloc.start()
+    try:
+        for number in range(2000):
+            rates.take(f"2001:db8:0:{number:x}::/64", 0.5)
+        held_bytes, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held_bytes < 2**17
 
 
 def test_no_secret_and_no_question_is_logged(server: Served) -> None:

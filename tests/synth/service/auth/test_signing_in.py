@@ -104,6 +104,9 @@ FORGED = {
     "two names": [*ONE, ("x-forwarded-email", "root@example.org")],
     "no name": ONE[1:],
     "an empty name": [("x-forwarded-email", ""), *ONE[1:]],
+    "a name that is not UTF-8": [("x-forwarded-email", b"ann\xff"), *ONE[1:]],
+    "a name that turns the line": [("x-forwarded-email", "\u202enna".encode()), *ONE[1:]],
+    "a secret that is not UTF-8": [*ONE[:2], ("x-collsynth-proxy", SECRET.encode() + b"\xff")],
     "another header": [("x-forwarded-user", "ann@example.org"), *ONE[1:]],
 }
 

@@ -129,7 +129,7 @@ def test_a_mistake_is_told_as_the_command_line_tells_it(server: Served) -> None:
 BAD_STEPS = {
     "another model's input": ("shard", {"plan": "data=2; input heads as [data]"}, "no input"),
     "an axis twice": ("shard", {"plan": "data=2; input features as [data,data]"}, "occurs 2 times"),
-    "not divided": ("shard", {"plan": "data=3; batch over data"}, "must divide the size"),
+    "not divided": ("shard", {"plan": "data=3; batch over data"}, "8 samples in 3 parts"),
     "no partial input": ("train", {"plan": "plan x\naxes data=2\nin features [-,-]{sum:data}"}, ""),
     "buckets of nothing": ("shard", {"plan": "data=2; batch over data; buckets of 0 MB"}, "0 MB"),
     "too few stages": ("shard", {"plan": "pipe=3; schedule 1f1b, 4 microbatches"}, "stages"),
@@ -278,7 +278,7 @@ def test_jobs_are_listed_in_pages_newest_first(server: Served) -> None:
 
 def test_a_failed_job_says_of_what(server: Served) -> None:
     """Of a text that is too long to be read before it is a job."""
-    question = {**EXAMPLES["shard"], "model": {"name": "long.step", "text": "no step\n" * 4000}}
+    question = {**EXAMPLES["shard"], "model": {"name": "long.step", "text": "no step\n" * 20_000}}
     job = server.ask.post("/v1/shard", json=question, headers=AT_ONCE).json()
     failed = ended(server, job["url"])
     assert failed["status"] == "failed"

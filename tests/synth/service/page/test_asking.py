@@ -189,6 +189,7 @@ def test_a_calibrated_description_is_kept_and_asked_with(
     where = answers["calibrate"]
     kept = server.ask.get(f"{where}/file/dgx-a100.toml")
     assert kept.headers["content-disposition"] == 'attachment; filename="dgx-a100.toml"'
+    assert "-o FILE" not in server.ask.get(where).text
     form = {**SENT["doctor"], "own": kept.text, "count": ""}
     assert server.ask.post("/ask/doctor/check", data=form).json()["wrong"] == {}
     assert server.ask.get(f"{where}/file/other.toml").status_code == 404

@@ -57,7 +57,8 @@ def tab_to(page: Any, selector: str, most: int = 60) -> None:
 
 
 def whole(page: Any) -> None:
-    """Everything that comes when it is scrolled to is there."""
+    """Everything that comes when it is asked for, or scrolled to, is there."""
+    page.click("#sizes button")
     for place in ("#sizes", "[data-part]", "#code"):
         page.locator(place).scroll_into_view_if_needed()
     page.wait_for_selector("#sizes svg.curve")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from html import unescape
 from typing import Any
 
 import pytest
@@ -110,6 +111,7 @@ STRIPED = {
     "k": 1,
     "max_steps": 4,
 }
+WHOLE = {**STRIPED, "stripes": False, "max_steps": 1}
 UNSPLIT = ("mscclpp", "nccl-tuner")
 """Targets that have no words for two programs side by side."""
 
@@ -129,6 +131,12 @@ def striped(server: Served) -> str:
     return str(response.headers["content-location"]).removeprefix("/v1")
 
 
+@pytest.fixture(scope="module")
+def answer(server: Served) -> str:
+    response = server.ask.post("/v1/top", json=WHOLE)
+    return str(response.headers["content-location"]).removeprefix("/v1")
+
+
 @pytest.mark.parametrize("target", TABS)
 def test_every_tab_of_a_split_answer_has_code_or_says_what_lacks(
     server: Served, striped: str, target: str
@@ -142,6 +150,16 @@ def test_every_tab_of_a_split_answer_has_code_or_says_what_lacks(
     else:
         assert files
         assert [server.ask.get(file).status_code for file in files] == [200] * len(files)
+
+
+def test_a_tuners_file_is_made_once_its_channels_are_told(server: Served, answer: str) -> None:
+    part = server.ask.get(f"{answer}/code/nccl-tuner", headers={"X-Part": "1"}).text
+    assert 'name="channels"' in part
+    assert "--channels" not in part
+    told = server.ask.get(f"{answer}/code/nccl-tuner?answer=0&channels=16").text
+    [file] = re.findall(rf'href="({answer}/files/nccl-tuner/[^"]+)"', told)
+    assert "allreduce" in server.ask.get(unescape(file)).text
+    assert server.ask.get(f"{answer}/code/nccl-tuner?answer=0&channels=0").status_code == 404
 
 
 def test_a_split_answer_has_a_timeline(server: Served, striped: str) -> None:

@@ -56,11 +56,37 @@ def test_a_row_is_in_full_beside_the_ranking_and_on_a_telephone_below(
         table = page.locator(".ranked table").first.inner_text().lower()
         assert "bus bandwidth" in table, "named, folded or not"
         assert "limited by" in table, "named, folded or not"
+        if beside:  # what is pasted is seen without scrolling inside the box
+            above = "at => at.offsetTop + at.offsetHeight <= at.closest('#chosen').clientHeight"
+            page.evaluate("document.querySelector('#chosen').scrollTop = 0")
+            for place in ("#code-title", "#tab-torch"):
+                assert page.locator(place).evaluate(above), place
         page.locator("#code").scroll_into_view_if_needed()
         page.wait_for_selector("#code pre")
         said = page.locator("#chosen").text_content()
         assert all(word in said for word in ("Placement", "How to get it", "Bus bandwidth"))
         assert page.evaluate("document.documentElement.scrollWidth") <= width
+        seen.check()
+
+
+def test_nothing_moves_what_is_looked_at_until_sizes_are_asked_for(
+    browser: Any, server: Served, answer: str
+) -> None:
+    with browsing(browser, server.url, viewport={"width": 390, "height": 844}) as seen:
+        page = seen.page
+        page.goto(answer)
+        until(page, "Boolean(document.querySelector('#topology').machine)")
+        where = "document.querySelector('#machine-title').getBoundingClientRect().y + scrollY"
+        page.locator("#code").scroll_into_view_if_needed()
+        page.wait_for_selector("#code pre")  # what does come by itself has come
+        at = page.evaluate(where)
+        page.locator("#sizes").scroll_into_view_if_needed()
+        page.locator("#machine-title").scroll_into_view_if_needed()
+        page.wait_for_timeout(500)
+        assert page.evaluate(where) == at
+        assert page.locator("#sizes svg").count() == 0
+        page.click("#sizes button")
+        page.wait_for_selector("#sizes svg.curve")
         seen.check()
 
 

@@ -465,10 +465,8 @@ def test_jobs_are_found_by_words_of_question_result_and_who_asked_and_by_day(
     now = [datetime(2026, 3, 1, 23, 59, 59, tzinfo=UTC)]
     with Store(store_url, now=lambda _: now[0]) as store:
         store.migrate()
-        made = [
-            store.jobs.submit(new(name, name=name, asked_by=who)).job.id
-            for name, who in (("plan Llama3 100%", "Ann"), ("top a_b", "Ben"), ("top acb", None))
-        ]
+        asked = (("plan Llama3 100%, 64 MiB", "Ann"), ("top a_b", "Ben"), ("top acb", None))
+        made = [store.jobs.submit(new(name, name=name, asked_by=who)).job.id for name, who in asked]
         now[0] += timedelta(seconds=1)
         made.append(store.jobs.submit(new("nameless")).job.id)
         claim = claimed(store)
@@ -484,6 +482,10 @@ def test_jobs_are_found_by_words_of_question_result_and_who_asked_and_by_day(
             "2.1x": [0],
             "do  ann": [0],
             "100%": [0],
+            "64MiB": [0],
+            "64 mib": [0],
+            "4MiB ann": [0],
+            "6MiB": [],
             "0%0": [],
             "a_b": [1],
             "fits": [1],

@@ -15,7 +15,7 @@ from synth.train.plans import apply, parse_recipe, plan_of, prepared
 from synth.train.simulation import Sources, predicted
 from synth.train.simulation.predicting import Predicted
 from synth.train.simulation.simulation import Doing, Row
-from synth.train.simulation.spans import in_few, spans
+from synth.train.simulation.spans import in_few, spans, told_apart
 from traced_steps import step
 
 PLANS = (
@@ -64,6 +64,54 @@ def test_every_row_is_in_a_span_and_no_more_than_seen_gaps_are_filled(
         assert sum(map(len, lines)) > most or drawn == line
 
 
+TASKS = st.lists(
+    st.tuples(
+        st.integers(0, 12),
+        st.integers(1, 6),
+        st.sampled_from([("compute", Doing.COMPUTING), ("data", Doing.COMMUNICATION)]),
+    ),
+    max_size=12,
+)
+
+
+@given(TASKS)
+def test_communication_is_exposed_in_just_the_moments_in_which_nothing_is_computed(
+    several: list[tuple[int, int, tuple[str, Doing]]],
+) -> None:
+    """Moment by moment, and what is sent is cut but neither longer nor shorter."""
+    tasks = [
+        Row(stream, f"{at}", float(begin), float(begin + took), kind)
+        for at, (begin, took, (stream, kind)) in enumerate(several)
+    ]
+    found = list(told_apart(tasks))
+    for moment in (at + 0.5 for at in range(20)):
+        going = [row for row in tasks if row.begin_seconds < moment < row.end_seconds]
+        computed = any(row.kind is Doing.COMPUTING for row in going)
+        seen = {row.name: row.kind for row in found if row.begin_seconds < moment < row.end_seconds}
+        sent = Doing.COMMUNICATION if computed else Doing.EXPOSED
+        assert seen == {
+            row.name: sent if row.kind is Doing.COMMUNICATION else row.kind for row in going
+        }
+    assert all(row.begin_seconds < row.end_seconds for row in found)
+
+
+@pytest.mark.parametrize("text", PLANS[:2])
+def test_what_is_drawn_as_exposed_is_what_the_step_waits_for(text: str) -> None:
+    found = found_of(text)
+    [line] = spans(found, 10**6)
+    ends = sorted({end for row in line for end in (row.begin_seconds, row.end_seconds)})
+    waited = sum(
+        later - begin
+        for begin, later in pairwise(ends)
+        if any(
+            row.kind is Doing.EXPOSED and row.begin_seconds <= begin < row.end_seconds
+            for row in line
+        )
+    )
+    assert waited > 0
+    assert waited == pytest.approx(found.ranks[0].exposed_seconds)
+
+
 def found_of(text: str) -> Predicted:
     one = step("gpt2-tiny", (("layers", 4),), batch=8)
     plan = plan_of(one, parse_recipe(text))
@@ -88,9 +136,9 @@ def test_a_step_has_its_passes_and_the_streams_of_its_busiest_rank(text: str) ->
     for rank, line in enumerate(every):
         passes = list(found.passes(rank))
         assert line[: len(passes)] == passes
-        rest = [row for row in found.rows(rank) if row.stream != "passes"]
-        assert sorted(line[len(passes) :], key=repr) == (
-            sorted(rest, key=repr) if rank == found.busiest else []
+        rest = list(told_apart(row for row in found.rows(rank) if row.stream != "passes"))
+        assert lasting([line[len(passes) :]]) == pytest.approx(
+            lasting([rest]) if rank == found.busiest else {}
         )
     assert sum(map(len, few)) <= 40
     assert lasting(few) == pytest.approx(lasting(every))
