@@ -29,8 +29,8 @@ class Sending:
 
     @property
     def seconds(self) -> float:
-        """What it takes once, by algorithms that the runtime has."""
-        return self.answer.runtime_seconds
+        """What it takes once on the clock of the step: as priced."""
+        return self.answer.candidate.seconds
 
     @property
     def default_seconds(self) -> float:
@@ -40,7 +40,7 @@ class Sending:
     @property
     def saved_seconds(self) -> float:
         """Of a step, at least: what is computed beside a slower one is taken to hide as much."""
-        each = self.default_seconds - self.seconds
+        each = self.default_seconds - self.answer.runtime_seconds
         return self.sent.times * (1 - self.sent.hidden) * each
 
 

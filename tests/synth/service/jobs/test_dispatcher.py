@@ -32,6 +32,7 @@ from synth.service.store.answers import Answers
 from synth.service.store.claims import Claims
 from synth.service.store.jobs import Jobs
 from synth.service.store.keys import Keys
+from synth.service.store.records import Claim
 from synth.service.store.systems import Systems
 from synth.service.store.tables import JOB
 from synth.service.workers import (
@@ -258,13 +259,18 @@ def test_a_job_that_another_took_over_is_left_alone(store: Store) -> None:
     job = store.jobs.submit(new_job(1, "count")).job
     with Running(store, ThreadWorkers()) as dispatcher:
         until(lambda: store.jobs.one(job.id).status is Status.RUNNING)
-        store.claims.requeue("one")
-        theirs = store.claims.claim("two", 60)
-        assert theirs is not None
+
+        def taken_over() -> Claim | None:
+            """The dispatcher may be the faster one, and claim it again."""
+            store.claims.requeue("one")
+            return store.claims.claim("two", 60)
+
+        theirs = until(taken_over)
         until(lambda: dispatcher.under_way == 0)
         found = store.jobs.one(job.id)
         assert found is not None
-        assert (found.status, found.attempts) == (Status.RUNNING, 2)
+        assert found.status is Status.RUNNING
+        assert found.attempts >= 2
         assert store.claims.finish(theirs, b"{}")
 
 
