@@ -44,10 +44,9 @@ class Search:
     """Plans that need no more memory than there is, the cheapest first. Mutable.
 
     ``plans``: how many were looked at; ``nearest`` needs the least memory of those that do not fit.
-    ``refused``: reasons, and of how many plans each is. ``priced``: how many were put on the clock.
-    ``complete``: whether all was looked at. ``crew``: who asks for prices, all of the watcher's
-    unless another is set. Gradients may go in ``buckets`` of such sizes, in
-    bytes, too, where that gains.
+    ``refused``: reasons, and of how many plans each is. ``complete``: whether all was looked at.
+    ``crew``: who asks for prices, all of the watcher's unless another is set. Gradients may go in
+    ``buckets`` of such sizes, in bytes, too, where that gains.
     """
 
     def __init__(
@@ -64,7 +63,6 @@ class Search:
         self.nearest: tuple[Candidate, float] | None = None
         self.refused: Counter[str] = Counter()
         self.complete = True
-        self.priced = 0
         self.crew: Crew = watcher
         self._watcher = watcher
         self._composer = composer
@@ -81,6 +79,7 @@ class Search:
         self._bounds: dict[int, float] = {}
         self._nearer: dict[int, float] = {}
         self._best: dict[int, Composed] = {}
+        self._timed: set[int] = set()
 
     def _fit(self, several: Sequence[Family], memory_bytes: float) -> None:
         least, looked_at = inf, 0
@@ -119,6 +118,11 @@ class Search:
     def fitting(self) -> int:
         """How many plans fit."""
         return len(self._family)
+
+    @property
+    def priced(self) -> int:
+        """How many were put on the clock to find the cheapest."""
+        return len(self._timed)
 
     def _one(self, number: int) -> Candidate:
         family = self._families[self._family[number]]
@@ -160,7 +164,7 @@ class Search:
                 alike[self._one(number).structure].append((self._nearer[number], number))
                 heappush(waiting, (self._nearer[number], number, _Known.NEARER))
             else:
-                if number not in self._best:
+                if number not in self._timed:
                     self._time(alike[self._one(number).structure])
                 heappush(waiting, (self._best[number].seconds, number, _Known.SECONDS))
 
@@ -180,11 +184,11 @@ class Search:
 
     def _time(self, alike: list[tuple[float, int]]) -> None:
         """Put the first of those of one structure on the clock; those that wait on stay."""
-        waiting = sorted(pair for pair in alike if pair[1] not in self._best)
+        waiting = sorted(pair for pair in alike if pair[1] not in self._timed)
         some = [number for _, number in waiting[:TOGETHER]]
         alike[:] = waiting[TOGETHER:]
         self._clocked(some)
-        self.priced += len(some)
+        self._timed.update(some)
 
     def _clocked(self, some: Sequence[int]) -> list[float]:
         """Seconds of some of those that fit, each in its best buckets."""
