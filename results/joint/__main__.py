@@ -27,7 +27,7 @@ from synth.train.models import Spelling
 from synth.train.planner.families import gathered
 from synth.train.planner.finalists import by_framework
 from synth.train.planner.job import Job
-from synth.train.planner.links import Candidate, Least, Lines, Priced
+from synth.train.planner.links import Candidate, Least, Priced
 from synth.train.planner.pins import Pins
 from synth.train.planner.planning import Planner
 from synth.train.planner.searching import Search
@@ -67,13 +67,13 @@ def measured(model: str, machine: str) -> dict[str, Any]:
     planner, least = Planner(job), Least(system)
     priced, usual = Priced(system), Usual(system)
 
-    def best(among: Callable[[Candidate], bool], links: Lines) -> Candidate | None:
+    def best(among: Callable[[Candidate], bool], links: Priced) -> Candidate | None:
         some = gathered(filter(among, every))
         memory = job.device.memory_bytes
         search = Search(planner.composer, some, memory, links, least, Watcher(), BUCKETS)
         return next((one.candidate for one in search.cheapest()), None)
 
-    def seconds(one: Candidate | None, links: Lines) -> float | None:
+    def seconds(one: Candidate | None, links: Priced) -> float | None:
         return None if one is None else planner.composer.on(links).seconds([one])[0]
 
     def by_default(one: Candidate) -> bool:

@@ -27,7 +27,7 @@ from synth.train.models import Spelling
 from synth.train.planner.families import gathered
 from synth.train.planner.finalists import by_framework
 from synth.train.planner.job import Job
-from synth.train.planner.links import Candidate, Least, Lines, Priced
+from synth.train.planner.links import Candidate, Least, Priced
 from synth.train.planner.pins import Pins
 from synth.train.planner.planning import Planner
 from synth.train.planner.searching import Search
@@ -77,7 +77,7 @@ def measured(model: str, machine: str, batch: int, sequence: int) -> dict[str, A
     every = job.candidates(Pins({}))
     laid_out = [one for one in every if by_framework(one, system)]
 
-    def best(some: Sequence[Candidate], links: Lines) -> float | None:
+    def best(some: Sequence[Candidate], links: Priced) -> float | None:
         memory = job.device.memory_bytes
         search = Search(planner.composer, gathered(some), memory, links, least, Watcher(), BUCKETS)
         return next((one.seconds for one in search.cheapest()), None)

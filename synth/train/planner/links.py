@@ -8,7 +8,6 @@ are of one program; the finalists of a search are priced exactly.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -117,11 +116,20 @@ class Links(Protocol):
 
 
 @dataclass
-class Lines(ABC):
-    """Seconds on a line through those of sizes that were ``asked``, which are kept."""
+class Priced:
+    """What the best programs take, as they are found; those of finalists are proved.
+
+    Seconds are on a line through those of sizes that were ``asked``, which are kept.
+    """
 
     system: System
     _known: dict[Key, float] = field(default_factory=dict)
+    _handed: dict[tuple[Row, int], Sequence[float]] = field(default_factory=dict)
+    libraries: dict[Goal, Library] = field(default_factory=dict)
+
+    @cached_property
+    def _simulator(self) -> Simulator:
+        return Simulator(self.system)
 
     def seconds(self, goal: Goal, row: Row, size_bytes: float) -> float:
         """As ``Links`` says: between two powers of 2 ** STEP."""
@@ -136,7 +144,13 @@ class Lines(ABC):
         return [key for key in keys if key not in self._known]
 
     def learn(self, several: Sequence[Key], crew: Crew) -> None:
-        """Ask for that by as many processes as there may be, until the crew is to stop."""
+        """Ask for that by as many processes as there may be, until the crew is to stop.
+
+        Forks are to know all programs.
+        """
+        for goal, row, _ in several:
+            reduction = Reduction(alone(self.system, row), ("over",))
+            self._library(goal).paths(len(reduction.tree.digits))
         for seconds, key in zip(forked(self._found, several, crew), several, strict=False):
             self._known[key] = seconds
 
@@ -149,45 +163,12 @@ class Lines(ABC):
         goal, row, power = key
         return self.asked(goal, alone(self.system, row), 2**power)
 
-    @abstractmethod
-    def asked(self, goal: Goal, placement: Placement, size_bytes: int) -> float:
-        """Seconds over the axis ``over`` of a placement."""
-
-    @abstractmethod
-    def handed(self, row: Row, size_bytes: float) -> Sequence[float]:
-        """As ``Links`` says."""
-
-
-def _powers(size_bytes: float) -> tuple[int, int]:
-    """The powers of 2 between which so many bytes are."""
-    below = max(STEP, int(log2(max(1.0, size_bytes))) // STEP * STEP)
-    return below, below + STEP
-
-
-@dataclass
-class Priced(Lines):
-    """What the best programs take, as they are found; those of finalists are proved."""
-
-    _handed: dict[tuple[Row, int], Sequence[float]] = field(default_factory=dict)
-    libraries: dict[Goal, Library] = field(default_factory=dict)
-
-    @cached_property
-    def _simulator(self) -> Simulator:
-        return Simulator(self.system)
-
     def asked(self, goal: Goal, placement: Placement, size_bytes: int) -> float:
         """Of the best program that is found: it is not proved, so it is no answer."""
         how = self._library(goal), self._simulator, size_bytes, SEGMENTS
         search = CandidateSearch(*how, stripes=False)
         [found] = search.distinct(Reduction(placement, ("over",)), 1)
         return found.what.ticks / TICKS_PER_SECOND
-
-    def learn(self, several: Sequence[Key], crew: Crew) -> None:
-        """As ``Lines`` says; forks are to know all programs."""
-        for goal, row, _ in several:
-            reduction = Reduction(alone(self.system, row), ("over",))
-            self._library(goal).paths(len(reduction.tree.digits))
-        super().learn(several, crew)
 
     def _library(self, goal: Goal) -> Library:
         return self.libraries.setdefault(goal, Library(Language(goal=goal)))
@@ -200,6 +181,12 @@ class Priced(Lines):
             sent = (send_receive(placement, "over", rank, rank + 1, key[1]) for rank in ranks)
             self._handed[key] = [priced_transfer(one, self.system).seconds for one in sent]
         return self._handed[key]
+
+
+def _powers(size_bytes: float) -> tuple[int, int]:
+    """The powers of 2 between which so many bytes are."""
+    below = max(STEP, int(log2(max(1.0, size_bytes))) // STEP * STEP)
+    return below, below + STEP
 
 
 @dataclass
@@ -241,7 +228,7 @@ class Free:
 class Noting(Free):
     """The same, but what others would have to ask for is noted in ``wanted``."""
 
-    links: Lines
+    links: Priced
     wanted: dict[Key, None] = field(default_factory=dict)
 
     def seconds(self, goal: Goal, row: Row, size_bytes: float) -> float:

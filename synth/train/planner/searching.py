@@ -27,7 +27,7 @@ from synth.search.front import front
 from synth.train.planner.composing.clock import Structure
 from synth.train.planner.composing.composer import TOGETHER, Composer
 from synth.train.planner.families import Family
-from synth.train.planner.links import Candidate, Composed, Free, Lines, Links, Noting
+from synth.train.planner.links import Candidate, Composed, Free, Links, Noting, Priced
 from synth.train.planner.sums.choosing import Choosing
 
 
@@ -54,7 +54,7 @@ class Search:
         composer: Composer,
         several: Sequence[Family],
         memory_bytes: float,
-        links: Lines,
+        links: Priced,
         least: Links,
         watcher: Watcher,
         buckets: Sequence[int] = (),
