@@ -13,7 +13,7 @@ from typing import Protocol
 
 import numpy as np
 
-from hierarchies import Axis, Devices, InputError, Placement
+from hierarchies import Axis, Devices, Hierarchy, InputError, Placement
 from synth.emit.frameworks import FRAMEWORKS, Framework
 from synth.emit.mesh import RankOrder, mesh
 
@@ -113,12 +113,15 @@ def _line(
     return ""
 
 
+def level_of_hosts(hierarchy: Hierarchy) -> int:
+    """The position of the level whose units are hosts; -1 if the whole machine is one host."""
+    return next((hierarchy.index(name) for name in HOST_LEVELS if name in hierarchy.names), -1)
+
+
 def _distribution(placement: Placement, slowest: Sequence[int]) -> str:
     """Slurm's way to deal ranks out to hosts in turn; empty if that is not this placement."""
     ranks = ranked_devices(placement, slowest)
-    names = placement.hierarchy.names
-    level = next((names.index(name) for name in HOST_LEVELS if name in names), -1)
-    each = placement.hierarchy.devices_in_child(level)
+    each = placement.hierarchy.devices_in_child(level_of_hosts(placement.hierarchy))
     hosts = len(ranks) // each
     for plane in (size for size in range(1, each) if each % size == 0):
         dealt = np.arange(len(ranks)).reshape(hosts, each // plane, plane).transpose(1, 0, 2)

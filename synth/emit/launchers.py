@@ -18,7 +18,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from hierarchies import Devices, InputError, Placement, System, within
-from synth.emit.conventions import BY_COORDINATES, HOST_LEVELS
+from synth.emit.conventions import BY_COORDINATES, level_of_hosts
 from synth.emit.frameworks import FRAMEWORKS
 from synth.emit.mesh import RankOrder, mesh
 from synth.emit.source import Files, Options, Source
@@ -49,7 +49,7 @@ def host_level(source: Placed) -> int:
     if asked is not None:
         with within("host level"):
             return hierarchy.index(asked)
-    return next((hierarchy.index(name) for name in HOST_LEVELS if name in hierarchy.names), -1)
+    return level_of_hosts(hierarchy)
 
 
 def hosts(source: Placed) -> tuple[str, ...]:

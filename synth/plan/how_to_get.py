@@ -17,7 +17,7 @@ from math import prod
 from grammar import Goal
 from hierarchies import Placement
 from hierarchies.units import duration
-from synth.emit.conventions import HOST_LEVELS
+from synth.emit.conventions import level_of_hosts
 from synth.plan.request import Against, Answer
 from synth.plan.settings import function_of, holds, in_words, setting
 from synth.price.defaults import XLA, Defaults
@@ -148,8 +148,7 @@ def _torchrun(placement: Placement) -> str:
     The first host is called as launchers' files call it.
     """
     hierarchy = placement.hierarchy
-    level = next((hierarchy.index(name) for name in HOST_LEVELS if name in hierarchy.names), -1)
-    each = hierarchy.devices_in_child(level)
+    each = hierarchy.devices_in_child(level_of_hosts(hierarchy))
     hosts = hierarchy.devices // each
     if hosts == 1:
         return f"torchrun --nproc-per-node {each}"
