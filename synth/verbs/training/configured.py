@@ -27,6 +27,12 @@ Framework = Literal["megatron", "bridge", "torchtitan", "torchtitan-toml", "deep
 """Those of ``synth.train.frameworks``; JAX's mesh and partition specs are ``mesh``."""
 
 _NAMED = {"mesh": "jax"}
+"""Runtimes that are frameworks of another name."""
+
+
+def runtime_of(framework: str) -> str:
+    """What a question calls a framework."""
+    return next((runtime for runtime, name in _NAMED.items() if name == framework), framework)
 
 
 def is_framework(runtime: str) -> bool:

@@ -9,14 +9,13 @@ from typing import Any
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 from synth.train.frameworks import FRAMEWORKS
+from synth.verbs.training.configured import runtime_of
 from synth.verbs.training.trained import TrainQuestion
 
 _LOOSE = "in-full"
 _OTHERS = {"mscclpp": "MSCCL++", _LOOSE: "Plan in full"}
 """What tabs of files are called that no framework is configured by, nor lie in a folder."""
 _RUNS_IT = "launch.sh"
-_RUNTIMES = {"jax": "mesh"}
-"""What a question calls a framework that it calls otherwise."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +75,7 @@ def written_for(
         "sizes": answer["sizes"],
         "plan": plans[index]["plan"],
         "placement": plans[index]["placement"],
-        "runtime": _RUNTIMES.get(framework, framework),
+        "runtime": runtime_of(framework),
     }
 
 
