@@ -66,6 +66,12 @@ def whole(page: Any) -> None:
     page.wait_for_selector("#code pre")
 
 
+def arrived(page: Any) -> None:
+    """A page with a fragment is loaded and has gone to it: going there takes the focus away."""
+    page.wait_for_load_state()
+    page.evaluate("() => new Promise(then => requestAnimationFrame(() => setTimeout(then)))")
+
+
 def test_from_the_form_to_code_by_keyboard_alone(seen: Browsing) -> None:
     page, press = seen.page, seen.page.keyboard.press
     page.goto("/")
@@ -391,6 +397,7 @@ def test_a_model_is_planned_from_the_form_to_plan_against_plan(
         page.select_option("#against", "0")
         page.click("#beside button")
         page.wait_for_selector("#placement-title:has-text('plan 2')")
+        arrived(page)
         before = page.locator("svg.step .until").first.text_content()
         page.locator("svg.step").first.press("+")
         assert page.locator("svg.step .until").first.text_content() != before
