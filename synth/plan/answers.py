@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from grammar import Program, spell
 from hierarchies import Reduction
+from hierarchies.fabric import alike
 from synth.events.overlap import Lane, together_seconds
 from synth.plan.candidates import Found, FoundPart
 from synth.plan.distinct import Distinct
@@ -49,6 +50,7 @@ class AnswerMaker:
     ) -> None:
         self._simulator = simulator
         self._library = library
+        self._made: dict[object, Answer] = {}
         self._parts = {one.what: self._derived(one.what) for one in several}
         unknown = {
             part.derivation.instructions: part.derivation
@@ -59,16 +61,30 @@ class AnswerMaker:
         self._judged = zip(unknown, forked(judged, [*unknown.values()], crew), strict=False)
 
     def answer(self, rank: int, distinct: Distinct[Found], payload_bytes: int) -> Answer:
-        """The answer for a program that was found, derived again from its text."""
-        found = distinct.what
+        """The answer for a program that was found, derived again from its text.
+
+        On placements that lie alike it is the same one.
+        """
+        found, reduction = distinct.what, distinct.what.reduction
+        kind = found.parts, payload_bytes, reduction.tree, alike(self._simulator.system, reduction)
+        if kind not in self._made:
+            self._made[kind] = self._answer(found, payload_bytes)
+        made = self._made[kind]
+        return replace(
+            made,
+            rank=rank,
+            candidate=replace(made.candidate, reduction=reduction),
+            others=distinct.others,
+            least_seconds=distinct.least_ticks / TICKS_PER_SECOND,
+        )
+
+    def _answer(self, found: Found, payload_bytes: int) -> Answer:
         stripes = self._stripes(found)
         parts = tuple(stripe.part for stripe in stripes)
         if len(parts) > 1:
             rehearse_stripes([p.derivation for p in parts], [p.size_bytes for p in parts])
         candidate = Candidate(found.reduction, parts, found.ticks)
-        one = _answer(self._simulator, candidate, stripes, rank, payload_bytes)
-        least_seconds = distinct.least_ticks / TICKS_PER_SECOND
-        return replace(one, others=distinct.others, least_seconds=least_seconds)
+        return _answer(self._simulator, candidate, stripes, 1, payload_bytes)
 
     def _stripes(self, found: Found) -> tuple[Stripe, ...]:
         """The programs, derived again from their texts, priced and judged."""
