@@ -91,9 +91,11 @@ def advice(answer: Answer) -> Advice:
     """How to get an answer; where it gains nothing that prices can tell, keep the default."""
     if answer.gains:
         return _had(answer)
+    if worth_measuring(answer):
+        return UNTIL_MEASURED
     if answer.estimate.surely_below(answer.baseline_estimate):
         return Advice(By.NOTHING, f"no runtime offers this: {_unavailable(answer)}")
-    return UNTIL_MEASURED if worth_measuring(answer) else AS_IT_IS
+    return AS_IT_IS
 
 
 def worth_measuring(answer: Answer, default: Estimate | None = None) -> WorthMeasuring | None:

@@ -268,7 +268,7 @@ def _of_groups(reply: UnevenReply, row: Row) -> Verdict:
     """Of a machine that lacks devices, where the default is the plain all-reduce in one step."""
     first, follow = reply.answers[0], follows(reply.system.prices)
     default = f"the plain all-reduce of one step takes {duration(reply.flat_seconds)}"
-    if first.speedup <= 1 + FINEST or first.proof != "proved":
+    if first.against_default is not Against.FASTER or first.proof != "proved":
         return Verdict(KEEP, [f"{default}; nothing proved is surely faster", follow])
     run = f"collsynth emit --from ANSWER.json --rank {first.rank} --target json"
     to_do = ToDo("Write its groups of ranks as JSON (also below, under Code to paste)", run)

@@ -10,6 +10,7 @@ import pytest
 from hierarchies.units import duration
 from synth.plan.request import Watcher
 from synth.report.details import emit_question
+from synth.tables.deciding import worth_a_run
 from synth.tables.rows import Ranking, rows
 from synth.tables.verdict import KEEP, Verdict, verdict
 from synth.verbs.answers import judge
@@ -21,7 +22,7 @@ from synth.verbs.table import VERBS
 SHORT: dict[str, Any] = {"reduce": ["data"], "k": 4, "max_steps": 3, "stripes": False}
 H100 = {**SHORT, "system": "dgx-h100:4", "axes": {"data": 8, "model": 4}}
 P2 = {**SHORT, "system": "p2-a100:4", "axes": {"data": 64}}
-TREE = {**SHORT, "system": "dgx-a100:2", "axes": {"data": 16}, "bytes": "16MiB", "prices": "stated"}
+TREE = {**SHORT, "system": "p2-a100:2", "axes": {"data": 32}, "bytes": "64MiB"}
 V100 = {**SHORT, "system": "p2-v100:2", "axes": {"data": 4, "model": 4}, "per_placement": True}
 ASKED = {
     "keep": H100,
@@ -150,7 +151,7 @@ def test_of_sizes_each_stretch_that_gains_has_its_line() -> None:
         for at, row in enumerate(rows(reply))
         if (more := [float(one[:-1]) for one in row.speedup if one > "1" and one[-1] == "x"])
     }
-    assert [one.row for one in found.to_do] == list(gains)
+    assert [one.row for one in found.to_do] == [*gains, *(run.row for run in worth_a_run(reply))]
     assert found.headline == f"Up to {max(gains.values()):.2f}x: do this"
 
 
