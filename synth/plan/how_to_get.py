@@ -20,7 +20,7 @@ from hierarchies.units import duration
 from synth.emit.conventions import level_of_hosts
 from synth.plan.request import Against, Answer
 from synth.plan.settings import function_of, holds, in_words, setting
-from synth.price.defaults import XLA, Defaults
+from synth.price.defaults import Defaults
 from synth.price.resolution import FINEST, Estimate
 from synth.price.steps import TICKS_PER_SECOND, StepPrice, total_seconds
 from synth.verify.symbolic import Proved
@@ -177,7 +177,7 @@ def _emit(answer: Answer) -> str:
 
 
 def _target(answer: Answer) -> str:
-    return "jax" if XLA in answer.defaults.options else "torch"
+    return "torch" if answer.defaults.runtime.told else "jax"
 
 
 def to_set(answer: Answer) -> str:
@@ -191,7 +191,7 @@ def to_set(answer: Answer) -> str:
     [price], own = answer.runtime_prices, answer.defaults
     if _way(price) == _way(*own.baseline):
         return ""
-    return setting(price.what, own.options, price.algorithm, price.protocol)
+    return setting(price.what, own.options, price.algorithm, price.protocol, own.runtime)
 
 
 def reached(price: StepPrice, defaults: Defaults) -> tuple[str, ...]:
@@ -220,10 +220,12 @@ def _way(*prices: StepPrice) -> list[tuple[object, ...]]:
 
 def _of_one_call(price: StepPrice, defaults: Defaults) -> Advice:
     """One call by another algorithm or protocol than the runtime would choose."""
-    if line := setting(price.what, defaults.options, price.algorithm, price.protocol):
+    ways, by = defaults.options, defaults.runtime
+    if line := setting(price.what, ways, price.algorithm, price.protocol, by):
         return Advice(By.ENVIRONMENT, line)
     how = price.algorithm.value if price.algorithm else "nothing"
-    return Advice(By.NOTHING, f"no runtime offers this: the plain collective by {how}")
+    why = f"; {by.untold}" if by.untold else ""
+    return Advice(By.NOTHING, f"no runtime offers this: the plain collective by {how}{why}")
 
 
 def _foreign(answer: Answer) -> str:

@@ -153,7 +153,7 @@ class Answer:
     those of the first stripe then.
     ``calls_bound`` is what no schedule can beat where switches that add up are used by the calls
     that they offer. ``by_size`` says that it is one of a range, of which each size has its own.
-    ``called``: what prices take its calls by; None where XLA runs them, which is told nothing.
+    ``called``: what prices take its calls by; None where the runtime is told nothing.
     """
 
     rank: int

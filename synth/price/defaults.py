@@ -14,7 +14,7 @@ that of NCCL's model, and of protocols the fastest.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from grammar import Collective, Goal
 from hierarchies import Reduction
@@ -23,6 +23,7 @@ from hierarchies.fabric import Cast, cast, members
 from synth.collectives.algorithms import Algorithm, Choice, offered
 from synth.collectives.nccl_model import MOST_LL_BYTES, NVLS, NVLS_TREE, RING, TREE, Ranks, has
 from synth.collectives.protocols import Protocol
+from synth.collectives.runtimes import Runtime, runtime
 from synth.price.step_prices import Simulator
 from synth.price.steps import StepPrice, priced_by, total_seconds
 from synth.price.torus_default import in_all_dimensions
@@ -43,12 +44,13 @@ class Defaults:
     """The plain collective over whole reduction groups, by each way the runtime has, by name.
 
     ``options`` are ring, tree, nvls, nvls_tree (of an all-to-all: direct) and xla, those that there
-    are, in this order; where there is nothing to do, a ring of no step. ``chosen`` is the runtime's
-    choice.
+    are, in this order; where there is nothing to do, a ring of no step. ``chosen`` is the choice of
+    the ``runtime``.
     """
 
     options: Mapping[str, tuple[StepPrice, ...]]
     chosen: str
+    runtime: Runtime = Runtime.NCCL
 
     @property
     def seconds(self) -> dict[str, float]:
@@ -88,7 +90,7 @@ def defaults(
         return found
     told = simulator.choice in (Choice.RING, Choice.TREE)
     chosen = found.chosen if told else XLA
-    return Defaults({**found.options, XLA: prices}, chosen)
+    return replace(found, options={**found.options, XLA: prices}, chosen=chosen)
 
 
 def of_call(
@@ -125,7 +127,8 @@ def taken(
         return ranks.seconds(goal, name, found[name].protocol, payload_bytes)
 
     options = {name: (priced_by(goal.value, line, payload_bytes),) for name, line in found.items()}
-    return Defaults(options, few[0] if len(few) == 1 else min(few, key=modelled_seconds))
+    chosen = few[0] if len(few) == 1 else min(few, key=modelled_seconds)
+    return Defaults(options, chosen, runtime(ranks.system))
 
 
 def quickest_seconds(ranks: Ranks, goal: Goal, name: str, payload_bytes: float) -> float:

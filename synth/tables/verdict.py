@@ -24,7 +24,7 @@ from synth.price.resolution import FINEST
 from synth.tables.deciding import Run, row_name, several_placements, worth_a_run
 from synth.tables.placements import Levels, Matrix, placement_of, words
 from synth.tables.rows import Ranking, Row, rows
-from synth.tables.style import follows
+from synth.tables.style import followed, follows
 from synth.verbs.answers.degraded import UnevenReply
 from synth.verbs.answers.machine_parts import LevelInFull
 from synth.verbs.answers.planning import PlacementOption, PlanReply
@@ -117,7 +117,7 @@ def _of_one(reply: RankingReply, found: Sequence[Row]) -> Verdict:
     runs = [] if best else worth_a_run(reply)
     takes = duration(plain.baseline_seconds)
     place = best or (reply.answers[runs[0].row] if runs else plain)
-    more = (*_without_nvls(reply, plain), *_where(reply, place), follows(reply.system.prices))
+    more = (*_without_nvls(reply, plain), *_where(reply, place), *followed(reply.system))
     orders = _orders(reply.system.levels, place.axes, place.placement)
     if runs:
         return _until_measured(runs, [f"{default} takes {takes}", *more], orders)
@@ -249,7 +249,7 @@ def _of_sizes(reply: SweepReply, found: Sequence[Row]) -> Verdict:
             to_do.append(_to_do(gain[0], at, reply.request.value, f"{sizes}, {times}"))
     begins = ((one.first, f" at {volume(one.from_bytes)}") for one in reply.stretches)
     without = (line for end, at in begins for line in _without_nvls(reply, end, at))
-    follow = [*islice(without, 1), follows(reply.system.prices)]
+    follow = [*islice(without, 1), *followed(reply.system)]
     runs = worth_a_run(reply)
     if not to_do and runs:
         return _until_measured(runs, follow)
@@ -287,7 +287,7 @@ def _of_job(reply: PlanReply, found: Sequence[Row]) -> Verdict:
     ]
     waits = f"a step waits {duration(seconds)} for communication"
     where = f"placement {best.placement}{_lies(levels, best)}"
-    more, orders = [where, follows(reply.system.prices)], _orders(levels, best.axes, best.placement)
+    more, orders = [where, *followed(reply.system)], _orders(levels, best.axes, best.placement)
     longer = default_seconds / seconds if seconds else 1.0
     gains = to_do and longer > 1 + FINEST
     if not gains and (runs := worth_a_run(reply)):

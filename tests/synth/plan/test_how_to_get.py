@@ -12,6 +12,7 @@ from synth.calibration.typical import typical
 from synth.collectives.algorithms import Algorithm, Choice
 from synth.emit import emit
 from synth.plan.advice import advised
+from synth.plan.explanation import why
 from synth.plan.how_to_get import DECIDES, By, advice, reached, worth_measuring
 from synth.plan.planner import answers
 from synth.plan.request import Against, Answer, Request
@@ -170,3 +171,20 @@ def test_what_is_told_or_near_or_the_default_itself_is_worth_no_run() -> None:
     assert near.runtime_seconds < near.baseline_seconds
     assert itself.runtime_seconds == itself.baseline_seconds
     assert not any(map(worth_measuring, (told, near, itself)))
+
+
+@pytest.mark.parametrize("name", ["tpu-v5e-slice:4x4", "tpu-v5p-slice:2x2x2", "aws-trn2:2"])
+@pytest.mark.parametrize("goal", [Goal.ALL_REDUCE, Goal.ALL_GATHER, Goal.REDUCE, Goal.ALL_TO_ALL])
+def test_where_nccl_does_not_run_nothing_is_said_in_its_words(name: str, goal: Goal) -> None:
+    """No variable, no test of NVIDIA's, no file for PyTorch, whose groups are NCCL's."""
+    for choice in (Choice.AUTO, Choice.TREE):
+        for answer in ranked(name, 2**24, 3, goal, choice):
+            worth, how = worth_measuring(answer), advice(answer)
+            said = [how.text, *why(answer), *(worth.commands if worth else ())]
+            said += [line for price in answer.prices for line in reached(price, answer.defaults)]
+            assert how.by is not By.ENVIRONMENT
+            for words in ("NCCL_", "_perf", "torch"):
+                assert words not in " ".join(said)
+            if how.by is By.FILE or worth:
+                reduction = answer.candidate.reduction
+                assert emit("jax", source(answer.candidate.text, reduction, 2**24, goal=goal))
