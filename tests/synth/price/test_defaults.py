@@ -107,6 +107,15 @@ def test_what_is_told_is_done(
     assert tree.chosen == ("tree" if "tree" in free.options else only)
 
 
+def test_rings_in_all_dimensions_share_the_memory() -> None:
+    """Two dimensions at once, by memory that is slower than both: it is never busy for longer."""
+    system = replace(load("tpu-v5e-slice:4x4"), memory_bytes_per_second=GB)
+    for goal in (Goal.ALL_REDUCE, Goal.ALL_GATHER, Goal.REDUCE_SCATTER, Goal.ALL_TO_ALL):
+        for price in defaults(Simulator(system), whole(system), GB, goal).options["xla"]:
+            assert dict(price.busy_seconds)["memory"] <= price.seconds
+            assert price.busiest == "memory"
+
+
 @pytest.mark.parametrize(
     "name", ["tpu-v4-pod-slice:1", "tpu-v4-pod-slice:4", "tpu-v5e-slice:2", "tpu-v5e-slice"]
 )
