@@ -45,12 +45,13 @@ class Defaults:
 
     ``options`` are ring, tree, nvls, nvls_tree (of an all-to-all: direct) and xla, those that there
     are, in this order; where there is nothing to do, a ring of no step. ``chosen`` is the choice of
-    the ``runtime``.
+    the ``runtime``; ``later`` what NCCL after 2.28 has and would choose, where that is another way.
     """
 
     options: Mapping[str, tuple[StepPrice, ...]]
     chosen: str
     runtime: Runtime = Runtime.NCCL
+    later: Defaults | None = None
 
     @property
     def seconds(self) -> dict[str, float]:
@@ -102,8 +103,14 @@ def of_call(
     """
     goal = Goal(collective.value)
     ranks = Ranks(simulator.system, tuple(members(slots) for slots in roles))
-    lines = {name: simulator.by(collective, ALGORITHMS[name], roles) for name in names(ranks, goal)}
-    return taken(ranks, goal, lines, size_bytes, simulator.choice)
+    every = names(ranks, goal, later=True)
+    lines = {name: simulator.by(collective, ALGORITHMS[name], roles) for name in every}
+    now = {name: lines[name] for name in names(ranks, goal)}
+    found = taken(ranks, goal, now, size_bytes, simulator.choice)
+    if len(now) == len(lines):
+        return found
+    later = taken(ranks, goal, lines, size_bytes, simulator.choice)
+    return found if later.chosen == found.chosen else replace(found, later=later)
 
 
 def taken(
@@ -141,8 +148,11 @@ def quickest_seconds(ranks: Ranks, goal: Goal, name: str, payload_bytes: float) 
     return min(ranks.seconds(goal, name, protocol, payload_bytes) for protocol in known)
 
 
-def names(ranks: Ranks, goal: Goal) -> Iterator[str]:
-    """The ways there are, in NCCL's words; of those that tie the first is chosen."""
+def names(ranks: Ranks, goal: Goal, *, later: bool = False) -> Iterator[str]:
+    """The ways there are, in NCCL's words; of those that tie the first is chosen.
+
+    ``later``: in NCCL after 2.28, which has NVLS for two GPUs of a node, too.
+    """
     if goal.apart:
         known = offered(Collective(goal.value), ranks.counts, ranks.system.links, Choice.AUTO)
         yield DIRECT if Algorithm.DIRECT in known else RING
@@ -151,7 +161,7 @@ def names(ranks: Ranks, goal: Goal) -> Iterator[str]:
     links = [ranks.system.links[level] for level in ranks.spans]
     if has(Collective(goal.value), Algorithm.TREE, links):
         yield TREE
-    if not goal.rooted:
+    if not goal.rooted and (later or ranks.multicasts):
         if ranks.reduces(ranks.spans):
             yield NVLS
         elif goal is Goal.ALL_REDUCE and ranks.inside and ranks.reduces(ranks.inside):

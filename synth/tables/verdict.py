@@ -11,11 +11,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
-from math import prod
 
 from hierarchies import Domain, InputError
 from hierarchies.units import duration, volume
-from synth.collectives.nccl_model import NVLS, NVLS_TREE, RING, TREE
+from synth.collectives.nccl_model import MOST_WITHOUT_NVLS
 from synth.emit.conventions import ALREADY, conventions, told
 from synth.plan.how_to_get import By
 from synth.plan.request import Against
@@ -31,8 +30,6 @@ from synth.verbs.answers.planning import PlacementOption, PlanReply
 from synth.verbs.answers.ranked import Answer, RankedAnswer, RankingReply, SweepReply
 
 KEEP = "Keep the default"
-_MOST_WITHOUT_NVLS = 2
-"""GPUs of a node for which NCCL up to 2.28 sets up no multicast."""
 _HOOKS = {
     "all-reduce": "install_ddp(model)",
     "all-gather": "install_fsdp2(model)",
@@ -117,28 +114,37 @@ def _of_one(reply: RankingReply, found: Sequence[Row]) -> Verdict:
     runs = [] if best else worth_a_run(reply)
     takes = duration(plain.baseline_seconds)
     place = best or (reply.answers[runs[0].row] if runs else plain)
-    more = (*_without_nvls(reply, plain), *_where(reply, place), *followed(reply.system))
+    later = [*_of_later(plain, best), *filter(None, [place.unmeasured])]
+    more = (*_where(reply, place), *followed(reply.system))
     orders = _orders(reply.system.levels, place.axes, place.placement)
     if runs:
-        return _until_measured(runs, [f"{default} takes {takes}", *more], orders)
+        return _until_measured(runs, [f"{default} takes {takes}", *more], orders, later)
     if best is None:
         why = _why_keep(reply.answers, plain.baseline_seconds)
-        return Verdict(KEEP, [f"{default} takes {takes}; {why}", *more], orders)
+        return Verdict(KEEP, [f"{default} takes {takes}; {why}", *later, *more], orders)
     row = reply.answers.index(best)
     gain = f"{duration(best.runtime_seconds)}, where {default} takes {takes}"
     to_do = [_to_do(best, row, reply.request.value)]
     whole = [holds(reply.request.value)] if best.advice.by is By.ENVIRONMENT else []
-    return Verdict(f"{found[row].speedup[0]}: do this", [gain, *whole, *more], orders, to_do)
+    return Verdict(
+        f"{found[row].speedup[0]}: do this", [gain, *later, *whole, *more], orders, to_do
+    )
 
 
 def _until_measured(
-    runs: Sequence[Run], said: Sequence[str], orders: Sequence[tuple[str, str]] = ()
+    runs: Sequence[Run],
+    said: Sequence[str],
+    orders: Sequence[tuple[str, str]] = (),
+    first: Sequence[str] = (),
 ) -> Verdict:
-    """Keep the default until something is measured: what, by how much it may gain, what decides."""
+    """Keep the default until something is measured: what, by how much it may gain, what decides.
+
+    ``first`` is said before all of that: what the default is depends on it.
+    """
     most = max(one.worth.speedup for one in runs)
     each = [line for one in runs for line in _of_run(one, len(runs) > 1)]
     headline = f"{KEEP}; worth measuring: {'up to ' * (len(runs) > 1)}{most:.2f}x"
-    return Verdict(headline, [*each, *said], orders, [_to_run(one) for one in runs])
+    return Verdict(headline, [*first, *each, *said], orders, [_to_run(one) for one in runs])
 
 
 def _of_run(run: Run, named: bool) -> Iterator[str]:
@@ -171,28 +177,16 @@ def _why_keep(answers: Sequence[RankedAnswer], default_seconds: float) -> str:
     return "nothing is faster"
 
 
-def _without_nvls(
-    reply: RankingReply | SweepReply, plain: Answer, where: str = ""
-) -> Iterator[str]:
-    """What the default is where NCCL has no NVLS, though its model of 2.28 would choose it.
-
-    ``ncclNvlsInit`` (NVIDIA/nccl, src/transport/nvls.cc) gives up where ``gpuCount <= 2``: the GPUs
-    of the communicator's topology, so its own on a node. Later versions, which also ask for several
-    ranks of one GPU (``hasMultiRankNvml``), give up below 2 alone.
-    """
-    levels, matrix = reply.system.levels, plain.placement
-    inside = prod(
-        matrix[row][at]
-        for row, name in enumerate(plain.axes)
-        for at, level in enumerate(levels)
-        if name in reply.reduce and level.reduces
-    )
-    others = {name: seconds for name, seconds in plain.defaults.items() if name in (RING, TREE)}
-    if plain.default.name in (NVLS, NVLS_TREE) and inside <= _MOST_WITHOUT_NVLS and others:
-        name = min(others, key=lambda one: others[one])
+def _of_later(plain: Answer, best: RankedAnswer | None = None, where: str = "") -> Iterator[str]:
+    """What the default is in NCCL after 2.28, where that has NVLS and the one priced has not."""
+    if later := plain.later_default:
+        gain = later.seconds / best.runtime_seconds if best else 0.0
+        still = f"gains {gain:.2f}x" if gain > 1 + FINEST else "gains nothing"
         yield (
-            f"NCCL up to 2.28 has no NVLS where {inside} GPUs of a node are in one communicator: "
-            f"the default is then {name}, {duration(others[name])}{where}"
+            f"which NCCL decides: up to 2.28 it has no NVLS where {MOST_WITHOUT_NVLS} GPUs of a "
+            "node are in one communicator, as priced here; later it has, and the default is then "
+            f"{later.name}, {duration(later.seconds)}{where}"
+            + (f", over which row {best.rank} {still}" if best else "")
         )
 
 
@@ -247,15 +241,19 @@ def _of_sizes(reply: SweepReply, found: Sequence[Row]) -> Verdict:
             most = max(most, *(end.baseline_seconds / end.runtime_seconds for end in gain))
             sizes, times = " to ".join(found[at].title), " to ".join(found[at].speedup)
             to_do.append(_to_do(gain[0], at, reply.request.value, f"{sizes}, {times}"))
-    begins = ((one.first, f" at {volume(one.from_bytes)}") for one in reply.stretches)
-    without = (line for end, at in begins for line in _without_nvls(reply, end, at))
-    follow = [*islice(without, 1), *followed(reply.system)]
-    runs = worth_a_run(reply)
+    ends_at = (
+        (end, f" at {volume(size)}")
+        for one in reply.stretches
+        for end, size in ((one.first, one.from_bytes), (one.last, one.until_bytes))
+    )
+    later = [*islice((line for end, at in ends_at for line in _of_later(end, where=at)), 1)]
+    follow, runs = [*followed(reply.system)], worth_a_run(reply)
     if not to_do and runs:
-        return _until_measured(runs, follow)
+        return _until_measured(runs, follow, first=later)
     if not to_do:
-        return Verdict(KEEP, ["at no size is anything surely faster that can be had", *follow])
-    said = [line for one in runs for line in _of_run(one, True)]
+        why = "at no size is anything surely faster that can be had"
+        return Verdict(KEEP, [why, *later, *follow])
+    said = [*later] + [line for one in runs for line in _of_run(one, True)]
     if len(to_do) < len(reply.stretches):
         said.append("at other sizes keep the default")
     if len(reply.stretches) > 1 and not all(one.target for one in to_do):

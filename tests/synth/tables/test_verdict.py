@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hierarchies.units import duration
+from hierarchies.units import duration, volume
 from synth.plan.request import Watcher
 from synth.report.details import emit_question
 from synth.tables.deciding import worth_a_run
@@ -107,28 +107,35 @@ def test_a_variable_is_a_line_to_set_and_a_file_is_one_that_is_emitted() -> None
 
 
 @pytest.mark.parametrize(("data", "warned"), [(8, True), (16, False)])
-def test_where_nccl_has_no_nvls_the_default_is_told_without_it(data: int, warned: bool) -> None:
+def test_where_nccl_has_no_nvls_the_default_is_without_it_and_what_later_ones_take_is_told_first(
+    data: int, warned: bool
+) -> None:
     """Two GPUs of a node in each communicator, or four."""
     axes = {"data": data, "tensor": 32 // data}
     reply = answered(**{**H100, "axes": axes, "bytes": "256MiB", "k": 1})
     assert isinstance(reply, RankingReply)
     [one] = reply.answers
-    assert one.default.name == "nvls_tree"
-    wanted = (
-        "NCCL up to 2.28 has no NVLS where 2 GPUs of a node are in one communicator: "
-        f"the default is then ring, {duration(one.defaults['ring'])}"
-    )
-    said = [line for line in told(reply).said if "no NVLS" in line]
-    assert said == [wanted] * warned
+    assert one.default.name == ("ring" if warned else "nvls_tree")
+    assert ("nvls_tree" in one.defaults) != warned
+    said = [at for at, line in enumerate(told(reply).said) if "no NVLS" in line]
+    assert said == [0 if told(reply).headline != KEEP else 1] * warned
+    if warned:
+        assert one.later_default
+        assert one.later_default.name == "nvls_tree"
+        line = told(reply).said[said[0]]
+        assert f"then nvls_tree, {duration(one.later_default.seconds)}" in line
 
 
 def test_of_sizes_it_is_told_from_which_on_the_default_is_none_that_there_is() -> None:
     given = {**H100, "axes": {"data": 8, "tensor": 4}, "bytes": [2**25, 2**26], "max_steps": 1}
     reply = answered(**given)
     assert isinstance(reply, SweepReply)
-    [_, ring] = reply.stretches
-    [said] = [line for line in told(reply).said if "no NVLS" in line]
-    assert said.endswith(f"ring, {duration(ring.first.defaults['ring'])} at 34.9 MiB")
+    [one] = reply.stretches
+    assert one.first.later_default is None
+    first, size = one.last.later_default, one.until_bytes
+    assert first
+    [said] = [line for line in told(reply).said[:2] if "no NVLS" in line]
+    assert said.endswith(f"{first.name}, {duration(first.seconds)} at {volume(size)}")
 
 
 def test_what_is_not_proved_is_not_advised() -> None:
