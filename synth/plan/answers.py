@@ -16,7 +16,7 @@ from synth.plan.settings import Calls
 from synth.price.bound import bound, bound_by_calls
 from synth.price.choices import chosen
 from synth.price.defaults import defaults
-from synth.price.intervals import interval
+from synth.price.intervals import interval, unmeasured
 from synth.price.resolution import Estimate, estimate
 from synth.price.segments import price_ticks
 from synth.price.step_prices import Simulator
@@ -139,6 +139,7 @@ def _answer(
         interval(system, plain.baseline),
         calls_bound=bound_by_calls(system, reduction, payload_bytes, goal),
         called=called,
+        not_measured=unmeasured(system, [*_all_phases(stripes), *plain.baseline]),
     )
 
 
