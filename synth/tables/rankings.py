@@ -30,6 +30,7 @@ from synth.tables.style import (
     stopped,
     table_of,
 )
+from synth.tables.verdict import best_to_be_had, of_later
 from synth.verbs.answers.degraded import UnevenReply
 from synth.verbs.answers.machine_parts import MachineInFull
 from synth.verbs.answers.planning import (
@@ -80,6 +81,7 @@ def ranking(reply: RankingReply) -> RenderableType:
         ranked_table([*default_first(reply), *rows(reply)], *columns),
         *_reasons(reply),
         *_to_do(reply.answers),
+        *_later(reply),
         *run_lines(reply),
         *_rank_orders(reply.system, reply.answers[:1]),
         f"\n{searched(reply.considered)}, {programs} ranked; best default: {default}",
@@ -331,6 +333,14 @@ def _ties(
     if many_tied > 1 and system.prices != "typical":
         text += f"\n{many(many_tied, what)} tie: prices do not tell them from the first"
     yield text
+
+
+def _later(reply: RankingReply) -> Iterator[str]:
+    """What the best default is in NCCL after 2.28, where that decides."""
+    if reply.answers:
+        plain = min(reply.answers, key=lambda one: one.baseline_seconds)
+        best = best_to_be_had(reply.answers)
+        yield from (f"\n{line}" for line in of_later(reply.request.value, plain, best))
 
 
 def _to_do(answers: Sequence[RankedAnswer]) -> Iterator[str]:

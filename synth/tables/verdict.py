@@ -18,7 +18,7 @@ from synth.collectives.nccl_model import MOST_WITHOUT_NVLS
 from synth.emit.conventions import ALREADY, conventions, told
 from synth.plan.how_to_get import By
 from synth.plan.request import Against
-from synth.plan.settings import holds
+from synth.plan.settings import holds, line_of
 from synth.price.resolution import FINEST
 from synth.tables.deciding import Run, row_name, several_placements, worth_a_run
 from synth.tables.placements import Levels, Matrix, placement_of, words
@@ -114,7 +114,7 @@ def _of_one(reply: RankingReply, found: Sequence[Row]) -> Verdict:
     runs = [] if best else worth_a_run(reply)
     takes = duration(plain.baseline_seconds)
     place = best or (reply.answers[runs[0].row] if runs else plain)
-    later = [*_of_later(plain, best), *filter(None, [place.unmeasured])]
+    later = [*of_later(reply.request.value, plain, best), *filter(None, [place.unmeasured])]
     more = (*_where(reply, place), *followed(reply.system))
     orders = _orders(reply.system.levels, place.axes, place.placement)
     if runs:
@@ -177,17 +177,32 @@ def _why_keep(answers: Sequence[RankedAnswer], default_seconds: float) -> str:
     return "nothing is faster"
 
 
-def _of_later(plain: Answer, best: RankedAnswer | None = None, where: str = "") -> Iterator[str]:
+def of_later(
+    request: str, plain: Answer, best: RankedAnswer | None = None, where: str = ""
+) -> Iterator[str]:
     """What the default is in NCCL after 2.28, where that has NVLS and the one priced has not."""
     if later := plain.later_default:
-        gain = later.seconds / best.runtime_seconds if best else 0.0
-        still = f"gains {gain:.2f}x" if gain > 1 + FINEST else "gains nothing"
+        compared = _beside_later(request, later.seconds, plain, best)
         yield (
             f"which NCCL decides: up to 2.28 it has no NVLS where {MOST_WITHOUT_NVLS} GPUs of a "
             "node are in one communicator, as priced here; later it has, and the default is then "
-            f"{later.name}, {duration(later.seconds)}{where}"
-            + (f", over which row {best.rank} {still}" if best else "")
+            f"{later.name}, {duration(later.seconds)}{where}{compared}"
         )
+
+
+def _beside_later(
+    request: str, later_seconds: float, plain: Answer, best: RankedAnswer | None
+) -> str:
+    """What is left of a gain, or how the default that is priced is kept where it is the faster."""
+    if best:
+        gain = later_seconds / best.runtime_seconds
+        return f", over which row {best.rank} gains " + (
+            f"{gain:.2f}x" if gain > 1 + FINEST else "nothing"
+        )
+    if later_seconds > (1 + FINEST) * plain.baseline_seconds:
+        way = plain.default.name, plain.default.protocol
+        return f"; {line_of({request: way})} keeps what is priced"
+    return ""
 
 
 def _where(reply: RankingReply, answer: Answer) -> Iterator[str]:
@@ -246,7 +261,12 @@ def _of_sizes(reply: SweepReply, found: Sequence[Row]) -> Verdict:
         for one in reply.stretches
         for end, size in ((one.first, one.from_bytes), (one.last, one.until_bytes))
     )
-    later = [*islice((line for end, at in ends_at for line in _of_later(end, where=at)), 1)]
+    later = [
+        *islice(
+            (line for end, at in ends_at for line in of_later(reply.request.value, end, where=at)),
+            1,
+        )
+    ]
     follow, runs = [*followed(reply.system)], worth_a_run(reply)
     if not to_do and runs:
         return _until_measured(runs, follow, first=later)

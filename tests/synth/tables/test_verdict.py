@@ -124,6 +124,10 @@ def test_where_nccl_has_no_nvls_the_default_is_without_it_and_what_later_ones_ta
         assert one.later_default.name == "nvls_tree"
         line = told(reply).said[said[0]]
         assert f"then nvls_tree, {duration(one.later_default.seconds)}" in line
+        assert one.later_default.seconds > one.baseline_seconds
+        assert line.endswith(
+            "; NCCL_ALGO=allreduce:Ring NCCL_PROTO=allreduce:Simple keeps what is priced"
+        )
 
 
 def test_of_sizes_it_is_told_from_which_on_the_default_is_none_that_there_is() -> None:
@@ -135,7 +139,7 @@ def test_of_sizes_it_is_told_from_which_on_the_default_is_none_that_there_is() -
     first, size = one.last.later_default, one.until_bytes
     assert first
     [said] = [line for line in told(reply).said[:2] if "no NVLS" in line]
-    assert said.endswith(f"{first.name}, {duration(first.seconds)} at {volume(size)}")
+    assert f" {first.name}, {duration(first.seconds)} at {volume(size)}; NCCL_ALGO=" in said
 
 
 def test_what_is_not_proved_is_not_advised() -> None:
