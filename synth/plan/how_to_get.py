@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from enum import Enum
 from math import prod
 
-from grammar import Goal
 from hierarchies import Placement
 from hierarchies.units import duration
+from synth.collectives import nccl_tests
 from synth.emit.conventions import level_of_hosts
 from synth.plan.request import Against, Answer
 from synth.plan.settings import function_of, holds, in_words, setting
@@ -128,12 +128,12 @@ def _runs(answer: Answer, how: Advice) -> Iterator[str]:
     alone = how.by is By.ENVIRONMENT
     line = how.text if alone else answer.called.line if answer.called else ""
     if alone and answer.candidate.reduction.replicas == 1:
-        size = answer.payload_bytes
-        test = f"{_test(answer.goal)} -b {size} -e {size} -g 1 -w 5 -n 20"
-        whole = line.replace(f"{function_of(answer.goal.value)}:", "")  # it sends nothing else
-        start = f"mpirun -np {prod(one.size for one in answer.candidate.reduction.placement.axes)}"
-        yield f"{start} {test}"
-        yield " -x ".join([start, *whole.split()]) + f" {test}"
+        size, what = answer.payload_bytes, answer.goal.value
+        whole = line.replace(f"{function_of(what)}:", "")  # it sends nothing else
+        told = dict(one.split("=", 1) for one in whole.split())
+        ranks = prod(one.size for one in answer.candidate.reduction.placement.axes)
+        for environment in ({}, told):
+            yield nccl_tests.mpirun(ranks, environment, nccl_tests.timed(what, size, size))
         return
     target = _target(answer)
     start = _torchrun(answer.candidate.reduction.placement) if target == "torch" else "python"
@@ -156,11 +156,6 @@ def _torchrun(placement: Placement) -> str:
         return f"torchrun --nproc-per-node {each}"
     meet = "--rdzv-backend c10d --rdzv-endpoint host0:29500"
     return f"torchrun --nnodes {hosts} --nproc-per-node {each} {meet}"
-
-
-def _test(goal: Goal) -> str:
-    """What nccl-tests and rccl-tests call the program that times a collective."""
-    return f"{goal.value.replace('-', '_')}_perf"
 
 
 def _had(answer: Answer) -> Advice:
