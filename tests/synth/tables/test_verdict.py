@@ -8,12 +8,14 @@ from typing import Any
 import pytest
 
 from hierarchies.units import duration, volume
+from synth.collectives.protocols import Protocol
 from synth.plan.request import Watcher
 from synth.report.details import emit_question
 from synth.tables.deciding import worth_a_run
 from synth.tables.rows import Ranking, rows
 from synth.tables.verdict import KEEP, Verdict, verdict
 from synth.verbs.answers import judge
+from synth.verbs.answers.parts import LaterDefault
 from synth.verbs.answers.planning import PlanReply
 from synth.verbs.answers.ranked import RankingReply, SweepReply
 from synth.verbs.questions.question import asked
@@ -140,6 +142,23 @@ def test_of_sizes_it_is_told_from_which_on_the_default_is_none_that_there_is() -
     assert first
     [said] = [line for line in told(reply).said[:2] if "no NVLS" in line]
     assert f" {first.name}, {duration(first.seconds)} at {volume(size)}; NCCL_ALGO=" in said
+
+
+def test_what_nobody_measured_and_what_later_versions_leave_stand_right_after_the_gain() -> None:
+    reply = answered(**{**P2, "k": 1})
+    assert isinstance(reply, RankingReply)
+    [one] = reply.answers
+    missing = "all-reduce by ring was not measured here: priced from all-reduce by tree"
+    for share, left in ((1.5, "gains 1.50x"), (1.0, "gains nothing")):
+        seconds = share * one.runtime_seconds
+        later = LaterDefault(name="nvls", protocol=Protocol.SIMPLE, seconds=seconds)
+        update = {"unmeasured": missing, "later_default": later}
+        found = told(reply.model_copy(update={"answers": [one.model_copy(update=update)]}))
+        assert found.headline.endswith("do this")
+        gain, decides, said, *_ = found.said
+        assert "where the best default" in gain
+        assert decides.endswith(f"then nvls, {duration(seconds)}, over which row 1 {left}")
+        assert said == missing
 
 
 def test_what_is_not_proved_is_not_advised() -> None:
