@@ -16,8 +16,8 @@ from synth.plan.request import Answer, Candidate, Part, Stripe
 from synth.plan.settings import Calls
 from synth.price.bound import bound, bound_by_calls
 from synth.price.choices import chosen
-from synth.price.defaults import XLA, defaults
-from synth.price.intervals import interval
+from synth.price.defaults import defaults
+from synth.price.intervals import interval, unmeasured
 from synth.price.resolution import Estimate, estimate
 from synth.price.segments import price_ticks
 from synth.price.step_prices import Simulator
@@ -136,7 +136,7 @@ def _answer(
     system, reduction, goal = simulator.system, candidate.reduction, candidate.derivation.goal
     plain = defaults(simulator, reduction, payload_bytes, goal)
     whole = priced(simulator, candidate.derivation, reduction, payload_bytes)
-    called = None if XLA in plain.options else _calls(simulator, reduction, stripes)
+    called = _calls(simulator, reduction, stripes) if plain.runtime.told else None
     return Answer(
         rank,
         candidate,
@@ -155,6 +155,7 @@ def _answer(
         interval(system, plain.baseline),
         calls_bound=bound_by_calls(system, reduction, payload_bytes, goal),
         called=called,
+        not_measured=unmeasured(system, [*_all_phases(stripes), *plain.baseline]),
     )
 
 

@@ -12,10 +12,11 @@ from hierarchies.units import duration, volume
 from synth.collectives.algorithms import Choice
 from synth.collectives.nccl_model import SPELLINGS
 from synth.collectives.protocols import Protocol
+from synth.collectives.runtimes import Runtime
 from synth.plan.how_to_get import By
 from synth.plan.request import Against
 from synth.plan.settings import holds, setting
-from synth.price.defaults import ALGORITHMS, XLA
+from synth.price.defaults import ALGORITHMS
 from synth.report.coordinates import coordinates
 from synth.report.topology import Topology, unit_name
 from synth.tables.placements import placement_of
@@ -133,7 +134,7 @@ def in_place_of_code(ranking: Ranking, index: int) -> InPlaceOfCode | None:
     ends = (stretch.first, stretch.last) if stretch else (answer,)
     if not all(one.segments == 1 and is_plain(one, request) for one in ends):
         return None
-    lines = [_setting(one, ranking.algorithm) for one in ends]
+    lines = [_setting(one, ranking.algorithm, ranking.system.runtime) for one in ends]
     if not any(lines):
         return InPlaceOfCode(f"Nothing to paste: {_nothing(answer)}.")
     sizes = (stretch.from_bytes, stretch.until_bytes) if stretch else (0,)
@@ -159,16 +160,16 @@ def _in_all(answer: Answer) -> str:
     )
 
 
-def _setting(answer: Answer, choice: Choice) -> str:
+def _setting(answer: Answer, choice: Choice, by: Runtime) -> str:
     """The line of the environment for an answer; empty for what the runtime does by itself."""
     if answer.advice.by is By.ENVIRONMENT:
         return answer.advice.text
     if _by_default(answer):
-        held = choice in (Choice.RING, Choice.TREE) and XLA not in answer.defaults
+        held = choice in (Choice.RING, Choice.TREE) and by.told
         return f"NCCL_ALGO={SPELLINGS[answer.default.name]}" if held else ""
     [step] = answer.steps
     protocol = step.protocol or Protocol.SIMPLE
-    return setting(step.collective, answer.defaults, step.algorithm, protocol)
+    return setting(step.collective, answer.defaults, step.algorithm, protocol, by)
 
 
 def _by_default(answer: Answer) -> bool:

@@ -20,7 +20,7 @@ from synth.tables.rows import Row, Stripe, default_by_size, default_first, ranke
 from synth.tables.style import (
     axes_text,
     between,
-    follows,
+    followed,
     lacking,
     many,
     paragraphs,
@@ -30,6 +30,7 @@ from synth.tables.style import (
     stopped,
     table_of,
 )
+from synth.tables.verdict import best_to_be_had, of_later
 from synth.verbs.answers.degraded import UnevenReply
 from synth.verbs.answers.machine_parts import MachineInFull
 from synth.verbs.answers.planning import (
@@ -41,7 +42,6 @@ from synth.verbs.answers.planning import (
 )
 from synth.verbs.answers.ranked import Answer, RankedAnswer, RankingReply, SweepReply
 
-_BUSBW = "busbw: GB/s as nccl-tests count it"
 _SAME = "same: prices do not tell them apart; none: no runtime offers it"
 _SPEEDUP = (
     f"speed-up: over the default, what the runtime would choose on the same placement;\n{_SAME}"
@@ -81,10 +81,11 @@ def ranking(reply: RankingReply) -> RenderableType:
         ranked_table([*default_first(reply), *rows(reply)], *columns),
         *_reasons(reply),
         *_to_do(reply.answers),
+        *_later(reply),
         *run_lines(reply),
         *_rank_orders(reply.system, reply.answers[:1]),
         f"\n{searched(reply.considered)}, {programs} ranked; best default: {default}",
-        _BUSBW,
+        _busbw(reply.system),
         _SPEEDUP_OVER_BEST if "placement" in columns else _SPEEDUP,
         *mark_lines(rows(reply)),
         _BOUND,
@@ -93,6 +94,10 @@ def ranking(reply: RankingReply) -> RenderableType:
         *left_over(reply),
         stopped(reply.complete),
     )
+
+
+def _busbw(system: MachineInFull) -> str:
+    return f"busbw: GB/s, {system.runtime.counted}".replace(", as", " as")
 
 
 def _with_placement(first: str, *columns: str, matrices: Sequence[Matrix]) -> list[str]:
@@ -137,10 +142,10 @@ def sweep(reply: SweepReply) -> RenderableType:
         f"\n{many(len(reply.sizes), 'size')} asked; changes are told to 1%; one program a size: "
         "ask one size for\nseveral side by side, which may take less",
         f"default: {'; '.join(default_by_size(reply))}",
-        f"{_BUSBW}\n{_SPEEDUP}",
+        f"{_busbw(reply.system)}\n{_SPEEDUP}",
         *mark_lines(rows(reply)),
         f"{_BOUND}; first and last size",
-        follows(reply.system.prices),
+        *followed(reply.system),
         *([_lay(reply.system)] if any(one.interval_seconds for one in reply.answers) else []),
         *left_over(reply),
         stopped(reply.complete),
@@ -172,7 +177,7 @@ def several(reply: SystemsRankedReply) -> RenderableType:
         "",
         *(line for one in others for line in _best_placed(one)),
         *(laid_out_words(first) if isinstance(first, RankingReply) else ()),
-        f"{_BUSBW}\n{_SPEEDUP}",
+        f"{_busbw(first.system)}\n{_SPEEDUP}",
         *mark_lines(_best(one) for one in others if one.answers),
         stopped(reply.complete),
     )
@@ -320,7 +325,7 @@ def _ties(
     their prices apart. Those of other machines say nothing of which of two is faster.
     """
     first = ranked[0] if ranked else None
-    yield follows(system.prices)
+    yield from followed(system)
     if first is None or first.interval_seconds is None:
         return
     text = _lay(system)
@@ -328,6 +333,14 @@ def _ties(
     if many_tied > 1 and system.prices != "typical":
         text += f"\n{many(many_tied, what)} tie: prices do not tell them from the first"
     yield text
+
+
+def _later(reply: RankingReply) -> Iterator[str]:
+    """What the best default is in NCCL after 2.28, where that decides."""
+    if reply.answers:
+        plain = min(reply.answers, key=lambda one: one.baseline_seconds)
+        best = best_to_be_had(reply.answers)
+        yield from (f"\n{line}" for line in of_later(reply.request.value, plain, best))
 
 
 def _to_do(answers: Sequence[RankedAnswer]) -> Iterator[str]:

@@ -254,15 +254,9 @@ def _as_run(answers: Sequence[Answer]) -> Ends:
 def _against(answer: Answer | UnevenAnswer) -> Against:
     """What prices can tell of an answer and the best default of its ranking."""
     match answer:
-        case UnevenAnswer() if answer.speedup > 1 + FINEST:
-            return Against.FASTER
-        case UnevenAnswer() if answer.speedup < 1 / (1 + FINEST):
-            return Against.SLOWER
-        case UnevenAnswer():
-            return Against.SAME
         case RankedAnswer():
             return answer.against_best
-        case Answer():
+        case Answer() | UnevenAnswer():
             return answer.against_default
 
 
@@ -276,7 +270,9 @@ def _speedup(priced: _Priced) -> str:
     if against is Against.NOT_OFFERED:
         return "none"
     if isinstance(answer, UnevenAnswer):
-        return "same" if against is Against.SAME else f"{answer.speedup:.2f}x"
+        open_ = against is Against.SAME
+        near = open_ and 1 / (1 + WORTH) <= answer.speedup <= 1 + WORTH
+        return "same" if near else f"{answer.speedup:.2f}x" + "?" * open_
     default = answer.baseline_seconds if priced.default_seconds is None else priced.default_seconds
     seconds = answer.runtime_seconds
     if against is Against.SAME and not answer.worth_measuring and seconds <= (1 + WORTH) * default:

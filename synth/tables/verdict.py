@@ -11,28 +11,25 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
-from math import prod
 
 from hierarchies import Domain, InputError
 from hierarchies.units import duration, volume
-from synth.collectives.nccl_model import NVLS, NVLS_TREE, RING, TREE
+from synth.collectives.nccl_model import MOST_WITHOUT_NVLS
 from synth.emit.conventions import ALREADY, conventions, told
 from synth.plan.how_to_get import By
 from synth.plan.request import Against
-from synth.plan.settings import holds
+from synth.plan.settings import holds, line_of
 from synth.price.resolution import FINEST
 from synth.tables.deciding import Run, row_name, several_placements, worth_a_run
 from synth.tables.placements import Levels, Matrix, placement_of, words
 from synth.tables.rows import Ranking, Row, rows
-from synth.tables.style import follows
+from synth.tables.style import followed, follows
 from synth.verbs.answers.degraded import UnevenReply
 from synth.verbs.answers.machine_parts import LevelInFull
 from synth.verbs.answers.planning import PlacementOption, PlanReply
 from synth.verbs.answers.ranked import Answer, RankedAnswer, RankingReply, SweepReply
 
 KEEP = "Keep the default"
-_MOST_WITHOUT_NVLS = 2
-"""GPUs of a node for which NCCL up to 2.28 sets up no multicast."""
 _HOOKS = {
     "all-reduce": "install_ddp(model)",
     "all-gather": "install_fsdp2(model)",
@@ -117,28 +114,37 @@ def _of_one(reply: RankingReply, found: Sequence[Row]) -> Verdict:
     runs = [] if best else worth_a_run(reply)
     takes = duration(plain.baseline_seconds)
     place = best or (reply.answers[runs[0].row] if runs else plain)
-    more = (*_without_nvls(reply, plain), *_where(reply, place), follows(reply.system.prices))
+    later = [*of_later(reply.request.value, plain, best), *filter(None, [place.unmeasured])]
+    more = (*_where(reply, place), *followed(reply.system))
     orders = _orders(reply.system.levels, place.axes, place.placement)
     if runs:
-        return _until_measured(runs, [f"{default} takes {takes}", *more], orders)
+        return _until_measured(runs, [f"{default} takes {takes}", *more], orders, later)
     if best is None:
         why = _why_keep(reply.answers, plain.baseline_seconds)
-        return Verdict(KEEP, [f"{default} takes {takes}; {why}", *more], orders)
+        return Verdict(KEEP, [f"{default} takes {takes}; {why}", *later, *more], orders)
     row = reply.answers.index(best)
     gain = f"{duration(best.runtime_seconds)}, where {default} takes {takes}"
     to_do = [_to_do(best, row, reply.request.value)]
     whole = [holds(reply.request.value)] if best.advice.by is By.ENVIRONMENT else []
-    return Verdict(f"{found[row].speedup[0]}: do this", [gain, *whole, *more], orders, to_do)
+    return Verdict(
+        f"{found[row].speedup[0]}: do this", [gain, *later, *whole, *more], orders, to_do
+    )
 
 
 def _until_measured(
-    runs: Sequence[Run], said: Sequence[str], orders: Sequence[tuple[str, str]] = ()
+    runs: Sequence[Run],
+    said: Sequence[str],
+    orders: Sequence[tuple[str, str]] = (),
+    first: Sequence[str] = (),
 ) -> Verdict:
-    """Keep the default until something is measured: what, by how much it may gain, what decides."""
+    """Keep the default until something is measured: what, by how much it may gain, what decides.
+
+    ``first`` is said before all of that: what the default is depends on it.
+    """
     most = max(one.worth.speedup for one in runs)
     each = [line for one in runs for line in _of_run(one, len(runs) > 1)]
     headline = f"{KEEP}; worth measuring: {'up to ' * (len(runs) > 1)}{most:.2f}x"
-    return Verdict(headline, [*each, *said], orders, [_to_run(one) for one in runs])
+    return Verdict(headline, [*first, *each, *said], orders, [_to_run(one) for one in runs])
 
 
 def _of_run(run: Run, named: bool) -> Iterator[str]:
@@ -171,29 +177,32 @@ def _why_keep(answers: Sequence[RankedAnswer], default_seconds: float) -> str:
     return "nothing is faster"
 
 
-def _without_nvls(
-    reply: RankingReply | SweepReply, plain: Answer, where: str = ""
+def of_later(
+    request: str, plain: Answer, best: RankedAnswer | None = None, where: str = ""
 ) -> Iterator[str]:
-    """What the default is where NCCL has no NVLS, though its model of 2.28 would choose it.
-
-    ``ncclNvlsInit`` (NVIDIA/nccl, src/transport/nvls.cc) gives up where ``gpuCount <= 2``: the GPUs
-    of the communicator's topology, so its own on a node. Later versions, which also ask for several
-    ranks of one GPU (``hasMultiRankNvml``), give up below 2 alone.
-    """
-    levels, matrix = reply.system.levels, plain.placement
-    inside = prod(
-        matrix[row][at]
-        for row, name in enumerate(plain.axes)
-        for at, level in enumerate(levels)
-        if name in reply.reduce and level.reduces
-    )
-    others = {name: seconds for name, seconds in plain.defaults.items() if name in (RING, TREE)}
-    if plain.default.name in (NVLS, NVLS_TREE) and inside <= _MOST_WITHOUT_NVLS and others:
-        name = min(others, key=lambda one: others[one])
+    """What the default is in NCCL after 2.28, where that has NVLS and the one priced has not."""
+    if later := plain.later_default:
+        compared = _beside_later(request, later.seconds, plain, best)
         yield (
-            f"NCCL up to 2.28 has no NVLS where {inside} GPUs of a node are in one communicator: "
-            f"the default is then {name}, {duration(others[name])}{where}"
+            f"which NCCL decides: up to 2.28 it has no NVLS where {MOST_WITHOUT_NVLS} GPUs of a "
+            "node are in one communicator, as priced here; later it has, and the default is then "
+            f"{later.name}, {duration(later.seconds)}{where}{compared}"
         )
+
+
+def _beside_later(
+    request: str, later_seconds: float, plain: Answer, best: RankedAnswer | None
+) -> str:
+    """What is left of a gain, or how the default that is priced is kept where it is the faster."""
+    if best:
+        gain = later_seconds / best.runtime_seconds
+        return f", over which row {best.rank} gains " + (
+            f"{gain:.2f}x" if gain > 1 + FINEST else "nothing"
+        )
+    if later_seconds > (1 + FINEST) * plain.baseline_seconds:
+        way = plain.default.name, plain.default.protocol
+        return f"; {line_of({request: way})} keeps what is priced"
+    return ""
 
 
 def _where(reply: RankingReply, answer: Answer) -> Iterator[str]:
@@ -247,15 +256,24 @@ def _of_sizes(reply: SweepReply, found: Sequence[Row]) -> Verdict:
             most = max(most, *(end.baseline_seconds / end.runtime_seconds for end in gain))
             sizes, times = " to ".join(found[at].title), " to ".join(found[at].speedup)
             to_do.append(_to_do(gain[0], at, reply.request.value, f"{sizes}, {times}"))
-    begins = ((one.first, f" at {volume(one.from_bytes)}") for one in reply.stretches)
-    without = (line for end, at in begins for line in _without_nvls(reply, end, at))
-    follow = [*islice(without, 1), follows(reply.system.prices)]
-    runs = worth_a_run(reply)
+    ends_at = (
+        (end, f" at {volume(size)}")
+        for one in reply.stretches
+        for end, size in ((one.first, one.from_bytes), (one.last, one.until_bytes))
+    )
+    later = [
+        *islice(
+            (line for end, at in ends_at for line in of_later(reply.request.value, end, where=at)),
+            1,
+        )
+    ]
+    follow, runs = [*followed(reply.system)], worth_a_run(reply)
     if not to_do and runs:
-        return _until_measured(runs, follow)
+        return _until_measured(runs, follow, first=later)
     if not to_do:
-        return Verdict(KEEP, ["at no size is anything surely faster that can be had", *follow])
-    said = [line for one in runs for line in _of_run(one, True)]
+        why = "at no size is anything surely faster that can be had"
+        return Verdict(KEEP, [why, *later, *follow])
+    said = [*later] + [line for one in runs for line in _of_run(one, True)]
     if len(to_do) < len(reply.stretches):
         said.append("at other sizes keep the default")
     if len(reply.stretches) > 1 and not all(one.target for one in to_do):
@@ -268,7 +286,7 @@ def _of_groups(reply: UnevenReply, row: Row) -> Verdict:
     """Of a machine that lacks devices, where the default is the plain all-reduce in one step."""
     first, follow = reply.answers[0], follows(reply.system.prices)
     default = f"the plain all-reduce of one step takes {duration(reply.flat_seconds)}"
-    if first.speedup <= 1 + FINEST or first.proof != "proved":
+    if first.against_default is not Against.FASTER or first.proof != "proved":
         return Verdict(KEEP, [f"{default}; nothing proved is surely faster", follow])
     run = f"collsynth emit --from ANSWER.json --rank {first.rank} --target json"
     to_do = ToDo("Write its groups of ranks as JSON (also below, under Code to paste)", run)
@@ -287,7 +305,7 @@ def _of_job(reply: PlanReply, found: Sequence[Row]) -> Verdict:
     ]
     waits = f"a step waits {duration(seconds)} for communication"
     where = f"placement {best.placement}{_lies(levels, best)}"
-    more, orders = [where, follows(reply.system.prices)], _orders(levels, best.axes, best.placement)
+    more, orders = [where, *followed(reply.system)], _orders(levels, best.axes, best.placement)
     longer = default_seconds / seconds if seconds else 1.0
     gains = to_do and longer > 1 + FINEST
     if not gains and (runs := worth_a_run(reply)):

@@ -15,6 +15,7 @@ from synth.calibration.logs.devices import check_devices
 from synth.calibration.logs.matching import FromCaller, Matched, matched
 from synth.calibration.logs.reading import logs_of
 from synth.calibration.logs.tables import Log
+from synth.collectives.runtimes import runtime
 from synth.plan.request import Watcher
 from synth.verbs.answers.measured import CalibratedReply, DoctorReply, TestsReply, warnings_of
 from synth.verbs.questions import notations
@@ -127,6 +128,11 @@ def calibrate(question: CalibrateQuestion, watcher: Watcher) -> Reply:
 
 
 def _plan(system: System, question: CalibrateQuestion) -> Reply:
+    """Raises InputError where neither NVIDIA's tests nor AMD's run."""
+    if (by := runtime(system)).timing:
+        what = system.device or system.name
+        problem = f"neither nccl-tests nor rccl-tests run on {what}: {by.value} has its collectives"
+        raise InputError(problem, where="--plan", hint=by.timing)
     given = question.system
     spec = given.name if isinstance(given, NamedText) else given
     found = experiments(system)

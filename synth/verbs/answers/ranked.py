@@ -81,6 +81,7 @@ class Answer(Judged, Defaults):
         *("bound_seconds", "limited_by", "steps", "stripes"),
         *("interval_seconds", "baseline_interval_seconds", "why"),
         *("against_default", "runtime_seconds", "advice", "worth_measuring", "calls"),
+        "unmeasured",
         *("others", "least_seconds"),
         *VERDICT,
     )
@@ -110,6 +111,9 @@ class Answer(Judged, Defaults):
     calls: CallsOfProgram | None = sometimes(
         "Of a program of several calls, or segments: what its price takes them by."
     )
+    unmeasured: str | None = sometimes(
+        "What of its prices, and of the default's, no row of a calibration measured, in words."
+    )
     others: Whole = Field(description="So many other programs that prices do not tell from it.")
     least_seconds: Seconds = Field(description="The least price among it and them.")
 
@@ -120,6 +124,8 @@ class Answer(Judged, Defaults):
             more["worth_measuring"] = WorthMeasuring.of(found)
         if answer.called and answer.called.each and not answer.plain:
             more["calls"] = CallsOfProgram.of(answer.called)
+        if answer.not_measured:
+            more["unmeasured"] = answer.not_measured
         candidate, seconds = answer.candidate, answer.runtime_seconds
         placement = candidate.reduction.placement
         payload_bytes = sum(part.size_bytes for part in candidate.parts)

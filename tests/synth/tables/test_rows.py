@@ -65,9 +65,9 @@ def ranking(name: str, payload: int, **how: Any) -> RankingReply:
 
 def test_an_algorithm_is_named_where_it_is_the_difference() -> None:
     """NCCL takes a ring on two nodes: a tree is told by its name, and how often it is as fast."""
-    first, *_ = rows(ranking("dgx-a100:2", 2**24, stripes=False))
-    assert (first.stripes[0].steps, first.by) == (("all-reduce root inside",), "by tree, LL128")
-    assert float(first.speedup[0].rstrip("x")) > 1.02
+    first, *_ = rows(ranking("p2-a100:2", 2**26, stripes=False))
+    assert (first.stripes[0].steps, first.by) == (("all-reduce root inside",), "by tree")
+    assert float(first.speedup[0].rstrip("x")) > 1.25
     plain = rows(ranking("dgx-h100:1", 2**30, stripes=False))[0]
     assert (plain.by, plain.speedup) == ("", ("same",))
 
@@ -116,7 +116,7 @@ def test_the_default_stands_first_where_it_is_what_to_do_and_no_row_is_it() -> N
 
 
 def test_what_no_runtime_has_is_no_speed_up() -> None:
-    first, *_ = rows(ranking("dgx-h100:4", 2**16, stripes=False, choice=Choice.ANY))
+    first, *_ = rows(ranking("dgx-h100:16", 2**16, stripes=False, choice=Choice.ANY))
     assert first.speedup == ("none",)
 
 

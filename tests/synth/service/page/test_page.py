@@ -362,7 +362,7 @@ def test_jobs_have_names_and_the_page_s_own_are_not_among_them(server: Served, a
 
 
 def test_a_list_says_what_came_of_jobs_and_finds_them_by_it(server: Served, answer: str) -> None:
-    said = f'<a href="{answer}"><bdi>Keep the default; worth measuring'
+    said = f'<a href="{answer}"><bdi>Keep the default</bdi>'
     today = datetime.now(UTC).date()
     for chosen in ("text=DEFAULT+dgx-h100:4", f"day={today}", "status=done&verb=top"):
         assert said in _flat(server, f"/jobs?{chosen}"), chosen
