@@ -12,7 +12,7 @@ from synth.plan.how_to_get import By
 from synth.plan.request import Against
 from synth.plan.settings import holds
 from synth.price.resolution import FINEST
-from synth.tables.deciding import mark_lines, run_lines
+from synth.tables.deciding import mark_lines
 from synth.tables.degraded import uneven
 from synth.tables.left_over import laid_out_words, left_over, unsaid
 from synth.tables.placements import Matrix, placed, placement_of, rank_orders, words
@@ -21,6 +21,7 @@ from synth.tables.style import (
     axes_text,
     between,
     followed,
+    how_often,
     lacking,
     many,
     paragraphs,
@@ -30,7 +31,7 @@ from synth.tables.style import (
     stopped,
     table_of,
 )
-from synth.tables.verdict import best_to_be_had, of_later
+from synth.tables.verdict import decision, of_later
 from synth.verbs.answers.degraded import UnevenReply
 from synth.verbs.answers.machine_parts import MachineInFull
 from synth.verbs.answers.planning import (
@@ -81,8 +82,7 @@ def ranking(reply: RankingReply) -> RenderableType:
         ranked_table([*default_first(reply), *rows(reply)], *columns),
         *_reasons(reply),
         *_to_do(reply.answers),
-        *_later(reply),
-        *run_lines(reply),
+        *([*decision(reply)] or _later(reply)),
         *_rank_orders(reply.system, reply.answers[:1]),
         f"\n{searched(reply.considered)}, {programs} ranked; best default: {default}",
         _busbw(reply.system),
@@ -138,7 +138,7 @@ def sweep(reply: SweepReply) -> RenderableType:
     return paragraphs(
         *_asked(reply, axes, matrices, *reply.bytes),
         ranked_table(rows(reply), *columns),
-        *run_lines(reply),
+        *decision(reply),
         f"\n{many(len(reply.sizes), 'size')} asked; changes are told to 1%; one program a size: "
         "ask one size for\nseveral side by side, which may take less",
         f"default: {'; '.join(default_by_size(reply))}",
@@ -231,7 +231,7 @@ def plan(reply: PlanReply) -> RenderableType:
         f"(with the runtime's own choice on the same placement {duration(default)}{gain})\n",
         *_entries(reply),
         *_gains(reply.entries),
-        *run_lines(reply),
+        *decision(reply),
         "",
         *_others(reply.system, best, others),
         *_ties(reply.ranking, "placement", reply.system),
@@ -336,11 +336,10 @@ def _ties(
 
 
 def _later(reply: RankingReply) -> Iterator[str]:
-    """What the best default is in NCCL after 2.28, where that decides."""
+    """What the default that is kept is in NCCL after 2.28, where that decides."""
     if reply.answers:
         plain = min(reply.answers, key=lambda one: one.baseline_seconds)
-        best = best_to_be_had(reply.answers)
-        yield from (f"\n{line}" for line in of_later(reply.request.value, plain, best))
+        yield from (f"\n{line}" for line in of_later(reply.request.value, plain, None))
 
 
 def _to_do(answers: Sequence[RankedAnswer]) -> Iterator[str]:
@@ -356,7 +355,7 @@ def _to_do(answers: Sequence[RankedAnswer]) -> Iterator[str]:
 
 def _unpriced(entries: list[UnpricedEntry]) -> Iterator[str]:
     for one in entries:
-        size = f"{volume(one.bytes)} over {', '.join(one.over)}, {one.times:g} times"
+        size = f"{volume(one.bytes)} over {', '.join(one.over)}, {how_often(one.times)}"
         yield f"not priced: {one.name} ({size}): {one.why}"
 
 
