@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import re
+from collections import Counter
 from collections.abc import Sequence
 from typing import Annotated
 
@@ -11,6 +13,7 @@ from starlette.responses import Response
 
 from synth.service.http.state import state_of
 from synth.service.jobs.bodies import name_of_job
+from synth.service.jobs.names import machine_in
 from synth.service.page.answer_routes import Key, ViewedAnswer, viewed
 from synth.service.page.comparing.sides import comparison
 from synth.service.page.responses import PageCaller, PageRoute, page
@@ -43,9 +46,22 @@ async def compare(
 
 
 def _offered(found: Sequence[ViewedAnswer], jobs: Sequence[Job]) -> dict[str, str]:
-    """The names of answers that may be chosen, by their keys: first those that are."""
-    offered = {one.key: one.name for one in found if one.key}
+    """The names of answers that may be chosen, by their keys: first those that are.
+
+    Then the latest on the machine of the first, which are the most likely to be meant. Questions
+    that are called alike, as only a text tells them apart, have behind it when they came.
+    """
+    names = {one.key: one.name for one in found if one.key}
+    chosen, came = len(names), dict[str, str]()
     for job in jobs:
         if job.answer_key:
-            offered.setdefault(job.answer_key, name_of_job(job))
-    return offered
+            names.setdefault(job.answer_key, name_of_job(job))
+            came.setdefault(job.answer_key, f", {job.created:%Y-%m-%d %H:%M:%S.%f}"[:-3])
+    alike = Counter(names.values())
+    machine = re.escape(machine_in(found[0].question)) if found else ""
+    on_it = re.compile(rf"(^| ){machine}(,|$)")
+    others = sorted([*names][chosen:], key=lambda key: not on_it.search(names[key]))
+    return {
+        key: names[key] + (came.get(key, "") if alike[names[key]] > 1 else "")
+        for key in [*[*names][:chosen], *others]
+    }

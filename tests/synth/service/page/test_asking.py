@@ -13,6 +13,8 @@ import pytest
 
 pytest.importorskip("fastapi", reason="needs the extra server")
 
+from hierarchies import load
+from hierarchies.files.writing import described
 from log_writer import Written, devices
 from log_writer import text as written
 from patience import PATIENCE_SECONDS
@@ -279,6 +281,31 @@ def test_two_answers_stand_side_by_side_with_their_differences(server: Served) -
     assert re.findall(r"<td>(.*?)</td>", sizes) == ["bytes", "1 GiB", "1 MiB"]
     assert re.search(r"rank 1.*0\.00\d*x", both, re.DOTALL)
     assert 'class="curve"' in both
+
+
+def _preselected(server: Served, key: str) -> list[str]:
+    """What both sides are when one comes from an answer."""
+    page = unescape(server.ask.get(f"/compare?of={key}").text)
+    names = re.findall(r"<option value=.*?>(.*?)</option>", page)
+    assert len({*names}) == len(names) / 2
+    return re.findall(r'<option value="([0-9a-f]{64})" selected', page)
+
+
+def test_the_other_side_is_the_latest_on_the_same_machine(server: Served) -> None:
+    keys = [_top(server, bytes=size) for size in (2**21, 2**22)]
+    elsewhere = _top(server, system="dgx-a100:4", bytes=2**21)
+    assert _preselected(server, keys[1]) == [keys[1], keys[0]]
+    assert _preselected(server, keys[0]) == [keys[0], keys[1]]
+    assert _preselected(server, elsewhere)[0] == elsewhere
+
+
+def test_answers_that_only_a_text_tells_apart_are_told_by_when_they_came(server: Served) -> None:
+    text = described(load("p2-a100:2"))
+    keys = [
+        _top(server, system={"name": "ours.toml", "text": f"# {number}\n{text}"})
+        for number in range(2)
+    ]
+    assert _preselected(server, keys[0]) == keys
 
 
 def test_bars_are_called_by_what_the_answers_differ_in(server: Served) -> None:
