@@ -38,7 +38,7 @@ async def compare(
     return page(
         request,
         "compare.html",
-        here="more",
+        here="compare",
         both=both,
         chosen=[one.key for one in found],
         offered=_offered(found, jobs),
