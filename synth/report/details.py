@@ -63,10 +63,18 @@ def machine(answer: Ranking) -> str:
 
 
 def answers_of(answer: Ranking) -> Sequence[Answer | UnevenAnswer]:
-    """The answers of the rows; of a range of sizes those at the smallest of each stretch."""
+    """The answers of the rows; of a range of sizes those at the smallest of each stretch.
+
+    What is worth measuring there is so at the size at which the stretch is to be measured.
+    """
     match answer:
         case SweepReply():
-            return [one.first for one in answer.stretches]
+            return [
+                one.first.model_copy(update={"worth_measuring": one.trial.worth_measuring})
+                if one.trial
+                else one.first
+                for one in answer.stretches
+            ]
         case PlanReply():
             return [one.answer for one in answer.entries]
         case RankingReply() | UnevenReply():

@@ -155,10 +155,7 @@ def _advice(
     for row, one in enumerate(answers):
         if isinstance(one, Answer):
             yield _heading(ranking, [row]), one.advice.text
-            worth = one.worth_measuring
-            if isinstance(ranking, SweepReply) and (trial := ranking.stretches[row].trial):
-                worth = trial.worth_measuring
-            if worth:
+            if worth := one.worth_measuring:
                 yield f"{_heading(ranking, [row])}, if measured faster", worth.advice.text
 
 

@@ -91,7 +91,7 @@ class CalibrateQuestion(LogsQuestion):
     ] = "mpirun"
     only: Annotated[
         list[str],
-        Flag("Of a plan's tests these alone", ", by name", notation=notations.NAMES),
+        Flag("Only these of the tests", ", by name", notation=notations.NAMES),
     ] = Field(default_factory=list, max_length=MOST_FILES)
 
     def check_alone(self) -> None:

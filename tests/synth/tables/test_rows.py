@@ -20,6 +20,7 @@ from synth.plan.planner import answers
 from synth.plan.request import Against, Request
 from synth.plan.sizes import sweep
 from synth.price.resolution import FINEST
+from synth.report.details import answers_of
 from synth.semantics.programs import Language
 from synth.tables.deciding import worth_a_run
 from synth.tables.rows import (
@@ -118,6 +119,9 @@ def test_what_is_to_be_run_is_of_a_size_in_its_row() -> None:
     reply = SweepReply.of(sweep(system, request, 2**14, 2**20))
     found, runs = rows(reply), worth_a_run(reply)
     assert runs
+    for index, one in enumerate(answers_of(reply)):
+        shown = [run.worth for run in runs if run.row == index]
+        assert [one.worth_measuring] == (shown or [None])
     for run in runs:
         title, _, size = run.name.partition(", at ")
         assert title == " to ".join(found[run.row].title)

@@ -329,6 +329,9 @@ def test_the_other_side_is_the_latest_on_the_same_machine(server: Served) -> Non
     assert _preselected(server, keys[1]) == [keys[1], keys[0]]
     assert _preselected(server, keys[0]) == [keys[0], keys[1]]
     assert _preselected(server, elsewhere)[0] == elsewhere
+    ranges = [_top(server, bytes=[2**20, size], max_steps=1) for size in (2**21, 2**22)]
+    assert _preselected(server, keys[1]) == [keys[1], keys[0]]
+    assert _preselected(server, ranges[0]) == ranges
 
 
 def test_answers_that_only_a_text_tells_apart_are_told_by_when_they_came(server: Served) -> None:

@@ -282,7 +282,14 @@ def test_nothing_is_wider_than_a_telephone(browser: Any, server: Served, answer:
             if path == answer:
                 whole(seen.page)
             assert seen.page.evaluate("document.documentElement.scrollWidth") <= 360, path
+            assert seen.page.evaluate(CUT) == [], path
         seen.check()
+
+
+CUT = """() => [...document.querySelectorAll('.wide:has(.ranking, .jobs, .sent)')]
+  .filter(one => one.checkVisibility() && one.scrollWidth > one.clientWidth)
+  .map(one => one.getAttribute('aria-label'))"""
+"""The lists that are cut on the right, where they are to be read without being moved."""
 
 
 def test_without_scripts_everything_can_be_reached(browser: Any, server: Served) -> None:
