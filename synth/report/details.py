@@ -137,6 +137,8 @@ def in_place_of_code(ranking: Ranking, index: int) -> InPlaceOfCode | None:
     if isinstance(ranking, UnevenReply) or not isinstance(answer, Answer):
         return None
     stretch = ranking.stretches[index] if isinstance(ranking, SweepReply) else None
+    if stretch and stretch.keeps_default:
+        return InPlaceOfCode("Nothing to paste: no program is told to be faster than the default.")
     request = ranking.entries[index].request if isinstance(ranking, PlanReply) else ranking.request
     ends = (stretch.first, stretch.last) if stretch else (answer,)
     if not all(one.segments == 1 and is_plain(one, request) for one in ends):
