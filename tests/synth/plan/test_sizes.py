@@ -145,7 +145,7 @@ def test_changes_are_where_halving_finds_them_and_few_sizes_are_searched(
 
 
 def test_what_is_to_be_run_has_a_size_that_one_would_type() -> None:
-    told = sweep(typical(H100), EIGHT, 2**14, 2**32)
+    told = sweep(typical(H100), replace(EIGHT, language=Language(1)), 2**14, 2**23)
     assert any(one.trial for one in told.stretches)
     for one in told.stretches:
         assert (one.trial is not None) == (worth_measuring(one.first) is not None)
