@@ -115,13 +115,27 @@ class AnswerMaker:
 
 def moved(simulator: Simulator, answer: Answer) -> Answer:
     """The same placement and programs on another machine of the same shape, priced there."""
-    candidate = answer.candidate
-    prices = all_priced(simulator, candidate.parts, candidate.reduction)
+    return _again(simulator, answer, answer.candidate.parts, answer.payload_bytes)
+
+
+def resized(simulator: Simulator, answer: Answer, payload_bytes: int) -> Answer:
+    """The same placement and program, one alone, for another payload, priced there."""
+    [part] = answer.candidate.parts
+    return _again(simulator, answer, (replace(part, size_bytes=payload_bytes),), payload_bytes)
+
+
+def _again(
+    simulator: Simulator, answer: Answer, parts: tuple[Part, ...], payload_bytes: int
+) -> Answer:
+    """An answer whose programs carry so much, or run elsewhere, with what they take then."""
+    candidate = replace(answer.candidate, parts=parts)
+    prices = all_priced(simulator, parts, candidate.reduction)
     stripes = tuple(
-        replace(stripe, prices=each) for stripe, each in zip(answer.stripes, prices, strict=True)
+        replace(stripe, part=part, prices=each)
+        for stripe, part, each in zip(answer.stripes, parts, prices, strict=True)
     )
     there = replace(candidate, ticks=_ticks_side_by_side(stripes))
-    one = _answer(simulator, there, stripes, answer.rank, answer.payload_bytes)
+    one = _answer(simulator, there, stripes, answer.rank, payload_bytes)
     return replace(one, others=answer.others, least_seconds=there.seconds)
 
 

@@ -65,10 +65,18 @@ def machine(answer: Ranking) -> str:
 
 
 def answers_of(answer: Ranking) -> Sequence[Answer | UnevenAnswer]:
-    """The answers of the rows; of a range of sizes those at the smallest of each stretch."""
+    """The answers of the rows; of a range of sizes those at the smallest of each stretch.
+
+    What is worth measuring there is so at the size at which the stretch is to be measured.
+    """
     match answer:
         case SweepReply():
-            return [one.first for one in answer.stretches]
+            return [
+                one.first.model_copy(update={"worth_measuring": one.trial.worth_measuring})
+                if one.trial
+                else one.first
+                for one in answer.stretches
+            ]
         case PlanReply():
             return [one.answer for one in answer.entries]
         case RankingReply() | UnevenReply():
@@ -136,6 +144,8 @@ def in_place_of_code(ranking: Ranking, index: int) -> InPlaceOfCode | None:
     if isinstance(ranking, UnevenReply) or not isinstance(answer, Answer):
         return None
     stretch = ranking.stretches[index] if isinstance(ranking, SweepReply) else None
+    if stretch and stretch.keeps_default:
+        return InPlaceOfCode("Nothing to paste: no program is told to be faster than the default.")
     request = request_at(ranking, index)
     ends = (stretch.first, stretch.last) if stretch else (answer,)
     if not all(one.segments == 1 and is_plain(one, request) for one in ends):

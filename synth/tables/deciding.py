@@ -184,16 +184,10 @@ def row_name(answer: Answer, answers: Sequence[Answer]) -> str:
 
 
 def _of_sizes(row: int, stretch: Stretch) -> Iterator[Run]:
-    """The run at the end of a stretch that promises more; none where something surely gains."""
-    ends = ((stretch.from_bytes, stretch.first), (stretch.until_bytes, stretch.last))
-    whole = " to ".join(dict.fromkeys(volume(size) for size, _ in ends))
-    if not any(one.against_default is Against.FASTER for _, one in ends):
-        found = [
-            Run(row, f"{whole}, at {volume(size)}", one.worth_measuring)
-            for size, one in ends
-            if one.worth_measuring
-        ]
-        yield from sorted(found, key=lambda one: -one.worth.speedup)[:1]
+    """The run that decides about a stretch, if it is worth one, at a size that one would type."""
+    if trial := stretch.trial:
+        ends = dict.fromkeys(map(volume, (stretch.from_bytes, stretch.until_bytes)))
+        yield Run(row, f"{' to '.join(ends)}, at {volume(trial.bytes)}", trial.worth_measuring)
 
 
 SETS = "set this, or paste this file"

@@ -72,6 +72,17 @@ def test_each_row_of_a_range_has_one_setting() -> None:
     assert [*dict.fromkeys(told)] == ["LL128", "Simple"]
 
 
+def test_where_the_default_is_kept_nothing_is_pasted_and_nothing_is_to_be_proved() -> None:
+    answer = asked_of(bytes=[2**20, 2**22], system="dgx-h100:4", axes={"data": 32}, max_steps=1)
+    assert answer.stretches[0].keeps_default
+    said = in_place_of_code(answer, 0)
+    assert said is not None
+    assert (said.words[:16], said.settings) == ("Nothing to paste", ())
+    page = render("chosen.html", view=result(answer, 0), base="", index=0)
+    assert "keep the default" in page
+    assert 'class="proof' not in page.partition("Code to paste")[0]
+
+
 def test_both_ends_of_a_range_have_their_interval_on_the_page() -> None:
     answer = asked_of(bytes=[2**20, 2**22], system="dgx-h100:2", max_steps=1)
     view = result(answer, 0)

@@ -355,7 +355,8 @@ def test_a_job_that_failed_says_why_and_nothing_of_a_best(server: Served) -> Non
 def test_jobs_have_names_and_the_page_s_own_are_not_among_them(server: Served, answer: str) -> None:
     server.ask.get(f"{answer}/code/mpi", headers=PART)
     listed = server.ask.get("/jobs?status=&verb=top&order=oldest").text
-    assert "top dgx-h100:4, data=8 model=4, all-reduce of 1 GiB over data" in unescape(listed)
+    assert "all-reduce of 1 GiB over data on dgx-h100:4, data=8 model=4" in unescape(listed)
+    assert '<option value="lower">List the groups of a program</option>' in listed
     assert '<th scope="col">By</th>' not in listed
     assert "No such jobs" in server.ask.get("/jobs?verb=emit").text
     assert server.ask.get("/v1/jobs?verb=emit").json()["jobs"] == []
@@ -406,8 +407,6 @@ def test_other_verbs_answers_are_what_the_command_line_prints(server: Served, ve
     page = server.ask.get(reply.headers["content-location"].removeprefix("/v1"))
     assert page.status_code == 200
     text, body = unescape(page.text), reply.json()
-    assert re.search(rf"<title>{verb}\b", text)
-    assert re.search(rf"<h1><bdi>{verb}\b", text)
     for block in blocks(TABLES[verb](body)) if verb in TABLES else ():
         cells = [block.text] if isinstance(block, Lines) else [*chain(*block.rows)]
         assert all(cell in text for cell in cells)
@@ -416,6 +415,8 @@ def test_other_verbs_answers_are_what_the_command_line_prints(server: Served, ve
         assert file["text"] in text
     assert f'"schema_version": {body["schema_version"]}' in text
     [job] = server.ask.get("/v1/jobs", params={"verb": verb, "limit": 1}).json()["jobs"]
+    assert f"<title>{job['name']} " in text
+    assert f"<h1><bdi>{job['name']}</bdi>" in text
     if 'id="verdict-title"' in text:
         assert f'id="verdict-title">{job["headline"]}</h2>' in text
 
