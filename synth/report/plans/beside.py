@@ -95,7 +95,7 @@ def beside(seen: Sequence[Listed], told: Sequence[str] = ()) -> Beside:
     """
     plans, labels = [one.plan for one in seen], [one.label for one in seen]
     figures = [[what, *one.cells(plans[0], plans[1:])] for what, one in _FIGURES.items()]
-    how = [laid_out(one) for one in plans]
+    how = [{**laid_out(one), "programs": _programs(one)} for one in plans]
     layout = [[what, *(one[what] or "nothing" for one in how)] for what in how[0]]
     alike = [*filter(_alike, figures), *(row for row in layout if len({*row[1:]}) == 1 < len(how))]
     apart = [row for row in figures if row not in alike]
@@ -118,6 +118,10 @@ def beside(seen: Sequence[Listed], told: Sequence[str] = ()) -> Beside:
 def _alike(row: Sequence[str]) -> bool:
     """Whether a row of figures has others, and no difference to the first."""
     return len(row) > 2 and not any(row[3::2])
+
+
+def _programs(one: PlanOfStep) -> str:
+    return "\n".join(one.programs) or "the runtime's own choices"
 
 
 def _cells(headings: Sequence[str], rows: Sequence[list[str]], *, figures: bool = False) -> Cells:
