@@ -10,6 +10,7 @@ from hierarchies.units import duration, volume
 from synth.plan.settings import holds
 from synth.tables.style import table_of
 from synth.train.planner.gaining import LEAST
+from synth.verbs.answers.parts import GoalName
 from synth.verbs.answers.training.gained import ProgramOfPlan
 from synth.verbs.answers.training.planned import StepPlanReply
 
@@ -21,8 +22,8 @@ def by_programs(answer: StepPlanReply) -> Iterator[RenderableType]:
     if answer.programs:
         saved = sum(one.saved_seconds for one in answer.programs) / best.seconds
         yield (
-            "its seconds take these programs, and the runtime's own choice for all else; by that"
-            f" alone at least {saved:.1%} more:"
+            "its seconds take these programs, and the runtime's own choices else; without them a"
+            f" step takes at least {saved:.1%} more:"
         )
     yield from gaining(answer.programs)
     yield from _touched(answer)
@@ -35,13 +36,19 @@ def by_programs(answer: StepPlanReply) -> Iterator[RenderableType]:
 
 def _touched(answer: StepPlanReply) -> Iterator[str]:
     """What lines of the environment hold for, beside the collectives that they are meant for."""
-    told = {one.request: one for one in answer.programs if one.environment}
-    for request, one in told.items():
-        same = [x for x in answer.sent if x.request is request]
-        others = [x for x in same if (x.over, x.bytes) != (one.over, one.bytes)]
-        times = sum(x.times for x in others)
-        here = f"; here also for {times} that are others" if others else ""
-        yield f"{one.environment}: {holds(request.value)}{here}"
+    meant: dict[tuple[str, GoalName], set[tuple[str, int]]] = {}
+    for one in answer.programs:
+        if one.environment:
+            calls = meant.setdefault((one.environment, one.request), set())
+            calls.add((", ".join(one.over), one.bytes))
+    for (line, request), calls in meant.items():
+        others = sum(
+            one.times
+            for one in answer.sent
+            if one.request is request and (", ".join(one.over), one.bytes) not in calls
+        )
+        here = f"; here also for {others} that are others" if others else ""
+        yield f"{line}: {holds(request.value)}{here}"
 
 
 def gaining(programs: Sequence[ProgramOfPlan]) -> Iterator[RenderableType]:
