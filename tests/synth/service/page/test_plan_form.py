@@ -204,7 +204,8 @@ def test_the_plans_of_two_answers_are_on_one_clock_with_their_differences(
     server: Served, answer: str
 ) -> None:
     """What the JSON of both says: the values, how much more they are, and what they have alike."""
-    other = server.ask.post("/plan", data={**FORM, "pin": "pipe=2"}).headers["location"]
+    pin = "pipe=2 data=4 zero=1 remat=no microbatches=2 schedule=1f1b"
+    other = server.ask.post("/plan", data={**FORM, "pin": pin}).headers["location"]
     shown = server.ask.get(f"/compare?of={answer[9:]}&of={other[9:]}").text
     bodies = [server.ask.get(f"/v1{one}").json()["answer"] for one in (answer, other)]
     one, two = (body["plans"][body["advised"]] for body in bodies)
