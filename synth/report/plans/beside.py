@@ -40,6 +40,7 @@ class Beside:
     """
 
     figures: Cells
+    told: str
     layout: Cells
     same: Cells
     spent: Markup
@@ -88,23 +89,19 @@ _FIGURES: Mapping[str, Figure] = {
 }
 
 
-def beside(seen: Sequence[Listed], told: Sequence[str] = ()) -> Beside:
-    """Plans, and how they differ from the first.
-
-    ``told``: what prices can tell of a step's seconds, in a cell for what it is and one for each.
-    """
+def beside(seen: Sequence[Listed], told: str = "") -> Beside:
+    """Plans, and how they differ from the first; ``told``: what prices can tell of that."""
     plans, labels = [one.plan for one in seen], [one.label for one in seen]
     figures = [[what, *one.cells(plans[0], plans[1:])] for what, one in _FIGURES.items()]
     how = [{**laid_out(one), "programs": _programs(one)} for one in plans]
     layout = [[what, *(one[what] or "nothing" for one in how)] for what in how[0]]
     alike = [*filter(_alike, figures), *(row for row in layout if len({*row[1:]}) == 1 < len(how))]
     apart = [row for row in figures if row not in alike]
-    if told:
-        apart.insert(1, [*told[:2], *chain.from_iterable((one, "") for one in told[2:])])
     headings = chain.from_iterable((label, "difference") for label in labels[1:])
     longest = max(one.seconds for one in plans)
     return Beside(
         _cells(["of a step", labels[0], *headings], apart, figures=True),
+        told,
         _cells(["laid out", *labels], [row for row in layout if row not in alike]),
         _cells(["the same of all", ""], [row[:2] for row in alike]),
         bars("Where the busiest rank's time goes", [*SPENT], [*map(_spent, seen)], duration),

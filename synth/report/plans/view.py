@@ -222,10 +222,9 @@ def _detailed(answer: StepPlanReply, seen: Sequence[Listed]) -> Detailed:
     lies = dict(
         zip(axes, in_words(placement_of(answer.levels, first.axes, first.placement)), strict=False)
     )
-    told = ["than plan 1, as far as prices can tell", *(_told(one.plan) for one in seen)]
     return Detailed(
         seen,
-        beside(seen, told),
+        beside(seen, _told(seen)),
         bars(
             "Memory at its largest moment",
             [kind.value for kind in Kind],
@@ -275,8 +274,12 @@ def _kinds(seen: Sequence[Listed]) -> Cells:
     )
 
 
-def _told(one: PlanOfStep) -> str:
-    low, high = one.more.interval
-    if low == high == 0:
-        return "the same"
-    return f"{more_or_less(low)} to {more_or_less(high)}{': a tie' if one.tied else ''}"
+def _told(seen: Sequence[Listed]) -> str:
+    """How much longer steps take than that of the answer's first plan."""
+    several = []
+    for one in seen:
+        low, high = one.plan.more.interval
+        if low or high:
+            tie = ", a tie" if one.plan.tied else ""
+            several.append(f"{one.label} {more_or_less(low)} to {more_or_less(high)}{tie}")
+    return f"Than plan 1, as far as prices can tell: {'; '.join(several)}." if several else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from rich.console import RenderableType
@@ -49,6 +50,9 @@ def _touched(answer: StepPlanReply) -> Iterator[str]:
         )
         here = f"; here also for {others} that are others" if others else ""
         yield f"{line}: {holds(request.value)}{here}"
+    lines = Counter(request for _, request in meant)
+    for request in (one for one, count in lines.items() if count > 1):
+        yield f"only one of these lines can be set for {request.value}: the first saves the most"
 
 
 def gaining(programs: Sequence[ProgramOfPlan]) -> Iterator[RenderableType]:

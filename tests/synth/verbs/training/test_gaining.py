@@ -167,6 +167,11 @@ def test_a_line_is_for_all_calls_that_it_is_set_for_and_said_to_hold_for_others(
         text = " ".join(printed(TABLES["plan"](as_json(whole))).split())
         assert text.count(f"{line}: it holds") == 1
         assert f"and for no other collective{said} its timeline" in text
+    other = told[1].model_copy(update={"environment": line.replace("Tree", "Ring")})
+    whole = found.model_copy(update={"programs": [told[0], other]})
+    assert "only one of these lines can be set for all-reduce" in printed(
+        TABLES["plan"](as_json(whole))
+    )
 
 
 def test_where_nothing_is_sent_far_nothing_gains() -> None:
