@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from grammar import Program, spell
+from grammar import Goal, Program, spell
 from hierarchies import Reduction
 from hierarchies.fabric import alike
 from synth.events.overlap import Lane, together_seconds
-from synth.plan.candidates import Found, FoundPart
+from synth.plan.candidates import Found
 from synth.plan.distinct import Distinct
 from synth.plan.library import Library
 from synth.plan.request import Answer, Candidate, Part, Stripe
@@ -96,12 +96,7 @@ class AnswerMaker:
         )
 
     def _derived(self, found: Found) -> list[Part]:
-        return [self._part(part, found.reduction) for part in found.parts]
-
-    def _part(self, part: FoundPart, reduction: Reduction) -> Part:
-        program = Program(tuple(spell(step, reduction.tree) for step in part.steps))
-        derivation = derived(program, reduction.tree, self._library.language.goal)
-        return Part(derivation, part.size_bytes, part.segments)
+        return _derived(found, self._library.language.goal)
 
     def _verdict(self, derivation: Derivation) -> Verdict:
         """Replays and proof, unless the work was stopped."""
@@ -111,6 +106,29 @@ class AnswerMaker:
                 return Unknown("the work was stopped before z3 was asked")
             verdicts[one[0]] = one[1]
         return verdicts[steps]
+
+
+def _derived(found: Found, goal: Goal) -> list[Part]:
+    """The programs that were found, derived again from their texts."""
+    tree = found.reduction.tree
+    return [
+        Part(
+            derived(Program(tuple(spell(step, tree) for step in part.steps)), tree, goal),
+            part.size_bytes,
+            part.segments,
+        )
+        for part in found.parts
+    ]
+
+
+def unproved(simulator: Simulator, found: Found, goal: Goal, payload_bytes: int) -> Answer:
+    """What prices say of a program that was found, which nobody has replayed or proved."""
+    parts = _derived(found, goal)
+    prices = all_priced(simulator, parts, found.reduction)
+    nobody = Unknown("nobody has asked z3")
+    stripes = tuple(Stripe(part, each, nobody) for part, each in zip(parts, prices, strict=True))
+    candidate = Candidate(found.reduction, tuple(parts), found.ticks)
+    return _answer(simulator, candidate, stripes, 1, payload_bytes)
 
 
 def moved(simulator: Simulator, answer: Answer) -> Answer:

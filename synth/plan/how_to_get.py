@@ -98,6 +98,14 @@ def advice(answer: Answer) -> Advice:
     return AS_IT_IS
 
 
+def advised_seconds(answer: Answer) -> float:
+    """What it takes to do as is advised: the answer as the runtime runs it where that surely gains
+    and is to be had, else the runtime's own choice.
+    """
+    had = answer.gains and _had(answer).by is not By.NOTHING
+    return answer.runtime_seconds if had else answer.baseline_seconds
+
+
 def worth_measuring(answer: Answer, default: Estimate | None = None) -> WorthMeasuring | None:
     """The run that decides about an answer, if it is worth one: proved, and to be had.
 

@@ -7,13 +7,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from rich.console import RenderableType
 
 from hierarchies.units import duration, volume
-from synth.plan.settings import holds
 from synth.tables.placements import placed
 from synth.tables.style import follows, many, paragraphs, shape, stopped, table_of
+from synth.tables.training.gained import by_programs
 from synth.tables.training.sent import sent_in_step
 from synth.train.planner.resolution import FULL
 from synth.train.plans import parse_recipe
-from synth.verbs.answers.training.gained import ProgramOfPlan
 from synth.verbs.answers.training.planned import StepPlanReply
 from synth.verbs.answers.training.plans import PlanOfStep
 
@@ -59,7 +58,7 @@ def _found(answer: StepPlanReply) -> Iterator[RenderableType]:
     yield from placed(answer.levels, best.axes, [best.placement])
     yield from placement_gain(answer, best)
     yield from sent_in_step(answer.sent)
-    yield from _programs(answer, best)
+    yield from by_programs(answer)
     yield f"\nits timeline: {_command(answer, best)}"
     folders = dict.fromkeys(one.name.partition("/")[0] for one in answer.files)
     written = [folder for folder in folders if folder != "mscclpp"]
@@ -159,61 +158,6 @@ _SIMPLER: Mapping[str, Callable[[StepPlanReply, PlanOfStep], object]] = {
     "axes as frameworks lay them out": lambda _, one: one.by_framework,
     "nothing computed again": lambda _, one: parse_recipe(one.plan).remat,
     "the least memory ({memory})": lambda _, one: one.memory.bytes,
-}
-
-
-def _programs(answer: StepPlanReply, best: PlanOfStep) -> Iterator[RenderableType]:
-    """Which collectives gain by a program of ours, and what that is of the step."""
-    yield ""
-    if answer.programs:
-        saved = sum(one.saved_seconds for one in answer.programs) / best.seconds
-        yield (
-            "its seconds are those of proved programs; by the runtime's own choice at least"
-            f" {saved:.1%} more:"
-        )
-    yield from gaining(answer.programs)
-    yield from _touched(answer)
-
-
-def _touched(answer: StepPlanReply) -> Iterator[str]:
-    """What lines of the environment hold for, beside the collectives that they are meant for."""
-    told = {one.request: one for one in answer.programs if one.environment}
-    for request, one in told.items():
-        same = [x for x in answer.sent if x.request is request]
-        others = [x for x in same if (x.over, x.bytes) != (one.over, one.bytes)]
-        times = sum(x.times for x in others)
-        here = f"; here also for {times} that are others" if others else ""
-        yield f"{one.environment}: {holds(request.value)}{here}"
-
-
-def gaining(programs: Sequence[ProgramOfPlan]) -> Iterator[RenderableType]:
-    """Collectives that gain by a program of ours, and how that is had."""
-    if programs:
-        yield table_of(programs, _PROGRAMS, right="times,each,default,of a step", wraps="by")
-        yield from _for_mscclpp([one for one in programs if one.files])
-    else:
-        yield (
-            "no program of ours gains 0.1% of a step over the runtime's own choices, as far as"
-            " prices can tell"
-        )
-
-
-def _for_mscclpp(programs: Sequence[ProgramOfPlan]) -> Iterator[str]:
-    """Which of what is written is for MSCCL++, too, and why others are not."""
-    several = [one for one in programs if not one.no_plan]
-    if several:
-        yield f"-o FOLDER writes {len(several)} of {len(programs)} for MSCCL++, too, in one segment"
-    for because in dict.fromkeys(one.no_plan for one in programs if one.no_plan):
-        yield f"not for MSCCL++: {because}"
-
-
-_PROGRAMS: Mapping[str, Callable[[ProgramOfPlan], str]] = {
-    "sent": lambda one: f"{one.request.value} of {volume(one.bytes)} over {', '.join(one.over)}",
-    "times": lambda one: str(one.times),
-    "each": lambda one: duration(one.seconds),
-    "default": lambda one: duration(one.default_seconds),
-    "of a step": lambda one: duration(one.saved_seconds),
-    "by": lambda one: one.environment or one.program,
 }
 
 

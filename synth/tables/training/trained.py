@@ -8,7 +8,7 @@ from rich.console import RenderableType
 
 from hierarchies.units import volume
 from synth.tables.style import many, paragraphs, table, table_of
-from synth.tables.training.planned import gaining
+from synth.tables.training.gained import gaining
 from synth.verbs.answers.training.configured import ConfiguredReply
 from synth.verbs.answers.training.trained import Redistributions, TrainReply, Tried
 

@@ -1,8 +1,9 @@
 """The collectives of a plan, and those that a proved program carries out faster than the runtime.
 
-A plan is simulated with the best programs; who runs it has them only where somebody puts them
-there. So of each collective it is told what the runtime's own choice takes, where prices can tell
-the two apart, and what that is of a step: nothing, if something is computed beside it all the time.
+A plan is simulated as it is advised to run: by a program where prices can tell that it gains, else
+by the runtime's own choice. Who runs it has the programs only where somebody puts them there. So of
+each it is told what the runtime's own choice takes, and what that is of a step: nothing, if
+something is computed beside it all the time.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from synth.plan.how_to_get import UNTIL_MEASURED, advice, advised_seconds
 from synth.plan.request import Answer, Request
 from synth.semantics.programs import Language
 from synth.train.planner.finalists import Finalist
@@ -29,8 +31,8 @@ class Sending:
 
     @property
     def seconds(self) -> float:
-        """What it takes once on the clock of the step: as priced."""
-        return self.answer.candidate.seconds
+        """What it takes once on the clock of the step: as is advised."""
+        return advised_seconds(self.answer)
 
     @property
     def default_seconds(self) -> float:
@@ -40,13 +42,21 @@ class Sending:
     @property
     def saved_seconds(self) -> float:
         """Of a step, at least: what is computed beside a slower one is taken to hide as much."""
+        each = self.default_seconds - self.seconds
+        return self.sent.times * (1 - self.sent.hidden) * each
+
+    @property
+    def perhaps_saved_seconds(self) -> float:
+        """Of a step, if a program that is worth measuring is as fast as priced."""
+        if advice(self.answer) is not UNTIL_MEASURED:
+            return 0.0
         each = self.default_seconds - self.answer.runtime_seconds
         return self.sent.times * (1 - self.sent.hidden) * each
 
 
 def gaining(one: Finalist, answers: Answers) -> tuple[Sending, ...]:
     """Those of a plan that are worth a file, the one that saves most first."""
-    found = [gain for gain in sending(one, answers) if gain.answer.gains and _worth(gain, one)]
+    found = [gain for gain in sending(one, answers) if _worth(gain, one)]
     return tuple(sorted(found, key=lambda gain: -gain.saved_seconds))
 
 

@@ -16,11 +16,12 @@ from typing import Protocol
 
 from grammar import Goal
 from hierarchies import Axis, Placement, Reduction, System
+from synth.plan.answers import unproved
 from synth.plan.candidates import CandidateSearch
+from synth.plan.how_to_get import advised_seconds
 from synth.plan.library import Library
 from synth.price.bound import bound
 from synth.price.step_prices import Simulator
-from synth.price.steps import TICKS_PER_SECOND
 from synth.search.forks import Crew, forked
 from synth.semantics.point_to_point import send_receive
 from synth.semantics.programs import Language
@@ -117,7 +118,7 @@ class Links(Protocol):
 
 @dataclass
 class Priced:
-    """What the best programs take, as they are found; those of finalists are proved.
+    """What is advised takes, the best programs or the runtime's own choice; finalists' are proved.
 
     Seconds are on a line through those of sizes that were ``asked``, which are kept.
     """
@@ -164,11 +165,11 @@ class Priced:
         return self.asked(goal, alone(self.system, row), 2**power)
 
     def asked(self, goal: Goal, placement: Placement, size_bytes: int) -> float:
-        """Of the best program that is found: it is not proved, so it is no answer."""
+        """As is advised by the best program that is found, which is not proved."""
         how = self._library(goal), self._simulator, size_bytes, SEGMENTS
         search = CandidateSearch(*how, stripes=False)
         [found] = search.distinct(Reduction(placement, ("over",)), 1)
-        return found.what.ticks / TICKS_PER_SECOND
+        return advised_seconds(unproved(self._simulator, found.what, goal, size_bytes))
 
     def _library(self, goal: Goal) -> Library:
         return self.libraries.setdefault(goal, Library(Language(goal=goal)))

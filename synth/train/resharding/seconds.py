@@ -4,7 +4,8 @@ Bytes that must be sent bound a path from below; how long it takes the machine s
 of the least bytes and those of the fewest requests are both answered, and the fastest is taken: a
 small value is not worth four requests that save a third of its bytes. Every request has its
 answer, a proved program with its price; what goes point to point is priced link by link. Local
-moves are not priced.
+moves are not priced. Which is the fastest is asked of what runs: a program where the answer
+advises it, else the runtime's own choice.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from hierarchies import InputError, Placement, Reduction, System
 from synth.collectives.algorithms import Choice
 from synth.plan.candidates import CandidateSearch, Found
 from synth.plan.distinct import Distinct
+from synth.plan.how_to_get import advised_seconds
 from synth.plan.library import Library
 from synth.plan.planner import Wanted, answers_to
 from synth.plan.request import Answer, Request, Watcher
@@ -52,6 +54,15 @@ class Answered:
             case answer:
                 return answer.candidate.seconds
 
+    @property
+    def run_seconds(self) -> float:
+        """What it takes to do as the answer advises."""
+        match self.answer:
+            case StepPrice(seconds=seconds):
+                return seconds
+            case answer:
+                return advised_seconds(answer)
+
 
 @dataclass(frozen=True)
 class Redistribution:
@@ -64,6 +75,11 @@ class Redistribution:
     def seconds(self) -> float:
         """One request after the other; what is local is not counted."""
         return sum(one.seconds for one in self.requests)
+
+    @property
+    def run_seconds(self) -> float:
+        """The same of what is advised."""
+        return sum(one.run_seconds for one in self.requests)
 
 
 class Answers:
@@ -208,7 +224,7 @@ class Redistributor:
         Of equal ones the one of the least bytes. Raises InputError as ``path_between`` does.
         """
         found = [self.along(path, value) for path in self._paths(value, source, target, allowed)]
-        return min(found, key=lambda one: one.seconds)
+        return min(found, key=lambda one: one.run_seconds)
 
     def requests(self, value: Type, source: Sharding, target: Sharding) -> Iterator[Request]:
         """All that the planner is asked for to find the fastest. Raises InputError likewise."""

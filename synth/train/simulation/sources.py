@@ -1,7 +1,8 @@
 """Seconds before anything ran: rooflines of a device, and the planner's prices on a machine.
 
 Sections are as fast as the device's rates say, with an interval; redistributions take what the
-planner's best proved programs do, one after the other; bytes go from stage to stage link by link.
+planner advises for their requests, one after the other, as the runtime runs it: its own choice, or
+a proved program that surely gains; bytes go from stage to stage link by link.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ class Network:
         """Seconds of the fastest path."""
         key = (value, source, target)
         if key not in self._known:
-            self._known[key] = self.redistributor.redistribution(*key).seconds
+            self._known[key] = self.redistributor.redistribution(*key).run_seconds
         return self._known[key]
 
     def handing(self, size: int, source: int, target: int) -> float:

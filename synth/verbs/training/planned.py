@@ -146,6 +146,7 @@ def planned_step(
         str(pins),
         str(others),
         written,
+        planner.gaining,
         question.search,
         closer,
         planner.freed(pins, found),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 from xml.etree import ElementTree
 
@@ -12,10 +13,10 @@ pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
 from asked_plans import ASKED, body
 from hierarchies import InputError
 from hierarchies.units import duration, volume
-from synth.report import front
 from synth.report.bars import Bar, Limit, bars
-from synth.report.plan_words import clauses, words
-from synth.report.plans import PlansView, plans_view
+from synth.report.plans import PlansView, front, plans_view
+from synth.report.plans.beside import Listed, beside
+from synth.report.plans.words import clauses, laid_out, words
 from synth.tables.training.planned import as_fast
 from synth.train.plans import parse_recipe
 from synth.verbs.answers import judge
@@ -107,28 +108,85 @@ def test_what_was_asked_why_not_is_answered_in_the_verdict() -> None:
 
 
 def test_plans_are_compared_with_the_first_of_those_that_are_looked_at() -> None:
+    """Every figure and decision stands in one table, with its difference or as the same of all."""
     answer, found = read(), view(1, 0)
     assert found.detailed is not None
     assert [one.label for one in found.detailed.seen] == ["plan 2", "plan 1"]
-    rows = {row[0]: row[1:] for row in found.detailed.compared.rows}
+    told = found.detailed.beside
     first, other = answer.plans[1], answer.plans[0]
-    less = duration(first.seconds - other.seconds)
-    assert rows["seconds"] == [duration(first.seconds), f"{duration(other.seconds)} (-{less})"]
-    assert "data=2" in rows.get("axes", [found.detailed.same])[0]
-    said = {one: clauses(one) for one in (first.plan, other.plan)}
-    for what in said[first.plan]:
-        differ = said[first.plan][what] != said[other.plan][what]
-        assert (what in rows) == differ
-        assert (f"{what}: " in found.detailed.same) == (not differ and said[first.plan][what] != "")
+    assert told.told.startswith("Than plan 1, as far as prices can tell: plan 2 ")
+    assert told.figures.headings == ["of a step", "plan 2", "plan 1", "difference"]
+    figures = {row[0]: row[1:] for row in told.figures.rows}
+    less = first.seconds - other.seconds
+    assert figures["a step"] == [
+        duration(first.seconds),
+        duration(other.seconds),
+        f"-{duration(less)} ({-less / first.seconds:+.0%})",
+    ]
+    rates = [f"{one.tokens_per_second:,.0f}" for one in (first, other)]
+    assert figures["tokens a second"][:2] == rates
+    assert figures["tokens a second"][2].startswith("+")
+    same = {row[0]: row[1] for row in told.same.rows}
+    parts: dict[str, Callable[[PlanOfStep], float]] = {
+        "computing": lambda one: one.compute_seconds,
+        "waiting for communication": lambda one: one.exposed_seconds,
+        "waiting for other stages": lambda one: one.idle_seconds,
+        "memory of the fullest device": lambda one: one.memory.bytes,
+    }
+    for what, of in parts.items():
+        assert (what in same) == (of(first) == of(other))
+        assert (what in figures) != (what in same)
+    layout = {row[0]: row[1:] for row in told.layout.rows}
+    both = [laid_out(one) for one in (first, other)]
+    assert "placement" in both[0]
+    for what, said in both[0].items():
+        here = [one[what] or "nothing" for one in both]
+        assert layout.get(what, [same.get(what)] * 2) == here
+        assert (what in layout) == (said != both[1][what])
+
+
+def test_a_difference_has_its_sign_and_its_part() -> None:
+    first = read().plans[0]
+    other = first.model_copy(
+        update={"seconds": first.seconds * 1.5, "idle_seconds": 0.0, "utilisation": 0.25}
+    )
+    whole = first.model_copy(update={"utilisation": 0.26})
+    rows = {row[0]: row for row in beside([Listed("a", whole), Listed("b", other)]).figures.rows}
+    assert rows["a step"][3] == f"+{duration(first.seconds / 2)} (+50%)"
+    assert rows["of the peak"][1:] == ["26.0%", "25.0%", "-1.0 points"]
+    assert first.idle_seconds > 0
+    assert rows["waiting for other stages"][3] == f"-{duration(first.idle_seconds)} (-100%)"
+    back = {row[0]: row for row in beside([Listed("b", other), Listed("a", whole)]).figures.rows}
+    assert back["waiting for other stages"][3] == f"+{duration(first.idle_seconds)}"
+    alone = beside([Listed("a", first)])
+    assert not alone.same.rows
+    assert [len(row) for row in alone.figures.rows] == [2] * len(alone.figures.rows)
+
+
+def test_timelines_beside_each_other_are_on_one_scale() -> None:
+    """A second is as wide in each: what ends last of the faster plan ends where its step does."""
+    found = view(0, 1, 3).detailed
+    assert found is not None
+    longest = max(one.plan.seconds for one in found.seen)
+    for one, (entry, drawn) in zip(found.seen, found.beside.timelines, strict=True):
+        assert entry.startswith(one.label)
+        whole = ElementTree.fromstring(str(drawn))
+        assert float(whole.get("data-seconds", 0)) == longest
+        [inner] = [part for part in whole.iter() if part.get("class") == "bars"]
+        wide = float((inner.get("viewBox") or "").split()[2])
+        bars = [part for part in inner.iter() if part.tag.endswith("rect") and part.get("y")]
+        ends = [float(part.get("x", 0)) + float(part.get("width", 0)) for part in bars]
+        last = max(end for end in ends if end < wide or one.plan.seconds == longest)
+        assert last / wide == pytest.approx(one.plan.seconds / longest, abs=1e-3)
 
 
 def test_all_is_drawn_of_what_is_looked_at() -> None:
     found = view(0, 2).detailed
     assert found is not None
-    assert len(found.timelines) == 2
+    assert len(found.beside.timelines) == 2
     size = {name: size for name, size in found.plan.axes.items() if size > 1}
     assert len(found.pictures) == len(size)
-    for drawn in (found.spent, found.memory, *(one.drawing for one in found.pictures)):
+    for drawn in (found.beside.spent, found.memory, *(one.drawing for one in found.pictures)):
         ElementTree.fromstring(str(drawn))
     memory = ElementTree.fromstring(str(found.memory))
     widths = [float(one.get("width", 0)) for one in memory.iter() if one.get("class") == "part"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,7 +13,7 @@ from hierarchies.units import duration, volume
 from synth.plan.request import Watcher
 from synth.report.bars import Bar, bars
 from synth.report.details import answers_of, title
-from synth.report.plan_words import clauses
+from synth.report.plans import Beside, Listed, beside
 from synth.report.rendering import Cells
 from synth.service.page.answer_routes import ViewedAnswer
 from synth.service.page.results import plans_of
@@ -26,7 +26,6 @@ from synth.verbs.answers.comparing import Changed, Compared, DiffReply, Told
 from synth.verbs.answers.planning import PlanReply
 from synth.verbs.answers.ranked import SweepReply
 from synth.verbs.answers.training.planned import StepPlanReply
-from synth.verbs.answers.training.plans import PlanOfStep
 from synth.verbs.comparing import DiffQuestion, diff
 from synth.verbs.questions.question import asked
 
@@ -45,13 +44,17 @@ class Side:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two answers, and what each is called; ``why_not``: why lines cannot be told apart."""
+    """Two answers, and what each is called; ``why_not``: why lines cannot be told apart.
+
+    ``plans``: of answers that plan a whole step, in place of lines.
+    """
 
     names: tuple[str, str]
     sides: tuple[Side, Side]
     asked: Cells
     machine: Cells
     lines: Cells
+    plans: Beside | None
     drawings: Sequence[tuple[str, Markup]]
     why_not: str
     same: bool
@@ -75,7 +78,8 @@ def comparison(first: ViewedAnswer, second: ViewedAnswer) -> Comparison:
         (_side(first), _side(second)),
         replace(asked_apart, headings=["asked", *names]),
         _changes(differ.machine if differ else (), names),
-        plans or _lines(differ.lines if differ else (), names),
+        _lines(differ.lines if differ else (), names),
+        plans,
         _drawings(first.ranking, second.ranking, names),
         why_not,
         same=first.body == second.body,
@@ -163,40 +167,14 @@ def _told(one: Told | None) -> tuple[str, str]:
     return (one.how.replace("; ", ";\n"), duration(one.seconds)) if one else ("none", "")
 
 
-def _plans(first: ViewedAnswer, second: ViewedAnswer, names: tuple[str, str]) -> Cells | None:
-    """The plans to be taken of two whole steps: figures, then the clauses that differ."""
-    if first.verb != "plan" or not all("plans" in one.body for one in (first, second)):
+def _plans(first: ViewedAnswer, second: ViewedAnswer, names: tuple[str, str]) -> Beside | None:
+    """The plans to be taken of two whole steps beside each other; None if these are no such."""
+    if first.verb != "plan" or not all(one.body.get("plans") for one in (first, second)):
         return None
     replies: list[StepPlanReply] = [
         judge("plan").validate_python(one.body) for one in (first, second)
     ]
-    if not all(one.plans for one in replies):
-        return None
-    one, other = (reply.best for reply in replies)
-    rows = [
-        [what, text(figure(one)), text(figure(other)), f"{figure(other) / figure(one):.2f}x"]
-        for what, (figure, text) in _FIGURES.items()
-        if figure(one)
-    ]
-    clauses_of = [{**clauses(each.plan), "placement": str(each.placement)} for each in (one, other)]
-    rows += [
-        [what, said or "nothing", clauses_of[1][what] or "nothing", ""]
-        for what, said in clauses_of[0].items()
-        if said != clauses_of[1][what]
-    ]
-    headings = ["plan to be taken", *names, f"{names[1]} is"]
-    return Cells(headings, [False] * 4, [False] * 4, rows)
-
-
-_FIGURES: Mapping[str, tuple[Callable[[PlanOfStep], float], Callable[[float], str]]] = {
-    "a step": (lambda one: one.seconds, duration),
-    "tokens a second": (lambda one: one.tokens_per_second or 0.0, lambda rate: f"{rate:,.0f}"),
-    "of the peak": (lambda one: one.utilisation, lambda share: f"{share:.1%}"),
-    "computing": (lambda one: one.compute_seconds, duration),
-    "waiting for communication": (lambda one: one.exposed_seconds, duration),
-    "waiting for other stages": (lambda one: one.idle_seconds, duration),
-    "memory of the fullest device": (lambda one: float(one.memory.bytes), volume),
-}
+    return beside([Listed(name, one.best) for name, one in zip(names, replies, strict=True)])
 
 
 def _drawings(

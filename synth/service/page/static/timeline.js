@@ -94,7 +94,7 @@ function writeMoments(drawing, bars, line, from, until) {
   drawing.querySelector(".until").textContent = spoken(until, step / 100);
 }
 
-function buttons(drawing, acts) {
+function buttons(place, acts) {
   const row = document.createElement("p");
   row.className = "zoom";
   for (const [label, act] of acts) {
@@ -105,62 +105,78 @@ function buttons(drawing, acts) {
     one.addEventListener("click", act);
     row.append(one);
   }
-  drawing.closest(".drawing").before(row);
+  place.before(row);
 }
 
-function zoomable(drawing) {
+// How a drawing is made to show a part of its time: from a share of all of it on, so wide a share.
+function looking(drawing) {
   prepare(drawing);
   const bars = drawing.querySelector(".bars");
   const seconds = Number(drawing.dataset.seconds ?? drawing.closest("[data-seconds]").dataset.seconds);
-  if (!bars || !(seconds > 0)) return;
+  if (!bars || !(seconds > 0)) return null;
   const [start, , whole, tall] = bars.getAttribute("viewBox").split(" ").map(Number);
   const line = bars.querySelector("line");
   line.setAttribute("vector-effect", "non-scaling-stroke");
-  let from = 0;
-  let wide = whole;
-  const show = () => {
-    wide = Math.min(whole, Math.max(whole / 1e4, wide));
-    from = Math.min(whole - wide, Math.max(0, from));
-    bars.setAttribute("viewBox", `${start + from} 0 ${wide} ${tall}`);
-    writeMoments(drawing, bars, line, (seconds * from) / whole, (seconds * (from + wide)) / whole);
-    writeNames(drawing, bars);
+  return {
+    drawing,
+    bars,
+    look: (from, wide) => {
+      bars.setAttribute("viewBox", `${start + from * whole} 0 ${wide * whole} ${tall}`);
+      writeMoments(drawing, bars, line, seconds * from, seconds * (from + wide));
+      writeNames(drawing, bars);
+    },
   };
-  const place = (event) => {
-    const box = bars.getBoundingClientRect();
-    return Math.min(1, Math.max(0, (event.clientX - box.left) / box.width));
+}
+
+// Drawings on one scale show the same part of the time, whichever of them is moved.
+function zoomable(place, drawings) {
+  const seen = drawings.map(looking).filter((one) => one);
+  if (!seen.length) return;
+  let from = 0;
+  let wide = 1;
+  const show = () => {
+    wide = Math.min(1, Math.max(1e-4, wide));
+    from = Math.min(1 - wide, Math.max(0, from));
+    for (const one of seen) one.look(from, wide);
   };
   const zoom = (factor, at) => {
     const before = wide;
-    wide = Math.min(whole, Math.max(whole / 1e4, wide * factor));
+    wide = Math.min(1, Math.max(1e-4, wide * factor));
     from += (before - wide) * at;
     show();
   };
   const move = (parts) => { from += wide * parts; show(); };
-  const all = () => { from = 0; wide = whole; show(); };
-  drawing.addEventListener("wheel", (event) => {
-    if (!event.ctrlKey && !event.metaKey && !event.altKey) return;
-    event.preventDefault();
-    zoom(event.deltaY > 0 ? 1.25 : 0.8, place(event));
-  }, { passive: false });
-  drawing.addEventListener("dblclick", (event) => zoom(event.shiftKey ? 2 : 0.5, place(event)));
-  drawing.addEventListener("pointermove", (event) => {
-    if (!(event.buttons & 1)) return;
-    move(-event.movementX / bars.getBoundingClientRect().width);
-  });
+  const all = () => { from = 0; wide = 1; show(); };
   const [closer, farther] = [() => zoom(0.5, 0.5), () => zoom(2, 0.5)];
   const [earlier, later] = [() => move(-1 / 8), () => move(1 / 8)];
   const acts = {
     "+": closer, "=": closer, w: closer, "-": farther, s: farther,
     ArrowLeft: earlier, a: earlier, ArrowRight: later, d: later, 0: all,
   };
-  drawing.tabIndex = 0;
-  drawing.addEventListener("keydown", (event) => {
-    const act = acts[event.key];
-    if (!act || event.ctrlKey || event.metaKey || event.altKey) return;
-    event.preventDefault();
-    act();
-  });
-  buttons(drawing, [
+  for (const { drawing, bars } of seen) {
+    const at = (event) => {
+      const box = bars.getBoundingClientRect();
+      return Math.min(1, Math.max(0, (event.clientX - box.left) / box.width));
+    };
+    drawing.addEventListener("wheel", (event) => {
+      if (!event.ctrlKey && !event.metaKey && !event.altKey) return;
+      event.preventDefault();
+      zoom(event.deltaY > 0 ? 1.25 : 0.8, at(event));
+    }, { passive: false });
+    drawing.addEventListener("dblclick", (event) => zoom(event.shiftKey ? 2 : 0.5, at(event)));
+    drawing.addEventListener("pointermove", (event) => {
+      if (!(event.buttons & 1)) return;
+      move(-event.movementX / bars.getBoundingClientRect().width);
+    });
+    drawing.tabIndex = 0;
+    drawing.addEventListener("keydown", (event) => {
+      const act = acts[event.key];
+      if (!act || event.ctrlKey || event.metaKey || event.altKey) return;
+      event.preventDefault();
+      act();
+    });
+  }
+  buttons(place, [
     ["Closer", closer], ["Farther", farther],
     ["Earlier", () => move(-1 / 2)], ["Later", () => move(1 / 2)], ["All", all],
   ]);
@@ -168,5 +184,10 @@ function zoomable(drawing) {
 }
 
 export function zoomAll(root = document) {
-  root.querySelectorAll("svg.timeline").forEach(zoomable);
+  const places = new Map();
+  for (const one of root.querySelectorAll("svg.timeline")) {
+    const place = one.closest(".drawing");
+    places.set(place, [...(places.get(place) ?? []), one]);
+  }
+  for (const [place, drawings] of places) zoomable(place, drawings);
 }

@@ -6,9 +6,18 @@ from typing import Self
 
 from pydantic import Field
 
+from hierarchies.units import volume
+from synth.plan.how_to_get import By, advice
 from synth.plan.request import programs_text
 from synth.train.planner.gaining import Sending
 from synth.verbs.answers.parts import GoalName, Part, Positive, Seconds
+
+
+def said(gain: Sending) -> str:
+    """``reduce-scatter of 16 KiB over data: `` and what it gains by: a line, or a program."""
+    sent, how = gain.sent, advice(gain.answer)
+    by = how.text if how.by is By.ENVIRONMENT else gain.answer.candidate.text
+    return f"{sent.goal.value} of {volume(sent.size_bytes)} over {', '.join(sent.over)}: {by}"
 
 
 class ProgramOfPlan(Part):

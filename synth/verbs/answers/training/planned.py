@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Self, assert_never
 
@@ -31,7 +31,7 @@ from synth.verbs.answers.parts import (
     Whole,
 )
 from synth.verbs.answers.ranked import matrix_of
-from synth.verbs.answers.training.gained import ProgramOfPlan
+from synth.verbs.answers.training.gained import ProgramOfPlan, said
 from synth.verbs.answers.training.least_memory import LeastMemory
 from synth.verbs.answers.training.operations import RowsOfOperations
 from synth.verbs.answers.training.plans import MoreSeconds, PlanOfFront, PlanOfStep, thinned
@@ -141,6 +141,10 @@ class StepPlanReply(Reply):
     sent: list[SentInStep] = Field(
         description="What the busiest rank of the best sends, what takes the most time first."
     )
+    perhaps_saved_seconds: Seconds = Field(
+        description="What the first would take less, if all programs that are worth measuring, as"
+        " prices do not tell them from the runtime's own choice, are as fast as priced."
+    )
     files: list[TextFile] = Field(description="The best as frameworks take it, a folder for each.")
     not_said: list[NotSaid] = Field(description="The frameworks that cannot, and why.")
 
@@ -208,6 +212,9 @@ class StepPlanReply(Reply):
             ],
             programs=asked.written.programs if asked.written else [],
             sent=[SentInStep.of(one) for one in asked.written.sent] if asked.written else [],
+            perhaps_saved_seconds=(
+                sum(one.perhaps_saved_seconds for one in asked.written.sent) if asked.written else 0
+            ),
             not_said=[
                 NotSaid(framework=name, because=str(why))
                 for name, why in (asked.written.refused if asked.written else {}).items()
@@ -238,6 +245,7 @@ class Asked:
     pins: str
     asked_why_not: str
     written: Handed | None
+    gaining: Callable[[Finalist], Sequence[Sending]]
     search: Literal["grid", "annealing"] = "grid"
     finer: Finer | None = None
     freed: Sequence[Freed] = ()
@@ -280,4 +288,5 @@ class Asked:
             gap=seconds / among.least_seconds - 1,
             bucket_bytes=one.candidate.recipe.bucket_bytes,
             bucket_saved_seconds=one.saved_seconds,
+            programs=[said(gain) for gain in self.gaining(one)],
         )

@@ -83,6 +83,10 @@ class PlanOfStep(Part):
         description="How much longer it would wait with each gradient summed by itself; 0 where"
         " that is not more than prices can tell, or where buckets are pinned."
     )
+    programs: list[str] = Field(
+        description="What its seconds take by a program of ours, or by a line of the environment,"
+        " and gains 0.1 % of the step or more; all else goes by the runtime's own choice."
+    )
 
 
 class PlanOfFront(Part):

@@ -14,6 +14,7 @@ import pytest
 pytest.importorskip("fastapi", reason="needs the extra server")
 pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
 
+from hierarchies.units import duration
 from patience import PATIENCE_SECONDS
 from serving import Served, served
 from synth.service.limits import Limits
@@ -133,9 +134,13 @@ def test_its_answer_has_all_sections_and_two_plans_beside_each_other(
     server: Served, answer: str
 ) -> None:
     shown = server.ask.get(answer).text
-    for heading in ("Seconds against memory", "Plan against plan", "Timeline", "Memory"):
+    beside = ("Plan against plan", "Timelines on one scale")
+    for heading in ("Seconds against memory", *beside, "Memory"):
         assert f">{heading}</h2>" in shown
     assert shown.count('class="timeline step"') == 2
+    assert len(set(re.findall(r'data-seconds="(.*?)"', shown))) == 1
+    assert ">difference</th>" in shown
+    assert '<a href="#beside">Plan against plan</a>' in shown
     assert 'class="placed' in shown
     assert "<h3><bdi>plan 1: " in shown
     other = server.ask.get(f"{answer}?answer=1&against=0").text
@@ -195,6 +200,36 @@ def test_any_plan_is_to_be_had_as_files(server: Served, answer: str) -> None:
     assert "train" not in {one["verb"] for one in listed}, "the page asked, for a part of itself"
     assert server.ask.get(f"{answer}/plans/99/megatron").status_code == 404
     assert server.ask.get(f"{answer}/plans/0/nothing").status_code == 404
+
+
+def test_the_plans_of_two_answers_are_on_one_clock_with_their_differences(
+    server: Served, answer: str
+) -> None:
+    """What the JSON of both says: the values, how much more they are, and what they have alike."""
+    pin = "pipe=2 data=4 zero=1 remat=no microbatches=2 schedule=1f1b"
+    other = server.ask.post("/plan", data={**FORM, "pin": pin}).headers["location"]
+    shown = server.ask.get(f"/compare?of={answer[9:]}&of={other[9:]}").text
+    bodies = [server.ask.get(f"/v1{one}").json()["answer"] for one in (answer, other)]
+    one, two = (body["plans"][body["advised"]] for body in bodies)
+    cells = [
+        [unescape(cell) for cell in re.findall(r"<td.*?>(.*?)</td>", row)]
+        for row in re.findall(r"<tr>(.*?)</tr>", shown, re.DOTALL)
+    ]
+    rows = {row[0]: row[1:] for row in cells if row}
+    more = two["seconds"] - one["seconds"]
+    assert rows["a step"] == [
+        duration(one["seconds"]),
+        duration(two["seconds"]),
+        f"{'+' if more > 0 else '-'}{duration(abs(more))} ({more / one['seconds']:+.0%})",
+    ]
+    assert rows["placement"] == [str(each["placement"]) for each in (one, two)]
+    assert rows["waiting for other stages"][2] == f"+{duration(two['idle_seconds'])}"
+    assert shown.count('class="timeline step"') == 2
+    scales = re.findall(r'class="timeline step".*?data-seconds="(.*?)"', shown)
+    assert [*map(float, scales)] == [max(one["seconds"], two["seconds"])] * 2
+    again = server.ask.get(f"/compare?of={answer[9:]}&of={answer[9:]}").text
+    assert "The same of all: a step, tokens a second, " in again
+    assert ">difference</th>" not in again
 
 
 def test_the_plan_that_was_asked_why_not_stands_beside_the_first(server: Served) -> None:

@@ -17,6 +17,7 @@ from synth.search.space import Budget
 from synth.train.models import Spelling
 from synth.train.planner.composing.composer import Composition
 from synth.train.planner.composing.inside import Part
+from synth.train.planner.composing.sending import ALL
 from synth.train.planner.families import gathered
 from synth.train.planner.finalists import Finalist
 from synth.train.planner.job import Job
@@ -27,7 +28,6 @@ from synth.train.planner.resolution import OWN
 from synth.train.planner.searching import Search
 from synth.train.planner.sums.buckets import bucketed
 from synth.train.planner.sums.choosing import BUCKETS, near
-from synth.train.planner.sums.sending import ALL
 from synth.train.planner.walks.space import PlanSpace
 from synth.train.planner.walks.walking import walked
 from synth.train.plans import parse_recipe

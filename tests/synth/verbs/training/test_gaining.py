@@ -146,6 +146,34 @@ def test_what_is_sent_is_how_often_by_how_long_and_sums_up() -> None:
         assert duration(seconds) in text
 
 
+def test_a_line_is_for_all_calls_that_it_is_set_for_and_said_to_hold_for_others() -> None:
+    found, line = across(), "NCCL_ALGO=allreduce:Tree NCCL_PROTO=allreduce:Simple"
+    assert len(found.sent) > 2
+    told = [
+        found.programs[0].model_copy(
+            update={
+                "environment": line,
+                "request": one.request,
+                "over": one.over,
+                "bytes": one.bytes,
+            }
+        )
+        for one in found.sent
+        if one.request is found.sent[0].request
+    ]
+    others = found.sent[0].times
+    for programs, said in ((told, ""), (told[1:], f"; here also for {others} that are others")):
+        whole = found.model_copy(update={"programs": programs})
+        text = " ".join(printed(TABLES["plan"](as_json(whole))).split())
+        assert text.count(f"{line}: it holds") == 1
+        assert f"and for no other collective{said} its timeline" in text
+    other = told[1].model_copy(update={"environment": line.replace("Tree", "Ring")})
+    whole = found.model_copy(update={"programs": [told[0], other]})
+    assert "only one of these lines can be set for all-reduce" in printed(
+        TABLES["plan"](as_json(whole))
+    )
+
+
 def test_where_nothing_is_sent_far_nothing_gains() -> None:
     found = answered(system="p2-a100:1", pin="data=16 zero=0 remat=no")
     assert all(one.environment for one in found.programs)

@@ -87,7 +87,17 @@ def clauses(plan: str) -> Mapping[str, str]:
         "schedule": f"{recipe.schedule}{chunks}{_shares(recipe)}" or "no stages",
         "microbatches": str(recipe.microbatches),
         "computed again": "layers" if recipe.remat else "nothing",
+        "gradients summed": (
+            f"in buckets of {recipe.bucket_bytes / 1e6:.6g} MB"
+            if recipe.bucket_bytes
+            else "each by itself"
+        ),
     }
+
+
+def laid_out(one: PlanOfStep) -> Mapping[str, str]:
+    """The same of a plan of an answer, and where its axes lie."""
+    return {**clauses(one.plan), "placement": str(one.placement)}
 
 
 def apart(plans: Sequence[PlanOfStep], table: Cells) -> Cells:
@@ -95,7 +105,7 @@ def apart(plans: Sequence[PlanOfStep], table: Cells) -> Cells:
 
     The placement is one of them, where it says more than the axes do.
     """
-    every = [{**clauses(one.plan), "placement": str(one.placement)} for one in plans]
+    every = [laid_out(one) for one in plans]
     by_axes = dict(zip((one["axes"] for one in every), every, strict=True))
     differ = [
         what

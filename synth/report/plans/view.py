@@ -7,20 +7,22 @@ them side by side.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup
 
 from hierarchies import InputError, asked_as, in_words
 from hierarchies.units import duration, volume
-from synth.report import front, placement
+from synth.report import placement
 from synth.report.bars import Bar, Limit, bars
 from synth.report.coordinates import coordinates
 from synth.report.details import Device
-from synth.report.plan_words import apart, clauses, words
+from synth.report.plans import front
+from synth.report.plans.beside import SPENT, Beside, Listed, beside
+from synth.report.plans.words import apart, words
 from synth.report.rendering import Cells, Lines, blocks
-from synth.report.steps import MOST_RANKS, timeline
+from synth.report.steps import MOST_RANKS
 from synth.report.topology import topology, unit_name
 from synth.tables.placements import placement_of
 from synth.tables.style import many
@@ -40,19 +42,6 @@ from synth.verbs.answers.training.planned import StepPlanReply
 from synth.verbs.answers.training.plans import PlanOfStep
 
 _MOST_PICTURES = 3
-_SPENT = ("computing", "waiting for communication", "waiting for other stages")
-
-
-@dataclass(frozen=True)
-class Listed:
-    """A plan that may be looked at: what it is called beside others, and in a list of them."""
-
-    label: str
-    plan: PlanOfStep
-
-    @property
-    def entry(self) -> str:
-        return f"{self.label}: {self.plan.plan}"
 
 
 @dataclass(frozen=True)
@@ -69,10 +58,7 @@ class Detailed:
     """All that is shown of the plans that are looked at; ``seen`` are those, the first in full."""
 
     seen: Sequence[Listed]
-    compared: Cells
-    same: str
-    spent: Markup
-    timelines: Sequence[tuple[str, Markup]]
+    beside: Beside
     memory: Markup
     kinds: Cells
     pictures: Sequence[AxisPicture]
@@ -183,7 +169,7 @@ def _verdict(answer: StepPlanReply) -> Iterator[str]:
     if asked := ": ".join(why_not(answer)):
         yield f"{asked[0].upper()}{asked[1:]}."
     best = answer.best
-    shares = _spent(Listed("", best)).parts
+    shares = {what: of(best) for what, of in SPENT.items()}
     spent = ", ".join(f"{took / best.seconds:.1%} {what}" for what, took in shares.items() if took)
     yield f"{best.utilisation:.1%} of the peak of all devices. The busiest rank's time: {spent}."
     yield (
@@ -236,21 +222,9 @@ def _detailed(answer: StepPlanReply, seen: Sequence[Listed]) -> Detailed:
     lies = dict(
         zip(axes, in_words(placement_of(answer.levels, first.axes, first.placement)), strict=False)
     )
-    longest = max(one.plan.seconds for one in seen)
-    every = [{**clauses(one.plan.plan), "placement": str(one.plan.placement)} for one in seen]
     return Detailed(
         seen,
-        _compared(seen, every),
-        "; ".join(
-            f"{what}: {said}"
-            for what, said in every[0].items()
-            if len(seen) > 1 and said and all(one[what] == said for one in every)
-        ),
-        bars("Where the busiest rank's time goes", _SPENT, [_spent(one) for one in seen], duration),
-        [
-            (one.entry, timeline(one.label, one.plan.seconds, one.plan.ranks, longest))
-            for one in seen
-        ],
+        beside(seen, _told(seen)),
         bars(
             "Memory at its largest moment",
             [kind.value for kind in Kind],
@@ -271,10 +245,6 @@ def _detailed(answer: StepPlanReply, seen: Sequence[Listed]) -> Detailed:
         there,
         drawn.left_out,
     )
-
-
-def _spent(one: Listed) -> Bar:
-    return Bar(one.label, {what: _FIGURES[what][0](one.plan) for what in _SPENT})
 
 
 def _memory(seen: Sequence[Listed]) -> Iterator[Bar]:
@@ -304,44 +274,12 @@ def _kinds(seen: Sequence[Listed]) -> Cells:
     )
 
 
-_FIGURES: Mapping[str, tuple[Callable[[PlanOfStep], float], Callable[[float], str]]] = {
-    "seconds": (lambda one: one.seconds, duration),
-    "computing": (lambda one: one.compute_seconds, duration),
-    "waiting for communication": (lambda one: one.exposed_seconds, duration),
-    "waiting for other stages": (lambda one: one.idle_seconds, duration),
-    "memory of the fullest device": (lambda one: one.memory.bytes, volume),
-}
-
-
-def _compared(seen: Sequence[Listed], every: Sequence[Mapping[str, str]]) -> Cells:
-    """Plans side by side: figures, with how they differ from the first, and unlike clauses."""
-    rows = [
-        [what, *(_beside(seen[0].plan, one.plan, figure, text) for one in seen)]
-        for what, (figure, text) in _FIGURES.items()
-    ]
-    rows.append(["than plan 1, as far as prices can tell", *(_told(one.plan) for one in seen)])
-    for what, said in every[0].items():
-        if len(seen) == 1 or any(one[what] != said for one in every):
-            rows.append([what, *(one[what] or "nothing" for one in every)])
-    headings = ["of a step", *(one.label for one in seen)]
-    return Cells(headings, [False] * len(headings), [False] * len(headings), rows)
-
-
-def _told(one: PlanOfStep) -> str:
-    low, high = one.more.interval
-    if low == high == 0:
-        return "the same"
-    return f"{more_or_less(low)} to {more_or_less(high)}{': a tie' if one.tied else ''}"
-
-
-def _beside(
-    first: PlanOfStep,
-    one: PlanOfStep,
-    figure: Callable[[PlanOfStep], float],
-    text: Callable[[float], str],
-) -> str:
-    """A figure, and by how much it is more or less than that of the first."""
-    value, more = figure(one), figure(one) - figure(first)
-    if not more:
-        return text(value)
-    return f"{text(value)} ({'+' if more >= 0 else '-'}{text(abs(more))})"
+def _told(seen: Sequence[Listed]) -> str:
+    """How much longer steps take than that of the answer's first plan."""
+    several = []
+    for one in seen:
+        low, high = one.plan.more.interval
+        if low or high:
+            tie = ", a tie" if one.plan.tied else ""
+            several.append(f"{one.label} {more_or_less(low)} to {more_or_less(high)}{tie}")
+    return f"Than plan 1, as far as prices can tell: {'; '.join(several)}." if several else ""

@@ -1,0 +1,118 @@
+"""A step's clock has what runs: the runtime's own choices, and programs only where these gain."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+
+pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
+
+from grammar import Goal
+from grammar.tensors.sharding import Sharding, Type
+from hierarchies import Placement, Reduction, load
+from hierarchies.devices import device_named
+from synth.calibration.typical import typical
+from synth.plan.how_to_get import By, advice, advised_seconds
+from synth.plan.request import Request, Watcher
+from synth.price.defaults import defaults
+from synth.price.step_prices import Simulator
+from synth.price.steps import total_seconds
+from synth.semantics.programs import Language
+from synth.train.models import Spelling
+from synth.train.planner.finalists import RUNTIME, Finalist
+from synth.train.planner.gaining import LEAST
+from synth.train.planner.job import Job
+from synth.train.planner.links import SEGMENTS, Priced, alone
+from synth.train.planner.pins import Pins
+from synth.train.planner.planning import Planner
+from synth.train.plans import apply, prepared
+from synth.train.resharding.seconds import Answers, Redistributor
+from synth.train.simulation.predicting import predicted
+from synth.train.simulation.sources import Network, Rooflines, sources
+
+TYPICAL, STATED = typical(load("dgx-h100:2")), load("dgx-h100:4")
+
+
+@cache
+def planner() -> Planner:
+    """Of a model so small that messages decide, on prices that claim no gain below two times."""
+    spelling = Spelling(batch=64, dtype="bfloat16")
+    return Planner(Job("gpt2-tiny", {}, spelling, TYPICAL, device_named(TYPICAL.device)))
+
+
+@cache
+def best() -> Finalist:
+    pins = Pins.parse("zero=1 pipe=1 tensor=1 remat=no microbatches=1 bucket=no")
+    return planner().plans(pins, 1, Watcher()).finalists[0]
+
+
+def test_a_step_whose_programs_do_not_surely_gain_takes_the_runtimes_own_choices() -> None:
+    """The clock again, from the defaults of every request of every path, asked by themselves."""
+    found = best()
+    assert not planner().gaining(found)
+    differ = [one.answer for one in planner().sending(found)]
+    assert any(one.candidate.seconds < 0.9 * one.baseline_seconds for one in differ)
+    simulator, placement = Simulator(TYPICAL), found.placement
+    answers = Answers(TYPICAL, stripes=False)
+    redistributor = Redistributor(answers, placement)
+
+    def by_default(value: Type, source: Sharding, target: Sharding) -> float:
+        chosen = redistributor.redistribution(value, source, target)
+        total = 0.0
+        for one in (each.communication.request for each in chosen.requests):
+            assert isinstance(one, Request)
+            on = Reduction(Placement(TYPICAL.hierarchy, one.axes, one.placement), one.over)
+            own = defaults(simulator, on, one.payload_bytes, one.goal)
+            total += total_seconds(own.baseline)
+        return total
+
+    step, job = planner().job.step, planner().job
+    program, plan = apply(step, found.plan), found.plan
+    network = Network(answers, placement)
+    own = sources(Rooflines(job.device), network)
+    again = type(own)(own.computing, by_default, own.handing)
+    said = predicted(prepared(step, plan), plan, program, again, RUNTIME)
+    assert found.found.seconds == pytest.approx(said.seconds, rel=1e-9)
+
+
+@pytest.mark.parametrize("system", [TYPICAL, STATED], ids=["typical", "stated"])
+@pytest.mark.parametrize("goal", [Goal.ALL_REDUCE, Goal.REDUCE_SCATTER, Goal.ALL_GATHER])
+def test_composed_seconds_are_of_what_an_answer_advises(system: object, goal: Goal) -> None:
+    """Priced without a proof as the answers that are proved: the same line or file, or neither."""
+    assert isinstance(system, type(STATED))
+    priced = Priced(system)
+    answers = Answers(system, segments=SEGMENTS, stripes=False)
+    met = set()
+    for row in ((1, 8), (2, 1), (2, 8)):
+        placement = alone(system, row)
+        for power in (4, 12, 20, 24, 28):
+            where = placement.axes, ("over",), 2**power
+            language = Language(goal=goal)
+            answer = answers.best(
+                Request(*where, k=1, language=language, placement=placement.matrix)
+            )
+            told = priced.asked(goal, placement, 2**power)
+            assert told == advised_seconds(answer)
+            how = advice(answer).by
+            ours = answer.runtime_seconds if how in (By.FILE, By.ENVIRONMENT) else None
+            assert told == (answer.baseline_seconds if ours is None else ours)
+            met.add(how)
+    assert By.DEFAULT in met
+    if system is STATED and goal is not Goal.ALL_REDUCE:
+        assert By.FILE in met or By.ENVIRONMENT in met
+
+
+def test_what_gains_is_on_the_clock_as_the_program_runs() -> None:
+    """Where prices are taken at their word programs gain, and save what the answer says."""
+    job = Job("gpt2-tiny", {}, Spelling(batch=64), STATED, device_named(STATED.device))
+    one = Planner(job)
+    pins = Pins.parse("zero=1 pipe=1 tensor=1 remat=no microbatches=1 bucket=no")
+    [found] = one.plans(pins, 1, Watcher()).finalists
+    gains = one.gaining(found)
+    assert gains
+    for gain in gains:
+        assert gain.seconds == gain.answer.runtime_seconds < gain.default_seconds
+        assert gain.saved_seconds > LEAST * found.found.seconds
+    others = [each for each in one.sending(found) if not each.answer.gains]
+    assert all(each.seconds == each.default_seconds for each in others)
