@@ -273,13 +273,24 @@ class _Asker:
             asked.append(size)
             yield size
         while len(self.chosen) - before < len(asked) or between(self.chosen):
-            wanted = (size for ends in between(self.chosen) for size in self._inside(*ends))
-            fresh = [size for size in wanted if size not in asked]
+            fresh = [size for ends in self._settled(asked) for size in self._inside(*ends)]
             for size in fresh:
                 asked.append(size)
                 yield size
             if not fresh:
                 yield None
+
+    def _settled(self, asked: Sequence[int]) -> list[tuple[int, int]]:
+        """Neighbours to ask between, but where something was asked of which nothing is known yet.
+
+        So the same sizes are asked, however many are asked for at once.
+        """
+        unknown = [size for size in asked if size not in self.chosen]
+        return [
+            (low, high)
+            for low, high in between(self.chosen)
+            if not any(low < size < high for size in unknown)
+        ]
 
     def _inside(self, low: int, high: int) -> tuple[int, ...]:
         """What to ask between two neighbours: what is around the change of one program, or midway.
