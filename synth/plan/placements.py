@@ -17,7 +17,10 @@ from synth.price.defaults import defaults
 from synth.price.resolution import Estimate
 from synth.price.step_prices import Simulator
 from synth.price.steps import TICKS_PER_SECOND, total_seconds
-from synth.search.forks import forked
+from synth.search.forks import forked, several_in
+
+_MANY_PROGRAMS = 10_000
+"""To price so many takes a second and more."""
 
 
 @dataclass(frozen=True)
@@ -115,6 +118,8 @@ class PlacementSearch:
 
         Each placement is looked at in the order of its bound where only the best of all are asked
         for: once k answers are known, those whose bound is above the last of them need no search.
+        Else those whose groups span most levels come first, which take longest: no process is left
+        with such a one while others have nothing to do.
         """
         every = self._by_bound()
         done, programs, default = 0, 0, 0.0
@@ -124,6 +129,7 @@ class PlacementSearch:
             self._noting,
             guessed=not self._all,
             known=self._library.known,
+            at_once=self._all and several_in(self._noting) and self._many(every),
         )
         for kind in every:
             fresh = next(searched, None)
@@ -145,6 +151,11 @@ class PlacementSearch:
     def _all(self) -> bool:
         """Whether all placements must be searched."""
         return self._request.per_placement
+
+    def _many(self, every: Sequence[_Alike]) -> bool:
+        """Whether there are so many programs that to search them will take long."""
+        depths = (len(kind.first.tree.digits) for kind in every)
+        return sum(map(self._library.count, depths)) > _MANY_PROGRAMS
 
     def _to_search(self, every: Sequence[_Alike]) -> Iterator[tuple[Reduction, int | None]]:
         """What needs a search, each with the price that matters no more when it begins."""
@@ -178,7 +189,8 @@ class PlacementSearch:
             reduction = Reduction(placement, request.over, request.collapse)
             kinds.setdefault(alike(self._system, reduction), []).append((position, reduction))
         if self._all or len(kinds) == 1:
-            return [_Alike(0, some) for some in kinds.values()]
+            deepest = sorted(kinds.values(), key=lambda some: -len(some[0][1].tree.digits))
+            return [_Alike(0, some) for some in deepest]
         found = [_Alike(self._search.bound_ticks(some[0][1]), some) for some in kinds.values()]
         return sorted(found, key=lambda one: one.least)
 
