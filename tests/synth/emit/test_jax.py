@@ -588,14 +588,14 @@ def test_a_gradient_is_summed_by_the_program_alone(
 
 
 EXAMPLE = """
-import textwrap
-sys.path.insert(0, asked)
-import collsynth_jax
+import pathlib, textwrap
+sys.path.insert(0, str(pathlib.Path(asked).parent))
+emitted = load(asked)
 
 def loss(weights, batch):
     return jnp.sum((batch @ weights) ** 2)
 
-code = collsynth_jax.__doc__[collsynth_jax.__doc__.index("    import jax"):]
+code = emitted.__doc__[emitted.__doc__.index("    import jax"):]
 names = {"loss": loss}
 exec(textwrap.dedent(code[:code.index("Try it")]), names)
 batch = np.random.default_rng(4).standard_normal((16, 3)).astype(np.float32)
@@ -609,8 +609,9 @@ print(json.dumps("done"))
 @BOTH
 def test_the_example_in_the_file_works(writer: Write, tmp_path: Path) -> None:
     given = source(HIERARCHICAL.replace("level0", "node"), REPLICAS[0])
-    (tmp_path / NAME).write_text(only(writer(given)))
-    assert run(LOAD + EXAMPLE, 8, str(tmp_path)) == "done"
+    [(name, text)] = writer(given).items()
+    (tmp_path / name).write_text(str(text))
+    assert run(LOAD + EXAMPLE, 8, str(tmp_path / name)) == "done"
 
 
 BROADCAST = """
