@@ -15,9 +15,9 @@ from enum import Enum
 from math import prod
 
 from grammar import Goal
-from hierarchies import Placement
 from hierarchies.units import duration
-from synth.emit.conventions import level_of_hosts
+from synth.emit.conventions import by_torchrun
+from synth.emit.source import module_name, stamp
 from synth.plan.request import Against, Answer
 from synth.plan.settings import function_of, holds, in_words, setting
 from synth.price.defaults import XLA, Defaults
@@ -133,27 +133,13 @@ def _runs(answer: Answer, how: Advice) -> Iterator[str]:
         yield f"{start} {test}"
         yield " -x ".join([start, *whole.split()]) + f" {test}"
         return
-    target = _target(answer)
-    start = _torchrun(answer.candidate.reduction.placement) if target == "torch" else "python"
-    run = f"{start} collsynth_{target}.py --bytes {answer.payload_bytes} --repeat 20"
+    hierarchy = answer.candidate.reduction.placement.hierarchy
+    start = by_torchrun(hierarchy) if _target(answer) == "torch" else "python"
+    run = f"{start} {_file(answer)} --bytes {answer.payload_bytes} --repeat 20"
     yield _emit(answer)
     yield run
     if line:
         yield f"{line} {run}"
-
-
-def _torchrun(placement: Placement) -> str:
-    """What starts a process for each device, the same line on every host.
-
-    The first host is called as launchers' files call it.
-    """
-    hierarchy = placement.hierarchy
-    each = hierarchy.devices_in_child(level_of_hosts(hierarchy))
-    hosts = hierarchy.devices // each
-    if hosts == 1:
-        return f"torchrun --nproc-per-node {each}"
-    meet = "--rdzv-backend c10d --rdzv-endpoint host0:29500"
-    return f"torchrun --nnodes {hosts} --nproc-per-node {each} {meet}"
 
 
 def _test(goal: Goal) -> str:
@@ -171,7 +157,16 @@ def _had(answer: Answer) -> Advice:
 def _emit(answer: Answer) -> str:
     """The command that writes its file."""
     which = f"--bytes {answer.payload_bytes}" if answer.by_size else f"--rank {answer.rank}"
-    return f"collsynth emit --from ANSWER.json {which} --target {_target(answer)}"
+    how = f"{which} --target {_target(answer)} -o {_file(answer)}"
+    return f"collsynth emit --from ANSWER.json {how}"
+
+
+def _file(answer: Answer) -> str:
+    """What that file is called, by its program: by one name the files of two rows would be one."""
+    parts = [one.part for one in answer.stripes]
+    slices = [(str(one.program), one.size_bytes, one.segments) for one in parts]
+    stamped = stamp(answer.candidate.reduction, answer.goal, slices)
+    return f"{module_name(_target(answer), stamped)}.py"
 
 
 def _target(answer: Answer) -> str:

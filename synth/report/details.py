@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from grammar import Goal
 from hierarchies import InputError, asked_as, in_words
 from hierarchies.units import duration, volume
 from synth.collectives.algorithms import Choice
@@ -86,6 +87,13 @@ def over_at(answer: Ranking, index: int) -> Sequence[str]:
     return answer.entries[index].over if isinstance(answer, PlanReply) else answer.reduce
 
 
+def request_at(ranking: Ranking, index: int) -> Goal:
+    """The collective that is asked for in a row."""
+    if isinstance(ranking, UnevenReply):
+        return Goal.ALL_REDUCE
+    return ranking.entries[index].request if isinstance(ranking, PlanReply) else ranking.request
+
+
 def lies(ranking: Ranking, answer: Answer | UnevenAnswer) -> Sequence[str]:
     """Where each axis lies, in words; nothing on a machine that lacks devices."""
     if isinstance(answer, Answer):
@@ -129,7 +137,7 @@ def in_place_of_code(ranking: Ranking, index: int) -> InPlaceOfCode | None:
     if isinstance(ranking, UnevenReply) or not isinstance(answer, Answer):
         return None
     stretch = ranking.stretches[index] if isinstance(ranking, SweepReply) else None
-    request = ranking.entries[index].request if isinstance(ranking, PlanReply) else ranking.request
+    request = request_at(ranking, index)
     ends = (stretch.first, stretch.last) if stretch else (answer,)
     if not all(one.segments == 1 and is_plain(one, request) for one in ends):
         return None
@@ -192,10 +200,13 @@ def _nothing(answer: Answer) -> str:
     return f"no runtime offers this; by itself it takes {_default(answer)}"
 
 
-def emit_question(ranking: Ranking, index: int, target: str) -> dict[str, Any]:
+def emit_question(
+    ranking: Ranking, index: int, target: str, size_bytes: int | None = None
+) -> dict[str, Any]:
     """The question of ``emit`` for the answer of one row; the other answers are left out of it.
 
-    Raises InputError where there is no such row.
+    ``size_bytes``: of a range of sizes, which; where the row begins if that is not said. Raises
+    InputError where there is no such row.
     """
     answer = answer_at(ranking, index)
     chosen: dict[str, Any] = {}
@@ -205,7 +216,7 @@ def emit_question(ranking: Ranking, index: int, target: str) -> dict[str, Any]:
             given = as_json(ranking.model_copy(update=alone))
         case SweepReply():
             stretch = ranking.stretches[index]
-            chosen["bytes"] = stretch.from_bytes
+            chosen["bytes"] = size_bytes or stretch.from_bytes
             given = as_json(ranking.model_copy(update={"stretches": [stretch], "sizes": []}))
         case RankingReply() | UnevenReply():
             given = as_json(ranking.model_copy(update={"answers": [answer]}))

@@ -12,7 +12,7 @@ from synth.plan.how_to_get import By
 from synth.plan.request import Against
 from synth.plan.settings import holds
 from synth.price.resolution import FINEST
-from synth.tables.deciding import mark_lines, run_lines
+from synth.tables.deciding import mark_lines
 from synth.tables.degraded import uneven
 from synth.tables.left_over import laid_out_words, left_over, unsaid
 from synth.tables.placements import Matrix, placed, placement_of, rank_orders, words
@@ -30,6 +30,7 @@ from synth.tables.style import (
     stopped,
     table_of,
 )
+from synth.tables.verdict import decision
 from synth.verbs.answers.degraded import UnevenReply
 from synth.verbs.answers.machine_parts import MachineInFull
 from synth.verbs.answers.planning import (
@@ -81,7 +82,7 @@ def ranking(reply: RankingReply) -> RenderableType:
         ranked_table([*default_first(reply), *rows(reply)], *columns),
         *_reasons(reply),
         *_to_do(reply.answers),
-        *run_lines(reply),
+        *decision(reply),
         *_rank_orders(reply.system, reply.answers[:1]),
         f"\n{searched(reply.considered)}, {programs} ranked; best default: {default}",
         _BUSBW,
@@ -133,7 +134,7 @@ def sweep(reply: SweepReply) -> RenderableType:
     return paragraphs(
         *_asked(reply, axes, matrices, *reply.bytes),
         ranked_table(rows(reply), *columns),
-        *run_lines(reply),
+        *decision(reply),
         f"\n{many(len(reply.sizes), 'size')} asked; changes are told to 1%; one program a size: "
         "ask one size for\nseveral side by side, which may take less",
         f"default: {'; '.join(default_by_size(reply))}",
@@ -226,7 +227,7 @@ def plan(reply: PlanReply) -> RenderableType:
         f"(with the runtime's own choice on the same placement {duration(default)}{gain})\n",
         *_entries(reply),
         *_gains(reply.entries),
-        *run_lines(reply),
+        *decision(reply),
         "",
         *_others(reply.system, best, others),
         *_ties(reply.ranking, "placement", reply.system),

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from itertools import islice
 from math import prod
 
+from rich.console import RenderableType
+
 from hierarchies import Domain, InputError
 from hierarchies.units import duration, volume
 from synth.collectives.nccl_model import NVLS, NVLS_TREE, RING, TREE
@@ -21,7 +23,17 @@ from synth.plan.how_to_get import By
 from synth.plan.request import Against
 from synth.plan.settings import holds
 from synth.price.resolution import FINEST
-from synth.tables.deciding import Run, row_name, several_placements, worth_a_run
+from synth.tables.deciding import (
+    Run,
+    ToDo,
+    choices,
+    decides,
+    row_name,
+    several_placements,
+    to_run,
+    worth_a_run,
+    written,
+)
 from synth.tables.placements import Levels, Matrix, placement_of, words
 from synth.tables.rows import Ranking, Row, rows
 from synth.tables.style import follows
@@ -39,45 +51,23 @@ _HOOKS = {
     "reduce-scatter": "install_fsdp2(model)",
 }
 """What a file for PyTorch has to put its program into a training step."""
-_BY_SIZE = "collsynth emit --from ANSWER.json --target nccl-tuner --channels N"
-
-
-def file_of(target: str) -> str:
-    """What ``emit`` calls the file of a runtime."""
-    return f"collsynth_{target}.py"
-
-
-@dataclass(frozen=True)
-class ToDo:
-    """One thing to do: what it is, and the lines to set, run or paste.
-
-    ``target``: the lines need the file that ``emit`` writes for it of the row ``row``, from 0;
-    ``emits`` the command that does so, where what is to be run has it first.
-    """
-
-    what: str
-    lines: str
-    row: int = 0
-    target: str = ""
-    emits: str = ""
-
-    @property
-    def file(self) -> str:
-        """What that file is called; nothing where there is none."""
-        return file_of(self.target) if self.target else ""
+_BY_SIZE = "a table for NCCL's tuner, among the files of a row"
 
 
 @dataclass(frozen=True)
 class Verdict:
     """What to do, why, and how; nothing ``to_do`` where the default is kept, or what to run.
 
-    ``orders``: what its placement asks of frameworks that lay axes out otherwise.
+    ``orders``: what its placement asks of frameworks that lay axes out otherwise; ``decides``: what
+    is measured that decides, where something is to be run; ``of``: what each thing to do is about.
     """
 
     headline: str
     said: Sequence[str]
     orders: Sequence[tuple[str, str]] = ()
     to_do: Sequence[ToDo] = ()
+    decides: str = ""
+    of: str = "row"
 
 
 def verdict(reply: Ranking) -> Verdict | None:
@@ -96,9 +86,29 @@ def verdict(reply: Ranking) -> Verdict | None:
             return _of_job(reply, found)
 
 
+def decision(reply: Ranking) -> Iterator[RenderableType]:
+    """What to run, in a terminal, and what decides; nothing where no run has to."""
+    told = verdict(reply)
+    if told and told.decides:
+        yield f"\n{told.headline}"
+        yield from choices(told.of, told.to_do, told.decides)
+
+
 def to_be_had(answer: Answer) -> bool:
     """Whether an answer is proved, and a line or a file away."""
     return answer.proof == "proved" and answer.advice.by in (By.ENVIRONMENT, By.FILE)
+
+
+def row_to_do(
+    told: Verdict | None, answer: Answer, row: int, name: str, request: str, speedup: str
+) -> ToDo | None:
+    """What to do about any row: what the verdict says of it, else as it would of this row alone."""
+    for one in told.to_do if told else ():
+        if one.row == row:
+            return one
+    if answer.worth_measuring:
+        return to_run(Run(row, name, answer.worth_measuring))
+    return to_get(answer, row, name, request, speedup) if to_be_had(answer) else None
 
 
 def best_to_be_had(answers: Sequence[RankedAnswer]) -> RankedAnswer | None:
@@ -126,38 +136,21 @@ def _of_one(reply: RankingReply, found: Sequence[Row]) -> Verdict:
         return Verdict(KEEP, [f"{default} takes {takes}; {why}", *more], orders)
     row = reply.answers.index(best)
     gain = f"{duration(best.runtime_seconds)}, where {default} takes {takes}"
-    to_do = [_to_do(best, row, reply.request.value)]
+    to_do = [to_get(best, row, f"row {best.rank}", reply.request.value, found[row].speedup[0])]
     whole = [holds(reply.request.value)] if best.advice.by is By.ENVIRONMENT else []
     return Verdict(f"{found[row].speedup[0]}: do this", [gain, *whole, *more], orders, to_do)
 
 
 def _until_measured(
-    runs: Sequence[Run], said: Sequence[str], orders: Sequence[tuple[str, str]] = ()
+    runs: Sequence[Run],
+    said: Sequence[str],
+    orders: Sequence[tuple[str, str]] = (),
+    of: str = "row",
 ) -> Verdict:
     """Keep the default until something is measured: what, by how much it may gain, what decides."""
     most = max(one.worth.speedup for one in runs)
-    each = [line for one in runs for line in _of_run(one, len(runs) > 1)]
     headline = f"{KEEP}; worth measuring: {'up to ' * (len(runs) > 1)}{most:.2f}x"
-    return Verdict(headline, [*each, *said], orders, [_to_run(one) for one in runs])
-
-
-def _of_run(run: Run, named: bool) -> Iterator[str]:
-    """What is expected, and what decides."""
-    before = f"{run.name}: " if named else ""
-    yield f"{before}{run.worth.said}"
-    yield f"{before}{run.worth.decides}"
-
-
-def _to_run(run: Run) -> ToDo:
-    """The commands that decide; where they run a file, its target."""
-    commands, how = run.worth.commands, "run"
-    if run.worth.advice.by is By.ENVIRONMENT:
-        how = "run without the variable and with it"
-    what = f"{run.name}: {how}, to decide"
-    if not run.worth.emits:
-        return ToDo(what, "\n".join(commands), run.row)
-    emits, *lines = commands
-    return ToDo(what, "\n".join(lines), run.row, emits.split()[-1], emits)
+    return Verdict(headline, said, orders, [to_run(one) for one in runs], decides(runs), of)
 
 
 def _why_keep(answers: Sequence[RankedAnswer], default_seconds: float) -> str:
@@ -221,20 +214,21 @@ def _orders(
     return ()
 
 
-def _to_do(answer: Answer, row: int, request: str, what: str = "") -> ToDo:
+def to_get(answer: Answer, row: int, name: str, request: str, speedup: str) -> ToDo:
     """How an answer is had: a line of the environment, or a file and how a script takes it."""
-    before = f"{what}. " if what else ""
+    before = "" if name.startswith("row ") else f"{name}, {speedup}. "
+    line = answer.advice.text
     if answer.advice.by is By.ENVIRONMENT:
-        return ToDo(f"{before}Set for all ranks", answer.advice.text, row)
-    command, *otherwise = answer.advice.text.split("; ")
-    target = command.split()[-1]
+        return ToDo(row, name, f"{before}Set for all ranks", line, line, speedup)
+    command, *otherwise = line.split("; ")
+    file = written(command)
     call = f"{request.replace('-', '_')}(...)"
-    if target == "torch":
+    if file.target == "torch":
         call = _HOOKS.get(request, call)
     more = f" ({'; '.join(otherwise)})" if otherwise else ""
-    lines = f"import collsynth_{target} as fast\nfast.{call}"
-    put = f"Put {file_of(target)} beside your script, and this into it{more}"
-    return ToDo(before + put, lines, row, target)
+    lines = f"import {file.module} as fast\nfast.{call}"
+    put = f"{before}Put {file.name} beside your script, and this into it{more}"
+    return ToDo(row, name, put, lines, "; ".join([file.name, *otherwise]), speedup, file=file)
 
 
 def _of_sizes(reply: SweepReply, found: Sequence[Row]) -> Verdict:
@@ -246,22 +240,23 @@ def _of_sizes(reply: SweepReply, found: Sequence[Row]) -> Verdict:
         if gain:
             most = max(most, *(end.baseline_seconds / end.runtime_seconds for end in gain))
             sizes, times = " to ".join(found[at].title), " to ".join(found[at].speedup)
-            to_do.append(_to_do(gain[0], at, reply.request.value, f"{sizes}, {times}"))
+            to_do.append(to_get(gain[0], at, sizes, reply.request.value, times))
     begins = ((one.first, f" at {volume(one.from_bytes)}") for one in reply.stretches)
     without = (line for end, at in begins for line in _without_nvls(reply, end, at))
     follow = [*islice(without, 1), follows(reply.system.prices)]
     runs = worth_a_run(reply)
     if not to_do and runs:
-        return _until_measured(runs, follow)
+        return _until_measured(runs, follow, of="sizes")
     if not to_do:
         return Verdict(KEEP, ["at no size is anything surely faster that can be had", *follow])
-    said = [line for one in runs for line in _of_run(one, True)]
+    said = []
     if len(to_do) < len(reply.stretches):
         said.append("at other sizes keep the default")
-    if len(reply.stretches) > 1 and not all(one.target for one in to_do):
+    if len(reply.stretches) > 1 and not all(one.file for one in to_do):
         said.append(f"{holds(reply.request.value)}, so at all sizes; by size: {_BY_SIZE}")
-    every = [*to_do, *map(_to_run, runs)]
-    return Verdict(f"Up to {most:.2f}x: do this", [*said, *follow], (), every)
+    every = sorted([*to_do, *map(to_run, runs)], key=lambda one: one.row)
+    headline = f"Up to {most:.2f}x: do this"
+    return Verdict(headline, [*said, *follow], (), every, decides(runs), "sizes")
 
 
 def _of_groups(reply: UnevenReply, row: Row) -> Verdict:
@@ -271,7 +266,9 @@ def _of_groups(reply: UnevenReply, row: Row) -> Verdict:
     if first.speedup <= 1 + FINEST or first.proof != "proved":
         return Verdict(KEEP, [f"{default}; nothing proved is surely faster", follow])
     run = f"collsynth emit --from ANSWER.json --rank {first.rank} --target json"
-    to_do = ToDo("Write its groups of ranks as JSON (also below, under Code to paste)", run)
+    what = "Take its groups of ranks as JSON, among its files"
+    name, takes = f"row {first.rank}", "its groups of ranks"
+    to_do = ToDo(0, name, what, "", takes, row.speedup[0], emits=run)
     gain = f"{duration(first.seconds)}, where {default}"
     return Verdict(f"{row.speedup[0]}: do this", [gain, follow], (), [to_do])
 
@@ -281,7 +278,7 @@ def _of_job(reply: PlanReply, found: Sequence[Row]) -> Verdict:
     best, levels = reply.ranking[0], reply.system.levels
     default_seconds, seconds = reply.default_exposed_seconds, reply.runtime_exposed_seconds
     to_do = [
-        _to_do(one.answer, at, one.request.value, f"{one.name}, {found[at].speedup[0]}")
+        to_get(one.answer, at, one.name, one.request.value, found[at].speedup[0])
         for at, one in enumerate(reply.entries)
         if one.answer.against_default is Against.FASTER and to_be_had(one.answer)
     ]
@@ -291,10 +288,10 @@ def _of_job(reply: PlanReply, found: Sequence[Row]) -> Verdict:
     longer = default_seconds / seconds if seconds else 1.0
     gains = to_do and longer > 1 + FINEST
     if not gains and (runs := worth_a_run(reply)):
-        return _until_measured(runs, [waits, *more], orders)
+        return _until_measured(runs, [waits, *more], orders, "entry")
     if not gains:
         return Verdict(KEEP, [f"{waits}; no program makes it surely less", *more], orders)
-    if len(reply.entries) > 1 and not all(one.target for one in to_do):
+    if len(reply.entries) > 1 and not all(one.file for one in to_do):
         more.append("a variable holds for the whole process: for every collective of its name")
     waits += f", with the default {duration(default_seconds)}"
-    return Verdict(f"{longer:.2f}x: do this", [waits, *more], orders, to_do)
+    return Verdict(f"{longer:.2f}x: do this", [waits, *more], orders, to_do, of="entry")

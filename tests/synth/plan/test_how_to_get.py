@@ -104,9 +104,10 @@ def test_no_tree_is_advised_for_what_is_a_chain(name: str) -> None:
 def test_nothing_is_promised_that_cannot_be_handed_out(goal: Goal) -> None:
     for answer in ranked("dgx-h100:4", 2**30, 4, goal):
         if advice(answer).by is By.FILE:
-            target = advice(answer).text.partition(";")[0].split()[-1]
-            reduction = answer.candidate.reduction
-            assert emit(target, source(answer.candidate.text, reduction, 2**30, goal=goal))
+            [*_, target, to, name] = advice(answer).text.partition(";")[0].split()
+            reduction, cut = answer.candidate.reduction, answer.candidate.segments
+            given = source(answer.candidate.text, reduction, 2**30, cut, goal)
+            assert (to, [name]) == ("-o", list(emit(target, given)))
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,10 @@ import pytest
 from hierarchies.units import duration
 from synth.plan.request import Watcher
 from synth.report.details import emit_question
+from synth.tables.deciding import ToDo
+from synth.tables.rankings import top
 from synth.tables.rows import Ranking, rows
+from synth.tables.style import printed
 from synth.tables.verdict import KEEP, Verdict, verdict
 from synth.verbs.answers import judge
 from synth.verbs.answers.planning import PlanReply
@@ -70,15 +73,23 @@ def test_it_is_the_largest_speed_up_that_can_be_had_or_that_there_is_none(case: 
         most = min(open_, key=lambda one: one.seconds)
         quick = [one for one in open_ if one.advice.by.value == "environment"]
         first = min(quick, key=lambda one: one.seconds, default=most)
-        runs = [first] if first == most else [first, most]
+        runs = [one for one in open_ if one in (first, most)]
         upto = "up to " * (len(runs) > 1)
         assert found.headline == f"{KEEP}; worth measuring: {upto}{most.speedup:.2f}x"
         assert [reply.answers[run.row].worth_measuring for run in found.to_do] == runs
         for run, one in zip(found.to_do, runs, strict=True):
-            assert [*filter(None, (run.emits, *run.lines.splitlines()))] == one.commands
+            assert run.commands == one.commands
             assert "collsynth emit" not in run.lines
-        assert all(one.said in " ".join(found.said) for one in runs)
-        assert all(one.decides in " ".join(found.said) for one in runs)
+            assert (run.expected, run.under) == (
+                f"{one.speedup:.2f}x",
+                duration(one.default_seconds / one.decides_speedup),
+            )
+            assert run.between == " to ".join(f"{end:.2f}x" for end in one.speedup_interval)
+        assert runs[0].decides.partition(":")[0].partition("if it ")[2][:26] in found.decides
+        assert duration(runs[0].default_seconds) in found.decides
+        shown = " ".join(printed(top(reply)).split())
+        for cell in (found.headline, *(c for run in found.to_do for c in (run.sets, run.between))):
+            assert cell in shown, "the terminal says what the page does"
         return
     if best is None:
         assert (found.headline, found.to_do) == (KEEP, ())
@@ -98,11 +109,43 @@ def test_a_variable_is_a_line_to_set_and_a_file_is_one_that_is_emitted() -> None
         reply = answered(**ASKED[case])
         [put] = told(reply).to_do
         assert hook in put.lines
-        emit = VERBS["emit"]
-        question = asked(emit.question, emit_question(reply, put.row, put.target))
-        [file] = judge("emit").validate_python(emit.answer(question, Watcher()).body).files
-        assert file.name == put.file
-        assert f"def {hook}(" in file.text
+        assert put.file is not None
+        assert put.file.name.removesuffix(".py") in put.lines
+        assert f"def {hook}(" in emitted(reply, put)
+
+
+def emitted(reply: Ranking, what: ToDo) -> str:
+    """The text of the file that something to do needs, under the very name that is said there."""
+    assert what.file is not None
+    emit, size = VERBS["emit"], what.file.size_bytes
+    question = asked(emit.question, emit_question(reply, what.row, what.file.target, size))
+    [file] = judge("emit").validate_python(emit.answer(question, Watcher()).body).files
+    assert file.name == what.file.name
+    return str(file.text)
+
+
+TENSOR: dict[str, Any] = {"reduce": ["data"], "axes": {"data": 8, "tensor": 4}}
+WITH_FILES = {
+    "two rows": (2, {**TENSOR, "system": "dgx-h100:4", "bytes": "64MiB", "k": 2}),
+    "a run at the end of sizes": (1, {**H100, **TENSOR, "bytes": [2**25, 2**26]}),
+    "a gain from a size on": (1, {**P2, "bytes": [2**10, 2**26]}),
+}
+
+
+@pytest.mark.parametrize("case", WITH_FILES)
+def test_files_of_two_rows_have_two_names_and_each_command_runs_its_own(case: str) -> None:
+    """Both were called ``collsynth_torch.py``: the second ran in the place of the first."""
+    files, given = WITH_FILES[case]
+    reply = answered(**given)
+    texts = {}
+    for one in told(reply).to_do:
+        if one.file:
+            texts[one.file.name] = emitted(reply, one)
+            words = one.emits.split() if one.emits else ["-o", one.file.name]
+            assert words[words.index("-o") + 1] == one.file.name
+            if one.emits:
+                assert all(f" {one.file.name} --bytes" in line for line in one.lines.splitlines())
+    assert len(set(texts.values())) == len(texts) == files
 
 
 @pytest.mark.parametrize(("data", "warned"), [(8, True), (16, False)])
