@@ -89,8 +89,6 @@ def over_at(answer: Ranking, index: int) -> Sequence[str]:
 
 def request_at(ranking: Ranking, index: int) -> Goal:
     """The collective that is asked for in a row."""
-    if isinstance(ranking, UnevenReply):
-        return Goal.ALL_REDUCE
     return ranking.entries[index].request if isinstance(ranking, PlanReply) else ranking.request
 
 
