@@ -26,7 +26,7 @@ from synth.verbs.answers.ranked import Answer, RankingReply, Stretch, SweepReply
 
 _MAYBE = "x?: expected, but prices do not tell it from the default"
 _FIRST = "host0:"
-_ANSWER = "ANSWER.json: what this question prints with --json"
+_WRITE = "First write, from ANSWER.json, which this question prints with --json:"
 _AS_RUN = "run: as the runtime runs it, which no variable tells to take its calls as priced"
 
 
@@ -72,7 +72,7 @@ class ToDo:
     ``name``: of the row, the sizes or the entry; ``sets``: what is set or pasted where it is taken.
     ``expected``: its speed-up over the default; where a run decides it lies ``between`` two, and is
     taken if it is measured to take less than ``under``. ``file``: what the lines need;
-    ``emits`` the command that writes it, where what is to be run has it first.
+    ``emits`` the command that writes it.
     """
 
     row: int
@@ -95,11 +95,6 @@ class ToDo:
     def besides(self) -> str:
         """What is set or known beside that file."""
         return self.sets.partition("; ")[2]
-
-    @property
-    def commands(self) -> Sequence[str]:
-        """All lines, as a terminal takes them."""
-        return [*filter(None, (self.emits, *self.lines.splitlines()))]
 
 
 def to_run(run: Run) -> ToDo:
@@ -211,21 +206,25 @@ FIGURES: Mapping[str, Callable[[ToDo], str]] = {
 
 
 def choices(of: str, to_do: Sequence[ToDo], how_decided: str) -> Iterator[RenderableType]:
-    """What there is to choose from in a terminal: a table, what decides, and what to run.
+    """What there is to choose from in a terminal: a table, what decides, and what to do in turn.
 
     ``of``: what each is about, a row, sizes or an entry.
     """
-    cells: Mapping[str, Callable[[ToDo], str]] = {
-        of: lambda one: one.name.removeprefix("row "),
-        SETS: lambda one: one.sets,
-        **FIGURES,
-    }
-    yield table_of(to_do, cells, right="expected,take it if under", wraps=SETS)
-    yield f"{how_decided}\n"
+    if how_decided or len(to_do) > 1:
+        told = list(FIGURES.items())[: None if how_decided else 1]
+        cells: Mapping[str, Callable[[ToDo], str]] = {
+            of: lambda one: one.name.removeprefix("row "),
+            SETS: lambda one: one.sets,
+            **dict(told),
+        }
+        yield table_of(to_do, cells, right="expected,take it if under", wraps=SETS)
+        if how_decided:
+            yield f"{how_decided}\n"
+    if emits := [f"  {one.emits}" for one in to_do if one.emits]:
+        yield "\n".join([_WRITE, *emits])
     for one in to_do:
-        yield "\n".join([one.what, *(f"  {command}" for command in one.commands)])
-    if any(one.emits for one in to_do):
-        yield _ANSWER
+        if len(to_do) == 1 or one.under:  # else the table has it, and the file says how it is used
+            yield "\n".join([one.what, *(f"  {line}" for line in one.lines.splitlines())])
 
 
 def mark_lines(found: Iterable[Row]) -> Iterator[str]:

@@ -51,7 +51,7 @@ _HOOKS = {
     "reduce-scatter": "install_fsdp2(model)",
 }
 """What a file for PyTorch has to put its program into a training step."""
-_BY_SIZE = "a table for NCCL's tuner, among the files of a row"
+_BY_SIZE = "a file for NCCL's tuner"
 
 
 @dataclass(frozen=True)
@@ -87,10 +87,14 @@ def verdict(reply: Ranking) -> Verdict | None:
 
 
 def decision(reply: Ranking) -> Iterator[RenderableType]:
-    """What to run, in a terminal, and what decides; nothing where no run has to."""
-    told = verdict(reply)
-    if told and told.decides:
-        yield f"\n{told.headline}"
+    """What to do, in a terminal; nothing where the default is kept.
+
+    What a job waits stands there before its entries, and what these surely gain with what else it
+    touches; what prices follow stands below all.
+    """
+    told, job = verdict(reply), isinstance(reply, PlanReply)
+    if told and (told.decides or (told.to_do and not job)):
+        yield "\n".join(["", told.headline, *(() if job else told.said[:-1])])
         yield from choices(told.of, told.to_do, told.decides)
 
 
@@ -228,7 +232,8 @@ def to_get(answer: Answer, row: int, name: str, request: str, speedup: str) -> T
     more = f" ({'; '.join(otherwise)})" if otherwise else ""
     lines = f"import {file.module} as fast\nfast.{call}"
     put = f"{before}Put {file.name} beside your script, and this into it{more}"
-    return ToDo(row, name, put, lines, "; ".join([file.name, *otherwise]), speedup, file=file)
+    takes = "; ".join([file.name, *otherwise])
+    return ToDo(row, name, put, lines, takes, speedup, file=file, emits=command)
 
 
 def _of_sizes(reply: SweepReply, found: Sequence[Row]) -> Verdict:
