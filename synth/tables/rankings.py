@@ -21,6 +21,7 @@ from synth.tables.style import (
     axes_text,
     between,
     follows,
+    how_often,
     lacking,
     many,
     paragraphs,
@@ -344,7 +345,7 @@ def _to_do(answers: Sequence[RankedAnswer]) -> Iterator[str]:
 
 def _unpriced(entries: list[UnpricedEntry]) -> Iterator[str]:
     for one in entries:
-        size = f"{volume(one.bytes)} over {', '.join(one.over)}, {one.times:g} times"
+        size = f"{volume(one.bytes)} over {', '.join(one.over)}, {how_often(one.times)}"
         yield f"not priced: {one.name} ({size}): {one.why}"
 
 

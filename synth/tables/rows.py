@@ -15,7 +15,7 @@ from synth.calibration.logs.tables import busbw_factor
 from synth.plan.request import Against
 from synth.price.defaults import ALGORITHMS
 from synth.price.resolution import FINEST, WORTH
-from synth.tables.style import MARKS, request_text, table_of, way, way_of
+from synth.tables.style import MARKS, how_often, request_text, table_of, way, way_of
 from synth.verbs.answers.degraded import UnevenAnswer, UnevenReply
 from synth.verbs.answers.planning import PlannedEntry, PlanReply
 from synth.verbs.answers.ranked import Answer, RankedAnswer, RankingReply, SweepReply
@@ -312,7 +312,7 @@ def _stretch(reply: SweepReply, index: int) -> Row:
 def _entry(entry: PlannedEntry) -> Row:
     priced = _Priced(entry.answer, entry.bytes, entry.answer.bound_seconds)
     asked = request_text(entry.request, entry.over, entry.bytes)
-    title = f"{entry.name}: {asked}, {entry.times:g} times"
+    title = f"{entry.name}: {asked}, {how_often(entry.times)}"
     return replace(_row(entry.request, entry.over, priced), title=(title,))
 
 

@@ -50,6 +50,11 @@ def many(count: int, what: str) -> str:
     return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
+def how_often(times: float) -> str:
+    """``once``, ``160 times``."""
+    return "once" if times == 1 else f"{times:g} times"
+
+
 class _Fitting(Table):
     """A table that is never wider than the screen, and loses nothing.
 

@@ -31,6 +31,7 @@ from synth.service.page.views import folders, written_for, zipped
 from synth.tables.rows import Ranking
 from synth.tables.verdict import verdict
 from synth.verbs.answers import judge
+from synth.verbs.answers.degraded import UnevenReply
 from synth.verbs.answers.parts import BinaryFile, TextFile
 from synth.verbs.answers.ranked import Answer, SweepReply
 
@@ -160,7 +161,7 @@ async def code(part: AskedPart, target: str, channels: Channels = None) -> Respo
     more = f"answer={part.index}" + (f"&channels={channels}" if channels else "")
     if isinstance(outcome, Accepted):
         return part.waiting(outcome, "The code", f"code/{target}?{more}")
-    summary = TARGETS[target].summary
+    summary = "" if isinstance(part.ranking, UnevenReply) else TARGETS[target].summary
     given = {"files": _files(outcome), "target": target, "more": more, "summary": summary}
     return part.response("code.html", heading, **given)
 
