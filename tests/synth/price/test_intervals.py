@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from places import ROOT
 from synth.cli.app import app
+from synth.price.resolution import OF_A_SHEET, OTHERS_LINKS
 
 LOGS = sorted(str(path) for path in ROOT.glob("docs/logs/sophia-*.csv"))
 WHERE = ("--axes", "data=16", "--reduce", "data")
@@ -63,11 +64,20 @@ def test_the_interval_of_one_step_is_that_of_its_residuals(calibrated: str) -> N
     assert high == pytest.approx(body["seconds"] * max(1, fitting[0]["high"]))
 
 
-def test_without_measurements_there_is_no_interval_and_no_tie() -> None:
+def test_without_measurements_there_is_no_interval_and_what_data_sheets_do_not_tell_ties() -> None:
     body = answered("top", "dgx-a100:2", *WHERE, "--bytes", "1GiB", "--prices", "stated")
     assert body["system"]["calibration"] is None
     assert {answer["interval_seconds"] for answer in body["answers"]} == {None}
-    assert [answer["rank"] for answer in body["answers"] if answer["tied"]] == [1]
+    first, *others = body["answers"]
+    tied = [answer["tied"] for answer in others]
+    assert first["tied"]
+    assert any(tied)
+    assert not all(tied)
+    for answer in others:
+        if answer["seconds"] <= (1 + OTHERS_LINKS) * first["seconds"]:
+            assert answer["tied"]
+        if answer["tied"]:
+            assert answer["seconds"] < OF_A_SHEET[1] * first["seconds"]
 
 
 def test_people_are_told_intervals_and_ties(calibrated: str) -> None:

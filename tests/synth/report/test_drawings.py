@@ -259,25 +259,25 @@ def test_what_is_worth_measuring_is_expected_in_the_table_too() -> None:
         "top",
         {
             "system": "dgx-h100:4",
-            "axes": {"data": 8, "tensor": 4},
+            "axes": {"data": 16, "tensor": 2},
             "reduce": ["data"],
-            "bytes": [2**24, 2**27],
+            "bytes": [2**24, 2**26],
             "max_steps": 2,
         },
     )
     told = curves(found)
     open_ = [one.worth_measuring for one in found.sizes]
-    assert open_ == sorted(open_)  # from some size on
+    assert open_ == sorted(open_, reverse=True)  # up to some size
     assert any(open_)
     for one, speedup, rate in zip(told.sizes, told.speedups, told.default_bandwidths, strict=True):
         expected = f"{one.baseline_seconds / one.seconds:.2f}x?"
         assert speedup == (expected if one.worth_measuring else "same")
-        assert rate == f"{2 * 7 / 8 * one.bytes / one.baseline_seconds / 1e9:.4g} GB/s"
+        assert rate == f"{2 * 15 / 16 * one.bytes / one.baseline_seconds / 1e9:.4g} GB/s"
         assert one.program == "all-reduce root inside"
-    keep, ring = told.stretches
-    assert (keep.sizes, keep.program, keep.said) == ("16 MiB to 34.71 MiB", "", "keep the default")
-    assert (ring.sizes, ring.program) == ("34.9 MiB to 128 MiB", "all-reduce root inside")
-    assert ring.said.startswith("by ring, 1.17x? to ")
+    tree, keep = told.stretches
+    assert (keep.sizes, keep.program, keep.said) == ("29.34 MiB to 64 MiB", "", "keep the default")
+    assert (tree.sizes, tree.program) == ("16 MiB to 29.19 MiB", "all-reduce root inside")
+    assert tree.said.startswith("by in-network, 1.24x? to ")
 
 
 def points(picture: ElementTree.Element, name: str) -> list[tuple[float, float, str]]:

@@ -83,8 +83,8 @@ def test_from_the_form_to_code_by_keyboard_alone(seen: Browsing) -> None:
     tab_to(page, "input[name=axis_size]")
     until(page, "document.querySelector('#axes-said').textContent")
     press("Control+A")
-    page.keyboard.type("2")
-    for second in ("model", "4"):
+    page.keyboard.type("4")
+    for second in ("model", "2"):
         tab_to(page, "input[name^=axis_]")
         page.keyboard.type(second)
     until(page, "document.querySelector('#axes-told').textContent.startsWith('product 8 of 8')")

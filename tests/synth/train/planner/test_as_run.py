@@ -31,7 +31,7 @@ from synth.train.resharding.seconds import Answers, Redistributor
 from synth.train.simulation.predicting import predicted
 from synth.train.simulation.sources import Network, Rooflines, sources
 
-TYPICAL, STATED = typical(load("dgx-h100:2")), load("dgx-h100:4")
+TYPICAL, STATED = typical(load("dgx-h100:2")), load("p2-a100:4")
 
 
 @cache

@@ -82,7 +82,7 @@ def named_freely(path: Path) -> bool:
 def may_go(key: str, path: Path) -> bool:
     if key == "collective" and "measured" in path:
         return False
-    if key in ("calls", "worth_measuring"):
+    if key in ("calls", "worth_measuring", "trial", "later_default", "unmeasured"):
         return True  # what is one call, or told from the default, is without
     if key == "parts" and "rows" in path:
         return True  # most rows of a timeline are one task
