@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from hierarchies.errors import InputError
-from hierarchies.reduction import Reduction
-from hierarchies.system import Domain
+from hierarchies.reduction import Part, Reduction
+from hierarchies.system import Domain, System
 
 Weights = npt.NDArray[np.float64]
 
@@ -66,6 +66,48 @@ def cast(reduction: Reduction, free: tuple[int, ...], zero: tuple[int, ...]) -> 
             slots.append(Slot(size, what))
         levels.append(tuple(slots))
     return tuple(levels)
+
+
+def alike(system: System, reduction: Reduction) -> tuple[tuple[Part, ...], ...]:
+    """What prices see of a reduction: where it is the same, every program costs the same.
+
+    Under a crossbar it says nothing which children a group has, only how many: with data=2 and
+    model=4 in a node of eight GPUs, each with a NIC of its own, a sum over data costs the same
+    whichever axis varies faster. Where two GPUs share a NIC, in a ring, and where some links are
+    slower than others, the order of a level's parts counts.
+    """
+    ordered = _ordered(system)
+    return tuple(
+        parts if level in ordered else tuple(sorted(_by_digit(parts), key=_place))
+        for level, parts in enumerate(reduction.parts)
+    )
+
+
+def _ordered(system: System) -> set[int]:
+    """The levels whose children are told apart by their order."""
+    if system.faults:
+        return set(range(len(system.links)))
+    found = {i for i, link in enumerate(system.links) if link.domain is not Domain.SWITCH}
+    cardinalities = system.hierarchy.cardinalities
+    for outer in range(len(system.links)):
+        block = system.block(outer)
+        for level in reversed(range(outer + 1, len(system.links))):
+            if block % cardinalities[level]:
+                found |= {level} if block > 1 else set()
+                break
+            block //= cardinalities[level]
+    return found
+
+
+def _by_digit(parts: tuple[Part, ...]) -> list[Part]:
+    sizes: dict[int | None, int] = {}
+    for part in parts:
+        sizes[part.digit] = sizes.get(part.digit, 1) * part.size
+    return [Part(size, digit) for digit, size in sizes.items()]
+
+
+def _place(part: Part) -> int:
+    return -1 if part.digit is None else part.digit
 
 
 def children_of(slots: tuple[Slot, ...]) -> int:

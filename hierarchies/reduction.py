@@ -82,10 +82,10 @@ class Tree:
 
 @dataclass(frozen=True)
 class Part:
-    """The share that one axis has in one level's digit: its size, and the tree digit it belongs to.
+    """What axes of one kind have of one level's digit: its size, and the tree digit it belongs to.
 
-    Eight GPUs of a node that hold data=4, model=2 are a part of 4 and a part of 2. ``digit`` is
-    None where the axis is not reduced over: the part then numbers replicas.
+    Eight GPUs of a node that hold data=4, model=2 are a part of 4 and a part of 2 where one of
+    both is reduced over. ``digit`` is None for axes that are not: the part then numbers replicas.
     """
 
     size: int
@@ -157,17 +157,22 @@ class Reduction:
     def parts(self) -> tuple[tuple[Part, ...], ...]:
         """For each level, outermost first, the parts > 1 its digit is made of, slowest first.
 
-        The product of the sizes of a level's parts is the level's cardinality.
+        Neighbours of the same digit are one part, as no group tells them apart: eight GPUs of
+        which model=2 and pipe=4 number replicas are one part of 8, whichever has 2 of them. So
+        reductions with the same parts have the same groups, by the same numbers, and cost the
+        same. The product of the sizes of a level's parts is the level's cardinality.
         """
         order = {name: position for position, name in enumerate(self.tree.names)}
-        return tuple(
-            tuple(
-                Part(row[level], None if name is None else order[name])
-                for row, name in zip(self.placement.matrix, names, strict=True)
-                if row[level] > 1
-            )
-            for level, names in enumerate(self._names)
-        )
+        levels = []
+        for level, names in enumerate(self._names):
+            parts: list[Part] = []
+            for row, name in zip(self.placement.matrix, names, strict=True):
+                size, digit = row[level], None if name is None else order[name]
+                if size > 1 and parts and parts[-1].digit == digit:
+                    size *= parts.pop().size
+                parts += [Part(size, digit)] if size > 1 else []
+            levels.append(tuple(parts))
+        return tuple(levels)
 
     @property
     def replicas(self) -> int:

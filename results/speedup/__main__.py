@@ -56,11 +56,10 @@ QUESTIONS: Mapping[str, tuple[str, dict[str, Any]]] = {
         "top",
         {
             "system": f"{SUPERPOD}:16",
-            "axes": {"a": 32, "b": 8, "c": 8},
-            "reduce": ["a"],
+            "axes": {"a": 8, "b": 32, "c": 8},
+            "reduce": ["b"],
             "k": 1,
             "per_placement": True,
-            "max_steps": 4,
         },
     ),
     "a range": (

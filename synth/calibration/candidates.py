@@ -163,7 +163,7 @@ def _ways(part: BusyPart, measurement: Measurement) -> Iterator[tuple[str, Way]]
     forced = _forced_algorithm(measurement)
     simulator = Simulator(replace(part.system, calibration=None))
     collective, goal = Collective(measurement.collective), Goal(measurement.collective)
-    for name in names(Ranks(part.system, part.members), goal):
+    for name in names(Ranks(part.system, part.members), goal, later=forced is not None):
         if forced in (None, ALGORITHMS[name]):
             yield name, simulator.way(collective, ALGORITHMS[name], part.roles)
 

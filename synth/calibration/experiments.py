@@ -15,18 +15,16 @@ from shlex import quote
 from grammar import Collective, Goal
 from hierarchies import InputError, System
 from synth.calibration.logs.matching import host_level, with_commas
-from synth.calibration.logs.tables import COLLECTIVES
 from synth.calibration.measurements import Measurement
 from synth.calibration.prediction import Predictor
+from synth.collectives import nccl_tests
 from synth.collectives.algorithms import Algorithm
-from synth.collectives.nccl_model import NVLS, RING, SPELLINGS, TREE, has
+from synth.collectives.nccl_model import NVLS, RING, SPELLINGS, TREE, Ranks, has
 from synth.collectives.protocols import Protocol, protocols
 
 SMALLEST_BYTES, LARGEST_BYTES, LARGEST_LL_BYTES = 2**10, 2**30, 2**26
-WARM_UP, REPEATS = 5, 20
 START_SECONDS = 10.0
 """A rough figure for the time to start a test, for the run time that is printed."""
-_TESTS = {ours: theirs for theirs, ours in COLLECTIVES.items()}
 _PROTOCOL = {Protocol.SIMPLE: "Simple", Protocol.LL: "LL", Protocol.LL128: "LL128"}
 
 
@@ -67,7 +65,7 @@ class Experiment:
 
     @property
     def program(self) -> str:
-        return f"{_TESTS[self.goal.value]}_perf"
+        return nccl_tests.program(self.goal.value)
 
     @property
     def environment(self) -> dict[str, str]:
@@ -83,14 +81,13 @@ class Experiment:
 
     @property
     def arguments(self) -> str:
-        sizes = f"-b {_size(self.smallest_bytes)} -e {_size(self.largest_bytes)} -f 2"
-        return f"{sizes} -g 1 -w {WARM_UP} -n {REPEATS}"
+        return nccl_tests.arguments(self.smallest_bytes, self.largest_bytes)
 
     @property
     def notes(self) -> tuple[str, ...]:
         """Comment lines to stand above the output, so that the log itself says what was run."""
         ways = {k: v for k, v in self.environment.items() if k != "NCCL_TESTS_SPLIT"}
-        comments = [f"# collective: {_TESTS[self.goal.value]}"]
+        comments = [f"# collective: {self.program.removesuffix('_perf')}"]
         comments.append(f"# members: {with_commas(self.groups.members)}")
         comments.append(f"# busy: {with_commas(self.groups.busy)}")
         if ways:
@@ -184,7 +181,7 @@ def _on(system: System, groups: Groups) -> Iterator[Experiment]:
             yield _made(system, groups, tree, Protocol.SIMPLE, (f"trees over {crossed}",))
         yield _made(system, groups, (Goal.REDUCE_SCATTER, None), None, ("a check of the rings",))
         yield _made(system, groups, (Goal.ALL_TO_ALL, None), None, (f"exchanges over {crossed}",))
-    if all(link.reduces for link in links):
+    if all(link.reduces for link in links) and Ranks(system, groups.members).multicasts:
         switches = f"what switches of {crossed} reduce"
         yield _made(system, groups, (Goal.ALL_REDUCE, NVLS), None, (switches,))
     yield _made(system, groups, (Goal.ALL_REDUCE, None), None, ("what the runtime chooses",))
@@ -206,7 +203,7 @@ def _made(
     steps = range((largest // SMALLEST_BYTES).bit_length())
     once = sum(predictor.at(SMALLEST_BYTES << step).seconds for step in steps)
     both_places = 2
-    seconds = START_SECONDS + both_places * (WARM_UP + REPEATS) * once
+    seconds = START_SECONDS + both_places * (nccl_tests.WARM_UP + nccl_tests.REPEATS) * once
     return Experiment(
         name, goal, groups, algorithm, protocol, SMALLEST_BYTES, largest, tells, seconds
     )
@@ -234,11 +231,9 @@ def lines(system: System, experiment: Experiment) -> Lines:
         nodes = f" -N {hosts} --ntasks-per-node={ranks // hosts}"
     environment = experiment.environment
     test = f"$TESTS/{experiment.program} {experiment.arguments}"
-    passed = "".join(f' -x {key}="{value}"' for key, value in environment.items())
-    before = "".join(f'{key}="{value}" ' for key, value in environment.items())
     return Lines(
-        f"mpirun -np {ranks}{spread}{passed} {test}",
-        f"{before}srun -n {ranks}{nodes} {test}",
+        nccl_tests.mpirun(ranks, environment, test, spread),
+        nccl_tests.srun(ranks, environment, test, nodes),
     )
 
 
@@ -246,13 +241,6 @@ def kept(command: str, experiment: Experiment) -> str:
     """The command, with its notes and its output written to the experiment's log file."""
     echoed = "; ".join(f"echo '{note}'" for note in experiment.notes)
     return f"({echoed}; {command}) > {experiment.file}"
-
-
-def _size(size_bytes: int) -> str:
-    for shift, unit in ((30, "G"), (20, "M"), (10, "K")):
-        if size_bytes >> shift << shift == size_bytes and size_bytes >> shift:
-            return f"{size_bytes >> shift}{unit}"
-    return str(size_bytes)
 
 
 def _is_power(number: int) -> bool:

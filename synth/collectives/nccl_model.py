@@ -12,6 +12,7 @@ Facts, from NVIDIA/nccl v2.28.7-1 src/graph/tuning.cc and src/enqueue.cc, with N
 * LL has half a ring's bandwidth and 1/3.8 of a tree's, LL128 0.92 and 120/128 (7/9 inside a node);
 * a switch that reduces does it in one hop, by Simple alone, at 2 x 0.85 of the bandwidth (Hopper's
   figure), one of 16 channels being set apart; over several nodes all-reduces have a tree between;
+  none is asked where 2 GPUs of a node are in the communicator (MOST_WITHOUT_NVLS);
 * sends and receives go by LL up to 16 KiB (NCCL_P2P_LL_THRESHOLD).
 
 Its trap is kept: on one or two nodes rings and trees are taken to have the bandwidth inside a node.
@@ -50,6 +51,11 @@ SPELLINGS = {
 its example tuner have our names."""
 MOST_LL_BYTES = 16384
 _CHANNELS = 16
+MOST_WITHOUT_NVLS = 2
+"""GPUs of a node in a communicator for which NCCL up to 2.28 sets up no NVLS: ``ncclNvlsInit``
+(NVIDIA/nccl, src/transport/nvls.cc) gives up where ``gpuCount <= 2``, those of the communicator's
+topology, so its own on a node. Later versions, which also ask for several ranks of one GPU
+(``hasMultiRankNvml``), give up below 2 alone."""
 
 
 def has(collective: Collective, algorithm: Algorithm, links: Iterable[Link]) -> bool:
@@ -102,6 +108,11 @@ class Ranks:
     @property
     def nodes(self) -> int:
         return prod(self.counts[: self.network + 1])
+
+    @property
+    def multicasts(self) -> bool:
+        """Whether NCCL sets up NVLS: not where few GPUs of a node are in the communicator."""
+        return not self.inside or self.ranks // self.nodes > MOST_WITHOUT_NVLS
 
     def reduces(self, levels: Sequence[int]) -> bool:
         """Whether the switches of all these levels reduce."""

@@ -17,9 +17,9 @@ from synth.degraded.lowering import in_full, phases, rehearsed
 from synth.degraded.programs import GroupProgram, Survivors, level_programs
 from synth.plan.distinct import Distinct, Grouping, Member
 from synth.plan.library import Labels, Library
-from synth.plan.request import Watcher
+from synth.plan.request import Against, Watcher
 from synth.price.bound import Bound, bound_of_groups
-from synth.price.resolution import Estimate, estimate
+from synth.price.resolution import Estimate, estimate, shown
 from synth.price.segments import SEGMENTS, Choices, Followed, cheapest
 from synth.price.step_prices import Simulator
 from synth.price.steps import TICKS_PER_SECOND, StepPrice, limiting, total_seconds
@@ -75,12 +75,14 @@ class UnevenCandidate:
 class UnevenAnswer:
     """A ranked candidate; ``verdict`` is of this size and these groups, not of all.
 
-    It stands for ``others`` that prices do not tell from it.
+    It stands for ``others`` that prices do not tell from it; ``against_default``: what they tell of
+    it and the plain all-reduce.
     """
 
     rank: int
     candidate: UnevenCandidate
     verdict: Verdict
+    against_default: Against
     others: int = 0
 
 
@@ -134,7 +136,8 @@ def uneven_answers(
     answers = []
     for rank, found in enumerate(best, start=1):
         verdict = judged(found.what.program, survivors.count)
-        answers.append(UnevenAnswer(rank, found.what, verdict, found.others))
+        told = _against(system, found.what, search.flat)
+        answers.append(UnevenAnswer(rank, found.what, verdict, told, found.others))
         watcher.judged(rank, len(best))
     everyone = [np.array(survivors.devices, dtype=np.int64)]
     return UnevenReport(
@@ -143,11 +146,20 @@ def uneven_answers(
         axis,
         tuple(answers),
         choices,
-        search.flat_seconds,
+        total_seconds(search.flat),
         bound_of_groups(system, everyone, request.payload_bytes, Goal.ALL_REDUCE),
         search.programs,
         search.complete,
     )
+
+
+def _against(system: System, one: UnevenCandidate, flat: Sequence[StepPrice]) -> Against:
+    """What prices tell of a candidate and the plain all-reduce."""
+    ours = estimate(system, one.ticks, one.segments * one.prices)
+    default = estimate(system, sum(price.ticks for price in flat), flat)
+    if ours.surely_below(default):
+        return Against.FASTER
+    return Against.SLOWER if default.surely_below(ours) else Against.SAME
 
 
 def judged(program: GroupProgram, ranks: int) -> Verdict:
@@ -201,7 +213,7 @@ class _Search:
         self._simulator = Simulator(survivors.system, request.choice)
         self._library = Library(Language(request.max_steps), watcher.searching)
         self._stopped = False
-        self.flat_seconds = 0.0
+        self.flat: Sequence[StepPrice] = ()
         self.programs = 0
 
     @property
@@ -213,7 +225,7 @@ class _Search:
             nothing = UnevenCandidate(0, GroupProgram((), 1, ()), 1, ())
             return [Distinct(nothing, Estimate(0), 0, 0)], ()
         levels = self._of_levels()
-        self.flat_seconds = total_seconds(levels.priced(0, self._request.payload_bytes))
+        self.flat = levels.priced(0, self._request.payload_bytes)
         families, choices = [levels], []
         for core in cores(self._survivors):
             if not self._go_on():
@@ -252,9 +264,9 @@ class _Search:
                 break
             first = False
             one = self._candidate(families[number], path, segments, ticks)
-            estimated = estimate(self._survivors.system, ticks, segments * one.prices)
+            apart = shown(self._survivors.system, ticks, segments * one.prices)
             simplicity = (1, segments, len(one.program.steps), (one.program.text,))
-            grouping.add(Member(estimated, simplicity, one.program.steps, one))
+            grouping.add(Member(apart, simplicity, one.program.steps, one))
         while len(grouping) < self._request.k and grouping.settle(inf):
             pass
         return grouping.answers()

@@ -118,6 +118,19 @@ def level_of_hosts(hierarchy: Hierarchy) -> int:
     return next((hierarchy.index(name) for name in HOST_LEVELS if name in hierarchy.names), -1)
 
 
+def by_torchrun(hierarchy: Hierarchy) -> str:
+    """What starts a process for each device by torchrun, the same line on every host.
+
+    Hosts meet at the first, which is called as launchers' files call it.
+    """
+    each = hierarchy.devices_in_child(level_of_hosts(hierarchy))
+    hosts = hierarchy.devices // each
+    if hosts == 1:
+        return f"torchrun --nproc-per-node {each}"
+    meet = "--rdzv-backend c10d --rdzv-endpoint host0:29500"
+    return f"torchrun --nnodes {hosts} --nproc-per-node {each} {meet}"
+
+
 def _distribution(placement: Placement, slowest: Sequence[int]) -> str:
     """Slurm's way to deal ranks out to hosts in turn; empty if that is not this placement."""
     ranks = ranked_devices(placement, slowest)

@@ -34,25 +34,25 @@ class _Step:
 
 
 def write(source: Source) -> Files:
-    """``collsynth_jax.py``, its groups given by mesh axes where they can be, else one by one.
+    """``collsynth_jax_STAMP.py``, its groups given by mesh axes where they can be, else one by one.
 
     Raises CannotExpressError for programs during which devices need buffers of unlike sizes.
     """
     try:
-        return _written(source, explicit=False)
+        return _written("jax", source, explicit=False)
     except CannotExpressError:
-        return write_flat(source)
+        return _written("jax", source, explicit=True)
 
 
 def write_flat(source: Source) -> Files:
-    """``collsynth_jax.py`` with explicit groups of ranks: for any mesh in the order of the ranks.
+    """``collsynth_jax_flat_STAMP.py``, by explicit groups: for any mesh in the order of the ranks.
 
     Raises CannotExpressError for programs during which devices need buffers of unlike sizes.
     """
-    return _written(source, explicit=True)
+    return _written("jax-flat", source, explicit=True)
 
 
-def _written(source: Source, explicit: bool) -> Files:
+def _written(target: str, source: Source, explicit: bool) -> Files:
     found = []
     for number, stripe in enumerate(source.stripes, 1):
         with in_stripe(source, number):
@@ -61,7 +61,7 @@ def _written(source: Source, explicit: bool) -> Files:
     first, last = by_ranks(source)
     ordered = ([_Step()] * len(first), [_Step()] * len(last))
     return python_file(
-        "jax",
+        target,
         source,
         explicit=explicit,
         how=[[*ordered[0], *of_stripe, *ordered[1]] for of_stripe in found],

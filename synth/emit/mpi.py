@@ -8,6 +8,6 @@ from synth.emit.text import python_file
 
 
 def write(source: Source) -> Files:
-    """``collsynth_mpi.py``. Raises CannotExpressError for groups no mesh has."""
+    """``collsynth_mpi_STAMP.py``. Raises CannotExpressError for groups no mesh has."""
     op = source.schedule.op
     return python_file("mpi", source, with_op="" if op is Kind.SUM else f", MPI.{op.name}")

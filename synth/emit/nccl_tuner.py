@@ -46,7 +46,6 @@ from synth.price.step_prices import Simulator
 from synth.price.ways import Line
 from synth.semantics.schedule import Exchange
 
-FILE = "nccl_tuner.csv"
 MOST_BYTES = 2**64 - 1
 MOST_CHANNELS = 64
 _ANY = -1
@@ -124,7 +123,7 @@ def write(source: Source) -> Files:
             lines += ["", f"# {_title(communicator)}", *_rows(communicator, channels)]
         known.add(who)
     lines += ["", "# everything else", *_rest(channels)]
-    return {FILE: "\n".join(lines) + "\n"}
+    return {_file(source): "\n".join(lines) + "\n"}
 
 
 def _priced(source: Source, channels: int) -> Iterator[str]:
@@ -270,7 +269,7 @@ def _header(source: Source, channels: int) -> Iterator[str]:
     for step in schedule.program.steps:
         yield _comment(f"  {step}")
     yield _comment(f"on {source.system.name}. NCCL's example tuner plugin reads it:")
-    yield f"#   NCCL_TUNER_PLUGIN=libnccl-tuner-example.so NCCL_TUNER_CONFIG_FILE={FILE}"
+    yield f"#   NCCL_TUNER_PLUGIN=libnccl-tuner-example.so NCCL_TUNER_CONFIG_FILE={_file(source)}"
     yield f"# Every row uses {channels} channels, and the first row that fits wins."
     yield "# At other sizes ring or tree is our simulator's choice, protocols that of the model in"
     yield "# NCCL's src/graph/tuning.cc, with NVLink inside nodes. NVLS, CollNet and PAT are not"
@@ -278,6 +277,10 @@ def _header(source: Source, channels: int) -> Iterator[str]:
     yield "# A size is the larger of a rank's buffers; calls in one ncclGroup count together."
     yield "#"
     yield "# collective_type,min_bytes,max_bytes,algorithm,protocol,channels,nNodes,nRanks"
+
+
+def _file(source: Source) -> str:
+    return f"nccl_tuner_{source.stamp}.csv"
 
 
 def _comment(text: str) -> str:

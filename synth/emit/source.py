@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from hashlib import sha256
 
-from hierarchies import InputError, Placement, System
+from grammar import Goal
+from grammar.tensors.sharding import Kind
+from hierarchies import InputError, Placement, Reduction, System
 from synth.emit.mesh import Mesh, RankOrder, mesh
 from synth.events.overlap import Lane, together_seconds
 from synth.price.steps import StepPrice
@@ -15,6 +18,37 @@ from synth.verify.symbolic import Proved, Unknown
 
 Files = dict[str, str | bytes]
 """The files of a target: their contents by name."""
+
+
+def stamp(
+    reduction: Reduction,
+    goal: Goal,
+    slices: Iterable[tuple[str, int, int]],
+    op: Kind = Kind.SUM,
+    order: RankOrder = RankOrder.MACHINE,
+) -> str:
+    """Six digits that go into the names of a program's files, which so tell programs apart.
+
+    ``slices``: of each program side by side its text, its bytes of the payload and its segments.
+    Files of other programs, payloads, placements or orders of ranks would do something else: by one
+    name the file that ran, or was pasted, could be another than was meant.
+    """
+    placement = reduction.placement
+    axes = [(axis.name, axis.size) for axis in placement.axes]
+    levels = [(level.name, level.cardinality) for level in placement.hierarchy.levels]
+    where = (levels, axes, placement.matrix, reduction.over)
+    known = (where, goal.value, op.value, order.value, list(slices))
+    return digits(repr(known))
+
+
+def digits(text: str) -> str:
+    """Six digits that tell a text from others."""
+    return sha256(text.encode()).hexdigest()[:6]
+
+
+def module_name(runtime: str, stamped: str) -> str:
+    """What the Python file of a runtime is called, as a module: ``collsynth_torch_1f3a5c``."""
+    return f"collsynth_{runtime.replace('-', '_')}_{stamped}"
 
 
 @dataclass(frozen=True)
@@ -65,6 +99,13 @@ class Source:
     def stripes(self) -> tuple[Source, ...]:
         """The stripes that run side by side, each as a source of its own; at least one."""
         return (replace(self, beside=()), *self.beside)
+
+    @property
+    def stamp(self) -> str:
+        """The digits by which its files are told from those of any other program."""
+        own = self.schedule
+        slices = [(str(one.program), one.payload_bytes, one.segments) for one in self.schedules]
+        return stamp(own.reduction, own.goal, slices, own.op, self.options.rank_order)
 
     @property
     def schedules(self) -> tuple[Schedule, ...]:

@@ -10,10 +10,11 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from grammar.tensors.sharding import Kind
 from hierarchies import Placement
 from synth.emit.buffers import Buffers, buffers
+from synth.emit.conventions import by_torchrun
 from synth.emit.frameworks import FRAMEWORKS
 from synth.emit.mesh import Mesh, RankOrder, among
 from synth.emit.mesh import mesh as mesh_of
-from synth.emit.source import Files, Source, cannot, in_stripe
+from synth.emit.source import Files, Source, cannot, in_stripe, module_name
 from synth.semantics.schedule import Exchange, Schedule, Transpose
 
 _NUMBERING = {
@@ -40,10 +41,11 @@ def templates(package: str) -> Environment:
     )
 
 
-def python_file(runtime: str, source: Source, **more: Any) -> Files:
-    """``collsynth_RUNTIME.py``. Raises CannotExpressError for groups no mesh axes can give."""
-    words = _words(source) | more
-    return {f"collsynth_{runtime}.py": rendered(f"{runtime}.py.jinja", **words)}
+def python_file(target: str, source: Source, **more: Any) -> Files:
+    """``collsynth_TARGET_STAMP.py``. Raises CannotExpressError for groups no mesh axes can give."""
+    name, runtime = module_name(target, source.stamp), target.partition("-")[0]
+    words = _words(source) | {"module": name} | more
+    return {f"{name}.py": rendered(f"{runtime}.py.jinja", **words)}
 
 
 def rendered(template: str, **words: Any) -> str:
@@ -65,6 +67,7 @@ def _words(source: Source) -> dict[str, Any]:
     return {
         **request(schedule),
         "made_by": source.options.made_by,
+        "launch": tried(placement, source.options.rank_order),
         "over": ", ".join(reduction.over),
         "system": source.system,
         "axis_sizes": ", ".join(f"{axis.name}={axis.size}" for axis in placement.axes),
@@ -98,6 +101,15 @@ def mesh_words(placement: Placement, order: RankOrder) -> dict[str, Any]:
         "axes": [(name, _strings(of_axis)) for name, of_axis in parts],
         "world": placement.hierarchy.devices,
     }
+
+
+def tried(placement: Placement, order: RankOrder) -> str:
+    """How a file for PyTorch is tried, up to its name: what starts it on this machine."""
+    line = by_torchrun(placement.hierarchy)
+    ranks = "" if order is RankOrder.MACHINE else f"; ranks are numbered {_NUMBERING[order]}"
+    if "--nnodes" not in line:
+        return f"Try it{ranks}:\n{line} "
+    return f"Try it, on every host (host0 is the first){ranks}:\n{line} \\\n    "
 
 
 def request(schedule: Schedule) -> dict[str, Any]:

@@ -34,7 +34,7 @@ _OTHERS = (
 
 
 def write(source: Source) -> Files:
-    """``collsynth_torch.py``. Raises CannotExpressError for groups no mesh has."""
+    """``collsynth_torch_STAMP.py``. Raises CannotExpressError for groups no mesh has."""
     schedule = source.schedule
     own = _OWN[schedule.goal]
     names = sorted({*_OTHERS, *(name for names in _OWN.values() for name in names)})

@@ -28,7 +28,7 @@ from hierarchies import (
 from synth.emit.document.writing import printed
 from synth.emit.mesh import mesh
 from synth.emit.source import Files, Options
-from synth.emit.text import mesh_words, rendered
+from synth.emit.text import mesh_words, rendered, tried
 from synth.price.steps import StepPrice
 from synth.semantics.point_to_point import NOBODY, PointToPoint, Transfer
 
@@ -84,6 +84,7 @@ def _python_file(runtime: str, source: TransferSource) -> Files:
         "seconds": source.price.seconds,
         "busiest": source.price.limited_by,
         "made_by": source.options.made_by,
+        "launch": tried(placement, source.options.rank_order),
         "everyone": NOBODY not in source.senders,
     }
     return {f"collsynth_{runtime}.py": rendered(f"transfer_{runtime}.py.jinja", **words)}

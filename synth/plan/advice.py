@@ -24,6 +24,7 @@ from hierarchies import (
     placements,
     row_major,
 )
+from hierarchies.fabric import alike
 from synth.collectives.algorithms import Choice
 from synth.plan.candidates import CandidateSearch, Found
 from synth.plan.distinct import Distinct
@@ -178,11 +179,12 @@ class _Elsewhere:
         request, hierarchy = self._request, self._system.hierarchy
         assert request.placement is not None
         kept = Placement(hierarchy, request.axes, request.placement)
-        seen = {Reduction(kept, request.over, request.collapse).parts}
+        seen = {alike(self._system, Reduction(kept, request.over, request.collapse))}
         for position, placement in enumerate(placements(hierarchy, request.axes)):
             reduction = Reduction(placement, request.over, request.collapse)
-            if reduction.parts not in seen:
-                seen.add(reduction.parts)
+            kind = alike(self._system, reduction)
+            if kind not in seen:
+                seen.add(kind)
                 yield self._search.bound_ticks(reduction), position, reduction
 
 

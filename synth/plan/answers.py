@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from grammar import Goal, Program, spell
 from hierarchies import Reduction
+from hierarchies.fabric import alike
 from synth.events.overlap import Lane, together_seconds
 from synth.plan.candidates import Found
 from synth.plan.distinct import Distinct
@@ -15,8 +16,8 @@ from synth.plan.request import Answer, Candidate, Part, Stripe
 from synth.plan.settings import Calls
 from synth.price.bound import bound, bound_by_calls
 from synth.price.choices import chosen
-from synth.price.defaults import XLA, defaults
-from synth.price.intervals import interval
+from synth.price.defaults import defaults
+from synth.price.intervals import interval, unmeasured
 from synth.price.resolution import Estimate, estimate
 from synth.price.segments import price_ticks
 from synth.price.step_prices import Simulator
@@ -49,6 +50,7 @@ class AnswerMaker:
     ) -> None:
         self._simulator = simulator
         self._library = library
+        self._made: dict[object, Answer] = {}
         self._parts = {one.what: self._derived(one.what) for one in several}
         unknown = {
             part.derivation.instructions: part.derivation
@@ -59,16 +61,30 @@ class AnswerMaker:
         self._judged = zip(unknown, forked(judged, [*unknown.values()], crew), strict=False)
 
     def answer(self, rank: int, distinct: Distinct[Found], payload_bytes: int) -> Answer:
-        """The answer for a program that was found, derived again from its text."""
-        found = distinct.what
+        """The answer for a program that was found, derived again from its text.
+
+        On placements that lie alike it is the same one.
+        """
+        found, reduction = distinct.what, distinct.what.reduction
+        kind = found.parts, payload_bytes, reduction.tree, alike(self._simulator.system, reduction)
+        if kind not in self._made:
+            self._made[kind] = self._answer(found, payload_bytes)
+        made = self._made[kind]
+        return replace(
+            made,
+            rank=rank,
+            candidate=replace(made.candidate, reduction=reduction),
+            others=distinct.others,
+            least_seconds=distinct.least_ticks / TICKS_PER_SECOND,
+        )
+
+    def _answer(self, found: Found, payload_bytes: int) -> Answer:
         stripes = self._stripes(found)
         parts = tuple(stripe.part for stripe in stripes)
         if len(parts) > 1:
             rehearse_stripes([p.derivation for p in parts], [p.size_bytes for p in parts])
         candidate = Candidate(found.reduction, parts, found.ticks)
-        one = _answer(self._simulator, candidate, stripes, rank, payload_bytes)
-        least_seconds = distinct.least_ticks / TICKS_PER_SECOND
-        return replace(one, others=distinct.others, least_seconds=least_seconds)
+        return _answer(self._simulator, candidate, stripes, 1, payload_bytes)
 
     def _stripes(self, found: Found) -> tuple[Stripe, ...]:
         """The programs, derived again from their texts, priced and judged."""
@@ -117,13 +133,27 @@ def unproved(simulator: Simulator, found: Found, goal: Goal, payload_bytes: int)
 
 def moved(simulator: Simulator, answer: Answer) -> Answer:
     """The same placement and programs on another machine of the same shape, priced there."""
-    candidate = answer.candidate
-    prices = all_priced(simulator, candidate.parts, candidate.reduction)
+    return _again(simulator, answer, answer.candidate.parts, answer.payload_bytes)
+
+
+def resized(simulator: Simulator, answer: Answer, payload_bytes: int) -> Answer:
+    """The same placement and program, one alone, for another payload, priced there."""
+    [part] = answer.candidate.parts
+    return _again(simulator, answer, (replace(part, size_bytes=payload_bytes),), payload_bytes)
+
+
+def _again(
+    simulator: Simulator, answer: Answer, parts: tuple[Part, ...], payload_bytes: int
+) -> Answer:
+    """An answer whose programs carry so much, or run elsewhere, with what they take then."""
+    candidate = replace(answer.candidate, parts=parts)
+    prices = all_priced(simulator, parts, candidate.reduction)
     stripes = tuple(
-        replace(stripe, prices=each) for stripe, each in zip(answer.stripes, prices, strict=True)
+        replace(stripe, part=part, prices=each)
+        for stripe, part, each in zip(answer.stripes, parts, prices, strict=True)
     )
     there = replace(candidate, ticks=_ticks_side_by_side(stripes))
-    one = _answer(simulator, there, stripes, answer.rank, answer.payload_bytes)
+    one = _answer(simulator, there, stripes, answer.rank, payload_bytes)
     return replace(one, others=answer.others, least_seconds=there.seconds)
 
 
@@ -138,7 +168,7 @@ def _answer(
     system, reduction, goal = simulator.system, candidate.reduction, candidate.derivation.goal
     plain = defaults(simulator, reduction, payload_bytes, goal)
     whole = priced(simulator, candidate.derivation, reduction, payload_bytes)
-    called = None if XLA in plain.options else _calls(simulator, reduction, stripes)
+    called = _calls(simulator, reduction, stripes) if plain.runtime.told else None
     return Answer(
         rank,
         candidate,
@@ -157,6 +187,7 @@ def _answer(
         interval(system, plain.baseline),
         calls_bound=bound_by_calls(system, reduction, payload_bytes, goal),
         called=called,
+        not_measured=unmeasured(system, [*_all_phases(stripes), *plain.baseline]),
     )
 
 

@@ -20,7 +20,7 @@ from synth.plan.simpler_split import simpler
 from synth.plan.stripes import PhasesOf, Split, Stripe, price_of, split
 from synth.price.bound import bound
 from synth.price.choices import choices, chosen
-from synth.price.resolution import Estimate, estimate, finest, near
+from synth.price.resolution import Estimate, finest, near, shown
 from synth.price.segments import Followed, Overlapped, Phases, bound_ticks, cheapest
 from synth.price.step_prices import Simulator
 from synth.price.steps import StepPrice
@@ -301,15 +301,12 @@ class _Candidates:
 
     def _estimate(self, ticks: int, slices: Sequence[_Slice]) -> Estimate:
         """A price, and to which sources of error it is owed."""
-        system = self._simulator.system
-        if system.calibration is None or system.prices == "typical":
-            return Estimate(ticks, finest=finest(system))
-        prices = [
+        prices = (
             price
             for labels, size, segments in slices
             for price in segments * self._prices_of(labels, size / segments, segments, len(slices))
-        ]
-        return estimate(system, ticks, prices)
+        )
+        return shown(self._simulator.system, ticks, prices)
 
     def _step_prices(
         self, labels: Labels, size_bytes: float, segments: int, beside: int

@@ -30,10 +30,12 @@ def why(answer: Answer) -> list[str]:
     seconds = answer.candidate.seconds
     default = f"the default ({answer.defaults.chosen}, {answer.defaults.protocol.value})"
     plain = _time_in_words(default, [(answer.defaults.baseline, 1)], answer.baseline_seconds)
+    missing = [answer.not_measured] if answer.not_measured else []
     if not _differs(answer):
-        return [plain, *_by_calls(answer), "this is what the runtime would do: keep the default"]
+        kept = "this is what the runtime would do: keep the default"
+        return [plain, *_by_calls(answer), *missing, kept]
     said = answer.called.said if answer.called and answer.called.each and not answer.plain else ()
-    verdict = (*said, *_by_calls(answer), _verdict(answer))
+    verdict = (*said, *_by_calls(answer), *missing, _verdict(answer))
     if len(answer.stripes) > 1:
         return [plain, *_side_by_side(answer), *verdict]
     segments = answer.candidate.segments

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from enum import Enum
 from math import prod
 
-from grammar import Goal
-from hierarchies import Placement
 from hierarchies.units import duration
-from synth.emit.conventions import level_of_hosts
+from synth.collectives import nccl_tests
+from synth.emit.conventions import by_torchrun
+from synth.emit.source import module_name, stamp
 from synth.plan.request import Against, Answer
 from synth.plan.settings import function_of, holds, in_words, setting
-from synth.price.defaults import XLA, Defaults
+from synth.price.defaults import Defaults
 from synth.price.resolution import FINEST, Estimate
 from synth.price.steps import TICKS_PER_SECOND, StepPrice, total_seconds
 from synth.verify.symbolic import Proved
@@ -91,9 +91,11 @@ def advice(answer: Answer) -> Advice:
     """How to get an answer; where it gains nothing that prices can tell, keep the default."""
     if answer.gains:
         return _had(answer)
+    if worth_measuring(answer):
+        return UNTIL_MEASURED
     if answer.estimate.surely_below(answer.baseline_estimate):
         return Advice(By.NOTHING, f"no runtime offers this: {_unavailable(answer)}")
-    return UNTIL_MEASURED if worth_measuring(answer) else AS_IT_IS
+    return AS_IT_IS
 
 
 def advised_seconds(answer: Answer) -> float:
@@ -134,39 +136,20 @@ def _runs(answer: Answer, how: Advice) -> Iterator[str]:
     alone = how.by is By.ENVIRONMENT
     line = how.text if alone else answer.called.line if answer.called else ""
     if alone and answer.candidate.reduction.replicas == 1:
-        size = answer.payload_bytes
-        test = f"{_test(answer.goal)} -b {size} -e {size} -g 1 -w 5 -n 20"
-        whole = line.replace(f"{function_of(answer.goal.value)}:", "")  # it sends nothing else
-        start = f"mpirun -np {prod(one.size for one in answer.candidate.reduction.placement.axes)}"
-        yield f"{start} {test}"
-        yield " -x ".join([start, *whole.split()]) + f" {test}"
+        size, what = answer.payload_bytes, answer.goal.value
+        whole = line.replace(f"{function_of(what)}:", "")  # it sends nothing else
+        told = dict(one.split("=", 1) for one in whole.split())
+        ranks = prod(one.size for one in answer.candidate.reduction.placement.axes)
+        for environment in ({}, told):
+            yield nccl_tests.mpirun(ranks, environment, nccl_tests.timed(what, size, size))
         return
-    target = _target(answer)
-    start = _torchrun(answer.candidate.reduction.placement) if target == "torch" else "python"
-    run = f"{start} collsynth_{target}.py --bytes {answer.payload_bytes} --repeat 20"
+    hierarchy = answer.candidate.reduction.placement.hierarchy
+    start = by_torchrun(hierarchy) if _target(answer) == "torch" else "python"
+    run = f"{start} {_file(answer)} --bytes {answer.payload_bytes} --repeat 20"
     yield _emit(answer)
     yield run
     if line:
         yield f"{line} {run}"
-
-
-def _torchrun(placement: Placement) -> str:
-    """What starts a process for each device, the same line on every host.
-
-    The first host is called as launchers' files call it.
-    """
-    hierarchy = placement.hierarchy
-    each = hierarchy.devices_in_child(level_of_hosts(hierarchy))
-    hosts = hierarchy.devices // each
-    if hosts == 1:
-        return f"torchrun --nproc-per-node {each}"
-    meet = "--rdzv-backend c10d --rdzv-endpoint host0:29500"
-    return f"torchrun --nnodes {hosts} --nproc-per-node {each} {meet}"
-
-
-def _test(goal: Goal) -> str:
-    """What nccl-tests and rccl-tests call the program that times a collective."""
-    return f"{goal.value.replace('-', '_')}_perf"
 
 
 def _had(answer: Answer) -> Advice:
@@ -179,11 +162,20 @@ def _had(answer: Answer) -> Advice:
 def _emit(answer: Answer) -> str:
     """The command that writes its file."""
     which = f"--bytes {answer.payload_bytes}" if answer.by_size else f"--rank {answer.rank}"
-    return f"collsynth emit --from ANSWER.json {which} --target {_target(answer)}"
+    how = f"{which} --target {_target(answer)} -o {_file(answer)}"
+    return f"collsynth emit --from ANSWER.json {how}"
+
+
+def _file(answer: Answer) -> str:
+    """What that file is called, by its program: by one name the files of two rows would be one."""
+    parts = [one.part for one in answer.stripes]
+    slices = [(str(one.program), one.size_bytes, one.segments) for one in parts]
+    stamped = stamp(answer.candidate.reduction, answer.goal, slices)
+    return f"{module_name(_target(answer), stamped)}.py"
 
 
 def _target(answer: Answer) -> str:
-    return "jax" if XLA in answer.defaults.options else "torch"
+    return "torch" if answer.defaults.runtime.told else "jax"
 
 
 def to_set(answer: Answer) -> str:
@@ -197,7 +189,7 @@ def to_set(answer: Answer) -> str:
     [price], own = answer.runtime_prices, answer.defaults
     if _way(price) == _way(*own.baseline):
         return ""
-    return setting(price.what, own.options, price.algorithm, price.protocol)
+    return setting(price.what, own.options, price.algorithm, price.protocol, own.runtime)
 
 
 def reached(price: StepPrice, defaults: Defaults) -> tuple[str, ...]:
@@ -226,10 +218,12 @@ def _way(*prices: StepPrice) -> list[tuple[object, ...]]:
 
 def _of_one_call(price: StepPrice, defaults: Defaults) -> Advice:
     """One call by another algorithm or protocol than the runtime would choose."""
-    if line := setting(price.what, defaults.options, price.algorithm, price.protocol):
+    ways, by = defaults.options, defaults.runtime
+    if line := setting(price.what, ways, price.algorithm, price.protocol, by):
         return Advice(By.ENVIRONMENT, line)
     how = price.algorithm.value if price.algorithm else "nothing"
-    return Advice(By.NOTHING, f"no runtime offers this: the plain collective by {how}")
+    why = f"; {by.untold}" if by.untold else ""
+    return Advice(By.NOTHING, f"no runtime offers this: the plain collective by {how}{why}")
 
 
 def _foreign(answer: Answer) -> str:

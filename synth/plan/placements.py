@@ -8,6 +8,7 @@ from functools import partial
 from itertools import islice
 
 from hierarchies import Placement, Reduction, System, check_axes, count_placements, placements
+from hierarchies.fabric import alike
 from synth.plan.candidates import CandidateSearch, Found
 from synth.plan.distinct import Distinct
 from synth.plan.library import Library
@@ -124,17 +125,17 @@ class PlacementSearch:
             guessed=not self._all,
             known=self._library.known,
         )
-        for alike in every:
+        for kind in every:
             fresh = next(searched, None)
             if fresh is not None:
-                self._best = _kept([*self._best, *alike.placed(fresh)], self._request)
+                self._best = _kept([*self._best, *kind.placed(fresh)], self._request)
                 self._watcher.ranked(partial(self._so_far, self._best))
             elif not self._noting.go_on():
                 break
-            seconds = self._default_seconds(alike.first)
+            seconds = self._default_seconds(kind.first)
             default = seconds if not done else min(default, seconds)
-            many = len(alike.reductions)
-            programs += many * self._library.count(len(alike.first.tree.digits))
+            many = len(kind.reductions)
+            programs += many * self._library.count(len(kind.first.tree.digits))
             done += many
             self._watcher.placed(done, self._of)
         complete = self._library.complete and not self._noting.stopped
@@ -147,12 +148,12 @@ class PlacementSearch:
 
     def _to_search(self, every: Sequence[_Alike]) -> Iterator[tuple[Reduction, int | None]]:
         """What needs a search, each with the price that matters no more when it begins."""
-        for alike in every:
+        for kind in every:
             limit = self._limit
-            if limit is not None and alike.least > limit:
+            if limit is not None and kind.least > limit:
                 return
-            self._library.paths(len(alike.first.tree.digits))
-            yield alike.first, limit
+            self._library.paths(len(kind.first.tree.digits))
+            yield kind.first, limit
 
     def _searched(self, one: tuple[Reduction, int | None]) -> Sequence[Distinct[Found]]:
         """The best answers for a reduction."""
@@ -172,13 +173,13 @@ class PlacementSearch:
     def _by_bound(self) -> Sequence[_Alike]:
         """All placements in the order in which they are looked at."""
         request = self._request
-        alike: dict[object, list[tuple[int, Reduction]]] = {}
+        kinds: dict[object, list[tuple[int, Reduction]]] = {}
         for position, placement in enumerate(self._placements()):
             reduction = Reduction(placement, request.over, request.collapse)
-            alike.setdefault(reduction.parts, []).append((position, reduction))
-        if self._all or len(alike) == 1:
-            return [_Alike(0, some) for some in alike.values()]
-        found = [_Alike(self._search.bound_ticks(some[0][1]), some) for some in alike.values()]
+            kinds.setdefault(alike(self._system, reduction), []).append((position, reduction))
+        if self._all or len(kinds) == 1:
+            return [_Alike(0, some) for some in kinds.values()]
+        found = [_Alike(self._search.bound_ticks(some[0][1]), some) for some in kinds.values()]
         return sorted(found, key=lambda one: one.least)
 
     def _placements(self) -> Iterable[Placement]:

@@ -21,8 +21,9 @@ from hierarchies.units import duration, volume
 from synth.collectives.algorithms import Algorithm
 from synth.collectives.nccl_model import SPELLINGS
 from synth.collectives.protocols import Protocol
+from synth.collectives.runtimes import Runtime
 from synth.events.overlap import Lane, together_seconds
-from synth.price.defaults import ALGORITHMS, XLA, Defaults, of_call
+from synth.price.defaults import ALGORITHMS, Defaults, of_call
 from synth.price.resolution import FINEST
 from synth.price.step_prices import Simulator
 from synth.price.steps import StepPrice
@@ -180,15 +181,20 @@ def in_words(name: str, protocol: Protocol) -> str:
     return f"{SPELLINGS[name]}, {_PROTOCOLS[protocol]}" if name in SPELLINGS else name
 
 
-def setting(what: str, ways: Iterable[str], algorithm: Algorithm | None, protocol: Protocol) -> str:
+def setting(
+    what: str,
+    ways: Iterable[str],
+    algorithm: Algorithm | None,
+    protocol: Protocol,
+    by: Runtime = Runtime.NCCL,
+) -> str:
     """The line of the environment by which NCCL takes an algorithm and a protocol for a collective.
 
     ``ways`` are those that there are, as ``Defaults.options``. Empty where none of them is by the
-    algorithm, or NCCL_ALGO has no name for it, or XLA runs: it has no such variables.
+    algorithm, or NCCL_ALGO has no name for it, or the runtime has no such variables.
     """
-    names = [*ways]
-    named = [name for name in names if ALGORITHMS.get(name) is algorithm and name in SPELLINGS]
-    return line_of({what: (named[0], protocol)}) if named and XLA not in names else ""
+    named = [name for name in ways if ALGORITHMS.get(name) is algorithm and name in SPELLINGS]
+    return line_of({what: (named[0], protocol)}) if named and by.told else ""
 
 
 def line_of(ways: Mapping[str, Way]) -> str:

@@ -1,10 +1,15 @@
-"""One question over a range of message sizes: which answer is the best from which size on.
+"""One question over a range of message sizes: what to do from which size on.
 
 The sizes are doubled from the smallest to the largest; where two neighbours have different answers,
-the sizes between are halved until the change is known to a hundredth. Answers differ in placement
-and program, and in what one does for them: the line that is set, and whether that gains anything
-over the default, which changes with the size too. Programs are compared one by one: stripes, which
-differ a little from size to size, are left out.
+the change between them is looked for until it is known to a hundredth. Answers differ in placement
+and program, in the line that is set for one, and in whether that gains anything over the default;
+where nothing does, as far as prices can tell, the default is kept, whatever program they would
+have. Programs are compared one by one: stripes, which differ a little from size to size, are left
+out.
+
+To ask a size is to search for its best program. Where both neighbours have the same, only how it is
+had, or what it gains, changes between them: that takes no search, but its price there. So only the
+two sizes around the change are asked; else, or if these do not bear it out, the size midway.
 """
 
 from __future__ import annotations
@@ -17,7 +22,7 @@ from typing import Self
 
 from grammar import Instruction
 from hierarchies import InputError, System
-from synth.plan.candidates import Found
+from synth.plan.answers import resized
 from synth.plan.how_to_get import to_set, worth_measuring
 from synth.plan.library import Library
 from synth.plan.placements import Placed, PlacementSearch, how_many
@@ -37,7 +42,8 @@ class Told:
     """What people are told of a size's answer, but for its figures.
 
     ``line``: what is set for it; ``against``: the default, and whether a run that decides between
-    them is ``worth`` it.
+    them is ``worth`` it. Where the default is kept, it is nobody's matter which program that is
+    not told from it: there are no steps.
     """
 
     choice: Choice
@@ -46,24 +52,31 @@ class Told:
     worth: bool
 
     @classmethod
-    def of(cls, found: Found, answer: Answer) -> Self:
+    def of(cls, answer: Answer) -> Self:
         """Of an answer to one size."""
+        candidate, against = answer.candidate, answer.against_default
+        matrix = candidate.reduction.placement.matrix
         worth = worth_measuring(answer) is not None
-        return cls(choice_of(found), to_set(answer), answer.against_default, worth)
+        if not worth and against in (Against.SAME, Against.SLOWER):
+            return cls((matrix, ()), "", Against.SAME, worth)
+        steps = tuple(part.derivation.instructions for part in candidate.parts)
+        return cls((matrix, steps), to_set(answer), against, worth)
 
 
 @dataclass(frozen=True)
 class Stretch:
-    """Neighbouring sizes whose best answers have the same placement and program, are had alike and
-    gain alike over the default.
+    """Neighbouring sizes for which one does the same: their best answers have the same placement
+    and program, are had alike and gain alike over the default; or the default is kept.
 
-    ``first`` and ``last`` are its answers at the ends; the payloads are theirs, in bytes.
+    ``first`` and ``last`` are its answers at the ends; the payloads are theirs, in bytes. ``trial``
+    is the one to measure, where that is worth it: of a size that one would type.
     """
 
     from_bytes: int
     until_bytes: int
     first: Answer
     last: Answer
+    trial: Answer | None = None
 
 
 @dataclass(frozen=True)
@@ -98,13 +111,10 @@ def sweep(
     watcher = watcher or Watcher()
     asker = _Asker(system, request, watcher, Library(request.language, watcher.searching))
     asker.ask(grid(smallest_bytes, largest_bytes))
+    asker.ask(asker.to_measure())
     sizes = tuple(sorted(asker.answers.items()))
-    stretches = [
-        Stretch(sizes[first][0], sizes[last][0], sizes[first][1], sizes[last][1])
-        for first, last in spans([asker.chosen[size] for size, _ in sizes])
-    ]
     return Sweep(
-        system, request, smallest_bytes, largest_bytes, tuple(stretches), sizes, asker.complete
+        system, request, smallest_bytes, largest_bytes, asker.stretches(), sizes, asker.complete
     )
 
 
@@ -131,17 +141,34 @@ def grid(smallest_bytes: int, largest_bytes: int) -> list[int]:
     return sizes
 
 
-def between(chosen: Mapping[int, Hashable]) -> list[int]:
-    """The sizes to ask for next: midway between neighbours whose answers differ, unless near.
-
-    Where 1 KiB and 4 KiB have different answers, 2 KiB: a bisection on a scale of ratios. In the
-    end the size at which the answer changes is known to a hundredth.
-    """
+def between(chosen: Mapping[int, Hashable]) -> list[tuple[int, int]]:
+    """The neighbours between which there is something to ask: they differ, and are not near."""
     return [
-        max(low + 1, isqrt(low * high))
+        (low, high)
         for low, high in pairwise(sorted(chosen))
-        if chosen[low] != chosen[high] and high > low * _NEAR and high - low >= 2
+        if chosen[low] != chosen[high] and not near(low, high)
     ]
+
+
+def near(low: int, high: int) -> bool:
+    """Whether a change between two sizes is known well enough: to a hundredth, or to the byte."""
+    return high <= low * _NEAR or high - low < 2
+
+
+def midway(low: int, high: int) -> int:
+    """Of 1 KiB and 4 KiB 2 KiB: the middle on a scale of ratios."""
+    return max(low + 1, isqrt(low * high))
+
+
+def roundest(low: int, high: int) -> int:
+    """The size of a range that is shortest to type: a multiple of the largest power of two.
+
+    Of 470 to 509 KiB that is 480 KiB, of 35 to 900 MiB 512 MiB.
+    """
+    step = 1 << high.bit_length()
+    while high // step * step < low or high < step:
+        step //= 2
+    return high // step * step
 
 
 def spans(choices: Sequence[Hashable]) -> list[tuple[int, int]]:
@@ -163,11 +190,6 @@ def at(request: Request, size: int) -> Request:
     return replace(request, payload_bytes=size, k=1, per_placement=False, stripes=False)
 
 
-def choice_of(found: Found) -> Choice:
-    """What must differ for two answers to be different ones: the placement and the steps."""
-    return found.reduction.placement.matrix, tuple(part.steps for part in found.parts)
-
-
 class _Asker:
     """Asks for sizes until it is known where the best changes, or it is stopped. Mutable, one use.
 
@@ -184,6 +206,8 @@ class _Asker:
         self._noting = Noting(watcher)
         self._library = library
         self._of = how_many(system, request)
+        self._round: set[int] = set()
+        self._between: dict[tuple[int, int], tuple[int, ...]] = {}
         self.answers: dict[int, Answer] = {}
         self.chosen: dict[int, Told] = {}
         self.complete = True
@@ -194,14 +218,17 @@ class _Asker:
         Several sizes at once where there may be several processes. Once the work is stopped, the
         best of the first size only.
         """
-        asked: list[int] = []
+        if not self.complete:
+            return
+        self._round.update(sizes)
+        asked, before = list[int](), len(self.answers)
         found = forked(self._best, self._to_ask(sizes, asked), self._noting)
         for (best, complete), size in zip(found, asked, strict=False):
             wanted = [Wanted(1, best.distinct, size)]
             [answer], judged = answers_to(self._simulator, wanted, self._quiet, self._library)
             self.answers[size] = replace(answer, by_size=True)
-            self.chosen[size] = Told.of(best.found, answer)
-            expected = max(len(sizes), len(asked))
+            self.chosen[size] = Told.of(answer)
+            expected = before + max(len(sizes), len(asked))
             self._watcher.placed(len(self.answers) * self._of, expected * self._of)
             self._watcher.judged(len(self.answers), expected)
             self.complete = complete and judged
@@ -209,15 +236,77 @@ class _Asker:
                 return
         self.complete = not self._noting.stopped
 
+    def to_measure(self) -> list[int]:
+        """The sizes to ask for stretches that are worth a run and have no round one yet."""
+        return [
+            roundest(first, last)
+            for first, last in self._ends()
+            if self.chosen[first].worth and not self._round_ones(first, last)
+        ]
+
+    def stretches(self) -> tuple[Stretch, ...]:
+        """Rows of neighbours for which one does the same."""
+        return tuple(
+            Stretch(first, last, self.answers[first], self.answers[last], self._trial(first, last))
+            for first, last in self._ends()
+        )
+
+    def _ends(self) -> list[tuple[int, int]]:
+        sizes = sorted(self.chosen)
+        found = spans([self.chosen[size] for size in sizes])
+        return [(sizes[first], sizes[last]) for first, last in found]
+
+    def _round_ones(self, first: int, last: int) -> list[int]:
+        return [size for size in sorted(self._round & self.answers.keys()) if first <= size <= last]
+
+    def _trial(self, first: int, last: int) -> Answer | None:
+        """Of the round sizes of a stretch the one that promises most."""
+        if not self.chosen[first].worth:
+            return None
+        round_ones = [self.answers[size] for size in self._round_ones(first, last) or [first, last]]
+        return max(round_ones, key=lambda one: one.baseline_seconds / one.runtime_seconds)
+
     def _to_ask(self, sizes: Sequence[int], asked: list[int]) -> Iterator[int | None]:
         """The sizes, then those between, as far as they are known; all that come are noted."""
+        before = len(self.chosen)
         for size in sizes:
             asked.append(size)
             yield size
-        while len(self.chosen) < len(asked) or between(self.chosen):
-            fresh = [size for size in between(self.chosen) if size not in asked]
-            asked.extend(fresh[:1])
-            yield fresh[0] if fresh else None
+        while len(self.chosen) - before < len(asked) or between(self.chosen):
+            wanted = (size for ends in between(self.chosen) for size in self._inside(*ends))
+            fresh = [size for size in wanted if size not in asked]
+            for size in fresh:
+                asked.append(size)
+                yield size
+            if not fresh:
+                yield None
+
+    def _inside(self, low: int, high: int) -> tuple[int, ...]:
+        """What to ask between two neighbours: what is around the change of one program, or midway.
+
+        Inside of what was asked so there is no program to follow.
+        """
+        if (low, high) not in self._between:
+            followed = {low, high} <= self._round and self._same_program(low, high)
+            around = self._around(low, high) if followed else ()
+            self._between[low, high] = around or (midway(low, high),)
+        return self._between[low, high]
+
+    def _same_program(self, low: int, high: int) -> bool:
+        one, other = (self.answers[size].candidate for size in (low, high))
+        return (one.reduction, one.text) == (other.reduction, other.text)
+
+    def _around(self, low: int, high: int) -> tuple[int, ...]:
+        """The neighbours at which what is told of a program should change, if neither is an end."""
+        first, last = low, high
+        while not near(first, last):
+            size = midway(first, last)
+            there = resized(self._simulator, self.answers[low], size)
+            if Told.of(there) == self.chosen[low]:
+                first = size
+            else:
+                last = size
+        return (first, last) if low < first and last < high else ()
 
     def _best(self, size: int) -> tuple[Placed, bool]:
         """The best for a size, and whether all was looked at."""

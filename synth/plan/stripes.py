@@ -36,6 +36,8 @@ _FEW = 24
 """About so many segments a start has at most: side by side, fewer are needed than alone."""
 _EFFORT = 6000
 """How many phases of segments may be followed from one start, so that the work has an end."""
+_RAW = 8
+"""A start, whose shares were changed by nothing yet, may cost more than the best by this part."""
 _LEAST_GAIN = 200
 """More stripes must be cheaper by this part, or they are not worth their groups and streams."""
 
@@ -151,7 +153,7 @@ def split(
     starts: list[_Priced] = []
     for choice in mixes.choices([single.path for single in singles]):
         limit = min([best[0], *(ticks for ticks, _ in starts)])
-        start = climb.start(choice, one.segments, limit + limit // 8) if go_on() else None
+        start = climb.start(choice, one.segments, limit + limit // _RAW) if go_on() else None
         starts += [start] if start else []
     found = min((climb.down(start) for start in sorted(starts)[:_REFINED] if go_on()), default=best)
     while found[0] <= _worth(best[0]):
@@ -275,14 +277,18 @@ class _Climb:
         return best
 
     def more(self, best: _Priced) -> _Priced | None:
-        """The cheapest split with one stripe cut in two; None if all cost over a sixteenth more."""
+        """The cheapest split with one stripe cut in two; None if all cost over an eighth more.
+
+        Shares and segments are those of fewer stripes still, as a start's are a program's: a cut
+        that costs a ninth more than two stripes may end a tenth below them.
+        """
         found = (
             (*rest, one, replace(two, segments=count))
             for one, two, rest in _halved(best[1], self._least_bytes)
             for count in self._near(one.segments, 2)
             if count <= one.segments
         )
-        return self._cheapest(found, best[0] + best[0] // 16)
+        return self._cheapest(found, best[0] + best[0] // _RAW)
 
     @property
     def _least_bytes(self) -> int:

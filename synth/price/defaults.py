@@ -14,7 +14,7 @@ that of NCCL's model, and of protocols the fastest.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from grammar import Collective, Goal
 from hierarchies import Reduction
@@ -23,6 +23,7 @@ from hierarchies.fabric import Cast, cast, members
 from synth.collectives.algorithms import Algorithm, Choice, offered
 from synth.collectives.nccl_model import MOST_LL_BYTES, NVLS, NVLS_TREE, RING, TREE, Ranks, has
 from synth.collectives.protocols import Protocol
+from synth.collectives.runtimes import Runtime, runtime
 from synth.price.step_prices import Simulator
 from synth.price.steps import StepPrice, priced_by, total_seconds
 from synth.price.torus_default import in_all_dimensions
@@ -43,12 +44,14 @@ class Defaults:
     """The plain collective over whole reduction groups, by each way the runtime has, by name.
 
     ``options`` are ring, tree, nvls, nvls_tree (of an all-to-all: direct) and xla, those that there
-    are, in this order; where there is nothing to do, a ring of no step. ``chosen`` is the runtime's
-    choice.
+    are, in this order; where there is nothing to do, a ring of no step. ``chosen`` is the choice of
+    the ``runtime``; ``later`` what NCCL after 2.28 has and would choose, where that is another way.
     """
 
     options: Mapping[str, tuple[StepPrice, ...]]
     chosen: str
+    runtime: Runtime = Runtime.NCCL
+    later: Defaults | None = None
 
     @property
     def seconds(self) -> dict[str, float]:
@@ -88,7 +91,7 @@ def defaults(
         return found
     told = simulator.choice in (Choice.RING, Choice.TREE)
     chosen = found.chosen if told else XLA
-    return Defaults({**found.options, XLA: prices}, chosen)
+    return replace(found, options={**found.options, XLA: prices}, chosen=chosen)
 
 
 def of_call(
@@ -100,8 +103,14 @@ def of_call(
     """
     goal = Goal(collective.value)
     ranks = Ranks(simulator.system, tuple(members(slots) for slots in roles))
-    lines = {name: simulator.by(collective, ALGORITHMS[name], roles) for name in names(ranks, goal)}
-    return taken(ranks, goal, lines, size_bytes, simulator.choice)
+    every = names(ranks, goal, later=True)
+    lines = {name: simulator.by(collective, ALGORITHMS[name], roles) for name in every}
+    now = {name: lines[name] for name in names(ranks, goal)}
+    found = taken(ranks, goal, now, size_bytes, simulator.choice)
+    if len(now) == len(lines):
+        return found
+    later = taken(ranks, goal, lines, size_bytes, simulator.choice)
+    return found if later.chosen == found.chosen else replace(found, later=later)
 
 
 def taken(
@@ -125,7 +134,8 @@ def taken(
         return ranks.seconds(goal, name, found[name].protocol, payload_bytes)
 
     options = {name: (priced_by(goal.value, line, payload_bytes),) for name, line in found.items()}
-    return Defaults(options, few[0] if len(few) == 1 else min(few, key=modelled_seconds))
+    chosen = few[0] if len(few) == 1 else min(few, key=modelled_seconds)
+    return Defaults(options, chosen, runtime(ranks.system))
 
 
 def quickest_seconds(ranks: Ranks, goal: Goal, name: str, payload_bytes: float) -> float:
@@ -138,8 +148,11 @@ def quickest_seconds(ranks: Ranks, goal: Goal, name: str, payload_bytes: float) 
     return min(ranks.seconds(goal, name, protocol, payload_bytes) for protocol in known)
 
 
-def names(ranks: Ranks, goal: Goal) -> Iterator[str]:
-    """The ways there are, in NCCL's words; of those that tie the first is chosen."""
+def names(ranks: Ranks, goal: Goal, *, later: bool = False) -> Iterator[str]:
+    """The ways there are, in NCCL's words; of those that tie the first is chosen.
+
+    ``later``: in NCCL after 2.28, which has NVLS for two GPUs of a node, too.
+    """
     if goal.apart:
         known = offered(Collective(goal.value), ranks.counts, ranks.system.links, Choice.AUTO)
         yield DIRECT if Algorithm.DIRECT in known else RING
@@ -148,7 +161,7 @@ def names(ranks: Ranks, goal: Goal) -> Iterator[str]:
     links = [ranks.system.links[level] for level in ranks.spans]
     if has(Collective(goal.value), Algorithm.TREE, links):
         yield TREE
-    if not goal.rooted:
+    if not goal.rooted and (later or ranks.multicasts):
         if ranks.reduces(ranks.spans):
             yield NVLS
         elif goal is Goal.ALL_REDUCE and ranks.inside and ranks.reduces(ranks.inside):

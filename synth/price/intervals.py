@@ -80,3 +80,26 @@ def interval(
     low = sum(one.low_seconds for one in each) / total
     high = sum(one.high_seconds for one in each) / total
     return Interval(low * whole, high * whole, system.calibration.families > 0)
+
+
+def unmeasured(system: System, prices: Iterable[StepPrice]) -> str:
+    """What of a calibrated system's prices no row measured, and from what it is priced; else empty.
+
+    A collective by an algorithm was measured where rows were, whatever their protocol, members and
+    sizes; their intervals are those of the unmeasured (``widened``) where these differ, too.
+    """
+    known = system.calibration
+    if known is None or not known.measured:
+        return ""
+    ways = {(one.collective, how) for one in known.measured for how, _ in one.ways}
+    asked = ((price.what, price.algorithm.value) for price in prices if price.algorithm)
+    missing = [way for way in dict.fromkeys(asked) if way not in ways]
+    if not missing:
+        return ""
+    kin = {way for way in ways if way[0] in {what for what, _ in missing}} or ways
+    are = "was" if len(missing) == 1 else "were"
+    return f"{_named(missing)} {are} not measured here: priced from {_named(sorted(kin))}"
+
+
+def _named(ways: Iterable[tuple[str, str]]) -> str:
+    return ", ".join(f"{what} by {how}" for what, how in ways)

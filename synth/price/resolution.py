@@ -39,7 +39,10 @@ FINEST_OF_OTHERS = 0.1
 OTHERS_MESSAGES, OTHERS_LINKS = 1.0, 0.25
 """And of a gain that is claimed there: of what is owed to messages, and to links. Of two runs on
 one machine, by prices that others taught, the one priced below by less is not the faster in one of
-three to six cases; by more, in one of seven at most (results/typical)."""
+three to six cases; by more, in one of seven at most (results/typical). Data sheets tell no more."""
+OF_A_SHEET = (1.0, 1 / 0.39)
+"""Between which ratios to a data sheet's seconds links lie: those of media that were measured reach
+from all of theirs to 0.39 of it (results/typical)."""
 WORTH = 0.1
 """Speed-ups above 1 by more than this share that are expected, not told, are worth measuring."""
 
@@ -61,7 +64,7 @@ Ends = tuple[float, float]
 class Estimate:
     """A price in ticks, and the part of it that is owed to each source of error.
 
-    ``owed`` is empty without a calibration: then only the price is known. ``finest`` is the share
+    ``owed`` is empty where only the price is known. ``finest`` is the share
     of a price below which differences are never told.
     """
 
@@ -186,25 +189,42 @@ def estimate(system: System, ticks: int, prices: Iterable[StepPrice]) -> Estimat
     Where phases overlap, the price of the whole owes each source the share that it has in the sum
     of the phases, as an interval has it.
     """
-    if system.calibration is None:
-        return Estimate(ticks)
     owed: dict[Source, Ends] = {}
     waits = total = 0.0
     for price in prices:
         if price.seconds:
             total += price.seconds
             waits += price.latency_seconds
-            found = of_step(system, price)
+            low, high = _between(system, price)
             for source, share in _parts(system, price):
-                _add(owed, source, share * found.low_seconds, share * found.high_seconds)
+                _add(owed, source, share * low, share * high)
     scale = ticks / total if total else 0.0
     apart = {source: (scale * low, scale * high) for source, (low, high) in owed.items()}
     return Estimate(ticks, apart, _claimed(system, waits / total if total else 0.0))
 
 
+def shown(system: System, ticks: int, prices: Iterable[StepPrice]) -> Estimate:
+    """By what answers are told apart where they are shown: their seconds alone, until calibrated.
+
+    One factor for a whole machine says nothing of which of two is faster. ``prices``: of all that
+    runs; they are gone through only where measurements take them apart.
+    """
+    if system.prices == "calibrated":
+        return estimate(system, ticks, prices)
+    return Estimate(ticks, finest=finest(system))
+
+
+def _between(system: System, price: StepPrice) -> Ends:
+    """The seconds between which one phase lies; of a data sheet's a transpose is at its price."""
+    if system.calibration or price.algorithm is None:
+        found = of_step(system, price)
+        return found.low_seconds, found.high_seconds
+    return OF_A_SHEET[0] * price.seconds, OF_A_SHEET[1] * price.seconds
+
+
 def _claimed(system: System, waiting: float) -> float:
     """The share of a price below which no gain is claimed; ``waiting``: of it for messages."""
-    if system.prices != "typical":
+    if system.prices == "calibrated":
         return FINEST
     return OTHERS_MESSAGES * waiting + OTHERS_LINKS * (1 - waiting)
 
@@ -212,12 +232,13 @@ def _claimed(system: System, waiting: float) -> float:
 def _parts(system: System, price: StepPrice) -> Iterator[tuple[Source, float]]:
     """The sources of error of one phase and the share that each has: messages, what is busiest.
 
-    Where prices are those of other machines, what is not known is the machine: how much of its
-    data sheet a level's links reach, and how long its messages take. That is one error for all that
-    waits for them, by whichever way; but for switches that add up, whose share is one of its own.
+    Where prices are those of other machines or of data sheets, what is not known is the machine:
+    how much of its data sheet a level's links reach, and how long its messages take. That is one
+    error for all that waits for them, by whichever way; but for switches that add up, whose share
+    is one of its own.
     """
     algorithm, protocol = price.algorithm, price.protocol
-    if system.prices == "typical":
+    if system.prices != "calibrated":
         algorithm = algorithm if algorithm is Algorithm.IN_NETWORK else None
         protocol = Protocol.SIMPLE
     waits = price.latency_seconds / price.seconds

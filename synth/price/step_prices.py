@@ -20,7 +20,7 @@ from grammar import Collective, Instruction
 from hierarchies import Domain, Reduction, System, Tree
 from hierarchies.fabric import Cast, busiest_block, cast, children_of, load, members
 from synth.collectives.algorithms import RECIPES, Algorithm, Choice, Recipe, offered, recipes
-from synth.collectives.nccl_model import has
+from synth.collectives.nccl_model import Ranks, has
 from synth.collectives.slowest_links import Groups, SlowestLinks, carried_and_busy
 from synth.collectives.traffic import through_switch
 from synth.events.overlap import Work
@@ -74,6 +74,8 @@ class Simulator:
             counts: Sequence[int] = self._slowest.shape(groups).most
         else:
             counts = [members(slots) for slots in groups]
+        if algorithm is Algorithm.IN_NETWORK and not Ranks(self.system, tuple(counts)).multicasts:
+            return False
         links = zip(self.system.links, counts, strict=True)
         return has(collective, algorithm, [link for link, m in links if m > 1])
 

@@ -85,17 +85,21 @@ def _phases(
 
 
 def _together(parts: Sequence[StepPrice]) -> StepPrice:
-    """Phases in different dimensions at once, as the slowest that keeps the links of all busy."""
+    """Phases in different dimensions at once, as the slowest that keeps the links of all busy.
+
+    Memory is the same for all: what they do to it together takes at least so long.
+    """
     slowest = max(parts, key=lambda one: one.seconds)
     carried = summed(one.bytes_per_port for one in parts)
     busy = summed(one.busy_seconds for one in parts)
+    busiest = max(busy, key=lambda name: busy[name])
     return StepPrice(
         slowest.what,
         slowest.algorithm,
         slowest.size_bytes,
-        slowest.seconds,
+        max(slowest.seconds, slowest.latency_seconds + busy[busiest]),
         slowest.latency_seconds,
-        slowest.busiest,
+        busiest if busy[busiest] > max(dict(slowest.busy_seconds).values()) else slowest.busiest,
         tuple(carried.items()),
         tuple(busy.items()),
         slowest.protocol,

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from itertools import pairwise
 from math import ceil, floor, log10, prod
 
 from markupsafe import Markup
@@ -18,9 +17,9 @@ from markupsafe import Markup
 from hierarchies.units import duration, volume
 from synth.calibration.logs.tables import busbw_factor
 from synth.emit.timeline.svg import ticks
-from synth.plan.request import Against
+from synth.plan.how_to_get import AS_IT_IS
 from synth.report.colours import FEW
-from synth.tables.rows import bus_bandwidth, default_by_size
+from synth.tables.rows import Row, bus_bandwidth, default_by_size, rows, speedup_text
 from synth.tables.style import way_of
 from synth.verbs.answers.ranked import SizeFigures, Stretch, SweepReply
 
@@ -41,7 +40,7 @@ class Curves:
     In words, by size: the bus bandwidth of the best answer (``bandwidths``) and of the default
     (``default_bandwidths``), which way that is (``defaults``), and how often it takes as long, as
     far as prices can tell (``speedups``). ``changes``: from which size on the default is which;
-    ``crossovers``: the stretches that have another program than the one before.
+    ``stretches``: what is to be done at which sizes, each but the first from a dotted line on.
     """
 
     sizes: Sequence[SizeFigures]
@@ -50,8 +49,17 @@ class Curves:
     defaults: Sequence[str]
     speedups: Sequence[str]
     changes: Sequence[str]
-    crossovers: Sequence[Stretch]
+    stretches: Sequence[ToDo]
     drawings: Sequence[Markup]
+
+
+@dataclass(frozen=True)
+class ToDo:
+    """From which size to which what is to be done: a program, if it is one, and how or why."""
+
+    sizes: str
+    program: str
+    said: str
 
 
 @dataclass(frozen=True)
@@ -85,12 +93,6 @@ class Scale:
 def curves(answer: SweepReply) -> Curves:
     """The curves of an answer over a range of sizes."""
     sizes = sorted(answer.sizes, key=lambda one: one.bytes)
-    crossovers = [
-        after
-        for before, after in pairwise(answer.stretches)
-        if (before.last.placement, before.last.program)
-        != (after.first.placement, after.first.program)
-    ]
     axes = answer.stretches[0].first.axes if answer.stretches else {}
     members = prod(axes.get(name, 1) for name in answer.reduce)
     factor = busbw_factor(answer.request.value, members) / 1e9
@@ -110,7 +112,7 @@ def curves(answer: SweepReply) -> Curves:
         ],
         "default": [(one.bytes, 1.0) for one in sizes if one.seconds],
     }
-    marks = [one.from_bytes for one in crossovers]
+    marks = [one.from_bytes for one in answer.stretches[1:]]
     drawn = [
         _drawing("Bus bandwidth against message size", rates, marks, _rates),
         _drawing("Speed-up over the default against message size", gains, marks, _gains),
@@ -122,21 +124,28 @@ def curves(answer: SweepReply) -> Curves:
         [bus_bandwidth(request, one.bytes, one.seconds, members) for one in sizes],
         [bus_bandwidth(request, one.bytes, one.baseline_seconds, members) for one in sizes],
         [way_of(one.default_name, one.default_protocol) for one in sizes],
-        [_speedup(one) for one in sizes],
+        [
+            speedup_text(
+                one.against_default,
+                one.worth_measuring,
+                one.baseline_seconds,
+                one.runtime_seconds,
+            )
+            for one in sizes
+        ],
         default_by_size(answer),
-        crossovers,
+        [*map(_to_do, answer.stretches, rows(answer))],
         [Markup(one) for one in drawn if one],
     )
 
 
-def _speedup(one: SizeFigures) -> str:
-    """As the rows of a ranking say it."""
-    if one.against_default is Against.NOT_OFFERED:
-        return "none"
-    open_ = one.against_default is Against.SAME
-    if not one.seconds or (open_ and not one.worth_measuring):
-        return "same"
-    return f"{one.baseline_seconds / one.runtime_seconds:.2f}x{'?' * open_}"
+def _to_do(stretch: Stretch, row: Row) -> ToDo:
+    """As the row of a ranking says it."""
+    sizes = " to ".join(row.title)
+    if stretch.keeps_default:
+        return ToDo(sizes, "", AS_IT_IS.text)
+    program = "; ".join(step for stripe in row.stripes for step in stripe.steps)
+    return ToDo(sizes, program, ", ".join(filter(None, (row.by, " to ".join(row.speedup)))))
 
 
 def bandwidths(heading: str, lines: Lines) -> Markup:
@@ -155,7 +164,7 @@ def _drawing(
     marks: Sequence[int],
     scale: Callable[[Sequence[float]], Scale],
 ) -> str:
-    """Some lines over sizes, with a dashed one where another program becomes the best."""
+    """Some lines over sizes, with a dashed one where something else is to be done."""
     points = [point for line in lines.values() for point in line]
     if not points:
         return ""
@@ -263,14 +272,14 @@ def grid(across: Scale, up: Scale) -> Iterator[str]:
 
 
 def _marks(across: Scale, sizes: Sequence[int]) -> Iterator[str]:
-    """A line where another program becomes the best; its size beside it, where there is room."""
+    """A line where something else is to be done; its size beside it, where there is room."""
     free = float(LEFT)
     for size in sizes:
         x = x_at(across, size)
         yield (
             f'<line class="crossover" x1="{x}" x2="{x}" y1="{TOP}" y2="{HEIGHT - BOTTOM}" '
             'stroke="currentColor" stroke-opacity="0.6" stroke-dasharray="2 4">'
-            f"<title>another program from {volume(size)} on</title></line>"
+            f"<title>something else to do from {volume(size)} on</title></line>"
         )
         last = x + _LABEL > WIDTH - RIGHT
         begins = x - _LABEL if last else x

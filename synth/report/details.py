@@ -7,15 +7,17 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from grammar import Goal
 from hierarchies import InputError, asked_as, in_words
 from hierarchies.units import duration, volume
 from synth.collectives.algorithms import Choice
 from synth.collectives.nccl_model import SPELLINGS
 from synth.collectives.protocols import Protocol
+from synth.collectives.runtimes import Runtime
 from synth.plan.how_to_get import By
 from synth.plan.request import Against
 from synth.plan.settings import holds, setting
-from synth.price.defaults import ALGORITHMS, XLA
+from synth.price.defaults import ALGORITHMS
 from synth.report.coordinates import coordinates
 from synth.report.topology import Topology, unit_name
 from synth.tables.placements import placement_of
@@ -63,10 +65,18 @@ def machine(answer: Ranking) -> str:
 
 
 def answers_of(answer: Ranking) -> Sequence[Answer | UnevenAnswer]:
-    """The answers of the rows; of a range of sizes those at the smallest of each stretch."""
+    """The answers of the rows; of a range of sizes those at the smallest of each stretch.
+
+    What is worth measuring there is so at the size at which the stretch is to be measured.
+    """
     match answer:
         case SweepReply():
-            return [one.first for one in answer.stretches]
+            return [
+                one.first.model_copy(update={"worth_measuring": one.trial.worth_measuring})
+                if one.trial
+                else one.first
+                for one in answer.stretches
+            ]
         case PlanReply():
             return [one.answer for one in answer.entries]
         case RankingReply() | UnevenReply():
@@ -84,6 +94,11 @@ def answer_at(answer: Ranking, index: int) -> Answer | UnevenAnswer:
 def over_at(answer: Ranking, index: int) -> Sequence[str]:
     """The axes that the collective of a row is over."""
     return answer.entries[index].over if isinstance(answer, PlanReply) else answer.reduce
+
+
+def request_at(ranking: Ranking, index: int) -> Goal:
+    """The collective that is asked for in a row."""
+    return ranking.entries[index].request if isinstance(ranking, PlanReply) else ranking.request
 
 
 def lies(ranking: Ranking, answer: Answer | UnevenAnswer) -> Sequence[str]:
@@ -129,11 +144,13 @@ def in_place_of_code(ranking: Ranking, index: int) -> InPlaceOfCode | None:
     if isinstance(ranking, UnevenReply) or not isinstance(answer, Answer):
         return None
     stretch = ranking.stretches[index] if isinstance(ranking, SweepReply) else None
-    request = ranking.entries[index].request if isinstance(ranking, PlanReply) else ranking.request
+    if stretch and stretch.keeps_default:
+        return InPlaceOfCode("Nothing to paste: no program is told to be faster than the default.")
+    request = request_at(ranking, index)
     ends = (stretch.first, stretch.last) if stretch else (answer,)
     if not all(one.segments == 1 and is_plain(one, request) for one in ends):
         return None
-    lines = [_setting(one, ranking.algorithm) for one in ends]
+    lines = [_setting(one, ranking.algorithm, ranking.system.runtime) for one in ends]
     if not any(lines):
         return InPlaceOfCode(f"Nothing to paste: {_nothing(answer)}.")
     sizes = (stretch.from_bytes, stretch.until_bytes) if stretch else (0,)
@@ -159,16 +176,16 @@ def _in_all(answer: Answer) -> str:
     )
 
 
-def _setting(answer: Answer, choice: Choice) -> str:
+def _setting(answer: Answer, choice: Choice, by: Runtime) -> str:
     """The line of the environment for an answer; empty for what the runtime does by itself."""
     if answer.advice.by is By.ENVIRONMENT:
         return answer.advice.text
     if _by_default(answer):
-        held = choice in (Choice.RING, Choice.TREE) and XLA not in answer.defaults
+        held = choice in (Choice.RING, Choice.TREE) and by.told
         return f"NCCL_ALGO={SPELLINGS[answer.default.name]}" if held else ""
     [step] = answer.steps
     protocol = step.protocol or Protocol.SIMPLE
-    return setting(step.collective, answer.defaults, step.algorithm, protocol)
+    return setting(step.collective, answer.defaults, step.algorithm, protocol, by)
 
 
 def _by_default(answer: Answer) -> bool:
@@ -192,10 +209,13 @@ def _nothing(answer: Answer) -> str:
     return f"no runtime offers this; by itself it takes {_default(answer)}"
 
 
-def emit_question(ranking: Ranking, index: int, target: str) -> dict[str, Any]:
+def emit_question(
+    ranking: Ranking, index: int, target: str, size_bytes: int | None = None
+) -> dict[str, Any]:
     """The question of ``emit`` for the answer of one row; the other answers are left out of it.
 
-    Raises InputError where there is no such row.
+    ``size_bytes``: of a range of sizes, which; where the row begins if that is not said. Raises
+    InputError where there is no such row.
     """
     answer = answer_at(ranking, index)
     chosen: dict[str, Any] = {}
@@ -205,7 +225,7 @@ def emit_question(ranking: Ranking, index: int, target: str) -> dict[str, Any]:
             given = as_json(ranking.model_copy(update=alone))
         case SweepReply():
             stretch = ranking.stretches[index]
-            chosen["bytes"] = stretch.from_bytes
+            chosen["bytes"] = size_bytes or stretch.from_bytes
             given = as_json(ranking.model_copy(update={"stretches": [stretch], "sizes": []}))
         case RankingReply() | UnevenReply():
             given = as_json(ranking.model_copy(update={"answers": [answer]}))

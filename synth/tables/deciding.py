@@ -1,26 +1,32 @@
 """What is worth measuring: rows that may gain, though prices do not tell them from the default.
 
-Of a size that is the row that is expected to take least, and before it the best that is a variable
-alone; of a range of sizes each stretch; of a job each collective whose gain would be seen in what a
-step waits. Terminal, report and page say the same from here.
+Of a size that is the row that is expected to take least, and the best that is a variable alone; of
+a range of sizes each stretch; of a job each collective whose gain would be seen in what a step
+waits. Terminal, report and page say the same from here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
-from hierarchies.units import volume
+from rich.console import RenderableType
+
+from hierarchies.units import duration, volume
 from synth.plan.how_to_get import By
 from synth.plan.request import Against
 from synth.price.resolution import FINEST
 from synth.tables.rows import Ranking, Row
+from synth.tables.style import table_of
 from synth.verbs.answers.degraded import UnevenReply
 from synth.verbs.answers.parts import WorthMeasuring
 from synth.verbs.answers.planning import PlanReply
 from synth.verbs.answers.ranked import Answer, RankingReply, Stretch, SweepReply
 
 _MAYBE = "x?: expected, but prices do not tell it from the default"
+_FIRST = "host0:"
+_WRITE = "First write, from ANSWER.json, which this question prints with --json:"
 _AS_RUN = "run: as the runtime runs it, which no variable tells to take its calls as priced"
 
 
@@ -31,6 +37,103 @@ class Run:
     row: int
     name: str
     worth: WorthMeasuring
+
+
+@dataclass(frozen=True)
+class Written:
+    """The file that a command of ``emit`` writes: for what target, its name, and for which size.
+
+    The size is None where the answer is of one size.
+    """
+
+    target: str
+    name: str
+    size_bytes: int | None = None
+
+    @property
+    def module(self) -> str:
+        """What Python imports it as."""
+        return self.name.removesuffix(".py")
+
+
+def written(command: str) -> Written:
+    """The file of a command: ``collsynth emit --from ANSWER.json ... --target torch -o FILE``."""
+    given = dict(pairwise(command.split()))
+    size = given.get("--bytes")
+    target = given["--target"]
+    file = given.get("-o", f"collsynth_{target}.py")  # answers of old say no file
+    return Written(target, file, int(size) if size else None)
+
+
+@dataclass(frozen=True)
+class ToDo:
+    """One thing to do about a row, counted from 0: what it is, and the lines to set, run or paste.
+
+    ``name``: of the row, the sizes or the entry; ``sets``: what is set or pasted where it is taken.
+    ``expected``: its speed-up over the default; where a run decides it lies ``between`` two, and is
+    taken if it is measured to take less than ``under``. ``file``: what the lines need;
+    ``emits`` the command that writes it.
+    """
+
+    row: int
+    name: str
+    what: str
+    lines: str
+    sets: str
+    expected: str
+    between: str = ""
+    under: str = ""
+    file: Written | None = None
+    emits: str = ""
+
+    @property
+    def pastes(self) -> bool:
+        """Whether what is taken is its file; else that is only run to decide about a variable."""
+        return self.file is not None and self.sets.startswith(self.file.name)
+
+    @property
+    def besides(self) -> str:
+        """What is set or known beside that file."""
+        return self.sets.partition("; ")[2]
+
+
+def to_run(run: Run) -> ToDo:
+    """The commands that decide about a row, and the file that they run."""
+    worth, how = run.worth, "run, to decide; it times the default, too"
+    low, high = worth.speedup_interval
+    hosts = " (on every host; host0 is the first)" * any(_FIRST in one for one in worth.commands)
+    emits, lines = worth.commands[:1] * worth.emits, worth.commands[worth.emits :]
+    file = written(emits[0]) if emits else None
+    sets = worth.advice.text
+    if worth.advice.by is By.ENVIRONMENT:
+        how = "run without the variable and with it, to decide"
+    elif file:
+        sets = "; ".join([file.name, *sets.split("; ")[1:]])
+    return ToDo(
+        run.row,
+        run.name,
+        f"{run.name}: {how}{hosts}",
+        "\n".join(lines),
+        sets,
+        f"{worth.speedup:.2f}x",
+        f"{low:.2f}x to {high:.2f}x",
+        duration(worth.default_seconds / worth.decides_speedup),
+        file,
+        "".join(emits),
+    )
+
+
+def decides(runs: Sequence[Run]) -> str:
+    """Which measured figure decides, in a line; nothing where no run does."""
+    if not runs:
+        return ""
+    least = max(one.worth.decides_speedup for one in runs)
+    takes = dict.fromkeys(duration(one.worth.default_seconds) for one in runs)
+    default = f"of {next(iter(takes))}" if len(takes) == 1 else "that takes as long"
+    return (
+        f"take what is measured to be {least:.2f} times as fast as the default measured beside it, "
+        f"or more; the last column is for a default {default}, as expected"
+    )
 
 
 def worth_a_run(reply: Ranking) -> list[Run]:
@@ -44,7 +147,7 @@ def worth_a_run(reply: Ranking) -> list[Run]:
                 for row, one in enumerate(reply.answers)
                 if one.worth_measuring
             ]
-            return _first_a_variable(sorted(found, key=lambda one: one.worth.seconds))
+            return _and_a_variable(sorted(found, key=lambda one: one.worth.seconds))
         case SweepReply():
             return [run for row, one in enumerate(reply.stretches) for run in _of_sizes(row, one)]
         case PlanReply():
@@ -59,13 +162,14 @@ def worth_a_run(reply: Ranking) -> list[Run]:
             return []
 
 
-def _first_a_variable(found: Sequence[Run]) -> list[Run]:
-    """Of runs, the fastest first: that one, and before it the fastest that only sets a variable.
+def _and_a_variable(found: Sequence[Run]) -> list[Run]:
+    """Of runs, the fastest first: that one, and the fastest that only sets a variable, by rows.
 
     That is tried in a minute, and what gains more by a file gains it over this.
     """
-    quick = [one for one in found if one.worth.advice.by is By.ENVIRONMENT]
-    return [*quick[:1], *(one for one in found[:1] if one not in quick[:1])]
+    quick = [one for one in found if one.worth.advice.by is By.ENVIRONMENT][:1]
+    both = [*quick, *(one for one in found[:1] if one not in quick)]
+    return sorted(both, key=lambda one: one.row)
 
 
 def several_placements(answers: Sequence[Answer]) -> bool:
@@ -80,24 +184,41 @@ def row_name(answer: Answer, answers: Sequence[Answer]) -> str:
 
 
 def _of_sizes(row: int, stretch: Stretch) -> Iterator[Run]:
-    """The run at the end of a stretch that promises more; none where something surely gains."""
-    ends = ((stretch.from_bytes, stretch.first), (stretch.until_bytes, stretch.last))
-    whole = " to ".join(dict.fromkeys(volume(size) for size, _ in ends))
-    if not any(one.against_default is Against.FASTER for _, one in ends):
-        found = [
-            Run(row, f"{whole}, at {volume(size)}", one.worth_measuring)
-            for size, one in ends
-            if one.worth_measuring
-        ]
-        yield from sorted(found, key=lambda one: -one.worth.speedup)[:1]
+    """The run that decides about a stretch, if it is worth one, at a size that one would type."""
+    if trial := stretch.trial:
+        ends = dict.fromkeys(map(volume, (stretch.from_bytes, stretch.until_bytes)))
+        yield Run(row, f"{' to '.join(ends)}, at {volume(trial.bytes)}", trial.worth_measuring)
 
 
-def run_lines(reply: Ranking) -> Iterator[str]:
-    """What is worth measuring, how, and which figure decides, a paragraph each."""
-    for run in worth_a_run(reply):
-        yield f"\n{run.name}, worth measuring: {run.worth.said}"
-        yield from (f"  {command}" for command in run.worth.commands)
-        yield f"  {run.worth.decides}"
+SETS = "set this, or paste this file"
+FIGURES: Mapping[str, Callable[[ToDo], str]] = {
+    "expected": lambda one: one.expected,
+    "range": lambda one: one.between,
+    "take it if under": lambda one: one.under,
+}
+"""What is known of each thing that there is to choose from, by the headings of columns."""
+
+
+def choices(of: str, to_do: Sequence[ToDo], how_decided: str) -> Iterator[RenderableType]:
+    """What there is to choose from in a terminal: a table, what decides, and what to do in turn.
+
+    ``of``: what each is about, a row, sizes or an entry.
+    """
+    if how_decided or len(to_do) > 1:
+        told = list(FIGURES.items())[: None if how_decided else 1]
+        cells: Mapping[str, Callable[[ToDo], str]] = {
+            of: lambda one: one.name.removeprefix("row "),
+            SETS: lambda one: one.sets,
+            **dict(told),
+        }
+        yield table_of(to_do, cells, right="expected,take it if under", wraps=SETS)
+        if how_decided:
+            yield f"{how_decided}\n"
+    if emits := [f"  {one.emits}" for one in to_do if one.emits]:
+        yield "\n".join([_WRITE, *emits])
+    for one in to_do:
+        if len(to_do) == 1 or one.under:  # else the table has it, and the file says how it is used
+            yield "\n".join([one.what, *(f"  {line}" for line in one.lines.splitlines())])
 
 
 def mark_lines(found: Iterable[Row]) -> Iterator[str]:

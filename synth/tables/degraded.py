@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from rich.console import RenderableType
 
 from hierarchies.units import duration, volume
+from synth.tables.deciding import mark_lines
 from synth.tables.left_over import LAID_OUT
 from synth.tables.placements import placement_of, words
 from synth.tables.rows import in_lines, ranked_table, rows, stripe
@@ -28,17 +29,18 @@ def uneven(reply: UnevenReply) -> RenderableType:
     """The ranking of a machine that lacks devices, and what else one could do."""
     columns = ("#", "program", "time", "speed-up", "bound", "limited by", "proof at this size")
     axes = axes_text(reply.answers[0].axes)
-    size = len(reply.uneven.devices)
+    size, found = len(reply.uneven.devices), rows(reply)
     return paragraphs(
         f"all-reduce of {volume(reply.bytes)} over {axes} on {reply.system.name}",
         f"{lacking(reply.system.exceptions)}: {reply.uneven.left}\n",
-        ranked_table(rows(reply), *columns),
+        ranked_table(found, *columns),
         "",
         *_choices(reply.choices),
         f"{many(reply.considered.programs, 'program')} of explicit groups ranked; "
         f"proofs hold for these {size} devices and groups, not for every size\n"
         f"speed-up: over the plain all-reduce of one step, {duration(reply.flat_seconds)}\n"
         "bound: share of the time that no schedule can avoid",
+        *mark_lines(found),
         stopped(reply.complete),
     )
 

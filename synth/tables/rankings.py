@@ -12,7 +12,7 @@ from synth.plan.how_to_get import By
 from synth.plan.request import Against
 from synth.plan.settings import holds
 from synth.price.resolution import FINEST
-from synth.tables.deciding import mark_lines, run_lines
+from synth.tables.deciding import mark_lines
 from synth.tables.degraded import uneven
 from synth.tables.left_over import laid_out_words, left_over, unsaid
 from synth.tables.placements import Matrix, placed, placement_of, rank_orders, words
@@ -20,7 +20,8 @@ from synth.tables.rows import Row, Stripe, default_by_size, default_first, ranke
 from synth.tables.style import (
     axes_text,
     between,
-    follows,
+    followed,
+    how_often,
     lacking,
     many,
     paragraphs,
@@ -30,6 +31,7 @@ from synth.tables.style import (
     stopped,
     table_of,
 )
+from synth.tables.verdict import decision, of_later
 from synth.verbs.answers.degraded import UnevenReply
 from synth.verbs.answers.machine_parts import MachineInFull
 from synth.verbs.answers.planning import (
@@ -41,7 +43,6 @@ from synth.verbs.answers.planning import (
 )
 from synth.verbs.answers.ranked import Answer, RankedAnswer, RankingReply, SweepReply
 
-_BUSBW = "busbw: GB/s as nccl-tests count it"
 _SAME = "same: prices do not tell them apart; none: no runtime offers it"
 _SPEEDUP = (
     f"speed-up: over the default, what the runtime would choose on the same placement;\n{_SAME}"
@@ -81,10 +82,10 @@ def ranking(reply: RankingReply) -> RenderableType:
         ranked_table([*default_first(reply), *rows(reply)], *columns),
         *_reasons(reply),
         *_to_do(reply.answers),
-        *run_lines(reply),
+        *([*decision(reply)] or _later(reply)),
         *_rank_orders(reply.system, reply.answers[:1]),
         f"\n{searched(reply.considered)}, {programs} ranked; best default: {default}",
-        _BUSBW,
+        _busbw(reply.system),
         _SPEEDUP_OVER_BEST if "placement" in columns else _SPEEDUP,
         *mark_lines(rows(reply)),
         _BOUND,
@@ -93,6 +94,10 @@ def ranking(reply: RankingReply) -> RenderableType:
         *left_over(reply),
         stopped(reply.complete),
     )
+
+
+def _busbw(system: MachineInFull) -> str:
+    return f"busbw: GB/s, {system.runtime.counted}".replace(", as", " as")
 
 
 def _with_placement(first: str, *columns: str, matrices: Sequence[Matrix]) -> list[str]:
@@ -133,14 +138,14 @@ def sweep(reply: SweepReply) -> RenderableType:
     return paragraphs(
         *_asked(reply, axes, matrices, *reply.bytes),
         ranked_table(rows(reply), *columns),
-        *run_lines(reply),
+        *decision(reply),
         f"\n{many(len(reply.sizes), 'size')} asked; changes are told to 1%; one program a size: "
         "ask one size for\nseveral side by side, which may take less",
         f"default: {'; '.join(default_by_size(reply))}",
-        f"{_BUSBW}\n{_SPEEDUP}",
+        f"{_busbw(reply.system)}\n{_SPEEDUP}",
         *mark_lines(rows(reply)),
         f"{_BOUND}; first and last size",
-        follows(reply.system.prices),
+        *followed(reply.system),
         *([_lay(reply.system)] if any(one.interval_seconds for one in reply.answers) else []),
         *left_over(reply),
         stopped(reply.complete),
@@ -172,7 +177,7 @@ def several(reply: SystemsRankedReply) -> RenderableType:
         "",
         *(line for one in others for line in _best_placed(one)),
         *(laid_out_words(first) if isinstance(first, RankingReply) else ()),
-        f"{_BUSBW}\n{_SPEEDUP}",
+        f"{_busbw(first.system)}\n{_SPEEDUP}",
         *mark_lines(_best(one) for one in others if one.answers),
         stopped(reply.complete),
     )
@@ -226,7 +231,7 @@ def plan(reply: PlanReply) -> RenderableType:
         f"(with the runtime's own choice on the same placement {duration(default)}{gain})\n",
         *_entries(reply),
         *_gains(reply.entries),
-        *run_lines(reply),
+        *decision(reply),
         "",
         *_others(reply.system, best, others),
         *_ties(reply.ranking, "placement", reply.system),
@@ -320,7 +325,7 @@ def _ties(
     their prices apart. Those of other machines say nothing of which of two is faster.
     """
     first = ranked[0] if ranked else None
-    yield follows(system.prices)
+    yield from followed(system)
     if first is None or first.interval_seconds is None:
         return
     text = _lay(system)
@@ -328,6 +333,13 @@ def _ties(
     if many_tied > 1 and system.prices != "typical":
         text += f"\n{many(many_tied, what)} tie: prices do not tell them from the first"
     yield text
+
+
+def _later(reply: RankingReply) -> Iterator[str]:
+    """What the default that is kept is in NCCL after 2.28, where that decides."""
+    if reply.answers:
+        plain = min(reply.answers, key=lambda one: one.baseline_seconds)
+        yield from (f"\n{line}" for line in of_later(reply.request.value, plain, None))
 
 
 def _to_do(answers: Sequence[RankedAnswer]) -> Iterator[str]:
@@ -343,7 +355,7 @@ def _to_do(answers: Sequence[RankedAnswer]) -> Iterator[str]:
 
 def _unpriced(entries: list[UnpricedEntry]) -> Iterator[str]:
     for one in entries:
-        size = f"{volume(one.bytes)} over {', '.join(one.over)}, {one.times:g} times"
+        size = f"{volume(one.bytes)} over {', '.join(one.over)}, {how_often(one.times)}"
         yield f"not priced: {one.name} ({size}): {one.why}"
 
 

@@ -12,10 +12,11 @@ from rich.table import Table
 from grammar import Goal
 from hierarchies.units import duration, volume
 from synth.calibration.logs.tables import busbw_factor
+from synth.plan.how_to_get import AS_IT_IS
 from synth.plan.request import Against
 from synth.price.defaults import ALGORITHMS
 from synth.price.resolution import FINEST, WORTH
-from synth.tables.style import MARKS, request_text, table_of, way, way_of
+from synth.tables.style import MARKS, how_often, request_text, table_of, way, way_of
 from synth.verbs.answers.degraded import UnevenAnswer, UnevenReply
 from synth.verbs.answers.planning import PlannedEntry, PlanReply
 from synth.verbs.answers.ranked import Answer, RankedAnswer, RankingReply, SweepReply
@@ -111,25 +112,33 @@ def default_first(reply: RankingReply) -> list[Row]:
     first = min(reply.answers, key=lambda one: one.baseline_seconds)
     if not first.steps or (first.against_best is Against.SAME and is_plain(first, reply.request)):
         return []
-    row = replace(rows(reply)[reply.answers.index(first)], rank="-", others=0)
-    interval, plain = _interval(first.default.interval_seconds), first.default.seconds
-    members = prod(first.axes[name] for name in reply.reduce)
-    return [
-        replace(
-            row,
-            limited_by=("-",),
-            proof="",
-            slower=False,
-            as_run=(),
-            stripes=(Stripe((f"{reply.request.value} root inside",), "", ""),),
-            by=f"by {first.default.name}: {first.default.advice.text}",
-            time=(duration(plain),),
-            bus_bandwidth=(bus_bandwidth(reply.request.value, reply.bytes, plain, members),),
-            intervals=(interval,) if interval else (),
-            speedup=("",),
-            bound=(_share(first.bound_seconds, plain),),
-        )
-    ]
+    row = replace(rows(reply)[reply.answers.index(first)], rank="-", speedup=("",))
+    by = f"by {first.default.name}: {first.default.advice.text}"
+    return [_of_default(row, reply, by, _Priced(first, reply.bytes, first.bound_seconds))]
+
+
+def _of_default(row: Row, reply: RankingReply | SweepReply, by: str, *priced: _Priced) -> Row:
+    """A row with the runtime's own choice in place of its answers, at these sizes."""
+    plain = [(one, one.answer.default) for one in priced if isinstance(one.answer, Answer)]
+    intervals = dict.fromkeys(_interval(own.interval_seconds) for _, own in plain)
+    members = prod(plain[0][0].answer.axes[name] for name in reply.reduce)
+    return replace(
+        row,
+        others=0,
+        limited_by=("-",),
+        proof="",
+        slower=False,
+        as_run=(),
+        stripes=(Stripe((f"{reply.request.value} root inside",), "", ""),),
+        by=by,
+        time=_ends(duration(own.seconds) for _, own in plain),
+        bus_bandwidth=_ends(
+            bus_bandwidth(reply.request.value, one.size_bytes, own.seconds, members)
+            for one, own in plain
+        ),
+        intervals=tuple(interval for interval in intervals if interval),
+        bound=_ends(_share(one.bound_seconds, own.seconds) for one, own in plain),
+    )
 
 
 def default_by_size(reply: SweepReply) -> list[str]:
@@ -254,15 +263,9 @@ def _as_run(answers: Sequence[Answer]) -> Ends:
 def _against(answer: Answer | UnevenAnswer) -> Against:
     """What prices can tell of an answer and the best default of its ranking."""
     match answer:
-        case UnevenAnswer() if answer.speedup > 1 + FINEST:
-            return Against.FASTER
-        case UnevenAnswer() if answer.speedup < 1 / (1 + FINEST):
-            return Against.SLOWER
-        case UnevenAnswer():
-            return Against.SAME
         case RankedAnswer():
             return answer.against_best
-        case Answer():
+        case Answer() | UnevenAnswer():
             return answer.against_default
 
 
@@ -273,15 +276,22 @@ def _speedup(priced: _Priced) -> str:
     be slower by as much.
     """
     answer, against = priced.answer, _against(priced.answer)
+    if isinstance(answer, UnevenAnswer):
+        open_ = against is Against.SAME
+        near = open_ and 1 / (1 + WORTH) <= answer.speedup <= 1 + WORTH
+        return "same" if near else f"{answer.speedup:.2f}x" + "?" * open_
+    default = answer.baseline_seconds if priced.default_seconds is None else priced.default_seconds
+    worth = answer.worth_measuring is not None
+    return speedup_text(against, worth, default, answer.runtime_seconds)
+
+
+def speedup_text(against: Against, worth: bool, default_seconds: float, seconds: float) -> str:
+    """The same of figures: what a run would be ``worth``, and the seconds as it is run."""
     if against is Against.NOT_OFFERED:
         return "none"
-    if isinstance(answer, UnevenAnswer):
-        return "same" if against is Against.SAME else f"{answer.speedup:.2f}x"
-    default = answer.baseline_seconds if priced.default_seconds is None else priced.default_seconds
-    seconds = answer.runtime_seconds
-    if against is Against.SAME and not answer.worth_measuring and seconds <= (1 + WORTH) * default:
+    if against is Against.SAME and not worth and seconds <= (1 + WORTH) * default_seconds:
         return "same"
-    return f"{default / seconds:.2f}x" + "?" * (against is Against.SAME)
+    return f"{default_seconds / seconds:.2f}x" + "?" * (against is Against.SAME)
 
 
 def _by(answer: Answer | UnevenAnswer, request: Goal) -> str:
@@ -305,14 +315,18 @@ def _stretch(reply: SweepReply, index: int) -> Row:
     first = _Priced(one.first, one.from_bytes, one.first.bound_seconds)
     last = _Priced(one.last, one.until_bytes, one.last.bound_seconds)
     title = _ends([volume(one.from_bytes), volume(one.until_bytes)])
-    row = _row(reply.request, reply.reduce, first, last)
+    if one.keeps_default and one.first.steps:
+        row = _row(reply.request, reply.reduce, first)
+        row = replace(_of_default(row, reply, AS_IT_IS.text, first, last), speedup=("same",))
+    else:
+        row = _row(reply.request, reply.reduce, first, last)
     return replace(row, rank=str(index + 1), title=title)
 
 
 def _entry(entry: PlannedEntry) -> Row:
     priced = _Priced(entry.answer, entry.bytes, entry.answer.bound_seconds)
     asked = request_text(entry.request, entry.over, entry.bytes)
-    title = f"{entry.name}: {asked}, {entry.times:g} times"
+    title = f"{entry.name}: {asked}, {how_often(entry.times)}"
     return replace(_row(entry.request, entry.over, priced), title=(title,))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from io import StringIO
 from typing import TypeVar
 
@@ -14,7 +14,7 @@ from rich.text import Text
 from grammar import Goal
 from hierarchies.units import duration, volume
 from synth.collectives.protocols import Protocol
-from synth.verbs.answers.machine_parts import LevelInBrief, MachineException
+from synth.verbs.answers.machine_parts import LevelInBrief, MachineException, MachineInFull
 from synth.verbs.answers.parts import StepPrice
 from synth.verbs.answers.planning import PlacementsConsidered
 from synth.verbs.answers.ranked import Considered
@@ -48,6 +48,11 @@ def paragraphs(*parts: RenderableType | None) -> Group:
 def many(count: int, what: str) -> str:
     """``1 placement``, ``3 placements``."""
     return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
+def how_often(times: float) -> str:
+    """``once``, ``160 times``."""
+    return "once" if times == 1 else f"{times:g} times"
 
 
 class _Fitting(Table):
@@ -105,6 +110,13 @@ _FOLLOWED = {
 def follows(prices: str) -> str:
     """What prices follow, in a line: data sheets, what such links reach, or measurements."""
     return _FOLLOWED[prices]
+
+
+def followed(system: MachineInFull) -> Iterator[str]:
+    """What a machine's prices follow, and what of them nobody has published."""
+    yield follows(system.prices)
+    if system.runtime.unmodelled:
+        yield system.runtime.unmodelled
 
 
 def between(interval: Sequence[float]) -> str:

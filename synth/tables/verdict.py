@@ -11,73 +11,60 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
-from math import prod
+
+from rich.console import RenderableType
 
 from hierarchies import Domain, InputError
 from hierarchies.units import duration, volume
-from synth.collectives.nccl_model import NVLS, NVLS_TREE, RING, TREE
+from synth.collectives.nccl_model import MOST_WITHOUT_NVLS
 from synth.emit.conventions import ALREADY, conventions, told
 from synth.plan.how_to_get import By
 from synth.plan.request import Against
-from synth.plan.settings import holds
+from synth.plan.settings import holds, line_of
 from synth.price.resolution import FINEST
-from synth.tables.deciding import Run, row_name, several_placements, worth_a_run
+from synth.tables.deciding import (
+    Run,
+    ToDo,
+    choices,
+    decides,
+    row_name,
+    several_placements,
+    to_run,
+    worth_a_run,
+    written,
+)
 from synth.tables.placements import Levels, Matrix, placement_of, words
 from synth.tables.rows import Ranking, Row, rows
-from synth.tables.style import follows
+from synth.tables.style import followed, follows
 from synth.verbs.answers.degraded import UnevenReply
 from synth.verbs.answers.machine_parts import LevelInFull
 from synth.verbs.answers.planning import PlacementOption, PlanReply
 from synth.verbs.answers.ranked import Answer, RankedAnswer, RankingReply, SweepReply
 
 KEEP = "Keep the default"
-_MOST_WITHOUT_NVLS = 2
-"""GPUs of a node for which NCCL up to 2.28 sets up no multicast."""
 _HOOKS = {
     "all-reduce": "install_ddp(model)",
     "all-gather": "install_fsdp2(model)",
     "reduce-scatter": "install_fsdp2(model)",
 }
 """What a file for PyTorch has to put its program into a training step."""
-_BY_SIZE = "collsynth emit --from ANSWER.json --target nccl-tuner --channels N"
-
-
-def file_of(target: str) -> str:
-    """What ``emit`` calls the file of a runtime."""
-    return f"collsynth_{target}.py"
-
-
-@dataclass(frozen=True)
-class ToDo:
-    """One thing to do: what it is, and the lines to set, run or paste.
-
-    ``target``: the lines need the file that ``emit`` writes for it of the row ``row``, from 0;
-    ``emits`` the command that does so, where what is to be run has it first.
-    """
-
-    what: str
-    lines: str
-    row: int = 0
-    target: str = ""
-    emits: str = ""
-
-    @property
-    def file(self) -> str:
-        """What that file is called; nothing where there is none."""
-        return file_of(self.target) if self.target else ""
+_BY_SIZE = "a file for NCCL's tuner"
 
 
 @dataclass(frozen=True)
 class Verdict:
     """What to do, why, and how; nothing ``to_do`` where the default is kept, or what to run.
 
-    ``orders``: what its placement asks of frameworks that lay axes out otherwise.
+    ``orders``: what its placement asks of frameworks that lay axes out otherwise; ``decides``: what
+    is measured that decides, where something is to be run; ``of``: what each thing to do is about.
     """
 
     headline: str
     said: Sequence[str]
     orders: Sequence[tuple[str, str]] = ()
     to_do: Sequence[ToDo] = ()
+    decides: str = ""
+    of: str = "row"
 
 
 def verdict(reply: Ranking) -> Verdict | None:
@@ -96,9 +83,35 @@ def verdict(reply: Ranking) -> Verdict | None:
             return _of_job(reply, found)
 
 
+def decision(reply: Ranking) -> Iterator[RenderableType]:
+    """What to do, in a terminal; nothing where the default is kept.
+
+    What a job waits stands there before its entries, and what these surely gain with what else it
+    touches; what prices follow stands below all.
+    """
+    told, job = verdict(reply), isinstance(reply, PlanReply)
+    if told and (told.decides or (told.to_do and not job)):
+        below = [*followed(reply.system)]
+        said = () if job else (line for line in told.said if line not in below)
+        yield "\n".join(["", told.headline, *said])
+        yield from choices(told.of, told.to_do, told.decides)
+
+
 def to_be_had(answer: Answer) -> bool:
     """Whether an answer is proved, and a line or a file away."""
     return answer.proof == "proved" and answer.advice.by in (By.ENVIRONMENT, By.FILE)
+
+
+def row_to_do(
+    told: Verdict | None, answer: Answer, row: int, name: str, request: str, speedup: str
+) -> ToDo | None:
+    """What to do about any row: what the verdict says of it, else as it would of this row alone."""
+    for one in told.to_do if told else ():
+        if one.row == row:
+            return one
+    if answer.worth_measuring:
+        return to_run(Run(row, name, answer.worth_measuring))
+    return to_get(answer, row, name, request, speedup) if to_be_had(answer) else None
 
 
 def best_to_be_had(answers: Sequence[RankedAnswer]) -> RankedAnswer | None:
@@ -117,47 +130,38 @@ def _of_one(reply: RankingReply, found: Sequence[Row]) -> Verdict:
     runs = [] if best else worth_a_run(reply)
     takes = duration(plain.baseline_seconds)
     place = best or (reply.answers[runs[0].row] if runs else plain)
-    more = (*_without_nvls(reply, plain), *_where(reply, place), follows(reply.system.prices))
+    later = [*of_later(reply.request.value, plain, best), *filter(None, [place.unmeasured])]
+    more = (*_where(reply, place), *followed(reply.system))
     orders = _orders(reply.system.levels, place.axes, place.placement)
     if runs:
-        return _until_measured(runs, [f"{default} takes {takes}", *more], orders)
+        return _until_measured(runs, [f"{default} takes {takes}", *more], orders, later)
     if best is None:
         why = _why_keep(reply.answers, plain.baseline_seconds)
-        return Verdict(KEEP, [f"{default} takes {takes}; {why}", *more], orders)
+        return Verdict(KEEP, [f"{default} takes {takes}; {why}", *later, *more], orders)
     row = reply.answers.index(best)
     gain = f"{duration(best.runtime_seconds)}, where {default} takes {takes}"
-    to_do = [_to_do(best, row, reply.request.value)]
+    to_do = [to_get(best, row, f"row {best.rank}", reply.request.value, found[row].speedup[0])]
     whole = [holds(reply.request.value)] if best.advice.by is By.ENVIRONMENT else []
-    return Verdict(f"{found[row].speedup[0]}: do this", [gain, *whole, *more], orders, to_do)
+    return Verdict(
+        f"{found[row].speedup[0]}: do this", [gain, *later, *whole, *more], orders, to_do
+    )
 
 
 def _until_measured(
-    runs: Sequence[Run], said: Sequence[str], orders: Sequence[tuple[str, str]] = ()
+    runs: Sequence[Run],
+    said: Sequence[str],
+    orders: Sequence[tuple[str, str]] = (),
+    first: Sequence[str] = (),
+    of: str = "row",
 ) -> Verdict:
-    """Keep the default until something is measured: what, by how much it may gain, what decides."""
+    """Keep the default until something is measured: what, by how much it may gain, what decides.
+
+    ``first`` is said before all of that: what the default is depends on it.
+    """
     most = max(one.worth.speedup for one in runs)
-    each = [line for one in runs for line in _of_run(one, len(runs) > 1)]
     headline = f"{KEEP}; worth measuring: {'up to ' * (len(runs) > 1)}{most:.2f}x"
-    return Verdict(headline, [*each, *said], orders, [_to_run(one) for one in runs])
-
-
-def _of_run(run: Run, named: bool) -> Iterator[str]:
-    """What is expected, and what decides."""
-    before = f"{run.name}: " if named else ""
-    yield f"{before}{run.worth.said}"
-    yield f"{before}{run.worth.decides}"
-
-
-def _to_run(run: Run) -> ToDo:
-    """The commands that decide; where they run a file, its target."""
-    commands, how = run.worth.commands, "run"
-    if run.worth.advice.by is By.ENVIRONMENT:
-        how = "run without the variable and with it"
-    what = f"{run.name}: {how}, to decide"
-    if not run.worth.emits:
-        return ToDo(what, "\n".join(commands), run.row)
-    emits, *lines = commands
-    return ToDo(what, "\n".join(lines), run.row, emits.split()[-1], emits)
+    said = [*first, *said]
+    return Verdict(headline, said, orders, [to_run(one) for one in runs], decides(runs), of)
 
 
 def _why_keep(answers: Sequence[RankedAnswer], default_seconds: float) -> str:
@@ -171,29 +175,32 @@ def _why_keep(answers: Sequence[RankedAnswer], default_seconds: float) -> str:
     return "nothing is faster"
 
 
-def _without_nvls(
-    reply: RankingReply | SweepReply, plain: Answer, where: str = ""
+def of_later(
+    request: str, plain: Answer, best: RankedAnswer | None = None, where: str = ""
 ) -> Iterator[str]:
-    """What the default is where NCCL has no NVLS, though its model of 2.28 would choose it.
-
-    ``ncclNvlsInit`` (NVIDIA/nccl, src/transport/nvls.cc) gives up where ``gpuCount <= 2``: the GPUs
-    of the communicator's topology, so its own on a node. Later versions, which also ask for several
-    ranks of one GPU (``hasMultiRankNvml``), give up below 2 alone.
-    """
-    levels, matrix = reply.system.levels, plain.placement
-    inside = prod(
-        matrix[row][at]
-        for row, name in enumerate(plain.axes)
-        for at, level in enumerate(levels)
-        if name in reply.reduce and level.reduces
-    )
-    others = {name: seconds for name, seconds in plain.defaults.items() if name in (RING, TREE)}
-    if plain.default.name in (NVLS, NVLS_TREE) and inside <= _MOST_WITHOUT_NVLS and others:
-        name = min(others, key=lambda one: others[one])
+    """What the default is in NCCL after 2.28, where that has NVLS and the one priced has not."""
+    if later := plain.later_default:
+        compared = _beside_later(request, later.seconds, plain, best)
         yield (
-            f"NCCL up to 2.28 has no NVLS where {inside} GPUs of a node are in one communicator: "
-            f"the default is then {name}, {duration(others[name])}{where}"
+            f"which NCCL decides: up to 2.28 it has no NVLS where {MOST_WITHOUT_NVLS} GPUs of a "
+            "node are in one communicator, as priced here; later it has, and the default is then "
+            f"{later.name}, {duration(later.seconds)}{where}{compared}"
         )
+
+
+def _beside_later(
+    request: str, later_seconds: float, plain: Answer, best: RankedAnswer | None
+) -> str:
+    """What is left of a gain, or how the default that is priced is kept where it is the faster."""
+    if best:
+        gain = later_seconds / best.runtime_seconds
+        return f", over which row {best.rank} gains " + (
+            f"{gain:.2f}x" if gain > 1 + FINEST else "nothing"
+        )
+    if later_seconds > (1 + FINEST) * plain.baseline_seconds:
+        way = plain.default.name, plain.default.protocol
+        return f"; {line_of({request: way})} keeps what is priced"
+    return ""
 
 
 def _where(reply: RankingReply, answer: Answer) -> Iterator[str]:
@@ -221,20 +228,22 @@ def _orders(
     return ()
 
 
-def _to_do(answer: Answer, row: int, request: str, what: str = "") -> ToDo:
+def to_get(answer: Answer, row: int, name: str, request: str, speedup: str) -> ToDo:
     """How an answer is had: a line of the environment, or a file and how a script takes it."""
-    before = f"{what}. " if what else ""
+    before = "" if name.startswith("row ") else f"{name}, {speedup}. "
+    line = answer.advice.text
     if answer.advice.by is By.ENVIRONMENT:
-        return ToDo(f"{before}Set for all ranks", answer.advice.text, row)
-    command, *otherwise = answer.advice.text.split("; ")
-    target = command.split()[-1]
+        return ToDo(row, name, f"{before}Set for all ranks", line, line, speedup)
+    command, *otherwise = line.split("; ")
+    file = written(command)
     call = f"{request.replace('-', '_')}(...)"
-    if target == "torch":
+    if file.target == "torch":
         call = _HOOKS.get(request, call)
     more = f" ({'; '.join(otherwise)})" if otherwise else ""
-    lines = f"import collsynth_{target} as fast\nfast.{call}"
-    put = f"Put {file_of(target)} beside your script, and this into it{more}"
-    return ToDo(before + put, lines, row, target)
+    lines = f"import {file.module} as fast\nfast.{call}"
+    put = f"{before}Put {file.name} beside your script, and this into it{more}"
+    takes = "; ".join([file.name, *otherwise])
+    return ToDo(row, name, put, lines, takes, speedup, file=file, emits=command)
 
 
 def _of_sizes(reply: SweepReply, found: Sequence[Row]) -> Verdict:
@@ -246,32 +255,44 @@ def _of_sizes(reply: SweepReply, found: Sequence[Row]) -> Verdict:
         if gain:
             most = max(most, *(end.baseline_seconds / end.runtime_seconds for end in gain))
             sizes, times = " to ".join(found[at].title), " to ".join(found[at].speedup)
-            to_do.append(_to_do(gain[0], at, reply.request.value, f"{sizes}, {times}"))
-    begins = ((one.first, f" at {volume(one.from_bytes)}") for one in reply.stretches)
-    without = (line for end, at in begins for line in _without_nvls(reply, end, at))
-    follow = [*islice(without, 1), follows(reply.system.prices)]
-    runs = worth_a_run(reply)
+            to_do.append(to_get(gain[0], at, sizes, reply.request.value, times))
+    ends_at = (
+        (end, f" at {volume(size)}")
+        for one in reply.stretches
+        for end, size in ((one.first, one.from_bytes), (one.last, one.until_bytes))
+    )
+    later = [
+        *islice(
+            (line for end, at in ends_at for line in of_later(reply.request.value, end, where=at)),
+            1,
+        )
+    ]
+    follow, runs = [*followed(reply.system)], worth_a_run(reply)
     if not to_do and runs:
-        return _until_measured(runs, follow)
+        return _until_measured(runs, follow, first=later, of="sizes")
     if not to_do:
-        return Verdict(KEEP, ["at no size is anything surely faster that can be had", *follow])
-    said = [line for one in runs for line in _of_run(one, True)]
+        why = "at no size is anything surely faster that can be had"
+        return Verdict(KEEP, [why, *later, *follow])
+    said = later
     if len(to_do) < len(reply.stretches):
         said.append("at other sizes keep the default")
-    if len(reply.stretches) > 1 and not all(one.target for one in to_do):
+    if len(reply.stretches) > 1 and not all(one.file for one in to_do):
         said.append(f"{holds(reply.request.value)}, so at all sizes; by size: {_BY_SIZE}")
-    every = [*to_do, *map(_to_run, runs)]
-    return Verdict(f"Up to {most:.2f}x: do this", [*said, *follow], (), every)
+    every = sorted([*to_do, *map(to_run, runs)], key=lambda one: one.row)
+    headline = f"Up to {most:.2f}x: do this"
+    return Verdict(headline, [*said, *follow], (), every, decides(runs), "sizes")
 
 
 def _of_groups(reply: UnevenReply, row: Row) -> Verdict:
     """Of a machine that lacks devices, where the default is the plain all-reduce in one step."""
     first, follow = reply.answers[0], follows(reply.system.prices)
     default = f"the plain all-reduce of one step takes {duration(reply.flat_seconds)}"
-    if first.speedup <= 1 + FINEST or first.proof != "proved":
+    if first.against_default is not Against.FASTER or first.proof != "proved":
         return Verdict(KEEP, [f"{default}; nothing proved is surely faster", follow])
     run = f"collsynth emit --from ANSWER.json --rank {first.rank} --target json"
-    to_do = ToDo("Write its groups of ranks as JSON (also below, under Code to paste)", run)
+    what = "Take its groups of ranks as JSON, among its files"
+    name, takes = f"row {first.rank}", "its groups of ranks"
+    to_do = ToDo(0, name, what, "", takes, row.speedup[0], emits=run)
     gain = f"{duration(first.seconds)}, where {default}"
     return Verdict(f"{row.speedup[0]}: do this", [gain, follow], (), [to_do])
 
@@ -281,20 +302,20 @@ def _of_job(reply: PlanReply, found: Sequence[Row]) -> Verdict:
     best, levels = reply.ranking[0], reply.system.levels
     default_seconds, seconds = reply.default_exposed_seconds, reply.runtime_exposed_seconds
     to_do = [
-        _to_do(one.answer, at, one.request.value, f"{one.name}, {found[at].speedup[0]}")
+        to_get(one.answer, at, one.name, one.request.value, found[at].speedup[0])
         for at, one in enumerate(reply.entries)
         if one.answer.against_default is Against.FASTER and to_be_had(one.answer)
     ]
     waits = f"a step waits {duration(seconds)} for communication"
     where = f"placement {best.placement}{_lies(levels, best)}"
-    more, orders = [where, follows(reply.system.prices)], _orders(levels, best.axes, best.placement)
+    more, orders = [where, *followed(reply.system)], _orders(levels, best.axes, best.placement)
     longer = default_seconds / seconds if seconds else 1.0
     gains = to_do and longer > 1 + FINEST
     if not gains and (runs := worth_a_run(reply)):
-        return _until_measured(runs, [waits, *more], orders)
+        return _until_measured(runs, [waits, *more], orders, "entry")
     if not gains:
         return Verdict(KEEP, [f"{waits}; no program makes it surely less", *more], orders)
-    if len(reply.entries) > 1 and not all(one.target for one in to_do):
+    if len(reply.entries) > 1 and not all(one.file for one in to_do):
         more.append("a variable holds for the whole process: for every collective of its name")
     waits += f", with the default {duration(default_seconds)}"
-    return Verdict(f"{longer:.2f}x: do this", [waits, *more], orders, to_do)
+    return Verdict(f"{longer:.2f}x: do this", [waits, *more], orders, to_do, of="entry")

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from grammar import Goal, canonical, parse
 from hierarchies import InputError, Reduction, within
+from synth.collectives.runtimes import runtime
 from synth.emit import Options, Source
 from synth.plan.answers import all_priced
 from synth.plan.how_to_get import reached
@@ -81,8 +82,8 @@ def _reached(
     goal, calls = chosen.goal, [price for each in prices for price in each]
     by_itself = Simulator(chosen.system)
     if [call.what for call in calls] != [goal.value] or parts[0].segments > 1:
-        if chosen.system.is_torus or not calls:
-            return ()  # XLA runs them, which is told nothing
+        if not runtime(chosen.system).told or not calls:
+            return ()  # what runs them is told nothing
         several = [(p.derivation, each, p.segments) for p, each in zip(parts, prices, strict=True)]
         first, *others = Calls.of(by_itself, chosen.reduction, several).said
         return tuple(f"{one[0].upper()}{one[1:]}." for one in (first, "; ".join(others)))

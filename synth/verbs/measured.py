@@ -9,12 +9,13 @@ from pydantic import Field
 
 from hierarchies import InputError, System, described
 from synth.calibration.doctor import diagnose
-from synth.calibration.experiments import experiments, script
+from synth.calibration.experiments import Experiment, experiments, script
 from synth.calibration.fit import fit
 from synth.calibration.logs.devices import check_devices
 from synth.calibration.logs.matching import FromCaller, Matched, matched
 from synth.calibration.logs.reading import logs_of
 from synth.calibration.logs.tables import Log
+from synth.collectives.runtimes import runtime
 from synth.plan.request import Watcher
 from synth.verbs.answers.measured import CalibratedReply, DoctorReply, TestsReply, warnings_of
 from synth.verbs.questions import notations
@@ -89,11 +90,27 @@ class CalibrateQuestion(LogsQuestion):
     launcher: Annotated[
         Literal["mpirun", "srun"], Flag("What starts the tests of a plan: mpirun or srun")
     ] = "mpirun"
+    only: Annotated[
+        list[str],
+        Flag("Only these of the tests", ", by name", notation=notations.NAMES),
+    ] = Field(default_factory=list, max_length=MOST_FILES)
 
     def check_alone(self) -> None:
-        """Raises InputError for logs beside a plan, which needs none."""
+        """Raises InputError for logs beside a plan, and for names of tests without one."""
         if self.plan and self.files:
             raise InputError("a plan needs no logs", where="--plan", hint="leave out the files")
+        if self.only and not self.plan:
+            hint = "give --plan, or leave it out"
+            raise InputError("tests are named, and none are asked for", where="--only", hint=hint)
+
+    def tests(self, system: System) -> tuple[Experiment, ...]:
+        """The tests of a plan. Raises InputError for a name that none of them has."""
+        found = {one.name: one for one in experiments(system)}
+        for name in self.only:
+            if name not in found:
+                hint = f"one of: {', '.join(found)}"
+                raise InputError(f"there is no test {name!r}", where="--only", hint=hint)
+        return tuple(one for name, one in found.items() if name in (self.only or found))
 
 
 class DoctorQuestion(LogsQuestion, PricedQuestion):
@@ -127,9 +144,14 @@ def calibrate(question: CalibrateQuestion, watcher: Watcher) -> Reply:
 
 
 def _plan(system: System, question: CalibrateQuestion) -> Reply:
+    """Raises InputError where neither NVIDIA's tests nor AMD's run."""
+    if (by := runtime(system)).timing:
+        what = system.device or system.name
+        problem = f"neither nccl-tests nor rccl-tests run on {what}: {by.value} has its collectives"
+        raise InputError(problem, where="--plan", hint=by.timing)
     given = question.system
     spec = given.name if isinstance(given, NamedText) else given
-    found = experiments(system)
+    found = question.tests(system)
     text = script(system, found, question.launcher, spec)
     return reply(TestsReply.of(system, found, text))
 

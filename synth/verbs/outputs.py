@@ -17,6 +17,7 @@ from hierarchies import InputError, nearest
 from synth.collectives.algorithms import Choice
 from synth.degraded.handing import Handed, run_on_arrays
 from synth.emit import TARGETS, Entry, Options, RankOrder, Source, emit, emit_all, target_of
+from synth.emit.source import digits
 from synth.plan.request import Watcher, programs_text
 from synth.run import BACKENDS, Seen, Trial, run
 from synth.semantics.schedule import ends, padded
@@ -309,7 +310,7 @@ def _emitted_groups(question: EmitQuestion, ranking: UnevenRanking) -> Reply:
         op=question.op,
         proof="proved",
         proved_for=len(found.devices),
-        files=[TextFile(name="groups.json", text=text)],
+        files=[TextFile(name=f"groups_{digits(text)}.json", text=text)],
     )
     return reply(emitted)
 

@@ -27,6 +27,7 @@ from hierarchies import (
     placements,
     row_major,
 )
+from hierarchies.fabric import alike
 from synth.collectives.algorithms import Choice
 from synth.plan.answers import AnswerMaker
 from synth.plan.candidates import CandidateSearch, Found
@@ -261,7 +262,7 @@ class _Planner:
         if self._watcher.processes < 2:
             return
         wanted = {
-            _key(entry, reduction): (entry, reduction)
+            _key(self._system, entry, reduction): (entry, reduction)
             for choice in choices
             for entry in choice.job.entries
             if entry.weight
@@ -289,7 +290,7 @@ class _Planner:
 
     def _bound(self, entry: SettledEntry, placement: Placement) -> int:
         reduction = self._reduction(entry, placement)
-        key = _key(entry, reduction)
+        key = _key(self._system, entry, reduction)
         if key not in self._bounds:
             self._bounds[key] = self._search(entry).bound_ticks(reduction)
         return self._bounds[key]
@@ -297,7 +298,7 @@ class _Planner:
     def _best(self, entry: SettledEntry, placement: Placement) -> Distinct[Found]:
         """The entry's best answer on a placement; those with equal prices share a search."""
         reduction = self._reduction(entry, placement)
-        key = _key(entry, reduction)
+        key = _key(self._system, entry, reduction)
         if key not in self._known:
             self._known[key] = self._searched((entry, reduction))
         found = self._known[key]
@@ -394,9 +395,9 @@ def _so_far(best: Sequence[tuple[Fraction, int, _Choice]]) -> list[Provisional]:
     ]
 
 
-def _key(entry: SettledEntry, reduction: Reduction) -> _Key:
+def _key(system: System, entry: SettledEntry, reduction: Reduction) -> _Key:
     """What an entry's price depends on besides the system: two placements may share it."""
-    return entry.goal, entry.payload_bytes, reduction.parts
+    return entry.goal, entry.payload_bytes, alike(system, reduction)
 
 
 def _weighted(job: SettledJob, ticks: tuple[int, ...] | list[int]) -> Fraction:

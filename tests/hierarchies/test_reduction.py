@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 
 from hierarchies import Axis, Digit, Hierarchy, InputError, Placement, Reduction, Tree
+from hierarchies.reduction import Part
 from located import located
 from strategies import reductions
 from synth.semantics.programs import Language, explore_states
@@ -109,6 +110,16 @@ def test_the_order_in_which_axes_are_requested_says_nothing(reduction: Reduction
 def test_the_parts_of_a_level_multiply_to_it(reduction: Reduction) -> None:
     sizes = [prod(part.size for part in parts) for parts in reduction.parts]
     assert sizes == list(reduction.placement.hierarchy.cardinalities)
+
+
+def test_axes_side_by_side_that_are_not_reduced_over_are_one_part() -> None:
+    """Whichever of them has the larger share of a level: no group tells them apart."""
+    found = set()
+    for model, pipe in (((1, 4), (2, 1)), ((2, 2), (1, 2)), ((1, 1), (2, 4))):
+        axes = (Axis("data", 2), Axis("model", prod(model)), Axis("pipe", prod(pipe)))
+        placement = Placement(MACHINE, axes, ((1, 2), model, pipe))
+        found.add(Reduction(placement, ("data",)).parts)
+    assert found == {((Part(2, None),), (Part(2, 0), Part(4, None)))}
 
 
 def test_collapse_makes_one_digit_of_a_level() -> None:

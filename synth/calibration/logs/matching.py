@@ -17,9 +17,7 @@ from hierarchies import InputError, System, asked_as
 from synth.calibration.logs.header import color
 from synth.calibration.logs.tables import Log
 from synth.calibration.measurements import Measurement, Sample
-
-HOST_LEVELS = ("node", "host")
-"""Names of levels whose children are hosts, as launchers count them."""
+from synth.emit.conventions import level_of_hosts
 
 
 @dataclass(frozen=True)
@@ -49,10 +47,8 @@ def matched(system: System, log: Log, given: FromCaller | None = None) -> Matche
 
 def host_level(system: System) -> int | None:
     """The level whose children are hosts; -1 if the whole system is one, None if nothing tells."""
-    names = system.hierarchy.names
-    if len(names) == 1:
-        return 0 if names[0] in HOST_LEVELS else -1
-    return next((names.index(name) for name in HOST_LEVELS if name in names), None)
+    found = level_of_hosts(system.hierarchy)
+    return found if found >= 0 or len(system.links) == 1 else None
 
 
 def _measurement(log: Log, members: tuple[int, ...], busy: tuple[int, ...]) -> Measurement:

@@ -109,10 +109,10 @@ def _sizes(schedule: Schedule) -> Json:
 
 def write(source: Source) -> Files:
     """The document as a file, one key and one step a line."""
-    name = source.system.name
+    name, file = source.system.name, f"schedule_{source.stamp}.json"
     if source.beside:
-        return {"schedule.json": printed(striped_document(source.schedules, name))}
-    return {"schedule.json": printed(document(source.schedule, name))}
+        return {file: printed(striped_document(source.schedules, name))}
+    return {file: printed(document(source.schedule, name))}
 
 
 def printed(body: Json) -> str:

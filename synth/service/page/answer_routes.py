@@ -90,6 +90,8 @@ def form_of(verb: str, question: Any) -> str:
             return "/"
         case "plan" if not question.get("job"):
             return "/plan"
+        case "calibrate" if question.get("plan"):
+            return "/ask/tests"
         case "plan" | "sweep" | "cost" | "doctor" | "calibrate":
             return f"/ask/{verb}"
     return ""

@@ -7,6 +7,7 @@ from starlette.responses import Response
 
 from grammar import Goal
 from synth.collectives.algorithms import Choice
+from synth.service.page.collective_rows import CollectiveRow
 from synth.service.page.form_values import (
     EXAMPLE,
     HINTS,
@@ -36,6 +37,7 @@ _FORM = Form(
         "goals": Goal,
         "a_range": A_RANGE,
         "algorithms": Choice,
+        "a_row": CollectiveRow(),
         "switches": SWITCHES,
         "usual": USUAL,
         "hints": HINTS,

@@ -39,6 +39,11 @@ class FormValues:
     ticked: frozenset[str] = field(default_factory=frozenset)
 
     @property
+    def several(self) -> bool:
+        """Whether more than one collective is typed, or how much the one weighs among others."""
+        return any(not row.empty for row in self.sent) or any(self.texts[one] for one in WEIGHTS)
+
+    @property
     def open(self) -> bool:
         folded = {name: text for name, text in self.texts.items() if name not in _ALWAYS_SEEN}
         return bool(self.ticked) or any(
@@ -46,12 +51,8 @@ class FormValues:
         )
 
 
-EXAMPLE = FormValues(
-    count="4",
-    axes=(AxisRow("data", "8", True), AxisRow("model", "4"), AxisRow()),
-    sent=(CollectiveRow("model", "64MiB", "160"), CollectiveRow()),
-)
-"""A job: one collective would say nothing of where the other axis had better lie."""
+EXAMPLE = FormValues(count="4", axes=(AxisRow("data", "32", True), AxisRow(), AxisRow()))
+"""One collective over the one axis: nothing is asked that nobody chose."""
 
 
 def of_fields(fields: Fields) -> FormValues:

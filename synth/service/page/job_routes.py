@@ -16,6 +16,7 @@ from hierarchies.units import duration
 from synth.service.http.state import state_of
 from synth.service.jobs.bodies import name_of_job
 from synth.service.jobs.broker import Preferences
+from synth.service.jobs.names import PLAIN
 from synth.service.page.answer_routes import (
     Against,
     Chosen,
@@ -30,7 +31,6 @@ from synth.service.page.responses import PageCaller, PageRoute, page, see_other
 from synth.service.page.results import best_so_far
 from synth.service.store import Job, Order, Status, Wanted
 from synth.verbs.answers.ranked import Leading
-from synth.verbs.table import VERBS
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 _JOBS_A_PAGE = 50
@@ -113,7 +113,7 @@ async def jobs(
         "days": _days(kept),
         "statuses": Status,
         "orders": Order,
-        "verbs": VERBS,
+        "verbs": PLAIN,
     }
     return page(request, "jobs.html", here="jobs", **shown)
 

@@ -56,21 +56,19 @@ class Form:
         caller: Caller,
         like: str | None,
         on: str | None = None,
-        more: Mapping[str, Any] | None = None,
     ) -> Response:
         """With an example, or with the question of an answer or of a job.
 
-        ``on``: an answer of which the machine is asked about, and what else of it this form takes,
-        with ``more``.
+        ``on``: an answer of which the machine is asked about, and what else of it this form takes.
         """
         found = await question_like(request, caller, like, self.verb)
         values = self.of_question(asked(self.model, found)) if found else self.example
         if on is not None:
-            values = self._on(await viewed(request, caller, "answers", on), more or {})
+            values = self._on(await viewed(request, caller, "answers", on))
         return await self._page(request, caller, values, Checked())
 
-    def _on(self, answer: ViewedAnswer, more: Mapping[str, Any]) -> Any:
-        given = carried(answer.verb, answer.question, answer.body) | dict(more)
+    def _on(self, answer: ViewedAnswer) -> Any:
+        given = carried(answer.verb, answer.question, answer.body)
         if not issubclass(self.model, LogsQuestion):
             return replace(self.example, **boxes(given["system"]))
         known = {key: value for key, value in given.items() if key in self.model.model_fields}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Annotated, Any
 from urllib.parse import quote
 
@@ -12,11 +13,13 @@ from fastapi import APIRouter, Depends, Path, Query, Request
 from markupsafe import Markup
 from starlette.responses import HTMLResponse, Response
 
+from hierarchies import InputError
+from synth.emit import TARGETS
 from synth.emit.nccl_tuner import MOST_CHANNELS
 from synth.report.curves import curves
 from synth.report.details import answer_at, emit_question, title
 from synth.service.auth.identity import Caller
-from synth.service.errors import not_there, unavailable
+from synth.service.errors import RefusalError, not_there, unavailable
 from synth.service.http.state import state_of
 from synth.service.jobs.broker import Accepted, Preferences
 from synth.service.jobs.known import Answered
@@ -28,12 +31,14 @@ from synth.service.page.views import folders, written_for, zipped
 from synth.tables.rows import Ranking
 from synth.tables.verdict import verdict
 from synth.verbs.answers import judge
+from synth.verbs.answers.degraded import UnevenReply
 from synth.verbs.answers.parts import BinaryFile, TextFile
 from synth.verbs.answers.ranked import Answer, SweepReply
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 _PATIENCE_SECONDS = 20.0
 Channels = Annotated[int | None, Query(ge=1, le=MOST_CHANNELS)]
+Size = Annotated[int | None, Query(alias="bytes", ge=1)]
 _TARGETS = (*TABS, "trace", "svg")
 
 
@@ -58,11 +63,18 @@ class Part:
         patience = Preferences(wait_seconds=_PATIENCE_SECONDS, part=True)
         return await state_of(self.request).broker.ask(self.caller, verb, question, patience)
 
-    async def emitted(self, target: str, channels: int | None = None) -> Answered | Accepted:
-        """The row's program in the words of a runtime or tool; ``channels`` of NCCL's tuner."""
+    async def emitted(
+        self, target: str, channels: int | None = None, size_bytes: int | None = None
+    ) -> Answered | Accepted:
+        """The row's program in the words of a runtime or tool; ``channels`` of NCCL's tuner.
+
+        ``size_bytes``: of a range of sizes, which; where the row begins if that is not said.
+        """
         if target not in _TARGETS:
             raise not_there("part")
-        question = await asyncio.to_thread(emit_question, self.ranking, self.index, target)
+        question = await asyncio.to_thread(
+            emit_question, self.ranking, self.index, target, size_bytes
+        )
         if channels is not None:
             question["channels"] = channels
         return await self.ask("emit", question)
@@ -138,18 +150,28 @@ async def code(part: AskedPart, target: str, channels: Channels = None) -> Respo
     heading = TABS.get(target, target)
     if target == "nccl-tuner" and channels is None and not part.split:
         return part.response("channels.html", heading, most=MOST_CHANNELS)
-    outcome = await part.emitted(target, channels)
+    try:
+        outcome = await part.emitted(target, channels)
+    except (InputError, RefusalError) as error:
+        if isinstance(error, RefusalError) and error.status is not HTTPStatus.UNPROCESSABLE_ENTITY:
+            raise
+        response = part.response("unfit.html", heading, label=heading, why=_why(error, target))
+        response.status_code = 200 if wants_part(part.request) else HTTPStatus.UNPROCESSABLE_ENTITY
+        return response
     more = f"answer={part.index}" + (f"&channels={channels}" if channels else "")
     if isinstance(outcome, Accepted):
         return part.waiting(outcome, "The code", f"code/{target}?{more}")
-    given = {"files": _files(outcome), "target": target, "more": more}
+    summary = "" if isinstance(part.ranking, UnevenReply) else TARGETS[target].summary
+    given = {"files": _files(outcome), "target": target, "more": more, "summary": summary}
     return part.response("code.html", heading, **given)
 
 
 @router.get("/{kind}/{name}/files/{target}/{file}")
-async def file(part: AskedPart, target: str, file: str, channels: Channels = None) -> Response:
+async def file(
+    part: AskedPart, target: str, file: str, channels: Channels = None, size: Size = None
+) -> Response:
     """One file of those, to keep."""
-    outcome = await part.emitted(target, channels)
+    outcome = await part.emitted(target, channels, size)
     if isinstance(outcome, Accepted):
         raise unavailable("the file is being made")
     one = next((one for one in _files(outcome) if one.name == file), None)
@@ -194,13 +216,22 @@ async def plan_folder(
     question = written_for(framework, viewed.question, viewed.body, index) if plans else None
     if question is None:
         raise not_there("folder")
-    patience = Preferences(wait_seconds=_PATIENCE_SECONDS)
+    patience = Preferences(wait_seconds=_PATIENCE_SECONDS, part=True)
     outcome = await state_of(request).broker.ask(caller, "train", question, patience)
     if isinstance(outcome, Accepted):
         return see_other(f"/jobs/{outcome.job.id}")
     files = json.loads(outcome.body)["files"]
     [folder] = folders([{**one, "name": f"{framework}/{one['name']}"} for one in files])
     return _to_keep(zipped(folder), f"plan-{index + 1}-{framework}.zip")
+
+
+def _why(error: InputError | RefusalError, target: str) -> str:
+    """Why a row is no file of a target: where, and what; what to say on a command line is no help.
+
+    A place that is an option of it is left out, too.
+    """
+    problem = error.problem.removeprefix(f"{target} cannot express ")
+    return f"{error.where}: {problem}" if error.where.startswith("step") else problem
 
 
 def _to_keep(content: bytes, name: str) -> Response:

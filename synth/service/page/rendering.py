@@ -15,6 +15,7 @@ from jinja2 import Environment
 
 from synth.report.rendering import environment, style
 from synth.service.page.help import term
+from synth.tables.deciding import FIGURES, SETS
 from synth.tables.rankings import LESS_IS_NO_BETTER
 
 POLICY = (
@@ -77,6 +78,7 @@ def address(path: str) -> str:
 def _environment() -> Environment:
     made = environment("synth.service.page")
     made.globals |= {"static": address, "term": term, "less_is_no_better": LESS_IS_NO_BETTER}
+    made.globals |= {"sets": SETS, "figures": FIGURES}
     return made
 
 

@@ -8,7 +8,10 @@ from typing import Any
 
 from markupsafe import Markup
 
+from grammar import Goal
 from hierarchies.units import duration
+from synth.emit import TARGETS
+from synth.emit.mscclpp.homes import REFUSED
 from synth.report.coordinates import peers
 from synth.report.curves import Curves, curves
 from synth.report.details import (
@@ -20,6 +23,7 @@ from synth.report.details import (
     in_place_of_code,
     lies,
     over_at,
+    request_at,
     steps,
     title,
 )
@@ -27,10 +31,11 @@ from synth.report.placement import Grouping, grouping
 from synth.report.plans import PlansView, plans_view
 from synth.report.steps import timeline
 from synth.report.topology import topology
+from synth.tables.deciding import ToDo
 from synth.tables.left_over import left_over_words, unsaid
 from synth.tables.rows import Ranking, Row, default_first, elsewhere_rows, rows
 from synth.tables.style import axes_text, lacking, many, searched, shape
-from synth.tables.verdict import Verdict, verdict
+from synth.tables.verdict import Verdict, row_to_do, verdict
 from synth.verbs.answers import judge
 from synth.verbs.answers.degraded import UnevenAnswer, UnevenReply
 from synth.verbs.answers.parts import StepPrice
@@ -71,8 +76,9 @@ RANKED = ("top", "plan")
 class Chosen:
     """The details of one row of a ranking; with several stripes a step has both numbers.
 
-    ``lies``: where each axis lies, in words; none on a machine that lacks devices.
-    ``instead``: what to do for it in place of code; None where its code does it.
+    ``lies``: where each axis lies, in words; none on a machine that lacks devices. ``to_do``: how
+    it is got, or measured. ``instead``: what to do for it in place of code; None where its code
+    does it.
     """
 
     row: Row
@@ -82,6 +88,7 @@ class Chosen:
     picture: Json
     left_out: str
     devices: Sequence[Device]
+    to_do: ToDo | None
     instead: InPlaceOfCode | None
 
 
@@ -90,7 +97,8 @@ class Result:
     """An answer with a ranking, and the row that is looked at.
 
     ``default``: the runtime's own choice as a row, where no other is it; ``slower``: the positions
-    of rows that are slower than the best default, where others are not.
+    of rows that are slower than the best default, where others are not. ``tabs``: as which files
+    the row can be had; ``unfit``: as which others it cannot, by the reason.
     """
 
     answer: Ranking
@@ -104,6 +112,7 @@ class Result:
     chosen: Chosen | None
     curves: Curves | None
     tabs: Mapping[str, str]
+    unfit: Mapping[str, Sequence[str]]
     elsewhere: Sequence[Row] = ()
 
 
@@ -167,6 +176,7 @@ def result(answer: Ranking, index: int | None) -> Result:
     if index is None:
         kept = (at for at in range(len(found)) if at not in slower)
         index = told.to_do[0].row if told and told.to_do else next(kept, 0)
+    tabs, unfit = _tabs(answer, index) if found else (TABS, {})
     return Result(
         answer,
         title(answer),
@@ -176,11 +186,40 @@ def result(answer: Ranking, index: int | None) -> Result:
         found,
         slower,
         index,
-        _chosen(answer, found, index) if found else None,
+        _chosen(answer, found, index, told) if found else None,
         curves(answer) if isinstance(answer, SweepReply) and answer.sizes else None,
-        _GROUP_TABS if isinstance(answer, UnevenReply) else TABS,
+        tabs,
+        unfit,
         elsewhere_rows(answer) if isinstance(answer, RankingReply) else (),
     )
+
+
+def _tabs(ranking: Ranking, index: int) -> tuple[Mapping[str, str], Mapping[str, Sequence[str]]]:
+    """As which files a row can be had; and as which others not, by the reason why."""
+    answer = answer_at(ranking, index)
+    if isinstance(ranking, UnevenReply) or not isinstance(answer, Answer):
+        return _GROUP_TABS, {}
+    request, several = request_at(ranking, index), len(answer.stripes) > 1
+    unfit: dict[str, list[str]] = {}
+    fit = {}
+    for target, label in TABS.items():
+        if why := _unfit(target, request, several):
+            unfit.setdefault(why, []).append(label)
+        else:
+            fit[target] = label
+    return fit, unfit
+
+
+def _unfit(target: str, request: Goal, several: bool) -> str:
+    """Why a target has no words for what is seen of a row at once; nothing where it may have."""
+    row = TARGETS[target]
+    if several and not (row.overlaps or row.places):
+        return "this row is several programs side by side, and there a file is one program"
+    if target == "mscclpp" and request in REFUSED:
+        return REFUSED[request]
+    if target == "nccl-tuner" and request.apart:
+        return f"NCCL asks no tuner how to send {request.value}"
+    return ""
 
 
 def _facts(answer: Ranking) -> Iterator[str]:
@@ -216,7 +255,7 @@ def _planned(answer: PlanReply) -> Iterator[str]:
     yield searched(answer.considered)
 
 
-def _chosen(ranking: Ranking, found: Sequence[Row], index: int) -> Chosen:
+def _chosen(ranking: Ranking, found: Sequence[Row], index: int, verdict: Verdict | None) -> Chosen:
     answer = answer_at(ranking, index)
     drawn = topology(ranking.system.levels, ranking.system.exceptions)
     narrow = topology(ranking.system.levels, ranking.system.exceptions, narrow=True)
@@ -234,7 +273,13 @@ def _chosen(ranking: Ranking, found: Sequence[Row], index: int) -> Chosen:
     picture |= {"groupings": found_groups, "first": first}
     numbered = tuple(steps(answer))
     told, instead = lies(ranking, answer), in_place_of_code(ranking, index)
-    return Chosen(found[index], told, answer, numbered, picture, drawn.left_out, there, instead)
+    row = found[index]
+    to_do = None
+    if isinstance(answer, Answer):
+        name = " to ".join(row.title) or f"row {row.rank}"
+        request = request_at(ranking, index).value
+        to_do = row_to_do(verdict, answer, index, name, request, " to ".join(row.speedup))
+    return Chosen(row, told, answer, numbered, picture, drawn.left_out, there, to_do, instead)
 
 
 def _groupings(ranking: Ranking, index: int, held: Sequence[Device]) -> Iterator[Grouping]:

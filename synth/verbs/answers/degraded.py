@@ -29,7 +29,7 @@ from synth.verbs.answers.parts import (
     Whole,
     judged_keys,
 )
-from synth.verbs.answers.ranked import LAID_OUT_BY, Asked, LaidOutBy, axes_of, matrix_of
+from synth.verbs.answers.ranked import LAID_OUT_BY, Against, Asked, LaidOutBy, axes_of, matrix_of
 from synth.verify import concrete
 
 Ranks = list[Whole]
@@ -72,6 +72,7 @@ class UnevenAnswer(Judged):
     segments: Positive = Field(description="Into how many each goes through the steps.")
     seconds: Predicted
     speedup: Number = Field(description="flat_seconds / seconds.")
+    against_default: Against = Field(description="The plain all-reduce, as far as prices can tell.")
     limited_by: LimitedBy
     steps: list[StepPrice] = Field(description="Of one segment.")
     group_steps: list[GroupStep] = Field(description="Who does what with whom.")

@@ -154,6 +154,12 @@ class _Ranking(BaseModel):
 class _Stretch(BaseModel):
     from_bytes: Payload
     first: _Answer
+    until_bytes: Payload | None = None
+    last: _Answer | None = None
+
+    def at(self, size_bytes: int) -> _Answer:
+        """The answer at one of its sizes: where it ends that is cut as it was priced there."""
+        return self.last if self.last and size_bytes == self.until_bytes else self.first
 
 
 class _Sweep(BaseModel):
@@ -180,7 +186,7 @@ class _Sweep(BaseModel):
             )
         before = [one for one in self.stretches if one.from_bytes <= size_bytes]
         return _Ranking.model_construct(
-            **{**dict(self), "bytes": size_bytes}, answers=[before[-1].first]
+            **{**dict(self), "bytes": size_bytes}, answers=[before[-1].at(size_bytes)]
         )
 
 

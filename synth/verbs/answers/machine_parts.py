@@ -7,9 +7,11 @@ from typing import Annotated, Literal, Self
 from pydantic import Field
 
 from hierarchies import Domain, Hierarchy, Level, Link, System, table_of
+from synth.collectives.runtimes import Runtime, runtime
 from synth.emit.document.schema import LevelPart
 from synth.verbs.answers.parts import Number, Part, Positive, Share, Told, Whole, sometimes
 
+RuntimeName = Annotated[Runtime, Field(strict=False)]
 PricesName = Literal["stated", "typical", "calibrated"]
 DomainName = Annotated[Domain, Field(strict=False)]
 
@@ -182,6 +184,7 @@ class MachineInFull(Part):
     exceptions: list[MachineException] = Field(description="What is missing or slower.")
     device: Device = Field(description="What its devices are.")
     launches: bool = Field(description="Whether a call costs its launch where it is not fitted.")
+    runtime: RuntimeName = Field(description="What carries its collectives out.")
     prices: PricesName = Field(description="What prices follow: see --prices.")
     calibration: Calibration | None = Field(
         description="What prices follow: measurements, or what such links reach; null: as stated."
@@ -193,6 +196,7 @@ class MachineInFull(Part):
         return cls.like(
             system,
             levels=LevelInFull.of_all(system),
+            runtime=runtime(system),
             exceptions=MachineException.all_of(system),
             device=Device.like(
                 system,

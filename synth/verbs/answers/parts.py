@@ -173,7 +173,7 @@ class Ordered(Part):
 
 
 VERDICT: tuple[str, ...] = ("proof", "counterexample", "proof_reason")
-DEFAULTS: tuple[str, ...] = ("defaults", "default")
+DEFAULTS: tuple[str, ...] = ("defaults", "default", "later_default")
 
 
 class Judged(Ordered):
@@ -261,6 +261,14 @@ class DefaultChoice(Part):
     advice: Advised = Field(description="How to get it: by setting nothing.")
 
 
+class LaterDefault(Part):
+    """What NCCL after 2.28 would choose: it has NVLS for two GPUs of a node in a communicator."""
+
+    name: DefaultName = Field(description="Which way.")
+    protocol: ProtocolName = Field(description="By which protocol.")
+    seconds: Seconds = Field(description="What that takes.")
+
+
 class Defaults(Ordered):
     """What the runtime could do for the plain collective, and what it would choose."""
 
@@ -268,6 +276,9 @@ class Defaults(Ordered):
         min_length=1, description="The seconds of each way there is."
     )
     default: DefaultChoice = Field(description="The one that the runtime would choose.")
+    later_default: LaterDefault | None = sometimes(
+        "What NCCL after 2.28 would choose, where that is another way."
+    )
 
 
 def default_keys(found: RuntimeDefaults, interval: PriceInterval | None) -> Json:
@@ -279,7 +290,14 @@ def default_keys(found: RuntimeDefaults, interval: PriceInterval | None) -> Json
         interval_seconds=interval_of(interval),
         advice=Advised.like(AS_IT_IS),
     )
-    return {"defaults": found.seconds, "default": chosen}
+    keys: Json = {"defaults": found.seconds, "default": chosen}
+    if later := found.later:
+        keys["later_default"] = LaterDefault(
+            name=cast(DefaultName, later.chosen),
+            protocol=later.protocol,
+            seconds=later.seconds[later.chosen],
+        )
+    return keys
 
 
 def interval_of(interval: PriceInterval | None) -> list[float] | None:

@@ -9,9 +9,9 @@ from pydantic import Field
 
 from hierarchies import Axis, Placement, System
 from synth.plan import request as planned
+from synth.plan import sizes as by_size
 from synth.plan.explanation import why
 from synth.plan.how_to_get import advice, worth_measuring
-from synth.plan.sizes import Sweep
 from synth.price.resolution import Estimate
 from synth.verbs.answers.machine_parts import MachineInFull
 from synth.verbs.answers.parts import (
@@ -81,6 +81,7 @@ class Answer(Judged, Defaults):
         *("bound_seconds", "limited_by", "steps", "stripes"),
         *("interval_seconds", "baseline_interval_seconds", "why"),
         *("against_default", "runtime_seconds", "advice", "worth_measuring", "calls"),
+        "unmeasured",
         *("others", "least_seconds"),
         *VERDICT,
     )
@@ -110,6 +111,9 @@ class Answer(Judged, Defaults):
     calls: CallsOfProgram | None = sometimes(
         "Of a program of several calls, or segments: what its price takes them by."
     )
+    unmeasured: str | None = sometimes(
+        "What of its prices, and of the default's, no row of a calibration measured, in words."
+    )
     others: Whole = Field(description="So many other programs that prices do not tell from it.")
     least_seconds: Seconds = Field(description="The least price among it and them.")
 
@@ -120,6 +124,8 @@ class Answer(Judged, Defaults):
             more["worth_measuring"] = WorthMeasuring.of(found)
         if answer.called and answer.called.each and not answer.plain:
             more["calls"] = CallsOfProgram.of(answer.called)
+        if answer.not_measured:
+            more["unmeasured"] = answer.not_measured
         candidate, seconds = answer.candidate, answer.runtime_seconds
         placement = candidate.reduction.placement
         payload_bytes = sum(part.size_bytes for part in candidate.parts)
@@ -258,13 +264,45 @@ class RankingReply(Asked):
         )
 
 
+class Trial(Part):
+    """What is worth measuring of a stretch, at a size that one would type."""
+
+    bytes: Positive = Field(description="The size.")
+    worth_measuring: WorthMeasuring = Field(description="The run that decides there.")
+
+    @classmethod
+    def of(cls, answer: planned.Answer) -> Self | None:
+        """Of an answer to that size, if it is worth a run."""
+        found = worth_measuring(answer)
+        worth = found and WorthMeasuring.of(found)
+        return cls(bytes=answer.payload_bytes, worth_measuring=worth) if worth else None
+
+
 class Stretch(Part):
-    """Neighbouring sizes with the same placement, program, line to set, and gain or none."""
+    """Neighbouring sizes with the same placement, program, line to set, and gain; or without any.
+
+    Where nothing gains that prices can tell, nor is worth measuring, the default is kept, whatever
+    programs the answers have.
+    """
 
     from_bytes: Positive = Field(description="Its smallest size.")
     until_bytes: Positive = Field(description="Its largest size.")
     first: Answer = Field(description="The answer at the smallest size.")
     last: Answer = Field(description="The answer at the largest size.")
+    trial: Trial | None = sometimes("What is worth measuring, if anything is.")
+
+    @classmethod
+    def of(cls, stretch: by_size.Stretch) -> Self:
+        """A stretch, with the answers at its ends."""
+        trial = stretch.trial and Trial.of(stretch.trial)
+        first, last = Answer.of(stretch.first), Answer.of(stretch.last)
+        return cls.like(stretch, first=first, last=last, **({"trial": trial} if trial else {}))
+
+    @property
+    def keeps_default(self) -> bool:
+        """Whether there is nothing to set, to run or to know but that."""
+        open_ = self.first.against_default in (planned.Against.SAME, planned.Against.SLOWER)
+        return open_ and self.trial is None
 
 
 class SizeFigures(Part):
@@ -306,42 +344,14 @@ class SweepReply(Asked):
         return [end for one in self.stretches for end in (one.first, one.last)]
 
     @classmethod
-    def of(cls, sweep: Sweep) -> Self:
-        place = {size: number for number, (size, _) in enumerate(sweep.sizes)}
-        return cls.over(
-            (sweep.system, sweep.request),
-            (sweep.smallest_bytes, sweep.largest_bytes),
-            [(size, Answer.of(answer)) for size, answer in sweep.sizes],
-            [(place[one.from_bytes], place[one.until_bytes]) for one in sweep.stretches],
-            sweep.complete,
-        )
-
-    @classmethod
-    def over(
-        cls,
-        asked: tuple[System, planned.Request],
-        ends_bytes: tuple[int, int],
-        sizes: Sequence[tuple[int, Answer]],
-        spans: Sequence[tuple[int, int]],
-        complete: bool,
-    ) -> Self:
-        """The best answers by size, and the positions at which each stretch begins and ends."""
-        stretches = [
-            Stretch(
-                from_bytes=sizes[first][0],
-                until_bytes=sizes[last][0],
-                first=sizes[first][1],
-                last=sizes[last][1],
-            )
-            for first, last in spans
-        ]
+    def of(cls, sweep: by_size.Sweep) -> Self:
         return cls.like(
-            asked[1],
-            **_asked_keys(*asked),
-            bytes=list(ends_bytes),
-            stretches=stretches,
-            sizes=[SizeFigures.of(size, answer) for size, answer in sizes],
-            complete=complete,
+            sweep.request,
+            **_asked_keys(sweep.system, sweep.request),
+            bytes=[sweep.smallest_bytes, sweep.largest_bytes],
+            stretches=[Stretch.of(one) for one in sweep.stretches],
+            sizes=[SizeFigures.of(size, Answer.of(answer)) for size, answer in sweep.sizes],
+            complete=sweep.complete,
         )
 
 

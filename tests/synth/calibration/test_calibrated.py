@@ -33,12 +33,14 @@ from synth.calibration.measurements import Measurement, Sample
 from synth.calibration.prediction import Predicted
 from synth.calibration.residuals import FittedRow
 from synth.calibration.residuals import strays as strays_of
+from synth.plan.explanation import why
 from synth.plan.planner import answers
 from synth.plan.request import Request
 from synth.price.bound import bound
 from synth.price.defaults import defaults
 from synth.price.intervals import interval, widened
 from synth.price.step_prices import Simulator
+from synth.semantics.programs import Language
 
 seconds = st.floats(0, 1e-3).map(lambda x: round(x * 1e6, 4) * 1e-6)
 shares = st.floats(0.01, 1.5)
@@ -440,3 +442,50 @@ def test_a_fit_says_what_its_rows_were_of_and_is_surer_of_it() -> None:
     large = replace(seen[1], samples=seen[0].samples)
     spans = [width(said) for said in predict(system, large)]
     assert min(spans[6:]) > max(spans[:3])
+
+
+def test_an_answer_says_what_of_its_prices_was_not_measured_and_from_what_they_are() -> None:
+    """Only trees were run, of all-reduces over all ranks: no rings, and no other collective."""
+    known = calibrated(4, 4)
+    ran = [
+        measured(
+            known, "all-reduce", (4, 4), algorithm="tree", protocol=protocol, noise=0.05, seed=n
+        )
+        for n, protocol in enumerate(("simple", "ll"))
+    ]
+    system = fit(bare(4, 4), ran).system
+    tree = {"all-reduce by tree"}
+    for goal, size in (
+        (Goal.ALL_REDUCE, 2**30),
+        (Goal.ALL_REDUCE, 2**14),
+        (Goal.ALL_GATHER, 2**20),
+    ):
+        request = Request((Axis("data", 16),), ("data",), size, 4, Language(3, goal=goal))
+        for answer in answers(system, request).answers:
+            phases = [price for stripe in answer.stripes for price in stripe.prices]
+            phases += answer.defaults.baseline
+            sent = {f"{one.what} by {one.algorithm.value}" for one in phases if one.algorithm}
+            assert bool(answer.not_measured) == (not sent <= tree)
+            if sent - tree:
+                assert answer.not_measured in why(answer)
+                named, source = answer.not_measured.split(" not measured here: priced from ")
+                assert set(named.rpartition(" ")[0].split(", ")) == sent - tree
+                assert source == "all-reduce by tree"
+    assert all(not one.not_measured for one in answers(known, request).answers)
+
+
+def test_what_was_not_measured_is_as_uncertain_as_whole_tables() -> None:
+    known = calibrated(4, 4)
+    ran = [
+        measured(known, what, (4, 4), algorithm=how, noise=0.02, seed=n)
+        for n, (what, how) in enumerate((("all-reduce", "tree"), ("all-gather", "ring")))
+    ]
+    found = fit(bare(4, 4), ran).calibration
+    for size in (2**14, 2**20, 2**26):
+        wide = found.stray(("all-reduce", "ring", "simple"), (4, 4), size)
+        assert wide
+        low, high = widened(found, ("all-reduce", "ring", "simple"), (4, 4), size)
+        assert low <= wide.low < 1 < wide.high <= high
+        nearer = widened(found, ("all-reduce", "tree", "simple"), (4, 4), size)
+        assert low < nearer[0]
+        assert nearer[1] < high

@@ -260,6 +260,8 @@ def test_the_verb_says_in_json_what_the_table_says() -> None:
         (["doctor", "dgx-a100:2", "README.md"], "no table"),
         (["doctor", "dgx-a100:1", str(LOGS / "sophia-all-gather-2x8.csv")], "16 ranks"),
         (["calibrate", "--plan", "dgx-a100:2", "x.txt"], "needs no logs"),
+        (["calibrate", "--plan", "aws-trn2:2"], "nccom-test -r WORKERS -N INSTANCES"),
+        (["calibrate", "--plan", "tpu-v5e-slice:4x4"], "time them in JAX"),
         (["calibrate", "dgx-a100:2"], "no log is given"),
     ],
 )

@@ -23,6 +23,8 @@ from synth.calibration.experiments import (
 )
 from synth.calibration.logs.matching import matched
 from synth.calibration.logs.reading import logs_of
+from synth.plan.request import Watcher
+from synth.verbs.measured import CalibrateQuestion, calibrate
 
 LEVELS = ("rack", "node", "gpu")
 
@@ -152,3 +154,18 @@ def test_one_device_has_nothing_to_measure() -> None:
     hierarchy = Hierarchy((Level("gpu", 1),))
     with pytest.raises(InputError, match="one device"):
         experiments(System("one", "one", hierarchy, (Link(Domain.SWITCH, 1e9, 0.0),), 1e12))
+
+
+def test_some_of_the_tests_are_asked_for_by_name() -> None:
+    question = CalibrateQuestion(system="dgx-h100:2", plan=True)
+    every = [one.name for one in question.tests(load("dgx-h100:2"))]
+    some = every[3:0:-2]
+    alone = question.model_copy(update={"only": some})
+    assert [one.name for one in alone.tests(load("dgx-h100:2"))] == sorted(some, key=every.index)
+    body = calibrate(alone, Watcher()).body
+    assert [one["name"] for one in body["experiments"]] == sorted(some, key=every.index)
+    assert body["files"][0]["text"].startswith("# 2 tests for dgx-h100")
+    with pytest.raises(InputError, match="there is no test 'some'"):
+        calibrate(question.model_copy(update={"only": ["some"]}), Watcher())
+    with pytest.raises(InputError, match="none are asked for"):
+        calibrate(CalibrateQuestion(system="dgx-h100:2", only=some), Watcher())

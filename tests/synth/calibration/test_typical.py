@@ -28,7 +28,7 @@ from synth.calibration.measurements import Measurement, Sample
 from synth.calibration.typical import learned, typical
 from synth.collectives.algorithms import Algorithm
 from synth.price.bound import bound
-from synth.price.resolution import OTHERS_LINKS, OTHERS_MESSAGES, estimate
+from synth.price.resolution import OF_A_SHEET, OTHERS_LINKS, OTHERS_MESSAGES, estimate
 from synth.price.step_prices import Simulator
 from synth.price.steps import StepPrice
 
@@ -170,6 +170,32 @@ def test_errors_of_one_level_cancel_but_for_some_and_those_of_two_do_not() -> No
         assert told(system, over_nodes, other, least + 0.01)
     assert not told(system, over_nodes, inside, least + 0.01)
     assert told(system, over_nodes, inside, 100.0)
+
+
+@pytest.mark.parametrize("name", ["aws-trn2:2", "tpu-v5e-slice:4x4", "p2-a100:2", "dgx-h100:2"])
+def test_a_data_sheet_tells_no_more_than_media_that_were_measured(name: str) -> None:
+    """The same links tell as much; two levels' links are off apart, as far as any media's are."""
+    system = load(name)
+    assert system.prices == "stated"
+    every = system.hierarchy.cardinalities
+    first = (every[0], *(1 for _ in every[1:]))
+    last = (*(1 for _ in every[1:]), every[-1])
+    outside, inside = (
+        predict(system, Measurement("all-reduce", some, some, (Sample(2**30, 1.0),), "ring"))[0]
+        for some in (first, last)
+    )
+    waits = outside.price.latency_seconds / outside.price.seconds
+    least = 1 + OTHERS_MESSAGES * waits + OTHERS_LINKS * (1 - waits)
+    assert not told(system, outside.price, outside.price, least - 0.01)
+    assert told(system, outside.price, outside.price, least + 0.01)
+    assert not told(system, outside.price, inside.price, least + 0.01)
+    assert told(system, outside.price, inside.price, 100.0)
+
+
+def test_data_sheets_err_as_far_as_any_medium_that_was_measured() -> None:
+    low, high = OF_A_SHEET
+    assert low == 1.0
+    assert all(low <= 1 / one.share <= high * 1.001 for one in learned().medium)
 
 
 def test_it_is_written_and_read_with_its_medium_and_its_families() -> None:

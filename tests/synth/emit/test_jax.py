@@ -42,6 +42,13 @@ HIERARCHICAL = (
 BESIDE = [goal for goal in Goal if goal is not Goal.ALL_REDUCE]
 BOTH = pytest.mark.parametrize("writer", [write, write_flat])
 
+
+def only(files: Files) -> str:
+    """The text of the one file that there is."""
+    [text] = files.values()
+    return str(text)
+
+
 LOAD = """
 import importlib.util, json, sys
 import numpy as np
@@ -141,7 +148,7 @@ def check_sums(sources: Iterable[Source], folder: Path, writer: Write = write) -
     asked, world = [], 1
     for number, given in enumerate(sources):
         path = folder / f"program{number}.py"
-        path.write_text(str(writer(given)[NAME]))
+        path.write_text(only(writer(given)))
         asked.append((str(path), ranks(given)))
         world = max(world, given.schedule.devices)
     wrong = run(LOAD + SUMS, world, asked)
@@ -214,7 +221,7 @@ def check_requests(sources: Sequence[Source], folder: Path, writer: Write) -> No
     asked = []
     for number, given in enumerate(sources):
         path = folder / f"program{number}.py"
-        path.write_text(str(writer(given)[NAME]))
+        path.write_text(only(writer(given)))
         op = given.schedule.op.value
         job = {"request": given.schedule.goal.value, "op": op, "groups": ranks(given)}
         asked.append((str(path), job))
@@ -277,7 +284,7 @@ def test_maxima_and_minima_are_exact(op: Kind, tmp_path: Path) -> None:
 
 @needs_jax
 def test_explicit_groups_ask_for_no_check_of_types(tmp_path: Path) -> None:
-    (tmp_path / NAME).write_text(str(write_flat(source(HIERARCHICAL, Reduction.plain(2, 2)))[NAME]))
+    (tmp_path / NAME).write_text(only(write_flat(source(HIERARCHICAL, Reduction.plain(2, 2)))))
     script = LOAD + UNCHECKED
     assert "check_vma=False" in run(script, 4, str(tmp_path / NAME))
 
@@ -311,13 +318,13 @@ UNREAD = (
 def test_what_nobody_reads_is_not_put_in_order(tmp_path: Path) -> None:
     """Its shape may then be another than the schedule's: bystanders did as the others did."""
     given = source(UNREAD, Reduction.plain(2, 3, 2))
-    assert "nobody needs" in str(write(given)[NAME])
+    assert "nobody needs" in only(write(given))
     check_sums([given], tmp_path)
 
 
 def test_every_program_of_two_digits_can_be_written() -> None:
     """93 by groups of ranks; 68 of them by mesh axes too."""
-    texts = [str(write(given)[NAME]) for given in sources(Reduction.plain(2, 4))]
+    texts = [only(write(given)) for given in sources(Reduction.plain(2, 4))]
     assert len(texts) == 93
     assert sum("check_vma=False)\n    def gradients" not in text for text in texts) == 68
     assert sum("# emulated" in text for text in texts) == 73
@@ -435,7 +442,7 @@ def test_compiled_groups_of_every_program(writer: Write, sample: Sample, tmp_pat
 def check_compiled(given: list[Source], writer: Write, folder: Path) -> None:
     paths = [folder / f"program{number}.py" for number in range(len(given))]
     for path, one in zip(paths, given, strict=True):
-        path.write_text(str(writer(one)[NAME]))
+        path.write_text(only(writer(one)))
     answers = run(LOAD + COMPILED, 512, [str(path) for path in paths])
     for one, (seen, ids) in zip(given, answers, strict=True):
         assert_compiled_as_scheduled(one, seen, ids)
@@ -505,7 +512,7 @@ def test_any_shape_and_dtype(
     cases: list[tuple[tuple[int, ...], str]], writer: Write, tmp_path: Path
 ) -> None:
     path = tmp_path / NAME
-    path.write_text(str(writer(source(HIERARCHICAL, Reduction.plain(2, 4)))[NAME]))
+    path.write_text(only(writer(source(HIERARCHICAL, Reduction.plain(2, 4)))))
     asked = {"path": str(path), "flat": writer is write_flat, "cases": cases}
     assert run(LOAD + SHAPES, 8, asked) == "done"
 
@@ -574,7 +581,7 @@ def test_a_gradient_is_summed_by_the_program_alone(
     }[program]
     given = source(text, cluster((2, 4), ((2, 2), (1, 2)), ("data",)))
     path = tmp_path / NAME
-    path.write_text(str(writer(given)[NAME]))
+    path.write_text(only(writer(given)))
     explicit = "check_vma=False)\n    def gradients" in path.read_text()
     seen = run(LOAD + GRADIENTS, 8, {"path": str(path), "flat": explicit})
     assert_compiled_as_scheduled(given, seen, list(range(8)))
@@ -602,7 +609,7 @@ print(json.dumps("done"))
 @BOTH
 def test_the_example_in_the_file_works(writer: Write, tmp_path: Path) -> None:
     given = source(HIERARCHICAL.replace("level0", "node"), REPLICAS[0])
-    (tmp_path / NAME).write_text(str(writer(given)[NAME]))
+    (tmp_path / NAME).write_text(only(writer(given)))
     assert run(LOAD + EXAMPLE, 8, str(tmp_path)) == "done"
 
 
@@ -623,7 +630,7 @@ def test_a_broadcast_hides_what_others_hold(writer: Write, tmp_path: Path) -> No
     given = source("all-reduce root inside", Reduction.plain(2, 4))
     halves = np.arange(8).reshape(2, 4)
     path = tmp_path / NAME
-    path.write_text(str(writer(at(given, Exchange(Collective.BROADCAST, halves, 4)))[NAME]))
+    path.write_text(only(writer(at(given, Exchange(Collective.BROADCAST, halves, 4)))))
     assert run(LOAD + BROADCAST, 8, str(path)) == "done"
 
 
@@ -644,14 +651,14 @@ print(json.dumps("done"))
 def test_groups_of_ranks_work_on_a_flat_mesh(tmp_path: Path) -> None:
     path = tmp_path / NAME
     rooted = "reduce level0 inside; all-reduce level0 master(root); broadcast level0 inside"
-    path.write_text(str(write_flat(source(rooted, Reduction.plain(2, 4)))[NAME]))
+    path.write_text(only(write_flat(source(rooted, Reduction.plain(2, 4)))))
     assert run(LOAD + FLAT_MESH, 8, str(path)) == "done"
 
 
 @needs_jax
 def test_a_wrong_number_of_devices_is_told(tmp_path: Path) -> None:
     path = tmp_path / NAME
-    path.write_text(str(write(source(HIERARCHICAL, Reduction.plain(2, 4)))[NAME]))
+    path.write_text(only(write(source(HIERARCHICAL, Reduction.plain(2, 4)))))
     done = subprocess.run(
         [*jax_python(), str(path)], env=environment(4), capture_output=True, text=True
     )
@@ -667,7 +674,7 @@ KEYS = {"world", "bytes", "dtype", "seconds", "plain_seconds"}
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int64", "float64"])
 def test_the_file_checks_and_times_itself(dtype: str, tmp_path: Path) -> None:
     path = tmp_path / NAME
-    path.write_text(str(write(source(HIERARCHICAL, Reduction.plain(2, 2)))[NAME]))
+    path.write_text(only(write(source(HIERARCHICAL, Reduction.plain(2, 2)))))
     flags = ("--bytes", "4004", "--dtype", dtype, "--repeat", "2")
     found = run(str(path), 4, None, *flags, "--check")
     assert found.keys() == KEYS | {"equal", "error", "bitwise_equal"}
@@ -681,7 +688,7 @@ def test_the_file_checks_and_times_itself(dtype: str, tmp_path: Path) -> None:
 @needs_jax
 def test_without_check_it_only_times(tmp_path: Path) -> None:
     path = tmp_path / NAME
-    path.write_text(str(write(source("", Reduction.plain(1)))[NAME]))
+    path.write_text(only(write(source("", Reduction.plain(1)))))
     assert run(str(path), 1, None, "--bytes", "64").keys() == KEYS
 
 
@@ -692,7 +699,7 @@ def test_several_processes_share_a_job(writer: Write, tmp_path: Path) -> None:
     """Two processes of two devices each, found by what Open MPI tells its processes."""
     path = tmp_path / NAME
     rooted = "reduce level0 inside; all-reduce level0 master(root); broadcast level0 inside"
-    path.write_text(str(writer(source(rooted, Reduction.plain(2, 2)))[NAME]))
+    path.write_text(only(writer(source(rooted, Reduction.plain(2, 2)))))
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -768,4 +775,4 @@ def write_house(folder: Path) -> None:
     for number, given in enumerate(house()):
         for writer in (write, write_flat):
             name = f"{writer.__name__}{number}.py"
-            (folder / name).write_text(str(writer(given)[NAME]))
+            (folder / name).write_text(only(writer(given)))

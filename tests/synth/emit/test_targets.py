@@ -256,7 +256,8 @@ def test_stripes_are_remembered(tmp_path: Path) -> None:
     assert [stripe["bytes"] for stripe in told["stripes"]] == sizes
     assert told["files"][0]["text"].count("    Stripe(\n") == len(sizes)
     words = ("--from", str(file), "--target", "json", "--bytes", "1000003", "--segments", "2")
-    document = json.loads(emitted(*words)["schedule.json"])
+    [content] = emitted(*words).values()
+    document = json.loads(content)
     assert sum(stripe["payload_bytes"] for stripe in document["stripes"]) == 1000003
     assert {stripe["segments"] for stripe in document["stripes"]} == {2}
     refused = run("emit", "--from", str(file), "--target", "chakra").stderr

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import shutil
 import subprocess
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 
@@ -13,9 +14,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from exhaustive import examples
+from grammar.tensors.sharding import Kind
 from hierarchies import Axis, Hierarchy, InputError, Placement, Reduction, System
 from strategies import source
-from synth.emit import TARGETS, Source
+from synth.emit import TARGETS, RankOrder, Source
 
 PYTHON = ("torch", "jax", "jax-flat", "mpi", "torchrun")
 SHELL = ("rankfile", "slurm")
@@ -49,6 +51,52 @@ def named(system: System, name: str, title: str = "") -> System | None:
 def written(target: str, system: System) -> dict[str, str]:
     files = TARGETS[target].write(replace(plain(), system=system))
     return {name: content for name, content in files.items() if isinstance(content, str)}
+
+
+def several() -> Iterator[Source]:
+    """Programs, cuts, sizes, placements and orders of ranks that differ in one thing each."""
+    levels = Hierarchy.of(node=2, gpu=2)
+    axes = (Axis("data", 2), Axis("model", 2))
+    for text in ("all-reduce root inside", "reduce root inside; broadcast root inside"):
+        for segments, size in ((1, 2**20), (1, 2**21), (2, 2**20)):
+            yield source(text, Reduction(Placement(levels, axes, ((2, 1), (1, 2))), ("data",)),
+                         size, segments)  # fmt: skip
+    inside = source(text, Reduction(Placement(levels, axes, ((1, 2), (2, 1))), ("data",)))
+    yield inside
+    yield source(text, replace(inside.schedule.reduction, over=("model",)))
+    yield replace(inside, options=replace(inside.options, rank_order=RankOrder.AXES))
+    yield replace(inside, schedule=replace(inside.schedule, op=Kind.MAX))
+
+
+def test_files_that_do_something_else_have_another_name() -> None:
+    """By one name the file of another row is taken for this one's, and run or pasted in its place.
+
+    Two ways to write the same program for one runtime are two files.
+    """
+    for runtime in (("torch",), ("jax", "jax-flat"), ("mpi",), ("json",)):
+        texts: dict[str, str] = {}
+        for target in runtime:
+            for one in several():
+                if target == "json" and one.options.rank_order is not RankOrder.MACHINE:
+                    continue  # devices, not ranks
+                [(name, text)] = TARGETS[target].write(one).items()
+                assert texts.setdefault(name, str(text)) == str(text)
+                assert name.removesuffix(".py") in str(text) or target == "json"
+        assert len(texts) == len(set(texts.values())) >= 9
+
+
+def test_a_file_for_torch_says_what_starts_it_on_its_machine() -> None:
+    """A line that can be run as it stands: how many processes, on how many hosts."""
+    for levels, each in ((Hierarchy.of(node=2, gpu=4), 4), (Hierarchy.of(gpu=8), 8)):
+        matrix = (tuple(levels.cardinalities),)
+        given = Reduction(Placement(levels, (Axis("data", 8),), matrix), ("data",))
+        [(name, text)] = TARGETS["torch"].write(source("all-reduce root inside", given)).items()
+        said = " ".join((ast.get_docstring(ast.parse(str(text))) or "").split())
+        nodes = "--nnodes 2 " if each == 4 else ""
+        meet = "--rdzv-backend c10d --rdzv-endpoint host0:29500 " if nodes else ""
+        started = f"torchrun {nodes}--nproc-per-node {each} {meet}{name} --bytes 67108864 --check"
+        assert said.endswith(started)
+        assert "..." not in said
 
 
 def code(text: str) -> str:

@@ -40,9 +40,10 @@ def written(
     given = source(program, reduction, 16 * segments, segments)  # tiny segments
     if beside:
         given = replace(given, beside=(source(beside, reduction, 33, 3),))
-    [(name, text)] = emit("torch", given).items()
-    (folder / name).write_text(str(text))
-    return folder / name
+    [text] = emit("torch", given).values()
+    file = folder / "collsynth_torch.py"
+    file.write_text(str(text))
+    return file
 
 
 @NEEDS_TORCH

@@ -107,6 +107,15 @@ def test_what_is_told_is_done(
     assert tree.chosen == ("tree" if "tree" in free.options else only)
 
 
+def test_rings_in_all_dimensions_share_the_memory() -> None:
+    """Two dimensions at once, by memory that is slower than both: it is never busy for longer."""
+    system = replace(load("tpu-v5e-slice:4x4"), memory_bytes_per_second=GB)
+    for goal in (Goal.ALL_REDUCE, Goal.ALL_GATHER, Goal.REDUCE_SCATTER, Goal.ALL_TO_ALL):
+        for price in defaults(Simulator(system), whole(system), GB, goal).options["xla"]:
+            assert dict(price.busy_seconds)["memory"] <= price.seconds
+            assert price.busiest == "memory"
+
+
 @pytest.mark.parametrize(
     "name", ["tpu-v4-pod-slice:1", "tpu-v4-pod-slice:4", "tpu-v5e-slice:2", "tpu-v5e-slice"]
 )
@@ -151,7 +160,9 @@ def test_inside_a_node_and_over_two() -> None:
         ("dgx-h100:4", ((4, 8),), Goal.ALL_REDUCE, ["ring", "tree", "nvls_tree"]),
         ("dgx-h100:4", ((1, 8), (4, 1)), Goal.ALL_REDUCE, ["ring", "tree", "nvls"]),
         ("dgx-h100:4", ((4, 1), (1, 8)), Goal.ALL_REDUCE, ["ring", "tree"]),
-        ("dgx-h100:4", ((4, 2), (1, 4)), Goal.ALL_REDUCE, ["ring", "tree", "nvls_tree"]),
+        ("dgx-h100:4", ((4, 2), (1, 4)), Goal.ALL_REDUCE, ["ring", "tree"]),
+        ("dgx-h100:4", ((2, 4), (2, 2)), Goal.ALL_REDUCE, ["ring", "tree", "nvls_tree"]),
+        ("dgx-h100:4", ((1, 2), (4, 4)), Goal.ALL_GATHER, ["ring"]),
         ("dgx-h100:4", ((1, 8), (4, 1)), Goal.ALL_GATHER, ["ring", "nvls"]),
         ("dgx-h100:4", ((1, 8), (4, 1)), Goal.REDUCE_SCATTER, ["ring", "nvls"]),
         ("dgx-h100:4", ((4, 8),), Goal.ALL_GATHER, ["ring"]),
@@ -175,6 +186,25 @@ def test_which_there_are(
     )
     reduction = Reduction(Placement(system.hierarchy, axes, placement), ("data",))
     assert list(defaults(Simulator(system), reduction, GB, goal).options) == names
+
+
+def test_two_gpus_of_a_node_have_no_nvls_before_later_versions_of_nccl() -> None:
+    """Neither in the default nor in a step of a program; forced by name it has its price."""
+    system = load("dgx-h100:4")
+    axes = (Axis("data", 8), Axis("model", 4))
+    pairs = Reduction(Placement(system.hierarchy, axes, ((4, 2), (1, 4))), ("data",))
+    found = defaults(Simulator(system), pairs, GB)
+    assert found.later
+    assert (found.chosen, found.later.chosen) == ("ring", "nvls_tree")
+    assert found.later.options["ring"] == found.options["ring"]
+    four = Reduction(Placement(system.hierarchy, axes, ((2, 4), (2, 2))), ("data",))
+    assert defaults(Simulator(system), four, GB).later is None
+    for reduction, has in ((pairs, False), (four, True)):
+        whole_group = cast(reduction, tuple(range(len(reduction.tree.digits))), ())
+        lines = Simulator(system).lines(Collective.ALL_REDUCE, whole_group)
+        assert any(line.algorithm is Algorithm.IN_NETWORK for line in lines) == has
+        linked = Simulator(system, Choice.IN_NETWORK).lines(Collective.ALL_REDUCE, whole_group)
+        assert {line.algorithm for line in linked} == {Algorithm.IN_NETWORK}
 
 
 def product(row: tuple[int, ...]) -> int:

@@ -8,7 +8,10 @@ nothing ends before the bound, links that are faster and end later are told (``t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
+from itertools import permutations
 
 import numpy as np
 import pytest
@@ -18,9 +21,26 @@ from hypothesis import strategies as st
 from exhaustive import examples
 from flow_cases import CLOSE, Case, cases, levels_of, meets_the_busiest
 from grammar import Collective, Goal, Instruction
-from hierarchies import Domain, Link, Reduction, System
+from hierarchies import (
+    Axis,
+    Domain,
+    Fault,
+    Hierarchy,
+    Link,
+    Placement,
+    Reduction,
+    System,
+    load,
+    placements,
+)
+from hierarchies.fabric import alike
 from hierarchies.links import Network
-from strategies import all_valid, reductions, smart_systems, spelled
+from strategies import (
+    all_valid,
+    reductions,
+    smart_systems,
+    spelled,
+)
 from synth.collectives.algorithms import Algorithm, Choice
 from synth.collectives.link_loads import footprint
 from synth.events.overlap import makespan_seconds
@@ -28,11 +48,13 @@ from synth.plan.answers import priced
 from synth.plan.planner import answers
 from synth.plan.request import Request
 from synth.price.bound import bound
+from synth.price.defaults import defaults
 from synth.price.flows import anomalies, what_if
 from synth.price.segments import price_ticks
 from synth.price.step_prices import Simulator
 from synth.price.steps import TICKS_PER_SECOND, StepPrice, total_seconds
-from synth.semantics.programs import Language
+from synth.semantics.layout import Move
+from synth.semantics.programs import Language, explore_moves
 from synth.semantics.rules import Derivation, derive
 
 MiB = 2**20
@@ -377,3 +399,79 @@ def test_a_step_backwards_in_time_carries_as_much_on_links_turned_round(
         there = link_seconds(case, number, price, network)
         again = link_seconds(mirrored, number, replace(price, what=dual.value), turned(network))
         assert there == pytest.approx(again, rel=CLOSE)
+
+
+@cache
+def steps(depth: int) -> Sequence[Move]:
+    """Every step of a program of up to three."""
+    return explore_moves(depth, Language(3, across=True)).alphabet
+
+
+@st.composite
+def racks(draw: st.DrawFn) -> System:
+    """Two racks of two nodes of eight devices: any ports, and now and then a slower link."""
+    hierarchy = Hierarchy.of(rack=2, node=2, gpu=8)
+    ring = draw(st.integers(0, 5))
+    links = tuple(
+        Link(
+            Domain.RING if level == ring else Domain.SWITCH,
+            draw(st.floats(1e9, 1e12)),
+            draw(st.floats(0, 1e-4)),
+            ports=1 if level == ring else draw(st.sampled_from([1, 2, 4, 8])) if level < 2 else 1,
+            reduces=level != ring and draw(st.booleans()),
+        )
+        for level in range(3)
+    )
+    system = System("racks", "", hierarchy, links, draw(st.floats(1e10, 1e13)))
+    if draw(st.integers(0, 2)):
+        return system
+    path = (draw(st.integers(0, 1)), draw(st.integers(0, 1)), draw(st.integers(0, 7)))
+    level = draw(st.integers(0, 2))
+    return system.with_faults([Fault(path[: level + 1], draw(st.sampled_from([0.25, 0.5])))])
+
+
+@st.composite
+def reductions_alike(draw: st.DrawFn) -> tuple[System, Reduction, Reduction]:
+    """A system, and two reductions that lie alike on it, their parts others where that can be."""
+    system, names = draw(racks()), ("a", "b", "c")
+    sizes = draw(st.sampled_from([(2, 8, 2), (2, 4, 4), (4, 4, 2), (8, 2, 2)]))
+    axes = tuple(map(Axis, names, sizes))
+    over = tuple(draw(st.lists(st.sampled_from(names), min_size=1, max_size=2, unique=True)))
+    kinds: dict[object, dict[object, Reduction]] = {}
+    for order in permutations(axes):
+        for placement in placements(system.hierarchy, order):
+            one = Reduction(placement, over)
+            kinds.setdefault(alike(system, one), {})[one.parts] = one
+    largest = max(map(len, kinds.values()))
+    some = draw(st.sampled_from([[*one.values()] for one in kinds.values() if len(one) == largest]))
+    first, *others = draw(st.permutations(some))
+    return system, first, others[0] if others else first
+
+
+@given(reductions_alike(), st.integers(1, 2**30))
+@examples(40, 300)
+def test_what_lies_alike_costs_the_same(
+    given: tuple[System, Reduction, Reduction], payload: int
+) -> None:
+    """Every step, what the runtime would do, and what nothing can beat."""
+    system, first, other = given
+    simulator, alphabet = Simulator(system), steps(len(first.tree.digits))
+    prices = [simulator.prices(alphabet, one, payload) for one in (first, other)]
+    assert prices[0] == prices[1]
+    assert defaults(simulator, other, payload) == defaults(simulator, first, payload)
+    least, same = bound(system, first, payload), bound(system, other, payload)
+    assert same.seconds == pytest.approx(least.seconds, rel=1e-12)
+
+
+def test_the_order_of_a_levels_parts_counts_where_gpus_share_a_nic() -> None:
+    """Of eight GPUs every second one, or the first four: with four NICs these reach two of them."""
+    axes = (Axis("model", 2), Axis("data", 8), Axis("pipe", 2))
+    near = ((1, 2), (2, 4), (2, 1))  # [[node], [gpu]] parts: model outside data inside a node
+    far = ((2, 1), (2, 4), (1, 2))
+
+    def kinds(name: str) -> int:
+        system = load(f"{name}:4")
+        placed = (Placement(system.hierarchy, axes, matrix) for matrix in (near, far))
+        return len({alike(system, Reduction(one, ("data",))) for one in placed})
+
+    assert (kinds("dgx-h100"), kinds("aws-p4d")) == (1, 2)

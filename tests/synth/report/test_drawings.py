@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import groupby
 from math import isclose
 from typing import Any
 from xml.etree import ElementTree
@@ -16,7 +15,7 @@ from hierarchies import catalogue, load
 from hierarchies.units import duration, volume
 from strategies import reductions
 from synth.emit.mesh import RankOrder, mesh
-from synth.plan.request import Watcher
+from synth.plan.request import Against, Watcher
 from synth.report.colours import DARK, LIGHT, contrast, paints
 from synth.report.coordinates import coordinates, peers
 from synth.report.curves import curves
@@ -24,6 +23,7 @@ from synth.report.details import Device
 from synth.report.layout import folded
 from synth.report.placement import drawing
 from synth.report.topology import topology
+from synth.tables.rows import rows
 from synth.verbs.answers import judge
 from synth.verbs.answers.machine_parts import LevelInFull
 from synth.verbs.answers.ranked import SweepReply
@@ -274,7 +274,10 @@ def test_what_is_worth_measuring_is_expected_in_the_table_too() -> None:
         assert speedup == (expected if one.worth_measuring else "same")
         assert rate == f"{2 * 7 / 8 * one.bytes / one.baseline_seconds / 1e9:.4g} GB/s"
         assert one.program == "all-reduce root inside"
-    assert (len(found.stretches), told.crossovers) == (2, [])
+    keep, ring = told.stretches
+    assert (keep.sizes, keep.program, keep.said) == ("16 MiB to 34.71 MiB", "", "keep the default")
+    assert (ring.sizes, ring.program) == ("34.9 MiB to 128 MiB", "all-reduce root inside")
+    assert ring.said.startswith("by ring, 1.17x? to ")
 
 
 def points(picture: ElementTree.Element, name: str) -> list[tuple[float, float, str]]:
@@ -317,18 +320,30 @@ def test_curves_have_a_point_for_each_size_where_it_belongs(over_sizes: SweepRep
         assert np.abs(slope * np.array(values) + start - height).max() < 0.2
 
 
-def test_curves_mark_where_another_program_is_the_best(over_sizes: SweepReply) -> None:
-    """Not where the same one is had otherwise, or gains otherwise, which are rows of their own."""
-    several = [[*some] for _, some in groupby(over_sizes.stretches, lambda one: one.first.program)]
-    changes = [some[0].from_bytes for some in several[1:]]
-    assert 0 < len(changes) < len(over_sizes.stretches) - 1
-    for one in curves(over_sizes).drawings:
+def test_a_speed_up_at_a_size_is_told_as_in_a_row(over_sizes: SweepReply) -> None:
+    """What is expected to be much slower, and not told, too: 0.73x? and not the same."""
+    slower = {
+        "against_default": Against.SAME,
+        "worth_measuring": False,
+        "runtime_seconds": over_sizes.sizes[0].baseline_seconds / 0.73,
+    }
+    sizes = [over_sizes.sizes[0].model_copy(update=slower)]
+    assert curves(over_sizes.model_copy(update={"sizes": sizes})).speedups == ["0.73x?"]
+
+
+def test_curves_text_and_rows_change_at_the_same_sizes(over_sizes: SweepReply) -> None:
+    changes = [one.from_bytes for one in over_sizes.stretches[1:]]
+    assert changes
+    found = curves(over_sizes)
+    titles = [" to ".join(row.title) for row in rows(over_sizes)]
+    assert [one.sizes for one in found.stretches] == titles
+    for one in found.drawings:
         marks = [
             "".join(line.itertext())
             for line in ElementTree.fromstring(str(one)).iter(f"{SVG}line")
             if line.get("class") == "crossover"
         ]
-        assert marks == [f"another program from {volume(size)} on" for size in changes]
+        assert marks == [f"something else to do from {volume(size)} on" for size in changes]
         labels = [
             text.text
             for text in ElementTree.fromstring(str(one)).iter(f"{SVG}text")

@@ -20,7 +20,9 @@ from synth.plan.planner import answers
 from synth.plan.request import Against, Request
 from synth.plan.sizes import sweep
 from synth.price.resolution import FINEST
+from synth.report.details import answers_of
 from synth.semantics.programs import Language
+from synth.tables.deciding import worth_a_run
 from synth.tables.rows import (
     bus_bandwidth,
     default_by_size,
@@ -65,9 +67,9 @@ def ranking(name: str, payload: int, **how: Any) -> RankingReply:
 
 def test_an_algorithm_is_named_where_it_is_the_difference() -> None:
     """NCCL takes a ring on two nodes: a tree is told by its name, and how often it is as fast."""
-    first, *_ = rows(ranking("dgx-a100:2", 2**24, stripes=False))
-    assert (first.stripes[0].steps, first.by) == (("all-reduce root inside",), "by tree, LL128")
-    assert float(first.speedup[0].rstrip("x")) > 1.02
+    first, *_ = rows(ranking("p2-a100:2", 2**26, stripes=False))
+    assert (first.stripes[0].steps, first.by) == (("all-reduce root inside",), "by tree")
+    assert float(first.speedup[0].rstrip("x")) > 1.25
     plain = rows(ranking("dgx-h100:1", 2**30, stripes=False))[0]
     assert (plain.by, plain.speedup) == ("", ("same",))
 
@@ -77,9 +79,10 @@ def test_over_a_range_both_ends_have_their_interval() -> None:
     request = Request((Axis("data", 16),), ("data",), 2**20, 1, Language(1), stripes=False)
     reply = SweepReply.of(sweep(system, request, 2**20, 2**24))
     for row, stretch in zip(rows(reply), reply.stretches, strict=True):
-        ends = (stretch.first, stretch.last)
+        ends = [stretch.first, stretch.last]
+        found = [one.default if stretch.keeps_default else one for one in ends]
         assert row.intervals == tuple(
-            tuple(map(duration, one.interval_seconds or ())) for one in ends
+            tuple(map(duration, one.interval_seconds or ())) for one in found
         )
         shown = Console(width=200, no_color=True)
         with shown.capture() as drawn:
@@ -87,6 +90,43 @@ def test_over_a_range_both_ends_have_their_interval() -> None:
         said = "(%s to %s) to %s (%s to %s)"
         figures = (*row.intervals[0], row.time[-1], *row.intervals[1])
         assert said % figures in " ".join(drawn.get().split())
+
+
+def test_neighbouring_rows_of_a_range_say_different_things() -> None:
+    """Where no program gains, as far as prices tell, there is one row, and it is the default's."""
+    system = typical(load("dgx-h100:4"))
+    request = Request((Axis("data", 32),), ("data",), 2**20, 1, Language(3), stripes=False)
+    reply = SweepReply.of(sweep(system, request, 2**20, 2**32))
+    found = rows(reply)
+    assert len(found) > 2
+    for one, other in pairwise(found):
+        assert (one.stripes, one.by, one.speedup) != (other.stripes, other.by, other.speedup)
+    kept = [(row, one) for row, one in zip(found, reply.stretches, strict=True) if row.proof == ""]
+    assert kept
+    for row, one in kept:
+        assert (row.speedup, row.by) == (("same",), "keep the default")
+        ends = (one.first.baseline_seconds, one.last.baseline_seconds)
+        assert row.time == tuple(map(duration, ends))
+        inside = [at for at in reply.sizes if one.from_bytes <= at.bytes <= one.until_bytes]
+        assert not any(at.worth_measuring for at in inside)
+
+
+def test_what_is_to_be_run_is_of_a_size_in_its_row() -> None:
+    system = typical(load("dgx-h100:4"))
+    axes = (Axis("data", 8), Axis("tensor", 4))
+    matrix = ((4, 2), (1, 4))
+    request = Request(axes, ("data",), 2**20, 1, Language(1), placement=matrix, stripes=False)
+    reply = SweepReply.of(sweep(system, request, 2**14, 2**20))
+    found, runs = rows(reply), worth_a_run(reply)
+    assert runs
+    for index, one in enumerate(answers_of(reply)):
+        shown = [run.worth for run in runs if run.row == index]
+        assert [one.worth_measuring] == (shown or [None])
+    for run in runs:
+        title, _, size = run.name.partition(", at ")
+        assert title == " to ".join(found[run.row].title)
+        assert size in ("64 KiB", "480 KiB")
+        assert found[run.row].speedup[0].endswith("x?")
 
 
 def test_the_default_is_told_by_size_and_where_it_changes() -> None:
@@ -116,7 +156,7 @@ def test_the_default_stands_first_where_it_is_what_to_do_and_no_row_is_it() -> N
 
 
 def test_what_no_runtime_has_is_no_speed_up() -> None:
-    first, *_ = rows(ranking("dgx-h100:4", 2**16, stripes=False, choice=Choice.ANY))
+    first, *_ = rows(ranking("dgx-h100:16", 2**16, stripes=False, choice=Choice.ANY))
     assert first.speedup == ("none",)
 
 

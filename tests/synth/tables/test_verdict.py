@@ -7,12 +7,17 @@ from typing import Any
 
 import pytest
 
-from hierarchies.units import duration
+from hierarchies.units import duration, volume
+from synth.collectives.protocols import Protocol
 from synth.plan.request import Watcher
 from synth.report.details import emit_question
+from synth.tables.deciding import ToDo, worth_a_run
+from synth.tables.rankings import top
 from synth.tables.rows import Ranking, rows
+from synth.tables.style import printed
 from synth.tables.verdict import KEEP, Verdict, verdict
 from synth.verbs.answers import judge
+from synth.verbs.answers.parts import LaterDefault
 from synth.verbs.answers.planning import PlanReply
 from synth.verbs.answers.ranked import RankingReply, SweepReply
 from synth.verbs.questions.question import asked
@@ -21,7 +26,7 @@ from synth.verbs.table import VERBS
 SHORT: dict[str, Any] = {"reduce": ["data"], "k": 4, "max_steps": 3, "stripes": False}
 H100 = {**SHORT, "system": "dgx-h100:4", "axes": {"data": 8, "model": 4}}
 P2 = {**SHORT, "system": "p2-a100:4", "axes": {"data": 64}}
-TREE = {**SHORT, "system": "dgx-a100:2", "axes": {"data": 16}, "bytes": "16MiB", "prices": "stated"}
+TREE = {**SHORT, "system": "p2-a100:2", "axes": {"data": 32}, "bytes": "64MiB"}
 V100 = {**SHORT, "system": "p2-v100:2", "axes": {"data": 4, "model": 4}, "per_placement": True}
 ASKED = {
     "keep": H100,
@@ -70,15 +75,23 @@ def test_it_is_the_largest_speed_up_that_can_be_had_or_that_there_is_none(case: 
         most = min(open_, key=lambda one: one.seconds)
         quick = [one for one in open_ if one.advice.by.value == "environment"]
         first = min(quick, key=lambda one: one.seconds, default=most)
-        runs = [first] if first == most else [first, most]
+        runs = [one for one in open_ if one in (first, most)]
         upto = "up to " * (len(runs) > 1)
         assert found.headline == f"{KEEP}; worth measuring: {upto}{most.speedup:.2f}x"
         assert [reply.answers[run.row].worth_measuring for run in found.to_do] == runs
         for run, one in zip(found.to_do, runs, strict=True):
             assert [*filter(None, (run.emits, *run.lines.splitlines()))] == one.commands
             assert "collsynth emit" not in run.lines
-        assert all(one.said in " ".join(found.said) for one in runs)
-        assert all(one.decides in " ".join(found.said) for one in runs)
+            assert (run.expected, run.under) == (
+                f"{one.speedup:.2f}x",
+                duration(one.default_seconds / one.decides_speedup),
+            )
+            assert run.between == " to ".join(f"{end:.2f}x" for end in one.speedup_interval)
+        assert runs[0].decides.partition(":")[0].partition("if it ")[2][:26] in found.decides
+        assert duration(runs[0].default_seconds) in found.decides
+        shown = " ".join(printed(top(reply)).split())
+        for cell in (found.headline, *(c for run in found.to_do for c in (run.sets, run.between))):
+            assert cell in shown, "the terminal says what the page does"
         return
     if best is None:
         assert (found.headline, found.to_do) == (KEEP, ())
@@ -98,36 +111,97 @@ def test_a_variable_is_a_line_to_set_and_a_file_is_one_that_is_emitted() -> None
         reply = answered(**ASKED[case])
         [put] = told(reply).to_do
         assert hook in put.lines
-        emit = VERBS["emit"]
-        question = asked(emit.question, emit_question(reply, put.row, put.target))
-        [file] = judge("emit").validate_python(emit.answer(question, Watcher()).body).files
-        assert file.name == put.file
-        assert f"def {hook}(" in file.text
+        shown = " ".join(printed(top(reply)).split())
+        assert " ".join(f"{put.emits} {put.what} {put.lines}".split()) in shown
+        assert put.file is not None
+        assert put.file.name.removesuffix(".py") in put.lines
+        assert f"def {hook}(" in emitted(reply, put)
+
+
+def emitted(reply: Ranking, what: ToDo) -> str:
+    """The text of the file that something to do needs, under the very name that is said there."""
+    assert what.file is not None
+    emit, size = VERBS["emit"], what.file.size_bytes
+    question = asked(emit.question, emit_question(reply, what.row, what.file.target, size))
+    [file] = judge("emit").validate_python(emit.answer(question, Watcher()).body).files
+    assert file.name == what.file.name
+    return str(file.text)
+
+
+TENSOR: dict[str, Any] = {"reduce": ["data"], "axes": {"data": 8, "tensor": 4}}
+WITH_FILES = {
+    "two rows": (2, {**TENSOR, "system": "dgx-h100:4", "bytes": "64MiB", "k": 2}),
+    "a run at the end of sizes": (1, {**H100, **TENSOR, "bytes": [2**25, 2**26]}),
+    "a gain from a size on": (1, {**P2, "bytes": [2**10, 2**26]}),
+}
+
+
+@pytest.mark.parametrize("case", WITH_FILES)
+def test_files_of_two_rows_have_two_names_and_each_command_runs_its_own(case: str) -> None:
+    """Both were called ``collsynth_torch.py``: the second ran in the place of the first."""
+    files, given = WITH_FILES[case]
+    reply = answered(**given)
+    texts = {}
+    for one in told(reply).to_do:
+        if one.file:
+            texts[one.file.name] = emitted(reply, one)
+            assert one.emits.endswith(f" -o {one.file.name}")
+            if one.under:
+                assert all(f" {one.file.name} --bytes" in line for line in one.lines.splitlines())
+    assert len(set(texts.values())) == len(texts) == files
 
 
 @pytest.mark.parametrize(("data", "warned"), [(8, True), (16, False)])
-def test_where_nccl_has_no_nvls_the_default_is_told_without_it(data: int, warned: bool) -> None:
+def test_where_nccl_has_no_nvls_the_default_is_without_it_and_what_later_ones_take_is_told_first(
+    data: int, warned: bool
+) -> None:
     """Two GPUs of a node in each communicator, or four."""
     axes = {"data": data, "tensor": 32 // data}
     reply = answered(**{**H100, "axes": axes, "bytes": "256MiB", "k": 1})
     assert isinstance(reply, RankingReply)
     [one] = reply.answers
-    assert one.default.name == "nvls_tree"
-    wanted = (
-        "NCCL up to 2.28 has no NVLS where 2 GPUs of a node are in one communicator: "
-        f"the default is then ring, {duration(one.defaults['ring'])}"
-    )
-    said = [line for line in told(reply).said if "no NVLS" in line]
-    assert said == [wanted] * warned
+    assert one.default.name == ("ring" if warned else "nvls_tree")
+    assert ("nvls_tree" in one.defaults) != warned
+    said = [at for at, line in enumerate(told(reply).said) if "no NVLS" in line]
+    assert said == [0 if told(reply).headline != KEEP else 1] * warned
+    if warned:
+        assert one.later_default
+        assert one.later_default.name == "nvls_tree"
+        line = told(reply).said[said[0]]
+        assert f"then nvls_tree, {duration(one.later_default.seconds)}" in line
+        assert one.later_default.seconds > one.baseline_seconds
+        assert line.endswith(
+            "; NCCL_ALGO=allreduce:Ring NCCL_PROTO=allreduce:Simple keeps what is priced"
+        )
 
 
 def test_of_sizes_it_is_told_from_which_on_the_default_is_none_that_there_is() -> None:
     given = {**H100, "axes": {"data": 8, "tensor": 4}, "bytes": [2**25, 2**26], "max_steps": 1}
     reply = answered(**given)
     assert isinstance(reply, SweepReply)
-    [_, ring] = reply.stretches
-    [said] = [line for line in told(reply).said if "no NVLS" in line]
-    assert said.endswith(f"ring, {duration(ring.first.defaults['ring'])} at 34.9 MiB")
+    [one] = reply.stretches
+    assert one.first.later_default is None
+    first, size = one.last.later_default, one.until_bytes
+    assert first
+    [said] = [line for line in told(reply).said[:2] if "no NVLS" in line]
+    assert f" {first.name}, {duration(first.seconds)} at {volume(size)}; NCCL_ALGO=" in said
+
+
+def test_what_nobody_measured_and_what_later_versions_leave_stand_right_after_the_gain() -> None:
+    reply = answered(**{**P2, "k": 1})
+    assert isinstance(reply, RankingReply)
+    [one] = reply.answers
+    missing = "all-reduce by ring was not measured here: priced from all-reduce by tree"
+    for share, left in ((1.5, "gains 1.50x"), (1.0, "gains nothing")):
+        seconds = share * one.runtime_seconds
+        later = LaterDefault(name="nvls", protocol=Protocol.SIMPLE, seconds=seconds)
+        update = {"unmeasured": missing, "later_default": later}
+        found = told(reply.model_copy(update={"answers": [one.model_copy(update=update)]}))
+        assert found.headline.endswith("do this")
+        gain, decides, said, *_ = found.said
+        assert "where the best default" in gain
+        assert decides.endswith(f"then nvls, {duration(seconds)}, over which row 1 {left}")
+        assert said == missing
 
 
 def test_what_is_not_proved_is_not_advised() -> None:
@@ -150,7 +224,7 @@ def test_of_sizes_each_stretch_that_gains_has_its_line() -> None:
         for at, row in enumerate(rows(reply))
         if (more := [float(one[:-1]) for one in row.speedup if one > "1" and one[-1] == "x"])
     }
-    assert [one.row for one in found.to_do] == list(gains)
+    assert [one.row for one in found.to_do] == [*gains, *(run.row for run in worth_a_run(reply))]
     assert found.headline == f"Up to {max(gains.values()):.2f}x: do this"
 
 

@@ -2,7 +2,7 @@
 
 >>> from synth.service.page.asking import FORMS
 >>> list(FORMS)
-['sweep', 'cost', 'plan', 'doctor', 'calibrate']
+['sweep', 'cost', 'plan', 'doctor', 'calibrate', 'tests']
 """
 
 from synth.service.page.asking.routes import router as router

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Literal
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
@@ -25,7 +24,7 @@ def _form(row: VerbForm) -> Form:
         verb=row.verb,
         model=row.model,
         template="verb_form.html",
-        here="more",
+        here={"plan": "place", "tests": "calibrate"}.get(row.name, row.name),
         example=example(row),
         of_fields=partial(of_fields, row),
         of_question=partial(of_question, row),
@@ -40,40 +39,31 @@ def _form(row: VerbForm) -> Form:
     )
 
 
-_FORMS: Mapping[str, Form] = {verb: _form(row) for verb, row in FORMS.items()}
+_FORMS: Mapping[str, Form] = {name: _form(row) for name, row in FORMS.items()}
 
 
-def _of(verb: str) -> Form:
-    """The form of a verb. Raises RefusalError where it has none here."""
-    if verb not in _FORMS:
+def _of(name: str) -> Form:
+    """The form of that name. Raises RefusalError where there is none."""
+    if name not in _FORMS:
         raise not_there("form")
-    return _FORMS[verb]
+    return _FORMS[name]
 
 
-@router.get("/ask/{verb}")
+@router.get("/ask/{name}")
 async def form(
-    request: Request,
-    caller: PageCaller,
-    verb: str,
-    like: str | None = None,
-    on: On = None,
-    plan: Literal["yes"] | None = None,
+    request: Request, caller: PageCaller, name: str, like: str | None = None, on: On = None
 ) -> Response:
-    """A form, with an example, the question of an answer or of a job, or on its machine.
-
-    ``plan``: the tests are asked for that such logs come of, so those of the answer are left out.
-    """
-    more = {"plan": True, "files": []} if plan else {}
-    return await _of(verb).show(request, caller, like, on, more)
+    """A form, with an example, the question of an answer or of a job, or on its machine."""
+    return await _of(name).show(request, caller, like, on)
 
 
-@router.post("/ask/{verb}/check")
-async def checked(request: Request, caller: PageCaller, verb: str) -> Response:
+@router.post("/ask/{name}/check")
+async def checked(request: Request, caller: PageCaller, name: str) -> Response:
     """What is wrong with a form so far, by field, and what it comes to."""
-    return await _of(verb).checked(request, caller)
+    return await _of(name).checked(request, caller)
 
 
-@router.post("/ask/{verb}")
-async def put(request: Request, caller: PageCaller, verb: str) -> Response:
+@router.post("/ask/{name}")
+async def put(request: Request, caller: PageCaller, name: str) -> Response:
     """Put the question of a form: on to its answer or its job, or back with what is wrong."""
-    return await _of(verb).put(request, caller)
+    return await _of(name).put(request, caller)

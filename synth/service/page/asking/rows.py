@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
 from types import UnionType
@@ -21,8 +21,12 @@ _SEARCH = ("max_steps", "algorithm", "segments", "placement", "no_stripes")
 
 @dataclass(frozen=True)
 class VerbForm:
-    """A form: what it asks in words, what it needs, and which boxes are always seen or folded."""
+    """A form: what it asks in words, what it needs, and which boxes are always seen or folded.
 
+    ``name``: of its address; ``fixed``: the keys of every question that it asks.
+    """
+
+    name: str
     verb: str
     model: type[Question]
     title: str
@@ -32,6 +36,7 @@ class VerbForm:
     seen: Sequence[str]
     folded: Sequence[str]
     stubs: Mapping[str, Any]
+    fixed: Mapping[str, Any] = field(default_factory=dict)
 
     @cached_property
     def boxes(self) -> Boxes:
@@ -75,6 +80,7 @@ _AXES: Mapping[str, Any] = {"axes": {}, "reduce": []}
 _ROWS = (
     VerbForm(
         "sweep",
+        "sweep",
         SweepQuestion,
         "On which of several machines is a collective fastest?",
         "The same question is put to each of them; their best answers are compared.",
@@ -85,6 +91,7 @@ _ROWS = (
         {"systems": ["dgx-h100"], **_AXES},
     ),
     VerbForm(
+        "cost",
         "cost",
         CostQuestion,
         "What does it cost that something is missing or slower?",
@@ -98,6 +105,7 @@ _ROWS = (
     ),
     VerbForm(
         "plan",
+        "plan",
         PlanQuestion,
         "Where should the axes of this job lie?",
         "A job lists all that a training step sends. The one placement is found, and the sizes of "
@@ -109,6 +117,7 @@ _ROWS = (
         {"system": "dgx-h100", "job": "gpt-18b-3d"},
     ),
     VerbForm(
+        "doctor",
         "doctor",
         DoctorQuestion,
         "What should this machine deliver, and why does it not?",
@@ -122,16 +131,31 @@ _ROWS = (
     ),
     VerbForm(
         "calibrate",
+        "calibrate",
         CalibrateQuestion,
         "What do measurements say of this machine?",
         "Logs of nccl-tests or rccl-tests are fitted: the description with its calibration is "
-        "what to ask with from then on. Or have the tests told that are worth running.",
+        "what to ask with from then on.",
         "Calibrate",
         ("system", "logs"),
-        ("plan",),
-        ("launcher", "collective", "hosts", "members"),
+        (),
+        ("collective", "hosts", "members"),
         {"system": "dgx-h100", "files": []},
     ),
+    VerbForm(
+        "tests",
+        "calibrate",
+        CalibrateQuestion,
+        "Which tests should be run on this machine?",
+        "The lines that start nccl-tests or rccl-tests, with what each of them tells, as a script. "
+        "Nothing is run here; the logs are then checked, or calibrated with.",
+        "Print the tests",
+        ("system",),
+        ("only", "launcher"),
+        (),
+        {"system": "dgx-h100"},
+        {"plan": True},
+    ),
 )
-FORMS: Mapping[str, VerbForm] = {one.verb: one for one in _ROWS}
-"""All of them by the verb that they ask."""
+FORMS: Mapping[str, VerbForm] = {one.name: one for one in _ROWS}
+"""All of them by their names."""

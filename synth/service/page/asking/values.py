@@ -49,12 +49,13 @@ _EXAMPLES: Mapping[str, tuple[Mapping[str, Any], Texts]] = {
     "plan": ({"count": "4", "job": "gpt-18b-3d"}, {}),
     "doctor": ({"system": "dgx-a100", "count": "2"}, {}),
     "calibrate": ({"system": "dgx-a100", "count": "2"}, {}),
+    "tests": ({"count": "2"}, {}),
 }
 
 
 def example(form: VerbForm) -> Values:
     """A form that can be put as it stands, but for logs."""
-    given, texts = _EXAMPLES[form.verb]
+    given, texts = _EXAMPLES[form.name]
     return Values(**given, texts={**form.boxes.usual, **texts})
 
 
@@ -96,7 +97,7 @@ def question(form: VerbForm, fields: Fields) -> tuple[dict[str, Any], Checked]:
     logs = list(_logs(fields))
     texts = (OWN, _OWN_JOB, *(one.name for one in logs))
     checked = Checked(where=form.where, own=texts)
-    given = typed_in(fields, form.boxes, checked)
+    given = {**form.fixed, **typed_in(fields, form.boxes, checked)}
     if "system" in form.needs:
         given["system"] = system_in(fields)
     if "systems" in form.needs:
@@ -106,7 +107,7 @@ def question(form: VerbForm, fields: Fields) -> tuple[dict[str, Any], Checked]:
         given["job"] = {"name": _OWN_JOB, "text": own} if own else one_of(fields, "job")
     if "logs" in form.needs:
         given["files"] = [{"name": one.name, "text": one.text} for one in logs]
-        if not logs and not given.get("plan"):
+        if not logs:
             hint = "drop files that nccl-tests wrote, or paste what it printed"
             checked.note("logs", InputError("no log is given", hint=hint))
     return given, checked

@@ -16,6 +16,13 @@ function number({ rows, what, first }) {
     }
     row.querySelector(".remove").setAttribute("aria-label", `Remove ${what} ${at + first}`);
   });
+  if (what === "collective") others(rows.rows.length > 0);
+}
+
+// One collective has nothing to be weighed against: its weights go with the last of the others.
+function others(some) {
+  byId("others").hidden = !some;
+  if (!some) for (const name of ["times", "hidden"]) byId(name).value = "";
 }
 
 const namesOf = () => [...byId("axes").querySelectorAll("[name=axis_name]")].map((box) => box.value.trim());
@@ -124,6 +131,8 @@ for (const table of tables) {
     soon();
   });
 }
+// The empty row is for those who have no script to add one.
+for (const row of [...byId("sent")?.rows ?? []]) if (![...row.querySelectorAll("input")].some((box) => box.value)) row.remove();
 tables.forEach(number);
 byId("axes")?.addEventListener("focusin", ({ target }) => { if (target.name === "axis_name") target.dataset.was = target.value.trim() || (target.dataset.was ?? ""); });
 byId("axes")?.addEventListener("input", ({ target }) => { if (target.name === "axis_name") rename(target); });

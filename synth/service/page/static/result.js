@@ -29,7 +29,7 @@ function open(...roots) {
   for (const root of roots) reveal(root);
   if (byId("picture")) drawMachine(byId("topology"), data("picture"), byId("axis-choice"), byId("device-said"));
   for (const place of document.querySelectorAll("#on-machine [data-part]")) once(place, async () => { await fill(place, place.dataset.part); zoomAll(place); });
-  tabs(chosen, once);
+  tabs(onMachine, once);
 }
 
 async function choose(link) {
@@ -57,6 +57,13 @@ document.addEventListener("click", (event) => {
   if (!link || !getSelection().isCollapsed) return;
   event.preventDefault();
   choose(link);
+});
+
+document.addEventListener("click", (event) => {
+  const whole = event.target.closest(".whole");
+  if (!whole) return;
+  whole.hidden = true;
+  whole.closest(".file").querySelector("pre").focus({ preventScroll: true });
 });
 
 document.addEventListener("click", async (event) => {

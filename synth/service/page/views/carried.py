@@ -2,6 +2,9 @@
 
 >>> carried("doctor", {"system": "dgx-h100:4", "files": ["a log"]}, {})
 {'system': 'dgx-h100:4', 'files': ['a log']}
+>>> found = {"findings": [{"tests": ["gpu-alone", "node-alone"]}, {"tests": ["gpu-alone"]}]}
+>>> carried("doctor", {"system": "dgx-h100:4"}, found)
+{'system': 'dgx-h100:4', 'only': ['gpu-alone', 'node-alone']}
 >>> carried("calibrate", {"system": "dgx-h100:4"}, {"files": ["the description, calibrated"]})
 {'system': 'the description, calibrated'}
 >>> boxes("dgx-h100:4"), boxes({"name": "own.toml", "text": "..."})
@@ -17,10 +20,13 @@ from typing import Any
 def carried(verb: str, question: Mapping[str, Any], body: Mapping[str, Any]) -> dict[str, Any]:
     """The keys of a question that hold for the next one on the same machine.
 
-    After a calibration the machine is the calibrated one, and its logs have been used.
+    After a check the tests are those that would tell what it leaves open; after a calibration the
+    machine is the calibrated one, and its logs have been used.
     """
     if verb != "calibrate":
-        return dict(question)
+        named = (name for one in body.get("findings", ()) for name in one["tests"])
+        only = [*dict.fromkeys(named)]
+        return {**question, **({"only": only} if only else {})}
     if "experiments" in body:
         return {"system": question["system"]}
     [described] = body["files"]

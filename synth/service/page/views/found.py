@@ -22,7 +22,7 @@ from synth.verbs.answers.ranked import SweepReply
 _MOST_RUNS = 12
 """So many runs are drawn."""
 _CALIBRATE = "/ask/calibrate"
-_TESTS = "Print the tests that tell them apart", f"{_CALIBRATE}?plan=yes"
+_TESTS = "Print the tests that tell them apart", "/ask/tests"
 _TESTED = (("Look at their logs", "/ask/doctor"), ("Calibrate with them", _CALIBRATE))
 _MEASURED = (
     ("Ask for a collective on this machine", "/"),

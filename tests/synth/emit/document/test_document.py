@@ -72,7 +72,7 @@ def two_stripes() -> Source:
 
 
 def text(given: Source) -> str:
-    content = write(given)["schedule.json"]
+    [content] = write(given).values()
     assert isinstance(content, str)
     return content
 

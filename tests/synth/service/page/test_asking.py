@@ -13,6 +13,8 @@ import pytest
 
 pytest.importorskip("fastapi", reason="needs the extra server")
 
+from hierarchies import load
+from hierarchies.files.writing import described
 from log_writer import Written, devices
 from log_writer import text as written
 from patience import PATIENCE_SECONDS
@@ -43,6 +45,12 @@ SENT: dict[str, dict[str, Any]] = {
     "plan": {"job": "gpt-18b-3d", "system": "dgx-h100", "count": "4", "k": "1", "max_steps": "2"},
     "doctor": {"system": "dgx-a100", "count": "2", "log_name": ["a.csv"], "log_text": [LOG]},
     "calibrate": {"system": "dgx-a100", "count": "2", "log_name": ["a.csv"], "log_text": [LOG]},
+    "tests": {
+        "system": "dgx-h100",
+        "count": "2",
+        "only": "gpu-alone-all-gather, all-all-gather",
+        "launcher": "srun",
+    },
 }
 COMES_TO = {
     "sweep": "is the fastest",
@@ -50,6 +58,7 @@ COMES_TO = {
     "plan": "a step waits",
     "doctor": "1 run",
     "calibrate": "measured rows fitted",
+    "tests": "2 tests",
 }
 
 
@@ -138,7 +147,6 @@ def sent_by(values: Values) -> dict[str, list[str]]:
         ("doctor", {"log_text": ["a day"]}, "logs", "a.csv"),
         ("doctor", {"hosts": "0"}, "hosts", "greater than or equal to 1"),
         ("calibrate", {"members": "x"}, "members", "a number for each level"),
-        ("calibrate", {"plan": "yes"}, "plan", "a plan needs no logs"),
     ],
 )
 def test_what_is_wrong_is_said_at_its_field(
@@ -224,11 +232,37 @@ def test_where_a_log_leaves_two_levels_the_tests_that_tell_are_a_link_away(serve
     page = unescape(server.ask.get(str(put.headers["location"])).text)
     assert "proof column" not in page
     assert "of what such links reach: not told apart" in page
-    [address] = re.findall(r'href="(/ask/calibrate\?plan=yes&on=[0-9a-f]{64})"', page)
+    [address] = re.findall(r'href="(/ask/tests\?on=[0-9a-f]{64})"', page)
     filled = unescape(server.ask.get(address).text)
-    assert re.search(r'name="plan" value="yes" checked', filled)
+    assert "Which tests should be run on this machine?" in filled
+    assert ">Print the tests</button>" in filled
     assert 'value="dgx-h100" selected' in filled
     assert "all_reduce_perf" not in filled
+    [only] = re.findall(r'name="only" value="([^"]*)"', filled)
+    form = {"system": "dgx-h100", "count": "4", "only": only}
+    assert server.ask.post("/ask/tests/check", data=form).json()["told"]["only"] == "2 tests"
+    put = server.ask.post("/ask/tests", data=form)
+    page = unescape(server.ask.get(str(put.headers["location"])).text)
+    assert set(re.findall(r"(?:gpu|node|all)-[a-z0-9-]+ring-simple", page)) == {*only.split(", ")}
+    assert "would tell" not in page
+
+
+def test_a_test_that_there_is_not_is_told() -> None:
+    assert "one of: gpu-alone" in wrong("tests", only="gpu-alone-all")["only"]
+
+
+def test_everything_that_can_be_asked_is_a_link_of_every_page(server: Served) -> None:
+    """In the bar, and not below a menu; the first page says what each is."""
+    page = unescape(server.ask.get("/jobs").text)
+    bar, first = page.partition("</nav>")[0], unescape(server.ask.get("/").text)
+    paths = ("/", "/plan", *(f"/ask/{name}" for name in FORMS if name != "tests"), "/compare")
+    for path in paths:
+        assert f'<a href="{path}"' in bar
+        assert f'<li><a href="{path}">' in first
+    assert '<li><a href="/ask/tests">' in first
+    for name in FORMS:
+        shown = server.ask.get(f"/ask/{name}").text.partition("</nav>")[0]
+        assert shown.count('aria-current="page"') == 1
 
 
 def test_measured_predicted_and_bound_are_drawn(server: Served, answers: dict[str, str]) -> None:
@@ -279,6 +313,34 @@ def test_two_answers_stand_side_by_side_with_their_differences(server: Served) -
     assert re.findall(r"<td>(.*?)</td>", sizes) == ["bytes", "1 GiB", "1 MiB"]
     assert re.search(r"rank 1.*0\.00\d*x", both, re.DOTALL)
     assert 'class="curve"' in both
+
+
+def _preselected(server: Served, key: str) -> list[str]:
+    """What both sides are when one comes from an answer."""
+    page = unescape(server.ask.get(f"/compare?of={key}").text)
+    names = re.findall(r"<option value=.*?>(.*?)</option>", page)
+    assert len({*names}) == len(names) / 2
+    return re.findall(r'<option value="([0-9a-f]{64})" selected', page)
+
+
+def test_the_other_side_is_the_latest_on_the_same_machine(server: Served) -> None:
+    keys = [_top(server, bytes=size) for size in (2**21, 2**22)]
+    elsewhere = _top(server, system="dgx-a100:4", bytes=2**21)
+    assert _preselected(server, keys[1]) == [keys[1], keys[0]]
+    assert _preselected(server, keys[0]) == [keys[0], keys[1]]
+    assert _preselected(server, elsewhere)[0] == elsewhere
+    ranges = [_top(server, bytes=[2**20, size], max_steps=1) for size in (2**21, 2**22)]
+    assert _preselected(server, keys[1]) == [keys[1], keys[0]]
+    assert _preselected(server, ranges[0]) == ranges
+
+
+def test_answers_that_only_a_text_tells_apart_are_told_by_when_they_came(server: Served) -> None:
+    text = described(load("p2-a100:2"))
+    keys = [
+        _top(server, system={"name": "ours.toml", "text": f"# {number}\n{text}"})
+        for number in range(2)
+    ]
+    assert _preselected(server, keys[0]) == keys
 
 
 def test_bars_are_called_by_what_the_answers_differ_in(server: Served) -> None:

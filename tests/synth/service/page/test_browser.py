@@ -84,6 +84,9 @@ def test_from_the_form_to_code_by_keyboard_alone(seen: Browsing) -> None:
     until(page, "document.querySelector('#axes-said').textContent")
     press("Control+A")
     page.keyboard.type("2")
+    for second in ("model", "4"):
+        tab_to(page, "input[name^=axis_]")
+        page.keyboard.type(second)
     until(page, "document.querySelector('#axes-told').textContent.startsWith('product 8 of 8')")
     assert page.locator("#axes-said").text_content() == ""
     tab_to(page, "#k")
@@ -169,10 +172,40 @@ def test_what_is_wrong_is_said_as_one_types(seen: Browsing) -> None:
     assert page.evaluate("document.activeElement.getAttribute('aria-label')") == "Name of axis 3"
 
 
-def test_an_axis_takes_along_what_is_sent_over_it(seen: Browsing) -> None:
+def two_axes(page: Any) -> None:
+    """The form, with a second axis of the machine."""
+    page.goto("/")
+    for name, value in (("name", "model"), ("size", "4")):
+        page.locator(f"#axes [name=axis_{name}]").nth(1).fill(value)
+    page.locator("#axes [name=axis_size]").first.fill("8")
+
+
+def send(page: Any, over: str) -> None:
+    """Another collective in the form, over these axes."""
+    page.get_by_role("button", name="Add another collective").click()
+    page.fill("#sent tr:last-child [name=sent_reduce]", over)
+
+
+def test_one_collective_is_asked_unless_another_is_added(seen: Browsing) -> None:
     page = seen.page
     page.goto("/")
-    page.fill("#sent tr:last-child [name=sent_reduce]", "data, model")
+    assert not page.locator("#others").is_visible()
+    sent = "[...new FormData(document.querySelector('#ask')).keys()]"
+    assert not [name for name in page.evaluate(sent) if name.startswith("sent_")]
+    send(page, "data")
+    assert page.locator("#others").is_visible()
+    page.fill("#times", "3")
+    page.click("#sent button.remove")
+    assert not page.locator("#others").is_visible()
+    assert page.locator("#times").input_value() == "", "nothing to weigh it against is left"
+    assert page.evaluate("document.activeElement.id") == "add-sent"
+
+
+def test_an_axis_takes_along_what_is_sent_over_it(seen: Browsing) -> None:
+    page = seen.page
+    two_axes(page)
+    send(page, "model")
+    send(page, "data, model")
     page.click("#axes button.remove >> nth=1")
     assert page.locator("#axes [name=axis_name]").first.input_value() == "data"
     over = page.locator("#sent [name=sent_reduce]")
@@ -185,10 +218,10 @@ def test_an_axis_takes_along_what_is_sent_over_it(seen: Browsing) -> None:
 
 def test_an_axis_that_is_renamed_keeps_what_is_sent_over_it(seen: Browsing) -> None:
     page = seen.page
-    page.goto("/")
+    two_axes(page)
+    send(page, "model")
     over = page.locator("#sent [name=sent_reduce]")
     name = page.locator("#axes [name=axis_name]").nth(1)
-    assert (name.input_value(), over.first.input_value()) == ("model", "model")
     name.press("Control+A")
     name.press_sequentially("data2")  # for a moment it is called as another is
     assert over.first.input_value() == "data2"
@@ -200,15 +233,16 @@ def test_an_axis_that_is_renamed_keeps_what_is_sent_over_it(seen: Browsing) -> N
 
 def test_what_else_is_sent_is_a_row_of_its_own(seen: Browsing) -> None:
     page = seen.page
-    page.goto("/")
+    two_axes(page)
+    send(page, "model")
+    page.fill("#sent [name=sent_bytes]", "64MiB")
     page.click("#add-sent")
-    rows = page.locator("#sent tr").count()
-    label = f"Axes of collective {rows + 1}"
+    label = "Axes of collective 3"
     assert page.evaluate("document.activeElement.getAttribute('aria-label')") == label
     page.keyboard.type("modl")
     page.wait_for_selector("#sent [aria-invalid=true]")
     page.click("#sent button.remove >> nth=-1")
-    assert page.locator("#sent tr").count() == rows - 1
+    assert page.locator("#sent tr").count() == 1
     page.wait_for_selector("#sent :not([aria-invalid]) >> nth=0")
     until(page, "document.querySelector('#sent-said').textContent === ''")
     page.fill("#k", "1")
@@ -248,7 +282,14 @@ def test_nothing_is_wider_than_a_telephone(browser: Any, server: Served, answer:
             if path == answer:
                 whole(seen.page)
             assert seen.page.evaluate("document.documentElement.scrollWidth") <= 360, path
+            assert seen.page.evaluate(CUT) == [], path
         seen.check()
+
+
+CUT = """() => [...document.querySelectorAll('.wide:has(.ranking, .jobs, .sent)')]
+  .filter(one => one.checkVisibility() && one.scrollWidth > one.clientWidth)
+  .map(one => one.getAttribute('aria-label'))"""
+"""The lists that are cut on the right, where they are to be read without being moved."""
 
 
 def test_without_scripts_everything_can_be_reached(browser: Any, server: Served) -> None:
@@ -256,6 +297,7 @@ def test_without_scripts_everything_can_be_reached(browser: Any, server: Served)
         page = seen.page
         page.goto("/")
         assert not page.locator("#add").is_visible()
+        assert page.locator("#sent [name=sent_reduce]").is_visible()
         page.get_by_role("button", name="Find the fastest").click()
         page.wait_for_url(re.compile("/answers/"))
         assert not page.locator("#topology").is_visible()

@@ -38,19 +38,15 @@ def emitted_words(answer: Any, index: int) -> str:
 
 
 @pytest.mark.parametrize(
-    ("prices", "line", "words"),
+    ("asked", "words"),
     [
-        ("stated", "NCCL_ALGO=allreduce:Tree NCCL_PROTO=allreduce:LL128", "One call"),
-        (
-            "typical",
-            "NCCL_ALGO=allreduce:Tree NCCL_PROTO=allreduce:Simple",
-            "Prices do not tell this from the default",
-        ),
+        ({"bytes": 2**26, "system": "p2-a100:2", "axes": {"data": 32}}, "One call"),
+        ({"bytes": 2**24}, "Prices do not tell this from the default"),
     ],
 )
-def test_code_that_would_change_nothing_is_a_setting(prices: str, line: str, words: str) -> None:
-    """NCCL takes a ring of 16 MiB on two nodes: a plain call is no tree, whose price it is."""
-    answer = asked_of(bytes=2**24, k=1, prices=prices)
+def test_code_that_would_change_nothing_is_a_setting(asked: dict[str, Any], words: str) -> None:
+    """NCCL takes a ring on two nodes: a plain call is no tree, whose price it is."""
+    answer, line = asked_of(**asked, k=1), "NCCL_ALGO=allreduce:Tree NCCL_PROTO=allreduce:Simple"
     said = in_place_of_code(answer, 0)
     assert said is not None
     assert said.settings == (("", line),)
@@ -58,21 +54,33 @@ def test_code_that_would_change_nothing_is_a_setting(prices: str, line: str, wor
     assert "holds for the whole process" in said.words
     assert line in emitted_words(answer, 0)
     page = render("chosen.html", view=result(answer, 0), base="/answers/x", index=0)
-    before, _, code = page.partition(f"{line}</code></pre>")
-    assert "Code to paste" in before
+    code = page.partition(f"{line}</code></pre>")[2]
     assert code.index("only to check or to time it") < code.index('role="tab"')
 
 
 def test_each_row_of_a_range_has_one_setting() -> None:
-    """The tree is by LL128 where the range begins, and by Simple where it ends: two rows."""
+    """The tree is by LL128 where the range begins, and by Simple where it ends."""
     axes = {"data": 16, "model": 2}
     answer = asked_of(bytes=[2**20, 2**28], system="p2-a100:2", axes=axes)
-    assert len(answer.stretches) == 2
-    for row, protocol in enumerate(("LL128", "Simple")):
+    told = []
+    for row in range(len(answer.stretches)):
         said = in_place_of_code(answer, row)
         assert said is not None
         [(where, line)] = said.settings
-        assert (where, line.rpartition(":")[2]) == ("", protocol)
+        assert where == ""
+        told.append(line.rpartition(":")[2])
+    assert [*dict.fromkeys(told)] == ["LL128", "Simple"]
+
+
+def test_where_the_default_is_kept_nothing_is_pasted_and_nothing_is_to_be_proved() -> None:
+    answer = asked_of(bytes=[2**20, 2**22], system="dgx-h100:4", axes={"data": 32}, max_steps=1)
+    assert answer.stretches[0].keeps_default
+    said = in_place_of_code(answer, 0)
+    assert said is not None
+    assert (said.words[:16], said.settings) == ("Nothing to paste", ())
+    page = render("chosen.html", view=result(answer, 0), base="", index=0)
+    assert "keep the default" in page
+    assert 'class="proof' not in page.partition("Code to paste")[0]
 
 
 def test_both_ends_of_a_range_have_their_interval_on_the_page() -> None:
@@ -147,8 +155,9 @@ def test_every_tab_of_a_split_answer_has_code_or_says_what_lacks(
     part = server.ask.get(f"{striped}/code/{target}", headers={"X-Part": "1"}).text
     files = re.findall(rf'href="({striped}/files/{target}/[^"]+)"', part)
     if target in UNSPLIT:
-        assert "has no stripes, and the payload is split over 2" in part
+        assert "the payload is split over 2" in part
         assert not files
+        assert "--" not in part, "what to say on a command line"
     else:
         assert files
         assert [server.ask.get(file).status_code for file in files] == [200] * len(files)
@@ -162,6 +171,47 @@ def test_a_tuners_file_is_made_once_its_channels_are_told(server: Served, answer
     [file] = re.findall(rf'href="({answer}/files/nccl-tuner/[^"]+)"', told)
     assert "allreduce" in server.ask.get(unescape(file)).text
     assert server.ask.get(f"{answer}/code/nccl-tuner?answer=0&channels=0").status_code == 404
+
+
+def test_a_tab_that_could_not_work_is_none_and_the_page_says_why(
+    server: Served, striped: str, answer: str
+) -> None:
+    split, whole = server.ask.get(striped).text, server.ask.get(answer).text
+    for target in TABS:
+        tab = f'id="tab-{target}"'
+        assert tab in whole
+        assert (tab in split) != (target in UNSPLIT)
+    [why] = re.findall(r"Not for (.*?)</p>", split)
+    assert why.startswith(", ".join(TABS[target] for target in UNSPLIT))
+    assert "--" not in why
+    assert "Not for" not in whole
+
+
+RUNS = {**STRIPED, "k": 2}
+
+
+def test_each_row_to_run_has_a_file_of_its_own_by_the_name_that_its_command_has(
+    server: Served,
+) -> None:
+    """Of two links to ``collsynth_torch.py`` a browser kept one file, or ran the wrong one."""
+    response = server.ask.post("/v1/top", json=RUNS)
+    where = str(response.headers["content-location"]).removeprefix("/v1")
+    whole = unescape(server.ask.get(where).text)
+    verdict = whole.partition('id="verdict-title"')[2].partition("</section>")[0]
+    assert verdict.index("take it if under") < verdict.index("row 1: run") < verdict.index("row 2")
+    texts = {}
+    for block in verdict.split('<div class="file">')[1:]:
+        [(link, name)] = re.findall(r'<a href="([^"]+)" download>([^<]+)</a>', block)
+        [run, *_] = re.findall(r"torchrun .*", block.partition("<code>")[2])
+        assert f" {name} --bytes {RUNS['bytes']} " in run
+        kept = server.ask.get(link)
+        assert kept.headers["content-disposition"] == f'attachment; filename="{name}"'
+        texts[name] = kept.text
+        assert f"import {name.removesuffix('.py')} as fast" in kept.text
+    assert len(set(texts.values())) == len(texts) == 2
+    detail = server.ask.get(f"{where}/chosen?answer=1").text
+    [own] = re.findall(r"download>([^<]+)</a>", detail.partition('data-place="on-machine"')[0])
+    assert own == [*texts][1], "where a row is shown its file is"
 
 
 def test_a_split_answer_has_a_timeline(server: Served, striped: str) -> None:

@@ -39,6 +39,11 @@ def answer(server: Served) -> str:
     return answered(server, SMALL)
 
 
+SEEN = """table => [table.innerText, ...[...table.querySelectorAll("td")].map(
+  (cell) => getComputedStyle(cell, "::before").content)].join(" ")"""
+"""What a table shows, with what its style writes before cells."""
+
+
 @pytest.mark.parametrize(("width", "beside"), [(1440, True), (1024, True), (390, False)])
 def test_a_row_is_in_full_beside_the_ranking_and_on_a_telephone_below(
     browser: Any, server: Served, answer: str, width: int, beside: bool
@@ -53,18 +58,40 @@ def test_a_row_is_in_full_beside_the_ranking_and_on_a_telephone_below(
         assert (detail["x"] >= ranked["x"] + ranked["width"]) == beside
         assert (detail["y"] >= ranked["y"] + ranked["height"]) == (not beside)
         assert -1 <= detail["y"] < 900
-        table = page.locator(".ranked table").first.inner_text().lower()
-        assert "bus bandwidth" in table, "named, folded or not"
-        assert "limited by" in table, "named, folded or not"
+        table = page.locator(".ranked table").first.evaluate(SEEN).lower()
+        assert "bus bandwidth" in table, "named, folded, stacked or not"
+        assert "limited by" in table, "named, folded, stacked or not"
         if beside:  # what is pasted is seen without scrolling inside the box
             above = "at => at.offsetTop + at.offsetHeight <= at.closest('#chosen').clientHeight"
             page.evaluate("document.querySelector('#chosen').scrollTop = 0")
-            for place in ("#code-title", "#tab-torch"):
-                assert page.locator(place).evaluate(above), place
+            assert page.locator("#chosen a[href='#code-title']").evaluate(above)
         page.locator("#code").scroll_into_view_if_needed()
         page.wait_for_selector("#code pre")
         said = page.locator("#chosen").text_content()
         assert all(word in said for word in ("Placement", "How to get it", "Bus bandwidth"))
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        seen.check()
+
+
+@pytest.mark.parametrize("width", [1440, 390])
+def test_code_takes_its_height_once_all_is_asked_for(
+    browser: Any, server: Served, answer: str, width: int
+) -> None:
+    """A box of a few lines that scrolled by itself: of 500 lines one saw twelve at a time."""
+    with browsing(browser, server.url, viewport={"width": width, "height": 900}) as seen:
+        page = seen.page
+        page.goto(answer)
+        page.locator("#code").scroll_into_view_if_needed()
+        page.wait_for_selector("#code pre")
+        pre = page.locator("#code pre").first
+        own = "at => [getComputedStyle(at).overflowY, at.scrollHeight - at.clientHeight]"
+        assert pre.evaluate(own)[0] == "hidden", "only the beginning, and no second scroll bar"
+        button = page.get_by_role("button", name="Show all")
+        lines = pre.text_content().count("\n")
+        assert button.text_content() == f"Show all {lines} lines"
+        button.click()
+        assert pre.evaluate(own)[1] <= 1
+        assert pre.bounding_box()["height"] > 15 * lines
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         seen.check()
 
@@ -132,7 +159,9 @@ def test_what_is_typed_is_there_after_back_and_on_a_fresh_form_it_is_not(
         page.click("#add")
         page.locator("#axes [name=axis_name]").last.fill("expert")
         page.locator("#axes [name=reduce]").nth(1).check()
-        page.click("#sent button.remove >> nth=0")
+        page.click("#add-sent")
+        page.fill("#sent [name=sent_reduce]", "expert")
+        page.fill("#times", "4")
         page.fill("#bytes", "3MiB")
         page.click("summary:has-text('More options')")
         page.fill("#segments", "2")

@@ -196,6 +196,8 @@ def test_any_plan_is_to_be_had_as_files(server: Served, answer: str) -> None:
         assert {name: zipped.read(name).decode() for name in zipped.namelist()} == {
             name: text for name, text in files.items() if name.startswith("megatron/")
         }
+    listed = server.ask.get("/v1/jobs").json()["jobs"]
+    assert "train" not in {one["verb"] for one in listed}, "the page asked, for a part of itself"
     assert server.ask.get(f"{answer}/plans/99/megatron").status_code == 404
     assert server.ask.get(f"{answer}/plans/0/nothing").status_code == 404
 

@@ -1,0 +1,58 @@
+"""Lines that start nccl-tests, or rccl-tests, whose programs and flags are the same.
+
+One rank is one device (``-g 1``): without a launcher the tests would time one device alone. The
+names are those of both suites' READMEs (github.com/NVIDIA/nccl-tests, github.com/ROCm/rccl-tests).
+
+>>> mpirun(16, {"NCCL_TESTS_SPLIT": "DIV 8"}, timed("all-to-all", 1024, 1 << 30))
+'mpirun -np 16 -x NCCL_TESTS_SPLIT="DIV 8" alltoall_perf -b 1K -e 1G -f 2 -g 1 -w 5 -n 20'
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from grammar import Goal
+
+WARM_UP, REPEATS = 5, 20
+
+
+def program(collective: str) -> str:
+    """What the suites call the test of a collective: ``reduce_scatter_perf``."""
+    name = "alltoall" if collective == Goal.ALL_TO_ALL.value else collective.replace("-", "_")
+    return f"{name}_perf"
+
+
+def arguments(smallest_bytes: int, largest_bytes: int) -> str:
+    """Sizes that double from one to another, or a single one, on one device a rank."""
+    doubles = " -f 2" * (smallest_bytes != largest_bytes)
+    sizes = f"-b {_size(smallest_bytes)} -e {_size(largest_bytes)}{doubles}"
+    return f"{sizes} -g 1 -w {WARM_UP} -n {REPEATS}"
+
+
+def timed(collective: str, smallest_bytes: int, largest_bytes: int) -> str:
+    """A test with its arguments."""
+    return f"{program(collective)} {arguments(smallest_bytes, largest_bytes)}"
+
+
+def mpirun(ranks: int, environment: Mapping[str, str], command: str, spread: str = "") -> str:
+    """Started by Open MPI, which hands the environment on; ``spread``: its flag for hosts."""
+    passed = "".join(f" -x {key}={_quoted(value)}" for key, value in environment.items())
+    return f"mpirun -np {ranks}{spread}{passed} {command}"
+
+
+def srun(ranks: int, environment: Mapping[str, str], command: str, spread: str = "") -> str:
+    """Started by Slurm, which takes the environment along."""
+    before = "".join(f"{key}={_quoted(value)} " for key, value in environment.items())
+    return f"{before}srun -n {ranks}{spread} {command}"
+
+
+def _quoted(value: str) -> str:
+    """In quotes where it has a blank."""
+    return f'"{value}"' if " " in value else value
+
+
+def _size(size_bytes: int) -> str:
+    for shift, unit in ((30, "G"), (20, "M"), (10, "K")):
+        if size_bytes >> shift << shift == size_bytes and size_bytes >> shift:
+            return f"{size_bytes >> shift}{unit}"
+    return str(size_bytes)

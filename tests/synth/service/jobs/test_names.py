@@ -1,0 +1,61 @@
+"""What jobs are called: in plain words, and never two questions alike."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+pytest.importorskip("fastapi", reason="needs the extra server")
+
+from synth.service.http.examples import EXAMPLES
+from synth.service.jobs.names import PLAIN, machine_in, name_of
+from synth.service.jobs.questions import prepare, question_in
+from synth.verbs.table import VERBS
+
+TOP = EXAMPLES["top"]
+
+
+def name(verb: str, question: dict[str, Any]) -> str:
+    return name_of(verb, question_in(prepare(verb, question).text))
+
+
+def test_every_verb_is_told_in_words() -> None:
+    assert PLAIN.keys() == VERBS.keys()
+    assert len({*PLAIN.values()}) == len(PLAIN)
+    for verb in VERBS:
+        said = name(verb, dict(EXAMPLES[verb]))
+        assert said.split()[0].strip(":") != verb
+        assert said.startswith(PLAIN[verb]) == (verb not in ("top", "plan", "calibrate"))
+
+
+def test_what_is_as_usual_is_not_told() -> None:
+    usual = {"prices": "typical", "stripes": True, "k": 10, "request": "all-reduce", "bytes": 2**30}
+    given = {key: TOP[key] for key in ("system", "axes", "reduce")}
+    said = "all-reduce of 1 GiB over data on dgx-h100:4, data=8 model=4"
+    assert name("top", given) == name("top", {**given, **usual}) == said
+
+
+def test_questions_that_differ_are_called_otherwise() -> None:
+    changes: list[dict[str, Any]] = [
+        *({"system": "dgx-h100:5"}, {"bytes": 2**20}, {"bytes": [2**20, 2**30]}, {"k": 1}),
+        *({"request": "all-gather"}, {"without": ["node3/nic2"]}, {"slow": {"node1": 0.5}}),
+        *({"prices": "stated"}, {"segments": 1}, {"stripes": False}, {"exact": True}),
+        *({"max_steps": 3}, {"algorithm": "ring"}, {"reduce": ["model"]}),
+    ]
+    sent = [{"reduce": ["data"], "bytes": "1GiB"}, {"reduce": ["model"], "bytes": "64MiB"}]
+    bare = {key: one for key, one in TOP.items() if key != "reduce"}
+    jobs = [sent, [sent[0], {**sent[1], "times": 160}]]
+    several = [{**bare, "collectives": one} for one in jobs]
+    names = [name("top", {**TOP, **one}) for one in ({}, *changes)]
+    names += [name("top", one) for one in several]
+    assert len({*names}) == len(names)
+    assert names[-1].startswith("all-reduce of 1 GiB over data and all-reduce of 64 MiB over model")
+    assert name("calibrate", {"system": "dgx-h100:2", "plan": True}).startswith("Tests to")
+
+
+def test_a_machine_is_in_the_name_as_it_is_called() -> None:
+    for verb in ("top", "plan", "doctor", "emit"):
+        question = dict(EXAMPLES[verb])
+        assert machine_in(question) in name(verb, question)
+    assert machine_in(EXAMPLES["sweep"]) == ""
