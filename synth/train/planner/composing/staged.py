@@ -77,6 +77,12 @@ class Staged:
         one_by_one = self.inside.copies and self.recipe.microbatches == 1
         return 0 < self.recipe.zero < 3 and not one_by_one
 
+    @property
+    def gradient_bytes(self) -> float:
+        """Of all whole gradients of a rank, at most."""
+        lies = self.lies
+        return self.inside.gradients * max(lies.of_ranks(lies.of_stages(self.inside.stored)))
+
     @cached_property
     def bucket_layers(self) -> int:
         """Of how many layers a bucket of its gradients is."""
