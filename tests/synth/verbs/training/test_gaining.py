@@ -31,6 +31,7 @@ from synth.train.plans import parse_recipe
 from synth.train.zoo.sizes import sizes_of
 from synth.verbs.answers import judge
 from synth.verbs.answers.parts import as_json
+from synth.verbs.answers.training.gained import ProgramOfPlan
 from synth.verbs.export import hand_out
 from synth.verbs.planning import PlanQuestion, plan
 from synth.verbs.training.gaining import emitted, executed, programs_of, remembered
@@ -148,20 +149,26 @@ def test_what_is_sent_is_how_often_by_how_long_and_sums_up() -> None:
 
 def test_a_line_is_for_all_calls_that_it_is_set_for_and_said_to_hold_for_others() -> None:
     found, line = across(), "NCCL_ALGO=allreduce:Tree NCCL_PROTO=allreduce:Simple"
-    assert len(found.sent) > 2
+    sent = [one.model_copy(update={"request": found.sent[0].request}) for one in found.sent]
+    found = found.model_copy(update={"sent": sent})
     told = [
-        found.programs[0].model_copy(
-            update={
-                "environment": line,
-                "request": one.request,
-                "over": one.over,
-                "bytes": one.bytes,
-            }
+        ProgramOfPlan(
+            request=one.request,
+            over=one.over,
+            bytes=one.bytes,
+            times=one.times,
+            program="all-reduce root inside",
+            seconds=1e-3,
+            default_seconds=2e-3,
+            saved_seconds=1e-3,
+            environment=line,
+            files=[],
+            no_plan="the runtime does it by itself",
         )
-        for one in found.sent
-        if one.request is found.sent[0].request
+        for one in sent
     ]
-    others = found.sent[0].times
+    assert len(told) > 2
+    others = sent[0].times
     for programs, said in ((told, ""), (told[1:], f"; here also for {others} that are others")):
         whole = found.model_copy(update={"programs": programs})
         text = " ".join(printed(TABLES["plan"](as_json(whole))).split())
@@ -169,7 +176,7 @@ def test_a_line_is_for_all_calls_that_it_is_set_for_and_said_to_hold_for_others(
         assert f"and for no other collective{said} its timeline" in text
     other = told[1].model_copy(update={"environment": line.replace("Tree", "Ring")})
     whole = found.model_copy(update={"programs": [told[0], other]})
-    assert "only one of these lines can be set for all-reduce" in printed(
+    assert f"only one of these lines can be set for {sent[0].request.value}" in printed(
         TABLES["plan"](as_json(whole))
     )
 
