@@ -37,6 +37,9 @@ from synth.verbs.planning import PlanQuestion, plan
 from synth.verbs.training.gaining import emitted, executed, programs_of, remembered
 from synth.verbs.training.trained import TrainQuestion, trained
 
+FOUR = "p2-a100:4"
+"""What programs gain there prices can tell, though nobody has measured it."""
+
 
 def answered(**given: Any) -> Any:
     question = PlanQuestion.model_validate(
@@ -54,8 +57,8 @@ def answered(**given: Any) -> Any:
 
 @cache
 def across() -> Any:
-    """Each gradient is summed over two nodes, each behind one NIC."""
-    return answered(pin="data=32 zero=0 remat=no bucket=no")
+    """Each gradient is summed over four nodes, each behind one NIC."""
+    return answered(system=FOUR, batch=64, pin="data=64 zero=0 remat=no bucket=no")
 
 
 def test_what_gains_has_a_file_for_each_framework_that_runs_the_plan() -> None:
@@ -94,8 +97,8 @@ def test_an_execution_plan_is_written_where_one_segment_gains_and_else_it_is_sai
             assert json.loads(written[name])["num_threads_per_block"]
     assert set(plans) == {name for one in found.programs for name in one.files} & set(plans)
     for one in gains():
-        plan = executed(load("p2-a100:2"), one[1].placement, one[0])
-        asked = replace(remembered(load("p2-a100:2"), one[1].placement, one[0]), segments=1)
+        plan = executed(load(FOUR), one[1].placement, one[0])
+        asked = replace(remembered(load(FOUR), one[1].placement, one[0]), segments=1)
         out = hand_out(asked, Options())
         gained = total_seconds(out.source.prices) < out.plain_seconds
         assert isinstance(plan, dict) == gained
@@ -103,13 +106,13 @@ def test_an_execution_plan_is_written_where_one_segment_gains_and_else_it_is_sai
 
 @cache
 def gains() -> list[tuple[Sending, Finalist]]:
-    system = load("p2-a100:2")
+    system = load(FOUR)
     sizes = {"layers": 4, "vocabulary": 4096}
-    spelling = Spelling(batch=32, dtype="bfloat16")
+    spelling = Spelling(batch=64, dtype="bfloat16")
     job = Job("gpt2-small", sizes, spelling, system, device_named(system.device))
-    recipe = parse_recipe("data=32; batch over data")
+    recipe = parse_recipe("data=64; batch over data")
     planner = Planner(job)
-    one = simulated(job.step, Candidate(recipe, ((2, 16),)), planner._answers, job.device)
+    one = simulated(job.step, Candidate(recipe, ((4, 16),)), planner._answers, job.device)
     return [(gain, one) for gain in planner.gaining(one)]
 
 
@@ -148,7 +151,8 @@ def test_what_is_sent_is_how_often_by_how_long_and_sums_up() -> None:
 
 
 def test_a_line_is_for_all_calls_that_it_is_set_for_and_said_to_hold_for_others() -> None:
-    found, line = across(), "NCCL_ALGO=allreduce:Tree NCCL_PROTO=allreduce:Simple"
+    found = answered(pin="data=32 zero=0 remat=no bucket=no")
+    line = "NCCL_ALGO=allreduce:Tree NCCL_PROTO=allreduce:Simple"
     sent = [one.model_copy(update={"request": found.sent[0].request}) for one in found.sent]
     found = found.model_copy(update={"sent": sent})
     told = [
@@ -235,7 +239,8 @@ def configured(**given: Any) -> Any:
 
 
 def test_a_plan_that_is_given_has_the_files_of_the_one_that_is_found() -> None:
-    found, given = across(), configured(plan=across().plans[0].plan)
+    found = across()
+    given = configured(system=FOUR, batch=64, plan=found.plans[0].plan)
     beside = ("megatron/", "mscclpp/")
     theirs = {
         one.name.partition("/")[2]: one.text for one in found.files if one.name.startswith(beside)
