@@ -24,6 +24,8 @@ from synth.verbs.answers.parts import WorthMeasuring
 from synth.verbs.answers.planning import PlanReply
 from synth.verbs.answers.ranked import Answer, RankingReply, Stretch, SweepReply
 
+_WIDE = 1.5
+"""A stretch of sizes that ends at less than so many times its first is too narrow for a rule."""
 _MAYBE = "x?: expected, but prices do not tell it from the default"
 _FIRST = "host0:"
 _WRITE = "First write, from ANSWER.json, which this question prints with --json:"
@@ -149,7 +151,8 @@ def worth_a_run(reply: Ranking) -> list[Run]:
             ]
             return _and_a_variable(sorted(found, key=lambda one: one.worth.seconds))
         case SweepReply():
-            return [run for row, one in enumerate(reply.stretches) for run in _of_sizes(row, one)]
+            every = enumerate(reply.stretches)
+            return [run for row, one in every if wide(reply, row) for run in _of_sizes(row, one)]
         case PlanReply():
             least = FINEST * reply.default_exposed_seconds
             return [
@@ -181,6 +184,17 @@ def row_name(answer: Answer, answers: Sequence[Answer]) -> str:
     """``row 1``; where several placements are ranked, with its own."""
     where = f" on {answer.placement}" if several_placements(answers) else ""
     return f"row {answer.rank}{where}"
+
+
+def wide(reply: SweepReply, row: int) -> bool:
+    """Whether a stretch of sizes is worth a rule of its own, not only a row.
+
+    Who sends 580 KiB today sends 620 KiB tomorrow. The first and the last may go on beyond what was
+    asked.
+    """
+    one = reply.stretches[row]
+    inside = 0 < row < len(reply.stretches) - 1
+    return not inside or one.until_bytes >= _WIDE * one.from_bytes
 
 
 def _of_sizes(row: int, stretch: Stretch) -> Iterator[Run]:

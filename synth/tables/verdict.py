@@ -30,12 +30,13 @@ from synth.tables.deciding import (
     row_name,
     several_placements,
     to_run,
+    wide,
     worth_a_run,
     written,
 )
 from synth.tables.placements import Levels, Matrix, placement_of, words
 from synth.tables.rows import Ranking, Row, rows
-from synth.tables.style import followed, follows
+from synth.tables.style import followed, follows, many
 from synth.verbs.answers.degraded import UnevenReply
 from synth.verbs.answers.machine_parts import LevelInFull
 from synth.verbs.answers.planning import PlacementOption, PlanReply
@@ -252,7 +253,7 @@ def _of_sizes(reply: SweepReply, found: Sequence[Row]) -> Verdict:
     for at, one in enumerate(reply.stretches):
         ends = (one.first, one.last)
         gain = [e for e in ends if e.against_default is Against.FASTER and to_be_had(e)]
-        if gain:
+        if gain and wide(reply, at):
             most = max(most, *(end.baseline_seconds / end.runtime_seconds for end in gain))
             sizes, times = " to ".join(found[at].title), " to ".join(found[at].speedup)
             to_do.append(to_get(gain[0], at, sizes, reply.request.value, times))
@@ -267,7 +268,7 @@ def _of_sizes(reply: SweepReply, found: Sequence[Row]) -> Verdict:
             1,
         )
     ]
-    follow, runs = [*followed(reply.system)], worth_a_run(reply)
+    follow, runs = [*_narrow(reply), *followed(reply.system)], worth_a_run(reply)
     if not to_do and runs:
         return _until_measured(runs, follow, first=later, of="sizes")
     if not to_do:
@@ -281,6 +282,17 @@ def _of_sizes(reply: SweepReply, found: Sequence[Row]) -> Verdict:
     every = sorted([*to_do, *map(to_run, runs)], key=lambda one: one.row)
     headline = f"Up to {most:.2f}x: do this"
     return Verdict(headline, [*said, *follow], (), every, decides(runs), "sizes")
+
+
+def _narrow(reply: SweepReply) -> Iterator[str]:
+    """How many stretches may gain that are too narrow for a rule."""
+    may_gain = (one.trial or one.first.against_default is Against.FASTER for one in reply.stretches)
+    found = sum(bool(may) and not wide(reply, row) for row, may in enumerate(may_gain))
+    if found:
+        yield (
+            f"{many(found, 'row')} that may gain: too few sizes for a rule; if you always send "
+            "such a size, ask it alone"
+        )
 
 
 def _of_groups(reply: UnevenReply, row: Row) -> Verdict:

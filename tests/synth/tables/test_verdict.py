@@ -229,6 +229,23 @@ def test_of_sizes_each_stretch_that_gains_has_its_line() -> None:
     assert found.headline == f"Up to {max(gains.values()):.2f}x: do this"
 
 
+def test_of_a_few_sizes_inside_a_range_no_rule_is_made() -> None:
+    """528 to 560 KiB have a row; whoever set a line for these would set it for all others, too."""
+    given = {"system": "p2-a100:2", "axes": {"data": 32}, "reduce": ["data"], "max_steps": 3}
+    reply = answered(**given, bytes=[2**14, 2**24])
+    assert isinstance(reply, SweepReply)
+    few = [
+        row
+        for row, one in enumerate(reply.stretches[1:-1], start=1)
+        if one.until_bytes < 1.5 * one.from_bytes and not one.keeps_default
+    ]
+    assert few
+    found = told(reply)
+    assert found.to_do
+    assert not {one.row for one in found.to_do} & {*few}
+    assert any("too few sizes for a rule" in line for line in found.said)
+
+
 def test_of_a_job_it_is_how_much_less_a_step_waits_and_where_its_axes_lie() -> None:
     sent = [
         {"reduce": ["data"], "bytes": "1GiB"},
