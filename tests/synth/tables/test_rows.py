@@ -22,7 +22,7 @@ from synth.plan.sizes import sweep
 from synth.price.resolution import FINEST
 from synth.report.details import answers_of
 from synth.semantics.programs import Language
-from synth.tables.deciding import worth_a_run
+from synth.tables.deciding import wide, worth_a_run
 from synth.tables.rows import (
     bus_bandwidth,
     default_by_size,
@@ -121,11 +121,11 @@ def test_what_is_to_be_run_is_of_a_size_in_its_row() -> None:
     assert runs
     for index, one in enumerate(answers_of(reply)):
         shown = [run.worth for run in runs if run.row == index]
-        assert [one.worth_measuring] == (shown or [None])
+        assert [one.worth_measuring] == (shown or [None]) or not wide(reply, index)
     for run in runs:
         title, _, size = run.name.partition(", at ")
         assert title == " to ".join(found[run.row].title)
-        assert size in ("64 KiB", "480 KiB")
+        assert size == "64 KiB"
         assert found[run.row].speedup[0].endswith("x?")
 
 
