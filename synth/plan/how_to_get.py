@@ -16,7 +16,7 @@ from math import prod
 
 from hierarchies.units import duration
 from synth.collectives import nccl_tests
-from synth.emit.conventions import by_torchrun
+from synth.emit.conventions import IN_ORDER, by_torchrun
 from synth.emit.source import module_name, stamp
 from synth.plan.request import Against, Answer
 from synth.plan.settings import function_of, holds, in_words, setting
@@ -144,7 +144,7 @@ def _runs(answer: Answer, how: Advice) -> Iterator[str]:
             yield nccl_tests.mpirun(ranks, environment, nccl_tests.timed(what, size, size))
         return
     hierarchy = answer.candidate.reduction.placement.hierarchy
-    start = by_torchrun(hierarchy) if _target(answer) == "torch" else "python"
+    start = by_torchrun(hierarchy, _overlapped(answer)) if _target(answer) == "torch" else "python"
     run = f"{start} {_file(answer)} --bytes {answer.payload_bytes} --repeat 20"
     yield _emit(answer)
     yield run
@@ -172,6 +172,12 @@ def _file(answer: Answer) -> str:
     slices = [(str(one.program), one.size_bytes, one.segments) for one in parts]
     stamped = stamp(answer.candidate.reduction, answer.goal, slices)
     return f"{module_name(_target(answer), stamped)}.py"
+
+
+def _overlapped(answer: Answer) -> bool:
+    """Whether its file, for NCCL, has collectives of several groups under way at once."""
+    parts = [one.part for one in answer.stripes]
+    return _target(answer) == "torch" and (len(parts) > 1 or parts[0].segments > 1)
 
 
 def _target(answer: Answer) -> str:
@@ -257,6 +263,8 @@ def _otherwise(answer: Answer) -> Iterator[str]:
     """What else a program takes: calls that go as priced, and algorithms that runtimes have."""
     if answer.called and answer.called.line:
         yield f"set {answer.called.line}"
+    if _overlapped(answer):
+        yield f"set {IN_ORDER} (NCCL 2.26 or later)"
     if foreign := _foreign(answer):
         took = duration(answer.runtime_seconds)
         yield f"by the runtime's own algorithms {took}, as its price takes {foreign} ones"
