@@ -151,8 +151,10 @@ def test_what_may_gain_is_worth_a_run_that_decides(model: int, payload: int) -> 
             if tests:
                 assert all(" -b 16M -e 16M -g 1 " in one for one in tests)
                 told = " -x ".join(what.advice.text.replace("allreduce:", "").split())
-                assert tests[0].startswith("mpirun -np 32 all_reduce_perf")
-                assert tests[1].startswith(f"mpirun -np 32 -x {told} all_reduce_perf")
+                assert tests[0].startswith("mpirun -np 32 --map-by ppr:8:node all_reduce_perf")
+                assert tests[1].startswith(
+                    f"mpirun -np 32 --map-by ppr:8:node -x {told} all_reduce_perf"
+                )
             else:
                 assert what.commands[-1].startswith(what.advice.text)
                 assert str(answer.payload_bytes) in what.commands[-1]
@@ -164,6 +166,7 @@ def test_what_may_gain_is_worth_a_run_that_decides(model: int, payload: int) -> 
         assert "..." not in " ".join(what.commands)
         assert f"{what.speedup:.2f} times" in what.said
         assert duration(what.default_seconds / DECIDES) in what.decides
+        assert "three times in turn and compare medians" in what.decides
 
 
 def test_lines_set_what_the_file_that_they_start_needs() -> None:
