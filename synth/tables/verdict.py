@@ -49,7 +49,7 @@ _HOOKS = {
     "reduce-scatter": "install_fsdp2(model)",
 }
 """What a file for PyTorch has to put its program into a training step."""
-_BY_SIZE = "a file for NCCL's tuner"
+_BY_SIZE = "a tuner plugin for NCCL"
 
 
 @dataclass(frozen=True)

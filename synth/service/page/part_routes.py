@@ -68,7 +68,7 @@ class Part:
     ) -> Answered | Accepted:
         """The row's program in the words of a runtime or tool; ``channels`` of NCCL's tuner.
 
-        ``size_bytes``: of a range of sizes, which; where the row begins if that is not said.
+        ``size_bytes``: of a range of sizes, which; as ``emit_question`` has it if that is not said.
         """
         if target not in _TARGETS:
             raise not_there("part")

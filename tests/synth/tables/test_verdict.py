@@ -125,6 +125,8 @@ def emitted(reply: Ranking, what: ToDo) -> str:
     question = asked(emit.question, emit_question(reply, what.row, what.file.target, size))
     [file] = judge("emit").validate_python(emit.answer(question, Watcher()).body).files
     assert file.name == what.file.name
+    unsized = asked(emit.question, emit_question(reply, what.row, what.file.target))
+    assert unsized == question, "wherever the row's file is handed out it is this one"
     return str(file.text)
 
 

@@ -186,6 +186,21 @@ def test_a_tab_that_could_not_work_is_none_and_the_page_says_why(
     assert "Not for" not in whole
 
 
+def test_what_goes_by_a_switch_that_reduces_is_no_file_for_nccls_tuner(server: Served) -> None:
+    """A table of rings and trees would do the opposite of the answer."""
+    asked = {**WHOLE, "axes": {"data": 32}, "bytes": 2**23}
+    response = server.ask.post("/v1/top", json=asked)
+    [answer] = response.json()["answers"]
+    assert [step["algorithm"] for step in answer["steps"]] == ["in-network"]
+    where = str(response.headers["content-location"]).removeprefix("/v1")
+    page = server.ask.get(where).text
+    assert 'id="tab-nccl-tuner"' not in page
+    assert re.search(r"Not for NCCL tuner[^<]*rings and trees only", page)
+    told = server.ask.get(f"{where}/code/nccl-tuner?answer=0&channels=16")
+    assert told.status_code == 422
+    assert "rings and trees only" in told.text
+
+
 RUNS = {**STRIPED, "axes": {"data": 16, "tensor": 2}, "bytes": 2**30, "k": 2}
 
 
