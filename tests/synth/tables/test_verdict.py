@@ -194,6 +194,26 @@ def test_of_sizes_it_is_told_from_which_on_the_default_is_none_that_there_is() -
     assert not any("NCCL_" in line for line in told_of_two.said)
 
 
+def test_a_size_has_one_verdict_alone_and_in_a_range() -> None:
+    """What is fastest as priced, and has no line, hid the program that a range has measured."""
+    size, given = 2**31, {**SHORT, "axes": {"data": 32}, "max_steps": 4, "stripes": True, "k": 2}
+    alone = answered(**{**given, "system": "dgx-h100:4", "bytes": size})
+    inside = answered(**{**given, "system": "dgx-h100:4", "bytes": [size, size + 2**20]})
+    assert isinstance(alone, RankingReply)
+    assert isinstance(inside, SweepReply)
+    assert [one.rank for one in alone.answers] == [1, 2, 3]
+    first, second, _ = alone.answers
+    assert first.runtime_seconds > second.runtime_seconds
+    assert first.seconds < second.seconds
+    [here], [there] = told(alone).to_do, told(inside).to_do
+    assert here.row == 1
+    assert (here.expected, here.under) == (there.expected, there.under)
+    assert here.besides == there.besides
+    assert here.sets == f"{here.file.name if here.file else ''}; {here.besides}"
+    assert inside.stretches[0].first.program == second.program
+    assert emitted(alone, here)
+
+
 def test_what_nobody_measured_and_what_later_versions_leave_stand_right_after_the_gain() -> None:
     reply = answered(**{**P2, "k": 1})
     assert isinstance(reply, RankingReply)
