@@ -193,6 +193,8 @@ def test_rows_parts_and_files_are_below_the_permalink(server: Served, answer: st
     whole = re.search(r'href="(/answers/[0-9a-f]{64})">The whole', curves.text)
     assert whole
     assert "Which is best from which size on" in server.ask.get(whole[1]).text
+    assert whole[1] in server.ask.get("/jobs").text  # it is the one that has what to run
+    assert whole[1].removeprefix("/answers/") in server.ask.get("/compare").text
 
 
 def test_what_a_target_cannot_express_is_said_in_its_place(server: Served, answer: str) -> None:
