@@ -222,6 +222,8 @@ def test_what_was_measured_is_carried_into_the_next_question(
         [address] = re.findall(rf'href="({re.escape(form)}\?on=[0-9a-f]{{64}})"', page)
         filled = unescape(server.ask.get(address).text)
         assert held in filled
+        if form == "/":
+            assert 'name="axis_size" value="16"' in filled
         name = 'name = "dgx-a100"' if verb == "calibrate" else 'value="dgx-a100" selected'
         assert name in filled
 

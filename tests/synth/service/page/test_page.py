@@ -224,6 +224,9 @@ def test_the_check_says_what_the_form_would(server: Served) -> None:
     found = server.ask.post("/page/check", data={**FORM, "k": "x"}).json()
     assert found["wrong"] == {"k": "k is 'x'; a whole number is needed"}
     assert found["told"]["axes"] == "product 32 of 32 devices; 3 placements"
+    short = server.ask.post("/page/check", data={**FORM, "count": "1"}).json()
+    assert "multiply to 32 devices" in short["wrong"]["axes"]
+    assert "axes" not in short["told"]
 
 
 def test_a_system_of_ones_own_is_pasted_or_chosen_by_name(server: Served) -> None:
