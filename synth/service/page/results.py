@@ -78,14 +78,16 @@ RANKED = ("top", "plan")
 class Chosen:
     """The details of one row of a ranking; with several stripes a step has both numbers.
 
-    ``lies``: where each axis lies, in words; none on a machine that lacks devices. ``to_do``: how
-    it is got, or measured. ``instead``: what to do for it in place of code; None where its code
-    does it.
+    ``why``: in sentences. Of sizes at which the default is kept it is the default's, and there are
+    no ``steps``: the program that prices do not tell from it is nobody's matter. ``lies``: where
+    each axis lies, in words; none on a machine that lacks devices. ``to_do``: how it is got, or
+    measured. ``instead``: what to do for it in place of code; None where its code does it.
     """
 
     row: Row
     lies: Sequence[str]
     answer: Answer | UnevenAnswer
+    why: Sequence[str]
     steps: Sequence[tuple[str, StepPrice]]
     picture: Json
     left_out: str
@@ -281,7 +283,9 @@ def _chosen(ranking: Ranking, found: Sequence[Row], index: int, verdict: Verdict
     }
     picture: dict[str, Any] = {**drawings, "axes": list(answer.axes), "coordinates": where}
     picture |= {"groupings": found_groups, "first": first}
-    numbered = tuple(steps(answer))
+    kept = isinstance(ranking, SweepReply) and ranking.stretches[index].keeps_default
+    numbered = () if kept else tuple(steps(answer))
+    why = answer.why[: 1 if kept else None] if isinstance(answer, Answer) else ()
     told, instead = lies(ranking, answer), in_place_of_code(ranking, index)
     row = found[index]
     to_do = None
@@ -289,7 +293,7 @@ def _chosen(ranking: Ranking, found: Sequence[Row], index: int, verdict: Verdict
         name = " to ".join(row.title) or f"row {row.rank}"
         request = request_at(ranking, index).value
         to_do = row_to_do(verdict, answer, index, name, request, " to ".join(row.speedup))
-    return Chosen(row, told, answer, numbered, picture, drawn.left_out, there, to_do, instead)
+    return Chosen(row, told, answer, why, numbered, picture, drawn.left_out, there, to_do, instead)
 
 
 def _groupings(ranking: Ranking, index: int, held: Sequence[Device]) -> Iterator[Grouping]:

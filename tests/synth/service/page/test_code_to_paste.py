@@ -80,6 +80,17 @@ def test_where_the_default_is_kept_nothing_is_pasted_and_nothing_is_to_be_proved
     page = render("chosen.html", view=result(answer, 0), base="", index=0)
     assert "keep the default" in page
     assert 'class="proof' not in page.partition("Code to paste")[0]
+    first = answer.stretches[0].first
+    other = {"why": [first.why[0], "this program takes less"]}
+    changed = first.model_copy(update=other)
+    stretches = [answer.stretches[0].model_copy(update={"first": changed})]
+    tied = answer.model_copy(update={"stretches": stretches})
+    page = render("chosen.html", view=result(tied, 0), base="", index=0)
+    assert unescape(page).count(first.why[0]) == 1
+    assert "this program" not in page
+    own = first.default
+    assert f"by {own.name}, {own.protocol.value}, at the smallest of these sizes" in page
+    assert "data-part" not in page
 
 
 def test_both_ends_of_a_range_have_their_interval_on_the_page() -> None:
