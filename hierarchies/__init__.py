@@ -23,6 +23,7 @@ from hierarchies.calibration import Fit as Fit
 from hierarchies.calibration import Measured as Measured
 from hierarchies.calibration import Residual as Residual
 from hierarchies.calibration import Stray as Stray
+from hierarchies.calibration import Untold as Untold
 from hierarchies.errors import InputError as InputError
 from hierarchies.errors import nearest as nearest
 from hierarchies.errors import within as within

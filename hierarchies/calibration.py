@@ -180,6 +180,26 @@ class Stray:
         return replace(self, low=1 / low, high=high) if spread else self
 
 
+@dataclass(frozen=True)
+class Untold:
+    """Levels of which one is slower than expected, and no row tells which.
+
+    ``taken`` is the one whose numbers were made to explain the rows; those of the others are what
+    was expected. Slow rows would be explained by any of them.
+    """
+
+    levels: tuple[str, ...]
+    taken: str
+
+    def __post_init__(self) -> None:
+        _check(len(self.levels) > 1, f"levels {self.levels} not told apart", "two or more")
+        _check(self.taken in self.levels, f"{self.taken!r} taken", "one that was not told apart")
+
+    def __str__(self) -> str:
+        names = " and ".join(map(repr, self.levels))
+        return f"levels {names} are not told apart: one of them is slow, taken to be {self.taken!r}"
+
+
 _Class = TypeVar("_Class", Residual, Stray)
 
 
@@ -196,6 +216,7 @@ class Calibration:
     are what their links reached; 0 where this machine was measured. ``machines``: how far machines
     with such links lie from what these reach elsewhere, by class of sizes. It was known before this
     one was measured, so nothing is known less well since; empty where no such links are known.
+    ``untold`` are levels of which one is slow, and the rows do not tell which.
     """
 
     fits: tuple[Fit, ...]
@@ -208,6 +229,7 @@ class Calibration:
     strays: tuple[Stray, ...] = ()
     families: int = 0
     machines: tuple[Residual, ...] = ()
+    untold: tuple[Untold, ...] = ()
 
     def __post_init__(self) -> None:
         text = f"a runtime that chooses by {self.runtime!r}"

@@ -16,6 +16,7 @@ from hierarchies.calibration import (
     Measured,
     Residual,
     Stray,
+    Untold,
 )
 from hierarchies.errors import InputError
 from hierarchies.files.values import pairs, quoted, scaled
@@ -82,6 +83,13 @@ class StrayTable(_Strict):
     high: Positive
 
 
+class UntoldTable(_Strict):
+    """One ``[[calibration.untold]]``: levels of which one is slow, and which is taken to be."""
+
+    levels: list[str] = Field(min_length=2)
+    taken: str
+
+
 class CalibrationTable(_Strict):
     """The whole part."""
 
@@ -95,6 +103,7 @@ class CalibrationTable(_Strict):
     measured: list[MeasuredTable] = []
     stray: list[StrayTable] = []
     machines: list[ResidualTable] = []
+    untold: list[UntoldTable] = []
 
 
 def calibration_of(table: CalibrationTable, levels: Sequence[str]) -> Calibration:
@@ -110,7 +119,16 @@ def calibration_of(table: CalibrationTable, levels: Sequence[str]) -> Calibratio
         tuple(Stray(each.from_bytes, **_others(each)) for each in table.stray),
         table.families,
         tuple(Residual(each.from_bytes, **_others(each)) for each in table.machines),
+        tuple(_untold(each, levels) for each in table.untold),
     )
+
+
+def _untold(table: UntoldTable, levels: Sequence[str]) -> Untold:
+    for name in table.levels:
+        if name not in levels:
+            hint = f"levels of the system: {', '.join(levels)}"
+            raise InputError(f"no level {name!r}", where="calibration, untold", hint=hint)
+    return Untold(tuple(table.levels), table.taken)
 
 
 def _others(table: ResidualTable | StrayTable) -> dict[str, Any]:
@@ -179,6 +197,7 @@ def table_of(found: Calibration, levels: Sequence[str]) -> dict[str, Any]:
             for each in found.strays
         ],
         "machines": [_residual_table(each) for each in found.machines],
+        "untold": [{"levels": list(each.levels), "taken": each.taken} for each in found.untold],
     }
     sentences = {key: list(getattr(found, key)) for key in ("sources", "undetermined", "dropped")}
     some = {key: rows for key, rows in tables.items() if rows}

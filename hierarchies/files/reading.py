@@ -18,6 +18,7 @@ from hierarchies.files.calibration import (
     MeasuredTable,
     ResidualTable,
     StrayTable,
+    UntoldTable,
     calibration_of,
 )
 from hierarchies.hierarchy import MOST_LEVELS, Hierarchy, Level
@@ -337,6 +338,7 @@ def _first_error(
             "residual": ResidualTable,
             "measured": MeasuredTable,
             "stray": StrayTable,
+            "untold": UntoldTable,
             "machines": ResidualTable,
         }
         model = models.get(str(room) if key is not room else "", _Description)

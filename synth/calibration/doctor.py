@@ -24,18 +24,15 @@ from synth.calibration.experiments import isolating
 from synth.calibration.logs.matching import Matched
 from synth.calibration.logs.tables import busbw_factor
 from synth.calibration.prediction import Predicted, Predictor
+from synth.calibration.slow_level import NINE_OF_TEN, SHORT
 from synth.collectives.nccl_model import SPELLINGS
 from synth.price.bound import Bound
 from synth.price.ways import MEMORY
 
-SHORT = 0.9
-"""A run below this share of the predicted bandwidth falls short."""
 CLEARED = 1.1
 """A level is cleared if it delivered this many times the share of this run in another run."""
 LARGE, SMALL = 0.1, 0.9
 """Latency's share of the prediction: at most LARGE for large sizes, at least SMALL for small."""
-NINE_OF_TEN = 0.78
-"""The logarithm below which nine of ten lie, to that of nineteen of twenty: of a normal spread."""
 PORT_FIT = 0.02
 """A share this close to 1/2, 1/4, ... is reported as so many of the ports carrying traffic."""
 

@@ -10,7 +10,7 @@ from math import expm1, isfinite
 import numpy as np
 import numpy.typing as npt
 
-from hierarchies import Calibration, Crossing, Fit, InputError, System
+from hierarchies import Calibration, Crossing, Fit, InputError, System, Untold
 from hierarchies.calibration import FASTEST, MODEL
 from synth.calibration.candidates import Candidate, candidates, chosen, wide
 from synth.calibration.expectations import expected_fit
@@ -70,6 +70,7 @@ def fit(system: System, measurements: Sequence[Measurement]) -> Calibrated:
         followed(found),
         strays(found),
         machines=known.residuals if (known := typical(bare).calibration) else (),
+        untold=tuple(_untold(bare, solution)),
     )
     return Calibrated(replace(bare, calibration=calibration), calibration, found, first.loss)
 
@@ -166,6 +167,12 @@ def _fits(system: System, rows: Rows, solution: Solution) -> Iterator[Fit]:
             share, loss = (float(f"{each:.6g}") for each in (1 / inverse, -expm1(-loss)))
             found.append(Crossing(_short(hop), _short(gap), share, _short(peer), kept[level], loss))
         yield Fit(key[2], tuple(found), _short(numbers[0]), key[1], key[0], gone[key])
+
+
+def _untold(system: System, solution: Solution) -> Iterator[Untold]:
+    names = system.hierarchy.names
+    for levels, taken in solution.untold:
+        yield Untold(tuple(names[level] for level in levels), names[taken])
 
 
 def _short(seconds: float) -> float:

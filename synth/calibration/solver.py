@@ -25,6 +25,7 @@ from hierarchies import System
 from synth.calibration.candidates import Candidate
 from synth.calibration.expectations import described, ways
 from synth.calibration.prior import PARTS, Floats, Key, expected, part
+from synth.calibration.slow_level import End, slowness
 
 Integers = npt.NDArray[np.int64]
 
@@ -60,7 +61,8 @@ class Solution:
 
     ``chosen`` is the candidate each row was taken to have gone by, ``fitted`` its seconds;
     ``design`` the rows of the last least squares, scaled to expected errors, over all unknowns in
-    order; ``loss`` what was minimised; ``lowest`` what each unknown may be at least.
+    order; ``loss`` what was minimised; ``lowest`` what each unknown may be at least. ``untold`` are
+    levels of which one is slow and the rows do not tell which, with the one that is taken to be.
     """
 
     keys: tuple[Key, ...]
@@ -70,6 +72,7 @@ class Solution:
     design: Floats
     loss: float
     lowest: Floats
+    untold: tuple[tuple[tuple[int, ...], int], ...] = ()
 
     def of(self, key: Key) -> Floats:
         return np.asarray(self.unknowns[self.keys.index(key)])
@@ -134,18 +137,21 @@ class _Problem:
         """Scale the description to the rows: one factor for all latencies, one for each bandwidth.
 
         Factors are medians over tables of measured / described seconds: first of the largest rows
-        that bytes limit, for bandwidths, then of the smallest that wait, for latencies. Tables of
-        large sizes alone say nothing of a latency, and those of small ones of no bandwidth. What a
-        peer costs is left as it is: work of the sender, and much the same over TCP and RDMA.
+        that bytes limit, for bandwidths (of which level: ``slow_level``), then of the smallest that
+        wait, for latencies. Tables of large sizes alone say nothing of a latency, and those of
+        small ones of no bandwidth. What a peer costs is left as it is: work of the sender, and much
+        the same over TCP and RDMA.
         """
-        ratios: dict[int, list[float]] = {}
-        for pair, seconds, quiet in self._ends(-1):
-            if quiet <= seconds / 2:
-                level = int(self._loads(self.scale)[pair].argmax())
-                ratios.setdefault(level, []).append((self.taken[pair] - quiet) / (seconds - quiet))
-        for level, found in ratios.items():
+        ends = [
+            End(tuple(self._loads(self.scale)[pair].tolist()), self.taken[pair] - quiet)
+            for pair, seconds, quiet in self._ends(-1)
+            if quiet <= seconds / 2 and quiet < self.taken[pair]
+        ]
+        slow = slowness(self.system, ends)
+        for level, found in slow.times.items():
             off = min(max(float(np.median(found)), 1 / MOST_SHARE), 100.0)
             self.scale[:, self._part("share")][:, level] *= off
+        self.untold = tuple(slow.untold.items())
         waits = [
             (self.taken[pair] - seconds + quiet) / quiet
             for pair, seconds, quiet in self._ends(0)
@@ -247,7 +253,7 @@ class _Problem:
         design = self._design(unknowns, chosen, limit)
         strayed = self.prior @ (unknowns / self.scale).ravel() - self.wanted
         loss = float((2 * (np.sqrt(1 + off[kept] ** 2) - 1)).sum() + (strayed**2).sum())
-        return Solution(self.keys, unknowns, chosen, fitted, design, loss, self.lowest)
+        return Solution(self.keys, unknowns, chosen, fitted, design, loss, self.lowest, self.untold)
 
     def _design(self, unknowns: Floats, chosen: Integers, limit: Integers) -> Floats:
         """How each row's seconds grow with each unknown (in units of what is described)."""

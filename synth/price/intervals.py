@@ -12,7 +12,7 @@ by the same ratios as the sum of its steps.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from hierarchies import Calibration, System
@@ -87,7 +87,19 @@ def unmeasured(system: System, prices: Iterable[StepPrice]) -> str:
 
     A collective by an algorithm was measured where rows were, whatever their protocol, members and
     sizes; their intervals are those of the unmeasured (``widened``) where these differ, too.
+    First come levels that bytes cross and that were not told apart.
     """
+    prices = tuple(prices)
+    return "; ".join(filter(None, (_untold(system, prices), _ways_unmeasured(system, prices))))
+
+
+def _untold(system: System, prices: Sequence[StepPrice]) -> str:
+    known = system.calibration
+    busy = {name for price in prices for name, seconds in price.busy_seconds if seconds}
+    return "; ".join(str(one) for one in (known.untold if known else ()) if busy & {*one.levels})
+
+
+def _ways_unmeasured(system: System, prices: Sequence[StepPrice]) -> str:
     known = system.calibration
     if known is None or not known.measured:
         return ""

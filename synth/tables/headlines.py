@@ -60,11 +60,16 @@ def headline_of(answer: object) -> str:
         case CalibratedReply():
             error = answer.median_error
             off = "" if error is None else f", {error:.1%} off in the median"
-            return f"{many(answer.rows, 'measured row')} fitted{off}"
+            return f"{many(answer.rows, 'measured row')} fitted{off}{_untold(answer)}"
         case TestsReply():
             seconds = duration(sum(one.seconds for one in answer.experiments))
             return f"{many(len(answer.experiments), 'test')}, about {seconds} in all"
     return ""
+
+
+def _untold(answer: CalibratedReply) -> str:
+    pairs = (" and ".join(one.levels) for one in answer.untold)
+    return "".join(f", but {pair} are not told apart" for pair in pairs)
 
 
 def _systems(several: SystemsRankedReply) -> str:

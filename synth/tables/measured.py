@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from rich.console import RenderableType
 
 from hierarchies.units import duration, volume
+from synth.tables.headlines import headline_of
 from synth.tables.style import follows, many, paragraphs, shape, table, table_of
 from synth.verbs.answers.measured import (
     CalibratedReply,
@@ -32,11 +33,10 @@ def calibrated(answer: CalibratedReply | TestsReply) -> RenderableType:
     """How near the fit came to its rows, and what these leave open; or the tests to run."""
     if isinstance(answer, TestsReply):
         return _tests(answer)
-    off = "" if answer.median_error is None else f", {answer.median_error:.1%} off in the median"
     wider = [one for one in answer.residuals if not (one.collective or one.algorithm)]
     return paragraphs(
-        f"{answer.system.name}, {shape(answer.system.levels)}: "
-        f"{many(answer.rows, 'measured row')} fitted{off}",
+        f"{answer.system.name}, {shape(answer.system.levels)}: {headline_of(answer)}",
+        *untold(answer),
         *(f"  {source}" for source in answer.sources),
         "",
         table_of([one for one in wider if not one.protocol], _RESIDUALS, right="sizes from,rows"),
@@ -46,6 +46,15 @@ def calibrated(answer: CalibratedReply | TestsReply) -> RenderableType:
         *_listed("undetermined, so priced like what is similar", answer.undetermined),
         "-o FILE writes the calibrated description.",
     )
+
+
+def untold(answer: CalibratedReply) -> Iterator[str]:
+    """Which levels rows do not tell apart, and the tests that do."""
+    for one in answer.untold:
+        yield one.text
+        if one.tests:
+            only = ",".join(one.tests)
+            yield f"first run what tells: collsynth calibrate --plan ... --only {only}"
 
 
 _RESIDUALS: Mapping[str, Callable[[ClassResidual], str]] = {

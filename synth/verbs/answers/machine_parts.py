@@ -144,6 +144,13 @@ class Stray(Part):
     high: Number = Field(description="Nine of ten lie below.")
 
 
+class Untold(Part):
+    """Levels of which one is slower than expected, and no row tells which."""
+
+    levels: Annotated[list[str], Field(min_length=2)] = Field(description="Of which one is slow.")
+    taken: str = Field(description="The one that is taken to be.")
+
+
 class Calibration(Part):
     """What was measured on a machine: the ``[calibration]`` of its description."""
 
@@ -159,6 +166,7 @@ class Calibration(Part):
     machines: Annotated[list[Residual], Field(min_length=1)] = sometimes(
         "How far machines with such links lie from each other: nothing else is farther off.", []
     )
+    untold: Annotated[list[Untold], Field(min_length=1)] = sometimes("Levels not told apart.", [])
 
 
 class Machine(Part):

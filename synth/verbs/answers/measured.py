@@ -8,12 +8,13 @@ from typing import Annotated, Self
 
 from pydantic import Discriminator, Field, Tag
 
+import hierarchies
 from hierarchies import System
 from synth.calibration.doctor import Diagnosis, Finding, FindingKind, Reading, Run
-from synth.calibration.experiments import Experiment, kept, lines
+from synth.calibration.experiments import Experiment, isolating, kept, lines
 from synth.calibration.fit import Calibrated
 from synth.calibration.logs.matching import Matched
-from synth.verbs.answers.machine_parts import Machine, PricesName
+from synth.verbs.answers.machine_parts import Machine, PricesName, Untold
 from synth.verbs.answers.parts import (
     Number,
     OneFile,
@@ -99,6 +100,18 @@ class ClassStray(Part):
     high: Number = Field(description="The upper end of nine of ten ratios.")
 
 
+class UntoldLevels(Untold):
+    """The same, and the tests that tell."""
+
+    text: str = Field(min_length=1, description="In words.")
+    tests: list[str] = Field(description="Names of tests of a plan that would tell them apart.")
+
+    @classmethod
+    def of(cls, system: System, one: hierarchies.Untold) -> Self:
+        tests = [test.name for name in one.levels if (test := isolating(system, name))]
+        return cls.like(one, text=str(one), tests=tests)
+
+
 class CalibratedReply(Reply):
     """A system's numbers fitted to measured rows."""
 
@@ -109,6 +122,7 @@ class CalibratedReply(Reply):
     residuals: list[ClassResidual] = Field(description="How far off, class by class.")
     strays: list[ClassStray] = Field(description="How far off where tables were left out.")
     undetermined: list[str] = Field(description="What the rows do not tell.")
+    untold: list[UntoldLevels] = Field(description="Levels that the rows do not tell apart.")
     dropped: list[str] = Field(description="Rows that the fit did not follow.")
     warnings: list[str] = Field(description="What was wrong with logs, and left out.")
     files: OneFile = Field(description="The calibrated description.")
@@ -128,6 +142,7 @@ class CalibratedReply(Reply):
             median_error=median(off) if off else None,
             residuals=[ClassResidual.like(one) for one in found.residuals],
             strays=[ClassStray.like(one) for one in found.strays],
+            untold=[UntoldLevels.of(system, one) for one in found.untold],
             warnings=list(warnings_of(matched)),
             files=[TextFile(name=f"{system.name}.toml", text=description)],
         )
