@@ -224,16 +224,12 @@ def lines(system: System, experiment: Experiment) -> Lines:
     """
     busy, level = experiment.groups.busy, host_level(system)
     ranks = prod(busy)
-    spread, nodes = "", ""
-    if level is not None:
-        hosts = prod(busy[: level + 1])
-        spread = f" --map-by ppr:{ranks // hosts}:node"
-        nodes = f" -N {hosts} --ntasks-per-node={ranks // hosts}"
+    hosts = prod(busy[: level + 1]) if level is not None else 0
     environment = experiment.environment
     test = f"$TESTS/{experiment.program} {experiment.arguments}"
     return Lines(
-        nccl_tests.mpirun(ranks, environment, test, spread),
-        nccl_tests.srun(ranks, environment, test, nodes),
+        nccl_tests.mpirun(ranks, environment, test, hosts),
+        nccl_tests.srun(ranks, environment, test, hosts),
     )
 
 

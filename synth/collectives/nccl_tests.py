@@ -3,8 +3,10 @@
 One rank is one device (``-g 1``): without a launcher the tests would time one device alone. The
 names are those of both suites' READMEs (github.com/NVIDIA/nccl-tests, github.com/ROCm/rccl-tests).
 
->>> mpirun(16, {"NCCL_TESTS_SPLIT": "DIV 8"}, timed("all-to-all", 1024, 1 << 30))
-'mpirun -np 16 -x NCCL_TESTS_SPLIT="DIV 8" alltoall_perf -b 1K -e 1G -f 2 -g 1 -w 5 -n 20'
+>>> mpirun(16, {"NCCL_TESTS_SPLIT": "DIV 8"}, "alltoall_perf -b 1K -e 1G", hosts=2)
+'mpirun -np 16 --map-by ppr:8:node -x NCCL_TESTS_SPLIT="DIV 8" alltoall_perf -b 1K -e 1G'
+>>> timed("all-to-all", 1024, 1 << 30)
+'alltoall_perf -b 1K -e 1G -f 2 -g 1 -w 5 -n 20'
 """
 
 from __future__ import annotations
@@ -34,14 +36,16 @@ def timed(collective: str, smallest_bytes: int, largest_bytes: int) -> str:
     return f"{program(collective)} {arguments(smallest_bytes, largest_bytes)}"
 
 
-def mpirun(ranks: int, environment: Mapping[str, str], command: str, spread: str = "") -> str:
-    """Started by Open MPI, which hands the environment on; ``spread``: its flag for hosts."""
+def mpirun(ranks: int, environment: Mapping[str, str], command: str, hosts: int = 0) -> str:
+    """Started by Open MPI, which hands the environment on, on so many hosts alike; 0: unknown."""
+    spread = f" --map-by ppr:{ranks // hosts}:node" if hosts else ""
     passed = "".join(f" -x {key}={_quoted(value)}" for key, value in environment.items())
     return f"mpirun -np {ranks}{spread}{passed} {command}"
 
 
-def srun(ranks: int, environment: Mapping[str, str], command: str, spread: str = "") -> str:
-    """Started by Slurm, which takes the environment along."""
+def srun(ranks: int, environment: Mapping[str, str], command: str, hosts: int = 0) -> str:
+    """Started by Slurm, which takes the environment along, on so many hosts alike; 0: unknown."""
+    spread = f" -N {hosts} --ntasks-per-node={ranks // hosts}" if hosts else ""
     before = "".join(f"{key}={_quoted(value)} " for key, value in environment.items())
     return f"{before}srun -n {ranks}{spread} {command}"
 

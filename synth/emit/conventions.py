@@ -118,17 +118,23 @@ def level_of_hosts(hierarchy: Hierarchy) -> int:
     return next((hierarchy.index(name) for name in HOST_LEVELS if name in hierarchy.names), -1)
 
 
-def by_torchrun(hierarchy: Hierarchy) -> str:
+IN_ORDER = "NCCL_LAUNCH_ORDER_IMPLICIT=1"
+"""What a program with several groups under way at once needs: all ranks start them in one order."""
+
+
+def by_torchrun(hierarchy: Hierarchy, overlapped: bool = False) -> str:
     """What starts a process for each device by torchrun, the same line on every host.
 
-    Hosts meet at the first, which is called as launchers' files call it.
+    Hosts meet at the first, which is called as launchers' files call it. ``overlapped``: whether
+    collectives of several groups are under way at once.
     """
+    before = f"{IN_ORDER} " * overlapped
     each = hierarchy.devices_in_child(level_of_hosts(hierarchy))
     hosts = hierarchy.devices // each
     if hosts == 1:
-        return f"torchrun --nproc-per-node {each}"
+        return f"{before}torchrun --nproc-per-node {each}"
     meet = "--rdzv-backend c10d --rdzv-endpoint host0:29500"
-    return f"torchrun --nnodes {hosts} --nproc-per-node {each} {meet}"
+    return f"{before}torchrun --nnodes {hosts} --nproc-per-node {each} {meet}"
 
 
 def _distribution(placement: Placement, slowest: Sequence[int]) -> str:

@@ -44,7 +44,7 @@ TARGETS: Mapping[str, Target] = {
         "a proved MSCCL++ execution plan", mscclpp.write, runs=True, check=mscclpp.check
     ),
     "chakra": Target("Chakra traces and ASTRA-sim inputs", chakra.write),
-    "nccl-tuner": Target("NCCL tuner: algorithms for the leaves", nccl_tuner.write),
+    "nccl-tuner": Target("NCCL tuner: rings and trees for its calls", nccl_tuner.write),
     "json": Target("the schedule as JSON, by a published schema", document.write, overlaps=True),
     "trace": Target(
         "a Chrome/Perfetto timeline of the simulated run", timeline.write, overlaps=True

@@ -10,7 +10,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from grammar.tensors.sharding import Kind
 from hierarchies import Placement
 from synth.emit.buffers import Buffers, buffers
-from synth.emit.conventions import by_torchrun
+from synth.emit.conventions import IN_ORDER, by_torchrun
 from synth.emit.frameworks import FRAMEWORKS
 from synth.emit.mesh import Mesh, RankOrder, among
 from synth.emit.mesh import mesh as mesh_of
@@ -64,10 +64,12 @@ def _words(source: Source) -> dict[str, Any]:
     exchanges = [phase for phase in phases if isinstance(phase, Exchange)]
     orders = [step.get("names", ()) for stripe in stripes for step in stripe["steps"]]
     steps = [step for stripe in stripes for step in stripe["steps"]]
+    overlapped = len(stripes) > 1 or stripes[0]["segments"] > 1
     return {
         **request(schedule),
         "made_by": source.options.made_by,
-        "launch": tried(placement, source.options.rank_order),
+        "launch": tried(placement, source.options.rank_order, overlapped),
+        "in_order": IN_ORDER,
         "over": ", ".join(reduction.over),
         "system": source.system,
         "axis_sizes": ", ".join(f"{axis.name}={axis.size}" for axis in placement.axes),
@@ -83,7 +85,7 @@ def _words(source: Source) -> dict[str, Any]:
         **stripes[0],
         "striped": len(stripes) > 1,
         "stripes": stripes,
-        "overlapped": len(stripes) > 1 or stripes[0]["segments"] > 1,
+        "overlapped": overlapped,
         "ascending": all(_ascending(names, mesh) for names in orders),
         "transposes": any("shape" in step for step in steps),
         "in_place": any(not e.collective.in_pieces for e in exchanges),
@@ -103,9 +105,9 @@ def mesh_words(placement: Placement, order: RankOrder) -> dict[str, Any]:
     }
 
 
-def tried(placement: Placement, order: RankOrder) -> str:
+def tried(placement: Placement, order: RankOrder, overlapped: bool = False) -> str:
     """How a file for PyTorch is tried, up to its name: what starts it on this machine."""
-    line = by_torchrun(placement.hierarchy)
+    line = by_torchrun(placement.hierarchy, overlapped)
     ranks = "" if order is RankOrder.MACHINE else f"; ranks are numbered {_NUMBERING[order]}"
     if "--nnodes" not in line:
         return f"Try it{ranks}:\n{line} "

@@ -29,7 +29,7 @@ from synth.collectives.algorithms import Choice
 from synth.plan.candidates import CandidateSearch, Found
 from synth.plan.distinct import Distinct
 from synth.plan.library import Library
-from synth.plan.planner import Wanted, answers, answers_to
+from synth.plan.planner import Wanted, answers, answers_to, with_a_run
 from synth.plan.request import Answer, Noting, Report, Request, Watcher
 from synth.price.resolution import finest
 from synth.price.segments import SEGMENTS
@@ -47,7 +47,7 @@ def advised(
     watcher: Watcher | None = None,
     library: Library | None = None,
 ) -> Report:
-    """The answers of ``planner.answers`` on the placement that is kept, and faster ones apart.
+    """The answers of ``planner.with_a_run`` on the placement that is kept, and faster ones apart.
 
     Where no axis is left over, or a placement is given, those answers and no more. With
     ``per_placement`` the placement of frameworks comes first. Raises InputError as ``answers`` and
@@ -56,7 +56,7 @@ def advised(
     watcher = watcher or Watcher()
     library = library or Library(request.language, watcher.searching)
     placed = kept(system, request)
-    report = answers(system, placed, watcher, library)
+    report = with_a_run(system, answers(system, placed, watcher, library), watcher, library)
     if placed is not request:
         first = report.answers[0].candidate.ticks
         elsewhere = _Elsewhere(system, placed, watcher, library)

@@ -12,11 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
-from math import prod
 
 from hierarchies.units import duration
 from synth.collectives import nccl_tests
-from synth.emit.conventions import by_torchrun
+from synth.emit.conventions import IN_ORDER, by_torchrun, level_of_hosts
 from synth.emit.source import module_name, stamp
 from synth.plan.request import Against, Answer
 from synth.plan.settings import function_of, holds, in_words, setting
@@ -51,6 +50,13 @@ DECIDES = 1 + FINEST
 """The measured speed-up from which on an answer is to be taken: what is nearer is no gain."""
 
 
+IN_TURN = (
+    "run each at least three times in turn and compare medians (of seconds and plain_seconds where "
+    "a file prints them)"
+)
+"""How one measures: what one run tells from another may be what runs differ by."""
+
+
 @dataclass(frozen=True)
 class WorthMeasuring:
     """A run that decides between an answer and the default, which prices do not tell apart.
@@ -81,9 +87,9 @@ class WorthMeasuring:
         """Which measured figure decides, in a line."""
         default = self.default_seconds
         return (
-            f"take it if it is measured to be {DECIDES:.2f} times as fast as the default, or more: "
-            f"where the default takes {duration(default)}, as expected, in less than "
-            f"{duration(default / DECIDES)}"
+            f"{IN_TURN}; take it if it is measured to be {DECIDES:.2f} times as fast as the "
+            f"default, or more: where the default takes {duration(default)}, as expected, in less "
+            f"than {duration(default / DECIDES)}"
         )
 
 
@@ -133,18 +139,19 @@ def _runs(answer: Answer, how: Advice) -> Iterator[str]:
     The tests have one rank a device, as ``calibrate --plan`` has it. That file times its program
     and the plain collective beside it, in the groups that there are.
     """
+    hierarchy = answer.candidate.reduction.placement.hierarchy
     alone = how.by is By.ENVIRONMENT
     line = how.text if alone else answer.called.line if answer.called else ""
     if alone and answer.candidate.reduction.replicas == 1:
         size, what = answer.payload_bytes, answer.goal.value
         whole = line.replace(f"{function_of(what)}:", "")  # it sends nothing else
         told = dict(one.split("=", 1) for one in whole.split())
-        ranks = prod(one.size for one in answer.candidate.reduction.placement.axes)
+        ranks, test = hierarchy.devices, nccl_tests.timed(what, size, size)
+        hosts = ranks // hierarchy.devices_in_child(level_of_hosts(hierarchy))
         for environment in ({}, told):
-            yield nccl_tests.mpirun(ranks, environment, nccl_tests.timed(what, size, size))
+            yield nccl_tests.mpirun(ranks, environment, test, hosts)
         return
-    hierarchy = answer.candidate.reduction.placement.hierarchy
-    start = by_torchrun(hierarchy) if _target(answer) == "torch" else "python"
+    start = by_torchrun(hierarchy, _overlapped(answer)) if _target(answer) == "torch" else "python"
     run = f"{start} {_file(answer)} --bytes {answer.payload_bytes} --repeat 20"
     yield _emit(answer)
     yield run
@@ -172,6 +179,12 @@ def _file(answer: Answer) -> str:
     slices = [(str(one.program), one.size_bytes, one.segments) for one in parts]
     stamped = stamp(answer.candidate.reduction, answer.goal, slices)
     return f"{module_name(_target(answer), stamped)}.py"
+
+
+def _overlapped(answer: Answer) -> bool:
+    """Whether its file, for NCCL, has collectives of several groups under way at once."""
+    parts = [one.part for one in answer.stripes]
+    return _target(answer) == "torch" and (len(parts) > 1 or parts[0].segments > 1)
 
 
 def _target(answer: Answer) -> str:
@@ -257,6 +270,8 @@ def _otherwise(answer: Answer) -> Iterator[str]:
     """What else a program takes: calls that go as priced, and algorithms that runtimes have."""
     if answer.called and answer.called.line:
         yield f"set {answer.called.line}"
+    if _overlapped(answer):
+        yield f"set {IN_ORDER} (NCCL 2.26 or later)"
     if foreign := _foreign(answer):
         took = duration(answer.runtime_seconds)
         yield f"by the runtime's own algorithms {took}, as its price takes {foreign} ones"

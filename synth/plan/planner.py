@@ -9,9 +9,11 @@ from hierarchies import System
 from synth.plan.answers import AnswerMaker
 from synth.plan.candidates import Found
 from synth.plan.distinct import Distinct
+from synth.plan.how_to_get import worth_measuring
 from synth.plan.library import Library
 from synth.plan.placements import PlacementSearch, ranked
-from synth.plan.request import Answer, Noting, Report, Request, Watcher
+from synth.plan.request import Against, Answer, Noting, Quiet, Report, Request, Watcher
+from synth.price.resolution import FINEST, Estimate
 from synth.price.step_prices import Simulator
 
 
@@ -65,3 +67,35 @@ def answers_to(
         answered.append(maker.answer(one.rank, one.found, one.payload_bytes))
         watcher.judged(len(answered), len(wanted))
     return tuple(answered), not noting.stopped
+
+
+def with_a_run(system: System, report: Report, watcher: Watcher, library: Library) -> Report:
+    """The same, and the best program alone, where of the answers none gains, or is worth a run.
+
+    They may be the fastest as priced and be so for nobody: no variable tells a runtime to take
+    their calls so. Then they hide what is a little slower as priced, and can be had. That is what a
+    range of sizes finds, so that a size has one verdict in both.
+    """
+    request, every = report.request, report.answers
+    default = min((one.baseline_estimate for one in every), key=lambda one: one.ticks)
+    whole = request.stripes and not request.per_placement and not request.exact
+    if not whole or not _slower_as_run(every[0]) or any(_worth(one, default) for one in every):
+        return report
+    alone, simulator = replace(request, stripes=False, k=1), Simulator(system, request.choice)
+    searched = PlacementSearch(simulator, alone, Quiet(watcher), library).run()
+    wanted = [Wanted(1, one.distinct, request.payload_bytes) for one in searched.best]
+    more, complete = answers_to(simulator, wanted, Quiet(watcher), library)
+    more = tuple(one for one in more if _worth(one, default))
+    both = sorted([*every, *more], key=lambda one: one.candidate.ticks)
+    looked = replace(report.looked, complete=report.complete and complete)
+    ranks = tuple(replace(one, rank=rank) for rank, one in enumerate(both, start=1))
+    return replace(report, answers=ranks, looked=looked)
+
+
+def _slower_as_run(answer: Answer) -> bool:
+    return answer.runtime_seconds > (1 + FINEST) * answer.candidate.seconds
+
+
+def _worth(answer: Answer, default: Estimate) -> bool:
+    """Whether there is something to do about an answer: it surely gains, or a run decides."""
+    return answer.against(default) is Against.FASTER or bool(worth_measuring(answer, default))

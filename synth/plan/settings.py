@@ -211,6 +211,11 @@ def line_of(ways: Mapping[str, Way]) -> str:
     return f"NCCL_ALGO={quoted}{algorithms}{quoted} NCCL_PROTO={quoted}{protocols}{quoted}"
 
 
+def algorithm_of(what: str, name: str) -> str:
+    """The line that gives a collective its algorithm, and leaves the protocol to the runtime."""
+    return f"NCCL_ALGO={function_of(what)}:{SPELLINGS[name]}"
+
+
 def function_of(what: str) -> str:
     """What NCCL_ALGO calls a collective: ``allreduce`` for all-reduce, in any case of letters."""
     return what.replace("-", "")

@@ -94,6 +94,11 @@ class Estimate:
             return True
         return sum(min(differences) for differences in self._more_of(other)) > 0
 
+    @property
+    def most_below(self) -> int:
+        """The largest price in ticks of what can be surely below this."""
+        return (100 * self.ticks - 1) // (100 + _percent(self.finest))
+
     def perhaps_below(self, other: Estimate) -> bool:
         """Whether this is expected to be faster, by enough to be worth measuring, but not surely.
 

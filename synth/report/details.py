@@ -214,8 +214,9 @@ def emit_question(
 ) -> dict[str, Any]:
     """The question of ``emit`` for the answer of one row; the other answers are left out of it.
 
-    ``size_bytes``: of a range of sizes, which; where the row begins if that is not said. Raises
-    InputError where there is no such row.
+    ``size_bytes``: of a range of sizes, which; if that is not said the one at which the row is to
+    be tried, as its commands name that file, else where it begins. Raises InputError where there is
+    no such row.
     """
     answer = answer_at(ranking, index)
     chosen: dict[str, Any] = {}
@@ -225,7 +226,8 @@ def emit_question(
             given = as_json(ranking.model_copy(update=alone))
         case SweepReply():
             stretch = ranking.stretches[index]
-            chosen["bytes"] = size_bytes or stretch.from_bytes
+            own = stretch.trial.bytes if stretch.trial else stretch.from_bytes
+            chosen["bytes"] = size_bytes or own
             given = as_json(ranking.model_copy(update={"stretches": [stretch], "sizes": []}))
         case RankingReply() | UnevenReply():
             given = as_json(ranking.model_copy(update={"answers": [answer]}))

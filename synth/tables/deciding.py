@@ -14,7 +14,7 @@ from itertools import pairwise
 from rich.console import RenderableType
 
 from hierarchies.units import duration, volume
-from synth.plan.how_to_get import By
+from synth.plan.how_to_get import IN_TURN, By
 from synth.plan.request import Against
 from synth.price.resolution import FINEST
 from synth.tables.rows import Ranking, Row
@@ -133,8 +133,8 @@ def decides(runs: Sequence[Run]) -> str:
     takes = dict.fromkeys(duration(one.worth.default_seconds) for one in runs)
     default = f"of {next(iter(takes))}" if len(takes) == 1 else "that takes as long"
     return (
-        f"take what is measured to be {least:.2f} times as fast as the default measured beside it, "
-        f"or more; the last column is for a default {default}, as expected"
+        f"{IN_TURN}; take what is measured to be {least:.2f} times as fast as the default measured "
+        f"beside it, or more; the last column is for a default {default}, as expected"
     )
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import islice
 
 from rich.console import RenderableType
 
@@ -20,7 +19,7 @@ from synth.collectives.nccl_model import MOST_WITHOUT_NVLS
 from synth.emit.conventions import ALREADY, conventions, told
 from synth.plan.how_to_get import By
 from synth.plan.request import Against
-from synth.plan.settings import holds, line_of
+from synth.plan.settings import algorithm_of, holds, line_of
 from synth.price.resolution import FINEST
 from synth.tables.deciding import (
     Run,
@@ -49,7 +48,7 @@ _HOOKS = {
     "reduce-scatter": "install_fsdp2(model)",
 }
 """What a file for PyTorch has to put its program into a training step."""
-_BY_SIZE = "a file for NCCL's tuner"
+_BY_SIZE = "a tuner plugin for NCCL"
 
 
 @dataclass(frozen=True)
@@ -176,32 +175,58 @@ def _why_keep(answers: Sequence[RankedAnswer], default_seconds: float) -> str:
     return "nothing is faster"
 
 
-def of_later(
-    request: str, plain: Answer, best: RankedAnswer | None = None, where: str = ""
-) -> Iterator[str]:
-    """What the default is in NCCL after 2.28, where that has NVLS and the one priced has not."""
-    if later := plain.later_default:
-        compared = _beside_later(request, later.seconds, plain, best)
-        yield (
-            f"which NCCL decides: up to 2.28 it has no NVLS where {MOST_WITHOUT_NVLS} GPUs of a "
-            "node are in one communicator, as priced here; later it has, and the default is then "
-            f"{later.name}, {duration(later.seconds)}{where}{compared}"
-        )
+def of_later(request: str, plain: Answer, best: RankedAnswer | None = None) -> Iterator[str]:
+    """For which NCCL the default is priced, and what it is in later ones, where that differs.
 
-
-def _beside_later(
-    request: str, later_seconds: float, plain: Answer, best: RankedAnswer | None
-) -> str:
-    """What is left of a gain, or how the default that is priced is kept where it is the faster."""
+    These have NVLS and the one priced has not. So what is left of a gain, or the line that keeps
+    the default that is priced, where that is the faster.
+    """
+    if not (later := plain.later_default):
+        return
+    told = _told_later(plain)
     if best:
-        gain = later_seconds / best.runtime_seconds
-        return f", over which row {best.rank} gains " + (
-            f"{gain:.2f}x" if gain > 1 + FINEST else "nothing"
-        )
-    if later_seconds > (1 + FINEST) * plain.baseline_seconds:
+        gain = later.seconds / best.runtime_seconds
+        over = f"{gain:.2f}x" if gain > 1 + FINEST else "nothing"
+        yield f"{told}; over that row {best.rank} gains {over}"
+    elif _slower_later(plain):
         way = plain.default.name, plain.default.protocol
-        return f"; {line_of({request: way})} keeps what is priced"
-    return ""
+        yield f"{told}. {line_of({request: way})} keeps what is priced: {holds(request)}"
+    else:
+        yield told
+
+
+def _told_later(plain: Answer, where: str = "") -> str:
+    assert plain.later_default
+    then, now = duration(plain.later_default.seconds), duration(plain.baseline_seconds)
+    return (
+        f"The default is priced for NCCL up to 2.28, which has no NVLS where {MOST_WITHOUT_NVLS} "
+        "GPUs of a node are in one communicator. "
+        f"In later NCCL it is {plain.later_default.name}: {then}{where}, not {now}"
+    )
+
+
+def _slower_later(plain: Answer) -> bool:
+    later = plain.later_default
+    return later is not None and later.seconds > (1 + FINEST) * plain.baseline_seconds
+
+
+def _of_later_sizes(reply: SweepReply) -> Iterator[str]:
+    """The same of a range, told at the first size where it differs.
+
+    A line that keeps what is priced names no protocol, as that changes with the size.
+    """
+    ends = [
+        (end, size)
+        for one in reply.stretches
+        for end, size in ((one.first, one.from_bytes), (one.last, one.until_bytes))
+        if end.later_default
+    ]
+    for end, size in ends[:1]:
+        told, request = _told_later(end, f" at {volume(size)}"), reply.request.value
+        [name, *others] = dict.fromkeys(one.default_name for one in reply.sizes)
+        if not others and all(_slower_later(one) for one, _ in ends):
+            told += f". {algorithm_of(request, name)} keeps what is priced: {holds(request)}"
+        yield told
 
 
 def _where(reply: RankingReply, answer: Answer) -> Iterator[str]:
@@ -257,17 +282,7 @@ def _of_sizes(reply: SweepReply, found: Sequence[Row]) -> Verdict:
             most = max(most, *(end.baseline_seconds / end.runtime_seconds for end in gain))
             sizes, times = " to ".join(found[at].title), " to ".join(found[at].speedup)
             to_do.append(to_get(gain[0], at, sizes, reply.request.value, times))
-    ends_at = (
-        (end, f" at {volume(size)}")
-        for one in reply.stretches
-        for end, size in ((one.first, one.from_bytes), (one.last, one.until_bytes))
-    )
-    later = [
-        *islice(
-            (line for end, at in ends_at for line in of_later(reply.request.value, end, where=at)),
-            1,
-        )
-    ]
+    later = [*_of_later_sizes(reply)]
     follow, runs = [*_narrow(reply), *followed(reply.system)], worth_a_run(reply)
     if not to_do and runs:
         return _until_measured(runs, follow, first=later, of="sizes")

@@ -69,8 +69,19 @@ class Figure:
             return f"{100 * more:+.1f} points" if round(abs(100 * more), 1) else ""
         if not more:
             return ""
-        part = f" ({more / base:+.0%})" if base else ""
+        part = f" ({_part(more / base)})" if base else ""
         return f"{'+' if more > 0 else '-'}{self.text(abs(more))}{part}"
+
+
+def _part(share: float) -> str:
+    """A share with its sign, finer where it would be none.
+
+    >>> _part(0.25), _part(-0.0013), _part(1e-5)
+    ('+25%', '-0.1%', 'below 0.1%')
+    """
+    if round(abs(100 * share)):
+        return f"{share:+.0%}"
+    return f"{share:+.1%}" if round(abs(1000 * share)) else "below 0.1%"
 
 
 SPENT: Mapping[str, Callable[[PlanOfStep], float]] = {

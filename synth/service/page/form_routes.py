@@ -15,6 +15,7 @@ from synth.service.page.form_values import (
     USUAL,
     of_fields,
     of_question,
+    over_all,
 )
 from synth.service.page.forms import check, question
 from synth.service.page.one_form import Form, On
@@ -42,6 +43,7 @@ _FORM = Form(
         "usual": USUAL,
         "hints": HINTS,
     },
+    over=over_all,
 )
 
 

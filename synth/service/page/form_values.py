@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from synth.service.page.collective_rows import (
     WEIGHTS,
@@ -53,6 +53,11 @@ class FormValues:
 
 EXAMPLE = FormValues(count="4", axes=(AxisRow("data", "32", True), AxisRow(), AxisRow()))
 """One collective over the one axis: nothing is asked that nobody chose."""
+
+
+def over_all(values: FormValues, devices: int) -> FormValues:
+    """The form with one axis over so many devices, which is reduced over."""
+    return replace(values, axes=_enough([AxisRow("data", str(devices), True)]))
 
 
 def of_fields(fields: Fields) -> FormValues:

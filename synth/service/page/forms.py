@@ -142,7 +142,9 @@ def _check_machine(sound: TopQuestion, system: System, checked: Checked) -> None
     left = system.devices - len(system.missing)
     if "axes" in checked.wrong:
         return
-    checked.tell("axes", f"product {prod(sound.axes.values())} of {left} devices")
+    product = prod(sound.axes.values())
+    if product in (left, system.devices):  # else it is wrong, and nothing to tell
+        checked.tell("axes", f"product {product} of {left} devices")
     with checked.noting("axes"):
         axes = axes_of(sound.axes)
         if system.missing and not sound.collectives:

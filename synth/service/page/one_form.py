@@ -25,7 +25,7 @@ from synth.service.page.forms import Checked, Fields, read
 from synth.service.page.responses import page
 from synth.service.page.views import boxes, carried
 from synth.verbs.measured import LogsQuestion
-from synth.verbs.questions.question import Question, asked
+from synth.verbs.questions.question import MachineQuestion, Question, asked
 
 On = Annotated[str | None, Query(pattern="^[0-9a-f]{64}$")]
 """The answer whose machine is asked about."""
@@ -36,7 +36,8 @@ _FORM = "application/x-www-form-urlencoded"
 class Form:
     """The form of a verb's question: how it is read, checked and filled in again.
 
-    ``here`` names it in the menu; ``shown`` is what its template needs beside the fields.
+    ``here`` names it in the menu; ``shown`` is what its template needs beside the fields;
+    ``over`` fills its axes for so many devices, where it has any.
     """
 
     verb: str
@@ -49,6 +50,7 @@ class Form:
     question: Callable[[Fields], tuple[dict[str, Any], Checked]]
     check: Callable[..., Checked]
     shown: Mapping[str, Any]
+    over: Callable[[Any, int], Any] = lambda values, devices: values
 
     async def show(
         self,
@@ -70,7 +72,9 @@ class Form:
     def _on(self, answer: ViewedAnswer) -> Any:
         given = carried(answer.verb, answer.question, answer.body)
         if not issubclass(self.model, LogsQuestion):
-            return replace(self.example, **boxes(given["system"]))
+            values = replace(self.example, **boxes(given["system"]))
+            machine = asked(MachineQuestion, {"system": given["system"]}).machine()
+            return self.over(values, machine.devices)
         known = {key: value for key, value in given.items() if key in self.model.model_fields}
         return self.of_question(asked(self.model, known))
 

@@ -58,9 +58,14 @@ class Part:
         answer = answer_at(self.ranking, self.index)
         return isinstance(answer, Answer) and len(answer.stripes) > 1
 
-    async def ask(self, verb: str, question: dict[str, Any]) -> Answered | Accepted:
-        """Ask a question whose answer the part shows: that answer, or its job if it takes long."""
-        patience = Preferences(wait_seconds=_PATIENCE_SECONDS, part=True)
+    async def ask(
+        self, verb: str, question: dict[str, Any], *, listed: bool = False
+    ) -> Answered | Accepted:
+        """Ask a question whose answer the part shows: that answer, or its job if it takes long.
+
+        ``listed``: among jobs and what may be compared, as an answer of its own.
+        """
+        patience = Preferences(wait_seconds=_PATIENCE_SECONDS, part=not listed)
         return await state_of(self.request).broker.ask(self.caller, verb, question, patience)
 
     async def emitted(
@@ -68,7 +73,7 @@ class Part:
     ) -> Answered | Accepted:
         """The row's program in the words of a runtime or tool; ``channels`` of NCCL's tuner.
 
-        ``size_bytes``: of a range of sizes, which; where the row begins if that is not said.
+        ``size_bytes``: of a range of sizes, which; as ``emit_question`` has it if that is not said.
         """
         if target not in _TARGETS:
             raise not_there("part")
@@ -124,13 +129,14 @@ async def sizes(part: AskedPart) -> Response:
     question = part.viewed.over_sizes
     if question is None:
         raise not_there("part")
-    outcome = await part.ask("top", question.model_dump(mode="json", by_alias=True))
+    given = question.model_dump(mode="json", by_alias=True)
+    outcome = await part.ask("top", given, listed=True)
     if isinstance(outcome, Accepted):
         return part.waiting(outcome, "This")
     sweep = SweepReply.model_validate_json(outcome.body)
     link = f"/answers/{outcome.key}" if outcome.key else None
-    given = {"curves": curves(sweep), "told": verdict(sweep), "link": link}
-    return part.response("sizes.html", "Against message size", **given)
+    view = {"curves": curves(sweep), "told": verdict(sweep), "link": link}
+    return part.response("sizes.html", "Against message size", **view)
 
 
 @router.get("/{kind}/{name}/timeline")

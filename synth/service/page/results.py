@@ -10,8 +10,10 @@ from markupsafe import Markup
 
 from grammar import Goal
 from hierarchies.units import duration
-from synth.emit import TARGETS
+from synth.emit import TARGETS, nccl_tuner
 from synth.emit.mscclpp.homes import REFUSED
+from synth.plan.how_to_get import By
+from synth.price.defaults import ALGORITHMS
 from synth.report.coordinates import peers
 from synth.report.curves import Curves, curves
 from synth.report.details import (
@@ -76,14 +78,16 @@ RANKED = ("top", "plan")
 class Chosen:
     """The details of one row of a ranking; with several stripes a step has both numbers.
 
-    ``lies``: where each axis lies, in words; none on a machine that lacks devices. ``to_do``: how
-    it is got, or measured. ``instead``: what to do for it in place of code; None where its code
-    does it.
+    ``why``: in sentences. Of sizes at which the default is kept it is the default's, and there are
+    no ``steps``: the program that prices do not tell from it is nobody's matter. ``lies``: where
+    each axis lies, in words; none on a machine that lacks devices. ``to_do``: how it is got, or
+    measured. ``instead``: what to do for it in place of code; None where its code does it.
     """
 
     row: Row
     lies: Sequence[str]
     answer: Answer | UnevenAnswer
+    why: Sequence[str]
     steps: Sequence[tuple[str, StepPrice]]
     picture: Json
     left_out: str
@@ -199,27 +203,35 @@ def _tabs(ranking: Ranking, index: int) -> tuple[Mapping[str, str], Mapping[str,
     answer = answer_at(ranking, index)
     if isinstance(ranking, UnevenReply) or not isinstance(answer, Answer):
         return _GROUP_TABS, {}
-    request, several = request_at(ranking, index), len(answer.stripes) > 1
+    request = request_at(ranking, index)
     unfit: dict[str, list[str]] = {}
     fit = {}
     for target, label in TABS.items():
-        if why := _unfit(target, request, several):
+        if why := _unfit(target, request, answer):
             unfit.setdefault(why, []).append(label)
         else:
             fit[target] = label
     return fit, unfit
 
 
-def _unfit(target: str, request: Goal, several: bool) -> str:
+def _unfit(target: str, request: Goal, answer: Answer) -> str:
     """Why a target has no words for what is seen of a row at once; nothing where it may have."""
     row = TARGETS[target]
-    if several and not (row.overlaps or row.places):
+    if len(answer.stripes) > 1 and not (row.overlaps or row.places):
         return "this row is several programs side by side, and there a file is one program"
     if target == "mscclpp" and request in REFUSED:
         return REFUSED[request]
     if target == "nccl-tuner" and request.apart:
         return f"NCCL asks no tuner how to send {request.value}"
-    return ""
+    return _untold(answer) if target == "nccl-tuner" else ""
+
+
+def _untold(answer: Answer) -> str:
+    """What NCCL's tuner has no row for: a step, or the default where that is kept for one call."""
+    sent = [(one.collective, one.algorithm) for one in answer.steps]
+    if len(sent) == 1 and answer.advice.by is By.DEFAULT:
+        sent += [(sent[0][0], ALGORITHMS.get(answer.default.name))]
+    return next(filter(None, (nccl_tuner.unsaid(*one) for one in sent)), "")
 
 
 def _facts(answer: Ranking) -> Iterator[str]:
@@ -271,7 +283,9 @@ def _chosen(ranking: Ranking, found: Sequence[Row], index: int, verdict: Verdict
     }
     picture: dict[str, Any] = {**drawings, "axes": list(answer.axes), "coordinates": where}
     picture |= {"groupings": found_groups, "first": first}
-    numbered = tuple(steps(answer))
+    kept = isinstance(ranking, SweepReply) and ranking.stretches[index].keeps_default
+    numbered = () if kept else tuple(steps(answer))
+    why = answer.why[: 1 if kept else None] if isinstance(answer, Answer) else ()
     told, instead = lies(ranking, answer), in_place_of_code(ranking, index)
     row = found[index]
     to_do = None
@@ -279,7 +293,7 @@ def _chosen(ranking: Ranking, found: Sequence[Row], index: int, verdict: Verdict
         name = " to ".join(row.title) or f"row {row.rank}"
         request = request_at(ranking, index).value
         to_do = row_to_do(verdict, answer, index, name, request, " to ".join(row.speedup))
-    return Chosen(row, told, answer, numbered, picture, drawn.left_out, there, to_do, instead)
+    return Chosen(row, told, answer, why, numbered, picture, drawn.left_out, there, to_do, instead)
 
 
 def _groupings(ranking: Ranking, index: int, held: Sequence[Device]) -> Iterator[Grouping]:

@@ -39,5 +39,18 @@ def _sums(sent: Sequence[SentInStep]) -> tuple[str, str, str]:
     """Seconds of all of some, the share that is hidden, and the rest."""
     together = sum(one.all_seconds for one in sent)
     exposed = sum(one.exposed_seconds for one in sent)
-    hidden = 1 - exposed / together if together else 0.0
-    return duration(together), f"{hidden:.0%}", duration(exposed)
+    return duration(together), hidden_share(exposed, together), duration(exposed)
+
+
+def hidden_share(exposed_seconds: float, all_seconds: float) -> str:
+    """The share that is hidden; not ``100%`` of what has something exposed.
+
+    >>> hidden_share(0.0, 0.05), hidden_share(106e-6, 54.2e-3), hidden_share(85.5e-3, 96.7e-3)
+    ('100%', '99.8%', '12%')
+    >>> hidden_share(1e-9, 1.0)
+    'over 99.9%'
+    """
+    hidden = 1 - exposed_seconds / all_seconds if all_seconds else 0.0
+    if not exposed_seconds or f"{hidden:.0%}" != "100%":
+        return f"{hidden:.0%}"
+    return "over 99.9%" if f"{hidden:.1%}" == "100.0%" else f"{hidden:.1%}"

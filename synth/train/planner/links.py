@@ -21,7 +21,10 @@ from synth.plan.candidates import CandidateSearch
 from synth.plan.how_to_get import advised_seconds
 from synth.plan.library import Library
 from synth.price.bound import bound
+from synth.price.defaults import defaults
+from synth.price.resolution import estimate
 from synth.price.step_prices import Simulator
+from synth.price.steps import total_seconds
 from synth.search.forks import Crew, forked
 from synth.semantics.point_to_point import send_receive
 from synth.semantics.programs import Language
@@ -165,11 +168,19 @@ class Priced:
         return self.asked(goal, alone(self.system, row), 2**power)
 
     def asked(self, goal: Goal, placement: Placement, size_bytes: int) -> float:
-        """As is advised by the best program that is found, which is not proved."""
-        how = self._library(goal), self._simulator, size_bytes, SEGMENTS
+        """As is advised by the best program that is found, which is not proved.
+
+        What cannot be told to gain is not looked for.
+        """
+        simulator, reduction = self._simulator, Reduction(placement, ("over",))
+        plain = defaults(simulator, reduction, size_bytes, goal).baseline
+        most = estimate(self.system, sum(one.ticks for one in plain), plain).most_below
+        how = self._library(goal), simulator, size_bytes, SEGMENTS
         search = CandidateSearch(*how, stripes=False)
-        [found] = search.distinct(Reduction(placement, ("over",)), 1)
-        return advised_seconds(unproved(self._simulator, found.what, goal, size_bytes))
+        found = search.bound_ticks(reduction) <= most and search.distinct(reduction, 1, most)
+        if not found:
+            return total_seconds(plain)
+        return advised_seconds(unproved(simulator, found[0].what, goal, size_bytes))
 
     def _library(self, goal: Goal) -> Library:
         return self.libraries.setdefault(goal, Library(Language(goal=goal)))

@@ -153,9 +153,9 @@ def test_of_a_range_the_answer_of_a_size_is_remembered_as_its_advice_says() -> N
     told = json.loads(json.dumps(as_json(SweepReply.of(over))))
     assert len(over.stretches) > 1
     for one in over.stretches:
-        for size in (one.from_bytes, one.until_bytes):
+        for size, end in ((one.from_bytes, one.first), (one.until_bytes, one.last)):
             back = remembered(told, 1, None, size)
-            assert back.program == str(one.first.candidate.program)
+            assert back.program == str(end.candidate.program)
             assert back.payload_bytes == size
     for size in (None, 2**10 - 1, 2**26 + 1):
         with pytest.raises(InputError, match=r"of an answer for a range; choose one: 1 KiB"):

@@ -7,10 +7,11 @@ import pytest
 from grammar import Goal
 from hierarchies import Axis, load
 from hierarchies.units import duration
-from strategies import source
+from strategies import source, striped
 from synth.calibration.typical import typical
 from synth.collectives.algorithms import Algorithm, Choice
 from synth.emit import emit
+from synth.emit.conventions import IN_ORDER
 from synth.plan.advice import advised
 from synth.plan.explanation import why
 from synth.plan.how_to_get import DECIDES, By, advice, reached, worth_measuring
@@ -150,8 +151,10 @@ def test_what_may_gain_is_worth_a_run_that_decides(model: int, payload: int) -> 
             if tests:
                 assert all(" -b 16M -e 16M -g 1 " in one for one in tests)
                 told = " -x ".join(what.advice.text.replace("allreduce:", "").split())
-                assert tests[0].startswith("mpirun -np 32 all_reduce_perf")
-                assert tests[1].startswith(f"mpirun -np 32 -x {told} all_reduce_perf")
+                assert tests[0].startswith("mpirun -np 32 --map-by ppr:8:node all_reduce_perf")
+                assert tests[1].startswith(
+                    f"mpirun -np 32 --map-by ppr:8:node -x {told} all_reduce_perf"
+                )
             else:
                 assert what.commands[-1].startswith(what.advice.text)
                 assert str(answer.payload_bytes) in what.commands[-1]
@@ -163,6 +166,29 @@ def test_what_may_gain_is_worth_a_run_that_decides(model: int, payload: int) -> 
         assert "..." not in " ".join(what.commands)
         assert f"{what.speedup:.2f} times" in what.said
         assert duration(what.default_seconds / DECIDES) in what.decides
+        assert "three times in turn and compare medians" in what.decides
+
+
+def test_lines_set_what_the_file_that_they_start_needs() -> None:
+    """Several groups at once: the head of the file says what must be set, its own line and ours."""
+    system = typical(load("dgx-h100:4"))
+    request = Request((Axis("data", 32),), ("data",), 2**30, 8, Language(3))
+    seen = set()
+    for answer in advised(system, request).answers:
+        if answer.plain:
+            continue
+        parts = [one.part for one in answer.stripes]
+        cut = [(one.program, one.size_bytes, one.segments) for one in parts]
+        [text] = map(str, emit("torch", striped(cut, answer.candidate.reduction)).values())
+        needs = IN_ORDER in text
+        assert needs == (len(parts) > 1 or parts[0].segments > 1)
+        assert (f"{IN_ORDER} torchrun " in text) == needs
+        if found := worth_measuring(answer):
+            lines = [one for one in found.commands if "torchrun " in one]
+            assert all((f"{IN_ORDER} torchrun " in one) == needs for one in lines)
+            assert (f"set {IN_ORDER}" in found.advice.text) == needs
+            seen.add(needs)
+    assert True in seen
 
 
 def test_what_is_told_or_near_or_the_default_itself_is_worth_no_run() -> None:

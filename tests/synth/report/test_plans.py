@@ -18,6 +18,7 @@ from synth.report.plans import PlansView, front, plans_view
 from synth.report.plans.beside import Listed, beside
 from synth.report.plans.words import clauses, laid_out, words
 from synth.tables.training.planned import as_fast
+from synth.tables.training.sent import hidden_share
 from synth.train.plans import parse_recipe
 from synth.verbs.answers import judge
 from synth.verbs.answers.training.planned import StepPlanReply
@@ -35,6 +36,14 @@ def read(**other: Any) -> StepPlanReply:
 
 def view(*seen: int, **other: Any) -> PlansView:
     return plans_view(read(**other), body(**other), seen)
+
+
+@pytest.mark.parametrize(
+    ("exposed_seconds", "share"),
+    [(0.0, "100%"), (106e-6, "99.8%"), (1e-7, "over 99.9%"), (85.5e-3, "-58%"), (0.02, "63%")],
+)
+def test_what_has_something_exposed_is_not_hidden_whole(exposed_seconds: float, share: str) -> None:
+    assert hidden_share(exposed_seconds, 54.2e-3) == share
 
 
 def test_the_verdict_says_what_the_best_plan_comes_to() -> None:
@@ -154,6 +163,10 @@ def test_a_difference_has_its_sign_and_its_part() -> None:
     rows = {row[0]: row for row in beside([Listed("a", whole), Listed("b", other)]).figures.rows}
     assert rows["a step"][3] == f"+{duration(first.seconds / 2)} (+50%)"
     assert rows["of the peak"][1:] == ["26.0%", "25.0%", "-1.0 points"]
+    for part, told in ((0.998, "-0.2%"), (1 - 1e-5, "below 0.1%")):
+        near = first.model_copy(update={"seconds": part * first.seconds})
+        by = {row[0]: row for row in beside([Listed("a", first), Listed("b", near)]).figures.rows}
+        assert by["a step"][3].endswith(f" ({told})")
     assert first.idle_seconds > 0
     assert rows["waiting for other stages"][3] == f"-{duration(first.idle_seconds)} (-100%)"
     back = {row[0]: row for row in beside([Listed("b", other), Listed("a", whole)]).figures.rows}

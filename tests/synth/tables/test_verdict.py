@@ -10,6 +10,7 @@ import pytest
 from hierarchies.units import duration, volume
 from synth.collectives.protocols import Protocol
 from synth.plan.request import Watcher
+from synth.plan.settings import holds
 from synth.report.details import emit_question
 from synth.tables.deciding import ToDo, worth_a_run
 from synth.tables.rankings import top
@@ -125,6 +126,8 @@ def emitted(reply: Ranking, what: ToDo) -> str:
     question = asked(emit.question, emit_question(reply, what.row, what.file.target, size))
     [file] = judge("emit").validate_python(emit.answer(question, Watcher()).body).files
     assert file.name == what.file.name
+    unsized = asked(emit.question, emit_question(reply, what.row, what.file.target))
+    assert unsized == question, "wherever the row's file is handed out it is this one"
     return str(file.text)
 
 
@@ -168,11 +171,11 @@ def test_where_nccl_has_no_nvls_the_default_is_without_it_and_what_later_ones_ta
         assert one.later_default
         assert one.later_default.name == "nvls_tree"
         line = told(reply).said[said[0]]
-        assert f"then nvls_tree, {duration(one.later_default.seconds)}" in line
+        took = duration(one.later_default.seconds), duration(one.baseline_seconds)
+        assert "In later NCCL it is nvls_tree: {}, not {}. ".format(*took) in line
         assert one.later_default.seconds > one.baseline_seconds
-        assert line.endswith(
-            "; NCCL_ALGO=allreduce:Ring NCCL_PROTO=allreduce:Simple keeps what is priced"
-        )
+        setting = "NCCL_ALGO=allreduce:Ring NCCL_PROTO=allreduce:Simple keeps what is priced"
+        assert line.endswith(f". {setting}: {holds('all-reduce')}")
 
 
 def test_of_sizes_it_is_told_from_which_on_the_default_is_none_that_there_is() -> None:
@@ -184,7 +187,33 @@ def test_of_sizes_it_is_told_from_which_on_the_default_is_none_that_there_is() -
     first, size = one.last.later_default, one.until_bytes
     assert first
     [said] = [line for line in told(reply).said[:2] if "no NVLS" in line]
-    assert f" {first.name}, {duration(first.seconds)} at {volume(size)}; NCCL_ALGO=" in said
+    took = duration(one.last.baseline_seconds)
+    then = f" {first.name}: {duration(first.seconds)} at {volume(size)}, not {took}. "
+    keeps = f"NCCL_ALGO=allreduce:Ring keeps what is priced: {holds('all-reduce')}"
+    assert said.endswith(then + keeps)
+    sizes = [reply.sizes[0].model_copy(update={"default_name": "tree"}), *reply.sizes[1:]]
+    told_of_two = told(reply.model_copy(update={"sizes": sizes}))
+    assert not any("NCCL_" in line for line in told_of_two.said)
+
+
+def test_a_size_has_one_verdict_alone_and_in_a_range() -> None:
+    """What is fastest as priced, and has no line, hid the program that a range has measured."""
+    size, given = 2**31, {**SHORT, "axes": {"data": 32}, "max_steps": 4, "stripes": True, "k": 2}
+    alone = answered(**{**given, "system": "dgx-h100:4", "bytes": size})
+    inside = answered(**{**given, "system": "dgx-h100:4", "bytes": [size, size + 2**20]})
+    assert isinstance(alone, RankingReply)
+    assert isinstance(inside, SweepReply)
+    assert [one.rank for one in alone.answers] == [1, 2, 3]
+    first, second, _ = alone.answers
+    assert first.runtime_seconds > second.runtime_seconds
+    assert first.seconds < second.seconds
+    [here], [there] = told(alone).to_do, told(inside).to_do
+    assert here.row == 1
+    assert (here.expected, here.under) == (there.expected, there.under)
+    assert here.besides == there.besides
+    assert here.sets == f"{here.file.name if here.file else ''}; {here.besides}"
+    assert inside.stretches[0].first.program == second.program
+    assert emitted(alone, here)
 
 
 def test_what_nobody_measured_and_what_later_versions_leave_stand_right_after_the_gain() -> None:
@@ -200,7 +229,8 @@ def test_what_nobody_measured_and_what_later_versions_leave_stand_right_after_th
         assert found.headline.endswith("do this")
         gain, decides, said, *_ = found.said
         assert "where the best default" in gain
-        assert decides.endswith(f"then nvls, {duration(seconds)}, over which row 1 {left}")
+        then = f"{duration(seconds)}, not {duration(one.baseline_seconds)}"
+        assert decides.endswith(f"In later NCCL it is nvls: {then}; over that row 1 {left}")
         assert said == missing
 
 

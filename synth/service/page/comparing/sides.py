@@ -12,18 +12,18 @@ from hierarchies import InputError
 from hierarchies.units import duration, volume
 from synth.plan.request import Watcher
 from synth.report.bars import Bar, bars
-from synth.report.details import answers_of, title
+from synth.report.details import title
 from synth.report.plans import Beside, Listed, beside
 from synth.report.rendering import Cells
 from synth.service.page.answer_routes import ViewedAnswer
 from synth.service.page.results import plans_of
 from synth.service.page.views import found, over_sizes_drawn
 from synth.tables.comparing import heads, ratio, value_text
+from synth.tables.headlines import taken
 from synth.tables.rows import Ranking
 from synth.tables.verdict import verdict
 from synth.verbs.answers import judge
 from synth.verbs.answers.comparing import Changed, Compared, DiffReply, Told
-from synth.verbs.answers.planning import PlanReply
 from synth.verbs.answers.ranked import SweepReply
 from synth.verbs.answers.training.planned import StepPlanReply
 from synth.verbs.comparing import DiffQuestion, diff
@@ -78,7 +78,7 @@ def comparison(first: ViewedAnswer, second: ViewedAnswer) -> Comparison:
         (_side(first), _side(second)),
         replace(asked_apart, headings=["asked", *names]),
         _changes(differ.machine if differ else (), names),
-        _lines(differ.lines if differ else (), names),
+        _lines(_compared(first, second, differ), names),
         plans,
         _drawings(first.ranking, second.ranking, names),
         why_not,
@@ -154,6 +154,20 @@ def _changes(changes: Sequence[Changed], names: tuple[str, str]) -> Cells:
     return Cells(["machine", *names], [False] * 3, [False] * 3, rows)
 
 
+def _compared(
+    first: ViewedAnswer, second: ViewedAnswer, differ: DiffReply | None
+) -> Sequence[Compared]:
+    """Before all lines that differ what each answer has one take now: often that is the default."""
+    if not differ or not differ.lines or not first.ranking or not second.ranking:
+        return differ.lines if differ else ()
+    one, other = (
+        Told(how=found[0], seconds=found[1]) if found else None
+        for found in (taken(first.ranking), taken(second.ranking))
+    )
+    now = [Compared(what="to take now", first=one, second=other)] if one and other else []
+    return [*now, *differ.lines]
+
+
 def _lines(lines: Sequence[Compared], names: tuple[str, str]) -> Cells:
     """Rank by rank, size by size, or entry by entry; how many times as long the second takes."""
     one, other = names
@@ -180,20 +194,14 @@ def _plans(first: ViewedAnswer, second: ViewedAnswer, names: tuple[str, str]) ->
 def _drawings(
     first: Ranking | None, second: Ranking | None, names: tuple[str, str]
 ) -> Sequence[tuple[str, Markup]]:
-    """Over sizes bus bandwidth and speed-up of both, else the time of the best of both."""
+    """Over sizes bus bandwidth and speed-up of both, else the time of what each has one take."""
     if first is None or second is None:
         return ()
     one, other = names
     if isinstance(first, SweepReply) and isinstance(second, SweepReply):
         return over_sizes_drawn({one: first, other: second})
-    times = {one: _seconds(first), other: _seconds(second)}
-    shown = [Bar(name, {"time": took}) for name, took in times.items() if took is not None]
+    took = {one: taken(first), other: taken(second)}
+    shown = [Bar(name, {"time": found[1]}) for name, found in took.items() if found]
     if len(shown) < 2:
         return ()
-    return [("Time", bars("Time of the best answer", ["time"], shown, duration))]
-
-
-def _seconds(one: Ranking) -> float | None:
-    if isinstance(one, PlanReply):
-        return one.ranking[0].exposed_seconds
-    return min((answer.seconds for answer in answers_of(one)), default=None)
+    return [("Time", bars("Time of what is to be taken now", ["time"], shown, duration))]

@@ -12,14 +12,24 @@ export async function fetchPart(url, options = {}) {
   return response.text();
 }
 
-// Puts a part into its place; where that is still being worked out, waits for its job.
+const asked = new WeakMap(); // of each place the part that it was last asked to show
+
+// Puts a part into its place, unless that was asked to show another since; where the part is still
+// being worked out, waits for its job.
 export async function fill(place, url, options) {
+  const mine = {};
+  asked.set(place, mine);
   place.setAttribute("aria-busy", "true");
-  place.innerHTML = await fetchPart(url, options);
+  const put = async () => {
+    const part = await fetchPart(url, options);
+    if (asked.get(place) === mine) place.innerHTML = part;
+    return asked.get(place) === mine;
+  };
+  if (!await put()) return;
   const waiting = place.querySelector("[data-job]");
   if (waiting) {
     await ended(waiting.dataset.job);
-    place.innerHTML = await fetchPart(url, options);
+    if (asked.get(place) !== mine || !await put()) return;
   }
   place.removeAttribute("aria-busy");
   reveal(place);

@@ -41,7 +41,8 @@ export function tabs(root, seen = (panel, act) => act()) {
     const named = all.find((tab) => location.hash && `#${panelOf(tab).id}` === location.hash);
     const first = named ?? all[0];
     first.tabIndex = 0;
-    seen(panelOf(first), () => choose(all, first));
+    const untouched = () => all.every((tab) => tab.getAttribute("aria-selected") !== "true");
+    seen(panelOf(first), () => { if (untouched()) choose(all, first); });
     const [came] = performance.getEntriesByType("navigation");
     if (named && !named.dataset.code && came?.type === "navigate") list.scrollIntoView();
   }

@@ -15,6 +15,7 @@ pytest.importorskip("fastapi", reason="needs the extra server")
 
 from hierarchies import load
 from hierarchies.files.writing import described
+from hierarchies.units import duration
 from log_writer import Written, devices
 from log_writer import text as written
 from patience import PATIENCE_SECONDS
@@ -26,6 +27,8 @@ from synth.service.page.asking.checks import check
 from synth.service.page.asking.values import Values, example, of_fields, of_question, question
 from synth.service.page.help import TERMS
 from synth.service.page.views import found
+from synth.tables.headlines import taken
+from synth.verbs.answers import judge
 from synth.verbs.questions.question import asked
 from synth.verbs.table import VERBS
 
@@ -219,6 +222,8 @@ def test_what_was_measured_is_carried_into_the_next_question(
         [address] = re.findall(rf'href="({re.escape(form)}\?on=[0-9a-f]{{64}})"', page)
         filled = unescape(server.ask.get(address).text)
         assert held in filled
+        if form == "/":
+            assert 'name="axis_size" value="16"' in filled
         name = 'name = "dgx-a100"' if verb == "calibrate" else 'value="dgx-a100" selected'
         assert name in filled
 
@@ -352,6 +357,33 @@ def test_bars_are_called_by_what_the_answers_differ_in(server: Served) -> None:
     ]
     same = server.ask.get(f"/compare?of={of[0]}&of={_top(server, bytes=2**20)}").text
     assert re.findall(r">(p2-a100:2|1 GiB|1 MiB|first)</text>", same) == ["1 GiB", "1 MiB"]
+
+
+def test_where_the_default_is_kept_the_defaults_are_compared_first(server: Served) -> None:
+    """Bars were of the best rows, though both verdicts keep the default."""
+    of = [_top(server, system="dgx-h100:4", max_steps=3, bytes=size) for size in (2**31, 2**32)]
+    replies = [
+        judge("top").validate_python(server.ask.get(f"/v1/answers/{key}").json()["answer"])
+        for key in of
+    ]
+    took = [min(one.baseline_seconds for one in reply.answers) for reply in replies]
+    assert all(reply.answers[0].seconds < at for reply, at in zip(replies, took, strict=True))
+    assert [taken(reply) for reply in replies] == [
+        ("the default, nvls_tree", least) for least in took
+    ]
+    page = unescape(server.ask.get(f"/compare?of={of[0]}&of={of[1]}").text)
+    drawn = page.partition("Time of what is to be taken now")[2].partition("</svg>")[0]
+    assert all(f">{duration(least)}</text>" in drawn for least in took)
+    first = page.partition("to take now")[2].partition("rank 1")[0]
+    assert f"{took[1] / took[0]:.2f}x" in first
+
+
+def test_what_gains_is_to_be_taken_now_as_it_is_run() -> None:
+    given = {"system": "p2-a100:4", "axes": {"data": 64}, "reduce": ["data"], "max_steps": 3}
+    question = asked(VERBS["top"].question, {**given, "k": 1, "stripes": False})
+    reply = judge("top").validate_python(VERBS["top"].answer(question, Watcher()).body)
+    [best] = reply.answers
+    assert taken(reply) == (best.program, best.runtime_seconds)
 
 
 def test_two_ranges_of_sizes_are_drawn_over_each_other(server: Served) -> None:

@@ -126,6 +126,24 @@ def test_a_result_has_its_plot_timeline_code_and_trace(seen: Browsing, answer: s
     page.wait_for_selector("#code:has-text('mpi4py')")
 
 
+def test_of_tabs_the_last_click_wins_whatever_comes_late(seen: Browsing, answer: str) -> None:
+    """The first tab fills itself when it comes into sight: its file may come after another's."""
+    page, late = seen.page, list[Any]()
+    page.route("**/code/torch?*", lambda route: late.append(route))
+    page.goto(answer)
+    page.locator("#code").scroll_into_view_if_needed()
+    page.wait_for_selector("#tab-torch[aria-selected=true]")
+    page.click("#tab-mpi")
+    page.wait_for_selector("#code:has-text('mpi4py')")
+    [first] = late
+    with page.expect_response("**/code/torch?*"):
+        first.continue_()
+    arrived(page)
+    assert "mpi4py" in page.text_content("#code")
+    assert page.get_attribute("#tab-mpi", "aria-selected") == "true"
+    assert page.get_attribute("#code", "aria-busy") is None
+
+
 def test_devices_of_one_colour_are_a_group_and_a_tap_tells_it(seen: Browsing, answer: str) -> None:
     """As pictures of plans have it: those that hold the same coordinates on the other axes."""
     page = seen.page

@@ -80,6 +80,17 @@ def test_where_the_default_is_kept_nothing_is_pasted_and_nothing_is_to_be_proved
     page = render("chosen.html", view=result(answer, 0), base="", index=0)
     assert "keep the default" in page
     assert 'class="proof' not in page.partition("Code to paste")[0]
+    first = answer.stretches[0].first
+    other = {"why": [first.why[0], "this program takes less"]}
+    changed = first.model_copy(update=other)
+    stretches = [answer.stretches[0].model_copy(update={"first": changed})]
+    tied = answer.model_copy(update={"stretches": stretches})
+    page = render("chosen.html", view=result(tied, 0), base="", index=0)
+    assert unescape(page).count(first.why[0]) == 1
+    assert "this program" not in page
+    own = first.default
+    assert f"by {own.name}, {own.protocol.value}, at the smallest of these sizes" in page
+    assert "data-part" not in page
 
 
 def test_both_ends_of_a_range_have_their_interval_on_the_page() -> None:
@@ -184,6 +195,21 @@ def test_a_tab_that_could_not_work_is_none_and_the_page_says_why(
     assert why.startswith(", ".join(TABS[target] for target in UNSPLIT))
     assert "--" not in why
     assert "Not for" not in whole
+
+
+def test_what_goes_by_a_switch_that_reduces_is_no_file_for_nccls_tuner(server: Served) -> None:
+    """A table of rings and trees would do the opposite of the answer."""
+    asked = {**WHOLE, "axes": {"data": 32}, "bytes": 2**23}
+    response = server.ask.post("/v1/top", json=asked)
+    [answer] = response.json()["answers"]
+    assert [step["algorithm"] for step in answer["steps"]] == ["in-network"]
+    where = str(response.headers["content-location"]).removeprefix("/v1")
+    page = server.ask.get(where).text
+    assert 'id="tab-nccl-tuner"' not in page
+    assert re.search(r"Not for NCCL tuner[^<]*rings and trees only", page)
+    told = server.ask.get(f"{where}/code/nccl-tuner?answer=0&channels=16")
+    assert told.status_code == 422
+    assert "rings and trees only" in told.text
 
 
 RUNS = {**STRIPED, "axes": {"data": 16, "tensor": 2}, "bytes": 2**30, "k": 2}

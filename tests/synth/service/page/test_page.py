@@ -125,7 +125,7 @@ def test_what_to_do_stands_first_and_what_is_slower_is_folded_away(server: Serve
     where = _answered(server, each)
     page = server.ask.get(where).text
     assert '<h2 id="verdict-title">Keep the default</h2>' in page
-    kept, _, folded = page.partition("slower than the best default</summary>")
+    kept, _, folded = page.partition("surely slower than the best default</summary>")
     numbers = [set(re.findall(r'data-answer="(\d+)"', part)) for part in (kept, folded)]
     assert all(numbers)
     assert not numbers[0] & numbers[1]
@@ -193,6 +193,8 @@ def test_rows_parts_and_files_are_below_the_permalink(server: Served, answer: st
     whole = re.search(r'href="(/answers/[0-9a-f]{64})">The whole', curves.text)
     assert whole
     assert "Which is best from which size on" in server.ask.get(whole[1]).text
+    assert whole[1] in server.ask.get("/jobs").text  # it is the one that has what to run
+    assert whole[1].removeprefix("/answers/") in server.ask.get("/compare").text
 
 
 def test_what_a_target_cannot_express_is_said_in_its_place(server: Served, answer: str) -> None:
@@ -222,6 +224,9 @@ def test_the_check_says_what_the_form_would(server: Served) -> None:
     found = server.ask.post("/page/check", data={**FORM, "k": "x"}).json()
     assert found["wrong"] == {"k": "k is 'x'; a whole number is needed"}
     assert found["told"]["axes"] == "product 32 of 32 devices; 3 placements"
+    short = server.ask.post("/page/check", data={**FORM, "count": "1"}).json()
+    assert "multiply to 32 devices" in short["wrong"]["axes"]
+    assert "axes" not in short["told"]
 
 
 def test_a_system_of_ones_own_is_pasted_or_chosen_by_name(server: Served) -> None:

@@ -13,7 +13,10 @@ from grammar.tensors.sharding import Sharding, Type
 from hierarchies import Placement, Reduction, load
 from hierarchies.devices import device_named
 from synth.calibration.typical import typical
+from synth.plan.answers import unproved
+from synth.plan.candidates import CandidateSearch
 from synth.plan.how_to_get import By, advice, advised_seconds
+from synth.plan.library import Library
 from synth.plan.request import Request, Watcher
 from synth.price.defaults import defaults
 from synth.price.step_prices import Simulator
@@ -101,3 +104,21 @@ def test_composed_seconds_are_of_what_an_answer_advises(system: object, goal: Go
     assert By.DEFAULT in met
     if system is STATED and goal is Goal.ALL_REDUCE:
         assert By.FILE in met or By.ENVIRONMENT in met
+
+
+@pytest.mark.parametrize("name", ["p2-a100:4", "dgx-h100:2"])
+def test_what_is_left_out_as_it_cannot_gain_is_not_advised(name: str) -> None:
+    """As the best program of all says, looked for without a limit."""
+    system = load(name)
+    priced, simulator = Priced(system), Simulator(system)
+    row = system.hierarchy.cardinalities
+    gained = set()
+    for power in (12, 18, 24, 30):
+        placement, size = alone(system, row), 2**power
+        how = Library(Language()), simulator, size, SEGMENTS
+        search = CandidateSearch(*how, stripes=False)
+        [found] = search.distinct(Reduction(placement, ("over",)), 1)
+        answer = unproved(simulator, found.what, Goal.ALL_REDUCE, size)
+        assert priced.asked(Goal.ALL_REDUCE, placement, size) == advised_seconds(answer)
+        gained.add(answer.gains)
+    assert gained == ({True, False} if name == "p2-a100:4" else {False})
