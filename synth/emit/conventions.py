@@ -118,6 +118,11 @@ def level_of_hosts(hierarchy: Hierarchy) -> int:
     return next((hierarchy.index(name) for name in HOST_LEVELS if name in hierarchy.names), -1)
 
 
+def hosts_of(hierarchy: Hierarchy) -> int:
+    """How many hosts a machine has."""
+    return hierarchy.devices // hierarchy.devices_in_child(level_of_hosts(hierarchy))
+
+
 IN_ORDER = "NCCL_LAUNCH_ORDER_IMPLICIT=1"
 """What a program with several groups under way at once needs: all ranks start them in one order."""
 
@@ -129,8 +134,8 @@ def by_torchrun(hierarchy: Hierarchy, overlapped: bool = False) -> str:
     collectives of several groups are under way at once.
     """
     before = f"{IN_ORDER} " * overlapped
-    each = hierarchy.devices_in_child(level_of_hosts(hierarchy))
-    hosts = hierarchy.devices // each
+    hosts = hosts_of(hierarchy)
+    each = hierarchy.devices // hosts
     if hosts == 1:
         return f"{before}torchrun --nproc-per-node {each}"
     meet = "--rdzv-backend c10d --rdzv-endpoint host0:29500"
@@ -140,8 +145,8 @@ def by_torchrun(hierarchy: Hierarchy, overlapped: bool = False) -> str:
 def _distribution(placement: Placement, slowest: Sequence[int]) -> str:
     """Slurm's way to deal ranks out to hosts in turn; empty if that is not this placement."""
     ranks = ranked_devices(placement, slowest)
-    each = placement.hierarchy.devices_in_child(level_of_hosts(placement.hierarchy))
-    hosts = len(ranks) // each
+    hosts = hosts_of(placement.hierarchy)
+    each = len(ranks) // hosts
     for plane in (size for size in range(1, each) if each % size == 0):
         dealt = np.arange(len(ranks)).reshape(hosts, each // plane, plane).transpose(1, 0, 2)
         if np.array_equal(ranks, dealt.reshape(-1)):

@@ -15,7 +15,7 @@ from enum import Enum
 
 from hierarchies.units import duration
 from synth.collectives import nccl_tests
-from synth.emit.conventions import IN_ORDER, by_torchrun, level_of_hosts
+from synth.emit.conventions import IN_ORDER, by_torchrun, hosts_of
 from synth.emit.source import module_name, stamp
 from synth.plan.request import Against, Answer
 from synth.plan.settings import function_of, holds, in_words, setting
@@ -147,9 +147,8 @@ def _runs(answer: Answer, how: Advice) -> Iterator[str]:
         whole = line.replace(f"{function_of(what)}:", "")  # it sends nothing else
         told = dict(one.split("=", 1) for one in whole.split())
         ranks, test = hierarchy.devices, nccl_tests.timed(what, size, size)
-        hosts = ranks // hierarchy.devices_in_child(level_of_hosts(hierarchy))
         for environment in ({}, told):
-            yield nccl_tests.mpirun(ranks, environment, test, hosts)
+            yield nccl_tests.mpirun(ranks, environment, test, hosts_of(hierarchy))
         return
     start = by_torchrun(hierarchy, _overlapped(answer)) if _target(answer) == "torch" else "python"
     run = f"{start} {_file(answer)} --bytes {answer.payload_bytes} --repeat 20"
