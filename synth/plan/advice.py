@@ -56,17 +56,19 @@ def advised(
     watcher = watcher or Watcher()
     library = library or Library(request.language, watcher.searching)
     placed = kept(system, request)
-    report = with_a_run(system, answers(system, placed, watcher, library), watcher, library)
+    simulator = Simulator(system, request.choice)
+    report = answers(system, placed, watcher, library, simulator)
+    report = with_a_run(simulator, report, watcher, library)
     if placed is not request:
         first = report.answers[0].candidate.ticks
-        elsewhere = _Elsewhere(system, placed, watcher, library)
+        elsewhere = _Elsewhere(simulator, placed, watcher, library)
         found = elsewhere.under(int(first / (1 + finest(system))))
         last = report.answers[-1].rank
         wanted = [
             Wanted(last + number, one, request.payload_bytes)
             for number, one in enumerate(found, start=1)
         ]
-        others, judged = answers_to(elsewhere.simulator, wanted, watcher, library)
+        others, judged = answers_to(simulator, wanted, watcher, library)
         complete = report.complete and judged and not elsewhere.stopped
         looked = replace(report.looked, complete=complete)
         return replace(report, looked=looked, faster_elsewhere=others)
@@ -110,22 +112,18 @@ def _framework_first(system: System, every: Sequence[Answer]) -> tuple[Answer, .
 
 
 class _Elsewhere:
-    """The best program of every other placement, as far as it is faster. One use.
-
-    ``simulator``: what prices.
-    """
+    """The best program of every other placement, as far as it is faster. One use."""
 
     def __init__(
-        self, system: System, request: Request, watcher: Watcher, library: Library
+        self, simulator: Simulator, request: Request, watcher: Watcher, library: Library
     ) -> None:
-        self._system = system
+        self._system = simulator.system
         self._request = request
         self._noting = Noting(watcher)
         self._library = library
-        self.simulator = Simulator(system, request.choice)
         self._search = CandidateSearch(
             library,
-            self.simulator,
+            simulator,
             request.payload_bytes,
             request.segments,
             stripes=request.stripes,

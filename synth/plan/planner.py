@@ -69,7 +69,7 @@ def answers_to(
     return tuple(answered), not noting.stopped
 
 
-def with_a_run(system: System, report: Report, watcher: Watcher, library: Library) -> Report:
+def with_a_run(simulator: Simulator, report: Report, watcher: Watcher, library: Library) -> Report:
     """The same, and the best program alone, where of the answers none gains, or is worth a run.
 
     They may be the fastest as priced and be so for nobody: no variable tells a runtime to take
@@ -81,7 +81,7 @@ def with_a_run(system: System, report: Report, watcher: Watcher, library: Librar
     whole = request.stripes and not request.per_placement and not request.exact
     if not whole or not _slower_as_run(every[0]) or any(_worth(one, default) for one in every):
         return report
-    alone, simulator = replace(request, stripes=False, k=1), Simulator(system, request.choice)
+    alone = replace(request, stripes=False, k=1)
     searched = PlacementSearch(simulator, alone, Quiet(watcher), library).run()
     wanted = [Wanted(1, one.distinct, request.payload_bytes) for one in searched.best]
     more, complete = answers_to(simulator, wanted, Quiet(watcher), library)
