@@ -51,7 +51,8 @@ class AnswerMaker:
         self._simulator = simulator
         self._library = library
         self._made: dict[object, Answer] = {}
-        self._parts = {one.what: self._derived(one.what) for one in several}
+        goal = library.language.goal
+        self._parts = {one.what: _derived(one.what, goal) for one in several}
         unknown = {
             part.derivation.instructions: part.derivation
             for parts in self._parts.values()
@@ -79,24 +80,11 @@ class AnswerMaker:
         )
 
     def _answer(self, found: Found, payload_bytes: int) -> Answer:
-        stripes = self._stripes(found)
-        parts = tuple(stripe.part for stripe in stripes)
+        parts = self._parts[found]
         if len(parts) > 1:
             rehearse_stripes([p.derivation for p in parts], [p.size_bytes for p in parts])
-        candidate = Candidate(found.reduction, parts, found.ticks)
-        return _answer(self._simulator, candidate, stripes, 1, payload_bytes)
-
-    def _stripes(self, found: Found) -> tuple[Stripe, ...]:
-        """The programs, derived again from their texts, priced and judged."""
-        parts = self._parts[found]
-        prices = all_priced(self._simulator, parts, found.reduction)
-        return tuple(
-            Stripe(part, each, self._verdict(part.derivation))
-            for part, each in zip(parts, prices, strict=True)
-        )
-
-    def _derived(self, found: Found) -> list[Part]:
-        return _derived(found, self._library.language.goal)
+        verdicts = [self._verdict(part.derivation) for part in parts]
+        return _of_found(self._simulator, found, parts, verdicts, payload_bytes)
 
     def _verdict(self, derivation: Derivation) -> Verdict:
         """Replays and proof, unless the work was stopped."""
@@ -124,9 +112,20 @@ def _derived(found: Found, goal: Goal) -> list[Part]:
 def unproved(simulator: Simulator, found: Found, goal: Goal, payload_bytes: int) -> Answer:
     """What prices say of a program that was found, which nobody has replayed or proved."""
     parts = _derived(found, goal)
+    nobody = [Unknown("nobody has asked z3")] * len(parts)
+    return _of_found(simulator, found, parts, nobody, payload_bytes)
+
+
+def _of_found(
+    simulator: Simulator,
+    found: Found,
+    parts: Sequence[Part],
+    verdicts: Sequence[Verdict],
+    payload_bytes: int,
+) -> Answer:
+    """The answer for a program that was found, of rank 1."""
     prices = all_priced(simulator, parts, found.reduction)
-    nobody = Unknown("nobody has asked z3")
-    stripes = tuple(Stripe(part, each, nobody) for part, each in zip(parts, prices, strict=True))
+    stripes = tuple(Stripe(*one) for one in zip(parts, prices, verdicts, strict=True))
     candidate = Candidate(found.reduction, tuple(parts), found.ticks)
     return _answer(simulator, candidate, stripes, 1, payload_bytes)
 
