@@ -90,6 +90,8 @@ class Balancing:
         pays = (1 - PAYS) * max(took)
         if sum(took[kind] for kind in lies.rank_kind_of) > pays * len(lies.of_rank):
             return ()  # no cut is faster than all ranks alike
+        if (plan.all_layers // len(lies.of_rank) + 1) * seconds[Part.LAYER] >= pays:
+            return ()  # another cut has a rank with a layer more than the least of all as equal
         layers, slowest = fastest(plan.all_layers, len(lies.of_rank), plan.recipe.chunks, seconds)
         return layers if slowest < pays else ()
 
