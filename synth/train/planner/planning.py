@@ -36,7 +36,7 @@ from synth.train.planner.pins import Pins
 from synth.train.planner.resolution import Likely, advised, difference, likely
 from synth.train.planner.searching import Search
 from synth.train.planner.sums.buckets import bucketed
-from synth.train.planner.sums.choosing import BUCKETS, near
+from synth.train.planner.sums.choosing import BUCKETS, nearest
 from synth.train.planner.walks.space import PlanSpace, perfect
 from synth.train.planner.walks.walking import walked
 from synth.train.plans import Recipe
@@ -251,8 +251,8 @@ class Planner:
             return self._finalist(one)
         alone = one.alone
         composed, memory = self.composer.on(self._links[0]), self.job.device.memory_bytes
-        told = partial(composed.shorter, alone), near(composed, alone)
-        return bucketed(self._finalist(alone), self._finalist, memory, *told)
+        shorter, sizes = partial(composed.shorter, alone), partial(nearest, composed, alone)
+        return bucketed(self._finalist(alone), self._finalist, memory, shorter, sizes)
 
     def _simulated(self, pins: Pins, one: Composed) -> Finalist | InputError:
         try:

@@ -59,15 +59,13 @@ class Choosing:
                 yield each
 
 
-def near(composed: Composition, one: Candidate, sizes: Sequence[int] = BUCKETS) -> Iterator[int]:
-    """The sizes of buckets in which a plan may be fastest: those that composing does not tell from
-    the best, and the next to that on both sides. One that holds all gradients is as any larger one.
+def nearest(
+    composed: Composition, one: Candidate, sizes: Sequence[int] = BUCKETS
+) -> tuple[Sequence[int], int]:
+    """The sizes that differ for a plan, and which of them is the best as it is composed: one that
+    holds all gradients is as any larger one.
     """
     whole = composed.composer.staged(one.recipe).gradient_bytes
     fewer = [size for size, less in zip(sizes, (0, *sizes), strict=False) if less < whole]
     seconds = composed.seconds([one.in_buckets(size) for size in fewer])
-    least = min(seconds)
-    at = seconds.index(least)
-    for number, (size, took) in enumerate(zip(fewer, seconds, strict=True)):
-        if abs(number - at) <= 1 or took <= (1 + OWN) * least:
-            yield size
+    return fewer, seconds.index(min(seconds))

@@ -26,8 +26,8 @@ from synth.train.planner.pins import Pins, said_of
 from synth.train.planner.planning import Planner
 from synth.train.planner.resolution import OWN
 from synth.train.planner.searching import Search
-from synth.train.planner.sums.buckets import bucketed
-from synth.train.planner.sums.choosing import BUCKETS, near
+from synth.train.planner.sums.buckets import _lowest, bucketed
+from synth.train.planner.sums.choosing import BUCKETS, nearest
 from synth.train.planner.walks.space import PlanSpace
 from synth.train.planner.walks.walking import walked
 from synth.train.plans import parse_recipe
@@ -100,11 +100,12 @@ def simulated(one: Candidate) -> Finalist:
 
 
 @pytest.mark.parametrize("zero", [0, 2])
-def test_what_is_kept_is_the_best_of_all_sizes(zero: int) -> None:
+def test_what_is_kept_prices_do_not_tell_from_the_best_of_all_sizes(zero: int) -> None:
     alone = simulated(candidate(zero))
     every = [alone, *(simulated(candidate(zero).in_buckets(size)) for size in SMALL)]
-    found = bucketed(alone, simulated, 1e12, lambda: 1.0, SMALL)
-    assert found.found.seconds == min(one.found.seconds for one in every)
+    _, first = nearest(composed(), candidate(zero), SMALL)
+    found = bucketed(alone, simulated, 1e12, lambda: 1.0, lambda: (SMALL, first))
+    assert found.found.seconds <= (1 + OWN) * min(one.found.seconds for one in every)
     computed = [one.found.ranks[0].compute_seconds for one in every]
     assert computed == pytest.approx([computed[0]] * len(every))
     saved = alone.found.seconds - found.found.seconds
@@ -113,18 +114,35 @@ def test_what_is_kept_is_the_best_of_all_sizes(zero: int) -> None:
 
 def test_what_prices_cannot_tell_or_does_not_fit_stays_alone() -> None:
     alone = simulated(candidate(0))
-    assert bucketed(alone, simulated, 0.0, lambda: 1.0, SMALL) is alone
-    assert bucketed(alone, simulated, 1e12, lambda: 0.0, SMALL) is alone
-    assert bucketed(alone, simulated, 1e12, lambda: 1.0, ()) is alone
+    for first in range(len(SMALL)):
+        sizes = partial(lambda at: (SMALL, at), first)
+        assert bucketed(alone, simulated, 0.0, lambda: 1.0, sizes) is alone
+        assert bucketed(alone, simulated, 1e12, lambda: 0.0, sizes) is alone
+
+
+@given(st.integers(0, 6), st.lists(st.integers(1, 9), min_size=7, max_size=7))
+def test_sizes_are_tried_until_the_next_is_no_faster(first: int, told: list[int]) -> None:
+    """It is faster than its neighbours, and than the first; of a valley it is the lowest."""
+    at = _lowest(told.__getitem__, 7, first)
+    assert told[at] == min(told[max(0, at - 1) : at + 2])
+    assert told[at] < told[first] or at == first
+    low = told.index(min(told))
+    falls, rises = told[: low + 1], told[low:]
+    strictly = len({*falls}) == len(falls) and len({*rises}) == len(rises)
+    if strictly and falls == sorted(falls, reverse=True) and rises == sorted(rises):
+        assert at == low
 
 
 @pytest.mark.parametrize("zero", [0, 2])
-def test_near_the_size_that_is_best_as_composed_is_the_best_of_all(zero: int) -> None:
-    sizes = [*near(composed(), candidate(zero))]
+def test_what_is_tried_is_each_size_that_differs(zero: int) -> None:
+    """Beginning with the best as composed; what holds all gradients is tried once."""
+    one = candidate(zero)
+    sizes, first = nearest(composed(), one)
     assert 1 < len(sizes) < len(BUCKETS)
-    every = [simulated(candidate(zero).in_buckets(size)).found.seconds for size in BUCKETS]
-    some = [simulated(candidate(zero).in_buckets(size)).found.seconds for size in sizes]
-    assert min(some) == min(every)
+    assert tuple(sizes) == BUCKETS[: len(sizes)]
+    took = composed().seconds([one.in_buckets(size) for size in BUCKETS])
+    assert took[first] == min(took)
+    assert len({*took[len(sizes) - 1 :]}) == 1
 
 
 def test_plans_have_the_buckets_that_gain_or_those_that_are_pinned() -> None:
@@ -184,6 +202,7 @@ def test_walks_answer_a_plan_once_with_the_buckets_of_the_clock() -> None:
     alone = [one.candidate.alone for one in found.finalists]
     assert len(set(alone)) == len(alone)
     best = found.finalists[0]
-    again = bucketed(simulated(best.candidate.alone), simulated, 1e12, lambda: 1.0, BUCKETS)
+    sizes = partial(nearest, composed(), best.candidate.alone)
+    again = bucketed(simulated(best.candidate.alone), simulated, 1e12, lambda: 1.0, sizes)
     assert best.candidate == again.candidate
     assert best.saved_seconds == again.saved_seconds > 0
