@@ -60,7 +60,8 @@ class Taken:
 
     ``looked_at`` are all that came, ``refused`` why some cannot be, ``nearest`` the least memory of
     those that do not fit. Where one needs more memory on the clock than was expected, others of its
-    kind do, too, and are passed over.
+    kind do, too, and are passed over. What comes of some that are wanted ``beside`` them is
+    ``told``, whether they fit or not.
     """
 
     memory_bytes: float
@@ -68,6 +69,8 @@ class Taken:
     simulated: list[Finalist] = field(default_factory=list)
     looked_at: list[Composed] = field(default_factory=list)
     nearest: tuple[Candidate, float] | None = None
+    beside: Sequence[Composed] = ()
+    told: list[Finalist | InputError] = field(default_factory=list)
     _excess: dict[_Kind, float] = field(default_factory=dict)
 
     def simulate(
@@ -87,24 +90,36 @@ class Taken:
         ``at_once`` where that is said. Done by a ``crew`` if that is not all of the watcher's.
         False if it was stopped before.
         """
-        begun: list[Composed] = []
+        begun: list[_Begun] = []
         noting = _OnceSimulated(crew or watcher, self.simulated)
         wanted = self._to_simulate(coming, k, begun)
         for last in forked(simulated, wanted, noting, known=known, at_once=at_once):
-            self._take(begun.pop(0), last)
+            one, beside = begun.pop(0)
+            if beside:
+                self.told.append(last)
+            else:
+                self._take(one, last)
             watcher.judged(len(self.simulated), k)
         return not noting.stopped
 
     def _to_simulate(
-        self, coming: Iterator[Composed], k: int, begun: list[Composed]
+        self, coming: Iterator[Composed], k: int, begun: list[_Begun]
     ) -> Iterator[Composed | None]:
-        """As many as are needed if all fit; those that ``begun`` are noted there until taken."""
-        fitting = self._fitting(coming)
+        """As many as are needed if all fit, then those beside them, begun while somebody waits to
+        hear which fit; those that ``begun`` are noted there until taken.
+        """
+        fitting, beside = self._fitting(coming), iter(self.beside)
         while len(self.simulated) < k:
-            one = None if len(self.simulated) + len(begun) >= k else next(fitting, None)
-            if one is None and not begun:
-                return
-            begun += [one] if one else []
+            waiting = sum(not other for _, other in begun)
+            one = None if len(self.simulated) + waiting >= k else next(fitting, None)
+            if one is None and not waiting:
+                break
+            other = one is None
+            one = one or next(beside, None)
+            begun += [(one, other)] if one else []
+            yield one
+        for one in beside:
+            begun.append((one, True))
             yield one
 
     def _fitting(self, coming: Iterator[Composed]) -> Iterator[Composed]:
@@ -140,6 +155,9 @@ class _OnceSimulated(Noting):
     def go_on(self) -> bool:
         return not self._simulated or super().go_on()
 
+
+_Begun = tuple[Composed, bool]
+"""What is simulated, and whether it is beside the others."""
 
 _Kind = tuple[tuple[tuple[str, int], ...], int, bool]
 

@@ -9,7 +9,7 @@ from itertools import chain, islice
 from typing import Any
 
 from grammar import Goal
-from hierarchies import InputError
+from hierarchies import InputError, System
 from synth.plan.library import Library
 from synth.plan.request import Request, Watcher
 from synth.search.forks import Meanwhile, several_in
@@ -178,7 +178,8 @@ class Planner:
             usual = next(search.cheapest(lambda one: by_framework(one, job.system)), None)
             coming = map(self._traced, islice(search.cheapest(), SPARE + several))
             first = [*islice(coming, several)]
-            several_work = self._ask(pins, first, rest)
+            taken.beside = [*map(self._traced, _beside(usual, first, job.system))]
+            several_work = self._ask(pins, [*first, *taken.beside], rest)
             told = chain(first, coming), several, partial(self._simulated, pins), watcher
             complete = taken.simulate(*told, job.known, rest, at_once=several_work)
             unbeaten = rest.result()
@@ -189,7 +190,7 @@ class Planner:
             tuple(simulated),
             self._likely(simulated),
             usual,
-            self._laid_out(pins, usual, simulated),
+            self._laid_out(pins, usual, simulated, *taken.told),
             self.composer.least_seconds(job.system.devices),
             tuple(taken.refused.most_common()),
             None if simulated else taken.nearest or search.nearest,
@@ -305,14 +306,29 @@ class Planner:
         return tuple(likely(several, self.composer, self._links[0], self.job.system))
 
     def _laid_out(
-        self, pins: Pins, usual: Composed | None, simulated: Sequence[Finalist]
+        self,
+        pins: Pins,
+        usual: Composed | None,
+        simulated: Sequence[Finalist],
+        *told: Finalist | InputError,
     ) -> Likely | None:
-        """The best as frameworks lay axes out, simulated; None where there is nothing to gain."""
+        """The best as frameworks lay axes out, simulated; None where there is nothing to gain.
+
+        ``told``: what came of it, if it was simulated beside others.
+        """
         if usual is None or not simulated or simulated[0].by_framework:
             return None
         known = (one for one in simulated if one.candidate.alone == usual.candidate.alone)
-        try:
-            found = next(known, None) or self._bucketed(pins, usual.candidate)
-        except InputError:
-            return None
-        return self._likely([found])[0]
+        found = next(chain(known, told), None) or self._simulated(pins, usual)
+        return None if isinstance(found, InputError) else self._likely([found])[0]
+
+
+def _beside(
+    usual: Composed | None, first: Sequence[Composed], system: System
+) -> Iterator[Composed]:
+    """What is to be simulated beside the first plans: the best as frameworks lay axes out, unless
+    the first of all lies so, or it is one of them.
+    """
+    needless = usual in first or (first and by_framework(first[0].candidate, system))
+    if usual is not None and not needless:
+        yield usual

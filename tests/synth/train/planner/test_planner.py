@@ -22,7 +22,7 @@ from grammar import Goal
 from grammar.tensors.operations import Step
 from hierarchies import Axis, InputError, load, placements
 from hierarchies.devices import device_named
-from results.speedup.perfect import Several
+from results.speedup.perfect import Several, perfectly
 from synth.plan.request import Watcher
 from synth.search import forks
 from synth.train.models import Spelling, zoo_step
@@ -33,7 +33,7 @@ from synth.train.planner.composing.composer import TOGETHER
 from synth.train.planner.composing.inside import Part, scaled
 from synth.train.planner.composing.reading import MICROBATCHES, insides
 from synth.train.planner.families import gathered
-from synth.train.planner.finalists import Taken, finalist
+from synth.train.planner.finalists import Finalist, Taken, finalist
 from synth.train.planner.job import SCHEDULED, Job
 from synth.train.planner.links import Candidate, Composed, Least, Priced
 from synth.train.planner.pins import Pins
@@ -222,6 +222,31 @@ def test_what_fits_only_as_composed_is_told() -> None:
     assert not taken.simulated
     assert taken.nearest == (some[0], found.size_bytes)
     assert taken.looked_at == composed
+
+
+@pytest.mark.parametrize("fit", [2, 3])
+@pytest.mark.parametrize("processes", [1, 2, 8])
+def test_what_is_wanted_beside_the_best_is_told_once_whoever_simulates(
+    fit: int, processes: int
+) -> None:
+    """Whether or not as many fit as are wanted, and though it is one of those that come, too."""
+    found = Planner(job())._finalist(job().candidates(Pins.parse("pipe=1 zero=0 remat=no"))[0])
+    some = job().candidates(Pins.parse("pipe=1 zero=0 microbatches=2 remat=no"))[:4]
+    composed = [Composed(one, 1.0 + at, 90.0) for at, one in enumerate(some)]
+    asked: list[Composed] = []
+
+    def simulated(one: Composed) -> Finalist | InputError:
+        asked.append(one)
+        fits = one is composed[3] or composed.index(one) < fit
+        return replace(found, candidate=one.candidate) if fits else InputError("it does not fit")
+
+    with perfectly(lambda: 0.0, 0.0):
+        taken = Taken(1e12, Counter(), beside=[composed[3]])
+        assert taken.simulate(iter(composed[:3]), 3, simulated, Several(processes))
+    assert [one.candidate for one in taken.simulated] == some[:fit]
+    assert [each.candidate for each in taken.told if isinstance(each, Finalist)] == [some[3]]
+    assert sorted(map(composed.index, asked)) == [0, 1, 2, 3]
+    assert len(taken.looked_at) == 3
 
 
 def test_a_search_that_is_stopped_says_so() -> None:
