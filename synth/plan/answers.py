@@ -29,47 +29,74 @@ from synth.price.steps import (
     total_seconds,
 )
 from synth.price.ways import BESIDE, Pick, fastest
-from synth.search.forks import Crew, forked
+from synth.search.forks import WORTH_SECONDS, Crew, forked, several_in
 from synth.semantics.lowering import moves
 from synth.semantics.rules import Derivation
 from synth.verify.rehearsal import derived, judged, rehearse_stripes
 from synth.verify.symbolic import Unknown, Verdict
 
+_NOBODY = Unknown("nobody has asked z3")
+_STOPPED = Unknown("the work was stopped before z3 was asked")
+_PROOF_SECONDS, _PRICE_SECONDS = 0.04, 0.006
+"""About so long it takes to prove a program, and to price an answer with all that is beside it."""
+
+_Kind = tuple[object, ...]
+"""What of a program and its placement its answer depends on."""
+
 
 class AnswerMaker:
     """Turns programs found into answers; replays and proves each program of a library only once.
 
-    They are to be asked for in the order of ``several``; of these so many programs are proved at
-    once as the crew has processes, and none after the first once it is not to go on.
+    They are to be asked for in the order of ``several``, each with its payload in bytes; of these
+    so many programs are proved, and so many answers priced, at once as the crew has processes, and
+    none proved after the first once it is not to go on.
     Of several side by side each is proved by itself, for its slice; that the slices make up what
     was asked is replayed for every answer.
     """
 
     def __init__(
-        self, simulator: Simulator, library: Library, crew: Crew, several: Iterable[Distinct[Found]]
+        self,
+        simulator: Simulator,
+        library: Library,
+        crew: Crew,
+        several: Iterable[tuple[Distinct[Found], int]],
     ) -> None:
         self._simulator = simulator
         self._library = library
-        self._made: dict[object, Answer] = {}
-        goal = library.language.goal
-        self._parts = {one.what: _derived(one.what, goal) for one in several}
-        unknown = {
-            part.derivation.instructions: part.derivation
-            for parts in self._parts.values()
-            for part in parts
-            if part.derivation.instructions not in library.verdicts
-        }
-        self._judged = zip(unknown, forked(judged, [*unknown.values()], crew), strict=False)
+        self._made: dict[_Kind, Answer] = {}
+        self._priced: dict[int, Answer] = {}
+        kinds: dict[_Kind, tuple[Found, int]] = {}
+        for one, size in several:
+            kinds.setdefault(self._kind(one.what, size), (one.what, size))
+        self._numbers = {kind: number for number, kind in enumerate(kinds)}
+        self._asked = [*kinds.values()]
+        self._parts = [_derived(found, library.language.goal) for found, _ in self._asked]
+        self._items = items = self._to_do()
+        proofs = sum(isinstance(item, Derivation) for item in items)
+        seconds = proofs * _PROOF_SECONDS + len(self._asked) * _PRICE_SECONDS
+        worth = seconds > WORTH_SECONDS and several_in(crew)
+        done = forked(self._work, range(len(items)), crew, at_once=worth)
+        self._done = zip(items, done, strict=False)
+
+    def _to_do(self) -> list[Derivation | int]:
+        """What is to be done, as it is asked for: programs to prove, and numbers of answers."""
+        items: dict[object, Derivation | int] = {}
+        for number, parts in enumerate(self._parts):
+            for part in parts:
+                if (steps := part.derivation.instructions) not in self._library.verdicts:
+                    items.setdefault(steps, part.derivation)
+            items[number] = number
+        return [*items.values()]
 
     def answer(self, rank: int, distinct: Distinct[Found], payload_bytes: int) -> Answer:
         """The answer for a program that was found, derived again from its text.
 
         On placements that lie alike it is the same one.
         """
-        found, reduction = distinct.what, distinct.what.reduction
-        kind = found.parts, payload_bytes, reduction.tree, alike(self._simulator.system, reduction)
+        reduction = distinct.what.reduction
+        kind = self._kind(distinct.what, payload_bytes)
         if kind not in self._made:
-            self._made[kind] = self._answer(found, payload_bytes)
+            self._made[kind] = self._answer(self._numbers[kind])
         made = self._made[kind]
         return replace(
             made,
@@ -79,21 +106,38 @@ class AnswerMaker:
             least_seconds=distinct.least_ticks / TICKS_PER_SECOND,
         )
 
-    def _answer(self, found: Found, payload_bytes: int) -> Answer:
-        parts = self._parts[found]
+    def _kind(self, found: Found, payload_bytes: int) -> _Kind:
+        reduction = found.reduction
+        return found.parts, payload_bytes, reduction.tree, alike(self._simulator.system, reduction)
+
+    def _work(self, place: int) -> Verdict | Answer:
+        item = self._items[place]
+        return judged(item) if isinstance(item, Derivation) else self._price(item)
+
+    def _price(self, number: int) -> Answer:
+        """An answer without its verdicts."""
+        (found, payload_bytes), parts = self._asked[number], self._parts[number]
         if len(parts) > 1:
             rehearse_stripes([p.derivation for p in parts], [p.size_bytes for p in parts])
-        verdicts = [self._verdict(part.derivation) for part in parts]
-        return _of_found(self._simulator, found, parts, verdicts, payload_bytes)
+        return _of_found(self._simulator, found, parts, [_NOBODY] * len(parts), payload_bytes)
 
-    def _verdict(self, derivation: Derivation) -> Verdict:
-        """Replays and proof, unless the work was stopped."""
-        verdicts, steps = self._library.verdicts, derivation.instructions
-        while steps not in verdicts:
-            if (one := next(self._judged, None)) is None:
-                return Unknown("the work was stopped before z3 was asked")
-            verdicts[one[0]] = one[1]
-        return verdicts[steps]
+    def _answer(self, number: int) -> Answer:
+        verdicts, priced = self._library.verdicts, self._priced
+        while number not in priced and (one := next(self._done, None)) is not None:
+            item, done = one
+            if isinstance(item, Derivation):
+                assert not isinstance(done, Answer)
+                verdicts[item.instructions] = done
+            else:
+                assert isinstance(done, Answer)
+                priced[item] = done
+        if number not in priced:
+            priced[number] = self._price(number)
+        stripes = [
+            replace(one, verdict=verdicts.get(one.part.derivation.instructions, _STOPPED))
+            for one in priced[number].stripes
+        ]
+        return replace(priced.pop(number), stripes=tuple(stripes))
 
 
 def _derived(found: Found, goal: Goal) -> list[Part]:
@@ -112,8 +156,7 @@ def _derived(found: Found, goal: Goal) -> list[Part]:
 def unproved(simulator: Simulator, found: Found, goal: Goal, payload_bytes: int) -> Answer:
     """What prices say of a program that was found, which nobody has replayed or proved."""
     parts = _derived(found, goal)
-    nobody = [Unknown("nobody has asked z3")] * len(parts)
-    return _of_found(simulator, found, parts, nobody, payload_bytes)
+    return _of_found(simulator, found, parts, [_NOBODY] * len(parts), payload_bytes)
 
 
 def _of_found(

@@ -36,7 +36,7 @@ _Priced = tuple[int, tuple[_Slice, ...]]
 _SEEDS = 4
 """How many programs that are good alone are tried beside others."""
 _MOST_FOLLOWED = 2000
-"""After so many programs followed event by event, those known are grouped into answers."""
+"""After so many choices of algorithms looked at, programs known are grouped into answers."""
 _FARTHEST = 2
 """No answer stands for programs of more than so many times its least price."""
 
@@ -221,7 +221,7 @@ class _Candidates:
                 least[path] = uncut
                 yield 0, partial(self._alone, path, uncut, followed.ticks(path, uncut))
         for one in followed:
-            if (least and not self._search.go_on()) or followed.followed > _MOST_FOLLOWED:
+            if (least and not self._search.go_on()) or followed.looked > _MOST_FOLLOWED:
                 return
             cut_less = one.segments < least.get(one.path, one.segments + 1)
             if cut_less and not grouping.counted(self._paths[one.path]):
@@ -255,7 +255,7 @@ class _Candidates:
     def _followed(self) -> Followed:
         sizes = {count: self._payload_bytes / count for count in self._search.segments}
         works = choices(self._simulator, self._kinds, self._reduction, sizes)
-        return Followed(self._by_kind, works)
+        return Followed(self._by_kind, works, _SEEDS)
 
     def _splits(self, seeds: Sequence[Overlapped], limit: int | None) -> list[Split]:
         """The best split found over several programs, if there is a better than one; a simpler."""

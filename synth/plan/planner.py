@@ -61,7 +61,8 @@ def answers_to(
 ) -> tuple[tuple[Answer, ...], bool]:
     """The answers for some programs, and whether all were judged before the work was stopped."""
     noting = Noting(watcher)
-    maker = AnswerMaker(simulator, library, noting, [one.found for one in wanted])
+    several = [(one.found, one.payload_bytes) for one in wanted]
+    maker = AnswerMaker(simulator, library, noting, several)
     answered = []
     for one in wanted:
         answered.append(maker.answer(one.rank, one.found, one.payload_bytes))

@@ -26,6 +26,11 @@ SEGMENTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
 _SLACK = 1e-9
 """Bounds are lowered by this share, more than rounding can raise them."""
 
+_MANY = 512
+"""After so many choices a limit is looked for: fewer are followed sooner than one is found."""
+_AHEAD = 8
+"""So many paths are then looked at ahead, in each number of segments."""
+
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 Phases = tuple[Work, ...]
@@ -68,13 +73,14 @@ def best_choice(every: Sequence[Choices], segments: int) -> tuple[int, tuple[int
     tried = _Choosing(every, segments)
     while not tried.settled:
         tried.follow()
-    return tried.ticks, tried.best
+    return tried.bound, tried.best
 
 
 class _Choosing:
     """The choices of all steps of a program, followed in the order of their bounds. Mutable.
 
-    ``best`` are the numbers of the cheapest so far, of those that tie the first in that order.
+    ``best`` are the numbers of the cheapest so far, of those that tie the first in that order;
+    ``looked`` is how many choices have had their turn.
     """
 
     def __init__(self, every: Sequence[Choices], segments: int) -> None:
@@ -87,43 +93,75 @@ class _Choosing:
         bounds = bound_ticks(bounds_of_rows(rows, flat, segments))
         self._order = np.argsort(bounds, kind="stable")
         self._bounds = bounds[self._order]
-        self._next = 0
-        self.ticks, self.best = 0, (0,) * len(every)
+        self.looked = 0
+        self._above: list[tuple[int, int]] = []
+        self._known: dict[int, int] = {}
+        self.ticks: float = inf
+        self.best = (0,) * len(every)
 
     @property
     def settled(self) -> bool:
         """Whether no choice that was not followed can be cheaper."""
-        left = self._bounds[self._next :]
-        return self._next > 0 and (not len(left) or self.ticks <= int(left[0]))
+        return self.ticks <= self._least
 
     @property
     def bound(self) -> int:
         """What no choice is below, in ticks; the price, once that is settled."""
-        if self.settled:
-            return self.ticks
-        left = int(self._bounds[self._next])
-        return min(left, self.ticks) if self._next else left
+        return int(min(self._least, self.ticks))
 
-    def follow(self) -> None:
-        """Follow the next choice, event by event."""
-        numbers = tuple(self._numbers[:, self._order[self._next]].tolist())
-        chosen = zip(self._every, numbers, strict=True)
-        phases = [phase for some, number in chosen for phase in some[number]]
-        ticks = price_within(phases, self._segments, self.ticks if self._next else inf)
-        if ticks is not None and (not self._next or ticks < self.ticks):
-            self.ticks, self.best = ticks, numbers
-        self._next += 1
+    @property
+    def _least(self) -> float:
+        """What no choice is below that was not followed to its end."""
+        coming = float(self._bounds[self.looked]) if self.looked < len(self._bounds) else inf
+        return min(coming, self._above[0][0]) if self._above else coming
+
+    def follow(self, limit: float = inf) -> None:
+        """Follow the next choice, event by event, until it is done or surely above the limit."""
+        if self._above and self._above[0][0] <= self._least:
+            _, place = heappop(self._above)
+        else:
+            place = self.looked
+            self.looked += 1
+        limit = min(limit, self.ticks)
+        ticks = self._price(place, limit)
+        if ticks is None:
+            if limit < self.ticks:
+                heappush(self._above, (int(limit) + 1, place))
+        elif ticks < self.ticks:
+            self.ticks, self.best = ticks, self._choice(place)
+
+    def first(self, limit: float) -> float:
+        """The price of the first choice, infinite if that is above a limit, before its turn."""
+        return inf if (ticks := self._price(0, limit)) is None else ticks
+
+    def _price(self, place: int, limit: float) -> int | None:
+        """The price of a choice by its place, None if it is above a limit."""
+        if place not in self._known:
+            chosen = zip(self._every, self._choice(place), strict=True)
+            phases = [phase for some, number in chosen for phase in some[number]]
+            if (ticks := price_within(phases, self._segments, limit)) is None:
+                return None
+            self._known[place] = ticks
+        return self._known[place]
+
+    def _choice(self, place: int) -> tuple[int, ...]:
+        return tuple(self._numbers[:, self._order[place]].tolist())
 
 
 class Followed:
     """Prices of paths in segments, the cheapest first. Mutable.
 
     ``paths`` are lists of labels; ``moves`` has for each number of segments what every label may
-    do in one of them: its phases by one algorithm, or by each of several.
+    do in one of them: its phases by one algorithm, or by each of several. ``enough``: hardly more
+    paths will be asked for, so what is dearer than one more is followed only until that is sure.
+    ``looked`` counts the choices whose turn came, whether they were followed to the end or not.
     """
 
     def __init__(
-        self, paths: Sequence[Sequence[int]], moves: Mapping[int, Sequence[Choices]]
+        self,
+        paths: Sequence[Sequence[int]],
+        moves: Mapping[int, Sequence[Choices]],
+        enough: int | None = None,
     ) -> None:
         self._moves = moves
         every = _rows(paths, len(next(iter(moves.values()), ())))
@@ -134,7 +172,10 @@ class Followed:
             self._paths[row].append(path)
         self._found: list[Overlapped] = []
         self._in_order = self._cheapest_first()
-        self.followed = 0
+        self._enough, self._limit = enough, inf
+        self._least: dict[int, float] = {}
+        self._tried: dict[tuple[int, int], _Choosing] = {}
+        self.looked = 0
 
     def __iter__(self) -> Iterator[Overlapped]:
         """Every path in every number of segments, by price; of equal ones the fewest segments."""
@@ -159,7 +200,6 @@ class Followed:
         ticks = bound_ticks(np.array(bounds))
         bounded = np.argsort(ticks, axis=None, kind="stable").tolist()
         heap: list[tuple[int, int, int]] = []
-        tried: dict[tuple[int, int], _Choosing] = {}
         later = iter([*bounded, None])
         place = next(later)
         while heap or place is not None:
@@ -167,22 +207,53 @@ class Followed:
                 number, row = divmod(place, len(self._alike))
                 if not heap or ticks[number, row] <= heap[0][0]:
                     segments = counts[number]
-                    tried[segments, row] = self._choosing(row, segments)
-                    heappush(heap, (tried[segments, row].bound, segments, row))
+                    heappush(heap, (self._choosing(row, segments).bound, segments, row))
                     place = next(later)
                     continue
             bound, segments, row = heappop(heap)
-            one = tried[segments, row]
+            one = self._choosing(row, segments)
             if one.settled:
                 yield from (Overlapped(path, bound, segments) for path in self._paths[row])
             else:
-                one.follow()
-                self.followed += 1
+                self._follow(one, row)
                 heappush(heap, (one.bound, segments, row))
+                if self.looked == _MANY:
+                    self._look_ahead(counts, ticks)
+
+    def _follow(self, one: _Choosing, row: int) -> None:
+        """Follow the next choice of a row; to the end, if it is below what is enough."""
+        looked = one.looked
+        limited = self.looked >= _MANY and one.bound <= self._limit
+        one.follow(self._limit if limited else inf)
+        self.looked += one.looked - looked
+        self._note(row, one.ticks)
+
+    def _look_ahead(self, counts: Sequence[int], ticks: Floats) -> None:
+        """Follow what is likely good in each number of segments, so that a low limit is known.
+
+        Bounds are the weaker the more segments there are: in their order what is best comes late.
+        """
+        if self._enough is not None:
+            for segments, each in zip(counts, ticks, strict=True):
+                for row in np.argsort(each, kind="stable")[:_AHEAD].tolist():
+                    self._note(row, self._choosing(row, segments).first(self._limit))
+
+    def _note(self, row: int, ticks: float) -> None:
+        """A row costs no more than that; so what is enough may cost less than was known."""
+        if self._enough is None or ticks >= self._least.get(row, inf):
+            return
+        self._least[row], many = ticks, 0
+        for other, least in sorted(self._least.items(), key=lambda one: one[1]):
+            many += len(self._paths[other])
+            if many > self._enough:
+                self._limit = least
+                return
 
     def _choosing(self, row: int, segments: int) -> _Choosing:
-        labels = self._labels[self._paths[row][0]]
-        return _Choosing([self._moves[segments][label] for label in labels], segments)
+        if (segments, row) not in self._tried:
+            every = [self._moves[segments][x] for x in self._labels[self._paths[row][0]]]
+            self._tried[segments, row] = _Choosing(every, segments)
+        return self._tried[segments, row]
 
 
 def cheapest(
@@ -220,9 +291,9 @@ def _rows(paths: Sequence[Sequence[int]], nothing: int) -> Integers:
 def bounds_of_rows(rows: Integers, moves: Sequence[Choices], segments: int) -> Floats:
     """For each row of labels, what no price of its phases is below, whichever of them are chosen.
 
-    The longest phase follows itself in every segment; and a resource is busy for the sum of what
-    all segments ask, not before the first phase that uses it has begun to, nor in the last
-    segment's phases after the last that does. Label ``len(moves)`` does nothing.
+    The longest phase follows itself in every segment; a resource is busy for the sum of what all
+    ask, not before the first phase that uses it has begun to, nor in the last segment's phases
+    after the last that does. Label ``len(moves)`` does nothing.
     """
     names = sorted({n for some in moves for one in some for phase in one for n in phase.busy})
     labels = np.array([_least(some, names) for some in (*moves, ((),))])

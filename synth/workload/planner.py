@@ -329,7 +329,8 @@ class _Planner:
         planned: dict[int, Planned] = {}
         for goal in dict.fromkeys(entry.goal for entry in entries):
             some = {n: self._best(one, place) for n, one in enumerate(entries) if one.goal is goal}
-            maker = AnswerMaker(self._simulator, self._library(goal), self._noting, some.values())
+            several = [(found, entries[number].payload_bytes) for number, found in some.items()]
+            maker = AnswerMaker(self._simulator, self._library(goal), self._noting, several)
             for number, found in some.items():
                 entry = entries[number]
                 answer = maker.answer(number + 1, found, entry.payload_bytes)

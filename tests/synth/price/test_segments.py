@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from itertools import product
+from itertools import combinations, product
+from typing import Any
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given
@@ -12,6 +14,7 @@ from exhaustive import examples
 from overlap_oracle import least_seconds, works
 from synth.collectives.algorithms import Algorithm
 from synth.events.overlap import Work
+from synth.price import segments as in_segments
 from synth.price.choices import undominated
 from synth.price.segments import (
     Choices,
@@ -23,6 +26,7 @@ from synth.price.segments import (
     bounds_of_rows,
     cheapest,
     price_ticks,
+    price_within,
 )
 from synth.price.ways import Line, fastest
 
@@ -141,6 +145,52 @@ def test_the_cheapest_are_those_of_all_choices(
     got = cheapest(Followed(paths, moves), count, limit)
     assert len(got) == len(set(got))
     assert set(got) == {one for one in found if one.ticks <= worst}
+
+
+@given(open_markets(), st.integers(0, 6), st.integers(0, 4))
+@examples(15, 100)
+def test_what_is_enough_changes_neither_prices_nor_what_is_looked_at(
+    market: tuple[list[tuple[int, ...]], dict[int, list[Choices]]], enough: int, many: int
+) -> None:
+    """However few are enough, all can be asked for, and each comes after as many choices."""
+
+    def found(enough: int | None) -> list[tuple[Overlapped, int]]:
+        followed = Followed(*market, enough)
+        return [(one, followed.looked) for one in followed]
+
+    with patch.object(in_segments, "_MANY", many):
+        assert found(enough) == found(None)
+
+
+def test_what_is_surely_dearer_is_not_followed_to_its_end() -> None:
+    """Steps share a link, and how far they hide each other's messages no bound sees."""
+
+    def step(wait: float, segments: int) -> list[Phases]:
+        """Quick to begin or lean, in so many segments."""
+        lines = ((wait, 1.1), (2 * wait, 1.05), (4 * wait, 1.0))
+        return [(Work(first, {"a": busy / segments}),) for first, busy in lines]
+
+    waits = (0.01, 0.02, 0.03, 0.04, 0.05)
+    moves = {m: [step(wait, m) for wait in waits] for m in (4, 8, 16, 32)}
+    paths = [*combinations(range(5), 3)]
+
+    def ended(enough: int | None) -> tuple[list[Overlapped], int]:
+        priced = []
+
+        def noting(*given: Any) -> int | None:
+            priced.append(price_within(*given))
+            return priced[-1]
+
+        with (
+            patch.object(in_segments, "price_within", noting),
+            patch.object(in_segments, "_MANY", 1),
+        ):
+            found = cheapest(Followed(paths, moves, enough), 1)
+        return found, sum(one is not None for one in priced)
+
+    (least, few), (same, many) = ended(1), ended(None)
+    assert least == same
+    assert few < many
 
 
 @given(open_markets())

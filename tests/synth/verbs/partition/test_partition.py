@@ -307,6 +307,7 @@ COUNTED: dict[str, tuple[Any, str]] = {
     "placements searched": (CandidateSearch, "distinct"),
     "programs followed": (segments._Choosing, "follow"),
     "programs proved": (answers, "judged"),
+    "answers priced": (answers, "_of_found"),
     "states explored": (library, "explore_moves"),
     "insides written": (Composer, "_tried"),
     "plans simulated": (Planner, "_simulated"),
