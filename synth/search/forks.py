@@ -261,11 +261,6 @@ class Meanwhile(Generic[R]):
         self._team.close()
 
     @property
-    def busy(self) -> bool:
-        """Whether a fork does the work."""
-        return self._team.busy > 0
-
-    @property
     def processes(self) -> int:
         """How many may work beside it."""
         if self._team.busy:

@@ -160,7 +160,7 @@ class Planner:
         front: bool = False,
     ) -> Planned:
         """The ``k`` best with the pins; with a budget, of those that walks meet. ``front``: also
-        what no other beats in seconds and memory, found meanwhile.
+        what no other beats in seconds and memory, found while the best are simulated.
 
         Raises InputError where none can be.
         """
@@ -173,12 +173,12 @@ class Planner:
             raise InputError(f"no plan can be: {next(iter(search.refused))}", where=job.model)
         taken = Taken(memory, search.refused.copy())
         several = k if job.layers else max(k, EVERY)
+        usual = next(search.cheapest(lambda one: by_framework(one, job.system)), None)
+        coming = map(self._traced, islice(search.cheapest(), SPARE + several))
+        first = [*islice(coming, several)]
+        taken.beside = [*map(self._traced, _beside(usual, first, job.system))]
         with Meanwhile(lambda: tuple(search.front()) if front else (), watcher) as rest:
             search.crew = rest
-            usual = next(search.cheapest(lambda one: by_framework(one, job.system)), None)
-            coming = map(self._traced, islice(search.cheapest(), SPARE + several))
-            first = [*islice(coming, several)]
-            taken.beside = [*map(self._traced, _beside(usual, first, job.system))]
             several_work = self._ask(pins, [*first, *taken.beside], rest)
             told = chain(first, coming), several, partial(self._simulated, pins), watcher
             complete = taken.simulate(*told, job.known, rest, at_once=several_work)
@@ -228,7 +228,7 @@ class Planner:
         What is written out here for that its forks need not write out. Buckets, which are tried
         where they may gain, are priced then.
         """
-        if worth := crew.busy or several_in(crew):
+        if worth := several_in(crew):
             asked_for = chain.from_iterable(self._asked(pins, one) for one in several)
             self._answers.ask(asked_for, crew)
         return worth
