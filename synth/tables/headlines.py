@@ -52,11 +52,7 @@ def headline_of(answer: object) -> str:
             healthy = answer.healthy.seconds
             return f"{answer.best.seconds / healthy:.2f} times as long" if healthy else "As long"
         case DoctorReply():
-            below = ("short", "level-short")
-            short = {one.source for one in answer.findings if one.kind in below}
-            runs = many(len(answer.runs), "run")
-            short_of = f"{len(short)} of {runs} below what is expected"
-            return short_of if short else f"As expected: {runs}"
+            return _runs(answer)
         case CalibratedReply():
             error = answer.median_error
             off = "" if error is None else f", {error:.1%} off in the median"
@@ -65,6 +61,18 @@ def headline_of(answer: object) -> str:
             seconds = duration(sum(one.seconds for one in answer.experiments))
             return f"{many(len(answer.experiments), 'test')}, about {seconds} in all"
     return ""
+
+
+def _runs(answer: DoctorReply) -> str:
+    """How many runs fall short, and the levels that are to blame for it."""
+    short = {one.source for one in answer.findings if one.kind in ("short", "level-short")}
+    runs = many(len(answer.runs), "run")
+    if not short:
+        return f"As expected: {runs}"
+    named = dict.fromkeys(one.level for one in answer.findings if one.kind == "level-short")
+    levels = f"{'Level' if len(named) == 1 else 'Levels'} {' and '.join(map(repr, named))}"
+    fall = f"{levels} {'falls' if len(named) == 1 else 'fall'} short: " if named else ""
+    return f"{fall}{len(short)} of {runs} below what is expected"
 
 
 def _untold(answer: CalibratedReply) -> str:

@@ -23,10 +23,10 @@ from synth.verbs.answers.measured import (
 
 
 def doctor(answer: DoctorReply) -> RenderableType:
-    """Every run as a table, then what all say together."""
+    """Every run as a table, then what all say together: first what it comes to."""
     runs = [part for run in answer.runs for part in (*_run(run), "")]
     findings = [line for finding in answer.findings for line in _finding(finding)]
-    return paragraphs(*runs, follows(answer.prices), "findings:", *findings)
+    return paragraphs(*runs, follows(answer.prices), headline_of(answer), *findings)
 
 
 def calibrated(answer: CalibratedReply | TestsReply) -> RenderableType:

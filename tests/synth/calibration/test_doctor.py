@@ -26,6 +26,7 @@ from synth.calibration.logs.reading import logs_of
 from synth.calibration.logs.tables import Log, Table
 from synth.calibration.measurements import Measurement, Sample
 from synth.calibration.prediction import Predictor
+from synth.calibration.slow_level import SHORT
 from synth.cli.app import app
 from synth.collectives.nccl_model import SPELLINGS
 from synth.collectives.protocols import Protocol
@@ -111,6 +112,28 @@ def test_what_is_named_is_always_slow(node: float, gpu: float) -> None:
     for finding in found.findings:
         if finding.kind == "level-short":
             assert finding.share == pytest.approx(slow[finding.level], rel=0.12)
+
+
+@given(st.floats(0.05, 1.0), st.floats(0.05, 1.0), st.booleans())
+def test_no_level_is_cleared_and_blamed_in_one_answer(node: float, gpu: float, rings: bool) -> None:
+    """With logs of all levels, and one over both that ran as predicted, or by rings instead."""
+    system = load("dgx-h100:2")
+    there = slowed(system, node=node, gpu=gpu)
+    bare = Measurement("all-reduce", (2, 8), (2, 8), (), source="all")
+    ran = Predictor(there, replace(bare, algorithm="ring" if rings else "nvls_tree"))
+    samples = tuple(Sample(size, ran.at(size).seconds) for size in SIZES)
+    log = Log(Table("all", "all_reduce", ()), "all-reduce", 1, 1, 1, ())
+    alone = [measured_on(there, (1, 8), "one"), measured_on(there, (2, 1), "across")]
+    found = diagnose(system, [Matched(log, replace(bare, samples=samples)), *alone])
+    slow = {level for _, level in named(found)}
+    cleared = {f.level for f in found.findings if f.text.startswith("not level")}
+    assert slow == {name for name, share in (("node", node), ("gpu", gpu)) if share < SHORT}
+    assert not slow & cleared
+    if found.runs[0].short and slow:
+        [why] = [f for f in found.findings if f.kind == "explained"]
+        assert rings or "ran, not nvls_tree" not in why.text
+        assert "ring" in why.text or "so slow, nvls_tree" in why.text
+        assert not any(f.kind in ("unexplained", "open") for f in found.findings)
 
 
 def test_launches_are_expected_and_only_what_is_above_them_is_found() -> None:
