@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import prod
 from typing import Any
 
-from hierarchies.units import duration
+from hierarchies.units import duration, volume
 from synth.calibration.logs.tables import busbw_factor
+from synth.price.resolution import WORTH
 from synth.tables.rows import Ranking
 from synth.tables.style import axes_text, many
 from synth.tables.verdict import best_to_be_had, verdict
@@ -54,9 +55,7 @@ def headline_of(answer: object) -> str:
         case DoctorReply():
             return _runs(answer)
         case CalibratedReply():
-            error = answer.median_error
-            off = "" if error is None else f", {error:.1%} off in the median"
-            return f"{many(answer.rows, 'measured row')} fitted{off}{_untold(answer)}"
+            return f"{many(answer.rows, 'measured row')} fitted{_off(answer)}{_untold(answer)}"
         case TestsReply():
             seconds = duration(sum(one.seconds for one in answer.experiments))
             return f"{many(len(answer.experiments), 'test')}, about {seconds} in all"
@@ -73,6 +72,18 @@ def _runs(answer: DoctorReply) -> str:
     levels = f"{'Level' if len(named) == 1 else 'Levels'} {' and '.join(map(repr, named))}"
     fall = f"{levels} {'falls' if len(named) == 1 else 'fall'} short: " if named else ""
     return f"{fall}{len(short)} of {runs} below what is expected"
+
+
+def _off(answer: CalibratedReply) -> str:
+    """How far rows lie from the fit: in the middle, and the one that is farthest, at its size."""
+    if answer.median_error is None or answer.worst is None:
+        return ""
+    worst = answer.worst
+    off = abs(1 / worst.times - 1)
+    far = f"{off:.1%}" if off < WORTH else f"{worst.times:.2g} times the price"
+    return (
+        f", {answer.median_error:.1%} off in the median, {far} at worst, at {volume(worst.bytes)}"
+    )
 
 
 def _untold(answer: CalibratedReply) -> str:

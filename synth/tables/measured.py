@@ -37,6 +37,7 @@ def calibrated(answer: CalibratedReply | TestsReply) -> RenderableType:
     return paragraphs(
         f"{answer.system.name}, {shape(answer.system.levels)}: {headline_of(answer)}",
         *untold(answer),
+        *unexpected(answer),
         *(f"  {source}" for source in answer.sources),
         "",
         table_of([one for one in wider if not one.protocol], _RESIDUALS, right="sizes from,rows"),
@@ -55,6 +56,23 @@ def untold(answer: CalibratedReply) -> Iterator[str]:
         if one.tests:
             only = ",".join(one.tests)
             yield f"first run what tells: collsynth calibrate --plan ... --only {only}"
+
+
+def unexpected(answer: CalibratedReply) -> Iterator[str]:
+    """Sizes that are off by more than prices tell: what they took, and what others say of them."""
+    for one in answer.unexpected[:_MOST_UNEXPECTED]:
+        members = " x ".join(map(str, one.members))
+        yield (
+            f"{one.source}: {one.collective} of {members} took {one.times:.2g} times its price at "
+            f"{volume(one.bytes)}, where all other sizes say {one.low:.2f} to {one.high:.2f}: "
+            "measure it again, or trust no price near it more than that"
+        )
+    if (more := len(answer.unexpected) - _MOST_UNEXPECTED) > 0:
+        yield f"and {many(more, 'other size')} off by more than prices tell"
+
+
+_MOST_UNEXPECTED = 3
+"""So many sizes that are off are told one by one."""
 
 
 _RESIDUALS: Mapping[str, Callable[[ClassResidual], str]] = {

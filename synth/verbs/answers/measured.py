@@ -14,6 +14,7 @@ from synth.calibration.doctor import Diagnosis, Finding, FindingKind, Reading, R
 from synth.calibration.experiments import Experiment, isolating, kept, lines
 from synth.calibration.fit import Calibrated
 from synth.calibration.logs.matching import Matched
+from synth.calibration.residuals import FittedRow, unexpected
 from synth.verbs.answers.machine_parts import Machine, PricesName, Untold
 from synth.verbs.answers.parts import (
     Number,
@@ -100,6 +101,27 @@ class ClassStray(Part):
     high: Number = Field(description="The upper end of nine of ten ratios.")
 
 
+class OffRow(Part):
+    """A measured size that lies off its fitted time."""
+
+    source: str = Field(description="Of which log.")
+    collective: str = Field(description="What was timed.")
+    members: list[Positive] = Field(description="By level: children that one group has ranks in.")
+    bytes: Positive = Field(description="Its size.")
+    times: Number = Field(description="Measured over fitted seconds.")
+
+    @classmethod
+    def of(cls, row: FittedRow, **rest: float) -> Self:
+        return cls.like(row.measurement, row, bytes=row.size_bytes, **rest)
+
+
+class UnexpectedRow(OffRow):
+    """A measured size of which prices tell something else."""
+
+    low: Number = Field(description="The lower end of what prices tell by all other sizes.")
+    high: Number = Field(description="The upper end of it.")
+
+
 class UntoldLevels(Untold):
     """The same, and the tests that tell."""
 
@@ -119,6 +141,10 @@ class CalibratedReply(Reply):
     sources: list[str] = Field(description="Which logs.")
     rows: Whole = Field(description="How many were fitted.")
     median_error: Number | None = Field(description="Of the fit, relative; null without rows.")
+    worst: OffRow | None = Field(description="The size that is off most; null without rows.")
+    unexpected: list[UnexpectedRow] = Field(
+        description="Sizes that are off by more than prices tell, the farthest first."
+    )
     residuals: list[ClassResidual] = Field(description="How far off, class by class.")
     strays: list[ClassStray] = Field(description="How far off where tables were left out.")
     undetermined: list[str] = Field(description="What the rows do not tell.")
@@ -140,6 +166,11 @@ class CalibratedReply(Reply):
             system=Machine.of(system),
             rows=len(calibrated.rows),
             median_error=median(off) if off else None,
+            worst=OffRow.of(max(calibrated.rows, key=lambda row: row.off)),
+            unexpected=[
+                UnexpectedRow.of(one.row, low=one.low, high=one.high)
+                for one in unexpected(found, calibrated.rows)
+            ],
             residuals=[ClassResidual.like(one) for one in found.residuals],
             strays=[ClassStray.like(one) for one in found.strays],
             untold=[UntoldLevels.of(system, one) for one in found.untold],

@@ -30,6 +30,7 @@ from synth.calibration.slow_level import SHORT
 from synth.cli.app import app
 from synth.collectives.nccl_model import SPELLINGS
 from synth.collectives.protocols import Protocol
+from synth.service.page.views.found import found as shown
 
 SYSTEM = load("dgx-a100:4")
 SIZES = tuple(2**power for power in range(10, 33, 2))
@@ -366,9 +367,33 @@ def test_calibrate_prints_how_far_off_it_is_and_what_it_could_not_tell(tmp_path:
     code, out, _ = ask("calibrate", "dgx-a100:2", *fixtures(), "-o", str(place))
     body = json.loads(ask("calibrate", "dgx-a100:2", *fixtures(), "--json")[1])
     assert code == 0
-    assert f"44 measured rows fitted, {body['median_error']:.1%} off in the median" in out
+    middle, worst = body["median_error"], body["worst"]["times"]
+    off = f"{middle:.1%} off in the median, {worst:.2g} times the price at worst, at 256 KiB"
+    assert f"44 measured rows fitted, {off}" in " ".join(out.split())
     assert all(line in " ".join(out.split()) for line in body["undetermined"])
     assert ask("calibrate", "dgx-a100:2", *fixtures())[1] == out
+
+
+def test_a_size_that_is_off_by_two_is_in_headline_and_verdict_of_terminal_and_page(
+    tmp_path: Path,
+) -> None:
+    rows = tuple((size, size / 1e5 + 60, size / 1e5 + 60) for size in SIZES[5:])
+    off = tuple((size, a * (1 + (size == SIZES[6])), b) for size, a, b in rows)
+    for name, each in (("usual", rows), ("off", off)):
+        told = Written("all_reduce", 16, 2, each)
+        (tmp_path / name).write_text("\n".join(text(told)))
+    _, usual, _ = ask("calibrate", "dgx-h100:2", str(tmp_path / "usual"))
+    assert "% off in the median" in usual
+    assert "times its price" not in usual
+    _, out, _ = ask("calibrate", "dgx-h100:2", str(tmp_path / "off"))
+    said = " ".join(out.split())
+    assert "2 times the price at worst, at 4 MiB" in said
+    assert "off: all-reduce of 2 x 8 took 2 times its price at 4 MiB, where all other" in said
+    body = json.loads(ask("calibrate", "dgx-h100:2", str(tmp_path / "off"), "--json")[1])
+    page = shown("calibrate", body)
+    assert page
+    assert page.headline in said
+    assert any(line in said for line in page.said if "times its price" in line)
 
 
 def test_calibrate_says_in_json_what_it_could_not_tell() -> None:
