@@ -37,6 +37,7 @@ def calibrated(answer: CalibratedReply | TestsReply) -> RenderableType:
     return paragraphs(
         f"{answer.system.name}, {shape(answer.system.levels)}: {headline_of(answer)}",
         *untold(answer),
+        *carried(answer),
         *unexpected(answer),
         *(f"  {source}" for source in answer.sources),
         "",
@@ -56,6 +57,21 @@ def untold(answer: CalibratedReply) -> Iterator[str]:
         if one.tests:
             only = ",".join(one.tests)
             yield f"first run what tells: collsynth calibrate --plan ... --only {only}"
+
+
+def carried(answer: CalibratedReply) -> Iterator[str]:
+    """Which share of what a data sheet states the links of each level carried."""
+    said = {level for one in answer.untold for level in one.levels}
+    for one in answer.levels:
+        least = "at least " if one.least else ""
+        shares = sorted(one.shares.items(), key=lambda way: -way[1])
+        if one.told:
+            text = f"{least}{shares[-1][1]:.0%} of its {one.GB_per_s:g} GB/s a port"
+        else:
+            ways = ", ".join(f"{share:.0%} if {way} ran" for way, share in shares)
+            text = f"of its {one.GB_per_s:g} GB/s a port {least}{ways}: not told apart"
+        tells = "".join(f"; {test} tells" for test in one.tests if one.level not in said)
+        yield f"level {one.level!r} carried {text} ({one.source}{tells})"
 
 
 def unexpected(answer: CalibratedReply) -> Iterator[str]:

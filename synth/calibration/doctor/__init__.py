@@ -24,7 +24,17 @@ level 'gpu' falls short: 18% of what is described
 """
 
 from synth.calibration.doctor.blame import Finding, FindingKind
+from synth.calibration.doctor.carried import Carried, carried
 from synth.calibration.doctor.findings import Diagnosis, diagnose
 from synth.calibration.doctor.runs import Reading, Run
 
-__all__ = ["Diagnosis", "Finding", "FindingKind", "Reading", "Run", "diagnose"]
+__all__ = [
+    "Carried",
+    "Diagnosis",
+    "Finding",
+    "FindingKind",
+    "Reading",
+    "Run",
+    "carried",
+    "diagnose",
+]

@@ -17,7 +17,7 @@ from hierarchies import System
 from synth.calibration.doctor.runs import Run
 from synth.calibration.experiments import isolating
 from synth.calibration.prediction import Predictor
-from synth.calibration.slow_level import SHORT
+from synth.calibration.slow_level import SHORT, End, taken
 from synth.collectives.nccl_model import SPELLINGS
 
 CLEARED = 1.1
@@ -155,13 +155,16 @@ def _left(system: System, run: Run, left: dict[str, float]) -> Iterator[Finding]
 
 def _open(system: System, run: Run, left: dict[str, float], others: Sequence[str]) -> Finding:
     """The finding where more than one level, or another algorithm, would explain the run."""
-    likely = max(left, key=lambda name: left[name])
+    names = system.hierarchy.names
+    busy = End(tuple(run.delivered.get(name, 0.0) for name in names), 1.0)
+    likely = names[taken(system, busy, [names.index(name) for name in left])]
     shares = [f"{name!r} with {share:.0%}" for name, share in left.items()]
     listed = f"level {' or '.join(shares)} of what {_expected(system)}"
     if len(left) == 1:
         text = f"{listed} would explain it, and so would another algorithm"
     else:
-        text = f"{listed}: not told apart; most likely {likely!r}, the busiest"
+        busiest = ", the busiest" if left[likely] == max(left.values()) else ""
+        text = f"{listed}: not told apart; most likely {likely!r}{busiest}"
     found = [isolating(system, name) for name in left]
     tests = tuple(one.name for one in found if one is not None)
     return Finding("open", text, likely, run.source, left[likely], tuple(left), tests)

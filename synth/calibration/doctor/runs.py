@@ -13,6 +13,7 @@ from synth.calibration.logs.tables import busbw_factor
 from synth.calibration.prediction import Predicted, Predictor
 from synth.calibration.slow_level import NINE_OF_TEN, SHORT
 from synth.price.bound import Bound
+from synth.price.steps import StepPrice
 from synth.price.ways import MEMORY
 
 LARGE, SMALL = 0.1, 0.9
@@ -123,19 +124,21 @@ def run_of(system: System, one: Matched) -> Run:
         median(r.share for r in large) if large else None,
         median(1 / r.share for r in small) if small else None,
         median(r.seconds - r.predicted.seconds for r in small) if small else None,
-        _delivered(large),
+        delivered([(r.seconds, r.predicted.price) for r in large]),
         last.predicted.price.busiest,
         last.predicted.way,
     )
 
 
-def _delivered(large: Sequence[Reading]) -> dict[str, float]:
-    """For each level, the median share of its described bandwidth used at large sizes."""
+def delivered(large: Sequence[tuple[float, StepPrice]]) -> dict[str, float]:
+    """For each level, the median share of its bandwidth used at large sizes.
+
+    Of measured seconds, each beside the price of the way that ran.
+    """
     shares: dict[str, list[float]] = {}
-    for reading in large:
-        price = reading.predicted.price
+    for seconds, price in large:
         for name, busy in price.busy_seconds:
             if busy and name != MEMORY:
-                streaming = max(reading.seconds - price.latency_seconds, busy * 1e-3)
+                streaming = max(seconds - price.latency_seconds, busy * 1e-3)
                 shares.setdefault(name, []).append(busy / streaming)
     return {name: median(found) for name, found in shares.items()}

@@ -10,7 +10,7 @@ from pydantic import Discriminator, Field, Tag
 
 import hierarchies
 from hierarchies import System
-from synth.calibration.doctor import Diagnosis, Finding, FindingKind, Reading, Run
+from synth.calibration.doctor import Carried, Diagnosis, Finding, FindingKind, Reading, Run, carried
 from synth.calibration.experiments import Experiment, isolating, kept, lines
 from synth.calibration.fit import Calibrated
 from synth.calibration.logs.matching import Matched
@@ -122,6 +122,28 @@ class UnexpectedRow(OffRow):
     high: Number = Field(description="The upper end of it.")
 
 
+class CarriedLevel(Part):
+    """Which share of their stated rate the links of a level carried."""
+
+    level: str = Field(description="Its name.")
+    GB_per_s: Number = Field(description="As stated, of one port in one direction.")
+    shares: dict[str, Number] = Field(
+        min_length=1, description="Of that, by the algorithm that may have run."
+    )
+    told: bool = Field(description="Whether it is one share, whichever ran.")
+    least: bool = Field(description="Whether they may do more, as another level may have limited.")
+    source: str = Field(description="By which log.")
+    tests: list[str] = Field(description="The test of a plan that tells more, if any does.")
+
+    @classmethod
+    def of(cls, system: System, one: Carried) -> Self:
+        link = system.links[system.hierarchy.index(one.level)]
+        test = isolating(system, one.level)
+        more = [test.name] if test and (one.least or not one.told) else []
+        rate = link.bandwidth_bytes_per_second / 1e9
+        return cls.like(one, GB_per_s=rate, shares=dict(one.shares), tests=more)
+
+
 class UntoldLevels(Untold):
     """The same, and the tests that tell."""
 
@@ -141,6 +163,7 @@ class CalibratedReply(Reply):
     sources: list[str] = Field(description="Which logs.")
     rows: Whole = Field(description="How many were fitted.")
     median_error: Number | None = Field(description="Of the fit, relative; null without rows.")
+    levels: list[CarriedLevel] = Field(description="What links carried, outermost first.")
     worst: OffRow | None = Field(description="The size that is off most; null without rows.")
     unexpected: list[UnexpectedRow] = Field(
         description="Sizes that are off by more than prices tell, the farthest first."
@@ -166,6 +189,10 @@ class CalibratedReply(Reply):
             system=Machine.of(system),
             rows=len(calibrated.rows),
             median_error=median(off) if off else None,
+            levels=[
+                CarriedLevel.of(system, one)
+                for one in carried(system, [one.measurement for one in matched])
+            ],
             worst=OffRow.of(max(calibrated.rows, key=lambda row: row.off)),
             unexpected=[
                 UnexpectedRow.of(one.row, low=one.low, high=one.high)
