@@ -9,7 +9,7 @@ from rich.console import RenderableType
 
 from hierarchies.units import duration, volume
 from synth.tables.headlines import headline_of
-from synth.tables.style import follows, many, paragraphs, shape, table, table_of
+from synth.tables.style import follows, many, paragraphs, shape, table, table_of, telling
 from synth.verbs.answers.measured import (
     CalibratedReply,
     ClassResidual,
@@ -51,12 +51,11 @@ def calibrated(answer: CalibratedReply | TestsReply) -> RenderableType:
 
 
 def untold(answer: CalibratedReply) -> Iterator[str]:
-    """Which levels rows do not tell apart, and the tests that do."""
+    """Which levels rows do not tell apart, and the test that does."""
     for one in answer.untold:
         yield one.text
-        if one.tests:
-            only = ",".join(one.tests)
-            yield f"first run what tells: collsynth calibrate --plan ... --only {only}"
+        if one.tells:
+            yield telling(one.tells)
 
 
 def carried(answer: CalibratedReply) -> Iterator[str]:

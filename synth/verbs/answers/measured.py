@@ -15,7 +15,7 @@ from synth.calibration.experiments import Experiment, isolating, kept, lines
 from synth.calibration.fit import Calibrated
 from synth.calibration.logs.matching import Matched
 from synth.calibration.residuals import FittedRow, unexpected
-from synth.verbs.answers.machine_parts import Machine, PricesName, Untold
+from synth.verbs.answers.machine_parts import Machine, PricesName, TellingTest, Untold
 from synth.verbs.answers.parts import (
     Number,
     OneFile,
@@ -149,11 +149,12 @@ class UntoldLevels(Untold):
 
     text: str = Field(min_length=1, description="In words.")
     tests: list[str] = Field(description="Names of tests of a plan that would tell them apart.")
+    tells: TellingTest | None = Field(description="One that is enough; null where none can be.")
 
     @classmethod
     def of(cls, system: System, one: hierarchies.Untold) -> Self:
         tests = [test.name for name in one.levels if (test := isolating(system, name))]
-        return cls.like(one, text=str(one), tests=tests)
+        return cls.like(one, text=str(one), tests=tests, tells=TellingTest.of(system, one))
 
 
 class CalibratedReply(Reply):
