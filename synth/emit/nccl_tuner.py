@@ -39,6 +39,11 @@ from synth.semantics.schedule import Exchange
 MOST_CHANNELS = 64
 SAID = (Algorithm.RING, Algorithm.TREE)
 """The algorithms that the table has rows for."""
+BUILD = (
+    "Build the plugin with *nChannels = 0 in pluginGetCollInfo, where it has 1: else all other "
+    "calls go over one channel."
+)
+"""What whoever takes the table has to know before it is used."""
 NAMES = {
     Collective.BROADCAST: "broadcast",
     Collective.REDUCE: "reduce",
@@ -115,8 +120,8 @@ def _header(source: Source, channels: int) -> Iterator[str]:
     yield _comment(f"on {source.system.name}. NCCL's example tuner plugin reads it:")
     yield f"#   NCCL_TUNER_PLUGIN=libnccl-tuner-example.so NCCL_TUNER_CONFIG_FILE={_file(source)}"
     yield f"# Every row uses {channels} channels; it is for its size and for communicators of so"
-    yield "# many nodes and ranks alone. Build the plugin with *nChannels = 0 in pluginGetCollInfo,"
-    yield "# where it has 1: else all other sizes and communicators go over one channel."
+    yield "# many nodes and ranks alone."
+    yield _comment(BUILD)
     yield "# A size is the larger of a rank's buffers; calls in one ncclGroup count together."
     yield "#"
     yield "# collective_type,min_bytes,max_bytes,algorithm,protocol,channels,nNodes,nRanks"

@@ -15,7 +15,7 @@ from starlette.responses import HTMLResponse, Response
 
 from hierarchies import InputError
 from synth.emit import TARGETS
-from synth.emit.nccl_tuner import MOST_CHANNELS
+from synth.emit.nccl_tuner import BUILD, MOST_CHANNELS
 from synth.report.curves import curves
 from synth.report.details import answer_at, emit_question, title
 from synth.service.auth.identity import Caller
@@ -155,7 +155,7 @@ async def code(part: AskedPart, target: str, channels: Channels = None) -> Respo
     """A row's program in the words of a runtime; NCCL's tuner is to be told of its channels."""
     heading = TABS.get(target, target)
     if target == "nccl-tuner" and channels is None and not part.split:
-        return part.response("channels.html", heading, most=MOST_CHANNELS)
+        return part.response("channels.html", heading, most=MOST_CHANNELS, build=BUILD)
     try:
         outcome = await part.emitted(target, channels)
     except (InputError, RefusalError) as error:

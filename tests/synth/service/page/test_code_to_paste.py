@@ -15,6 +15,7 @@ pytest.importorskip("fastapi", reason="needs the extra server")
 
 from patience import PATIENCE_SECONDS
 from serving import Served, served
+from synth.emit.nccl_tuner import BUILD
 from synth.plan.request import Watcher
 from synth.report.details import emit_question, in_place_of_code
 from synth.service.page.rendering import render
@@ -176,6 +177,7 @@ def test_every_tab_of_a_split_answer_has_code_or_says_what_lacks(
 def test_a_tuners_file_is_made_once_its_channels_are_told(server: Served, answer: str) -> None:
     part = server.ask.get(f"{answer}/code/nccl-tuner", headers={"X-Part": "1"}).text
     assert 'name="channels"' in part
+    assert BUILD in part
     assert "--channels" not in part
     told = server.ask.get(f"{answer}/code/nccl-tuner?answer=0&channels=16").text
     [file] = re.findall(rf'href="({answer}/files/nccl-tuner/[^"]+)"', told)
