@@ -26,6 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from math import ceil, floor
+from textwrap import wrap
 
 import numpy as np
 
@@ -114,6 +115,8 @@ def _nodes(source: Source, groups: Devices) -> list[int]:
 
 def _header(source: Source, channels: int) -> Iterator[str]:
     schedule = source.schedule
+    for paragraph in source.reached:
+        yield from map(_comment, wrap(paragraph, 98))
     yield _comment(f"{source.options.made_by}: NCCL's algorithms for the steps of this program")
     for step in schedule.program.steps:
         yield _comment(f"  {step}")

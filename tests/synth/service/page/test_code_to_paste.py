@@ -16,8 +16,8 @@ pytest.importorskip("fastapi", reason="needs the extra server")
 from patience import PATIENCE_SECONDS
 from serving import Served, served
 from synth.emit.nccl_tuner import BUILD
-from synth.plan.request import Watcher
-from synth.report.details import emit_question, in_place_of_code
+from synth.plan.request import Against, Watcher
+from synth.report.details import emit_question, in_place_of_code, instead_of_code
 from synth.service.page.rendering import render
 from synth.service.page.results import TABS, ranking_of, result
 from synth.verbs.questions.question import asked
@@ -110,6 +110,22 @@ def test_a_program_of_several_calls_is_code() -> None:
     words = emitted_words(answer, at)
     assert words.count(" among ") == len(answer.answers[at].calls.each)
     assert "set " in words
+
+
+@pytest.mark.parametrize("name", ["dgx-h100:4", "p2-a100:2"])
+def test_a_program_that_is_not_advised_says_so_on_top_of_its_files(name: str) -> None:
+    """And one that is advised does not."""
+    answer = asked_of(bytes=2**24, system=name, axes={"data": 32}, k=4, max_steps=3)
+    seen = set()
+    for row, one in enumerate(answer.answers):
+        if in_place_of_code(answer, row) is None:
+            said, file = instead_of_code(answer, row), emitted_words(answer, row)
+            told = one.against_default is Against.FASTER
+            assert bool(said) != told
+            assert told == ("Keep the default rather than this" not in file)
+            assert said in file
+            seen.add(told)
+    assert seen
 
 
 @pytest.mark.parametrize("algorithm", ["auto", "ring"])
