@@ -11,7 +11,7 @@ from synth.calibration.logs.tables import busbw_factor
 from synth.price.resolution import WORTH
 from synth.tables.rows import Ranking
 from synth.tables.style import axes_text, many
-from synth.tables.verdict import best_to_be_had, verdict
+from synth.tables.verdict import verdict
 from synth.verbs.answers import judge
 from synth.verbs.answers.degraded import CostReply, UnevenReply
 from synth.verbs.answers.measured import CalibratedReply, DoctorReply, TestsReply
@@ -21,7 +21,6 @@ from synth.verbs.answers.training.planned import StepPlanReply
 from synth.verbs.answers.training.simulated import SimulateReply
 
 NOTHING = "Nothing was found"
-_DEFAULT = "the default"
 
 
 def headline(verb: str, body: Any) -> str:
@@ -103,29 +102,6 @@ def _systems(several: SystemsRankedReply) -> str:
         return NOTHING
     best = min(seconds, key=lambda name: seconds[name])
     return f"{best} is the fastest: {duration(seconds[best])}"
-
-
-def taken(reply: Ranking) -> tuple[str, float] | None:
-    """What the verdict says to take now, and its seconds: the default where that is kept.
-
-    None where nothing was found, and over a range of sizes.
-    """
-    told = verdict(reply)
-    if told is None or isinstance(reply, SweepReply):
-        return None
-    kept = not told.headline.endswith(": do this")
-    match reply:
-        case PlanReply():
-            default, ours = reply.default_exposed_seconds, reply.runtime_exposed_seconds
-            return (_DEFAULT, default) if kept else ("what gains", ours)
-        case UnevenReply():
-            ours = reply.answers[0].seconds
-            return (_DEFAULT, reply.flat_seconds) if kept else (reply.answers[0].program, ours)
-        case RankingReply():
-            if best := None if kept else best_to_be_had(reply.answers):
-                return best.program, best.runtime_seconds
-            plain = min(reply.answers, key=lambda one: one.baseline_seconds)
-            return f"{_DEFAULT}, {plain.default.name}", plain.baseline_seconds
 
 
 def ranges_of(several: SystemsRankedReply) -> Mapping[str, SweepReply]:
