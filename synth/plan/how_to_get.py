@@ -119,15 +119,15 @@ def default_instead(against: Against, seconds: float, default_seconds: float) ->
     """What is said on top of a program's file where its row keeps the default; else nothing."""
     if against is Against.FASTER:
         return ""
+    measured = "It is for a run that measures both on your machine: take it where it is faster"
     told = {
-        Against.SAME: "and prices do not tell these apart",
-        Against.SLOWER: "which is surely less",
-        Against.NOT_OFFERED: "as no runtime has the algorithms of its price",
+        Against.SAME: f"and prices do not tell these apart. {measured}.",
+        Against.SLOWER: "which is surely less. Run it only where you doubt these prices.",
+        Against.NOT_OFFERED: f"as no runtime has the algorithms of its price. {measured}.",
     }
     return (
         f"Keep the default rather than this: as run it takes {duration(seconds)}, the default "
-        f"{duration(default_seconds)}, {told[against]}. It is for a run that measures both on your "
-        "machine: take it where it turns out faster."
+        f"{duration(default_seconds)}, {told[against]}"
     )
 
 

@@ -129,7 +129,7 @@ def telling(one: TellingTest) -> str:
     """What to run where levels are not told apart, and what then."""
     levels = " and ".join(map(repr, one.levels))
     return (
-        f"levels {levels} are not told apart; this does, on {one.where} "
+        f"what tells levels {levels} apart, on {one.where} "
         f"({one.test} of 'calibrate --plan'; then calibrate with its log beside yours):\n"
         f"  {one.line}"
     )

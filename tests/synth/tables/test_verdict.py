@@ -314,7 +314,7 @@ def test_levels_that_are_not_told_apart_come_with_the_test_that_tells(size: obje
     test = isolating(system, "gpu")
     assert test
     [said] = [line for line in told(reply).said if test.name in line]
-    assert said.startswith("levels 'node' and 'gpu' are not told apart")
+    assert said.startswith("what tells levels 'node' and 'gpu' apart, on level gpu alone")
     assert lines(system, test).mpirun in said
     assert 'NCCL_TESTS_SPLIT="DIV 4" -x NCCL_ALGO=Ring' in said
     shown = " ".join(printed(top(reply), 100).split())

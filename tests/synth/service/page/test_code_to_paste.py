@@ -124,6 +124,7 @@ def test_a_program_that_is_not_advised_says_so_on_top_of_its_files(name: str) ->
             assert bool(said) != told
             assert told == ("Keep the default rather than this" not in file)
             assert said in file
+            assert ("doubt" in said) == (one.against_default is Against.SLOWER)
             seen.add(told)
     assert seen
 
