@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from exhaustive import examples
 from hierarchies import System, load
 from machines import predict
 from synth.calibration.doctor import Carried, carried
@@ -79,6 +80,7 @@ def test_where_the_runtime_chose_it_is_six_tenths_by_what_ran_and_not_told(ran: 
     assert told.low == pytest.approx(0.6, abs=0.05)
 
 
+@examples(10, 50)
 @given(st.floats(0.1, 1.0), st.floats(0.1, 1.0), st.sampled_from(["ring", "tree", "nvls_tree"]))
 def test_links_do_at_least_what_is_said_of_them(node: float, gpu: float, ran: str) -> None:
     """And just that where no other level may have limited the rows."""

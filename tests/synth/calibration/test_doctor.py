@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
+from exhaustive import examples
 from hierarchies import Calibration, Crossing, Fit, InputError, System, load
 from hierarchies.units import duration
 from log_writer import Written, devices, text
@@ -115,6 +116,7 @@ def test_what_is_named_is_always_slow(node: float, gpu: float) -> None:
             assert finding.share == pytest.approx(slow[finding.level], rel=0.12)
 
 
+@examples(5, 25)
 @given(st.floats(0.05, 1.0), st.floats(0.05, 1.0), st.booleans())
 def test_no_level_is_cleared_and_blamed_in_one_answer(node: float, gpu: float, rings: bool) -> None:
     """With logs of all levels, and one over both that ran as predicted, or by rings instead."""
