@@ -9,18 +9,20 @@ about a fourth table than three numbers can.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 import scipy
 
 from grammar import Goal
-from hierarchies import Measured, Residual, Stray
+from hierarchies import Calibration, Measured, Residual, Stray
 from hierarchies.calibration import ANY, COVERED, NORMAL_MARGIN, beyond
 from synth.calibration.measurements import Configuration, Measurement
 from synth.calibration.prior import ALGORITHM, Floats, Key
+from synth.price.intervals import widened
+from synth.price.resolution import WORTH
 
 Integers = npt.NDArray[np.int64]
 ALL_TO_ALL = Goal.ALL_TO_ALL.value
@@ -54,6 +56,25 @@ class FittedRow:
     dropped: bool = False
     halves_seconds: float = 0.0
     tables_seconds: float = 0.0
+
+    @property
+    def times(self) -> float:
+        """How many times its fitted seconds it took."""
+        return self.seconds / self.fitted_seconds
+
+    @property
+    def off(self) -> float:
+        """How far it is off, either way: the factor between measured and fitted, at least 1."""
+        return max(self.times, 1 / self.times)
+
+
+@dataclass(frozen=True)
+class Unexpected:
+    """A row that took more or less than its price, and than all that other rows say of it."""
+
+    row: FittedRow
+    low: float
+    high: float
 
 
 def strayed(
@@ -160,6 +181,26 @@ def strays(rows: Sequence[FittedRow]) -> tuple[Stray, ...]:
         high = float(np.exp(margin * spread))
         found.append(Stray(smallest, len(tables), _short(1 / high), _short(high), whose))
     return tuple(found)
+
+
+def unexpected(known: Calibration, rows: Sequence[FittedRow]) -> Iterator[Unexpected]:
+    """The sizes of which prices tell something else than was measured, the farthest off first.
+
+    They lie outside of the interval that the calibration would have without them, by more than
+    ``WORTH``: with them a row that nothing is like would tell of itself.
+    """
+    seen = set()
+    for row in sorted(rows, key=lambda row: row.off, reverse=True):
+        where = row.measurement, row.size_bytes
+        if row.off <= 1 + WORTH:
+            return
+        if where not in seen:
+            seen.add(where)
+            others = [one for one in rows if (one.measurement, one.size_bytes) != where]
+            rest = replace(known, residuals=residuals(others))
+            low, high = widened(rest, row.way, row.measurement.members, row.size_bytes)
+            if not low / (1 + WORTH) <= row.times <= high * (1 + WORTH):
+                yield Unexpected(row, low, high)
 
 
 def _expected(size_bytes: int) -> float:

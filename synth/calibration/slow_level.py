@@ -68,7 +68,7 @@ def slowness(system: System, ends: Sequence[End]) -> Slowness:
             if number == 1 or least <= end.loads[busiest]:
                 found.add(end, busiest)
             elif least > known and unknown:
-                level = _taken(system, end, unknown)
+                level = taken(system, end, unknown)
                 found.add(end, level)
                 if len(unknown) > 1:
                     found.untold[tuple(unknown)] = level
@@ -78,7 +78,7 @@ def slowness(system: System, ends: Sequence[End]) -> Slowness:
     return found
 
 
-def _taken(system: System, end: End, levels: Sequence[int]) -> int:
+def taken(system: System, end: End, levels: Sequence[int]) -> int:
     """Of levels not told apart the busiest; not one inside a node if none is known to lag so."""
     busiest, between = end.busiest(levels), network(system)
     outside = [level for level in levels if level <= between]

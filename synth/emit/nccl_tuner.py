@@ -26,6 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from math import ceil, floor
+from textwrap import wrap
 
 import numpy as np
 
@@ -39,6 +40,11 @@ from synth.semantics.schedule import Exchange
 MOST_CHANNELS = 64
 SAID = (Algorithm.RING, Algorithm.TREE)
 """The algorithms that the table has rows for."""
+BUILD = (
+    "Build the plugin with *nChannels = 0 in pluginGetCollInfo, where it has 1: else all other "
+    "calls go over one channel."
+)
+"""What whoever takes the table has to know before it is used."""
 NAMES = {
     Collective.BROADCAST: "broadcast",
     Collective.REDUCE: "reduce",
@@ -109,14 +115,16 @@ def _nodes(source: Source, groups: Devices) -> list[int]:
 
 def _header(source: Source, channels: int) -> Iterator[str]:
     schedule = source.schedule
+    for paragraph in source.reached:
+        yield from map(_comment, wrap(paragraph, 98))
     yield _comment(f"{source.options.made_by}: NCCL's algorithms for the steps of this program")
     for step in schedule.program.steps:
         yield _comment(f"  {step}")
     yield _comment(f"on {source.system.name}. NCCL's example tuner plugin reads it:")
     yield f"#   NCCL_TUNER_PLUGIN=libnccl-tuner-example.so NCCL_TUNER_CONFIG_FILE={_file(source)}"
     yield f"# Every row uses {channels} channels; it is for its size and for communicators of so"
-    yield "# many nodes and ranks alone. Build the plugin with *nChannels = 0 in pluginGetCollInfo,"
-    yield "# where it has 1: else all other sizes and communicators go over one channel."
+    yield "# many nodes and ranks alone."
+    yield _comment(BUILD)
     yield "# A size is the larger of a rank's buffers; calls in one ncclGroup count together."
     yield "#"
     yield "# collective_type,min_bytes,max_bytes,algorithm,protocol,channels,nNodes,nRanks"

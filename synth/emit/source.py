@@ -75,8 +75,8 @@ class Source:
 
     Prices are of one segment. Where several programs run side by side, each has a slice of the
     payload (of every member's piece, where the goal is in pieces): this is the first of them, and
-    ``beside`` has the others, in the order of slices. ``reached`` tells in paragraphs how one call
-    of the runtime comes to its price: what must be set; nothing of any other program.
+    ``beside`` has the others, in the order of slices. ``reached`` tells in paragraphs how it comes
+    to its price, what must be set, and first of all that the default is advised where it is.
     """
 
     schedule: Schedule

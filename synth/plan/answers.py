@@ -173,6 +173,20 @@ def _of_found(
     return _answer(simulator, candidate, stripes, 1, payload_bytes)
 
 
+def of_parts(
+    simulator: Simulator,
+    reduction: Reduction,
+    parts: Sequence[Part],
+    verdicts: Sequence[Verdict],
+    payload_bytes: int,
+) -> Answer:
+    """The answer for programs that are given, with what is known of their proofs, of rank 1."""
+    prices = all_priced(simulator, parts, reduction)
+    stripes = tuple(Stripe(*one) for one in zip(parts, prices, verdicts, strict=True))
+    candidate = Candidate(reduction, tuple(parts), _ticks_side_by_side(stripes))
+    return _answer(simulator, candidate, stripes, 1, payload_bytes)
+
+
 def moved(simulator: Simulator, answer: Answer) -> Answer:
     """The same placement and programs on another machine of the same shape, priced there."""
     return _again(simulator, answer, answer.candidate.parts, answer.payload_bytes)

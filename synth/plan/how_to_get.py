@@ -104,6 +104,33 @@ def advice(answer: Answer) -> Advice:
     return AS_IT_IS
 
 
+def kept(answer: Answer) -> str:
+    """That the default is advised and not a program, and what the program is for then.
+
+    Nothing where the program gains, or is one call of the runtime's own (``reached``).
+    """
+    if answer.gains or answer.plain:
+        return ""
+    seconds, default = answer.runtime_seconds, answer.baseline_seconds
+    return default_instead(answer.against_default, seconds, default)
+
+
+def default_instead(against: Against, seconds: float, default_seconds: float) -> str:
+    """What is said on top of a program's file where its row keeps the default; else nothing."""
+    if against is Against.FASTER:
+        return ""
+    measured = "It is for a run that measures both on your machine: take it where it is faster"
+    told = {
+        Against.SAME: f"and prices do not tell these apart. {measured}.",
+        Against.SLOWER: "which is surely less. Run it only where you doubt these prices.",
+        Against.NOT_OFFERED: f"as no runtime has the algorithms of its price. {measured}.",
+    }
+    return (
+        f"Keep the default rather than this: as run it takes {duration(seconds)}, the default "
+        f"{duration(default_seconds)}, {told[against]}"
+    )
+
+
 def advised_seconds(answer: Answer) -> float:
     """What it takes to do as is advised: the answer as the runtime runs it where that surely gains
     and is to be had, else the runtime's own choice.

@@ -22,6 +22,7 @@ from synth.collectives.algorithms import Algorithm
 from synth.collectives.nccl_model import SPELLINGS
 from synth.collectives.protocols import Protocol
 from synth.collectives.runtimes import Runtime
+from synth.emit.nccl_tuner import unsaid
 from synth.events.overlap import Lane, together_seconds
 from synth.price.defaults import ALGORITHMS, Defaults, of_call
 from synth.price.resolution import FINEST
@@ -150,13 +151,29 @@ class Calls:
         else:
             yield f"{took}, and no variable tells it otherwise{self._why_none()}"
 
+    @property
+    def tuned(self) -> bool:
+        """Whether NCCL's tuner, which is asked for each communicator, tells all calls apart.
+
+        Its table has rows for rings and trees of one program in one piece; calls of so many bytes
+        among so many ranks are alike to it.
+        """
+        ways: dict[object, set[Way]] = {}
+        for call in self.each:
+            price = call.price
+            if unsaid(price.what, price.algorithm):
+                return False
+            alike = price.what, price.size_bytes, prod(price.members)
+            ways.setdefault(alike, set()).add(call.way)
+        whole = [lane.segments for lane in self.lanes] == [1]
+        return whole and all(len(each) == 1 for each in ways.values())
+
     def _why_none(self) -> str:
         if not self.contrary:
             return ""
-        return (
-            f": {' and '.join(self.contrary)} would go two ways in one process. A tuner is asked "
-            "for each communicator: --target nccl-tuner has its rings and trees"
-        )
+        why = f": {' and '.join(self.contrary)} would go two ways in one process"
+        tuner = ". A tuner is asked for each communicator: --target nccl-tuner has a row for each"
+        return f"{why}{tuner if self.tuned else ''}"
 
     def _ways(self, what: str) -> set[Way]:
         return {call.way for call in self.each if call.price.what == what}

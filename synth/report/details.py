@@ -14,7 +14,7 @@ from synth.collectives.algorithms import Choice
 from synth.collectives.nccl_model import SPELLINGS
 from synth.collectives.protocols import Protocol
 from synth.collectives.runtimes import Runtime
-from synth.plan.how_to_get import By
+from synth.plan.how_to_get import By, default_instead
 from synth.plan.request import Against
 from synth.plan.settings import holds, setting
 from synth.price.defaults import ALGORITHMS
@@ -157,6 +157,17 @@ def in_place_of_code(ranking: Ranking, index: int) -> InPlaceOfCode | None:
     at = [volume(size) if len(set(lines)) > 1 else "" for size in sizes]
     told = dict.fromkeys((to, line or "nothing to set") for to, line in zip(at, lines, strict=True))
     return InPlaceOfCode(_in_all(answer), tuple(told))
+
+
+def instead_of_code(ranking: Ranking, index: int) -> str:
+    """What is said on top of the files of a row that keeps the default; nothing of any other.
+
+    Raises InputError where there is no such row.
+    """
+    answer = answer_at(ranking, index)
+    if not isinstance(answer, Answer) or in_place_of_code(ranking, index) or not answer.steps:
+        return ""
+    return default_instead(answer.against_default, answer.runtime_seconds, answer.baseline_seconds)
 
 
 def _in_all(answer: Answer) -> str:

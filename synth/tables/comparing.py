@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from rich.console import RenderableType
 
 from hierarchies.units import duration, volume
-from synth.tables.style import paragraphs, table_of
+from synth.tables.style import paragraphs, table, table_of
 from synth.verbs.answers.comparing import Changed, Compared, DiffReply, Told
 
 UNNAMED = ("first", "second")
@@ -25,7 +25,7 @@ def diff(answer: DiffReply) -> RenderableType:
     return paragraphs(
         *_changes("asked", answer.asked, heads),
         *_changes("machine", answer.machine, heads),
-        *(part for line in answer.lines for part in _line(line, heads)),
+        *_lines(answer.lines, heads),
         None if answer.lines else "what is recommended, and what it takes, is the same",
     )
 
@@ -80,22 +80,28 @@ def value_text(changed: Changed, value: object) -> str:
     return "-" if value is None else str(value)
 
 
-def _line(line: Compared, heads: _Heads) -> Iterator[str]:
-    (one, other), (first, second) = heads, (line.first, line.second)
-    if first is None or second is None:
-        name = other if first is None else one
-        where = f"the {name} answer" if heads == UNNAMED else f"the answer of {name}"
-        yield f"{line.what}: only in {where}"
-        yield from (_told(found) for found in (first, second) if found)
-        return
-    times = f" ({found})" if (found := ratio(line)) else ""
-    yield f"{line.what}: {duration(first.seconds)}, then {duration(second.seconds)}{times}"
-    if first.how == second.how:
-        yield f"  {first.how}"
-        return
-    wide = 1 + max(map(len, heads))
-    yield f"  {f'{one}:':{wide}} {first.how}"
-    yield f"  {f'{other}:':{wide}} {second.how}"
+def line_headings(heads: _Heads) -> Sequence[str]:
+    """What stands above the lines of two answers; figures are every second of them."""
+    one, other = heads
+    return ["", one, "time", other, "time", f"{other} takes"]
+
+
+def line_cells(line: Compared) -> Sequence[str]:
+    """A line of both answers, step below step, and how many times as long the second takes."""
+    return [line.what, *_told(line.first), *_told(line.second), ratio(line)]
+
+
+def _told(found: Told | None) -> tuple[str, str]:
+    return (found.how.replace("; ", ";\n"), duration(found.seconds)) if found else ("none", "")
+
+
+def _lines(lines: Sequence[Compared], heads: _Heads) -> Iterator[RenderableType]:
+    """Rank by rank, size by size, or entry by entry."""
+    if lines:
+        made = table(*line_headings(heads), right="time")
+        for line in lines:
+            made.add_row(*line_cells(line))
+        yield made
 
 
 def ratio(line: Compared) -> str:
@@ -109,7 +115,3 @@ def ratio(line: Compared) -> str:
         return ""
     listed = line.what.startswith("rank ") and line.what.split()[1] != "1"
     return "" if listed and first.how != second.how else f"{second.seconds / first.seconds:.2f}x"
-
-
-def _told(found: Told) -> str:
-    return f"  {found.how}: {duration(found.seconds)}"

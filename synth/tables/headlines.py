@@ -6,11 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import prod
 from typing import Any
 
-from hierarchies.units import duration
+from hierarchies.units import duration, volume
 from synth.calibration.logs.tables import busbw_factor
+from synth.price.resolution import WORTH
 from synth.tables.rows import Ranking
 from synth.tables.style import axes_text, many
-from synth.tables.verdict import best_to_be_had, verdict
+from synth.tables.verdict import verdict
 from synth.verbs.answers import judge
 from synth.verbs.answers.degraded import CostReply, UnevenReply
 from synth.verbs.answers.measured import CalibratedReply, DoctorReply, TestsReply
@@ -20,7 +21,6 @@ from synth.verbs.answers.training.planned import StepPlanReply
 from synth.verbs.answers.training.simulated import SimulateReply
 
 NOTHING = "Nothing was found"
-_DEFAULT = "the default"
 
 
 def headline(verb: str, body: Any) -> str:
@@ -52,19 +52,37 @@ def headline_of(answer: object) -> str:
             healthy = answer.healthy.seconds
             return f"{answer.best.seconds / healthy:.2f} times as long" if healthy else "As long"
         case DoctorReply():
-            below = ("short", "level-short")
-            short = {one.source for one in answer.findings if one.kind in below}
-            runs = many(len(answer.runs), "run")
-            short_of = f"{len(short)} of {runs} below what is expected"
-            return short_of if short else f"As expected: {runs}"
+            return _runs(answer)
         case CalibratedReply():
-            error = answer.median_error
-            off = "" if error is None else f", {error:.1%} off in the median"
-            return f"{many(answer.rows, 'measured row')} fitted{off}{_untold(answer)}"
+            return f"{many(answer.rows, 'measured row')} fitted{_off(answer)}{_untold(answer)}"
         case TestsReply():
             seconds = duration(sum(one.seconds for one in answer.experiments))
             return f"{many(len(answer.experiments), 'test')}, about {seconds} in all"
     return ""
+
+
+def _runs(answer: DoctorReply) -> str:
+    """How many runs fall short, and the levels that are to blame for it."""
+    short = {one.source for one in answer.findings if one.kind in ("short", "level-short")}
+    runs = many(len(answer.runs), "run")
+    if not short:
+        return f"As expected: {runs}"
+    named = dict.fromkeys(one.level for one in answer.findings if one.kind == "level-short")
+    levels = f"{'Level' if len(named) == 1 else 'Levels'} {' and '.join(map(repr, named))}"
+    fall = f"{levels} {'falls' if len(named) == 1 else 'fall'} short: " if named else ""
+    return f"{fall}{len(short)} of {runs} below what is expected"
+
+
+def _off(answer: CalibratedReply) -> str:
+    """How far rows lie from the fit: in the middle, and the one that is farthest, at its size."""
+    if answer.median_error is None or answer.worst is None:
+        return ""
+    worst = answer.worst
+    off = abs(1 / worst.times - 1)
+    far = f"{off:.1%}" if off < WORTH else f"{worst.times:.2g} times the price"
+    return (
+        f", {answer.median_error:.1%} off in the median, {far} at worst, at {volume(worst.bytes)}"
+    )
 
 
 def _untold(answer: CalibratedReply) -> str:
@@ -84,29 +102,6 @@ def _systems(several: SystemsRankedReply) -> str:
         return NOTHING
     best = min(seconds, key=lambda name: seconds[name])
     return f"{best} is the fastest: {duration(seconds[best])}"
-
-
-def taken(reply: Ranking) -> tuple[str, float] | None:
-    """What the verdict says to take now, and its seconds: the default where that is kept.
-
-    None where nothing was found, and over a range of sizes.
-    """
-    told = verdict(reply)
-    if told is None or isinstance(reply, SweepReply):
-        return None
-    kept = not told.headline.endswith(": do this")
-    match reply:
-        case PlanReply():
-            default, ours = reply.default_exposed_seconds, reply.runtime_exposed_seconds
-            return (_DEFAULT, default) if kept else ("what gains", ours)
-        case UnevenReply():
-            ours = reply.answers[0].seconds
-            return (_DEFAULT, reply.flat_seconds) if kept else (reply.answers[0].program, ours)
-        case RankingReply():
-            if best := None if kept else best_to_be_had(reply.answers):
-                return best.program, best.runtime_seconds
-            plain = min(reply.answers, key=lambda one: one.baseline_seconds)
-            return f"{_DEFAULT}, {plain.default.name}", plain.baseline_seconds
 
 
 def ranges_of(several: SystemsRankedReply) -> Mapping[str, SweepReply]:

@@ -9,7 +9,7 @@ from rich.console import RenderableType
 
 from hierarchies.units import duration, volume
 from synth.tables.headlines import headline_of
-from synth.tables.style import follows, many, paragraphs, shape, table, table_of
+from synth.tables.style import follows, many, paragraphs, shape, table, table_of, telling
 from synth.verbs.answers.measured import (
     CalibratedReply,
     ClassResidual,
@@ -23,10 +23,10 @@ from synth.verbs.answers.measured import (
 
 
 def doctor(answer: DoctorReply) -> RenderableType:
-    """Every run as a table, then what all say together."""
+    """Every run as a table, then what all say together: first what it comes to."""
     runs = [part for run in answer.runs for part in (*_run(run), "")]
     findings = [line for finding in answer.findings for line in _finding(finding)]
-    return paragraphs(*runs, follows(answer.prices), "findings:", *findings)
+    return paragraphs(*runs, follows(answer.prices), headline_of(answer), *findings)
 
 
 def calibrated(answer: CalibratedReply | TestsReply) -> RenderableType:
@@ -37,6 +37,8 @@ def calibrated(answer: CalibratedReply | TestsReply) -> RenderableType:
     return paragraphs(
         f"{answer.system.name}, {shape(answer.system.levels)}: {headline_of(answer)}",
         *untold(answer),
+        *carried(answer),
+        *unexpected(answer),
         *(f"  {source}" for source in answer.sources),
         "",
         table_of([one for one in wider if not one.protocol], _RESIDUALS, right="sizes from,rows"),
@@ -49,12 +51,43 @@ def calibrated(answer: CalibratedReply | TestsReply) -> RenderableType:
 
 
 def untold(answer: CalibratedReply) -> Iterator[str]:
-    """Which levels rows do not tell apart, and the tests that do."""
+    """Which levels rows do not tell apart, and the test that does."""
     for one in answer.untold:
         yield one.text
-        if one.tests:
-            only = ",".join(one.tests)
-            yield f"first run what tells: collsynth calibrate --plan ... --only {only}"
+        if one.tells:
+            yield telling(one.tells)
+
+
+def carried(answer: CalibratedReply) -> Iterator[str]:
+    """Which share of what a data sheet states the links of each level carried."""
+    said = {level for one in answer.untold for level in one.levels}
+    for one in answer.levels:
+        least = "at least " if one.least else ""
+        shares = sorted(one.shares.items(), key=lambda way: -way[1])
+        if one.told:
+            text = f"{least}{shares[-1][1]:.0%} of its {one.GB_per_s:g} GB/s a port"
+        else:
+            ways = ", ".join(f"{share:.0%} if {way} ran" for way, share in shares)
+            text = f"of its {one.GB_per_s:g} GB/s a port {least}{ways}: not told apart"
+        tells = "".join(f"; {test} tells" for test in one.tests if one.level not in said)
+        yield f"level {one.level!r} carried {text} ({one.source}{tells})"
+
+
+def unexpected(answer: CalibratedReply) -> Iterator[str]:
+    """Sizes that are off by more than prices tell: what they took, and what others say of them."""
+    for one in answer.unexpected[:_MOST_UNEXPECTED]:
+        members = " x ".join(map(str, one.members))
+        yield (
+            f"{one.source}: {one.collective} of {members} took {one.times:.2g} times its price at "
+            f"{volume(one.bytes)}, where all other sizes say {one.low:.2f} to {one.high:.2f}: "
+            "measure it again, or trust no price near it more than that"
+        )
+    if (more := len(answer.unexpected) - _MOST_UNEXPECTED) > 0:
+        yield f"and {many(more, 'other size')} off by more than prices tell"
+
+
+_MOST_UNEXPECTED = 3
+"""So many sizes that are off are told one by one."""
 
 
 _RESIDUALS: Mapping[str, Callable[[ClassResidual], str]] = {

@@ -14,7 +14,12 @@ from rich.text import Text
 from grammar import Goal
 from hierarchies.units import duration, volume
 from synth.collectives.protocols import Protocol
-from synth.verbs.answers.machine_parts import LevelInBrief, MachineException, MachineInFull
+from synth.verbs.answers.machine_parts import (
+    LevelInBrief,
+    MachineException,
+    MachineInFull,
+    TellingTest,
+)
 from synth.verbs.answers.parts import StepPrice
 from synth.verbs.answers.planning import PlacementsConsidered
 from synth.verbs.answers.ranked import Considered
@@ -117,6 +122,17 @@ def followed(system: MachineInFull) -> Iterator[str]:
     yield follows(system.prices)
     if system.runtime.unmodelled:
         yield system.runtime.unmodelled
+    yield from map(telling, system.tells)
+
+
+def telling(one: TellingTest) -> str:
+    """What to run where levels are not told apart, and what then."""
+    levels = " and ".join(map(repr, one.levels))
+    return (
+        f"what tells levels {levels} apart, on {one.where} "
+        f"({one.test} of 'calibrate --plan'; then calibrate with its log beside yours):\n"
+        f"  {one.line}"
+    )
 
 
 def between(interval: Sequence[float]) -> str:

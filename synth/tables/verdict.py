@@ -40,6 +40,7 @@ from synth.verbs.answers.degraded import UnevenReply
 from synth.verbs.answers.machine_parts import LevelInFull
 from synth.verbs.answers.planning import PlacementOption, PlanReply
 from synth.verbs.answers.ranked import Answer, RankedAnswer, RankingReply, SweepReply
+from synth.verbs.taking import best_to_be_had, groups_gain, job_gains, to_be_had
 
 KEEP = "Keep the default"
 _HOOKS = {
@@ -97,11 +98,6 @@ def decision(reply: Ranking) -> Iterator[RenderableType]:
         yield from choices(told.of, told.to_do, told.decides)
 
 
-def to_be_had(answer: Answer) -> bool:
-    """Whether an answer is proved, and a line or a file away."""
-    return answer.proof == "proved" and answer.advice.by in (By.ENVIRONMENT, By.FILE)
-
-
 def row_to_do(
     told: Verdict | None, answer: Answer, row: int, name: str, request: str, speedup: str
 ) -> ToDo | None:
@@ -112,12 +108,6 @@ def row_to_do(
     if answer.worth_measuring:
         return to_run(Run(row, name, answer.worth_measuring))
     return to_get(answer, row, name, request, speedup) if to_be_had(answer) else None
-
-
-def best_to_be_had(answers: Sequence[RankedAnswer]) -> RankedAnswer | None:
-    """The answer that takes least, as a runtime would run it, of those that gain and can be had."""
-    gain = (one for one in answers if one.against_best is Against.FASTER and to_be_had(one))
-    return min(gain, key=lambda one: one.runtime_seconds, default=None)
 
 
 def _of_one(reply: RankingReply, found: Sequence[Row]) -> Verdict:
@@ -314,7 +304,7 @@ def _of_groups(reply: UnevenReply, row: Row) -> Verdict:
     """Of a machine that lacks devices, where the default is the plain all-reduce in one step."""
     first, follow = reply.answers[0], follows(reply.system.prices)
     default = f"the plain all-reduce of one step takes {duration(reply.flat_seconds)}"
-    if first.against_default is not Against.FASTER or first.proof != "proved":
+    if not groups_gain(reply):
         return Verdict(KEEP, [f"{default}; nothing proved is surely faster", follow])
     run = f"collsynth emit --from ANSWER.json --rank {first.rank} --target json"
     what = "Take its groups of ranks as JSON, among its files"
@@ -337,7 +327,7 @@ def _of_job(reply: PlanReply, found: Sequence[Row]) -> Verdict:
     where = f"placement {best.placement}{_lies(levels, best)}"
     more, orders = [where, *followed(reply.system)], _orders(levels, best.axes, best.placement)
     longer = default_seconds / seconds if seconds else 1.0
-    gains = to_do and longer > 1 + FINEST
+    gains = job_gains(reply)
     if not gains and (runs := worth_a_run(reply)):
         return _until_measured(runs, [waits, *more], orders, "entry")
     if not gains:

@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from hierarchies import InputError
 from synth.plan.request import Watcher
+from synth.verbs.answers import judge
 from synth.verbs.answers.comparing import (
     Changed,
     Compared,
@@ -23,6 +24,7 @@ from synth.verbs.answers.comparing import (
 from synth.verbs.questions.fields import File, Flag, Limited
 from synth.verbs.questions.question import Question
 from synth.verbs.reply import Outcome, Reply, reply
+from synth.verbs.taking import taken
 
 _KINDS: Mapping[str, type[KeptAnswer]] = {
     "ranking": KeptPlan,
@@ -53,10 +55,24 @@ def diff(question: DiffQuestion, watcher: Watcher) -> Reply:
     first, second = kept_answers(question)
     asked = list(_changed(first.asked, second.asked))
     machine = list(_changed(first.system.numbers, second.system.numbers))
-    lines = list(_compared(first, second))
+    lines = [*_to_take(question), *_compared(first, second)]
     same = not (asked or machine or lines)
     found = DiffReply.like(same=same, asked=asked, machine=machine, lines=lines)
     return reply(found, Outcome.OK if same else Outcome.NO)
+
+
+def _to_take(question: DiffQuestion) -> Iterator[Compared]:
+    """What each answer has one take now, if that differs; of answers that this code reads whole."""
+    first, second = map(_taken, (question.first, question.second))
+    if first and second and not _agree(first, second):
+        yield Compared(what="to take now", first=first, second=second)
+
+
+def _taken(given: Mapping[str, Any]) -> Told | None:
+    try:
+        return taken(judge("top").validate_python(given))
+    except ValidationError:
+        return None  # of another edition: its rows are compared
 
 
 def kept_answers(question: DiffQuestion) -> tuple[KeptAnswer, KeptAnswer]:

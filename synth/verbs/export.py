@@ -9,8 +9,8 @@ from grammar import Goal, canonical, parse
 from hierarchies import InputError, Reduction, within
 from synth.collectives.runtimes import runtime
 from synth.emit import Options, Source
-from synth.plan.answers import all_priced
-from synth.plan.how_to_get import reached
+from synth.plan.answers import all_priced, of_parts
+from synth.plan.how_to_get import kept, reached
 from synth.plan.request import Part
 from synth.plan.settings import Calls
 from synth.plan.stripes import whole_bytes
@@ -67,11 +67,14 @@ def hand_out(chosen: Remembered, options: Options) -> HandOut:
         for one, own in zip(chosen.slices, sizes, strict=True)
     ]
     prices = all_priced(simulator, parts, reduction)
-    first, *others = (
+    first, *others = sources = [
         _source(part, each, chosen, options) for part, each in zip(parts, prices, strict=True)
-    )
+    ]
     plain = total_seconds(defaults(simulator, reduction, size, chosen.goal).baseline)
     told = _reached(chosen, parts, prices)
+    if any(price.algorithm for each in prices for price in each):
+        answer = of_parts(simulator, reduction, parts, [one.verdict for one in sources], size)
+        told = (*filter(None, [kept(answer)]), *told)
     return HandOut(replace(first, beside=tuple(others), reached=told), plain)
 
 

@@ -104,7 +104,15 @@ class CalibrateQuestion(LogsQuestion):
             raise InputError("tests are named, and none are asked for", where="--only", hint=hint)
 
     def tests(self, system: System) -> tuple[Experiment, ...]:
-        """The tests of a plan. Raises InputError for a name that none of them has."""
+        """The tests of a plan.
+
+        Raises InputError for a name that none of them has, and where neither NVIDIA's tests nor
+        AMD's run.
+        """
+        if (by := runtime(system)).timing:
+            what = system.device or system.name
+            problem = f"neither nccl-tests nor rccl-tests run on {what}: {by.value} has its"
+            raise InputError(f"{problem} collectives", where="--plan", hint=by.timing)
         found = {one.name: one for one in experiments(system)}
         for name in self.only:
             if name not in found:
@@ -144,11 +152,6 @@ def calibrate(question: CalibrateQuestion, watcher: Watcher) -> Reply:
 
 
 def _plan(system: System, question: CalibrateQuestion) -> Reply:
-    """Raises InputError where neither NVIDIA's tests nor AMD's run."""
-    if (by := runtime(system)).timing:
-        what = system.device or system.name
-        problem = f"neither nccl-tests nor rccl-tests run on {what}: {by.value} has its collectives"
-        raise InputError(problem, where="--plan", hint=by.timing)
     given = question.system
     spec = given.name if isinstance(given, NamedText) else given
     found = question.tests(system)

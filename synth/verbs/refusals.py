@@ -119,6 +119,7 @@ def _check_files(question: Question) -> None:
                 question.draft()
         case CalibrateQuestion() if question.plan:
             question.check_alone()
+            question.tests(system_of(question.system))
         case LogsQuestion():
             if _short(*(file.text for file in question.files)):
                 question.matched(system_of(question.system))

@@ -15,9 +15,9 @@ from starlette.responses import HTMLResponse, Response
 
 from hierarchies import InputError
 from synth.emit import TARGETS
-from synth.emit.nccl_tuner import MOST_CHANNELS
+from synth.emit.nccl_tuner import BUILD, MOST_CHANNELS
 from synth.report.curves import curves
-from synth.report.details import answer_at, emit_question, title
+from synth.report.details import answer_at, emit_question, instead_of_code, title
 from synth.service.auth.identity import Caller
 from synth.service.errors import RefusalError, not_there, unavailable
 from synth.service.http.state import state_of
@@ -155,7 +155,7 @@ async def code(part: AskedPart, target: str, channels: Channels = None) -> Respo
     """A row's program in the words of a runtime; NCCL's tuner is to be told of its channels."""
     heading = TABS.get(target, target)
     if target == "nccl-tuner" and channels is None and not part.split:
-        return part.response("channels.html", heading, most=MOST_CHANNELS)
+        return part.response("channels.html", heading, most=MOST_CHANNELS, build=BUILD)
     try:
         outcome = await part.emitted(target, channels)
     except (InputError, RefusalError) as error:
@@ -169,6 +169,8 @@ async def code(part: AskedPart, target: str, channels: Channels = None) -> Respo
         return part.waiting(outcome, "The code", f"code/{target}?{more}")
     summary = "" if isinstance(part.ranking, UnevenReply) else TARGETS[target].summary
     given = {"files": _files(outcome), "target": target, "more": more, "summary": summary}
+    if summary and not TARGETS[target].places:
+        given["instead"] = await asyncio.to_thread(instead_of_code, part.ranking, part.index)
     return part.response("code.html", heading, **given)
 
 

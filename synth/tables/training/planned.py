@@ -148,7 +148,9 @@ def _before(answer: StepPlanReply, left: Sequence[PlanOfStep]) -> Iterator[str]:
         kept = [one for one in left if key(answer, one) == key(answer, best)]
         if len(kept) < len(left):
             axes = sum(size > 1 for size in best.axes.values())
-            yield said.format(memory=volume(best.memory.bytes), axes=axes)
+            longer = best.more.interval[1]
+            worst = f" (at worst {duration(longer)} longer than the first)" if longer > 0 else ""
+            yield said.format(memory=volume(best.memory.bytes), axes=axes, worst=worst)
         left = kept
 
 
@@ -157,6 +159,7 @@ _SIMPLER: Mapping[str, Callable[[StepPlanReply, PlanOfStep], object]] = {
     "the fewest axes ({axes})": lambda _, one: sum(size > 1 for size in one.axes.values()),
     "axes as frameworks lay them out": lambda _, one: one.by_framework,
     "nothing computed again": lambda _, one: parse_recipe(one.plan).remat,
+    "the least at risk{worst}": lambda _, one: one.more.interval[1],
     "the least memory ({memory})": lambda _, one: one.memory.bytes,
 }
 

@@ -212,12 +212,14 @@ def advised(
     """Which of the plans that are not told from the first is to be taken; the first, if alone.
 
     One that leaves a tenth of the memory, if there is one; then the fewest axes, laid out as
-    frameworks do it, nothing computed again, the least memory.
+    frameworks do it, nothing computed again; then the least at risk, which may take least longer
+    than the first, and the least memory.
     """
 
-    def simplicity(number: int) -> tuple[bool, int, bool, bool, int]:
+    def simplicity(number: int) -> tuple[bool, int, bool, bool, float, int]:
         one = several[number]
         full, again = one.size_bytes > FULL * memory_bytes, one.candidate.recipe.remat
-        return full, len(one.candidate.row_of), not one.by_framework, again, one.size_bytes
+        risk = differences[number].high_seconds
+        return full, len(one.candidate.row_of), not one.by_framework, again, risk, one.size_bytes
 
     return min((at for at, one in enumerate(differences) if not one.told), key=simplicity)

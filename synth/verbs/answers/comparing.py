@@ -33,7 +33,7 @@ class Told(Part):
 class Compared(Part):
     """The same line of two answers; null where one has no such line."""
 
-    what: str = Field(description="A rank, a size, or an entry of a job.")
+    what: str = Field(description="To take now; a rank, a size, or an entry of a job.")
     first: Told | None = Field(description="In the first answer.")
     second: Told | None = Field(description="In the second answer.")
 
@@ -122,7 +122,8 @@ class KeptAnswer(_Kept, ABC):
         """What an answer repeats of its question."""
         given = {key: getattr(self, key) for key in _ASKED}
         return {"reduce": _joined(self.reduce)} | {
-            key: value if isinstance(value, Scalar) else str(value) for key, value in given.items()
+            key: value if isinstance(value, Scalar) else _in_words(value)
+            for key, value in given.items()
         }
 
     @property
@@ -190,6 +191,14 @@ def _plain(found: Mapping[str, Any]) -> Iterator[tuple[str, Scalar]]:
     for key, value in found.items():
         if key not in ("name", "source") and isinstance(value, bool | int | float | str | None):
             yield key, value
+
+
+def _in_words(value: object) -> str:
+    """The ends of a range of sizes as one reads them, anything else as it is."""
+    match value:
+        case [int(low), int(high)]:
+            return f"{volume(low)} to {volume(high)}"
+    return str(value)
 
 
 def _joined(names: Iterable[str]) -> str | None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Literal, Self
 
 from pydantic import Field
 
+import hierarchies
 from hierarchies import Domain, Hierarchy, Level, Link, System, table_of
+from synth.calibration.experiments import isolating, lines
 from synth.collectives.runtimes import Runtime, runtime
 from synth.emit.document.schema import LevelPart
 from synth.verbs.answers.parts import Number, Part, Positive, Share, Told, Whole, sometimes
@@ -182,6 +185,32 @@ class Machine(Part):
         return cls.like(system, levels=LevelInBrief.all_of(system.hierarchy))
 
 
+class TellingTest(Part):
+    """A test that tells levels apart of which one is slow: the innermost one alone."""
+
+    levels: Annotated[list[str], Field(min_length=2)] = Field(description="Of which one is slow.")
+    test: Told = Field(description="Its name, in a plan of tests.")
+    where: Told = Field(description="On which devices, in words.")
+    line: Told = Field(description="The line that runs it, TESTS being the folder of nccl-tests.")
+
+    @classmethod
+    def of(cls, system: System, untold: hierarchies.Untold) -> Self | None:
+        """None where no group of ranks has that level alone."""
+        inner = max(untold.levels, key=system.hierarchy.index)
+        whole = replace(system, faults=())
+        one = isolating(whole, inner)
+        if one is None:
+            return None
+        line = lines(whole, one).mpirun
+        return cls.like(untold, test=one.name, where=one.groups.where, line=line)
+
+    @classmethod
+    def all_of(cls, system: System) -> list[Self]:
+        """Those of all levels that a calibration of the machine does not tell apart."""
+        known = system.calibration.untold if system.calibration else ()
+        return [test for one in known if (test := cls.of(system, one))]
+
+
 class MachineInFull(Part):
     """A machine with every number of its links, and who says so."""
 
@@ -196,6 +225,9 @@ class MachineInFull(Part):
     prices: PricesName = Field(description="What prices follow: see --prices.")
     calibration: Calibration | None = Field(
         description="What prices follow: measurements, or what such links reach; null: as stated."
+    )
+    tells: Annotated[list[TellingTest], Field(min_length=1)] = sometimes(
+        "The tests that tell levels apart which measurements do not.", []
     )
 
     @classmethod
@@ -216,4 +248,5 @@ class MachineInFull(Part):
             )
             if known
             else None,
+            **({"tells": tells} if (tells := TellingTest.all_of(system)) else {}),
         )

@@ -10,11 +10,12 @@ from pydantic import Discriminator, Field, Tag
 
 import hierarchies
 from hierarchies import System
-from synth.calibration.doctor import Diagnosis, Finding, FindingKind, Reading, Run
+from synth.calibration.doctor import Carried, Diagnosis, Finding, FindingKind, Reading, Run, carried
 from synth.calibration.experiments import Experiment, isolating, kept, lines
 from synth.calibration.fit import Calibrated
 from synth.calibration.logs.matching import Matched
-from synth.verbs.answers.machine_parts import Machine, PricesName, Untold
+from synth.calibration.residuals import FittedRow, unexpected
+from synth.verbs.answers.machine_parts import Machine, PricesName, TellingTest, Untold
 from synth.verbs.answers.parts import (
     Number,
     OneFile,
@@ -100,16 +101,60 @@ class ClassStray(Part):
     high: Number = Field(description="The upper end of nine of ten ratios.")
 
 
+class OffRow(Part):
+    """A measured size that lies off its fitted time."""
+
+    source: str = Field(description="Of which log.")
+    collective: str = Field(description="What was timed.")
+    members: list[Positive] = Field(description="By level: children that one group has ranks in.")
+    bytes: Positive = Field(description="Its size.")
+    times: Number = Field(description="Measured over fitted seconds.")
+
+    @classmethod
+    def of(cls, row: FittedRow, **rest: float) -> Self:
+        return cls.like(row.measurement, row, bytes=row.size_bytes, **rest)
+
+
+class UnexpectedRow(OffRow):
+    """A measured size of which prices tell something else."""
+
+    low: Number = Field(description="The lower end of what prices tell by all other sizes.")
+    high: Number = Field(description="The upper end of it.")
+
+
+class CarriedLevel(Part):
+    """Which share of their stated rate the links of a level carried."""
+
+    level: str = Field(description="Its name.")
+    GB_per_s: Number = Field(description="As stated, of one port in one direction.")
+    shares: dict[str, Number] = Field(
+        min_length=1, description="Of that, by the algorithm that may have run."
+    )
+    told: bool = Field(description="Whether it is one share, whichever ran.")
+    least: bool = Field(description="Whether they may do more, as another level may have limited.")
+    source: str = Field(description="By which log.")
+    tests: list[str] = Field(description="The test of a plan that tells more, if any does.")
+
+    @classmethod
+    def of(cls, system: System, one: Carried) -> Self:
+        link = system.links[system.hierarchy.index(one.level)]
+        test = isolating(system, one.level)
+        more = [test.name] if test and (one.least or not one.told) else []
+        rate = link.bandwidth_bytes_per_second / 1e9
+        return cls.like(one, GB_per_s=rate, shares=dict(one.shares), tests=more)
+
+
 class UntoldLevels(Untold):
     """The same, and the tests that tell."""
 
     text: str = Field(min_length=1, description="In words.")
     tests: list[str] = Field(description="Names of tests of a plan that would tell them apart.")
+    tells: TellingTest | None = Field(description="One that is enough; null where none can be.")
 
     @classmethod
     def of(cls, system: System, one: hierarchies.Untold) -> Self:
         tests = [test.name for name in one.levels if (test := isolating(system, name))]
-        return cls.like(one, text=str(one), tests=tests)
+        return cls.like(one, text=str(one), tests=tests, tells=TellingTest.of(system, one))
 
 
 class CalibratedReply(Reply):
@@ -119,6 +164,11 @@ class CalibratedReply(Reply):
     sources: list[str] = Field(description="Which logs.")
     rows: Whole = Field(description="How many were fitted.")
     median_error: Number | None = Field(description="Of the fit, relative; null without rows.")
+    levels: list[CarriedLevel] = Field(description="What links carried, outermost first.")
+    worst: OffRow | None = Field(description="The size that is off most; null without rows.")
+    unexpected: list[UnexpectedRow] = Field(
+        description="Sizes that are off by more than prices tell, the farthest first."
+    )
     residuals: list[ClassResidual] = Field(description="How far off, class by class.")
     strays: list[ClassStray] = Field(description="How far off where tables were left out.")
     undetermined: list[str] = Field(description="What the rows do not tell.")
@@ -140,6 +190,15 @@ class CalibratedReply(Reply):
             system=Machine.of(system),
             rows=len(calibrated.rows),
             median_error=median(off) if off else None,
+            levels=[
+                CarriedLevel.of(system, one)
+                for one in carried(system, [one.measurement for one in matched])
+            ],
+            worst=OffRow.of(max(calibrated.rows, key=lambda row: row.off)),
+            unexpected=[
+                UnexpectedRow.of(one.row, low=one.low, high=one.high)
+                for one in unexpected(found, calibrated.rows)
+            ],
             residuals=[ClassResidual.like(one) for one in found.residuals],
             strays=[ClassStray.like(one) for one in found.strays],
             untold=[UntoldLevels.of(system, one) for one in found.untold],

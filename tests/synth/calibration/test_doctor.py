@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
+from exhaustive import examples
 from hierarchies import Calibration, Crossing, Fit, InputError, System, load
 from hierarchies.units import duration
 from log_writer import Written, devices, text
@@ -26,9 +27,11 @@ from synth.calibration.logs.reading import logs_of
 from synth.calibration.logs.tables import Log, Table
 from synth.calibration.measurements import Measurement, Sample
 from synth.calibration.prediction import Predictor
+from synth.calibration.slow_level import SHORT
 from synth.cli.app import app
 from synth.collectives.nccl_model import SPELLINGS
 from synth.collectives.protocols import Protocol
+from synth.service.page.views.found import found as shown
 
 SYSTEM = load("dgx-a100:4")
 SIZES = tuple(2**power for power in range(10, 33, 2))
@@ -111,6 +114,29 @@ def test_what_is_named_is_always_slow(node: float, gpu: float) -> None:
     for finding in found.findings:
         if finding.kind == "level-short":
             assert finding.share == pytest.approx(slow[finding.level], rel=0.12)
+
+
+@examples(5, 25)
+@given(st.floats(0.05, 1.0), st.floats(0.05, 1.0), st.booleans())
+def test_no_level_is_cleared_and_blamed_in_one_answer(node: float, gpu: float, rings: bool) -> None:
+    """With logs of all levels, and one over both that ran as predicted, or by rings instead."""
+    system = load("dgx-h100:2")
+    there = slowed(system, node=node, gpu=gpu)
+    bare = Measurement("all-reduce", (2, 8), (2, 8), (), source="all")
+    ran = Predictor(there, replace(bare, algorithm="ring" if rings else "nvls_tree"))
+    samples = tuple(Sample(size, ran.at(size).seconds) for size in SIZES)
+    log = Log(Table("all", "all_reduce", ()), "all-reduce", 1, 1, 1, ())
+    alone = [measured_on(there, (1, 8), "one"), measured_on(there, (2, 1), "across")]
+    found = diagnose(system, [Matched(log, replace(bare, samples=samples)), *alone])
+    slow = {level for _, level in named(found)}
+    cleared = {f.level for f in found.findings if f.text.startswith("not level")}
+    assert slow == {name for name, share in (("node", node), ("gpu", gpu)) if share < SHORT}
+    assert not slow & cleared
+    if found.runs[0].short and slow:
+        [why] = [f for f in found.findings if f.kind == "explained"]
+        assert rings or "ran, not nvls_tree" not in why.text
+        assert "ring" in why.text or "so slow, nvls_tree" in why.text
+        assert not any(f.kind in ("unexplained", "open") for f in found.findings)
 
 
 def test_launches_are_expected_and_only_what_is_above_them_is_found() -> None:
@@ -343,9 +369,33 @@ def test_calibrate_prints_how_far_off_it_is_and_what_it_could_not_tell(tmp_path:
     code, out, _ = ask("calibrate", "dgx-a100:2", *fixtures(), "-o", str(place))
     body = json.loads(ask("calibrate", "dgx-a100:2", *fixtures(), "--json")[1])
     assert code == 0
-    assert f"44 measured rows fitted, {body['median_error']:.1%} off in the median" in out
+    middle, worst = body["median_error"], body["worst"]["times"]
+    off = f"{middle:.1%} off in the median, {worst:.2g} times the price at worst, at 256 KiB"
+    assert f"44 measured rows fitted, {off}" in " ".join(out.split())
     assert all(line in " ".join(out.split()) for line in body["undetermined"])
     assert ask("calibrate", "dgx-a100:2", *fixtures())[1] == out
+
+
+def test_a_size_that_is_off_by_two_is_in_headline_and_verdict_of_terminal_and_page(
+    tmp_path: Path,
+) -> None:
+    rows = tuple((size, size / 1e5 + 60, size / 1e5 + 60) for size in SIZES[5:])
+    off = tuple((size, a * (1 + (size == SIZES[6])), b) for size, a, b in rows)
+    for name, each in (("usual", rows), ("off", off)):
+        told = Written("all_reduce", 16, 2, each)
+        (tmp_path / name).write_text("\n".join(text(told)))
+    _, usual, _ = ask("calibrate", "dgx-h100:2", str(tmp_path / "usual"))
+    assert "% off in the median" in usual
+    assert "times its price" not in usual
+    _, out, _ = ask("calibrate", "dgx-h100:2", str(tmp_path / "off"))
+    said = " ".join(out.split())
+    assert "2 times the price at worst, at 4 MiB" in said
+    assert "off: all-reduce of 2 x 8 took 2 times its price at 4 MiB, where all other" in said
+    body = json.loads(ask("calibrate", "dgx-h100:2", str(tmp_path / "off"), "--json")[1])
+    page = shown("calibrate", body)
+    assert page
+    assert page.headline in said
+    assert any(line in said for line in page.said if "times its price" in line)
 
 
 def test_calibrate_says_in_json_what_it_could_not_tell() -> None:

@@ -14,6 +14,7 @@ from hierarchies import Calibration, Crossing, Fit, InputError, load
 from machines import SIZES, bare, calibrated, calibration, measured, predict
 from synth.calibration.fit import fit
 from synth.calibration.measurements import SEND_RECEIVE, Measurement, Sample
+from synth.calibration.residuals import unexpected
 
 FORCED = [("ring", protocol) for protocol in ("simple", "ll", "ll128")]
 
@@ -93,6 +94,18 @@ def test_a_few_rows_far_off_change_little_and_are_named() -> None:
         spoilt.source in line and "times the fitted" in line for line in found.calibration.dropped
     )
     assert [row.dropped for row in found.rows].count(True) == 3
+
+
+@pytest.mark.parametrize("times", [0.4, 1.0, 1.05, 2.0])
+def test_one_size_that_is_far_off_is_told_though_it_widens_what_prices_say(times: float) -> None:
+    """Nothing else is, nor one that is no farther off than others."""
+    rows = measured(calibrated(), "all-reduce", (8, 4), noise=0.01, algorithm="ring")
+    at = SIZES.index(1 << 22)
+    one = replace(rows.samples[at], seconds=times * rows.samples[at].seconds)
+    samples = (*rows.samples[:at], one, *rows.samples[at + 1 :])
+    found = fit(bare(), [replace(rows, samples=samples)])
+    told = [each.row.size_bytes for each in unexpected(found.calibration, found.rows)]
+    assert told == ([] if 0.9 < times < 1.1 else [1 << 22])
 
 
 def test_steps_between_protocols_do_not_spoil_the_bandwidth() -> None:

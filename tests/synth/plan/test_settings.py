@@ -9,6 +9,7 @@ import pytest
 
 from grammar import Goal
 from hierarchies import Axis, load
+from synth.collectives.algorithms import Algorithm
 from synth.collectives.nccl_model import Ranks
 from synth.collectives.protocols import Protocol
 from synth.plan.explanation import why
@@ -89,15 +90,28 @@ def test_one_collective_in_two_ways_is_said_by_no_line() -> None:
     [answer, *_] = programs("dgx-a100:4", 2**18)
     assert answer.called
     call = answer.called.each[0]
-    rings = replace(call, price=replace(call.price, protocol=Protocol.SIMPLE))
-    others = replace(call, price=replace(call.price, protocol=Protocol.LL))
+    size = call.price.size_bytes
+    rings = replace(call, price=replace(call.price, protocol=Protocol.SIMPLE, size_bytes=size / 2))
+    others = replace(call, price=replace(call.price, protocol=Protocol.LL, size_bytes=size / 4))
     own = replace(call, own=replace(call.own, chosen=call.own.chosen))
     longer = tuple(replace(one, latency_seconds=1.0) for one in answer.called.own_prices[0])
     two = Calls((rings, others, own), answer.called.lanes, (longer,))
     assert two.own_seconds > two.seconds
     assert two.line == ""
     assert two.contrary == (call.price.what,)
-    assert "nccl-tuner" in " ".join(two.said)
+    assert "--target nccl-tuner has a row for each" in " ".join(two.said)
+    switched = replace(others, price=replace(others.price, algorithm=Algorithm.IN_NETWORK))
+    alike = replace(others, price=replace(others.price, size_bytes=size / 2))
+    for each, lanes in (
+        ((rings, switched, own), two.lanes),
+        ((rings, alike, own), two.lanes),
+        (two.each, two.lanes * 2),
+        (two.each, (replace(two.lanes[0], segments=2),)),
+    ):
+        refused = replace(two, each=each, lanes=lanes, own_prices=two.own_prices * len(lanes))
+        assert refused.contrary
+        assert "two ways in one process" in " ".join(refused.said)
+        assert "nccl-tuner" not in " ".join(refused.said)
     assert two.unsaid
     assert not two.foreign
     assert not answer.called.unsaid

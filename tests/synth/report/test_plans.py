@@ -99,6 +99,11 @@ def test_the_plan_to_be_taken_is_named_by_what_it_has_before_others() -> None:
     three = like(again, 4), like(plain), like(plain, 8)
     least = "3, with nothing computed again, and of such the least memory (8 B)"
     assert said(*three, taken=2) == least
+    at_worst = like(plain).more.model_copy(update={"interval": [-0.1, 0.25]})
+    safe, lean = like(plain), like(plain, 4).model_copy(update={"more": at_worst})
+    assert said(safe, lean, taken=0) == "1, with the least at risk"
+    worse = lean.model_copy(update={"more": at_worst.model_copy(update={"interval": [-0.1, 0.5]})})
+    assert said(lean, worse, taken=0).endswith("risk (at worst 250 ms longer than the first)")
     full = like(plain, whole.device_bytes), like(again)
     assert said(*full, taken=1) == "2, with room in memory"
     assert said(like(plain), like(plain), taken=0) == "1"

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from hierarchies import Untold, described
 from hierarchies.units import duration, volume
+from machines import bare, calibration
+from synth.calibration.experiments import isolating, lines
 from synth.collectives.protocols import Protocol
 from synth.plan.request import Watcher
 from synth.plan.settings import holds
@@ -298,3 +302,20 @@ def test_of_groups_it_is_over_the_plain_all_reduce_and_of_one_device_there_is_no
     assert found.headline == KEEP or found.to_do
     alone = told(answered(**{**SHORT, "system": "dgx-h100:1", "axes": {"data": 1, "model": 8}}))
     assert (alone.headline, alone.to_do) == ("Nothing to do", ())
+
+
+@pytest.mark.parametrize("size", ["64MiB", ["1MiB", "2MiB"]])
+def test_levels_that_are_not_told_apart_come_with_the_test_that_tells(size: object) -> None:
+    """In the verdict, which the page shows, and below a ranking and a range in the terminal."""
+    open_ = replace(calibration(), untold=(Untold(("node", "gpu"), "node"),))
+    system = replace(bare(), calibration=open_)
+    text = {"name": "mine.toml", "text": described(system, "made up")}
+    reply = answered(**SHORT, system=text, axes={"data": 32}, bytes=size)
+    test = isolating(system, "gpu")
+    assert test
+    [said] = [line for line in told(reply).said if test.name in line]
+    assert said.startswith("what tells levels 'node' and 'gpu' apart, on level gpu alone")
+    assert lines(system, test).mpirun in said
+    assert 'NCCL_TESTS_SPLIT="DIV 4" -x NCCL_ALGO=Ring' in said
+    shown = " ".join(printed(top(reply), 100).split())
+    assert " ".join(said.split()) in shown

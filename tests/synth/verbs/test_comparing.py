@@ -15,12 +15,15 @@ from hierarchies import InputError
 from replying import body_of
 from synth.cli.app import app
 from synth.plan.request import Watcher
-from synth.tables.comparing import UNNAMED, heads, ratio
+from synth.tables.comparing import UNNAMED, heads, line_cells, ratio
 from synth.tables.style import printed
 from synth.tables.table import TABLES
+from synth.verbs.answers import judge
 from synth.verbs.answers.comparing import Compared, Told
 from synth.verbs.comparing import DiffQuestion, diff
+from synth.verbs.questions.question import asked
 from synth.verbs.reply import Outcome
+from synth.verbs.table import VERBS
 
 KINDS = ("top", "top-sweep", "plan-open", "uneven")
 
@@ -51,7 +54,7 @@ def test_both_ways_the_same_differences_are_told(name: str) -> None:
     level = after["system"]["levels"][0]["name"]
     assert outcome is Outcome.NO
     assert [one["what"] for one in forth["machine"]] == [f"{level} bandwidth_GB_per_s"]
-    assert len(forth["lines"]) == 1
+    assert len([one for one in forth["lines"] if one["what"] != "to take now"]) == 1
     for key in ("asked", "machine", "lines"):
         turned = [{**one, "first": one["second"], "second": one["first"]} for one in back[key]]
         assert forth[key] == turned
@@ -145,5 +148,24 @@ def test_the_terminal_calls_answers_by_what_they_differ_in() -> None:
     found = printed(TABLES["diff"](compared(body_of("top"), after)[0]))
     before = body_of("top")["system"]["name"]
     assert f"machine  {before}" in found
-    assert "\n  another: " in found
+    [line] = [one for one in found.splitlines() if "another takes" in one]
+    assert line.split() == [before, "time", "another", "time", "another", "takes"]
     assert "second" not in found
+
+
+def test_the_terminal_says_of_lines_what_the_page_says() -> None:
+    """First what each has one take now, by its verdict: here the default, as neither row gains."""
+    question = {"system": "dgx-h100:4", "axes": {"data": 32}, "reduce": ["data"], "k": 2}
+    sizes, verb = (2**31, 2**32), VERBS["top"]
+    given = [{**question, "max_steps": 3, "stripes": False, "bytes": size} for size in sizes]
+    bodies = [verb.answer(asked(verb.question, one), Watcher()).body for one in given]
+    body, _ = compared(*bodies)
+    first, *_ = reply = judge("diff").validate_python(body).lines
+    assert (first.what, first.first.how) == ("to take now", "the default, nvls_tree")
+    least = [min(one["baseline_seconds"] for one in body["answers"]) for body in bodies]
+    assert [first.first.seconds, first.second.seconds] == least
+    found = printed(TABLES["diff"](body), 200)
+    for one in reply:
+        assert all(word in found for cell in line_cells(one) for word in cell.split("\n"))
+    assert "2 GiB takes" not in found
+    assert "4 GiB takes" in found

@@ -121,6 +121,8 @@ REFUSED: list[tuple[str, dict[str, Any]]] = [
     ("run", {"bytes": 2**50}),
     ("calibrate", {"files": [TEXT]}),
     ("calibrate", {"plan": False}),
+    ("calibrate", {"only": ["gpu-alone-all-gather", "none"]}),
+    ("calibrate", {"system": "tpu-v5e-slice:4x4"}),
     ("calibrate", {"plan": False, "files": [TEXT]}),
     ("doctor", {"files": [TEXT]}),
     ("trace", {"model": "gpt5"}),

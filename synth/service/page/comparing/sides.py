@@ -18,16 +18,16 @@ from synth.report.rendering import Cells
 from synth.service.page.answer_routes import ViewedAnswer
 from synth.service.page.results import plans_of
 from synth.service.page.views import found, over_sizes_drawn
-from synth.tables.comparing import heads, ratio, value_text
-from synth.tables.headlines import taken
+from synth.tables.comparing import heads, line_cells, line_headings, value_text
 from synth.tables.rows import Ranking
 from synth.tables.verdict import verdict
 from synth.verbs.answers import judge
-from synth.verbs.answers.comparing import Changed, Compared, DiffReply, Told
+from synth.verbs.answers.comparing import Changed, Compared, DiffReply
 from synth.verbs.answers.ranked import SweepReply
 from synth.verbs.answers.training.planned import StepPlanReply
 from synth.verbs.comparing import DiffQuestion, diff
 from synth.verbs.questions.question import asked
+from synth.verbs.taking import taken
 
 _LONGEST_CHARACTERS = 200
 
@@ -78,7 +78,7 @@ def comparison(first: ViewedAnswer, second: ViewedAnswer) -> Comparison:
         (_side(first), _side(second)),
         replace(asked_apart, headings=["asked", *names]),
         _changes(differ.machine if differ else (), names),
-        _lines(_compared(first, second, differ), names),
+        _lines(differ.lines if differ else (), names),
         plans,
         _drawings(first.ranking, second.ranking, names),
         why_not,
@@ -154,31 +154,11 @@ def _changes(changes: Sequence[Changed], names: tuple[str, str]) -> Cells:
     return Cells(["machine", *names], [False] * 3, [False] * 3, rows)
 
 
-def _compared(
-    first: ViewedAnswer, second: ViewedAnswer, differ: DiffReply | None
-) -> Sequence[Compared]:
-    """Before all lines that differ what each answer has one take now: often that is the default."""
-    if not differ or not differ.lines or not first.ranking or not second.ranking:
-        return differ.lines if differ else ()
-    one, other = (
-        Told(how=found[0], seconds=found[1]) if found else None
-        for found in (taken(first.ranking), taken(second.ranking))
-    )
-    now = [Compared(what="to take now", first=one, second=other)] if one and other else []
-    return [*now, *differ.lines]
-
-
 def _lines(lines: Sequence[Compared], names: tuple[str, str]) -> Cells:
-    """Rank by rank, size by size, or entry by entry; how many times as long the second takes."""
-    one, other = names
-    headings = ["", one, "time", other, "time", f"{other} takes"]
-    rows = [[one.what, *_told(one.first), *_told(one.second), ratio(one)] for one in lines]
+    """Rank by rank, size by size, or entry by entry, as a terminal has it."""
     figures = [False, False, True, False, True, True]
-    return Cells(headings, figures, [False, True, False, True, False, False], rows)
-
-
-def _told(one: Told | None) -> tuple[str, str]:
-    return (one.how.replace("; ", ";\n"), duration(one.seconds)) if one else ("none", "")
+    rows = [[*line_cells(one)] for one in lines]
+    return Cells(line_headings(names), figures, [False, True, False, True, False, False], rows)
 
 
 def _plans(first: ViewedAnswer, second: ViewedAnswer, names: tuple[str, str]) -> Beside | None:
@@ -201,7 +181,7 @@ def _drawings(
     if isinstance(first, SweepReply) and isinstance(second, SweepReply):
         return over_sizes_drawn({one: first, other: second})
     took = {one: taken(first), other: taken(second)}
-    shown = [Bar(name, {"time": found[1]}) for name, found in took.items() if found]
+    shown = [Bar(name, {"time": found.seconds}) for name, found in took.items() if found]
     if len(shown) < 2:
         return ()
     return [("Time", bars("Time of what is to be taken now", ["time"], shown, duration))]

@@ -12,7 +12,7 @@ from hierarchies.units import duration
 from synth.report.bars import Bar, bars
 from synth.report.curves import Lines, bandwidths, speedups
 from synth.tables.headlines import headline_of, over_sizes, ranges_of, seconds_of
-from synth.tables.measured import untold
+from synth.tables.measured import carried, unexpected, untold
 from synth.tables.style import lacking
 from synth.verbs.answers import judge
 from synth.verbs.answers.degraded import CostReply
@@ -140,6 +140,8 @@ def _run(run: DiagnosedRun) -> Markup:
 def _calibrated(answer: CalibratedReply) -> Found:
     said = [
         *untold(answer),
+        *carried(answer),
+        *unexpected(answer),
         f"ask with {answer.files[0].name} from now on: the description with its calibration",
         *_counted(
             answer.undetermined,

@@ -27,10 +27,11 @@ from synth.service.page.asking.checks import check
 from synth.service.page.asking.values import Values, example, of_fields, of_question, question
 from synth.service.page.help import TERMS
 from synth.service.page.views import found
-from synth.tables.headlines import taken
 from synth.verbs.answers import judge
+from synth.verbs.answers.comparing import Told
 from synth.verbs.questions.question import asked
 from synth.verbs.table import VERBS
+from synth.verbs.taking import taken
 
 WRITTEN = Written("all_reduce", 32, 4, tuple((1 << at, 99.0, 99.0) for at in (20, 25, 30)))
 H100 = "\n".join(
@@ -369,7 +370,7 @@ def test_where_the_default_is_kept_the_defaults_are_compared_first(server: Serve
     took = [min(one.baseline_seconds for one in reply.answers) for reply in replies]
     assert all(reply.answers[0].seconds < at for reply, at in zip(replies, took, strict=True))
     assert [taken(reply) for reply in replies] == [
-        ("the default, nvls_tree", least) for least in took
+        Told(how="the default, nvls_tree", seconds=least) for least in took
     ]
     page = unescape(server.ask.get(f"/compare?of={of[0]}&of={of[1]}").text)
     drawn = page.partition("Time of what is to be taken now")[2].partition("</svg>")[0]
@@ -383,7 +384,7 @@ def test_what_gains_is_to_be_taken_now_as_it_is_run() -> None:
     question = asked(VERBS["top"].question, {**given, "k": 1, "stripes": False})
     reply = judge("top").validate_python(VERBS["top"].answer(question, Watcher()).body)
     [best] = reply.answers
-    assert taken(reply) == (best.program, best.runtime_seconds)
+    assert taken(reply) == Told(how=best.program, seconds=best.runtime_seconds)
 
 
 def test_two_ranges_of_sizes_are_drawn_over_each_other(server: Served) -> None:

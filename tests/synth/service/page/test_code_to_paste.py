@@ -15,8 +15,9 @@ pytest.importorskip("fastapi", reason="needs the extra server")
 
 from patience import PATIENCE_SECONDS
 from serving import Served, served
-from synth.plan.request import Watcher
-from synth.report.details import emit_question, in_place_of_code
+from synth.emit.nccl_tuner import BUILD
+from synth.plan.request import Against, Watcher
+from synth.report.details import emit_question, in_place_of_code, instead_of_code
 from synth.service.page.rendering import render
 from synth.service.page.results import TABS, ranking_of, result
 from synth.verbs.questions.question import asked
@@ -111,6 +112,23 @@ def test_a_program_of_several_calls_is_code() -> None:
     assert "set " in words
 
 
+@pytest.mark.parametrize("name", ["dgx-h100:4", "p2-a100:2"])
+def test_a_program_that_is_not_advised_says_so_on_top_of_its_files(name: str) -> None:
+    """And one that is advised does not."""
+    answer = asked_of(bytes=2**24, system=name, axes={"data": 32}, k=4, max_steps=3)
+    seen = set()
+    for row, one in enumerate(answer.answers):
+        if in_place_of_code(answer, row) is None:
+            said, file = instead_of_code(answer, row), emitted_words(answer, row)
+            told = one.against_default is Against.FASTER
+            assert bool(said) != told
+            assert told == ("Keep the default rather than this" not in file)
+            assert said in file
+            assert ("doubt" in said) == (one.against_default is Against.SLOWER)
+            seen.add(told)
+    assert seen
+
+
 @pytest.mark.parametrize("algorithm", ["auto", "ring"])
 def test_of_the_default_nothing_is_pasted_unless_it_was_held_to_a_way(algorithm: str) -> None:
     """On a node of switches that reduce NCCL takes these by itself, and no ring."""
@@ -176,6 +194,7 @@ def test_every_tab_of_a_split_answer_has_code_or_says_what_lacks(
 def test_a_tuners_file_is_made_once_its_channels_are_told(server: Served, answer: str) -> None:
     part = server.ask.get(f"{answer}/code/nccl-tuner", headers={"X-Part": "1"}).text
     assert 'name="channels"' in part
+    assert BUILD in part
     assert "--channels" not in part
     told = server.ask.get(f"{answer}/code/nccl-tuner?answer=0&channels=16").text
     [file] = re.findall(rf'href="({answer}/files/nccl-tuner/[^"]+)"', told)

@@ -33,6 +33,7 @@ from synth.train.planner.resolution import (
     OWN,
     PRODUCTS,
     SHAPES,
+    Difference,
     Likely,
     Source,
     advised,
@@ -145,6 +146,26 @@ def test_a_plan_that_computes_again_is_not_advised_where_another_is_as_fast() ->
     assert not whole.candidate.recipe.remat
     assert advised([less, whole], told, inf) == 1
     assert advised([whole, less], told, inf) == 0
+
+
+class Lean(Finalist):
+    """A plan that needs a little less memory than it does."""
+
+    @property
+    def size_bytes(self) -> int:
+        return super().size_bytes - 1
+
+
+def test_of_plans_alike_the_least_at_risk_is_advised_and_then_the_least_memory() -> None:
+    """Not the one that needs least memory, though it may take longer."""
+    first = replace(finalists()[0], by_framework=True)
+    lean = Lean(**vars(first))
+    fuller = replace(finalists()[0], by_framework=False)
+    risk = [Difference(0.0, -at_worst, at_worst, ()) for at_worst in (0.0, 0.1, 0.2)]
+    assert advised([first, lean, lean], risk, inf) == 0
+    assert advised([fuller, first, lean], risk, inf) == 1
+    assert advised([fuller, lean, first], risk, inf) == 1
+    assert advised([fuller, first, lean], [risk[0], risk[1], risk[1]], inf) == 2
 
 
 def test_a_plan_that_fills_the_memory_is_not_advised_where_another_is_as_fast() -> None:

@@ -1,0 +1,113 @@
+"""What runs say, one by one: what they reached, whom it is blamed on, and what is off besides."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from hierarchies import System
+from hierarchies.units import duration, volume
+from synth.calibration.doctor.blame import Finding, FindingKind, blamed
+from synth.calibration.doctor.runs import LARGE, SMALL, Run, run_of
+from synth.calibration.logs.matching import Matched
+from synth.calibration.slow_level import SHORT
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """All runs, and what they say together."""
+
+    system: System
+    runs: tuple[Run, ...]
+    findings: tuple[Finding, ...]
+
+
+def diagnose(system: System, matched: Sequence[Matched]) -> Diagnosis:
+    """Compare runs with the prediction. Raises InputError for what cannot be priced."""
+    runs = tuple(run_of(system, one) for one in matched)
+    return Diagnosis(system, runs, tuple(_findings(system, runs)))
+
+
+def _findings(system: System, runs: Sequence[Run]) -> Iterator[Finding]:
+    why = blamed(system, runs)
+    for run, blame in zip(runs, why, strict=True):
+        yield from _reached(system, run)
+        if run.short:
+            yield from blame
+        elif run.too_good:
+            yield _too_good(run)
+        if any(r.seconds < r.bound.seconds * 0.999 for r in run.readings):
+            yield _below_bound(run)
+        yield from _waited(run)
+        yield from _between(run)
+
+
+def _reached(system: System, run: Run) -> Iterator[Finding]:
+    if run.share is None:
+        text = "all its sizes wait for messages: it says nothing of bandwidth"
+        yield Finding("no-large-sizes", f"{_named(run)}: {text}", source=run.source)
+        return
+    kind: FindingKind = "short" if run.short else "as-predicted"
+    text = f"{_named(run)}: {run.share:.0%} of the predicted bandwidth (by {run.way})"
+    if system.prices == "typical":
+        expected = "less than nine of ten reach" if run.short else "as expected"
+        text += f": {expected} of such links on other machines"
+    yield Finding(kind, text, source=run.source, share=run.share)
+
+
+def _too_good(run: Run) -> Finding:
+    return Finding(
+        "above-prediction",
+        f"faster than predicted: the description gives level {run.limited_by!r} too little, "
+        f"or the runtime has a better way than {run.way}",
+        run.limited_by,
+        run.source,
+        run.share,
+    )
+
+
+def _below_bound(run: Run) -> Finding:
+    worst = min(run.readings, key=lambda r: r.seconds / r.bound.seconds)
+    level = worst.bound.level
+    what = "its messages" if level == "latency" else f"level {level!r}"
+    return Finding(
+        "below-bound",
+        f"{worst.size_bytes} bytes took {duration(worst.seconds)}, less than the bound of "
+        f"{duration(worst.bound.seconds)}: {what} can do more than is described",
+        "" if level == "latency" else level,
+        run.source,
+        worst.seconds / worst.bound.seconds,
+    )
+
+
+def _waited(run: Run) -> Iterator[Finding]:
+    """A finding on small sizes. The prices have a call's launch, so it is on what is above that."""
+    if run.slower is None or run.extra_seconds is None:
+        return
+    small = [r for r in run.readings if r.waiting >= SMALL]
+    if run.slower > 1 / SHORT and 2 * sum(r.explained for r in small) < len(small):
+        text = (
+            f"small sizes take {run.slower:.1f}x the prediction, {duration(run.extra_seconds)} more"
+        )
+        yield Finding("latency", text, source=run.source, share=1 / run.slower)
+
+
+def _between(run: Run) -> Iterator[Finding]:
+    """A finding on middle sizes, of both latency and bandwidth: how far the worst is off."""
+    middle = [r for r in run.readings if LARGE < r.waiting < SMALL]
+    if not middle:
+        return
+    worst = min(middle, key=lambda r: r.share)
+    if worst.share < SHORT and not worst.explained:
+        sizes = sorted(r.size_bytes for r in middle)
+        text = (
+            f"from {volume(sizes[0])} to {volume(sizes[-1])} {worst.share:.0%} of the prediction "
+            f"at worst, at {volume(worst.size_bytes)}"
+        )
+        yield Finding("middle", text, source=run.source, share=worst.share)
+
+
+def _named(run: Run) -> str:
+    measurement = run.matched.measurement
+    parts = " x ".join(str(count) for count in measurement.members)
+    return f"{run.source}: {measurement.collective} of {parts}"
