@@ -177,13 +177,14 @@ def _end_seconds(  # noqa: C901 - calls cost half
     items, waits, moved = course.items, course.waits, course.moved
     before = [each[0] if each else -1 for each in course.before]
     uses = [phase.busy.get(busiest, 0.0) for lane in lanes for phase in lane.phases]
-    idle_share: dict[int, float] = {}
+    known: dict[int, tuple[list[tuple[int, float]], float]] = {}
     alone = [phase.alone_seconds for lane in lanes for phase in lane.phases]
     after = [seconds for lane in lanes for seconds in _after(lane)]
     tracks = len(items)
     done = [*[0.0] * tracks, inf]  # the last for what comes after nothing
     idle = [*[True] * tracks, False]
     ends, left, paces, since = [inf] * tracks, [0.0] * tracks, [0.0] * tracks, [0.0] * tracks
+    ends.append(inf)  # what never ends
     moving, now, end = 0, 0.0, 0.0
     free: list[int] = [*range(tracks)]
     while True:
@@ -195,20 +196,22 @@ def _end_seconds(  # noqa: C901 - calls cost half
                 else:
                     moving |= 1 << track
                     left[track], paces[track], since[track] = 1.0, 0.0, now
-        for track, pace in shares.of(moving):
+        if moving not in known:
+            fresh = shares.of(moving)
+            together = sum(pace * uses[track] for track, pace in fresh)
+            known[moving] = fresh, max(0.0, 1.0 - together)
+        shared, idling = known[moving]
+        for track, pace in shared:
             slower = paces[track]
             if pace != slower:
                 rest = left[track] - slower * (now - since[track])
                 left[track] = rest = rest if rest > 0.0 else 0.0
                 paces[track], since[track] = pace, now
                 ends[track] = now + rest / pace
-        was, now = now, min(ends, default=inf)
+        was, now = now, min(ends)
         if now == inf:
             return end
-        if moving not in idle_share:
-            together = sum(pace * uses[track] for track, pace in shares.of(moving))
-            idle_share[moving] = max(0.0, 1.0 - together)
-        idles -= idle_share[moving] * (now - was)
+        idles -= idling * (now - was)
         if idles < 0 and any(uses[track] and done[track] < items[track] for track in range(tracks)):
             return inf
         until, free = now * (1 + NEAR), []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import islice
+from itertools import accumulate, islice
 
 from hierarchies import Placement, Reduction, System, check_axes, count_placements, placements
 from hierarchies.fabric import alike
@@ -64,11 +64,22 @@ class _Alike:
         """The reduction on the first of them."""
         return self.reductions[0][1]
 
+    @property
+    def depth(self) -> int:
+        """Over how many levels the groups are."""
+        return len(self.first.tree.digits)
+
     def placed(self, found: Iterable[Distinct[Found]]) -> Iterator[Placed]:
         """What was found for the first, on each of them."""
         for one in found:
             for position, reduction in self.reductions:
                 yield Placed(position, replace(one, what=replace(one.what, reduction=reduction)))
+
+
+def _deepest_meanwhile(every: Sequence[_Alike]) -> Sequence[_Alike]:
+    """In another order: those of one level less than the deepest first, then as they were."""
+    deepest = max(one.depth for one in every)
+    return sorted(every, key=lambda one: one.depth != deepest - 1)
 
 
 def _kept(every: Iterable[Placed], request: Request) -> tuple[Placed, ...]:
@@ -119,9 +130,12 @@ class PlacementSearch:
         Each placement is looked at in the order of its bound where only the best of all are asked
         for: once k answers are known, those whose bound is above the last of them need no search.
         Else those whose groups span most levels come first, which take longest: no process is left
-        with such a one while others have nothing to do.
+        with such a one while others have nothing to do. Where others work from the first, those of
+        one level less come before: they search these while this one learns the deepest's programs.
         """
         every = self._by_bound()
+        at_once = self._all and several_in(self._noting) and self._many(every)
+        every = _deepest_meanwhile(every) if at_once else every
         done, programs, default = 0, 0, 0.0
         searched = forked(
             self._searched,
@@ -129,7 +143,7 @@ class PlacementSearch:
             self._noting,
             guessed=not self._all,
             known=self._library.known,
-            at_once=self._all and several_in(self._noting) and self._many(every),
+            at_once=at_once,
         )
         for kind in every:
             fresh = next(searched, None)
@@ -141,7 +155,7 @@ class PlacementSearch:
             seconds = self._default_seconds(kind.first)
             default = seconds if not done else min(default, seconds)
             many = len(kind.reductions)
-            programs += many * self._library.count(len(kind.first.tree.digits))
+            programs += many * self._library.count(kind.depth)
             done += many
             self._watcher.placed(done, self._of)
         complete = self._library.complete and not self._noting.stopped
@@ -154,8 +168,9 @@ class PlacementSearch:
 
     def _many(self, every: Sequence[_Alike]) -> bool:
         """Whether there are so many programs that to search them will take long."""
-        depths = (len(kind.first.tree.digits) for kind in every)
-        return sum(map(self._library.count, depths)) > _MANY_PROGRAMS
+        depths = sorted(kind.depth for kind in every)
+        sums = accumulate(map(self._library.count, depths))
+        return any(programs > _MANY_PROGRAMS for programs in sums)
 
     def _to_search(self, every: Sequence[_Alike]) -> Iterator[tuple[Reduction, int | None]]:
         """What needs a search, each with the price that matters no more when it begins."""
@@ -163,7 +178,7 @@ class PlacementSearch:
             limit = self._limit
             if limit is not None and kind.least > limit:
                 return
-            self._library.paths(len(kind.first.tree.digits))
+            self._library.paths(kind.depth)
             yield kind.first, limit
 
     def _searched(self, one: tuple[Reduction, int | None]) -> Sequence[Distinct[Found]]:

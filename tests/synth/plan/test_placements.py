@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
+from unittest.mock import patch
 
 import pytest
 
-from hierarchies import Axis, Domain, Hierarchy, Level, Link, System, load, placements
+from hierarchies import Axis, Domain, Hierarchy, Level, Link, Reduction, System, load, placements
+from results.speedup.perfect import Several, perfectly
+from synth.plan import library
+from synth.plan import placements as surveys
+from synth.plan.candidates import CandidateSearch
 from synth.plan.library import Library
 from synth.plan.placements import BestPlaced, Placed, PlacementSearch, ranked
 from synth.plan.request import Request, Watcher
@@ -118,3 +124,31 @@ def test_whoever_is_stopped_has_looked_at_the_first_or_the_most_promising(
     found = surveyed(request, watcher=Stopped())
     assert {one.position for one in found.best} == {first}
     assert (found.looked.placements, found.looked.complete) == (1, False)
+
+
+def test_the_deepest_programs_are_learnt_while_others_search() -> None:
+    """Programs of two levels take ten to learn, a search of one level takes twenty, of two none."""
+    spent = 0
+    explored, distinct = library.explore_moves, CandidateSearch.distinct
+
+    def exploring(depth: int, *given: Any) -> Any:
+        nonlocal spent
+        spent += 10 * (depth - 1)
+        return explored(depth, *given)
+
+    def searching(search: CandidateSearch, reduction: Reduction, *given: Any) -> Any:
+        nonlocal spent
+        spent += 20 * (2 - len(reduction.tree.digits))
+        return distinct(search, reduction, *given)
+
+    request = replace(REQUEST, per_placement=True)
+    with (
+        patch.object(library, "explore_moves", exploring),
+        patch.object(CandidateSearch, "distinct", searching),
+        patch.object(surveys, "_MANY_PROGRAMS", 1),
+        perfectly(lambda: spent, 10) as clock,
+    ):
+        alone = surveyed(request)
+        assert clock.now() == spent == 30
+        assert surveyed(request, Several(8)).best == alone.best
+        assert (clock.now(), spent) == (30 + 20, 30 + 30)
