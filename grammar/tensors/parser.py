@@ -33,12 +33,14 @@ from grammar.tensors.operations import (
     Value,
 )
 from grammar.tensors.sharding import (
+    MOST_ELEMENTS,
     Kind,
     Sharding,
     Type,
     check_type,
     dtype_bytes,
     replicated,
+    type_named,
 )
 from hierarchies import InputError
 
@@ -149,8 +151,7 @@ def parse_type(text: str, *, where: str = "type") -> tuple[Type, Sharding]:
         else:
             kind, axes = part.children
             partial += [(Kind(str(kind)), str(axis)) for axis in axes.children]
-    dtype_bytes(str(dtype))
-    return Type(str(dtype), tuple(shape)), Sharding(tuple(cut), tuple(partial))
+    return type_named(str(dtype), tuple(shape)), Sharding(tuple(cut), tuple(partial))
 
 
 @cache
@@ -171,7 +172,8 @@ def _read(text: str, start: str, where: str) -> Any:
 class _Reader:
     """Reads one graph; a body has a reader of its own, whose values nobody else knows.
 
-    ``axes`` are those of a sharded step, whose values say how they lie.
+    ``axes`` are those of a sharded step, whose values say how they lie; ``turns`` how often all
+    loops around it, together, do what it says.
     """
 
     text: str
@@ -183,6 +185,7 @@ class _Reader:
     updates: list[tuple[int, int]] = field(default_factory=list)
     places: list[At] = field(default_factory=list)
     depth: int = 0
+    turns: int = 1
 
     @property
     def is_body(self) -> bool:
@@ -257,7 +260,11 @@ class _Reader:
         if inside is not None:
             if self.depth == MOST_NESTED:
                 self.refuse(name, f"more than {MOST_NESTED} loops in each other")
-            inner = _Reader(self.text, self.where, self.axes, depth=self.depth + 1)
+            turns = self.turns * _length(parameters)
+            if turns > MOST_ELEMENTS:
+                self.refuse(name, "loops of so many turns, together", f"at most {MOST_ELEMENTS}")
+            deeper = self.depth + 1
+            inner = _Reader(self.text, self.where, self.axes, depth=deeper, turns=turns)
             body = inner.graph(inside.children[0])
         found = Operation(
             str(name), operands, results, parameters, body, str(line or "").removeprefix("@")
@@ -344,9 +351,8 @@ def _type_of(text: str) -> tuple[Type, Sharding]:
     dtype, _, shape = text.partition("[")
     if "@" in shape or "{" in shape:
         return parse_type(text)
-    dtype_bytes(dtype)
     sizes = tuple(map(int, shape.removesuffix("]").split(","))) if shape != "]" else ()
-    return Type(dtype, sizes), replicated(len(sizes))
+    return type_named(dtype, sizes), replicated(len(sizes))
 
 
 _PARTS = ("value", "operand", "entry", "body")
@@ -354,6 +360,12 @@ _PARTS = ("value", "operand", "entry", "body")
 
 def _is(part: Any, rule: str) -> bool:
     return isinstance(part, Tree) and part.data == rule
+
+
+def _length(parameters: Sequence[tuple[str, Parameter]]) -> int:
+    """How often a loop does its body, 1 at least; of one that does not say, which is refused, 1."""
+    told = dict(parameters).get("length")
+    return max(told, 1) if isinstance(told, int) else 1
 
 
 def _unlike(loop: Operation, body: Graph) -> str:

@@ -134,6 +134,11 @@ def replicated(rank: int) -> Sharding:
     return Sharding(((),) * rank)
 
 
+MOST_DIMENSIONS = 64
+MOST_ELEMENTS = 2**63
+"""As many as an index of 64 bits can tell apart."""
+
+
 @dataclass(frozen=True)
 class Type:
     """A value as the step means it: its element type, as JAX prints it ("bf16"), and its shape."""
@@ -163,6 +168,19 @@ def dtype_bytes(dtype: str) -> int:
     if dtype in _BYTES:
         return _BYTES[dtype]
     raise InputError(f"unknown element type {dtype!r}", hint=f"known are: {', '.join(_BYTES)}")
+
+
+def type_named(dtype: str, shape: tuple[int, ...]) -> Type:
+    """The type that a text names. Raises InputError for an element type that is not known, and for
+    a shape of more dimensions, or of more elements, than any array has.
+    """
+    dtype_bytes(dtype)
+    if len(shape) > MOST_DIMENSIONS:
+        hint = f"at most {MOST_DIMENSIONS}"
+        raise InputError(f"a shape of {len(shape)} dimensions", hint=hint)
+    if prod(size or 1 for size in shape) > MOST_ELEMENTS:
+        raise InputError("a shape of so many elements", hint=f"at most {MOST_ELEMENTS}")
+    return Type(dtype, shape)
 
 
 def check_type(

@@ -32,6 +32,7 @@ from synth.service.settings import LOOPBACK, Settings
 from synth.service.store import Store, StoreError
 from synth.service.threads import Threads
 from synth.service.workers import ProcessWorkers, WorkError, Workers
+from synth.service.workers.memory import give_back_large_blocks
 
 _LAST_SECONDS = 5
 _BACKLOG = 2048
@@ -199,6 +200,7 @@ def serve(settings: Settings, announce: Callable[[str], None]) -> None:
         _check_keys(settings, store)
         with closing(listen(settings.host, settings.port)) as sock:
             service = Service(settings, store, workers_of(settings), ProcessWorkers(1))
+            give_back_large_blocks()
             sys.setswitchinterval(_SWITCH_SECONDS)
             gc.collect()
             gc.freeze()  # modules stay loaded: collecting through them again would delay answers

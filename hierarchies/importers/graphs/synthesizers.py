@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from io import StringIO
+from itertools import islice
 from typing import Any
 
 from hierarchies.errors import InputError
 from hierarchies.importers.graphs.arcs import (
+    MOST_EDGES,
     MOST_NODES,
     Arc,
     Attributes,
@@ -17,6 +20,9 @@ from hierarchies.importers.graphs.arcs import (
     number_of,
     table_of,
 )
+
+_LONGEST_LINE = 4096
+"""In characters: a row of TACOS's has four numbers."""
 
 
 def msccl(found: Attributes) -> Given:
@@ -107,23 +113,43 @@ def te_ccl(found: Attributes) -> Given:
 
 def tacos(text: str) -> Given:
     """TACOS's CSV: the number of NPUs, a header, then source, target, latency (ns), GB/s."""
-    rows = [row for row in csv.reader(text.splitlines()) if any(cell.strip() for cell in row)]
-    header = [cell.strip().lower() for cell in rows[1]] if len(rows) > 1 else []
-    if len(rows[0]) != 1 or header[:2] not in (["src", "dest"], ["source", "target"]):
+    rows = _rows(text)
+    begin = list(islice(rows, 2))
+    header = [cell.strip().lower() for cell in begin[1]] if len(begin) > 1 else []
+    if (
+        len(begin) < 2
+        or len(begin[0]) != 1
+        or header[:2] not in (["src", "dest"], ["source", "target"])
+    ):
         raise InputError(
             "neither GraphML, JSON nor TACOS's CSV",
             hint="a topology of TACOS has the number of NPUs, then Src,Dest,Latency (ns),"
             "Bandwidth (GB/s)",
         )
-    count = int(number_of(rows[0][0], "the number of NPUs"))
+    count = int(number_of(begin[0][0], "the number of NPUs"))
     if not 1 <= count <= MOST_NODES:
         raise InputError(f"{count} NPUs", hint=f"from 1 to {MOST_NODES}")
     nodes = {str(number): {"kind": "device"} for number in range(count)}
     arcs = []
-    for number, row in enumerate(rows[2:], start=3):
+    for number, row in enumerate(rows, start=3):
         if len(row) != 4:
             raise InputError(f"{len(row)} cells", where=f"row {number}", hint="four are wanted")
         source, target, latency, rate = (number_of(cell, "a cell") for cell in row)
         values = {"latency_ns": latency, "bandwidth_GB_per_s": rate}
         arcs.append(Arc(str(int(source)), str(int(target)), values))
     return made(nodes, arcs, "TACOS's topology")
+
+
+def _rows(text: str) -> Iterator[list[str]]:
+    """The cells of the lines that have any. Raises InputError for more than a graph has."""
+    if (count := text.count("\n")) > 3 * MOST_EDGES:
+        raise InputError(f"{count} lines", hint=f"a graph has at most {MOST_EDGES} edges")
+    for number, line in enumerate(StringIO(text, newline=None), start=1):
+        if len(line) > _LONGEST_LINE:
+            where = f"line {number}"
+            raise InputError(
+                f"a line of {len(line)} characters", where=where, hint="is it a graph?"
+            )
+        for row in csv.reader([line]):
+            if any(cell.strip() for cell in row):
+                yield row

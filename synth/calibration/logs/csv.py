@@ -12,9 +12,11 @@ from __future__ import annotations
 
 import csv
 import re
+from collections.abc import Iterable, Iterator, Mapping
 
 from synth.calibration.logs.header import Facts, forced
 from synth.calibration.logs.tables import Row, Table, Timing
+from synth.calibration.logs.text import LONGEST_LINE
 
 _NOTE = re.compile(r"# *(?P<key>[a-z_]+): *(?P<value>.{1,400})")
 _NAN = float("nan")
@@ -35,10 +37,22 @@ def plain_table(text: str, source: str) -> Table:
         elif note := _NOTE.match(line):
             facts.note(note["key"], note["value"].strip())
             forced(facts, line)
-    return facts.table(map(_row, csv.DictReader(body)))
+    rows = (cells for cells in csv_rows(body) if cells)
+    names = next(rows, [])
+    return facts.table(_row(dict(zip(names, cells, strict=False))) for cells in rows)
 
 
-def _row(cells: dict[str, str]) -> Row | None:
+def csv_rows(lines: Iterable[str]) -> Iterator[list[str]]:
+    """The cells of every line that a test may have printed: a row for each, whatever is quoted.
+
+    So a quotation mark that nothing closes takes no more than its line. Never raises.
+    """
+    for line in lines:
+        if len(line) <= LONGEST_LINE:
+            yield from csv.reader([line], skipinitialspace=True)
+
+
+def _row(cells: Mapping[str, str]) -> Row | None:
     size = str(cells.get("bytes") or "").strip()
     out, inside = (_timing(cells.get(key)) for key in ("seconds", "inplace_seconds"))
     if not re.fullmatch(r"[0-9]{1,18}", size) or (out is None and inside is None):

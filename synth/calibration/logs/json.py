@@ -6,7 +6,6 @@ except the values of the variables for algorithm, protocol and split, if they ar
 
 from __future__ import annotations
 
-import csv
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,6 +15,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from hierarchies import InputError
+from synth.calibration.logs.csv import csv_rows
 from synth.calibration.logs.header import Facts, forced, program_of
 from synth.calibration.logs.tables import COLLECTIVES, UNREAD, Rank, Row, Table, Timing
 from synth.calibration.logs.text import version_text
@@ -56,7 +56,7 @@ def json_tables(text: str, source: str) -> list[Table]:
 def csv_tables(text: str, source: str) -> list[Table]:
     """The tables of rccl-tests' CSV. Its head names fewer columns than its rows have."""
     rows = []
-    for cells in csv.reader(text.splitlines()[1:], skipinitialspace=True):
+    for cells in csv_rows(text.splitlines()[1:]):
         head = _CSV_HEADS.get(len(cells) - len(_CSV_TAIL))
         cycle = _CSV_HEADS.get(len(cells) - len(_CSV_TAIL) - 1)
         names = (*head, *_CSV_TAIL) if head else ("numCycle", *(cycle or ()), *_CSV_TAIL)

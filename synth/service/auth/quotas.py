@@ -33,7 +33,8 @@ class Quotas:
 
     So quotas are not exact: several servers of a store may together exceed one by what they accept
     within those seconds, and one server by the jobs that are being written while it counts. What is
-    worked is known only when it is done.
+    worked is known only when it is done. What waits is counted once more before it is too much, as
+    jobs may have ended since.
     """
 
     def __init__(self, store: Store, threads: Threads, limits: Limits) -> None:
@@ -59,14 +60,14 @@ class Quotas:
     async def _check(self, caller: Caller, size_bytes: int) -> None:
         team, limits, jobs = caller.team, self._limits, self._store.jobs
         most = limits.queued_jobs_per_team
-        if await self._counted(self._queued, team, self._queued_jobs) >= most:
+        if await self._waiting(self._queued, team, self._queued_jobs, most - 1) >= most:
             raise too_many(
                 f"{most} jobs of your team are waiting already",
                 _RETRY_QUEUED_SECONDS,
                 "let some end, or cancel some",
             )
-        most = limits.queued_bytes_per_team
-        if await self._counted(self._bytes, team, jobs.waiting_bytes) + size_bytes > most:
+        most, left = limits.queued_bytes_per_team, limits.queued_bytes_per_team - size_bytes
+        if await self._waiting(self._bytes, team, jobs.waiting_bytes, left) > left:
             raise too_many(
                 f"the waiting jobs of your team come to {most} bytes already",
                 _RETRY_QUEUED_SECONDS,
@@ -105,6 +106,16 @@ class Quotas:
             amount = await self._threads.do(count, whose)
             known = kept[whose] = _Count(amount, time.monotonic() + _FRESH_SECONDS)
         return known.amount
+
+    async def _waiting(
+        self, kept: dict[str, _Count], team: str, count: Callable[[str], float], most: float
+    ) -> float:
+        """How much of a team waits: more than ``most`` only if that is so now."""
+        amount = await self._counted(kept, team, count)
+        if amount > most:
+            del kept[team]
+            amount = await self._counted(kept, team, count)
+        return amount
 
     def _queued_jobs(self, team: str) -> int:
         return self._store.jobs.counts(team)[Status.QUEUED]

@@ -125,6 +125,7 @@ class Runner:
             status = self._broken()
         finally:
             self.ended(self, status)
+            self._question_run = None  # which tells this runner of its progress: they are a circle
 
     def _broken(self) -> str | None:
         """End the job after a bug of ours: it fails with an id, and the log says why."""
@@ -138,8 +139,9 @@ class Runner:
         return "failed" if self._written(self.store.claims.fail, why) else None
 
     def _kill(self) -> None:
-        if self._question_run:
-            self._question_run.kill()
+        question_run = self._question_run
+        if question_run:
+            question_run.kill()
 
     def _outcome(self) -> str | None:
         """Carry the job out and write its end; its status, or None where we wrote no end."""

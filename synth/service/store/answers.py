@@ -64,7 +64,7 @@ class Answers:
 def add(connection: Connection, answer: StoredAnswer) -> None:
     """Keep an answer within a transaction that holds answers."""
     row = asdict(answer) | {"size_bytes": len(answer.question) + len(answer.body)}
-    connection.execute(insert(connection, ANSWER).values(row).on_conflict_do_nothing())
+    connection.execute(insert(connection, ANSWER).on_conflict_do_nothing(), row)
 
 
 def add_seen(connection: Connection, team: str, key: str) -> None:

@@ -85,9 +85,10 @@ class Jobs:
                 "revision": 0,
                 "size_bytes": len(new.question),
             }
-            added = insert(connection, JOB).values(row)
-            added = added.on_conflict_do_nothing(index_elements=["team", "idempotency_key"])
-            made = connection.execute(added.returning(*COLUMNS)).one_or_none()
+            same_key = ["team", "idempotency_key"]
+            added = insert(connection, JOB).on_conflict_do_nothing(index_elements=same_key)
+            # The row is no part of the statement: who keeps that would keep a question, too.
+            made = connection.execute(added.returning(*COLUMNS), row).one_or_none()
             if made is not None:
                 return Submitted(Job(*made), created=True)
             same = with_key(new.team, str(new.idempotency_key))

@@ -175,6 +175,7 @@ class _Slot(threading.Thread):
             while (ticket := self._waiting.get()) is not None:
                 self.busy = True
                 self._take(ticket)
+                del ticket  # its question may be large, and the next one late
                 self.busy = False
                 if self._process is None and self._leave_by is None:
                     self._process = _Process()
@@ -190,7 +191,8 @@ class _Slot(threading.Thread):
                 raise NoWorkersError("the workers were sent home before it was begun")
             result = result_of(self._carried(ticket))
         except Exception as error:
-            ticket.future.set_exception(error)
+            # Frames in its traceback hold the ticket, and so this error: a circle, large as a body.
+            ticket.future.set_exception(error.with_traceback(None))
         else:
             ticket.future.set_result(result)
 

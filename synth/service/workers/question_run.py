@@ -50,7 +50,7 @@ class QuestionRun:
         for tries_left in reversed(range(TRIES)):
             left = None if end is None else max(0.0, end - clock.monotonic())
             try:
-                found = REPLY.validate_python(self._submitted(left).future.result())
+                found = self._awaited(left)
             except WorkerLostError as lost:
                 if not tries_left:
                     raise
@@ -73,6 +73,19 @@ class QuestionRun:
             self._killed = True
             if self._ticket:
                 self._ticket.kill()
+
+    def _awaited(self, budget_seconds: float | None) -> Reply:
+        """The result of one piece. Raises what it ended with.
+
+        Then nothing here holds its ticket: that has the question once more, and an error that is
+        raised has this frame, so they would keep each other.
+        """
+        ticket = self._submitted(budget_seconds)
+        try:
+            return REPLY.validate_python(ticket.future.result())
+        finally:
+            self._ticket = None
+            del ticket
 
     def _submitted(self, budget_seconds: float | None) -> Ticket:
         with self._lock:

@@ -220,6 +220,46 @@ def test_other_bombs(server: Served, kind: str, text: str) -> None:
     told(posted(server, {"kind": kind, "files": files}, "import"))
 
 
+WIDE = "1" * 2**18
+OPEN = "bytes,seconds\n" + '"' + "1,1\n" * 2**16
+LOOPS = (
+    "step s\nin x: f32[8] batch\n"
+    + "".join(
+        f"v{n}: f32[8] = scan(x) length={10**18} num_carry=1 num_consts=0 {{\nin x: f32[8]\n"
+        for n in range(16)
+    )
+    + "}\n" * 16
+)
+
+
+@pytest.mark.parametrize(
+    ("verb", "text", "said"),
+    [
+        ("import", f"3\nSrc,Dest,Latency (ns),Bandwidth (GB/s)\n{WIDE},1,1,1\n", "characters"),
+        ("import", ",,,", "neither GraphML, JSON nor TACOS's CSV"),
+        ("doctor", f"bytes,seconds\n{WIDE},2\n", "no table"),
+        ("calibrate", OPEN, "the rows fit"),
+        ("doctor", 'collective, gpus\n"' + "1,1\n" * 2**16, "no table"),
+        ("trace", f"step s\nin x: f32[{','.join('9' * 6000)}] batch\nout x\n", "6000 dimensions"),
+        ("simulate", f"step s\nin x: f32[{','.join('9' * 64)}] batch\nout x\n", "so many elements"),
+        ("shard", LOOPS, "so many turns"),
+    ],
+    ids=["cell", "nothing", "number", "quotation", "rccl", "dimensions", "elements", "loops"],
+)
+def test_files_with_more_in_them_than_numbers_can_tell(
+    server: Served, verb: str, text: str, said: str
+) -> None:
+    """Each of these was a mistake of the service once."""
+    file = {"name": "file", "text": text}
+    question: dict[str, object] = {"system": "dgx-a100:1", "files": [file]}
+    if verb == "import":
+        question = {"kind": "graph", "files": [file]}
+    elif verb in ("trace", "simulate", "shard"):
+        more = {} if verb == "trace" else {"system": "dgx-a100:1", "plan": "data=8"}
+        question = {"model": file, **more}
+    assert said in told(posted(server, question, verb))
+
+
 @pytest.mark.parametrize(
     "program", ["all-reduce root inside; " * 5000, "(" * 100_000, "\u0000", "#"]
 )

@@ -217,6 +217,21 @@ def test_a_slower_link_of_tacos_is_an_exception() -> None:
         imported(TACOS_RING.replace("0,1,500,50", "0,1,500,10"))
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (TACOS_RING.replace("500", "5" * 5000, 1), "line 3: a line of 50"),
+        (TACOS_RING + "\n" * 600_001, "600011 lines"),
+        (",,,\n,", "neither GraphML, JSON nor TACOS's CSV"),
+    ],
+    ids=["long", "lines", "nothing"],
+)
+def test_lines_that_are_none_of_tacos(text: str, said: str) -> None:
+    with pytest.raises(InputError) as refused:
+        imported(text)
+    assert said in str(refused.value)
+
+
 def test_one_way_links_are_no_hierarchy() -> None:
     one_way = "3\nSrc,Dest,Latency (ns),Bandwidth (GB/s)\n0,1,500,50\n1,2,500,50\n2,0,500,50\n"
     with pytest.raises(InputError, match="a link from '0' to '1', and none back"):

@@ -500,3 +500,10 @@ def test_a_table_of_ones_own_is_read() -> None:
     assert (log.collective, log.ranks, log.hosts) == ("all-gather", 16, 2)
     assert log.table.algorithm == "ring"
     assert times(log) == [(1024, 1e-5, 2e-5), (2048, 3e-5, None)]
+
+
+def test_a_quotation_mark_ends_with_its_line() -> None:
+    rows = ["bytes,seconds", '"1024,0.00001', "2048,0.00003", "1" * 2**18 + ",1"]
+    [log] = logs_of("\n".join(["# collective: all_gather", "# ranks: 16", *rows]), "own.csv")
+    assert times(log) == [(2048, 3e-5, None)]
+    assert log.table.broken == 1

@@ -539,7 +539,7 @@ def test_no_secret_and_no_question_is_logged(server: Served) -> None:
 
 
 def test_a_team_may_use_so_much_work_in_a_day_and_let_so_many_bytes_wait(tmp_path: Path) -> None:
-    limits = Limits(work_seconds_per_day=1.0, queued_bytes_per_team=5000)
+    limits = Limits(work_seconds_per_day=1.0, queued_bytes_per_team=1500)
     with served(tmp_path, NobodyWorks(), keys=True, limits=limits) as server:
         red, blue = (
             with_key(server, team) | {"Prefer": "respond-async"} for team in ("rust", "sky")
@@ -564,6 +564,20 @@ def test_a_team_may_use_so_much_work_in_a_day_and_let_so_many_bytes_wait(tmp_pat
         assert 86_000 < int(refused.headers["retry-after"]) <= 86_400
         assert "UTC on" in refused.json()["hint"]
         assert asked(blue, axes={"other": 32}).status_code == 202
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [Limits(queued_bytes_per_team=150), Limits(queued_jobs_per_team=1)],
+    ids=["bytes", "jobs"],
+)
+def test_what_has_ended_does_not_wait(tmp_path: Path, limits: Limits) -> None:
+    """Who waits for each job never has more than one, however fast they come."""
+    with served(tmp_path, limits=limits) as server:
+        for number in range(1, 6):
+            question = {**EXAMPLES["place"], "axes": {f"axis{number}": 32}}
+            answer = server.ask.post("/v1/place", json=question, headers={"Prefer": "wait=60"})
+            assert answer.status_code == 200, answer.text
 
 
 @pytest.mark.parametrize(
