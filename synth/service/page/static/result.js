@@ -76,7 +76,7 @@ async function choose(link) {
 }
 
 document.addEventListener("click", (event) => {
-  if (event.metaKey || event.ctrlKey || event.shiftKey) return;
+  if (event.metaKey || event.ctrlKey || event.shiftKey || event.target.closest(".term")) return;
   const link = event.target.closest(".ranking tr")?.querySelector("[data-answer]");
   if (!link || !getSelection().isCollapsed) return;
   event.preventDefault();
