@@ -67,16 +67,21 @@ class Topology:
 
 
 def topology(
-    levels: Sequence[LevelInFull], faults: Sequence[MachineException] = (), *, narrow: bool = False
+    levels: Sequence[LevelInFull],
+    faults: Sequence[MachineException] = (),
+    *,
+    narrow: bool = False,
+    around: Path = (),
 ) -> Topology:
     """The drawing of a machine; of too many devices only some, as 16 of 512 nodes, are drawn.
 
-    ``narrow``: for a telephone, with fewer of them, and units below each other.
+    ``narrow``: for a telephone, with fewer of them, and units below each other. ``around``: the
+    digits of a device that is among them; without it the first of each unit are.
     """
     most = MOST_NARROW if narrow else MOST_DEVICES
     shown = folded([level.count for level in levels], most)
     layout = Layout(levels, shown, narrow)
-    drawing = _Drawing(layout, {one.unit: one for one in faults})
+    drawing = _Drawing(layout, {one.unit: one for one in faults}, around)
     drawing.children((), (0.0, 0.0))
     left_out = _left_out(levels, shown)
     wide, high = layout.size(0)
@@ -112,6 +117,15 @@ def _left_out(levels: Sequence[LevelInFull], shown: Sequence[int]) -> str:
     return f"{' and '.join(some)}{inside} are drawn; those left out look alike"
 
 
+def digits_of(device: int, counts: Sequence[int]) -> Path:
+    """The digits of a device by its number, outermost first."""
+    found: Path = ()
+    for count in reversed(counts):
+        device, digit = divmod(device, count)
+        found = (digit, *found)
+    return found
+
+
 def _number(path: Path, counts: Sequence[int]) -> int:
     found = 0
     for digit, count in zip(path, counts, strict=True):
@@ -125,6 +139,7 @@ class _Drawing:
 
     layout: Layout
     faults: Mapping[str, MachineException]
+    around: Path = ()
     nodes: list[Json] = field(default_factory=list)
     edges: list[Json] = field(default_factory=list)
     devices: dict[int, Path] = field(default_factory=dict)
@@ -148,14 +163,22 @@ class _Drawing:
         hub = has_hub(self.levels[depth], count)
         middle = corner[0] + max(whole, HUB_WIDTH if hub else 0) / 2
         x, y = middle - whole / 2, corner[1] + (HUB if hub else 0)
-        for child in range(count):
-            row, column = divmod(child, across)
-            self._unit((*path, child), (x + column * (width + GAP), y + row * (height + GAP)))
-        children = [(*path, child) for child in range(count)]
+        children = [(*path, child) for child in self._drawn(path, depth)]
+        for place, child in enumerate(children):
+            row, column = divmod(place, across)
+            self._unit(child, (x + column * (width + GAP), y + row * (height + GAP)))
         if hub:
             self._hub(path, children, {"x": middle, "y": corner[1] + HUB / 2 - 10})
         else:
             self._cables(path, children)
+
+    def _drawn(self, path: Path, depth: int) -> range:
+        """The children of a unit that are drawn: neighbours, with the one that is looked for."""
+        count, shown = self.levels[depth].count, self.layout.shown[depth]
+        on_the_way = self.around and self.around[: len(path)] == path
+        wanted = self.around[depth] if on_the_way else 0
+        first = min(wanted // shown * shown, count - shown)
+        return range(first, first + shown)
 
     def _unit(self, path: Path, at: tuple[float, float]) -> None:
         """One child: a device, or a box of what is inside."""
@@ -182,17 +205,16 @@ class _Drawing:
 
     def _grid(self, path: Path, corner: tuple[float, float]) -> None:
         """Devices of the two innermost levels of a torus in rows, each beside its neighbours."""
-        down, across = self.layout.shown[-2:]
+        rows, columns = (self._drawn(path, len(path) + inside) for inside in (0, 1))
         pitch = DEVICE + GRID_GAP
         x, y = corner[0], corner[1] + ARC
-        for row in range(down):
-            for column in range(across):
-                at = (x + column * pitch, y + row * pitch)
+        for down, row in enumerate(rows):
+            for across, column in enumerate(columns):
+                at = (x + across * pitch, y + down * pitch)
                 self._device((*path, row, column), _parent(path), at)
         lines = [
-            (-1, (*path, row), [(*path, row, column) for column in range(across)])
-            for row in range(down)
-        ] + [(-2, path, [(*path, row, column) for row in range(down)]) for column in range(across)]
+            (-1, (*path, row), [(*path, row, column) for column in columns]) for row in rows
+        ] + [(-2, path, [(*path, row, column) for row in rows]) for column in columns]
         told = set[int]()
         for which, above, devices in lines:
             level = self.levels[which]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Sequence
 from http import HTTPStatus
-from typing import Annotated
+from typing import Annotated, Any
 from urllib.parse import unquote
 
 from fastapi import Depends, Request, Security
+from fastapi.dependencies.models import Dependant
 from fastapi.security import APIKeyHeader, HTTPAuthorizationCredentials, HTTPBearer
 
 from synth.service.auth.identity import Caller
@@ -94,38 +96,29 @@ def address_of(request: Request) -> str:
     return peer if proxy is None else proxy.address(peer, request.headers)
 
 
-async def asking(caller: Annotated[Caller, Depends(authenticate)]) -> Caller:
-    """A caller who may ask questions. Raises RefusalError for any other."""
-    caller.check(Scope.ASK)
-    return caller
+_SCOPES: dict[Callable[..., Any], Sequence[Scope]] = {}
+"""By each dependency the scopes of which it asks for one."""
 
 
-async def keeping(caller: Annotated[Caller, Depends(authenticate)]) -> Caller:
-    """A caller who may keep systems. Raises RefusalError for any other."""
-    caller.check(Scope.KEEP)
-    return caller
+def _admitting(*scopes: Scope) -> Callable[..., Awaitable[Caller]]:
+    """A dependency: a caller with one of these scopes. It raises RefusalError for any other."""
+
+    async def admitted(caller: Annotated[Caller, Depends(authenticate)]) -> Caller:
+        caller.check(*scopes)
+        return caller
+
+    _SCOPES[admitted] = scopes
+    return admitted
 
 
-async def naming(caller: Annotated[Caller, Depends(authenticate)]) -> Caller:
-    """A caller who may see what systems the team keeps. Raises RefusalError for any other."""
-    caller.check(Scope.ASK, Scope.KEEP)
-    return caller
+def scopes_of(dependant: Dependant) -> Sequence[Scope]:
+    """The scopes of which a route's key needs one; none of a route that asks for no key."""
+    own = _SCOPES.get(dependant.call, ()) if dependant.call else ()
+    return own or next(filter(None, map(scopes_of, dependant.dependencies)), ())
 
 
-async def following(caller: Annotated[Caller, Depends(authenticate)]) -> Caller:
-    """A caller who may see to jobs. Raises RefusalError for any other."""
-    caller.check(Scope.ASK, Scope.ADMIN)
-    return caller
-
-
-async def operating(caller: Annotated[Caller, Depends(authenticate)]) -> Caller:
-    """A caller who may see what concerns all teams. Raises RefusalError for any other."""
-    caller.check(Scope.ADMIN)
-    return caller
-
-
-Asking = Annotated[Caller, Depends(asking)]
-Keeping = Annotated[Caller, Depends(keeping)]
-Naming = Annotated[Caller, Depends(naming)]
-Following = Annotated[Caller, Depends(following)]
-Operating = Annotated[Caller, Depends(operating)]
+Asking = Annotated[Caller, Depends(_admitting(Scope.ASK))]
+Keeping = Annotated[Caller, Depends(_admitting(Scope.KEEP))]
+Naming = Annotated[Caller, Depends(_admitting(Scope.ASK, Scope.KEEP))]
+Following = Annotated[Caller, Depends(_admitting(Scope.ASK, Scope.ADMIN))]
+Operating = Annotated[Caller, Depends(_admitting(Scope.ADMIN))]

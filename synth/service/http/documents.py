@@ -9,9 +9,11 @@ from typing import Any
 
 from fastapi import FastAPI, Request, Response
 from fastapi.openapi.utils import get_openapi
+from fastapi.routing import APIRoute
 from pydantic import BaseModel
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
+from synth.service.http.authentication import scopes_of
 from synth.service.http.examples import EXAMPLES
 from synth.service.http.problems import PROBLEM_JSON, Problem
 from synth.service.http.reading import JSON
@@ -126,9 +128,23 @@ def _schema(app: FastAPI) -> dict[str, Any]:
         ),
         routes=app.routes,
         tags=app.openapi_tags,
+        separate_input_output_schemas=False,
     )
     known: list[type[BaseModel]] = [Problem, *(verb.question for verb in VERBS.values())]
     asked: list[tuple[type[BaseModel], JsonSchemaMode]] = [(one, "validation") for one in known]
     _, found = models_json_schema(asked, ref_template=_COMPONENTS)
     made.setdefault("components", {}).setdefault("schemas", {}).update(found["$defs"])
+    _name_scopes(app, made["paths"])
     return made
+
+
+def _name_scopes(app: FastAPI, paths: Mapping[str, Any]) -> None:
+    """Say by each operation of which scopes a key needs one: each of them is a way in."""
+    described = (one for one in app.state.routes if isinstance(one, APIRoute))
+    for route in filter(lambda one: one.include_in_schema, described):
+        scopes = scopes_of(route.dependant)
+        for method in route.methods or ():
+            operation = paths[route.path_format][method.lower()]
+            ways = [name for way in operation.get("security", ()) for name in way]
+            named = [{name: [scope.value]} for scope in scopes for name in ways]
+            operation |= {"security": named} if named else {}

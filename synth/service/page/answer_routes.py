@@ -38,6 +38,7 @@ Key = Annotated[str, Path(pattern="^[0-9a-f]{64}$")]
 Index = Annotated[int, Query(alias="answer", ge=0, le=100_000)]
 Chosen = Annotated[int | None, Query(alias="answer", ge=0, le=100_000)]
 Against = Annotated[int | None, Query(ge=0, le=100_000)]
+Rank = Annotated[str, Query(max_length=9)]
 _JOB_ID_CHARACTERS = 32
 
 
@@ -162,10 +163,14 @@ async def answer_page(
     viewed: ViewedAnswer,
     index: int | None = None,
     against: int | None = None,
+    rank: str = "",
 ) -> Response:
-    """An answer as a page; without an address its parts are left out."""
+    """An answer as a page; without an address its parts are left out.
+
+    ``rank``: of a device that is looked for on its machine.
+    """
     try:
-        return await asyncio.to_thread(_page, request, viewed, index, against)
+        return await asyncio.to_thread(_page, request, viewed, index, against, rank)
     except (AttributeError, LookupError, TypeError, ValueError, UndefinedError):
         if not viewed.other_edition:
             raise
@@ -173,10 +178,10 @@ async def answer_page(
 
 
 def _page(
-    request: Request, viewed: ViewedAnswer, index: int | None, against: int | None
+    request: Request, viewed: ViewedAnswer, index: int | None, against: int | None, rank: str
 ) -> Response:
     plans = plans_of(viewed.verb, viewed.body, index, against)
-    view = result(viewed.ranking, index) if viewed.ranking else None
+    view = result(viewed.ranking, index, rank) if viewed.ranking else None
     drawn = view is not None or plans is not None
     told = not drawn and viewed.verb in TABLES
     return page(
@@ -197,8 +202,13 @@ def _page(
 
 @router.get("/answers/{key}")
 async def answer(
-    request: Request, caller: PageCaller, key: Key, index: Chosen = None, against: Against = None
+    request: Request,
+    caller: PageCaller,
+    key: Key,
+    index: Chosen = None,
+    against: Against = None,
+    rank: Rank = "",
 ) -> Response:
     """An answer under its permalink."""
     found = await viewed(request, caller, "answers", key)
-    return await answer_page(request, found, index, against)
+    return await answer_page(request, found, index, against, rank)

@@ -20,6 +20,7 @@ from synth.service.jobs.names import PLAIN
 from synth.service.page.answer_routes import (
     Against,
     Chosen,
+    Rank,
     answer_page,
     asked_on_page,
     form_of,
@@ -125,6 +126,7 @@ async def job(
     job_id: JobId,
     index: Chosen = None,
     against: Against = None,
+    rank: Rank = "",
 ) -> Response:
     """A job: how far it is; or what came of it."""
     found = await state_of(request).broker.job(caller, job_id, whole=True)
@@ -133,7 +135,7 @@ async def job(
     if found.status.ended and found.best is not None:
         part = await viewed(request, caller, "jobs", job_id)
         if best_so_far(part.body) is None:
-            return await answer_page(request, part, index, against)
+            return await answer_page(request, part, index, against, rank)
     view = ViewedJob(found)
     return page(request, "job.html", here="jobs", job=found, view=view, best=_best(found))
 

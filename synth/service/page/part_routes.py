@@ -23,7 +23,7 @@ from synth.service.errors import RefusalError, not_there, unavailable
 from synth.service.http.state import state_of
 from synth.service.jobs.broker import Accepted, Preferences
 from synth.service.jobs.known import Answered
-from synth.service.page.answer_routes import Index, ViewedAnswer, viewed
+from synth.service.page.answer_routes import Index, Rank, ViewedAnswer, viewed
 from synth.service.page.rendering import render
 from synth.service.page.responses import PageCaller, PageRoute, page, see_other, wants_part
 from synth.service.page.results import TABS, result
@@ -92,6 +92,12 @@ class Part:
         shown |= {"title": f"{heading}: {title(self.ranking)}", "part": template}
         return page(self.request, "part.html", **shown)
 
+    async def looked_at(self, template: str, rank: str) -> Response:
+        """What is shown of the row, for a script; ``rank``: of a device that is looked for."""
+        view = await asyncio.to_thread(result, self.ranking, self.index, rank)
+        given = {"view": view, "base": self.viewed.base, "index": self.index}
+        return HTMLResponse(await asyncio.to_thread(render, template, **given))
+
     def waiting(self, outcome: Accepted, what: str, path: str = "") -> Response:
         """That the part is still worked out, and where to look again: else at its job."""
         job = outcome.job.id
@@ -116,11 +122,15 @@ AskedPart = Annotated[Part, Depends(asked_part)]
 
 
 @router.get("/{kind}/{name}/chosen")
-async def chosen(part: AskedPart) -> Response:
+async def chosen(part: AskedPart, rank: Rank = "") -> Response:
     """All that is said of one row of a ranking, as a part."""
-    view = await asyncio.to_thread(result, part.ranking, part.index)
-    given = {"view": view, "base": part.viewed.base, "index": part.index}
-    return HTMLResponse(await asyncio.to_thread(render, "chosen.html", **given))
+    return await part.looked_at("chosen.html", rank)
+
+
+@router.get("/{kind}/{name}/machine")
+async def machine(part: AskedPart, rank: Rank = "") -> Response:
+    """The machine with a row on it, drawn around the device of a rank."""
+    return await part.looked_at("machine.html", rank)
 
 
 @router.post("/{kind}/{name}/sizes")

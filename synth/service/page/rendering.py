@@ -14,7 +14,7 @@ from typing import Any
 from jinja2 import Environment
 
 from synth.report.rendering import environment, style
-from synth.service.page.help import term
+from synth.service.page.help import step, term
 from synth.tables.deciding import FIGURES, SETS
 from synth.tables.rankings import LESS_IS_NO_BETTER
 
@@ -77,7 +77,13 @@ def address(path: str) -> str:
 @cache
 def _environment() -> Environment:
     made = environment("synth.service.page")
-    made.globals |= {"static": address, "term": term, "less_is_no_better": LESS_IS_NO_BETTER}
+    made.globals |= {
+        "static": address,
+        "term": term,
+        "step": step,
+        "no_forms": set,
+        "less_is_no_better": LESS_IS_NO_BETTER,
+    }
     made.globals |= {"sets": SETS, "figures": FIGURES}
     return made
 

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from markupsafe import Markup
 
 from grammar import Goal
+from hierarchies import InputError
 from hierarchies.units import duration
 from synth.emit import TARGETS, nccl_tuner
 from synth.emit.mscclpp.homes import REFUSED
 from synth.plan.how_to_get import By
 from synth.price.defaults import ALGORITHMS
-from synth.report.coordinates import peers
 from synth.report.curves import Curves, curves
 from synth.report.details import (
     Device,
@@ -31,6 +31,7 @@ from synth.report.details import (
 )
 from synth.report.placement import Grouping, grouping
 from synth.report.plans import PlansView, plans_view
+from synth.report.ranks import Placed, groupings, members, placed
 from synth.report.steps import timeline
 from synth.report.topology import topology
 from synth.tables.deciding import ToDo
@@ -82,6 +83,7 @@ class Chosen:
     no ``steps``: the program that prices do not tell from it is nobody's matter. ``lies``: where
     each axis lies, in words; none on a machine that lacks devices. ``to_do``: how it is got, or
     measured. ``instead``: what to do for it in place of code; None where its code does it.
+    ``rank``: what was looked for, which is ``placed``, or why it is not there.
     """
 
     row: Row
@@ -94,6 +96,9 @@ class Chosen:
     devices: Sequence[Device]
     to_do: ToDo | None
     instead: InPlaceOfCode | None
+    rank: str = ""
+    placed: Placed | None = None
+    not_there: InputError | None = None
 
 
 @dataclass(frozen=True)
@@ -167,10 +172,10 @@ def best_so_far(body: object) -> list[Leading] | None:
     return BestSoFar.model_validate(body).answers
 
 
-def result(answer: Ranking, index: int | None) -> Result:
+def result(answer: Ranking, index: int | None, rank: str = "") -> Result:
     """The page's view of an answer with a ranking; if no row is chosen that of the verdict.
 
-    Raises InputError for a row that it lacks.
+    ``rank``: of a device that is looked for. Raises InputError for a row that it lacks.
     """
     found, told = rows(answer), verdict(answer)
     default = default_first(answer) if isinstance(answer, RankingReply) else []
@@ -190,7 +195,7 @@ def result(answer: Ranking, index: int | None) -> Result:
         found,
         slower,
         index,
-        _chosen(answer, found, index, told) if found else None,
+        _chosen(answer, found, index, told, rank.strip()) if found else None,
         curves(answer) if isinstance(answer, SweepReply) and answer.sizes else None,
         tabs,
         unfit,
@@ -267,10 +272,14 @@ def _planned(answer: PlanReply) -> Iterator[str]:
     yield searched(answer.considered)
 
 
-def _chosen(ranking: Ranking, found: Sequence[Row], index: int, verdict: Verdict | None) -> Chosen:
+def _chosen(
+    ranking: Ranking, found: Sequence[Row], index: int, verdict: Verdict | None, rank: str
+) -> Chosen:
     answer = answer_at(ranking, index)
-    drawn = topology(ranking.system.levels, ranking.system.exceptions)
-    narrow = topology(ranking.system.levels, ranking.system.exceptions, narrow=True)
+    looked, refused = _looked_for(ranking, index, rank)
+    machine, around = ranking.system, looked.path if looked else ()
+    drawn = topology(machine.levels, machine.exceptions, around=around)
+    narrow = topology(machine.levels, machine.exceptions, narrow=True, around=around)
     there = devices(ranking, answer, drawn)
     held = [*there, *devices(ranking, answer, narrow)]
     where = {str(one.number): one.coordinates for one in held if one.coordinates}
@@ -283,6 +292,7 @@ def _chosen(ranking: Ranking, found: Sequence[Row], index: int, verdict: Verdict
     }
     picture: dict[str, Any] = {**drawings, "axes": list(answer.axes), "coordinates": where}
     picture |= {"groupings": found_groups, "first": first}
+    picture |= {"here": looked.device} if looked else {}
     kept = isinstance(ranking, SweepReply) and ranking.stretches[index].keeps_default
     numbered = () if kept else tuple(steps(answer))
     why = answer.why[: 1 if kept else None] if isinstance(answer, Answer) else ()
@@ -293,7 +303,18 @@ def _chosen(ranking: Ranking, found: Sequence[Row], index: int, verdict: Verdict
         name = " to ".join(row.title) or f"row {row.rank}"
         request = request_at(ranking, index).value
         to_do = row_to_do(verdict, answer, index, name, request, " to ".join(row.speedup))
-    return Chosen(row, told, answer, why, numbered, picture, drawn.left_out, there, to_do, instead)
+    shown = (numbered, picture, drawn.left_out, there, to_do, instead)
+    return Chosen(row, told, answer, why, *shown, rank, looked, refused)
+
+
+def _looked_for(ranking: Ranking, index: int, rank: str) -> tuple[Placed | None, InputError | None]:
+    """The device of a rank, or why there is none; neither where none is looked for."""
+    if not rank:
+        return None, None
+    try:
+        return placed(ranking, index, rank), None
+    except InputError as error:
+        return None, error
 
 
 def _groupings(ranking: Ranking, index: int, held: Sequence[Device]) -> Iterator[Grouping]:
@@ -301,23 +322,11 @@ def _groupings(ranking: Ranking, index: int, held: Sequence[Device]) -> Iterator
 
     On a machine that lacks devices there is one, of all that are left.
     """
-    answer, asked = answer_at(ranking, index), tuple(over_at(ranking, index))
+    answer = answer_at(ranking, index)
     axes = list(answer.axes)
     drawn = sorted({one.number: one for one in held}.values(), key=lambda one: one.number)
-    for over in dict.fromkeys([*((one,) for one in axes), asked]):
-        yield grouping(drawn, axes, over, _members(ranking, answer, axes, over))
-
-
-def _members(
-    ranking: Ranking, answer: Answer | UnevenAnswer, axes: Sequence[str], over: Sequence[str]
-) -> Callable[[Device], Sequence[int]]:
-    """All that a device works with over some axes."""
-    if isinstance(ranking, UnevenReply):
-        left = ranking.uneven.devices
-        return lambda one: left
-    assert isinstance(answer, Answer)
-    along, matrix = [axes.index(one) for one in over], answer.placement
-    return lambda one: peers(one.number, one.coordinates, matrix, along)
+    for over in groupings(ranking, index):
+        yield grouping(drawn, axes, over, members(ranking, answer, axes, over))
 
 
 def over_sizes(question: TopQuestion, ranking: Ranking) -> TopQuestion | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -50,6 +51,32 @@ _ROWS = (
         "program",
         "The collectives, step by step, that stand for one collective over all: each names the "
         "level whose groups take part. Several programs may run side by side, each on a share.",
+        "language",
+    ),
+    Term(
+        "inside",
+        "Which devices take a step of a program together. “node inside”: those of each node; all "
+        "nodes do it at once, each for itself. “root inside”: all of the group that the collective "
+        "is over.",
+        "language",
+    ),
+    Term(
+        "parallel",
+        "Devices at the same place of their units take a step together. “node parallel(root)”: the "
+        "first GPUs of all nodes are a group, the second ones the next, and so on, at once. In the "
+        "brackets stands within what: root, all of the group that the collective is over.",
+        "language",
+    ),
+    Term(
+        "master",
+        "As parallel, but of each unit the first device alone takes part. “node master(root)”: "
+        "GPU 0 of every node; the others wait.",
+        "language",
+    ),
+    Term(
+        "across",
+        "Devices that differ on the levels in the brackets, and on no other, take a step together. "
+        "“root across(pod, gpu)” leaves out the node between the two.",
         "language",
     ),
     Term(
@@ -124,6 +151,7 @@ _ROWS = (
 )
 TERMS: Mapping[str, Term] = {one.word: one for one in _ROWS}
 """All of them by their words."""
+_STEP = re.compile(r"(?P<what>\S+ )(?P<who>(?:\S+ )?(?P<form>inside|parallel|master|across)\b.*)")
 
 
 def term(word: str, shown: str = "") -> Markup:
@@ -132,3 +160,15 @@ def term(word: str, shown: str = "") -> Markup:
     return Markup('<a class="term" href="/help#{}" title="{}">{}</a>').format(
         one.anchor, one.means, shown or word
     )
+
+
+def step(text: str, told: set[str]) -> Markup:
+    """A step of a program; who takes it together is a link to what that means, once of each form.
+
+    ``told`` are the forms that were links already; this one is added.
+    """
+    found = _STEP.fullmatch(text)
+    if found is None or found["form"] in told:
+        return Markup("{}").format(text)
+    told.add(found["form"])
+    return Markup("{}{}").format(found["what"], term(found["form"], found["who"]))

@@ -73,7 +73,7 @@ export function drawMachine(place, picture, choice, status) {
     node.addClass("here");
     mark();
   };
-  let at = -1;
+  let at = devices.toArray().findIndex((node) => node.data("device") === picture.here);
   place.addEventListener("keydown", (event) => {
     const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
     if (!step) return;
@@ -101,6 +101,8 @@ export function drawMachine(place, picture, choice, status) {
   }
   addEventListener("resize", fit, { signal });
   choice.value = picture.first;
+  const wanted = devices.filter((node) => node.data("device") === picture.here);
+  if (wanted.length) point(wanted);
   paint();
   fit();
   place.machine = cy;

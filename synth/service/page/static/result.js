@@ -25,9 +25,31 @@ function sizes(place) {
   });
 }
 
+function drawn() {
+  if (byId("picture")) drawMachine(byId("topology"), data("picture"), byId("axis-choice"), byId("device-said"));
+}
+
+// The machine is drawn anew around the rank that is looked for.
+async function find(form) {
+  const asked = new URLSearchParams(new FormData(form));
+  const over = byId("axis-choice").value;
+  history.replaceState(null, "", `?${asked}`);
+  await fill(byId("machine"), `${form.dataset.machine}?${asked}`);
+  drawn();
+  byId("axis-choice").value = over;
+  byId("axis-choice").dispatchEvent(new Event("change"));
+  byId("rank").focus({ preventScroll: true });
+}
+
+document.addEventListener("submit", (event) => {
+  if (event.target.id !== "find") return;
+  event.preventDefault();
+  find(event.target);
+});
+
 function open(...roots) {
   for (const root of roots) reveal(root);
-  if (byId("picture")) drawMachine(byId("topology"), data("picture"), byId("axis-choice"), byId("device-said"));
+  drawn();
   for (const place of document.querySelectorAll("#on-machine [data-part]")) once(place, async () => { await fill(place, place.dataset.part); zoomAll(place); });
   tabs(onMachine, once);
 }
@@ -39,9 +61,11 @@ async function choose(link) {
     if (one === link) row.setAttribute("aria-current", "true");
     else row.removeAttribute("aria-current");
   }
-  history.replaceState(null, "", `?answer=${answer}`);
+  const rank = byId("rank")?.value ?? "";
+  const asked = new URLSearchParams(rank ? { answer, rank } : { answer });
+  history.replaceState(null, "", `?${asked}`);
   const parts = document.createElement("template");
-  parts.innerHTML = await fetchPart(`${chosen.dataset.base}/chosen?answer=${answer}`);
+  parts.innerHTML = await fetchPart(`${chosen.dataset.base}/chosen?${asked}`);
   const placed = [...parts.content.querySelectorAll("[data-place]")];
   for (const one of placed) byId(one.dataset.place).replaceChildren(...one.childNodes);
   if (!placed.length) { chosen.replaceChildren(parts.content); return; }
@@ -52,7 +76,7 @@ async function choose(link) {
 }
 
 document.addEventListener("click", (event) => {
-  if (event.metaKey || event.ctrlKey || event.shiftKey) return;
+  if (event.metaKey || event.ctrlKey || event.shiftKey || event.target.closest(".term")) return;
   const link = event.target.closest(".ranking tr")?.querySelector("[data-answer]");
   if (!link || !getSelection().isCollapsed) return;
   event.preventDefault();

@@ -22,6 +22,7 @@ from patience import PATIENCE_SECONDS
 from serving import Served, ThreadWorkers, served
 from synth.service.http.examples import EXAMPLES
 from synth.service.limits import Limits
+from synth.service.store import Scope
 from synth.verbs.answers import REPLIES
 from synth.verbs.table import VERBS
 
@@ -106,6 +107,30 @@ def test_operations_have_names_of_their_own_and_tell_their_refusals(document: An
     assert {"type", "title", "status", "detail", "problem", "where", "hint"} <= set(
         problem["properties"]
     )
+
+
+def test_no_object_of_an_answer_hides_its_keys(document: Any) -> None:
+    """Those that write themselves, such as an answer of ``top``, were objects of anything."""
+    schemas = document["components"]["schemas"]
+    objects = {name: one for name, one in schemas.items() if one.get("type") == "object"}
+    assert {"Answer", "CheckReply", "TopQuestion"} <= set(objects)
+    assert all(one.get("properties") for one in objects.values())
+
+
+def test_a_key_of_the_scopes_that_an_operation_names_is_admitted_and_no_other(
+    document: Any, tmp_path: Path
+) -> None:
+    with served(tmp_path, keys=True) as guarded:
+        keys = guarded.service.store.keys
+        made = {one: keys.create("ours", "", scopes=frozenset({one})) for one in Scope}
+        heads = {one.value: {"X-API-Key": made[one].secret} for one in Scope}
+        for path, operations in document["paths"].items():
+            for method, told in operations.items():
+                address = path.format(job_id="0" * 32, key="0" * 64, name="none")
+                named = {scope for way in told.get("security", ()) for [scope] in way.values()}
+                for scope, head in heads.items():
+                    status = guarded.ask.request(method, address, headers=head).status_code
+                    assert (status == 403) == (scope not in named and bool(named)), (path, scope)
 
 
 def test_the_document_is_json_of_a_bounded_size(document: Any) -> None:

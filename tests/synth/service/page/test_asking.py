@@ -6,13 +6,15 @@ import re
 from collections.abc import Iterator
 from html import unescape
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 from urllib.parse import urldefrag, urljoin
 
 import pytest
 
 pytest.importorskip("fastapi", reason="needs the extra server")
 
+from grammar import Collective, Step
+from grammar.collectives.program import Across, Form
 from hierarchies import load
 from hierarchies.files.writing import described
 from hierarchies.units import duration
@@ -25,7 +27,7 @@ from synth.service.http.examples import EXAMPLES
 from synth.service.page.asking import FORMS
 from synth.service.page.asking.checks import check
 from synth.service.page.asking.values import Values, example, of_fields, of_question, question
-from synth.service.page.help import TERMS
+from synth.service.page.help import TERMS, step
 from synth.service.page.views import found
 from synth.verbs.answers import judge
 from synth.verbs.answers.comparing import Told
@@ -423,6 +425,31 @@ def test_every_word_that_leads_to_help_is_told_there(server: Served) -> None:
         words = re.findall(r'<a class="term" href="/help#([a-z-]+)"', server.ask.get(path).text)
         assert words
         assert set(words) <= {one.anchor for one in TERMS.values()}
+
+
+def test_who_takes_a_step_together_is_a_link_to_what_it_means_once_of_each_form(
+    server: Served,
+) -> None:
+    page = server.ask.get(f"/answers/{_top(server)}").text
+    table = page[page.index('<table class="ranking">') : page.index("</table>")]
+    found = re.findall(r'href="/help#([a-z]+)"[^>]*>([^<]+)</a></code>', table)
+    assert dict(found)["inside"].endswith(" inside")
+    assert len(dict(found)) == len(found)
+    beside = page[page.index('<section id="chosen"') :]
+    assert re.search(r'href="/help#inside" title="Which devices take a step', beside)
+
+
+def test_every_form_of_a_step_has_its_meaning_in_the_help() -> None:
+    told = set[str]()
+    forms = [cls(("pod", "gpu")) if cls is Across else cls() for cls in get_args(Form)]
+    for form in forms:
+        text = str(Step(Collective.ALL_REDUCE, "node", form))
+        [word] = re.findall(r"/help#([a-z]+)", step(text, told))
+        assert word in told
+        assert step(text, told) == text
+    assert len(told) == len(forms)
+    assert told <= set(TERMS)
+    assert step("(nothing to do)", told) == "(nothing to do)"
 
 
 def test_every_page_of_the_documentation_that_help_names_is_there() -> None:

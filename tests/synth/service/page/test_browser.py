@@ -173,6 +173,27 @@ def test_devices_of_one_colour_are_a_group_and_a_tap_tells_it(seen: Browsing, an
         assert page.text_content("#device-said").endswith(f"Its group over {name}: {said}")
 
 
+def test_a_rank_that_is_folded_away_is_found_in_the_picture(seen: Browsing, server: Served) -> None:
+    axes = {"axes": {"data": 128, "model": 8}, "reduce": ["data"]}
+    asked = {"system": "dgx-h100:128", **axes, "k": 1, "max_steps": 1, "stripes": False}
+    found = server.ask.post("/v1/top", json=asked, headers={"Prefer": "wait=60"})
+    page = seen.page
+    page.goto(found.headers["content-location"].removeprefix("/v1"))
+    drawn = "() => topology.machine.nodes('[device = 700]').length"
+    assert page.evaluate(drawn) == 0
+    page.select_option("#axis-choice", label="model")
+    page.fill("#rank", "700")
+    page.press("#rank", "Enter")
+    page.wait_for_selector("#rank-said:has-text('node87/gpu4')")
+    until(page, "() => topology.machine.nodes('.here').length === 1")
+    assert page.evaluate("() => topology.machine.nodes('.here').data('device')") == 700
+    assert "Its group over model: 696-703" in page.inner_text("#device-said")
+    assert page.evaluate("document.activeElement.id") == "rank"
+    assert page.url.endswith("?answer=0&rank=700")
+    page.reload()
+    assert page.evaluate(drawn) == 1
+
+
 def test_what_is_wrong_is_said_as_one_types(seen: Browsing) -> None:
     page = seen.page
     page.goto("/")

@@ -520,6 +520,19 @@ def test_who_prefers_a_page_is_told_by_what_is_accepted(accept: str, html: bool)
     assert prefers_page(accept) == html
 
 
+def test_a_rank_is_looked_for_without_a_script_and_as_a_part(server: Served, answer: str) -> None:
+    for path in (f"{answer}?answer=0&rank=30", f"{answer}/machine?answer=0&rank=+30+"):
+        shown = server.ask.get(path).text
+        assert "<strong>Rank 30</strong> is <code>node3/gpu6</code>" in shown
+        assert '"here": 30' in unescape(shown)
+    for wrong in ("32", "-1", "<b>", "&#39;"):
+        shown = server.ask.get(answer, params={"rank": wrong}).text
+        assert "ranks are whole numbers from 0 to 31" in shown
+        assert "<b>" not in shown
+    assert server.ask.get(answer, params={"rank": "1" * 10}).status_code == 404
+    assert "is <code>node" not in server.ask.get(answer).text
+
+
 def test_odd_parts_are_refused(server: Served, answer: str) -> None:
     for path in ("code/exe", "files/torch/nothing.py", "files/exe/x", "chosen?answer=99"):
         assert server.ask.get(f"{answer}/{path}").status_code in (404, 422)

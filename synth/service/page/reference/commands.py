@@ -1,0 +1,95 @@
+"""A command of curl for every operation of the API, as one pastes it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from shlex import quote
+from typing import Any
+
+from synth.service.http.examples import EXAMPLES
+
+_WIDE = 100
+_OURS = """\
+name = "ours"
+
+[device]
+name = "H100"
+memory_GB_per_s = 3350
+source = "data sheet"
+
+[[level]]
+name = "node"
+count = 2
+domain = "switch"
+medium = "infiniband"
+bandwidth_GB_per_s = 50
+latency_us = 14
+ports = 8
+through = []
+source = "our network plan"
+
+[[level]]
+name = "gpu"
+count = 8
+domain = "switch"
+medium = "nvlink"
+bandwidth_GB_per_s = 450
+latency_us = 3.4
+source = "data sheet"
+"""
+_JOB = "JOB=$({} | grep -oE '/v1/jobs/[0-9a-f]{{32}}')\n"
+_ANSWER = "ANSWER=$({} | grep -oiE '/v1/answers/[0-9a-f]{{64}}')\n"
+
+
+@dataclass(frozen=True)
+class Curl:
+    """Writes commands for a server at an address; ``keys``: with the key of who asks."""
+
+    address: str
+    keys: bool
+
+    def command(self, operation: str, method: str, path: str) -> str:
+        """An example of an operation, that of a verb with its example question."""
+        if operation in EXAMPLES:
+            return self._asking(operation, EXAMPLES[operation])
+        match operation:
+            case "look-at-job" | "cancel-job" | "follow-job":
+                begun = self._asking("run", EXAMPLES["run"], "-H 'Prefer: respond-async'")
+                how = "-sN" if operation == "follow-job" else "-s"
+                own = path.replace("/v1/jobs/{job_id}", "$JOB")
+                return _JOB.format(begun) + self._plain(method, own, how)
+            case "look-at-answer":
+                asked = self._asking("systems", EXAMPLES["systems"], "-o /dev/null -D -")
+                return _ANSWER.format(asked) + self._plain(method, "$ANSWER")
+            case "keep-system":
+                sent = f" -H 'Content-Type: text/plain' \\\n  --data-binary {quote(_OURS)}"
+                return self._plain(method, "/v1/systems/ours") + sent
+            case "list-jobs":
+                return self._plain(method, f"{path}?limit=20&status=done")
+        return self._plain(method, path.replace("{name}", "ours"))
+
+    def _asking(self, verb: str, question: Mapping[str, Any], more: str = "") -> str:
+        body = json.dumps(question)
+        if len(body) > _WIDE:
+            lines = (f"  {json.dumps(key)}: {json.dumps(one)}" for key, one in question.items())
+            body = "{\n" + ",\n".join(lines) + "\n}"
+        head = (
+            f"curl -s {self._url(f'/v1/{verb}')}{self._key()} -H 'Content-Type: application/json'"
+        )
+        return f"{head}{more and ' ' + more} \\\n  -d {quote(body)}"
+
+    def _plain(self, method: str, path: str, how: str = "-s") -> str:
+        does = "" if method == "get" else f" -X {method.upper()}"
+        return f"curl {how}{does} {self._url(path)}{self._key()}"
+
+    def _url(self, path: str) -> str:
+        """The address as a word of a shell; of a variable the address alone is quoted."""
+        name = path.partition("/")[0]
+        if name.startswith("$"):
+            return f"{quote(self.address)}{path}"
+        return quote(f"{self.address}{path}")
+
+    def _key(self) -> str:
+        return ' -H "Authorization: Bearer $COLLSYNTH_KEY"' if self.keys else ""

@@ -1,0 +1,30 @@
+"""The route of the page about the API."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, FastAPI, Request
+from starlette.responses import HTMLResponse, Response
+
+from synth.service.http.state import AppState, state_of
+from synth.service.page.reference.commands import Curl
+from synth.service.page.reference.operations import reference
+from synth.service.page.rendering import render
+from synth.service.page.responses import PageCaller, PageRoute
+
+router = APIRouter(route_class=PageRoute, include_in_schema=False)
+
+
+@router.get("/api")
+async def api(request: Request, caller: PageCaller) -> Response:
+    """Every route of the API with what it asks, what it answers, and a command of curl."""
+    https = "https" in (request.scope["scheme"], request.headers.get("x-forwarded-proto"))
+    address = f"{'https' if https else 'http'}://{request.headers.get('host', 'localhost')}"
+    state = state_of(request)
+    return HTMLResponse(await state.broker.beside(caller.team, _page, request.app, state, address))
+
+
+def _page(app: FastAPI, state: AppState, address: str) -> str:
+    keys, limits = state.keys is not None, state.settings.limits
+    found = reference(app.openapi(), limits, Curl(address, keys))
+    shown = {"here": "api", "keys": keys, "address": address, "limits": limits}
+    return render("api.html", reference=found, wait=state.settings.wait_seconds, **shown)
