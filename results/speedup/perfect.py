@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -42,7 +43,11 @@ class Clock:
 
 
 class Perfect:
-    """A team whose processes begin and hear at once, and know at first what is known here."""
+    """A team whose processes begin and hear at once, and know at first what is known here.
+
+    As in a fork, garbage is not looked for among what was there before: the one search in which
+    that falls would be charged for what all have left.
+    """
 
     def __init__(self, work: Callable[[Any], Any], clock: Clock) -> None:
         self.work = work
@@ -56,7 +61,7 @@ class Perfect:
 
     def begin(self, place: int, item: Any, share: int) -> None:
         begun = self._clock.now()
-        with patch.object(forks, "_share", share):
+        with frozen(), patch.object(forks, "_share", share):
             found = self.work(item)
         heappush(self._at_work, (self._clock.now(), place, found))
         self._clock.to(begun)
@@ -70,6 +75,19 @@ class Perfect:
 
     def close(self) -> None:
         pass
+
+
+@contextmanager
+def frozen() -> Iterator[None]:
+    """What is there is not looked through for garbage; in a fork's fork it is not, already."""
+    first = forks._share is None
+    if first:
+        gc.freeze()
+    try:
+        yield
+    finally:
+        if first:
+            gc.unfreeze()
 
 
 @contextmanager

@@ -313,6 +313,24 @@ def test_few_large_items_share_the_processes() -> None:
         assert clock.now() <= 1.25 * 300 / 8
 
 
+def test_forks_of_forks_are_on_the_same_clock() -> None:
+    """Four processes, two for each item: 3 and then 4 beside 5, and 4 beside 6."""
+    spent = 0
+
+    def part(cost: int) -> int:
+        nonlocal spent
+        spent += cost
+        return cost
+
+    def work(costs: list[int]) -> list[int]:
+        return [*forked(part, costs, Several(4), at_once=True)]
+
+    some = [[3, 5, 4], [4, 6]]
+    with perfectly(lambda: spent, 0) as clock:
+        assert [*forked(work, some, Several(4), at_once=True)] == some
+        assert (clock.now(), spent) == (7, 22)
+
+
 # What is done meanwhile.
 
 
