@@ -124,6 +124,8 @@ def _check_files(question: Question) -> None:
         case LogsQuestion():
             if _short(*(file.text for file in question.files)):
                 question.matched(system_of(question.system))
+            else:
+                question.check_logs()
         case DiffQuestion():
             kept_answers(question)
 

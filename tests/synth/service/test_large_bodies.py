@@ -15,6 +15,8 @@ import pytest
 from each import each
 from hierarchies import InputError
 from hierarchies.importers import KINDS, markup
+from synth.calibration.logs import header
+from synth.calibration.logs.reading import logs_of
 from synth.service.limits import Limits
 from synth.verbs.questions.question import asked
 from synth.verbs.refusals import check
@@ -78,6 +80,34 @@ def refused(verb: str, given: object) -> str:
 def test_files_that_are_none(kind: str, text: str) -> None:
     file = {"name": "file", "text": filled(text)}
     assert refused("import", {"kind": kind, "files": [file]}).startswith("file")
+
+
+ROW = "  1024  256  float  sum  -1  10.0  1.0 1.0 0\n"
+LOGS = {
+    "objects": '[{"size":1}' + ',{"size":1}' * 2**17 + "]",
+    "lines": ROW + "\n" * 10**6,
+}
+
+
+@each("text", [*NONE, *LOGS])
+def test_logs_that_are_none(text: str) -> None:
+    file = {"name": "folder/a.log", "text": LOGS.get(text) or filled(text)}
+    said = refused("doctor", {"system": "dgx-a100:2", "files": [file]})
+    assert said.startswith("a.log")
+
+
+@each("begin", ["", "bytes,seconds\n", "collective, ranks\n"])
+def test_a_log_of_more_rows_than_tests_print_is_refused(
+    begin: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = {
+        "": ROW,
+        "b": "1024,0.1\n",
+        "c": "all_reduce, 8, 1024, float, sum, 0, 1.0, 1.0, 1.0, 0\n",
+    }
+    monkeypatch.setattr(header, "MOST_ROWS", 20)
+    with pytest.raises(InputError, match="more than 20 rows"):
+        logs_of(begin + row[begin[:1]] * 22, "a.log")
 
 
 OPEN = ["x", "<x", "<a x", "<?a >", "<a><!-- >", '<a b=">']
