@@ -21,6 +21,7 @@ from hierarchies.importers.draft import Lack as Lack
 from hierarchies.importers.draft import Stated as Stated
 from hierarchies.importers.kinds import KINDS as KINDS
 from hierarchies.importers.kinds import Kind as Kind
+from hierarchies.importers.kinds import check_beginnings as check_beginnings
 from hierarchies.importers.kinds import import_texts as import_texts
 from hierarchies.importers.options import Options as Options
 from hierarchies.importers.texts import texts as texts

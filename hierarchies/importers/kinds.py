@@ -7,9 +7,15 @@ from dataclasses import dataclass
 
 from hierarchies.errors import InputError, nearest, within
 from hierarchies.importers.draft import Draft
-from hierarchies.importers.graphs import reader
+from hierarchies.importers.graphs import reader, reading
 from hierarchies.importers.hostlist import listed
-from hierarchies.importers.networks import ibnetdiscover, jax_dump, kubernetes, topograph
+from hierarchies.importers.networks import (
+    ibnetdiscover,
+    infiniband,
+    jax_dump,
+    kubernetes,
+    topograph,
+)
 from hierarchies.importers.nodes import hwloc, nccl_xml, nvidia_smi, rocm_smi
 from hierarchies.importers.nodes.node import draft_of
 from hierarchies.importers.nodes.picture import Picture
@@ -19,71 +25,118 @@ from hierarchies.importers.slurm import slurm
 
 @dataclass(frozen=True)
 class Kind:
-    """What a kind of file is, and the function from texts (by the files' names) to a draft."""
+    """What a kind of file is, and the function from texts (by the files' names) to a draft.
+
+    ``check_beginnings`` raises InputError, too, for what can be seen to be none of them without
+    reading all of it.
+    """
 
     what: str
     read: Callable[[Mapping[str, str], Options], Draft]
+    check_beginnings: Callable[[Mapping[str, str]], None]
 
 
-def _node(what: str, source: str, picture: Callable[[str], Picture]) -> Kind:
+def _node(
+    what: str, source: str, picture: Callable[[str], Picture], check: Callable[[str], object]
+) -> Kind:
     """A kind of file that describes one node."""
 
-    def read(files: Mapping[str, str], options: Options) -> Draft:
-        if len(files) != 1:
-            hint = "import one node; --nodes says how many such there are"
-            raise InputError(f"{len(files)} files of {source}", hint=hint)
-        [(name, text)] = files.items()
-        with within(name):
-            return draft_of(picture(text), name, options)
+    def draft(name: str, text: str, options: Options) -> Draft:
+        return draft_of(picture(text), name, options)
 
-    return Kind(what, read)
+    hint = "import one node; --nodes says how many such there are"
+    return _single(what, lambda files: (f"{len(files)} files of {source}", hint), draft, check)
 
 
-def _cluster(what: str, one: str, draft: Callable[[str, Options], Draft]) -> Kind:
+def _cluster(
+    what: str, one: str, read: Callable[[str, Options], Draft], check: Callable[[str], object]
+) -> Kind:
     """A kind of file that describes all hosts; ``one`` is the hint where several are given."""
 
-    def read(files: Mapping[str, str], options: Options) -> Draft:
-        if len(files) != 1:
-            raise InputError(f"{len(files)} files: {listed(files)}", hint=one)
-        [(name, text)] = files.items()
-        with within(name):
-            return draft(text, options)
+    def draft(name: str, text: str, options: Options) -> Draft:
+        return read(text, options)
 
-    return Kind(what, read)
+    return _single(what, lambda files: (f"{len(files)} files: {listed(files)}", one), draft, check)
+
+
+def _single(
+    what: str,
+    several: Callable[[Mapping[str, str]], tuple[str, str]],
+    draft: Callable[[str, str, Options], Draft],
+    check: Callable[[str], object],
+) -> Kind:
+    """A kind of which one file is read; ``several``: problem and hint where more are given."""
+
+    def the_one(files: Mapping[str, str]) -> tuple[str, str]:
+        if len(files) != 1:
+            problem, hint = several(files)
+            raise InputError(problem, hint=hint)
+        return next(iter(files.items()))
+
+    def read(files: Mapping[str, str], options: Options) -> Draft:
+        name, text = the_one(files)
+        with within(name):
+            return draft(name, text, options)
+
+    def check_beginnings(files: Mapping[str, str]) -> None:
+        name, text = the_one(files)
+        with within(name):
+            check(text)
+
+    return Kind(what, read, check_beginnings)
 
 
 KINDS: Mapping[str, Kind] = {
-    "nvidia-smi": _node("what nvidia-smi topo -m prints", nvidia_smi.SOURCE, nvidia_smi.read),
+    "nvidia-smi": _node(
+        "what nvidia-smi topo -m prints", nvidia_smi.SOURCE, nvidia_smi.read, nvidia_smi.read
+    ),
     "nccl-xml": _node(
-        "what NCCL or RCCL writes to NCCL_TOPO_DUMP_FILE", "a NCCL topology", nccl_xml.read
+        "what NCCL or RCCL writes to NCCL_TOPO_DUMP_FILE",
+        "a NCCL topology",
+        nccl_xml.read,
+        nccl_xml.check_beginning,
     ),
     "rocm-smi": _node(
         "what rocm-smi --showtopo or amd-smi topology --json prints",
         rocm_smi.SOURCE,
         rocm_smi.read,
+        rocm_smi.read,
     ),
-    "hwloc": _node("what lstopo --of xml prints", hwloc.SOURCE, hwloc.read),
-    "slurm": Kind("topology.conf, topology.yaml or what scontrol show topology prints", slurm.read),
+    "hwloc": _node("what lstopo --of xml prints", hwloc.SOURCE, hwloc.read, hwloc.check_beginning),
+    "slurm": Kind(
+        "topology.conf, topology.yaml or what scontrol show topology prints",
+        slurm.read,
+        slurm.check_beginning,
+    ),
     "topograph": _cluster(
         "the JSON of topograph's graph engine, or one of its models",
         "give one graph or model",
         topograph.read,
+        topograph.check_beginning,
     ),
     "kubernetes": _cluster(
-        "what kubectl get nodes -o json prints", "give one list of nodes", kubernetes.read
+        "what kubectl get nodes -o json prints",
+        "give one list of nodes",
+        kubernetes.read,
+        kubernetes.check_beginning,
     ),
     "jax": _cluster(
         f"the JSON that this prints:\n{jax_dump.SNIPPET}",
         "jax.devices() lists all devices of a job: one process's dump is enough",
         jax_dump.read,
+        jax_dump.check_beginning,
     ),
     "graph": _cluster(
         "a graph: GraphML, node-link JSON, a topology of MSCCL, TE-CCL or TACOS",
         "give one graph",
         reader.read,
+        reading.check_beginning,
     ),
     "ibnetdiscover": _cluster(
-        "what ibnetdiscover prints", "give one subnet at a time", ibnetdiscover.read
+        "what ibnetdiscover prints",
+        "give one subnet at a time",
+        ibnetdiscover.read,
+        infiniband.check_beginning,
     ),
 }
 
@@ -93,8 +146,20 @@ def import_texts(kind: str, files: Mapping[str, str], options: Options | None = 
 
     Raises InputError for an unknown kind, and, naming the file, for what is wrong in it.
     """
+    return _kind(kind, files).read(files, options or Options())
+
+
+def check_beginnings(kind: str, files: Mapping[str, str]) -> None:
+    """Raises InputError for files that can be seen to be none of a kind by how they begin.
+
+    It takes far less than a second however long they are. Other files may be none all the same.
+    """
+    _kind(kind, files).check_beginnings(files)
+
+
+def _kind(kind: str, files: Mapping[str, str]) -> Kind:
     if kind not in KINDS:
         raise InputError(f"no kind of file {kind!r}", hint=nearest(kind, KINDS))
     if not files:
         raise InputError("no file to import", hint=f"give {KINDS[kind].what}")
-    return KINDS[kind].read(files, options or Options())
+    return KINDS[kind]

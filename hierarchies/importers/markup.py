@@ -3,23 +3,50 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from io import StringIO
 from xml.etree.ElementTree import Element
 
-from defusedxml.ElementTree import iterparse
+from defusedxml.ElementTree import DefusedXMLParser, iterparse
 
 from hierarchies.errors import InputError
+from hierarchies.importers.structured import BEGINNING
 
 DEEPEST = 200
 MOST_ELEMENTS = 400_000
+LONGEST_TOKEN = 2**18
+"""Characters of one tag, or of one comment: what is longer expat would read again and again."""
+
+
+class _Watched:
+    """A text that is read in pieces, while the parser gets on with it."""
+
+    def __init__(self, text: str, parser: DefusedXMLParser) -> None:
+        self._text, self._expat = StringIO(text), parser.parser
+        self._at = self._since = 0
+
+    def read(self, characters: int) -> str:
+        """The next piece. Raises InputError where the parser has long been at one token."""
+        at = self._expat.CurrentByteIndex
+        self._since = self._since + characters if at == self._at else 0
+        self._at = at
+        if self._since > LONGEST_TOKEN:
+            line = f"line {self._expat.CurrentLineNumber}"
+            raise InputError(
+                f"not XML, or cut off: more than {LONGEST_TOKEN} characters without an end",
+                where=line,
+            )
+        return self._text.read(characters)
 
 
 def parsed(text: str) -> Element:
     """The root element. Raises InputError for what is no XML, has entities, or is too deep."""
     depth = count = 0
     root: Element | None = None
-    try:
-        for event, element in iterparse(StringIO(text), events=("start", "end")):
+    parser = DefusedXMLParser()
+    watched = _Watched(text, parser)
+    with _one_error():
+        for event, element in iterparse(watched, ("start", "end"), parser):
             depth += 1 if event == "start" else -1
             count += event == "start"
             root = element if root is None else root
@@ -27,6 +54,40 @@ def parsed(text: str) -> Element:
                 raise InputError(
                     f"the XML has more than {DEEPEST} levels or {MOST_ELEMENTS} elements"
                 )
+    assert root is not None, "a document without a root is no XML"
+    return root
+
+
+def check_beginning(text: str, *roots: str) -> None:
+    """Raises InputError for a text whose beginning is no XML, or of other roots than these."""
+    first = _First()
+    with _one_error():
+        DefusedXMLParser(target=first).feed(text[:BEGINNING])
+    if first.tag is None or first.tag.rpartition("}")[2] not in roots:
+        what = "no XML" if first.tag is None else f"XML of <{first.tag[:40]}>"
+        raise InputError(what, hint=f"it begins with {' or '.join(f'<{tag}>' for tag in roots)}")
+
+
+class _First:
+    """Keeps nothing of a document but its first tag."""
+
+    tag: str | None = None
+
+    def start(self, tag: str, attributes: object) -> None:
+        self.tag = self.tag or tag
+
+    def end(self, tag: str) -> None:
+        pass
+
+    def data(self, text: str) -> None:
+        pass
+
+
+@contextmanager
+def _one_error() -> Iterator[None]:
+    """What parsers raise becomes InputError."""
+    try:
+        yield
     except InputError:
         raise
     except SyntaxError as error:
@@ -34,8 +95,6 @@ def parsed(text: str) -> Element:
     except (ValueError, LookupError) as error:
         reason = f"the XML cannot be read safely: {type(error).__name__}"
         raise InputError(reason, hint="entities are not read") from None
-    assert root is not None, "a document without a root is no XML"
-    return root
 
 
 def walk(root: Element) -> Iterator[tuple[Element, tuple[Element, ...]]]:

@@ -10,6 +10,10 @@ import yaml  # type: ignore[import-untyped]
 from hierarchies.errors import InputError
 
 LARGEST_YAML = 4 * 2**20
+BEGINNING = 2**16
+"""So many characters of a file are looked at before all of it is read."""
+_CUT = 16
+"""So near to where a text was cut off, an error may come of that."""
 _DEEPEST = 40
 _NULLS = frozenset({"", "~", "null", "Null", "NULL"})
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -25,6 +29,26 @@ def from_json(text: str) -> Any:
         raise InputError(f"not JSON: {error}", hint="the file may have been cut off") from None
 
 
+def check_beginning(text: str, *words: str) -> None:
+    """Raises InputError for a text whose beginning is no JSON, or that has none of these words.
+
+    What is wrong further on, or may come of where the beginning ends, is left to who reads it all.
+    """
+    head = text[:BEGINNING]
+    try:
+        json.loads(head)
+    except RecursionError:
+        raise InputError("the JSON is nested too deeply") from None
+    except json.JSONDecodeError as error:
+        cut = error.pos >= len(head) - _CUT or error.msg.startswith("Unterminated")
+        if not (cut and len(head) < len(text)):
+            raise InputError(f"not JSON: {error}") from None
+    except ValueError:
+        pass  # a number of so many digits, which who reads it all refuses
+    if not any(word in text for word in words):
+        raise InputError("JSON of something else", hint=f"it has {' or '.join(words)}")
+
+
 def from_yaml(text: str) -> Any:
     """What a YAML text says: every scalar as the text that is written, empty ones as None.
 
@@ -32,10 +56,7 @@ def from_yaml(text: str) -> Any:
     document, for aliases (they can stand for more than any memory holds), for a key given twice
     and for text or nesting beyond our limits.
     """
-    if len(text) > LARGEST_YAML:
-        raise InputError(
-            f"a YAML file of {len(text):,} characters", hint=f"at most {LARGEST_YAML:,} are read"
-        )
+    _check_length(text)
     try:
         _check_events(text)
         return _plain(yaml.compose(text, Loader=_LOADER))
@@ -45,6 +66,25 @@ def from_yaml(text: str) -> Any:
         raise
     except (RecursionError, ValueError):
         raise InputError("not YAML that can be read") from None
+
+
+def check_yaml_beginning(text: str) -> None:
+    """Raises InputError for a text that is too long, or whose beginning is no YAML."""
+    _check_length(text)
+    head = text[:BEGINNING]
+    try:
+        _check_events(head)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        if mark is None or len(head) == len(text) or mark.index < len(head) - _CUT:
+            raise InputError(f"not YAML: {_first_line(error)}", where=_place(error)) from None
+
+
+def _check_length(text: str) -> None:
+    if len(text) > LARGEST_YAML:
+        raise InputError(
+            f"a YAML file of {len(text):,} characters", hint=f"at most {LARGEST_YAML:,} are read"
+        )
 
 
 def _check_events(text: str) -> None:

@@ -13,7 +13,7 @@ from synth.calibration.experiments import Experiment, experiments, script
 from synth.calibration.fit import fit
 from synth.calibration.logs.devices import check_devices
 from synth.calibration.logs.matching import FromCaller, Matched, matched
-from synth.calibration.logs.reading import logs_of
+from synth.calibration.logs.reading import check_log, logs_of
 from synth.calibration.logs.tables import Log
 from synth.collectives.runtimes import runtime
 from synth.plan.request import Watcher
@@ -73,12 +73,15 @@ class LogsQuestion(Question):
         if not self.files:
             raise InputError("no log is given", hint="name files that nccl-tests wrote")
         logs = [
-            log
-            for file in self.files
-            for log in logs_of(file.text, PurePath(file.name).name or file.name, self.collective)
+            log for file in self.files for log in logs_of(file.text, _source(file), self.collective)
         ]
         _one_kind(logs)
         return logs
+
+    def check_logs(self) -> None:
+        """Raises InputError for files that can be seen to be no logs before they are read."""
+        for file in self.files:
+            check_log(file.text, _source(file))
 
 
 class CalibrateQuestion(LogsQuestion):
@@ -123,6 +126,11 @@ class CalibrateQuestion(LogsQuestion):
 
 class DoctorQuestion(LogsQuestion, PricedQuestion):
     """What should I get, and why don't I? Measured beside predicted, and the level at fault."""
+
+
+def _source(file: NamedText) -> str:
+    """What a log is called in errors and warnings: not by its folder, which may be private."""
+    return PurePath(file.name).name or file.name
 
 
 def _one_kind(logs: list[Log]) -> None:

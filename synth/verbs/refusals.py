@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from grammar import Goal, canonical, instructions, parse
 from hierarchies import Placement, Reduction, System, Tree, placements, within
-from hierarchies.importers import KINDS
+from hierarchies.importers import KINDS, check_beginnings
 from synth.degraded import Survivors
 from synth.degraded.comparison import fitted
 from synth.degraded.ranking import only_axis
@@ -117,12 +117,16 @@ def _check_files(question: Question) -> None:
             texts = question.texts()
             if question.kind not in KINDS or _short(*texts.values()):
                 question.draft()
+            else:
+                check_beginnings(question.kind, texts)
         case CalibrateQuestion() if question.plan:
             question.check_alone()
             question.tests(system_of(question.system))
         case LogsQuestion():
             if _short(*(file.text for file in question.files)):
                 question.matched(system_of(question.system))
+            else:
+                question.check_logs()
         case DiffQuestion():
             kept_answers(question)
 

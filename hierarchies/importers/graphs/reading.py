@@ -10,8 +10,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from hierarchies.errors import InputError
+from hierarchies.importers import markup, structured
 from hierarchies.importers.graphs.arcs import Arc, Attributes, Given, list_of, made, number_of
-from hierarchies.importers.graphs.synthesizers import msccl, tacos, te_ccl
+from hierarchies.importers.graphs.synthesizers import check_tacos, msccl, tacos, te_ccl
 from hierarchies.importers.markup import parsed
 from hierarchies.importers.structured import from_json, mapping
 
@@ -33,6 +34,17 @@ def given(text: str) -> Given:
             "'links', of TE-CCL 'capacity'",
         )
     return tacos(text)
+
+
+def check_beginning(text: str) -> None:
+    """Raises InputError for a text whose beginning is that of no graph that we know."""
+    start = text.lstrip()[:1]
+    if start == "<":
+        markup.check_beginning(text, "graphml")
+    elif start in "{[":
+        structured.check_beginning(text, *(f'"{keys[0]}"' for keys in _BY_KEYS))
+    else:
+        check_tacos(text)
 
 
 def _graphml(text: str) -> Given:

@@ -114,6 +114,25 @@ def te_ccl(found: Attributes) -> Given:
 def tacos(text: str) -> Given:
     """TACOS's CSV: the number of NPUs, a header, then source, target, latency (ns), GB/s."""
     rows = _rows(text)
+    count = _devices(rows)
+    nodes = {str(number): {"kind": "device"} for number in range(count)}
+    arcs = []
+    for number, row in enumerate(rows, start=3):
+        if len(row) != 4:
+            raise InputError(f"{len(row)} cells", where=f"row {number}", hint="four are wanted")
+        source, target, latency, rate = (number_of(cell, "a cell") for cell in row)
+        values = {"latency_ns": latency, "bandwidth_GB_per_s": rate}
+        arcs.append(Arc(str(int(source)), str(int(target)), values))
+    return made(nodes, arcs, "TACOS's topology")
+
+
+def check_tacos(text: str) -> None:
+    """Raises InputError for a text that does not begin as TACOS's CSV."""
+    _devices(_rows(text))
+
+
+def _devices(rows: Iterator[list[str]]) -> int:
+    """The number of NPUs, of the first two rows. Raises InputError for what is none of TACOS's."""
     begin = list(islice(rows, 2))
     header = [cell.strip().lower() for cell in begin[1]] if len(begin) > 1 else []
     if (
@@ -129,15 +148,7 @@ def tacos(text: str) -> Given:
     count = int(number_of(begin[0][0], "the number of NPUs"))
     if not 1 <= count <= MOST_NODES:
         raise InputError(f"{count} NPUs", hint=f"from 1 to {MOST_NODES}")
-    nodes = {str(number): {"kind": "device"} for number in range(count)}
-    arcs = []
-    for number, row in enumerate(rows, start=3):
-        if len(row) != 4:
-            raise InputError(f"{len(row)} cells", where=f"row {number}", hint="four are wanted")
-        source, target, latency, rate = (number_of(cell, "a cell") for cell in row)
-        values = {"latency_ns": latency, "bandwidth_GB_per_s": rate}
-        arcs.append(Arc(str(int(source)), str(int(target)), values))
-    return made(nodes, arcs, "TACOS's topology")
+    return count
 
 
 def _rows(text: str) -> Iterator[list[str]]:

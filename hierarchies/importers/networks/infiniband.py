@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from hierarchies.errors import InputError
+from hierarchies.importers.structured import BEGINNING
 
 _HEADER = re.compile(r'(Switch|Ca|Hca|Rt)\s+([0-9]{1,3})\s+"([^"]{1,100})"\s*(?:#\s*"([^"]*)")?')
 _PORT = re.compile(
@@ -15,6 +16,7 @@ _PORT = re.compile(
     r'\s*"([^"]{1,100})"\s*\[([0-9]{1,3})\](.*)'
 )
 _RATE = re.compile(r"\b([0-9]{1,2})x([A-Z]{2,4}[0-9]{0,2})\b")
+_MOST_LINES = 1_000_000
 _QUOTED = re.compile(r'"([^"]*)"')
 _FACT = re.compile(r"(?:vendid|devid|sysimgguid|switchguid|caguid|rtguid|module|[a-z]+guid)\s*=")
 
@@ -84,10 +86,31 @@ def subnet(text: str) -> Subnet:
     own. Raises InputError, naming the line, for lines that have no place here, for ports with two
     cables, and for a switch that others name and that has no block: the file was cut off.
     """
+    devices, peers, cables = _read(text)
+    _add_peers(devices, peers)
+    return Subnet(devices, tuple(dict.fromkeys(cables.values())))
+
+
+def check_beginning(text: str) -> None:
+    """Raises InputError for a text whose first lines have no place in a subnet."""
+    _check_length(text)
+    _read(text[:BEGINNING].rpartition("\n")[0] or text[:BEGINNING])
+
+
+def _check_length(text: str) -> None:
+    if (count := text.count("\n")) > _MOST_LINES:
+        raise InputError(f"{count} lines", hint=f"at most {_MOST_LINES} are read")
+
+
+def _read(
+    text: str,
+) -> tuple[dict[str, Device], dict[str, tuple[int, str | None]], dict[Port, Cable]]:
+    """Devices with blocks, where and how ports first name others, and cables by both ends."""
     devices: dict[str, Device] = {}
     peers: dict[str, tuple[int, str | None]] = {}
     cables: dict[Port, Cable] = {}
     current: str | None = None
+    _check_length(text)
     for number, raw in enumerate(text.splitlines(), start=1):
         line = raw.strip()
         if not line or line.startswith("#") or _FACT.match(line):
@@ -107,8 +130,7 @@ def subnet(text: str) -> Subnet:
                 )
         except InputError as error:
             raise error.at(f"line {number}") from None
-    _add_peers(devices, peers)
-    return Subnet(devices, tuple(dict.fromkeys(cables.values())))
+    return devices, peers, cables
 
 
 def _begin(match: re.Match[str], devices: dict[str, Device]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,11 +11,12 @@ from typing import Any
 
 from hierarchies.errors import InputError
 from hierarchies.files.loading import load
+from hierarchies.importers import structured
 from hierarchies.importers.draft import Blank, Draft, DraftLevel, Stated
 from hierarchies.importers.hostlist import listed
 from hierarchies.importers.networks.networks import check_nodes
 from hierarchies.importers.options import Options
-from hierarchies.importers.structured import from_json
+from hierarchies.importers.structured import BEGINNING, from_json
 from hierarchies.importers.suggestions import NETWORK
 
 SNIPPET = """\
@@ -47,6 +49,13 @@ class Device:
     coords: tuple[int, ...]
     core: int
     slice: int
+
+
+def check_beginning(text: str) -> None:
+    """Raises InputError for a text whose beginning is no JSON, or no list of devices."""
+    structured.check_beginning(text, "[")
+    if not re.match(r"\s*\[\s*[\[{]", text[:BEGINNING]):
+        raise InputError("no list of devices", hint=f"it is made by\n{SNIPPET}")
 
 
 def read(text: str, options: Options) -> Draft:

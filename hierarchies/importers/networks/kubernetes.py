@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hierarchies.errors import InputError
+from hierarchies.importers import structured
 from hierarchies.importers.draft import Draft
 from hierarchies.importers.hostlist import MOST_HOSTS, listed
 from hierarchies.importers.networks.networks import Facts, Groups, network
@@ -70,6 +71,11 @@ class Node:
     labels: Mapping[str, str]
     devices: int
     model: str
+
+
+def check_beginning(text: str) -> None:
+    """Raises InputError for a text whose beginning is no JSON, or that has no list of nodes."""
+    structured.check_beginning(text, '"items"')
 
 
 def read(text: str, options: Options) -> Draft:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hierarchies.errors import InputError
+from hierarchies.importers import structured
 from hierarchies.importers.draft import Draft
 from hierarchies.importers.hostlist import MOST_HOSTS, Names
 from hierarchies.importers.networks.networks import Facts, Groups, network
@@ -47,6 +48,14 @@ def cluster_of(text: str) -> Cluster:
         "neither a graph nor a model of topograph",
         hint="a graph has 'instances' with 'network_layers', a model 'switches' and 'blocks'",
     )
+
+
+def check_beginning(text: str) -> None:
+    """Raises InputError for a text whose beginning is neither JSON nor YAML."""
+    if text.lstrip().startswith("{"):
+        structured.check_beginning(text, '"instances"', '"blocks"', '"capacity_blocks"')
+    else:
+        structured.check_yaml_beginning(text)
 
 
 def _graph(instances: list[Any]) -> Cluster:

@@ -9,6 +9,7 @@ from math import gcd
 from xml.etree.ElementTree import Element
 
 from hierarchies.errors import InputError
+from hierarchies.importers import markup
 from hierarchies.importers.draft import UNKNOWN, Blank, Entry, Stated
 from hierarchies.importers.markup import parsed, walk, whole
 from hierarchies.importers.nodes.interfaces import Interface, chosen, virtual
@@ -50,6 +51,11 @@ class _Device:
         """The operating system's names for it: ``eth0``, ``mlx5_0``."""
         inside = (e for e in self.element.iter("object") if e.get("type") == "OSDev")
         return [e.get("name", "") for e in inside]
+
+
+def check_beginning(text: str) -> None:
+    """Raises InputError for a text whose beginning is no XML of <topology>."""
+    markup.check_beginning(text, "topology")
 
 
 def read(text: str) -> Picture:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from xml.etree.ElementTree import Element
 
 from hierarchies.errors import InputError
-from hierarchies.importers import nccl_rates
+from hierarchies.importers import markup, nccl_rates
 from hierarchies.importers.draft import UNKNOWN, Blank, Entry
 from hierarchies.importers.markup import parsed, walk, whole
 from hierarchies.importers.models import memory_of
@@ -54,6 +54,11 @@ class _Parts:
     gpus: Sequence[_Found]
     nics: Sequence[_Found]
     partial: bool
+
+
+def check_beginning(text: str) -> None:
+    """Raises InputError for a text whose beginning is no XML of <system>."""
+    markup.check_beginning(text, "system")
 
 
 def read(text: str) -> Picture:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from hierarchies.errors import InputError
 from hierarchies.importers.nodes.interfaces import Interface, chosen, virtual
 from hierarchies.importers.nodes.islands import members, parts_of
-from hierarchies.importers.nodes.picture import MOST_GPUS, Grouping, Nic, Picture
+from hierarchies.importers.nodes.picture import MOST_GPUS, Grouping, Nic, Picture, check_length
 
 SOURCE = "nvidia-smi topo -m"
 MOST_LINKS = 18
@@ -36,7 +36,8 @@ class _Matrix:
 
 
 def read(text: str) -> Picture:
-    """The node whose matrix is in a text. Raises InputError for what is none."""
+    """The node whose matrix is in a text. Raises InputError for what is none, or far too long."""
+    check_length(text, SOURCE)
     return _picture(_matrix(_ESCAPES.sub("", text).splitlines()), text)
 
 

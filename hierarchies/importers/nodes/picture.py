@@ -10,6 +10,8 @@ from hierarchies.importers.draft import UNKNOWN, Entry
 from hierarchies.importers.models import Model
 
 MOST_GPUS = 1024
+MOST_CHARACTERS = 2**21
+"""Of what a tool prints of one node."""
 
 
 @dataclass(frozen=True)
@@ -104,3 +106,10 @@ def check_alike(what: str, kinds: Collection[str]) -> None:
             f"the GPUs differ: {what} {', '.join(sorted(kinds))}",
             hint="in a system all devices are alike: take the others out of the file",
         )
+
+
+def check_length(text: str, source: str) -> None:
+    """Raises InputError for a text that is longer than what is printed of any node."""
+    if len(text) > MOST_CHARACTERS:
+        problem = f"{len(text)} characters are no {source}"
+        raise InputError(problem, hint=f"at most {MOST_CHARACTERS}: give what is printed alone")

@@ -10,7 +10,7 @@ from typing import Any
 
 from hierarchies.errors import InputError
 from hierarchies.importers.nodes.islands import parts_of
-from hierarchies.importers.nodes.picture import MOST_GPUS, Grouping, Picture
+from hierarchies.importers.nodes.picture import MOST_GPUS, Grouping, Picture, check_length
 
 SOURCE = "rocm-smi --showtopo"
 _AMD_SMI = "amd-smi topology"
@@ -32,7 +32,8 @@ class _Tables:
 
 
 def read(text: str) -> Picture:
-    """The node that a text describes. Raises InputError for what is no such text."""
+    """The node that a text describes. Raises InputError for what is none, or far too long."""
+    check_length(text, SOURCE)
     tables = _from_json(text) if text.lstrip().startswith(("[", "{")) else _from_text(text)
     _check(tables)
     return _picture(tables)

@@ -10,6 +10,7 @@ from hierarchies.errors import InputError, nearest
 from hierarchies.importers.hostlist import Names
 from hierarchies.importers.networks.switches import Switch
 from hierarchies.importers.slurm.layout import Group, Layout
+from hierarchies.importers.structured import BEGINNING
 
 _PAIR = re.compile(r'\s*([A-Za-z][A-Za-z_0-9]{0,40})\s*=\s*("[^"]*"|[^\s"]+)')
 _KEYS = {
@@ -29,6 +30,7 @@ _KEYS = {
     )
 }
 _LONGEST_LINE = 1_000_000
+_MOST_LINES = 500_000
 SPEED_NOTE = "LinkSpeed is not taken: Slurm does not use it, and it has no unit."
 
 
@@ -46,7 +48,8 @@ class Line:
 
 
 def lines(text: str) -> Iterator[Line]:
-    """The settings of a topology.conf. Raises InputError for a line that is none."""
+    """The settings of a topology.conf. Raises InputError for a line that is none, and for many."""
+    _check_length(text)
     held, first = "", 0
     for number, raw in enumerate(text.splitlines(), start=1):
         line = raw.split("#", 1)[0].rstrip()
@@ -61,6 +64,19 @@ def lines(text: str) -> Iterator[Line]:
         held, first = "", 0
     if held.strip():
         yield Line(first, _values(held, first))
+
+
+def check_beginning(text: str) -> None:
+    """Raises InputError for a text of too many lines, or whose first lines are no settings."""
+    _check_length(text)
+    head = text[:BEGINNING] if "\n" in text[:BEGINNING] else text[: 2 * _LONGEST_LINE]
+    for _ in lines(head if len(head) == len(text) else head.rpartition("\n")[0] or head):
+        pass
+
+
+def _check_length(text: str) -> None:
+    if (count := text.count("\n")) > _MOST_LINES:
+        raise InputError(f"{count} lines", hint=f"at most {_MOST_LINES} are read")
 
 
 def _values(line: str, number: int) -> dict[str, str]:

@@ -17,6 +17,7 @@ from hierarchies.importers.options import Options
 from hierarchies.importers.slurm import conf as slurm_conf
 from hierarchies.importers.slurm import yaml as slurm_yaml
 from hierarchies.importers.slurm.layout import Group, Layout, Torus
+from hierarchies.importers.structured import check_yaml_beginning
 
 _NAME, _SOURCE = "slurm-cluster", "Slurm's topology"
 _NOT_STATED = Blank("switch", "usual; Slurm does not say what joins blocks or rings")
@@ -27,13 +28,8 @@ def read(files: Mapping[str, str], options: Options) -> Draft:
 
     No bandwidth is in it: Slurm knows none. Raises InputError, naming the file.
     """
-    named = {name: text for name, text in files.items() if _is_yaml(name, text)} or files
-    ignored = [name for name in files if name not in named]
-    if len(named) > 1:
-        raise InputError(
-            f"{len(named)} files: {listed(named)}", hint="give the topology of one cluster"
-        )
-    name, text = next(iter(named.items()))
+    name, text = _the_one(files)
+    ignored = [other for other in files if other != name] if _is_yaml(name, text) else []
     with within(name):
         layout = slurm_yaml.layout(text) if _is_yaml(name, text) else slurm_conf.layout(text)
         draft = _draft(layout, options)
@@ -41,6 +37,26 @@ def read(files: Mapping[str, str], options: Options) -> Draft:
         (f"left out, as Slurm does beside a topology.yaml: {listed(ignored)}",) if ignored else ()
     )
     return replace(draft, notes=(*notes, *draft.notes))
+
+
+def check_beginning(files: Mapping[str, str]) -> None:
+    """Raises InputError, naming the file, for one whose first lines are none of Slurm's."""
+    name, text = _the_one(files)
+    with within(name):
+        if _is_yaml(name, text):
+            check_yaml_beginning(text)
+        else:
+            slurm_conf.check_beginning(text)
+
+
+def _the_one(files: Mapping[str, str]) -> tuple[str, str]:
+    """The file that counts, by name. Raises InputError where several could."""
+    named = {name: text for name, text in files.items() if _is_yaml(name, text)} or files
+    if len(named) > 1:
+        raise InputError(
+            f"{len(named)} files: {listed(named)}", hint="give the topology of one cluster"
+        )
+    return next(iter(named.items()))
 
 
 def _is_yaml(name: str, text: str) -> bool:

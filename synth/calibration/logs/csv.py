@@ -29,7 +29,10 @@ def is_plain_csv(text: str) -> bool:
 
 
 def plain_table(text: str, source: str) -> Table:
-    """The one table of such a text; lines that are no numbers count as broken. Never raises."""
+    """The one table of such a text; lines that are no numbers count as broken.
+
+    Raises InputError where there are too many.
+    """
     facts, body = Facts(Table(source)), []
     for line in text.splitlines():
         if not line.startswith("#"):

@@ -10,9 +10,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any
 
-from synth.calibration.logs.tables import COLLECTIVES, UNREAD, Rank, Row, Table
+from hierarchies import InputError
+from synth.calibration.logs.tables import COLLECTIVES, MOST_ROWS, UNREAD, Rank, Row, Table
 from synth.collectives.nccl_model import SPELLINGS
 
 ALGORITHMS = {spelling.lower(): name for name, spelling in SPELLINGS.items()}
@@ -91,6 +93,12 @@ def forced(facts: Facts, line: str) -> None:
         facts.force("SPLIT", split, one_run)
 
 
+def check_rows(count: int, source: str) -> None:
+    """Raises InputError for more rows than logs have."""
+    if count > MOST_ROWS:
+        raise InputError(f"more than {MOST_ROWS} rows", where=source, hint="give them in parts")
+
+
 @dataclass
 class Facts:
     """Gathers what a file says of a run until the table of the run has been read.
@@ -127,8 +135,12 @@ class Facts:
                 self.add(**{name: found})
 
     def table(self, rows: Iterable[Row | None]) -> Table:
-        """What is known, with these rows; those that could not be read (None) are counted."""
-        found = list(rows)
+        """What is known, with these rows; those that could not be read (None) are counted.
+
+        Raises InputError where there are too many.
+        """
+        found = list(islice(rows, MOST_ROWS + 1))
+        check_rows(len(found), self.stated.source)
         good = tuple(row for row in found if row is not None)
         ways = {**self._lasting, **self._forced}
         names = sorted(set(self.unknown))

@@ -16,10 +16,12 @@ from typing import Any
 
 from hierarchies import InputError
 from synth.calibration.logs.csv import csv_rows
-from synth.calibration.logs.header import Facts, forced, program_of
+from synth.calibration.logs.header import Facts, check_rows, forced, program_of
 from synth.calibration.logs.tables import COLLECTIVES, UNREAD, Rank, Row, Table, Timing
 from synth.calibration.logs.text import version_text
 
+MOST_OBJECTS = 100_000
+MOST_RANKS = 100_000
 _DIGITS = 6
 """Decimals that C's %lf prints."""
 _RCCL_NAMES = {name.replace("_", ""): name for name in (*COLLECTIVES, *UNREAD)}
@@ -48,15 +50,32 @@ def json_tables(text: str, source: str) -> list[Table]:
     rows = whole if isinstance(whole, list) else [whole] if isinstance(whole, dict) else lines
     found = [row for row in rows if isinstance(row, dict) and "size" in row and "time" in row]
     if not found:
-        hint = "a file of nccl-tests' -J, or of rccl-tests' -Z json"
-        raise InputError("JSON that is no log", where=source, hint=hint)
+        raise _no_log(source)
     return _rccl(found, source)
 
 
+def check_json(text: str, source: str) -> None:
+    """Raises InputError for JSON of more objects than logs have, or in which none has a size."""
+    if (count := text.count("{")) > MOST_OBJECTS:
+        hint = f"at most {MOST_OBJECTS} are read"
+        raise InputError(f"JSON of {count} objects", where=source, hint=hint)
+    if '"size"' not in text and '"results"' not in text:
+        raise _no_log(source)
+
+
+def _no_log(source: str) -> InputError:
+    hint = "a file of nccl-tests' -J, or of rccl-tests' -Z json"
+    return InputError("JSON that is no log", where=source, hint=hint)
+
+
 def csv_tables(text: str, source: str) -> list[Table]:
-    """The tables of rccl-tests' CSV. Its head names fewer columns than its rows have."""
-    rows = []
+    """The tables of rccl-tests' CSV. Its head names fewer columns than its rows have.
+
+    Raises InputError where there are too many.
+    """
+    rows: list[dict[str, str]] = []
     for cells in csv_rows(text.splitlines()[1:]):
+        check_rows(len(rows), source)
         head = _CSV_HEADS.get(len(cells) - len(_CSV_TAIL))
         cycle = _CSV_HEADS.get(len(cells) - len(_CSV_TAIL) - 1)
         names = (*head, *_CSV_TAIL) if head else ("numCycle", *(cycle or ()), *_CSV_TAIL)
@@ -131,7 +150,11 @@ def _nccl(run: Mapping[str, Any], source: str) -> Table:
 def _configured(facts: Facts, config: Mapping[str, Any]) -> None:
     devices = config.get("devices")
     each = _amount(config.get("nthreads"), 1) * _amount(config.get("ngpus"), 1)
-    for device in devices if isinstance(devices, list) else ():
+    devices = devices if isinstance(devices, list) else []
+    each = min(each, 1024)
+    if len(devices) * each > MOST_RANKS:
+        raise InputError(f"more than {MOST_RANKS} ranks", hint="is it a log?")
+    for device in devices:
         if not isinstance(device, dict):
             continue
         host = device.get("hostname")
@@ -140,9 +163,7 @@ def _configured(facts: Facts, config: Mapping[str, Any]) -> None:
         group = _amount(device.get("group"), 0)
         name = str(device.get("device_info", ""))[:80].strip()
         # Of a process with several devices only the first is recorded; the others follow it.
-        facts.places += [
-            Rank(first[0] + i, group, number, first[1] + i, name) for i in range(min(each, 1024))
-        ]
+        facts.places += [Rank(first[0] + i, group, number, first[1] + i, name) for i in range(each)]
     ranks = {place.rank for place in facts.places}
     if len(ranks) < len(facts.places):  # then every device was recorded
         kept = {place.rank: place for place in reversed(facts.places)}

@@ -7,6 +7,7 @@ tests (src/common.cu prints the greater of what is sent and received), which is 
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -15,7 +16,7 @@ from math import inf, isinf
 
 from hierarchies import InputError, nearest
 from synth.calibration.logs.csv import is_plain_csv, plain_table
-from synth.calibration.logs.json import csv_tables, is_csv, is_json, json_tables
+from synth.calibration.logs.json import check_json, csv_tables, is_csv, is_json, json_tables
 from synth.calibration.logs.tables import (
     COLLECTIVES,
     PIECES,
@@ -29,6 +30,8 @@ from synth.calibration.logs.text import tables
 from synth.calibration.measurements import SEND_RECEIVE
 
 _ASK = "say --collective, or put a line '# collective: all_gather' at the top of the file"
+_MOST_LINES = 1_000_000
+_ROW = re.compile(rf"[0-9]\s+-?[0-9]+\s+(?:{'|'.join(WORD_BYTES)})(?:\s|$)")
 _OLD_GATHER = ("all-gather", "reduce-scatter")
 
 
@@ -40,6 +43,7 @@ def logs_of(text: str, source: str, collective: str | None = None) -> tuple[Log,
     """
     if collective is not None:
         collective = _named(collective)
+    check_log(text, source)
     if is_json(text):
         found = json_tables(text, source)
     elif is_plain_csv(text):
@@ -50,9 +54,26 @@ def logs_of(text: str, source: str, collective: str | None = None) -> tuple[Log,
         found = tables(text.splitlines(), source)
     found = [table for table in found if table.rows]
     if not found:
-        hint = "a log has rows of size, count, type, ..., time, algbw, busbw"
-        raise InputError("no table of nccl-tests or rccl-tests", where=source, hint=hint)
+        raise _no_table(source)
     return tuple(_checked(table, collective) for table in found)
+
+
+def check_log(text: str, source: str) -> None:
+    """Raises InputError for a text in which nothing is even like a row, or that has too many lines.
+
+    It takes far less than a second however long the text is.
+    """
+    if (count := text.count("\n")) > _MOST_LINES:
+        raise InputError(f"{count} lines", where=source, hint=f"at most {_MOST_LINES} are read")
+    if is_json(text):
+        check_json(text, source)
+    elif not (is_plain_csv(text) or is_csv(text) or _ROW.search(text)):
+        raise _no_table(source)
+
+
+def _no_table(source: str) -> InputError:
+    hint = "a log has rows of size, count, type, ..., time, algbw, busbw"
+    return InputError("no table of nccl-tests or rccl-tests", where=source, hint=hint)
 
 
 def _named(name: str) -> str:

@@ -21,6 +21,8 @@ UNREAD = ("gather", "scatter", "hypercube", "alltoallv", "all_reduce_bias", "bis
 """The tests that measure what is no request of ours; longer names before those they contain."""
 PIECES = ("reduce-scatter", "all-gather", "all-to-all")
 """Those whose count is of one piece: their size is count x type x ranks."""
+MOST_ROWS = 20_000
+"""Of all tables of a log: a run of a test has some dozens."""
 WORD_BYTES = {
     **dict.fromkeys(("int8", "uint8", "char", "f8e4m3", "f8e5m2", "fp8_e4m3", "fp8_e5m2"), 1),
     **dict.fromkeys(("half", "bfloat16"), 2),

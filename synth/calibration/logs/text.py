@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal, InvalidOperation
 
-from synth.calibration.logs.header import Facts, forced, program_of
+from synth.calibration.logs.header import Facts, check_rows, forced, program_of
 from synth.calibration.logs.tables import WORD_BYTES, Rank, Row, Table, Timing
 
 LONGEST_LINE = 4096
@@ -31,7 +31,7 @@ def tables(lines: Iterable[str], source: str) -> list[Table]:
     A table ends where the tests say so, or announce the next. Rows that other output tore apart
     are put together again where what is left of them follows on a line of its own; others are
     counted as broken. Tables of one size each, as scripts make that start a test per size, become
-    one if the runs were the same. Never raises.
+    one if the runs were the same. Raises InputError where there are too many rows.
     """
     reader = _Reader(Facts(Table(source)))
     for line in lines:
@@ -48,6 +48,7 @@ class _Reader:
     facts: Facts
     logs: list[Table] = field(default_factory=list)
     _rows: list[Row | None] = field(default_factory=list)
+    _count: int = 0
     _torn: _Torn | None = None
 
     def read(self, line: str) -> None:
@@ -78,6 +79,8 @@ class _Reader:
         if self._torn is not None:
             self._rows.append(self._torn.row())
             self._torn = None
+            self._count += 1
+            check_rows(self._count, self.facts.stated.source)
 
 
 def _take_facts(facts: Facts, line: str) -> None:
