@@ -70,13 +70,23 @@ def groups(
 
 
 def drawing(
-    drawn: Topology, devices: Sequence[Device], axes: Sequence[str], over: Sequence[str]
+    drawn: Topology,
+    devices: Sequence[Device],
+    axes: Sequence[str],
+    over: Sequence[str],
+    here: int | None = None,
 ) -> Markup:
-    """The machine, each device with its number and coordinates, and one fill for each group."""
+    """The machine, each device with its number and coordinates, and one fill for each group.
+
+    ``here``: the number of a device that is framed, with those of its group.
+    """
     together = groups(devices, axes, over)
     different = sorted(set(together.values()))
     fills = dict(zip(different, paints(max(1, len(different))), strict=False))
     by_name = {one.number: one for one in devices}
+    mine = None if here is None else together.get(here)
+    framed = {one: " peer" for one, own in together.items() if own == mine}
+    framed |= {} if here is None else {here: " here"}
     wide, high = drawn.size
     parts = [*_units(drawn)]
     for node in drawn.nodes:
@@ -84,7 +94,7 @@ def drawing(
             one = by_name[node["data"]["device"]]
             at = node["position"]["x"], node["position"]["y"]
             paint = fills[together[one.number]] if one.number in together else None
-            parts += _device(one, at, axes, paint)
+            parts += _device(one, at, axes, paint, framed.get(one.number, ""))
         elif node["data"]["kind"] == "hub":
             parts += _hub(node["data"]["name"], (node["position"]["x"], node["position"]["y"]))
     width, height = wide + 2 * _EDGE, high + 2 * _EDGE
@@ -191,7 +201,9 @@ def _hub(name: str, at: Place) -> Iterator[str]:
         )
 
 
-def _device(one: Device, at: Place, axes: Sequence[str], paint: Paint | None) -> Iterator[str]:
+def _device(
+    one: Device, at: Place, axes: Sequence[str], paint: Paint | None, frame: str
+) -> Iterator[str]:
     """A device: its number, and its coordinates in the order of the axes; dashed if missing."""
     held = ", ".join(f"{n} {c}" for n, c in zip(axes, one.coordinates, strict=False))
     said = ",".join(map(str, one.coordinates)) or "missing"
@@ -199,7 +211,7 @@ def _device(one: Device, at: Place, axes: Sequence[str], paint: Paint | None) ->
     ink = f' fill="{paint.ink}"' if paint else ""
     small = 11 if len(said) <= _FEW else max(5, 11 * _FEW // len(said) + 1)
     yield (
-        f'<g class="device"{ink}><title>{escape(f"device {one.number}, {one.name}")}: '
+        f'<g class="device{frame}"{ink}><title>{escape(f"device {one.number}, {one.name}")}: '
         f"{escape(held or 'missing')}</title>"
         f'<rect x="{at[0] - DEVICE / 2:g}" y="{at[1] - DEVICE / 2:g}" width="{DEVICE}" '
         f'height="{DEVICE}" rx="5" {fill} stroke="currentColor" stroke-opacity="0.4"/>'

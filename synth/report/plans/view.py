@@ -7,8 +7,9 @@ them side by side.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from markupsafe import Markup
 
@@ -21,6 +22,7 @@ from synth.report.details import Device
 from synth.report.plans import front
 from synth.report.plans.beside import SPENT, Beside, Listed, beside
 from synth.report.plans.words import apart, words
+from synth.report.ranks import Looked, looked_for, placed_on
 from synth.report.rendering import Cells, Lines, blocks
 from synth.report.steps import MOST_RANKS
 from synth.report.topology import topology, unit_name
@@ -55,7 +57,10 @@ class AxisPicture:
 
 @dataclass(frozen=True)
 class Detailed:
-    """All that is shown of the plans that are looked at; ``seen`` are those, the first in full."""
+    """All that is shown of the plans that are looked at; ``seen`` are those, the first in full.
+
+    ``looked``: the device that is looked for by its rank.
+    """
 
     seen: Sequence[Listed]
     beside: Beside
@@ -65,6 +70,7 @@ class Detailed:
     axes: Sequence[str]
     devices: Sequence[Device]
     left_out: str
+    looked: Looked
 
     @property
     def plan(self) -> PlanOfStep:
@@ -77,7 +83,8 @@ class PlansView:
     """What is shown of an answer; if nothing fits there is nothing ``detailed``.
 
     ``written``: the plan that is to be taken, whose files the answer has; ``index``: the number of
-    the one that is looked at, in ``listed``.
+    the one that is looked at, in ``listed``, ``numbers`` of that and the one beside it, as the
+    address has them.
     """
 
     title: str
@@ -93,10 +100,12 @@ class PlansView:
     detailed: Detailed | None
     written: str
     index: int
+    numbers: Mapping[str, int]
 
 
-def plans_view(answer: StepPlanReply, body: Json, seen: Sequence[int]) -> PlansView:
-    """The view of an answer; ``seen``: the numbers of plans to be looked at, from 0.
+def plans_view(answer: StepPlanReply, body: Json, seen: Sequence[int], rank: str = "") -> PlansView:
+    """The view of an answer; ``seen``: the numbers of plans to be looked at, from 0; ``rank``: of
+    a device that is looked for.
 
     Raises InputError for a number that no plan has.
     """
@@ -117,9 +126,10 @@ def plans_view(answer: StepPlanReply, body: Json, seen: Sequence[int]) -> PlansV
         _front(answer, listed) if listed else None,
         _front_table(answer),
         answer.levels,
-        _detailed(answer, [listed[number] for number in dict.fromkeys(seen)]) if listed else None,
+        _detailed(answer, [listed[one] for one in dict.fromkeys(seen)], rank) if listed else None,
         f"plan {(answer.advised or 0) + 1}",
         seen[0],
+        dict(zip(("answer", "against"), seen, strict=False)),
     )
 
 
@@ -210,11 +220,13 @@ def _front_table(answer: StepPlanReply) -> Cells:
     return Cells(headings, [True, True, False, False], [False, False, True, True], rows)
 
 
-def _detailed(answer: StepPlanReply, seen: Sequence[Listed]) -> Detailed:
+def _detailed(answer: StepPlanReply, seen: Sequence[Listed], rank: str) -> Detailed:
     first = seen[0].plan
-    drawn = topology(answer.levels)
     axes = [name for name, size in first.axes.items() if size > 1] or list(first.axes)[:1]
     rows = [first.placement[list(first.axes).index(name)] for name in axes]
+    alone = [[one] for one in axes]
+    looked = looked_for(rank, partial(placed_on, answer.levels, axes, rows, alone))
+    drawn = topology(answer.levels, around=looked.path)
     there = [
         Device(number, unit_name(answer.levels, at), coordinates(at, rows))
         for number, at in drawn.devices.items()
@@ -237,13 +249,14 @@ def _detailed(answer: StepPlanReply, seen: Sequence[Listed]) -> Detailed:
             AxisPicture(
                 lies.get(axis, axis),
                 placement.caption(axes, [axis]),
-                placement.drawing(drawn, there, axes, [axis]),
+                placement.drawing(drawn, there, axes, [axis], looked.device),
             )
             for axis in axes[::-1][:_MOST_PICTURES]
         ],
         axes,
         there,
         drawn.left_out,
+        looked,
     )
 
 

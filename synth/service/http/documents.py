@@ -28,7 +28,7 @@ _COMPONENTS = "#/components/schemas/{model}"
 _MEANINGS = {
     400: "The body is no JSON that can be read in one way only.",
     401: "A key is needed.",
-    403: "The key is not admitted, or a page of another site asks.",
+    403: "The key is not admitted, or has none of the scopes; or a page of another site asks.",
     404: "There is no such thing, or it is another team's.",
     408: "The body did not arrive in time.",
     409: "It contradicts what is there.",

@@ -96,7 +96,7 @@ def _framework(request: Request, error: HTTPException) -> RefusalError:
         HTTPStatus.NOT_FOUND: "there is nothing at this address",
         HTTPStatus.METHOD_NOT_ALLOWED: f"{request.method} is not what this address answers",
     }.get(status, str(error.detail))
-    hint = "/openapi.json lists all addresses" if status in (404, 405) else ""
+    hint = "/api lists all addresses, /openapi.json to tools" if status in (404, 405) else ""
     headers = error.headers or {}
     if status is HTTPStatus.METHOD_NOT_ALLOWED:
         headers = {**headers, "Allow": ", ".join(sorted(_methods(request)))}

@@ -18,11 +18,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from enum import Enum
 from functools import cache
 from typing import Any
 
-from hierarchies import asked_as, catalogue, known
+from hierarchies import InputError, asked_as, catalogue, described_by, known
 from hierarchies.units import volume
 from synth.tables.style import many
 from synth.verbs.table import VERBS
@@ -78,6 +79,7 @@ _LONGEST_CHARACTERS = 160
 _MOST_NAMED = 2
 """Of so many collectives each is told."""
 _CALLED = re.compile(r'^name = "([^"\n]+)"', re.MULTILINE)
+_SHAPE = re.compile(r":[0-9]+(x[0-9]+)+$")
 _CALIBRATED = re.compile(r"^\[calibration\]", re.MULTILINE)
 
 
@@ -176,9 +178,15 @@ def _value(given: Any) -> str:
 
 
 def _own(name: str, text: str) -> str:
-    """A description of one's own: as it calls itself, and whether prices follow measurements."""
+    """A description of one's own: as it calls itself, with its count, and whether prices follow
+    measurements; by its bare name where it cannot be read.
+    """
     called = _CALLED.search(text)
     said = called[1] if called else name
+    with suppress(InputError):
+        system, shape = described_by(name, text), _SHAPE.search(name)
+        whole = asked_as(system.name, system.hierarchy.cardinalities)
+        said = f"{system.name}{shape[0]}" if shape else whole
     return f"{said}, calibrated" if _CALIBRATED.search(text) else said
 
 

@@ -180,7 +180,7 @@ async def answer_page(
 def _page(
     request: Request, viewed: ViewedAnswer, index: int | None, against: int | None, rank: str
 ) -> Response:
-    plans = plans_of(viewed.verb, viewed.body, index, against)
+    plans = plans_of(viewed.verb, viewed.body, index, against, rank)
     view = result(viewed.ranking, index, rank) if viewed.ranking else None
     drawn = view is not None or plans is not None
     told = not drawn and viewed.verb in TABLES

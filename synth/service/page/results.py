@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 from markupsafe import Markup
 
 from grammar import Goal
-from hierarchies import InputError
 from hierarchies.units import duration
 from synth.emit import TARGETS, nccl_tuner
 from synth.emit.mscclpp.homes import REFUSED
@@ -31,7 +31,7 @@ from synth.report.details import (
 )
 from synth.report.placement import Grouping, grouping
 from synth.report.plans import PlansView, plans_view
-from synth.report.ranks import Placed, groupings, members, placed
+from synth.report.ranks import Looked, groupings, looked_for, members, placed
 from synth.report.steps import timeline
 from synth.report.topology import topology
 from synth.tables.deciding import ToDo
@@ -83,7 +83,7 @@ class Chosen:
     no ``steps``: the program that prices do not tell from it is nobody's matter. ``lies``: where
     each axis lies, in words; none on a machine that lacks devices. ``to_do``: how it is got, or
     measured. ``instead``: what to do for it in place of code; None where its code does it.
-    ``rank``: what was looked for, which is ``placed``, or why it is not there.
+    ``looked``: the device that was looked for by its rank.
     """
 
     row: Row
@@ -96,9 +96,7 @@ class Chosen:
     devices: Sequence[Device]
     to_do: ToDo | None
     instead: InPlaceOfCode | None
-    rank: str = ""
-    placed: Placed | None = None
-    not_there: InputError | None = None
+    looked: Looked
 
 
 @dataclass(frozen=True)
@@ -137,8 +135,11 @@ def ranking_of(verb: str, body: object) -> Ranking | None:
     return None if isinstance(found, StepPlanReply) else found
 
 
-def plans_of(verb: str, body: object, index: int | None, against: int | None) -> PlansView | None:
-    """Plans of a whole step, one in full, and beside it another.
+def plans_of(
+    verb: str, body: object, index: int | None, against: int | None, rank: str = ""
+) -> PlansView | None:
+    """Plans of a whole step, one in full, and beside it another; ``rank``: of a device that is
+    looked for.
 
     If none is chosen that is the one to be taken, and the one that was asked why not, else the
     next. None for any other answer. Raises InputError for a plan that there is not.
@@ -151,7 +152,7 @@ def plans_of(verb: str, body: object, index: int | None, against: int | None) ->
     if against is None:
         last = len(answer.plans) - (answer.why_not is None)
         against = last if answer.why_not and index != last else (index + 1) % max(1, last + 1)
-    return plans_view(answer, body, [index, against])
+    return plans_view(answer, body, [index, against], rank)
 
 
 def drawing_of(verb: str, body: object) -> Markup | None:
@@ -195,7 +196,7 @@ def result(answer: Ranking, index: int | None, rank: str = "") -> Result:
         found,
         slower,
         index,
-        _chosen(answer, found, index, told, rank.strip()) if found else None,
+        _chosen(answer, found, index, told, rank) if found else None,
         curves(answer) if isinstance(answer, SweepReply) and answer.sizes else None,
         tabs,
         unfit,
@@ -276,8 +277,8 @@ def _chosen(
     ranking: Ranking, found: Sequence[Row], index: int, verdict: Verdict | None, rank: str
 ) -> Chosen:
     answer = answer_at(ranking, index)
-    looked, refused = _looked_for(ranking, index, rank)
-    machine, around = ranking.system, looked.path if looked else ()
+    looked = looked_for(rank, partial(placed, ranking, index))
+    machine, around = ranking.system, looked.path
     drawn = topology(machine.levels, machine.exceptions, around=around)
     narrow = topology(machine.levels, machine.exceptions, narrow=True, around=around)
     there = devices(ranking, answer, drawn)
@@ -291,8 +292,7 @@ def _chosen(
         for name, one in (("wide", drawn), ("narrow", narrow))
     }
     picture: dict[str, Any] = {**drawings, "axes": list(answer.axes), "coordinates": where}
-    picture |= {"groupings": found_groups, "first": first}
-    picture |= {"here": looked.device} if looked else {}
+    picture |= {"groupings": found_groups, "first": first, "here": looked.device}
     kept = isinstance(ranking, SweepReply) and ranking.stretches[index].keeps_default
     numbered = () if kept else tuple(steps(answer))
     why = answer.why[: 1 if kept else None] if isinstance(answer, Answer) else ()
@@ -304,17 +304,7 @@ def _chosen(
         request = request_at(ranking, index).value
         to_do = row_to_do(verdict, answer, index, name, request, " to ".join(row.speedup))
     shown = (numbered, picture, drawn.left_out, there, to_do, instead)
-    return Chosen(row, told, answer, why, *shown, rank, looked, refused)
-
-
-def _looked_for(ranking: Ranking, index: int, rank: str) -> tuple[Placed | None, InputError | None]:
-    """The device of a rank, or why there is none; neither where none is looked for."""
-    if not rank:
-        return None, None
-    try:
-        return placed(ranking, index, rank), None
-    except InputError as error:
-        return None, error
+    return Chosen(row, told, answer, why, *shown, looked)
 
 
 def _groupings(ranking: Ranking, index: int, held: Sequence[Device]) -> Iterator[Grouping]:

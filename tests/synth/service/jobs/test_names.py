@@ -8,6 +8,8 @@ import pytest
 
 pytest.importorskip("fastapi", reason="needs the extra server")
 
+from hierarchies import load
+from hierarchies.files.writing import described
 from synth.service.http.examples import EXAMPLES
 from synth.service.jobs.names import PLAIN, machine_in, name_of
 from synth.service.jobs.questions import prepare, question_in
@@ -52,6 +54,19 @@ def test_questions_that_differ_are_called_otherwise() -> None:
     assert len({*names}) == len(names)
     assert names[-1].startswith("all-reduce of 1 GiB over data and all-reduce of 64 MiB over model")
     assert name("calibrate", {"system": "dgx-h100:2", "plan": True}).startswith("Tests to")
+
+
+@pytest.mark.parametrize(
+    ("file", "told"), [("mine.toml", "known:8"), ("mine.toml:2", "known:2"), ("a:2x2", "known:2x2")]
+)
+def test_a_description_of_ones_own_is_named_with_its_count(file: str, told: str) -> None:
+    """``... on known, data=8`` said not of how many nodes."""
+    text = described(load("dgx-h100:8"), "made up").replace('name = "dgx-h100"', 'name = "known"')
+    system = {"name": file, "text": text}
+    assert machine_in({"system": system}) == told
+    said = name("place", {"system": {**system, "name": "mine.toml:2"}, "axes": {"data": 16}})
+    assert said == "List placements: known:2, data=16"
+    assert machine_in({"system": {"name": "x", "text": f"{text}\nnonsense"}}) == "known"
 
 
 def test_a_machine_is_in_the_name_as_it_is_called() -> None:

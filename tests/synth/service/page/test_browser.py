@@ -164,7 +164,7 @@ def test_devices_of_one_colour_are_a_group_and_a_tap_tells_it(seen: Browsing, an
             together.setdefault(row[3 - number], []).append(row[0])
             assert node["fill"] == paints(8)[int(row[3 - number])].fill
             assert node["label"] == f"{node['device']}\n{row[2]},{row[3]}"
-        page.evaluate("topology.machine.nodes(\"[kind = 'device']\")[5].emit('tap')")
+        page.evaluate("void topology.machine.nodes(\"[kind = 'device']\")[5].emit('tap')")
         peers = together[rows[5][3 - number]]
         assert page.evaluate("topology.machine.nodes('.peer').map(n => n.data('device'))") == [
             int(one) for one in peers

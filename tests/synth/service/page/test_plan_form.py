@@ -263,3 +263,18 @@ def test_a_plan_is_looked_at_by_its_row(server: Served, answer: str) -> None:
     page = server.ask.get(answer).text
     assert f'<a href="{answer}?answer=1#beside">2</a>' in page
     assert 'id="placement-title">Placement of plan 2' in server.ask.get(f"{answer}?answer=1").text
+
+
+def test_a_rank_is_found_in_the_pictures_of_a_plan(server: Served, answer: str) -> None:
+    page = server.ask.get(f"{answer}?answer=1&against=0&rank=5").text
+    assert "<strong>Rank 5</strong> is <code>node0/gpu5</code>" in page
+    assert '<input type="hidden" name="answer" value="1">' in page
+    said = dict(re.findall(r"<p>Over (\w+) it works in a group of (\d+):", page))
+    drawn = page[page.index('<div class="wide drawing" role="region" aria-label="Placement 1"') :]
+    first, _, _ = drawn.partition("</svg>")
+    assert first.count('<g class="device here"') == 1
+    assert "device 5, node0/gpu5" in first.partition('<g class="device here"')[2][:200]
+    assert str(first.count('<g class="device peer"') + 1) in said.values()
+    refused = server.ask.get(f"{answer}?rank=8").text
+    assert "There is no rank" in refused
+    assert "device here" not in refused
