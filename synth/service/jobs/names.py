@@ -134,14 +134,14 @@ def _more(verb: str, question: Mapping[str, Any]) -> Iterator[str]:
     for key in _FIRST:
         if key not in of_job and not by_tests:
             yield _words(key, question.get(key))
-    usual = _usual(verb)
+    usual = usual_of(verb)
     for key, given in question.items():
         if key not in _TOLD and not (key in usual and given == usual[key]):
             yield _words(key, given)
 
 
 @cache
-def _usual(verb: str) -> Mapping[str, Any]:
+def usual_of(verb: str) -> Mapping[str, Any]:
     """What the keys of a question are without a word, as in JSON."""
     fields = VERBS[verb].question.model_fields
     found = {key: one.get_default(call_default_factory=True) for key, one in fields.items()}

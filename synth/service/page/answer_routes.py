@@ -19,7 +19,8 @@ from synth.service.http.state import state_of
 from synth.service.jobs.bodies import outcome_word
 from synth.service.jobs.broker import Accepted, Preferences
 from synth.service.jobs.names import name_of
-from synth.service.page.responses import PageCaller, PageRoute, page, see_other
+from synth.service.page.reference import Curl
+from synth.service.page.responses import PageCaller, PageRoute, own_address, page, see_other
 from synth.service.page.results import drawing_of, over_sizes, plans_of, ranking_of, result
 from synth.service.page.views import folders, found
 from synth.service.store import Job, StoredAnswer
@@ -184,6 +185,7 @@ def _page(
     view = result(viewed.ranking, index, rank) if viewed.ranking else None
     drawn = view is not None or plans is not None
     told = not drawn and viewed.verb in TABLES
+    curl = Curl(own_address(request), keys=state_of(request).keys is not None)
     return page(
         request,
         "answer.html",
@@ -197,6 +199,7 @@ def _page(
         frameworks={name: one.title.partition(" (")[0] for name, one in FRAMEWORKS.items()},
         said=list(blocks(TABLES[viewed.verb](viewed.body))) if told else (),
         drawing=drawing_of(viewed.verb, viewed.body),
+        command=curl.again(viewed.verb, viewed.question),
     )
 
 

@@ -89,6 +89,12 @@ def page(request: Request, template: str, *, status: int = 200, **given: Any) ->
     return HTMLResponse(render(template, **shared | given), status)
 
 
+def own_address(request: Request) -> str:
+    """The address of this server, as it was asked."""
+    https = "https" in (request.scope["scheme"], request.headers.get("x-forwarded-proto"))
+    return f"{'https' if https else 'http'}://{request.headers.get('host', 'localhost')}"
+
+
 def see_other(address: str) -> Response:
     """On to another page."""
     return RedirectResponse(address, HTTPStatus.SEE_OTHER)

@@ -9,8 +9,10 @@ from shlex import quote
 from typing import Any
 
 from synth.service.http.examples import EXAMPLES
+from synth.service.jobs.names import usual_of
 
 _WIDE = 100
+_MOST_CHARACTERS = 4096
 _OURS = """\
 name = "ours"
 
@@ -69,6 +71,15 @@ class Curl:
             case "list-jobs":
                 return self._plain(method, f"{path}?limit=20&status=done")
         return self._plain(method, path.replace("{name}", "ours"))
+
+    def again(self, verb: str, question: Mapping[str, Any]) -> str:
+        """A question that was asked, without what is as it would be without a word; empty where it
+        holds texts that are too long for a command.
+        """
+        usual = usual_of(verb)
+        own = {key: one for key, one in question.items() if key not in usual or usual[key] != one}
+        command = self._asking(verb, own)
+        return command if len(command) <= _MOST_CHARACTERS else ""
 
     def _asking(self, verb: str, question: Mapping[str, Any], more: str = "") -> str:
         body = json.dumps(question)

@@ -9,7 +9,7 @@ from synth.service.http.state import AppState, state_of
 from synth.service.page.reference.commands import Curl
 from synth.service.page.reference.operations import reference
 from synth.service.page.rendering import render
-from synth.service.page.responses import PageCaller, PageRoute
+from synth.service.page.responses import PageCaller, PageRoute, own_address
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
@@ -17,9 +17,7 @@ router = APIRouter(route_class=PageRoute, include_in_schema=False)
 @router.get("/api")
 async def api(request: Request, caller: PageCaller) -> Response:
     """Every route of the API with what it asks, what it answers, and a command of curl."""
-    https = "https" in (request.scope["scheme"], request.headers.get("x-forwarded-proto"))
-    address = f"{'https' if https else 'http'}://{request.headers.get('host', 'localhost')}"
-    state = state_of(request)
+    state, address = state_of(request), own_address(request)
     return HTMLResponse(await state.broker.beside(caller.team, _page, request.app, state, address))
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
@@ -16,6 +18,7 @@ pytest.importorskip("fastapi", reason="needs the extra server")
 
 from serving import Served, served
 from synth.service.http.examples import EXAMPLES
+from synth.service.jobs.questions import prepare, question_in
 from synth.service.page.reference import Curl
 from synth.service.page.rendering import POLICY
 from synth.service.store import Scope
@@ -157,3 +160,25 @@ def test_its_commands_work_as_they_stand(page: str, secret: str, document: Any) 
         said = subprocess.run(words, env=environment, capture_output=True, text=True)
         assert said.returncode == 0, (name, said.stdout, said.stderr)
         assert said.stdout or name == "forget-system", name
+
+
+@pytest.mark.parametrize("verb", EXAMPLES)
+def test_a_question_that_was_asked_is_the_same_without_what_is_as_usual(verb: str) -> None:
+    asked = prepare(verb, dict(EXAMPLES[verb]))
+    command = Curl("http://here", keys=True).again(verb, question_in(asked.text))
+    *_, sent = shlex.split(command)
+    assert prepare(verb, json.loads(sent)).text == asked.text
+    assert Curl("http://here", keys=True).again(verb, {"files": "x" * 5000}) == ""
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")
+def test_an_answer_says_how_a_script_asks_it(server: Served, page: str, secret: str) -> None:
+    head = {"Authorization": f"Bearer {secret}", "Origin": server.url.rstrip("/")}
+    found = server.ask.post("/v1/systems", json=EXAMPLES["systems"], headers=head)
+    shown = server.ask.get(found.headers["content-location"].removeprefix("/v1")).text
+    [command] = re.findall(r'<details id="script">.*?<code>(.*?)</code>', shown, re.S)
+    environment = {**os.environ, "COLLSYNTH_KEY": secret, "no_proxy": "*"}
+    words = ["bash", "-euc", unescape(command)]
+    said = subprocess.run(words, env=environment, capture_output=True, text=True)
+    assert json.loads(said.stdout) == found.json()
+    assert 'href="/api#systems"' in shown

@@ -242,7 +242,7 @@ def test_hostile_texts_stay_texts(hostile: str, answers: dict[str, Any]) -> None
     assert read_ is not None
     view = result(read_, 0)
     given_ = {"viewed": ViewedAnswer("", "top", {}, body), "view": view, "base": "", "index": 0}
-    more = {"drawing": "", "plans": None, "found": None, "folders": (), "said": ()}
+    more = {"drawing": "", "plans": None, "found": None, "folders": (), "said": (), "command": ""}
     whole = render("answer.html", **given_, **more, here="", keys=False)
     parts = render("chosen.html", **given_)
     if len(hostile) > 2**16:
