@@ -71,6 +71,12 @@ def status_of(client: Any, job: Any, *wanted: str) -> Any:
     raise AssertionError(found)
 
 
+def resident_bytes(pid: int) -> int:
+    """What a process has in memory, as Linux tells it."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(status.partition("VmRSS:")[2].split()[0]) * 1024
+
+
 def free_port() -> int:
     """A port of this machine's own address that nobody listens on."""
     with socket.socket() as made:

@@ -18,7 +18,7 @@ from synth.service.connections import BoundedConnection
 from synth.service.server import Server, Service, address_of, listen
 from synth.service.settings import Settings
 from synth.service.store import Store
-from synth.service.workers import KilledError, Progress
+from synth.service.workers import KilledError, Progress, Workers
 from synth.service.workers.problems import outcome_text, result_of
 from synth.service.workers.reporting import Reporting
 from synth.verbs.answers.parts import Json
@@ -131,14 +131,16 @@ class Served:
 
 
 @contextmanager
-def served(folder: Path, workers: object | None = None, **how: object) -> Iterator[Served]:
+def served(
+    folder: Path, workers: Workers | None = None, trial: Workers | None = None, **how: object
+) -> Iterator[Served]:
     """A server with a store in a folder; ``how`` changes its settings."""
     url = f"sqlite:///{folder / 'service.db'}"
     given: dict[str, Any] = {"store_url": url, "name": "test", "port": 0, "grace_seconds": 2.0}
     settings = Settings(**{**given, **how})
     store = Store(settings.store_url)
     store.migrate()
-    service = Service(settings, store, workers or ThreadWorkers())
+    service = Service(settings, store, workers or ThreadWorkers(), trial)
     sock = listen("127.0.0.1", 0)
     config = uvicorn.Config(
         service.app,

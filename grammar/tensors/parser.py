@@ -32,6 +32,7 @@ from grammar.tensors.operations import (
     Step,
     Value,
 )
+from grammar.tensors.scanning import check_length, check_names
 from grammar.tensors.sharding import (
     MOST_ELEMENTS,
     Kind,
@@ -44,6 +45,8 @@ from grammar.tensors.sharding import (
 )
 from hierarchies import InputError
 
+BEGINNING = 2**15
+"""Of longer texts so many characters are read first."""
 MOST_NESTED = 16
 """How deep loops, and lists of parameters, may stand in each other."""
 
@@ -109,6 +112,8 @@ def parse_either(text: str, *, where: str = "step") -> Step | ShardedStep:
     """Read a step, sharded or not: its first line says. Raises InputError as those two do."""
     if not text.endswith("\n"):
         text += "\n"
+    if len(text) > BEGINNING:
+        check_beginning(text, where=where)
     name, over, graph = _read(text, "start", where).children
     axes = None if over is None else _sizes(over, text, where)
     reader = _Reader(text, where, axes)
@@ -123,6 +128,20 @@ def parse_either(text: str, *, where: str = "step") -> Step | ShardedStep:
     if axes is None:
         return step
     return ShardedStep(tuple(axes.items()), step, tuple(reader.places))
+
+
+def check_beginning(text: str, *, where: str = "step") -> None:
+    """Raises InputError for a long text that can be seen to be no step before all of it is read.
+
+    As soon as its first lines are none, a line is too long, or a name stands for two values.
+    """
+    check_length(text, where)
+    head = text[:BEGINNING].rpartition("\n")[0] + "\n"
+    try:
+        _lark().parse_interactive(head, "start").exhaust_lexer()
+    except UnexpectedInput as error:
+        raise unreadable(text, error, _WORDS, what=where) from None
+    check_names(text, where)
 
 
 def _sizes(over: Any, text: str, where: str) -> dict[str, int]:

@@ -81,13 +81,18 @@ MOST_DIGITS = 8
 """A table has 8^L bits: 2 MiB for 8 digits, a gigabyte for 11."""
 
 
-@cache
-def space(depth: int) -> Space:
-    """The truth tables for trees of ``depth`` digits. Raises InputError for more than 8."""
+def check_depth(depth: int) -> None:
+    """Raises InputError for a tree of more digits than there are truth tables for."""
     if depth > MOST_DIGITS:
         raise InputError(
             f"a synthesis tree of {depth} digits", hint=f"at most {MOST_DIGITS} can be searched"
         )
+
+
+@cache
+def space(depth: int) -> Space:
+    """The truth tables for trees of ``depth`` digits. Raises InputError for more than 8."""
+    check_depth(depth)
     bits = 1 << (3 * depth)
     zero = tuple(_zero(variable, bits) for variable in range(3 * depth))
     full = (1 << bits) - 1

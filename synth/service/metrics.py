@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from http import HTTPStatus
 
 from prometheus_client import (
     CollectorRegistry,
@@ -77,17 +78,27 @@ class Metrics:
         self._jobs_ended = counter(
             "collsynth_jobs_ended", "Jobs this server ended.", ("verb", "status")
         )
+        self._bugs = counter(
+            "collsynth_bugs",
+            "Mistakes of the service: requests answered 500, and jobs that failed by one.",
+            ("where",),
+        )
+        for where in ("request", "job"):  # an increase from nothing is none to Prometheus
+            self._bugs.labels(where)
         self._store_errors = counter("collsynth_store_errors", "Times the store failed.")
         self._forgotten = counter(
             "collsynth_forgotten", "Jobs and answers this server has forgotten.", ("what",)
         )
         self.running = gauge("collsynth_jobs_driven", "Jobs this server has under way.")
+        self.ready = gauge("collsynth_ready", "Whether /readyz says ok: 1, or 0.")
         self.slots = gauge("collsynth_worker_slots", "Pieces that can run at once.")
 
     def answered(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count a request that was answered."""
         known = method if method in _METHODS else "other"
         self._requests.labels(known, route, str(status)).inc()
+        if status == HTTPStatus.INTERNAL_SERVER_ERROR:
+            self._bugs.labels("request").inc()
         self._request_seconds.labels(route).observe(seconds)
 
     def asked(self, verb: str, found: str) -> None:
@@ -102,8 +113,9 @@ class Metrics:
         """Count the pieces of a question that were carried out, whether or not the job ended."""
         self._pieces.labels(verb).inc(pieces)
 
-    def ended(self, verb: str, status: str, seconds: float) -> None:
-        """Count a job that ended here."""
+    def ended(self, verb: str, status: str, seconds: float, *, by_bug: bool = False) -> None:
+        """Count a job that ended here; ``by_bug``: it failed, and its question is not to blame."""
+        self._bugs.labels("job").inc(by_bug)
         self._jobs_ended.labels(verb, status).inc()
         self._job_seconds.labels(verb).observe(seconds)
 

@@ -16,6 +16,7 @@ from synth.plan.advice import kept
 from synth.plan.request import Request, Watcher
 from synth.run import check_trial
 from synth.semantics.programs import Language
+from synth.semantics.truth_tables import check_depth
 from synth.verbs.answers.given import Remembered
 from synth.verbs.comparing import DiffQuestion, kept_answers
 from synth.verbs.export import derived_from_text
@@ -86,6 +87,7 @@ def _check_program(question: Question) -> None:
         case CheckQuestion():
             found = question.reduction()
             tree = found if isinstance(found, Tree) else found.tree
+            check_depth(len(tree.digits))
             instructions(canonical(parse(question.program), tree), tree, question.request)
         case LowerQuestion():
             system = system_of(question.system)
@@ -202,4 +204,5 @@ def _check_derived(program: str, reduction: Reduction, goal: Goal) -> None:
     if len(reduction.tree.digits) <= _MOST_DIGITS:
         derived_from_text(program, reduction, goal)
     else:
+        check_depth(len(reduction.tree.digits))
         canonical(parse(program), reduction.tree)

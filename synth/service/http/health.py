@@ -48,6 +48,7 @@ async def readyz(request: Request) -> JSONResponse:
 )
 async def metrics(request: Request, caller: Operating) -> Response:
     """What this server has counted, for Prometheus."""
+    state_of(request).metrics.ready.set(not await reasons(request))
     text = await state_of(request).broker.beside("", state_of(request).metrics.text)
     return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 

@@ -260,7 +260,7 @@ class Dispatcher:
             self._unwanted.append(runner.claim)
         if status is not None:
             seconds = time.monotonic() - runner.begun
-            self._metrics.ended(runner.verb, status, seconds)
+            self._metrics.ended(runner.verb, status, seconds, by_bug=runner.by_bug)
             logged = {"job": runner.claim.job.id, "verb": runner.verb, "status": status}
             log.info("job ended", extra={"logged": {**logged, "seconds": round(seconds, 4)}})
         self._notify(runner.claim.job.id, status is not None)

@@ -49,7 +49,8 @@ class Runner:
     The dispatcher reads ``new_progress`` and may call ``cancel``, ``abandon`` (the job goes back to
     the queue), ``give_way`` (it goes back as one that was tried, as it does by itself after
     ``trial_seconds``) or ``lose`` (another server has the job now). At the very end ``ended`` is
-    called with the job's status, or with None where no end was written. Where there are no workers
+    called with the job's status, or with None where no end was written; ``by_bug``: it failed of a
+    mistake of ours. Where there are no workers
     (``no_workers``), the dispatcher gives the job back itself, so that it claims nothing before.
     """
 
@@ -65,6 +66,7 @@ class Runner:
     abandoned: bool = False
     lost: bool = False
     no_workers: bool = False
+    by_bug: bool = False
     _question_run: QuestionRun | None = None
     _latest: Progress | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -136,6 +138,7 @@ class Runner:
         return None
 
     def _failed(self, why: dict[str, Any]) -> str | None:
+        self.by_bug = why["status"] == HTTPStatus.INTERNAL_SERVER_ERROR
         return "failed" if self._written(self.store.claims.fail, why) else None
 
     def _kill(self) -> None:

@@ -96,7 +96,10 @@ def _check_planned(question: PlannedQuestion, given: Step | ShardedStep | None) 
 
 def _read(question: ModelQuestion) -> Step | ShardedStep | None:
     """The step of a short text; None of a model of the zoo, and of a text that takes long."""
-    if not isinstance(question.model, NamedText) or len(question.model.text) > _MOST_READ:
+    if not isinstance(question.model, NamedText):
+        return None
+    if len(question.model.text) > _MOST_READ:
+        question.check_beginning()
         return None
     return question.read(parse_either) if isinstance(question, ShardQuestion) else question.step()
 

@@ -8,7 +8,7 @@ from typing import Annotated, Literal, Protocol, TypeVar
 from pydantic import Field
 
 from grammar.tensors.operations import Step
-from grammar.tensors.parser import parse_step
+from grammar.tensors.parser import check_beginning, parse_step
 from hierarchies import InputError
 from synth.plan.request import Watcher
 from synth.train.models import Spelling, checked_sizes, zoo_step
@@ -96,6 +96,11 @@ class ModelQuestion(Question):
                     raise InputError("this changes models of the zoo", where=name, hint=hint)
         else:
             checked_sizes(self.model, self.sizes, self.spelling())
+
+    def check_beginning(self) -> None:
+        """Raises InputError for a text that can be seen to be no step before it is read."""
+        if isinstance(self.model, NamedText):
+            check_beginning(self.model.text, where=self.model.name)
 
     def read(self, parse: Parse[S]) -> S | Step:
         """The step, by ``parse`` where it is a text."""

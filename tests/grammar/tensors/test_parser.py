@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import traced_steps
 from exhaustive import examples
+from grammar.tensors import parser
 from grammar.tensors.operations import (
     Graph,
     Literal,
@@ -406,3 +407,40 @@ def test_a_step_is_sharded_or_not() -> None:
     ):
         with pytest.raises(InputError, match=said):
             parse_either(wrong)
+
+
+LONG = """step "a#b {"
+in x: f32[3,2] parameter "in y: f32[] { # in x: f32[]"
+in y: f32[] batch
+v0: f32[2], v1: f32[3,2] = scan(y, x) length=3 num_carry=1 num_consts=0 name="# {" { # one {
+  in v0: f32[]
+  in v1: f32[2]
+  v2: f32[] = scan(v0) length=2 num_carry=1 num_consts=0 {
+    in v0: f32[]
+    out v0
+  } @a.py#b
+  out v2
+  out v1
+} # }
+v2: f32[3,2] = add(v1, 0.5:f32) a={b=(1),c="}"} @a.py:3 # {
+out v2
+"""
+
+
+def test_a_long_step_is_scanned_for_names_that_stand_for_two_values(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As the parser itself says, with the same words: also of names in bodies, which are theirs."""
+    text = LONG.replace("f32[2], v1", "f32[], v1")
+    found = parse_step(text)
+    for length in (1, 40, 200, 10**6):
+        monkeypatch.setattr(parser, "BEGINNING", length)
+        assert parse_step(text) == found
+    for old, new in (("v2: f32[3,2]", "x: f32[3,2]"), ("in v1", "in v0"), (", v1:", ", v0:")):
+        said = []
+        for length in (1, 10**6):
+            monkeypatch.setattr(parser, "BEGINNING", length)
+            with pytest.raises(InputError, match="already the name of a value") as refused:
+                parse_step(text.replace(old, new, 1))
+            said.append(str(refused.value))
+        assert said[0] == said[1]

@@ -23,7 +23,7 @@ from synth.verbs.refusals import check
 from synth.verbs.table import VERBS
 
 BYTES = Limits().body_bytes - 2**10
-MOST_CALLS = 400_000
+MOST_CALLS = 1_000_000
 """Python makes some million a second."""
 NONE = {
     "a line": "x",
@@ -108,6 +108,21 @@ def test_a_log_of_more_rows_than_tests_print_is_refused(
     monkeypatch.setattr(header, "MOST_ROWS", 20)
     with pytest.raises(InputError, match="more than 20 rows"):
         logs_of(begin + row[begin[:1]] * 22, "a.log")
+
+
+HEAD = "step s\nin x: f32[8] batch\n"
+STEPS = {
+    "a name twice": HEAD + "x: f32[8] = add(x, x)\n" * 10**5,
+    "dimensions": "step s\nin x: f32[" + "9," * 10**6 + "9] batch\nout x\n",
+    "lines": HEAD + "\n" * 10**6,
+    "a list": HEAD + "v: f32[8] = add(x, x) a=(" + "1," * 10**6,
+}
+
+
+@each("text", [*NONE, *STEPS])
+def test_steps_that_are_none(text: str) -> None:
+    file = {"name": "file", "text": STEPS.get(text) or filled(text)}
+    assert refused("trace", {"model": file}).startswith("file")
 
 
 OPEN = ["x", "<x", "<a x", "<?a >", "<a><!-- >", '<a b=">']

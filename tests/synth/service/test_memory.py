@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("fastapi", reason="needs the extra server")
 
 from patience import until
-from server_process import AT_ONCE, serving, status_of
+from server_process import AT_ONCE, resident_bytes, serving, status_of
 
 LARGE_BYTES = 15 * 2**20
 MOST_MORE_BYTES = 100 * 2**20
@@ -19,11 +19,6 @@ COUNT = 8
 LINE = f"SwitchName=s0 Nodes=n0 #{'x' * 4000}\n"
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
-
-
-def resident_bytes(pid: int) -> int:
-    status = Path(f"/proc/{pid}/status").read_text()
-    return int(status.partition("VmRSS:")[2].split()[0]) * 1024
 
 
 def test_large_questions_leave_nothing_in_memory(tmp_path: Path) -> None:

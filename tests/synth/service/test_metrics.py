@@ -16,9 +16,12 @@ pytest.importorskip("fastapi", reason="needs the extra server")
 
 import yaml
 
-from serving import Served, ThreadWorkers, served
+from patience import until
+from serving import HereTicket, Served, ThreadWorkers, served
 from synth.service.http.examples import EXAMPLES
 from synth.service.store import Scope
+from synth.service.workers import InternalError
+from synth.verbs.partition import Piece
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
 _NAME = re.compile(r"\b(?:collsynth|process)_[a-z_]+")
@@ -28,6 +31,13 @@ class Nobody(ThreadWorkers):
     def __init__(self) -> None:
         super().__init__()
         self.slots = 0
+
+
+class Broken(ThreadWorkers):
+    def submit(self, piece: Piece, **how: Any) -> HereTicket:
+        ticket = HereTicket()
+        ticket.future.set_exception(InternalError("0123456789ab"))
+        return ticket
 
 
 @pytest.fixture(scope="module")
@@ -84,6 +94,27 @@ def test_calls_to_the_store_pieces_and_the_process_are_counted(server: Served) -
     assert "process_resident_memory_bytes" in there
 
 
+def test_a_job_that_fails_of_a_bug_is_counted_apart_from_those_of_users(tmp_path: Path) -> None:
+    """Nobody waits for it, so no request says 500."""
+    with served(tmp_path, Broken()) as server:
+        assert 'collsynth_bugs_total{where="job"} 0.0' in text(server)
+        job = server.ask.post(
+            "/v1/place", json=EXAMPLES["place"], headers={"Prefer": "respond-async"}
+        ).json()
+        assert until(lambda: server.ask.get(job["url"]).json()["status"] == "failed")
+        assert until(lambda: 'collsynth_bugs_total{where="job"} 1.0' in text(server))
+        refused = {"tree": [2, 8], "program": "all-reduce nowhere inside"}
+        assert server.ask.post("/v1/check", json=refused).status_code == 422
+        assert 'collsynth_bugs_total{where="job"} 1.0' in text(server)
+        assert 'collsynth_bugs_total{where="request"} 0.0' in text(server)
+
+
+def test_readiness_is_measured(server: Served, waiting: str) -> None:
+    """As ``/readyz`` has it: a server that nobody works for is not ready."""
+    assert "collsynth_ready 1.0" in text(server)
+    assert "collsynth_ready 0.0" in waiting
+
+
 @pytest.fixture(scope="module")
 def waiting(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The metrics of a server that has jobs of two teams, and nobody who does them."""
@@ -107,8 +138,9 @@ def test_the_age_of_queues_is_told_by_team(waiting: str) -> None:
 
 AT_LEAST = {
     "CollsynthDown": ('up{job="collsynth"}', "0x20"),
+    "CollsynthNotReady": ("collsynth_ready", "0x20"),
     "CollsynthStoreFails": ("collsynth_store_errors_total", "0+1x20"),
-    "CollsynthJobsFailByBugs": ('collsynth_requests_total{status="500"}', "0+1x20"),
+    "CollsynthJobsFailByBugs": ('collsynth_bugs_total{where="job"}', "0+1x20"),
     "CollsynthQueueIsOld": ('collsynth_queue_seconds{team="red"}', "1000+60x20"),
     "CollsynthWorkersDie": ("collsynth_workers_lost_total", "0+1x20"),
     "CollsynthStoreIsSlow": ('collsynth_store_seconds_bucket{le="+Inf"}', "0+100x20"),

@@ -69,6 +69,7 @@ REFUSED: list[tuple[str, dict[str, Any]]] = [
     ("top", {"reduce": None, "collectives": SENT, "explain": True}),
     ("top", {"reduce": None, "collectives": SENT, "placement": [[1, 7], [4, 1]]}),
     ("top", {"bytes": [1024, 2048], "per_placement": True}),
+    ("check", {"tree": [2] * 9}),
     ("sweep", {"axes": {"data": 33}}),
     ("sweep", {"systems": ["dgx-h100:4", "dgx-a100:2"]}),
     ("sweep", {"without": ["node3"], "systems": ["dgx-h100:4", "dgx-a100:2"]}),

@@ -1,0 +1,63 @@
+"""What can be said against a long step without reading all of it: its lines, names and beginning.
+
+To read a step of some MiB takes minutes; to look at its lines, less than a second.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from io import StringIO
+
+from grammar.carets import caret
+from hierarchies import InputError
+
+LONGEST_LINE = 2**20
+"""In characters; a loop over the parameters of a model has them all in one line."""
+MOST_LINES = 500_000
+_NAMED = re.compile(r"([A-Za-z_][\w./-]*)[ \t]*:[ \t]*[a-z]\w*\[")
+_INPUT = re.compile(r"[ \t]*in[ \t]+([A-Za-z_][\w./-]*)[ \t]*:")
+_TEXT = re.compile(r'"(\\.|[^"\\\n])*"')
+
+
+def check_length(text: str, where: str) -> None:
+    """Raises InputError for a text of more lines than any step has."""
+    if (count := text.count("\n")) > MOST_LINES:
+        raise InputError(f"{count} lines", where=where, hint=f"a step has at most {MOST_LINES}")
+
+
+def check_names(text: str, where: str) -> None:
+    """Raises InputError for the first name that stands for two values, and for far too long a line.
+
+    What ``parse_step`` would say, but at once: a body has names of its own, so where one begins and
+    ends is all that is looked at besides the names.
+    """
+    known: list[set[str]] = [set()]
+    for number, line in enumerate(StringIO(text), start=1):
+        if len(line) > LONGEST_LINE:
+            raise InputError(f"a line of {len(line)} characters", where=f"{where}, line {number}")
+        said = line.lstrip(" \t")
+        if said.startswith("}") and len(known) > 1:
+            known.pop()
+        for name, column in _named(line):
+            if name in known[-1]:
+                problem = f"{name} is already the name of a value{caret(text, number, column)}"
+                raise InputError(problem, where=f"{where}, line {number}, column {column}")
+            known[-1].add(name)
+        if "{" in said and _without_comment(said).endswith("{"):
+            known.append(set())
+
+
+def _named(line: str) -> Iterator[tuple[str, int]]:
+    """The values that a line gives a name, and in which column."""
+    if found := _INPUT.match(line):
+        yield found[1], found.start(1) + 1
+        return
+    values, equal, _ = line.partition("=")
+    if equal and "#" not in values:
+        for found in _NAMED.finditer(values):
+            yield found[1], found.start() + 1
+
+
+def _without_comment(line: str) -> str:
+    return _TEXT.sub("", line).partition("#")[0].rstrip()
