@@ -303,6 +303,14 @@ def counted() -> Iterator[Counter[str]]:
         yield found
 
 
+SWEEP: Given = {
+    "systems": ["dgx-h100:2", "p2-v100:2"],
+    "axes": {"data": 8, "model": 2},
+    "reduce": ["data"],
+    "bytes": [2**20, 2**22],
+    "k": 1,
+}
+
 COUNTED: dict[str, tuple[Any, str]] = {
     "placements searched": (CandidateSearch, "distinct"),
     "programs followed": (segments._Choosing, "follow"),
@@ -323,6 +331,8 @@ COUNTED: dict[str, tuple[Any, str]] = {
         ("top", RANGE),
         ("plan", {"system": "dgx-h100:4", "job": "gpt-18b-3d", "stripes": False}),
         ("plan", {"system": "dgx-h100:1", "model": "gpt2-tiny", "batch": 64, "k": 3}),
+        ("sweep", SWEEP),
+        ("cost", RANGE | {"slow": {"node3": 0.5}, "bytes": 2**20}),
     ],
 )
 def test_a_hundred_do_hardly_more_than_one(verb: str, question: Given) -> None:
