@@ -539,7 +539,7 @@ def test_no_secret_and_no_question_is_logged(server: Served) -> None:
 
 
 def test_a_team_may_use_so_much_work_in_a_day_and_let_so_many_bytes_wait(tmp_path: Path) -> None:
-    limits = Limits(work_seconds_per_day=1.0, queued_bytes_per_team=1500)
+    limits = Limits(work_seconds_per_day=1.0, queued_bytes_per_team=5000)
     with served(tmp_path, NobodyWorks(), keys=True, limits=limits) as server:
         red, blue = (
             with_key(server, team) | {"Prefer": "respond-async"} for team in ("rust", "sky")

@@ -278,7 +278,8 @@ def test_jobs_are_listed_in_pages_newest_first(server: Served) -> None:
 
 def test_a_failed_job_says_of_what(server: Served) -> None:
     """Of a text that is too long to be read before it is a job."""
-    question = {**EXAMPLES["shard"], "model": {"name": "long.step", "text": "no step\n" * 20_000}}
+    text = "step s\nin x: f32[8] batch\n" + "# as traced\n" * 20_000 + "out y\n"
+    question = {**EXAMPLES["shard"], "model": {"name": "long.step", "text": text}}
     job = server.ask.post("/v1/shard", json=question, headers=AT_ONCE).json()
     failed = ended(server, job["url"])
     assert failed["status"] == "failed"
