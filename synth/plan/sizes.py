@@ -4,7 +4,8 @@ The sizes are doubled from the smallest to the largest; where two neighbours hav
 the change between them is looked for until it is known to a hundredth. Answers differ in placement
 and program, in the line that is set for one, and in whether that gains anything over the default;
 where nothing does, as far as prices can tell, the default is kept, whatever program they would
-have. Programs are compared one by one: stripes, which differ a little from size to size, are left
+have. What surely gains comes before what is faster as priced, and not told to gain: as of one
+size. Programs are compared one by one: stripes, which differ a little from size to size, are left
 out.
 
 To ask a size is to search for its best program. Where both neighbours have the same, only how it is
@@ -22,17 +23,20 @@ from typing import Self
 
 from grammar import Instruction
 from hierarchies import InputError, System
-from synth.plan.answers import resized
+from synth.plan.answers import resized, unproved
 from synth.plan.how_to_get import to_set, worth_measuring
 from synth.plan.library import Library
 from synth.plan.placements import Placed, PlacementSearch, how_many
 from synth.plan.planner import Wanted, answers_to
 from synth.plan.request import Against, Answer, Noting, Quiet, Request, Watcher
+from synth.price.resolution import beyond
 from synth.price.step_prices import Simulator
 from synth.search.forks import forked
 
 _NEAR = 1.01
 """Sizes whose quotient is below this count as one."""
+_SEVERAL = 3
+"""Of so many answers for a size one may be told to gain where the first is not."""
 Choice = tuple[tuple[tuple[int, ...], ...], tuple[tuple[Instruction, ...], ...]]
 """A placement's matrix, and the steps of its programs."""
 
@@ -320,9 +324,26 @@ class _Asker:
         return (first, last) if low < first and last < high else ()
 
     def _best(self, size: int) -> tuple[Placed, bool]:
-        """The best for a size, and whether all was looked at."""
-        search = PlacementSearch(
-            self._simulator, at(self._request, size), self._quiet, self._library
-        )
-        found = search.run()
-        return found.best[0], found.looked.complete
+        """The best for a size, and whether all was looked at.
+
+        Where prices do not tell that to gain, and tell it of one that is dearer, it is that one:
+        as of one size, whose rows are both.
+        """
+        found, complete = self._searched(at(self._request, size))
+        [best] = found
+        if complete and self._open(best, size):
+            others, _ = self._searched(replace(at(self._request, size), k=_SEVERAL))
+            best = next((one for one in others if self._as_told(one, size).gains), best)
+        return best, complete
+
+    def _searched(self, request: Request) -> tuple[Sequence[Placed], bool]:
+        found = PlacementSearch(self._simulator, request, self._quiet, self._library).run()
+        return found.best, found.looked.complete
+
+    def _open(self, best: Placed, size: int) -> bool:
+        """Whether it is expected to gain, and not told to."""
+        answer = self._as_told(best, size)
+        return not answer.gains and beyond(answer.candidate.ticks, answer.baseline_estimate.ticks)
+
+    def _as_told(self, one: Placed, size: int) -> Answer:
+        return unproved(self._simulator, one.distinct.what, self._request.goal, size)

@@ -198,3 +198,17 @@ def test_a_sweep_that_is_stopped_keeps_what_it_has_and_says_so() -> None:
 def test_a_range_that_is_empty_is_the_callers_mistake(smallest: int, largest: int) -> None:
     with pytest.raises(InputError, match="the sizes go from"):
         sweep(H100, ALL, smallest, largest)
+
+
+def test_a_size_of_a_range_has_the_verdict_that_it_has_alone() -> None:
+    """The best as priced may be worth a run where a dearer one surely gains: then that is done."""
+    axes = (Axis("data", 128), Axis("tensor", 8))
+    system = typical(load("superpod-h100-oversubscribed:8"))
+    rows = ((8, 4, 4, 1), (1, 1, 1, 8))
+    request = Request(axes, ("data",), 2**28, k=3, stripes=False, placement=rows)
+    alone = answers(system, request).answers
+    assert not alone[0].gains
+    assert worth_measuring(alone[0])
+    gains = next(one for one in alone if one.gains)
+    [(_, found)] = sweep(system, request, 2**28, 2**28).sizes
+    assert (found.candidate.text, to_set(found)) == (gains.candidate.text, to_set(gains))

@@ -21,7 +21,7 @@ Path = tuple[Any, ...]
 
 NAMED_FREELY = {
     *("axes", "sources", "bytes_per_port", "counted", "environment", "delivered"),
-    *("hop_us", "gap_us", "peer_us", "defaults"),
+    *("hop_us", "gap_us", "peer_us", "defaults", "shares"),
 }
 """Keys whose values are tables with keys that depend on the question."""
 LEFT_OUT = {
