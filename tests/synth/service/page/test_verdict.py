@@ -1,0 +1,38 @@
+"""The verdict above an answer as the page shows it: what there is to choose from, and its lines."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+pytest.importorskip("fastapi", reason="needs the extra server")
+
+from browsing import CHROMIUM
+from synth.report.rendering import style
+from synth.service.page.rendering import render
+from synth.tables.deciding import ToDo
+from synth.tables.verdict import Verdict
+
+SET = "NCCL_ALGO=allreduce:Tree,allgather:Ring,reducescatter:Ring NCCL_PROTO=allreduce:Simple"
+TO_RUN = ToDo(0, "1 MiB", "Run", f"{SET} run\nrun", SET, "1.20x", "1.10x to 1.30x", "3 ms")
+TO_SET = ToDo(1, "4 MiB", "Set for all ranks", SET, SET, "1.50x")
+
+
+def shown(**given: Any) -> str:
+    told: dict[str, Any] = {"headline": "Do this", "said": [], "of": "sizes"}
+    told |= {"to_do": [TO_RUN, TO_SET], "decides": "run in turn"}
+    return render("verdict.html", view=SimpleNamespace(verdict=Verdict(**told | given)), base="")
+
+
+@pytest.mark.skipif(not CHROMIUM.exists(), reason=f"needs a browser at {CHROMIUM}")
+def test_on_a_telephone_long_lines_to_set_wrap(browser: Any) -> None:
+    """They went 67 px beyond the card, which then scrolled sideways."""
+    page = browser.new_page(viewport={"width": 390, "height": 900})
+    page.set_content(f"<style>{style()}</style><main>{shown()}</main>")
+    widths = (
+        "[...document.querySelectorAll('.choices, pre')].map(at => at.scrollWidth - at.clientWidth)"
+    )
+    assert not any(page.evaluate(widths))
+    page.close()
