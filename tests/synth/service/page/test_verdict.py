@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,7 +13,7 @@ pytest.importorskip("fastapi", reason="needs the extra server")
 from browsing import CHROMIUM
 from synth.report.rendering import style
 from synth.service.page.rendering import render
-from synth.tables.deciding import ToDo
+from synth.tables.deciding import FIGURES, ToDo
 from synth.tables.verdict import Verdict
 
 SET = "NCCL_ALGO=allreduce:Tree,allgather:Ring,reducescatter:Ring NCCL_PROTO=allreduce:Simple"
@@ -36,3 +37,10 @@ def test_on_a_telephone_long_lines_to_set_wrap(browser: Any) -> None:
     )
     assert not any(page.evaluate(widths))
     page.close()
+
+
+def test_a_card_has_no_label_where_there_is_nothing_to_say() -> None:
+    """What is only set has no range, and nothing that it is to be under."""
+    run, only_set = shown().partition("<tbody>")[2].partition("</tbody>")[0].split("</tr>")[:2]
+    assert re.findall(r'data-heading="([^"]+)"', run) == [*FIGURES]
+    assert re.findall(r'data-heading="([^"]+)"', only_set) == ["expected"]
