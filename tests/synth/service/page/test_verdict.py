@@ -10,7 +10,6 @@ import pytest
 
 pytest.importorskip("fastapi", reason="needs the extra server")
 
-from browsing import CHROMIUM
 from synth.report.rendering import style
 from synth.service.page.rendering import render
 from synth.tables.deciding import FIGURES, ToDo
@@ -27,7 +26,6 @@ def shown(**given: Any) -> str:
     return render("verdict.html", view=SimpleNamespace(verdict=Verdict(**told | given)), base="")
 
 
-@pytest.mark.skipif(not CHROMIUM.exists(), reason=f"needs a browser at {CHROMIUM}")
 def test_on_a_telephone_long_lines_to_set_wrap(browser: Any) -> None:
     """They went 67 px beyond the card, which then scrolled sideways."""
     page = browser.new_page(viewport={"width": 390, "height": 900})
@@ -44,3 +42,10 @@ def test_a_card_has_no_label_where_there_is_nothing_to_say() -> None:
     run, only_set = shown().partition("<tbody>")[2].partition("</tbody>")[0].split("</tr>")[:2]
     assert re.findall(r'data-heading="([^"]+)"', run) == [*FIGURES]
     assert re.findall(r'data-heading="([^"]+)"', only_set) == ["expected"]
+
+
+def test_each_command_is_a_line_of_its_own_and_is_copied_as_it_is() -> None:
+    """Two commands in one box looked like one that wraps."""
+    first = shown().partition("<pre")[2].partition("<code>")[2].partition("</code>")[0]
+    assert re.findall(r"<span>([^<]*)</span>", first) == TO_RUN.lines.splitlines(keepends=True)
+    assert re.sub(r"<[^>]*>", "", first) == TO_RUN.lines
