@@ -44,6 +44,7 @@ from synth.verbs.answers.training.planned import StepPlanReply
 from synth.verbs.answers.training.plans import PlanOfStep
 
 _MOST_PICTURES = 3
+_TIE = "A tie: prices do not tell which of the two is faster."
 
 
 @dataclass(frozen=True)
@@ -295,4 +296,7 @@ def _told(seen: Sequence[Listed]) -> str:
         if low or high:
             tie = ", a tie" if one.plan.tied else ""
             several.append(f"{one.label} {more_or_less(low)} to {more_or_less(high)}{tie}")
-    return f"Than plan 1, as far as prices can tell: {'; '.join(several)}." if several else ""
+    if not several:
+        return ""
+    told = f"Than plan 1, as far as prices can tell: {'; '.join(several)}."
+    return f"{told} {_TIE}" if any(one.endswith(", a tie") for one in several) else told

@@ -14,7 +14,7 @@ from typing import Any
 from jinja2 import Environment
 
 from synth.report.rendering import environment, style
-from synth.service.page.help import step, term
+from synth.service.page.help import once, step, term
 from synth.tables.deciding import FIGURES, SETS
 from synth.tables.rankings import LESS_IS_NO_BETTER
 
@@ -81,6 +81,7 @@ def _environment() -> Environment:
         "static": address,
         "term": term,
         "step": step,
+        "once": once,
         "no_forms": set,
         "less_is_no_better": LESS_IS_NO_BETTER,
     }

@@ -129,6 +129,7 @@ def test_plans_are_compared_with_the_first_of_those_that_are_looked_at() -> None
     told = found.detailed.beside
     first, other = answer.plans[1], answer.plans[0]
     assert told.told.startswith("Than plan 1, as far as prices can tell: plan 2 ")
+    assert told.told.count("tie") == (2 if first.tied else 0)  # and what a tie is
     assert told.figures.headings == ["of a step", "plan 2", "plan 1", "difference"]
     figures = {row[0]: row[1:] for row in told.figures.rows}
     less = first.seconds - other.seconds
