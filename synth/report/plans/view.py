@@ -192,7 +192,7 @@ def _verdict(answer: StepPlanReply) -> Iterator[str]:
     else:
         yield f"Against frameworks' own order of axes: {' '.join(placement_gain(answer, best))}."
     for said in (*as_fast(answer), *nearly_full(answer), *by_buckets(answer)):
-        yield f"Of the plans below {said}."
+        yield f"{said[0].upper()}{said[1:]}."
 
 
 def _decisions(answer: StepPlanReply) -> Iterator[str]:

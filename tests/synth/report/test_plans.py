@@ -86,6 +86,7 @@ def test_the_plan_to_be_taken_is_named_by_what_it_has_before_others() -> None:
 
     def said(*plans: PlanOfStep, taken: int) -> str:
         [line] = as_fast(whole.model_copy(update={"plans": plans, "advised": taken}))
+        assert line.startswith("of these plans, number")
         return line.rpartition("take ")[2]
 
     def like(name: str, size: int = 9) -> PlanOfStep:
