@@ -17,6 +17,7 @@ from synth.report.rendering import environment, style
 from synth.service.page.help import once, step, term
 from synth.tables.deciding import FIGURES, SETS
 from synth.tables.rankings import LESS_IS_NO_BETTER
+from synth.tables.verdict import BY_SIZE
 
 POLICY = (
     "default-src 'self'; object-src 'none'; base-uri 'none'; "
@@ -85,7 +86,7 @@ def _environment() -> Environment:
         "no_forms": set,
         "less_is_no_better": LESS_IS_NO_BETTER,
     }
-    made.globals |= {"sets": SETS, "figures": FIGURES}
+    made.globals |= {"sets": SETS, "figures": FIGURES, "by_size": BY_SIZE}
     return made
 
 

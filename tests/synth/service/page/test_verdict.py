@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,17 +14,18 @@ pytest.importorskip("fastapi", reason="needs the extra server")
 from synth.report.rendering import style
 from synth.service.page.rendering import render
 from synth.tables.deciding import FIGURES, ToDo
-from synth.tables.verdict import Verdict
+from synth.tables.verdict import BY_SIZE, Verdict
 
 SET = "NCCL_ALGO=allreduce:Tree,allgather:Ring,reducescatter:Ring NCCL_PROTO=allreduce:Simple"
 TO_RUN = ToDo(0, "1 MiB", "Run", f"{SET} run\nrun", SET, "1.20x", "1.10x to 1.30x", "3 ms")
 TO_SET = ToDo(1, "4 MiB", "Set for all ranks", SET, SET, "1.50x")
 
 
-def shown(**given: Any) -> str:
+def shown(base: str = "", tabs: Sequence[str] = (), **given: Any) -> str:
     told: dict[str, Any] = {"headline": "Do this", "said": [], "of": "sizes"}
     told |= {"to_do": [TO_RUN, TO_SET], "decides": "run in turn"}
-    return render("verdict.html", view=SimpleNamespace(verdict=Verdict(**told | given)), base="")
+    view = SimpleNamespace(verdict=Verdict(**told | given), tabs=tabs)
+    return render("verdict.html", view=view, base=base, index=2)
 
 
 def test_on_a_telephone_long_lines_to_set_wrap(browser: Any) -> None:
@@ -49,3 +51,11 @@ def test_each_command_is_a_line_of_its_own_and_is_copied_as_it_is() -> None:
     first = shown().partition("<pre")[2].partition("<code>")[2].partition("</code>")[0]
     assert re.findall(r"<span>([^<]*)</span>", first) == TO_RUN.lines.splitlines(keepends=True)
     assert re.sub(r"<[^>]*>", "", first) == TO_RUN.lines
+
+
+def test_what_goes_by_size_leads_to_where_it_is_made_if_it_can_be() -> None:
+    said, link = f"at all sizes; by size: {BY_SIZE}", 'href="/answers/x/code/nccl-tuner?answer=2"'
+    page = shown("/answers/x", ["nccl-tuner"], said=[said])
+    assert f"by size: <a {link}>{BY_SIZE}</a></bdi>" in page
+    for page in (shown(said=[said]), shown("/answers/x", ["torch"], said=[said])):
+        assert f"<bdi>{said}</bdi>" in page
