@@ -49,7 +49,8 @@ _HOOKS = {
     "reduce-scatter": "install_fsdp2(model)",
 }
 """What a file for PyTorch has to put its program into a training step."""
-_BY_SIZE = "a tuner plugin for NCCL"
+BY_SIZE = "a tuner plugin for NCCL"
+"""What sets another algorithm for each size, as no variable does."""
 
 
 @dataclass(frozen=True)
@@ -283,7 +284,7 @@ def _of_sizes(reply: SweepReply, found: Sequence[Row]) -> Verdict:
     if len(to_do) < len(reply.stretches):
         said.append("at other sizes keep the default")
     if len(reply.stretches) > 1 and not all(one.file for one in to_do):
-        said.append(f"{holds(reply.request.value)}, so at all sizes; by size: {_BY_SIZE}")
+        said.append(f"{holds(reply.request.value)}, so at all sizes; by size: {BY_SIZE}")
     every = sorted([*to_do, *map(to_run, runs)], key=lambda one: one.row)
     headline = f"Up to {most:.2f}x: do this"
     return Verdict(headline, [*said, *follow], (), every, decides(runs), "sizes")

@@ -44,6 +44,7 @@ from synth.verbs.answers.training.planned import StepPlanReply
 from synth.verbs.answers.training.plans import PlanOfStep
 
 _MOST_PICTURES = 3
+_TIE = "A tie: prices do not tell which of the two is faster."
 
 
 @dataclass(frozen=True)
@@ -191,7 +192,7 @@ def _verdict(answer: StepPlanReply) -> Iterator[str]:
     else:
         yield f"Against frameworks' own order of axes: {' '.join(placement_gain(answer, best))}."
     for said in (*as_fast(answer), *nearly_full(answer), *by_buckets(answer)):
-        yield f"Of the plans below {said}."
+        yield f"{said[0].upper()}{said[1:]}."
 
 
 def _decisions(answer: StepPlanReply) -> Iterator[str]:
@@ -295,4 +296,7 @@ def _told(seen: Sequence[Listed]) -> str:
         if low or high:
             tie = ", a tie" if one.plan.tied else ""
             several.append(f"{one.label} {more_or_less(low)} to {more_or_less(high)}{tie}")
-    return f"Than plan 1, as far as prices can tell: {'; '.join(several)}." if several else ""
+    if not several:
+        return ""
+    told = f"Than plan 1, as far as prices can tell: {'; '.join(several)}."
+    return f"{told} {_TIE}" if any(one.endswith(", a tie") for one in several) else told

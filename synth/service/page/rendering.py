@@ -14,9 +14,10 @@ from typing import Any
 from jinja2 import Environment
 
 from synth.report.rendering import environment, style
-from synth.service.page.help import step, term
+from synth.service.page.help import once, step, term
 from synth.tables.deciding import FIGURES, SETS
 from synth.tables.rankings import LESS_IS_NO_BETTER
+from synth.tables.verdict import BY_SIZE
 
 POLICY = (
     "default-src 'self'; object-src 'none'; base-uri 'none'; "
@@ -81,10 +82,11 @@ def _environment() -> Environment:
         "static": address,
         "term": term,
         "step": step,
+        "once": once,
         "no_forms": set,
         "less_is_no_better": LESS_IS_NO_BETTER,
     }
-    made.globals |= {"sets": SETS, "figures": FIGURES}
+    made.globals |= {"sets": SETS, "figures": FIGURES, "by_size": BY_SIZE}
     return made
 
 

@@ -107,23 +107,31 @@ def nearly_full(answer: StepPlanReply) -> Iterator[str]:
     most = FULL * answer.device_bytes
     full = [number for number, one in enumerate(answer.plans, 1) if one.memory.bytes > most]
     if full:
-        yield f"{_together(full)}: less than a tenth of the memory is left: may slow down, or crash"
+        leave = "leaves" if len(full) == 1 else "leave"
+        yield (
+            f"of these plans, {_together(full)} {leave} less than a tenth of the memory free: may"
+            " slow down, or crash"
+        )
 
 
 def by_buckets(answer: StepPlanReply) -> Iterator[str]:
     """What plans wait less by their buckets."""
     saved = [
-        f"{number} by {duration(one.bucket_saved_seconds)}"
+        f"number {number} by {duration(one.bucket_saved_seconds)}"
         for number, one in enumerate(answer.plans, 1)
         if one.bucket_saved_seconds
     ]
     if saved:
-        yield f"a step waits less than with each gradient summed by itself: {', '.join(saved)}"
+        yield (
+            "of these plans, a step waits less than with each gradient summed by itself:"
+            f" {', '.join(saved)}"
+        )
 
 
 def _together(numbers: Sequence[int]) -> str:
+    """``numbers 2, 3 and 5``, or ``number 2``."""
     *others, last = map(str, numbers)
-    return f"{', '.join(others)} and {last}" if others else last
+    return f"numbers {', '.join(others)} and {last}" if others else f"number {last}"
 
 
 def as_fast(answer: StepPlanReply) -> Iterator[str]:
@@ -132,9 +140,10 @@ def as_fast(answer: StepPlanReply) -> Iterator[str]:
     if not tied or answer.advised is None:
         return
     by = ", and of such ".join(_before(answer, [answer.plans[number - 1] for number in (1, *tied)]))
+    are = "is" if len(tied) == 1 else "are"
     yield (
-        f"{_together(tied)}: as fast as the first, as far as prices can tell; take"
-        f" {answer.advised + 1}{f', with {by}' if by else ''}"
+        f"of these plans, {_together(tied)} {are} as fast as the first, as far as prices can tell;"
+        f" take {answer.advised + 1}{f', with {by}' if by else ''}"
     )
 
 

@@ -86,6 +86,7 @@ def test_the_plan_to_be_taken_is_named_by_what_it_has_before_others() -> None:
 
     def said(*plans: PlanOfStep, taken: int) -> str:
         [line] = as_fast(whole.model_copy(update={"plans": plans, "advised": taken}))
+        assert line.startswith("of these plans, number")
         return line.rpartition("take ")[2]
 
     def like(name: str, size: int = 9) -> PlanOfStep:
@@ -129,6 +130,7 @@ def test_plans_are_compared_with_the_first_of_those_that_are_looked_at() -> None
     told = found.detailed.beside
     first, other = answer.plans[1], answer.plans[0]
     assert told.told.startswith("Than plan 1, as far as prices can tell: plan 2 ")
+    assert told.told.count("tie") == (2 if first.tied else 0)  # and what a tie is
     assert told.figures.headings == ["of a step", "plan 2", "plan 1", "difference"]
     figures = {row[0]: row[1:] for row in told.figures.rows}
     less = first.seconds - other.seconds

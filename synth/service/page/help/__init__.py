@@ -7,7 +7,8 @@
 
 from synth.service.page.help.terms import TERMS as TERMS
 from synth.service.page.help.terms import Term as Term
+from synth.service.page.help.terms import once as once
 from synth.service.page.help.terms import step as step
 from synth.service.page.help.terms import term as term
 
-__all__ = ["TERMS", "Term", "step", "term"]
+__all__ = ["TERMS", "Term", "once", "step", "term"]

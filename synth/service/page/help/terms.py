@@ -98,6 +98,17 @@ _ROWS = (
         "placement-and-program",
     ),
     Term(
+        "question mark",
+        "Behind a speed-up, as in 1.11x?: so much is expected, but prices do not tell it from the "
+        "default, so a run decides.",
+        "trust",
+    ),
+    Term(
+        "tie",
+        "Prices do not tell two programs, or two plans, apart: either may be the faster one.",
+        "trust",
+    ),
+    Term(
         "bus bandwidth",
         "As nccl-tests count it: bytes of the payload a second, times what a device must send of "
         "each, 2(n-1)/n for an all-reduce of n devices. It can be compared with a link's speed.",
@@ -162,13 +173,20 @@ def term(word: str, shown: str = "") -> Markup:
     )
 
 
+def once(word: str, shown: str, told: set[str]) -> Markup:
+    """What is shown, as a link to what a word means unless that is among ``told``; it is added."""
+    if word in told:
+        return Markup("{}").format(shown)
+    told.add(word)
+    return term(word, shown)
+
+
 def step(text: str, told: set[str]) -> Markup:
     """A step of a program; who takes it together is a link to what that means, once of each form.
 
     ``told`` are the forms that were links already; this one is added.
     """
     found = _STEP.fullmatch(text)
-    if found is None or found["form"] in told:
+    if found is None:
         return Markup("{}").format(text)
-    told.add(found["form"])
-    return Markup("{}{}").format(found["what"], term(found["form"], found["who"]))
+    return Markup("{}{}").format(found["what"], once(found["form"], found["who"], told))

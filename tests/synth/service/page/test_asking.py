@@ -255,6 +255,19 @@ def test_where_a_log_leaves_two_levels_the_tests_that_tell_are_a_link_away(serve
     assert "would tell" not in page
 
 
+def test_who_has_no_logs_yet_is_told_the_tests_of_the_machine_that_was_chosen(
+    server: Served,
+) -> None:
+    """A link led to the tests of the machine that the form begins with."""
+    page = server.ask.get("/ask/doctor").text
+    [to] = re.findall(r'formaction="([^"]+)"', page)
+    names = dict.fromkeys(re.findall(r'<(?:input|textarea|select)[^>]* name="(\w+)"', page), "")
+    put = server.ask.post(to, data={**names, "system": "p2-a100", "count": "3"})
+    shown = server.ask.get(str(put.headers["location"])).text
+    assert "p2-a100:3" in shown
+    assert page.index('class="main"') < page.index("formaction"), "which Enter presses"
+
+
 def test_a_test_that_there_is_not_is_told() -> None:
     assert "one of: gpu-alone" in wrong("tests", only="gpu-alone-all")["only"]
 

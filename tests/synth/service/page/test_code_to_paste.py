@@ -242,6 +242,8 @@ def test_each_row_to_run_has_a_file_of_its_own_by_the_name_that_its_command_has(
     where = str(response.headers["content-location"]).removeprefix("/v1")
     whole = unescape(server.ask.get(where).text)
     verdict = whole.partition('id="verdict-title"')[2].partition("</section>")[0]
+    ranking = whole.partition('<table class="ranking">')[2].partition("</table>")[0]
+    assert [ranking.count(f'"/help#{word}"') for word in ("question-mark", "tie")] == [1, 1]
     assert verdict.index("take it if under") < verdict.index("row 1: run") < verdict.index("row 2")
     texts = {}
     for block in verdict.split('<div class="file">')[1:]:

@@ -104,9 +104,10 @@ def test_nothing_moves_what_is_looked_at_until_sizes_are_asked_for(
         page.goto(answer)
         until(page, "Boolean(document.querySelector('#topology').machine)")
         where = "document.querySelector('#machine-title').getBoundingClientRect().y + scrollY"
-        page.locator("#code").scroll_into_view_if_needed()
+        page.click("a[href='#machine-title']")
         page.wait_for_selector("#code pre")  # what does come by itself has come
         at = page.evaluate(where)
+        until(page, f"Math.abs({where} - scrollY) < 2")
         page.locator("#sizes").scroll_into_view_if_needed()
         page.locator("#machine-title").scroll_into_view_if_needed()
         page.wait_for_timeout(500)
