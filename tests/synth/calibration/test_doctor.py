@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from math import prod
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,7 @@ from synth.calibration.logs.tables import Log, Table
 from synth.calibration.measurements import Measurement, Sample
 from synth.calibration.prediction import Predictor
 from synth.calibration.slow_level import SHORT
+from synth.calibration.typical import typical
 from synth.cli.app import app
 from synth.collectives.nccl_model import SPELLINGS
 from synth.collectives.protocols import Protocol
@@ -347,6 +349,43 @@ def test_real_logs_of_a_catalogue_machine_are_diagnosed() -> None:
 
 
 # Calibrate.
+
+
+def all_reduces(there: System, members: tuple[int, ...]) -> str:
+    """What all_reduce_perf prints on a machine with the links of ``there``."""
+    ran = Predictor(there, Measurement("all-reduce", members, members, ()))
+    rows = tuple((size, t := ran.at(size).seconds * 1e6, t) for size in SIZES[5:])
+    return "\n".join(text(Written("all_reduce", prod(members), members[0], rows)))
+
+
+@pytest.mark.parametrize("alone", [False, True])
+def test_logs_of_a_slow_network_are_said_to_price_the_fault(tmp_path: Path, alone: bool) -> None:
+    """One log of all devices leaves the level likely; one of an inner level alone tells it."""
+    stated = load("dgx-h100:4")
+    slow = typical(slowed(stated, node=0.3))
+    files = {"all.txt": all_reduces(slow, (4, 8))}
+    if alone:
+        files["node.txt"] = all_reduces(slow, (1, 8))
+    for name, said in files.items():
+        (tmp_path / name).write_text(said)
+    names = [str(tmp_path / name) for name in files]
+    machine = "whose level 'node' falls short" if alone else "most likely by level 'node'"
+    for verb in ("doctor", "calibrate"):
+        page = shown(verb, json.loads(ask(verb, "dgx-h100:4", *names, "--json")[1]))
+        assert page
+        for lines in (ask(verb, "dgx-h100:4", *names)[1], " ".join(page.said)):
+            assert f"{machine}: prices calibrated with them are prices of that fault" in " ".join(
+                lines.split()
+            )
+        assert verb == "doctor" or machine in page.headline
+        assert "from now on" not in " ".join(page.said)
+
+
+def test_logs_as_expected_are_of_no_fault() -> None:
+    for verb in ("doctor", "calibrate"):
+        said = ask(verb, "dgx-a100:2", *fixtures())[1]
+        assert "fault" not in said
+        assert "short" not in said
 
 
 def fixtures() -> list[str]:
