@@ -26,9 +26,8 @@ def doctor(answer: DoctorReply) -> RenderableType:
     """Every run as a table, then what all say together: first what it comes to."""
     runs = [part for run in answer.runs for part in (*_run(run), "")]
     findings = [line for finding in answer.findings for line in _finding(finding)]
-    return paragraphs(
-        *runs, follows(answer.prices), headline_of(answer), *findings, *of_a_fault(answer.findings)
-    )
+    onward = [*to_run(answer.findings), *of_a_fault(answer.findings)]
+    return paragraphs(*runs, follows(answer.prices), headline_of(answer), *findings, *onward)
 
 
 def calibrated(answer: CalibratedReply | TestsReply) -> RenderableType:
@@ -51,6 +50,12 @@ def calibrated(answer: CalibratedReply | TestsReply) -> RenderableType:
         *_listed("undetermined, so priced like what is similar", answer.undetermined),
         "-o FILE writes the calibrated description.",
     )
+
+
+def to_run(findings: Sequence[FindingPart]) -> Iterator[str]:
+    """What to run to find what is slow in levels that fall short, surely or likely."""
+    steps = dict.fromkeys((one.level, step) for one in findings for step in one.then)
+    yield from (f"next, of level {level!r}: {step}" for level, step in steps)
 
 
 def of_a_fault(findings: Sequence[FindingPart]) -> Iterator[str]:

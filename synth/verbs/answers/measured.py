@@ -171,6 +171,7 @@ class FindingPart(Part):
     text: str = Field(min_length=1, description="In words.")
     suspects: list[str] = Field(description="Levels that were not told apart.")
     tests: list[str] = Field(description="Names of experiments that would tell them apart.")
+    then: list[str] = Field(description="What to run to find what is slow in the level.")
 
     @classmethod
     def of(cls, finding: Finding) -> Self:

@@ -21,6 +21,7 @@ from shared import shared
 from synth.calibration.busy_part import busy_part
 from synth.calibration.candidates import candidates
 from synth.calibration.doctor import Diagnosis, diagnose
+from synth.calibration.doctor.next_steps import next_steps
 from synth.calibration.logs.files import log_text
 from synth.calibration.logs.header import algorithm_of
 from synth.calibration.logs.matching import FromCaller, Matched, matched
@@ -105,6 +106,30 @@ def test_one_log_over_two_levels_names_neither_and_says_what_would(share: float)
         "gpu-alone-all-reduce-ring-simple",
     )
     assert "% of what is described: not told apart" in opened.text
+
+
+@pytest.mark.parametrize(
+    ("machine", "level", "said"),
+    [
+        ("dgx-h100:2", "node", ["ib_write_bw", "nccl-tests on two", "GDRDMA", "INIT,NET,TUNING"]),
+        ("dgx-h100:2", "gpu", ["nvidia-smi nvlink -s", "nvbandwidth"]),
+        ("aws-p4d:2", "node", ["nccl-tests on two", "GDRDMA"]),
+        ("mi300x:2", "node", ["rccl-tests on two", "RCCL say"]),
+        ("mi300x:2", "gpu", ["TransferBench a2a"]),
+        ("aws-trn2:2", "node", []),
+    ],
+)
+def test_what_to_run_is_of_the_links_of_the_level(
+    machine: str, level: str, said: list[str]
+) -> None:
+    system = load(machine)
+    steps = next_steps(system, level if level == "node" else system.hierarchy.names[-1])
+    assert all(one in " ".join(steps) for one in said)
+    assert bool(said) == bool(steps)
+    assert len(steps) <= 2
+    assert ("ib_write_bw" in " ".join(steps)) == (
+        level == "node" and system.links[0].medium in ("infiniband", "roce") and bool(steps)
+    )
 
 
 @given(st.floats(0.05, 0.8), st.floats(0.05, 0.8))
@@ -378,6 +403,7 @@ def test_logs_of_a_slow_network_are_said_to_price_the_fault(tmp_path: Path, alon
                 lines.split()
             )
         assert verb == "doctor" or machine in page.headline
+        assert ("next, of level 'node': ib_write_bw" in " ".join(page.said)) == (verb == "doctor")
         assert "from now on" not in " ".join(page.said)
 
 
