@@ -166,8 +166,10 @@ def _open(system: System, run: Run, left: dict[str, float], others: Sequence[str
     if len(left) == 1:
         text = f"{listed} would explain it, and so would another algorithm"
     else:
-        busiest = ", the busiest" if left[likely] == max(left.values()) else ""
-        text = f"{listed}: not told apart; most likely {likely!r}{busiest}"
+        why = "links like the others' are hardly ever so slow"
+        if left[likely] == max(left.values()):
+            why = "its links are busy longest, so the least fault of theirs explains it"
+        text = f"{listed}: not told apart; most likely {likely!r}: {why}"
     found = [isolating(system, name) for name in left]
     tests = tuple(one.name for one in found if one is not None)
     then = next_steps(system, likely)

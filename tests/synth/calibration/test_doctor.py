@@ -106,6 +106,9 @@ def test_one_log_over_two_levels_names_neither_and_says_what_would(share: float)
         "gpu-alone-all-reduce-ring-simple",
     )
     assert "% of what is described: not told apart" in opened.text
+    least = opened.share == max(found.runs[0].delivered.values())
+    assert least == ("its links are busy longest, so the least fault" in opened.text)
+    assert least != ("hardly ever so slow" in opened.text)
 
 
 @pytest.mark.parametrize(
