@@ -386,6 +386,17 @@ def all_reduces(there: System, members: tuple[int, ...]) -> str:
     return "\n".join(text(Written("all_reduce", prod(members), members[0], rows)))
 
 
+@given(st.floats(0.2, 0.7), st.booleans())
+def test_sizes_that_are_all_as_short_are_not_short_by_rate_alone(share: float, all_: bool) -> None:
+    """Of links at a share of their rate nothing is said; of every time as much longer it is."""
+    usual = measured_on(SYSTEM, (4, 8), "usual")
+    longer = tuple(replace(s, seconds=s.seconds / share) for s in usual.measurement.samples)
+    late = replace(usual, measurement=replace(usual.measurement, samples=longer))
+    slow = measured_on(slowed(SYSTEM, node=share, gpu=share), (4, 8), "slow")
+    found = diagnose(SYSTEM, [late if all_ else slow])
+    assert any("each message waits for" in f.text for f in found.findings) == all_
+
+
 @pytest.mark.parametrize("alone", [False, True])
 def test_logs_of_a_slow_network_are_said_to_price_the_fault(tmp_path: Path, alone: bool) -> None:
     """One log of all devices leaves the level likely; one of an inner level alone tells it."""
