@@ -14,7 +14,13 @@ from synth.tables.style import axes_text, many
 from synth.tables.verdict import verdict
 from synth.verbs.answers import judge
 from synth.verbs.answers.degraded import CostReply, UnevenReply
-from synth.verbs.answers.measured import CalibratedReply, DoctorReply, TestsReply
+from synth.verbs.answers.measured import (
+    FALLING,
+    CalibratedReply,
+    DoctorReply,
+    FindingPart,
+    TestsReply,
+)
 from synth.verbs.answers.planning import PlanReply, SystemsRankedReply
 from synth.verbs.answers.ranked import RankingReply, SweepReply
 from synth.verbs.answers.training.planned import StepPlanReply
@@ -54,7 +60,8 @@ def headline_of(answer: object) -> str:
         case DoctorReply():
             return _runs(answer)
         case CalibratedReply():
-            return f"{many(answer.rows, 'measured row')} fitted{_off(answer)}{_untold(answer)}"
+            fitted = f"{many(answer.rows, 'measured row')} fitted{_off(answer)}{_untold(answer)}"
+            return f"{fitted}, of {machine}" if (machine := falling(answer.short)) else fitted
         case TestsReply():
             seconds = duration(sum(one.seconds for one in answer.experiments))
             return f"{many(len(answer.experiments), 'test')}, about {seconds} in all"
@@ -71,6 +78,20 @@ def _runs(answer: DoctorReply) -> str:
     levels = f"{'Level' if len(named) == 1 else 'Levels'} {' and '.join(map(repr, named))}"
     fall = f"{levels} {'falls' if len(named) == 1 else 'fall'} short: " if named else ""
     return f"{fall}{len(short)} of {runs} below what is expected"
+
+
+def falling(findings: Sequence[FindingPart]) -> str:
+    """The machine whose runs fall short, and by which level; nothing if none does."""
+    if not any(one.kind in FALLING for one in findings):
+        return ""
+    told = dict.fromkeys(one.level for one in findings if one.kind == "level-short")
+    if told:
+        names = " and ".join(map(repr, told))
+        level, fall = ("level", "falls") if len(told) == 1 else ("levels", "fall")
+        return f"a machine whose {level} {names} {fall} short"
+    likely = dict.fromkeys(one.level for one in findings if len(one.suspects) > 1)
+    by = f", most likely by level {' and '.join(map(repr, likely))}" if likely else ""
+    return f"a machine that falls short{by}"
 
 
 def _off(answer: CalibratedReply) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from rich.console import RenderableType
 
 from hierarchies.units import duration, volume
-from synth.tables.headlines import headline_of
+from synth.tables.headlines import falling, headline_of
 from synth.tables.style import follows, many, paragraphs, shape, table, table_of, telling
 from synth.verbs.answers.measured import (
     CalibratedReply,
@@ -26,7 +26,8 @@ def doctor(answer: DoctorReply) -> RenderableType:
     """Every run as a table, then what all say together: first what it comes to."""
     runs = [part for run in answer.runs for part in (*_run(run), "")]
     findings = [line for finding in answer.findings for line in _finding(finding)]
-    return paragraphs(*runs, follows(answer.prices), headline_of(answer), *findings)
+    onward = [*to_run(answer.findings), *of_a_fault(answer.findings)]
+    return paragraphs(*runs, follows(answer.prices), headline_of(answer), *findings, *onward)
 
 
 def calibrated(answer: CalibratedReply | TestsReply) -> RenderableType:
@@ -36,6 +37,7 @@ def calibrated(answer: CalibratedReply | TestsReply) -> RenderableType:
     wider = [one for one in answer.residuals if not (one.collective or one.algorithm)]
     return paragraphs(
         f"{answer.system.name}, {shape(answer.system.levels)}: {headline_of(answer)}",
+        *of_a_fault(answer.short),
         *untold(answer),
         *carried(answer),
         *unexpected(answer),
@@ -48,6 +50,21 @@ def calibrated(answer: CalibratedReply | TestsReply) -> RenderableType:
         *_listed("undetermined, so priced like what is similar", answer.undetermined),
         "-o FILE writes the calibrated description.",
     )
+
+
+def to_run(findings: Sequence[FindingPart]) -> Iterator[str]:
+    """What to run to find what is slow in levels that fall short, surely or likely."""
+    steps = dict.fromkeys((one.level, step) for one in findings for step in one.then)
+    yield from (f"next, of level {level!r}: {step}" for level, step in steps)
+
+
+def of_a_fault(findings: Sequence[FindingPart]) -> Iterator[str]:
+    """That logs are of a machine that falls short, so prices fitted to them are of that."""
+    if machine := falling(findings):
+        yield (
+            f"these logs are of {machine}: prices calibrated with them are prices of that fault; "
+            "mend it first and measure again, or keep them only to see what it costs"
+        )
 
 
 def untold(answer: CalibratedReply) -> Iterator[str]:

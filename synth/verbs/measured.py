@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import PurePath
 from typing import Annotated, Literal
 
@@ -15,6 +16,7 @@ from synth.calibration.logs.devices import check_devices
 from synth.calibration.logs.matching import FromCaller, Matched, matched
 from synth.calibration.logs.reading import check_log, logs_of
 from synth.calibration.logs.tables import Log
+from synth.calibration.typical import typical
 from synth.collectives.runtimes import runtime
 from synth.plan.request import Watcher
 from synth.verbs.answers.measured import CalibratedReply, DoctorReply, TestsReply, warnings_of
@@ -156,7 +158,8 @@ def calibrate(question: CalibrateQuestion, watcher: Watcher) -> Reply:
         (name for run in runs for name in run.log.devices if name.isprintable()), "device"
     )
     text = "\n".join([*comments, described(calibrated.system, device)])
-    return reply(CalibratedReply.of(system, calibrated, runs, text))
+    diagnosis = diagnose(typical(replace(system, calibration=None)), runs)
+    return reply(CalibratedReply.of(system, calibrated, diagnosis, text))
 
 
 def _plan(system: System, question: CalibrateQuestion) -> Reply:

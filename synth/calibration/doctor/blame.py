@@ -14,6 +14,7 @@ from statistics import median
 from typing import Literal
 
 from hierarchies import System
+from synth.calibration.doctor.next_steps import next_steps
 from synth.calibration.doctor.runs import Run
 from synth.calibration.experiments import isolating
 from synth.calibration.prediction import Predictor
@@ -46,7 +47,8 @@ FindingKind = Literal[
 class Finding:
     """One statement, and the level it is about ("" for none).
 
-    ``tests`` are the names of the experiments that would tell the ``suspects`` apart.
+    ``tests`` are the names of the experiments that would tell the ``suspects`` apart, ``then``
+    what to run to find what is slow in the level.
     """
 
     kind: FindingKind
@@ -56,6 +58,7 @@ class Finding:
     share: float | None = None
     suspects: tuple[str, ...] = ()
     tests: tuple[str, ...] = ()
+    then: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -141,9 +144,9 @@ def _left(system: System, run: Run, left: dict[str, float]) -> Iterator[Finding]
     if len(left) == 1 and not others:
         [(name, share)] = left.items()
         text = f"level {name!r} falls short: {share:.0%} of what {_expected(system)}"
-        yield Finding(
-            "level-short", text + _ports(system, name, share), name, run.source, share, (name,)
-        )
+        text += _ports(system, name, share)
+        then = next_steps(system, name)
+        yield Finding("level-short", text, name, run.source, share, (name,), then=then)
     elif left:
         yield _open(system, run, left, others)
     else:
@@ -163,11 +166,14 @@ def _open(system: System, run: Run, left: dict[str, float], others: Sequence[str
     if len(left) == 1:
         text = f"{listed} would explain it, and so would another algorithm"
     else:
-        busiest = ", the busiest" if left[likely] == max(left.values()) else ""
-        text = f"{listed}: not told apart; most likely {likely!r}{busiest}"
+        why = "links like the others' are hardly ever so slow"
+        if left[likely] == max(left.values()):
+            why = "its links are busy longest, so the least fault of theirs explains it"
+        text = f"{listed}: not told apart; most likely {likely!r}: {why}"
     found = [isolating(system, name) for name in left]
     tests = tuple(one.name for one in found if one is not None)
-    return Finding("open", text, likely, run.source, left[likely], tuple(left), tests)
+    then = next_steps(system, likely)
+    return Finding("open", text, likely, run.source, left[likely], tuple(left), tests, then)
 
 
 def _expected(system: System) -> str:

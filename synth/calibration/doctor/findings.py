@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from statistics import median
 
 from hierarchies import System
 from hierarchies.units import duration, volume
@@ -11,6 +12,9 @@ from synth.calibration.doctor.blame import Finding, FindingKind, blamed
 from synth.calibration.doctor.runs import LARGE, SMALL, Run, run_of
 from synth.calibration.logs.matching import Matched
 from synth.calibration.slow_level import SHORT
+
+MOSTLY = 0.5
+"""Latency's share of the prediction from which on a size mostly waits for messages."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +38,7 @@ def _findings(system: System, runs: Sequence[Run]) -> Iterator[Finding]:
         yield from _reached(system, run)
         if run.short:
             yield from blame
+            yield from _alike(run)
         elif run.too_good:
             yield _too_good(run)
         if any(r.seconds < r.bound.seconds * 0.999 for r in run.readings):
@@ -53,6 +58,23 @@ def _reached(system: System, run: Run) -> Iterator[Finding]:
         expected = "less than nine of ten reach" if run.short else "as expected"
         text += f": {expected} of such links on other machines"
     yield Finding(kind, text, source=run.source, share=run.share)
+
+
+def _alike(run: Run) -> Iterator[Finding]:
+    """A finding on a run whose sizes that mostly wait for messages fall short as large ones do."""
+    waits = [r for r in run.readings if r.waiting >= MOSTLY]
+    if not waits or run.share is None:
+        return
+    share = median(r.share for r in waits)
+    by_rate = median(1 / (r.waiting + (1 - r.waiting) / run.share) for r in waits)
+    if abs(share / run.share - 1) <= 1 - SHORT and share < SHORT * by_rate:
+        sizes = [r.size_bytes for r in waits]
+        text = (
+            f"from {volume(min(sizes))} to {volume(max(sizes))}, where it mostly waits for "
+            f"messages, {share:.0%} of the prediction as at large sizes; slower links alone would "
+            f"leave {by_rate:.0%} there: what each message waits for is likely slow, too"
+        )
+        yield Finding("latency", text, source=run.source, share=share)
 
 
 def _too_good(run: Run) -> Finding:

@@ -157,6 +157,27 @@ class UntoldLevels(Untold):
         return cls.like(one, text=str(one), tests=tests, tells=TellingTest.of(system, one))
 
 
+FALLING: Sequence[FindingKind] = ("short", "level-short", "open")
+"""Findings of runs that fall short, and of the levels that do, surely or likely."""
+
+
+class FindingPart(Part):
+    """One statement about a run."""
+
+    kind: FindingKind = Field(description="What sort of statement it is.")
+    source: str = Field(description="Of which run.")
+    level: str | None = Field(description="Of which level; null: none.")
+    share: Number | None = Field(description="How much of what was predicted, if it is told.")
+    text: str = Field(min_length=1, description="In words.")
+    suspects: list[str] = Field(description="Levels that were not told apart.")
+    tests: list[str] = Field(description="Names of experiments that would tell them apart.")
+    then: list[str] = Field(description="What to run to find what is slow in the level.")
+
+    @classmethod
+    def of(cls, finding: Finding) -> Self:
+        return cls.like(finding, level=finding.level or None)
+
+
 class CalibratedReply(Reply):
     """A system's numbers fitted to measured rows."""
 
@@ -174,14 +195,21 @@ class CalibratedReply(Reply):
     undetermined: list[str] = Field(description="What the rows do not tell.")
     untold: list[UntoldLevels] = Field(description="Levels that the rows do not tell apart.")
     dropped: list[str] = Field(description="Rows that the fit did not follow.")
+    short: list[FindingPart] = Field(
+        description="What falls short in the logs, of what such links reach: prices are of that."
+    )
     warnings: list[str] = Field(description="What was wrong with logs, and left out.")
     files: OneFile = Field(description="The calibrated description.")
 
     @classmethod
     def of(
-        cls, system: System, calibrated: Calibrated, matched: Sequence[Matched], description: str
+        cls, system: System, calibrated: Calibrated, diagnosis: Diagnosis, description: str
     ) -> Self:
-        """What was fitted, to how many rows, how far off they are, and what they cannot tell."""
+        """What was fitted, to how many rows, how far off they are, and what they cannot tell.
+
+        ``diagnosis`` is of the same logs, by the prices before the fit.
+        """
+        matched = [run.matched for run in diagnosis.runs]
         found = calibrated.calibration
         kept = [row for row in calibrated.rows if not row.dropped]
         off = [abs(row.fitted_seconds / row.seconds - 1) for row in kept]
@@ -202,6 +230,7 @@ class CalibratedReply(Reply):
             residuals=[ClassResidual.like(one) for one in found.residuals],
             strays=[ClassStray.like(one) for one in found.strays],
             untold=[UntoldLevels.of(system, one) for one in found.untold],
+            short=[FindingPart.of(one) for one in diagnosis.findings if one.kind in FALLING],
             warnings=list(warnings_of(matched)),
             files=[TextFile(name=f"{system.name}.toml", text=description)],
         )
@@ -293,22 +322,6 @@ class DiagnosedRun(Part):
             predicted_algorithm=run.way,
             rows=[RunRow.of(reading, run.factor) for reading in run.readings],
         )
-
-
-class FindingPart(Part):
-    """One statement about a run."""
-
-    kind: FindingKind = Field(description="What sort of statement it is.")
-    source: str = Field(description="Of which run.")
-    level: str | None = Field(description="Of which level; null: none.")
-    share: Number | None = Field(description="How much of what was predicted, if it is told.")
-    text: str = Field(min_length=1, description="In words.")
-    suspects: list[str] = Field(description="Levels that were not told apart.")
-    tests: list[str] = Field(description="Names of experiments that would tell them apart.")
-
-    @classmethod
-    def of(cls, finding: Finding) -> Self:
-        return cls.like(finding, level=finding.level or None)
 
 
 class DoctorReply(Reply):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from math import prod
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from shared import shared
 from synth.calibration.busy_part import busy_part
 from synth.calibration.candidates import candidates
 from synth.calibration.doctor import Diagnosis, diagnose
+from synth.calibration.doctor.next_steps import next_steps
 from synth.calibration.logs.files import log_text
 from synth.calibration.logs.header import algorithm_of
 from synth.calibration.logs.matching import FromCaller, Matched, matched
@@ -28,6 +30,7 @@ from synth.calibration.logs.tables import Log, Table
 from synth.calibration.measurements import Measurement, Sample
 from synth.calibration.prediction import Predictor
 from synth.calibration.slow_level import SHORT
+from synth.calibration.typical import typical
 from synth.cli.app import app
 from synth.collectives.nccl_model import SPELLINGS
 from synth.collectives.protocols import Protocol
@@ -103,6 +106,33 @@ def test_one_log_over_two_levels_names_neither_and_says_what_would(share: float)
         "gpu-alone-all-reduce-ring-simple",
     )
     assert "% of what is described: not told apart" in opened.text
+    least = opened.share == max(found.runs[0].delivered.values())
+    assert least == ("its links are busy longest, so the least fault" in opened.text)
+    assert least != ("hardly ever so slow" in opened.text)
+
+
+@pytest.mark.parametrize(
+    ("machine", "level", "said"),
+    [
+        ("dgx-h100:2", "node", ["ib_write_bw", "nccl-tests on two", "GDRDMA", "INIT,NET,TUNING"]),
+        ("dgx-h100:2", "gpu", ["nvidia-smi nvlink -s", "nvbandwidth"]),
+        ("aws-p4d:2", "node", ["nccl-tests on two", "GDRDMA"]),
+        ("mi300x:2", "node", ["rccl-tests on two", "RCCL say"]),
+        ("mi300x:2", "gpu", ["TransferBench a2a"]),
+        ("aws-trn2:2", "node", []),
+    ],
+)
+def test_what_to_run_is_of_the_links_of_the_level(
+    machine: str, level: str, said: list[str]
+) -> None:
+    system = load(machine)
+    steps = next_steps(system, level if level == "node" else system.hierarchy.names[-1])
+    assert all(one in " ".join(steps) for one in said)
+    assert bool(said) == bool(steps)
+    assert len(steps) <= 2
+    assert ("ib_write_bw" in " ".join(steps)) == (
+        level == "node" and system.links[0].medium in ("infiniband", "roce") and bool(steps)
+    )
 
 
 @given(st.floats(0.05, 0.8), st.floats(0.05, 0.8))
@@ -347,6 +377,55 @@ def test_real_logs_of_a_catalogue_machine_are_diagnosed() -> None:
 
 
 # Calibrate.
+
+
+def all_reduces(there: System, members: tuple[int, ...]) -> str:
+    """What all_reduce_perf prints on a machine with the links of ``there``."""
+    ran = Predictor(there, Measurement("all-reduce", members, members, ()))
+    rows = tuple((size, t := ran.at(size).seconds * 1e6, t) for size in SIZES[5:])
+    return "\n".join(text(Written("all_reduce", prod(members), members[0], rows)))
+
+
+@given(st.floats(0.2, 0.7), st.booleans())
+def test_sizes_that_are_all_as_short_are_not_short_by_rate_alone(share: float, all_: bool) -> None:
+    """Of links at a share of their rate nothing is said; of every time as much longer it is."""
+    usual = measured_on(SYSTEM, (4, 8), "usual")
+    longer = tuple(replace(s, seconds=s.seconds / share) for s in usual.measurement.samples)
+    late = replace(usual, measurement=replace(usual.measurement, samples=longer))
+    slow = measured_on(slowed(SYSTEM, node=share, gpu=share), (4, 8), "slow")
+    found = diagnose(SYSTEM, [late if all_ else slow])
+    assert any("each message waits for" in f.text for f in found.findings) == all_
+
+
+@pytest.mark.parametrize("alone", [False, True])
+def test_logs_of_a_slow_network_are_said_to_price_the_fault(tmp_path: Path, alone: bool) -> None:
+    """One log of all devices leaves the level likely; one of an inner level alone tells it."""
+    stated = load("dgx-h100:4")
+    slow = typical(slowed(stated, node=0.3))
+    files = {"all.txt": all_reduces(slow, (4, 8))}
+    if alone:
+        files["node.txt"] = all_reduces(slow, (1, 8))
+    for name, said in files.items():
+        (tmp_path / name).write_text(said)
+    names = [str(tmp_path / name) for name in files]
+    machine = "whose level 'node' falls short" if alone else "most likely by level 'node'"
+    for verb in ("doctor", "calibrate"):
+        page = shown(verb, json.loads(ask(verb, "dgx-h100:4", *names, "--json")[1]))
+        assert page
+        for lines in (ask(verb, "dgx-h100:4", *names)[1], " ".join(page.said)):
+            assert f"{machine}: prices calibrated with them are prices of that fault" in " ".join(
+                lines.split()
+            )
+        assert verb == "doctor" or machine in page.headline
+        assert ("next, of level 'node': ib_write_bw" in " ".join(page.said)) == (verb == "doctor")
+        assert "from now on" not in " ".join(page.said)
+
+
+def test_logs_as_expected_are_of_no_fault() -> None:
+    for verb in ("doctor", "calibrate"):
+        said = ask(verb, "dgx-a100:2", *fixtures())[1]
+        assert "fault" not in said
+        assert "short" not in said
 
 
 def fixtures() -> list[str]:

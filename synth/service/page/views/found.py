@@ -12,7 +12,7 @@ from hierarchies.units import duration
 from synth.report.bars import Bar, bars
 from synth.report.curves import Lines, bandwidths, speedups
 from synth.tables.headlines import headline_of, over_sizes, ranges_of, seconds_of
-from synth.tables.measured import carried, unexpected, untold
+from synth.tables.measured import carried, of_a_fault, to_run, unexpected, untold
 from synth.tables.style import lacking
 from synth.verbs.answers import judge
 from synth.verbs.answers.degraded import CostReply
@@ -112,6 +112,7 @@ def _doctor(doctor: DoctorReply) -> Found:
         one.text + (f" ({' and '.join(one.tests)} would tell)" if one.tests else "")
         for one in doctor.findings
     ]
+    said += [*to_run(doctor.findings), *of_a_fault(doctor.findings)]
     tests = [_TESTS] if any(one.tests for one in doctor.findings) else []
     return Found(
         headline_of(doctor),
@@ -138,11 +139,13 @@ def _run(run: DiagnosedRun) -> Markup:
 
 
 def _calibrated(answer: CalibratedReply) -> Found:
+    since = "to see what that costs" if answer.short else "from now on"
     said = [
+        *of_a_fault(answer.short),
         *untold(answer),
         *carried(answer),
         *unexpected(answer),
-        f"ask with {answer.files[0].name} from now on: the description with its calibration",
+        f"ask with {answer.files[0].name} {since}: the description with its calibration",
         *_counted(
             answer.undetermined,
             "is not told by these rows, so priced like what is similar",
