@@ -13,11 +13,13 @@ pytest.importorskip("fastapi", reason="needs the extra server")
 
 from synth.report.rendering import style
 from synth.service.page.rendering import render
-from synth.tables.deciding import FIGURES, ToDo
+from synth.tables.deciding import FIGURES, ToDo, Written
 from synth.tables.verdict import BY_SIZE, Verdict
 
 SET = "NCCL_ALGO=allreduce:Tree,allgather:Ring,reducescatter:Ring NCCL_PROTO=allreduce:Simple"
 TO_RUN = ToDo(0, "1 MiB", "Run", f"{SET} run\nrun", SET, "1.20x", "1.10x to 1.30x", "3 ms")
+FILE = Written("torch", "collsynth_torch.py")
+TO_PASTE = ToDo(2, "8 MiB", "Paste", "import", f"{FILE.name}; {SET}", "1.50x", file=FILE)
 TO_SET = ToDo(1, "4 MiB", "Set for all ranks", SET, SET, "1.50x")
 
 
@@ -31,7 +33,9 @@ def shown(base: str = "", tabs: Sequence[str] = (), **given: Any) -> str:
 def test_on_a_telephone_long_lines_to_set_wrap(browser: Any) -> None:
     """They went 67 px beyond the card, which then scrolled sideways."""
     page = browser.new_page(viewport={"width": 390, "height": 900})
-    page.set_content(f"<style>{style()}</style><main>{shown()}</main>")
+    page.set_content(
+        f"<style>{style()}</style><main>{shown(to_do=[TO_RUN, TO_SET, TO_PASTE])}</main>"
+    )
     widths = (
         "[...document.querySelectorAll('.choices, pre')].map(at => at.scrollWidth - at.clientWidth)"
     )
