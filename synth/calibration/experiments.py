@@ -7,13 +7,14 @@ the ring, latencies by each protocol; NCCL_TESTS_SPLIT makes the groups (README 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 from shlex import quote
 
 from grammar import Collective, Goal
 from hierarchies import InputError, System
+from hierarchies.units import duration
 from synth.calibration.logs.matching import host_level, with_commas
 from synth.calibration.measurements import Measurement
 from synth.calibration.prediction import Predictor
@@ -25,6 +26,8 @@ from synth.collectives.protocols import Protocol, protocols
 SMALLEST_BYTES, LARGEST_BYTES, LARGEST_LL_BYTES = 2**10, 2**30, 2**26
 START_SECONDS = 10.0
 """A rough figure for the time to start a test, for the run time that is printed."""
+LOOK, FIT = "Look at their logs", "Calibrate with them"
+"""What to do with logs of tests: first see whether the machine is as expected."""
 _PROTOCOL = {Protocol.SIMPLE: "Simple", Protocol.LL: "LL", Protocol.LL128: "LL128"}
 
 
@@ -243,6 +246,11 @@ def _is_power(number: int) -> bool:
     return number & (number - 1) == 0
 
 
+def in_all(seconds: Iterable[float]) -> str:
+    """How long tests take together, in words: ``about 23.8 s in all``."""
+    return f"about {duration(sum(seconds))} in all"
+
+
 def script(
     system: System, found: Sequence[Experiment], launcher: str = "mpirun", spec: str = ""
 ) -> str:
@@ -250,11 +258,12 @@ def script(
 
     ``spec`` is what the system is loaded by, to be used again with the logs.
     """
-    minutes = sum(one.seconds for one in found) / 60
+    of, name = in_all(one.seconds for one in found), quote(spec or system.name)
     rows = [
-        f"# {len(found)} tests for {system.name}, {system.hierarchy}: about {minutes:.0f} min",
+        f"# {len(found)} tests for {system.name}, {system.hierarchy}: {of}",
         "# TESTS is the build folder of nccl-tests, or of rccl-tests: same names, same flags.",
-        f"# Afterwards: collsynth calibrate {quote(spec or system.name)} *.txt -o my.toml",
+        f"# {LOOK}: collsynth doctor {name} *.txt",
+        f"# {FIT}, if nothing falls short: collsynth calibrate {name} *.txt -o my.toml",
         "TESTS=${TESTS:-./build}",
     ]
     for number, one in enumerate(found, start=1):

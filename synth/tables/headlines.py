@@ -7,6 +7,7 @@ from math import prod
 from typing import Any
 
 from hierarchies.units import duration, volume
+from synth.calibration.experiments import in_all
 from synth.calibration.logs.tables import busbw_factor
 from synth.price.resolution import WORTH
 from synth.tables.rows import Ranking
@@ -63,8 +64,8 @@ def headline_of(answer: object) -> str:
             fitted = f"{many(answer.rows, 'measured row')} fitted{_off(answer)}{_untold(answer)}"
             return f"{fitted}, of {machine}" if (machine := falling(answer.short)) else fitted
         case TestsReply():
-            seconds = duration(sum(one.seconds for one in answer.experiments))
-            return f"{many(len(answer.experiments), 'test')}, about {seconds} in all"
+            seconds = in_all(one.seconds for one in answer.experiments)
+            return f"{many(len(answer.experiments), 'test')}, {seconds}"
     return ""
 
 

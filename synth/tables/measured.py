@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from rich.console import RenderableType
 
 from hierarchies.units import duration, volume
+from synth.calibration.experiments import in_all
 from synth.tables.headlines import falling, headline_of
 from synth.tables.style import follows, many, paragraphs, shape, table, table_of, telling
 from synth.verbs.answers.measured import (
@@ -122,10 +123,10 @@ def _listed(head: str, lines: Sequence[str]) -> Iterator[str]:
 
 
 def _tests(answer: TestsReply) -> RenderableType:
-    seconds = sum(one.seconds for one in answer.experiments)
+    seconds = in_all(one.seconds for one in answer.experiments)
     return paragraphs(
         f"{many(len(answer.experiments), 'test')} of {answer.system.name}, "
-        f"{shape(answer.system.levels)}: about {duration(seconds)} in all",
+        f"{shape(answer.system.levels)}: {seconds}",
         "",
         table_of(answer.experiments, _TESTS, right="takes", wraps="tells"),
         "\n-o FILE writes the script that runs them.",

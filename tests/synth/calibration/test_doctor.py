@@ -328,6 +328,17 @@ def test_mistakes_are_said_in_one_line(words: list[str], said: str) -> None:
     assert error.count("\n") == 1
 
 
+def test_the_script_says_what_the_page_says_of_its_time_and_what_comes_next() -> None:
+    body = json.loads(ask("calibrate", "--plan", "dgx-a100:2", "--json")[1])
+    head = body["files"][0]["text"].split("\n\n")[0]
+    page = shown("calibrate", body)
+    assert page
+    assert page.headline.split(", ")[1] in head
+    first, then = (head.index(label) for label, _ in page.onward)
+    assert first < then
+    assert head.index("collsynth doctor dgx-a100:2 *.txt") < head.index("collsynth calibrate dgx")
+
+
 def test_the_plan_goes_into_a_file_all_or_nothing(tmp_path: Path) -> None:
     place = tmp_path / "tests.sh"
     assert ask("calibrate", "--plan", "dgx-a100:2", "-o", str(place))[0] == 0

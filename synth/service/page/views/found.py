@@ -9,6 +9,7 @@ from typing import Any
 from markupsafe import Markup
 
 from hierarchies.units import duration
+from synth.calibration.experiments import FIT, LOOK
 from synth.report.bars import Bar, bars
 from synth.report.curves import Lines, bandwidths, speedups
 from synth.tables.headlines import headline_of, over_sizes, ranges_of, seconds_of
@@ -24,7 +25,7 @@ _MOST_RUNS = 12
 """So many runs are drawn."""
 _CALIBRATE = "/ask/calibrate"
 _TESTS = "Print the tests that tell them apart", "/ask/tests"
-_TESTED = (("Look at their logs", "/ask/doctor"), ("Calibrate with them", _CALIBRATE))
+_TESTED = ((LOOK, "/ask/doctor"), (FIT, _CALIBRATE))
 _MEASURED = (
     ("Ask for a collective on this machine", "/"),
     ("Plan a step on it", "/plan"),
