@@ -119,7 +119,7 @@ class AnswerMaker:
         (found, payload_bytes), parts = self._asked[number], self._parts[number]
         if len(parts) > 1:
             rehearse_stripes([p.derivation for p in parts], [p.size_bytes for p in parts])
-        return _of_found(self._simulator, found, parts, [_NOBODY] * len(parts), payload_bytes)
+        return _of_found(self._simulator, found, parts, payload_bytes)
 
     def _answer(self, number: int) -> Answer:
         verdicts, priced = self._library.verdicts, self._priced
@@ -156,21 +156,15 @@ def _derived(found: Found, goal: Goal) -> list[Part]:
 def unproved(simulator: Simulator, found: Found, goal: Goal, payload_bytes: int) -> Answer:
     """What prices say of a program that was found, which nobody has replayed or proved."""
     parts = _derived(found, goal)
-    return _of_found(simulator, found, parts, [_NOBODY] * len(parts), payload_bytes)
+    return _of_found(simulator, found, parts, payload_bytes)
 
 
 def _of_found(
-    simulator: Simulator,
-    found: Found,
-    parts: Sequence[Part],
-    verdicts: Sequence[Verdict],
-    payload_bytes: int,
+    simulator: Simulator, found: Found, parts: Sequence[Part], payload_bytes: int
 ) -> Answer:
-    """The answer for a program that was found, of rank 1."""
-    prices = all_priced(simulator, parts, found.reduction)
-    stripes = tuple(Stripe(*one) for one in zip(parts, prices, verdicts, strict=True))
-    candidate = Candidate(found.reduction, tuple(parts), found.ticks)
-    return _answer(simulator, candidate, stripes, 1, payload_bytes)
+    """The answer for a program that was found, as far as it is known without a proof."""
+    nobody = [_NOBODY] * len(parts)
+    return of_parts(simulator, found.reduction, parts, nobody, payload_bytes, found.ticks)
 
 
 def of_parts(
@@ -179,11 +173,16 @@ def of_parts(
     parts: Sequence[Part],
     verdicts: Sequence[Verdict],
     payload_bytes: int,
+    ticks: int | None = None,
 ) -> Answer:
-    """The answer for programs that are given, with what is known of their proofs, of rank 1."""
+    """The answer for programs that are given, with what is known of their proofs, of rank 1.
+
+    ``ticks``: their price side by side, if a search has found it.
+    """
     prices = all_priced(simulator, parts, reduction)
     stripes = tuple(Stripe(*one) for one in zip(parts, prices, verdicts, strict=True))
-    candidate = Candidate(reduction, tuple(parts), _ticks_side_by_side(stripes))
+    ticks = _ticks_side_by_side(stripes) if ticks is None else ticks
+    candidate = Candidate(reduction, tuple(parts), ticks)
     return _answer(simulator, candidate, stripes, 1, payload_bytes)
 
 
