@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import product
+from math import prod
 from typing import Any
 
 import jax
@@ -215,19 +216,19 @@ def check(
     near = NEAR * (1 + np.max(np.abs(value.astype(np.float64)), initial=0))
     together: dict[tuple[int, ...], list[Array]] = {}
     for at in devices(sizes):
-        block = value
-        for dimension, axes in enumerate(sharding.dimensions):
-            pieces = np.split(block, sharding.parts(sizes)[dimension], axis=dimension)
-            block = pieces[number(at, axes, sizes)]
-        if parts[at].shape != block.shape or parts[at].dtype != block.dtype:
-            raise WrongError(f"{name}: device {at} holds {parts[at].shape}, not {block.shape}")
+        block, each = _block(value, sharding, sizes, at)
+        if parts[at].shape != each or parts[at].dtype != block.dtype:
+            raise WrongError(f"{name}: device {at} holds {parts[at].shape}, not {each}")
         twin = tuple(0 if place in alike else one for place, one in enumerate(at))
-        if parts[at].tobytes() != parts[twin].tobytes():
+        mine, other = (parts[one] for one in (at, twin))
+        if sharding.flat:  # what is padding means nothing
+            mine, other = (one[..., : block.shape[-1]] for one in (mine, other))
+        if mine.tobytes() != other.tobytes():
             raise WrongError(f"{name}: devices {twin} and {at} hold other bits")
         key = tuple(0 if place in partial else one for place, one in enumerate(at))
-        together.setdefault(key, []).append(parts[at])
+        together.setdefault(key, []).append(mine)
         if len(together[key]) == len(list(product(*(range(sizes[names[p]]) for p in partial)))):
-            found = np.asarray(REDUCE[kind].reduce(together[key]) if partial else parts[at])
+            found = np.asarray(REDUCE[kind].reduce(together[key]) if partial else mine)
             found = found.astype(block.dtype)  # words wrap around
             wrong = found != block
             if block.dtype != bool:
@@ -235,6 +236,22 @@ def check(
                 wrong = ~(np.abs(gap) <= near) & wrong
             if np.any(wrong):
                 raise WrongError(f"{name} {sharding.spelled()} around device {at} is another value")
+
+
+def _block(
+    value: Array, sharding: Sharding, sizes: Mapping[str, int], at: tuple[int, ...]
+) -> tuple[Array, tuple[int, ...]]:
+    """What a device is to hold, without padding, and the shape that it has with it."""
+    for dimension, axes in enumerate(sharding.dimensions):
+        pieces = np.split(value, sharding.parts(sizes)[dimension], axis=dimension)
+        value = pieces[number(at, axes, sizes)]
+    if not sharding.flat:
+        return value, value.shape
+    lead, count = value.shape[: sharding.lead], prod(sizes[axis] for axis in sharding.flat)
+    rows = value.reshape(*lead, -1)
+    each = -(-rows.shape[-1] // count)
+    first = number(at, sharding.flat, sizes) * each
+    return rows[..., first : first + each], (*lead, each)
 
 
 def run_sharded(
@@ -256,7 +273,8 @@ def carry_on(one: Done | Moved | Sent, held: Devices, whole: Whole) -> None:
     """One more instruction. Raises WrongError."""
     match one:
         case Moved(value, path):
-            parts = carry_out(path, held.read(value, path.source), held.sizes)
+            before = held.read(value, path.source)
+            parts = carry_out(path, before, held.sizes, value.type.shape)
             held.hold(value, path.target, parts, whole)
             held.shake(value, path.target, whole)
         case Done():

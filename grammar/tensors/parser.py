@@ -62,6 +62,7 @@ _WORDS = {
     "WORD": "a word",
     "STRING": "a text in quotation marks",
     "ROLE": "parameter, moment, batch, state or cache",
+    "FLAT": "flat",
     "KIND": "sum, max or min",
     "LINE": "@ and a line of code",
     "PLACE": "a stage and when, as in stage 1 forward",
@@ -162,15 +163,23 @@ def parse_type(text: str, *, where: str = "type") -> tuple[Type, Sharding]:
     """``f32[8@data,16,64@(seq,model)]{sum:expert}`` as an element type, a shape and a sharding."""
     dtype, *rest = _read(text, "sharded", where).children
     shape, cut, partial = [], [], []
+    flat: tuple[str, ...] = ()
+    lead = 0
     for part in filter(None, rest):
         if part.data == "dimension":
             size, axes = part.children
             shape.append(int(size))
             cut.append(tuple(map(str, axes.children)) if axes else ())
+            continue
+        kind, axes = part.children
+        if kind.type == "FLAT":
+            if flat:
+                raise InputError(f"flat is said twice in {text}", where=where)
+            flat, lead = tuple(map(str, axes.children)), int(kind.removeprefix("flat") or 0)
         else:
-            kind, axes = part.children
             partial += [(Kind(str(kind)), str(axis)) for axis in axes.children]
-    return type_named(str(dtype), tuple(shape)), Sharding(tuple(cut), tuple(partial))
+    sharding = Sharding(tuple(cut), tuple(partial), flat, lead)
+    return type_named(str(dtype), tuple(shape)), sharding
 
 
 @cache

@@ -5,13 +5,18 @@ holds its block of one dimension (*split*), or each holds a value of full size, 
 maximum, or minimum) of them is what is meant (*partial*). On ``data=4, model=2`` a matrix
 ``f32[8@data,16]{sum:model}`` has four blocks of two rows, each the sum of what two devices hold.
 
+Values that are only updated element by element may be cut *flat*, over any number of devices: the
+block that other axes leave is flattened, padded to a multiple of the devices, and cut in equal
+pieces. On ``data=3`` a device has 6 elements of ``f32[4,4]{flat:data}``, 2 of the last one's are
+padding. Of ``f32[32,4,4]{flat1:data}``, a stack, each slice is cut so: flat from dimension 1.
+
 After Shardy's and PyTorch DTensor's types; design of the step, sections 1 and 2.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
 from itertools import chain
@@ -35,8 +40,15 @@ class Split:
     dimension: int
 
 
-Lie = Split | Kind | None
-"""How a value lies along one axis: split, partial of a kind, or (None) replicated."""
+@dataclass(frozen=True)
+class Flat:
+    """Along an axis, each device has its block of what is flattened behind ``lead`` dimensions."""
+
+    lead: int = 0
+
+
+Lie = Split | Flat | Kind | None
+"""How a value lies along one axis: split, flat, partial of a kind, or (None) replicated."""
 
 
 @dataclass(frozen=True)
@@ -46,14 +58,19 @@ class Sharding:
     An axis occurs once at most; one that does not occur is replicated. ``partial`` is sorted, by
     kind and then by name, so that equal shardings are equal. The block of a dimension that a device
     holds is the mixed-radix number of its coordinates on the axes of that dimension, the first
-    axis slowest; ``[a,b]`` and ``[b,a]`` therefore differ. Raises InputError for an axis that
-    occurs twice.
+    axis slowest; ``[a,b]`` and ``[b,a]`` therefore differ. ``flat`` are the axes, major to minor,
+    that cut the flattened block which the others leave; the first ``lead`` dimensions are not
+    flattened. Raises InputError for an axis that occurs twice.
     """
 
     dimensions: tuple[tuple[str, ...], ...]
     partial: tuple[tuple[Kind, str], ...] = ()
+    flat: tuple[str, ...] = ()
+    lead: int = 0
 
     def __post_init__(self) -> None:
+        if not self.flat and self.lead:
+            object.__setattr__(self, "lead", 0)
         if len(self.partial) > 1:
             in_order = sorted(self.partial, key=lambda one: (one[0].value, one[1]))
             object.__setattr__(self, "partial", tuple(in_order))
@@ -71,11 +88,11 @@ class Sharding:
     @cached_property
     def _hash(self) -> int:
         """Programs are full of lookups by how a value lies."""
-        return hash((self.dimensions, self.partial))
+        return hash((self.dimensions, self.partial, self.flat, self.lead))
 
     def __reduce__(self) -> tuple[object, ...]:
         """Without the hash, which is another in another process."""
-        return Sharding, (self.dimensions, self.partial)
+        return Sharding, (self.dimensions, self.partial, self.flat, self.lead)
 
     @property
     def splitting(self) -> tuple[str, ...]:
@@ -85,13 +102,20 @@ class Sharding:
     @property
     def axes(self) -> tuple[str, ...]:
         """The axes that occur: along all others the value is replicated."""
-        return (*self.splitting, *(axis for _, axis in self.partial))
+        return (*self.cutting, *(axis for _, axis in self.partial))
+
+    @property
+    def cutting(self) -> tuple[str, ...]:
+        """The axes along which devices hold parts: those that cut a dimension, and flat ones."""
+        return (*self.splitting, *self.flat)
 
     def along(self, axis: str) -> Lie:
         """How the value lies along one axis."""
         for dimension, axes in enumerate(self.dimensions):
             if axis in axes:
                 return Split(dimension)
+        if axis in self.flat:
+            return Flat(self.lead)
         return next((kind for kind, other in self.partial if other == axis), None)
 
     def without(self, axis: str) -> Sharding:
@@ -99,22 +123,45 @@ class Sharding:
         if axis not in self.axes:
             return self
         kept = tuple(tuple(one for one in axes if one != axis) for axes in self.dimensions)
-        return Sharding(kept, tuple(one for one in self.partial if one[1] != axis))
+        partial = tuple(one for one in self.partial if one[1] != axis)
+        flat = tuple(other for other in self.flat if other != axis)
+        return Sharding(kept, partial, flat, self.lead)
 
     def laid(self, axis: str, lie: Lie) -> Sharding:
-        """The same, but along ``axis`` as said: a split is the minor-most of its dimension."""
+        """The same, but along ``axis`` as said: a split is the minor-most of its dimension.
+
+        A flat axis is the minor-most of those. Raises InputError where those have another lead.
+        """
         rest = self.without(axis)
         match lie:
             case None:
                 return rest
             case Kind():
-                return Sharding(rest.dimensions, (*rest.partial, (lie, axis)))
+                return replace(rest, partial=(*rest.partial, (lie, axis)))
+            case Flat(lead):
+                if rest.flat and rest.lead != lead:
+                    problem = f"{self.spelled()} flat from dimension {lead}, too"
+                    raise InputError(problem, hint="all flat axes cut one flattened block")
+                return replace(rest, flat=(*rest.flat, axis), lead=lead)
             case Split(dimension):
                 cut = (
                     (*axes, axis) if at == dimension else axes
                     for at, axes in enumerate(rest.dimensions)
                 )
-                return Sharding(tuple(cut), rest.partial)
+                return replace(rest, dimensions=tuple(cut))
+
+    def unflattened(self) -> Sharding:
+        """The same, but replicated along the flat axes."""
+        return Sharding(self.dimensions, self.partial)
+
+    def stack(self) -> Sharding:
+        """The sharding of a stack of such values, whose first dimension is whole."""
+        return Sharding(((), *self.dimensions), self.partial, self.flat, self.lead + 1)
+
+    def slice(self) -> Sharding:
+        """The sharding of a slice of a stack, replicated along what cuts its first dimension."""
+        flat = self.flat if self.lead else ()
+        return Sharding(self.dimensions[1:], self.partial, flat, max(self.lead - 1, 0))
 
     def parts(self, sizes: Mapping[str, int]) -> tuple[int, ...]:
         """In how many blocks each dimension is cut, on axes of such sizes."""
@@ -124,9 +171,16 @@ class Sharding:
         """``[8@data,16,64@(seq,model)]{sum:expert}``; sizes are question marks without a shape."""
         sizes: Sequence[int | str] = shape or ["?"] * len(self.dimensions)
         inside = ",".join(map(_dimension, sizes, self.dimensions))
+        return f"[{inside}]{self.spelled_rest}"
+
+    @property
+    def spelled_rest(self) -> str:
+        """``{flat:data,sum:expert}``: all but how dimensions are cut; empty if that is all."""
         kinds = {kind: [a for k, a in self.partial if k is kind] for kind, _ in self.partial}
-        partial = ",".join(f"{kind.value}:{_axes(axes)}" for kind, axes in kinds.items())
-        return f"[{inside}]" + (f"{{{partial}}}" if partial else "")
+        rest = [f"{kind.value}:{_axes(axes)}" for kind, axes in kinds.items()]
+        if self.flat:
+            rest.insert(0, f"flat{self.lead or ''}:{_axes(self.flat)}")
+        return f"{{{','.join(rest)}}}" if rest else ""
 
 
 def replicated(rank: int) -> Sharding:
@@ -189,7 +243,8 @@ def check_type(
     """Raise InputError where a value cannot lie so.
 
     An axis without a size, a dimension that the product of its axes does not divide, a sum of
-    booleans or of keys, and a key that is not replicated.
+    booleans or of keys, a key that is not replicated, and a flat value without a dimension to
+    flatten, or one of whose leading dimensions is cut.
     """
     if len(sharding.dimensions) != len(value.shape):
         problem = f"{value} has {len(value.shape)} dimensions, its sharding {sharding.spelled()}"
@@ -207,6 +262,8 @@ def check_type(
         if value.dtype == "bool" and kind is Kind.SUM:
             problem = f"a boolean is a partial sum over {axis!r}"
             raise InputError(problem, where=where, hint="'or' is a maximum, 'and' a minimum")
+    if sharding.flat:
+        _check_flat(value, sharding, where)
     for at, (size, parts) in enumerate(zip(value.shape, sharding.parts(sizes), strict=True)):
         if size % parts:
             over = " x ".join(f"{axis}={sizes[axis]}" for axis in sharding.dimensions[at])
@@ -219,16 +276,45 @@ def check_type(
 
 
 def part_shape(value: Type, sharding: Sharding, sizes: Mapping[str, int]) -> tuple[int, ...]:
-    """The shape of what one device holds."""
-    if not sharding.splitting:
+    """The shape of what one device holds; of a flat value the dimensions that are not flattened,
+    and then as many elements, padding included, as each device has of the others.
+    """
+    if not sharding.cutting:
         return value.shape
-    return tuple(
+    shape = tuple(
         size // parts for size, parts in zip(value.shape, sharding.parts(sizes), strict=True)
     )
+    if not sharding.flat:
+        return shape
+    devices = prod(map(sizes.__getitem__, sharding.flat))
+    return (*shape[: sharding.lead], -(-prod(shape[sharding.lead :]) // devices))
+
+
+def _check_flat(value: Type, sharding: Sharding, where: str) -> None:
+    """Raise InputError for a flat sharding that the rank of a value does not allow."""
+    if sharding.lead >= len(value.shape):
+        raise InputError(
+            f"{value} is flat from dimension {sharding.lead}",
+            where=where,
+            hint="one dimension at least is flattened: a single number is replicated",
+        )
+    if any(sharding.dimensions[: sharding.lead]):
+        raise InputError(
+            f"{value.sharded(sharding)}: a dimension before those that are flattened is cut",
+            where=where,
+            hint="of a stack that is flat, the first dimension is whole",
+        )
 
 
 def block(sharding: Sharding, sizes: Mapping[str, int], at: Mapping[str, int]) -> tuple[int, ...]:
     """Which block of each dimension the device at these coordinates holds: first axis slowest."""
+    return numbers_of(sharding.dimensions, sizes, at)
+
+
+def numbers_of(
+    several: Sequence[tuple[str, ...]], sizes: Mapping[str, int], at: Mapping[str, int]
+) -> tuple[int, ...]:
+    """The numbers of the device at these coordinates among those along axes: first axis slowest."""
 
     def number(axes: tuple[str, ...]) -> int:
         found = 0
@@ -236,7 +322,7 @@ def block(sharding: Sharding, sizes: Mapping[str, int], at: Mapping[str, int]) -
             found = found * sizes[axis] + at[axis]
         return found
 
-    return tuple(map(number, sharding.dimensions))
+    return tuple(map(number, several))
 
 
 def shardings(rank: int, axes: Sequence[str], kinds: Sequence[Kind]) -> Iterator[Sharding]:

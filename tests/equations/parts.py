@@ -32,6 +32,13 @@ def execute_part(
             return [made + np.asarray(first, made.dtype)]
         case Index.LOOK_UP:
             return [_looked_up(part, offset, operands, number)]
+        case Index.PADDING:
+            (array,) = map(np.asarray, operands)
+            places = first + np.arange(array.shape[offset.entry])
+            shape = [1] * array.ndim
+            shape[offset.entry] = -1
+            kept = np.where(places.reshape(shape) < offset.size, array, np.zeros_like(array))
+            return execute(operation.primitive, told, [kept])
         case Index.DROP:
             indices = _own(part, offset, np.asarray(operands[1]), first)
             indices = _clipped_elsewhere(part, offset, indices, np.shape(operands[0]))

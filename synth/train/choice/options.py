@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import product
 
 from grammar.tensors.operations import Operation
-from grammar.tensors.sharding import Kind, Lie, Sharding, Type, check_type, replicated
+from grammar.tensors.sharding import Kind, Lie, Sharding, Split, Type, check_type, replicated
 from hierarchies import InputError
 from synth.train.factors import Row, Typed, rows, typed
 from synth.train.plans.plan import TIME, Rows
@@ -80,9 +80,8 @@ def lies(
 
 def _laid(before: Sharding, axis: str, one: int | Kind) -> Sharding:
     if isinstance(one, Kind):
-        return Sharding(before.dimensions, (*before.partial, (one, axis)))
-    cut = ((*axes, axis) if at == one else axes for at, axes in enumerate(before.dimensions))
-    return Sharding(tuple(cut), before.partial)
+        return before.laid(axis, one)
+    return before.laid(axis, Split(one))
 
 
 def _divides(value: Type, one: Sharding, sizes: Mapping[str, int]) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -139,6 +140,7 @@ def _filled(
             functions=found.text,
             later="later=True" in found.text,
             uses=found.uses,
+            flats=any(one["flat"] for one in words["inputs"]),
             wide=any(value.type.dtype in _WIDE for value in values),
             **words,
         )
@@ -162,7 +164,8 @@ def _words(
         "dtype": dtype,
         "shape": shape,
         "spec": partition(sharding),
-        "cuts": listed(map(quoted, to_last(sharding))),
+        "cuts": listed(map(quoted, to_last(replace(sharding, flat=())))),
+        "flat": f"({sharding.lead}, {quoted(sharding.flat)})" if sharding.flat else "",
     }
 
 

@@ -306,7 +306,10 @@ def _reduced(text: str, move: Move, held: Type) -> str:
 
 
 def partition(sharding: Sharding) -> str:
-    """The PartitionSpec of a value; it says nothing of partial sums."""
+    """The PartitionSpec of a value; it says nothing of partial sums.
+
+    Flat values are arrays of the pieces of all devices end to end: ``laid_flat`` in the template.
+    """
     return f"P({', '.join(map(_entry, to_last(sharding)))})"
 
 
@@ -330,7 +333,8 @@ JAX = Language(
             """
             argparse json os Path partial math np jax jnp lax Mesh NamedSharding P Any
             AXES WORLD INPUTS OUTPUTS Input mesh number by_program own_block only_first
-            written_around reordered flattened parted own look_up
+            written_around flat_of unpadded without_padding laid_flat
+            reordered flattened parted own look_up
             maxima_gradient repeat device_step sharded_step
             re time deque Pass Transfer Lies PASSES TRANSFERS LIES ORDER MICROBATCHES EVERYWHERE
             ONCE AT PARTS LETTERS meshes jitted Runner step extent

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from grammar.tensors.operations import Operand, Step, Value
 from grammar.tensors.sharding import Sharding
@@ -143,7 +143,7 @@ def _finished(
     at |= {key[0]: place.stage for one, place in found for key in makes(one)}
     outputs = []
     for output, lies in zip(step.graph.outputs, program.outputs, strict=True):
-        whole = Sharding(lies.dimensions)
+        whole = replace(lies, partial=())
         if TIME in whole.axes:
             problem = f"each microbatch has its own part of {output}, which the step gives"
             raise InputError(problem, where="plan", hint="leave microbatches out of the plan")

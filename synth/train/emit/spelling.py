@@ -80,7 +80,12 @@ def quoted(names: Iterable[str]) -> str:
 
 
 def to_last(sharding: Sharding) -> tuple[tuple[str, ...], ...]:
-    """The axes of each dimension up to the last that is cut."""
+    """The axes of each dimension up to the last that is cut, as an array has them.
+
+    Of what is flat the dimension behind the leading ones has the axes of all others, too.
+    """
+    if sharding.flat:
+        return ((),) * sharding.lead + (sharding.cutting,)
     cut = [at for at, axes in enumerate(sharding.dimensions, 1) if axes]
     return sharding.dimensions[: max(cut, default=0)]
 

@@ -393,6 +393,7 @@ TORCH = Language(
             argparse json os Path math np torch dist NamedTuple Any
             AXES WORLD INPUTS OUTPUTS GROUPS Input coordinates number members make_groups
             group_of places finish by_program own_block only_first written_around all_gather
+            flat_of unpadded without_padding
             all_to_all reduce_scatter all_reduce permute repeat flattened parted dynamic_slice
             dynamic_update_slice sort_together largest
             product_of_groups products_by_group convolution windows maxima_gradient padded

@@ -17,7 +17,7 @@ from synth.train.emit.spelling import Names, listed, statement
 from synth.train.plans import Done, Moved, Program, Sent
 from synth.train.plans.program import Key
 from synth.train.plans.together.buckets import flat
-from synth.train.resharding import How, Move, Path
+from synth.train.resharding import How, Move, Path, padded
 
 AFTER = {
     How.SLICE: "part",
@@ -109,7 +109,8 @@ class Values:
             made = self.names.made(f"{value.name}_begun")
             self.sending.moves += one.path.moves
             *local, (call, comment) = self._calls(value, one.path, text, made)
-            for each, what in local:
+            for move, (each, what) in zip(one.path.moves, local, strict=False):
+                each = self._ended(each, value.type, move)
                 self.lines += statement(f"{made} = {each}", what)
             call = self.language.later.format(call[:-1])
             self.lines += statement(f"{made} = {call}", f"begin {comment}")
@@ -141,10 +142,13 @@ class Values:
         made = self._name((value.name, path.target), AFTER[last.how]) if last else text
         if begun := self.begun.pop((value.name, path.target), None):
             comment = f"{last}: {value.type.sharded(path.target)}"
-            self.lines += statement(f"{made} = {begun}()", comment)
+            call = self._ended(f"{begun}()", value.type, path.moves[-1])
+            self.lines += statement(f"{made} = {call}", comment)
         else:
             self.sending.moves += path.moves
-            for call, comment in self._calls(value, path, text, made):
+            calls = self._calls(value, path, text, made)
+            for move, (call, comment) in zip(path.moves, calls, strict=True):
+                call = self._ended(call, value.type, move)
                 self.lines += statement(f"{made} = {call}", comment)
         self.known[value.name, path.target] = made
         self.hold(value, path.target, made)
@@ -154,7 +158,7 @@ class Values:
 
     def _together(self, bucket: Bucket) -> None:
         """All members end to end in one request, and each as it is to lie."""
-        _, path = flat(bucket.members)
+        _, path = flat(bucket.members, self.sizes)
         texts = [self.held[one.value.name, one.path.source] for one in bucket.members]
         for at, move in enumerate(path.moves):
             names = [
@@ -175,8 +179,7 @@ class Values:
     def _alone(self, one: Moved, at: int, text: str, made: str) -> None:
         """A move of one member that sends nothing."""
         move = one.path.moves[at]
-        kind = Type(one.value.type.dtype, part_shape(one.value.type, move.before, self.sizes))
-        call = self.language.move(text, move, kind, self.sizes)
+        call = self._call(one.value, move, text)
         self.lines += statement(f"{made} = {call}", f"{move}")
 
     def _flat(self, bucket: Bucket, at: int, texts: list[str], names: list[str]) -> None:
@@ -197,11 +200,13 @@ class Values:
 
     def _sent_flat(self, bucket: Bucket, at: int, texts: list[str], later: str = "{0}") -> str:
         """The name of what comes of a request of all members end to end."""
-        kind, path = flat(bucket.members)
+        kind, path = flat(bucket.members, self.sizes)
         move, moves = path.moves[at], [one.path.moves[at] for one in bucket.members]
         more = ""
         if move.how is How.REDUCE_SCATTER:
-            more = f", {[each.enters for each in moves]}, {self._parts(move)}"
+            dimensions = [each.after.lead if each.flattens else each.enters for each in moves]
+            more = f", {dimensions}, {self._parts(move)}"
+            texts = list(map(self._flattened, texts, moves))
         made = self.names.made("bucket")
         self.lines += statement(f"{made} = flattened([{', '.join(texts)}]{more})")
         held = Type(kind.dtype, part_shape(kind, move.before, self.sizes))
@@ -216,13 +221,33 @@ class Values:
         return prod(self.sizes[axis] for axis in move.axes)
 
     def _calls(self, value: Value, path: Path, text: str, made: str) -> Iterator[tuple[str, str]]:
-        """Of each move its call, and what comes of it; all but the first are of ``made``."""
+        """Of each move its call, and what comes of it; all but the first are of ``made``.
+
+        What a flat value is gathered to still has its padding: ``_ended`` takes it off.
+        """
         for move in path.moves:
-            kind = Type(value.type.dtype, part_shape(value.type, move.before, self.sizes))
-            call = self.sending.called(text, move, value.type)
-            call = call or self.language.move(text, move, kind, self.sizes)
-            yield call, f"{move}: {value.type.sharded(move.after)}"
+            yield self._call(value, move, text), f"{move}: {value.type.sharded(move.after)}"
             text = made
+
+    def _call(self, value: Value, move: Move, text: str) -> str:
+        """The call that carries out a move, of what is flat the move of its padded block."""
+        block, inside = padded(move, value.type, self.sizes)
+        given = self._flattened(text, move)
+        kind = Type(block.dtype, part_shape(block, inside.before, self.sizes))
+        call = self.sending.called(given, move, value.type)
+        return call or self.language.move(given, inside, kind, self.sizes)
+
+    def _flattened(self, text: str, move: Move) -> str:
+        """A value as the padded block that a move sends, where it is not yet flat."""
+        if move.before.flat or not move.after.flat:
+            return text
+        return f"flat_of({text}, {move.after.lead}, {self._parts(move)})"
+
+    def _ended(self, call: str, value: Type, move: Move) -> str:
+        """What is gathered of a flat value, without padding, in the shape of its block."""
+        if not move.before.flat or move.after.flat:
+            return call
+        return f"unpadded({call}, {part_shape(value, move.after, self.sizes)})"
 
     def _begin(self, bucket: Bucket) -> None:
         """Begin a request as soon as the last of its members is made, if nothing is local in it."""

@@ -8,7 +8,7 @@ how it repeats a body. A body becomes a function of its own.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import assert_never
 
 from grammar.tensors.operations import Operation, Step, Value
@@ -18,9 +18,9 @@ from synth.train.emit.kernels import handed_on
 from synth.train.emit.language import Call, Language
 from synth.train.emit.listing import Function, Listing, Written, endings
 from synth.train.emit.sections import Section, sections
-from synth.train.emit.spelling import Names, listed, statement, unpacked
+from synth.train.emit.spelling import Names, listed, quoted, statement, unpacked
 from synth.train.emit.values import Called, Sending, Values, members_of, no_calls
-from synth.train.factors import part
+from synth.train.factors import Index, part
 from synth.train.plans import Done, Moved, Program, Sent
 from synth.train.plans.plan import loop_of
 from synth.train.plans.program import Key, makes
@@ -236,6 +236,10 @@ class _Scope:
 
     def _written(self, done: Done, operands: Sequence[str]) -> str:
         mine = part(done.operation, done.how, self.writer.sending.sizes)
+        if mine.offset is not None and mine.offset.index is Index.PADDING:
+            [text] = operands
+            masked = f"without_padding({text}, {mine.offset.size}, {quoted(mine.offset.axes)})"
+            operands, mine = [masked], replace(mine, offset=None)
         return self.language.write(
             Call(mine.operation, tuple(operands), mine.offset, self.language)
         )

@@ -32,7 +32,7 @@ Over two axes a row for each: here the batch over one, the features that are sum
 
 from synth.train.factors.factor import Cut, Factor, Index, Row
 from synth.train.factors.parts import Offset, Part, part, part_parameters
-from synth.train.factors.rows import rows
+from synth.train.factors.rows import every_row, rows
 from synth.train.factors.several_axes import Typed, matched, typed
 from synth.train.factors.table import factors
 
@@ -45,6 +45,7 @@ __all__ = [
     "Row",
     "Typed",
     "factors",
+    "every_row",
     "matched",
     "part",
     "part_parameters",

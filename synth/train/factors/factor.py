@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from grammar.tensors.sharding import Kind, Lie, Split
+from grammar.tensors.sharding import Flat, Kind, Lie, Split
 
 
 class Index(Enum):
@@ -14,6 +14,7 @@ class Index(Enum):
     OFFSET = "adds its offset to what it counts"
     LOOK_UP = "looks up what is its own, else takes zero"
     DROP = "drops what is not its own"
+    PADDING = "adds nothing of what is padding"
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,8 @@ def _lie(lie: Lie) -> str:
             return lie.value
         case Split(dimension):
             return str(dimension)
+        case Flat(lead):
+            return f"flat{lead or ''}"
 
 
 def row(factor: Factor) -> Row:

@@ -13,6 +13,7 @@ from math import prod
 from grammar.tensors.operations import Literal, Operand, Operation, Parameter, Value
 from grammar.tensors.sharding import Sharding, Type, part_shape
 from synth.train.factors.factor import Factor, Index
+from synth.train.factors.flat import ADDING, elements, flat_parameters
 from synth.train.factors.indexed import NUMBERS
 from synth.train.factors.parameters import entry, whole
 from synth.train.factors.several_axes import Typed
@@ -30,6 +31,8 @@ class Offset:
       result is zero, but where some entry is outside the whole and the mode is to fill, it is
       what is filled in on part 0 and zero on all others. Other entries are read as the mode says.
     * ``DROP`` (scatters): the same, and what is outside the part is not written.
+    * ``PADDING`` (sums of what is flat): number x extent is the place of its first element along
+      dimension ``entry``; those from ``size`` on are padding.
     """
 
     index: Index
@@ -59,12 +62,25 @@ def part(operation: Operation, how: Typed, sizes: Mapping[str, int]) -> Part:
         ),
         parameters=part_parameters(operation, extents),
     )
+    if any(one.flat for one in (*how.operands, *how.results)):
+        return _flat_part(operation, done, how, sizes)
     offsets = (
         _offset(operation, factor, axes, cut[factor])
         for factor, axes in how.factors.items()
         if factor.index is not None
     )
     return Part(done, next(offsets, None))
+
+
+def _flat_part(operation: Operation, done: Operation, how: Typed, sizes: Mapping[str, int]) -> Part:
+    told = replace(operation, parameters=done.parameters)
+    cut = flat_parameters(told, how.operands, how.results, sizes)
+    done = replace(done, parameters=cut.parameters)
+    if operation.primitive != ADDING:
+        return Part(done)
+    flat, size = how.operands[0], elements(operation, how.operands, sizes)
+    extent = -(-size // prod(sizes[axis] for axis in flat.flat))
+    return Part(done, Offset(Index.PADDING, flat.flat, flat.lead, extent, size))
 
 
 def part_parameters(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from grammar.tensors.operations import Operation
 from synth.train.factors.factor import Row, row
+from synth.train.factors.flat import flat_rows
 from synth.train.factors.forms import by_form
 from synth.train.factors.partials import partials
 from synth.train.factors.table import factors
@@ -19,3 +20,9 @@ def rows(operation: Operation) -> tuple[Row, ...]:
     found = factors(operation)
     whole = Row((None,) * len(operation.operands), (None,) * len(operation.results))
     return (whole, *map(row, found), *partials(operation))
+
+
+@by_form
+def every_row(operation: Operation) -> tuple[Row, ...]:
+    """The same, and then those along an axis that cuts values flat."""
+    return (*rows(operation), *flat_rows(operation))

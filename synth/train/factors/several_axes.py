@@ -17,7 +17,7 @@ from hierarchies import InputError
 from synth.train.factors.factor import Factor, Row, lies
 from synth.train.factors.forms import by_form
 from synth.train.factors.parameters import shape_of, type_of
-from synth.train.factors.rows import rows
+from synth.train.factors.rows import every_row, rows
 
 SHOWN = 8
 """So many of an operation's rows are named where none of them fits."""
@@ -48,7 +48,7 @@ def typed(operation: Operation, by_axis: Mapping[str, Row], sizes: Mapping[str, 
     axes do not divide a factor, where the numbers of two axes would enter by two indices, or where
     a value would be partial of two kinds.
     """
-    legal = rows(operation) if by_axis else ()
+    legal = every_row(operation) if by_axis else ()
     chosen = ((axis, legal.index(row) if row in legal else row) for axis, row in by_axis.items())
     known = _known(operation)
     key = tuple(chosen), tuple(sizes.items())
@@ -86,11 +86,19 @@ def matched(
     Raises InputError with the operation, its line and the axis: where there is no such row, where
     two axes on one factor come in different orders, and as ``typed`` does.
     """
-    legal = rows(operation)
     several = (*operands, *results)
+    flat = dict.fromkeys(one.flat for one in several if one.flat)
+    legal = every_row(operation) if flat else rows(operation)
     for value, sharding in zip((*operation.operands, *operation.results), several, strict=True):
         whole = replicated(len(sharding.dimensions))
         check_type(type_of(value), whole, sizes, where=operation.line)  # its rank; the rest below
+    if len(flat) > 1:
+        spelled = " and ".join(f"({','.join(axes)})" for axes in flat)
+        raise InputError(
+            f"{operation.primitive} has values cut flat by different axes: {spelled}",
+            where=operation.line,
+            hint="all operands and results need the same axes in one order, or are gathered first",
+        )
     by_axis = {
         axis: _row(operation, legal, axis, operands, results)
         for axis in dict.fromkeys(axis for one in several for axis in one.axes)

@@ -165,7 +165,7 @@ class Asked:
         return replace(
             self.recipe,
             axes=axes or (("data", 1),),
-            zero=self.recipe.zero if cuts.get("batch") else 0,
+            zero=self.recipe.zero if cuts["batch"] or self.sizes["seq"] > 1 else 0,
             schedule=self.recipe.schedule if staged else "",
             chunks=self.recipe.chunks if staged else 1,
             layers=self.recipe.layers if staged else (),

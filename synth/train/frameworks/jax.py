@@ -10,13 +10,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
+from grammar.tensors.operations import Step
 from grammar.tensors.sharding import Sharding
 from hierarchies import InputError
 from synth.emit.conventions import conventions
 from synth.emit.text import templates
 from synth.train.frameworks.asked import Asked, Differs, Written
 from synth.train.frameworks.megatron import without_first
-from synth.train.plans import plan_of
+from synth.train.plans import Plan, plan_of
 from synth.train.plans.plan import PIPE, TIME
 
 
@@ -31,6 +32,7 @@ def jax(asked: Asked) -> Written:
     if step is None:
         raise InputError(f"no step of {asked.model.name}", hint="trace it: specs are of its inputs")
     plan = plan_of(step, asked.recipe)
+    _check_flat(step, plan)
     specs: dict[str, dict[str, str]] = {}
     for role, label, lies in zip(step.roles, step.labels, plan.cuts.inputs, strict=True):
         specs.setdefault(role, {})[label] = _spec(lies)
@@ -47,6 +49,16 @@ def jax(asked: Asked) -> Written:
     text = templates("synth.train.frameworks").get_template("mesh.py.jinja")
     made = text.render(head=asked.head, notes=differs.notes, mesh=_mesh(asked), specs=_said(specs))
     return Written({"collsynth_mesh.py": made}, differs.recipe, tuple(differs.notes))
+
+
+def _check_flat(step: Step, plan: Plan) -> None:
+    """Refuse states that are cut flat and padded, which would be whole in the file."""
+    flat = [one for one, lies in zip(step.labels, plan.cuts.inputs, strict=True) if lies.flat]
+    if flat:
+        raise InputError(
+            f"{len(flat)} arrays, as {flat[0]}, have no dimension that the axes of ZeRO divide",
+            hint="no partition spec says padded parts: train MODEL --plan ... -o FILE writes code",
+        )
 
 
 def _mesh(asked: Asked) -> str:

@@ -321,9 +321,6 @@ def _sharding(asked: Asked, differs: Differs) -> Settings:
     if not recipe.zero:
         return found
     found["distributed"] = True
-    what = {1: "moments", 2: "moments and gradients", 3: "parameters"}[recipe.zero]
-    if sizes["seq"] > 1:
-        differs.say(f"Megatron stores {what} in parts over data and seq together")
     if recipe.zero == 1:
         differs.say(
             "Megatron's distributed optimizer sums gradients by a reduce-scatter, not whole"

@@ -131,8 +131,6 @@ def _decided(asked: Asked, version: str) -> tuple[Settings, Differs]:
         divides(asked.decoder.vocabulary, "words", sizes["tensor"], "parts over tensor")
         note = "torchtitan cuts the vocabulary over tensor, too"
         differs.say(note, replace(differs.recipe, vocabulary="tensor"))
-    if recipe.zero and sizes["seq"] > 1:
-        differs.say("torchtitan stores parameters in parts over data and seq together")
     if recipe.zero and recipe.microbatches > 1 and sizes[PIPE] == 1:
         differs.say("torchtitan sums gradients over data in each microbatch, not once a step")
     if recipe.bucket_bytes:

@@ -50,7 +50,7 @@ def least(
     if not sums:
         return Least(compute, 0.0, 0.0)
     sent = _sent(flow.program, plan, sums)
-    kind, path = flat(sent)
+    kind, path = flat(sent, plan.sizes)
 
     def seconds(elements: int) -> float:
         return sending(Type(kind.dtype, (elements,)), path.source, path.target)

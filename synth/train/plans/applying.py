@@ -15,7 +15,7 @@ from math import prod
 from grammar.tensors.operations import Graph, Literal, Operand, Operation, Step, Value
 from grammar.tensors.sharding import Kind, Sharding, check_type, part_shape, replicated
 from hierarchies import InputError
-from synth.train.factors import Typed, rows, typed
+from synth.train.factors import Typed, every_row, typed
 from synth.train.plans.layers.prepared import prepared
 from synth.train.plans.microbatches import accumulates, redistribution
 from synth.train.plans.placing import placed
@@ -240,7 +240,7 @@ def _all_at_once(value: Operand, where: str) -> InputError:
 
 
 def _check_rows(operation: Operation, chosen: Rows) -> None:
-    legal = rows(operation) if chosen else ()
+    legal = every_row(operation) if chosen else ()
     names = [axis for axis, _ in chosen]
     for axis, row in chosen:
         if row not in legal or names.count(axis) > 1:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from math import inf
 
 from grammar.tensors.operations import Literal, Operation, Value
-from grammar.tensors.sharding import Kind, Lie, Split
+from grammar.tensors.sharding import Flat, Kind, Lie, Split
 from synth.train.factors import Row
 from synth.train.plans.known import MOVING, Known
 from synth.train.plans.lineage import narrows
@@ -28,9 +28,13 @@ def sent(before: Lie, after: Lie, parts: int) -> float:
     match before, after:
         case (Kind(), None):
             return 2 * share
-        case (Kind(), Split()):
+        case (Kind(), Split() | Flat()):
             return share
-        case (Split(), None):
+        case (Split() | Flat(), None):
+            return share
+        case (Flat(one), Flat(other)) if one != other:
+            return share
+        case (Flat(), Split()) | (Split(), Flat()):
             return share
         case (Split(one), Split(other)) if one != other:
             return share / parts
@@ -38,9 +42,14 @@ def sent(before: Lie, after: Lie, parts: int) -> float:
 
 
 def astray(row: Row, over: Sequence[frozenset[int]], kept: bool) -> int:
-    """How many results could be cut by samples or tokens and are not, nor are sums that will be."""
+    """How many results could be cut by samples or tokens and are not, nor are sums that will be.
+
+    What is flat is so because it is wished to be: that counts as well.
+    """
     return sum(
-        bool(places) and lie not in (*((Kind.SUM,) if kept else ()), *map(Split, places))
+        bool(places)
+        and not isinstance(lie, Flat)
+        and lie not in (*((Kind.SUM,) if kept else ()), *map(Split, places))
         for lie, places in zip(row.results, over, strict=True)
     )
 
@@ -110,7 +119,7 @@ def _sent(known: Known, before: Lie, after: Lie, axis: str) -> float:
 
 def _gathers(operation: Operation, row: Row) -> bool:
     """Whether an update would go on with a part of what is to be whole in the end."""
-    return operation.primitive in MOVING and isinstance(row.results[0], Split)
+    return operation.primitive in MOVING and isinstance(row.results[0], Split | Flat)
 
 
 def _ahead(known: Known, operation: Operation, lie: Lie, axis: str, over: frozenset[int]) -> float:

@@ -9,9 +9,9 @@ from functools import lru_cache
 from math import prod
 
 from grammar.tensors.operations import Graph, Operation, Step, Value
-from grammar.tensors.sharding import Sharding, Split, replicated
+from grammar.tensors.sharding import Flat, Sharding, Split, replicated
 from hierarchies import InputError
-from synth.train.factors import rows
+from synth.train.factors import every_row
 from synth.train.orders import SCHEDULES
 from synth.train.plans.applying import apply, operation_whens, timed
 from synth.train.plans.following import follow
@@ -97,7 +97,7 @@ def _alike_in(how: Rows | Cuts, before: Operation, after: Operation) -> Rows | C
         return _alike(how, before.body, after.body)
     if not how:
         return ()
-    legal, others = rows(before), rows(after)
+    legal, others = every_row(before), every_row(after)
     if len(legal) != len(others):
         return None
     return tuple((axis, others[legal.index(row)]) for axis, row in how)
@@ -106,7 +106,7 @@ def _alike_in(how: Rows | Cuts, before: Operation, after: Operation) -> Rows | C
 def _rules(step: Step, recipe: Recipe, parts: Mapping[str, int]) -> tuple[list[Sharding], Rules]:
     """How the inputs lie, and what operations follow."""
     inputs, held = _inputs(step, recipe)
-    along, none = frozenset(recipe.batch), frozenset[str]()
+    along, none = frozenset(recipe.zero_axes), frozenset[str]()
     scatters = along if recipe.scatters else none
     kept = along if recipe.zero in (1, 2) else none
     return inputs, Rules(parts, held, scatters, kept, narrow=bool(recipe.gradients))
@@ -149,13 +149,28 @@ def _inputs(step: Step, recipe: Recipe) -> tuple[list[Sharding], frozenset[tuple
             laid[at] = laid[at].laid(axis, Split(place))
             if step.roles[at] not in OF_SAMPLES:
                 held.add((at, axis))
-    stacked, copied = stacks(step), masters(step)
+    stacked, copied = _stacked(step), masters(step)
     laid = [_stored(step, recipe, at, one, stacked, copied) for at, one in enumerate(laid)]
     for label, lies in recipe.inputs:
         for at in _labelled(step, label, lies):
             laid[at] = _in_time(lies, laid[at])
             held -= {(at, axis) for axis in dict(recipe.axes)}
     return laid, frozenset(held)
+
+
+def _stacked(step: Step) -> frozenset[str]:
+    """The inputs whose first dimension is layers: parameters and their moments, by their labels.
+
+    In stacks of one layer no operation says of a moment that its first dimension is layers.
+    """
+    inputs = [*zip(step.labels, step.roles, step.graph.inputs, strict=True)]
+    known = stacks(step)
+    stacked = {label for label, _, value in inputs if value.name in known}
+    return known | {
+        value.name
+        for label, role, value in inputs
+        if role == "moment" and label.partition("/")[2] in stacked
+    }
 
 
 def _clauses(step: Step, recipe: Recipe) -> Iterator[tuple[str, str, dict[int, int]]]:
@@ -257,15 +272,19 @@ def _stored(
 
 
 def _divided(value: Value, found: Sharding, recipe: Recipe, *, first: int) -> Sharding:
-    """Cut along the batch's axes in its first dimension that divides; whole if there is none.
+    """Cut along the axes of ZeRO in its first dimension that divides; flat if there is none.
 
-    What one of them cuts already, as experts, is cut along the others.
+    What one of them cuts already, as experts, is cut along the others. Single numbers, those of
+    each layer, too, are whole. Of a stack each slice is cut, so that a layer is gathered alone.
     """
-    axes = [axis for axis in recipe.batch if axis not in found.axes]
+    axes = [axis for axis in recipe.zero_axes if axis not in found.axes]
     parts = prod(dict(recipe.axes)[axis] for axis in axes)
     for at, size in enumerate(value.type.shape):
         if at >= first and not found.dimensions[at] and size % parts == 0:
             for axis in axes:
                 found = found.laid(axis, Split(at))
             return found
+    if prod(value.type.shape[first:]) > 1:
+        for axis in axes:
+            found = found.laid(axis, Flat(first))
     return found

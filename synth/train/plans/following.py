@@ -20,9 +20,9 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 
 from grammar.tensors.operations import Graph, Operation, Step, Value
-from grammar.tensors.sharding import Sharding, Split
+from grammar.tensors.sharding import Flat, Lie, Sharding, Split
 from hierarchies import InputError
-from synth.train.factors import Factor, Row, rows, typed
+from synth.train.factors import Factor, Row, every_row, rows, typed
 from synth.train.plans.costs import GROWING, masks, price
 from synth.train.plans.known import Known, Rules, Wishes
 from synth.train.plans.lineage import Lineage, narrows
@@ -44,7 +44,7 @@ def follow(step: Step, inputs: Sequence[Sharding], rules: Rules) -> Cuts:
     stored = {
         axis
         for at, role in enumerate(step.roles)
-        for axis in inputs[at].splitting
+        for axis in inputs[at].cutting
         if role != "batch" and (at, axis) not in rules.held
     }
     firm = {
@@ -69,7 +69,7 @@ def _ends(graph: Graph, ends: Mapping[int, Sharding]) -> Wishes:
         (output.name, axis): sharding.along(axis)
         for at, sharding in ends.items()
         if isinstance(output := graph.outputs[at], Value)
-        for axis in sharding.splitting
+        for axis in sharding.cutting
     }
 
 
@@ -157,7 +157,7 @@ class _Follower:
     ) -> Iterator[Row]:
         """The rows by their prices; for those that cost nothing no other is waited for."""
         dear = []
-        for row in rows(operation):
+        for row in self._legal(operation, axis):
             cost = price(self.known, operation, row, axis, over)
             if any(cost):
                 dear.append((cost, row))
@@ -165,12 +165,20 @@ class _Follower:
                 yield row
         yield from (row for _, row in sorted(dear, key=itemgetter(0)))
 
+    def _legal(self, operation: Operation, axis: str) -> Sequence[Row]:
+        """Rows along the axis; those of flat values where an operand is, or a result is to be."""
+        lies = [self.known.lies(one).along(axis) for one in operation.operands]
+        lies += [self.known.wishes.get((one.name, axis)) for one in operation.results]
+        flat = any(isinstance(one, Flat) for one in lies)
+        return every_row(operation) if flat else rows(operation)
+
     def _keep(self, copy: Value) -> None:
         """A copy of what is stored is read whole, unless it is what is stored."""
         for axis in self.rules.kept:
             key = copy.name, axis
             wished = key in self.known.wishes or key in self.lineage.held
-            if isinstance(self.known.lies(copy).along(axis), Split) and not wished:
+            cut = isinstance(self.known.lies(copy).along(axis), Split | Flat)
+            if cut and not wished:
                 self.known.read[copy.name] = self.known.lies(copy).laid(axis, None)
 
     def _loop(self, loop: Operation, body: Graph) -> Cuts:
@@ -181,7 +189,7 @@ class _Follower:
         divided = loop_of(loop.parameter)
         kept = divided.constants + divided.carried
         inputs = [self.known.lies(one) for one in loop.operands]
-        inputs[kept:] = [_slice(one) for one in inputs[kept:]]
+        inputs[kept:] = [one.slice() for one in inputs[kept:]]
         for at, one in enumerate(inputs[divided.constants : kept], divided.constants):
             for _, axis in one.partial:
                 inputs[at] = inputs[at].laid(axis, None)
@@ -240,20 +248,26 @@ class _Follower:
         for value, output in list(zip(loop.results, body.outputs, strict=True))[carried:]:
             for axis in self.rules.sizes:
                 wish = self.known.wishes.get((value.name, axis))
-                if isinstance(wish, Split) and wish.dimension and isinstance(output, Value):
-                    found[output.name, axis] = Split(wish.dimension - 1)
+                inner = _of_slice(wish)
+                if inner is not None and isinstance(output, Value):
+                    found[output.name, axis] = inner
                     if (value.name, axis) in self.known.firm:
                         firm.add((output.name, axis))
         return found, firm
 
 
-def _slice(one: Sharding) -> Sharding:
-    """How a slice lies of what is scanned: its first dimension is not cut in a loop."""
-    return Sharding(one.dimensions[1:], one.partial)
+def _of_slice(lie: Lie) -> Lie:
+    """How the slices of a stack lie along an axis that cuts them."""
+    match lie:
+        case Split(dimension) if dimension:
+            return Split(dimension - 1)
+        case Flat(lead) if lead:
+            return Flat(lead - 1)
+    return None
 
 
 def _cut_as(one: Sharding, other: Sharding, *, added_up: bool) -> Sharding:
-    for axis in other.axes if added_up else other.splitting:
+    for axis in other.axes if added_up else other.cutting:
         if one.along(axis) is None:
             one = one.laid(axis, other.along(axis))
     return one

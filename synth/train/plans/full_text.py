@@ -27,7 +27,7 @@ from typing import Any, NoReturn
 from grammar.tensors.operations import Graph, Operation, Step
 from grammar.tensors.sharding import Kind, Sharding, replicated
 from hierarchies import InputError, within
-from synth.train.factors import Row, rows
+from synth.train.factors import Row, every_row
 from synth.train.orders import parse as parse_order
 from synth.train.plans.applying import check_cuts
 from synth.train.plans.layers.prepared import prepared
@@ -93,7 +93,7 @@ def _partial(lies: Sharding) -> str:
 
 def _row(operation: Operation, row: Row) -> str:
     """``[0,R]->[0]``, and the name of the factor where another row looks the same."""
-    alike = [one for one in rows(operation) if str(one) == str(row)]
+    alike = [one for one in every_row(operation) if str(one) == str(row)]
     return _plain(row) + (f"({_factor(row)})" if len(alike) > 1 else "")
 
 
@@ -116,7 +116,7 @@ def parse_plan(text: str, step: Step) -> Plan:
 
 
 _LIES = r"\[[^\[\]]*\]"
-_INPUT = re.compile(rf"in (\S+) ({_LIES})(?:\{{([\w:,]+)\}})?")
+_INPUT = re.compile(rf"in (\S+) ({_LIES}(?:\{{flat[^}}]*\}})?)(?:\{{([\w:,]+)\}})?")
 _OPERATION = re.compile(
     rf"(\S+)(?: (everywhere|stage \d{{1,4}}))?((?: \w+ {_LIES}->{_LIES}(?:\(\w+\))?)*)( \{{)?"
 )
@@ -256,7 +256,7 @@ class _Reader:
         return cuts
 
     def row(self, one: Operation, told: re.Match[str]) -> Row:
-        legal = rows(one)
+        legal = every_row(one)
         fits = [row for row in legal if _plain(row) == told[2] and told[3] in (None, _factor(row))]
         if not fits:
             self.refuse(f"{one.primitive} has no such row; it has {', '.join(map(_plain, legal))}")
@@ -269,7 +269,7 @@ class _Reader:
         for kind, _, _ in pairs:
             if kind not in kinds:
                 self.refuse(f"no kind {kind!r}: sum, max or min")
-        return Sharding(lies.dimensions, tuple((kinds[kind], axis) for kind, _, axis in pairs))
+        return replace(lies, partial=tuple((kinds[kind], axis) for kind, _, axis in pairs))
 
     def refuse(self, problem: str) -> NoReturn:
         last = self.lines[min(self.at, len(self.lines) - 1)] if self.lines else (1, "")

@@ -13,8 +13,8 @@ from functools import cached_property
 from math import prod
 
 from grammar.tensors.operations import Graph, Operand, Operation, Value
-from grammar.tensors.sharding import Lie, Sharding, Split, replicated
-from synth.train.factors import rows
+from grammar.tensors.sharding import Flat, Kind, Lie, Sharding, Split, replicated
+from synth.train.factors import every_row
 from synth.train.plans.lineage import Lineage, narrows, widens
 from synth.train.plans.plan import TIME
 
@@ -89,7 +89,7 @@ class Known:
             if (name, axis) not in self.wishes and (name, axis) not in self.firm:
                 continue
             wish = self.wishes.get((name, axis))
-            row = next((one for one in rows(operation) if one.results == (wish,)), None)
+            row = next((one for one in every_row(operation) if one.results == (wish,)), None)
             for operand, lie in zip(operation.operands, row.operands if row else (), strict=False):
                 if not isinstance(operand, Value) or type(lie) is not type(wish):
                     continue
@@ -117,6 +117,20 @@ class Known:
             if self._all_at_once(value, axis):
                 completed = self.completed(value, axis)
                 self.read[value.name] = self.read[value.name].laid(axis, completed)
+        if self.read[value.name].flat != sharding.flat:
+            self._flatten(value)
+
+    def _flatten(self, value: Value) -> None:
+        """Cut it flat along all axes that it is wished to be, in their order: others pad otherwise.
+
+        It may be a sum along some of these only, and cut by tokens along others.
+        """
+        found = self.read[value.name].unflattened()
+        for axis in self.rules.sizes:
+            wish = self.wishes.get((value.name, axis))
+            if isinstance(wish, Flat) and not isinstance(found.along(axis), Kind):
+                found = found.laid(axis, wish)
+        self.read[value.name] = found
 
     def _all_at_once(self, value: Value, axis: str) -> bool:
         only = self.reader.get(value.name)

@@ -94,6 +94,6 @@ def _around(move: Move, source: Sharding) -> Move:
             for axes, before in zip(one.dimensions, source.dimensions, strict=True)
         )
         partial = tuple(pair for pair in source.partial if pair[1] == TIME)
-        return Sharding(dimensions, (*one.partial, *partial))
+        return replace(one, dimensions=dimensions, partial=(*one.partial, *partial))
 
     return replace(move, before=timed(move.before), after=timed(move.after))

@@ -128,12 +128,13 @@ def loop_of(parameter: Mapping[str, object]) -> Loop:
 
 def stacked(one: Sharding) -> Sharding:
     """How a stack lies of which each slice lies so: its first dimension, layers or time, whole."""
-    return Sharding(((), *one.dimensions), one.partial)
+    return one.stack()
 
 
 def by_rows(lies: Sharding) -> bool:
     """Whether a stack is uncut in its first dimension, so that slices lie alike."""
-    return len(lies.dimensions) > 1 and lies.dimensions[0] == ()
+    flat = lies.flat and not lies.lead
+    return len(lies.dimensions) > 1 and lies.dimensions[0] == () and not flat
 
 
 def whole(graph: Graph) -> Cuts:

@@ -11,8 +11,9 @@ Each clause of a plan's text is a place of an axis in types, no code of its own:
 * ``vocabulary over tensor`` cuts the embedding and the last matrix by words;
 * ``experts over expert`` cuts the weights of experts by experts: where that axis cuts the batch,
   too, tokens go to their experts and back by all-to-alls (Lepikhin et al. 2020);
-* ``zero=1`` stores the moments in parts along the batch's axes, 2 the gradients, too, and 3 the
-  parameters (Rajbhandari et al. 2020), those of experts along what of these axes cuts no experts. A
+* ``zero=1`` stores the moments in parts along the axes of the batch and of tokens, 2 the gradients,
+  too, and 3 the parameters (Rajbhandari et al. 2020), those of experts along what of these axes
+  cuts no experts. What has no dimension that these axes divide is cut flat, and padded. A
   parameter that is read as a bf16 copy alone is a master copy, state of the optimizer as moments
   are. Whole gradients are added up over microbatches, and the sum is reduce-scattered, once, as by
   Megatron's distributed optimizer and DeepSpeed's ``reduce_scatter``;
@@ -27,7 +28,7 @@ Weights that a clause cuts are *held*: what reads them adapts. Those that ZeRO c
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from math import prod
 
@@ -78,8 +79,12 @@ CHUNKED = tuple(name for name in SCHEDULES if name not in ONE_STAGE)
 
 
 def spelled(lies: Sharding) -> str:
-    """``[data,-,(seq,tensor)]``: of each dimension the axes that cut it, major to minor."""
-    return f"[{','.join(map(_axes, lies.dimensions))}]"
+    """``[data,-,(seq,tensor)]``: of each dimension the axes that cut it, major to minor.
+
+    ``[-,-]{flat:data}`` where the value is cut flat. Partial sums are not said.
+    """
+    flat = replace(lies, partial=()).spelled_rest
+    return f"[{','.join(map(_axes, lies.dimensions))}]{flat}"
 
 
 def _axes(axes: tuple[str, ...]) -> str:
@@ -164,8 +169,9 @@ class Recipe:
                 raise InputError(problem, hint="use two axes")
         if self.zero not in range(4):
             raise InputError(f"zero={self.zero}", hint="ZeRO has stages 1, 2 and 3; 0 is none")
-        if self.zero and not self.batch:
-            raise InputError(f"zero={self.zero} and no axis cuts the batch", hint="batch over AXIS")
+        if self.zero and not self.zero_axes:
+            problem = f"zero={self.zero} and no axis cuts the batch"
+            raise InputError(problem, hint="batch over AXIS, or tokens over an axis of their own")
 
     def _check_order(self) -> None:
         pipe = dict(self.axes).get(PIPE, 1)
@@ -209,6 +215,17 @@ class Recipe:
     def replicas(self) -> int:
         """How many groups of devices there are with samples of their own."""
         return prod(dict(self.axes)[axis] for axis in self.batch)
+
+    @property
+    def zero_axes(self) -> tuple[str, ...]:
+        """The axes that ZeRO cuts states along, in the order of all: those of samples and tokens.
+
+        An axis of tokens that weights are cut along, too (sequence parallelism), is none of them:
+        what it does not cut is replicated along it, as by Megatron.
+        """
+        weights = {self.megatron, self.vocabulary, *(axis for _, _, axis in self.weights)}
+        along = {*self.batch, *({self.tokens} - weights)}
+        return tuple(name for name, _ in self.axes if name in along)
 
     @property
     def scatters(self) -> bool:

@@ -21,7 +21,7 @@ SAYS: Mapping[str, str] = {
         for one, (said, _) in CLAUSES.items()
     },
     "weights LABEL[DIMENSION] over AXIS": r"weights ([\w/.-]+)\[(-?\d{1,2})\] over (\w+)",
-    "input LABEL as [AXIS,-]": r"input ([\w/.-]+) as (\[.*\])",
+    "input LABEL as [AXIS,-]": r"input ([\w/.-]+) as (\[.*\](?:\{.*\})?)",
     "zero=1": r"zero=(\d)",
     "8 microbatches": r"(\d{1,6}) microbatch(?:es)?",
     "schedule 1f1b, 8 microbatches": (
@@ -67,14 +67,25 @@ def parse_axes(text: str) -> tuple[tuple[str, int], ...]:
 
 
 def parse_lies(text: str) -> Sharding:
-    """``[data,-,(seq,tensor)]``: of each dimension the axes that cut it, major to minor."""
-    inside = text.strip().removeprefix("[").removesuffix("]")
-    words = re.findall(r"\([^()]*\)|[^,()]+", inside)
-    if f"[{','.join(words)}]" != text.strip() or not all(map(_LIES.fullmatch, words)):
+    """``[data,-,(seq,tensor)]``: of each dimension the axes that cut it, major to minor.
+
+    Behind them may stand what is cut flat, from which dimension on: ``[-,-,-]{flat1:data}``.
+    """
+    bare, _, rest = text.strip().partition("{")
+    words = re.findall(r"\([^()]*\)|[^,()]+", bare.removeprefix("[").removesuffix("]"))
+    flat = _FLAT.fullmatch(rest) if rest else None
+    known = f"[{','.join(words)}]" == bare and all(map(_LIES.fullmatch, words))
+    if not known or (flat is None) is not (rest == ""):
         hint = "for each dimension an axis, several in brackets, or '-', as in [data,-]"
         raise InputError(f"not understood: {text!r}", where="plan", hint=hint)
-    cut = (() if word == "-" else tuple(word.strip("()").split(",")) for word in words)
-    return Sharding(tuple(cut))
+    cut = tuple(map(_cutting, words))
+    if flat is None:
+        return Sharding(cut)
+    return Sharding(cut, (), _cutting(flat[2]), int(flat[1] or 0))
+
+
+def _cutting(word: str) -> tuple[str, ...]:
+    return () if word == "-" else tuple(word.strip("()").split(","))
 
 
 def parse_shares(text: str) -> tuple[int, ...]:
@@ -86,6 +97,7 @@ def parse_shares(text: str) -> tuple[int, ...]:
 _SEVERAL = ("weights", "inputs")
 """What may be said several times."""
 
+_FLAT = re.compile(r"flat(\d{0,2}):(\w+|\(\w+(?:,\w+)+\))\}")
 _LIES = re.compile(r"-|\w+|\(\w+(,\w+)+\)")
 
 

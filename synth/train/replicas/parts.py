@@ -2,11 +2,13 @@
 
 The judge's own reading of what a type means: the block of a dimension is the mixed-radix number of
 the coordinates on its axes, first axis slowest; along partial axes the value is the sum (maximum,
-minimum) of what devices hold; along all others devices hold equal bits.
+minimum) of what devices hold; along all others devices hold equal bits. Along flat axes a device
+holds a piece of the flattened block that is left; what padding holds means nothing.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any
@@ -80,14 +82,17 @@ def mismatch(
         wanted, twin = _block(value, sharding, sizes, at), _at_zero(at, rest)
         if parts[at].shape != wanted.shape or parts[at].dtype != wanted.dtype:
             return f"device {at} holds {parts[at].dtype}{parts[at].shape}, not {wanted.shape}"
-        if parts[at].tobytes() != parts[twin].tobytes():
+        if not _same_bits(parts[at], parts[twin], _elements(value, sharding, sizes, at)):
             return f"devices {twin} and {at} are replicas and hold different values"
     for at in devices(sizes):
         if at == _at_zero(at, places):
             group = [parts[other] for other in devices(sizes) if _at_zero(other, places) == at]
             kind = sharding.partial[0][0] if places else Kind.SUM
             found = np.asarray(REDUCE[kind].reduce(group)).astype(value.dtype)  # words wrap around
-            if not np.array_equal(found, _block(value, sharding, sizes, at)):
+            elements = _elements(value, sharding, sizes, at)
+            wanted = _block(value, sharding, sizes, at)
+            found, wanted = (_without_padding(one, elements) for one in (found, wanted))
+            if not np.array_equal(found, wanted):
                 return f"what device {at} and its group hold is another value"
     return None
 
@@ -100,7 +105,36 @@ def _block(value: Array, sharding: Sharding, sizes: Mapping[str, int], at: Coord
     for dimension, axes in enumerate(sharding.dimensions):
         blocks = np.split(value, sharding.parts(sizes)[dimension], axis=dimension)
         value = blocks[number(at, axes, sizes)]
+    if sharding.flat:
+        pieces = math.prod(sizes[axis] for axis in sharding.flat)
+        return flat_piece(value, sharding.lead, pieces, number(at, sharding.flat, sizes))
     return value
+
+
+def flat_piece(block: Array, lead: int, pieces: int, own: int) -> Array:
+    """One of equal pieces of what is flattened behind its first dimensions, zeros at its end."""
+    rows = block.reshape(*block.shape[:lead], -1)
+    each = -(-rows.shape[-1] // pieces)
+    more = [(0, 0)] * lead + [(0, each * pieces - rows.shape[-1])]
+    return np.pad(rows, more)[..., own * each : (own + 1) * each]
+
+
+def _elements(
+    value: Array, sharding: Sharding, sizes: Mapping[str, int], at: Coordinates
+) -> int | None:
+    """How many elements of a flat piece's last dimension are no padding; None if it has none."""
+    if not sharding.flat:
+        return None
+    held = _block(np.ones(value.shape, np.int8), sharding, sizes, at)
+    return int(held.reshape(-1, held.shape[-1])[0].sum()) if held.size else 0
+
+
+def _same_bits(one: Array, other: Array, elements: int | None) -> bool:
+    return _without_padding(one, elements).tobytes() == _without_padding(other, elements).tobytes()
+
+
+def _without_padding(part: Array, elements: int | None) -> Array:
+    return part if elements is None else part[..., :elements]
 
 
 def _contributions(

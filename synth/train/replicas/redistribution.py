@@ -6,7 +6,8 @@ comes of it is for the caller to compare with what was meant.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from math import prod
 from typing import assert_never
 
 import numpy as np
@@ -18,6 +19,7 @@ from synth.train.replicas.parts import (
     Coordinates,
     Parts,
     devices,
+    flat_piece,
     neutral,
     number,
 )
@@ -26,19 +28,39 @@ from synth.train.resharding.moves import How, Move, Path
 Sizes = Mapping[str, int]
 
 
-def carry_out(path: Path, parts: Parts, sizes: Sizes) -> Parts:
-    """What devices hold after all moves of a path."""
+def carry_out(path: Path, parts: Parts, sizes: Sizes, shape: Sequence[int] = ()) -> Parts:
+    """What devices hold after all moves of a path, of a value of this shape.
+
+    Only where something is flat the shape is needed: to know what of it is padding.
+    """
     for move in path.moves:
-        parts = move_parts(move, parts, sizes)
+        parts = move_parts(move, parts, sizes, shape)
     return parts
 
 
-def move_parts(move: Move, parts: Parts, sizes: Sizes) -> Parts:
+def move_parts(move: Move, parts: Parts, sizes: Sizes, shape: Sequence[int] = ()) -> Parts:
     """What devices hold after one move: each gets it from the members of its group."""
-    return {at: _after(move, at, parts, sizes) for at in devices(sizes)}
+    after = _flat_after if move.before.flat != move.after.flat else _after
+    return {at: after(move, at, parts, sizes, shape) for at in devices(sizes)}
 
 
-def _after(move: Move, at: Coordinates, parts: Parts, sizes: Sizes) -> Array:
+def _flat_after(
+    move: Move, at: Coordinates, parts: Parts, sizes: Sizes, shape: Sequence[int]
+) -> Array:
+    """The same of a move along flat axes: pieces of the flattened block, with zeros at its end."""
+    held = [parts[member] for member in _group(move.axes, at, sizes)]
+    if move.how is How.ALL_GATHER:
+        cuts = zip(shape, move.after.dimensions, strict=True)
+        block = [size // prod(sizes[axis] for axis in axes) for size, axes in cuts]
+        lead = move.before.lead
+        rows = np.concatenate(held, axis=lead)[..., : prod(block[lead:])]
+        return rows.reshape(block)
+    own = number(at, move.axes, sizes)
+    whole = parts[at] if move.how is How.SLICE else _reduced(move, held)
+    return flat_piece(whole, move.after.lead, len(held), own)
+
+
+def _after(move: Move, at: Coordinates, parts: Parts, sizes: Sizes, _: Sequence[int]) -> Array:
     mine, n = parts[at], move.devices(sizes)
     held = [parts[member] for member in _group(move.axes, at, sizes)]
     match move.how:

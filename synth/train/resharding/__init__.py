@@ -20,4 +20,5 @@ rows cut over one to rows cut over the other:
 from synth.train.resharding.moves import How as How
 from synth.train.resharding.moves import Move as Move
 from synth.train.resharding.moves import Path as Path
+from synth.train.resharding.moves import padded as padded
 from synth.train.resharding.paths import path_between as path_between

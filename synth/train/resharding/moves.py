@@ -10,17 +10,20 @@ table (R replicated, S split, P partial; n devices, each of which holds b bytes 
 
 The entries are what one device must send or receive at least. From S to S of the same dimension,
 or between axes of one size, it is a permute: whole parts go from device to device, b bytes.
+
+What is cut flat is sliced, gathered and reduce-scattered along all of its flat axes at once: the
+padded block goes as one dimension that these axes cut (``padded``), so its bytes are counted, too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from fractions import Fraction
 from math import prod
 
-from grammar.tensors.sharding import Kind, Sharding, Split, Type
+from grammar.tensors.sharding import Kind, Sharding, Split, Type, part_shape
 
 
 class How(Enum):
@@ -73,6 +76,11 @@ class Move:
         return tuple(axis for axis in self.after.dimensions[self.enters] if axis in self.axes)
 
     @property
+    def flattens(self) -> bool:
+        """Whether the axes of the move are those that cut a value flat, before or after it."""
+        return self.before.flat != self.after.flat
+
+    @property
     def kind(self) -> Kind:
         """What puts the parts together that the move makes, or combines; only where it does."""
         before, after = self.before.along(self.axes[0]), self.after.along(self.axes[0])
@@ -85,8 +93,12 @@ class Move:
         return prod(sizes[axis] for axis in self.axes)
 
     def least(self, sizes: Mapping[str, int]) -> Fraction:
-        """What one device must send or receive at least, as a share of the whole value's bytes."""
-        held = Fraction(1, prod(self.before.parts(sizes)))
+        """What one device must send or receive at least, as a share of the whole value's bytes.
+
+        Padding is not counted: ``least_bytes`` does.
+        """
+        flat = prod(sizes[axis] for axis in self.before.flat)
+        held = Fraction(1, prod(self.before.parts(sizes)) * flat)
         n = self.devices(sizes)
         match self.how:
             case How.SLICE | How.MASK | How.WIDEN:
@@ -99,6 +111,13 @@ class Move:
                 return Fraction(2 * (n - 1), n) * held
             case How.PERMUTE:
                 return Fraction(0) if self._leaves_blocks(sizes) else held
+
+    def least_bytes(self, value: Type, sizes: Mapping[str, int]) -> Fraction:
+        """The bytes of a value that one device must send or receive at least, with padding."""
+        if not (self.before.flat or self.after.flat):
+            return self.least(sizes) * value.bytes
+        block, move = padded(self, value, sizes)
+        return move.least(sizes) * block.bytes
 
     def sends(self, sizes: Mapping[str, int]) -> bool:
         """Whether a device must send or receive anything."""
@@ -122,21 +141,45 @@ class Move:
         names = ", ".join(self.axes)
         match self.how:
             case How.SLICE:
-                return f"slice dimension {self.enters} over {names}"
+                return f"slice {self._into} over {names}"
             case How.MASK:
                 return f"mask to a partial {self.kind.value} over {names}"
             case How.WIDEN:
                 return f"widen dimension {self.leaves} to a partial {self.kind.value} over {names}"
             case How.ALL_GATHER:
-                return f"all-gather dimension {self.leaves} over {names}"
+                what = "flat" if self.flattens else f"dimension {self.leaves}"
+                return f"all-gather {what} over {names}"
             case How.ALL_TO_ALL:
                 return f"all-to-all from dimension {self.leaves} to {self.enters} over {names}"
             case How.REDUCE_SCATTER:
-                return f"reduce-scatter ({self.kind.value}) to dimension {self.enters} over {names}"
+                return f"reduce-scatter ({self.kind.value}) to {self._into} over {names}"
             case How.ALL_REDUCE:
                 return f"all-reduce ({self.kind.value}) over {names}"
             case How.PERMUTE:
                 return f"permute {names}"
+
+    @property
+    def _into(self) -> str:
+        """What the axes cut afterwards."""
+        return "flat" if self.flattens else f"dimension {self.enters}"
+
+
+def padded(move: Move, value: Type, sizes: Mapping[str, int]) -> tuple[Type, Move]:
+    """The same move of the padded block that the dimensions' axes leave, flattened.
+
+    Its last dimension is as long as all devices of the flat axes hold together, and is cut by
+    these. A move of a value that is flat nowhere is as it was.
+    """
+    cut = move.after if move.after.flat else move.before
+    if not cut.flat:
+        return value, move
+    *lead, each = part_shape(value, cut, sizes)
+    block = Type(value.dtype, (*lead, each * prod(sizes[axis] for axis in cut.flat)))
+
+    def along(one: Sharding) -> Sharding:
+        return Sharding(((),) * cut.lead + (one.flat,), one.partial)
+
+    return block, replace(move, before=along(move.before), after=along(move.after))
 
 
 @dataclass(frozen=True)
@@ -165,7 +208,7 @@ class Path:
 
     def least_bytes(self, value: Type, sizes: Mapping[str, int]) -> Fraction:
         """The bytes that one device must send or receive at least; a bound need not be whole."""
-        return self.least(sizes) * value.bytes
+        return sum((move.least_bytes(value, sizes) for move in self.moves), Fraction(0))
 
 
 def _dimension(sharding: Sharding, axis: str) -> int:

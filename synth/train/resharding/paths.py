@@ -21,6 +21,7 @@ from math import gcd, prod
 from grammar.tensors.sharding import Kind, Sharding, Type, check_type, shardings
 from hierarchies import InputError
 from synth.search.best_first import Explored, joined
+from synth.train.resharding.flat import flat_paths, sent
 from synth.train.resharding.moves import Move, Path
 from synth.train.resharding.rules import moves
 
@@ -60,6 +61,8 @@ def path_between(
     fit the value or the axes, for partial values of several kinds at once (which is put together
     first is not said), and where the moves that are allowed do not lead there.
     """
+    if source.flat or target.flat:
+        return _flat(value, source, target, tuple(sizes.items()), (allowed, First.BYTES))[0]
     of_value = _of_value(value, source, target, sizes)
     found = _towards(target, tuple(sizes.items()), of_value, allowed).get(source)
     if found is None:
@@ -79,11 +82,43 @@ def paths_between(
 
     Which of them is fastest only a machine can tell. Raises InputError as ``path_between`` does.
     """
+    if source.flat or target.flat:
+        return _flat(value, source, target, tuple(sizes.items()), (allowed, first))
     of_value = _of_value(value, source, target, sizes)
     found = _cheapest(source, target, tuple(sizes.items()), of_value, (allowed, first))
     if not found:
         raise _unreachable(value, source, target)
     return found
+
+
+@lru_cache(maxsize=2**14)
+def _flat(
+    value: Type,
+    source: Sharding,
+    target: Sharding,
+    axes: tuple[tuple[str, int], ...],
+    rules: tuple[Allowed, First],
+) -> tuple[Path, ...]:
+    """The same where one of them is flat. Raises InputError likewise."""
+    (allowed, first), sizes = rules, dict(axes)
+    _of_value(value, source, target, sizes)
+    if source == target:
+        return (Path(source, target, ()),)
+
+    def between(before: Sharding, after: Sharding) -> tuple[Path, ...]:
+        of_value = _of_value(value, before, after, sizes)
+        return _cheapest(before, after, axes, of_value, rules)
+
+    found: dict[tuple[float, ...], list[Path]] = {}
+    for path in flat_paths(value, source, target, between):
+        if all(map(allowed, path.moves)):
+            sent_bytes, requests, moves = sent(path, value, sizes)
+            both = (sent_bytes, requests) if first is First.BYTES else (requests, sent_bytes)
+            found.setdefault((*both, moves), []).append(path)
+    if not found:
+        raise _unreachable(value, source, target)
+    tied = sorted(found[min(found)], key=lambda path: [*map(str, path.moves)])
+    return tuple(tied[:MOST_TIED])
 
 
 def _of_value(value: Type, source: Sharding, target: Sharding, sizes: Mapping[str, int]) -> _Of:

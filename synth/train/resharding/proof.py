@@ -4,7 +4,8 @@ No arithmetic: a coordinate along an axis is an element of a set of its own, and
 dimension an element of the value lies in is an unknown function for each dimension, axis and set
 of axes that are major to it: the same for ``[a]`` and the first axis of ``[a,b]``, another for the
 second of ``[b,a]``. (It is the element's place times the product of all these sizes over that of
-the dimension, modulo the axis's own, so the order of the major ones does not matter.) The state is
+the dimension, modulo the axis's own, so the order of the major ones does not matter.) Which piece
+of the flattened block it lies in, along a flat axis, is another for each way to cut. The state is
 a formula has(device, element, contributor), "what the device holds for this element contains what
 the contributor had"; a move says that some member of the group had it. A judge of its own: it
 reads moves as data and shares no code with the rules or with the replicas.
@@ -116,12 +117,28 @@ class _World:
 
     def inside(self, sharding: Sharding, among: Sequence[str] | None = None) -> Formula:
         """The element lies in the device's block, as far as these axes (all) say."""
-        return self.all_of(
-            self.device[axis] == self.block(dimension, axes[: place + 1])
+        blocks = {
+            axis: self.block(dimension, axes[: place + 1])
             for dimension, axes in enumerate(sharding.dimensions)
             for place, axis in enumerate(axes)
+        }
+        blocks |= {axis: self.piece(sharding, axis) for axis in sharding.flat}
+        return self.all_of(
+            self.device[axis] == block
+            for axis, block in blocks.items()
             if among is None or axis in among
         )
+
+    def piece(self, sharding: Sharding, axis: str) -> Formula:
+        """The coordinate, along a flat axis, of the piece that the element lies in.
+
+        How much of a block is padding depends on all of these axes, so that none of them stands
+        for itself.
+        """
+        cut = [sorted(str(self.sets[one]) for one in axes) for axes in sharding.dimensions]
+        flat = [str(self.sets[one]) for one in sharding.flat]
+        name = f"piece along {axis} of {flat} behind {sharding.lead} of {cut}"
+        return z3.Function(name, self.elements, self.sets[axis])(self.element)
 
     def some(self, axes: Sequence[str], body: Formula) -> Formula:
         """Some member of the group over these axes makes it true."""

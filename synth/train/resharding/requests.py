@@ -27,7 +27,7 @@ from synth.semantics.point_to_point import (
     devices_at,
 )
 from synth.semantics.programs import Language
-from synth.train.resharding.moves import How, Move, Path
+from synth.train.resharding.moves import How, Move, Path, padded
 
 GOALS: Mapping[How, Goal] = {
     How.ALL_GATHER: Goal.ALL_GATHER,
@@ -62,7 +62,8 @@ class Communication:
     ``kind`` is the reduction operation: a program for a sum is one for a maximum as well, as all
     that is known of an operation is that order does not matter and that nothing may count twice.
     ``given``: the rearrangement of a device's part before, into
-    ``result[0]`` pieces where the request takes pieces; ``got``: of what it ends with.
+    ``result[0]`` pieces where the request takes pieces; ``got``: of what it ends with. Of what is
+    flat, ``move`` is that of its padded block.
     """
 
     move: Move
@@ -84,8 +85,8 @@ def communications(
     the requests out: pieces are in their order.
     """
     sizes = {axis.name: axis.size for axis in placement.axes}
-    layout = _Layout(value, placement, order)
-    return tuple(layout.communication(move) for move in path.requests(sizes))
+    blocks = (padded(move, value, sizes) for move in path.requests(sizes))
+    return tuple(_Layout(block, placement, order).communication(move) for block, move in blocks)
 
 
 @dataclass(frozen=True)

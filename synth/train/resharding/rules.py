@@ -4,11 +4,15 @@ A dimension is cut by a list of axes, major to minor, and a move takes off only 
 of them, or appends to the list: blocks are then whole blocks of what was there. One move may be
 over several axes at once, which is one request; it is never cut in one for each axis. The order
 of a list is changed by a permute.
+
+All flat axes of a value come and go in one move: over fewer devices blocks are padded otherwise, so
+that none is a block of another.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from itertools import combinations, permutations
 
 from grammar.tensors.sharding import Kind, Sharding
@@ -23,12 +27,41 @@ def moves(before: Sharding, sizes: Sizes, kinds: frozenset[Kind]) -> Iterator[Mo
     Whether the axes divide the dimensions they cut is not looked at. Kinds are not mixed: the
     maximum over one axis of sums over another is not the sum of maxima.
     """
+    if before.flat:
+        yield Move(How.ALL_GATHER, before.flat, before, before.unflattened())
+        yield from _as_flat(before, sizes, kinds)
+        return
     yield from _from_replicated(before, sizes, kinds)
     for dimension, axes in enumerate(before.dimensions):
         for first in range(len(axes)):
             yield from _from_split(before, dimension, axes[first:], kinds)
     yield from _from_partial(before)
     yield from _permutes(before, sizes)
+
+
+def flattened(before: Sharding, after: Sharding) -> Move | None:
+    """The move to what is flat from what is not; None if there is none.
+
+    Along the flat axes the value is replicated before (slice), or a sum (reduce-scatter).
+    """
+    axes = after.flat
+    if before.flat or _without(before, axes) != after.unflattened():
+        return None
+    along = {before.along(axis) for axis in axes}
+    if along == {None}:
+        return Move(How.SLICE, axes, before, after)
+    return Move(How.REDUCE_SCATTER, axes, before, after) if along == {Kind.SUM} else None
+
+
+def _as_flat(before: Sharding, sizes: Sizes, kinds: frozenset[Kind]) -> Iterator[Move]:
+    """What works on each element of a flat value as it is, along other axes."""
+    for axis in sizes:
+        if axis not in before.axes:
+            yield from _made_partial(How.MASK, axis, before, kinds)
+    partial = [axis for _, axis in before.partial]
+    for count in range(1, len(partial) + 1):
+        for axes in combinations(partial, count):
+            yield Move(How.ALL_REDUCE, axes, before, _without(before, axes))
 
 
 def _from_replicated(before: Sharding, sizes: Sizes, kinds: frozenset[Kind]) -> Iterator[Move]:
@@ -118,4 +151,4 @@ def _appended(sharding: Sharding, dimension: int, axes: tuple[str, ...]) -> Shar
 def _with_dimension(sharding: Sharding, dimension: int, axes: tuple[str, ...]) -> Sharding:
     every = sharding.dimensions
     cut = (*every[:dimension], axes, *every[dimension + 1 :])
-    return Sharding(cut, sharding.partial)
+    return replace(sharding, dimensions=cut)

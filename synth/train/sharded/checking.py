@@ -25,7 +25,7 @@ from hierarchies import InputError
 from synth.train.factors import matched, rows
 from synth.train.plans.plan import TIME, loop_of, stacked
 from synth.train.resharding import How, Move
-from synth.train.resharding.rules import moves
+from synth.train.resharding.rules import flattened, moves
 from synth.train.sharded.places import check_places
 
 Sizes = Mapping[str, int]
@@ -121,6 +121,7 @@ def _check_move(operation: Operation, sizes: Sizes) -> None:
     ) or frozenset((Kind.SUM,))
     move = Move(How(by), tuple(map(str, over)), lies(before), lies(after))
     possible = [one for one in moves(lies(before), sizes, kinds) if one.after == lies(after)]
+    possible += filter(None, [flattened(lies(before), lies(after))])
     if move not in possible:
         told = "; ".join(f"by={one.how.value} over=({','.join(one.axes)})" for one in possible)
         raise InputError(

@@ -107,7 +107,7 @@ def _largest(move: Move, value: Type, sizes: Mapping[str, int]) -> int:
 
 
 def _least(move: Move, value: Type, sizes: Mapping[str, int]) -> Fraction:
-    return move.least(sizes) * value.bytes
+    return move.least_bytes(value, sizes)
 
 
 @dataclass(frozen=True)

@@ -7,13 +7,13 @@ collective's time in which its device computes.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from grammar import Goal
-from grammar.tensors.sharding import Sharding, Type, part_shape
+from grammar.tensors.sharding import Type, part_shape
 from synth.train.plans import Plan
-from synth.train.resharding import Move
+from synth.train.resharding import Move, padded
 from synth.train.resharding.requests import GOALS
 from synth.train.simulation.device import Task
 from synth.train.simulation.pipeline import Pipelined
@@ -81,6 +81,9 @@ def collectives(task: Task, plan: Plan) -> Iterator[tuple[Goal, tuple[str, ...],
 def _payload(kind: Type, move: Move, plan: Plan) -> int:
     """The largest buffer of a device, of a slice where the move is of a stack of them."""
     several = len(move.before.dimensions) - len(kind.shape)
-    ends = (Sharding(one.dimensions[several:], one.partial) for one in (move.before, move.after))
-    shapes = (part_shape(kind, one, plan.parts) for one in ends)
+    before, after = move.before, move.after
+    for _ in range(several):
+        before, after = before.slice(), after.slice()
+    block, inside = padded(replace(move, before=before, after=after), kind, plan.parts)
+    shapes = (part_shape(block, one, plan.parts) for one in (inside.before, inside.after))
     return max(prod(shape) for shape in shapes) * kind.bytes // max(1, kind.elements)

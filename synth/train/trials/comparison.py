@@ -6,13 +6,14 @@ Every part of every device is compared, so also replicas with each other.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
+from math import prod
 
 import numpy as np
 
 from grammar.tensors.operations import Step
-from grammar.tensors.sharding import Sharding, block
+from grammar.tensors.sharding import Sharding, block, numbers_of
 from synth.train.emit import output_names
 from synth.train.plans import Program
 from synth.train.plans.plan import PIPE
@@ -60,7 +61,7 @@ def compared(
     ``sizes`` are of all axes of devices. Along the axis of stages a value is where it is held, and
     there all that belong to it are compared.
     """
-    whole = (Sharding(one.dimensions) for one in program.outputs)
+    whole = (replace(one, partial=()) for one in program.outputs)
     lies = dict(zip(output_names(step), whole, strict=True))
     held = [
         step.graph.inputs[place].name
@@ -109,8 +110,10 @@ def _apart(
     for rank, at in enumerate(places):
         if at.get(PIPE) not in held:
             continue
-        part = sharded.parts[rank, name].astype(np.float64)
         wanted = _block(whole, lies, sizes, at)
+        part = sharded.parts[rank, name].astype(np.float64)
+        if lies.flat:
+            part = part[..., : wanted.shape[-1]]
         gap = np.abs(part - wanted.astype(np.float64)).reshape(len(whole), -1)
         worst = np.maximum(worst, np.max(gap, axis=1, initial=0.0))
     return np.where(np.isnan(worst), np.inf, worst / size)
@@ -133,4 +136,14 @@ def _block(whole: Array, lies: Sharding, sizes: Mapping[str, int], at: Mapping[s
     numbers = block(lies, sizes, at)
     for dimension, (number, parts) in enumerate(zip(numbers, lies.parts(sizes), strict=True), 1):
         whole = np.split(whole, parts, axis=dimension)[number]
+    if lies.flat:
+        return _piece(whole, lies, sizes, at)
     return whole
+
+
+def _piece(block: Array, lies: Sharding, sizes: Mapping[str, int], at: Mapping[str, int]) -> Array:
+    """A device's elements of a block that is cut flat, without padding: the last have fewer."""
+    [number] = numbers_of([lies.flat], sizes, at)
+    rows = block.reshape(*block.shape[: lies.lead + 1], -1)
+    each = -(-rows.shape[-1] // prod(sizes[axis] for axis in lies.flat))
+    return rows[..., number * each : (number + 1) * each]

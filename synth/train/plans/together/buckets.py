@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from math import prod
 
 from grammar.tensors.operations import Step
 from grammar.tensors.sharding import Kind, Sharding, Type, part_shape
@@ -30,11 +31,15 @@ FLAT = (How.ALL_REDUCE, How.REDUCE_SCATTER, How.ALL_GATHER, How.SLICE, How.MASK)
 WHOLE = Fraction(1)
 
 
-def flat(several: Sequence[Moved], share: Fraction = WHOLE) -> tuple[Type, Path]:
+def flat(
+    several: Sequence[Moved], sizes: Mapping[str, int], share: Fraction = WHOLE
+) -> tuple[Type, Path]:
     """The members of a bucket end to end, of one dimension: its type, and move for move its path.
 
-    A device has as many elements of it as of all members, or of a ``share`` of their layers.
+    A device has as many elements of it as of all members, or of a ``share`` of their layers. Those
+    of members that are cut flat are counted with their padding.
     """
+    several = [_padded(one, sizes) for one in several]
     first, elements = several[0], sum(one.value.type.elements for one in several)
     kind = Type(first.value.type.dtype, (int(share * elements),))
     at = _laid(first.path.source.splitting, first.path.source)
@@ -47,6 +52,26 @@ def flat(several: Sequence[Moved], share: Fraction = WHOLE) -> tuple[Type, Path]
         moves.append(Move(move.how, move.axes, at, after))
         at = after
     return kind, Path(source, at, tuple(moves))
+
+
+def _padded(one: Moved, sizes: Mapping[str, int]) -> Moved:
+    """The same of the padded blocks of what is cut flat, whose last dimension the axes cut."""
+    ends = (one.path.source, *(move.after for move in one.path.moves))
+    cut = next((end for end in ends if end.flat), None)
+    if cut is None:
+        return one
+    *lead, each = part_shape(one.value.type, cut, sizes)
+    length = each * prod(sizes[axis] for axis in cut.cutting)
+
+    def along(end: Sharding) -> Sharding:
+        return Sharding(((),) * cut.lead + ((*end.splitting, *end.flat),), end.partial)
+
+    moves = (
+        replace(move, before=along(move.before), after=along(move.after)) for move in one.path.moves
+    )
+    path = Path(along(one.path.source), along(one.path.target), tuple(moves))
+    kind = Type(one.value.type.dtype, (*lead, length))
+    return Moved(replace(one.value, type=kind), path)
 
 
 def _laid(axes: Iterable[str], like: Sharding) -> Sharding:
@@ -191,7 +216,11 @@ def _placed(program: Program, at: int) -> Place | None:
 
 
 def _is_flat(one: Done | Moved | Sent) -> bool:
-    return isinstance(one, Moved) and all(move.how in FLAT for move in one.path.moves)
+    if not isinstance(one, Moved) or any(move.how not in FLAT for move in one.path.moves):
+        return False
+    ends = (one.path.source, *(move.after for move in one.path.moves))
+    cuts = {end.dimensions for end in ends}
+    return len(cuts) == 1 or not any(end.flat for end in ends)
 
 
 def _made(program: Program, first: int, last: int) -> set[str]:

@@ -80,7 +80,7 @@ class Sends:
         self, several: Sequence[Moved], held: Sequence[Sequence[Held]], layers: int
     ) -> list[list[Held]]:
         """A bucket: one request, once all of its members are made, or some slices of each."""
-        kind, path = flat(several, Fraction(len(held[0]), layers))
+        kind, path = flat(several, self.plan.sizes, Fraction(len(held[0]), layers))
         moves = path.requests(self.plan.sizes)
         request = ", ".join(map(str, moves))
         name = f"{request}: {several[0].value.name} and {len(several) - 1} more"

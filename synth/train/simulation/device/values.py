@@ -60,7 +60,7 @@ def buffers_of(many: Iterable[Held]) -> Iterable[int]:
 
 def slice_lies(one: Sharding) -> Sharding:
     """How a slice of a stack lies."""
-    return Sharding(one.dimensions[1:], one.partial)
+    return one.slice()
 
 
 def slice_type(kind: Type) -> Type:

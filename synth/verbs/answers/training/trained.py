@@ -188,7 +188,7 @@ def _count(
             for move in path.requests(plan.sizes):
                 what = f"{move.how.value} over {', '.join(move.axes)}"
                 times[what] += often
-                least[what] += often * int(move.least(plan.parts) * value.type.bytes)
+                least[what] += often * int(move.least_bytes(value.type, plan.parts))
         case Sent(value, lies):
             what = "point-to-point between stages"
             times[what] += often
