@@ -16,21 +16,28 @@ from equations.executed import execute
 from equations.laid_out import laid
 from equations.parts import execute_part
 from grammar.tensors.operations import Value
-from grammar.tensors.primitives import KNOWN
+from grammar.tensors.primitives import (
+    ARITHMETIC,
+    KNOWN,
+    MOVED,
+    MULTIPLIED,
+    RANDOM,
+    REDUCED,
+    REPEATED,
+    WHOLE,
+)
 from hierarchies import InputError
+from synth.compute.roofline import VIEWS
 from synth.train.emit import LANGUAGES, write
 from synth.train.factors import part, rows, typed
+from synth.train.factors.partials import PARTIALS
 from synth.train.factors.table import TABLE
+from synth.train.learned.kernels import KINDS as COST_KINDS
+from synth.train.learned.kernels import kind_of
+from synth.train.work import KINDS
 
 CASES = cases()
 RUNTIMES = ("jax", "torch")
-WITHOUT = {
-    "jax": {"random_unwrap", "expand_dims"},
-    "torch": {
-        *("random_unwrap", "expand_dims", "reduce_precision"),
-    },
-}
-"""What a runtime has no words for, on purpose."""
 
 
 def arrays(case: Case, given: list) -> list:
@@ -51,10 +58,19 @@ def near(found: np.ndarray, wanted: np.ndarray) -> bool:
     return np.allclose(one, other, rtol=1e-4, atol=1e-5, equal_nan=True)
 
 
-def test_every_known_primitive_has_words_or_is_left_out_on_purpose() -> None:
+def test_all_lists_of_primitives_agree() -> None:
+    """What can be traced has a rule, words in both runtimes, and a kind of cost; and no more."""
+    assert {*TABLE, REPEATED} == KNOWN
+    assert not WHOLE & KNOWN
+    assert PARTIALS.keys() <= TABLE.keys()
     for runtime in RUNTIMES:
-        words = set(LANGUAGES[runtime].primitives)
-        assert {*TABLE, *KNOWN} - words - {"scan"} == WITHOUT[runtime]
+        assert {*LANGUAGES[runtime].primitives} == KNOWN - {REPEATED} | WHOLE
+    kinds = [ARITHMETIC, MOVED, REDUCED, RANDOM, MULTIPLIED]
+    assert sum(map(len, kinds)) == len(KNOWN) - 1
+    assert VIEWS <= KNOWN
+    for name in KNOWN:
+        assert name == REPEATED or any(name in names for names in KINDS.values())
+        assert kind_of(name) in COST_KINDS
 
 
 @cache
