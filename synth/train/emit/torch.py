@@ -7,7 +7,7 @@ from string import ascii_letters
 
 from grammar.tensors.sharding import Kind, Type
 from synth.train.emit.language import Call, Language, Writer
-from synth.train.emit.moves import neutral, senders
+from synth.train.emit.moves import neutral, transfers
 from synth.train.emit.spelling import entries, listed, quoted, told
 from synth.train.emit.torch_random import RANDOM, within_32_bits
 from synth.train.factors.parameters import entry, number, numbers, pairs, whole, words
@@ -376,7 +376,8 @@ def moved(text: str, move: Move, held: Type, sizes: Mapping[str, int]) -> str:
         case How.ALL_REDUCE:
             return f'all_reduce({SENT.format(text)}, {axes}, "{move.kind.value}")'
         case How.PERMUTE:
-            return f"permute({text}, {axes}, {senders(move, sizes)})"
+            ordered, senders = transfers(move, sizes)
+            return f"permute({text}, {quoted(ordered)}, {senders})"
 
 
 TORCH = Language(
