@@ -8,6 +8,9 @@ from itertools import product
 from grammar.tensors.sharding import Kind
 from synth.train.resharding import Move
 
+LARGEST = {"f8_e4m3fn": "448.0"}
+"""The largest number of floats without infinity: what is beyond becomes no number."""
+
 
 def transfers(move: Move, sizes: Mapping[str, int]) -> tuple[tuple[str, ...], list[int]]:
     """A permute's axes in the order of ``sizes``, and the sender for each member of its group.
@@ -32,6 +35,11 @@ def neutral(kind: Kind, dtype: str, dtypes: Mapping[str, str], infinite: str, li
         return str(kind is Kind.MIN)
     if kind is Kind.SUM:
         return "0"
+    sign = "-" if kind is Kind.MAX else ""
+    if dtype in LARGEST:
+        return f"{sign}{LARGEST[dtype]}"
     if dtype.startswith(("f", "bf")):
-        return f"-{infinite}.inf" if kind is Kind.MAX else f"{infinite}.inf"
+        return f"{sign}{infinite}.inf"
+    if dtype.startswith("u"):  # a runtime may keep these in a wider type, which has other limits
+        return "0" if kind is Kind.MAX else str(2 ** int(dtype[1:]) - 1)
     return f"{limits}({dtypes[dtype]}).{'min' if kind is Kind.MAX else 'max'}"

@@ -37,7 +37,7 @@ _BINARY |= {"max": "maximum", "min": "minimum"}
 
 def _div(call: Call) -> str:
     one, other = call.plain
-    if call.made.dtype.startswith(("f", "bf")):
+    if _is_float(call.made.dtype):
         return f"{one} / {other}"
     return f'torch.div({one}, {other}, rounding_mode="trunc")'
 
@@ -53,6 +53,19 @@ def _select(call: Call) -> str:
     if len(cases) != 2 or call.dtype() != "bool":
         raise call.refused(f"of {len(cases)} cases")
     return f"torch.where({which}, {cases[1]}, {cases[0]})"
+
+
+def _converted(call: Call) -> str:
+    """PyTorch leaves open what a float beyond the ends of whole numbers becomes; JAX does not."""
+    text, dtype, made = call.operands[0], call.told("new_dtype"), call.made.dtype
+    if made == "bool" or _is_float(made) or not _is_float(call.dtype()):
+        return f"{text}.to({dtype})"
+    ends = f", 0, {_neutral(Kind.MIN, made)}" if made.startswith("u") else ""
+    return f"to_whole({text}, {dtype}{ends})"
+
+
+def _is_float(dtype: str) -> bool:
+    return dtype.startswith(("f", "bf"))
 
 
 def _shaped(call: Call) -> str:
@@ -305,7 +318,7 @@ PRIMITIVES: Mapping[str, Writer] = {
     "integer_pow": "{0} ** {y}",
     "round": _round,
     "select_n": _select,
-    "convert_element_type": "{0}.to({new_dtype})",
+    "convert_element_type": _converted,
     "transpose": "{0}.permute({permutation})",
     "reshape": _shaped,
     "squeeze": _shaped,
@@ -395,7 +408,7 @@ TORCH = Language(
             AXES WORLD INPUTS OUTPUTS GROUPS Input coordinates number members make_groups
             group_of places finish by_program own_block only_first written_around all_gather
             all_to_all reduce_scatter all_reduce permute repeat flattened parted dynamic_slice
-            dynamic_update_slice sort_together largest
+            dynamic_update_slice sort_together largest to_whole
             product_of_groups products_by_group convolution windows maxima_gradient padded
             positions gather scatter threefry counted random_bits random_split random_fold_in
             itertools re time cache Pass Transfer PASSES TRANSFERS ORDER MICROBATCHES EVERYWHERE
