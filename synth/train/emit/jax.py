@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from grammar.tensors.sharding import Kind, Sharding, Type
 from synth.train.emit.language import Call, Language, Writer
-from synth.train.emit.moves import neutral, senders
+from synth.train.emit.moves import neutral, transfers
 from synth.train.emit.spelling import quoted, to_last
 from synth.train.emit.whole import JAX_WHOLE
 from synth.train.factors import Index
@@ -294,8 +294,9 @@ def moved(text: str, move: Move, held: Type, sizes: Mapping[str, int]) -> str:
         case How.ALL_REDUCE:
             return _reduced(text, move, held)
         case How.PERMUTE:
-            pairs = [(by, at) for at, by in enumerate(senders(move, sizes))]
-            return f"lax.ppermute({text}, {axes}, {pairs})"
+            ordered, senders = transfers(move, sizes)
+            pairs = [(sender, at) for at, sender in enumerate(senders)]
+            return f"lax.ppermute({text}, {quoted(ordered)}, {pairs})"
 
 
 def _exchanged(text: str, move: Move) -> str:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from string import ascii_letters
 
-from grammar.tensors.operations import Parameter
 from grammar.tensors.sharding import Kind, Type
 from synth.train.emit.language import Call, Language, Writer
-from synth.train.emit.moves import neutral, senders
-from synth.train.emit.spelling import entries, listed, quoted, told
+from synth.train.emit.moves import neutral, transfers
+from synth.train.emit.spelling import entries, listed, quoted
+from synth.train.emit.torch_indexed import INDEXED
 from synth.train.emit.torch_random import RANDOM, within_32_bits
 from synth.train.emit.torch_special import SPECIAL
 from synth.train.emit.whole import TORCH_WHOLE
@@ -39,7 +39,7 @@ _BINARY = {"rem": "fmod", "max": "maximum", "min": "minimum"}
 
 def _div(call: Call) -> str:
     one, other = call.plain
-    if call.made.dtype.startswith(("f", "bf")):
+    if _is_float(call.made.dtype):
         return f"{one} / {other}"
     return f'torch.div({one}, {other}, rounding_mode="trunc")'
 
@@ -56,6 +56,19 @@ def _select(call: Call) -> str:
         chosen = which if call.dtype() == "bool" else f"{which} == {at}"
         found = f"torch.where({chosen}, {case}, {found})"
     return found
+
+
+def _converted(call: Call) -> str:
+    """PyTorch leaves open what a float beyond the ends of whole numbers becomes; JAX does not."""
+    text, dtype, made = call.operands[0], call.told("new_dtype"), call.made.dtype
+    if made == "bool" or _is_float(made) or not _is_float(call.dtype()):
+        return f"{text}.to({dtype})"
+    ends = f", 0, {_neutral(Kind.MIN, made)}" if made.startswith("u") else ""
+    return f"to_whole({text}, {dtype}{ends})"
+
+
+def _is_float(dtype: str) -> bool:
+    return dtype.startswith(("f", "bf"))
 
 
 def _shaped(call: Call) -> str:
@@ -267,59 +280,6 @@ def _padded(call: Call) -> str:
     return f"padded({call.operands[0]}, {config}, {call.plain[1]})"
 
 
-def _indexing(call: Call, windows: str, places: str) -> str:
-    """Of a gather or a scatter, which entry of an index is of which dimension, and the rest."""
-    names = ("operand_batching_dims", "start_indices_batching_dims")
-    if places == "scatter_dims_to_operand_dims":
-        names = ("operand_batching_dims", "scatter_indices_batching_dims")
-    keys = (windows, places, *names)
-    found = [entry(call.operation, "dimension_numbers", key) for key in keys]
-    return ", ".join(map(str, found))
-
-
-def _gather(call: Call) -> str:
-    operand, indices = call.operands
-    mode = str(call.operation.parameter["mode"])
-    told_ = f"{_indexing(call, 'offset_dims', 'start_index_map')}, {call.told('slice_sizes')}"
-    told_ += f", {entry(call.operation, 'dimension_numbers', 'collapsed_slice_dims')}"
-    fill = call.operation.parameter.get("fill_value", _missing(call.made.dtype))
-    if mode == "fill_or_drop":
-        told_ += f", fill={told(fill, DTYPES)}"
-    return f"gather({operand}, {indices}, {told_}{_own(call)})"
-
-
-def _missing(dtype: str) -> Parameter:
-    """What JAX fills in where nothing is said: nan, the least of signed numbers, the largest."""
-    if dtype.startswith(("f", "bf")):
-        return float("nan")
-    if dtype == "bool":
-        return True
-    bits = int(dtype[1:])
-    return -(2 ** (bits - 1)) if dtype.startswith("i") else 2**bits - 1
-
-
-def _own(call: Call) -> str:
-    if call.offset is None:
-        return ""
-    offset = call.offset
-    return f", own=({offset.entry}, {offset.extent}, {offset.size}, {quoted(offset.axes)})"
-
-
-def _scatter(how: str) -> Writer:
-    """``how`` the elements of an index are put together: see ``scatter`` in the template."""
-
-    def write(call: Call) -> str:
-        operand, indices, updates = call.operands
-        told_ = _indexing(call, "update_window_dims", "scatter_dims_to_operand_dims")
-        inserted = entry(call.operation, "dimension_numbers", "inserted_window_dims")
-        clip = ", clip=True" if call.operation.parameter["mode"] == "clip" else ""
-        told_ += f', {inserted}, how="{how}"{clip}{_own(call)}'
-        return f"scatter({operand}, {indices}, {updates}, {told_})"
-
-    return write
-
-
-_SCATTERS = {"add": "add", "sub": "sub", "mul": "prod", "min": "amin", "max": "amax"}
 PRIMITIVES: Mapping[str, Writer] = {
     **{name: f"{{p0}} {sign} {{p1}}" for name, sign in _INFIX.items()},
     **{name: f"torch.{one}({{0}})" for name, one in _UNARY.items()},
@@ -334,7 +294,7 @@ PRIMITIVES: Mapping[str, Writer] = {
     "integer_pow": "{0} ** {y}",
     "round": _round,
     "select_n": _select,
-    "convert_element_type": "{0}.to({new_dtype})",
+    "convert_element_type": _converted,
     "transpose": "{0}.permute({permutation})",
     "reshape": _shaped,
     "squeeze": _shaped,
@@ -371,9 +331,7 @@ PRIMITIVES: Mapping[str, Writer] = {
     "reduce_window_max": _reduce_window(Kind.MAX, "amax"),
     "reduce_window_min": _reduce_window(Kind.MIN, "amin"),
     "select_and_scatter_add": _select_and_scatter_add,
-    "gather": _gather,
-    **{f"scatter-{name}": _scatter(how) for name, how in _SCATTERS.items()},
-    "scatter": _scatter("set"),
+    **INDEXED,
     "optimization_barrier": "{0}",
     **SPECIAL,
     **RANDOM,
@@ -410,7 +368,8 @@ def moved(text: str, move: Move, held: Type, sizes: Mapping[str, int]) -> str:
         case How.ALL_REDUCE:
             return f'all_reduce({SENT.format(text)}, {axes}, "{move.kind.value}")'
         case How.PERMUTE:
-            return f"permute({text}, {axes}, {senders(move, sizes)})"
+            ordered, senders = transfers(move, sizes)
+            return f"permute({text}, {quoted(ordered)}, {senders})"
 
 
 TORCH = Language(
@@ -428,7 +387,7 @@ TORCH = Language(
             AXES WORLD INPUTS OUTPUTS GROUPS Input coordinates number members make_groups
             group_of places finish by_program own_block only_first written_around all_gather
             all_to_all reduce_scatter all_reduce permute repeat flattened parted dynamic_slice
-            dynamic_update_slice sort_together largest
+            dynamic_update_slice sort_together largest to_whole
             product_of_groups products_by_group convolution windows maxima_gradient padded
             total_order polygamma population_count leading_zeros reduce_precision lu_factors
             reduce_bits positions gather scatter threefry counted random_bits random_split

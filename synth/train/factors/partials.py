@@ -165,7 +165,7 @@ def _is_float(dtype: str) -> bool:
 
 def _keeps_order(before: str, after: str) -> bool:
     """Nothing wraps around: whole numbers go into floats or wide enough ones."""
-    if after == "bool" or before == after:
+    if after in ("bool", *WITHOUT_INFINITY) or before == after:
         return before == after
     if _is_float(after) or before == "bool":
         return True
@@ -178,6 +178,8 @@ def _keeps_order(before: str, after: str) -> bool:
 
 WHOLE_BITS = 32
 """Floats into whole numbers of so many bits are cut off at the ends; narrower ones may wrap."""
+WITHOUT_INFINITY = ("f8_e4m3fn",)
+"""Floats in which what is too large is no number, and so is neither above nor below others."""
 
 
 def odd_power(operation: Operation) -> Iterator[Row]:
