@@ -325,7 +325,7 @@ def titan_recipe(found: Mapping[str, Any], world: int, layers: int, last: str) -
         each = tuple(sum(one.startswith("layers.") for one in part) for part in parts)
     by_tokens = cut.get("enable_sequence_parallel", True) and tensor > 1 and seq == 1
     keeps = {"never": 2, "always": 3, "default": 0}[cut["fsdp_reshard_after_forward"]]
-    assert (keeps > 0) == (shards > 1), "FSDP is where shards are"
+    assert (keeps > 0) == (shards * seq > 1), "FSDP is where shards are, of samples or of tokens"
     return _recipe(
         {"pipe": pipe, "data": data, "seq": seq, "tensor": tensor},
         zero=keeps,

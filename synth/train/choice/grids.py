@@ -158,7 +158,7 @@ def recipes_of(sizes: Mapping[str, int], extents: Extents, knobs: Knobs) -> Iter
     for (count, schedule, chunks, layers), cuts, zero, remat in product(
         _passes(sizes, extents, knobs),
         _cuts(sizes, extents, knobs),
-        knobs.zero if _replicas(sizes) > 1 else (0,),
+        knobs.zero if summed else (0,),
         knobs.remat,
     ):
         yield Recipe(

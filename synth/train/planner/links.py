@@ -67,9 +67,9 @@ class Candidate:
         return {name: row for (name, size), row in both if size > 1}
 
     @property
-    def rows_of_batch(self) -> tuple[Row, ...]:
-        """Those of the axes that cut the batch."""
-        return tuple(self.row_of[axis] for axis in self.recipe.batch if axis in self.row_of)
+    def rows_of_zero(self) -> tuple[Row, ...]:
+        """Those of the axes of samples and tokens, over which gradients are summed."""
+        return tuple(self.row_of[axis] for axis in self.recipe.zero_axes if axis in self.row_of)
 
     def in_buckets(self, size_bytes: int) -> Candidate:
         """The same with its gradients in buckets of so many bytes; each by itself for 0."""

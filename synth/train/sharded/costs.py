@@ -17,7 +17,7 @@ from grammar.tensors.sharding import Kind, Type, part_shape
 from synth.compute.flops import flops_of
 from synth.train.plans.microbatches import of_one
 from synth.train.plans.plan import TIME
-from synth.train.resharding import How, Move, Path
+from synth.train.resharding import How, Move, Path, padded
 from synth.train.resharding.seconds import Answered, Redistributor
 from synth.train.sharded.device import of_stages, on_one_device, unsharded
 from synth.train.sharded.meanings import gradients
@@ -102,7 +102,9 @@ def _reduction(move: Move) -> Kind | None:
 
 
 def _largest(move: Move, value: Type, sizes: Mapping[str, int]) -> int:
-    held = (Type(value.dtype, part_shape(value, one, sizes)) for one in (move.before, move.after))
+    block, inside = padded(move, value, sizes)
+    ends = (inside.before, inside.after)
+    held = (Type(block.dtype, part_shape(block, one, sizes)) for one in ends)
     return max(one.bytes for one in held)
 
 

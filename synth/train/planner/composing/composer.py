@@ -200,9 +200,9 @@ class Composition:
         """What its stages and ranks take; with ``buckets``, what they do not go below in any."""
         plan, rows = self.composer.staged(one.recipe), one.row_of
         zero, lies = one.recipe.zero, plan.lies
-        pipe, apart = (rows.get(axis, ()) for axis in (PIPE, "data"))
+        pipe = rows.get(PIPE, ())
         forward, backward = map(lies.of_stages, self.working(plan, rows))
-        gather = self._sending.gathers(plan, (_merged(*one.rows_of_batch), apart))
+        gather = self._sending.gathers(plan, _over(one))
         reduce = self._summing(plan, one, (one.recipe.bucket_bytes, *buckets))
         pieces = plan.pieces if buckets else plan.sum_pieces
         once = _put_together(plan, gather, lies.of_last(forward))
@@ -248,10 +248,8 @@ class Composition:
         self, plan: Staged, one: Candidate, buckets: Sequence[int]
     ) -> Mapping[Part, float]:
         """Seconds of the sums of gradients of each part, the least of such buckets."""
-        seq, apart = (one.row_of.get(axis, ()) for axis in ("seq", "data"))
         how = Goal.REDUCE_SCATTER if one.recipe.scatters else Goal.ALL_REDUCE
-        over = _merged(*one.rows_of_batch, seq), _merged(apart, seq)
-        return self._sending.sums(plan, how, over, buckets)
+        return self._sending.sums(plan, how, _over(one), buckets)
 
     def working(self, plan: Staged, rows: Mapping[str, Row]) -> tuple[Mapping[Part, float], ...]:
         """Seconds of each part forward and backward, with what is sent between operations."""
@@ -293,6 +291,12 @@ def _put_together(plan: Staged, gather: Mapping[Part, float], first: Kinds) -> K
 def _each(of: Callable[..., float], *several: Kinds) -> Kinds:
     """The same of each kind."""
     return tuple(map(of, *several))
+
+
+def _over(one: Candidate) -> tuple[Row, Row]:
+    """Where gradients are summed, and parameters in parts: of all, and of experts."""
+    apart = (one.row_of.get(axis, ()) for axis in one.recipe.zero_axes if axis != "expert")
+    return _merged(*one.rows_of_zero), _merged(*apart)
 
 
 def _inside(rows: Mapping[str, Row]) -> tuple[Row, ...]:

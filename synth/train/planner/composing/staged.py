@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 
 from synth.train.orders import held
 from synth.train.planner.composing.clock import Kinds, Lying, lying
@@ -168,13 +169,15 @@ class Staged:
 
     @cached_property
     def own(self) -> Mapping[Part, float]:
-        """Bytes of parameters of a part in parts: along all that cuts the batch, but for experts.
+        """Bytes of parameters of a part in parts: along all axes of samples and tokens.
 
-        Of those each device of their axis has others.
+        But for experts: of those each device of their axis has others.
         """
-        inside, data = self.inside, self.sizes.get("data", 1)
+        inside, axes = self.inside, self.recipe.zero_axes
+        every, data = (
+            prod(self.sizes[axis] for axis in axes if axis != other) for other in ("", "expert")
+        )
         return {
-            part: (size - sum(inside.experts[part])) / self.recipe.replicas
-            + sum(inside.experts[part]) / data
+            part: (size - sum(inside.experts[part])) / every + sum(inside.experts[part]) / data
             for part, size in inside.stored.items()
         }

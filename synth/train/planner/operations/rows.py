@@ -25,7 +25,7 @@ from synth.train.planner.finalists import Finalist, on_clock, rooflines_of, time
 from synth.train.planner.links import Links
 from synth.train.plans import plan_of
 from synth.train.plans.plan import TIME
-from synth.train.resharding import path_between
+from synth.train.resharding import padded, path_between
 from synth.train.resharding.requests import GOALS
 from synth.train.resharding.seconds import Answers
 from synth.train.simulation import Predicted
@@ -132,7 +132,9 @@ class _Sends:
             over = [self.rows[axis] for axis in move.axes if axis in self.rows]
             if over and move.how in GOALS:
                 row = tuple(map(prod, zip(*over, strict=True)))
-                ends = (part_shape(value, one, self.sizes) for one in (move.before, move.after))
+                block, inside = padded(move, value, self.sizes)
+                both = inside.before, inside.after
+                ends = (part_shape(block, one, self.sizes) for one in both)
                 size = max(Type(value.dtype, shape).bytes for shape in ends)
                 total += self.links.seconds(GOALS[move.how], row, size)
             elif over and move.least(self.sizes):
