@@ -37,7 +37,7 @@ SAID = [name for name in FRAMEWORKS if name != "jax"]
 def test_what_is_written_is_the_recipe_or_says_what_it_is_instead(framework: str) -> None:
     """Round trip: the written files, read by the framework's rules, are the recipe they carry."""
     exact = differing = refused = 0
-    for model, recipe in sampled(3, 600):
+    for model, recipe in sampled(3, 700):
         job = Job(128, sequence(model))
         try:
             found = configuration(framework, recipe, model, job, machine(recipe))

@@ -42,7 +42,7 @@ print(json.dumps({"names": made.axis_names, "shape": made.devices.shape, "ids": 
             "batch over data; tokens over tensor; zero=3; 2 microbatches",
             ((1, 1, 2), (1, 2, 2)),
             [0, 1, 4, 5, 2, 3, 6, 7],
-            {"query": ([2, 16, 4, 8], [2, 16, 4, 8]), "tokens": ([4, 4], None)},
+            {"query": ([2, 4, 4, 8], [2, 4, 4, 8]), "tokens": ([4, 4], None)},
         ),
     ],
 )
