@@ -349,7 +349,8 @@ JAX = Language(
     frozenset(
         words(
             """
-            argparse json os Path partial math np jax jnp lax Mesh NamedSharding P Any
+            argparse base64 json os zlib CAPTURED captured
+            Path partial math np jax jnp lax Mesh NamedSharding P Any
             AXES WORLD INPUTS OUTPUTS Input mesh number by_program own_block only_first
             written_around flat_of unpadded without_padding laid_flat
             reordered flattened parted own look_up
