@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from math import prod
 
-from grammar.tensors.operations import Step
-from grammar.tensors.sharding import Sharding
+from grammar.tensors.sharding import Sharding, Split, Type, part_shape
 from hierarchies import InputError
 from synth.emit.conventions import conventions
 from synth.emit.text import templates
@@ -32,10 +32,10 @@ def jax(asked: Asked) -> Written:
     if step is None:
         raise InputError(f"no step of {asked.model.name}", hint="trace it: specs are of its inputs")
     plan = plan_of(step, asked.recipe)
-    _check_flat(step, plan)
     specs: dict[str, dict[str, str]] = {}
-    for role, label, lies in zip(step.roles, step.labels, plan.cuts.inputs, strict=True):
-        specs.setdefault(role, {})[label] = _spec(lies)
+    inputs = zip(step.roles, step.labels, step.graph.inputs, plan.cuts.inputs, strict=True)
+    for role, label, value, lies in inputs:
+        specs.setdefault(role, {})[label] = _spec(_by_dimensions(label, value.type, lies, plan))
     differs = Differs(asked.recipe)
     if asked.recipe.microbatches > 1:
         differs.say(f"{asked.recipe.microbatches} microbatches are code: a loop over the batch")
@@ -51,14 +51,25 @@ def jax(asked: Asked) -> Written:
     return Written({"collsynth_mesh.py": made}, differs.recipe, tuple(differs.notes))
 
 
-def _check_flat(step: Step, plan: Plan) -> None:
-    """Refuse states that are cut flat and padded, which would be whole in the file."""
-    flat = [one for one, lies in zip(step.labels, plan.cuts.inputs, strict=True) if lies.flat]
-    if flat:
+def _by_dimensions(label: str, kind: Type, lies: Sharding, plan: Plan) -> Sharding:
+    """The same without flat axes, which cut the first dimension of the block if they divide it.
+
+    Raises InputError for what is padded: no partition spec says that.
+    """
+    if not lies.flat:
+        return lies
+    block = part_shape(kind, lies.unflattened(), plan.sizes)
+    first = next((at for at in range(lies.lead, len(block)) if block[at] > 1), lies.lead)
+    if block[first] % prod(plan.sizes[axis] for axis in lies.flat):
         raise InputError(
-            f"{len(flat)} arrays, as {flat[0]}, have no dimension that the axes of ZeRO divide",
+            f"{label}, {kind}, has no dimension that the axes of ZeRO divide",
+            where="plan",
             hint="no partition spec says padded parts: train MODEL --plan ... -o FILE writes code",
         )
+    found = lies.unflattened()
+    for axis in lies.flat:
+        found = found.laid(axis, Split(first))
+    return found
 
 
 def _mesh(asked: Asked) -> str:

@@ -274,15 +274,14 @@ def _stored(
 def _divided(value: Value, found: Sharding, recipe: Recipe, *, first: int) -> Sharding:
     """Cut along the axes of ZeRO in its first dimension that divides; flat if there is none.
 
-    A dimension that other axes cut is cut further only where no other divides.
+    What other axes cut is no such dimension: its axes would come in an order of their own.
     What one of them cuts already, as experts, is cut along the others. Single numbers, those of
     each layer, too, are whole. Of a stack each slice is cut, so that a layer is gathered alone.
     """
     axes = [axis for axis in recipe.zero_axes if axis not in found.axes]
-    sizes, shape = dict(recipe.axes), value.type.shape
-    dimensions = range(first, len(shape))
-    for at in sorted(dimensions, key=lambda at: bool(found.dimensions[at])):
-        if shape[at] % prod(sizes[axis] for axis in (*found.dimensions[at], *axes)) == 0:
+    parts = prod(dict(recipe.axes)[axis] for axis in axes)
+    for at, size in enumerate(value.type.shape):
+        if at >= first and not found.dimensions[at] and size % parts == 0:
             for axis in axes:
                 found = found.laid(axis, Split(at))
             return found

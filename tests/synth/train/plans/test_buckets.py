@@ -104,7 +104,7 @@ def test_members_end_to_end_are_one_value_with_their_moves(text: str, moved: lis
     seen = []
     for bucket in program.buckets:
         members = [m for m in map(program.instructions.__getitem__, bucket) if isinstance(m, Moved)]
-        kind, path = flat(members)
+        kind, path = flat(members, plan.sizes)
         assert kind.elements == sum(member.value.type.elements for member in members)
         seen.append([move.how.value for move in path.moves])
         for at, move in enumerate(path.moves):
