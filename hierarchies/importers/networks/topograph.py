@@ -28,12 +28,19 @@ class Cluster:
     tiers: Tiers
     domains: tuple[Groups, ...]
     notes: tuple[str, ...]
+    models: tuple[str, ...] = ()
 
 
 def read(text: str, options: Options) -> Draft:
     """The draft of a cluster from a graph or a model. Raises InputError for what is neither."""
     cluster = cluster_of(text)
-    facts = Facts(_NAME, "topograph", notes=cluster.notes, counted=cluster.tiers.switches())
+    facts = Facts(
+        _NAME,
+        "topograph",
+        notes=cluster.notes,
+        counted=cluster.tiers.switches(),
+        models=cluster.models,
+    )
     return network(cluster.tiers, facts, options, cluster.domains)
 
 
@@ -74,7 +81,7 @@ def _graph(instances: list[Any]) -> Cluster:
         raise InputError("the graph has no instances")
     tiers = Tiers(tier_names(len(hosts[0].path)), tuple(hosts))
     check_nested(tiers, "closest switch first")
-    return Cluster(tiers, _domains(labels), _models_note(models))
+    return Cluster(tiers, _domains(labels), _models_note(models), tuple(filter(None, models)))
 
 
 def _model(found: Mapping[str, Any]) -> Cluster:
@@ -103,7 +110,7 @@ def _model(found: Mapping[str, Any]) -> Cluster:
     switches += [Switch(name, hosts=tuple(nodes)) for name, nodes in hosts.items()]
     found_tree = tree(switches)
     notes = (*found_tree.notes, *_models_note(models))
-    return Cluster(found_tree.tiers, _domains(labels), notes)
+    return Cluster(found_tree.tiers, _domains(labels), notes, tuple(filter(None, models)))
 
 
 def _old_switches(entries: list[Any]) -> tuple[dict[str, Any], dict[str, str]]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from hierarchies import InputError, load, read
-from hierarchies.importers import Draft, Options, Stated, import_texts, toml
+from hierarchies.importers import Draft, Options, Stated, around, import_texts, toml
 from network_texts import SHOWN, TREE, YAML_TREE, counts
 
 
@@ -36,7 +36,7 @@ def test_the_draft_is_refused_until_it_is_filled() -> None:
 
 
 def test_a_node_goes_inside() -> None:
-    draft = of(TREE).around(load("dgx-h100"))
+    draft = around(of(TREE), load("dgx-h100"))
     assert counts(draft) == {"spine": 2, "leaf": 2, "node": 3, "gpu": 8}
     assert blank(draft) == {
         (level, key)
@@ -119,7 +119,7 @@ def test_unlike_units_are_named_with_an_even_part() -> None:
 
 def test_missing_nodes_are_exceptions_of_the_system() -> None:
     text = "SwitchName=top Switches=s[0-1]\nSwitchName=s0 Nodes=a[1-2]\nSwitchName=s1 Nodes=b1\n"
-    draft = of(text).around(load("dgx-h100"))
+    draft = around(of(text), load("dgx-h100"))
     assert [lack.unit for lack in draft.lacks] == ["leaf1/node1"]
     leaf, *inside = draft.levels
     filled = replace(
