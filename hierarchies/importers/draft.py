@@ -113,8 +113,8 @@ class Draft:
 
     ``claims`` are what files and options state of one quantity in several places; ``settled``
     turns their contradictions into ``warnings``, which come before everything else.
-    ``models`` are the models of its devices as the file names them. ``contents`` are the innermost units as
-    far as they hold devices, None where nothing is known of them. ``holds_devices``: the
+    ``models`` are the models of its devices as the file names them. ``contents`` are the innermost
+    units as far as they hold devices, None where nothing is known of them. ``holds_devices``: the
     innermost units are devices, so no system can be put inside. ``wider`` is the draft whose
     innermost units are larger, for a system that is no node but a rack or a process of devices.
     ``advice`` is the one of ``notes`` that holds only while nothing is put inside.

@@ -69,6 +69,11 @@ class Model:
     archs: tuple[str, ...]
 
     @property
+    def amd(self) -> bool:
+        """Whether its links are xGMI."""
+        return self.name.startswith("mi")
+
+    @property
     def device(self) -> str:
         """What the catalogue calls the GPU."""
         return _DEVICES.get(self.name, self.system.device)
@@ -140,6 +145,11 @@ def _fits(given: frozenset[str], model: str) -> bool:
     """Whether words name a model: all of its own, and nothing but what the catalogue calls it."""
     own = _words(model)
     return own <= given and given <= own | _words(_model(model).device) | _MAKERS
+
+
+def numbers_of_links() -> frozenset[int]:
+    """How many links the GPUs of the catalogue have."""
+    return frozenset(most_links for _, _, most_links, _ in _ENTRIES.values())
 
 
 def model_of(device: str) -> tuple[Model, str] | None:

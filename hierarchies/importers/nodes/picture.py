@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hierarchies.errors import InputError
+from hierarchies.importers.claims import Claim
 from hierarchies.importers.draft import UNKNOWN, Entry
+from hierarchies.importers.hostlist import listed
 from hierarchies.importers.models import Model
 
 MOST_GPUS = 1024
@@ -56,6 +58,9 @@ class Picture:
     ``bonded``: a "link" is all that joins two devices, as only its bandwidth is given.
     ``model``: the GPU that the user names.
     ``switch_parts``: the part of each GPU, where NVSwitches join only some of the GPUs.
+    ``short``: GPUs with fewer links into the switches than ``switched``, by their numbers.
+    ``claims``: what the tables of the file state of the same things; ``warnings``: what is wrong
+    with the file or the machine, ``notes`` what else there is to know.
     """
 
     source: str
@@ -78,6 +83,9 @@ class Picture:
     model: Model | None = None
     to_cpu: int = 0
     bonded: bool = False
+    short: Mapping[int, int] = field(default_factory=dict)
+    claims: tuple[Claim, ...] = ()
+    warnings: tuple[str, ...] = ()
 
     @property
     def link_name(self) -> str:
@@ -88,6 +96,28 @@ class Picture:
     def several(self, links: float) -> str:
         """``1 NVLink``, ``12 NVLinks``."""
         return f"{links:g} {self.link_name}{'' if links == 1 else 's'}"
+
+
+def into_switches(
+    counts: Sequence[int], names: Sequence[str], direct: bool
+) -> tuple[int | None, dict[int, int]]:
+    """The links of a GPU into switches, and which GPUs have fewer of them; None without any.
+
+    A machine has equally many of each GPU, so fewer are a fault. Raises InputError, naming GPUs,
+    where half of them have fewer, or where there are ``direct`` links, too.
+    """
+    most = max(counts, default=0)
+    if not most:
+        return None, {}
+    short = {gpu: count for gpu, count in enumerate(counts) if count < most}
+    if direct or 2 * len(short) >= len(counts):
+        what = "besides links from GPU to GPU" if direct else f"by {most} links"
+        others = listed(f"{names[gpu]} by {count}" for gpu, count in short.items())
+        raise InputError(
+            f"some GPUs hang on NVSwitches {what}{f', but {others}' if short else ''}",
+            hint="a GPU may have lost links: nvidia-smi nvlink -s shows which",
+        )
+    return most, short
 
 
 def cpu_note(link_name: str, to_cpu: Collection[int]) -> tuple[str, ...]:

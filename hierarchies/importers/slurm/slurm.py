@@ -28,8 +28,8 @@ from hierarchies.importers.structured import check_yaml_beginning
 
 _NAME, _SOURCE = "slurm-cluster", "Slurm's topology"
 _RACKS = (
-    "A block is one unit of the system that --inside names, as each of these holds as many machines "
-    "as the largest block."
+    "A block is one unit of the system that --inside names: such a unit holds as many machines as "
+    "the largest block."
 )
 _NOT_STATED = Blank("switch", "usual; Slurm does not say what joins blocks or rings")
 

@@ -10,7 +10,6 @@ from hierarchies import InputError, load
 from hierarchies.importers import Draft, around, import_texts
 from network_texts import MODEL, OLD, counts, graph
 
-
 _EIGHTEEN = 'nodes: ["mLEAF-[01-18]"]'
 
 
@@ -45,7 +44,7 @@ def test_accelerator_domains_are_the_innermost_units() -> None:
     draft = of(domains)
     assert counts(draft) == {"spine": 2, "domain": 2}
     assert draft.counted["nodes"] == 16
-    with pytest.raises(InputError, match="16 .4 machines of 4. by topograph, but 72"):
+    with pytest.raises(InputError, match=r"16 .4 machines of 4. by topograph, but 72"):
         around(draft, load("gb200-nvl72"))
     racks = re.sub(r'nodes: \[".*"\]|nodes: \[.*?n0108\]', _EIGHTEEN, domains)
     racks = "\n".join(line.replace("LEAF", str(n)) for n, line in enumerate(racks.splitlines()))
