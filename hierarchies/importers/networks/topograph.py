@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from hierarchies.errors import InputError
 from hierarchies.importers import structured
 from hierarchies.importers.draft import Draft
-from hierarchies.importers.hostlist import MOST_HOSTS, Names
+from hierarchies.importers.hostlist import MOST_HOSTS, Names, listed
 from hierarchies.importers.networks.networks import Facts, Groups, network
 from hierarchies.importers.networks.switches import Switch, tier_names, tree
 from hierarchies.importers.networks.tiers import Host, Tiers, check_nested
@@ -96,9 +96,14 @@ def _model(found: Mapping[str, Any]) -> Cluster:
     hosts: dict[str, list[str]] = {}
     labels: dict[str, dict[str, str]] = {}
     models = Counter[str]()
+    empty = []
     for where, block in _entries(blocks, "blocks"):
         switch = block.get("switch") or under.get(str(block.get("name")))
-        nodes = names.of(",".join(_texts(block.get("nodes"), f"{where}, nodes")))
+        lists = _texts(block.get("nodes"), f"{where}, nodes", empty=True)
+        if not lists:
+            empty.append(str(block.get("name") or switch or where))
+            continue
+        nodes = names.of(",".join(lists))
         hosts.setdefault(_text(switch, f"{where}, switch"), []).extend(nodes)
         labels |= dict.fromkeys(nodes, _labels(block))
         models[str(block.get("type") or "")] += len(nodes)
@@ -110,6 +115,8 @@ def _model(found: Mapping[str, Any]) -> Cluster:
     switches += [Switch(name, hosts=tuple(nodes)) for name, nodes in hosts.items()]
     found_tree = tree(switches)
     notes = (*found_tree.notes, *_models_note(models))
+    if empty:
+        notes = (*notes, f"blocks left out, as they have no nodes: {listed(empty)}")
     return Cluster(found_tree.tiers, _domains(labels), notes, tuple(filter(None, models)))
 
 
@@ -178,7 +185,7 @@ def _text(value: Any, what: str) -> str:
     return value
 
 
-def _texts(value: Any, what: str, *, empty: bool = False) -> Iterable[str]:
-    if value is None and empty:
+def _texts(value: Any, what: str, *, empty: bool = False) -> list[str]:
+    if not value and empty:
         return []
     return [_text(entry, what) for entry in _list(value, what)]

@@ -193,6 +193,15 @@ def _island(picture: Picture, found: Shape, count: int) -> tuple[DraftLevel, tup
         level = _gpu_level(picture, Blank(None, reason), _of_link(picture, reason), count, None)
         return level, (note,)
     domain = Blank("ring", f"{reason}, but rings through all GPUs exist")
+    if not picture.links_counted:
+        level = _gpu_level(
+            picture,
+            domain,
+            _of_link(picture, f"how many {name}s a GPU has is not told"),
+            count,
+            None,
+        )
+        return level, (note,)
     reason = f"rings that use all links of a GPU: {picture.several(found.links)} to each neighbour"
     if isinstance(bandwidth, Stated):
         bandwidth = Blank(bandwidth.value, f"{reason}; {bandwidth.source}")

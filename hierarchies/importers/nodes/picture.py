@@ -51,7 +51,8 @@ class Picture:
     there are none. ``to_cpu``: how many lead from each GPU to its own CPU, as in POWER machines; 0
     if none do, or not equally many.
     ``link``: bytes a second, per direction, of one such link. ``links_known``:
-    False where the file leaves them out. ``groups``: from the coarsest on. ``pcie``: what one GPU
+    False where the file leaves them out. ``links_counted``: False where a link of ``direct`` may
+    be several. ``groups``: from the coarsest on. ``pcie``: what one GPU
     has to its PCIe slot. ``arch``: what the GPUs' tools call it, ``90`` or ``gfx942``, if the
     file says. ``amd``: xGMI instead of NVLink. ``reduces``: whether the switches can add up,
     None if that cannot be told.
@@ -83,6 +84,7 @@ class Picture:
     model: Model | None = None
     to_cpu: int = 0
     bonded: bool = False
+    links_counted: bool = True
     short: Mapping[int, int] = field(default_factory=dict)
     claims: tuple[Claim, ...] = ()
     warnings: tuple[str, ...] = ()

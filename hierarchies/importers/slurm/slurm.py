@@ -75,6 +75,7 @@ def _is_yaml(name: str, text: str) -> bool:
 
 
 def _draft(layout: Layout, options: Options) -> Draft:
+    layout = _filled(layout)
     if layout.tori:
         return _torus(layout.tori, layout.notes, options)
     if layout.rings:
@@ -86,6 +87,20 @@ def _draft(layout: Layout, options: Options) -> Draft:
     raise InputError(
         "no switch, block or ring is in it", hint="a topology.conf has SwitchName=... lines"
     )
+
+
+def _filled(layout: Layout) -> Layout:
+    """The layout without blocks and rings that have no nodes, which a note names."""
+    empty = [group.name for group in (*layout.blocks, *layout.rings) if not group.nodes]
+    if not empty:
+        return layout
+    blocks, rings = (
+        tuple(group for group in groups if group.nodes) for groups in (layout.blocks, layout.rings)
+    )
+    if not (blocks or rings or layout.switches):
+        raise InputError(f"no block or ring has nodes: {listed(empty)}")
+    note = f"left out, as they have no nodes: {listed(empty)}"
+    return replace(layout, blocks=blocks, rings=rings, notes=(*layout.notes, note))
 
 
 def _switches(layout: Layout, options: Options) -> Draft:

@@ -1,4 +1,4 @@
-"""Files and options that contradict each other: refused with both sides, or said before all else."""
+"""Files and options that contradict each other: refused with both sides, or said first of all."""
 
 from __future__ import annotations
 

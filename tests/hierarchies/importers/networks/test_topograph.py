@@ -105,3 +105,11 @@ def test_domains_inside_domains_and_across_switches() -> None:
 def test_what_is_refused_and_why(text: str, problem: str) -> None:
     with pytest.raises(InputError, match=problem):
         of(text)
+
+
+@pytest.mark.parametrize("ghost", ["{switch: l23}", "{name: b9, nodes: []}", "{nodes: }"])
+def test_a_block_without_nodes_is_left_out_and_named(ghost: str) -> None:
+    draft = of(f"{MODEL}- {ghost}\n")
+    assert counts(draft) == counts(of(MODEL))
+    name = next((n for n in ("l23", "b9") if n in ghost), "blocks, entry 5")
+    assert f"blocks left out, as they have no nodes: {name}" in draft.notes

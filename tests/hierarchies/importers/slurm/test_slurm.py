@@ -192,7 +192,7 @@ def test_racks_that_nothing_describes_have_no_hosts() -> None:
             "below 'a' and below 'b'",
         ),
         ("SwitchName=a Switches=b Nodes=n1\nSwitchName=b Nodes=n2", "one of the two"),
-        ("SwitchName=a", "neither Switches nor Nodes"),
+        ("SwitchName=a", "no switch has hosts"),
         ("SwitchName=a Nodes=n1 Colour=red", "unknown key 'Colour'"),
         ("SwitchName=a Nodes=n1 nodes=n2", "Nodes is given twice"),
         ("NodeName=n1 CPUs=4", "unknown key 'NodeName'"),
@@ -206,7 +206,7 @@ def test_racks_that_nothing_describes_have_no_hosts() -> None:
             "- topology: a\n  flat: true\n- topology: b\n  flat: true\n",
             "none is the cluster's default",
         ),
-        ("- topology: t\n  tree: {switches: [{switch: a}]}\n", "neither of children and nodes"),
+        ("- topology: t\n  tree: {switches: [{switch: a}]}\n", "no switch has hosts"),
         ("- &a [1]\n- *a\n", r"alias \*a"),
         ("- topology: t\n  topology: t\n", "given twice"),
         ("- a\n--- \n- b\n", "not YAML"),
@@ -229,3 +229,45 @@ def test_a_number_of_nodes_that_is_not_the_files() -> None:
 def test_one_cluster_at_a_time() -> None:
     with pytest.raises(InputError, match="2 files"):
         import_texts("slurm", {"a.conf": SHOWN, "b.conf": SHOWN})
+
+
+EMPTY_UNITS = {
+    "a block": ("BlockName=b1 Nodes=n[1-4]\nBlockName=b2 Nodes=n[5-8]\nBlockName=ghost{}\n", ""),
+    "a ring": ("RingName=b1 Nodes=n[1-4]\nRingName=b2 Nodes=n[5-8]\nRingName=ghost{}\n", ""),
+    "a switch": (
+        "SwitchName=b1 Nodes=n[1-4]\nSwitchName=b2 Nodes=n[5-8]\nSwitchName=ghost{}\n"
+        "SwitchName=t Switches=b[1-2],ghost\n",
+        "",
+    ),
+    "a block in YAML": (
+        "- topology: t\n  block:\n    blocks:\n    - {block: b1, nodes: 'n[1-4]'}\n"
+        "    - {block: b2, nodes: 'n[5-8]'}\n    - block: ghost\n",
+        "      ",
+    ),
+    "a switch in YAML": (
+        "- topology: t\n  tree:\n    switches:\n    - {switch: b1, nodes: 'n[1-4]'}\n"
+        "    - {switch: b2, nodes: 'n[5-8]'}\n    - {switch: t, children: 'b[1-2],ghost'}\n"
+        "    - switch: ghost\n",
+        "      ",
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "indent"), EMPTY_UNITS.values(), ids=EMPTY_UNITS)
+def test_a_unit_without_nodes_is_left_out_and_named(text: str, indent: str) -> None:
+    if indent:
+        spellings = ["", "nodes:", "nodes: ''", "nodes: []", "nodes: (null)"]
+        texts = [text + (f"{indent}{nodes}\n" if nodes else "") for nodes in spellings]
+    else:
+        nothing = ("", " Nodes=", ' Nodes=""', " Nodes=(null)", " Nodes= LinkSpeed=1")
+        texts = [text.format(nodes) for nodes in nothing]
+    for each in texts:
+        draft = of(each)
+        assert list(counts(draft).values())[-2:] == [2, 4]
+        assert any(("ghost" in note and "without" in note) or "no nodes" in note
+                   for note in draft.notes)  # fmt: skip
+
+
+def test_a_file_of_empty_units_names_them() -> None:
+    with pytest.raises(InputError, match="no block or ring has nodes: a, b"):
+        of("BlockName=a\nBlockName=b Nodes=\n")
