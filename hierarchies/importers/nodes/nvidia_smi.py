@@ -176,7 +176,10 @@ def _switch(
     The matrix shows links into switches as links to all other GPUs, to each as many as both have.
     """
     gpus = len(matrix.gpus)
-    each = [max((n for pair, n in links.items() if gpu in pair), default=0) for gpu in range(gpus)]
+    each = [0] * gpus
+    for pair, count in links.items():
+        for gpu in pair:
+            each[gpu] = max(each[gpu], count)
     on = [gpu for gpu in range(gpus) if each[gpu]]
     if len(on) < 3 or 2 * len(on) <= gpus or not _through_switches(links, each, on):
         return None, {}, ()

@@ -19,7 +19,7 @@ _NV = "NV#"
 _MEANING = re.compile(r"\s*(X|SYS|SOC|NODE|PHB|PXB|PIX|PSB|C2C|NV#)\s*=\s")
 _NIC_NAME = re.compile(r"\s*(NIC[0-9]+)\s*:\s*(\S+)\s*")
 _SPANS = re.compile(r"[0-9]{1,6}(-[0-9]{1,6})?(,[0-9]{1,6}(-[0-9]{1,6})?)*")
-_MOST_CPUS = 65_536
+_MOST_CPUS, _LONGEST_LIST = 16_384, 4_096
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ def _of_nics(matrix: Matrix) -> Iterator[Claim]:
 
 def _of_cpus(matrix: Matrix) -> Iterator[Claim]:
     """Pairs of GPUs that the matrix puts on one socket and the affinities on two, or reversed."""
-    cpus = {gpu: found for gpu in matrix.gpus if (found := _numbers(matrix.cpus.get(gpu, "")))}
+    cpus = {gpu: found for gpu in matrix.gpus if (found := _mask(matrix.cpus.get(gpu, "")))}
     for row, gpu in enumerate(matrix.gpus):
         for other in matrix.gpus[:row]:
             if gpu not in cpus or other not in cpus:
@@ -110,14 +110,17 @@ def _of_cpus(matrix: Matrix) -> Iterator[Claim]:
                 yield Claim("sockets", ends, "the CPU affinities", words, places[apart], True)
 
 
-def _numbers(words: str) -> frozenset[int]:
-    """The CPUs of ``0-3,8``; empty for what is no such list."""
+def _mask(words: str) -> int:
+    """The CPUs of ``0-3,8`` as bits of a number; 0 for what is no such list."""
     if not _SPANS.fullmatch(words):
-        return frozenset()
-    spans = [tuple(map(int, span.split("-"))) for span in words.split(",")]
-    if sum(span[-1] - span[0] + 1 for span in spans) > _MOST_CPUS:
-        return frozenset()
-    return frozenset(cpu for span in spans for cpu in range(span[0], span[-1] + 1))
+        return 0
+    mask = 0
+    for span in words.split(","):
+        first, _, last = span.partition("-")
+        if int(last or first) >= _MOST_CPUS or len(words) > _LONGEST_LIST:
+            return 0
+        mask |= (1 << int(last or first) + 1) - (1 << int(first))
+    return max(mask, 0)
 
 
 def nic_names(matrix: Matrix, legend: Legend) -> list[str]:

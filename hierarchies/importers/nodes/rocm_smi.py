@@ -31,7 +31,7 @@ def _picture(tables: Tables) -> Picture:
     gpus = len(tables.gpus)
     pairs = list(combinations(range(gpus), 2))
     hive = _hive(tables, pairs)
-    claims = list(_claims(tables, pairs, hive))
+    claims = list(_claims(tables, hive))
     apart = {claim.subject for claim in claims if claim.values == _APART}
     direct = {pair: 1 for pair in hive if _subject(tables, pair) not in apart}
     notes = tables.notes
@@ -65,29 +65,27 @@ def _hive(tables: Tables, pairs: list[_Pair]) -> list[_Pair]:
     return [pair for pair in pairs if tables.number("hops", *pair) == 1]
 
 
-def _claims(tables: Tables, pairs: list[_Pair], hive: list[_Pair]) -> Iterator[Claim]:
+def _claims(tables: Tables, hive: list[_Pair]) -> Iterator[Claim]:
     """Which pairs are linked, by each table; types and hops yield to weights and bandwidths."""
-    joined = {*hive}
-    weights = [w for pair in hive if (w := tables.number("weight", *pair)) is not None]
+    weights = {pair: tables.number("weight", *pair) for pair in hive}
+    least = min((weight for weight in weights.values() if weight is not None), default=0)
     rates = tables.printed.get("numa bw")
     rated = {(a, b) for a, b in hive if rates and any(c in "123456789" for c in rates[a][b])}
-    for pair in pairs:
+    typed = "link type" in tables.printed
+    name, words = ("link type", DIRECT) if typed else ("hops", "1 hop")
+    for pair in hive:
         subject = _subject(tables, pair)
-        hops = tables.number("hops", *pair)
-        if pair not in joined:
-            continue
-        name = "link type" if "link type" in tables.printed else "hops"
-        words = DIRECT if name == "link type" else "1 hop"
         yield Claim(_TOPIC, subject, f"the table {name!r}", words, _LINKED, True)
+        hops = tables.number("hops", *pair)
         if hops is not None and hops > 1:
             yield Claim(_TOPIC, subject, "the table 'hops'", f"{hops} hops", _APART)
-        weight = tables.number("weight", *pair)
-        if weight is not None and weight > min(weights):
-            words = f"none at weight {weight} ({min(weights)} for one link)"
-            yield Claim(_TOPIC, subject, "the table 'weight'", words, _APART)
+        weight = weights[pair]
+        if weight is not None and weight > least:
+            none = f"none at weight {weight} ({least} for one link)"
+            yield Claim(_TOPIC, subject, "the table 'weight'", none, _APART)
         if rated and pair not in rated:
-            words = "none, as it has no bandwidth"
-            yield Claim(_TOPIC, subject, "the table 'numa bw'", words, _APART)
+            none = "none, as it has no bandwidth"
+            yield Claim(_TOPIC, subject, "the table 'numa bw'", none, _APART)
 
 
 def _groups(tables: Tables, pairs: list[_Pair]) -> tuple[Grouping, ...]:

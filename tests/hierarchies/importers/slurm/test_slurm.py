@@ -231,41 +231,46 @@ def test_one_cluster_at_a_time() -> None:
         import_texts("slurm", {"a.conf": SHOWN, "b.conf": SHOWN})
 
 
+BLOCKS_OF_YAML = """\
+- topology: t
+  block:
+    blocks:
+    - {block: b1, nodes: 'n[1-4]'}
+    - {block: b2, nodes: 'n[5-8]'}
+    - block: ghost
+"""
+SWITCHES_OF_YAML = """\
+- topology: t
+  tree:
+    switches:
+    - {switch: b1, nodes: 'n[1-4]'}
+    - {switch: b2, nodes: 'n[5-8]'}
+    - {switch: t, children: 'b[1-2],ghost'}
+    - switch: ghost
+"""
+UNITS = "{0}Name=b1 Nodes=n[1-4]\n{0}Name=b2 Nodes=n[5-8]\n{0}Name=ghost@\n"
 EMPTY_UNITS = {
-    "a block": ("BlockName=b1 Nodes=n[1-4]\nBlockName=b2 Nodes=n[5-8]\nBlockName=ghost{}\n", ""),
-    "a ring": ("RingName=b1 Nodes=n[1-4]\nRingName=b2 Nodes=n[5-8]\nRingName=ghost{}\n", ""),
-    "a switch": (
-        "SwitchName=b1 Nodes=n[1-4]\nSwitchName=b2 Nodes=n[5-8]\nSwitchName=ghost{}\n"
-        "SwitchName=t Switches=b[1-2],ghost\n",
-        "",
-    ),
-    "a block in YAML": (
-        "- topology: t\n  block:\n    blocks:\n    - {block: b1, nodes: 'n[1-4]'}\n"
-        "    - {block: b2, nodes: 'n[5-8]'}\n    - block: ghost\n",
-        "      ",
-    ),
-    "a switch in YAML": (
-        "- topology: t\n  tree:\n    switches:\n    - {switch: b1, nodes: 'n[1-4]'}\n"
-        "    - {switch: b2, nodes: 'n[5-8]'}\n    - {switch: t, children: 'b[1-2],ghost'}\n"
-        "    - switch: ghost\n",
-        "      ",
-    ),
+    "a block": UNITS.format("Block"),
+    "a ring": UNITS.format("Ring"),
+    "a switch": UNITS.format("Switch") + "SwitchName=t Switches=b[1-2],ghost\n",
+    "a block in YAML": BLOCKS_OF_YAML,
+    "a switch in YAML": SWITCHES_OF_YAML,
 }
 
 
-@pytest.mark.parametrize(("text", "indent"), EMPTY_UNITS.values(), ids=EMPTY_UNITS)
-def test_a_unit_without_nodes_is_left_out_and_named(text: str, indent: str) -> None:
-    if indent:
-        spellings = ["", "nodes:", "nodes: ''", "nodes: []", "nodes: (null)"]
-        texts = [text + (f"{indent}{nodes}\n" if nodes else "") for nodes in spellings]
-    else:
+@pytest.mark.parametrize("text", EMPTY_UNITS.values(), ids=EMPTY_UNITS)
+def test_a_unit_without_nodes_is_left_out_and_named(text: str) -> None:
+    if "@" in text:
         nothing = ("", " Nodes=", ' Nodes=""', " Nodes=(null)", " Nodes= LinkSpeed=1")
-        texts = [text.format(nodes) for nodes in nothing]
+        texts = [text.replace("@", nodes) for nodes in nothing]
+    else:
+        spellings = ("", "nodes:", "nodes: ''", "nodes: []", "nodes: (null)")
+        texts = [text + (f"      {nodes}\n" if nodes else "") for nodes in spellings]
     for each in texts:
         draft = of(each)
         assert list(counts(draft).values())[-2:] == [2, 4]
-        assert any(("ghost" in note and "without" in note) or "no nodes" in note
-                   for note in draft.notes)  # fmt: skip
+        notes = [note for note in draft.notes if "ghost" in note]
+        assert any("without hosts" in note or "no nodes" in note for note in notes)
 
 
 def test_a_file_of_empty_units_names_them() -> None:
