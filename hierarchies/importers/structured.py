@@ -136,7 +136,7 @@ def _value(event: Any, events: Iterator[Any]) -> Any:
         return found
     if isinstance(event, yaml.MappingStartEvent):
         return _mapping(events)
-    return None if event.style is None and event.value in _NULLS else event.value
+    return None if not event.style and event.value in _NULLS else event.value
 
 
 def _mapping(events: Iterator[Any]) -> dict[str, Any]:

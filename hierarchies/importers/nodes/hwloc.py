@@ -17,10 +17,10 @@ from hierarchies.importers.nodes.interfaces import Interface, chosen, virtual
 from hierarchies.importers.nodes.islands import parts_of
 from hierarchies.importers.nodes.locality import Way, groupings, near, slowest_alone
 from hierarchies.importers.nodes.picture import (
-    MOST_GPUS,
     Nic,
     Picture,
     check_alike,
+    check_sizes,
     cpu_note,
     into_switches,
 )
@@ -87,10 +87,9 @@ def _picture(root: Element) -> Picture:
     if not gpus:
         what = f"{len(devices)} PCI devices, none of them a GPU" if devices else "no PCI devices"
         raise InputError(f"hwloc saw {what}", hint="run lstopo --whole-io --of xml on the GPU node")
-    if len(gpus) > MOST_GPUS:
-        raise InputError(f"{len(gpus)} GPUs in one node")
-    check_alike("PCI", {gpu.kind[5:16] for gpu in gpus})
     listed = [device for device in devices if _is_nic(device)]
+    check_sizes(len(gpus), len(listed))
+    check_alike("PCI", {gpu.kind[5:16] for gpu in gpus})
     found = chosen([Interface(nic.names()[-1], nic.kind[6:15]) for nic in listed])
     real = [listed[place] for place in found.kept]
     nics, notes = _nics(real, gpus)

@@ -14,11 +14,11 @@ from hierarchies.importers.models import memory_of
 from hierarchies.importers.nodes.interfaces import Interface, chosen, virtual
 from hierarchies.importers.nodes.locality import groupings, near, slowest_alone
 from hierarchies.importers.nodes.picture import (
-    MOST_GPUS,
     Grouping,
     Nic,
     Picture,
     check_alike,
+    check_sizes,
     cpu_note,
     into_switches,
 )
@@ -100,8 +100,7 @@ def _picture(root: Element) -> Picture:
     parts = _parts(root)
     if not parts.gpus:
         raise InputError("no <gpu>, and no PCIe device that is one")
-    if len(parts.gpus) > MOST_GPUS:
-        raise InputError(f"{len(parts.gpus)} GPUs in one file")
+    check_sizes(len(parts.gpus), len(parts.nics))
     names = tuple(gpu.slot.get("busid", "").lower() for gpu in parts.gpus)
     if "" in names or len(set(names)) < len(names):
         raise InputError("two GPUs without a busid of their own")

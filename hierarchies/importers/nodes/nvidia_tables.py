@@ -63,14 +63,11 @@ def claims_of(matrix: Matrix, legend: Legend) -> Iterator[Claim]:
 
 
 def _of_legend(matrix: Matrix, legend: Legend) -> Iterator[Claim]:
-    if legend.kinds:
-        for name, cells in matrix.cells.items():
-            for kind in sorted({"NV#" if cell[:2] == "NV" else cell for cell in cells}):
-                if kind not in (*legend.kinds, "X", "N/A"):
-                    there = Between(1, 1)
-                    yield Claim("connections", kind, "the matrix", f"in row {name}", there)
-                    none = Between(0, 0)
-                    yield Claim("connections", kind, "the legend", "not explained", none, True)
+    linked = [name for name, cells in matrix.cells.items() if any(c[:2] == "NV" for c in cells)]
+    if linked and legend.only_pcie:
+        row = f"in row {linked[0]}"
+        yield Claim("NVLinks", "the GPUs", "the matrix", row, Between(1, 1))
+        yield Claim("NVLinks", "the GPUs", "the legend", "no NV#", Between(0, 0), True)
     if legend.nics:
         for name in dict.fromkeys((*matrix.nics, *legend.nics)):
             if name.startswith("NIC") and (name in matrix.nics) != (name in legend.nics):

@@ -11,7 +11,8 @@ from hierarchies.importers.draft import UNKNOWN, Entry
 from hierarchies.importers.hostlist import listed
 from hierarchies.importers.models import Model
 
-MOST_GPUS = 1024
+MOST_GPUS, MOST_NICS = 1024, 8192
+"""Of one node; each NIC is compared with each GPU."""
 MOST_CHARACTERS = 2**21
 """Of what a tool prints of one node."""
 
@@ -138,6 +139,14 @@ def check_alike(what: str, kinds: Collection[str]) -> None:
             f"the GPUs differ: {what} {', '.join(sorted(kinds))}",
             hint="in a system all devices are alike: take the others out of the file",
         )
+
+
+def check_sizes(gpus: int, nics: int) -> None:
+    """Refuse more devices than one node has. Raises InputError."""
+    if gpus > MOST_GPUS:
+        raise InputError(f"{gpus} GPUs in one node", hint=f"at most {MOST_GPUS} are read")
+    if nics > MOST_NICS:
+        raise InputError(f"{nics} network ports in one node", hint=f"at most {MOST_NICS} are read")
 
 
 def check_length(text: str, source: str) -> None:

@@ -201,9 +201,16 @@ def test_a_matrix_against_its_own_legend_and_affinities() -> None:
     assert not of(NV, matrix([0] * 2, fill="NODE")).warnings
     apart = matrix([0] * 2, fill="PHB").replace("GPU1\tPHB\tX\t0-3", "GPU1\tPHB\tX\t4-7")
     assert "PHB by the matrix, but CPUs 0-3 and 4-7" in of(NV, apart).warnings[0]
-    legend = f"{LEGEND}  NV# = Connection ...\n".replace("NODE", "PIX")
-    [warning] = of(NV, matrix([0] * 2, legend=legend)).warnings
-    assert "connections of NODE: in row GPU0 by the matrix, but not explained" in warning
+    [warning] = of(NV, matrix([18] * 8, legend=LEGEND)).warnings
+    assert warning.startswith("NVLinks of the GPUs: in row GPU0 by the matrix, but no NV# by")
+    nics = "NIC Legend:\n  NIC0: mlx5_0\n  NIC1: mlx5_1\n"
+    text = matrix([18] * 8).replace("GPU7\tCPU", "GPU7\tNIC0\tCPU").replace("\t0-3", "\tPIX\t0-3")
+    assert not of(NV, text + nics.replace("  NIC1: mlx5_1\n", "")).warnings
+    [warning] = of(NV, text + nics).warnings
+    assert warning.startswith("NIC columns of NIC1: missing by the matrix, but there by the NIC")
+    rows = "NIC0\t" + "\t".join(["SYS"] * 8) + "\tX\n"
+    [warning] = of(NV, text + rows).warnings
+    assert "GPU0 and NIC0: PIX by rows of GPUs, but SYS by rows of NICs (7 more" in warning
 
 
 @given(st.data(), st.sampled_from([6, 12, 18]), st.sampled_from([4, 6, 8]))
