@@ -31,7 +31,7 @@ from synth.service.workers import (
     Workers,
 )
 from synth.tables.headlines import headline
-from synth.verbs.reply import Outcome, Reply
+from synth.verbs.reply import Reply
 from synth.verbs.table import VERBS
 
 _LONGEST_PAUSE_SECONDS = 5.0
@@ -183,12 +183,14 @@ class Runner:
             reply = self._carried_out(prepared)
         except StoreError:
             raise
-        except (OverTimeError, OutOfMemoryError) as error:
+        except OverTimeError:  # its budget has ended: what was found until then stays
+            return None
+        except OutOfMemoryError as error:
             return None if self.cancelled else problem(error)
         except (InputError, InternalError) as error:
             return problem(error)
         answer = prepared.answered(reply, time.monotonic() - begun)
-        return answer.body if reply.outcome is Outcome.PARTIAL else answer
+        return answer.body if VERBS[self.verb].cut_short(reply) else answer
 
     def _carried_out(self, prepared: Prepared) -> Reply:
         question_run = QuestionRun(
@@ -227,6 +229,9 @@ class Runner:
             self._latest = progress
 
     def _finished(self, end: StoredAnswer | bytes | None) -> bool:
+        """Write an end; of work that was ended the latest ``best``, if none came with it."""
+        if end is None and (latest := self.new_progress()) is not None:
+            end = latest.best
         return self._written(self.store.claims.finish, end, self._headline(end))
 
     def _headline(self, end: StoredAnswer | bytes | None) -> str:
