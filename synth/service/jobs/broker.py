@@ -7,7 +7,6 @@ comes while the request still waits.
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
@@ -39,7 +38,7 @@ from synth.service.store import (
 )
 from synth.service.strict_json import json_of
 from synth.service.threads import Readers, Threads
-from synth.verbs.partition import best_so_far_json
+from synth.verbs.partition import NOTHING_YET
 from synth.verbs.refusals import check
 from synth.verbs.reply import Outcome
 from synth.verbs.table import VERBS
@@ -52,8 +51,6 @@ _CHECKED_SECONDS = 1.0
 _LARGE_BYTES = 32 * 1024
 _ENTRY_BYTES = 200
 _MEMO_BYTES = 2**24
-_NOTHING_YET = json.dumps(best_so_far_json(())).encode()
-"""The best so far of work that was ended before anything was found."""
 
 
 @dataclass(frozen=True)
@@ -327,7 +324,7 @@ class Broker:
                     self._known.remember(stored)
                 return Answered.of(stored, hit=False)
             case Status.PARTIAL:
-                return Answered(job.verb, job.best or _NOTHING_YET, Outcome.PARTIAL, None)
+                return Answered(job.verb, job.best or NOTHING_YET, Outcome.PARTIAL, None)
             case Status.FAILED:
                 raise refusal_of(job.problem or {})
             case Status.CANCELLED:

@@ -31,6 +31,7 @@ from synth.service.workers import (
     Workers,
 )
 from synth.tables.headlines import headline
+from synth.verbs.partition import NOTHING_YET
 from synth.verbs.reply import Reply
 from synth.verbs.table import VERBS
 
@@ -69,7 +70,11 @@ class Runner:
     by_bug: bool = False
     _question_run: QuestionRun | None = None
     _latest: Progress | None = None
+    _best: bytes | None = field(init=False)
     _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        self._best = self.claim.job.best  # of an attempt before
 
     @property
     def verb(self) -> str:
@@ -224,21 +229,21 @@ class Runner:
     def _progressed(self, progress: Progress) -> None:
         """Keep the latest progress; if it has no best, that of an earlier unread report."""
         with self._lock:
+            self._best = progress.best or self._best
             if progress.best is None and self._latest is not None:
                 progress = replace(progress, best=self._latest.best)
             self._latest = progress
 
     def _finished(self, end: StoredAnswer | bytes | None) -> bool:
-        """Write an end; of work that was ended the latest ``best``, if none came with it."""
-        if end is None and (latest := self.new_progress()) is not None:
-            end = latest.best
+        """Write an end; of work that was ended the best so far, if anybody has noted it or not."""
+        end = self._best if end is None else end
         return self._written(self.store.claims.finish, end, self._headline(end))
 
     def _headline(self, end: StoredAnswer | bytes | None) -> str:
         """What it comes to; nothing of what workers of another version answered otherwise."""
-        body = end.body if isinstance(end, StoredAnswer) else end
+        body = end.body if isinstance(end, StoredAnswer) else end or NOTHING_YET
         with suppress(ValueError, LookupError, TypeError, AttributeError):
-            return headline(self.verb, json.loads(body)) if body else ""
+            return headline(self.verb, json.loads(body))
         return ""
 
     def _written(self, write: Callable[..., bool], *end: object) -> bool:
