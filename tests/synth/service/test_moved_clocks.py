@@ -48,7 +48,6 @@ from synth.service.store import (
 from synth.service.store import keys as stored_keys_module
 from synth.service.store import records as records_module
 from synth.service.threads import Threads
-from synth.service.workers import ProcessWorkers
 
 BEGIN = datetime(2026, 3, 1, tzinfo=UTC)
 A_MOMENT = 0.001
@@ -211,6 +210,7 @@ def test_a_key_may_ask_again_when_its_bucket_has_filled(
     store: Store, threads: Threads, clock: Clock
 ) -> None:
     keys = Keys(store, threads, Limits(requests_per_second=0.25))
+    keys._rates._clock = keys._failed._clock = clock.monotonic
     made = store.keys.create("red", "")
     assert [admits(keys, made.secret) for _ in range(2)] == [True, False]
     holds(clock, 4, lambda: not admits(keys, made.secret))
@@ -220,6 +220,7 @@ def test_wrong_keys_are_looked_at_again_when_a_minute_has_passed(
     store: Store, threads: Threads, clock: Clock
 ) -> None:
     keys = Keys(store, threads, Limits(failed_sign_ins_per_minute=3))
+    keys._rates._clock = keys._failed._clock = clock.monotonic
     assert [done(keys.admit("cs_wrong", "10.0.0.1")) for _ in range(4)] == [403, 403, 403, 429]
     holds(clock, 20, lambda: done(keys.admit("cs_wrong", "10.0.0.1")) == 429)
     assert done(keys.admit("cs_wrong", "10.0.0.2")) == 403
@@ -437,11 +438,3 @@ def test_a_scope_is_no_matter_of_time(store: Store, threads: Threads, clock: Clo
     for second in (0.0, 2.0, 4.0):
         clock.stands_at(second)
         assert done(keys.admit(made.secret)).scopes == {Scope.ASK}
-
-
-def test_slots_that_ended_are_not_counted() -> None:
-    """A server is ready only where work can be done."""
-    workers = ProcessWorkers(1)
-    assert workers.slots == 1
-    workers.close(0)
-    assert workers.slots == 0

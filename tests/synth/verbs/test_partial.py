@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import json
 from functools import cache
+from io import StringIO
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from asked_plans import ASKED
 from exhaustive import Sample, sampled
 from synth.plan.request import Watcher
+from synth.report.plans import plans_view
+from synth.tables.headlines import headline
+from synth.tables.table import TABLES
+from synth.verbs.answers import judge
 from synth.verbs.questions.question import asked
 from synth.verbs.reply import Outcome, Reply
 from synth.verbs.table import VERBS
@@ -77,6 +83,19 @@ def test_every_verb_that_answers_in_part_has_a_question_here() -> None:
     assert {verb for verb, _ in QUESTIONS.values()} == partial
 
 
+def check_words(verb: str, body: Any) -> None:
+    """Who reads it is told that it is partial; that nothing fits nobody knows by then."""
+    shown = StringIO()
+    Console(file=shown, width=200).print(TABLES[verb](body))
+    assert "PARTIAL" in shown.getvalue()
+    assert "NOTHING FITS" not in shown.getvalue()
+    assert verb == "count" or headline(verb, body).startswith("Partial: ")
+    assert "fits in memory" not in headline(verb, body)
+    if "plans" in body:
+        view = plans_view(judge(verb).validate_python(body), body, [0])
+        assert "fits in memory" not in view.headline
+
+
 @sampled(1, seed=35)
 @pytest.mark.parametrize("name", QUESTIONS)
 def test_a_reply_is_whole_or_says_that_it_is_partial(name: str, sample: Sample) -> None:
@@ -97,3 +116,4 @@ def test_a_reply_is_whole_or_says_that_it_is_partial(name: str, sample: Sample) 
             assert watcher.count > times
             assert reply.outcome is Outcome.PARTIAL, times
             assert verb.cut_short(reply)
+            check_words(QUESTIONS[name][0], reply.body)
