@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 SEND_RECEIVE = "send-receive"
 """nccl-tests' sendrecv: every rank sends to the next one of a circle."""
+FEWEST_SIZES = 3
+"""Sizes of one collective among the same groups: two fit a line, and a third one judges it."""
 
 
 @dataclass(frozen=True)
