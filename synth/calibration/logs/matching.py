@@ -66,6 +66,7 @@ def _measurement(log: Log, members: tuple[int, ...], busy: tuple[int, ...]) -> M
         log.table.algorithm,
         log.table.protocol,
         log.source,
+        log.table.without,
     )
 
 

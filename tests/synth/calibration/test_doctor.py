@@ -22,8 +22,8 @@ from synth.calibration.busy_part import busy_part
 from synth.calibration.candidates import candidates
 from synth.calibration.doctor import Diagnosis, diagnose
 from synth.calibration.doctor.next_steps import next_steps
+from synth.calibration.logs.environment import algorithm_of
 from synth.calibration.logs.files import log_text
-from synth.calibration.logs.header import algorithm_of
 from synth.calibration.logs.matching import FromCaller, Matched, matched
 from synth.calibration.logs.reading import logs_of
 from synth.calibration.logs.tables import Log, Table
