@@ -115,7 +115,7 @@ class Run:
 
     @property
     def beating(self) -> Reading | None:
-        """The reading that is farthest below its bound, if any is: it contradicts the description."""
+        """The reading farthest below its bound, if any is: it contradicts the description."""
         found = [reading for reading in self.readings if reading.beats_bound]
         return min(found, key=lambda r: r.seconds / r.bound.seconds) if found else None
 
