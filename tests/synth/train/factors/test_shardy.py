@@ -36,7 +36,7 @@ NO_RULE = {
     "scatter-max in batches",
     *("sinh", "cosh", "asin", "acos", "atan", "asinh", "acosh", "atanh", "bessel_i1e"),
     *("lgamma", "digamma", "polygamma", "zeta", "nextafter", "optimization_barrier"),
-    *("stack", "stack last", "stack of bools"),
+    *("unstack", "stack", "stack last", "stack of bools"),
 }
 """Equations without a rule, or of which none of the operations they become reads all operands."""
 
