@@ -67,7 +67,7 @@ def differences(runtime: str, some: Sequence[Case], sizes: Sizes, folder: Path) 
     given = [
         cut(whole, path.source, sizes, draw) for whole, (_, path) in zip(wholes, some, strict=True)
     ]
-    made = RUNNERS[runtime](text_of(runtime, some, sizes), given, sizes, folder)
+    made = RUNNERS[runtime](text_of(LANGUAGE[runtime], some, sizes), given, sizes, folder)
     found = []
     for whole, (kind, path), parts in zip(wholes, some, made, strict=True):
         assert parts[next(devices(sizes))].shape == part_shape(kind, path.target, sizes)
@@ -134,3 +134,4 @@ def _read(file: Path, sizes: Sizes) -> list[Parts]:
 
 
 RUNNERS: Mapping[str, Any] = {"jax": _in_jax, "torch": _in_threads, "gloo": _by_gloo}
+LANGUAGE = {"jax": "jax", "torch": "torch", "gloo": "torch"}

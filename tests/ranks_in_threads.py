@@ -164,8 +164,9 @@ def in_threads(text: str, given: Mapping[str, np.ndarray], world: int) -> dict[s
         names["dist"] = Distributed(rank, wires)
         runner = names["Rank"]()
         mine = {*runner.stages, names["EVERYWHERE"]}
+        every = {**given, **names.get("captured", dict)()}
         values = {
-            name: names["parts_of"](name, given[name])
+            name: names["parts_of"](name, every[name])
             for name, kind in names["INPUTS"].items()
             if kind.stage in mine
         }

@@ -348,7 +348,8 @@ JAX = Language(
     frozenset(
         words(
             """
-            argparse json os Path partial math np jax jnp lax Mesh NamedSharding P Any
+            argparse base64 json os zlib CAPTURED captured
+            Path partial math np jax jnp lax Mesh NamedSharding P Any
             AXES WORLD INPUTS OUTPUTS Input mesh number by_program own_block only_first
             written_around reordered flattened parted own look_up
             maxima_gradient repeat device_step sharded_step

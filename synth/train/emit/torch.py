@@ -389,7 +389,7 @@ TORCH = Language(
     frozenset(
         words(
             """
-            argparse json os Path math np torch dist NamedTuple Any
+            argparse base64 json os zlib CAPTURED captured Path math np torch dist NamedTuple Any
             AXES WORLD INPUTS OUTPUTS GROUPS Input coordinates number members make_groups
             group_of places finish by_program own_block only_first written_around all_gather
             all_to_all reduce_scatter all_reduce permute repeat flattened parted dynamic_slice

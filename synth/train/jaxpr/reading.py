@@ -16,6 +16,7 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Var
 from jax.extend.core import Literal as Constant
 from jax.extend.source_info_util import summarize
+from jax.random import key_data, key_impl
 
 from grammar.tensors.operations import Graph, Literal, Operand, Operation, Value
 from grammar.tensors.primitives import KNOWN, REPEATED, REPLICATED, WHOLE
@@ -52,7 +53,8 @@ def read_jaxpr(
 ) -> tuple[Graph, tuple[Any, ...]]:
     """The graph of a jaxpr whose inputs are to have these names, and the arrays it captured.
 
-    Captured arrays (a mask made by numpy) are inputs after those that have names. Primitives
+    Captured arrays (a mask made by numpy) are inputs after those that have names; of a captured key
+    it is the words that a key is made of. Primitives
     that are ``unknown`` are kept, for every device to do whole. Raises InputError for any other,
     by its name and its user's line.
     """
@@ -63,6 +65,10 @@ def read_jaxpr(
     held = tuple(value for value, _ in captured)
     graph = Graph((*inputs, *held), tuple(reader.operations), outputs)
     return graph, tuple(array for _, array in captured)
+
+
+_KINDS_OF_KEYS = {"threefry2x32": "fry", "unsafe_rbg": "urbg"}
+"""The names of kinds of random numbers as ``random_wrap`` has them, where these are others."""
 
 
 @dataclass
@@ -78,6 +84,7 @@ class _Reader:
     known: dict[Var, Operand] = field(default_factory=dict)
     operations: list[Operation] = field(default_factory=list)
     captured: list[tuple[Value, Any]] = field(default_factory=list)
+    keys: list[tuple[Any, Value]] = field(default_factory=list)
 
     def named(self, variables: Sequence[Var], names: Sequence[str]) -> tuple[Value, ...]:
         """Values for inputs, with these names."""
@@ -190,7 +197,9 @@ class _Reader:
     def _constant(self, given: Any) -> Operand:
         """A number stands in the text; an array, or a key, becomes one more input, once."""
         kind = dtype_name(given.dtype if hasattr(given, "dtype") else np.asarray(given).dtype)
-        if np.ndim(given) == 0 and kind != "key":
+        if kind == "key":
+            return self._key(given)
+        if np.ndim(given) == 0:
             return Literal(number_of(given), kind)
         for value, array in self.captured:
             if array is given:
@@ -198,6 +207,18 @@ class _Reader:
         value = Value(self._name(), Type(kind, tuple(np.shape(given))))
         self.captured.append((value, given))
         return value
+
+    def _key(self, given: Any) -> Operand:
+        """A captured key, made of its words where it is read first."""
+        for key, value in self.keys:
+            if key is given:
+                return value
+        words = self._constant(key_data(given))
+        made = Value(self._name(), Type("key", tuple(np.shape(given))))
+        told = (("impl", _KINDS_OF_KEYS.get(str(key_impl(given)), str(key_impl(given)))),)
+        self.operations.append(Operation("random_wrap", (words,), (made,), told, None, self.line))
+        self.keys.append((given, made))
+        return made
 
     def _value(self, variable: Var, where: str) -> Value:
         value = Value(self._name(), _type(variable.aval, where=where))
