@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -19,6 +20,8 @@ from synth.run.trial import RunError
 _POLL_SECONDS = 0.02
 _GRACE_SECONDS = 3.0
 _LAST_LINES = 4
+_AFTER = re.compile(r"-+$|\[[EIW]\d* ")
+"""What follows a message: JAX's rule above its note, or a line of a log of PyTorch."""
 _TRACEBACK = "Traceback (most recent call last):\n"
 _UNLESS_ORPHANED = ("sh", "-c", 'test "$PPID" = "$0" && exec "$@"')
 """Of a parent that died before setpriv asked for it comes no signal: then nothing is begun."""
@@ -146,10 +149,12 @@ def last_words(text: str) -> str:
     Python underlines the code of a traceback, and JAX explains below it which frames it leaves
     out: neither says what is wrong.
     """
+    # PyTorch writes the rank before each line of a traceback.
+    text = re.sub(r"^\[rank\d+\]: ?", "", text, flags=re.MULTILINE)
     _, found, trace = text.rpartition(_TRACEBACK)
     lines = (trace if found else text).splitlines()
     if not found:
         return " | ".join([line.strip() for line in lines if line.strip()][-_LAST_LINES:])
     message = dropwhile(lambda line: not line.strip() or line[0].isspace(), lines)
-    whole = takewhile(lambda line: line.strip() and set(line) != {"-"}, message)
+    whole = takewhile(lambda line: line.strip() and not _AFTER.match(line), message)
     return " | ".join(line.strip() for line in islice(whole, _LAST_LINES))

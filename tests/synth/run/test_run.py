@@ -415,6 +415,8 @@ For simplicity, JAX has removed its internal frames from the traceback.
 def test_of_a_crash_its_own_last_sentence_is_told(tmp_path: Path) -> None:
     told = "ValueError: sources and destinations must be unique, | got ((0, 0), (0, 1))."
     assert last_words(OF_JAX) == told
+    by_rank = "".join(f"[rank1]: {line}\n" for line in OF_JAX.splitlines())
+    assert last_words(f"[W socket.cpp] a warning\n{by_rank}[W socket.cpp] the end\n") == told
     assert last_words("one\n\n two\n") == "one | two"
     assert last_words("") == ""
     crash = Command("rank 0", (sys.executable, "-c", "{}['a'] + len(3)"))

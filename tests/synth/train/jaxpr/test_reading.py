@@ -227,6 +227,7 @@ def test_keys_are_of_the_type_key() -> None:
         (lambda x: x + 1 if x.sum() > 0 else x, "depend on values"),
         (lambda x: x @ jnp.ones((7, 7)), "dot_general"),
         (lambda x: {}[1], "KeyError"),
+        (jax.grad(lambda x: jnp.nextafter(x, x + 1).sum()), "nextafter"),
     ],
 )
 def test_what_cannot_be_a_step_is_refused_by_name_and_line(
