@@ -164,9 +164,9 @@ def test_every_redistribution_of_the_program_is_a_line() -> None:
     text = write("torch", one, program, plan.sizes)
     moves = [move for moved in program.moved() for move in moved.path.moves]
     own = text[text.index("def loop_1") :]
-    named = [line for move in set(map(str, moves)) for line in own.splitlines() if move in line]
-    loss = 1  # which is made whole in the end
-    assert len(named) == len(moves) + loss
+    loss = "all-reduce (sum) over data"  # which is made whole in the end
+    named = [line for move in {*map(str, moves), loss} for line in own.splitlines() if move in line]
+    assert len(named) == len(moves) + 1
 
 
 def test_outputs_are_called_as_what_they_are_next() -> None:
