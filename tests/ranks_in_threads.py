@@ -1,17 +1,18 @@
-"""Emitted PyTorch files with stages, carried out by a thread for each rank of this process.
+"""Emitted PyTorch files, carried out by a thread for each rank of this process.
 
 In the place of ``torch.distributed`` stand wires on which nothing is there before both sides want
 it to be: what is sent is taken when it is asked for, and whoever waits for a send waits for that.
+A collective is a meeting of its group, after which each rank has what all brought.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from queue import Queue
-from threading import Event
+from threading import Barrier, Event, Lock
 from typing import Any
 
 import numpy as np
@@ -46,22 +47,112 @@ class Getting:
 
 
 @dataclass
+class Meeting:
+    """The ranks of a group, ascending, and what they bring to the collective that is under way."""
+
+    ranks: tuple[int, ...]
+    brought: dict[int, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.barrier = Barrier(len(self.ranks), timeout=PATIENCE_SECONDS)
+
+    def meet(self, rank: int, what: Any) -> list[Any]:
+        """What each member brings, in the order of the ranks."""
+        self.brought[rank] = what
+        self.barrier.wait()
+        found = [self.brought[one] for one in self.ranks]
+        self.barrier.wait()
+        return found
+
+
+@dataclass
+class Meetings:
+    """The groups of all ranks, each once, by the ranks in it."""
+
+    lock: Any = field(default_factory=Lock)
+    groups: dict[tuple[int, ...], Meeting] = field(default_factory=dict)
+
+    def of(self, ranks: Sequence[int]) -> Meeting:
+        with self.lock:
+            return self.groups.setdefault(tuple(ranks), Meeting(tuple(ranks)))
+
+
+class ReduceOp:
+    """What adds up, or compares, the first dimension of a stack."""
+
+    SUM = staticmethod(lambda stack: stack.sum(0, dtype=stack.dtype))
+    MAX = staticmethod(lambda stack: stack.amax(0))
+    MIN = staticmethod(lambda stack: stack.amin(0))
+
+
+@dataclass
 class Distributed:
-    """As much of ``torch.distributed`` as goes from stage to stage, as one rank sees it."""
+    """As much of ``torch.distributed`` as an emitted file uses, as one rank sees it."""
 
     rank: int
     wires: Wires
+    meetings: Meetings = field(default_factory=Meetings)
+    ReduceOp = ReduceOp
 
     def get_rank(self) -> int:
         return self.rank
 
-    def isend(self, x: Any, to: int, tag: int) -> Sending:
+    def new_group(self, ranks: Sequence[int]) -> Meeting:
+        return self.meetings.of(ranks)
+
+    def all_gather(self, pieces: list[Any], x: Any, group: Meeting) -> None:
+        for piece, brought in zip(pieces, group.meet(self.rank, x.clone()), strict=True):
+            piece.copy_(brought)
+
+    def all_reduce(self, x: Any, op: Any, group: Meeting) -> None:
+        x.copy_(op(stacked(group.meet(self.rank, x.clone()))))
+
+    def reduce_scatter_single(self, found: Any, x: Any, group: Meeting) -> None:
+        whole = stacked(group.meet(self.rank, x.clone())).sum(0, dtype=x.dtype)
+        found.copy_(whole.chunk(len(group.ranks))[group.ranks.index(self.rank)])
+
+    def all_to_all_single(self, found: Any, x: Any, group: Meeting) -> None:
+        own = group.ranks.index(self.rank)
+        found.copy_(stacked([one[own] for one in group.meet(self.rank, x.clone())]))
+
+    def recv(self, buffer: Any, source: int) -> None:
+        self.irecv(buffer, source).wait()
+
+    def isend(self, x: Any, to: int, tag: int = 0) -> Sending:
         sending = Sending()
         self.wires[self.rank, to, tag].put((x, sending))
         return sending
 
-    def irecv(self, buffer: Any, source: int, tag: int) -> Getting:
+    def irecv(self, buffer: Any, source: int, tag: int = 0) -> Getting:
         return Getting(self.wires[source, self.rank, tag], buffer)
+
+
+def stacked(several: Sequence[Any]) -> Any:
+    import torch  # Not at the top of the file: tests without PyTorch import it, too.
+
+    return torch.stack(list(several))
+
+
+def parts_in_threads(
+    text: str, given: Sequence[Sequence[np.ndarray]], world: int
+) -> list[list[np.ndarray]]:
+    """What ``device_step`` makes of the parts of each value on each rank, in the same order."""
+    import torch
+
+    wires: Wires = defaultdict(Queue)
+    meetings = Meetings()
+
+    def one(rank: int) -> list[np.ndarray]:
+        names = loaded(text)
+        names["dist"] = Distributed(rank, wires, meetings)
+        names["make_groups"]()
+        made = names["device_step"]([torch.as_tensor(parts[rank].copy()) for parts in given])
+        return [value.numpy() for value in made]
+
+    with ThreadPoolExecutor(world) as threads:
+        by_rank = list(threads.map(one, range(world)))
+    assert not any(queue.qsize() for queue in wires.values()), "something is sent to nobody"
+    return [list(parts) for parts in zip(*by_rank, strict=True)]
 
 
 def in_threads(text: str, given: Mapping[str, np.ndarray], world: int) -> dict[str, np.ndarray]:
@@ -73,8 +164,9 @@ def in_threads(text: str, given: Mapping[str, np.ndarray], world: int) -> dict[s
         names["dist"] = Distributed(rank, wires)
         runner = names["Rank"]()
         mine = {*runner.stages, names["EVERYWHERE"]}
+        every = {**given, **names.get("captured", dict)()}
         values = {
-            name: names["parts_of"](name, given[name])
+            name: names["parts_of"](name, every[name])
             for name, kind in names["INPUTS"].items()
             if kind.stage in mine
         }

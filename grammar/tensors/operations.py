@@ -16,6 +16,7 @@ from textwrap import indent
 from typing import Any
 from weakref import WeakValueDictionary
 
+from grammar.tensors.constants import pack
 from grammar.tensors.sharding import Sharding, Type
 from hierarchies import InputError
 
@@ -183,6 +184,8 @@ class Step:
     or ``cache`` (what inference keeps of each sample);
     ``updates`` which output comes back as which input in the next step, as pairs of places.
     ``labels`` are the names its user gave ("layers/0/attention/query").
+    ``constants`` are the arrays that the model closes over: the bytes of an input by its name, in C
+    order, little-endian. These inputs are states, with ``CONSTANT`` labels.
     """
 
     name: str
@@ -190,6 +193,7 @@ class Step:
     roles: tuple[str, ...]
     labels: tuple[str, ...]
     updates: tuple[tuple[int, int], ...] = ()
+    constants: tuple[tuple[str, bytes], ...] = ()
 
     def __str__(self) -> str:
         """The text that ``parse_step`` reads. A label that is the name is left out."""
@@ -197,13 +201,30 @@ class Step:
 
     def spelled(self, head: str, above: Sequence[str] = ()) -> str:
         """The text below a first line, perhaps with words above each operation."""
+        values = dict(self.constants)
         of_inputs = [
-            f" {role}" + (f" {json.dumps(label)}" if label != value.name else "")
+            f" {role}"
+            + (f" {json.dumps(label)}" if label != value.name else "")
+            + (_constant(values[value.name]) if value.name in values else "")
             for value, role, label in zip(self.graph.inputs, self.roles, self.labels, strict=True)
         ]
         into = {out: f" -> {self.graph.inputs[place]}" for out, place in self.updates}
         of_outputs = [into.get(at, "") for at in range(len(self.graph.outputs))]
         return f"{head}\n{self.graph.spelled(of_inputs, of_outputs, above)}"
+
+
+CONSTANT = re.compile(r"(?:\d+/)?constant/\d+")
+"""The label of an array that the model closes over; of a part of it that one stage has, too."""
+
+
+def _constant(data: bytes) -> str:
+    """Values behind an input: on its line, or in lines of their own."""
+    lines = [f'"{line}"' for line in pack(data)]
+    return (
+        f" = {lines[0]}"
+        if len(lines) == 1
+        else "".join([" = (\n", *(f"  {one}\n" for one in lines), ")"])
+    )
 
 
 EVERYWHERE = -1

@@ -19,7 +19,9 @@ from typing import Any, NoReturn
 from lark import Lark, Token, Tree, UnexpectedInput
 
 from grammar.carets import caret, unreadable
+from grammar.tensors.constants import unpack
 from grammar.tensors.operations import (
+    CONSTANT,
     EVERYWHERE,
     MOVING,
     At,
@@ -124,6 +126,7 @@ def parse_either(text: str, *, where: str = "step") -> Step | ShardedStep:
         roles=tuple(reader.roles),
         labels=tuple(reader.labels),
         updates=tuple(reader.updates),
+        constants=tuple(reader.constants),
     )
     if axes is None:
         return step
@@ -202,6 +205,7 @@ class _Reader:
     roles: list[str] = field(default_factory=list)
     labels: list[str] = field(default_factory=list)
     updates: list[tuple[int, int]] = field(default_factory=list)
+    constants: list[tuple[str, bytes]] = field(default_factory=list)
     places: list[At] = field(default_factory=list)
     depth: int = 0
     turns: int = 1
@@ -242,13 +246,29 @@ class _Reader:
         return At(EVERYWHERE if stage == "everywhere" else int(stage), when)
 
     def _input(self, parts: Sequence[Any]) -> Value:
-        name, type_, role, label = parts
+        name, type_, role, label, constant = parts
         if (role is None) is not self.is_body:
             problem = "the input of a body has no role" if role else "what is this input's role?"
             self.refuse(role or name, problem, "parameter, moment, batch, state or cache")
         self.roles.append(str(role))
         self.labels.append(str(name) if label is None else _text(label))
-        return self._new(name, type_)
+        value = self._new(name, type_)
+        if constant is not None:
+            self.constants.append((value.name, self._values(constant, value, str(role))))
+        elif role == "state" and value.type.shape and CONSTANT.fullmatch(self.labels[-1]):
+            problem = f"{self.labels[-1]}, an array that the model closes over, has no values here"
+            self.refuse(name, problem, "trace the model again: its text then holds them")
+        return value
+
+    def _values(self, tree: Any, value: Value, role: str) -> bytes:
+        """The bytes of an array that the model closes over."""
+        strings = tree.children
+        if role != "state":
+            self.refuse(strings[0], "only a state has values in the text")
+        try:
+            return unpack("".join(map(_text, strings)), value.type.bytes)
+        except InputError as error:
+            self.refuse(strings[0], error.problem, error.hint)
 
     def _output(self, parts: Sequence[Any], inputs: Sequence[Value], at: int) -> Operand:
         operand, into = parts

@@ -30,7 +30,9 @@ from synth.compute.products import Product, product_of
 
 How = Literal["measured", "fitted", "roofline"]
 
-VIEWS = frozenset(("reshape", "squeeze", "expand_dims", "stop_gradient", "bitcast_convert_type"))
+VIEWS = frozenset(
+    ("reshape", "squeeze", "stop_gradient", "bitcast_convert_type", "optimization_barrier")
+)
 """What names the same bytes otherwise, and takes no time."""
 
 SMALLER = 0.7

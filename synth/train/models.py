@@ -122,7 +122,7 @@ def own_step(spec: str) -> Step:
     found = OWN.fullmatch(spec)
     assert found is not None, spec
     with _jax():
-        from synth.train.jaxpr.tracing import traced
+        from synth.train.jaxpr.tracing import shapes, traced
         from synth.train.zoo.optimizers import OPTIMIZERS
     function = getattr(_loaded(Path(found["file"])), found["function"], None)
     if not callable(function):
@@ -136,12 +136,27 @@ def own_step(spec: str) -> Step:
     match given:
         case (loss, parameters, batch) if callable(loss):
             adamw = OPTIMIZERS["adamw"]
-            moments = adamw.moments(parameters)
-            return traced(name, adamw.step(loss), (parameters, moments, batch), unknown)
+            whole, called_with = adamw.step(loss), (parameters, adamw.moments(parameters), batch)
         case (step, parameters, moments, batch) if callable(step):
-            return traced(name, step, (parameters, moments, batch), unknown)
-    hint = "return (loss, parameters, batch), or (step, parameters, moments, batch)"
-    raise InputError(f"it returned a {type(given).__name__}", where=spec, hint=hint)
+            whole, called_with = step, (parameters, moments, batch)
+        case _:
+            hint = "return (loss, parameters, batch), or (step, parameters, moments, batch)"
+            raise InputError(f"it returned a {type(given).__name__}", where=spec, hint=hint)
+    made = traced(name, whole, called_with, unknown)
+    _OWN_FUNCTIONS[str(made)] = (whole, shapes(called_with))
+    return made
+
+
+_OWN_FUNCTIONS: dict[str, tuple[Callable[..., Any], tuple[Any, Any, Any]]] = {}
+"""What this process has traced by ``own_step``, by its text."""
+
+
+def own_function(text: str) -> tuple[Callable[..., Any], tuple[Any, Any, Any]] | None:
+    """The function whose trace a text is, and the shapes of what it is called with.
+
+    None unless ``own_step`` traced it in this process: a text alone never runs anybody's code.
+    """
+    return _OWN_FUNCTIONS.get(text)
 
 
 def _loaded(path: Path) -> Any:

@@ -123,6 +123,7 @@ def _abstract(one: Given) -> Any:
 A, B = given(6, 12), given(12, 6)
 INTEGERS, WORDS = given(6, 12, dtype="i32"), given(6, 12, dtype="u32")
 BOOLS = given(6, 12, dtype="bool")
+SIGNED_ZEROS = given(6, 12, draw=lambda *drawn: _signed_zeros(*drawn))
 POSITIVE, NONZERO = given(6, 12, draw=positive), given(6, 12, draw=nonzero)
 
 
@@ -150,6 +151,13 @@ def elementwise() -> list[Case]:
         "is_finite": lax.is_finite,
         "reduce_precision": lambda x: lax.reduce_precision(x, 8, 3),
         "copy": _copy,
+        "sinh": lax.sinh,
+        "cosh": lax.cosh,
+        "atan": lax.atan,
+        "asinh": lax.asinh,
+        "bessel_i0e": lax.bessel_i0e,
+        "bessel_i1e": lax.bessel_i1e,
+        "optimization_barrier": lax.optimization_barrier,
     }
     two = {"add": lax.add, "sub": lax.sub, "max": lax.max, "min": lax.min, "mul": lax.mul}
     two |= {"atan2": lax.atan2}
@@ -163,11 +171,35 @@ def elementwise() -> list[Case]:
                 ("sqrt", lax.sqrt),
                 ("rsqrt", lax.rsqrt),
                 ("log1p", lax.log1p),
+                ("lgamma", lax.lgamma),
+                ("digamma", lax.digamma),
             )
         ),
+        *(
+            case(name, function, given(6, 12, draw=_within_one))
+            for name, function in (
+                ("erf_inv", lax.erf_inv),
+                ("asin", lax.asin),
+                ("acos", lax.acos),
+                ("atanh", lax.atanh),
+            )
+        ),
+        *(
+            case(name, function, POSITIVE, POSITIVE)
+            for name, function in (("igamma", lax.igamma), ("igammac", lax.igammac))
+        ),
+        case("acosh", lax.acosh, given(6, 12, draw=_beyond_one)),
+        case("zeta", lax.zeta, given(6, 12, draw=_beyond_one), POSITIVE),
+        case("polygamma", lax.polygamma, given(6, 12, draw=_orders), POSITIVE),
+        *(
+            case(name, getattr(lax, f"{name}_p").bind, SIGNED_ZEROS, SIGNED_ZEROS)
+            for name in ("eq_to", "le_to", "lt_to")
+        ),
+        case("population_count", lax.population_count, WORDS),
+        case("population_count of integers", lax.population_count, INTEGERS),
+        case("nextafter", lax.nextafter, A, A),
         *(case(name, function, A, A) for name, function in two.items()),
         *(case(name, function, INTEGERS, INTEGERS) for name, function in compared.items()),
-        case("erf_inv", lax.erf_inv, given(6, 12, draw=_within_one)),
         case("rem", lax.rem, A, NONZERO),
         case("shift_left", lax.shift_left, WORDS, given(6, 12, dtype="u32", draw=below(31))),
         case(
@@ -222,6 +254,20 @@ def elementwise() -> list[Case]:
     ]
 
 
+def _beyond_one(draws: Draws, shape: Sequence[int], dtype: Any) -> Any:
+    return positive(draws, shape, dtype) + 1
+
+
+def _orders(draws: Draws, shape: Sequence[int], dtype: Any) -> Any:
+    return draws.integers(0, 4, shape).astype(dtype)
+
+
+def _signed_zeros(draws: Draws, shape: Sequence[int], dtype: Any) -> Any:
+    """Fractions among which are zeros of both signs: an order of all floats tells them apart."""
+    found = fractions(draws, shape, dtype)
+    return np.where(draws.integers(0, 3, shape) == 0, np.copysign(0, found), found).astype(dtype)
+
+
 def _within_one(draws: Draws, shape: Sequence[int], dtype: Any) -> Any:
     return fractions(draws, shape, dtype) / 4
 
@@ -258,6 +304,11 @@ def moving() -> list[Case]:
         case("slice", lambda x: lax.slice(x, (0, 2), (6, 8)), A),
         case("slice by strides", lambda x: lax.slice(x, (0, 0), (6, 12), (1, 2)), A),
         case("split", lambda x: lax.split(x, (4, 8), 1), A),
+        case("stack", lambda x, y: jnp.stack((x, y), 1), A, A),
+        case("stack last", lambda x, y, z: jnp.stack((x, y, z), -1), A, A, A, of="stack"),
+        case("stack of bools", lambda x, y: jnp.stack((x, y)), BOOLS, BOOLS),
+        case("tile", lambda x: lax.tile(x, (1, 6)), A),
+        case("tile of one", lambda x: lax.tile(x, (6, 1)), given(1, 12)),
         case("concatenate", lambda x, y: lax.concatenate((x, y), 1), A, A),
         case("pad by zero", lambda x: lax.pad(x, 0.0, ((0, 0, 0), (1, 2, 0))), A, of="pad"),
         case("pad", lambda x, y: lax.pad(x, y, ((0, 0, 0), (1, 2, 1))), A, given()),
@@ -297,6 +348,16 @@ def reducing() -> list[Case]:
             lambda x: lax.reduce_or(x, (1,)),
             given(6, 6, dtype="bool", draw=_mostly(False)),
         ),
+        case(
+            "reduce_and of integers",
+            lambda x: lax.reduce_and(x, (1,)),
+            given(6, 12, dtype="i32", draw=_all_bits_but_one),
+        ),
+        case(
+            "reduce_or of integers",
+            lambda x: lax.reduce_or(x, (1,)),
+            given(6, 12, dtype="i32", draw=_one_bit),
+        ),
         case("argmax", lambda x: lax.argmax(x, 1, jnp.int32), A),
         case("argmin", lambda x: lax.argmin(x, 0, jnp.int32), A),
         case("cumsum", lambda x: lax.cumsum(x, 1), A),
@@ -308,7 +369,19 @@ def reducing() -> list[Case]:
         case("sort", lambda x: lax.sort(x, dimension=1), A),
         case("sort with payload", lambda x, y: lax.sort((x, y), dimension=1, num_keys=1), A, A),
         case("top_k", lambda x: lax.top_k(x, 4), A),
+        case("approx_top_k", lambda x: lax.approx_max_k(x, 4), A),
+        case(
+            "approx_top_k of the least", lambda x: lax.approx_min_k(x, 4, reduction_dimension=0), A
+        ),
     ]
+
+
+def _one_bit(draws: Draws, shape: Sequence[int], dtype: Any) -> Any:
+    return np.left_shift(1, draws.integers(0, 31, shape)).astype(dtype)
+
+
+def _all_bits_but_one(draws: Draws, shape: Sequence[int], dtype: Any) -> Any:
+    return ~_one_bit(draws, shape, dtype)
 
 
 def _mostly(value: bool) -> Draw:
@@ -411,7 +484,17 @@ def _unpool(y: Any, x: Any) -> Any:
     return jax.vjp(_pool, x)[1](y)
 
 
+EXTREMES = {
+    "sub": lax.scatter_sub,
+    "mul": lax.scatter_mul,
+    "min": lax.scatter_min,
+    "max": lax.scatter_max,
+}
+"""How scatters put together what they find and what they are given."""
+
+
 def indexed() -> list[Case]:
+    few = given(6, 1, dtype="i32", draw=below(5, -2))  # so that several are equal
     rows, some = (
         given(6, 1, dtype="i32", draw=below(12)),
         given(6, 1, dtype="i32", draw=below(15, -3)),
@@ -478,6 +561,18 @@ def indexed() -> list[Case]:
             given(6, 6),
         ),
         case("scatter", scatter(lax.scatter, "drop"), B, rows, given(6, 6)),
+        *(
+            case(f"scatter-{name}{' clipped' * (mode == 'clip')}", scatter(function, mode), *of)
+            for name, function in EXTREMES.items()
+            for mode, of in (("drop", (B, some, given(6, 6))), ("clip", (B, few, given(6, 6))))
+        ),
+        case(
+            "scatter-max in batches",
+            scatter(lax.scatter_max, "clip", into_batches),
+            given(6, 12, 6),
+            given(6, 2, 1, dtype="i32", draw=below(12)),
+            given(6, 6, 2),
+        ),
     ]
 
 

@@ -246,8 +246,8 @@ NUMPY: Mapping[str, Callable[..., Any]] = {
     "reduce_prod": _reduced(np.prod),
     "reduce_max": _reduced(np.max),
     "reduce_min": _reduced(np.min),
-    "reduce_and": _reduced(np.all),
-    "reduce_or": _reduced(np.any),
+    "reduce_and": _reduced(np.bitwise_and.reduce),
+    "reduce_or": _reduced(np.bitwise_or.reduce),
     "cumsum": _along(np.cumsum),
     "cumprod": _along(np.cumprod),
     "cummax": _along(np.maximum.accumulate),
@@ -263,6 +263,9 @@ PRIMITIVES: Mapping[str, Any] = {
     for one in (
         *(getattr(public, name) for name in dir(public) if name.endswith("_p")),
         _lax.split_p,
+        _lax.stack_p,
+        _lax.tile_p,
+        lax.optimization_barrier_p,
         _lax.ragged_dot_general_p,
     )
 }
@@ -290,7 +293,13 @@ ABSENT: Mapping[str, Mapping[str, Any]] = {
 }
 """Parameters that are None, or were dropped."""
 
-SCATTERS = {"scatter": lax.scatter, "scatter-add": lax.scatter_add}
+SCATTERS = {
+    "scatter": lax.scatter,
+    **{
+        f"scatter-{one}": getattr(lax, f"scatter_{one}")
+        for one in ("add", "sub", "mul", "min", "max")
+    },
+}
 NUMBERS = {
     "gather": lax.GatherDimensionNumbers,
     "conv_general_dilated": lax.ConvDimensionNumbers,

@@ -6,6 +6,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from math import prod
 from typing import Any
 
+import numpy as np
+
+from grammar.tensors.constants import pack
 from grammar.tensors.operations import Step, Value
 from grammar.tensors.sharding import Sharding
 from hierarchies import InputError
@@ -92,6 +95,10 @@ def write(
         made_by=made_by,
         inputs=inputs,
         outputs=outputs,
+        captured=[
+            (name, pack(_kept(language, step.graph.values[name].type.dtype, data)))
+            for name, data in step.constants
+        ],
         modules=sorted(programs.modules) if programs else [],
         placed=str(programs.placement) if programs and programs.reordered else "",
         **(scheduled.words(step, found, language) if scheduled else AT_ONCE),
@@ -116,7 +123,9 @@ def write_some(
         for one in done.operation.results
     ]
     words: dict[str, Any] = {"name": "operations", "plan": "", "made_by": "collsynth"}
-    nothing: dict[str, Any] = dict.fromkeys(("inputs", "outputs", "modules", "placed"), ())
+    nothing: dict[str, Any] = dict.fromkeys(
+        ("inputs", "outputs", "captured", "modules", "placed"), ()
+    )
     return _filled(language, found, sizes, values, **words, **nothing, **AT_ONCE)
 
 
@@ -169,6 +178,13 @@ def _words(
 def _long(language: Language, dtype: str) -> str:
     """An element type as arrays of the file have it."""
     return language.dtypes.get(dtype, dtype).rpartition(".")[2].rstrip("_")
+
+
+def _kept(language: Language, dtype: str, data: bytes) -> bytes:
+    """The bytes of an array as the runtime has its elements: PyTorch keeps u32 in 64 bits."""
+    if (dtype, _long(language, dtype)) != ("u32", "int64"):
+        return data
+    return np.frombuffer(data, "<u4").astype("<i8").tobytes()
 
 
 LONG_DTYPES = {dtype: _long(JAX, dtype) for dtype in JAX.dtypes if dtype != "key"}

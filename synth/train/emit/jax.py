@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from grammar.tensors.sharding import Kind, Sharding, Type
 from synth.train.emit.language import Call, Language, Writer
-from synth.train.emit.moves import neutral, senders
+from synth.train.emit.moves import neutral, transfers
 from synth.train.emit.spelling import quoted, to_last
+from synth.train.emit.whole import JAX_WHOLE
 from synth.train.factors import Index
 from synth.train.factors.parameters import entry, numbers, words
 from synth.train.resharding import How, Move
@@ -27,11 +28,14 @@ _INFIX = {"add": "+", "add_any": "+", "sub": "-", "mul": "*", "eq": "==", "ne": 
 _INFIX |= {"le": "<=", "gt": ">", "ge": ">=", "and": "&", "or": "|", "xor": "^"}
 _UNARY = words(
     "exp exp2 expm1 log log1p logistic tanh sin cos tan sqrt rsqrt cbrt abs sign floor ceil erf"
-    " erfc erf_inv square stop_gradient is_finite"
+    " erfc erf_inv square stop_gradient is_finite sinh cosh asin acos atan asinh acosh atanh lgamma"
+    " digamma bessel_i0e bessel_i1e population_count optimization_barrier"
 )
-_BINARY = words("div rem pow atan2 nextafter")
+_BINARY = words("div rem pow atan2 nextafter polygamma zeta igamma igammac")
+_ORDERS = words("eq_to le_to lt_to")
 _SHIFTS = words("shift_left shift_right_logical shift_right_arithmetic")
 _REDUCED = words("reduce_sum reduce_max reduce_min reduce_prod reduce_and reduce_or")
+_SCATTERS = words("add sub mul min max")
 _ALONG = words("cumsum cumprod cummax cummin cumlogsumexp")
 
 
@@ -183,6 +187,13 @@ def _last(call: Call) -> list[int]:
     return [call.shape()[at] - sizes.get(at, 1) for at in starts]
 
 
+def _approx_top_k(call: Call) -> str:
+    function = "approx_max_k" if call.operation.parameter["is_max_k"] else "approx_min_k"
+    names = ("k", "reduction_dimension", "recall_target", "reduction_input_size_override")
+    told = ", ".join(map(call.told, (*names, "aggregate_to_topk")))
+    return f"lax.{function}({call.operands[0]}, {told})"
+
+
 def _random_bits(call: Call) -> str:
     bits = f"jnp.uint{call.told('bit_width')}"
     return f"jax.random.bits({call.operands[0]}, {call.told('shape')}, {bits})"
@@ -206,6 +217,7 @@ PRIMITIVES: Mapping[str, Writer] = {
     **{name: f"{{p0}} {sign} {{p1}}" for name, sign in _INFIX.items()},
     **{name: f"lax.{name}({{0}})" for name in _UNARY},
     **{name: f"lax.{name}({{0}}, {{1}})" for name in (*_BINARY, *_SHIFTS)},
+    **{name: f"lax.{name}_p.bind({{0}}, {{1}})" for name in _ORDERS},
     **{name: f"lax.{name}({{0}}, {{axes}})" for name in _REDUCED},
     **{name: f"lax.{name}({{0}}, {{axis}}, reverse={{reverse}})" for name in _ALONG},
     "max": "jnp.maximum({0}, {p1})",
@@ -230,12 +242,15 @@ PRIMITIVES: Mapping[str, Writer] = {
     "dynamic_update_slice": _dynamic_update_slice,
     "split": "lax.split({0}, {sizes}, {axis})",
     "concatenate": "lax.concatenate([{all}], {dimension})",
+    "stack": "jnp.stack([{all}], {axis})",
+    "tile": "lax.tile({0}, {reps})",
     "pad": "lax.pad({0}, {1}, {padding_config})",
     "iota": _iota,
     "argmax": "lax.argmax({0}, {axes}[0], {index_dtype})",
     "argmin": "lax.argmin({0}, {axes}[0], {index_dtype})",
     "sort": "lax.sort([{all}], dimension={dimension}, is_stable={is_stable}, num_keys={num_keys})",
     "top_k": "lax.top_k({0}, {k}, axis={axis})",
+    "approx_top_k": _approx_top_k,
     "dot_general": _dot_general,
     "ragged_dot_general": _ragged_dot_general,
     "conv_general_dilated": _convolution,
@@ -244,13 +259,15 @@ PRIMITIVES: Mapping[str, Writer] = {
     "reduce_window_min": _reduce_window("lax.min", Kind.MIN),
     "select_and_scatter_add": _select_and_scatter_add,
     "gather": _gather,
-    "scatter-add": _scatter("scatter_add"),
+    **{f"scatter-{name}": _scatter(f"scatter_{name}") for name in _SCATTERS},
     "scatter": _scatter("scatter"),
     "random_bits": _random_bits,
+    "random_unwrap": "jax.random.key_data({0})",
     "random_wrap": _of_kind("wrap_key_data"),
     "random_seed": _of_kind("key"),
     "random_split": "jax.random.split({0}, {shape})",
     "random_fold_in": "jax.random.fold_in({0}, {1})",
+    **JAX_WHOLE,
 }
 """Of every primitive its words in JAX."""
 
@@ -277,8 +294,9 @@ def moved(text: str, move: Move, held: Type, sizes: Mapping[str, int]) -> str:
         case How.ALL_REDUCE:
             return _reduced(text, move, held)
         case How.PERMUTE:
-            pairs = [(by, at) for at, by in enumerate(senders(move, sizes))]
-            return f"lax.ppermute({text}, {axes}, {pairs})"
+            ordered, senders = transfers(move, sizes)
+            pairs = [(sender, at) for at, sender in enumerate(senders)]
+            return f"lax.ppermute({text}, {quoted(ordered)}, {pairs})"
 
 
 def _exchanged(text: str, move: Move) -> str:
@@ -328,7 +346,8 @@ JAX = Language(
     frozenset(
         words(
             """
-            argparse json os Path partial math np jax jnp lax Mesh NamedSharding P Any
+            argparse base64 json os zlib CAPTURED captured
+            Path partial math np jax jnp lax Mesh NamedSharding P Any
             AXES WORLD INPUTS OUTPUTS Input mesh number by_program own_block only_first
             written_around reordered flattened parted own look_up
             maxima_gradient repeat device_step sharded_step

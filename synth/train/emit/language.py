@@ -54,6 +54,11 @@ class Call:
         one = self.operation.operands[at]
         return one.type.dtype if isinstance(one, Value) else one.dtype
 
+    @property
+    def bits(self) -> int:
+        """Of an element of the first operand: 32 of ``i32``."""
+        return int(self.dtype().lstrip("uif"))
+
     def told(self, name: str) -> str:
         """A parameter as Python."""
         return told(self.operation.parameter[name], self.language.dtypes)

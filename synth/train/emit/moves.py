@@ -8,27 +8,25 @@ from itertools import product
 from grammar.tensors.sharding import Kind
 from synth.train.resharding import Move
 
+LARGEST = {"f8_e4m3fn": "448.0"}
+"""The largest number of floats without infinity: what is beyond becomes no number."""
 
-def senders(move: Move, sizes: Mapping[str, int]) -> list[int]:
-    """Of each member of a permute's group, who has what it is to get.
 
-    Members are counted along the axes of the move, the first the slowest. The axes of a list that
-    change places are neighbours, so others do not matter and are taken to be at 0.
+def transfers(move: Move, sizes: Mapping[str, int]) -> tuple[tuple[str, ...], list[int]]:
+    """A permute's axes in the order of ``sizes``, and the sender for each member of its group.
+
+    Members are counted along these axes, the first the slowest, as JAX does whatever order the axes
+    of a ``ppermute`` are named in: it sorts the members of a group by device. A permute leaves the
+    block number along all other axes as it is, so they are taken to be at 0.
     """
-    members = list(product(*(range(sizes[axis]) for axis in move.axes)))
-
-    def blocks(at: tuple[int, ...], dimensions: tuple[tuple[str, ...], ...]) -> list[int]:
-        place = dict(zip(move.axes, at, strict=True))
-        found = []
-        for axes in dimensions:
-            number = 0
-            for axis in axes:
-                number = number * sizes[axis] + place.get(axis, 0)
-            found.append(number)
-        return found
-
-    had = [blocks(at, move.before.dimensions) for at in members]
-    return [had.index(blocks(at, move.after.dimensions)) for at in members]
+    axes = tuple(axis for axis in sizes if axis in move.axes)
+    members = list(product(*(range(sizes[axis]) for axis in axes)))
+    nowhere = dict.fromkeys(sizes, 0)
+    found = []
+    for place in members:
+        sender = move.sender(nowhere | dict(zip(axes, place, strict=True)), sizes)
+        found.append(members.index(tuple(sender[axis] for axis in axes)))
+    return axes, found
 
 
 def neutral(kind: Kind, dtype: str, dtypes: Mapping[str, str], infinite: str, limits: str) -> str:
@@ -37,6 +35,11 @@ def neutral(kind: Kind, dtype: str, dtypes: Mapping[str, str], infinite: str, li
         return str(kind is Kind.MIN)
     if kind is Kind.SUM:
         return "0"
+    sign = "-" if kind is Kind.MAX else ""
+    if dtype in LARGEST:
+        return f"{sign}{LARGEST[dtype]}"
     if dtype.startswith(("f", "bf")):
-        return f"-{infinite}.inf" if kind is Kind.MAX else f"{infinite}.inf"
+        return f"{sign}{infinite}.inf"
+    if dtype.startswith("u"):  # a runtime may keep these in a wider type, which has other limits
+        return "0" if kind is Kind.MAX else str(2 ** int(dtype[1:]) - 1)
     return f"{limits}({dtypes[dtype]}).{'min' if kind is Kind.MAX else 'max'}"

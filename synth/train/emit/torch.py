@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from string import ascii_letters
 
 from grammar.tensors.sharding import Kind, Type
 from synth.train.emit.language import Call, Language, Writer
-from synth.train.emit.moves import neutral, senders
-from synth.train.emit.spelling import entries, listed, quoted, told
+from synth.train.emit.moves import neutral, transfers
+from synth.train.emit.spelling import entries, listed, quoted
+from synth.train.emit.torch_indexed import INDEXED
 from synth.train.emit.torch_random import RANDOM, within_32_bits
+from synth.train.emit.torch_special import SPECIAL
+from synth.train.emit.whole import TORCH_WHOLE
 from synth.train.factors.parameters import entry, number, numbers, pairs, whole, words
 from synth.train.resharding import How, Move
 
@@ -31,13 +34,12 @@ _INFIX |= {"shift_left": "<<", "shift_right_arithmetic": ">>"}
 _UNARY = {name: name for name in words("exp expm1 log log1p tanh sin cos tan sqrt rsqrt abs sign")}
 _UNARY |= {name: name for name in words("floor ceil erf erfc exp2 square")}
 _UNARY |= {"logistic": "sigmoid", "erf_inv": "erfinv", "is_finite": "isfinite"}
-_BINARY = {"pow": "pow", "atan2": "atan2", "rem": "fmod", "nextafter": "nextafter"}
-_BINARY |= {"max": "maximum", "min": "minimum"}
+_BINARY = {"rem": "fmod", "max": "maximum", "min": "minimum"}
 
 
 def _div(call: Call) -> str:
     one, other = call.plain
-    if call.made.dtype.startswith(("f", "bf")):
+    if _is_float(call.made.dtype):
         return f"{one} / {other}"
     return f'torch.div({one}, {other}, rounding_mode="trunc")'
 
@@ -49,10 +51,24 @@ def _round(call: Call) -> str:
 
 
 def _select(call: Call) -> str:
-    which, *cases = call.operands
-    if len(cases) != 2 or call.dtype() != "bool":
-        raise call.refused(f"of {len(cases)} cases")
-    return f"torch.where({which}, {cases[1]}, {cases[0]})"
+    which, found, *others = call.operands
+    for at, case in enumerate(others, 1):
+        chosen = which if call.dtype() == "bool" else f"{which} == {at}"
+        found = f"torch.where({chosen}, {case}, {found})"
+    return found
+
+
+def _converted(call: Call) -> str:
+    """PyTorch leaves open what a float beyond the ends of whole numbers becomes; JAX does not."""
+    text, dtype, made = call.operands[0], call.told("new_dtype"), call.made.dtype
+    if made == "bool" or _is_float(made) or not _is_float(call.dtype()):
+        return f"{text}.to({dtype})"
+    ends = f", 0, {_neutral(Kind.MIN, made)}" if made.startswith("u") else ""
+    return f"to_whole({text}, {dtype}{ends})"
+
+
+def _is_float(dtype: str) -> bool:
+    return dtype.startswith(("f", "bf"))
 
 
 def _shaped(call: Call) -> str:
@@ -101,11 +117,22 @@ def _iota(call: Call) -> str:
     return made if len(shape) == 1 else f"{made}.reshape({spread}).expand({shape})"
 
 
-def _reduced(name: str) -> Writer:
+def _reduced(name: str) -> Callable[[Call], str]:
     def write(call: Call) -> str:
         axes = numbers(call.operation, "axes")
         dtype = f", dtype={DTYPES[call.made.dtype]}" if name == "sum" else ""
         return f"{call.operands[0]}.{name}({axes}{dtype})" if axes else call.operands[0]
+
+    return write
+
+
+def _logic(name: str, of_bits: str) -> Writer:
+    """Of booleans a reduction that torch has; it has none of the bits of numbers."""
+
+    def write(call: Call) -> str:
+        if call.made.dtype == "bool":
+            return _reduced(name)(call)
+        return f'reduce_bits({call.operands[0]}, {call.told("axes")}, "{of_bits}")'
 
     return write
 
@@ -120,7 +147,9 @@ def _product(call: Call) -> str:
 def _best(name: str) -> Writer:
     def write(call: Call) -> str:
         (axis,) = numbers(call.operation, "axes")
-        return f"{call.operands[0]}.{name}({axis}).to({call.told('index_dtype')})"
+        # Of booleans torch has no largest one.
+        operand = call.operands[0] + (".to(torch.uint8)" if call.dtype() == "bool" else "")
+        return f"{operand}.{name}({axis}).to({call.told('index_dtype')})"
 
     return write
 
@@ -251,46 +280,6 @@ def _padded(call: Call) -> str:
     return f"padded({call.operands[0]}, {config}, {call.plain[1]})"
 
 
-def _indexing(call: Call, windows: str, places: str) -> str:
-    """Of a gather or a scatter, which entry of an index is of which dimension, and the rest."""
-    names = ("operand_batching_dims", "start_indices_batching_dims")
-    if places == "scatter_dims_to_operand_dims":
-        names = ("operand_batching_dims", "scatter_indices_batching_dims")
-    keys = (windows, places, *names)
-    found = [entry(call.operation, "dimension_numbers", key) for key in keys]
-    return ", ".join(map(str, found))
-
-
-def _gather(call: Call) -> str:
-    operand, indices = call.operands
-    mode = str(call.operation.parameter["mode"])
-    told_ = f"{_indexing(call, 'offset_dims', 'start_index_map')}, {call.told('slice_sizes')}"
-    told_ += f", {entry(call.operation, 'dimension_numbers', 'collapsed_slice_dims')}"
-    fill = call.operation.parameter.get("fill_value", float("nan"))
-    if mode == "fill_or_drop":
-        told_ += f", fill={told(fill, DTYPES)}"
-    return f"gather({operand}, {indices}, {told_}{_own(call)})"
-
-
-def _own(call: Call) -> str:
-    if call.offset is None:
-        return ""
-    offset = call.offset
-    return f", own=({offset.entry}, {offset.extent}, {offset.size}, {quoted(offset.axes)})"
-
-
-def _scatter(add: bool) -> Writer:
-    def write(call: Call) -> str:
-        operand, indices, updates = call.operands
-        told_ = _indexing(call, "update_window_dims", "scatter_dims_to_operand_dims")
-        inserted = entry(call.operation, "dimension_numbers", "inserted_window_dims")
-        clip = ", clip=True" if call.operation.parameter["mode"] == "clip" else ""
-        told_ += f", {inserted}, add={add}{clip}{_own(call)}"
-        return f"scatter({operand}, {indices}, {updates}, {told_})"
-
-    return write
-
-
 PRIMITIVES: Mapping[str, Writer] = {
     **{name: f"{{p0}} {sign} {{p1}}" for name, sign in _INFIX.items()},
     **{name: f"torch.{one}({{0}})" for name, one in _UNARY.items()},
@@ -305,7 +294,7 @@ PRIMITIVES: Mapping[str, Writer] = {
     "integer_pow": "{0} ** {y}",
     "round": _round,
     "select_n": _select,
-    "convert_element_type": "{0}.to({new_dtype})",
+    "convert_element_type": _converted,
     "transpose": "{0}.permute({permutation})",
     "reshape": _shaped,
     "squeeze": _shaped,
@@ -316,13 +305,15 @@ PRIMITIVES: Mapping[str, Writer] = {
     "dynamic_update_slice": _dynamic_update_slice,
     "split": "{0}.split({sizes}, {axis})",
     "concatenate": "torch.cat([{all}], {dimension})",
+    "stack": "torch.stack([{all}], {axis})",
+    "tile": "{0}.tile({reps})",
     "pad": _padded,
     "iota": _iota,
     "reduce_sum": _reduced("sum"),
     "reduce_max": _reduced("amax"),
     "reduce_min": _reduced("amin"),
-    "reduce_and": _reduced("all"),
-    "reduce_or": _reduced("any"),
+    "reduce_and": _logic("all", "and"),
+    "reduce_or": _logic("any", "or"),
     "reduce_prod": _product,
     "argmax": _best("argmax"),
     "argmin": _best("argmin"),
@@ -340,10 +331,11 @@ PRIMITIVES: Mapping[str, Writer] = {
     "reduce_window_max": _reduce_window(Kind.MAX, "amax"),
     "reduce_window_min": _reduce_window(Kind.MIN, "amin"),
     "select_and_scatter_add": _select_and_scatter_add,
-    "gather": _gather,
-    "scatter-add": _scatter(add=True),
-    "scatter": _scatter(add=False),
+    **INDEXED,
+    "optimization_barrier": "{0}",
+    **SPECIAL,
     **RANDOM,
+    **TORCH_WHOLE,
 }
 """Of every primitive its words in PyTorch."""
 
@@ -376,7 +368,8 @@ def moved(text: str, move: Move, held: Type, sizes: Mapping[str, int]) -> str:
         case How.ALL_REDUCE:
             return f'all_reduce({SENT.format(text)}, {axes}, "{move.kind.value}")'
         case How.PERMUTE:
-            return f"permute({text}, {axes}, {senders(move, sizes)})"
+            ordered, senders = transfers(move, sizes)
+            return f"permute({text}, {quoted(ordered)}, {senders})"
 
 
 TORCH = Language(
@@ -390,13 +383,15 @@ TORCH = Language(
     frozenset(
         words(
             """
-            argparse json os Path math np torch dist NamedTuple Any
+            argparse base64 json os zlib CAPTURED captured Path math np torch dist NamedTuple Any
             AXES WORLD INPUTS OUTPUTS GROUPS Input coordinates number members make_groups
             group_of places finish by_program own_block only_first written_around all_gather
             all_to_all reduce_scatter all_reduce permute repeat flattened parted dynamic_slice
-            dynamic_update_slice sort_together largest
+            dynamic_update_slice sort_together largest to_whole
             product_of_groups products_by_group convolution windows maxima_gradient padded
-            positions gather scatter threefry counted random_bits random_split random_fold_in
+            total_order polygamma population_count leading_zeros reduce_precision lu_factors
+            reduce_bits positions gather scatter threefry counted random_bits random_split
+            random_fold_in
             itertools re time cache Pass Transfer PASSES TRANSFERS ORDER MICROBATCHES EVERYWHERE
             ONCE AT PARTS LETTERS REPORTS Rank tag step parts_of device_step values constants
             carried slices main drawn part_of

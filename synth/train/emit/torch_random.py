@@ -18,7 +18,10 @@ from synth.train.factors.parameters import number, words
 
 _LEAVE_32_BITS = frozenset(
     words("add add_any sub mul neg not shift_left integer_pow reduce_sum reduce_prod cumsum")
-) | frozenset(words("cumprod dot_general ragged_dot_general convert_element_type scatter-add"))
+) | frozenset(
+    words("cumprod dot_general ragged_dot_general convert_element_type scatter-add scatter-sub")
+)
+_LEAVE_32_BITS |= {"scatter-mul"}
 _SIGNED = {"u32": "i32", "i32": "i32", "f32": "i32", "f16": "i16", "bf16": "i16", "i16": "i16"}
 _SIGNED |= {"f64": "i64", "i64": "i64", "i8": "i8", "u8": "i8", "f8_e4m3fn": "i8", "f8_e5m2": "i8"}
 """Of element types the signed one of as many bits."""
@@ -86,6 +89,7 @@ RANDOM: Mapping[str, Writer] = {
     "random_bits": _random_bits,
     "random_seed": _random_seed,
     "random_wrap": _random_wrap,
+    "random_unwrap": "torch.stack([{0} >> 32 & 0xFFFFFFFF, {0} & 0xFFFFFFFF], -1)",
     "random_split": "random_split({0}, {shape})",
     "random_fold_in": "random_fold_in({0}, {1})",
 }

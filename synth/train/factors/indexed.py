@@ -1,4 +1,4 @@
-"""Factors of looking up and writing by indices: gather, scatter-add, scatter.
+"""Factors of looking up and writing by indices: gather and the scatters.
 
 The last dimension of the indices is the index itself; the others are rows of them, each of which
 looks up (writes) one window. An embedding has one indexed dimension, the words: if it is cut,
@@ -7,9 +7,10 @@ each part looks up the words that it has and takes zero for the others, so resul
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from grammar.tensors.operations import Operation
+from grammar.tensors.sharding import Kind
 from synth.train.factors.factor import Cut, Index
 from synth.train.factors.indices import Indices, Names, Note
 from synth.train.factors.parameters import entry, number, numbers, shape_of
@@ -41,17 +42,21 @@ def gather(operation: Operation) -> Indices:
     return Indices([names, rows], [result], notes=notes)
 
 
-def scatter_add(operation: Operation) -> Indices:
-    """Windows and batches; the indexed dimension; rows: sum, and what is added to is a sum, too."""
-    return _scatter(operation, adds=True, indexed=True)
+def scatter_onto(kind: Kind | None) -> Callable[[Operation], Indices]:
+    """scatter-add and its like: windows, batches and the indexed dimension are free.
+
+    Rows of indices are contracted to a partial value of this kind, and then the operand is
+    partial, too. None: there is no such partial value, of scatter-mul, and rows cannot be cut.
+    """
+    return lambda operation: _scatter(operation, kind)
 
 
 def scatter(operation: Operation) -> Indices:
     """Windows and batches; the indexed dimension if no two indices are equal."""
-    return _scatter(operation, adds=False, indexed=bool(number(operation, "unique_indices")))
+    return _scatter(operation, None, indexed=bool(number(operation, "unique_indices")))
 
 
-def _scatter(operation: Operation, *, adds: bool, indexed: bool) -> Indices:
+def _scatter(operation: Operation, kind: Kind | None, *, indexed: bool = True) -> Indices:
     operand, indices, updates = map(shape_of, operation.operands)
     inserted = entry(operation, NUMBERS, "inserted_window_dims")
     written = entry(operation, NUMBERS, "scatter_dims_to_operand_dims")
@@ -62,14 +67,15 @@ def _scatter(operation: Operation, *, adds: bool, indexed: bool) -> Indices:
     whole = [at for at in windows if at not in written and sizes[at] == operand[at]]
     names = _operand_names(operand, batches, whole)
     rows = _row_names(indices, entry(operation, NUMBERS, "scatter_indices_batching_dims"))
-    notes: dict[str, Note] = {name: Note(partial=(0,)) for name in rows if name and "row" in name}
-    if not adds:
+    of_rows = [name for name in rows if name and "row" in name]
+    notes: dict[str, Note] = {name: Note(partial=(0,)) for name in of_rows}
+    if kind is None:
         rows = tuple(None if name in notes else name for name in rows)
     update = _among(len(updates), places, [names[at] for at in windows], rows[:-1])
     for at in (at for at in inserted if indexed and at in written):
         names = (*names[:at], f"indexed {at}", *names[at + 1 :])
         notes[f"indexed {at}"] = Note(index=Index.DROP)
-    return Indices([names, rows, update], [names], notes=notes)
+    return Indices([names, rows, update], [names], kind or Kind.SUM, notes)
 
 
 def _operand_names(shape: Sequence[int], batches: Sequence[int], windows: Sequence[int]) -> Names:

@@ -99,12 +99,12 @@ def together(*places: int) -> Partials:
     return rule
 
 
-def any_of(*places: int) -> Partials:
+def any_of(*places: int, kinds: Sequence[Kind] = ORDERED) -> Partials:
     """Any of these operands (none said: of all) are maxima (minima), and the results are."""
 
     def rule(operation: Operation) -> Iterator[Row]:
         for chosen in _subsets(places or range(len(operation.operands))):
-            for kind in ORDERED:
+            for kind in kinds:
                 yield _row(operation, dict.fromkeys(chosen, kind), kind)
 
     return rule
@@ -165,7 +165,7 @@ def _is_float(dtype: str) -> bool:
 
 def _keeps_order(before: str, after: str) -> bool:
     """Nothing wraps around: whole numbers go into floats or wide enough ones."""
-    if after == "bool" or before == after:
+    if after in ("bool", *WITHOUT_INFINITY) or before == after:
         return before == after
     if _is_float(after) or before == "bool":
         return True
@@ -178,6 +178,8 @@ def _keeps_order(before: str, after: str) -> bool:
 
 WHOLE_BITS = 32
 """Floats into whole numbers of so many bits are cut off at the ends; narrower ones may wrap."""
+WITHOUT_INFINITY = ("f8_e4m3fn",)
+"""Floats in which what is too large is no number, and so is neither above nor below others."""
 
 
 def odd_power(operation: Operation) -> Iterator[Row]:
@@ -219,9 +221,10 @@ UPDATED = (together(0, 1), any_of(0, 1))
 
 PARTIALS: Mapping[str, tuple[Partials, ...]] = {
     **dict.fromkeys(words("transpose reshape broadcast_in_dim slice split rev squeeze"), MOVED),
-    **dict.fromkeys(words("copy stop_gradient dynamic_slice"), MOVED),
+    **dict.fromkeys(words("copy stop_gradient dynamic_slice tile optimization_barrier"), MOVED),
     "gather": (looked_up,),
     "concatenate": (together(), any_of()),
+    "stack": (together(), any_of()),
     "select_n": (selected,),
     "dynamic_update_slice": UPDATED,
     "scatter": (together(0, 2), any_of(0, 2)),
@@ -238,8 +241,12 @@ PARTIALS: Mapping[str, tuple[Partials, ...]] = {
     "cummin": (through((MIN,)),),
     "select_and_scatter_add": (through((SUM,)),),
     "scatter-add": (together(0, 2), shifted(0)),
+    "scatter-sub": (together(0, 2), shifted(0)),
+    "scatter-mul": (through((SUM,)),),
+    "scatter-max": (any_of(0, 2, kinds=(MAX,)), through((MIN,))),
+    "scatter-min": (any_of(0, 2, kinds=(MIN,)), through((MAX,))),
     "convert_element_type": (converted,),
-    **dict.fromkeys(words("exp exp2 expm1 tanh logistic erf cbrt"), MONOTONE),
+    **dict.fromkeys(words("exp exp2 expm1 tanh sinh asinh atan logistic erf cbrt"), MONOTONE),
     **dict.fromkeys(words("floor ceil round sign reduce_precision"), MONOTONE),
     "integer_pow": (odd_power,),
     "clamp": (through(ORDERED, 1),),

@@ -36,7 +36,8 @@ def untouched(parameter: str) -> Callable[[Operation], Indices]:
 
 def _alike(operation: Operation, worked_on: Iterable[int]) -> Indices:
     """Operands and results of one rank have one index for each dimension that is not worked on."""
-    worked_on = set(worked_on)
+    rank = len(operation.results[0].type.shape)
+    worked_on = {at % rank for at in worked_on}  # approx_top_k counts from the end
 
     def names(shape: tuple[int, ...]) -> Names:
         return tuple(None if at in worked_on else name for at, name in enumerate(all_of(shape)))
@@ -145,6 +146,33 @@ def reduce(kind: Kind | None) -> Callable[[Operation], Indices]:
         if kind is None:
             names = tuple(None if at in gone else name for at, name in enumerate(names))
         return Indices([names], [result], kind or Kind.SUM)
+
+    return rule
+
+
+def stack(operation: Operation) -> Indices:
+    """Every dimension of the operands; none along which they are stacked."""
+    names = all_of(shape_of(operation.operands[0]))
+    at = number(operation, "axis")
+    return Indices([names] * len(operation.operands), [(*names[:at], None, *names[at:])])
+
+
+def tile(operation: Operation) -> Indices:
+    """Dimensions that are not repeated; of a repeated one the copies, of a whole operand."""
+    repeats = numbers(operation, "reps")
+    operand = _where([count == 1 for count in repeats])
+    copies = [f"copies {at}" for at in range(len(repeats))]
+    result = tuple(name or copy for name, copy in zip(operand, copies, strict=True))
+    notes = {copy: Note(repeats[at], Cut("reps", at)) for at, copy in enumerate(copies)}
+    return Indices([operand], [result], notes=notes)
+
+
+def reduce_logic(kind: Kind) -> Callable[[Operation], Indices]:
+    """As ``reduce``, of booleans; and, or of the bits of numbers are no minimum, maximum."""
+
+    def rule(operation: Operation) -> Indices:
+        is_logic = operation.results[0].type.dtype == "bool"
+        return reduce(kind if is_logic else None)(operation)
 
     return rule
 

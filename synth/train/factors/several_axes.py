@@ -128,7 +128,14 @@ def _row(
 
 def _masked(operation: Operation, before: Sequence[object]) -> str:
     """What is added to a partial sum on each part is added as often as there are parts."""
-    sums = operation.primitive in ("add", "add_any", "sub", "scatter-add", "select_n")
+    sums = operation.primitive in (
+        "add",
+        "add_any",
+        "sub",
+        "scatter-add",
+        "scatter-sub",
+        "select_n",
+    )
     if sums and Kind.SUM in before and None in before:
         return (
             "what is replicated would count once for each part: zero it on all but the first, or "

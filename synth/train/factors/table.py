@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from grammar.tensors.operations import Operation
-from grammar.tensors.primitives import REPLICATED
+from grammar.tensors.primitives import ARITHMETIC, RANDOM, REPLICATED
 from grammar.tensors.sharding import Kind
 from hierarchies import InputError
 from hierarchies.errors import nearest
@@ -13,19 +13,15 @@ from synth.train.factors import indexed, plain, products, windows
 from synth.train.factors.factor import Factor
 from synth.train.factors.forms import by_form
 from synth.train.factors.indices import Indices
-from synth.train.factors.parameters import words
 
 Rule = Callable[[Operation], Indices]
 
-ELEMENTWISE = words(
-    """
-    add add_any sub mul div rem max min clamp pow integer_pow square sqrt rsqrt cbrt abs neg sign
-    exp exp2 expm1 log log1p logistic tanh sin cos tan atan2 erf erfc erf_inv floor ceil round
-    eq ne lt le gt ge is_finite select_n and or xor not
-    shift_left shift_right_logical shift_right_arithmetic
-    convert_element_type reduce_precision stop_gradient copy
-    """
-)
+ELEMENTWISE = ARITHMETIC | {
+    "convert_element_type",
+    "stop_gradient",
+    "copy",
+    "optimization_barrier",
+}
 """What computes each element of its results from the same element of its operands."""
 
 TABLE: Mapping[str, Rule] = {
@@ -40,8 +36,8 @@ TABLE: Mapping[str, Rule] = {
     "reduce_sum": plain.reduce(Kind.SUM),
     "reduce_max": plain.reduce(Kind.MAX),
     "reduce_min": plain.reduce(Kind.MIN),
-    "reduce_and": plain.reduce(Kind.MIN),
-    "reduce_or": plain.reduce(Kind.MAX),
+    "reduce_and": plain.reduce_logic(Kind.MIN),
+    "reduce_or": plain.reduce_logic(Kind.MAX),
     "reduce_prod": plain.reduce(None),
     "argmax": plain.reduce(None),
     "argmin": plain.reduce(None),
@@ -52,8 +48,11 @@ TABLE: Mapping[str, Rule] = {
     "cumlogsumexp": plain.untouched("axis"),
     "sort": plain.untouched("dimension"),
     "top_k": plain.untouched("axis"),
+    "approx_top_k": plain.untouched("reduction_dimension"),
     "split": plain.untouched("axis"),
     "concatenate": plain.untouched("dimension"),
+    "stack": plain.stack,
+    "tile": plain.tile,
     "slice": plain.slice_,
     "dynamic_slice": plain.dynamic_slice,
     "dynamic_update_slice": plain.dynamic_update_slice,
@@ -66,10 +65,13 @@ TABLE: Mapping[str, Rule] = {
     "reduce_window_min": windows.reduce_window,
     "select_and_scatter_add": windows.select_and_scatter_add,
     "gather": indexed.gather,
-    "scatter-add": indexed.scatter_add,
+    "scatter-add": indexed.scatter_onto(Kind.SUM),
+    "scatter-sub": indexed.scatter_onto(Kind.SUM),
+    "scatter-mul": indexed.scatter_onto(None),
+    "scatter-max": indexed.scatter_onto(Kind.MAX),
+    "scatter-min": indexed.scatter_onto(Kind.MIN),
     "scatter": indexed.scatter,
-    **dict.fromkeys(words("random_bits random_wrap random_unwrap"), plain.nothing),
-    **dict.fromkeys(words("random_seed random_split random_fold_in"), plain.nothing),
+    **dict.fromkeys(RANDOM, plain.nothing),
 }
 
 

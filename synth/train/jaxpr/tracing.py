@@ -16,7 +16,9 @@ from types import TracebackType
 from typing import Any
 
 import jax
+import numpy as np
 
+from grammar.tensors.constants import check_size
 from grammar.tensors.operations import Step
 from hierarchies import InputError
 from synth.train.jaxpr.pruning import pruned
@@ -38,7 +40,7 @@ def traced(
     ``kept`` is the role of the second of these; inference keeps a ``cache``. Raises InputError for
     what cannot be traced or is not known, with its user's line.
     """
-    abstract = jax.tree.map(_abstract, given)
+    abstract = shapes(given)
     try:
         closed, made = jax.make_jaxpr(step, return_shape=True)(*abstract)
     except InputError:
@@ -48,13 +50,31 @@ def traced(
     roles, labels = zip(*_inputs(abstract, kept), strict=True)
     graph, captured = read_jaxpr(closed, _distinct(roles, labels), unknown)
     held = tuple(f"constant/{at}" for at in range(len(captured)))
+    constants = graph.inputs[len(labels) :]
     return Step(
         name=name,
         graph=pruned(graph),
         roles=(*roles, *("state" for _ in held)),
         labels=(*labels, *held),
         updates=_updates(name, abstract, made),
+        constants=tuple(
+            (value.name, _bytes(array, name))
+            for value, array in zip(constants, captured, strict=True)
+        ),
     )
+
+
+def _bytes(array: Any, name: str) -> bytes:
+    """The elements of a captured array in C order, little-endian. Raises InputError."""
+    found = np.asarray(array)
+    check_size(found.nbytes, where=name)
+    return found.astype(found.dtype.newbyteorder("<")).tobytes()
+
+
+def shapes(given: tuple[Tree, Tree, Tree]) -> tuple[Tree, Tree, Tree]:
+    """The same trees with the shape and the element type of each value only."""
+    found: tuple[Tree, Tree, Tree] = jax.tree.map(_abstract, given)
+    return found
 
 
 def _abstract(value: Any) -> jax.ShapeDtypeStruct:

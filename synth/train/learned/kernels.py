@@ -29,7 +29,9 @@ OUTSIDE = -1
 _SERIES = frozenset(
     [
         *("exp", "exp2", "expm1", "log", "log1p", "tanh", "sin", "cos", "tan", "pow", "erf"),
-        *("erfc", "erf_inv", "atan2"),
+        *("erfc", "erf_inv", "atan2", "sinh", "cosh", "asin", "acos", "atan", "asinh", "acosh"),
+        *("atanh", "lgamma", "digamma", "polygamma", "zeta", "igamma", "igammac", "bessel_i0e"),
+        "bessel_i1e",
     ]
 )
 """What compilers compute by a series, with several numbers at once or one by one."""
@@ -41,21 +43,25 @@ _NAMED = {
     "gather": "gather",
     "dynamic_slice": "gather",
     "scatter": "scatter",
-    "scatter-add": "scatter",
+    **dict.fromkeys(
+        ("scatter-add", "scatter-sub", "scatter-mul", "scatter-min", "scatter-max"), "scatter"
+    ),
     "dynamic_update_slice": "scatter",
     "select_and_scatter_add": "selected",
     "transpose": "transpose",
     "rev": "transpose",
     "reshape": "view",
     "squeeze": "view",
-    "expand_dims": "view",
     "stop_gradient": "view",
     "bitcast_convert_type": "view",
     "copy": "view",
+    "optimization_barrier": "view",
     "broadcast_in_dim": "spread",
     "iota": "spread",
+    "tile": "spread",
     "sort": "sorted",
     "top_k": "sorted",
+    "approx_top_k": "sorted",
     "square": "squared",
     "integer_pow": "squared",
     "sqrt": "divided",

@@ -19,8 +19,12 @@ from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
 from math import prod
+from typing import Any, TypeVar
 
 from grammar.tensors.sharding import Kind, Sharding, Split, Type
+
+Digit = TypeVar("Digit")
+"""A coordinate of one device, or an array of the coordinates of many."""
 
 
 class How(Enum):
@@ -83,6 +87,24 @@ class Move:
     def devices(self, sizes: Mapping[str, int]) -> int:
         """How many devices take part in one group."""
         return prod(sizes[axis] for axis in self.axes)
+
+    def sender(self, at: Mapping[str, Digit], sizes: Mapping[str, int]) -> dict[str, Digit]:
+        """Coordinates of the device whose part a device gets; only of a permute.
+
+        ``at`` has the receiver's coordinate on every axis, or arrays of these. No device sends to
+        two: where one axis takes the place of another, replicas along it send to one receiver each.
+        """
+        found = dict(at)
+        for before, after in zip(self.before.dimensions, self.after.dimensions, strict=True):
+            block: Any = 0
+            for axis in after:
+                block = block * sizes[axis] + at[axis]
+            for axis in reversed(before):
+                block, found[axis] = divmod(block, sizes[axis])
+        idle = [axis for axis in self.axes if axis not in self.before.axes]
+        freed = [axis for axis in self.axes if axis not in self.after.axes]
+        found |= {axis: at[other] for axis, other in zip(idle, freed, strict=True)}
+        return found
 
     def least(self, sizes: Mapping[str, int]) -> Fraction:
         """What one device must send or receive at least, as a share of the whole value's bytes."""

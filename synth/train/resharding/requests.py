@@ -135,18 +135,7 @@ class _Layout:
 
     def _permute(self, move: Move) -> PointToPoint:
         """Every device gets the part of the one that had what it is to have."""
-        at = coordinates(self.placement)
-        wanted = dict(at)
-        for before, after in zip(move.before.dimensions, move.after.dimensions, strict=True):
-            block = np.zeros_like(next(iter(at.values())))
-            for axis in after:
-                block = block * self.sizes[axis] + at[axis]
-            for axis in reversed(before):
-                block, wanted[axis] = np.divmod(block, self.sizes[axis])
-        freed = [axis for axis in move.axes if axis not in move.before.axes]
-        taken = [axis for axis in move.axes if axis not in move.after.axes]
-        for axis, other in zip(freed, taken, strict=True):
-            wanted[axis] = at[other]
+        wanted = move.sender(coordinates(self.placement), self.sizes)
         senders = devices_at(self.placement, wanted)
         return PointToPoint(Transfer.PERMUTE, self.placement, senders, self.bytes_of(move.before))
 

@@ -16,7 +16,7 @@ which knows no plan: what is checked is what is handed out. Each step has a batc
 {'w': (4,), 'x': (3, 8, 4)}
 """
 
-from synth.train.trials.alone import Alone, as_text, in_jax
+from synth.train.trials.alone import Alone, as_text, by_own, in_jax
 from synth.train.trials.comparison import Compared, Row, compared
 from synth.train.trials.inputs import Values, drawn, in_pieces
 from synth.train.trials.processes import Sharded, Trial, check, trained
@@ -29,6 +29,7 @@ __all__ = [
     "Trial",
     "Values",
     "as_text",
+    "by_own",
     "check",
     "compared",
     "drawn",

@@ -24,6 +24,9 @@ from synth.train.plans.plan import whole
 from synth.train.trials.inputs import Array, Values, in_pieces
 from synth.train.trials.processes import Trial, trained
 
+Function = tuple[Callable[..., Any], tuple[Any, Any, Any]]
+"""A whole step as a function, and the shapes of what it is called with."""
+
 WIDER = {"bfloat16": "float32", "float32": "float64"}
 
 
@@ -54,9 +57,20 @@ def in_jax(
     return Alone("the model's own function in JAX", values, wider)
 
 
+def by_own(step: Step, function: Function, inputs: Values, trial: Trial) -> Alone:
+    """By the function of somebody's own model, in JAX, which knows nothing of its trace.
+
+    It may not run in wider numbers: what rounding does is measured on the step's text.
+    """
+    values = _by_function(step, function, inputs, trial.steps, wide=False)
+    text = as_text(step, inputs, trial)
+    wider = {name: values[name] + (text.wider[name] - text.values[name]) for name in values}
+    return Alone("the model's own function in JAX", values, wider)
+
+
 def _by_function(
     step: Step,
-    function: tuple[Callable[..., Any], tuple[Any, Any, Any]],
+    function: Function,
     inputs: Values,
     steps: int,
     *,
@@ -65,8 +79,9 @@ def _by_function(
     import jax  # Not at the top of the file: the core does without.
 
     called, given = function
-    names = [value.name for value in step.graph.inputs]
-    batches = [name for name, role in zip(names, step.roles, strict=True) if role == "batch"]
+    roles = {value.name: role for value, role in zip(step.graph.inputs, step.roles, strict=True)}
+    names = [name for name in roles if name not in dict(step.constants)]
+    batches = [name for name in names if roles[name] == "batch"]
     kinds = zip(names, jax.tree.leaves(given), strict=True)
     held = {
         name: _widened(inputs[name]) if wide else inputs[name].astype(one.dtype)
@@ -92,7 +107,7 @@ def _widened(array: Array) -> Array:
 
 def as_text(step: Step, inputs: Values, trial: Trial) -> Alone:
     """By the step's own text, emitted for one device: nothing else is known of it."""
-    wide = parse_step(_in_wider_numbers(str(step)))
+    wide = _in_wider_numbers(step)
     return Alone(
         "the step's text on one device",
         _by_text(step, inputs, trial),
@@ -103,12 +118,23 @@ def as_text(step: Step, inputs: Values, trial: Trial) -> Alone:
 _FROM_BITS = re.compile(r"^( *)(\S+): f32(\S*) = (bitcast_\S+) new_dtype=f32(.*)$", re.MULTILINE)
 
 
-def _in_wider_numbers(text: str) -> str:
+def _in_wider_numbers(step: Step) -> Step:
     """A step in float64; what is made of bits, as random numbers are, is made as it was."""
+    names = tuple(value.name for value in step.graph.inputs)
+    text = str(replace(step, labels=names, constants=()))
     made = r"\1\2.bits: F32\3 = \4 new_dtype=F32\5"
     wider = r"\1\2: f32\3 = convert_element_type(\2.bits) new_dtype=f32\5"
     apart = _FROM_BITS.sub(f"{made}\n{wider}", text)
-    return apart.replace("f32", "f64").replace("F32", "f32")
+    found = parse_step(apart.replace("f32", "f64").replace("F32", "f32"))
+    constants = [
+        (name, _wider_bytes(data) if step.graph.values[name].type.dtype == "f32" else data)
+        for name, data in step.constants
+    ]
+    return replace(found, labels=step.labels, constants=tuple(constants))
+
+
+def _wider_bytes(data: bytes) -> bytes:
+    return np.frombuffer(data, "<f4").astype("<f8").tobytes()
 
 
 def _by_text(step: Step, inputs: Values, trial: Trial) -> Values:

@@ -28,13 +28,18 @@ _YES_OR_NO = ("sentences", "follows", "masked")
 def drawn(step: Step, steps: int, classes: int, seed: int = 0) -> Values:
     """The same numbers for each call; whole numbers in batches are below ``classes``.
 
+    Not of the arrays that a model closes over, whose values the step has.
+
     All batches differ, and no two numbers of a weight are alike, so that nothing that changes
     places goes unnoticed.
     """
     draw = np.random.default_rng(seed)
     found: Values = {}
     made: Array
+    known = dict(step.constants)
     for label, role, value in zip(step.labels, step.roles, step.graph.inputs, strict=True):
+        if value.name in known:
+            continue
         whole = not value.type.dtype.startswith(("f", "bf"))
         last = label.rpartition("/")[2]
         shape = (steps, *value.type.shape) if role == "batch" else value.type.shape

@@ -14,8 +14,20 @@ from grammar.tensors.operations import Step
 from hierarchies import InputError
 from synth.plan.request import Watcher
 from synth.train.emit import Programs, programs_for, write
+from synth.train.models import own_function
 from synth.train.plans import Plan
-from synth.train.trials import Trial, as_text, check, compared, drawn, in_jax, in_pieces
+from synth.train.trials import (
+    Alone,
+    Trial,
+    Values,
+    as_text,
+    by_own,
+    check,
+    compared,
+    drawn,
+    in_jax,
+    in_pieces,
+)
 from synth.train.trials import trained as trained_in
 from synth.verbs.answers.training.trained import TrainReply, Tried, tried
 from synth.verbs.questions.fields import Flag, Limited
@@ -179,11 +191,18 @@ def _tried(
     with tempfile.TemporaryDirectory(prefix="collsynth-") as place:
         given = in_pieces(ready, inputs)
         sharded = trained_in(files, world, given, trial, Path(place), watcher.go_on)
-    if isinstance(question.model, NamedText):
-        alone = as_text(step, inputs, trial)
-    else:
-        model = (question.model, question.sizes, question.spelling())
-        alone = in_jax(step, model, inputs, trial.steps)
+    alone = _alone(question, step, inputs, trial)
     axes = dict(planned.plan.axes)
     found = compared(ready, planned.program, axes, alone.of(ready), sharded)
     return tried(alone.what, trial.processes, found)
+
+
+def _alone(question: TrainQuestion, step: Step, inputs: Values, trial: Trial) -> Alone:
+    """The steps on one device, by the model's own function where this process has it."""
+    if not isinstance(question.model, NamedText):
+        model = (question.model, question.sizes, question.spelling())
+        return in_jax(step, model, inputs, trial.steps)
+    function = own_function(question.model.text)
+    if function is None:
+        return as_text(step, inputs, trial)
+    return by_own(step, function, inputs, trial)

@@ -188,8 +188,18 @@ class _Apart:
                 for out, place in self.whole.updates
                 for at in range(len(inputs[place]))
             ),
+            tuple(part for one in self.whole.constants for part in self.constant(*one)),
         )
         return found, self.stage_of
+
+    def constant(self, name: str, data: bytes) -> Iterator[tuple[str, bytes]]:
+        """The values of an input as its pieces have them."""
+        if name not in self.stacks:
+            yield name, data
+            return
+        ends = [end * (len(data) // self.layers) for end in (0, *accumulate(self.shares))]
+        for at, (begin, end) in enumerate(pairwise(ends)):
+            yield f"{name}.{at}", data[begin:end]
 
     def pieces(self, one: Operand) -> list[Operand]:
         """A stack for each stage; anything else as it is."""

@@ -14,9 +14,11 @@ pytest.importorskip("torch", reason="needs torch, of the extra 'torch'")
 from grammar.tensors.operations import Graph, Step, Value
 from grammar.tensors.sharding import Kind, Sharding, Type, replicated, shardings
 from synth.train.emit import output_names, write
+from synth.train.emit.moves import transfers
 from synth.train.plans import Moved, Program
 from synth.train.replicas.parts import cut
 from synth.train.resharding import How, path_between
+from synth.train.resharding.rules import moves
 from synth.train.trials import Trial, trained
 
 SIZES = {"data": 2, "model": 3}
@@ -64,6 +66,21 @@ def test_all_kinds_of_moves_are_among_them() -> None:
     _, program = redistributed(Kind.SUM)
     assert len(program.instructions) == 306 + 7
     assert {move.how for one in program.moved() for move in one.path.moves} == set(How)
+
+
+@pytest.mark.parametrize("sizes", [{"a": 2, "b": 2, "c": 2}, {"c": 3, "a": 2, "b": 3}])
+def test_a_permute_has_one_receiver_for_each_sender_in_the_order_of_the_mesh(
+    sizes: dict[str, int],
+) -> None:
+    """JAX refuses repeated senders, and counts members in the order of the mesh."""
+    every = (
+        move for one in shardings(2, tuple(sizes), ()) for move in moves(one, sizes, frozenset())
+    )
+    found = [transfers(move, sizes) for move in every if move.how is How.PERMUTE]
+    assert found
+    for axes, senders in found:
+        assert list(axes) == [axis for axis in sizes if axis in axes]
+        assert sorted(senders) == list(range(len(senders)))
 
 
 @pytest.mark.slow

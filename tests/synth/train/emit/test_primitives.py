@@ -15,22 +15,34 @@ from equations.cases import Case, cases
 from equations.executed import execute
 from equations.laid_out import laid
 from equations.parts import execute_part
-from grammar.tensors.operations import Value
-from grammar.tensors.primitives import KNOWN
+from grammar.tensors.operations import Operation, Value
+from grammar.tensors.primitives import (
+    ARITHMETIC,
+    KNOWN,
+    MOVED,
+    MULTIPLIED,
+    RANDOM,
+    REDUCED,
+    REPEATED,
+    WHOLE,
+)
+from grammar.tensors.sharding import Kind, Sharding, Type
 from hierarchies import InputError
-from synth.train.emit import LANGUAGES, write
-from synth.train.factors import part, rows, typed
+from ranks_in_threads import parts_in_threads
+from synth.compute.roofline import VIEWS
+from synth.train.emit import LANGUAGES, Section, write, write_some
+from synth.train.emit.files import LONG_DTYPES
+from synth.train.factors import Row, part, rows, typed
+from synth.train.factors.partials import PARTIALS
 from synth.train.factors.table import TABLE
+from synth.train.learned.kernels import KINDS as COST_KINDS
+from synth.train.learned.kernels import kind_of
+from synth.train.plans import Done, Moved
+from synth.train.resharding import path_between
+from synth.train.work import KINDS
 
 CASES = cases()
 RUNTIMES = ("jax", "torch")
-WITHOUT = {
-    "jax": {"random_unwrap", "expand_dims"},
-    "torch": {
-        *("random_unwrap", "expand_dims", "reduce_precision"),
-    },
-}
-"""What a runtime has no words for, on purpose."""
 
 
 def arrays(case: Case, given: list) -> list:
@@ -51,10 +63,19 @@ def near(found: np.ndarray, wanted: np.ndarray) -> bool:
     return np.allclose(one, other, rtol=1e-4, atol=1e-5, equal_nan=True)
 
 
-def test_every_known_primitive_has_words_or_is_left_out_on_purpose() -> None:
+def test_all_lists_of_primitives_agree() -> None:
+    """What can be traced has a rule, words in both runtimes, and a kind of cost; and no more."""
+    assert {*TABLE, REPEATED} == KNOWN
+    assert not WHOLE & KNOWN
+    assert PARTIALS.keys() <= TABLE.keys()
     for runtime in RUNTIMES:
-        words = set(LANGUAGES[runtime].primitives)
-        assert {*TABLE, *KNOWN} - words - {"scan"} == WITHOUT[runtime]
+        assert {*LANGUAGES[runtime].primitives} == KNOWN - {REPEATED} | WHOLE
+    kinds = [ARITHMETIC, MOVED, REDUCED, RANDOM, MULTIPLIED]
+    assert sum(map(len, kinds)) == len(KNOWN) - 1
+    assert VIEWS <= KNOWN
+    for name in KNOWN:
+        assert name == REPEATED or any(name in names for names in KINDS.values())
+        assert kind_of(name) in COST_KINDS
 
 
 @cache
@@ -136,6 +157,55 @@ def _unreduced(named):
             return (lambda x, *rest, **more: x) if name == "psum" else getattr(named, name)
 
     return Alone()
+
+
+ENDS = (np.inf, -np.inf, np.nan, 3e38, -3e38, 2.0**31, -(2.0**31) - 1, 2.0**63, 300.7, -300.7)
+FLOATS = ("f16", "bf16", "f32", "f64")
+INTEGERS = ("bool", "i8", "i16", "i32", "i64", "u8", "u32")
+
+
+@pytest.mark.parametrize("after", INTEGERS)
+@pytest.mark.parametrize("before", FLOATS)
+def test_floats_become_the_whole_numbers_that_they_become_in_jax(before: str, after: str) -> None:
+    """Also infinities, which stand around the blocks of a maximum or a minimum."""
+    import jax
+    import jax.numpy as jnp
+
+    given = np.array([*ENDS, 2.9, -2.9, -0.5, 0.0, 254.5, 255.9])
+    x, y = Value("x", Type(before, given.shape)), Value("y", Type(after, given.shape))
+    convert = Operation("convert_element_type", (x,), (y,), (("new_dtype", after),))
+    with jax.enable_x64(True), np.errstate(over="ignore"):
+        array = given.astype(jnp.dtype(LONG_DTYPES[before]))
+        wanted = np.asarray(jax.lax.convert_element_type(array, jnp.dtype(LONG_DTYPES[after])))
+        [found] = called("torch", emitted("torch", step_of(convert)), [array])
+    assert near(found, wanted), (found, wanted)
+
+
+SIZES = {"a": 2}
+
+
+@pytest.mark.parametrize("kind", [Kind.MAX, Kind.MIN], ids=str)
+@pytest.mark.parametrize("after", [one for one in INTEGERS if one != "bool"])
+@pytest.mark.parametrize("before", ["f16", "f32", "f64", "bool", "i32", "u8", "u32"])
+def test_partial_maxima_go_through_a_cast(before: str, after: str, kind: Kind) -> None:
+    """What is written around a block stays out of the result, or there is no row."""
+    x, y = Value("x", Type(before, (4,))), Value("y", Type(after, (4,)))
+    convert = Operation("convert_element_type", (x,), (y,), (("new_dtype", after),))
+    if Row((kind,), (kind,)) not in rows(convert):
+        assert before != "bool"
+        return
+    cut, partial = Sharding((("a",),)), Sharding(((),), ((kind, "a"),))
+    done = Done(convert, typed(convert, {"a": Row((kind,), (kind,))}, SIZES))
+    moved = [
+        Moved(x, path_between(x.type, cut, partial, SIZES)),
+        done,
+        Moved(y, path_between(y.type, partial, Sharding(((),)), SIZES)),
+    ]
+    section = Section(None, tuple(moved), ((x, cut),), ((y, Sharding(((),))),))
+    whole = np.array([1, 0, 1, 1] if before == "bool" else [3, 100, 7, 50])
+    array = whole.astype({"u32": "int64"}.get(before, LONG_DTYPES[before]))
+    [made] = parts_in_threads(write_some("torch", section, SIZES), [np.split(array, 2)], 2)
+    assert [part.tolist() for part in made] == [whole.tolist()] * 2
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)

@@ -32,18 +32,35 @@ NO_RULE = {
     "scatter-add clipped",
     "scatter-add in batches",
     "scatter-add of pairs clipped",
+    *(f"scatter-{how} clipped" for how in ("sub", "mul", "min", "max")),
+    "scatter-max in batches",
+    *("sinh", "cosh", "asin", "acos", "atan", "asinh", "acosh", "atanh", "bessel_i1e"),
+    *("lgamma", "digamma", "polygamma", "zeta", "nextafter", "optimization_barrier"),
+    *("stack", "stack last", "stack of bools"),
 }
 """Equations without a rule, or of which none of the operations they become reads all operands."""
 
 TILED = "windows that tile: Shardy says permutation, which is communication"
+REPEATED = "lowered to a broadcast to more dimensions, and a reshape"
 ONLY_OURS = {
+    "tile": ({"(0) -> 0", "(-) -> 1"}, REPEATED),
+    "tile of one": ({"(1) -> 1", "(-) -> 0"}, REPEATED),
+    "scatter-sub": ({"(-, 0, 0) -> - reduced"}, "Shardy knows the sum of an addition only"),
     "conv_general_dilated of patches": ({"(1, -) -> 1", "(2, -) -> 2"}, TILED),
     "conv_general_dilated by one": ({"(1, -) -> 1", "(2, -) -> 2"}, TILED),
     "reduce_window_max": ({"(1) -> 1"}, TILED),
     "reduce_window_min": ({"(1) -> 1"}, TILED),
     "reduce_window_sum": ({"(1) -> 1"}, TILED),
 }
+CANDIDATES = "candidates of the parts are put together: needs communication"
 ONLY_THEIRS = {
+    "tile": ({"(1) -> 3", "(0) -> 1"}, REPEATED),
+    "tile of one": ({"(1) -> 3"}, REPEATED),
+    "reduce_and of integers": ({"(1) -> - reduced"}, "and of bits is no partial minimum"),
+    "reduce_or of integers": ({"(1) -> - reduced"}, "or of bits is no partial maximum"),
+    "approx_top_k": ({"(1) -> -"}, CANDIDATES),
+    "approx_top_k of the least": ({"(0) -> -"}, CANDIDATES),
+    "scatter-mul": ({"(-, 0, 0) -> - reduced"}, "there is no partial product"),
     "bitcast_convert_type narrower": ({"(0) -> 0", "(1) -> 1"}, "ours is made whole"),
     "dynamic_update_slice": ({"(1, -, -, -) -> 1"}, "what is updated may be another part's"),
     "reduce_prod": ({"(1) -> - reduced"}, "there is no partial product"),

@@ -189,6 +189,15 @@ def test_captured_arrays_are_inputs_also_inside_loops() -> None:
     assert step.roles == ("batch", "state")
     assert step.labels == ("batch", "constant/0")
     assert step.graph.inputs[1].type.shape == (3, 3)
+    assert step.constants == ((step.graph.inputs[1].name, mask.tobytes()),)
+
+
+def test_large_captured_arrays_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("grammar.tensors.constants.MOST_BYTES", 35)
+    mask = np.ones((3, 3), np.float32)
+    with pytest.raises(InputError, match="the model closes over an array of 36 bytes") as refused:
+        traced("own", lambda p, m, b: (p, m, (b @ mask).sum()), ({}, {}, shape(4, 3)))
+    assert refused.value.where == "own"
 
 
 def test_keys_are_of_the_type_key() -> None:

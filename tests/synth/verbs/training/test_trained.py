@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
+from grammar.tensors.operations import Step
 from hierarchies import InputError
 from places import TESTS
+from synth.cli import inputs
 from synth.cli.app import app
 from synth.plan.request import Watcher
 from synth.tables.table import TABLES
+from synth.train.models import own_function
 from synth.verbs.answers import judge
 from synth.verbs.answers.training.trained import TrainReply
 from synth.verbs.questions.question import asked
@@ -163,3 +167,49 @@ def test_what_is_tried_is_told_and_ends_as_it_compares(monkeypatch) -> None:
     found = run(*words)
     assert found.exit_code == 1
     assert "NOT equal: square/" in found.stdout
+
+
+OWN = """
+import jax, jax.numpy as jnp, numpy as np
+MASK = np.tril(np.ones((8, 8), np.float32))
+def model():
+    def loss(p, x):
+        return ((jnp.asarray(MASK) * (x @ p["w"])) ** 2).mean()
+    shape = jax.ShapeDtypeStruct((8, 8), jnp.float32)
+    return loss, {"w": shape}, shape
+"""
+
+
+def test_only_what_this_process_traced_is_run_again(tmp_path: Path) -> None:
+    """A text with the name of a file and a function runs nothing, as in the service."""
+    pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
+    (tmp_path / "own.py").write_text(OWN)
+    text = inputs.step(f"{tmp_path}/own.py:model")["text"]
+    assert own_function(text) is not None
+    assert own_function(text.replace("step own", "step other")) is None
+    assert own_function(TEXT["text"]) is None
+
+
+@pytest.mark.slow
+def test_a_model_of_ones_own_is_compared_with_its_function(tmp_path: Path, monkeypatch) -> None:
+    """Not with its trace: where that has other values than the function, the check says so."""
+    pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
+    (tmp_path / "own.py").write_text(OWN)
+    words = (f"{tmp_path}/own.py:model", "--plan", "a=2; batch over a", "--check")
+    words += ("--processes", "1", "--steps", "1")
+    found = run(*words, "--json")
+    assert found.exit_code == 0, found.stderr
+    assert json.loads(found.stdout)["check"]["alone"] == "the model's own function in JAX"
+    from synth.train.jaxpr import tracing  # Not at the top of the file: it needs JAX.
+
+    whole = tracing.traced
+
+    def with_zeros(*given: Any) -> Step:
+        step = whole(*given)
+        zeros = tuple((name, bytes(len(data))) for name, data in step.constants)
+        return replace(step, constants=zeros)
+
+    monkeypatch.setattr(tracing, "traced", with_zeros)
+    found = run(*words)
+    assert found.exit_code == 1
+    assert "NOT equal: loss" in found.stdout

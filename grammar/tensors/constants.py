@@ -1,0 +1,44 @@
+"""Arrays that a model closes over, as text: their bytes, compressed, in letters and digits."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import zlib
+
+from hierarchies import InputError
+
+MOST_BYTES = 2**26
+"""Of one array: larger ones are parameters, or part of a batch."""
+_WIDTH = 92
+"""Of a line, in characters."""
+
+
+def check_size(size_bytes: int, *, where: str = "") -> None:
+    """Refuse an array that is too large for a text. Raises InputError."""
+    if size_bytes > MOST_BYTES:
+        problem = f"the model closes over an array of {size_bytes} bytes"
+        hint = f"at most {MOST_BYTES}: pass it as a parameter, or as part of the batch"
+        raise InputError(problem, where=where, hint=hint)
+
+
+def pack(data: bytes) -> list[str]:
+    """Bytes as lines of text."""
+    text = base64.b64encode(zlib.compress(data, 9)).decode("ascii")
+    return [text[at : at + _WIDTH] for at in range(0, len(text), _WIDTH)]
+
+
+def unpack(text: str, size_bytes: int) -> bytes:
+    """The bytes of a text. Raises InputError unless there are exactly so many."""
+    check_size(size_bytes)
+    reader = zlib.decompressobj()
+    try:
+        data = reader.decompress(base64.b64decode(text, validate=True), size_bytes + 1)
+    except (binascii.Error, zlib.error, ValueError) as error:
+        raise InputError(f"damaged values: {error}", hint=_AGAIN) from None
+    if len(data) != size_bytes or not reader.eof:
+        raise InputError(f"these are not the values of {size_bytes} bytes", hint=_AGAIN)
+    return data
+
+
+_AGAIN = "trace the model again"
