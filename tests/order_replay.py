@@ -7,7 +7,7 @@ is there; what a rank holds is counted from the words alone.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 Rows = Sequence[Sequence[str]]
 Times = dict[str, tuple[float, float]]
@@ -39,14 +39,22 @@ def read_by(word: str, words: set[str], last: int) -> list[str]:
     return found
 
 
-def replayed(rows: Rows, seconds: Callable[[str], float], transfer: float = 0.0) -> Times:
-    """When each pass begins and ends, transfers eager. Raises StuckError."""
+def replayed(
+    rows: Rows,
+    seconds: Callable[[str], float],
+    transfer: float = 0.0,
+    begun: Mapping[int, float] | None = None,
+) -> Times:
+    """When each pass begins and ends, transfers eager. Raises StuckError.
+
+    ``begun``: until when a rank does something else first.
+    """
     words = {word for row in rows for word in row}
     last = max(parts(one)[0] for one in words)
     reads = {word: read_by(word, words, last) for word in words}
     rank_of = {parts(word)[0]: rank for rank, row in enumerate(rows) for word in row}
     left = [list(row) for row in rows]
-    clock = [0.0 for _ in rows]
+    clock = [(begun or {}).get(rank, 0.0) for rank in range(len(rows))]
     times: Times = {}
     while any(left):
         before = len(times)
