@@ -18,7 +18,7 @@ from hierarchies import InputError
 from order_replay import parts, replayed
 from synth.train.orders import SCHEDULES, chunks_of, one_f_one_b
 from synth.train.plans import When, apply, parse_recipe, plan_of, prepared
-from synth.train.simulation import Kind, Overlap
+from synth.train.simulation import Overlap
 from synth.train.simulation.device import Device, device, grouping_of
 from synth.train.simulation.passes import PassKey
 from synth.train.simulation.pipeline import Pipelined, Span, pipelined
@@ -152,8 +152,6 @@ def test_halves_hold_what_weights_read_until_they_are_made() -> None:
         )
     assert halves.seconds < whole.seconds
     assert kept(halves, 2) > kept(whole, 2)
-    kinds = [dict(one.by_kind) for one in halves.largest_moments]
-    assert all(one[Kind.ACTIVATIONS] > 0 for one in kinds)
     order = one_f_one_b(3, 6)
     same = pipelined(written(3, True), order, 6, lambda size, *ends: 2e-6)
     assert same.seconds == pytest.approx(whole.seconds, rel=0.2)
