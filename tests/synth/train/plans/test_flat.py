@@ -14,6 +14,7 @@ from sharded_steps import in_float64, judge, on_one_device
 from synth.train.plans import Moved, Plan, apply, plan_of
 from synth.train.plans.full_text import parse_plan, plan_text
 from synth.train.plans.text import parse_recipe
+from synth.train.plans.together.buckets import flat
 from synth.train.sharded import check, sharded_step
 from traced_steps import step
 
@@ -142,12 +143,24 @@ def test_layers_are_gathered_one_by_one() -> None:
 def test_gradients_of_a_flat_state_are_scattered_by_one_request_each() -> None:
     one = llama()
     plan = planned(one, "data=3 seq=2; batch over data; tokens over seq; zero=3")
-    flat = [moved for moved in apply(one, plan).moved() if moved.path.target.flat]
-    assert flat
-    for moved in flat:
+    flattened = [moved for moved in apply(one, plan).moved() if moved.path.target.flat]
+    assert flattened
+    for moved in flattened:
         assert moved.path.target.flat == ("data", "seq")
         [request] = moved.path.requests(plan.sizes)
         assert str(request) == "reduce-scatter (sum) to flat over data, seq"
+
+
+def test_a_bucket_sends_what_its_members_send_with_their_padding() -> None:
+    one = mlp()
+    plan = planned(one, JUDGED[-1])
+    program = apply(one, plan)
+    assert program.buckets
+    for bucket in program.buckets:
+        several = [m for m in map(program.instructions.__getitem__, bucket) if isinstance(m, Moved)]
+        kind, path = flat(several, plan.sizes)
+        each = [moved.path.least_bytes(moved.value.type, plan.sizes) for moved in several]
+        assert path.least_bytes(kind, plan.sizes) == sum(each)
 
 
 @pytest.mark.parametrize("text", JUDGED[:6:2])
