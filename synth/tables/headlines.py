@@ -23,31 +23,51 @@ from synth.verbs.answers.measured import (
     TestsReply,
 )
 from synth.verbs.answers.planning import PlanReply, SystemsRankedReply
-from synth.verbs.answers.ranked import RankingReply, SweepReply
+from synth.verbs.answers.ranked import BestSoFar, RankingReply, SweepReply
 from synth.verbs.answers.training.planned import StepPlanReply
 from synth.verbs.answers.training.simulated import SimulateReply
+from synth.verbs.table import VERBS
 
 NOTHING = "Nothing was found"
 
 
 def headline(verb: str, body: Any) -> str:
-    """What an answer comes to; nothing of those that have to be read whole.
+    """What an answer comes to, and whether it is partial; nothing of those to be read whole.
 
-    Raises ValidationError for an answer that does not fit this code's model.
+    ``body``: an answer, or the best so far. Raises ValidationError for what is neither.
     """
-    match judge(verb).validate_python(body):
+    if "schema_version" not in body:
+        best = BestSoFar.model_validate(body).answers
+        said = f"{duration(best[0].seconds)}, not proved yet" if best else NOTHING
+        return f"Partial: {said}"
+    answer = judge(verb).validate_python(body)
+    said = _headline(answer)
+    cut_short = VERBS[verb].partial and not answer.complete
+    return f"Partial: {said}" if said and cut_short else said
+
+
+def _headline(answer: object) -> str:
+    """The same without that."""
+    match answer:
         case RankingReply() | SweepReply() | UnevenReply() | PlanReply() as ranking:
             told = verdict(ranking)
             return told.headline if told else NOTHING
         case StepPlanReply() as plans if plans.plans:
             best = plans.best
             return f"{axes_text(best.axes)}: {duration(best.seconds)} a step"
-        case StepPlanReply():
-            return "Nothing fits in memory"
+        case StepPlanReply() as none:
+            return none_fits(none)
         case SimulateReply() as simulated:
             return f"{duration(simulated.seconds)} a step"
         case other:
             return headline_of(other)
+
+
+def none_fits(answer: StepPlanReply) -> str:
+    """What a search without a plan comes to: that none fits only if that is proved."""
+    if answer.proved == "infeasible":
+        return "Nothing fits in memory"
+    return f"{NOTHING} that fits, of {many(answer.considered, 'plan')} looked at"
 
 
 def headline_of(answer: object) -> str:
@@ -62,7 +82,9 @@ def headline_of(answer: object) -> str:
             return _runs(answer)
         case CalibratedReply():
             fitted = f"{many(answer.rows, 'measured row')} fitted{_off(answer)}{_untold(answer)}"
-            return f"{fitted}, of {machine}" if (machine := falling(answer.short)) else fitted
+            fitted = f"{fitted}, of {machine}" if (machine := falling(answer.short)) else fitted
+            against = contradiction(answer.contradicted)
+            return f"{against}; {fitted} all the same" if against else fitted
         case TestsReply():
             seconds = in_all(one.seconds for one in answer.experiments)
             return f"{many(len(answer.experiments), 'test')}, {seconds}"
@@ -73,12 +95,24 @@ def _runs(answer: DoctorReply) -> str:
     """How many runs fall short, and the levels that are to blame for it."""
     short = {one.source for one in answer.findings if one.kind in ("short", "level-short")}
     runs = many(len(answer.runs), "run")
+    if against := contradiction(answer.findings):
+        return against
     if not short:
-        return f"As expected: {runs}"
+        above = {one.source for one in answer.findings if one.kind == "above-prediction"}
+        return f"Faster than predicted: {len(above)} of {runs}" if above else f"As expected: {runs}"
     named = dict.fromkeys(one.level for one in answer.findings if one.kind == "level-short")
     levels = f"{'Level' if len(named) == 1 else 'Levels'} {' and '.join(map(repr, named))}"
     fall = f"{levels} {'falls' if len(named) == 1 else 'fall'} short: " if named else ""
     return f"{fall}{len(short)} of {runs} below what is expected"
+
+
+def contradiction(findings: Sequence[FindingPart]) -> str:
+    """That rows beat what the description allows, the first of them with both sides; else ""."""
+    found = [one for one in findings if one.kind == "below-bound"]
+    if not found:
+        return ""
+    more = f"; and so do {len(found) - 1} more" if len(found) > 1 else ""
+    return f"The log contradicts the description: {found[0].text}{more}"
 
 
 def falling(findings: Sequence[FindingPart]) -> str:
