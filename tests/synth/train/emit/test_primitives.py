@@ -146,6 +146,23 @@ def test_whole_operations() -> None:
     judged_whole("torch", 3)
 
 
+DELICATE = (
+    *("eq_to", "le_to", "lt_to", "population_count", "polygamma", "reduce_precision"),
+    *("approx_top_k of the least", "scatter-mul clipped", "scatter-sub", "scatter-min"),
+    *("reduce_and of integers", "reduce_or of integers", "tile", "unstack"),
+)
+"""Equations for which PyTorch has no function of its own, or one that is called otherwise."""
+
+
+@pytest.mark.parametrize("name", DELICATE)
+def test_delicate_operations_in_torch(name: str) -> None:
+    [case] = [case for case in writable("torch") if case.name == name]
+    given = case.drawn(np.random.default_rng(3))
+    wanted = execute(case.operation.primitive, case.operation.parameter, given)
+    found = called("torch", emitted("torch", step_of(case.operation)), arrays(case, given))
+    assert all(near(*one) for one in zip(found, wanted, strict=True))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("runtime", RUNTIMES)
 def test_all_whole_operations(runtime: str) -> None:
