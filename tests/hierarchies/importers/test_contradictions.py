@@ -178,7 +178,7 @@ def test_links_of_another_gpu_are_refused(links: int, name: str) -> None:
         with pytest.raises(InputError, match=f"by --gpu {name}"):
             of(NV, text, gpu=name)
     else:
-        warned = of(NV, text, gpu=name).warnings
+        warned = [w for w in of(NV, text, gpu=name).warnings if "nvl72 join 72" not in w]
         assert len(warned) == (links != model.most_links)
         assert all(f"{links} by nvidia-smi topo -m, but" in warning for warning in warned)
 
@@ -288,3 +288,21 @@ def test_an_option_that_a_file_has_no_use_for_is_refused(
 ) -> None:
     with pytest.raises(InputError, match=r"of no use|labels of Kubernetes"):
         of(kind, "BlockName=a Nodes=n1" if kind == SLURM else matrix([18] * 8), **options)
+
+
+def test_a_switch_that_lists_other_nodes_than_its_leaves_is_said() -> None:
+    shown = (
+        "SwitchName=s0 Level=0 Nodes=n[0-3]\nSwitchName=s1 Level=0 Nodes=n[4-7]\n"
+        "SwitchName=top Level=1 Nodes=n[0-7] Switches=s[0-1]\n"
+    )
+    assert not of(SLURM, shown).warnings
+    [warning] = of(SLURM, shown.replace("n[0-7]", "n[0-8]")).warnings
+    assert warning.startswith(
+        "nodes of switch top: 8 by the lines of leaf switches, but 9 by line 3. The lines of leaf"
+    )
+
+
+def test_a_tray_shows_a_part_of_what_its_switches_join() -> None:
+    [warning] = of(NV, matrix([18] * 4), gpu="gb200").warnings
+    assert "join 72 GPUs of several machines; the file lists 4" in warning
+    assert not of(NV, matrix([18] * 8), gpu="b200").warnings
