@@ -7,7 +7,7 @@ measurement: only the runtime's own choice at a size was measured.
 from __future__ import annotations
 
 from dataclasses import replace
-from math import exp, log
+from math import exp, log, sqrt
 
 import pytest
 from hypothesis import given
@@ -131,10 +131,11 @@ def test_few_sizes_say_no_less_of_a_spread_than_the_fit_expects(
         for at, ratio in enumerate(ratios)
     ]
     found = residuals(rows)[-1]
-    narrowest = NORMAL_MARGIN * noise(smallest)
+    few = min(len(ratios), sizes)
+    narrowest = NORMAL_MARGIN * noise(smallest) * sqrt(1 + 1 / few)
     width = min(log(found.high / found.median), log(found.median / found.low))
-    if min(len(ratios), sizes) < FEWEST_SIZES:
+    if few < FEWEST_SIZES:
         assert width >= narrowest * (1 - 1e-4)
     if len({*ratios}) == 1:
-        few = min(len(ratios), sizes) < FEWEST_SIZES
-        assert found.high / found.low == pytest.approx(exp(2 * narrowest * few), rel=1e-4)
+        aim = exp(2 * narrowest * (few < FEWEST_SIZES))
+        assert found.high / found.low == pytest.approx(aim, rel=1e-4)
