@@ -253,6 +253,9 @@ def _complete(table: Table) -> bool:
 
 
 def _hosts(table: Table) -> int | None:
+    hosts, each, ranks = table.stated_hosts, table.stated_per_host, table.stated_ranks
+    if hosts and each and ranks and hosts * each != ranks:
+        raise InputError(f"{hosts} nodes of {each} ranks are stated, and {ranks} ranks")
     if not _complete(table) or any(place.host is None for place in table.places):
         return table.stated_hosts
     listed = len({place.host for place in table.places})
