@@ -14,7 +14,7 @@ import httpx
 import uvicorn
 
 from patience import PATIENCE_SECONDS
-from synth.service.connections import BoundedConnection
+from synth.service.connections import MOST_ACCEPTED, BoundedConnection
 from synth.service.server import Server, Service, address_of, listen
 from synth.service.settings import Settings
 from synth.service.store import Store
@@ -149,6 +149,7 @@ def served(
         timeout_graceful_shutdown=2,
         http=BoundedConnection,
         proxy_headers=False,
+        backlog=MOST_ACCEPTED,
     )
     server = Server(config, service)
     thread = threading.Thread(target=server.run, args=([sock],))

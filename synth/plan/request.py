@@ -352,6 +352,24 @@ class Unranked(Quiet):
             self._watcher.judged(done, of)
 
 
+class Remembering(Unranked):
+    """Passes all on, the best so far too, and remembers whether the work was ``stopped``."""
+
+    def __init__(self, watcher: Watcher) -> None:
+        super().__init__(watcher)
+        self.noting = Noting(watcher)
+        self.go_on = self.noting.go_on  # type: ignore[method-assign]
+
+    @property
+    def stopped(self) -> bool:
+        """Whether it was told to stop: then something may be missing."""
+        return self.noting.stopped
+
+    def ranked(self, best: Callable[[], Sequence[Provisional]]) -> None:
+        if os.getpid() == self._process:
+            self._watcher.ranked(best)
+
+
 class Noting:
     """Asks a watcher whether to go on, and remembers if not: then something may be missing.
 

@@ -32,9 +32,8 @@ class Cache:
 
     def keep(self, verb: str, question: Question, reply: Reply, seconds: float) -> None:
         """Keep an answer and the seconds it took, if it is complete and repeatable."""
-        if reply.outcome is Outcome.PARTIAL or not VERBS[verb].repeatable:
-            return
-        self._store.answers.keep(prepared(verb, question).answered(reply, seconds))
+        if VERBS[verb].repeatable and not VERBS[verb].cut_short(reply):
+            self._store.answers.keep(prepared(verb, question).answered(reply, seconds))
 
 
 @contextmanager

@@ -9,7 +9,11 @@ one whose peer reads nothing of its answer, and all of that answer stays in memo
 from __future__ import annotations
 
 import asyncio
+import errno
+import logging
 import resource
+import time
+from collections.abc import Callable
 from math import inf
 from typing import Any
 
@@ -20,7 +24,12 @@ SENT_SECONDS = 30.0
 LEAST_SENT_BYTES = 2**16
 """What a peer must take of its answer within those seconds, or the rest of it."""
 _OTHER_FILES = 256
-"""Files that are kept for everything but connections: the store, workers, libraries."""
+"""Files that are kept for all but connections: the store, workers, and those just accepted."""
+MOST_ACCEPTED = 32
+"""So many connections are accepted before any of them is counted: asyncio accepts as many in one
+turn as are told to wait in the queue, and has files for all of them before one can be ended."""
+_SPENT = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+log = logging.getLogger("collsynth.service")
 
 
 def most_connections() -> int:
@@ -33,6 +42,36 @@ def most_connections() -> int:
     return max(16, min(soft, wanted) - _OTHER_FILES)
 
 
+class Seldom:
+    """Logs a warning once in so many seconds at most: of a thousand that are alike the first."""
+
+    def __init__(self, seconds: float = 60.0, clock: Callable[[], float] = time.monotonic) -> None:
+        self._seconds, self._clock, self._due = seconds, clock, -inf
+
+    def warn(self, problem: str, *given: object) -> None:
+        """Log it, unless one was logged lately."""
+        if self._clock() >= self._due:
+            self._due = self._clock() + self._seconds
+            log.warning(problem, *given)
+
+
+def handle_accept_errors(loop: asyncio.AbstractEventLoop) -> None:
+    """Have one line logged where there is no file for a connection, not a traceback for each.
+
+    asyncio tries again by itself a second later.
+    """
+    seldom = Seldom()
+
+    def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        if isinstance(error, OSError) and error.errno in _SPENT:
+            seldom.warn("no connection can be accepted: %s", error.strerror)
+        else:
+            loop.default_exception_handler(context)
+
+    loop.set_exception_handler(handle)
+
+
 class BoundedConnection(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
     """A connection that is closed where its request's headers have not come in time.
 
@@ -42,6 +81,7 @@ class BoundedConnection(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
     """
 
     most = most_connections()
+    seldom = Seldom()
     _timer: asyncio.TimerHandle | None = None
     _taken: asyncio.TimerHandle | None = None
 
@@ -57,6 +97,7 @@ class BoundedConnection(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
         if len(self.connections) > self.most:
             unheard = [one for one in self.connections if one.unheard and one is not self]
             oldest = min(unheard, key=lambda one: one.waits_since, default=self)
+            self.seldom.warn("more than %d connections: who sends no request is ended", self.most)
             oldest.transport.abort()
             self.connections.discard(oldest)
 

@@ -22,7 +22,11 @@ from synth.service.app import build
 from synth.service.auth.keys import Keys
 from synth.service.auth.presence import Presence
 from synth.service.auth.proxy import Proxy
-from synth.service.connections import BoundedConnection
+from synth.service.connections import (
+    MOST_ACCEPTED,
+    BoundedConnection,
+    handle_accept_errors,
+)
 from synth.service.http.state import AppState
 from synth.service.jobs.broker import Broker
 from synth.service.jobs.dispatcher import Dispatcher
@@ -30,6 +34,7 @@ from synth.service.jobs.notifications import Notifications
 from synth.service.metrics import Elsewhere, Metrics
 from synth.service.settings import LOOPBACK, Settings
 from synth.service.store import Store, StoreError
+from synth.service.supervisor import Supervisor
 from synth.service.threads import Threads
 from synth.service.workers import ProcessWorkers, WorkError, Workers
 from synth.service.workers.memory import give_back_large_blocks
@@ -80,6 +85,7 @@ class Service:
 
     @asynccontextmanager
     async def _life(self, app: FastAPI) -> AsyncIterator[None]:
+        handle_accept_errors(asyncio.get_running_loop())
         self.notifications.bind()
         await asyncio.to_thread(self.dispatcher.start)
         try:
@@ -124,8 +130,15 @@ class Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, service: Service) -> None:
         super().__init__(config)
         self._service = service
+        self._supervisor = Supervisor()
         self._signals = 0
         self._drained = False
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listen. Few connections are accepted in one turn, and still many may wait for theirs."""
+        await super().startup(sockets)
+        for sock in sockets or ():
+            sock.listen(_BACKLOG)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Count a signal to stop."""
@@ -134,9 +147,15 @@ class Server(uvicorn.Server):
             self.should_exit = self.force_exit = True
 
     async def on_tick(self, counter: int) -> bool:
-        """Begin to stop after a first signal. Called ten times a second, on the event loop."""
+        """Begin to stop after a first signal. Called ten times a second, on the event loop.
+
+        So who watches hears nothing more where the loop hangs.
+        """
+        dispatcher = self._service.dispatcher
+        self._supervisor.beat(lives=dispatcher.lives, trouble=dispatcher.unready())
         if self._signals and not self._drained:
             self._drained = True
+            self._supervisor.stop()
             log.info(
                 "stopping", extra={"logged": {"under_way": self._service.dispatcher.under_way}}
             )
@@ -222,6 +241,7 @@ def _config(service: Service) -> uvicorn.Config:
         ws="none",
         http=BoundedConnection,
         proxy_headers=False,
+        backlog=MOST_ACCEPTED,
     )
 
 

@@ -23,31 +23,51 @@ from synth.verbs.answers.measured import (
     TestsReply,
 )
 from synth.verbs.answers.planning import PlanReply, SystemsRankedReply
-from synth.verbs.answers.ranked import RankingReply, SweepReply
+from synth.verbs.answers.ranked import BestSoFar, RankingReply, SweepReply
 from synth.verbs.answers.training.planned import StepPlanReply
 from synth.verbs.answers.training.simulated import SimulateReply
+from synth.verbs.table import VERBS
 
 NOTHING = "Nothing was found"
 
 
 def headline(verb: str, body: Any) -> str:
-    """What an answer comes to; nothing of those that have to be read whole.
+    """What an answer comes to, and whether it is partial; nothing of those to be read whole.
 
-    Raises ValidationError for an answer that does not fit this code's model.
+    ``body``: an answer, or the best so far. Raises ValidationError for what is neither.
     """
-    match judge(verb).validate_python(body):
+    if "schema_version" not in body:
+        best = BestSoFar.model_validate(body).answers
+        said = f"{duration(best[0].seconds)}, not proved yet" if best else NOTHING
+        return f"Partial: {said}"
+    answer = judge(verb).validate_python(body)
+    said = _headline(answer)
+    cut_short = VERBS[verb].partial and not answer.complete
+    return f"Partial: {said}" if said and cut_short else said
+
+
+def _headline(answer: object) -> str:
+    """The same without that."""
+    match answer:
         case RankingReply() | SweepReply() | UnevenReply() | PlanReply() as ranking:
             told = verdict(ranking)
             return told.headline if told else NOTHING
         case StepPlanReply() as plans if plans.plans:
             best = plans.best
             return f"{axes_text(best.axes)}: {duration(best.seconds)} a step"
-        case StepPlanReply():
-            return "Nothing fits in memory"
+        case StepPlanReply() as none:
+            return none_fits(none)
         case SimulateReply() as simulated:
             return f"{duration(simulated.seconds)} a step"
         case other:
             return headline_of(other)
+
+
+def none_fits(answer: StepPlanReply) -> str:
+    """What a search without a plan comes to: that none fits only if that is proved."""
+    if answer.proved == "infeasible":
+        return "Nothing fits in memory"
+    return f"{NOTHING} that fits, of {many(answer.considered, 'plan')} looked at"
 
 
 def headline_of(answer: object) -> str:

@@ -35,7 +35,7 @@ from synth.verbs.questions.flags import (
 from synth.verbs.questions.named_texts import system_of
 from synth.verbs.questions.question import FaultyQuestion, Question, axes_of
 from synth.verbs.questions.question import matrix_of as frozen_matrix
-from synth.verbs.reply import Outcome, Reply, reply
+from synth.verbs.reply import Reply, reply, searched
 
 
 class SystemsQuestion(FaultyQuestion):
@@ -124,4 +124,4 @@ def count(question: CountQuestion, watcher: Watcher) -> Reply:
         by_length=graph.count()[1:],
         instructions=len(choices),
     )
-    return reply(found, Outcome.OK if graph.complete else Outcome.PARTIAL)
+    return searched(found)

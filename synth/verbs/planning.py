@@ -53,7 +53,7 @@ from synth.verbs.questions.question import (
     matrix_of,
     segment_counts,
 )
-from synth.verbs.reply import Outcome, Reply, reply
+from synth.verbs.reply import Outcome, Reply, reply, searched
 from synth.verbs.training.planned import StepPlanQuestion, planned_step
 from synth.workload.files import sizes_of
 from synth.workload.job import Job
@@ -355,11 +355,11 @@ def sweep_systems(question: SweepQuestion, watcher: Watcher) -> Reply:
 def ranked(
     found: RankingReply | SweepReply | UnevenReply | PlanReply | SystemsRankedReply,
 ) -> Reply:
-    """A reply with its outcome: NO if z3 refutes any answer, else PARTIAL if work was left out."""
+    """A reply with its outcome: PARTIAL if work was left out, else NO if z3 refutes any answer."""
     others = found.elsewhere if isinstance(found, RankingReply) else []
-    if any(one.proof == "refuted" for one in (*found.answers, *(one.answer for one in others))):
-        return reply(found, Outcome.NO)
-    return reply(found, Outcome.OK if found.complete else Outcome.PARTIAL)
+    answers = (*found.answers, *(one.answer for one in others))
+    refuted = any(one.proof == "refuted" for one in answers)
+    return searched(found, Outcome.NO if refuted else Outcome.OK)
 
 
 def plan(question: PlanQuestion, watcher: Watcher) -> Reply:
@@ -385,7 +385,7 @@ def costs(question: CostQuestion, watcher: Watcher) -> Reply:
     """A request on the healthy machine and on what is left of it."""
     whole = question.priced(system_of(question.system))
     found = cost(whole.healthy, question.machine(), question.asked(), Unranked(watcher))
-    return reply(CostReply.of(found), Outcome.OK if found.complete else Outcome.PARTIAL)
+    return searched(CostReply.of(found))
 
 
 def _uneven(system: System, question: TopQuestion, watcher: Watcher) -> Reply:

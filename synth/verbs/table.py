@@ -35,7 +35,7 @@ from synth.verbs.planning import (
 )
 from synth.verbs.programs import CheckQuestion, LowerQuestion, TimeQuestion, check, lowered, time
 from synth.verbs.questions.question import Question
-from synth.verbs.reply import Reply
+from synth.verbs.reply import Outcome, Reply
 from synth.verbs.training.bucketed import BucketsQuestion, bucketed
 from synth.verbs.training.orders import OrderQuestion, ordered
 from synth.verbs.training.profiles import ProfileQuestion, profile
@@ -57,6 +57,14 @@ class Verb:
     answer: Callable[[Any, Watcher], Reply]
     partial: bool = False
     repeatable: bool = True
+
+    def cut_short(self, reply: Reply) -> bool:
+        """Whether a reply is partial: then it is nobody's answer, and is not kept.
+
+        The outcome is asked, and what the answer itself says: it may come from another process.
+        """
+        said = self.partial and reply.body.get("complete") is False
+        return said or reply.outcome is Outcome.PARTIAL
 
 
 VERBS: Mapping[str, Verb] = {

@@ -26,6 +26,7 @@ from synth.report.ranks import Looked, looked_for, placed_on
 from synth.report.rendering import Cells, Lines, blocks
 from synth.report.steps import MOST_RANKS
 from synth.report.topology import topology, unit_name
+from synth.tables.headlines import none_fits
 from synth.tables.placements import placement_of
 from synth.tables.style import many
 from synth.tables.table import TABLES
@@ -160,7 +161,7 @@ def _listed(answer: StepPlanReply) -> Iterator[Listed]:
 
 def _headline(answer: StepPlanReply) -> str:
     if not answer.plans:
-        return "Nothing fits in memory"
+        return none_fits(answer)
     best = answer.best
     tokens = f"{best.tokens_per_second:,.0f} tokens a second, " if best.tokens_per_second else ""
     said = "The best plan takes"

@@ -20,6 +20,7 @@ from synth.service.http.reading import JSON
 from synth.service.http.state import state_of
 from synth.service.jobs.bodies import JobBody
 from synth.verbs.answers import REPLIES
+from synth.verbs.answers.ranked import BestSoFar
 from synth.verbs.identity.edition import edition
 from synth.verbs.table import VERBS
 
@@ -68,8 +69,11 @@ def question_responses(verb: str) -> Responses:
     """The responses to a question: its answer, a job, or a refusal."""
     return {
         200: {
-            "description": "The answer, as the command line prints it with --json.",
-            "model": REPLIES[verb],
+            "description": (
+                "The answer, as the command line prints it with --json. Where the budget ended"
+                " first, what was found by then: complete is false, and the outcome partial."
+            ),
+            "model": REPLIES[verb] | BestSoFar,
             "headers": {
                 "Collsynth-Outcome": _header("ok, no, or partial: how the command line would exit"),
                 "Collsynth-Cache": _header("hit or miss: whether it was known before"),

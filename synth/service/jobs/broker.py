@@ -38,6 +38,7 @@ from synth.service.store import (
 )
 from synth.service.strict_json import json_of
 from synth.service.threads import Readers, Threads
+from synth.verbs.partition import NOTHING_YET
 from synth.verbs.refusals import check
 from synth.verbs.reply import Outcome
 from synth.verbs.table import VERBS
@@ -323,7 +324,7 @@ class Broker:
                     self._known.remember(stored)
                 return Answered.of(stored, hit=False)
             case Status.PARTIAL:
-                return Answered(job.verb, job.best or b"null", Outcome.PARTIAL, None)
+                return Answered(job.verb, job.best or NOTHING_YET, Outcome.PARTIAL, None)
             case Status.FAILED:
                 raise refusal_of(job.problem or {})
             case Status.CANCELLED:

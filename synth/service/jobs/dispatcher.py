@@ -31,6 +31,8 @@ _MOST_DOUBLINGS = 8
 _FORGET_SECONDS = 300.0
 _MOST_FORGOTTEN = 500
 _COUNT_SECONDS = 10.0
+_HANGS_SECONDS = 60.0
+"""So long no step takes, nor any pause between two: then the dispatcher waits for ever."""
 _TOO_MANY = 2
 """So many jobs more than another team has are more than a fair share, whoever came first."""
 TRIAL_SECONDS = 2.0
@@ -71,6 +73,7 @@ class Dispatcher:
         self._something = threading.Event()
         self._stopping = threading.Event()
         self._failures = 0
+        self._stepped = time.monotonic()
         self._trouble = ""
         self._no_workers_until = 0.0
         self._thread = threading.Thread(target=self._run, name="collsynth-dispatcher", daemon=True)
@@ -104,9 +107,14 @@ class Dispatcher:
         with self._lock:
             return len(self._runners)
 
+    @property
+    def lives(self) -> bool:
+        """Whether it goes on, whatever it meets; where it does not, only a restart helps."""
+        return self._thread.is_alive() and time.monotonic() - self._stepped < _HANGS_SECONDS
+
     def unready(self) -> str | None:
         """Why this server does no work at the moment; None if it works."""
-        if self._stopping.is_set() or not self._thread.is_alive():
+        if self._stopping.is_set() or not self.lives:
             return "the dispatcher does not run"
         if self._failures:
             return self._trouble
@@ -141,6 +149,7 @@ class Dispatcher:
     def _run(self) -> None:
         while not self._stopping.is_set() or self.under_way or self._unwanted:
             pause = self._step()
+            self._stepped = time.monotonic()
             if self._something.wait(pause):
                 self._something.clear()
 

@@ -31,7 +31,8 @@ from synth.service.workers import (
     Workers,
 )
 from synth.tables.headlines import headline
-from synth.verbs.reply import Outcome, Reply
+from synth.verbs.partition import NOTHING_YET
+from synth.verbs.reply import Reply
 from synth.verbs.table import VERBS
 
 _LONGEST_PAUSE_SECONDS = 5.0
@@ -69,7 +70,11 @@ class Runner:
     by_bug: bool = False
     _question_run: QuestionRun | None = None
     _latest: Progress | None = None
+    _best: bytes | None = field(init=False)
     _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        self._best = self.claim.job.best  # of an attempt before
 
     @property
     def verb(self) -> str:
@@ -183,12 +188,14 @@ class Runner:
             reply = self._carried_out(prepared)
         except StoreError:
             raise
-        except (OverTimeError, OutOfMemoryError) as error:
+        except OverTimeError:  # its budget has ended: what was found until then stays
+            return None
+        except OutOfMemoryError as error:
             return None if self.cancelled else problem(error)
         except (InputError, InternalError) as error:
             return problem(error)
         answer = prepared.answered(reply, time.monotonic() - begun)
-        return answer.body if reply.outcome is Outcome.PARTIAL else answer
+        return answer.body if VERBS[self.verb].cut_short(reply) else answer
 
     def _carried_out(self, prepared: Prepared) -> Reply:
         question_run = QuestionRun(
@@ -222,18 +229,21 @@ class Runner:
     def _progressed(self, progress: Progress) -> None:
         """Keep the latest progress; if it has no best, that of an earlier unread report."""
         with self._lock:
+            self._best = progress.best or self._best
             if progress.best is None and self._latest is not None:
                 progress = replace(progress, best=self._latest.best)
             self._latest = progress
 
     def _finished(self, end: StoredAnswer | bytes | None) -> bool:
+        """Write an end; of work that was ended the best so far, if anybody has noted it or not."""
+        end = self._best if end is None else end
         return self._written(self.store.claims.finish, end, self._headline(end))
 
     def _headline(self, end: StoredAnswer | bytes | None) -> str:
         """What it comes to; nothing of what workers of another version answered otherwise."""
-        body = end.body if isinstance(end, StoredAnswer) else end
+        body = end.body if isinstance(end, StoredAnswer) else end or NOTHING_YET
         with suppress(ValueError, LookupError, TypeError, AttributeError):
-            return headline(self.verb, json.loads(body)) if body else ""
+            return headline(self.verb, json.loads(body))
         return ""
 
     def _written(self, write: Callable[..., bool], *end: object) -> bool:

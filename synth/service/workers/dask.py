@@ -38,8 +38,10 @@ from synth.verbs.partition import LibraryCache, Piece
 
 _LOOK_SECONDS = 0.5
 """How often to look for pieces that are late."""
-_COUNTED_SECONDS = 1.0
-"""How long the number of workers is remembered: to count them the scheduler must be asked."""
+_ANSWER_SECONDS = 2.0
+"""How long the scheduler may take to say which workers it has, or to be reached again."""
+_STALE_SECONDS = 5.0
+"""After so long without that nobody knows whether there are any: then there are none."""
 _RETRIES = 2
 """How often Dask tries another worker where a piece fails there, as without collsynth."""
 log = logging.getLogger("collsynth.work")
@@ -81,20 +83,13 @@ class DaskWorkers:
     A piece that is stopped, or over its budget, has ``grace_seconds`` to come to an end by itself;
     then we wait no longer. Processes of the cluster are not ours to kill: such work ends where it
     next asks whether to go on. Memory is limited by the workers' own ``--memory-limit``. Raises
-    NoWorkersError where no scheduler answers.
+    NoWorkersError where no scheduler answers. One that answered and is gone is sought again and
+    again: pieces under way are lost to it, those that follow go to the next one at its address.
     """
 
     def __init__(
         self, address: str, grace_seconds: float = 10, connect_seconds: float = 10
     ) -> None:
-        try:
-            self._client = Client(
-                address, timeout=connect_seconds, set_as_default=False, name="collsynth"
-            )
-        except (OSError, ValueError) as error:
-            raise NoWorkersError(
-                f"no Dask scheduler answers at {address}", "start one with 'dask scheduler'"
-            ) from error
         self._address = address
         self._grace_seconds = grace_seconds
         self._name = f"collsynth-{uuid4().hex}"
@@ -103,23 +98,58 @@ class DaskWorkers:
         self._tickets: dict[int, DaskTicket] = {}
         self._lock = threading.RLock()
         self._closed = threading.Event()
-        self._workers, self._counted_until = 1, 0.0
-        self._executor = self._client.get_executor(pure=False, retries=_RETRIES)
+        self._workers, self._counted = 0, -inf
+        try:
+            self._connect(connect_seconds)
+        except (OSError, ValueError) as error:
+            raise NoWorkersError(
+                f"no Dask scheduler answers at {address}", "start one with 'dask scheduler'"
+            ) from error
+        self._count()
         self._stops = ThreadPoolExecutor(1, "collsynth-stops")
-        self._client.subscribe_topic(self._name, self._on_event)
-        self._client.subscribe_topic("all", self._on_cluster_event)
         self._watch = threading.Thread(target=self._look, name="collsynth-watch", daemon=True)
         self._watch.start()
 
+    def _connect(self, seconds: float) -> None:
+        """Have a client of our own of the scheduler. Raises OSError where none answers in time."""
+        client = Client(self._address, timeout=seconds, set_as_default=False, name="collsynth")
+        client.subscribe_topic(self._name, self._on_event)
+        client.subscribe_topic("all", self._on_cluster_event)
+        self._executor = client.get_executor(pure=False, retries=_RETRIES)
+        self._client, self._line = client, client.scheduler_comm
+
+    @property
+    def _connected(self) -> bool:
+        """Whether the scheduler is still that to which the client was connected at first.
+
+        A client that lost it connects again by itself for a while. But what it has subscribed to
+        the next scheduler does not know, and then no piece would be heard of.
+        """
+        client = self._client
+        return client.status == "running" and client.scheduler_comm is self._line
+
+    def _connect_again(self) -> None:
+        with suppress(Exception):  # it may be closed, or closing, already
+            self._client.close(_ANSWER_SECONDS)
+        try:
+            self._connect(_ANSWER_SECONDS)
+        except (OSError, ValueError):
+            return
+        log.warning("the Dask scheduler at %s answers again", self._address)
+
+    def _count(self) -> None:
+        """Ask how many workers there are. Not on the event loop: the answer may take long."""
+        with suppress(Exception):  # what Dask raises where the scheduler goes meanwhile is many
+            client = self._client
+            scheduler: Any = client.scheduler
+            found = client.sync(scheduler.ncores, callback_timeout=_ANSWER_SECONDS)
+            self._workers, self._counted = len(found), clock.monotonic()
+
     @property
     def slots(self) -> int:
-        """How many workers there are at the moment; 1 where that is not known."""
-        now = clock.monotonic()
-        if now >= self._counted_until:
-            with suppress(OSError, RuntimeError, TimeoutError):
-                self._workers = max(1, len(self._client.nthreads()))
-            self._counted_until = now + _COUNTED_SECONDS
-        return self._workers
+        """How many workers there are, as of a moment ago; 0 where nobody knows."""
+        known = self._connected and clock.monotonic() < self._counted + _STALE_SECONDS
+        return self._workers if known else 0
 
     @property
     def idle(self) -> int:
@@ -133,7 +163,7 @@ class DaskWorkers:
         memory_bytes: int | None = None,
         on_progress: OnProgress = ignore,
     ) -> DaskTicket:
-        if self._closed.is_set() or self._client.status not in ("running", "connecting"):
+        if self._closed.is_set() or not self._connected:
             raise NoWorkersError(f"the Dask cluster at {self._address} is gone")
         order = Order(
             name=self._name,
@@ -185,6 +215,8 @@ class DaskWorkers:
             self._stops.submit(self._stop_everywhere, ticket.order.key)
 
     def _stop_everywhere(self, key: str) -> None:
+        if not self._connected:
+            return
         try:
             self._client.run(stop_remotely, key, on_error="ignore")
         except Exception:
@@ -210,8 +242,17 @@ class DaskWorkers:
                 self.lost += sum(str(key).startswith(self._name) for key in keys)
 
     def _look(self) -> None:
-        """Until ``close`` look again and again for pieces that are late, and give up on them."""
+        """Until ``close``: give up on pieces that are late, and count workers, connected or again.
+
+        Whatever fails, this goes on: without it the server would have no workers for ever.
+        """
         while not self._closed.wait(_LOOK_SECONDS):
+            try:
+                if not self._connected:
+                    self._connect_again()
+                self._count()
+            except Exception:
+                log.exception("the Dask cluster cannot be looked after, and is again")
             now = clock.monotonic()
             with self._lock:
                 late = [ticket for ticket in self._tickets.values() if now >= ticket.late_by]

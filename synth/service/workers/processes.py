@@ -16,6 +16,7 @@ import threading
 import time as clock
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import suppress
 from itertools import count
 from math import inf
 from multiprocessing.connection import Connection
@@ -93,7 +94,7 @@ class ProcessWorkers:
 
     @property
     def slots(self) -> int:
-        return len(self._slots)
+        return sum(slot.is_alive() for slot in self._slots)
 
     @property
     def idle(self) -> int:
@@ -178,7 +179,8 @@ class _Slot(threading.Thread):
                 del ticket  # its question may be large, and the next one late
                 self.busy = False
                 if self._process is None and self._leave_by is None:
-                    self._process = _Process()
+                    with suppress(OSError):  # no room for one now: the next piece tries again
+                        self._process = _Process()
         finally:
             if self._process:
                 self._dismiss(self._process)

@@ -204,16 +204,17 @@ def placement_gain(answer: StepPlanReply, best: PlanOfStep) -> Iterator[str]:
 
 
 def _nothing(answer: StepPlanReply) -> Iterator[RenderableType]:
-    if answer.proved == "none-found":
+    searched = answer.proved == "infeasible"
+    if searched:
+        yield f"NOTHING FITS: none of {answer.considered:,} plans"
+    else:
         looked_at = many(answer.considered, "plan")
         yield f"NOTHING FOUND THAT FITS: {looked_at} looked at"
-    else:
-        yield f"NOTHING FITS: none of {answer.considered:,} plans"
     if answer.nearest is not None:
         one = answer.nearest
         yield (
-            f"the least memory: {volume(one.bytes)} of {volume(answer.device_bytes)},"
-            f" {volume(one.excess_bytes)} too much, by\n{one.plan}"
+            f"the least memory{'' if searched else ' of these'}: {volume(one.bytes)} of"
+            f" {volume(answer.device_bytes)}, {volume(one.excess_bytes)} too much, by\n{one.plan}"
         )
         for knob in one.freed:
             fits = ", and fits" if knob.bytes <= answer.device_bytes else ""
@@ -230,7 +231,8 @@ def why_not(answer: StepPlanReply) -> Iterator[str]:
     if other is None:
         near = answer.why_not_nearest
         lacks = f": the least memory is {volume(near.bytes)}, by {near.plan}" if near else ""
-        yield f"why not {answer.asked_why_not}? No such plan fits{lacks}"
+        said = "No such plan fits" if answer.complete else "No such plan was found that fits"
+        yield f"why not {answer.asked_why_not}? {said}{lacks}"
         return
     yield f"why not {answer.asked_why_not}? The best so: {other.plan}"
     if not answer.plans:

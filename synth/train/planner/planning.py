@@ -169,7 +169,7 @@ class Planner:
         self._write(some, watcher)
         some = sorted(self._balanced(some, watcher), key=lambda one: one.numbers[0])
         search = Search(self.composer, some, memory, *self._links, watcher, _sizes(pins))
-        if search.refused.total() == search.plans:
+        if search.complete and search.refused.total() == search.plans:
             raise InputError(f"no plan can be: {next(iter(search.refused))}", where=job.model)
         taken = Taken(memory, search.refused.copy())
         several = k if job.layers else max(k, EVERY)
@@ -177,12 +177,12 @@ class Planner:
         coming = map(self._traced, islice(search.cheapest(), SPARE + several))
         first = [*islice(coming, several)]
         taken.beside = [*map(self._traced, _beside(usual, first, job.system))]
-        with Meanwhile(lambda: tuple(search.front()) if front else (), watcher) as rest:
+        with Meanwhile(lambda: (search.front() if front else (), search.complete), watcher) as rest:
             search.crew = rest
             several_work = self._ask(pins, [*first, *taken.beside], rest)
             told = chain(first, coming), several, partial(self._simulated, pins), watcher
             complete = taken.simulate(*told, job.known, rest, at_once=several_work)
-            unbeaten = rest.result()
+            unbeaten, whole = rest.result()
         simulated = sorted(taken.simulated, key=lambda one: one.found.seconds)[:k]
         return Planned(
             search,
@@ -194,7 +194,7 @@ class Planner:
             self.composer.least_seconds(job.system.devices),
             tuple(taken.refused.most_common()),
             None if simulated else taken.nearest or search.nearest,
-            budget is None and search.complete and complete,
+            budget is None and search.complete and complete and whole,
             None if budget is None and search.complete else self.peak_seconds,
             unbeaten,
         )

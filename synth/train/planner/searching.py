@@ -14,14 +14,15 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from enum import IntEnum
-from heapq import heapify, heappop, heappush
-from itertools import chain
-from math import inf
+from heapq import heapify, heappop, heappush, nsmallest
+from itertools import chain, takewhile
+from math import inf, prod
 
 import numpy as np
 
-from hierarchies import InputError
-from synth.plan.request import Watcher
+from hierarchies import Axis, InputError
+from synth.plan.request import Noting as Stops
+from synth.plan.request import Provisional, Watcher
 from synth.search.forks import Crew, several_in
 from synth.search.front import front
 from synth.train.planner.composing.clock import Structure
@@ -29,6 +30,12 @@ from synth.train.planner.composing.composer import TOGETHER, Composer
 from synth.train.planner.families import Family
 from synth.train.planner.links import Candidate, Composed, Free, Links, Noting, Priced
 from synth.train.planner.sums.choosing import Choosing
+
+LIKELY = 16
+"""So many families are looked at, once work is stopped, to find one that fits."""
+
+LEADING = 10
+"""So many of the best so far are told while work goes on."""
 
 
 class _Known(IntEnum):
@@ -83,11 +90,8 @@ class Search:
 
     def _fit(self, several: Sequence[Family], memory_bytes: float) -> None:
         least, looked_at = inf, 0
-        for one in several:
+        for one in self._until_stopped(several):
             self._watcher.placed(looked_at, self.plans)
-            if looked_at and not self._watcher.go_on():
-                self.complete, self.plans = False, looked_at
-                break
             looked_at += len(one)
             try:
                 size = self._composer.size_bytes(one.recipe)
@@ -100,6 +104,20 @@ class Search:
             elif size < least:
                 least = size
                 self.nearest = next(iter(one)), size
+        self.plans = looked_at
+
+    def _until_stopped(self, several: Sequence[Family]) -> Iterator[Family]:
+        """The families to look at: all, or when work is stopped those met so far.
+
+        If none of these fits, those follow that are likely to: so there is a best so far.
+        """
+        for at, one in enumerate(several):
+            if at and not self._watcher.go_on():
+                self.complete = False
+                left = sorted(several[at:], key=_spread, reverse=True)[:LIKELY]
+                yield from takewhile(lambda one: not self._families, left)
+                return
+            yield one
 
     def _numbered(self) -> None:
         """Number those that fit, in the order of all plans."""
@@ -168,19 +186,22 @@ class Search:
                     self._time(alike[self._one(number).structure])
                 heappush(waiting, (self._best[number].seconds, number, _Known.SECONDS))
 
-    def front(self) -> Iterator[Composed]:
+    def front(self) -> tuple[Composed, ...]:
         """Of all that fit those that no other beats in seconds and in memory, the fastest first.
 
         Plans in buckets are weighed without these in memory; one that then needs as much as a
-        faster one is left out.
+        faster one is left out. Where work was stopped, others may be missing.
         """
         rough, sizes = (np.array(each)[self._family] for each in (self._rough, self._sizes))
-        found = front(rough, sizes, self._clocked, self._watcher.go_on, self._bounded)
-        least = inf
-        for one in map(self._best.__getitem__, found):
+        noting = Stops(self._watcher)
+        numbers = front(rough, sizes, self._clocked, noting.go_on, self._bounded)
+        self.complete = self.complete and not noting.stopped
+        least, found = inf, list[Composed]()
+        for one in map(self._best.__getitem__, numbers):
             if one.size_bytes < least:
                 least = one.size_bytes
-                yield one
+                found.append(one)
+        return tuple(found)
 
     def _time(self, alike: list[tuple[float, int]]) -> None:
         """Put the first of those of one structure on the clock; those that wait on stay."""
@@ -198,7 +219,14 @@ class Search:
         for number, (one, seconds) in zip(fresh, found, strict=True):
             size = self._composer.size_bytes(one.recipe)
             self._best[number] = Composed(one, seconds, size)
+        self._watcher.ranked(self._leading)
+        self._watcher.placed(self.plans, self.plans)
         return [self._best[number].seconds for number in some]
+
+    def _leading(self) -> list[Provisional]:
+        """The best of those that were put on the clock so far."""
+        first = nsmallest(LEADING, self._best.values(), key=lambda one: one.seconds)
+        return [_provisional(rank, one) for rank, one in enumerate(first, 1)]
 
     def _learn(self, some: Sequence[int]) -> None:
         """Have all asked at once that some of those that fit send, if several may ask."""
@@ -210,3 +238,18 @@ class Search:
             choosing.bound(self._one(number))
         if noting.wanted:
             self._links.learn([*noting.wanted], self.crew)
+
+
+def _spread(one: Family) -> tuple[int, int, bool, int]:
+    """The greater, the less memory a plan is likely to need: over how many devices it spreads what
+    the model keeps, and what it keeps for the backward pass.
+    """
+    recipe = one.recipe
+    whole = prod(size for axis, size in recipe.axes if axis not in recipe.batch)
+    return recipe.zero, whole, recipe.remat, recipe.microbatches
+
+
+def _provisional(rank: int, one: Composed) -> Provisional:
+    recipe, rows = one.candidate.recipe, one.candidate.rows
+    axes = tuple(Axis(name, size) for name, size in recipe.axes)
+    return Provisional(rank, axes, rows, str(recipe), one.seconds)

@@ -13,8 +13,8 @@ else works, so the answer has the same bytes as that of one process.
 [1, 2]
 """
 
-from synth.verbs.partition.best_so_far import best_so_far_json
+from synth.verbs.partition.best_so_far import NOTHING_YET, best_so_far_json
 from synth.verbs.partition.library_cache import LibraryCache
 from synth.verbs.partition.pieces import REPLY, Piece, carry_out
 
-__all__ = ["REPLY", "LibraryCache", "Piece", "best_so_far_json", "carry_out"]
+__all__ = ["NOTHING_YET", "REPLY", "LibraryCache", "Piece", "best_so_far_json", "carry_out"]

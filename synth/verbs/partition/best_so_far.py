@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 
 from synth.plan.request import Provisional
@@ -16,3 +17,7 @@ def best_so_far_json(best: Sequence[Provisional]) -> Json:
     """The first of them, with the keys that answers of ``top`` have for the same."""
     shown = [Leading.of(one) for one in best[:MOST_SHOWN]]
     return as_json(BestSoFar(answers=shown, complete=False))
+
+
+NOTHING_YET = json.dumps(best_so_far_json(())).encode()
+"""The best so far of work that was ended before anything was found."""

@@ -45,7 +45,7 @@ def _given(value: object) -> object:
     try:
         return NamedText.model_validate(value)
     except ValidationError as error:
-        raise refused(error) from None
+        raise refused(error, value) from None
 
 
 Given = Annotated[str | NamedText, BeforeValidator(_given)]

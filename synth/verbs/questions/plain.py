@@ -6,6 +6,7 @@ digits, brackets in brackets. Each of them breaks something far from where it ca
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import islice
 from math import isfinite
 from reprlib import Repr
@@ -18,6 +19,9 @@ from hierarchies import InputError
 MOST_DEEP = 64
 LARGEST = 10**18
 _FEW = 24
+_OBJECT = "give an object, as in the examples"
+_HINTS = {"model_type": _OBJECT, "dict_type": _OBJECT}
+"""Where pydantic's words name a class of ours, or a type of Python."""
 _SHORT = Repr()
 _SHORT.maxlevel, _SHORT.maxdict, _SHORT.maxlist, _SHORT.maxtuple = 4, 12, 24, 24
 _SHORT.maxstring, _SHORT.maxother, _SHORT.maxlong = 120, 120, 60
@@ -82,12 +86,31 @@ def place_of(keys: tuple[object, ...]) -> str:
     return ".".join(part if part.isprintable() else repr(part) for part in parts)
 
 
-def refused(error: ValidationError) -> InputError:
-    """The first thing that pydantic found, in our words, at its key."""
+def refused(error: ValidationError, given: object) -> InputError:
+    """The first thing that pydantic found in what was given, in our words, at its key."""
     found = error.errors(include_url=False)[0]
-    place = place_of(found["loc"])
+    place = place_of(tuple(_keys(found["loc"], given, lacks=found["type"] == "missing")))
     own = found.get("ctx", {}).get("error")
     if isinstance(own, InputError):
         return own.at(place) if place else own
-    hint = found["msg"][0].lower() + found["msg"][1:]
-    return InputError(f"{shown(found['input'])} cannot be used", where=place, hint=hint)
+    hint = _HINTS.get(found["type"]) or found["msg"][0].lower() + found["msg"][1:]
+    value = "null" if found["input"] is None else shown(found["input"])
+    return InputError(f"{value} cannot be used", where=place, hint=hint)
+
+
+def _keys(loc: tuple[int | str, ...], given: Any, *, lacks: bool) -> Iterator[int | str]:
+    """The keys that lead to a value, which is one that it ``lacks`` or is given.
+
+    Pydantic names validators of its own among them, as those of unions.
+    """
+    for key in loc:
+        if key in given if isinstance(given, dict) else _numbers(given, key):
+            given = given[key]
+        elif not (lacks and key == loc[-1]):
+            continue
+        yield key
+
+
+def _numbers(given: object, key: int | str) -> bool:
+    """Whether a key is the number of a member of a list."""
+    return isinstance(given, list) and isinstance(key, int) and key < len(given)

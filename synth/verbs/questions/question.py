@@ -193,10 +193,10 @@ def asked(model: type[Q], given: object) -> Q:
         return model.model_validate(given)
     except ValidationError as error:
         if error.error_count() <= _MOST_ERRORS:
-            raise refused(error) from None
+            raise refused(error, given) from None
         count = error.error_count()
     try:  # to look at the first of very many takes pydantic longer than to find all of a few
         model.model_validate(shortened(given))
     except ValidationError as error:
-        raise refused(error) from None
+        raise refused(error, given) from None
     raise InputError(f"{count} mistakes in it", hint="the schema says what it may hold")

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from hierarchies import InputError, System
-from synth.plan.request import Watcher
+from synth.plan.request import Remembering, Unranked, Watcher
 from synth.search.space import Budget
 from synth.train.frameworks import Job as Training
 from synth.train.frameworks import Machine, Model, configurations
@@ -22,7 +22,7 @@ from synth.verbs.questions import notations
 from synth.verbs.questions.fields import Flag, Harmless
 from synth.verbs.questions.flags import Figure
 from synth.verbs.questions.question import Question
-from synth.verbs.reply import Outcome, Reply, reply
+from synth.verbs.reply import Outcome, Reply, searched
 from synth.verbs.training.gaining import programs_of
 from synth.verbs.training.machines import Accelerator, accelerator_of
 from synth.verbs.training.simulated import products, size_of
@@ -123,15 +123,16 @@ def planned_step(
     job = Job(question.model, question.changes(), question.spelling(), system.check_even(), device)
     planner = Planner(job)
     (pins, others), walk = question.pins(), question.walk()
-    found = planner.plans(pins, k, watcher, walk, front=True)
+    remembering = Remembering(watcher)
+    found = planner.plans(pins, k, remembering, walk, front=True)
     why_not = None
-    if others.said:
+    if others.said and remembering.go_on():
         both = Pins({**others.said, **pins.said, **others.said})
-        why_not = planner.plans(both, 1, watcher, walk)
+        why_not = planner.plans(both, 1, Unranked(remembering), walk)
     flops, dtype = products(job.step)
     samples, tokens = size_of(job.step)
     closer = None
-    if question.rows and found.finalists and watcher.go_on():
+    if question.rows and found.finalists and remembering.go_on():
         closer = planner.finer(found.finalists[0], Budget(SUBSTITUTIONS))
     written = None
     if found.finalists:
@@ -150,11 +151,10 @@ def planned_step(
         question.search,
         closer,
         planner.freed(pins, found),
+        complete=all(one.complete for one in (found, why_not) if one) and not remembering.stopped,
     )
     answer = StepPlanReply.of(asked, found, why_not)
-    if not answer.plans:
-        return reply(answer, Outcome.NO)
-    return reply(answer, Outcome.OK if answer.complete else Outcome.PARTIAL)
+    return searched(answer, Outcome.OK if answer.plans else Outcome.NO)
 
 
 def _written(planner: Planner, best: Finalist) -> Handed:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import errno
 import json
+import os
 import socket
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -17,8 +21,9 @@ from each import each
 pytest.importorskip("fastapi", reason="needs the extra server")
 
 from patience import PATIENCE_SECONDS, until
+from server_process import MAIN, started
 from serving import Served, served
-from synth.service.connections import BoundedConnection
+from synth.service.connections import BoundedConnection, Seldom, handle_accept_errors
 from synth.service.http.examples import EXAMPLES
 from synth.service.limits import Limits
 from synth.verbs.table import VERBS
@@ -366,6 +371,7 @@ def test_unfinished_requests_neither_stop_the_server_nor_fill_the_log(
     server: Served, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(BoundedConnection, "most", 20)
+    monkeypatch.setattr(BoundedConnection, "seldom", Seldom())
     caplog.clear()
     with ExitStack() as opened, caplog.at_level("INFO"):
         for number in range(1000):
@@ -373,8 +379,55 @@ def test_unfinished_requests_neither_stop_the_server_nor_fill_the_log(
             if number % 100 == 99:
                 assert server.ask.get("/healthz").status_code == 200
         logged = [record for record in caplog.records if record.name.split(".")[0] != "httpx"]
-        assert {record.levelname for record in logged} <= {"INFO"}
+        warned = [record.getMessage() for record in logged if record.levelname != "INFO"]
+        assert warned == ["more than 20 connections: who sends no request is ended"]
         assert len(logged) < 30
+
+
+def test_of_warnings_that_are_alike_one_is_logged_a_minute(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    now = [0.0]
+    seldom = Seldom(60.0, lambda: now[0])
+    for second in range(0, 180, 10):
+        now[0] = float(second)
+        seldom.warn("at %d", second)
+    assert caplog.messages == ["at 0", "at 60", "at 120"]
+
+
+def test_where_no_file_is_left_one_line_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    loop = asyncio.new_event_loop()
+    try:
+        handle_accept_errors(loop)
+        for _ in range(1000):
+            error = OSError(errno.EMFILE, "Too many open files")
+            loop.call_exception_handler({"message": "accept", "exception": error})
+        assert caplog.messages == ["no connection can be accepted: Too many open files"]
+        loop.call_exception_handler({"message": "other", "exception": OSError(errno.EBADF, "bad")})
+        assert caplog.messages[1:] == ["other"]
+    finally:
+        loop.close()
+
+
+@pytest.mark.slow
+def test_more_connections_than_files_are_bounded(tmp_path: Path) -> None:
+    """A process of its own, as it is to have few files: other requests are answered meanwhile."""
+    store = f"sqlite:///{tmp_path / 'store.db'}"
+    words = ["bash", "-c", 'ulimit -n 512 && exec "$@"', "bash", *MAIN, "serve", "--port", "0"]
+    with started([*words, "--workers", "1", "--store", store], os.environ) as process:
+        assert process.stdout is not None
+        url = httpx.URL(process.stdout.readline().strip())
+        with ExitStack() as opened:
+            for _ in range(1100):
+                where = (url.host, url.port or 80)
+                one = opened.enter_context(socket.create_connection(where, PATIENCE_SECONDS))
+                one.sendall(UNFINISHED[1])
+            healthy = httpx.get(url.join("/healthz"), timeout=PATIENCE_SECONDS, trust_env=False)
+        assert healthy.status_code == 200
+        process.terminate()
+        _, logged = process.communicate(timeout=PATIENCE_SECONDS)
+    assert "Traceback" not in logged
+    assert len(logged.splitlines()) < 20
 
 
 def test_bodies_that_do_not_come_keep_nobody_out(

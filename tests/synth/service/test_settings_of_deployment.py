@@ -68,7 +68,7 @@ def test_flags_are_those_of_serve() -> None:
 def test_ports_agree() -> None:
     port = ENVIRONMENT["COLLSYNTH_PORT"]
     assert of(FINAL, "EXPOSE") == [port]
-    assert f":{port}/healthz" in of(FINAL, "HEALTHCHECK")[0]
+    assert f":{port}/readyz" in of(FINAL, "HEALTHCHECK")[0]
     server, scheduler = COMPOSE["services"]["server"], COMPOSE["services"]["scheduler"]
     assert [published.split(":")[-1] for published in server["ports"]] == [port]
     dask = server["environment"]["COLLSYNTH_EXECUTOR"].removeprefix("dask://scheduler:")

@@ -205,7 +205,7 @@ class StepPlanReply(Reply):
             rows=RowsOfOperations.of(asked.finer) if asked.finer else None,
             why_not=next(iter(beside), None),
             assumed=job.assumed,
-            complete=found.complete,
+            complete=asked.complete,
             files=[
                 TextFile(name=name, text=text if isinstance(text, str) else text.decode())
                 for name, text in asked.files.items()
@@ -249,6 +249,7 @@ class Asked:
     search: Literal["grid", "annealing"] = "grid"
     finer: Finer | None = None
     freed: Sequence[Freed] = ()
+    complete: bool = True
 
     @property
     def files(self) -> Files:

@@ -98,10 +98,43 @@ def test_keys_and_sessions_of_every_version_go_on(
         assert store.keys.of_session(digest_of(again)) == person
 
 
-def put(connection: sqlalchemy.Connection, table: str, row: dict[str, Any]) -> None:
-    """A row into a table as it is at this moment."""
+@pytest.mark.parametrize("first", ["0001", "0007"])
+def test_partial_answers_that_were_kept_are_deleted_and_stay_with_their_jobs(
+    store_url: str, engine: sqlalchemy.Engine, first: str
+) -> None:
+    """Of ``import`` an answer that is not ``complete`` has blanks: that is no partial answer."""
+    part = b'{"schema_version": 1, "plans": [], "complete": false}'
+    whole = b'{"schema_version": 1, "systems": [{"complete": false}], "complete": true}'
+    bodies = {
+        **{f"{number:064}": ("plan", part) for number in range(250)},
+        "top": ("top", part),
+        "whole": ("sweep", whole),
+        "blank": ("import", part),
+    }
+    with engine.begin() as connection:
+        migrating.migrate(connection, first)
+        about = {"edition": "e", "question": "{}", "outcome": 1, "seconds": 1.0, "created": NOW}
+        job = {"team": "red", "question": "{}", "status": "done", "created": NOW, "revision": 5}
+        job |= {"attempts": 1, "losses": 0}
+        rows = [{"key": key, "verb": verb, "body": body} for key, (verb, body) in bodies.items()]
+        put(connection, "answer", *(row | about for row in rows))
+        put(connection, "seen", *({"team": "red", "key": key} for key in bodies))
+        jobs = [{"id": row["key"], "answer_key": row["key"], "verb": row["verb"]} for row in rows]
+        put(connection, "job", *(row | job for row in jobs))
+    with Store(store_url) as store:
+        store.migrate()
+        kept = [key for key in list(bodies)[240:] if store.answers.look("blue", key)]
+        assert kept == ["whole", "blank"]
+        found = {key: store.jobs.one(key) for key in ("top", f"{7:064}", "whole")}
+        ends = [(job.status, job.best, job.revision) for job in found.values() if job]
+        assert ends == [("partial", part, 6)] * 2 + [("done", None, 5)]
+        assert store.answers.one("whole", "red") is not None
+
+
+def put(connection: sqlalchemy.Connection, table: str, *rows: dict[str, Any]) -> None:
+    """Rows into a table as it is at this moment."""
     there = sqlalchemy.Table(table, sqlalchemy.MetaData(), autoload_with=connection)
-    connection.execute(there.insert().values(row))
+    connection.execute(there.insert(), rows)
 
 
 def test_a_newer_version_is_refused_and_left_alone(

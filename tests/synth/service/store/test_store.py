@@ -622,3 +622,25 @@ def test_a_reading_is_one_round_trip_and_a_writing_is_whole(store: Store) -> Non
     with pytest.raises(ZeroDivisionError):
         broken_off()
     assert seen(store, job.id).verb == "top"
+
+
+@pytest.mark.parametrize("slots", [1, 2, 3, 4])
+def test_slots_are_shared_whatever_teams_bring(store: Store, slots: int) -> None:
+    """No team has a job under way beyond one more than any that has one waiting, nor is one idle.
+
+    The first to come has all its jobs in the queue before any other brings one.
+    """
+    waiting = {"red": 5, "blue": 1, "green": 3}
+    for team, count in waiting.items():
+        for number in range(count):
+            store.jobs.submit(new(f"{team} {number}", team=team))
+    held = dict.fromkeys(waiting, 0)
+    for _ in range(slots):
+        claim = store.claims.claim("one", 60)
+        assert claim is not None
+        held[claim.job.team] += 1
+        waiting[claim.job.team] -= 1
+        left = [held[team] for team, count in waiting.items() if count]
+        assert max(held.values()) <= min(left) + 1
+    assert sum(held.values()) == slots
+    assert max(held.values()) - min(held.values()) <= 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -28,6 +29,8 @@ from distributed import Client
 from hierarchies import InputError
 from partitioned import RANGE, body_of, told
 from patience import PATIENCE_SECONDS, until
+from server_process import free_port
+from serving import served
 from synth.service.workers import KilledError, NoWorkersError, OverTimeError, QuestionRun, reporting
 from synth.service.workers import dask as remote
 from synth.service.workers.dask import DaskTicket, DaskWorkers, Order
@@ -65,8 +68,9 @@ def cluster(workers: int, threads: int = 1) -> Iterator[tuple[str, list[subproce
             until(lambda: told.is_file() and told.read_text().strip())
             address = json.loads(told.read_text())["address"]
             processes += [worker(address, threads) for _ in range(workers)]
-            with Client(address, set_as_default=False) as client:
-                client.wait_for_workers(workers, timeout=PATIENCE_SECONDS)
+            if workers:
+                with Client(address, set_as_default=False) as client:
+                    client.wait_for_workers(workers, timeout=PATIENCE_SECONDS)
             yield address, processes
         finally:
             for process in processes:
@@ -201,6 +205,71 @@ def test_a_scheduler_that_dies_takes_all_workers_with_it() -> None:
             until(lambda: _refused(workers))
         finally:
             workers.close()
+
+
+@contextmanager
+def scheduler(port: int) -> Iterator[str]:
+    """A scheduler at a port, and a worker of it."""
+    address = f"tcp://127.0.0.1:{port}"
+    processes = [started("scheduler", "--host", "127.0.0.1", "--port", str(port))]
+    processes.append(worker(address, 1))
+    try:
+        yield address
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+
+
+@pytest.mark.parametrize("gone", ["for a moment", "for long"])
+def test_a_scheduler_that_comes_back_is_found_again(gone: str) -> None:
+    """Also where its client was closed, and where that has connected to the next one by itself."""
+    port = free_port()
+    with scheduler(port) as address:
+        until(lambda: _answers(port))
+        workers = DaskWorkers(address, grace_seconds=2, connect_seconds=1)
+        until(lambda: workers.slots == 1)
+        first = workers._client
+    try:
+        until(lambda: workers.slots == 0)
+        with pytest.raises(NoWorkersError, match="is gone"):
+            workers.submit(piece("count", {"digits": 1}))
+        if gone == "for long":
+            until(lambda: first.status == "closed")
+        with scheduler(port):
+            until(lambda: workers.slots == 1)
+            reply = QuestionRun(workers, "count", question("count", {"digits": 2})).run()
+            assert told(reply) == body_of("count", {"digits": 2})
+            budget = QuestionRun(
+                workers, "count", question("count", LONG_COUNT), budget_seconds=0.5
+            )
+            assert budget.run().outcome is Outcome.PARTIAL
+            listener = Listener()
+            late = workers.submit(piece("count", LONG_COUNT), on_progress=listener)
+            assert listener.heard.wait(PATIENCE_SECONDS)  # its events are heard of
+            late.kill()
+    finally:
+        workers.close()
+
+
+def _answers(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), 1).close()
+    except OSError:
+        return False
+    return True
+
+
+def test_without_workers_a_server_is_not_ready(tmp_path: Path) -> None:
+    with cluster(0) as (address, processes), served(tmp_path, DaskWorkers(address)) as server:
+        assert server.ask.get("/readyz").json()["problems"] == ["there are no workers"]
+        assert server.ask.get("/readyz").status_code == 503
+        processes.append(worker(address, 1))
+        until(lambda: server.ask.get("/readyz").status_code == 200)
+        wait = {"Prefer": "wait=60"}
+        assert server.ask.post("/v1/count", json={"digits": 2}, headers=wait).is_success
+        processes[0].kill()
+        until(lambda: server.ask.get("/readyz").status_code == 503)
 
 
 def _refused(workers: DaskWorkers) -> bool:

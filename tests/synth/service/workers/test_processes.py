@@ -338,6 +338,7 @@ def test_close_drops_what_waits_and_stops_what_is_under_way() -> None:
     running, waiting = (workers.submit(piece("count", LONG_COUNT)) for _ in range(2))
     until(running.future.running)
     workers.close(10)
+    assert workers.slots == 0  # nobody is told that there is one
     assert running.future.result(0)["outcome"] == int(Outcome.PARTIAL)
     assert isinstance(waiting.future.exception(0), NoWorkersError)
     with pytest.raises(NoWorkersError):

@@ -1,10 +1,14 @@
 """Questions that mean the same have one key; those that do not have others."""
 
 import json
+import warnings
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import BaseModel
 
 from synth.verbs.identity.canonical import canonical, key_of
 from synth.verbs.questions.question import asked
@@ -56,3 +60,52 @@ def test_another_edition_has_another_key(monkeypatch: pytest.MonkeyPatch) -> Non
     before = top_key()
     monkeypatch.setattr("synth.verbs.identity.canonical.edition", lambda: "0.1.0+other")
     assert top_key() != before
+
+
+# Every field of every question, and of what stands inside of one.
+
+
+def models(model: type[BaseModel]) -> Iterator[type[BaseModel]]:
+    """A model and those of its fields, as that of a named text."""
+    yield model
+    for field in model.model_fields.values():
+        for part in parts(field.annotation):
+            yield from models(part)
+
+
+def parts(kind: Any) -> Iterator[type[BaseModel]]:
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        yield kind
+    for part in getattr(kind, "__args__", ()):
+        yield from parts(part)
+
+
+def text_of(verb: str, question: BaseModel) -> str:
+    """The canonical text; the values that fields are given here need not be of their types."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        return canonical(verb, question)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_field_of_a_question_changes_its_key(verb: str) -> None:
+    """Two questions that differ in one field have one answer only if they have one key."""
+    whole = VERBS[verb].question
+    for model in dict.fromkeys(models(whole)):
+        for name in model.model_fields:
+            texts = set()
+            for value in ("one", "other", None):
+                changed = model.model_construct(
+                    **{**dict.fromkeys(model.model_fields), name: value}
+                )
+                inside = dict.fromkeys(whole.model_fields, changed)
+                question = changed if model is whole else whole.model_construct(**inside)
+                texts.add(text_of(verb, question))
+            assert len(texts) == 3, (model.__name__, name)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_no_verb_shares_a_key_with_another(verb: str) -> None:
+    question = VERBS[verb].question.model_construct()
+    others = {text_of(other, question) for other in VERBS if other != verb}
+    assert text_of(verb, question) not in others
