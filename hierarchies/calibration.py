@@ -129,12 +129,15 @@ class Residual:
 
 @dataclass(frozen=True)
 class Measured:
-    """A configuration that was measured: a collective among groups of one shape.
+    """A range of sizes that was measured: of one collective among groups of one shape.
 
     ``members`` has, outermost level first, how many children of one parent hold members of one
-    group, so (2, 8) are 16 ranks on two nodes; ``ways`` are the algorithms and protocols that rows
-    were assigned to; sizes are those of the rows. It is kept because prices of measured
-    configurations have tighter intervals than others.
+    group, so (2, 8) are 16 ranks on two nodes; ``ways`` are the algorithms and protocols that its
+    rows were assigned to. ``forced``: the algorithm is known to have run, because the runtime was
+    forced to use it or has no other. Otherwise the runtime chose, and the fit assigned the ways:
+    then only the runtime's own choice was measured, and each range ends where the fit takes the
+    choice to change. It is kept because prices of measured configurations have tighter intervals
+    than others.
     """
 
     collective: str
@@ -142,11 +145,26 @@ class Measured:
     ways: tuple[tuple[str, str], ...]
     smallest_bytes: int
     largest_bytes: int
+    forced: bool = False
 
     def __post_init__(self) -> None:
         text = f"{self.collective} measured from {self.smallest_bytes} to {self.largest_bytes}"
         _check(0 < self.smallest_bytes <= self.largest_bytes, text, "sizes above 0 that ascend")
         _check(min(self.members, default=0) > 0, f"groups of {self.members}", "1 or more a level")
+
+    def covers(
+        self, collective: str, how: tuple[str, str], members: tuple[int, ...], size_bytes: float
+    ) -> bool:
+        """Whether these rows measured what this way takes at this size.
+
+        Of several ways that a fit assigned to one range, nothing tells which ran at a size.
+        """
+        return (
+            (self.collective, self.members) == (collective, members)
+            and self.smallest_bytes <= size_bytes <= self.largest_bytes
+            and how in self.ways
+            and (self.forced or len(self.ways) == 1)
+        )
 
 
 @dataclass(frozen=True)
@@ -277,13 +295,8 @@ class Calibration:
         opened by how far beyond all measured rows the price lies (``beyond``), and no farther than
         machines with such links lie from each other.
         """
-        collective, *how = way
-        seen = any(
-            (one.collective, one.members) == (collective, members)
-            and one.smallest_bytes <= size_bytes <= one.largest_bytes
-            and tuple(how) in one.ways
-            for one in self.measured
-        )
+        collective, how = way[0], way[1:]
+        seen = any(one.covers(collective, how, members, size_bytes) for one in self.measured)
         if seen or not self.strays:
             return None
         known = {one.collective for one in self.strays}

@@ -64,13 +64,17 @@ class ResidualTable(_Way):
 
 
 class MeasuredTable(_Strict):
-    """One ``[[calibration.measured]]``: what rows were of; ways as "algorithm protocol"."""
+    """One ``[[calibration.measured]]``: what rows were of; ways as "algorithm protocol".
+
+    ``forced`` is absent in files of older versions, which did not record it.
+    """
 
     collective: str
     members: dict[str, Annotated[int, Field(ge=1)]]
     ways: list[Annotated[str, Field(pattern=r"^\S+ \S+$")]]
     from_bytes: int = Field(ge=1)
     to_bytes: int = Field(ge=1)
+    forced: bool = False
 
 
 class StrayTable(_Strict):
@@ -140,7 +144,8 @@ def _measured(table: MeasuredTable, levels: Sequence[str]) -> Measured:
     _check_levels("measured, members", table.members, levels)
     members = tuple(table.members[name] for name in levels)
     ways = ((algorithm, protocol) for algorithm, protocol in map(str.split, table.ways))
-    return Measured(table.collective, members, tuple(ways), table.from_bytes, table.to_bytes)
+    sizes = table.from_bytes, table.to_bytes
+    return Measured(table.collective, members, tuple(ways), *sizes, table.forced)
 
 
 def _check_levels(where: str, given: Mapping[str, float], levels: Sequence[str]) -> None:
@@ -189,6 +194,7 @@ def table_of(found: Calibration, levels: Sequence[str]) -> dict[str, Any]:
                 "ways": [" ".join(way) for way in each.ways],
                 "from_bytes": each.smallest_bytes,
                 "to_bytes": each.largest_bytes,
+                "forced": each.forced,
             }
             for each in found.measured
         ],

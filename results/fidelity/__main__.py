@@ -133,7 +133,7 @@ def pairs(rows: Sequence[Judged]) -> dict[str, tuple[int, int]]:
 
     for place in dict.fromkeys((one[0], one[1]) for one in known):
         add("algorithms", [known[one] for one in known if (one[0], one[1]) == place])
-    plain = {one: known[one] for one in known if one[2:] == (None, None)}
+    plain = {one: known[one] for one in known if one[2:] == (None, None, ())}
     for much in dict.fromkeys((one[0], int(np.prod(one[1]))) for one in plain):
         add("placements", [plain[o] for o in plain if (o[0], int(np.prod(o[1]))) == much])
     for members in dict.fromkeys(one[1] for one in plain):

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from hierarchies import System
-from synth.calibration.fit import FEWEST_SIZES, Calibrated, fit
-from synth.calibration.measurements import Configuration, Measurement
+from synth.calibration.fit import Calibrated, fit
+from synth.calibration.measurements import FEWEST_SIZES, Configuration, Measurement
 from synth.calibration.prediction import Predictor
 
 LARGE, SMALL = 1 << 26, 1 << 20

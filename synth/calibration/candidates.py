@@ -122,10 +122,11 @@ def allowed_ways(part: BusyPart, measurement: Measurement) -> tuple[Allowed, ...
         if known:
             found.append(Allowed(name, way, known))
     if not found:
-        words = " ".join(word for word in (measurement.algorithm, measurement.protocol) if word)
+        but = [f"without {' and '.join(measurement.without)}"] if measurement.without else []
+        ways = (measurement.algorithm, measurement.protocol)
+        words = " ".join(["forced to", *filter(None, ways)] if any(ways) else but)
         raise InputError(
-            f"{measurement.collective}, forced to {words}, cannot be carried out on "
-            f"{part.system.name}",
+            f"{measurement.collective}, {words}, cannot be carried out on {part.system.name}",
             where=measurement.source,
             hint="the links of the description, or the groups, have no such thing",
         )
@@ -147,7 +148,8 @@ def chosen(system: System, measurement: Measurement, runtime: str, size_bytes: i
     def seconds(name: str) -> float:
         return quickest_seconds(ranks, goal, name, size_bytes)
 
-    return ALGORITHMS[min(names(ranks, goal), key=seconds)].value
+    allowed = (name for name in names(ranks, goal) if name not in measurement.without)
+    return ALGORITHMS[min(allowed, key=seconds)].value
 
 
 def _ways(part: BusyPart, measurement: Measurement) -> Iterator[tuple[str, Way]]:
@@ -164,7 +166,7 @@ def _ways(part: BusyPart, measurement: Measurement) -> Iterator[tuple[str, Way]]
     simulator = Simulator(replace(part.system, calibration=None))
     collective, goal = Collective(measurement.collective), Goal(measurement.collective)
     for name in names(Ranks(part.system, part.members), goal, later=forced is not None):
-        if forced in (None, ALGORITHMS[name]):
+        if forced in (None, ALGORITHMS[name]) and name not in measurement.without:
             yield name, simulator.way(collective, ALGORITHMS[name], part.roles)
 
 

@@ -15,7 +15,7 @@ from hierarchies.calibration import FASTEST, MODEL
 from synth.calibration.candidates import Candidate, candidates, chosen, wide
 from synth.calibration.expectations import expected_fit
 from synth.calibration.identifiability import undetermined
-from synth.calibration.measurements import Measurement
+from synth.calibration.measurements import FEWEST_SIZES, Measurement
 from synth.calibration.prior import unmeasured
 from synth.calibration.residuals import FittedRow, followed, residuals, strayed, strays
 from synth.calibration.solver import Rows, Solution, solve, unseen_seconds
@@ -24,8 +24,6 @@ from synth.collectives.algorithms import Algorithm
 
 PREFERRED = (MODEL, FASTEST)
 """How a runtime may choose its way: the one that explains the rows better; of equals the first."""
-FEWEST_SIZES = 3
-"""Sizes of one collective among the same groups: two fit a line, and a third one judges it."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +56,7 @@ def fit(system: System, measurements: Sequence[Measurement]) -> Calibrated:
     rows, first = tried[best]
     away = strayed(rows.sizes, rows.seconds, first.fitted, rows.table)
     solution = solve(bare, rows, ~away) if away.any() else first
-    found = _fitted_rows(rows, checked, solution, away)
+    found = _fitted_rows(bare, rows, checked, solution, away)
     found = _unseen(bare, rows, solution, found)
     calibration = Calibration(
         tuple(_fits(bare, rows, solution)),
@@ -181,11 +179,22 @@ def _short(seconds: float) -> float:
 
 
 def _fitted_rows(
-    rows: Rows, measurements: Sequence[Measurement], solution: Solution, away: npt.NDArray[np.bool_]
+    system: System,
+    rows: Rows,
+    measurements: Sequence[Measurement],
+    solution: Solution,
+    away: npt.NDArray[np.bool_],
 ) -> tuple[FittedRow, ...]:
+    forced = [_is_forced(system, measurement) for measurement in measurements]
     return tuple(
         FittedRow(
-            measurements[table], int(size), float(seconds), float(fitted), way.key, bool(dropped)
+            measurements[table],
+            int(size),
+            float(seconds),
+            float(fitted),
+            way.key,
+            bool(dropped),
+            forced=forced[table],
         )
         for table, size, seconds, fitted, way, dropped in zip(
             rows.table,
@@ -197,6 +206,11 @@ def _fitted_rows(
             strict=True,
         )
     )
+
+
+def _is_forced(system: System, measurement: Measurement) -> bool:
+    """Whether only one algorithm can have run: it was forced, or the runtime has no other."""
+    return len({each.way.algorithm for each in candidates(system, measurement)}) == 1
 
 
 def _unseen(

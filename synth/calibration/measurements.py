@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 SEND_RECEIVE = "send-receive"
 """nccl-tests' sendrecv: every rank sends to the next one of a circle."""
+FEWEST_SIZES = 3
+"""Sizes of one collective among the same groups: two fit a line, and a third one judges it."""
 
 
 @dataclass(frozen=True)
@@ -17,7 +19,7 @@ class Sample:
     in_place: bool = False
 
 
-Configuration = tuple[str, tuple[int, ...], str | None, str | None]
+Configuration = tuple[str, tuple[int, ...], str | None, str | None, tuple[str, ...]]
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,7 @@ class Measurement:
     (2, 8) are 16 ranks on two nodes of eight, (2, 1) the groups of those with the same place in
     both nodes. ``busy`` says the same of all ranks that took part, so (2, 8) for these groups too.
     ``algorithm`` and ``protocol`` are what the runtime was forced to, None where it chose.
+    ``without`` are algorithms that it could not choose, by NCCL's names.
     ``source`` names the file or publication.
     """
 
@@ -39,8 +42,9 @@ class Measurement:
     algorithm: str | None = None
     protocol: str | None = None
     source: str = ""
+    without: tuple[str, ...] = ()
 
     @property
     def configuration(self) -> Configuration:
         """What tables have in common that are runs of the same."""
-        return self.collective, self.members, self.algorithm, self.protocol
+        return self.collective, self.members, self.algorithm, self.protocol, self.without

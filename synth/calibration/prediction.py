@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from grammar import Goal
-from hierarchies import InputError, System
+from hierarchies import System
 from synth.calibration.busy_part import busy_part
 from synth.calibration.candidates import Allowed, allowed_ways
 from synth.calibration.measurements import SEND_RECEIVE, Measurement
@@ -55,13 +55,7 @@ class Predictor:
         return Predicted(found.chosen, price, found.seconds, margin)
 
     def bound(self, size_bytes: int) -> Bound:
-        """The time no schedule can beat. Raises InputError for sends and receives, without one."""
-        if self._measurement.collective == SEND_RECEIVE:
-            raise InputError(
-                "a test of sends and receives is no collective",
-                where=self._measurement.source,
-                hint="give it to 'calibrate'; 'doctor' reads collectives",
-            )
+        """The time no schedule of a collective can beat; sends and receives have none."""
         goal = Goal(self._measurement.collective)
         return bound_among(self._part.system, self._part.roles, size_bytes, goal)
 

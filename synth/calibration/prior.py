@@ -53,6 +53,15 @@ OWN, ALONE = (0.3, 0.3, 0.3, 0.1, 0.3, 0.5), (0.5, 0.5, 0.5, 0.2, 0.5, 0.5)
 """How far a way deviates from its algorithm plus traits; and if it has no traits (ALONE)."""
 
 
+NOISE = ((0, 0.15), (1 << 16, 0.10), (1 << 24, 0.05))
+"""Relative errors expected of rows from a size on."""
+
+
+def noise(size_bytes: int) -> float:
+    """The relative error expected of a row of so many bytes."""
+    return max((least, error) for least, error in NOISE if least <= size_bytes)[1]
+
+
 def part(column: int, levels: int) -> int:
     """What a column of a fit's unknowns is: 0 launch, else one more than its place in ``PARTS``."""
     return 0 if column == 0 else 1 + (column - 1) // levels

@@ -9,8 +9,9 @@ about a fourth table than three numbers can.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 
 import numpy as np
 import numpy.typing as npt
@@ -19,8 +20,8 @@ import scipy
 from grammar import Goal
 from hierarchies import Calibration, Measured, Residual, Stray
 from hierarchies.calibration import ANY, COVERED, NORMAL_MARGIN, beyond
-from synth.calibration.measurements import Configuration, Measurement
-from synth.calibration.prior import ALGORITHM, Floats, Key
+from synth.calibration.measurements import FEWEST_SIZES, Configuration, Measurement
+from synth.calibration.prior import ALGORITHM, Floats, Key, noise
 from synth.price.intervals import widened
 from synth.price.resolution import WORTH
 
@@ -45,7 +46,7 @@ class FittedRow:
 
     Two fits have not seen it: ``halves_seconds`` is by a fit to every other size,
     ``tables_seconds`` by one without the tables of its configuration (0 where there are no others).
-    ``dropped``: the fit ignored the row, an outlier.
+    ``dropped``: the fit ignored the row, an outlier. ``forced``: no other algorithm can have run.
     """
 
     measurement: Measurement
@@ -56,6 +57,7 @@ class FittedRow:
     dropped: bool = False
     halves_seconds: float = 0.0
     tables_seconds: float = 0.0
+    forced: bool = False
 
     @property
     def times(self) -> float:
@@ -114,6 +116,7 @@ def residuals(rows: Sequence[FittedRow]) -> tuple[Residual, ...]:
     for number, smallest in enumerate(CLASSES):
         largest = CLASSES[number + 1] if number + 1 < len(CLASSES) else None
         ways: dict[tuple[str, str, str], list[float]] = {}
+        sizes: dict[tuple[str, str, str], set[int]] = {}
         for row in rows:
             if smallest <= row.size_bytes and (largest is None or row.size_bytes < largest):
                 _, algorithm, protocol = row.way
@@ -121,10 +124,13 @@ def residuals(rows: Sequence[FittedRow]) -> tuple[Residual, ...]:
                 between = row.seconds / row.halves_seconds
                 own = other if len(shapes[row.measurement.collective]) > 1 else between
                 ways.setdefault(row.way, []).append(own)
-                for key in ((ANY, algorithm, protocol), (ANY, ANY, protocol), (ANY, ANY, ANY)):
+                wider = (ANY, algorithm, protocol), (ANY, ANY, protocol), (ANY, ANY, ANY)
+                for key in wider:
                     ways.setdefault(key, []).append(other)
+                for key in (row.way, *wider):
+                    sizes.setdefault(key, set()).add(row.size_bytes)
         found += [
-            _residual(smallest, key, ratios)
+            _residual(smallest, key, ratios, len(sizes[key]))
             for key, ratios in ways.items()
             if len(ratios) >= FEWEST_ROWS or key == (ANY, ANY, ANY)
         ]
@@ -132,20 +138,39 @@ def residuals(rows: Sequence[FittedRow]) -> tuple[Residual, ...]:
 
 
 def followed(rows: Sequence[FittedRow]) -> tuple[Measured, ...]:
-    """What was measured: each collective and members, its ways, the range of its sizes."""
-    kinds: dict[tuple[str, tuple[int, ...]], list[FittedRow]] = {}
+    """What was measured: each collective and members, over ranges of sizes by their way.
+
+    A range ends where the next one of the same runs begins: sizes between two rows are taken to go
+    the way of the smaller one.
+    """
+    kinds: dict[tuple[str, tuple[int, ...], bool], dict[int, set[tuple[str, str]]]] = {}
     for row in rows:
         one = row.measurement
-        kinds.setdefault((one.collective, one.members), []).append(row)
+        sizes = kinds.setdefault((one.collective, one.members, row.forced), {})
+        sizes.setdefault(row.size_bytes, set()).add((row.way[1], row.way[2]))
     return tuple(
-        Measured(
-            *kind,
-            tuple(sorted({row.way[1:] for row in mine})),
-            min(row.size_bytes for row in mine),
-            max(row.size_bytes for row in mine),
-        )
-        for kind, mine in kinds.items()
+        Measured(collective, members, ways, smallest, largest, forced)
+        for (collective, members, forced), sizes in kinds.items()
+        for ways, smallest, largest in _ranges(sizes, forced)
     )
+
+
+def _ranges(
+    sizes: Mapping[int, Collection[tuple[str, str]]], forced: bool
+) -> Iterator[tuple[tuple[tuple[str, str], ...], int, int]]:
+    """Ways with the range of sizes that they were assigned to; of forced runs one range for all."""
+    if forced:
+        every = {way for ways in sizes.values() for way in ways}
+        yield tuple(sorted(every)), min(sizes), max(sizes)
+        return
+    starts = [
+        (tuple(ways), next(group)[0])
+        for ways, group in groupby(
+            ((size, sorted(sizes[size])) for size in sorted(sizes)), key=lambda entry: entry[1]
+        )
+    ]
+    ends = [start - 1 for _, start in starts[1:]] + [max(sizes)]
+    yield from ((ways, start, end) for (ways, start), end in zip(starts, ends, strict=True))
 
 
 def strays(rows: Sequence[FittedRow]) -> tuple[Stray, ...]:
@@ -215,22 +240,34 @@ def _short(ratio: float) -> float:
     return float(f"{ratio:.6g}")
 
 
-def _residual(smallest: int, key: tuple[str, str, str], ratios: Sequence[float]) -> Residual:
+def _residual(
+    smallest: int, key: tuple[str, str, str], ratios: Sequence[float], sizes: int
+) -> Residual:
     """Order statistics that hold a new ratio with the probability that is stated.
 
     Of n rows the k-th smallest is above a new one in k of n + 1 cases (conformal prediction). With
     few rows they are the smallest and the largest, which hold a new ratio less often than stated:
-    then both lie farther from the median, by as much as for normal logarithms.
+    then both lie farther from the median, by as much as for normal logarithms. ``sizes``: of how
+    many sizes the rows are.
     """
     ordered = sorted(ratios)
     outside = int(round((len(ordered) + 1) * (1 - COVERED) / 2, 9))
     place = max(0, outside - 1)
-    middle, farther = float(np.median(ordered)), 1.0
+    middle, farther, least = float(np.median(ordered)), 1.0, 1.0
     if not outside and len(ordered) > 1:
         farther = NORMAL_MARGIN / float(scipy.special.ndtri(1 - 1 / (len(ordered) + 1)))
-    low, median, high = (
-        _short(middle * (ratio / middle) ** farther)
-        for ratio in (ordered[place], middle, ordered[-1 - place])
-    )
+    if sizes < FEWEST_SIZES:
+        least = float(np.exp(NORMAL_MARGIN * noise(smallest)))
+    low = middle * min((ordered[place] / middle) ** farther, 1 / least)
+    high = middle * max((ordered[-1 - place] / middle) ** farther, least)
     collective, algorithm, protocol = key
-    return Residual(smallest, len(ordered), low, median, high, protocol, algorithm, collective)
+    return Residual(
+        smallest,
+        len(ordered),
+        _short(low),
+        _short(middle),
+        _short(high),
+        protocol,
+        algorithm,
+        collective,
+    )

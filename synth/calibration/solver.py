@@ -24,7 +24,7 @@ import scipy
 from hierarchies import System
 from synth.calibration.candidates import Candidate
 from synth.calibration.expectations import described, ways
-from synth.calibration.prior import PARTS, Floats, Key, expected, part
+from synth.calibration.prior import NOISE, PARTS, Floats, Key, expected, part
 from synth.calibration.slow_level import End, slowness
 
 Integers = npt.NDArray[np.int64]
@@ -33,8 +33,6 @@ LEAST_LATENCY = 0.1
 """No launch and no hop is fitted below this fraction of what was expected."""
 MOST_SHARE = 2.0
 """No link is fitted to carry more than this many times its described bandwidth."""
-NOISE = ((0, 0.15), (1 << 16, 0.10), (1 << 24, 0.05))
-"""Relative errors expected of rows from a size on."""
 _ROUNDS, _ENOUGH = 40, 1e-6
 _UNSEEN_ROUNDS, _UNSEEN_ENOUGH = 10, 1e-4
 """Fits that only judge the last one start there, and need not be as exact."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from hierarchies import Calibration, System
+from hierarchies import Calibration, Measured, System
 from synth.price.steps import StepPrice
 
 
@@ -85,8 +85,9 @@ def interval(
 def unmeasured(system: System, prices: Iterable[StepPrice]) -> str:
     """What of a calibrated system's prices no row measured, and from what it is priced; else empty.
 
-    A collective by an algorithm was measured where rows were, whatever their protocol, members and
-    sizes; their intervals are those of the unmeasured (``widened``) where these differ, too.
+    A collective by an algorithm was measured where rows were forced to use it, whatever their
+    protocol, members and sizes; their intervals are those of the unmeasured (``widened``) where
+    these differ, too. Where the runtime chose, only its choice at a size was measured.
     First come levels that bytes cross and that were not told apart.
     """
     prices = tuple(prices)
@@ -103,14 +104,39 @@ def _ways_unmeasured(system: System, prices: Sequence[StepPrice]) -> str:
     known = system.calibration
     if known is None or not known.measured:
         return ""
-    ways = {(one.collective, how) for one in known.measured for how, _ in one.ways}
-    asked = ((price.what, price.algorithm.value) for price in prices if price.algorithm)
-    missing = [way for way in dict.fromkeys(asked) if way not in ways]
+    missing = {
+        (price.what, price.algorithm.value): None
+        for price in prices
+        if price.algorithm and not _was_measured(known, price, price.algorithm.value)
+    }
     if not missing:
         return ""
-    kin = {way for way in ways if way[0] in {what for what, _ in missing}} or ways
+    collectives = {what for what, _ in missing}
+    kin = [one for one in known.measured if one.collective in collectives] or known.measured
     are = "was" if len(missing) == 1 else "were"
-    return f"{_named(missing)} {are} not measured here: priced from {_named(sorted(kin))}"
+    return f"{_named(missing)} {are} not measured here: priced from {_sources(kin)}"
+
+
+def _was_measured(known: Calibration, price: StepPrice, algorithm: str) -> bool:
+    how = algorithm, price.protocol.value
+    return any(
+        one.covers(price.what, how, price.members, price.size_bytes)
+        or (
+            one.forced
+            and one.collective == price.what
+            and algorithm in {way for way, _ in one.ways}
+        )
+        for one in known.measured
+    )
+
+
+def _sources(measured: Iterable[Measured]) -> str:
+    """The measured ways, and those collectives for which the runtime chose the way."""
+    measured = tuple(measured)
+    forced = {(one.collective, way) for one in measured if one.forced for way, _ in one.ways}
+    chosen = {one.collective for one in measured if not one.forced}
+    named = [_named(sorted(forced))] if forced else []
+    return ", ".join([*named, *(f"{what} as the runtime chose" for what in sorted(chosen))])
 
 
 def _named(ways: Iterable[tuple[str, str]]) -> str:

@@ -82,7 +82,9 @@ def headline_of(answer: object) -> str:
             return _runs(answer)
         case CalibratedReply():
             fitted = f"{many(answer.rows, 'measured row')} fitted{_off(answer)}{_untold(answer)}"
-            return f"{fitted}, of {machine}" if (machine := falling(answer.short)) else fitted
+            fitted = f"{fitted}, of {machine}" if (machine := falling(answer.short)) else fitted
+            against = contradiction(answer.contradicted)
+            return f"{against}; {fitted} all the same" if against else fitted
         case TestsReply():
             seconds = in_all(one.seconds for one in answer.experiments)
             return f"{many(len(answer.experiments), 'test')}, {seconds}"
@@ -93,12 +95,24 @@ def _runs(answer: DoctorReply) -> str:
     """How many runs fall short, and the levels that are to blame for it."""
     short = {one.source for one in answer.findings if one.kind in ("short", "level-short")}
     runs = many(len(answer.runs), "run")
+    if against := contradiction(answer.findings):
+        return against
     if not short:
-        return f"As expected: {runs}"
+        above = {one.source for one in answer.findings if one.kind == "above-prediction"}
+        return f"Faster than predicted: {len(above)} of {runs}" if above else f"As expected: {runs}"
     named = dict.fromkeys(one.level for one in answer.findings if one.kind == "level-short")
     levels = f"{'Level' if len(named) == 1 else 'Levels'} {' and '.join(map(repr, named))}"
     fall = f"{levels} {'falls' if len(named) == 1 else 'fall'} short: " if named else ""
     return f"{fall}{len(short)} of {runs} below what is expected"
+
+
+def contradiction(findings: Sequence[FindingPart]) -> str:
+    """That rows beat what the description allows, the first of them with both sides; else ""."""
+    found = [one for one in findings if one.kind == "below-bound"]
+    if not found:
+        return ""
+    more = f"; and so do {len(found) - 1} more" if len(found) > 1 else ""
+    return f"The log contradicts the description: {found[0].text}{more}"
 
 
 def falling(findings: Sequence[FindingPart]) -> str:

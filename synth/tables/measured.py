@@ -26,9 +26,12 @@ from synth.verbs.answers.measured import (
 def doctor(answer: DoctorReply) -> RenderableType:
     """Every run as a table, then what all say together: first what it comes to."""
     runs = [part for run in answer.runs for part in (*_run(run), "")]
-    findings = [line for finding in answer.findings for line in _finding(finding)]
+    head = headline_of(answer)
+    shown = [one for one in answer.findings if one.kind != "below-bound" or one.text not in head]
+    findings = [line for finding in shown for line in _finding(finding)]
     onward = [*to_run(answer.findings), *of_a_fault(answer.findings)]
-    return paragraphs(*runs, follows(answer.prices), headline_of(answer), *findings, *onward)
+    said = (follows(answer.prices), head, *answer.left_out)
+    return paragraphs(*runs, *said, *findings, *onward)
 
 
 def calibrated(answer: CalibratedReply | TestsReply) -> RenderableType:

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from math import prod
 from pathlib import PurePath
 from typing import Annotated, Literal
 
 from pydantic import Field
 
 from hierarchies import InputError, System, described
-from synth.calibration.doctor import diagnose
+from synth.calibration.doctor import Diagnosis, diagnose, is_collective
 from synth.calibration.experiments import Experiment, experiments, script
 from synth.calibration.fit import fit
 from synth.calibration.logs.devices import check_devices
 from synth.calibration.logs.matching import FromCaller, Matched, matched
 from synth.calibration.logs.reading import check_log, logs_of
 from synth.calibration.logs.tables import Log
+from synth.calibration.measurements import FEWEST_SIZES
+from synth.calibration.solver import LEAST_LATENCY, MOST_SHARE
 from synth.calibration.typical import typical
 from synth.collectives.runtimes import runtime
 from synth.plan.request import Watcher
@@ -26,6 +29,14 @@ from synth.verbs.questions.flags import Figure, Machine, Numbers
 from synth.verbs.questions.named_texts import MOST_FILES, NamedText, system_of
 from synth.verbs.questions.question import PricedQuestion, Question
 from synth.verbs.reply import Outcome, Reply, reply
+
+
+@dataclass(frozen=True)
+class Readable:
+    """The tables of logs that a verb uses, and sentences on those that it cannot use."""
+
+    runs: tuple[Matched, ...]
+    left_out: tuple[str, ...]
 
 
 class LogsQuestion(Question):
@@ -59,16 +70,31 @@ class LogsQuestion(Question):
         ),
     ] = None
 
-    def matched(self, system: System) -> tuple[Matched, ...]:
-        """All tables of all files, on the devices they were taken on.
+    def unusable(self, one: Matched) -> str:
+        """Why the verb cannot use a table; "" if it can."""
+        return "" if prod(one.measurement.members) > 1 else "one rank alone sends nothing"
 
-        Raises InputError for files that cannot be read or do not fit, and for logs of devices of
-        several kinds, or of others than the system has.
+    def matched(self, system: System) -> Readable:
+        """The tables of all files that the verb can use, on the devices they were taken on.
+
+        Raises InputError for files that cannot be read, for logs that contradict the system or each
+        other (devices of several kinds, or of others than the system has), and where no table is
+        left.
         """
         logs = self.logs()
         check_devices(system, logs)
         given = FromCaller(self.hosts, tuple(self.members) if self.members else None)
-        return tuple(matched(system, log, given) for log in logs)
+        found = [matched(system, log, given) for log in logs]
+        reasons = [self.unusable(one) for one in found]
+        left_out = tuple(
+            f"{one.log.source}: a table of {one.measurement.collective} is left out: {why}"
+            for one, why in zip(found, reasons, strict=True)
+            if why
+        )
+        runs = tuple(one for one, why in zip(found, reasons, strict=True) if not why)
+        if not runs:
+            raise InputError("; ".join(left_out), hint="give a log with a table that can be used")
+        return Readable(runs, left_out)
 
     def logs(self) -> list[Log]:
         """All tables of all files. Raises InputError as ``matched``, but of no system."""
@@ -100,6 +126,12 @@ class CalibrateQuestion(LogsQuestion):
         Flag("Only these of the tests", ", by name", notation=notations.NAMES),
     ] = Field(default_factory=list, max_length=MOST_FILES)
 
+    def unusable(self, one: Matched) -> str:
+        """Why a table cannot be fitted; "" if it can."""
+        sizes = len({sample.size_bytes for sample in one.measurement.samples})
+        few = f"{sizes} of at least {FEWEST_SIZES} sizes that tell latency from bandwidth"
+        return super().unusable(one) or (few if sizes < FEWEST_SIZES else "")
+
     def check_alone(self) -> None:
         """Raises InputError for logs beside a plan, and for names of tests without one."""
         if self.plan and self.files:
@@ -129,6 +161,11 @@ class CalibrateQuestion(LogsQuestion):
 class DoctorQuestion(LogsQuestion, PricedQuestion):
     """What should I get, and why don't I? Measured beside predicted, and the level at fault."""
 
+    def unusable(self, one: Matched) -> str:
+        """Why a table cannot be held to a prediction and a bound; "" if it can."""
+        unbounded = "no collective, so nothing bounds it; 'calibrate' fits it"
+        return super().unusable(one) or ("" if is_collective(one) else unbounded)
+
 
 def _source(file: NamedText) -> str:
     """What a log is called in errors and warnings: not by its folder, which may be private."""
@@ -151,15 +188,28 @@ def calibrate(question: CalibrateQuestion, watcher: Watcher) -> Reply:
     question.check_alone()
     if question.plan:
         return _plan(system, question)
-    runs = question.matched(system)
+    readable = question.matched(system)
+    runs = readable.runs
+    diagnosis = diagnose(typical(replace(system, calibration=None)), runs)
+    _check_bounds(diagnosis)
     calibrated = fit(system, [run.measurement for run in runs])
-    comments = [f"# {line}" for line in warnings_of(runs) if line.isprintable()]
+    warnings = [*warnings_of(runs), *readable.left_out]
+    contradictions = [one.text for one in diagnosis.contradictions]
+    comments = [f"# {line}" for line in (*contradictions, *warnings) if line.isprintable()]
     device = next(
         (name for run in runs for name in run.log.devices if name.isprintable()), "device"
     )
     text = "\n".join([*comments, described(calibrated.system, device)])
-    diagnosis = diagnose(typical(replace(system, calibration=None)), runs)
-    return reply(CalibratedReply.of(system, calibrated, diagnosis, text))
+    return reply(CalibratedReply.of(system, calibrated, diagnosis, runs, warnings, text))
+
+
+def _check_bounds(diagnosis: Diagnosis) -> None:
+    """Raises InputError for rows so far below their bound that no fit can follow them."""
+    for one in diagnosis.contradictions:
+        least = 1 / MOST_SHARE if one.level else LEAST_LATENCY
+        if one.share is not None and one.share < least:
+            hint = "describe the machine that was measured; 'doctor' shows every row by its bound"
+            raise InputError(one.text, where="SYSTEM", hint=hint)
 
 
 def _plan(system: System, question: CalibrateQuestion) -> Reply:
@@ -173,6 +223,8 @@ def _plan(system: System, question: CalibrateQuestion) -> Reply:
 def doctor(question: DoctorQuestion, watcher: Watcher) -> Reply:
     """Measured beside predicted and bound, size by size, and which level falls short."""
     system = question.priced(system_of(question.system))
-    diagnosis = diagnose(system, question.matched(system))
-    short = any(run.short for run in diagnosis.runs)
-    return reply(DoctorReply.of(system, diagnosis), Outcome.NO if short else Outcome.OK)
+    readable = question.matched(system)
+    diagnosis = diagnose(system, readable.runs)
+    wrong = diagnosis.contradictions or any(run.short for run in diagnosis.runs)
+    answer = DoctorReply.of(system, diagnosis, readable.left_out)
+    return reply(answer, Outcome.NO if wrong else Outcome.OK)

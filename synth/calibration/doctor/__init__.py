@@ -25,7 +25,7 @@ level 'gpu' falls short: 18% of what is described
 
 from synth.calibration.doctor.blame import Finding, FindingKind
 from synth.calibration.doctor.carried import Carried, carried
-from synth.calibration.doctor.findings import Diagnosis, diagnose
+from synth.calibration.doctor.findings import Diagnosis, diagnose, is_collective
 from synth.calibration.doctor.runs import Reading, Run
 
 __all__ = [
@@ -37,4 +37,5 @@ __all__ = [
     "Run",
     "carried",
     "diagnose",
+    "is_collective",
 ]

@@ -9,12 +9,18 @@ from statistics import median
 from hierarchies import System
 from hierarchies.units import duration, volume
 from synth.calibration.doctor.blame import Finding, FindingKind, blamed
-from synth.calibration.doctor.runs import LARGE, SMALL, Run, run_of
+from synth.calibration.doctor.runs import LARGE, SMALL, Reading, Run, run_of
 from synth.calibration.logs.matching import Matched
+from synth.calibration.measurements import SEND_RECEIVE
 from synth.calibration.slow_level import SHORT
 
 MOSTLY = 0.5
 """Latency's share of the prediction from which on a size mostly waits for messages."""
+
+
+def is_collective(one: Matched) -> bool:
+    """Whether a run is of a collective, which has a prediction and a bound."""
+    return one.measurement.collective != SEND_RECEIVE
 
 
 @dataclass(frozen=True)
@@ -25,24 +31,32 @@ class Diagnosis:
     runs: tuple[Run, ...]
     findings: tuple[Finding, ...]
 
+    @property
+    def contradictions(self) -> tuple[Finding, ...]:
+        """Rows that beat the bound: either the description is wrong, or the log is of another."""
+        return tuple(one for one in self.findings if one.kind == "below-bound")
+
 
 def diagnose(system: System, matched: Sequence[Matched]) -> Diagnosis:
-    """Compare runs with the prediction. Raises InputError for what cannot be priced."""
-    runs = tuple(run_of(system, one) for one in matched)
+    """Compare runs with the prediction. Raises InputError for what cannot be priced.
+
+    Sends and receives are left out: no bound is known of them.
+    """
+    runs = tuple(run_of(system, one) for one in matched if is_collective(one))
     return Diagnosis(system, runs, tuple(_findings(system, runs)))
 
 
 def _findings(system: System, runs: Sequence[Run]) -> Iterator[Finding]:
     why = blamed(system, runs)
     for run, blame in zip(runs, why, strict=True):
+        if run.beating:
+            yield _below_bound(system, run, run.beating)
         yield from _reached(system, run)
         if run.short:
             yield from blame
             yield from _alike(run)
-        elif run.too_good:
+        elif run.too_good and not run.beating:
             yield _too_good(run)
-        if any(r.seconds < r.bound.seconds * 0.999 for r in run.readings):
-            yield _below_bound(run)
         yield from _waited(run)
         yield from _between(run)
 
@@ -54,8 +68,10 @@ def _reached(system: System, run: Run) -> Iterator[Finding]:
         return
     kind: FindingKind = "short" if run.short else "as-predicted"
     text = f"{_named(run)}: {run.share:.0%} of the predicted bandwidth (by {run.way})"
+    expected = "less than nine of ten reach" if run.short else "as expected"
+    if run.too_good or (run.beating and not run.short):
+        kind, expected = "above-prediction", "more than nine of ten reach"
     if system.prices == "typical":
-        expected = "less than nine of ten reach" if run.short else "as expected"
         text += f": {expected} of such links on other machines"
     yield Finding(kind, text, source=run.source, share=run.share)
 
@@ -88,15 +104,21 @@ def _too_good(run: Run) -> Finding:
     )
 
 
-def _below_bound(run: Run) -> Finding:
-    worst = min(run.readings, key=lambda r: r.seconds / r.bound.seconds)
-    level = worst.bound.level
-    what = "its messages" if level == "latency" else f"level {level!r}"
+def _below_bound(system: System, run: Run, worst: Reading) -> Finding:
+    """What was measured and what the description allows, with the place of either."""
+    level = "" if worst.bound.level == "latency" else worst.bound.level
+    limit = "one message takes"
+    if level:
+        link = system.links[system.hierarchy.index(level)]
+        ports = f"{link.ports} ports of " if link.ports > 1 else ""
+        limit = f"level {level!r} has {ports}{link.bandwidth_bytes_per_second / 1e9:g} GB/s"
+    faster = f"{worst.bound.seconds / worst.seconds:.2g} times"
     return Finding(
         "below-bound",
-        f"{worst.size_bytes} bytes took {duration(worst.seconds)}, less than the bound of "
-        f"{duration(worst.bound.seconds)}: {what} can do more than is described",
-        "" if level == "latency" else level,
+        f"{_named(run)} took {duration(worst.seconds)} at {volume(worst.size_bytes)}, and "
+        f"{system.name} as described allows no less than {duration(worst.bound.seconds)}, as "
+        f"{limit}: the machine has {faster} as much, or the log is of another",
+        level,
         run.source,
         worst.seconds / worst.bound.seconds,
     )

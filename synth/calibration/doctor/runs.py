@@ -8,14 +8,18 @@ from math import prod
 from statistics import median
 
 from hierarchies import System
+from hierarchies.calibration import NORMAL_MARGIN
 from synth.calibration.logs.matching import Matched
 from synth.calibration.logs.tables import busbw_factor
 from synth.calibration.prediction import Predicted, Predictor
+from synth.calibration.prior import noise
 from synth.calibration.slow_level import NINE_OF_TEN, SHORT
 from synth.price.bound import Bound
 from synth.price.steps import StepPrice
 from synth.price.ways import MEMORY
 
+ROUNDING = 0.001
+"""By what a time may be below its bound as printed: tests print three or four digits."""
 LARGE, SMALL = 0.1, 0.9
 """Latency's share of the prediction: at most LARGE for large sizes, at least SMALL for small."""
 
@@ -53,6 +57,17 @@ class Reading:
         """Whether the measured time is below the lower end of the prices' interval, if any."""
         margin = self.predicted.interval
         return margin is None or self.seconds < margin.low_seconds
+
+    @property
+    def beats_bound(self) -> bool:
+        """Whether it took less than can be, so that the description or the log is wrong.
+
+        A calibrated bound is known no better than the rows that it was fitted to.
+        """
+        margin = self.predicted.interval
+        measured = margin is not None and not margin.among_machines
+        error = NORMAL_MARGIN * noise(self.size_bytes) if measured else ROUNDING
+        return self.seconds < self.bound.seconds * (1 - error)
 
     @property
     def waiting(self) -> float:
@@ -97,6 +112,12 @@ class Run:
     def too_good(self) -> bool:
         quick = 2 * sum(r.quick for r in self.large) > len(self.large)
         return self.share is not None and self.share > 1 / SHORT and quick
+
+    @property
+    def beating(self) -> Reading | None:
+        """The reading farthest below its bound, if any is: it contradicts the description."""
+        found = [reading for reading in self.readings if reading.beats_bound]
+        return min(found, key=lambda r: r.seconds / r.bound.seconds) if found else None
 
     @property
     def factor(self) -> float:

@@ -14,7 +14,7 @@ import csv
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
-from synth.calibration.logs.header import Facts, forced
+from synth.calibration.logs.header import Facts
 from synth.calibration.logs.tables import Row, Table, Timing
 from synth.calibration.logs.text import LONGEST_LINE
 
@@ -39,7 +39,7 @@ def plain_table(text: str, source: str) -> Table:
             body.append(line)
         elif note := _NOTE.match(line):
             facts.note(note["key"], note["value"].strip())
-            forced(facts, line)
+            facts.environment.read(line)
     rows = (cells for cells in csv_rows(body) if cells)
     names = next(rows, [])
     return facts.table(_row(dict(zip(names, cells, strict=False))) for cells in rows)

@@ -16,7 +16,8 @@ from typing import Any
 
 from hierarchies import InputError
 from synth.calibration.logs.csv import csv_rows
-from synth.calibration.logs.header import Facts, check_rows, forced, program_of
+from synth.calibration.logs.environment import Environment, program_of
+from synth.calibration.logs.header import Facts, check_rows
 from synth.calibration.logs.tables import COLLECTIVES, UNREAD, Rank, Row, Table, Timing
 from synth.calibration.logs.text import version_text
 
@@ -122,19 +123,20 @@ def _without_environment(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     return {key: _known_ways(value) if key == "env" else value for key, value in pairs}
 
 
-def _known_ways(environment: Any) -> Facts:
-    facts = Facts(Table(""))
+def _known_ways(environment: Any) -> Environment:
+    found = Environment()
     for entry in environment if isinstance(environment, list) else ():
         named = isinstance(entry, str) and len(entry) < 300
-        if named and re.match(r"NCCL_(ALGO|PROTO|TESTS_SPLIT(_MASK)?)=", entry):
-            forced(facts, entry)
-    return facts
+        if named and re.match(r"NCCL_(ALGO|PROTO|NVLS_ENABLE|TESTS_SPLIT(_MASK)?)=", entry):
+            found.read(entry)
+    return found
 
 
 def _nccl(run: Mapping[str, Any], source: str) -> Table:
     environment = run.get("env")
-    facts = environment if isinstance(environment, Facts) else Facts(Table(""))
-    facts.add(source=source)
+    facts = Facts(Table(source))
+    if isinstance(environment, Environment):
+        facts.environment = environment
     arguments = run.get("args")
     if isinstance(arguments, list) and arguments and isinstance(arguments[0], str):
         facts.add(collective=program_of(PurePosixPath(arguments[0][:1000]).name))

@@ -39,6 +39,7 @@ class Matched:
 def matched(system: System, log: Log, given: FromCaller | None = None) -> Matched:
     """Map a log onto a system. Raises InputError for what does not fit, or is not stated."""
     try:
+        _check_counts(system, log, given or FromCaller())
         members, busy = _members(system, log, given or FromCaller())
         return Matched(log, _measurement(log, members, busy))
     except InputError as error:
@@ -66,6 +67,7 @@ def _measurement(log: Log, members: tuple[int, ...], busy: tuple[int, ...]) -> M
         log.table.algorithm,
         log.table.protocol,
         log.source,
+        log.table.without,
     )
 
 
@@ -91,6 +93,37 @@ def _members(
     return (_grouped(log, busy, colors), busy) if colors else (busy, busy)
 
 
+def _check_counts(system: System, log: Log, given: FromCaller) -> None:
+    """Raises InputError where the log's list of devices contradicts the description or the caller:
+    another number of hosts, more devices in a host than it has.
+    """
+    if given.hosts and log.hosts and given.hosts != log.hosts:
+        raise InputError(
+            f"the log is of {log.hosts} hosts, --hosts says {given.hosts}",
+            hint="leave out --hosts where the log says it",
+        )
+    if log.table.members and given.members and log.table.members != given.members:
+        raise InputError(
+            f"the log is of members {with_commas(log.table.members)}, --members says "
+            f"{with_commas(given.members)}",
+            hint="leave out --members where the log says it",
+        )
+    level = host_level(system)
+    if level is None:
+        return
+    most = prod(system.hierarchy.cardinalities[level + 1 :])
+    hosts, total = given.hosts or log.hosts, _total(log)
+    listed = [place.device + 1 for place in log.table.places]
+    if hosts and total and total % hosts == 0:
+        listed.append(total // hosts)
+    if max(listed, default=0) > most:
+        raise InputError(
+            f"the log has {max(listed)} devices in a host, {system.name} has {most} "
+            f"({system.hierarchy})",
+            hint="describe the machine that was measured, or name the one of the catalogue",
+        )
+
+
 def _as_large(system: System, devices: int) -> str:
     """What to name instead of a system that is too small: the same of more outermost units."""
     units = ceil(devices / system.hierarchy.devices_in_child(0))
@@ -114,6 +147,13 @@ def _stated(
     if any(one > all_ for one, all_ in zip(members, busy, strict=True)):
         raise InputError(
             f"members {with_commas(members)} are more than are busy, {with_commas(busy)}"
+        )
+    level = host_level(system)
+    hosts = None if level is None else prod(busy[: level + 1])
+    if log.hosts and hosts not in (None, log.hosts):
+        raise InputError(
+            f"members {with_commas(members)} are on {hosts} hosts, the log is of {log.hosts}",
+            hint=_by_members(system),
         )
     if log.ranks is not None and prod(members) != log.ranks:
         raise InputError(

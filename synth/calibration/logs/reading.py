@@ -32,14 +32,16 @@ from synth.calibration.measurements import SEND_RECEIVE
 _ASK = "say --collective, or put a line '# collective: all_gather' at the top of the file"
 _MOST_LINES = 1_000_000
 _ROW = re.compile(rf"[0-9]\s+-?[0-9]+\s+(?:{'|'.join(WORD_BYTES)})(?:\s|$)")
+_UNPRICED = "no collective we price"
 _OLD_GATHER = ("all-gather", "reduce-scatter")
 
 
 def logs_of(text: str, source: str, collective: str | None = None) -> tuple[Log, ...]:
     """Every table of a log, checked. ``collective`` says what was run where the log does not.
 
-    ``source`` names the log in errors and warnings. Raises InputError for a text that holds no
-    table, and for tables that contradict themselves.
+    ``source`` names the log in errors and warnings. Tables of tests that measure no request of ours
+    are left out with a warning. Raises InputError for a text that holds no other table, and for
+    tables that contradict themselves.
     """
     if collective is not None:
         collective = _named(collective)
@@ -55,7 +57,11 @@ def logs_of(text: str, source: str, collective: str | None = None) -> tuple[Log,
     found = [table for table in found if table.rows]
     if not found:
         raise _no_table(source)
-    return tuple(_checked(table, collective) for table in found)
+    read = [table for table in found if table.collective not in UNREAD] or found
+    first, *others = (_checked(table, collective) for table in read)
+    unread = dict.fromkeys(table.collective for table in found if table not in read)
+    notes = tuple(f"a table of {name} is left out: {_UNPRICED}" for name in unread)
+    return (replace(first, warnings=first.warnings + notes), *others)
 
 
 def check_log(text: str, source: str) -> None:
@@ -123,7 +129,7 @@ def _collective(table: Table, given: str | None) -> str:
     """
     if table.collective in UNREAD:
         hint = f"those that are: {', '.join(COLLECTIVES)}"
-        raise InputError(f"{table.collective} is no collective we price", hint=hint)
+        raise InputError(f"{table.collective} is {_UNPRICED}", hint=hint)
     if table.collective is not None:
         stated = COLLECTIVES[table.collective]
         if given is not None and given != stated:

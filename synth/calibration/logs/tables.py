@@ -122,7 +122,8 @@ class Table:
     ``stated_ranks`` and ``stated_hosts`` are of a whole run, all groups together, where a file says
     so; ``notes`` what its own comment lines state (``# members: 2,8``), ``places`` its device list.
     ``algorithm`` and ``protocol`` are what NCCL_ALGO and NCCL_PROTO forced, by our names, and
-    ``split`` the value of NCCL_TESTS_SPLIT. ``broken`` counts rows that other output tore apart;
+    ``split`` the value of NCCL_TESTS_SPLIT; ``without`` the algorithms that the runtime was kept
+    from, where it had a choice of several. ``broken`` counts rows that other output tore apart;
     ``columns`` are those that the head of the table names, up to the first time.
     """
 
@@ -138,6 +139,7 @@ class Table:
     algorithm: str | None = None
     protocol: str | None = None
     split: str | None = None
+    without: tuple[str, ...] = ()
     broken: int = 0
     single_size: bool = False
     columns: tuple[str, ...] = ()

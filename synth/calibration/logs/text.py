@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal, InvalidOperation
 
-from synth.calibration.logs.header import Facts, check_rows, forced, program_of
+from synth.calibration.logs.environment import is_command, program_of
+from synth.calibration.logs.header import Facts, check_rows
 from synth.calibration.logs.tables import WORD_BYTES, Rank, Row, Table, Timing
 
 LONGEST_LINE = 4096
@@ -22,6 +23,7 @@ _SIZES = re.compile(r"minBytes +(\d{1,18}) +maxBytes +(\d{1,18})")
 _NOTE = re.compile(r"# +(?P<key>[a-z_]+): +(?P<value>.{1,400})")
 _FULL, _HALF = (8, 9), (4, 5)
 _GAP = 30
+_MOST_JOINED = 64
 _ENDS = ("# Out of bounds values", "# Avg bus bandwidth", "# Collective test concluded")
 
 
@@ -34,11 +36,23 @@ def tables(lines: Iterable[str], source: str) -> list[Table]:
     one if the runs were the same. Raises InputError where there are too many rows.
     """
     reader = _Reader(Facts(Table(source)))
-    for line in lines:
+    for line in _joined(lines):
         if len(line) <= LONGEST_LINE:
             reader.read(line)
     reader.close()
     return _runs_of_one_size(reader.logs)
+
+
+def _joined(lines: Iterable[str]) -> Iterator[str]:
+    """The lines, a command that goes on behind a backslash as one."""
+    kept: list[str] = []
+    for line in lines:
+        if line.rstrip().endswith("\\") and len(kept) < _MOST_JOINED:
+            kept.append(line.rstrip()[:-1])
+            continue
+        yield " ".join([*kept, line.strip()]) if kept else line
+        kept = []
+    yield from kept
 
 
 @dataclass
@@ -58,7 +72,9 @@ class _Reader:
             return
         if self._torn is not None and self._torn.continues(line):
             return
-        if _DEVICE.search(line) or _RUN.search(line) or "Collective test starting" in line:
+        if is_command(line):
+            self._begin()
+        elif _DEVICE.search(line) or _RUN.search(line) or "Collective test starting" in line:
             self.close()
         if any(mark in line for mark in _ENDS):
             self.close(ended=True)
@@ -74,6 +90,11 @@ class _Reader:
         elif self.facts.ended and not ended:
             self.facts = self.facts.afresh()
         self.facts.ended = self.facts.ended or (ended and bool(self.logs))
+
+    def _begin(self) -> None:
+        """Begin a run at its command line: what was said of another run does not hold for it."""
+        self.close()
+        self.facts = self.facts.afresh()
 
     def _settle(self) -> None:
         if self._torn is not None:
@@ -105,7 +126,7 @@ def _take_facts(facts: Facts, line: str) -> None:
         facts.add(single_size=sizes[1] == sizes[2])
     if (name := program_of(line)) and not line.lstrip().startswith("# source:"):
         facts.add(collective=name)
-    forced(facts, line)
+    facts.environment.read(line)
     if (note := _NOTE.match(line)) and not facts.places:
         facts.note(note["key"], note["value"].strip())
 
@@ -274,7 +295,7 @@ def _same_run(one: Table, other: Table) -> bool:
             log.collective,
             log.stated_ranks,
             [(p.rank, p.group, p.host, p.device) for p in log.places],
-            (log.algorithm, log.protocol, log.split, log.members, log.busy),
+            (log.algorithm, log.protocol, log.without, log.split, log.members, log.busy),
             kinds if len(kinds) == 1 else log.rows,
         )
 

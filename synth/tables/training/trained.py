@@ -33,7 +33,10 @@ def train(answer: TrainReply | ConfiguredReply) -> RenderableType:
         if answer.programs
         else None,
         None if answer.check is None else _tried(answer.check, answer.runtime),
-        None if answer.check else f"\n-o FILE writes the step for {_NAMES[answer.runtime]}.",
+        None
+        if answer.check
+        else f"\n-o FILE writes the step for {_NAMES[answer.runtime]}, which was not executed:"
+        " --check does that.",
     )
 
 

@@ -20,19 +20,21 @@ def device_step(values):
     return (v0_reduced,)
 """
 
-from synth.train.emit.files import LANGUAGES, write, write_some
+from synth.train.emit.files import LANGUAGES, NOT_EXECUTED, with_statement, write, write_some
 from synth.train.emit.listing import output_names
 from synth.train.emit.programs import Programs, programs_for
 from synth.train.emit.sections import Phase, Section, sections
 
 __all__ = [
     "LANGUAGES",
+    "NOT_EXECUTED",
     "Phase",
     "Programs",
     "Section",
     "output_names",
     "programs_for",
     "sections",
+    "with_statement",
     "write",
     "write_some",
 ]

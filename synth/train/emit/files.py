@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from math import prod
+from textwrap import wrap
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from synth.train.emit.listing import Listing
 from synth.train.emit.programs import Programs
 from synth.train.emit.scheduled import AT_ONCE, Scheduled
 from synth.train.emit.sections import Section
-from synth.train.emit.spelling import listed, quoted, to_last
+from synth.train.emit.spelling import WIDTH, listed, quoted, to_last
 from synth.train.emit.torch import TORCH
 from synth.train.emit.values import no_calls
 from synth.train.emit.walk import listing, listing_of_some
@@ -29,6 +30,11 @@ from synth.train.resharding import How, Move
 
 LANGUAGES: Mapping[str, Language] = {"jax": JAX, "torch": TORCH}
 """The runtimes that a step can be written for."""
+
+NOT_EXECUTED = (
+    "Not executed when it was written: train --check runs it beside the same step on one device."
+)
+"""What stands in the heading of a file that nobody has run."""
 
 _WIDE = frozenset(("i64", "u64", "f64"))
 
@@ -105,6 +111,11 @@ def write(
     )
 
 
+def with_statement(text: str, statement: str) -> str:
+    """A file whose heading says how it was executed, in the place of ``NOT_EXECUTED``."""
+    return text.replace(NOT_EXECUTED, "\n".join(wrap(statement, WIDTH)), 1)
+
+
 def write_some(
     runtime: str, some: Section, sizes: Mapping[str, int], sent: Collection[str] = ()
 ) -> str:
@@ -147,6 +158,7 @@ def _filled(
             over=_over(found.moves, axes),
             functions=found.text,
             later="later=True" in found.text,
+            executed=NOT_EXECUTED,
             uses=found.uses,
             wide=any(value.type.dtype in _WIDE for value in values),
             **words,

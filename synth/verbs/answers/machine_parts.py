@@ -135,6 +135,7 @@ class MeasuredTable(Part):
     ways: list[str] = Field(description="Algorithm and protocol, with a space between.")
     from_bytes: Positive = Field(description="The smallest size.")
     to_bytes: Positive = Field(description="The largest size.")
+    forced: bool = Field(description="Whether the algorithm is known to have run; else: assigned.")
 
 
 class Stray(Part):

@@ -198,18 +198,26 @@ class CalibratedReply(Reply):
     short: list[FindingPart] = Field(
         description="What falls short in the logs, of what such links reach: prices are of that."
     )
+    contradicted: list[FindingPart] = Field(
+        description="Rows that beat what the description allows: it, or the log, is wrong."
+    )
     warnings: list[str] = Field(description="What was wrong with logs, and left out.")
     files: OneFile = Field(description="The calibrated description.")
 
     @classmethod
     def of(
-        cls, system: System, calibrated: Calibrated, diagnosis: Diagnosis, description: str
+        cls,
+        system: System,
+        calibrated: Calibrated,
+        diagnosis: Diagnosis,
+        matched: Sequence[Matched],
+        warnings: Sequence[str],
+        description: str,
     ) -> Self:
         """What was fitted, to how many rows, how far off they are, and what they cannot tell.
 
         ``diagnosis`` is of the same logs, by the prices before the fit.
         """
-        matched = [run.matched for run in diagnosis.runs]
         found = calibrated.calibration
         kept = [row for row in calibrated.rows if not row.dropped]
         off = [abs(row.fitted_seconds / row.seconds - 1) for row in kept]
@@ -231,7 +239,8 @@ class CalibratedReply(Reply):
             strays=[ClassStray.like(one) for one in found.strays],
             untold=[UntoldLevels.of(system, one) for one in found.untold],
             short=[FindingPart.of(one) for one in diagnosis.findings if one.kind in FALLING],
-            warnings=list(warnings_of(matched)),
+            contradicted=[FindingPart.of(one) for one in diagnosis.contradictions],
+            warnings=list(warnings),
             files=[TextFile(name=f"{system.name}.toml", text=description)],
         )
 
@@ -331,12 +340,14 @@ class DoctorReply(Reply):
     prices: PricesName = Field(description="What predictions follow: see --prices.")
     runs: list[DiagnosedRun] = Field(min_length=1, description="One a table.")
     findings: list[FindingPart] = Field(description="What they say together.")
+    left_out: list[str] = Field(description="Tables that cannot be compared, and why.")
 
     @classmethod
-    def of(cls, system: System, diagnosis: Diagnosis) -> Self:
+    def of(cls, system: System, diagnosis: Diagnosis, left_out: Sequence[str]) -> Self:
         return cls.like(
             system=Machine.of(system),
             prices=system.prices,
             runs=[DiagnosedRun.of(run) for run in diagnosis.runs],
             findings=[FindingPart.of(finding) for finding in diagnosis.findings],
+            left_out=list(left_out),
         )

@@ -13,7 +13,7 @@ from pydantic import Field
 from grammar.tensors.operations import Step
 from hierarchies import InputError
 from synth.plan.request import Watcher
-from synth.train.emit import Programs, programs_for, write
+from synth.train.emit import Programs, programs_for, with_statement, write
 from synth.train.models import own_function
 from synth.train.plans import Plan
 from synth.train.trials import (
@@ -139,7 +139,10 @@ def trained(question: TrainQuestion, watcher: Watcher) -> Reply:
     modules = programs.modules if programs else {}
     files = {f"{step.name}_{question.runtime}.py": text}
     files |= {f"{name}.py": module for name, module in modules.items()}
-    seen = _tried(question, step, found, files, watcher) if question.check else None
+    seen = None
+    if question.check:
+        seen = _tried(question, step, found, files, watcher)
+        files[next(iter(files))] = with_statement(text, _statement(question.runtime, seen))
     answer = TrainReply.of(
         found.step,
         found.program,
@@ -195,6 +198,20 @@ def _tried(
     axes = dict(planned.plan.axes)
     found = compared(ready, planned.program, axes, alone.of(ready), sharded)
     return tried(alone.what, trial.processes, found)
+
+
+def _statement(runtime: str, seen: Tried) -> str:
+    """What the heading of a file says of its trial: it was this file, at these sizes."""
+    steps = f"{len(seen.steps)} step{'s' if len(seen.steps) > 1 else ''}"
+    processes = f"{seen.processes} process{'es' if seen.processes > 1 else ''}"
+    compared_with = f"compared with {seen.alone}"
+    result = (
+        "equal, as far as rounding allows" if seen.equal else f"NOT equal: {', '.join(seen.unlike)}"
+    )
+    return (
+        f"Executed when it was written, at its own sizes: {steps} by {processes} of {runtime}"
+        f" {version(runtime)}, {compared_with}: {result}."
+    )
 
 
 def _alone(question: TrainQuestion, step: Step, inputs: Values, trial: Trial) -> Alone:

@@ -53,11 +53,14 @@ collectives = st.sampled_from(["all-reduce", "all-gather", "reduce"])
 hows = st.tuples(st.sampled_from(["ring", "tree"]), st.sampled_from(["simple", "ll"]))
 kinds = st.lists(
     st.builds(
-        lambda collective, members, ways, ends: Measured(collective, members, tuple(ways), *ends),
+        lambda collective, members, ways, ends, forced: Measured(
+            collective, members, tuple(ways), *ends, forced
+        ),
         collectives,
         members,
         st.lists(hows, min_size=1, max_size=3, unique=True),
         st.tuples(st.integers(1, 1 << 30), st.integers(1, 1 << 30)).map(sorted),
+        st.booleans(),
     ),
     max_size=3,
 ).map(tuple)
@@ -316,7 +319,8 @@ def test_intervals_open_with_the_distance_from_what_was_measured(
 
 
 def test_a_row_is_of_its_collective_members_way_and_sizes() -> None:
-    kind = Measured("all-reduce", (2, 4), (("ring", "simple"), ("tree", "ll")), 64, 1 << 20)
+    ways = (("ring", "simple"), ("tree", "ll"))
+    kind = Measured("all-reduce", (2, 4), ways, 64, 1 << 20, forced=True)
     known = replace(
         calibration(),
         measured=(kind,),

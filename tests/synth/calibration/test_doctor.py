@@ -22,8 +22,8 @@ from synth.calibration.busy_part import busy_part
 from synth.calibration.candidates import candidates
 from synth.calibration.doctor import Diagnosis, diagnose
 from synth.calibration.doctor.next_steps import next_steps
+from synth.calibration.logs.environment import algorithm_of
 from synth.calibration.logs.files import log_text
-from synth.calibration.logs.header import algorithm_of
 from synth.calibration.logs.matching import FromCaller, Matched, matched
 from synth.calibration.logs.reading import logs_of
 from synth.calibration.logs.tables import Log, Table
@@ -265,7 +265,7 @@ def test_hosts_and_ranks_say_which_devices(
 
 @pytest.mark.parametrize(
     ("ranks", "hosts", "said"),
-    [(64, 8, "64 ranks"), (8, 8, "8 hosts"), (24, 2, "no whole level"), (5, 5, "5 hosts")],
+    [(64, 8, "64 ranks"), (8, 8, "8 hosts"), (24, 2, "12 devices in a host"), (5, 5, "5 hosts")],
 )
 def test_what_does_not_fit_is_refused(ranks: int, hosts: int, said: str) -> None:
     with pytest.raises(InputError, match=said):
@@ -524,4 +524,6 @@ def test_what_was_left_out_stands_in_the_description(tmp_path: Path) -> None:
     code, out, error = ask("calibrate", "dgx-h100:2", str(log), "-o", str(place))
     assert code == 0, error
     assert "left out:\n  log.txt: wrong results at " in out
-    assert place.read_text().startswith("# log.txt: wrong results at ")
+    first, second, *_ = place.read_text().splitlines()
+    assert first.startswith("# log.txt: all-reduce of 2 x 8 took 1.02 us at 1 KiB, and dgx-h100")
+    assert second.startswith("# log.txt: wrong results at ")

@@ -113,7 +113,7 @@ def _doctor(doctor: DoctorReply) -> Found:
         one.text + (f" ({' and '.join(one.tests)} would tell)" if one.tests else "")
         for one in doctor.findings
     ]
-    said += [*to_run(doctor.findings), *of_a_fault(doctor.findings)]
+    said += [*doctor.left_out, *to_run(doctor.findings), *of_a_fault(doctor.findings)]
     tests = [_TESTS] if any(one.tests for one in doctor.findings) else []
     return Found(
         headline_of(doctor),

@@ -104,7 +104,9 @@ class TrainReply(Reply):
     programs: dict[str, str] = Field(
         description="By module: what a machine's requests are carried out by, if not in one step."
     )
-    check: Tried | None = Field(description="Null unless asked for.")
+    check: Tried | None = Field(
+        description="Null unless asked for: the files were not executed then."
+    )
     files: _Files = Field(description="What every device does, and modules that it needs.")
 
     @classmethod

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from synth.cli import inputs
 from synth.cli.app import app
 from synth.plan.request import Watcher
 from synth.tables.table import TABLES
+from synth.train.emit import NOT_EXECUTED
 from synth.train.models import own_function
 from synth.verbs.answers import judge
 from synth.verbs.answers.training.trained import TrainReply
@@ -70,6 +72,7 @@ def test_files_are_for_a_runtime(tmp_path: Path) -> None:
         [file] = answer(plan="data=2; batch over data", runtime=runtime).files
         assert file.name == f"mlp-tiny_{runtime}.py"
         assert word in file.text
+        assert NOT_EXECUTED in file.text.split('"""')[1]
         path = tmp_path / f"{runtime}.py"
         words = ("--plan", "data=2; batch over data", "--runtime", runtime, "-o", str(path))
         found = run(str(KEPT), *words)
@@ -150,7 +153,7 @@ def test_a_runtime_that_is_missing_is_one_line(monkeypatch) -> None:
 
 
 @pytest.mark.slow
-def test_what_is_tried_is_told_and_ends_as_it_compares(monkeypatch) -> None:
+def test_what_is_tried_is_told_and_ends_as_it_compares(tmp_path: Path, monkeypatch) -> None:
     pytest.importorskip("torch", reason="needs torch, of the extra 'torch'")
     words = (str(KEPT), "--plan", "data=2; batch over data", "--runtime", "torch", "--check")
     found = run(*words, "--steps", "2", "--json")
@@ -160,13 +163,18 @@ def test_what_is_tried_is_told_and_ends_as_it_compares(monkeypatch) -> None:
     assert check["alone"] == "the step's text on one device"
     assert len(check["steps"]) == 2
     assert all(one["difference"] < 1e-6 for one in check["steps"])
+    heading = " ".join(json.loads(found.stdout)["files"][0]["text"].split('"""')[1].split())
+    assert f"2 steps by 2 processes of torch {version('torch')}, compared with the" in heading
+    assert heading.endswith("one device: equal, as far as rounding allows.")
     whole = training.write
     monkeypatch.setattr(
         training, "write", lambda *given, **more: whole(*given, **more).replace("0.95 *", "0.94 *")
     )
-    found = run(*words)
+    path = tmp_path / "step.py"
+    found = run(*words, "-o", str(path))
     assert found.exit_code == 1
     assert "NOT equal: square/" in found.stdout
+    assert "NOT equal: square/" in path.read_text(encoding="utf-8").split('"""')[1]
 
 
 OWN = """
