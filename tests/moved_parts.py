@@ -107,7 +107,7 @@ def _in_jax(text: str, given: Sequence[Parts], sizes: Sizes, folder: Path) -> li
     flags = f"--xla_force_host_platform_device_count={world} --xla_backend_optimization_level=0"
     words = (*jax_python(), str(SCRIPT), "jax", str(folder))
     supervise([Command("JAX", words, {"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"})], folder, 600.0)
-    return _read(folder / "made.npz", len(given), sizes)
+    return _read(folder / "made.npz", sizes)
 
 
 def _by_gloo(text: str, given: Sequence[Parts], sizes: Sizes, folder: Path) -> list[Parts]:
@@ -120,7 +120,7 @@ def _by_gloo(text: str, given: Sequence[Parts], sizes: Sizes, folder: Path) -> l
         Command(f"rank {rank}", words, {**shared, "RANK": str(rank)}) for rank in range(world)
     ]
     supervise(commands, folder, 600.0)
-    return _read(folder / "made.npz", len(given), sizes)
+    return _read(folder / "made.npz", sizes)
 
 
 def _in_threads(text: str, given: Sequence[Parts], sizes: Sizes, folder: Path) -> list[Parts]:
@@ -128,9 +128,9 @@ def _in_threads(text: str, given: Sequence[Parts], sizes: Sizes, folder: Path) -
     return [dict(zip(devices(sizes), parts, strict=True)) for parts in made]
 
 
-def _read(file: Path, count: int, sizes: Sizes) -> list[Parts]:
+def _read(file: Path, sizes: Sizes) -> list[Parts]:
     with np.load(file, allow_pickle=False) as saved:
-        return [dict(zip(devices(sizes), saved[f"x{at}"], strict=True)) for at in range(count)]
+        return [dict(zip(devices(sizes), saved[name], strict=True)) for name in saved.files]
 
 
 RUNNERS: Mapping[str, Any] = {"jax": _in_jax, "torch": _in_threads, "gloo": _by_gloo}

@@ -201,7 +201,12 @@ class Devices:
 
 
 def check(
-    name: str, parts: Parts, value: Array, sharding: Sharding, sizes: Mapping[str, int]
+    name: str,
+    parts: Parts,
+    value: Array,
+    sharding: Sharding,
+    sizes: Mapping[str, int],
+    near: float = NEAR,
 ) -> None:
     """Raise WrongError unless the parts are the value, lying so: also equal bits on replicas."""
     names = list(sizes)
@@ -212,7 +217,7 @@ def check(
         if not all(equal(part, value) for part in parts.values()):
             raise WrongError(f"{name}: a device has another key")
         return
-    near = NEAR * (1 + np.max(np.abs(value.astype(np.float64)), initial=0))
+    near *= 1 + np.max(np.abs(value.astype(np.float64)), initial=0)
     together: dict[tuple[int, ...], list[Array]] = {}
     for at in devices(sizes):
         block = value

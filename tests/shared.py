@@ -14,3 +14,11 @@ def shared(*parts: str) -> Path:
     if not path.exists():
         pytest.skip(f"needs the shared data: no {'/'.join(parts)} beside this checkout")
     return path
+
+
+def case(*parts: str) -> Path:
+    """A file of the failing inputs that were collected; skips the test where there is none."""
+    path = _ROOT.joinpath("cases", *parts)
+    if not path.exists():
+        pytest.skip(f"needs the shared cases: no {'/'.join(parts)} beside this checkout")
+    return path

@@ -25,7 +25,7 @@ ARITHMETIC = _words(
 MOVED = _words(
     "copy stop_gradient convert_element_type bitcast_convert_type transpose reshape squeeze "
     "rev broadcast_in_dim slice dynamic_slice dynamic_update_slice split concatenate stack "
-    "tile pad gather scatter iota optimization_barrier"
+    "unstack tile pad gather scatter iota optimization_barrier"
 )
 """Data that is moved, converted, or written as it is: no arithmetic."""
 

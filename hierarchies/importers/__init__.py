@@ -19,6 +19,7 @@ from hierarchies.importers.draft import Draft as Draft
 from hierarchies.importers.draft import DraftLevel as DraftLevel
 from hierarchies.importers.draft import Lack as Lack
 from hierarchies.importers.draft import Stated as Stated
+from hierarchies.importers.inside import around as around
 from hierarchies.importers.kinds import KINDS as KINDS
 from hierarchies.importers.kinds import Kind as Kind
 from hierarchies.importers.kinds import check_beginnings as check_beginnings

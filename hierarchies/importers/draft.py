@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hierarchies.errors import InputError
+from hierarchies.importers.claims import Claim, settle
+from hierarchies.importers.contents import Contents
 from hierarchies.system import System
 
 Value = bool | int | float | str
@@ -108,6 +110,14 @@ class Draft:
     ``levels`` are outermost first. ``notes`` are what no ``System`` can hold, and warnings.
     ``lacks`` are the units by which it falls short of what the levels say. ``counted`` are plain
     counts of what was found in the files (gpus, nics, links, switches).
+
+    ``claims`` are what files and options state of one quantity in several places; ``settled``
+    turns their contradictions into ``warnings``, which come before everything else.
+    ``models`` are the models of its devices as the file names them. ``contents`` are the innermost
+    units as far as they hold devices, None where nothing is known of them. ``holds_devices``: the
+    innermost units are devices, so no system can be put inside. ``wider`` is the draft whose
+    innermost units are larger, for a system that is no node but a rack or a process of devices.
+    ``advice`` is the one of ``notes`` that holds only while nothing is put inside.
     """
 
     name: str
@@ -118,6 +128,13 @@ class Draft:
     notes: tuple[str, ...] = ()
     counted: Mapping[str, int] = field(default_factory=dict)
     lacks: tuple[Lack, ...] = ()
+    claims: tuple[Claim, ...] = ()
+    warnings: tuple[str, ...] = ()
+    models: tuple[str, ...] = ()
+    contents: Contents | None = None
+    holds_devices: bool = False
+    wider: Draft | None = None
+    advice: str = ""
 
     def __post_init__(self) -> None:
         if not self.levels:
@@ -143,37 +160,12 @@ class Draft:
             ),
         )
 
-    def around(self, inner: System) -> Draft:
-        """The network of this draft around nodes that ``inner`` describes.
+    def settled(self, hint: str = "") -> Draft:
+        """The same with its contradictions as warnings.
 
-        The innermost level here (the nodes of one switch) and the outermost of ``inner`` (its
-        nodes) become one level. Its count is from here; ``inner`` fills in what is blank here.
+        Raises InputError, with the hint, for a contradiction that nothing resolves.
         """
-        node, *inside = [level_of(inner, position) for position in range(len(inner.links))]
-        border = self.levels[-1]
-        stated = {key for key, entry in border.entries().items() if isinstance(entry, Stated)}
-        theirs = {key: e for key, e in node.entries().items() if key not in {"count", *stated}}
-        medium = border.medium or node.medium
-        merged = replace(border.having(theirs), through=node.through, medium=medium)
-        taken = {level.name for level in inside}
-        clash = [level.name for level in self.levels if level.name in taken]
-        if clash:
-            raise InputError(
-                f"level {clash[0]!r} is in the network and inside the node",
-                hint="rename it in one of the two files",
-            )
-        outside = [
-            replace(level, through=_beyond(level, node)) if border.name in level.through else level
-            for level in self.levels[:-1]
-        ]
-        unconfirmed = "memory_GB_per_s" in inner.unconfirmed
-        return replace(
-            self,
-            levels=(*outside, merged, *inside),
-            memory_bytes_per_second=Stated(
-                inner.memory_bytes_per_second, inner.memory_source or inner.name, unconfirmed
-            ),
-        )
+        return replace(self, warnings=(*settle(self.claims, hint), *self.warnings), claims=())
 
 
 def _taken(entry: Entry) -> Entry:
@@ -215,9 +207,3 @@ def level_of(system: System, position: int) -> DraftLevel:
         medium=link.medium,
         wraps=None if link.wraps else stated("wraps", False),
     )
-
-
-def _beyond(level: DraftLevel, node: DraftLevel) -> tuple[str, ...]:
-    """The inner levels that a network level crosses: its own, then those that ``node`` crosses."""
-    extra = tuple(name for name in node.through if name not in level.through)
-    return (*level.through, *extra)

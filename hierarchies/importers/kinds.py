@@ -146,7 +146,9 @@ def import_texts(kind: str, files: Mapping[str, str], options: Options | None = 
 
     Raises InputError for an unknown kind, and, naming the file, for what is wrong in it.
     """
-    return _kind(kind, files).read(files, options or Options())
+    draft = _kind(kind, files).read(files, options or Options())
+    with within(listed(files)):
+        return draft.settled()
 
 
 def check_beginnings(kind: str, files: Mapping[str, str]) -> None:

@@ -2,23 +2,38 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
+from hierarchies.devices import devices
 from hierarchies.errors import InputError, nearest
 from hierarchies.files.loading import load
+from hierarchies.importers.claims import Claim
 from hierarchies.importers.draft import Blank, Entry, Stated
 from hierarchies.system import System
 
 _ENTRIES = {
-    "v100": ("dgx1-v100", 3, ("70",)),
-    "a100": ("dgx-a100", 12, ("80",)),
-    "a100-40gb": ("azure-ndv4", 12, ("80",)),
-    "h100": ("dgx-h100", 18, ("90",)),
-    "h200": ("dgx-h200", 18, ("90",)),
-    "gb200": ("gb200-nvl72", 18, ("100",)),
-    "mi300x": ("mi300x", 1, ("gfx942", "942")),
-    "l40s": ("l40s-pcie", 0, ("89",)),
+    "v100": ("dgx1-v100", 3, 6, ("70",)),
+    "a100": ("dgx-a100", 12, 12, ("80",)),
+    "a100-40gb": ("azure-ndv4", 12, 12, ("80",)),
+    "a100-80gb": ("dgx-a100", 12, 12, ("80",)),
+    "h100": ("dgx-h100", 18, 18, ("90",)),
+    "h200": ("dgx-h200", 18, 18, ("90",)),
+    "b200": ("dgx-b200", 18, 18, ("100",)),
+    "b300": ("dgx-b300", 18, 18, ("103",)),
+    "gb200": ("gb200-nvl72", 18, 18, ("100",)),
+    "gb300": ("gb300-nvl72", 18, 18, ("103",)),
+    "mi300x": ("mi300x", 1, 7, ("gfx942", "942")),
+    "mi325x": ("mi325x", 1, 7, ("gfx942", "942")),
+    "mi355x": ("mi355x", 1, 7, ("gfx950", "950")),
+    "l40s": ("l40s-pcie", 0, 0, ("89",)),
 }
+"""By model: its machine in the catalogue, the links that the machine's bandwidth counts, the links
+of one GPU, and its architectures as NCCL's ``sm`` or RCCL's ``gcn`` has them.
+"""
+_DEVICES = {"a100-80gb": "A100 SXM4 80 GB"}
+"""Models that are another device than that of their machine in the catalogue."""
 _SEVERAL = {"a100": "of the one with 40 GB: there is one with 80 GB, which has more"}
 _BY_PCI = {
     "10de:20b0": ("a100-40gb", "the id in AWS's topology file of p4d instances"),
@@ -27,24 +42,52 @@ _BY_PCI = {
     "1002:74b5": ("mi300x", "the PCI ID database, https://pci-ids.ucw.cz/"),
 }
 MODELS = tuple(_ENTRIES)
+_OF_OTHERS = re.compile(
+    r"(p100|p40|t4|a2|a10g?|a16|a30|a40|a800|h20|h800|b100|gh200|l4|l20|l40|rtx[a0-9]*(ti|ada)?|a[0-9]{4}"
+    r"|gtx[0-9]*(ti)?|mi50|mi60|mi100|mi210|mi250x?|mi300a|mi308x|mi350x|gaudi[0-9]?|max1[0-9]{3})"
+    r"(pcie|sxm[0-9]?|nvl|[0-9]{2,3}gb)*"
+)
+"""GPUs that the catalogue has no numbers of: none of them is a misspelling of one that it has."""
+_MAKERS = {"nvidia", "amd", "instinct", "tesla"}
+_OTHER_BOARDS = {"pcie", "nvl"}
+_INSTEAD = "leave --gpu out, and write what the GPU's data sheet states for each blank"
 
 
 @dataclass(frozen=True)
 class Model:
     """A GPU: its memory bandwidth and what one NVLink or xGMI link carries in each direction.
 
-    ``links``: how many of these the catalogue's machine counts in its bandwidth, 0 if it has none.
+    ``links``: how many of these the catalogue's machine counts in its bandwidth, 0 if it has none;
+    ``most_links``: how many one GPU has.
     ``archs``: how NCCL's ``sm`` or RCCL's ``gcn`` names it.
     """
 
     name: str
     system: System
     links: int
+    most_links: int
     archs: tuple[str, ...]
+
+    @property
+    def amd(self) -> bool:
+        """Whether its links are xGMI."""
+        return self.name.startswith("mi")
+
+    @property
+    def device(self) -> str:
+        """What the catalogue calls the GPU."""
+        return _DEVICES.get(self.name, self.system.device)
 
     @property
     def memory(self) -> Entry:
         """Its bandwidth; blank where the name fits several GPUs (A100 with 40 and with 80 GB)."""
+        if self.name in _DEVICES:
+            found = devices()[self.device]
+            return Stated(
+                found.memory_bytes_per_second,
+                f"{found.name} in the catalogue: {found.sources['memory_GB_per_s']}",
+                "memory_GB_per_s" in found.unconfirmed,
+            )
         source = f"{self.system.name} in the catalogue: {self.system.memory_source}"
         if self.name in _SEVERAL:
             return Blank(self.system.memory_bytes_per_second, f"{_SEVERAL[self.name]}; {source}")
@@ -68,20 +111,59 @@ class Model:
 
 
 def model_named(name: str) -> Model:
-    """The GPU of a name. Raises InputError for one that the catalogue knows nothing of."""
-    if name.lower() not in _ENTRIES:
-        raise InputError(f"no GPU {name!r} is known", hint=nearest(name, MODELS))
-    entry, links, archs = _ENTRIES[name.lower()]
-    return Model(name.lower(), load(entry), links, archs)
+    """The GPU of a name, as people or the catalogue spell it.
+
+    Raises InputError for one that the catalogue has no numbers of.
+    """
+    given = _words(name)
+    fits = [model for model in MODELS if _fits(given, model)]
+    if fits:
+        return _model(max(fits, key=lambda model: len(_words(model))))
+    known = f"known are: {', '.join(MODELS)}; for another GPU {_INSTEAD}"
+    plain = "".join(re.findall(r"[a-z0-9]+", name.lower()))
+    if "tpu" in plain or plain.startswith("trn"):
+        hint = f"no GPU: import jax reads TPUs; {known}"
+    elif _OF_OTHERS.fullmatch(plain) or given & _OTHER_BOARDS:
+        hint = known
+    else:
+        hint = f"{nearest(name, MODELS)} For another GPU {_INSTEAD}"
+    raise InputError(f"the catalogue has no GPU {name[:60]!r}", hint=hint)
+
+
+def _model(name: str) -> Model:
+    entry, links, most_links, archs = _ENTRIES[name]
+    return Model(name, load(entry), links, most_links, archs)
+
+
+def _words(name: str) -> frozenset[str]:
+    """``A100-SXM4-80GB`` and ``A100 SXM4 80 GB`` have the same words."""
+    joined = re.sub(r"([0-9]) ?gb\b", r"\1gb", re.sub(r"sxm[0-9]", "sxm", name.lower()))
+    return frozenset(re.findall(r"[a-z0-9]+", joined))
+
+
+def _fits(given: frozenset[str], model: str) -> bool:
+    """Whether words name a model: all of its own, and nothing but what the catalogue calls it."""
+    own = _words(model)
+    return own <= given and given <= own | _words(_model(model).device) | _MAKERS
+
+
+def numbers_of_links() -> frozenset[int]:
+    """How many links the GPUs of the catalogue have."""
+    return frozenset(most_links for _, _, most_links, _ in _ENTRIES.values())
 
 
 def model_of(device: str) -> tuple[Model, str] | None:
-    """The GPU that a tool's name or PCI id probably means, and who says so of an id."""
+    """The GPU that a tool's name or PCI id probably means, and who says so of an id.
+
+    None for a card of another board (``H100 PCIe``), whose numbers are others.
+    """
     words = device.lower().replace("-", " ").replace("_", " ").split()
+    if _OTHER_BOARDS & {*words}:
+        return None
     for word in words:
         name, why = (word, "") if word in MODELS else _BY_PCI.get(word, ("", ""))
         if name:
-            return model_named(name), f"PCI {word} is {name} in {why}; " if why else ""
+            return _model(name), f"PCI {word} is {name} in {why}; " if why else ""
     return None
 
 
@@ -94,3 +176,40 @@ def memory_of(device: str) -> Blank:
     memory = model.memory
     value = memory.value if isinstance(memory, Stated) else memory.suggestion
     return Blank(value, f"{what}{memory.source}")
+
+
+def claims_of_device(device: str, place: str, yields: bool = False) -> Iterator[Claim]:
+    """What the name or PCI id of a device states of the model of GPU, if it names one.
+
+    A card of another board (``H100 PCIe``) is none of the catalogue's models.
+    """
+    same = frozenset(model for model in MODELS if _model(model).device == device)
+    names = [_named(word) for word in re.findall(r"[a-z0-9:]+", device.lower())]
+    named = next(filter(None, names), "")
+    if same:
+        yield Claim("GPU model", "", place, device, same, yields)
+    elif named and _OTHER_BOARDS & _words(device):
+        yield Claim("GPU model", "", place, device[:60], frozenset({f"{named} of another board"}))
+    elif named:
+        yield claim_of_model(named, place, device[:60], yields)
+
+
+def _named(word: str) -> str:
+    """The GPU that one word of a device's name says, in the catalogue or not; else empty."""
+    if word in MODELS or _OF_OTHERS.fullmatch(word):
+        return word
+    return _BY_PCI.get(word, ("", ""))[0]
+
+
+def claim_of_model(name: str, place: str, words: str, yields: bool = False) -> Claim:
+    """The claim that GPUs are of a model; ``a100`` leaves open how much memory it has."""
+    family, _, size = name.partition("-")
+    same = {name, *(model for model in MODELS if model.partition("-")[0] == family)}
+    return Claim("GPU model", "", place, words, frozenset({name, family} if size else same), yields)
+
+
+def claim_of_architecture(arch: str, place: str) -> Claim:
+    """The claim that GPUs are of an architecture, as NCCL or RCCL names it."""
+    models = frozenset(name for name, (*_, archs) in _ENTRIES.items() if arch in archs)
+    known = f" ({', '.join(sorted(models))})" if models else ""
+    return Claim("GPU model", "", place, f"architecture {arch}{known}", models)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import yaml  # type: ignore[import-untyped]
@@ -10,6 +11,8 @@ import yaml  # type: ignore[import-untyped]
 from hierarchies.errors import InputError
 
 LARGEST_YAML = 4 * 2**20
+MOST_EVENTS = 400_000
+"""Of a YAML file: each value, key and bracket is one, and takes some microseconds to read."""
 BEGINNING = 2**16
 """So many characters of a file are looked at before all of it is read."""
 _CUT = 16
@@ -54,12 +57,11 @@ def from_yaml(text: str) -> Any:
 
     So ``0010`` stays the name of a host. Raises InputError for what is no YAML, for more than one
     document, for aliases (they can stand for more than any memory holds), for a key given twice
-    and for text or nesting beyond our limits.
+    and for text, entries or nesting beyond our limits.
     """
     _check_length(text)
     try:
-        _check_events(text)
-        return _plain(yaml.compose(text, Loader=_LOADER))
+        return _built(_events(text))
     except yaml.YAMLError as error:
         raise InputError(f"not YAML: {_first_line(error)}", where=_place(error)) from None
     except InputError:
@@ -73,7 +75,8 @@ def check_yaml_beginning(text: str) -> None:
     _check_length(text)
     head = text[:BEGINNING]
     try:
-        _check_events(head)
+        for _ in _events(head):
+            pass
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         if mark is None or len(head) == len(text) or mark.index < len(head) - _CUT:
@@ -87,42 +90,63 @@ def _check_length(text: str) -> None:
         )
 
 
-def _check_events(text: str) -> None:
+def _events(text: str) -> Iterator[Any]:
+    """The events of a parser. Raises InputError where they would be more than we read."""
     depth = 0
-    for event in yaml.parse(text, Loader=_LOADER):
+    for count, event in enumerate(yaml.parse(text, Loader=_LOADER)):
         if isinstance(event, yaml.AliasEvent):
             raise InputError(
                 f"the alias *{event.anchor} of YAML is not read",
-                where=f"line {event.start_mark.line + 1}",
+                where=_line(event),
                 hint="write out what it stands for",
             )
         depth += isinstance(event, yaml.CollectionStartEvent)
         depth -= isinstance(event, yaml.CollectionEndEvent)
         if depth > _DEEPEST:
+            raise InputError(f"YAML nested more than {_DEEPEST} deep", where=_line(event))
+        if count > MOST_EVENTS:
             raise InputError(
-                f"YAML nested more than {_DEEPEST} deep", where=f"line {event.start_mark.line + 1}"
+                f"YAML of more than {MOST_EVENTS:,} values, keys and brackets", where=_line(event)
             )
+        yield event
 
 
-def _plain(node: Any) -> Any:
-    if isinstance(node, yaml.SequenceNode):
-        return [_plain(entry) for entry in node.value]
-    if isinstance(node, yaml.MappingNode):
-        return _mapping(node)
-    if node is None or (node.style is None and node.value in _NULLS):
-        return None
-    return node.value
+def _line(event: Any) -> str:
+    return f"line {event.start_mark.line + 1}"
 
 
-def _mapping(node: Any) -> dict[str, Any]:
+def _built(events: Iterator[Any]) -> Any:
+    """The value of the one document that the events are of, None for none."""
+    value, documents = None, 0
+    for event in events:
+        if isinstance(event, yaml.DocumentStartEvent):
+            documents += 1
+            if documents > 1:
+                raise InputError("not YAML: another document begins", where=_line(event))
+            value = _value(next(events), events)
+    return value
+
+
+def _value(event: Any, events: Iterator[Any]) -> Any:
+    """The value that begins with an event, read up to its last one."""
+    if isinstance(event, yaml.SequenceStartEvent):
+        found = []
+        while not isinstance(event := next(events), yaml.SequenceEndEvent):
+            found.append(_value(event, events))
+        return found
+    if isinstance(event, yaml.MappingStartEvent):
+        return _mapping(events)
+    return None if not event.style and event.value in _NULLS else event.value
+
+
+def _mapping(events: Iterator[Any]) -> dict[str, Any]:
     result: dict[str, Any] = {}
-    for key, value in node.value:
-        where = f"line {key.start_mark.line + 1}"
-        if not isinstance(key, yaml.ScalarNode):
-            raise InputError("a key that is no text", where=where)
+    while not isinstance(key := next(events), yaml.MappingEndEvent):
+        if not isinstance(key, yaml.ScalarEvent):
+            raise InputError("a key that is no text", where=_line(key))
         if key.value in result:
-            raise InputError(f"{key.value!r} is given twice", where=where)
-        result[key.value] = _plain(value)
+            raise InputError(f"{key.value!r} is given twice", where=_line(key))
+        result[key.value] = _value(next(events), events)
     return result
 
 

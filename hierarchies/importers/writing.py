@@ -21,7 +21,7 @@ def toml(draft: Draft) -> str:
 
 
 def _lines(draft: Draft) -> Iterator[str]:
-    for note in draft.notes:
+    for note in (*(f"Warning: {warning}" for warning in draft.warnings), *draft.notes):
         yield from _comment(note)
     needed = [key for _, key, blank in draft.blanks() if blank.needed]
     if needed:

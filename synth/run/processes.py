@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -11,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import dropwhile, islice, takewhile
 from pathlib import Path
 
 from synth.run.trial import RunError
@@ -18,6 +20,9 @@ from synth.run.trial import RunError
 _POLL_SECONDS = 0.02
 _GRACE_SECONDS = 3.0
 _LAST_LINES = 4
+_AFTER = re.compile(r"-+$|\[[EIW]\d* ")
+"""What follows a message: JAX's rule above its note, or a line of a log of PyTorch."""
+_TRACEBACK = "Traceback (most recent call last):\n"
 _UNLESS_ORPHANED = ("sh", "-c", 'test "$PPID" = "$0" && exec "$@"')
 """Of a parent that died before setpriv asked for it comes no signal: then nothing is begun."""
 
@@ -132,7 +137,24 @@ def _signal(process: subprocess.Popen[bytes], how: signal.Signals) -> None:
 def _failure(command: Command, code: int, folder: Path, number: int) -> RunError:
     text = _output(folder, number, "err").read_text(encoding="utf-8", errors="replace")
     text = text or _output(folder, number, "out").read_text(encoding="utf-8", errors="replace")
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    said = last_words(text)
     how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
-    words = "; it said: " + " | ".join(lines[-_LAST_LINES:]) if lines else ""
+    words = f"; it said: {said}" if said else ""
     return RunError(f"{command.name} {how}, so all were ended{words}")
+
+
+def last_words(text: str) -> str:
+    """The message of the last exception in a process's output; without one, the last lines.
+
+    Python underlines the code of a traceback, and JAX explains below it which frames it leaves
+    out: neither says what is wrong.
+    """
+    # PyTorch writes the rank before each line of a traceback.
+    text = re.sub(r"^\[rank\d+\]: ?", "", text, flags=re.MULTILINE)
+    _, found, trace = text.rpartition(_TRACEBACK)
+    lines = (trace if found else text).splitlines()
+    if not found:
+        return " | ".join([line.strip() for line in lines if line.strip()][-_LAST_LINES:])
+    message = dropwhile(lambda line: not line.strip() or line[0].isspace(), lines)
+    whole = takewhile(lambda line: line.strip() and not _AFTER.match(line), message)
+    return " | ".join(line.strip() for line in islice(whole, _LAST_LINES))

@@ -31,6 +31,7 @@ def draft(reply: ImportReply) -> RenderableType:
         cells = (_cell(getattr(level, key), (level.name, key) in needed) for key in _KEYS.values())
         made.add_row(*cells, ", ".join(level.through) or "-")
     return paragraphs(
+        *(f"warning: {warning}" for warning in draft.warnings),
         f"{draft.name}: {draft.title}",
         f"found: {found}\n" if found else "nothing was counted\n",
         made,

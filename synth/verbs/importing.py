@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from hierarchies import InputError
-from hierarchies.importers import KINDS, Draft, Options, import_texts
+from hierarchies.importers import KINDS, Draft, Options, around, import_texts
 from hierarchies.importers.models import MODELS
 from synth.plan.request import Watcher
 from synth.verbs.answers.importing import ImportReply
@@ -61,7 +61,7 @@ class ImportQuestion(Question):
     def draft(self) -> Draft:
         """What the files say, around the nodes of ``inside``. Raises InputError as that reads."""
         draft = import_texts(self.kind, self.texts(), self.options())
-        return draft if self.inside is None else draft.around(system_of(self.inside))
+        return draft if self.inside is None else around(draft, system_of(self.inside))
 
 
 def imported(question: ImportQuestion, watcher: Watcher) -> Reply:

@@ -307,6 +307,7 @@ def moving() -> list[Case]:
         case("stack", lambda x, y: jnp.stack((x, y), 1), A, A),
         case("stack last", lambda x, y, z: jnp.stack((x, y, z), -1), A, A, A, of="stack"),
         case("stack of bools", lambda x, y: jnp.stack((x, y)), BOOLS, BOOLS),
+        case("unstack", lambda x: jnp.unstack(x, axis=1), given(6, 2, 12)),
         case("tile", lambda x: lax.tile(x, (1, 6)), A),
         case("tile of one", lambda x: lax.tile(x, (6, 1)), given(1, 12)),
         case("concatenate", lambda x, y: lax.concatenate((x, y), 1), A, A),

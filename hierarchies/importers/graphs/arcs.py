@@ -10,6 +10,7 @@ from typing import Any
 
 from hierarchies.errors import InputError
 from hierarchies.graphs.graph import Edge, Graph, Join, Kind, Node
+from hierarchies.importers.hostlist import listed
 
 MOST_NODES, MOST_EDGES = 20_000, 200_000
 _RATES = {
@@ -67,6 +68,15 @@ def made(
             hint=f"1 to {MOST_NODES} nodes and at most {MOST_EDGES} edges",
         )
     kinds = _kinds(nodes)
+    joined = {end for arc in arcs for end in (arc.here, arc.there)}
+    idle = [name for name in nodes if name not in joined and kinds[name] is not Kind.DEVICE]
+    if idle:
+        nodes = {
+            name: values
+            for name, values in nodes.items()
+            if name in joined or kinds[name] is Kind.DEVICE
+        }
+        notes = (*notes, f"left out, as nothing joins them: {listed(idle)}")
     units: set[bool] = set()
     made = [
         Node(

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
 from hierarchies.errors import InputError
 from hierarchies.files.loading import load
 from hierarchies.importers import structured
+from hierarchies.importers.contents import Contents, Unit
 from hierarchies.importers.draft import Blank, Draft, DraftLevel, Stated
 from hierarchies.importers.hostlist import listed
 from hierarchies.importers.networks.networks import check_nodes
@@ -143,6 +144,7 @@ def _torus(devices: Sequence[Device]) -> Draft:
             "chips": len({(d.slice, d.coords) for d in devices}),
             "processes": len({device.process for device in devices}),
         },
+        holds_devices=True,
     )
 
 
@@ -285,11 +287,18 @@ def _processes(devices: Sequence[Device]) -> Draft:
     notes = [_NO_COORDINATES]
     if slices > 1:
         notes.append(f"slice_index has {slices} values, which were not taken as a level.")
-    return Draft(
+    draft = Draft(
         "jax-devices",
         f"{kind}: {len(held)} processes of {inside} devices",
         (node, device),
         device=kind,
         notes=tuple(notes),
         counted={"devices": len(devices), "processes": len(held)},
+        models=(kind,),
+        holds_devices=True,
     )
+    units = tuple(Unit(f"node{number}", 1, inside) for number in range(len(held)))
+    nodes = replace(
+        draft, levels=(node,), contents=Contents("node", source, units), holds_devices=False
+    )
+    return replace(draft, wider=nodes)

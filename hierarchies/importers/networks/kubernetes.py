@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from hierarchies.errors import InputError
 from hierarchies.importers import structured
+from hierarchies.importers.claims import Between, Claim
 from hierarchies.importers.draft import Draft
 from hierarchies.importers.hostlist import MOST_HOSTS, listed
 from hierarchies.importers.networks.networks import Facts, Groups, network
@@ -19,6 +20,7 @@ from hierarchies.importers.options import Options
 from hierarchies.importers.structured import from_json
 
 _RESOURCES = ("nvidia.com/gpu", "amd.com/gpu", "google.com/tpu", "aws.amazon.com/neuron")
+_COUNT = "nvidia.com/gpu.count"
 _PRODUCTS = ("nvidia.com/gpu.product", "cloud.google.com/gke-accelerator")
 _ACCELERATORS = (
     ("domain", ("accelerator.topograph.run/domain",)),
@@ -65,12 +67,16 @@ PRESETS = (
 
 @dataclass(frozen=True)
 class Node:
-    """One node: its labels, and how many devices of which model it says it has."""
+    """One node: its labels, and how many devices of which model it says it has.
+
+    ``counts`` are all places that state the number of its devices, the one that is used first.
+    """
 
     name: str
     labels: Mapping[str, str]
     devices: int
     model: str
+    counts: tuple[tuple[str, int], ...] = ()
 
 
 def check_beginning(text: str) -> None:
@@ -100,7 +106,16 @@ def read(text: str, options: Options) -> Draft:
     counted = {"gpus": sum(node.devices for node in working)} if working[0].devices else {}
     levels = ", ".join(f"{t} = {key}" for t, key in zip(tiers.names, keys, strict=True)) or "none"
     notes = [f"labels of {name}: {levels}", *_left_out(nodes, working), *_contents(working)]
-    facts = Facts("kubernetes-cluster", "labels of Kubernetes", notes=tuple(notes), counted=counted)
+    devices = {node.name: node.devices for node in working} if working[0].devices else {}
+    facts = Facts(
+        "kubernetes-cluster",
+        "labels of Kubernetes",
+        notes=tuple(notes),
+        counted=counted,
+        devices=devices,
+        models=tuple({node.model for node in working if node.model}),
+        claims=tuple(claim for node in working for claim in _claims(node)),
+    )
     return network(tiers, facts, options, _accelerators(working))
 
 
@@ -127,9 +142,22 @@ def _node(item: Any, where: str) -> Node:
     }
     status = item.get("status") or {}
     capacity = _mapping(_mapping(status, where).get("capacity") or {}, where)
-    devices = next((_number(capacity[key]) for key in _RESOURCES if key in capacity), 0)
+    resource = next((key for key in _RESOURCES if key in capacity), "")
+    devices = _number(capacity.get(resource))
     model = next((labels[key] for key in _PRODUCTS if key in labels), "")
-    return Node(name, labels, devices, model)
+    allocatable = _mapping(status.get("allocatable") or {}, where)
+    elsewhere = (("allocatable", allocatable.get(resource)), (_COUNT, labels.get(_COUNT)))
+    counts = [("capacity", devices), *((p, _number(n)) for p, n in elsewhere if n is not None)]
+    return Node(name, labels, devices, model, tuple(counts) if resource else ())
+
+
+def _claims(node: Node) -> Iterator[Claim]:
+    """What the places of a node state of its number of devices, if they differ."""
+    if len({count for _, count in node.counts}) > 1:
+        for place, count in node.counts:
+            follows = place != node.counts[0][0]
+            values = Between(count, count)
+            yield Claim("devices", f"node {node.name}", place, str(count), values, follows)
 
 
 def _number(value: Any) -> int:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 
 from hierarchies.errors import InputError
+from hierarchies.importers.claims import Claim
+from hierarchies.importers.contents import Contents, Unit
 from hierarchies.importers.draft import Blank, Draft, DraftLevel, Entry, Lack, Stated
 from hierarchies.importers.hostlist import listed
 from hierarchies.importers.networks.tiers import Tiers, largest_even_part, with_groups
@@ -14,6 +17,7 @@ from hierarchies.importers.options import Options
 from hierarchies.importers.suggestions import NETWORK
 
 NODE = "node"
+_UPLINKS = "Where nothing is oversubscribed, a unit has as many uplinks as its nodes have NICs."
 _MOST_SHORT, _MOST_TIERS_SHOWN, _MOST_LACKS = 8, 4, 1000
 
 
@@ -47,6 +51,9 @@ class Slower:
 class Facts:
     """What a file says beside its tiers: its source, links by level and their medium, notes, plain
     counts.
+
+    ``devices``: how many devices each host has, by its name, empty if the file does not say;
+    ``models`` what those are called.
     """
 
     name: str
@@ -57,6 +64,9 @@ class Facts:
     notes: tuple[str, ...] = ()
     counted: Mapping[str, int] = field(default_factory=dict)
     medium: str = ""
+    devices: Mapping[str, int] = field(default_factory=dict)
+    models: tuple[str, ...] = ()
+    claims: tuple[Claim, ...] = ()
 
 
 def network(
@@ -71,34 +81,79 @@ def network(
     Raises InputError where ``options.nodes`` is another number than the file's, and where the
     units are so unlike that a system of equal ones would be twice as large as what there is.
     """
-    hosts = len(tiers.hosts)
-    check_nodes(hosts, options)
-    even, innermost, notes = _with_accelerators(tiers.trimmed(), accelerators)
+    check_nodes(len(tiers.hosts), options)
+    hosts, innermost, notes = _with_accelerators(tiers.trimmed(), accelerators)
+    units = hosts if innermost == NODE else hosts.without_hosts()
+    return _drafted(units, innermost, _members(hosts, units), facts, notes)
+
+
+def network_of_groups(tiers: Tiers, facts: Facts, name: str) -> Draft:
+    """The draft of a network whose innermost units are the groups of the innermost tier.
+
+    For hosts of which a group is one machine (NVLink between them), called ``name``.
+    """
+    groups = tiers.without_hosts()
+    return _drafted(groups, name, _members(tiers, groups), facts, ())
+
+
+def _members(tiers: Tiers, units: Tiers) -> Mapping[str, tuple[str, ...]]:
+    """The hosts of each innermost unit, by the unit's name: a host itself, or a group of hosts."""
+    if units is tiers:
+        return {host.name: (host.name,) for host in tiers.hosts}
+    found: defaultdict[str, list[str]] = defaultdict(list)
+    for host in tiers.hosts:
+        found["/".join(host.path)].append(host.name)
+    return {name: tuple(hosts) for name, hosts in found.items()}
+
+
+def _drafted(
+    even: Tiers,
+    innermost: str,
+    members: Mapping[str, tuple[str, ...]],
+    facts: Facts,
+    notes: Sequence[str],
+) -> Draft:
     names, counts = (*even.names, innermost), even.full()
-    uneven = _unevenness(even, names)
-    lacks = _lacks(even, names, facts)
+    advice = _advice(innermost)
+    outer = (_UPLINKS,) if even.names else ()
     return Draft(
         facts.name,
         f"{facts.source}: {_product(counts, names)}",
         tuple(_level(names, counts, position, facts) for position in range(len(names))),
-        notes=(*facts.notes, *notes, *uneven, *_advice(names)),
-        counted={"nodes": hosts, **facts.counted},
-        lacks=lacks,
+        notes=(*facts.notes, *notes, *_unevenness(even, names), advice, *outer),
+        counted={"nodes": sum(map(len, members.values())), **facts.counted},
+        lacks=_lacks(even, names, facts),
+        claims=facts.claims,
+        models=facts.models,
+        contents=_contents(even, names, members, facts),
+        advice=advice,
     )
+
+
+def _contents(
+    tiers: Tiers, names: Sequence[str], members: Mapping[str, tuple[str, ...]], facts: Facts
+) -> Contents:
+    digits = tiers.numbers()
+    units = []
+    for host in tiers.hosts:
+        hosts = members[host.name]
+        devices = sum(facts.devices[name] for name in hosts) if facts.devices else None
+        units.append(Unit(_path(names, digits[*host.path, host.name]), len(hosts), devices))
+    return Contents(names[-1], facts.source, tuple(units))
+
+
+def _path(names: Sequence[str], digits: Sequence[int]) -> str:
+    return "/".join(f"{name}{digit}" for name, digit in zip(names, digits, strict=False))
 
 
 def _lacks(tiers: Tiers, names: Sequence[str], facts: Facts) -> tuple[Lack, ...]:
     """What is missing or slower, in the numbers of the draft's units."""
     if not tiers.uneven and not facts.slower:
         return ()
-
-    def path(digits: Sequence[int]) -> str:
-        return "/".join(f"{name}{digit}" for name, digit in zip(names, digits, strict=False))
-
-    missing = [Lack(path(digits), facts.source) for digits in tiers.missing()]
+    missing = [Lack(_path(names, digits), facts.source) for digits in tiers.missing()]
     labels = {(names[len(u) - 1], u[-1]): digits for u, digits in tiers.numbers().items() if u}
     slower = [
-        Lack(path(labels[found.level, found.unit]), found.source, found.share)
+        Lack(_path(names, labels[found.level, found.unit]), found.source, found.share)
         for found in facts.slower
         if (found.level, found.unit) in labels
     ]
@@ -114,7 +169,7 @@ def _lacks(tiers: Tiers, names: Sequence[str], facts: Facts) -> tuple[Lack, ...]
 def _with_accelerators(
     tiers: Tiers, accelerators: Sequence[Groups]
 ) -> tuple[Tiers, str, tuple[str, ...]]:
-    """The tiers, what their innermost units are (nodes or domains), and notes on both."""
+    """The tiers of hosts, what their innermost units are (nodes or domains), and notes on both."""
     notes, last, name = [], None, ""
     for groups in accelerators:
         grouped = with_groups(tiers, groups.name, groups.of)
@@ -127,7 +182,7 @@ def _with_accelerators(
         f"The nodes of one {name} ({' or '.join(map(str, sizes))}) are joined by more than this "
         f"network (NVLink), so a {name} is the innermost unit here."
     )
-    return tiers.without_hosts(), name, tuple(notes)
+    return tiers, name, tuple(notes)
 
 
 def check_nodes(found: int, options: Options) -> None:
@@ -179,16 +234,10 @@ def _blank_ports(name: str, innermost: bool) -> Ports:
     )
 
 
-def _advice(names: Sequence[str]) -> tuple[str, ...]:
-    inside = (
-        f"What is inside a {names[-1]} is not in this file: without --inside (my-{names[-1]}.toml, "
-        f"or a name of the catalogue) a device is a whole {names[-1]}."
-    )
-    if len(names) == 1:
-        return (inside,)
+def _advice(unit: str) -> str:
     return (
-        inside,
-        "Where nothing is oversubscribed, a unit has as many uplinks as its nodes have NICs.",
+        f"What is inside a {unit} is not in this file: without --inside (my-{unit}.toml, "
+        f"or a name of the catalogue) a device is a whole {unit}."
     )
 
 

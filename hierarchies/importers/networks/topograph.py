@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from hierarchies.errors import InputError
 from hierarchies.importers import structured
 from hierarchies.importers.draft import Draft
-from hierarchies.importers.hostlist import MOST_HOSTS, Names
+from hierarchies.importers.hostlist import MOST_HOSTS, Names, listed
 from hierarchies.importers.networks.networks import Facts, Groups, network
 from hierarchies.importers.networks.switches import Switch, tier_names, tree
 from hierarchies.importers.networks.tiers import Host, Tiers, check_nested
@@ -28,12 +28,19 @@ class Cluster:
     tiers: Tiers
     domains: tuple[Groups, ...]
     notes: tuple[str, ...]
+    models: tuple[str, ...] = ()
 
 
 def read(text: str, options: Options) -> Draft:
     """The draft of a cluster from a graph or a model. Raises InputError for what is neither."""
     cluster = cluster_of(text)
-    facts = Facts(_NAME, "topograph", notes=cluster.notes, counted=cluster.tiers.switches())
+    facts = Facts(
+        _NAME,
+        "topograph",
+        notes=cluster.notes,
+        counted=cluster.tiers.switches(),
+        models=cluster.models,
+    )
     return network(cluster.tiers, facts, options, cluster.domains)
 
 
@@ -74,7 +81,7 @@ def _graph(instances: list[Any]) -> Cluster:
         raise InputError("the graph has no instances")
     tiers = Tiers(tier_names(len(hosts[0].path)), tuple(hosts))
     check_nested(tiers, "closest switch first")
-    return Cluster(tiers, _domains(labels), _models_note(models))
+    return Cluster(tiers, _domains(labels), _models_note(models), tuple(filter(None, models)))
 
 
 def _model(found: Mapping[str, Any]) -> Cluster:
@@ -89,9 +96,14 @@ def _model(found: Mapping[str, Any]) -> Cluster:
     hosts: dict[str, list[str]] = {}
     labels: dict[str, dict[str, str]] = {}
     models = Counter[str]()
+    empty = []
     for where, block in _entries(blocks, "blocks"):
         switch = block.get("switch") or under.get(str(block.get("name")))
-        nodes = names.of(",".join(_texts(block.get("nodes"), f"{where}, nodes")))
+        lists = _texts(block.get("nodes"), f"{where}, nodes", empty=True)
+        if not lists:
+            empty.append(str(block.get("name") or switch or where))
+            continue
+        nodes = names.of(",".join(lists))
         hosts.setdefault(_text(switch, f"{where}, switch"), []).extend(nodes)
         labels |= dict.fromkeys(nodes, _labels(block))
         models[str(block.get("type") or "")] += len(nodes)
@@ -103,7 +115,9 @@ def _model(found: Mapping[str, Any]) -> Cluster:
     switches += [Switch(name, hosts=tuple(nodes)) for name, nodes in hosts.items()]
     found_tree = tree(switches)
     notes = (*found_tree.notes, *_models_note(models))
-    return Cluster(found_tree.tiers, _domains(labels), notes)
+    if empty:
+        notes = (*notes, f"blocks left out, as they have no nodes: {listed(empty)}")
+    return Cluster(found_tree.tiers, _domains(labels), notes, tuple(filter(None, models)))
 
 
 def _old_switches(entries: list[Any]) -> tuple[dict[str, Any], dict[str, str]]:
@@ -171,7 +185,7 @@ def _text(value: Any, what: str) -> str:
     return value
 
 
-def _texts(value: Any, what: str, *, empty: bool = False) -> Iterable[str]:
-    if value is None and empty:
+def _texts(value: Any, what: str, *, empty: bool = False) -> list[str]:
+    if not value and empty:
         return []
     return [_text(entry, what) for entry in _list(value, what)]

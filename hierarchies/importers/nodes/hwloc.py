@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import gcd
 from xml.etree.ElementTree import Element
 
@@ -15,7 +16,14 @@ from hierarchies.importers.markup import parsed, walk, whole
 from hierarchies.importers.nodes.interfaces import Interface, chosen, virtual
 from hierarchies.importers.nodes.islands import parts_of
 from hierarchies.importers.nodes.locality import Way, groupings, near, slowest_alone
-from hierarchies.importers.nodes.picture import MOST_GPUS, Nic, Picture, check_alike, cpu_note
+from hierarchies.importers.nodes.picture import (
+    Nic,
+    Picture,
+    check_alike,
+    check_sizes,
+    cpu_note,
+    into_switches,
+)
 
 SOURCE = "hwloc's XML"
 MOST_OBJECTS = 4096
@@ -79,10 +87,9 @@ def _picture(root: Element) -> Picture:
     if not gpus:
         what = f"{len(devices)} PCI devices, none of them a GPU" if devices else "no PCI devices"
         raise InputError(f"hwloc saw {what}", hint="run lstopo --whole-io --of xml on the GPU node")
-    if len(gpus) > MOST_GPUS:
-        raise InputError(f"{len(gpus)} GPUs in one node")
-    check_alike("PCI", {gpu.kind[5:16] for gpu in gpus})
     listed = [device for device in devices if _is_nic(device)]
+    check_sizes(len(gpus), len(listed))
+    check_alike("PCI", {gpu.kind[5:16] for gpu in gpus})
     found = chosen([Interface(nic.names()[-1], nic.kind[6:15]) for nic in listed])
     real = [listed[place] for place in found.kept]
     nics, notes = _nics(real, gpus)
@@ -105,11 +112,14 @@ def _picture(root: Element) -> Picture:
             "gpus": len(gpus),
             "nics": len(real),
             **virtual(len(listed) - len(real)),
-            "connections": sum(links.direct.values()) + (links.switched or 0) * len(gpus),
+            "connections": sum(links.direct.values())
+            + (links.switched or 0) * (len(gpus) - len(links.short))
+            + sum(links.short.values()),
         },
         switch_parts=links.parts,
         to_cpu=links.to_cpu,
         bonded=True,
+        short=links.short,
     )
 
 
@@ -163,6 +173,7 @@ class _Links:
     parts: tuple[int, ...] = ()
     notes: tuple[str, ...] = ()
     to_cpu: int = 0
+    short: Mapping[int, int] = field(default_factory=dict)
 
 
 def _links(root: Element, gpus: list[_Device]) -> _Links:
@@ -207,8 +218,6 @@ def _of_matrix(
                 direct[gpu, peer] = rate
                 if rates[column * size + row] != rate:
                     raise InputError("NVLinkBandwidth differs between the two ways")
-    if any(into) and (len(set(into)) > 1 or direct):
-        raise InputError("some GPUs have other links to NVSwitches than others")
     apart = (rate for i, rate in enumerate(rates) if i // size != i % size)
     unit = gcd(*direct.values(), *apart) or 1
     source = f"{SOURCE}, NVLinkBandwidth: {unit / 1000:g} GB/s"
@@ -218,8 +227,22 @@ def _of_matrix(
     if not any(into):
         counts = {pair: rate // unit for pair, rate in direct.items()}
         return _Links(True, counts, link=link, notes=notes, to_cpu=bonds)
+    most, short = into_switches(
+        [rate // unit for rate in into], [f"GPU {gpu}" for gpu in range(gpus)], bool(direct)
+    )
     parts = parts_of(gpus + size, switches)[:gpus]
-    return _Links(True, {}, into[0] // unit, link, parts, notes, bonds)
+    alone = {gpu for gpu, count in short.items() if not count}
+    return _Links(True, {}, most, link, _completed(parts, alone), notes, bonds, short)
+
+
+def _completed(parts: tuple[int, ...], alone: Collection[int]) -> tuple[int, ...]:
+    """The parts with each GPU that has no links put into the smallest of the others."""
+    sizes = Counter(part for gpu, part in enumerate(parts) if gpu not in alone)
+    whole = list(parts)
+    for gpu in sorted(alone):
+        whole[gpu] = min(sizes, key=lambda part: sizes[part])
+        sizes[whole[gpu]] += 1
+    return tuple(whole)
 
 
 def _places(gpus: list[_Device]) -> dict[str, int]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from hierarchies.errors import InputError
+from hierarchies.importers.hostlist import listed
 from hierarchies.system import Domain
 
 Links = Mapping[tuple[int, int], int]
@@ -19,12 +21,14 @@ class Shape:
     ``domain`` None: the links make neither a mesh nor a ring. ``links``: how many join two
     neighbours; in an irregular shape half of those of the GPU with the fewest, which is what each
     neighbour gets if rings use them all. ``ring``: there is a ring through every island.
+    ``off``: GPUs that no link joins to the rest of their island.
     """
 
     islands: tuple[tuple[int, ...], ...]
     domain: Domain | None
     links: float
     ring: bool = True
+    off: tuple[int, ...] = ()
 
 
 def between(links: Links, one: int, other: int) -> int:
@@ -32,18 +36,43 @@ def between(links: Links, one: int, other: int) -> int:
     return links.get((min(one, other), max(one, other)), 0)
 
 
-def shape(gpus: int, links: Links) -> Shape:
-    """The shape of direct links. Raises InputError if the islands are of unequal sizes."""
+def shape(gpus: int, links: Links, names: Sequence[str] = ()) -> Shape:
+    """The shape of direct links; fewer than half of the GPUs may have lost all of theirs.
+
+    Raises InputError, with the ``names`` of GPUs, if the islands are of unequal sizes.
+    """
     parts = members(parts_of(gpus, links))
-    sizes = sorted({len(part) for part in parts})
-    if len(sizes) > 1:
+    alone = tuple(part[0] for part in parts if len(part) == 1)
+    linked = [part for part in parts if len(part) > 1]
+    if not linked:
+        return Shape(tuple(parts), None, 0, ring=False)
+    whole = _completed(linked, alone) if 2 * len(alone) < gpus else None
+    if whole is None:
+        called = names or [f"GPU {number}" for number in range(gpus)]
+        each = "; ".join(listed(called[gpu] for gpu in part) for part in parts)
         raise InputError(
-            f"links join the GPUs in parts of {' and '.join(map(str, sizes))}",
+            f"links join the GPUs in parts of {' and '.join(map(str, sorted({*map(len, parts)})))}"
+            f": {each}",
             hint="in a system all parts are alike: import the GPUs of one part, or write it down",
         )
-    if sizes == [1]:
-        return Shape(tuple(parts), None, 0, ring=False)
-    return _mesh(parts, links) or _ring(parts, links) or _irregular(parts, links)
+    found = _mesh(linked, links) or _ring(linked, links) or _irregular(linked, links)
+    if not alone:
+        return found
+    domain = found.domain if found.domain is Domain.MESH else None
+    return Shape(tuple(whole), domain, found.links, ring=False, off=alone)
+
+
+def _completed(
+    linked: list[tuple[int, ...]], alone: tuple[int, ...]
+) -> list[tuple[int, ...]] | None:
+    """The parts with the GPUs that have no links added to those that are short of some.
+
+    None where that does not make them equally large.
+    """
+    size = -(-(sum(map(len, linked)) + len(alone)) // len(linked))
+    rest = iter(alone)
+    whole = [tuple(sorted((*part, *islice(rest, max(0, size - len(part)))))) for part in linked]
+    return whole if {len(part) for part in whole} == {size} and next(rest, None) is None else None
 
 
 def parts_of(gpus: int, links: Links) -> tuple[int, ...]:

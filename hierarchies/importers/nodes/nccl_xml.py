@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from xml.etree.ElementTree import Element
 
 from hierarchies.errors import InputError
@@ -14,12 +14,13 @@ from hierarchies.importers.models import memory_of
 from hierarchies.importers.nodes.interfaces import Interface, chosen, virtual
 from hierarchies.importers.nodes.locality import groupings, near, slowest_alone
 from hierarchies.importers.nodes.picture import (
-    MOST_GPUS,
     Grouping,
     Nic,
     Picture,
     check_alike,
+    check_sizes,
     cpu_note,
+    into_switches,
 )
 
 MOST_LINKS_OF_ONE = 1000
@@ -99,8 +100,7 @@ def _picture(root: Element) -> Picture:
     parts = _parts(root)
     if not parts.gpus:
         raise InputError("no <gpu>, and no PCIe device that is one")
-    if len(parts.gpus) > MOST_GPUS:
-        raise InputError(f"{len(parts.gpus)} GPUs in one file")
+    check_sizes(len(parts.gpus), len(parts.nics))
     names = tuple(gpu.slot.get("busid", "").lower() for gpu in parts.gpus)
     if "" in names or len(set(names)) < len(names):
         raise InputError("two GPUs without a busid of their own")
@@ -125,7 +125,7 @@ def _picture(root: Element) -> Picture:
     if len(hosts) > 1:
         notes = (*notes, f"The file shows {len(hosts)} hosts that one NVLink domain joins.")
     direct, switched = links.direct, links.switched
-    total = sum(direct.values()) if switched is None else switched * len(names)
+    total = sum(direct.values()) + links.into
     return Picture(
         source,
         _gpu_names(parts, names),
@@ -151,6 +151,7 @@ def _picture(root: Element) -> Picture:
             ("xgmi" if amd else "nvlinks"): total,
         },
         to_cpu=links.to_cpu,
+        short=links.short,
     )
 
 
@@ -196,8 +197,10 @@ class _Links:
 
     direct: Mapping[tuple[int, int], int]
     switched: int | None = None
+    short: Mapping[int, int] = field(default_factory=dict)
     to_cpu: int = 0
     notes: tuple[str, ...] = ()
+    into: int = 0
 
 
 def _links(gpus: Sequence[_Found], names: tuple[str, ...]) -> _Links:
@@ -222,11 +225,14 @@ def _links(gpus: Sequence[_Found], names: tuple[str, ...]) -> _Links:
                 notes.add("Links to GPUs that are not in the file are left out.")
         if gpu.element.find("c2c") is not None:
             notes.add("C2C links to CPUs are left out.")
+    switched, short = into_switches(into, names, any(direct.values()))
     return _Links(
         _both_ways(direct, names),
-        _all_switched(into, direct),
+        switched,
+        short,
         to_cpu[0] if len(set(to_cpu)) == 1 else 0,
         (*sorted(notes), *cpu_note("NVLink", to_cpu)),
+        sum(into),
     )
 
 
@@ -246,16 +252,6 @@ def _both_ways(
                 hint="the file is damaged: dump it again",
             )
     return {pair: count for pair, count in direct.items() if pair[0] < pair[1] and count}
-
-
-def _all_switched(into: list[int], direct: Mapping[tuple[int, int], int]) -> int | None:
-    if not any(into):
-        return None
-    if len(set(into)) > 1 or any(direct.values()):
-        links = " and ".join(str(count) for count in sorted(set(into)))
-        what = "besides links from GPU to GPU" if direct else f"of {links} links"
-        raise InputError(f"some GPUs hang on NVSwitches {what}", hint="a GPU may have lost links")
-    return into[0]
 
 
 def _nics(parts: _Parts, kept: Sequence[int]) -> tuple[Nic, ...]:

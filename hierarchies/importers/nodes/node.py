@@ -10,6 +10,7 @@ from hierarchies.errors import InputError
 from hierarchies.files.loading import load
 from hierarchies.importers.draft import UNKNOWN, Blank, Draft, DraftLevel, Entry, Stated, refines
 from hierarchies.importers.models import Model, memory_of, model_named, model_of
+from hierarchies.importers.nodes.agreement import claims_of, degraded, hint_of
 from hierarchies.importers.nodes.islands import Shape, members, shape
 from hierarchies.importers.nodes.nics import network
 from hierarchies.importers.nodes.picture import MOST_GPUS, Grouping, Picture
@@ -46,15 +47,22 @@ def draft_of(picture: Picture, file: str, options: Options) -> Draft:
         memory = memory_of(picture.device)
     stem = PurePath(file).name.partition(".")[0]
     name = "".join(c if c.isalnum() or c in "-_." else "-" for c in stem)[:LONGEST_NAME]
-    return Draft(
+    levels = (*outer, *inner)
+    lacks, warnings = degraded(picture, inside.off, order, levels)
+    draft = Draft(
         name or "imported",
         f"Node of {len(picture.gpus)} GPUs, as told by {picture.source}",
-        (*outer, *inner),
+        levels,
         picture.device,
         memory,
         (*picture.notes, *notes, *more),
         picture.counted,
+        lacks,
+        tuple(claims_of(picture)),
+        (*picture.warnings, *warnings),
+        holds_devices=True,
     )
+    return draft.settled(hint_of(picture))
 
 
 def _with_model(picture: Picture, name: str | None) -> Picture:
@@ -62,11 +70,6 @@ def _with_model(picture: Picture, name: str | None) -> Picture:
     if name is None:
         return picture
     model = model_named(name)
-    if picture.arch and picture.arch not in model.archs:
-        raise InputError(
-            f"{name} is of architecture {model.archs[0]}, the file shows {picture.arch}",
-            hint="leave --gpu out, or name the GPU that is in the file",
-        )
     link = picture.link
     notes = picture.notes
     if isinstance(link, Blank):
@@ -94,12 +97,15 @@ def _two_rates(picture: Picture, link: Stated, model: Model) -> str:
 
 @dataclass(frozen=True)
 class _Inside:
-    """The levels inside a node, the order of its GPUs, and the groupings that became levels."""
+    """The levels inside a node, the order of its GPUs, the groupings that became levels, and the
+    GPUs that have lost all links.
+    """
 
     levels: tuple[DraftLevel, ...]
     order: tuple[int, ...]
     notes: tuple[str, ...] = ()
     groups: tuple[Grouping, ...] = ()
+    off: tuple[int, ...] = ()
 
 
 def _inside(picture: Picture) -> _Inside:
@@ -107,12 +113,15 @@ def _inside(picture: Picture) -> _Inside:
     everyone = tuple(range(gpus))
     if not picture.links_known:
         return _Inside((_unknown_links(picture),), everyone)
-    found = _switches(picture) if picture.switched is not None else shape(gpus, picture.direct)
+    if picture.switched is not None:
+        found = _switches(picture)
+    else:
+        found = shape(gpus, picture.direct, picture.gpus)
     size = len(found.islands[0])
     if size == gpus and (gpus > 1 or found.domain):
         level, notes = _island(picture, found, gpus)
-        return _Inside((level,), found.islands[0], notes)
-    return _grouped(picture, found, size)
+        return _Inside((level,), found.islands[0], notes, off=found.off)
+    return replace(_grouped(picture, found, size), off=found.off)
 
 
 def _switches(picture: Picture) -> Shape:
@@ -184,6 +193,15 @@ def _island(picture: Picture, found: Shape, count: int) -> tuple[DraftLevel, tup
         level = _gpu_level(picture, Blank(None, reason), _of_link(picture, reason), count, None)
         return level, (note,)
     domain = Blank("ring", f"{reason}, but rings through all GPUs exist")
+    if not picture.links_counted:
+        level = _gpu_level(
+            picture,
+            domain,
+            _of_link(picture, f"how many {name}s a GPU has is not told"),
+            count,
+            None,
+        )
+        return level, (note,)
     reason = f"rings that use all links of a GPU: {picture.several(found.links)} to each neighbour"
     if isinstance(bandwidth, Stated):
         bandwidth = Blank(bandwidth.value, f"{reason}; {bandwidth.source}")

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from hierarchies.errors import InputError
 from hierarchies.importers.nodes.interfaces import Interface, chosen, virtual
 from hierarchies.importers.nodes.islands import members, parts_of
+from hierarchies.importers.nodes.nvidia_tables import (
+    INSIDE_SOCKET,
+    NEAR,
+    Legend,
+    Matrix,
+    claims_of,
+    legend_of,
+    nic_names,
+)
 from hierarchies.importers.nodes.picture import MOST_GPUS, Grouping, Nic, Picture, check_length
 
 SOURCE = "nvidia-smi topo -m"
@@ -17,31 +26,30 @@ MOST_COLUMNS = 2 * MOST_GPUS
 _GPU = re.compile(r"GPU[0-9]+")
 _LINKS = re.compile(r"NV([0-9]{1,3})")
 _ESCAPES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
-_NEAR = ("PIX", "PXB")
-_INSIDE_SOCKET = (*_NEAR, "PHB", "NODE")
 _REDUCES = {18: True, 12: False, 6: False}
 """Whether switches add up, by the links of a GPU: Hopper and Blackwell; A100; V100 in a DGX-2.
 
 Eight links are an H800's, whose switches do, or an A800's, whose do not.
 """
-_CELLS = ("X", "N/A", "C2C", *_INSIDE_SOCKET, "SYS", "SOC")
-_NIC_NAME = re.compile(r"\s*(NIC[0-9]+)\s*:\s*(\S+)\s*")
-
-
-@dataclass(frozen=True)
-class _Matrix:
-    gpus: tuple[str, ...]
-    nics: tuple[str, ...]
-    cells: Mapping[str, tuple[str, ...]]
+_CELLS = ("X", "N/A", "C2C", *INSIDE_SOCKET, "SYS", "SOC")
+_ONLY_PCIE = (
+    "The legend has no NV#: this is the text of nvidia-smi topo -mp, which shows paths over PCIe "
+    "only. Whether NVLinks join the GPUs is not known; import the text of nvidia-smi topo -m."
+)
+_NO_LEGEND = (
+    "No NVLink is in the matrix, and the legend is missing: if it had no NV#, this is the text of "
+    "nvidia-smi topo -mp, which shows paths over PCIe only."
+)
 
 
 def read(text: str) -> Picture:
     """The node whose matrix is in a text. Raises InputError for what is none, or far too long."""
     check_length(text, SOURCE)
-    return _picture(_matrix(_ESCAPES.sub("", text).splitlines()), text)
+    lines = _ESCAPES.sub("", text).splitlines()
+    return _picture(_matrix(lines), legend_of(lines))
 
 
-def _matrix(lines: list[str]) -> _Matrix:
+def _matrix(lines: list[str]) -> Matrix:
     start = next((i for i, line in enumerate(lines) if _is_header(line)), None)
     if start is None:
         hint = "it starts with a row of GPU0, GPU1, ..."
@@ -53,11 +61,11 @@ def _matrix(lines: list[str]) -> _Matrix:
         raise InputError("columns are named twice, or there are too many")
     if columns[: len(gpus)] != gpus:
         raise InputError("GPUs and NICs are mixed in the first row", hint="GPUs come first")
-    cells = _rows(lines[start + 1 :], columns)
+    cells, cpus = _rows(lines[start + 1 :], columns, "CPU Affinity" in lines[start])
     missing = [gpu for gpu in gpus if gpu not in cells]
     if missing:
         raise InputError(f"no row for {missing[0]}", hint="the text is cut off: copy all rows")
-    return _Matrix(gpus, nics, cells)
+    return Matrix(gpus, nics, cells, cpus)
 
 
 def _is_header(line: str) -> bool:
@@ -75,8 +83,12 @@ def _columns(line: str) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _rows(lines: list[str], columns: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
+def _rows(
+    lines: list[str], columns: tuple[str, ...], has_cpus: bool
+) -> tuple[dict[str, tuple[str, ...]], dict[str, str]]:
+    """Connections and CPU affinities by the names of rows, the latter where they are printed."""
     rows: dict[str, tuple[str, ...]] = {}
+    cpus: dict[str, str] = {}
     for line in lines:
         name, *cells = line.split() or [""]
         if name not in columns:
@@ -94,17 +106,19 @@ def _rows(lines: list[str], columns: tuple[str, ...]) -> dict[str, tuple[str, ..
         if found[columns.index(name)] != "X":
             raise InputError(f"row {name}: no X where it meets itself")
         rows[name] = found
-    return rows
+        if has_cpus and len(cells) > len(columns):
+            cpus[name] = cells[len(columns)]
+    return rows, cpus
 
 
 def _is_cell(cell: str) -> bool:
     return cell in _CELLS or bool(_LINKS.fullmatch(cell))
 
 
-def _picture(matrix: _Matrix, text: str) -> Picture:
+def _picture(matrix: Matrix, legend: Legend) -> Picture:
     links = _links(matrix)
-    switched, notes = _switch(matrix, links)
-    every = _nics(matrix, text)
+    switched, short, notes = _switch(matrix, links)
+    every = _nics(matrix, legend)
     found = chosen([Interface(nic.name) for nic in every])
     nics = tuple(every[place] for place in found.kept)
     notes = (*notes, *found.notes)
@@ -112,22 +126,31 @@ def _picture(matrix: _Matrix, text: str) -> Picture:
         notes = (*notes, "Rows of NICs are missing: what the rows of the GPUs say is used.")
     if any("C2C" in row for row in matrix.cells.values()):
         notes = (*notes, "Connections by C2C are left out.")
+    known = bool(links) or not legend.only_pcie
+    if not links and not legend.kinds and len(matrix.gpus) > 1:
+        notes = (*notes, _NO_LEGEND)
     counted = {"gpus": len(matrix.gpus), "nics": len(nics), **virtual(len(every) - len(nics))}
-    total = sum(links.values()) if switched is None else switched * len(matrix.gpus)
+    if known:
+        into = 0 if switched is None else switched * (len(matrix.gpus) - len(short))
+        counted["nvlinks"] = into + sum(short.values()) if switched else sum(links.values())
     return Picture(
-        SOURCE,
+        SOURCE if known else f"{SOURCE}p",
         matrix.gpus,
         {} if switched is not None else links,
         switched,
+        links_known=known,
         groups=_groups(matrix, found.kept),
         nics=nics,
         reduces=None if switched is None else _REDUCES.get(switched),
         notes=notes,
-        counted={**counted, "nvlinks": total},
+        counted=counted,
+        short=short,
+        claims=tuple(claims_of(matrix, legend)),
+        warnings=() if known else (_ONLY_PCIE,),
     )
 
 
-def _links(matrix: _Matrix) -> dict[tuple[int, int], int]:
+def _links(matrix: Matrix) -> dict[tuple[int, int], int]:
     """How many NVLinks join two GPUs. Raises InputError where the two rows differ."""
     links = {}
     for one, name in enumerate(matrix.gpus):
@@ -146,38 +169,56 @@ def _links(matrix: _Matrix) -> dict[tuple[int, int], int]:
 
 
 def _switch(
-    matrix: _Matrix, links: Mapping[tuple[int, int], int]
-) -> tuple[int | None, tuple[str, ...]]:
-    """How many links lead from a GPU into NVSwitches, which the matrix shows as links to all."""
-    gpus, counts = len(matrix.gpus), set(links.values())
-    if len(counts) != 1 or len(links) != gpus * (gpus - 1) // 2:
-        return None, ()
-    each = next(iter(counts))
-    if each * (gpus - 1) > MOST_LINKS:
-        return each, ()
-    if gpus == 2:
-        return None, ()
+    matrix: Matrix, links: Mapping[tuple[int, int], int]
+) -> tuple[int | None, dict[int, int], tuple[str, ...]]:
+    """How many links lead from a GPU into NVSwitches, which GPUs have fewer, and a note.
+
+    The matrix shows links into switches as links to all other GPUs, to each as many as both have.
+    """
+    gpus = len(matrix.gpus)
+    each = [0] * gpus
+    for pair, count in links.items():
+        for gpu in pair:
+            each[gpu] = max(each[gpu], count)
+    on = [gpu for gpu in range(gpus) if each[gpu]]
+    if len(on) < 3 or 2 * len(on) <= gpus or not _through_switches(links, each, on):
+        return None, {}, ()
+    counts = Counter(each[gpu] for gpu in on)
+    usual = max(counts, key=lambda links: (counts[links], links))
+    if usual * (len(on) - 1) > MOST_LINKS:
+        return usual, {gpu: count for gpu, count in enumerate(each) if count < usual}, ()
+    if len(on) < gpus or len({*links.values()}) > 1:
+        return None, {}, ()
     note = (
-        f"NV{each} between all {gpus} GPUs is taken as {each * (gpus - 1)} links of each, no more "
-        f"than a GPU has; behind an NVSwitch it would be {each} that lead to all."
+        f"NV{usual} between all {gpus} GPUs is taken as {usual * (gpus - 1)} links of each, no "
+        f"more than a GPU has; behind an NVSwitch it would be {usual} that lead to all."
     )
-    return None, (note,)
+    return None, {}, (note,)
 
 
-def _nics(matrix: _Matrix, text: str) -> tuple[Nic, ...]:
-    lines = (_NIC_NAME.fullmatch(line) for line in text.splitlines())
-    legend = {found[1]: found[2] for found in lines if found}
+def _through_switches(
+    links: Mapping[tuple[int, int], int], each: Sequence[int], on: Sequence[int]
+) -> bool:
+    """Whether any two of these GPUs have as many links as the one with fewer."""
+    return all(
+        links.get((one, other), 0) == min(each[one], each[other])
+        for place, other in enumerate(on)
+        for one in on[:place]
+    )
+
+
+def _nics(matrix: Matrix, legend: Legend) -> tuple[Nic, ...]:
     nics = []
-    for column, name in enumerate(matrix.nics, start=len(matrix.gpus)):
-        near = [i for i, gpu in enumerate(matrix.gpus) if matrix.cells[gpu][column] in _NEAR]
-        nics.append(Nic(legend.get(name, name), near=frozenset(near)))
+    for column, name in enumerate(nic_names(matrix, legend), start=len(matrix.gpus)):
+        near = [i for i, gpu in enumerate(matrix.gpus) if matrix.cells[gpu][column] in NEAR]
+        nics.append(Nic(name, near=frozenset(near)))
     return tuple(nics)
 
 
-def _groups(matrix: _Matrix, nics: Sequence[int]) -> tuple[Grouping, ...]:
+def _groups(matrix: Matrix, nics: Sequence[int]) -> tuple[Grouping, ...]:
     """Sockets and PCIe switches, by the GPUs; ``nics`` are the columns of NICs that count."""
     groups = []
-    for name, cells in (("socket", _INSIDE_SOCKET), ("bridge", _NEAR)):
+    for name, cells in (("socket", INSIDE_SOCKET), ("bridge", NEAR)):
         parts = _parts(matrix, cells)
         inside = all(
             any(_meets(matrix, gpu, nic, cells) for gpu in part for nic in nics)
@@ -187,11 +228,11 @@ def _groups(matrix: _Matrix, nics: Sequence[int]) -> tuple[Grouping, ...]:
     return tuple(groups)
 
 
-def _meets(matrix: _Matrix, gpu: int, nic: int, cells: tuple[str, ...]) -> bool:
+def _meets(matrix: Matrix, gpu: int, nic: int, cells: tuple[str, ...]) -> bool:
     return matrix.cells[matrix.gpus[gpu]][len(matrix.gpus) + nic] in cells
 
 
-def _parts(matrix: _Matrix, cells: tuple[str, ...]) -> tuple[int, ...]:
+def _parts(matrix: Matrix, cells: tuple[str, ...]) -> tuple[int, ...]:
     near = {
         (one, other): 1
         for other, name in enumerate(matrix.gpus)

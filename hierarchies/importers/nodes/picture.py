@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hierarchies.errors import InputError
+from hierarchies.importers.claims import Claim
 from hierarchies.importers.draft import UNKNOWN, Entry
+from hierarchies.importers.hostlist import listed
 from hierarchies.importers.models import Model
 
-MOST_GPUS = 1024
+MOST_GPUS, MOST_NICS = 1024, 8192
+"""Of one node; each NIC is compared with each GPU."""
 MOST_CHARACTERS = 2**21
 """Of what a tool prints of one node."""
 
@@ -49,13 +52,17 @@ class Picture:
     there are none. ``to_cpu``: how many lead from each GPU to its own CPU, as in POWER machines; 0
     if none do, or not equally many.
     ``link``: bytes a second, per direction, of one such link. ``links_known``:
-    False where the file leaves them out. ``groups``: from the coarsest on. ``pcie``: what one GPU
+    False where the file leaves them out. ``links_counted``: False where a link of ``direct`` may
+    be several. ``groups``: from the coarsest on. ``pcie``: what one GPU
     has to its PCIe slot. ``arch``: what the GPUs' tools call it, ``90`` or ``gfx942``, if the
     file says. ``amd``: xGMI instead of NVLink. ``reduces``: whether the switches can add up,
     None if that cannot be told.
     ``bonded``: a "link" is all that joins two devices, as only its bandwidth is given.
     ``model``: the GPU that the user names.
     ``switch_parts``: the part of each GPU, where NVSwitches join only some of the GPUs.
+    ``short``: GPUs with fewer links into the switches than ``switched``, by their numbers.
+    ``claims``: what the tables of the file state of the same things; ``warnings``: what is wrong
+    with the file or the machine, ``notes`` what else there is to know.
     """
 
     source: str
@@ -78,6 +85,10 @@ class Picture:
     model: Model | None = None
     to_cpu: int = 0
     bonded: bool = False
+    links_counted: bool = True
+    short: Mapping[int, int] = field(default_factory=dict)
+    claims: tuple[Claim, ...] = ()
+    warnings: tuple[str, ...] = ()
 
     @property
     def link_name(self) -> str:
@@ -88,6 +99,28 @@ class Picture:
     def several(self, links: float) -> str:
         """``1 NVLink``, ``12 NVLinks``."""
         return f"{links:g} {self.link_name}{'' if links == 1 else 's'}"
+
+
+def into_switches(
+    counts: Sequence[int], names: Sequence[str], direct: bool
+) -> tuple[int | None, dict[int, int]]:
+    """The links of a GPU into switches, and which GPUs have fewer of them; None without any.
+
+    A machine has equally many of each GPU, so fewer are a fault. Raises InputError, naming GPUs,
+    where half of them have fewer, or where there are ``direct`` links, too.
+    """
+    most = max(counts, default=0)
+    if not most:
+        return None, {}
+    short = {gpu: count for gpu, count in enumerate(counts) if count < most}
+    if direct or 2 * len(short) >= len(counts):
+        what = "besides links from GPU to GPU" if direct else f"by {most} links"
+        others = listed(f"{names[gpu]} by {count}" for gpu, count in short.items())
+        raise InputError(
+            f"some GPUs hang on NVSwitches {what}{f', but {others}' if short else ''}",
+            hint="a GPU may have lost links: nvidia-smi nvlink -s shows which",
+        )
+    return most, short
 
 
 def cpu_note(link_name: str, to_cpu: Collection[int]) -> tuple[str, ...]:
@@ -106,6 +139,14 @@ def check_alike(what: str, kinds: Collection[str]) -> None:
             f"the GPUs differ: {what} {', '.join(sorted(kinds))}",
             hint="in a system all devices are alike: take the others out of the file",
         )
+
+
+def check_sizes(gpus: int, nics: int) -> None:
+    """Refuse more devices than one node has. Raises InputError."""
+    if gpus > MOST_GPUS:
+        raise InputError(f"{gpus} GPUs in one node", hint=f"at most {MOST_GPUS} are read")
+    if nics > MOST_NICS:
+        raise InputError(f"{nics} network ports in one node", hint=f"at most {MOST_NICS} are read")
 
 
 def check_length(text: str, source: str) -> None:

@@ -1,145 +1,43 @@
-"""Reads what ``rocm-smi --showtopo`` and ``amd-smi topology --json`` print."""
+"""Reads what ``rocm-smi --showtopo`` and ``amd-smi topology`` print, as text or as JSON.
+
+Types and hops call two GPUs of one hive linked, also where others stand between them. Which pairs
+have a link of their own the weights tell, 15 for every link on the way, and the bandwidths, which
+only such pairs have (https://github.com/ROCm/rocm-systems/issues/5763).
+"""
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterator
+from itertools import combinations
 
-from hierarchies.errors import InputError
+from hierarchies.importers.claims import Between, Claim
 from hierarchies.importers.nodes.islands import parts_of
-from hierarchies.importers.nodes.picture import MOST_GPUS, Grouping, Picture, check_length
+from hierarchies.importers.nodes.picture import Grouping, Picture, check_length
+from hierarchies.importers.nodes.rocm_tables import DIRECT, ROCM_SMI, Tables, tables_of
 
-SOURCE = "rocm-smi --showtopo"
-_AMD_SMI = "amd-smi topology"
-_TABLES = {"weight between": "weight", "hops between": "hops", "link type between": "type"}
-_GPU = re.compile(r"GPU[0-9]+")
-_NUMBER = re.compile(r"[0-9]{1,6}")
-_DIRECT, _TYPES = "XGMI", ("XGMI", "PCIE", "0", "N/A")
-
-Table = list[list[str]]
-
-
-@dataclass(frozen=True)
-class _Tables:
-    """For every two GPUs weight, hops and type of what joins them, as text, as far as printed."""
-
-    gpus: tuple[str, ...]
-    printed: Mapping[str, Table]
-    source: str
+SOURCE = ROCM_SMI
+_TOPIC = "xGMI link"
+_LINKED, _APART = Between(1, 1), Between(0, 0)
+_Pair = tuple[int, int]
 
 
 def read(text: str) -> Picture:
     """The node that a text describes. Raises InputError for what is none, or far too long."""
     check_length(text, SOURCE)
-    tables = _from_json(text) if text.lstrip().startswith(("[", "{")) else _from_text(text)
-    _check(tables)
-    return _picture(tables)
+    return _picture(tables_of(text))
 
 
-def _from_text(text: str) -> _Tables:
-    printed: dict[str, Table] = {}
-    gpus: tuple[str, ...] = ()
-    lines = iter(text.splitlines())
-    for line in lines:
-        name = next((key for start, key in _TABLES.items() if start in line.lower()), None)
-        if name is None or "=" not in line:
-            continue
-        header = tuple(next(lines, "").split())
-        if not header or not all(_GPU.fullmatch(word) for word in header):
-            raise InputError(f"no row of GPU0, GPU1, ... under {line.strip(' =')!r}")
-        if (gpus and header != gpus) or name in printed or len(set(header)) < len(header):
-            raise InputError("tables of different GPUs", hint="give the text of one node")
-        if len(header) > MOST_GPUS:
-            raise InputError(f"{len(header)} GPUs in one node")
-        gpus = header
-        printed[name] = [_row(next(lines, ""), gpu, len(gpus)) for gpu in gpus]
-    if not printed:
-        raise InputError(f"no table of {SOURCE} was found", hint="it is headed 'Hops between ...'")
-    return _Tables(gpus, printed, SOURCE)
-
-
-def _row(line: str, gpu: str, gpus: int) -> list[str]:
-    name, *cells = line.split() or [""]
-    if name != gpu or len(cells) != gpus:
-        hint = "the text is cut off or changed: copy it again"
-        raise InputError(f"a row of {gpu} with {gpus} cells is wanted", hint=hint)
-    return cells
-
-
-def _from_json(text: str) -> _Tables:
-    try:
-        raw = json.loads(text)
-    except (ValueError, RecursionError):
-        raise InputError("not JSON, or cut off") from None
-    entries = raw if isinstance(raw, list) else []
-    if not entries or not all(_is_entry(entry) for entry in entries):
-        hint = "each GPU has 'gpu' and 'links', as since ROCm 6.1"
-        raise InputError(f"not what {_AMD_SMI} --json prints", hint=hint)
-    numbers = [entry["gpu"] for entry in entries]
-    if len(set(numbers)) < len(numbers) or len(numbers) > MOST_GPUS:
-        raise InputError("GPUs are listed twice, or there are too many")
-    links = [{link.get("gpu"): link for link in entry["links"]} for entry in entries]
-    if any(set(row) != set(numbers) for row in links):
-        raise InputError("a GPU has no link to each of the others", hint="the file is cut off")
-    keys = {"weight": "weight", "hops": "num_hops", "type": "link_type"}
-    printed = {
-        name: [[str(row[number].get(key, "N/A")) for number in numbers] for row in links]
-        for name, key in keys.items()
-    }
-    known = {name: table for name, table in printed.items() if not _is_void(table)}
-    return _Tables(tuple(f"GPU{number}" for number in numbers), known, _AMD_SMI)
-
-
-def _is_entry(entry: Any) -> bool:
-    if not isinstance(entry, dict) or type(entry.get("gpu")) is not int:
-        return False
-    links = entry.get("links")
-    return isinstance(links, list) and all(
-        isinstance(link, dict) and type(link.get("gpu")) is int for link in links
-    )
-
-
-def _is_void(table: Table) -> bool:
-    return all(cell == "N/A" for row in table for cell in row)
-
-
-def _check(tables: _Tables) -> None:
-    """Refuse tables that are not symmetric: what joins A to B is what joins B to A."""
-    for name, table in tables.printed.items():
-        for one, row in enumerate(table):
-            for other, cell in enumerate(row):
-                if one == other:
-                    continue
-                known = cell in _TYPES if name == "type" else _NUMBER.fullmatch(cell)
-                if not known and cell != "N/A":
-                    raise InputError(f"{cell[:20]!r} is no {name} of a link")
-                if cell != table[other][one]:
-                    raise InputError(
-                        f"{name} from {tables.gpus[one]} to {tables.gpus[other]} is {cell}, "
-                        f"the other way it is {table[other][one]}",
-                        hint="the text is damaged: copy it again",
-                    )
-
-
-def _picture(tables: _Tables) -> Picture:
-    types, hops = tables.printed.get("type"), tables.printed.get("hops")
+def _picture(tables: Tables) -> Picture:
     gpus = len(tables.gpus)
-    pairs = [(one, other) for one in range(gpus) for other in range(one + 1, gpus)]
-    notes: tuple[str, ...] = ()
-    if types is not None:
-        direct = {(a, b): 1 for a, b in pairs if types[a][b] == _DIRECT}
-        if hops is not None and any(_hops(hops, a, b) > 1 for a, b in direct):
-            notes = ("xGMI links over several hops are taken as direct.",)
-    elif hops is not None:
-        direct = {(a, b): 1 for a, b in pairs if _hops(hops, a, b) == 1}
-        notes = ("The types of the links are not told: one hop is taken as an xGMI link.",)
-    else:
-        raise InputError(
-            "neither types of links nor hops are told", hint=f"give all that {SOURCE} prints"
-        )
+    pairs = list(combinations(range(gpus), 2))
+    hive = _hive(tables, pairs)
+    claims = list(_claims(tables, hive))
+    apart = {claim.subject for claim in claims if claim.values == _APART}
+    direct = {pair: 1 for pair in hive if _subject(tables, pair) not in apart}
+    notes = tables.notes
+    if "link type" not in tables.printed:
+        hops = "The types of the links are not told: one hop is taken as an xGMI link."
+        notes = (*notes, hops)
     if direct:
         notes = (*notes, "How many xGMI links join two GPUs is not told: taken as one.")
     return Picture(
@@ -149,20 +47,50 @@ def _picture(tables: _Tables) -> Picture:
         groups=_groups(tables, pairs),
         amd=True,
         notes=notes,
+        links_counted=False,
         counted={"gpus": gpus, "xgmi": len(direct)},
+        claims=tuple(claims),
     )
 
 
-def _hops(hops: Table, one: int, other: int) -> int:
-    return int(hops[one][other]) if hops[one][other].isdigit() else 0
+def _subject(tables: Tables, pair: _Pair) -> str:
+    return f"{tables.gpus[pair[0]]} and {tables.gpus[pair[1]]}"
 
 
-def _groups(tables: _Tables, pairs: list[tuple[int, int]]) -> tuple[Grouping, ...]:
+def _hive(tables: Tables, pairs: list[_Pair]) -> list[_Pair]:
+    """The pairs that xGMI joins, over other GPUs or not, by the types, or else by one hop."""
+    types = tables.printed.get("link type")
+    if types is not None:
+        return [(one, other) for one, other in pairs if types[one][other] == DIRECT]
+    return [pair for pair in pairs if tables.number("hops", *pair) == 1]
+
+
+def _claims(tables: Tables, hive: list[_Pair]) -> Iterator[Claim]:
+    """Which pairs are linked, by each table; types and hops yield to weights and bandwidths."""
+    weights = {pair: tables.number("weight", *pair) for pair in hive}
+    least = min((weight for weight in weights.values() if weight is not None), default=0)
+    rates = tables.printed.get("numa bw")
+    rated = {(a, b) for a, b in hive if rates and any(c in "123456789" for c in rates[a][b])}
+    typed = "link type" in tables.printed
+    name, words = ("link type", DIRECT) if typed else ("hops", "1 hop")
+    for pair in hive:
+        subject = _subject(tables, pair)
+        yield Claim(_TOPIC, subject, f"the table {name!r}", words, _LINKED, True)
+        hops = tables.number("hops", *pair)
+        if hops is not None and hops > 1:
+            yield Claim(_TOPIC, subject, "the table 'hops'", f"{hops} hops", _APART)
+        weight = weights[pair]
+        if weight is not None and weight > least:
+            none = f"none at weight {weight} ({least} for one link)"
+            yield Claim(_TOPIC, subject, "the table 'weight'", none, _APART)
+        if rated and pair not in rated:
+            none = "none, as it has no bandwidth"
+            yield Claim(_TOPIC, subject, "the table 'numa bw'", none, _APART)
+
+
+def _groups(tables: Tables, pairs: list[_Pair]) -> tuple[Grouping, ...]:
     """Parts of GPUs that are nearer to each other, by the weights of their links."""
-    weights = tables.printed.get("weight")
-    if weights is None:
-        return ()
-    known = {pair: int(text) for pair in pairs if (text := weights[pair[0]][pair[1]]).isdigit()}
+    known = {pair: n for pair in pairs if (n := tables.number("weight", *pair)) is not None}
     if len(set(known.values())) != 2:
         return ()
     least = min(known.values())

@@ -9,10 +9,13 @@ from dataclasses import dataclass
 from hierarchies.errors import InputError, nearest
 from hierarchies.importers.hostlist import Names
 from hierarchies.importers.networks.switches import Switch
-from hierarchies.importers.slurm.layout import Group, Layout
+from hierarchies.importers.slurm.layout import Group, Layout, hosts_of
 from hierarchies.importers.structured import BEGINNING
 
-_PAIR = re.compile(r'\s*([A-Za-z][A-Za-z_0-9]{0,40})\s*=\s*("[^"]*"|[^\s"]+)')
+_PAIR = re.compile(
+    r"\s*([A-Za-z][A-Za-z_0-9]{0,40})\s*="
+    r'\s*("[^"]*"|(?![A-Za-z][A-Za-z_0-9]{0,40}\s*=)[^\s"]+|)'
+)
 _KEYS = {
     key.lower(): key
     for key in (
@@ -114,12 +117,12 @@ def layout(text: str) -> Layout:
             match line.values:
                 case {"SwitchName": name}:
                     switches.append(_switch(name, line.values, names))
-                case {"BlockName": name, "Nodes": nodes}:
-                    blocks.append(Group(name, names.of(nodes)))
-                case {"RingName": name, "Nodes": nodes}:
-                    rings.append(Group(name, names.of(nodes)))
                 case {"BlockSizes": sizes}:
                     notes.append(sizes_note(sizes))
+                case {"BlockName": name}:
+                    blocks.append(Group(name, hosts_of(line.values.get("Nodes"), names)))
+                case {"RingName": name}:
+                    rings.append(Group(name, hosts_of(line.values.get("Nodes"), names)))
                 case {"AggregatedBlock": _}:
                     continue
                 case _:
@@ -135,13 +138,10 @@ def layout(text: str) -> Layout:
 
 
 def _switch(name: str, values: Mapping[str, str], names: Names) -> Switch:
-    below, nodes = values.get("Switches"), values.get("Nodes")
+    below = hosts_of(values.get("Switches"), names)
+    nodes = hosts_of(values.get("Nodes"), names)
     if below and nodes and "Level" not in values:
         raise InputError(
             f"switch {name!r} has Switches and Nodes", hint="a switch names one of the two"
         )
-    if below:
-        return Switch(name, names.of(below))
-    if not nodes:
-        raise InputError(f"switch {name!r} has neither Switches nor Nodes")
-    return Switch(name, hosts=names.of(nodes))
+    return Switch(name, below) if below else Switch(name, hosts=nodes)

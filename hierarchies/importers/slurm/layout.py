@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from hierarchies.importers.hostlist import Names
 from hierarchies.importers.networks.switches import Switch
+
+_NOTHING = ("", "(null)", "none")
+
+
+def hosts_of(text: str | None, names: Names) -> tuple[str, ...]:
+    """The names of a hostlist, none for what Slurm and its tools write where there are none."""
+    return () if text is None or text.strip().lower() in _NOTHING else names.of(text)
 
 
 @dataclass(frozen=True)
 class Group:
-    """A block or ring of nodes."""
+    """A block or ring of nodes. One without nodes only fills up the file."""
 
     name: str
     nodes: tuple[str, ...]

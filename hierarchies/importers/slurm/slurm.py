@@ -10,7 +10,14 @@ from math import prod
 from hierarchies.errors import InputError, within
 from hierarchies.importers.draft import Blank, Draft, Stated
 from hierarchies.importers.hostlist import listed
-from hierarchies.importers.networks.networks import NODE, Facts, cable, check_nodes, network
+from hierarchies.importers.networks.networks import (
+    NODE,
+    Facts,
+    cable,
+    check_nodes,
+    network,
+    network_of_groups,
+)
 from hierarchies.importers.networks.switches import tree
 from hierarchies.importers.networks.tiers import Host, Tiers, with_groups
 from hierarchies.importers.options import Options
@@ -20,6 +27,10 @@ from hierarchies.importers.slurm.layout import Group, Layout, Torus
 from hierarchies.importers.structured import check_yaml_beginning
 
 _NAME, _SOURCE = "slurm-cluster", "Slurm's topology"
+_RACKS = (
+    "A block is one unit of the system that --inside names: such a unit holds as many machines as "
+    "the largest block."
+)
 _NOT_STATED = Blank("switch", "usual; Slurm does not say what joins blocks or rings")
 
 
@@ -64,6 +75,7 @@ def _is_yaml(name: str, text: str) -> bool:
 
 
 def _draft(layout: Layout, options: Options) -> Draft:
+    layout = _filled(layout)
     if layout.tori:
         return _torus(layout.tori, layout.notes, options)
     if layout.rings:
@@ -75,6 +87,20 @@ def _draft(layout: Layout, options: Options) -> Draft:
     raise InputError(
         "no switch, block or ring is in it", hint="a topology.conf has SwitchName=... lines"
     )
+
+
+def _filled(layout: Layout) -> Layout:
+    """The layout without blocks and rings that have no nodes, which a note names."""
+    empty = [group.name for group in (*layout.blocks, *layout.rings) if not group.nodes]
+    if not empty:
+        return layout
+    blocks, rings = (
+        tuple(group for group in groups if group.nodes) for groups in (layout.blocks, layout.rings)
+    )
+    if not (blocks or rings or layout.switches):
+        raise InputError(f"no block or ring has nodes: {listed(empty)}")
+    note = f"left out, as they have no nodes: {listed(empty)}"
+    return replace(layout, blocks=blocks, rings=rings, notes=(*layout.notes, note))
 
 
 def _switches(layout: Layout, options: Options) -> Draft:
@@ -98,7 +124,9 @@ def _blocks(blocks: Sequence[Group], notes: Sequence[str], options: Options) -> 
     _check_apart(blocks, "block")
     hosts = tuple(Host(node, (block.name,)) for block in blocks for node in block.nodes)
     facts = Facts(_NAME, _SOURCE, _NOT_STATED, notes=tuple(notes), counted={"blocks": len(blocks)})
-    return network(Tiers(("block",), hosts), facts, options)
+    tiers = Tiers(("block",), hosts)
+    racks = replace(facts, notes=(*notes, _RACKS))
+    return replace(network(tiers, facts, options), wider=network_of_groups(tiers, racks, "block"))
 
 
 def _rings(rings: Sequence[Group], notes: Sequence[str], options: Options) -> Draft:

@@ -14,7 +14,7 @@ from hierarchies.errors import InputError, nearest, within
 from hierarchies.importers.hostlist import Names, listed
 from hierarchies.importers.networks.switches import Switch
 from hierarchies.importers.slurm.conf import sizes_note
-from hierarchies.importers.slurm.layout import Group, Layout, Torus
+from hierarchies.importers.slurm.layout import Group, Layout, Torus, hosts_of
 from hierarchies.importers.structured import from_yaml, mapping
 
 _KINDS = ("tree", "block", "flat", "ring", "torus3d")
@@ -87,19 +87,21 @@ def _layout(entry: dict[str, Any], notes: tuple[str, ...]) -> Layout:
 
 def _switch(entry: dict[str, Any], names: Names) -> Switch:
     name = _text(entry.get("switch"), "switch")
-    children, nodes = entry.get("children"), entry.get("nodes")
-    if bool(children) == bool(nodes):
+    children, nodes = (_hosts(entry.get(key), key, names) for key in ("children", "nodes"))
+    if children and nodes:
         raise InputError(
-            f"switch {name!r} has {'both' if nodes else 'neither'} of children and nodes",
-            hint="a switch names one of the two",
+            f"switch {name!r} has both of children and nodes", hint="a switch names one of the two"
         )
-    if children:
-        return Switch(name, names.of(_text(children, "children")))
-    return Switch(name, hosts=names.of(_text(nodes, "nodes")))
+    return Switch(name, children, nodes)
 
 
 def _group(entry: dict[str, Any], key: str, names: Names) -> Group:
-    return Group(_text(entry.get(key), key), names.of(_text(entry.get("nodes"), "nodes")))
+    return Group(_text(entry.get(key), key), _hosts(entry.get("nodes"), "nodes", names))
+
+
+def _hosts(value: Any, what: str, names: Names) -> tuple[str, ...]:
+    """The names of one hostlist or of a list of them, none where there is no such."""
+    return hosts_of(_text(value, what), names) if value else ()
 
 
 def _torus(entry: dict[str, Any], names: Names) -> Torus:
@@ -110,7 +112,7 @@ def _torus(entry: dict[str, Any], names: Names) -> Torus:
     if entry.get("regions"):
         regions = _entries(entry["regions"], "regions")
         lists = [region.get("nodes") for region in regions]
-    nodes = [node for text in lists for node in names.of(_text(text, "nodes"))]
+    nodes = [node for hosts in lists for node in _hosts(hosts, "nodes", names)]
     if len(set(nodes)) != len(nodes):
         raise InputError(f"torus {name!r} has a node twice")
     if prod(dimensions) != len(nodes):

@@ -90,21 +90,22 @@ parameters, ``{all}``, ``{made}``; or what makes one."""
 class Language:
     """A runtime in whose words a step is written.
 
-    ``dtypes`` are its names of element types, ``number`` writes one with its type, ``infinite``
-    has ``inf`` and ``nan``. ``move`` writes one move of a value whose part has a type.
-    ``template`` has what the functions need; ``reserved`` are the names that it defines.
-    ``finish`` adds to the words of an operation what its element type needs. ``gets_by_shape``:
-    who is sent a value must know its shape. ``sent`` is how a value is given away that is to be
-    sent as it lies in memory, and ``later`` makes of a call of a collective one that only begins
-    it; none, where the runtime orders work itself. ``apart`` keeps a value, or a tuple of them,
-    from being merged with an equal one, and from being in one kernel with what reads it; empty
-    where nothing does.
+    ``dtypes`` are its names of element types, ``number`` writes one with its type, ``empty`` an
+    array without elements, ``infinite`` has ``inf`` and ``nan``. ``move`` writes one move of a
+    value whose part has a type. ``template`` has what the functions need; ``reserved`` are the
+    names that it defines. ``finish`` adds to the words of an operation what its element type needs.
+    ``gets_by_shape``: who is sent a value must know its shape. ``sent`` is how a value is given
+    away that is to be sent as it lies in memory, and ``later`` makes of a call of a collective one
+    that only begins it; none, where the runtime orders work itself. ``apart`` keeps a value, or a
+    tuple of them, from being merged with an equal one, and from being in one kernel with what reads
+    it; empty where nothing does.
     """
 
     name: str
     template: str
     dtypes: Mapping[str, str]
     number: str
+    empty: str
     infinite: str
     primitives: Mapping[str, Writer]
     move: Callable[[str, Move, Type, Mapping[str, int]], str]

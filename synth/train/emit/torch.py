@@ -306,6 +306,7 @@ PRIMITIVES: Mapping[str, Writer] = {
     "split": "{0}.split({sizes}, {axis})",
     "concatenate": "torch.cat([{all}], {dimension})",
     "stack": "torch.stack([{all}], {axis})",
+    "unstack": "{0}.unbind({axis})",
     "tile": "{0}.tile({reps})",
     "pad": _padded,
     "iota": _iota,
@@ -362,14 +363,18 @@ def moved(text: str, move: Move, held: Type, sizes: Mapping[str, int]) -> str:
             return f"all_to_all({text}, {move.enters}, {move.leaves}, {axes}{more})"
         case How.REDUCE_SCATTER:
             order = quoted(move.entering)
-            return (
-                f'reduce_scatter({SENT.format(text)}, {move.enters}, {order}, "{move.kind.value}")'
-            )
+            kind = _reduction(move.kind, held)
+            return f'reduce_scatter({SENT.format(text)}, {move.enters}, {order}, "{kind}")'
         case How.ALL_REDUCE:
-            return f'all_reduce({SENT.format(text)}, {axes}, "{move.kind.value}")'
+            return f'all_reduce({SENT.format(text)}, {axes}, "{_reduction(move.kind, held)}")'
         case How.PERMUTE:
             ordered, senders = transfers(move, sizes)
             return f"permute({text}, {quoted(ordered)}, {senders})"
+
+
+def _reduction(kind: Kind, held: Type) -> str:
+    """How a collective reduces: a sum of words of 32 bits, kept in 64, is cut to its 32."""
+    return "words" if kind is Kind.SUM and held.dtype == "u32" else kind.value
 
 
 TORCH = Language(
@@ -377,6 +382,7 @@ TORCH = Language(
     "step_torch.py.jinja",
     DTYPES,
     "torch.tensor({value}, dtype={dtype})",
+    "torch.zeros({shape}, dtype={dtype})",
     "math",
     PRIMITIVES,
     moved,

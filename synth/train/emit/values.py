@@ -122,7 +122,11 @@ class Values:
                 continue
             if (number := self._bucket(one)) is not None:
                 self.bucketed.setdefault(number, Bucket()).members.append(one)
-            elif self.sending.overlap and _sends_last(one.path, self.sizes):
+            elif (
+                self.sending.overlap
+                and one.value.type.elements
+                and _sends_last(one.path, self.sizes)
+            ):
                 self.early.setdefault((one.value.name, one.path.source), []).append(one)
 
     def move(self, one: Moved) -> None:
@@ -142,6 +146,11 @@ class Values:
         if begun := self.begun.pop((value.name, path.target), None):
             comment = f"{last}: {value.type.sharded(path.target)}"
             self.lines += statement(f"{made} = {begun}()", comment)
+        elif value.type.elements == 0:
+            # XLA refuses to gather along a dimension of no elements; there is nothing to send.
+            shape, dtype = part_shape(value.type, path.target, self.sizes), value.type.dtype
+            call = self.language.empty.format(shape=shape, dtype=self.language.dtypes[dtype])
+            self.lines += statement(f"{made} = {call}", value.type.sharded(path.target))
         else:
             self.sending.moves += path.moves
             for call, comment in self._calls(value, path, text, made):

@@ -25,7 +25,9 @@ from synth.train.plans import Done, Moved, Program, Sent
 from synth.train.plans.plan import loop_of
 from synth.train.plans.program import Key, makes
 
-SEVERAL = frozenset(("sort", "split", "top_k", "approx_top_k", "lu", "qr", "eigh", "svd"))
+SEVERAL = frozenset(
+    ("sort", "split", "top_k", "approx_top_k", "unstack", "lu", "qr", "eigh", "svd")
+)
 """These give a sequence of results, also where it is one."""
 
 

@@ -221,7 +221,9 @@ UPDATED = (together(0, 1), any_of(0, 1))
 
 PARTIALS: Mapping[str, tuple[Partials, ...]] = {
     **dict.fromkeys(words("transpose reshape broadcast_in_dim slice split rev squeeze"), MOVED),
-    **dict.fromkeys(words("copy stop_gradient dynamic_slice tile optimization_barrier"), MOVED),
+    **dict.fromkeys(
+        words("copy stop_gradient dynamic_slice unstack tile optimization_barrier"), MOVED
+    ),
     "gather": (looked_up,),
     "concatenate": (together(), any_of()),
     "stack": (together(), any_of()),

@@ -157,6 +157,13 @@ def stack(operation: Operation) -> Indices:
     return Indices([names] * len(operation.operands), [(*names[:at], None, *names[at:])])
 
 
+def unstack(operation: Operation) -> Indices:
+    """Every dimension of the results."""
+    names = all_of(operation.results[0].type.shape)
+    at = number(operation, "axis")
+    return Indices([(*names[:at], None, *names[at:])], [names] * len(operation.results))
+
+
 def tile(operation: Operation) -> Indices:
     """Dimensions that are not repeated; of a repeated one the copies, of a whole operand."""
     repeats = numbers(operation, "reps")

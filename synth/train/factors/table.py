@@ -52,6 +52,7 @@ TABLE: Mapping[str, Rule] = {
     "split": plain.untouched("axis"),
     "concatenate": plain.untouched("dimension"),
     "stack": plain.stack,
+    "unstack": plain.unstack,
     "tile": plain.tile,
     "slice": plain.slice_,
     "dynamic_slice": plain.dynamic_slice,

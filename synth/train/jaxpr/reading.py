@@ -34,12 +34,15 @@ INLINED: Mapping[str, str] = {
     "custom_vjp_call_jaxpr": "fun_jaxpr",
     "remat2": "jaxpr",
     "checkpoint": "jaxpr",
+    "composite": "jaxpr",
 }
 """Calls, and the parameter that holds what they call; names of several versions of JAX. A list,
 no guess: ``scatter-add`` carries a jaxpr, too (how it adds), and is no call.
 """
 
-IDENTITIES = frozenset(("sharding_constraint", "device_put", "name", "random_clone"))
+IDENTITIES = frozenset(
+    ("sharding_constraint", "reshard", "layout_constraint", "device_put", "name", "random_clone")
+)
 """Results are the operands. Where JAX is to hold a value is no part of the value: how values are
 cut is what a plan says.
 """

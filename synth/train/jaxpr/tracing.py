@@ -8,6 +8,7 @@ about them.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import PurePath
@@ -141,10 +142,10 @@ def _failed(name: str, error: Exception) -> InputError:
 
 
 def _user_line(trace: TracebackType | None) -> str:
-    ours = PurePath(__file__)
-    jax_itself = PurePath(jax.__file__).parent
+    ours, jax_itself = PurePath(__file__), PurePath(jax.__file__).parent
+    standard_library = PurePath(os.__file__).parent  # JAX calls its rules by way of contextlib
     for frame in reversed(extract_tb(trace)):
         path = PurePath(frame.filename)
-        if jax_itself not in path.parents and path != ours:
+        if jax_itself not in path.parents and path != ours and path.parent != standard_library:
             return f"{path.name}:{frame.lineno}"
     return ""

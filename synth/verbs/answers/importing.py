@@ -59,7 +59,8 @@ class Drafted(Part):
     memory_GB_per_s: Number | None = Field(description="Of a device; null where it is blank.")
     levels: list[DraftedLevel] = Field(min_length=1, description="Outermost first.")
     counted: dict[str, Whole] = Field(description="How many of what were found, by name.")
-    notes: list[str] = Field(description="What no description can hold, and warnings.")
+    warnings: list[str] = Field(description="Contradictions and faults that the files show.")
+    notes: list[str] = Field(description="What no description can hold.")
 
     @classmethod
     def of(cls, draft: Draft) -> Self:

@@ -20,6 +20,7 @@ from hierarchies.importers import (
     DraftLevel,
     Options,
     Stated,
+    around,
     import_texts,
     texts,
     toml,
@@ -143,7 +144,7 @@ def test_a_network_goes_around_the_nodes_of_a_system() -> None:
             DraftLevel("node", said, blank, blank, Stated(6, "f")),
         ),
     )  # fmt: skip
-    system = read(toml(network.around(inner)))
+    system = read(toml(around(network, inner)))
     assert str(system.hierarchy) == "2 leaf x 6 node x 8 gpu"
     assert system.links[1:] == tuple(
         replace(link, sources=found.sources)
@@ -152,7 +153,7 @@ def test_a_network_goes_around_the_nodes_of_a_system() -> None:
     assert system.memory_bytes_per_second == inner.memory_bytes_per_second
     clash = replace(network, levels=(replace(network.levels[0], name="gpu"), network.levels[1]))
     with pytest.raises(InputError, match="level 'gpu' is in the network and inside the node"):
-        clash.around(inner)
+        around(clash, inner)
 
 
 def test_what_crosses_the_nodes_ports_crosses_what_these_cross() -> None:
@@ -161,7 +162,7 @@ def test_what_crosses_the_nodes_ports_crosses_what_these_cross() -> None:
     leaf = DraftLevel("leaf", said, Stated(1e11, "f"), Stated(2e-5, "f"), Stated(2, "f"),
                       Stated(1, "f"), ("node",))  # fmt: skip
     node = DraftLevel("node", said, Blank(), Blank(), Stated(6, "f"))
-    system = read(toml(Draft("ours", "", (leaf, node)).around(inner)))
+    system = read(toml(around(Draft("ours", "", (leaf, node)), inner)))
     assert system.links[0].through == ("node", "gpu")
 
 

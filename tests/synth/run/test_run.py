@@ -27,7 +27,7 @@ from synth.emit import Files, Source, emit
 from synth.emit.transfers import TransferSource
 from synth.run import BACKENDS, RunError, Trial, run, run_transfer
 from synth.run.backends import mpiexec
-from synth.run.processes import Command, supervise
+from synth.run.processes import Command, last_words, supervise
 from synth.run.trial import Slice
 from synth.semantics.point_to_point import PointToPoint, Transfer, send_receive
 from synth.semantics.schedule import Exchange
@@ -392,6 +392,38 @@ def test_a_rank_that_dies_ends_the_others(last: str, said: str, tmp_path: Path) 
     until(lambda: not sleepers(seconds))
 
 
+OF_JAX = """a warning
+Traceback (most recent call last):
+  File "step.py", line 6, in <lambda>
+ValueError: sources must be unique, got ((0, 0), (0, 1)).
+
+The preceding stack trace is the source of the operation that triggered the exception.
+
+--------------------
+
+Traceback (most recent call last):
+  File "step.py", line 7, in <module>
+    jax.jit(f)(x)
+    ^^^^^^^^^^^^^
+ValueError: sources and destinations must be unique,
+  got ((0, 0), (0, 1)).
+--------------------
+For simplicity, JAX has removed its internal frames from the traceback.
+"""
+
+
+def test_of_a_crash_its_own_last_sentence_is_told(tmp_path: Path) -> None:
+    told = "ValueError: sources and destinations must be unique, | got ((0, 0), (0, 1))."
+    assert last_words(OF_JAX) == told
+    by_rank = "".join(f"[rank1]: {line}\n" for line in OF_JAX.splitlines())
+    assert last_words(f"[W socket.cpp] a warning\n{by_rank}[W socket.cpp] the end\n") == told
+    assert last_words("one\n\n two\n") == "one | two"
+    assert last_words("") == ""
+    crash = Command("rank 0", (sys.executable, "-c", "{}['a'] + len(3)"))
+    with pytest.raises(RunError, match=r"it said: KeyError: 'a'$"):
+        supervise([crash], tmp_path, timeout_seconds=100)
+
+
 @LINUX
 def test_the_time_limit_and_a_stop_end_all(tmp_path: Path) -> None:
     seconds = 2000.5 + os.getpid() / 1e7
@@ -419,7 +451,7 @@ def test_processes_do_not_outlive_a_supervisor_that_is_killed(tmp_path: Path) ->
     late.chmod(0o755)
     text = (
         "import sys; from pathlib import Path\n"
-        "from synth.run.processes import Command, supervise\n"
+        "from synth.run.processes import Command, last_words, supervise\n"
         f"words = (sys.executable, '-c', {inner!r})\n"
         f"supervise([Command('a', words), Command('b', words)], Path({str(tmp_path)!r}), 100)\n"
     )

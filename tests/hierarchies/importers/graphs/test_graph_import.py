@@ -363,3 +363,16 @@ def test_the_first_irregularity_is_named(edges: list[tuple[str, str]], problem: 
 def test_what_is_no_graph_is_refused(text: str) -> None:
     with pytest.raises(InputError):
         imported(text)
+
+
+def test_a_switch_that_joins_nothing_is_left_out_and_named() -> None:
+    edges = [
+        {"source": "switch0", "target": f"gpu{gpu}", "bandwidth_GB_per_s": 100} for gpu in range(4)
+    ]
+    nodes = [{"id": name} for name in ("switch0", "switch9", *(f"gpu{gpu}" for gpu in range(4)))]
+    draft = import_texts("graph", {"f": json.dumps({"nodes": nodes, "edges": edges})})
+    assert [level.count.value for level in draft.levels] == [4]  # type: ignore[union-attr]
+    assert "left out, as nothing joins them: switch9" in draft.notes
+    nodes[-1] = {"id": "gpu9"}
+    with pytest.raises(InputError, match="gpu"):
+        import_texts("graph", {"f": json.dumps({"nodes": nodes, "edges": edges})})

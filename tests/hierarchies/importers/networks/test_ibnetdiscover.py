@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hierarchies import InputError, load, read
-from hierarchies.importers import Draft, import_texts, toml
+from hierarchies.importers import Draft, around, import_texts, toml
 from hierarchies.importers.networks.infiniband import subnet
 from network_texts import counts, fabric
 
@@ -67,7 +67,7 @@ def test_speeds_are_lanes_times_rate(speed: str, gigabytes: float) -> None:
 
 def test_a_node_inside_makes_a_whole_system() -> None:
     text = fabric(2, 4, 8, spines=4, trunks=1)
-    system = read(toml(of(text).around(load("dgx-h100")).suggested()))
+    system = read(toml(around(of(text), load("dgx-h100")).suggested()))
     assert str(system.hierarchy) == "2 group x 4 node x 8 gpu"
     assert system.links[0].ports == 32
     assert system.links[0].bandwidth_bytes_per_second == 50e9

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from each import each
 from hierarchies import InputError, read
-from hierarchies.importers import Draft, Options, import_texts, texts, toml
+from hierarchies.importers import Draft, Options, around, import_texts, texts, toml
 from hierarchies.importers.networks.switches import tree
 from hierarchies.importers.networks.topograph import cluster_of
 from hierarchies.importers.slurm.conf import layout
@@ -160,7 +160,7 @@ source = "test"
 
 
 def test_the_fabric_with_trays_inside_is_a_system() -> None:
-    draft = real("ibnetdiscover/topograph-example.out").around(read(TRAY))
+    draft = around(real("ibnetdiscover/topograph-example.out"), read(TRAY))
     system = read(toml(draft.suggested()))
     assert str(system.hierarchy) == "8 group x 18 node x 4 gpu"
     assert len(system.missing) == 4 * (8 * 18 - 139)

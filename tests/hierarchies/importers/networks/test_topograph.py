@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from hierarchies import InputError, load
-from hierarchies.importers import Draft, import_texts
+from hierarchies.importers import Draft, around, import_texts
 from network_texts import MODEL, OLD, counts, graph
+
+_EIGHTEEN = 'nodes: ["mLEAF-[01-18]"]'
 
 
 def of(text: str) -> Draft:
@@ -40,9 +44,16 @@ def test_accelerator_domains_are_the_innermost_units() -> None:
     draft = of(domains)
     assert counts(draft) == {"spine": 2, "domain": 2}
     assert draft.counted["nodes"] == 16
-    inside = draft.around(load("gb200-nvl72"))
+    with pytest.raises(InputError, match=r"16 .4 machines of 4. by topograph, but 72"):
+        around(draft, load("gb200-nvl72"))
+    racks = re.sub(r'nodes: \[".*"\]|nodes: \[.*?n0108\]', _EIGHTEEN, domains)
+    racks = "\n".join(line.replace("LEAF", str(n)) for n, line in enumerate(racks.splitlines()))
+    with pytest.raises(InputError, match="GPU model: H100 by topograph, but Blackwell B200"):
+        around(of(racks), load("gb200-nvl72"))
+    inside = around(of(racks.replace("H100", "NVIDIA-GB200")), load("gb200-nvl72"))
     assert counts(inside) == {"spine": 2, "domain": 2, "gpu": 72}
     assert inside.levels[1].entries()["ports"].value == 72  # type: ignore[union-attr]
+    assert not inside.lacks
 
 
 def test_domains_inside_domains_and_across_switches() -> None:
@@ -94,3 +105,11 @@ def test_domains_inside_domains_and_across_switches() -> None:
 def test_what_is_refused_and_why(text: str, problem: str) -> None:
     with pytest.raises(InputError, match=problem):
         of(text)
+
+
+@pytest.mark.parametrize("ghost", ["{switch: l23}", "{name: b9, nodes: []}", "{nodes: }"])
+def test_a_block_without_nodes_is_left_out_and_named(ghost: str) -> None:
+    draft = of(f"{MODEL}- {ghost}\n")
+    assert counts(draft) == counts(of(MODEL))
+    name = next((n for n in ("l23", "b9") if n in ghost), "blocks, entry 5")
+    assert f"blocks left out, as they have no nodes: {name}" in draft.notes

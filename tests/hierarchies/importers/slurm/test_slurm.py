@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from hierarchies import InputError, load, read
-from hierarchies.importers import Draft, Options, Stated, import_texts, toml
+from hierarchies.importers import Draft, Options, Stated, around, import_texts, toml
 from network_texts import SHOWN, TREE, YAML_TREE, counts
 
 
@@ -36,7 +36,7 @@ def test_the_draft_is_refused_until_it_is_filled() -> None:
 
 
 def test_a_node_goes_inside() -> None:
-    draft = of(TREE).around(load("dgx-h100"))
+    draft = around(of(TREE), load("dgx-h100"))
     assert counts(draft) == {"spine": 2, "leaf": 2, "node": 3, "gpu": 8}
     assert blank(draft) == {
         (level, key)
@@ -119,7 +119,7 @@ def test_unlike_units_are_named_with_an_even_part() -> None:
 
 def test_missing_nodes_are_exceptions_of_the_system() -> None:
     text = "SwitchName=top Switches=s[0-1]\nSwitchName=s0 Nodes=a[1-2]\nSwitchName=s1 Nodes=b1\n"
-    draft = of(text).around(load("dgx-h100"))
+    draft = around(of(text), load("dgx-h100"))
     assert [lack.unit for lack in draft.lacks] == ["leaf1/node1"]
     leaf, *inside = draft.levels
     filled = replace(
@@ -192,7 +192,7 @@ def test_racks_that_nothing_describes_have_no_hosts() -> None:
             "below 'a' and below 'b'",
         ),
         ("SwitchName=a Switches=b Nodes=n1\nSwitchName=b Nodes=n2", "one of the two"),
-        ("SwitchName=a", "neither Switches nor Nodes"),
+        ("SwitchName=a", "no switch has hosts"),
         ("SwitchName=a Nodes=n1 Colour=red", "unknown key 'Colour'"),
         ("SwitchName=a Nodes=n1 nodes=n2", "Nodes is given twice"),
         ("NodeName=n1 CPUs=4", "unknown key 'NodeName'"),
@@ -206,7 +206,7 @@ def test_racks_that_nothing_describes_have_no_hosts() -> None:
             "- topology: a\n  flat: true\n- topology: b\n  flat: true\n",
             "none is the cluster's default",
         ),
-        ("- topology: t\n  tree: {switches: [{switch: a}]}\n", "neither of children and nodes"),
+        ("- topology: t\n  tree: {switches: [{switch: a}]}\n", "no switch has hosts"),
         ("- &a [1]\n- *a\n", r"alias \*a"),
         ("- topology: t\n  topology: t\n", "given twice"),
         ("- a\n--- \n- b\n", "not YAML"),
@@ -229,3 +229,50 @@ def test_a_number_of_nodes_that_is_not_the_files() -> None:
 def test_one_cluster_at_a_time() -> None:
     with pytest.raises(InputError, match="2 files"):
         import_texts("slurm", {"a.conf": SHOWN, "b.conf": SHOWN})
+
+
+BLOCKS_OF_YAML = """\
+- topology: t
+  block:
+    blocks:
+    - {block: b1, nodes: 'n[1-4]'}
+    - {block: b2, nodes: 'n[5-8]'}
+    - block: ghost
+"""
+SWITCHES_OF_YAML = """\
+- topology: t
+  tree:
+    switches:
+    - {switch: b1, nodes: 'n[1-4]'}
+    - {switch: b2, nodes: 'n[5-8]'}
+    - {switch: t, children: 'b[1-2],ghost'}
+    - switch: ghost
+"""
+UNITS = "{0}Name=b1 Nodes=n[1-4]\n{0}Name=b2 Nodes=n[5-8]\n{0}Name=ghost@\n"
+EMPTY_UNITS = {
+    "a block": UNITS.format("Block"),
+    "a ring": UNITS.format("Ring"),
+    "a switch": UNITS.format("Switch") + "SwitchName=t Switches=b[1-2],ghost\n",
+    "a block in YAML": BLOCKS_OF_YAML,
+    "a switch in YAML": SWITCHES_OF_YAML,
+}
+
+
+@pytest.mark.parametrize("text", EMPTY_UNITS.values(), ids=EMPTY_UNITS)
+def test_a_unit_without_nodes_is_left_out_and_named(text: str) -> None:
+    if "@" in text:
+        nothing = ("", " Nodes=", ' Nodes=""', " Nodes=(null)", " Nodes= LinkSpeed=1")
+        texts = [text.replace("@", nodes) for nodes in nothing]
+    else:
+        spellings = ("", "nodes:", "nodes: ''", "nodes: []", "nodes: (null)")
+        texts = [text + (f"      {nodes}\n" if nodes else "") for nodes in spellings]
+    for each in texts:
+        draft = of(each)
+        assert list(counts(draft).values())[-2:] == [2, 4]
+        notes = [note for note in draft.notes if "ghost" in note]
+        assert any("without hosts" in note or "no nodes" in note for note in notes)
+
+
+def test_a_file_of_empty_units_names_them() -> None:
+    with pytest.raises(InputError, match="no block or ring has nodes: a, b"):
+        of("BlockName=a\nBlockName=b Nodes=\n")

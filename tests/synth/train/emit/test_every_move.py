@@ -9,14 +9,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
 pytest.importorskip("torch", reason="needs torch, of the extra 'torch'")
 
 from exhaustive import Sample, sampled
-from moved_parts import RUNNERS, Case, Sizes, cases, differences
-from synth.train.resharding import How
+from grammar.tensors.sharding import Kind, Sharding, Type
+from moved_parts import RUNNERS, Case, Sizes, cases, differences, text_of
+from synth.train.replicas.parts import cut
+from synth.train.resharding import How, path_between
 
 EQUAL = {"a": 2, "b": 2, "c": 2}
 SIZES = (EQUAL, {"a": 4, "b": 1, "c": 2})
@@ -60,6 +63,20 @@ def test_moves_over_other_sizes(runtime: str, sample: Sample, sizes: Sizes, tmp_
 @pytest.mark.parametrize("sample", [Sample()], indirect=True, ids=["all"])
 def test_moves_by_gloo(sample: Sample, sizes: Sizes, tmp_path: Path) -> None:
     assert not differences("gloo", drawn(sizes, sample), sizes, tmp_path)
+
+
+@pytest.mark.parametrize("target", [Sharding(((), ())), Sharding((("a",), ()))], ids=str)
+def test_sums_of_words_wrap_around_in_torch(target: Sharding, tmp_path: Path) -> None:
+    """Words of 32 bits are kept in 64, and parts of a sum are as large as words can be."""
+    sizes, kind = {"a": 2}, Type("u32", (4, 2))
+    draw = np.random.default_rng(0)
+    whole, one = (draw.integers(0, 2**32, kind.shape, np.uint32) for _ in range(2))
+    parts = {(0,): one.astype(np.int64), (1,): (whole - one).astype(np.int64)}
+    path = path_between(kind, Sharding(((), ()), ((Kind.SUM, "a"),)), target, sizes)
+    text = text_of("torch", [(kind, path)], sizes)
+    [made] = RUNNERS["torch"](text, [parts], sizes, tmp_path)
+    wanted = cut(whole.astype(np.int64), target, sizes, draw)
+    assert all(np.array_equal(made[at], wanted[at]) for at in wanted)
 
 
 def test_all_kinds_of_moves_are_cases() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,12 +11,15 @@ import pytest
 pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
 pytest.importorskip("torch", reason="needs torch, of the extra 'torch'")
 
+import jax
+from jax import lax
+
 from emitted_steps import called, emitted, loaded, one_part, step_of
 from equations.cases import Case, cases
 from equations.executed import execute
 from equations.laid_out import laid
 from equations.parts import execute_part
-from grammar.tensors.operations import Operation, Value
+from grammar.tensors.operations import Operation, Step, Value
 from grammar.tensors.primitives import (
     ARITHMETIC,
     KNOWN,
@@ -35,6 +39,7 @@ from synth.train.emit.files import LONG_DTYPES
 from synth.train.factors import Row, part, rows, typed
 from synth.train.factors.partials import PARTIALS
 from synth.train.factors.table import TABLE
+from synth.train.jaxpr.reading import read_jaxpr
 from synth.train.learned.kernels import KINDS as COST_KINDS
 from synth.train.learned.kernels import kind_of
 from synth.train.plans import Done, Moved
@@ -76,6 +81,38 @@ def test_all_lists_of_primitives_agree() -> None:
     for name in KNOWN:
         assert name == REPEATED or any(name in names for names in KINDS.values())
         assert kind_of(name) in COST_KINDS
+
+
+POSITIVE = np.array([[4, 1, 0.5], [1, 3, -1], [0.5, -1, 5]], np.float32)
+MIXED = np.array([[0.5, 1, 2], [-3, 1, 0], [1, 4, -1]], np.float32)
+WORDS = np.array([[0, 1, 255], [2**31 - 1, -1, 12]], np.int32)
+IF_ASKED: dict[str, tuple[Any, Any]] = {
+    "cholesky": (lambda x: lax.linalg.cholesky(x), POSITIVE),
+    "triangular_solve": (
+        lambda x: lax.linalg.triangular_solve(x, x + 1, left_side=True, transpose_a=True),
+        POSITIVE,
+    ),
+    "lu": (lax.linalg.lu, MIXED),
+    "qr": (lambda x: lax.linalg.qr(x, full_matrices=False), MIXED),
+    "eigh": (lambda x: lax.linalg.eigh(x, symmetrize_input=False), POSITIVE),
+    "svd": (lambda x: lax.linalg.svd(x, full_matrices=False), MIXED),
+    "reduce_xor": (lambda x: lax.reduce_xor(x, (1,)), WORDS),
+    "clz": (lax.clz, WORDS),
+}
+
+
+@pytest.mark.parametrize("name", sorted(WHOLE))
+def test_what_is_whole_if_asked_is_what_jax_computes(name: str) -> None:
+    function, given = IF_ASKED[name]
+    closed = jax.make_jaxpr(function)(given)
+    with pytest.raises(InputError, match=f"primitive '{name}' is not known"):
+        read_jaxpr(closed, ["x"])
+    graph, _ = read_jaxpr(closed, ["x"], [name])
+    step = Step("asked", graph, ("batch",), ("x",))
+    wanted = [np.asarray(one) for one in jax.tree.leaves(function(given))]
+    for runtime in RUNTIMES:
+        found = called(runtime, emitted(runtime, step), [given])
+        assert all(near(*one) for one in zip(found, wanted, strict=True)), runtime
 
 
 @cache

@@ -68,6 +68,12 @@ DELICATE = (
     "gather of pairs",
     "conv_general_dilated in groups",
     "reduce_window_max overlapping",
+    "reduce_or of integers",
+    "scatter-max",
+    "scatter-mul clipped",
+    "tile",
+    "stack",
+    "approx_top_k",
 )
 """Equations whose rows have something peculiar."""
 

@@ -42,7 +42,9 @@ NO_RULE = {
 
 TILED = "windows that tile: Shardy says permutation, which is communication"
 REPEATED = "lowered to a broadcast to more dimensions, and a reshape"
+SLICED = "lowered to slices, which keep the dimension, and reshapes"
 ONLY_OURS = {
+    "unstack": ({"(2) -> 1"}, SLICED),
     "tile": ({"(0) -> 0", "(-) -> 1"}, REPEATED),
     "tile of one": ({"(1) -> 1", "(-) -> 0"}, REPEATED),
     "scatter-sub": ({"(-, 0, 0) -> - reduced"}, "Shardy knows the sum of an addition only"),
@@ -54,6 +56,7 @@ ONLY_OURS = {
 }
 CANDIDATES = "candidates of the parts are put together: needs communication"
 ONLY_THEIRS = {
+    "unstack": ({"(2) -> 2"}, SLICED),
     "tile": ({"(1) -> 3", "(0) -> 1"}, REPEATED),
     "tile of one": ({"(1) -> 3"}, REPEATED),
     "reduce_and of integers": ({"(1) -> - reduced"}, "and of bits is no partial minimum"),

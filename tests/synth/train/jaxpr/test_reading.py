@@ -11,13 +11,18 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import lax
+from jax.ad_checkpoint import checkpoint_name
 from jax.extend.core import ClosedJaxpr, Jaxpr
 from jax.interpreters.partial_eval import dce_jaxpr
 
 import traced_steps
+from equations.executed import DTYPES
 from grammar.tensors.operations import Graph, Operation, Step, Value
+from grammar.tensors.parser import parse_type
 from grammar.tensors.primitives import KNOWN
 from hierarchies import InputError
+from sharded_steps import run_whole
+from small_models import MODELS
 from synth.train.jaxpr.pruning import pruned
 from synth.train.jaxpr.reading import read_jaxpr
 from synth.train.jaxpr.tracing import traced
@@ -222,6 +227,7 @@ def test_keys_are_of_the_type_key() -> None:
         (lambda x: x + 1 if x.sum() > 0 else x, "depend on values"),
         (lambda x: x @ jnp.ones((7, 7)), "dot_general"),
         (lambda x: {}[1], "KeyError"),
+        (jax.grad(lambda x: jnp.nextafter(x, x + 1).sum()), "nextafter"),
     ],
 )
 def test_what_cannot_be_a_step_is_refused_by_name_and_line(
@@ -238,6 +244,92 @@ def test_an_unknown_primitive_is_kept_only_if_asked_and_never_with_a_program_ins
     assert "cholesky" in primitives(graph)
     with pytest.raises(InputError, match="cond"):
         read(lambda x: lax.cond(x.sum() > 0, jnp.sin, jnp.cos, x), shape(3), unknown=("cond",))
+
+
+def computed(function: Callable[..., Any], *given: Any) -> None:
+    """Assert that the graph of a function of arrays computes what the function does."""
+    graph = read(function, *given)
+    whole = run_whole(graph, given)
+    wanted = jax.tree.leaves(function(*given))
+    for one, other in zip(graph.outputs, wanted, strict=True):
+        assert np.allclose(whole.of(one), other, atol=1e-5)
+
+
+X = np.arange(-6, 6, dtype=np.float32).reshape(3, 4) / 4
+
+
+def test_a_reshape_in_an_order_of_dimensions_transposes_first() -> None:
+    """As ``jnp.column_stack`` of one array does: it was read as a reshape alone."""
+    computed(lambda x: lax.reshape(x, (2, 6), (1, 0)), X)
+    assert primitives(read(jnp.column_stack, X)).count("transpose") == 2
+
+
+def test_what_moves_nothing_is_no_operation() -> None:
+    def function(x: Any, words: Any) -> Any:
+        named = checkpoint_name(jax.device_put(x), "kept")
+        key = jax.random.clone(jax.random.wrap_key_data(words))
+        return named, jax.random.key_data(key)
+
+    graph = read(function, X, np.zeros(2, np.uint32))
+    assert primitives(graph) == ["random_wrap", "random_unwrap"]
+    assert graph.outputs[0] == graph.inputs[0]
+
+
+def test_a_barrier_is_one_operation_for_each_value() -> None:
+    graph = read(lambda x, y: lax.optimization_barrier((x, y)), X, X)
+    assert primitives(graph) == ["optimization_barrier"] * 2
+    assert [one.operands for one in graph.operations] == [(one,) for one in graph.inputs]
+
+
+def test_a_branch_that_is_decided_is_taken() -> None:
+    computed(lambda x: lax.cond(True, jnp.sin, jnp.cos, x), X)
+    computed(lambda x: lax.cond(False, jnp.sin, jnp.cos, x), X)
+    computed(lambda x: jnp.diag(x[:, :3]), X)
+
+
+def test_a_boolean_that_python_has_is_a_number_of_the_text() -> None:
+    computed(lambda x: jnp.select([x > 0, x < -1], [x, 2 * x], 0.0), X)
+
+
+def test_a_scatter_with_a_function_of_its_own_is_refused() -> None:
+    with pytest.raises(InputError, match="a scatter with a function of its own") as refused:
+        read(lambda x: x.at[1].apply(jnp.sin), shape(4, 3))
+    assert "x.at[i].set(f(x[i]))" in str(refused.value)
+    computed(lambda x: jnp.asarray(x).at[1].set(2.0), X)
+
+
+def test_two_masks_of_one_shape_stay_two() -> None:
+    one, other = np.tril(np.ones((3, 4), bool)), np.triu(np.ones((3, 4), bool))
+    graph, captured = read_jaxpr(
+        jax.make_jaxpr(lambda x: jnp.where(one, x, 0) + jnp.where(other, x, 1))(X), ["x"]
+    )
+    assert len(captured) == 2
+    whole = run_whole(graph, [X, *map(np.asarray, captured)])
+    assert np.allclose(whole.of(graph.outputs[0]), np.where(one, X, 0) + np.where(other, X, 1))
+
+
+def test_a_carry_is_read_behind_its_loop() -> None:
+    def function(x: Any) -> Any:
+        (one, other), stack = lax.scan(
+            lambda c, row: ((c[1] * 0.5, c[0] + row), c[0].sum()), (x[0], x[1]), x
+        )
+        return other - one, stack
+
+    computed(function, X)
+    computed(lambda x: function(x)[0], X)
+    computed(lambda x: lax.scan(lambda c, row: ((c[1], c[0] + row), c), (x[0], x[1]), x)[0][1], X)
+
+
+def test_small_models_of_many_kinds_can_be_read() -> None:
+    found: set[str] = set()
+    for model in MODELS.values():
+        types = [parse_type(one)[0] for one in model.types]
+        abstract = [shape(*one.shape, dtype=DTYPES[one.dtype]) for one in types]
+        graph = read(lambda *given, model=model: jax.tree.leaves(model.function(*given)), *abstract)
+        found.update(primitives(graph))
+    assert found <= KNOWN
+    assert found >= {"stack", "tile", "le_to", "lt_to", "scatter-max", "scatter-mul", "sinh"}
+    assert found >= {"optimization_barrier", "lgamma", "population_count", "approx_top_k"}
 
 
 def test_a_step_returns_what_the_next_one_takes() -> None:

@@ -1,0 +1,112 @@
+"""What a node's file and the model of GPU that a user names state of the same machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from hierarchies.importers.claims import Between, Claim
+from hierarchies.importers.draft import DraftLevel, Lack
+from hierarchies.importers.models import (
+    Model,
+    claim_of_architecture,
+    claim_of_model,
+    claims_of_device,
+    numbers_of_links,
+)
+from hierarchies.importers.nodes.picture import Picture
+
+
+def claims_of(picture: Picture) -> Iterator[Claim]:
+    """All that the file states, and what the catalogue has of a GPU that the user names."""
+    yield from picture.claims
+    if picture.arch:
+        yield claim_of_architecture(picture.arch, picture.source)
+    yield from claims_of_device(picture.device, f"the GPU's name in {picture.source}", yields=True)
+    if picture.model is not None:
+        place = f"--gpu {picture.model.name}"
+        yield claim_of_model(picture.model.name, place, picture.model.device)
+        if picture.links_known:
+            maker, known = ("AMD" if amd else "NVIDIA" for amd in (picture.amd, picture.model.amd))
+            yield Claim("maker", "the GPUs", picture.source, maker, frozenset({maker}))
+            yield Claim("maker", "the GPUs", place, known, frozenset({known}))
+        if picture.links_known and len(picture.gpus) > 1:
+            yield from _of_links(picture, picture.model, place)
+
+
+def _of_links(picture: Picture, model: Model, place: str) -> Iterator[Claim]:
+    """The links of the GPU that has most of them, and those of the model.
+
+    GPUs in a virtual machine see only a part of their direct links; into switches they see all. A
+    number of links that no model of the catalogue has is that of a variant (an H800 has 8).
+    """
+    topic, most = f"{picture.link_name}s of a GPU", model.most_links
+    found = picture.switched or max(_direct(picture), default=0)
+    words = f"{found}" if found else "none"
+    if picture.bonded:
+        found = min(found, 1)
+    yield Claim(topic, "", picture.source, words, Between(found, found))
+    least = most if picture.switched and not picture.bonded else min(1, most)
+    words = f"{most}" if least == most else f"1 to {most}"
+    of_none = 0 < found < most and found not in numbers_of_links()
+    yield Claim(topic, "", place, words, Between(least, most), yields=of_none)
+
+
+def _direct(picture: Picture) -> list[int]:
+    totals = [0] * len(picture.gpus)
+    for pair, count in picture.direct.items():
+        for gpu in pair:
+            totals[gpu] += count
+    return totals
+
+
+def hint_of(picture: Picture) -> str:
+    """What to do where the file and the named model contradict each other."""
+    known = picture.links_known and (picture.switched or any(picture.direct.values()))
+    if picture.model is None or known or not picture.model.most_links:
+        return "leave --gpu out, or name the GPU that is in the file"
+    return (
+        f"if these are PCIe cards, leave --gpu out; if they are {picture.model.device}, import a "
+        f"text that lists {picture.link_name}s"
+    )
+
+
+def degraded(
+    picture: Picture, off: Sequence[int], order: Sequence[int], levels: Sequence[DraftLevel]
+) -> tuple[tuple[Lack, ...], tuple[str, ...]]:
+    """Exceptions and warnings for GPUs that have lost links, in the numbers of the levels.
+
+    ``levels`` are those of the whole system; the file is of its first node.
+    """
+    short = {**dict.fromkeys(off, 0), **picture.short}
+    lacks, warnings = [], []
+    for gpu, count in sorted(short.items()):
+        unit = _unit(order.index(gpu), levels, len(picture.gpus))
+        name, whole = picture.gpus[gpu], picture.switched or 0
+        has = f"{count} of {whole}" if count else "no"
+        fault = f"{name} has {has} {picture.link_name}s, unlike the others"
+        lacks.append(Lack(unit, f"{picture.source}: {fault}", count / whole if count else 0.0))
+        left = "is slower" if count else "is missing"
+        warnings.append(
+            f"{fault}, which is a fault: {_command(picture)} shows its links. The description "
+            f"says that {unit} {left}."
+        )
+    return tuple(lacks), tuple(warnings)
+
+
+def _command(picture: Picture) -> str:
+    return "amd-smi xgmi --link-status" if picture.amd else "nvidia-smi nvlink -s"
+
+
+def _unit(place: int, levels: Sequence[DraftLevel], gpus: int) -> str:
+    """The path of a device by its number in its node, which is the first of the system."""
+    steps: list[str] = []
+    inside = gpus
+    for level in levels:
+        if level.name == "node":
+            steps.append("node0")
+            continue
+        assert level.count is not None
+        inside //= int(str(getattr(level.count, "value", inside)))
+        digit, place = divmod(place, inside)
+        steps.append(f"{level.name}{digit}")
+    return "/".join(steps)

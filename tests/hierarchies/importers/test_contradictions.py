@@ -1,0 +1,241 @@
+"""Files and options that contradict each other: refused with both sides, or said first of all."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from itertools import combinations
+from math import prod
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hierarchies import InputError, load
+from hierarchies.files.loading import catalogue
+from hierarchies.importers import Draft, Options, Stated, around, import_texts, toml
+from hierarchies.importers.models import MODELS, model_named
+from shared import case
+
+NV, SLURM, KUBERNETES = "nvidia-smi", "slurm", "kubernetes"
+LEGEND = "".join(f"  {kind} = Connection ...\n" for kind in ("X", "SYS", "NODE", "PHB", "PXB"))
+
+
+def matrix(each: list[int], *, fill: str = "NODE", legend: str = "") -> str:
+    """GPUs that hang on switches by so many links each, and by ``fill`` where one has none."""
+    names = [f"GPU{gpu}" for gpu in range(len(each))]
+    rows = ["\t".join(["", *names, "CPU Affinity", "NUMA Affinity"])]
+    for row, mine in enumerate(each):
+        links = [min(mine, theirs) for theirs in each]
+        cells = ["X" if gpu == row else f"NV{n}" if n else fill for gpu, n in enumerate(links)]
+        rows.append("\t".join([names[row], *cells, "0-3", "0"]))
+    return "\n".join(rows) + f"\n\n{legend}"
+
+
+def of(kind: str, text: str, **options: object) -> Draft:
+    return import_texts(kind, {"file": text}, Options(**options))  # type: ignore[arg-type]
+
+
+def nodes(counts: list[int], clique: int, **more: object) -> str:
+    """Nodes of a cluster with so many GPUs each, ``clique`` nodes in a clique and on a leaf."""
+    items = []
+    for number, count in enumerate(counts):
+        labels = {
+            "fabric.topograph.run/tier-0": f"leaf{number // clique}",
+            "nvidia.com/gpu.clique": f"c.{number // clique}",
+        }
+        status = {"capacity": {"nvidia.com/gpu": str(count)}, **more}
+        metadata = {"name": f"n{number}", "labels": labels}
+        items.append({"metadata": metadata, "status": status})
+    return json.dumps({"items": items})
+
+
+def devices(draft: Draft) -> int:
+    """The devices of a draft's description, less those of missing units."""
+    found = tomllib.loads(toml(draft))
+    counts = [level["count"] for level in found["level"]]
+    missing = [each["unit"] for each in found.get("exception", ()) if each.get("missing")]
+    return prod(counts) - sum(prod(counts[1 + unit.count("/") :]) for unit in missing)
+
+
+@pytest.mark.parametrize("inside", ["gb200-nvl72", "gb300-nvl72"])
+def test_blocks_of_trays_are_racks_and_short_blocks_lack_devices(inside: str) -> None:
+    text = case("04-slurm-blocks-inside-rack", "slurm-blocks.conf").read_text()
+    draft = around(of(SLURM, text), load(inside))
+    assert [level.name for level in draft.levels] == ["block", "gpu"]
+    assert devices(draft) == 64 + 52 + 72
+    assert not any("without --inside" in note for note in draft.notes)
+
+
+@settings(max_examples=25)
+@given(st.lists(st.integers(10, 18), min_size=1, max_size=4), st.booleans())
+def test_a_rack_goes_into_blocks_of_18_trays_and_into_no_others(
+    sizes: list[int], as_yaml: bool
+) -> None:
+    if as_yaml:
+        blocks = "".join(
+            f"      - {{block: b{b}, nodes: 'b{b}n[1-{n}]'}}\n" for b, n in enumerate(sizes)
+        )
+        text = f"- topology: t\n  block:\n    blocks:\n{blocks}"
+    else:
+        text = "\n".join(f"BlockName=b{b} Nodes=b{b}n[1-{n}]" for b, n in enumerate(sizes))
+    draft = of(SLURM, text)
+    if max(sizes) < 18:
+        with pytest.raises(InputError, match=r"devices in a node: 4 \(1 machine of 4\) .* 72"):
+            around(draft, load("gb200-nvl72"))
+    else:
+        assert devices(around(draft, load("gb200-nvl72"))) == 4 * sum(sizes)
+    assert devices(around(draft, load("dgx-h100"))) == 8 * sum(sizes)
+
+
+def test_a_tree_of_trays_takes_no_racks() -> None:
+    tree = "SwitchName=a Nodes=n[1-18]\nSwitchName=b Nodes=n[19-36]\nSwitchName=c Switches=a,b\n"
+    with pytest.raises(InputError) as caught:
+        around(of(SLURM, tree), load("gb200-nvl72"))
+    assert "by Slurm's topology" in str(caught.value)
+    assert "by --inside gb200-nvl72" in str(caught.value)
+
+
+@settings(max_examples=25)
+@given(
+    st.lists(st.sampled_from([4, 8]), min_size=1, max_size=6),
+    st.sampled_from(["dgx-h100", "gb200-nvl72", "l40s-pcie"]),
+    st.sampled_from([1, 2]),
+)
+def test_counted_devices_of_nodes_must_be_those_inside(
+    counts: list[int], inside: str, clique: int
+) -> None:
+    draft = of(KUBERNETES, nodes(counts * clique, clique))
+    inner = load(inside)
+    units = draft.contents.units  # type: ignore[union-attr]
+    assert sum(unit.devices or 0 for unit in units) == sum(counts) * clique
+    if max(unit.devices or 0 for unit in units) == inner.hierarchy.devices_in_child(0):
+        assert devices(around(draft, inner)) == sum(counts) * clique
+    else:
+        with pytest.raises(InputError, match=f"devices in a .* by --inside {inside}"):
+            around(draft, inner)
+
+
+def test_labels_that_count_other_devices_than_the_capacity_are_said() -> None:
+    draft = of(KUBERNETES, nodes([8, 8], 1, allocatable={"nvidia.com/gpu": "7"}))
+    [warning] = draft.warnings
+    assert "devices of node n0: 8 by capacity, but 7 by allocatable (1 more like this)" in warning
+    assert not of(KUBERNETES, nodes([8], 1, allocatable={"nvidia.com/gpu": "8"})).warnings
+
+
+def test_a_dump_of_devices_takes_the_nodes_of_as_many() -> None:
+    dump = [[n, n // 8, "NVIDIA H100 80GB HBM3", None, None, None] for n in range(16)]
+    draft = of("jax", json.dumps(dump))
+    assert [level.name for level in around(draft, load("dgx-h100")).levels] == ["node", "gpu"]
+    assert devices(around(draft, load("dgx-h100"))) == 16
+    with pytest.raises(InputError, match=r"devices in a node: 8 by .* but 72"):
+        around(draft, load("gb200-nvl72"))
+    with pytest.raises(InputError, match=r"GPU model: NVIDIA H100 80GB HBM3 by .* but A100"):
+        around(draft, load("dgx-a100"))
+    chips = [[n, 0, "TPU v4", [n, 0, 0], 0, 0] for n in range(4)]
+    with pytest.raises(InputError, match="describes devices already"):
+        around(of("jax", json.dumps(chips)), load("dgx-h100"))
+
+
+def test_the_nodes_of_a_file_describe_devices_already() -> None:
+    with pytest.raises(InputError, match="describes devices already"):
+        around(of(NV, matrix([18] * 8)), load("dgx-h100"))
+
+
+def test_every_gpu_of_the_catalogue_has_a_name() -> None:
+    named = {model_named(name).device for name in MODELS}
+    for name in catalogue():
+        system = load(name)
+        if not system.device.startswith(("TPU", "Trainium")):
+            assert system.device in named, system.device
+    for name in MODELS:
+        assert model_named(model_named(name).device).device == model_named(name).device
+
+
+@pytest.mark.parametrize("name", ["h20", "H800", "l20", "a40", "rtx 4090", "H100 PCIe", "tpu-v4"])
+def test_a_gpu_that_the_catalogue_lacks_is_no_misspelling(name: str) -> None:
+    with pytest.raises(InputError) as caught:
+        model_named(name)
+    assert "did you mean" not in str(caught.value)
+    assert "data sheet" in str(caught.value)
+
+
+@settings(max_examples=50)
+@given(st.sampled_from([4, 6, 8, 12, 18]), st.sampled_from(MODELS))
+def test_links_of_another_gpu_are_refused(links: int, name: str) -> None:
+    text, model = matrix([links] * 8), model_named(name)
+    if model.amd or links > model.most_links or (links in (6, 12) and model.most_links != links):
+        with pytest.raises(InputError, match=f"by --gpu {name}"):
+            of(NV, text, gpu=name)
+    else:
+        warned = of(NV, text, gpu=name).warnings
+        assert len(warned) == (links != model.most_links)
+        assert all(f"{links} by nvidia-smi topo -m, but" in warning for warning in warned)
+
+
+def test_paths_over_pcie_say_nothing_of_nvlinks() -> None:
+    text = case("06-topo-mp", "h800-mp2.txt").read_text()
+    draft = of(NV, text, gpu="h100")
+    assert "topo -mp" in draft.warnings[0]
+    assert "nvlinks" not in draft.counted
+    assert not isinstance(draft.levels[-1].domain, Stated)
+
+
+def test_a_legend_with_nvlinks_says_that_there_are_none() -> None:
+    text = matrix([0] * 4, legend=f"Legend:\n{LEGEND}  NV# = Connection ...\n")
+    assert of(NV, text).counted["nvlinks"] == 0
+    assert not of(NV, text).warnings
+    assert isinstance(of(NV, text).levels[-1].domain, Stated)
+    with pytest.raises(
+        InputError, match="NVLinks of a GPU: none by nvidia-smi topo -m, but 1 to 18"
+    ):
+        of(NV, text, gpu="h100")
+    assert of(NV, text, gpu="l40s").counted["nvlinks"] == 0
+    assert any("legend is missing" in note for note in of(NV, matrix([0] * 4)).notes)
+
+
+def test_a_matrix_against_its_own_legend_and_affinities() -> None:
+    text = matrix([0] * 2, fill="SYS")
+    [warning] = of(NV, text).warnings
+    assert warning.startswith("sockets of GPU0 and GPU1: SYS by the matrix, but CPUs 0-3 and 0-3")
+    assert not of(NV, matrix([0] * 2, fill="NODE")).warnings
+    apart = matrix([0] * 2, fill="PHB").replace("GPU1\tPHB\tX\t0-3", "GPU1\tPHB\tX\t4-7")
+    assert "PHB by the matrix, but CPUs 0-3 and 4-7" in of(NV, apart).warnings[0]
+    [warning] = of(NV, matrix([18] * 8, legend=LEGEND)).warnings
+    assert warning.startswith("NVLinks of the GPUs: in row GPU0 by the matrix, but no NV# by")
+    nics = "NIC Legend:\n  NIC0: mlx5_0\n  NIC1: mlx5_1\n"
+    text = matrix([18] * 8).replace("GPU7\tCPU", "GPU7\tNIC0\tCPU").replace("\t0-3", "\tPIX\t0-3")
+    assert not of(NV, text + nics.replace("  NIC1: mlx5_1\n", "")).warnings
+    [warning] = of(NV, text + nics).warnings
+    assert warning.startswith("NIC columns of NIC1: missing by the matrix, but there by the NIC")
+    rows = "NIC0\t" + "\t".join(["SYS"] * 8) + "\tX\n"
+    [warning] = of(NV, text + rows).warnings
+    assert "GPU0 and NIC0: PIX by rows of GPUs, but SYS by rows of NICs (7 more" in warning
+
+
+@given(st.data(), st.sampled_from([6, 12, 18]), st.sampled_from([4, 6, 8]))
+def test_gpus_that_lost_links_are_named_and_become_exceptions(
+    data: st.DataObject, links: int, gpus: int
+) -> None:
+    faulty = data.draw(st.sets(st.integers(0, gpus - 1), min_size=1, max_size=gpus // 2 - 1))
+    each = [data.draw(st.integers(0, links - 1)) if g in faulty else links for g in range(gpus)]
+    if links * (gpus - len(faulty) - 1) <= 18:
+        return
+    draft = of(NV, matrix(each), nodes=2)
+    assert draft.counted["nvlinks"] == sum(each)
+    found = {lack.unit: lack.share for lack in draft.lacks}
+    assert found == {f"node0/gpu{gpu}": each[gpu] / links for gpu in faulty}
+    for gpu in faulty:
+        assert any(f"GPU{gpu} has" in w and "nvidia-smi nvlink -s" in w for w in draft.warnings)
+
+
+def test_a_mesh_of_which_one_gpu_lost_its_links() -> None:
+    cells = {pair: "NV2" if 2 not in pair else "PHB" for pair in combinations(range(4), 2)}
+    rows = ["\t".join(["", *(f"GPU{g}" for g in range(4)), "CPU Affinity"])]
+    for g in range(4):
+        row = ["X" if g == h else cells[min(g, h), max(g, h)] for h in range(4)]
+        rows.append("\t".join([f"GPU{g}", *row, "0-3"]))
+    draft = of(NV, "\n".join(rows))
+    assert [lack.unit for lack in draft.lacks] == ["gpu2"]
+    assert draft.levels[-1].domain.value == "mesh"  # type: ignore[union-attr]
+    assert draft.levels[-1].count.value == 4  # type: ignore[union-attr]
