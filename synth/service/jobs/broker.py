@@ -324,7 +324,8 @@ class Broker:
                     self._known.remember(stored)
                 return Answered.of(stored, hit=False)
             case Status.PARTIAL:
-                return Answered(job.verb, job.best or NOTHING_YET, Outcome.PARTIAL, None)
+                best = job.best or NOTHING_YET
+                return Answered(job.verb, best, Outcome.PARTIAL, None, job=job.id)
             case Status.FAILED:
                 raise refusal_of(job.problem or {})
             case Status.CANCELLED:

@@ -20,7 +20,8 @@ class Answered:
     """An answer as it is sent: ``body`` is its JSON, ``outcome`` how the question ended.
 
     ``key`` is that of its permalink and ``made`` when it was worked out; both are None for a
-    partial answer, which is not kept. ``hit``: it was known before it was asked for.
+    partial answer, which is not kept and stays with its ``job``. ``hit``: it was known before it
+    was asked for.
     """
 
     verb: str
@@ -29,6 +30,7 @@ class Answered:
     key: str | None
     made: datetime | None = None
     hit: bool = False
+    job: str | None = None
 
     @staticmethod
     def of(stored: StoredAnswer, *, hit: bool) -> Answered:

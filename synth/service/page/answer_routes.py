@@ -118,7 +118,7 @@ async def asked_on_page(
     given: dict[str, Any],
     how: Preferences | None = None,
 ) -> Response:
-    """On to the answer of a question, or to its job; what is not kept is shown at once.
+    """On to the answer of a question, or to its job, where what is partial stays, too.
 
     Raises InputError for a question that makes no sense.
     """
@@ -126,8 +126,7 @@ async def asked_on_page(
     if isinstance(outcome, Accepted):
         return see_other(f"/jobs/{outcome.job.id}")
     if outcome.key is None:
-        unkept = ViewedAnswer("", verb, given, json.loads(outcome.body), partial=True)
-        return await answer_page(request, unkept)
+        return see_other(f"/jobs/{outcome.job}")
     return see_other(f"/answers/{outcome.key}")
 
 

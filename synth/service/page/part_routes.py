@@ -26,7 +26,7 @@ from synth.service.jobs.known import Answered
 from synth.service.page.answer_routes import Index, Rank, ViewedAnswer, viewed
 from synth.service.page.rendering import render
 from synth.service.page.responses import PageCaller, PageRoute, page, see_other, wants_part
-from synth.service.page.results import TABS, result
+from synth.service.page.results import TABS, best_so_far, result
 from synth.service.page.views import folders, written_for, zipped
 from synth.tables.rows import Ranking
 from synth.tables.verdict import verdict
@@ -66,7 +66,8 @@ class Part:
         ``listed``: among jobs and what may be compared, as an answer of its own.
         """
         patience = Preferences(wait_seconds=_PATIENCE_SECONDS, part=not listed)
-        return await state_of(self.request).broker.ask(self.caller, verb, question, patience)
+        outcome = await state_of(self.request).broker.ask(self.caller, verb, question, patience)
+        return found_in_time(outcome)
 
     async def emitted(
         self, target: str, channels: int | None = None, size_bytes: int | None = None
@@ -235,12 +236,23 @@ async def plan_folder(
     if question is None:
         raise not_there("folder")
     patience = Preferences(wait_seconds=_PATIENCE_SECONDS, part=True)
-    outcome = await state_of(request).broker.ask(caller, "train", question, patience)
+    outcome = found_in_time(await state_of(request).broker.ask(caller, "train", question, patience))
     if isinstance(outcome, Accepted):
         return see_other(f"/jobs/{outcome.job.id}")
     files = json.loads(outcome.body)["files"]
     [folder] = folders([{**one, "name": f"{framework}/{one['name']}"} for one in files])
     return _to_keep(zipped(folder), f"plan-{index + 1}-{framework}.zip")
+
+
+def found_in_time(outcome: Answered | Accepted) -> Answered | Accepted:
+    """The same. Raises RefusalError where time was up before there was any answer, even in part."""
+    if isinstance(outcome, Accepted) or outcome.key is not None:
+        return outcome
+    if best_so_far(json.loads(outcome.body)) is not None:
+        hint = "ask who runs this service for more time: --job-seconds"
+        problem = "the time for this was up before it was made"
+        raise RefusalError(HTTPStatus.SERVICE_UNAVAILABLE, problem, hint=hint)
+    return outcome
 
 
 def _why(error: InputError | RefusalError, target: str) -> str:

@@ -13,12 +13,14 @@ pytest.importorskip("fastapi", reason="needs the extra server")
 from asked_plans import ASKED
 from patience import until
 from serving import HereTicket, Served, StuckWorkers, ThreadWorkers, served
+from synth.plan.request import Watcher
 from synth.service.cache import Cache
 from synth.service.http.examples import EXAMPLES
 from synth.service.jobs import runner
 from synth.service.store import Status, Store
 from synth.service.workers import OverTimeError, Progress
 from synth.verbs.partition import Piece
+from synth.verbs.planning import TopQuestion
 from synth.verbs.questions.question import asked
 from synth.verbs.reply import Outcome, Reply
 from synth.verbs.table import VERBS
@@ -135,6 +137,27 @@ def test_a_budget_that_ends_leaves_the_best_so_far(tmp_path: Path) -> None:
         assert ended["best"] == json.loads(BEST)
         assert ended["headline"] == "Partial: 500 ms, not proved yet"
         assert "zero=3" in server.ask.get(f"/jobs/{ended['id']}").text
+
+
+def test_a_page_whose_time_was_up_is_no_mistake_of_ours(tmp_path: Path) -> None:
+    """Forms lead to the job; parts of answers that could not be made say so."""
+    workers = Answering(OverTimeError("the time was up"))
+    with served(tmp_path, workers) as server:
+        few = {**EXAMPLES["top"], "k": 1, "max_steps": 1, "stripes": False, "segments": 1}
+        body = VERBS["top"].answer(asked(TopQuestion, few), Watcher()).body
+        workers.end = {"body": body, "outcome": 0}
+        key = put(server, "top").headers["content-location"].removeprefix("/v1")
+        workers.end = OverTimeError("the time was up")
+        asked_for = [("GET", f"{key}/code/torch"), ("GET", f"{key}/timeline")]
+        asked_for.append(("POST", f"{key}/sizes"))
+        for method, path in asked_for:
+            reply = server.ask.request(method, path)
+            assert reply.status_code == 503, (path, reply.text)
+            assert "the time for this was up" in reply.text
+        put(server, "count")
+        again = server.ask.post(f"/jobs/{job_of(server)['id']}/again")
+        assert again.status_code == 303
+        assert again.headers["location"].startswith("/jobs/")
 
 
 def test_a_plan_that_is_cancelled_keeps_the_best_so_far(

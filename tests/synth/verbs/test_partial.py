@@ -103,9 +103,9 @@ def test_a_reply_is_whole_or_says_that_it_is_partial(name: str, sample: Sample) 
 
     What is stopped at once has a best so far, too.
     """
-    body, count = whole(name)
+    body, count = (None, 0) if name == NOWHERE and sample.count else whole(name)
     moments = {1, 2, 3, 5, 8, *(count * part // 8 for part in range(8)), count - 2, count - 1}
-    for times in [0, *sample(sorted(moments & set(range(count))))]:
+    for times in [0, *sample(sorted(moments & set(range(1, count))))]:
         watcher = Stopping(times)
         reply = answered(name, watcher)
         assert times or name == NOWHERE or any(reply.body.get(kind) for kind in FOUND)

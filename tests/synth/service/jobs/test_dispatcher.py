@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from importlib import resources
 from pathlib import Path
 from shutil import disk_usage
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -400,6 +401,46 @@ def test_a_team_with_all_slots_makes_room_for_another(
         dispatcher._make_room()
         assert runs(blue[0], *red[:2])
         assert [store.jobs.one(job).attempts for job in (red[2], blue[1])] == [0, 0]
+
+
+class Place:
+    """A job under way, as far as it is looked at to see who gives way."""
+
+    verb, trial_seconds, cancelled = "count", None, False
+
+    def __init__(self, team: str, begun: float) -> None:
+        self.claim = SimpleNamespace(job=SimpleNamespace(team=team))
+        self.begun, self.tried = begun, False
+
+    def give_way(self) -> None:
+        self.tried = True
+
+
+@pytest.mark.parametrize("slots", [1, 2, 3, 4])
+@pytest.mark.parametrize("teams", [2, 3])
+def test_room_is_made_until_nobody_has_two_more_than_who_waits(slots: int, teams: int) -> None:
+    """The youngest gives way each time, and of one slot nobody does: they would take turns."""
+    held = dict.fromkeys(map(str, range(teams)), 0) | {"0": slots}
+    store: Any = SimpleNamespace(claims=SimpleNamespace(waiting=lambda: held))
+    workers: Any = SimpleNamespace(slots=slots, idle=0, lost=0)
+    dispatcher = Dispatcher(store, workers, Settings(store_url="", name="one"), Metrics())
+    places = [Place("0", float(number)) for number in range(slots)]
+    for turn in range(2 * slots):
+        dispatcher._runners = {str(at): place for at, place in enumerate(places)}  # type: ignore[misc]
+        dispatcher._make_room()
+        gone = [place for place in places if place.tried]
+        if not gone:
+            break
+        [gives_way] = gone
+        mine = [place for place in places if place.claim == gives_way.claim]
+        assert gives_way.begun == max(place.begun for place in mine)
+        places.remove(gives_way)
+        held[gives_way.claim.job.team] -= 1
+        next_team = min(held, key=lambda team: held[team])
+        held[next_team] += 1
+        places.append(Place(next_team, 100.0 + turn))
+    assert max(held.values()) - min(held.values()) <= 1
+    assert sum(held.values()) == slots
 
 
 def test_a_team_that_has_had_its_work_of_a_day_comes_last(store: Store) -> None:
