@@ -306,3 +306,35 @@ def test_a_tray_shows_a_part_of_what_its_switches_join() -> None:
     [warning] = of(NV, matrix([18] * 4), gpu="gb200").warnings
     assert "join 72 GPUs of several machines; the file lists 4" in warning
     assert not of(NV, matrix([18] * 8), gpu="b200").warnings
+
+
+def test_a_legend_without_nvlinks_leaves_them_open() -> None:
+    for gpu in (None, "h100"):
+        draft = of(NV, matrix([0] * 8, legend=LEGEND), gpu=gpu)
+        assert "topo -mp" in draft.warnings[0]
+        assert "nvlinks" not in draft.counted
+        assert not isinstance(draft.levels[-1].domain, Stated)
+
+
+def test_affinities_that_overlap_contradict_nothing() -> None:
+    text = matrix([0] * 2, fill="NODE").replace("GPU1\tNODE\tX\t0-3", "GPU1\tNODE\tX\t2-5")
+    assert not of(NV, text).warnings
+
+
+def dump(each: list[int]) -> str:
+    """As NCCL writes GPUs with so many links into NVSwitches."""
+    gpus = "".join(
+        f'<pci busid="0000:{gpu:02x}:00.0" class="0x030200"><gpu dev="{gpu}" sm="90">'
+        f'<nvlink target="0000:f0:00.0" count="{links}" tclass="0x068000"/></gpu></pci>'
+        for gpu, links in enumerate(each)
+    )
+    return f'<system><cpu arch="x86_64">{gpus}</cpu></system>'
+
+
+def test_links_that_a_dump_of_nccl_lacks_are_named() -> None:
+    draft = of("nccl-xml", dump([18, 18, 9, 0, 18, 18]))
+    assert {lack.unit: lack.share for lack in draft.lacks} == {"gpu2": 0.5, "gpu3": 0.0}
+    assert draft.counted["nvlinks"] == 4 * 18 + 9
+    assert "GPU 2 has 9 of 18 NVLinks" in draft.warnings[0]
+    with pytest.raises(InputError, match=r"by 18 links, but 0000:02:00.0 by 9, 0000:03:00.0 by 9"):
+        of("nccl-xml", dump([18, 18, 9, 9]))
