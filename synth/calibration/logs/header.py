@@ -93,13 +93,13 @@ class Facts:
     def afresh(self, keep_places: bool = False) -> Facts:
         """The facts for the next run in the same file: comment notes stay, what a run printed goes.
 
-        A run's list of devices goes with its table, unless more tables follow without a list of
-        their own (a test of several types or roots prints one list).
+        A run's list of devices and its command line go with its table, unless more tables follow
+        without a list of their own (a test of several types or roots prints one list).
         """
         return Facts(
             replace(self.stated, single_size=False, columns=()),
             list(self.places) if keep_places else [],
-            self.environment.after_run(),
+            self.environment if keep_places else self.environment.after_run(),
             _hosts=dict(self._hosts) if keep_places else {},
         )
 

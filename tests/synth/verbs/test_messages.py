@@ -14,6 +14,7 @@ RAISED_BY = {
     ("synth/cli/inputs.py", "top"): {"diff"},
     ("synth/degraded/comparison.py", "top"): {"cost"},
     ("synth/plan/advice.py", "place"): {"top", "sweep", "cost", "plan"},
+    ("synth/train/orders/text.py", "order"): {"simulate", "shard", "train"},
     ("synth/train/plans/expansion.py", "trace"): {"shard", "simulate", "buckets", "train"},
     ("synth/train/profiles/profile.py", "profile"): {"simulate", "plan"},
     ("synth/verbs/comparing.py", "plan"): {"diff"},

@@ -117,6 +117,15 @@ def test_values_leave_what_the_runtime_may_choose(
     assert bool(found.unknown) == ("Newest" in line)
 
 
+def test_a_command_holds_for_all_tables_below_its_head() -> None:
+    """And not for those below the head of another run, whose command line is not shown."""
+    lines = [command("prefix", "ring", "ll"), *table()]
+    rows = [line for line in table() if "Rank" not in line and "nThread" not in line]
+    end = ["# Out of bounds values : 0 OK", "#"]
+    assert ways([*lines, *end, *rows]) == [("ring", "ll")] * 2
+    assert ways([*lines, *end, *table()]) == [("ring", "ll"), (None, None)]
+
+
 def test_a_run_that_printed_no_table_forces_no_other() -> None:
     lines = [command("prefix", "ring", "ll"), "no such device", command("prefix", None, None)]
     assert ways([*lines, *table()]) == [(None, None)]
