@@ -81,11 +81,12 @@ def ask(
         with before() as known, _watching(budget_seconds, VERBS[verb].partial) as watcher:
             reply = _answered(verb, question, watcher, known)
         log.info("%s answered in %.3f s", verb, clock.perf_counter() - begun)
+        empty = False
         if as_json:
             text = json.dumps(reply.body, allow_nan=False) + "\n"
             deliver([TextFile(name=f"{verb}.json", text=text)], output)
         else:
-            _show(verb, reply.body, output)
+            empty = not _show(verb, reply.body, output)
         for ending, place in apart.items():
             deliver([_file(reply.body, ending)], place)
         if page is not None:
@@ -95,7 +96,8 @@ def ask(
     except InputError as error:
         typer.echo(f"collsynth: {error}", err=True)
         return int(Outcome.NO) if isinstance(error, WrongProgramError) else USAGE
-    return INTERRUPTED if watcher.interrupted else int(reply.outcome)
+    outcome = max(int(reply.outcome), int(Outcome.NO) * empty)
+    return INTERRUPTED if watcher.interrupted else outcome
 
 
 def _file(body: Mapping[str, Any], ending: str) -> TextFile:
@@ -162,8 +164,11 @@ def _answer(verb: str, question: Question, watcher: Watcher) -> Reply:
         return VERBS[verb].answer(question, watcher)
 
 
-def _show(verb: str, body: dict[str, Any], output: str | None) -> None:
-    """Deliver an answer's files, if they go anywhere; print its table, if the verb has one."""
+def _show(verb: str, body: dict[str, Any], output: str | None) -> bool:
+    """Deliver an answer's files, if they go anywhere; print its table, if the verb has one.
+
+    False if files were to go somewhere and there are none.
+    """
     if "files" not in body and output is not None:
         raise InputError("this answer has no files", where="-o", hint="--json is written there")
     if body.get("files") and (output is not None or verb not in TABLES):
@@ -173,6 +178,7 @@ def _show(verb: str, body: dict[str, Any], output: str | None) -> None:
     if verb in TABLES:
         with printing():
             console().print(TABLES[verb](body))
+    return output is None or bool(body.get("files"))
 
 
 class _Interrupt:

@@ -169,6 +169,11 @@ def test_what_is_refused(text: str) -> None:
     assert str(error.value).startswith(REFUSED[text])
 
 
+def test_gradients_are_reduced_when_all_of_a_stage_are_made() -> None:
+    for text in ("0F0 0B0 0REDUCE_GRAD", "0F0 0I0 0W0 0REDUCE_GRAD"):
+        assert parse_communicated(text).order.stages == 1
+
+
 def test_two_ranks_that_send_before_they_receive() -> None:
     """As in pytorch/pytorch#172668: each waits for the other's receive."""
     text = "0F0 0SEND_F0 0F1 0SEND_F1 2RECV_F0 2F0\n1RECV_F0 1F0 1SEND_F0 1RECV_F1 1F1"

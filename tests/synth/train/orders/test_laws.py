@@ -99,6 +99,29 @@ def test_a_v_of_equal_passes_has_the_bubbles_of_its_papers() -> None:
             assert min(order.held()) == max(order.held())
 
 
+def test_zbv_of_few_microbatches_is_that_of_more_without_the_others() -> None:
+    for ranks in (2, 3, 5):
+        whole = str(SCHEDULES["zbv"](ranks, 2 * ranks - 1, 2)).splitlines()
+        for microbatches in range(1, 2 * ranks - 1):
+            few = str(SCHEDULES["zbv"](ranks, microbatches, 2)).splitlines()
+            left = [
+                [word for word in row.split() if parts(word)[2] < microbatches] for row in whole
+            ]
+            assert [row.split() for row in few] == left
+
+
+def test_dualpipev_has_halves_at_its_ends_alone() -> None:
+    """Rank r of P: P - 1 - r until the pairs begin, and the last P of its backward passes."""
+    for ranks, more in product((1, 2, 3, 5, 6), (0, 1, 5)):
+        order = SCHEDULES["dualpipev"](ranks, 2 * ranks + more, 2)
+        for rank, row in enumerate(str(order).splitlines()):
+            back = [word for word in row.split() if parts(word)[1] in "BI"]
+            kinds = "".join(parts(word)[1] for word in back)
+            assert kinds == (
+                "I" * (ranks - 1 - rank) + "B" * (len(back) - 2 * ranks + 1 + rank) + "I" * ranks
+            )
+
+
 @pytest.mark.parametrize("name", V_SHAPED)
 def test_a_v_is_said_in_plans(name: str) -> None:
     text = f"pipe=3; schedule {name}, 7 microbatches"

@@ -199,6 +199,14 @@ def test_the_page_shows_a_circle_as_it_is_told() -> None:
     assert f"\n    {said.stderr}" in page
 
 
+def test_the_page_shows_ranks_that_wait_for_each_other_s_receives() -> None:
+    page = (DOCS / "pipeline-orders.md").read_text(encoding="utf-8")
+    [text] = re.findall(r"printf '([^']*)' > comms[.]csv", page)
+    said = CliRunner().invoke(app, ["order", "-"], input=text.replace(r"\n", "\n"))
+    assert said.exit_code == 2
+    assert f"\n    {said.stderr}" in page
+
+
 def test_losses_out_of_order_are_not_handed_out() -> None:
     order = parse("0F0 0F1 0B0 0B1\n1F1 1F0 1B0 1B1")
     with pytest.raises(InputError, match=r"does 1F1 where PyTorch.s runtime takes it for 1F0"):

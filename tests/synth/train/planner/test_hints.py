@@ -15,7 +15,7 @@ from synth.train.planner.hints import freed, no_plan
 from synth.train.planner.pins import Pins, said_of
 
 EXTENTS = Extents(batch=32, tokens=64, megatron=8, vocabulary=96, layers=8)
-KNOWN = list(recipes(16, EXTENTS, Knobs(schedules=("1f1b",), vocabulary=(True, False))))
+KNOWN = list(recipes(16, EXTENTS, Knobs(schedules=("1f1b", "zbv"), vocabulary=(True, False))))
 VALUES = {
     "data": "1 2 3 4 8 16",
     "tensor": "1 2 4 8 16 5",
@@ -25,6 +25,8 @@ VALUES = {
     "sequence": "yes no",
     "vocabulary": "yes no",
     "microbatches": "1 2 4 7",
+    "schedule": "1f1b zbv dualpipev",
+    "chunks": "1 2 4",
 }
 PINS = st.fixed_dictionaries(
     {}, optional={name: st.sampled_from(values.split()) for name, values in VALUES.items()}
