@@ -10,8 +10,8 @@ from hierarchies import InputError
 
 MOST_BYTES = 2**26
 """Of one array: larger ones are parameters, or part of a batch."""
-_WIDTH = 92
-"""Of a line, in characters."""
+LONG = 4096
+"""Characters of a line in the text of a step: of the largest array these are some 20,000 lines."""
 
 
 def check_size(size_bytes: int, *, where: str = "") -> None:
@@ -22,10 +22,10 @@ def check_size(size_bytes: int, *, where: str = "") -> None:
         raise InputError(problem, where=where, hint=hint)
 
 
-def pack(data: bytes) -> list[str]:
-    """Bytes as lines of text."""
+def pack(data: bytes, width: int = LONG) -> list[str]:
+    """Bytes as lines of text, of so many characters each."""
     text = base64.b64encode(zlib.compress(data, 9)).decode("ascii")
-    return [text[at : at + _WIDTH] for at in range(0, len(text), _WIDTH)]
+    return [text[at : at + width] for at in range(0, len(text), width)]
 
 
 def unpack(text: str, size_bytes: int) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import combinations
 from math import prod
 
 from hierarchies.importers.claims import Between, Claim
@@ -34,17 +35,27 @@ class Contents:
     source: str
     units: tuple[Unit, ...]
 
-    def claims(self, inner: System) -> tuple[Claim, Claim]:
-        """The devices of the fullest unit by the file, and those of a unit of ``inner``."""
-        topic, devices = f"devices in a {self.unit}", inner.hierarchy.devices_in_child(0)
-        theirs = Claim(
-            topic,
-            "",
-            f"--inside {inner.name}",
-            f"{devices} ({_described(inner)})",
-            Between(devices, devices),
-        )
-        return self._stated(topic, inner), theirs
+    def claims(self, inner: System) -> list[Claim]:
+        """The devices of the fullest unit and of a machine, by the file and by ``inner``."""
+        place, devices = f"--inside {inner.name}", inner.hierarchy.devices_in_child(0)
+        topic, each = f"devices in a {self.unit}", devices_of_machine(inner)
+        words = f"{devices} ({_described(inner)})"
+        found = [
+            self._stated(topic, inner),
+            Claim(topic, "", place, words, Between(devices, devices)),
+        ]
+        full = max(self.units, key=lambda unit: unit.devices or 0)
+        if full.devices and each is not None:
+            there = full.devices / full.machines
+            topic = "devices in a machine"
+            found.append(Claim(topic, "", self.source, f"{there:g}", Between(there, there)))
+            found.append(Claim(topic, "", place, f"{each}", Between(each, each)))
+        return found
+
+    def agrees(self, inner: System) -> bool:
+        """Whether the claims on the file and on ``inner`` can all hold."""
+        pairs = combinations(self.claims(inner), 2)
+        return not any(a.topic == b.topic and a.excludes(b) for a, b in pairs)
 
     def _stated(self, topic: str, inner: System) -> Claim:
         known = [unit.devices for unit in self.units if unit.devices is not None]

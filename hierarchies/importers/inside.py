@@ -43,10 +43,7 @@ def around(draft: Draft, inner: System) -> Draft:
 
 def _agrees(draft: Draft, inner: System) -> bool:
     """Whether the units of a draft have as many devices as those of a system, as far as known."""
-    if draft.contents is None:
-        return True
-    one, other = draft.contents.claims(inner)
-    return not one.excludes(other)
+    return draft.contents is None or draft.contents.agrees(inner)
 
 
 def _merged(draft: Draft, inner: System) -> Draft:

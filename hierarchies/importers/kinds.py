@@ -141,14 +141,30 @@ KINDS: Mapping[str, Kind] = {
 }
 
 
+_NODES = ("nvidia-smi", "nccl-xml", "rocm-smi", "hwloc")
+
+
 def import_texts(kind: str, files: Mapping[str, str], options: Options | None = None) -> Draft:
     """The draft of a system from files of one kind, given as texts by file name.
 
     Raises InputError for an unknown kind, and, naming the file, for what is wrong in it.
     """
-    draft = _kind(kind, files).read(files, options or Options())
+    options = options or Options()
+    _check_options(kind, options)
+    draft = _kind(kind, files).read(files, options)
     with within(listed(files)):
         return draft.settled()
+
+
+def _check_options(kind: str, options: Options) -> None:
+    """Raises InputError for an option that a kind of file has no use for."""
+    if options.gpu is not None and kind in KINDS and kind not in _NODES:
+        raise InputError(
+            f"--gpu {options.gpu} is of no use for {kind}, which describes no single node",
+            hint="--inside says what a node of a network is",
+        )
+    if options.keys and kind in KINDS and kind != "kubernetes":
+        raise InputError(f"--keys names labels of Kubernetes, and {kind} has none")
 
 
 def check_beginnings(kind: str, files: Mapping[str, str]) -> None:

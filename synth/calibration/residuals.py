@@ -257,7 +257,8 @@ def _residual(
     if not outside and len(ordered) > 1:
         farther = NORMAL_MARGIN / float(scipy.special.ndtri(1 - 1 / (len(ordered) + 1)))
     if sizes < FEWEST_SIZES:
-        least = float(np.exp(NORMAL_MARGIN * noise(smallest)))
+        # A new row errs, and so does the median of these: their variances add up.
+        least = float(np.exp(NORMAL_MARGIN * noise(smallest) * np.sqrt(1 + 1 / sizes)))
     low = middle * min((ordered[place] / middle) ** farther, 1 / least)
     high = middle * max((ordered[-1 - place] / middle) ** farther, least)
     collective, algorithm, protocol = key

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import prod
 from pathlib import PurePath
 from typing import Annotated, Literal
 
 from pydantic import Field
 
 from hierarchies import InputError, System, described
+from synth.calibration.candidates import candidates
 from synth.calibration.doctor import Diagnosis, diagnose, is_collective
 from synth.calibration.experiments import Experiment, experiments, script
 from synth.calibration.fit import fit
@@ -70,9 +70,13 @@ class LogsQuestion(Question):
         ),
     ] = None
 
-    def unusable(self, one: Matched) -> str:
+    def unusable(self, system: System, one: Matched) -> str:
         """Why the verb cannot use a table; "" if it can."""
-        return "" if prod(one.measurement.members) > 1 else "one rank alone sends nothing"
+        try:
+            candidates(system, one.measurement)
+        except InputError as error:
+            return error.problem
+        return ""
 
     def matched(self, system: System) -> Readable:
         """The tables of all files that the verb can use, on the devices they were taken on.
@@ -85,7 +89,7 @@ class LogsQuestion(Question):
         check_devices(system, logs)
         given = FromCaller(self.hosts, tuple(self.members) if self.members else None)
         found = [matched(system, log, given) for log in logs]
-        reasons = [self.unusable(one) for one in found]
+        reasons = [self.unusable(system, one) for one in found]
         left_out = tuple(
             f"{one.log.source}: a table of {one.measurement.collective} is left out: {why}"
             for one, why in zip(found, reasons, strict=True)
@@ -126,11 +130,11 @@ class CalibrateQuestion(LogsQuestion):
         Flag("Only these of the tests", ", by name", notation=notations.NAMES),
     ] = Field(default_factory=list, max_length=MOST_FILES)
 
-    def unusable(self, one: Matched) -> str:
+    def unusable(self, system: System, one: Matched) -> str:
         """Why a table cannot be fitted; "" if it can."""
         sizes = len({sample.size_bytes for sample in one.measurement.samples})
         few = f"{sizes} of at least {FEWEST_SIZES} sizes that tell latency from bandwidth"
-        return super().unusable(one) or (few if sizes < FEWEST_SIZES else "")
+        return super().unusable(system, one) or (few if sizes < FEWEST_SIZES else "")
 
     def check_alone(self) -> None:
         """Raises InputError for logs beside a plan, and for names of tests without one."""
@@ -161,10 +165,10 @@ class CalibrateQuestion(LogsQuestion):
 class DoctorQuestion(LogsQuestion, PricedQuestion):
     """What should I get, and why don't I? Measured beside predicted, and the level at fault."""
 
-    def unusable(self, one: Matched) -> str:
+    def unusable(self, system: System, one: Matched) -> str:
         """Why a table cannot be held to a prediction and a bound; "" if it can."""
         unbounded = "no collective, so nothing bounds it; 'calibrate' fits it"
-        return super().unusable(one) or ("" if is_collective(one) else unbounded)
+        return super().unusable(system, one) or ("" if is_collective(one) else unbounded)
 
 
 def _source(file: NamedText) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 
 from hierarchies.errors import InputError
@@ -12,7 +12,7 @@ from hierarchies.importers.claims import Claim
 from hierarchies.importers.contents import Contents, Unit
 from hierarchies.importers.draft import Blank, Draft, DraftLevel, Entry, Lack, Stated
 from hierarchies.importers.hostlist import listed
-from hierarchies.importers.networks.tiers import Tiers, largest_even_part, with_groups
+from hierarchies.importers.networks.tiers import Host, Tiers, largest_even_part, with_groups
 from hierarchies.importers.options import Options
 from hierarchies.importers.suggestions import NETWORK
 
@@ -84,7 +84,13 @@ def network(
     check_nodes(len(tiers.hosts), options)
     hosts, innermost, notes = _with_accelerators(tiers.trimmed(), accelerators)
     units = hosts if innermost == NODE else hosts.without_hosts()
-    return _drafted(units, innermost, _members(hosts, units), facts, notes)
+    draft = _drafted(units, innermost, _members(hosts, units), facts, notes)
+    whole = [groups for groups in accelerators if len({*groups.of.values()}) == 1]
+    if innermost != NODE or not whole or len(whole[0].of) < len(tiers.hosts):
+        return draft
+    name, (label,) = whole[0].name, {*whole[0].of.values()}
+    one = Tiers((name,), tuple(Host(host.name, (label,)) for host in tiers.hosts))
+    return replace(draft, wider=network_of_groups(one, facts, name))
 
 
 def network_of_groups(tiers: Tiers, facts: Facts, name: str) -> Draft:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from hierarchies.importers.claims import Between, Claim
+from hierarchies.importers.contents import devices_of_machine
 from hierarchies.importers.draft import DraftLevel, Lack
 from hierarchies.importers.models import (
     Model,
@@ -57,6 +58,21 @@ def _direct(picture: Picture) -> list[int]:
         for gpu in pair:
             totals[gpu] += count
     return totals
+
+
+def unlisted(picture: Picture) -> tuple[str, ...]:
+    """A warning where the switches of the named GPU join more machines than the file lists."""
+    if picture.model is None or picture.switched is None:
+        return ()
+    system, here = picture.model.system, len(picture.gpus)
+    whole, each = system.hierarchy.devices_in_child(0), devices_of_machine(system)
+    if each is None or here >= whole or each == whole:
+        return ()
+    warning = (
+        f"The switches of {system.name} join {whole} GPUs of several machines; the file lists "
+        f"{here}. What joins the machines is not in it: --inside {system.name} is a whole unit."
+    )
+    return (warning,)
 
 
 def hint_of(picture: Picture) -> str:

@@ -120,6 +120,7 @@ def _picture(root: Element) -> Picture:
         to_cpu=links.to_cpu,
         bonded=True,
         short=links.short,
+        warnings=links.warnings,
     )
 
 
@@ -174,6 +175,7 @@ class _Links:
     notes: tuple[str, ...] = ()
     to_cpu: int = 0
     short: Mapping[int, int] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
 
 
 def _links(root: Element, gpus: list[_Device]) -> _Links:
@@ -193,6 +195,14 @@ def _links(root: Element, gpus: list[_Device]) -> _Links:
     packages = {number for number, name in enumerate(objects) if name.startswith(_PACKAGES)}
     if len({i for i in index if i is not None}) < len([i for i in index if i is not None]):
         raise InputError("NVLinkBandwidth lists a GPU twice")
+    listed = {number for number in index if number is not None}
+    if listed and len(listed) < len(gpus):
+        absent = next(gpu for number, gpu in enumerate(gpus) if number not in listed)
+        note = (
+            f"NVLinkBandwidth lists {len(listed)} of {len(gpus)} GPUs, not {_name(absent)}: what "
+            "NVLinks join is left open."
+        )
+        return _Links(False, {}, warnings=(note,))
     return _of_matrix(index, packages, rates, len(gpus))
 
 

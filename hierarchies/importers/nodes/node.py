@@ -10,7 +10,7 @@ from hierarchies.errors import InputError
 from hierarchies.files.loading import load
 from hierarchies.importers.draft import UNKNOWN, Blank, Draft, DraftLevel, Entry, Stated, refines
 from hierarchies.importers.models import Model, memory_of, model_named, model_of
-from hierarchies.importers.nodes.agreement import claims_of, degraded, hint_of
+from hierarchies.importers.nodes.agreement import claims_of, degraded, hint_of, unlisted
 from hierarchies.importers.nodes.islands import Shape, members, shape
 from hierarchies.importers.nodes.nics import network
 from hierarchies.importers.nodes.picture import MOST_GPUS, Grouping, Picture
@@ -59,7 +59,7 @@ def draft_of(picture: Picture, file: str, options: Options) -> Draft:
         picture.counted,
         lacks,
         tuple(claims_of(picture)),
-        (*picture.warnings, *warnings),
+        (*picture.warnings, *unlisted(picture), *warnings),
         holds_devices=True,
     )
     return draft.settled(hint_of(picture))

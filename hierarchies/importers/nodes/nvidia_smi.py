@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
 
 from hierarchies.errors import InputError
 from hierarchies.importers.nodes.interfaces import Interface, chosen, virtual
@@ -46,7 +48,39 @@ def read(text: str) -> Picture:
     """The node whose matrix is in a text. Raises InputError for what is none, or far too long."""
     check_length(text, SOURCE)
     lines = _ESCAPES.sub("", text).splitlines()
-    return _picture(_matrix(lines), legend_of(lines))
+    starts = [number for number, line in enumerate(lines) if _is_header(line)]
+    parts = [lines[a:b] for a, b in pairwise([*starts, len(lines)])] or [lines]
+    matrices = [_matrix(part) for part in parts]
+    best = max(range(len(parts)), key=lambda part: _has_links(matrices[part]))
+    notes = _check_same(matrices, best)
+    picture = _picture(matrices[best], legend_of(parts[best]))
+    return replace(picture, notes=(*picture.notes, *notes))
+
+
+def _has_links(matrix: Matrix) -> bool:
+    return any(_LINKS.fullmatch(cell) for gpu in matrix.gpus for cell in matrix.cells[gpu])
+
+
+def _check_same(matrices: Sequence[Matrix], best: int) -> tuple[str, ...]:
+    """A note on other matrices of the same node, which may lack its NVLinks (``topo -mp``).
+
+    Raises InputError for matrices that differ in more than that.
+    """
+    chosen = matrices[best]
+    for number, matrix in enumerate(matrices):
+        for gpu in chosen.gpus:
+            here, there = chosen.cells[gpu], matrix.cells.get(gpu, ())
+            for column, cell in enumerate(here[: len(chosen.gpus)]):
+                other = there[column] if column < len(there) else "nothing"
+                if cell != other and not (_LINKS.fullmatch(cell) and other in _CELLS[1:]):
+                    raise InputError(
+                        f"{gpu} to {chosen.gpus[column]} is {cell} in matrix {best + 1}, and "
+                        f"{other} in matrix {number + 1}",
+                        hint="give the matrix of one node",
+                    )
+    if len(matrices) == 1:
+        return ()
+    return (f"{len(matrices)} matrices of one node: number {best + 1} is used.",)
 
 
 def _matrix(lines: list[str]) -> Matrix:

@@ -7,13 +7,13 @@ only such pairs have (https://github.com/ROCm/rocm-systems/issues/5763).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from itertools import combinations
 
 from hierarchies.importers.claims import Between, Claim
 from hierarchies.importers.nodes.islands import parts_of
 from hierarchies.importers.nodes.picture import Grouping, Picture, check_length
-from hierarchies.importers.nodes.rocm_tables import DIRECT, ROCM_SMI, Tables, tables_of
+from hierarchies.importers.nodes.rocm_tables import DIRECT, DISABLED, ROCM_SMI, Tables, tables_of
 
 SOURCE = ROCM_SMI
 _TOPIC = "xGMI link"
@@ -31,7 +31,7 @@ def _picture(tables: Tables) -> Picture:
     gpus = len(tables.gpus)
     pairs = list(combinations(range(gpus), 2))
     hive = _hive(tables, pairs)
-    claims = list(_claims(tables, hive))
+    claims = [*_claims(tables, hive), *_of_hops(tables, {*pairs} - {*hive})]
     apart = {claim.subject for claim in claims if claim.values == _APART}
     direct = {pair: 1 for pair in hive if _subject(tables, pair) not in apart}
     notes = tables.notes
@@ -71,6 +71,8 @@ def _claims(tables: Tables, hive: list[_Pair]) -> Iterator[Claim]:
     least = min((weight for weight in weights.values() if weight is not None), default=0)
     rates = tables.printed.get("numa bw")
     rated = {(a, b) for a, b in hive if rates and any(c in "123456789" for c in rates[a][b])}
+    access = tables.printed.get("access")
+    disabled = {(a, b) for a, b in hive if access and access[a][b] == DISABLED}
     typed = "link type" in tables.printed
     name, words = ("link type", DIRECT) if typed else ("hops", "1 hop")
     for pair in hive:
@@ -83,9 +85,21 @@ def _claims(tables: Tables, hive: list[_Pair]) -> Iterator[Claim]:
         if weight is not None and weight > least:
             none = f"none at weight {weight} ({least} for one link)"
             yield Claim(_TOPIC, subject, "the table 'weight'", none, _APART)
+        if 0 < len(disabled) < len(hive) and pair in disabled:
+            yield Claim(_TOPIC, subject, "the table 'access'", "none, as it is disabled", _APART)
         if rated and pair not in rated:
             none = "none, as it has no bandwidth"
             yield Claim(_TOPIC, subject, "the table 'numa bw'", none, _APART)
+
+
+def _of_hops(tables: Tables, others: Set[_Pair]) -> Iterator[Claim]:
+    """One hop is xGMI by the tools' manuals, so it contradicts another type of link."""
+    for pair in sorted(others):
+        if "link type" in tables.printed and tables.number("hops", *pair) == 1:
+            cell = tables.printed["link type"][pair[0]][pair[1]]
+            subject = _subject(tables, pair)
+            yield Claim(_TOPIC, subject, "the table 'link type'", cell, _APART)
+            yield Claim(_TOPIC, subject, "the table 'hops'", "1 hop", _LINKED, True)
 
 
 def _groups(tables: Tables, pairs: list[_Pair]) -> tuple[Grouping, ...]:

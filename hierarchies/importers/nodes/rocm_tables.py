@@ -13,14 +13,16 @@ from hierarchies.importers.nodes.picture import MOST_GPUS
 
 ROCM_SMI, AMD_SMI = "rocm-smi --showtopo", "amd-smi topology"
 DIRECT = "XGMI"
-_TYPES = (DIRECT, "PCIE", "0", "N/A", "SELF")
+DISABLED = "DISABLED"
+_WORDS = {"link type": (DIRECT, "PCIE", "0", "SELF"), "access": ("ENABLED", DISABLED)}
 _HEADINGS = re.compile(
     r"=+\s*(?P<rocm>weight|hops|link type) between.*=|"
-    r"(?P<amd>weight|hops|link type|numa bw) table:",
+    r"(?P<amd>access|weight|hops|link type|numa bw) table:",
     re.IGNORECASE,
 )
 _BANDWIDTH = "numa bw"
 _KEYS = {
+    "access": "link_status",
     "weight": "weight",
     "hops": "num_hops",
     "link type": "link_type",
@@ -37,8 +39,8 @@ Table = list[list[str]]
 class Tables:
     """For every two GPUs the cells of each table that can be used, by the table's name.
 
-    Names are ``weight``, ``hops``, ``link type`` and ``numa bw``; ``notes`` say which others are
-    left out and why.
+    Names are ``access``, ``weight``, ``hops``, ``link type`` and ``numa bw``; ``notes`` say which
+    others are left out and why.
     """
 
     gpus: tuple[str, ...]
@@ -190,6 +192,6 @@ def _check(name: str, table: Table, gpus: Sequence[str]) -> None:
 def _is_cell(name: str, cell: str) -> bool:
     if cell == "N/A":
         return True
-    if name == "link type":
-        return cell in _TYPES
+    if name in _WORDS:
+        return cell in _WORDS[name]
     return bool((_SPAN if name == _BANDWIDTH else _NUMBER).fullmatch(cell))

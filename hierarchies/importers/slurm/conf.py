@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hierarchies.errors import InputError, nearest
 from hierarchies.importers.hostlist import Names
@@ -112,11 +112,15 @@ def layout(text: str) -> Layout:
     """What a topology.conf says. Keys are read in any case; ``LinkSpeed`` is noted, not used."""
     names = Names()
     switches, blocks, rings, notes = [], [], [], []
+    below: dict[str, tuple[int, int]] = {}
     for line in lines(text):
         try:
             match line.values:
                 case {"SwitchName": name}:
-                    switches.append(_switch(name, line.values, names))
+                    found = _switch(name, line.values, names)
+                    switches.append(replace(found, hosts=()) if found.below else found)
+                    if found.below and found.hosts:
+                        below[name] = len({*found.hosts}), line.number
                 case {"BlockSizes": sizes}:
                     notes.append(sizes_note(sizes))
                 case {"BlockName": name}:
@@ -134,7 +138,7 @@ def layout(text: str) -> Layout:
             raise error.at(f"line {line.number}") from None
         if "LinkSpeed" in line.values and SPEED_NOTE not in notes:
             notes.append(SPEED_NOTE)
-    return Layout(tuple(switches), tuple(blocks), tuple(rings), notes=tuple(notes))
+    return Layout(tuple(switches), tuple(blocks), tuple(rings), notes=tuple(notes), below=below)
 
 
 def _switch(name: str, values: Mapping[str, str], names: Names) -> Switch:
@@ -144,4 +148,4 @@ def _switch(name: str, values: Mapping[str, str], names: Names) -> Switch:
         raise InputError(
             f"switch {name!r} has Switches and Nodes", hint="a switch names one of the two"
         )
-    return Switch(name, below) if below else Switch(name, hosts=nodes)
+    return Switch(name, below, nodes)

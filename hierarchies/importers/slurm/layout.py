@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from hierarchies.importers.hostlist import Names
 from hierarchies.importers.networks.switches import Switch
@@ -34,10 +35,15 @@ class Torus:
 
 @dataclass(frozen=True)
 class Layout:
-    """Switches, blocks, rings or tori, as they are written; at least one of them is there."""
+    """Switches, blocks, rings or tori, as they are written; at least one of them is there.
+
+    ``below``: the nodes below switches, where the line of a switch lists them beside the switches
+    below it (``scontrol show topology``), and the number of that line.
+    """
 
     switches: tuple[Switch, ...] = ()
     blocks: tuple[Group, ...] = ()
     rings: tuple[Group, ...] = ()
     tori: tuple[Torus, ...] = ()
     notes: tuple[str, ...] = ()
+    below: Mapping[str, tuple[int, int]] = field(default_factory=dict)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import prod
 
 from hierarchies.errors import InputError, within
+from hierarchies.importers.claims import Between, Claim
 from hierarchies.importers.draft import Blank, Draft, Stated
 from hierarchies.importers.hostlist import listed
 from hierarchies.importers.networks.networks import (
@@ -116,8 +117,21 @@ def _switches(layout: Layout, options: Options) -> Draft:
         grouped = with_groups(tiers, "block", groups)
         tiers = grouped.tiers
         notes.append(grouped.note)
-    facts = Facts(_NAME, _SOURCE, notes=tuple(notes), counted=found.tiers.switches())
+    claims = tuple(_below(layout, found.tiers))
+    counted = found.tiers.switches()
+    facts = Facts(_NAME, _SOURCE, notes=tuple(notes), counted=counted, claims=claims)
     return network(tiers, facts, options)
+
+
+def _below(layout: Layout, tiers: Tiers) -> Iterator[Claim]:
+    """The nodes below a switch, as its own line lists them and as the leaf switches do."""
+    there = Counter(name for host in tiers.hosts for name in {*host.path})
+    for name, (count, line) in layout.below.items():
+        by_leaves = there[name]
+        place, words = "the lines of leaf switches", f"{by_leaves}"
+        yield Claim("nodes", f"switch {name}", place, words, Between(by_leaves, by_leaves))
+        mine = Between(count, count)
+        yield Claim("nodes", f"switch {name}", f"line {line}", f"{count}", mine, yields=True)
 
 
 def _blocks(blocks: Sequence[Group], notes: Sequence[str], options: Options) -> Draft:

@@ -123,6 +123,7 @@ _NOTES: Mapping[str, tuple[str, Callable[[str], object]]] = {
     "ranks": ("stated_ranks", _whole),
     "nodes": ("stated_hosts", _whole),
     "hosts": ("stated_hosts", _whole),
+    "gpus_per_node": ("stated_per_host", _whole),
     "members": ("members", _wholes),
     "busy": ("busy", _wholes),
 }

@@ -240,7 +240,12 @@ def _rccl_log(rows: Sequence[Mapping[str, Any]], source: str) -> Table:
     first = rows[0]
     name = str(first.get("name", "")).strip().lower().replace("_", "")
     facts = Facts(Table(source, _RCCL_NAMES.get(name)))
-    for key, note in (("ranks", "ranks"), ("gpus", "ranks"), ("nodes", "nodes")):
+    for key, note in (
+        ("ranks", "ranks"),
+        ("gpus", "ranks"),
+        ("nodes", "nodes"),
+        ("ranksPerNode", "gpus_per_node"),
+    ):
         if first.get(key) is not None:
             facts.note(note, str(first[key]))
     return facts.table(_rccl_rows(rows))

@@ -17,6 +17,7 @@ from math import inf, isinf
 from hierarchies import InputError, nearest
 from synth.calibration.logs.csv import is_plain_csv, plain_table
 from synth.calibration.logs.json import check_json, csv_tables, is_csv, is_json, json_tables
+from synth.calibration.logs.sections import has_sections, section_tables
 from synth.calibration.logs.tables import (
     COLLECTIVES,
     PIECES,
@@ -52,8 +53,10 @@ def logs_of(text: str, source: str, collective: str | None = None) -> tuple[Log,
         found = [plain_table(text, source)]
     elif is_csv(text):
         found = csv_tables(text, source)
-    else:
+    elif _ROW.search(text) or not has_sections(text):
         found = tables(text.splitlines(), source)
+    else:
+        found = section_tables(text, source)
     found = [table for table in found if table.rows]
     if not found:
         raise _no_table(source)
@@ -73,7 +76,7 @@ def check_log(text: str, source: str) -> None:
         raise InputError(f"{count} lines", where=source, hint=f"at most {_MOST_LINES} are read")
     if is_json(text):
         check_json(text, source)
-    elif not (is_plain_csv(text) or is_csv(text) or _ROW.search(text)):
+    elif not (is_plain_csv(text) or is_csv(text) or _ROW.search(text) or has_sections(text)):
         raise _no_table(source)
 
 
@@ -250,6 +253,9 @@ def _complete(table: Table) -> bool:
 
 
 def _hosts(table: Table) -> int | None:
+    hosts, each, ranks = table.stated_hosts, table.stated_per_host, table.stated_ranks
+    if hosts and each and ranks and hosts * each != ranks:
+        raise InputError(f"{hosts} nodes of {each} ranks are stated, and {ranks} ranks")
     if not _complete(table) or any(place.host is None for place in table.places):
         return table.stated_hosts
     listed = len({place.host for place in table.places})

@@ -119,12 +119,13 @@ class Rank:
 class Table:
     """One table, and what its file tells of the run.
 
-    ``stated_ranks`` and ``stated_hosts`` are of a whole run, all groups together, where a file says
-    so; ``notes`` what its own comment lines state (``# members: 2,8``), ``places`` its device list.
-    ``algorithm`` and ``protocol`` are what NCCL_ALGO and NCCL_PROTO forced, by our names, and
-    ``split`` the value of NCCL_TESTS_SPLIT; ``without`` the algorithms that the runtime was kept
-    from, where it had a choice of several. ``broken`` counts rows that other output tore apart;
-    ``columns`` are those that the head of the table names, up to the first time.
+    ``stated_ranks`` and ``stated_hosts`` are of a whole run, all groups together, and
+    ``stated_per_host`` ranks of each of its hosts, where a file says so; ``notes`` what its own
+    comment lines state (``# members: 2,8``), ``places`` its device list. ``algorithm`` and
+    ``protocol`` are what NCCL_ALGO and NCCL_PROTO forced, by our names, and ``split`` the value of
+    NCCL_TESTS_SPLIT; ``without`` the algorithms that the runtime was kept from, where it had a
+    choice of several. ``broken`` counts rows that other output tore apart; ``columns`` are those
+    that the head of the table names, up to the first time.
     """
 
     source: str
@@ -133,6 +134,7 @@ class Table:
     places: tuple[Rank, ...] = ()
     stated_ranks: int | None = None
     stated_hosts: int | None = None
+    stated_per_host: int | None = None
     members: tuple[int, ...] | None = None
     busy: tuple[int, ...] | None = None
     version: str = ""

@@ -36,14 +36,14 @@ def tables(lines: Iterable[str], source: str) -> list[Table]:
     one if the runs were the same. Raises InputError where there are too many rows.
     """
     reader = _Reader(Facts(Table(source)))
-    for line in _joined(lines):
+    for line in joined(lines):
         if len(line) <= LONGEST_LINE:
             reader.read(line)
     reader.close()
     return _runs_of_one_size(reader.logs)
 
 
-def _joined(lines: Iterable[str]) -> Iterator[str]:
+def joined(lines: Iterable[str]) -> Iterator[str]:
     """The lines, a command that goes on behind a backslash as one."""
     kept: list[str] = []
     for line in lines:

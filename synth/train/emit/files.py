@@ -102,7 +102,7 @@ def write(
         inputs=inputs,
         outputs=outputs,
         captured=[
-            (name, pack(_kept(language, step.graph.values[name].type.dtype, data)))
+            (name, pack(_kept(language, step.graph.values[name].type.dtype, data), WIDTH - 10))
             for name, data in step.constants
         ],
         modules=sorted(programs.modules) if programs else [],

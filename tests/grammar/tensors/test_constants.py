@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import random
 import re
 import zlib
 from dataclasses import replace
@@ -12,9 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grammar.tensors import constants
-from grammar.tensors.constants import MOST_BYTES, pack, unpack
+from grammar.tensors.constants import LONG, MOST_BYTES, pack, unpack
 from grammar.tensors.operations import Graph, Step, Value
 from grammar.tensors.parser import parse_step
+from grammar.tensors.scanning import LONGEST_LINE, MOST_LINES
 from grammar.tensors.sharding import Type
 from hierarchies import InputError
 
@@ -31,7 +33,7 @@ def step_with(data: bytes, kind: Type) -> Step:
 def test_a_step_with_values_is_read_back(data: st.DataObject, kind: Type) -> None:
     step = step_with(data.draw(st.binary(min_size=kind.bytes, max_size=kind.bytes)), kind)
     assert parse_step(str(step)) == step
-    assert max(map(len, str(step).splitlines())) <= 120
+    assert max(map(len, str(step).splitlines())) <= LONG + 70
 
 
 TEXT = str(step_with(bytes(range(12)), SHAPES[0]))
@@ -80,7 +82,8 @@ def test_large_arrays_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         parse_step(TEXT)
 
 
-def test_lines_of_values_are_short() -> None:
-    lines = pack(bytes(range(256)) * 9 + zlib.compress(bytes(range(256))))
-    assert len(lines) > 1
-    assert max(map(len, lines)) < 100
+def test_the_largest_array_has_fewer_lines_than_a_step_may_have() -> None:
+    lines = pack(random.Random(0).randbytes(20_000))
+    assert {len(line) for line in lines[:-1]} == {LONG}
+    assert MOST_BYTES * 4 / 3 / LONG < MOST_LINES / 16
+    assert LONG < LONGEST_LINE

@@ -15,6 +15,7 @@ from hierarchies import InputError, load
 from hierarchies.files.loading import catalogue
 from hierarchies.importers import Draft, Options, Stated, around, import_texts, toml
 from hierarchies.importers.models import MODELS, model_named
+from network_texts import fabric
 from shared import case
 
 NV, SLURM, KUBERNETES = "nvidia-smi", "slurm", "kubernetes"
@@ -85,7 +86,9 @@ def test_a_rack_goes_into_blocks_of_18_trays_and_into_no_others(
             around(draft, load("gb200-nvl72"))
     else:
         assert devices(around(draft, load("gb200-nvl72"))) == 4 * sum(sizes)
-    assert devices(around(draft, load("dgx-h100"))) == 8 * sum(sizes)
+    inside = around(draft, load("dgx-h100"))
+    assert devices(inside) == 8 * sum(sizes)
+    assert not any("without --inside" in note for note in inside.notes)
 
 
 def test_a_tree_of_trays_takes_no_racks() -> None:
@@ -94,6 +97,9 @@ def test_a_tree_of_trays_takes_no_racks() -> None:
         around(of(SLURM, tree), load("gb200-nvl72"))
     assert "by Slurm's topology" in str(caught.value)
     assert "by --inside gb200-nvl72" in str(caught.value)
+    for inside, each in (("superpod-h100-oversubscribed", 8), ("aws-trn2-ultraserver", 16)):
+        with pytest.raises(InputError, match=rf"{each} \(1 machine of {each}\) by Slurm"):
+            around(of(SLURM, tree), load(inside))
 
 
 @settings(max_examples=25)
@@ -109,10 +115,14 @@ def test_counted_devices_of_nodes_must_be_those_inside(
     inner = load(inside)
     units = draft.contents.units  # type: ignore[union-attr]
     assert sum(unit.devices or 0 for unit in units) == sum(counts) * clique
-    if max(unit.devices or 0 for unit in units) == inner.hierarchy.devices_in_child(0):
+    fullest = max(unit.devices or 0 for unit in units)
+    machines = {unit.machines for unit in units}
+    if fullest == inner.hierarchy.devices_in_child(0) and machines == {1}:
         assert devices(around(draft, inner)) == sum(counts) * clique
     else:
-        with pytest.raises(InputError, match=f"devices in a .* by --inside {inside}"):
+        with pytest.raises(
+            InputError, match=f"devices in a (node|clique|machine): .* by --inside {inside}"
+        ):
             around(draft, inner)
 
 
@@ -168,7 +178,7 @@ def test_links_of_another_gpu_are_refused(links: int, name: str) -> None:
         with pytest.raises(InputError, match=f"by --gpu {name}"):
             of(NV, text, gpu=name)
     else:
-        warned = of(NV, text, gpu=name).warnings
+        warned = [w for w in of(NV, text, gpu=name).warnings if "nvl72 join 72" not in w]
         assert len(warned) == (links != model.most_links)
         assert all(f"{links} by nvidia-smi topo -m, but" in warning for warning in warned)
 
@@ -239,3 +249,60 @@ def test_a_mesh_of_which_one_gpu_lost_its_links() -> None:
     assert [lack.unit for lack in draft.lacks] == ["gpu2"]
     assert draft.levels[-1].domain.value == "mesh"  # type: ignore[union-attr]
     assert draft.levels[-1].count.value == 4  # type: ignore[union-attr]
+
+
+def test_one_clique_of_all_nodes_is_one_rack() -> None:
+    draft = of(KUBERNETES, nodes([4] * 18, 18))
+    inside = around(draft, load("gb200-nvl72"))
+    assert [level.count.value for level in inside.levels] == [1, 72]  # type: ignore[union-attr]
+    assert devices(around(of(KUBERNETES, nodes([8] * 4, 4)), load("dgx-h100"))) == 32
+    with pytest.raises(InputError, match=r"devices in a node: 4 by .* but 72"):
+        around(of(KUBERNETES, nodes([4] * 4, 4)), load("gb200-nvl72"))
+
+
+def test_the_ports_of_a_fabric_win_over_those_of_the_system_inside() -> None:
+    draft = import_texts("ibnetdiscover", {"f": fabric(2, 4, 4)})
+    found = around(draft, load("dgx-h100"))
+    assert found.levels[-2].ports.value == 4  # type: ignore[union-attr]
+    [warning] = found.warnings
+    assert warning.startswith("ports of level 'node': 4 by ibnetdiscover")
+    assert "but 8 by --inside dgx-h100" in warning
+    assert not around(
+        import_texts("ibnetdiscover", {"f": fabric(2, 4, 8)}), load("dgx-h100")
+    ).warnings
+
+
+def test_two_matrices_of_one_node_are_one_and_of_two_nodes_are_refused() -> None:
+    links, paths = matrix([18] * 8), matrix([0] * 8, legend=LEGEND)
+    for text in (links + paths, paths + links):
+        draft = of(NV, text)
+        assert draft.counted["nvlinks"] == 8 * 18
+        assert any("2 matrices of one node" in note for note in draft.notes)
+    with pytest.raises(InputError, match="GPU0 to GPU1 is NV18 in matrix 1, and NV12 in matrix 2"):
+        of(NV, links + matrix([12] * 8))
+
+
+@pytest.mark.parametrize(("kind", "options"), [(SLURM, {"gpu": "h100"}), (NV, {"keys": ("a",)})])
+def test_an_option_that_a_file_has_no_use_for_is_refused(
+    kind: str, options: dict[str, object]
+) -> None:
+    with pytest.raises(InputError, match=r"of no use|labels of Kubernetes"):
+        of(kind, "BlockName=a Nodes=n1" if kind == SLURM else matrix([18] * 8), **options)
+
+
+def test_a_switch_that_lists_other_nodes_than_its_leaves_is_said() -> None:
+    shown = (
+        "SwitchName=s0 Level=0 Nodes=n[0-3]\nSwitchName=s1 Level=0 Nodes=n[4-7]\n"
+        "SwitchName=top Level=1 Nodes=n[0-7] Switches=s[0-1]\n"
+    )
+    assert not of(SLURM, shown).warnings
+    [warning] = of(SLURM, shown.replace("n[0-7]", "n[0-8]")).warnings
+    assert warning.startswith(
+        "nodes of switch top: 8 by the lines of leaf switches, but 9 by line 3. The lines of leaf"
+    )
+
+
+def test_a_tray_shows_a_part_of_what_its_switches_join() -> None:
+    [warning] = of(NV, matrix([18] * 4), gpu="gb200").warnings
+    assert "join 72 GPUs of several machines; the file lists 4" in warning
+    assert not of(NV, matrix([18] * 8), gpu="b200").warnings

@@ -7,14 +7,14 @@ measurement: only the runtime's own choice at a size was measured.
 from __future__ import annotations
 
 from dataclasses import replace
-from math import exp, log
+from math import exp, log, sqrt
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from grammar import Goal
-from hierarchies import Axis, load
+from hierarchies import Axis, Measured, load
 from hierarchies.calibration import NORMAL_MARGIN
 from machines import bare, calibrated, measured, predict
 from shared import shared
@@ -131,10 +131,31 @@ def test_few_sizes_say_no_less_of_a_spread_than_the_fit_expects(
         for at, ratio in enumerate(ratios)
     ]
     found = residuals(rows)[-1]
-    narrowest = NORMAL_MARGIN * noise(smallest)
+    few = min(len(ratios), sizes)
+    narrowest = NORMAL_MARGIN * noise(smallest) * sqrt(1 + 1 / few)
     width = min(log(found.high / found.median), log(found.median / found.low))
-    if min(len(ratios), sizes) < FEWEST_SIZES:
+    if few < FEWEST_SIZES:
         assert width >= narrowest * (1 - 1e-4)
     if len({*ratios}) == 1:
-        few = min(len(ratios), sizes) < FEWEST_SIZES
-        assert found.high / found.low == pytest.approx(exp(2 * narrowest * few), rel=1e-4)
+        aim = exp(2 * narrowest * (few < FEWEST_SIZES))
+        assert found.high / found.low == pytest.approx(aim, rel=1e-4)
+
+
+@pytest.mark.parametrize("kept_from", ["ring", "tree"])
+def test_an_algorithm_that_the_runtime_was_kept_from_did_not_run(kept_from: str) -> None:
+    """Where one is left it is known to have run, as if it had been forced."""
+    other = "tree" if kept_from == "ring" else "ring"
+    asked = measured(calibrated(4, 4), "all-reduce", (4, 4), algorithm=other)
+    log = replace(asked, algorithm=None, without=(kept_from,))
+    assert all(said.way == other for said in predict(bare(4, 4), log))
+    found = fit(bare(4, 4), [log]).calibration
+    assert {one.forced for one in found.measured} == {True}
+    assert {way for one in found.measured for way, _ in one.ways} == {other}
+
+
+def test_of_several_ways_of_one_range_nothing_is_known_unless_they_were_forced() -> None:
+    """As files of older versions list them: all ways that the fit assigned, over all sizes."""
+    both = Measured("all-reduce", (8, 4), (("ring", "ll"), ("tree", "ll")), 8, 1 << 30)
+    for how in both.ways:
+        assert not both.covers("all-reduce", how, (8, 4), 1 << 20)
+        assert replace(both, forced=True).covers("all-reduce", how, (8, 4), 1 << 20)

@@ -203,6 +203,22 @@ def test_a_table_that_a_verb_cannot_use_is_left_out_with_a_note(
     assert f"'{verb}'" not in said
 
 
+@pytest.mark.parametrize("verb", USES)
+@pytest.mark.parametrize("way", ["PAT", "NVLS", "CollnetDirect"])
+def test_a_run_by_an_algorithm_that_the_machine_lacks_is_left_out(
+    tmp_path: Path, verb: str, way: str
+) -> None:
+    lines = [f"NCCL_ALGO={way} ./all_reduce_perf -g 8", *SLOW.splitlines()[1:]]
+    alone = "\n".join(lines).replace(H100, "NVIDIA A100-SXM4-40GB")
+    plain = SLOW.replace(H100, "NVIDIA A100-SXM4-40GB")
+    code, said, _ = ask(
+        tmp_path, verb, f"./all_reduce_perf -g 8\n{plain}\n{alone}", system="dgx-a100:2"
+    )
+    assert code in (0, 1)
+    assert "a table of all-reduce is left out" in said
+    assert ask(tmp_path, verb, alone, system="dgx-a100:2")[0] == 2
+
+
 def test_a_table_of_too_few_sizes_is_left_out_of_a_fit(tmp_path: Path) -> None:
     short = "\n".join(
         ["all_gather_perf", *text(Written("all_gather", 16, 2, ((1 << 25, 9e3, 9e3),)), head=False)]

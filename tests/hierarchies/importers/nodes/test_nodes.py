@@ -564,3 +564,11 @@ def test_what_the_links_are_is_said_as_far_as_the_file_does(
         assert medium is None or level.medium == medium
     stated = [f'medium = "{level.medium}"' for level in draft.levels if level.medium]
     assert [line for line in toml(draft).splitlines() if line.startswith("medium")] == stated
+
+
+def test_a_gpu_that_no_matrix_lists_leaves_the_links_open() -> None:
+    text = hwloc_of_dgx2()
+    assert not import_texts(HWLOC, {"f": text}).warnings
+    draft = import_texts(HWLOC, {"f": text.replace("OSDev:802 ", "OSDev:999999 ", 1)})
+    assert "NVLinkBandwidth lists 15 of 16 GPUs" in draft.warnings[0]
+    assert not isinstance(draft.levels[-1].domain, Stated)

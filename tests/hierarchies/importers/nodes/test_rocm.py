@@ -52,7 +52,7 @@ def rocm(tables: dict[str, Rows]) -> str:
 
 def amd(tables: dict[str, Rows]) -> str:
     """As ``amd-smi topology`` prints them."""
-    parts = ["ACCESS TABLE:\n     0000:00:00.0\n0000:00:00.0 ENABLED"]
+    parts = ["DMA TABLE:\n     0000:00:00.0\n0000:00:00.0 SELF"]
     for name, rows in tables.items():
         names = [f"0000:{gpu:02x}:00.0" for gpu in range(len(rows))]
         lines = [f"{name.upper()} TABLE:", " ".join(["            ", *names])]
@@ -156,3 +156,20 @@ def test_a_gpu_of_a_hive_that_lost_its_links() -> None:
     assert "0000:03:00.0 has no xGMI links" in draft.warnings[0]
     assert "amd-smi xgmi" in draft.warnings[0]
     assert draft.levels[-1].domain.value == "mesh"  # type: ignore[union-attr]
+
+
+def test_a_link_that_is_disabled_is_none() -> None:
+    tables = {name: cells(HIVE, name) for name in ("hops", "link type")}
+    access = [["ENABLED"] * 4 for _ in range(4)]
+    access[0][2] = access[2][0] = access[1][3] = access[3][1] = "DISABLED"
+    draft = of(amd({"access": access, **tables}))
+    assert draft.counted["xgmi"] == 4
+    assert "none, as it is disabled by the table 'access'" in draft.warnings[0]
+
+
+def test_one_hop_contradicts_another_type_of_link() -> None:
+    types = cells(HIVE, "link type")
+    types[0][1] = types[1][0] = "PCIE"
+    draft = of(rocm({"hops": cells(HIVE, "hops"), "link type": types}))
+    assert "PCIE by the table 'link type', but 1 hop by the table 'hops'" in draft.warnings[0]
+    assert draft.counted["xgmi"] == 5

@@ -117,6 +117,11 @@ def test_values_leave_what_the_runtime_may_choose(
     assert bool(found.unknown) == ("Newest" in line)
 
 
+def test_a_run_that_printed_no_table_forces_no_other() -> None:
+    lines = [command("prefix", "ring", "ll"), "no such device", command("prefix", None, None)]
+    assert ways([*lines, *table()]) == [(None, None)]
+
+
 def test_a_value_that_names_nothing_known_does_not_leave_an_earlier_one() -> None:
     lines = ["export NCCL_ALGO=Ring", "NCCL_ALGO=Newest ./all_reduce_perf -g 8", *table()]
     [log] = logs_of("\n".join(lines), "a")

@@ -188,6 +188,7 @@ def changed(old: str, new: str, count: int = 1) -> str:
         (changed("   20.00", "   90.00"), "are not"),
         ("# ranks: 16\n" + "\n".join(all_reduce()), "contradicted"),
         ("# nodes: 2\n" + "\n".join(all_reduce()), "on 1 hosts"),
+        ("# nodes: 2\n# gpus_per_node: 8\n# ranks: 8\n" + "\n".join(all_reduce()), "2 nodes of 8"),
         (re.sub(r"#  Rank +[4-7].*\n", "", "\n".join(all_reduce())), "contradicted"),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,7 @@ from ranks_in_threads import parts_in_threads
 from synth.compute.roofline import VIEWS
 from synth.train.emit import LANGUAGES, Section, write, write_some
 from synth.train.emit.files import LONG_DTYPES
+from synth.train.emit.moves import neutral
 from synth.train.factors import Row, part, rows, typed
 from synth.train.factors.partials import PARTIALS
 from synth.train.factors.table import TABLE
@@ -144,6 +146,23 @@ def test_whole_operations() -> None:
     judged_whole("torch", 3)
 
 
+DELICATE = (
+    *("eq_to", "le_to", "lt_to", "population_count", "polygamma", "reduce_precision"),
+    *("approx_top_k of the least", "scatter-mul clipped", "scatter-sub", "scatter-min"),
+    *("reduce_and of integers", "reduce_or of integers", "tile", "unstack"),
+)
+"""Equations for which PyTorch has no function of its own, or one that is called otherwise."""
+
+
+@pytest.mark.parametrize("name", DELICATE)
+def test_delicate_operations_in_torch(name: str) -> None:
+    [case] = [case for case in writable("torch") if case.name == name]
+    given = case.drawn(np.random.default_rng(3))
+    wanted = execute(case.operation.primitive, case.operation.parameter, given)
+    found = called("torch", emitted("torch", step_of(case.operation)), arrays(case, given))
+    assert all(near(*one) for one in zip(found, wanted, strict=True))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("runtime", RUNTIMES)
 def test_all_whole_operations(runtime: str) -> None:
@@ -243,6 +262,22 @@ def test_partial_maxima_go_through_a_cast(before: str, after: str, kind: Kind) -
     array = whole.astype({"u32": "int64"}.get(before, LONG_DTYPES[before]))
     [made] = parts_in_threads(write_some("torch", section, SIZES), [np.split(array, 2)], 2)
     assert [part.tolist() for part in made] == [whole.tolist()] * 2
+
+
+def test_maxima_do_not_go_into_floats_without_infinity() -> None:
+    """There the infinity around a block is no number, which is above and below all others."""
+    import jax.numpy as jnp
+
+    around = jnp.array(-jnp.inf, jnp.float32).astype(jnp.float8_e4m3fn)
+    assert jnp.isnan(jnp.maximum(around.astype(jnp.float32), 1.0))
+    x, y = Value("x", Type("f32", (4,))), Value("y", Type("f8_e4m3fn", (4,)))
+    convert = Operation("convert_element_type", (x,), (y,), (("new_dtype", "f8_e4m3fn"),))
+    kinds = {lie for row in rows(convert) for lie in row.results}
+    assert kinds.isdisjoint((Kind.MAX, Kind.MIN))
+    for kind, runtime in product((Kind.MAX, Kind.MIN), RUNTIMES):
+        text = neutral(kind, "f8_e4m3fn", LANGUAGES[runtime].dtypes, "math", "")
+        narrow = np.float32(float(text)).astype(jnp.float8_e4m3fn)
+        assert float(narrow) == (-448.0 if kind is Kind.MAX else 448.0)
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)

@@ -69,7 +69,7 @@ DELICATE = (
     "conv_general_dilated in groups",
     "reduce_window_max overlapping",
     "reduce_or of integers",
-    "scatter-max",
+    "scatter-max clipped",
     "scatter-mul clipped",
     "tile",
     "stack",

@@ -20,6 +20,7 @@ from synth.plan.request import Watcher
 from synth.tables.table import TABLES
 from synth.train.emit import NOT_EXECUTED
 from synth.train.models import own_function
+from synth.train.trials import Alone, Compared, Row
 from synth.verbs.answers import judge
 from synth.verbs.answers.training.trained import TrainReply
 from synth.verbs.questions.question import asked
@@ -196,6 +197,24 @@ def test_only_what_this_process_traced_is_run_again(tmp_path: Path) -> None:
     assert own_function(text) is not None
     assert own_function(text.replace("step own", "step other")) is None
     assert own_function(TEXT["text"]) is None
+
+
+def test_the_function_is_asked_where_this_process_has_it(tmp_path: Path, monkeypatch) -> None:
+    pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
+    (tmp_path / "own.py").write_text(OWN)
+    row = Row(1.0, 1.0, 0.0, 0.0)
+    monkeypatch.setattr(training, "trained_in", lambda *given: None)
+    monkeypatch.setattr(training, "as_text", lambda *given: Alone("text", {}, {}))
+    monkeypatch.setattr(training, "by_own", lambda step, function, *more: Alone("own", {}, {}))
+    monkeypatch.setattr(training, "compared", lambda *given: Compared((row,), ("v0",)))
+    own, plan = inputs.step(f"{tmp_path}/own.py:model"), "a=2; batch over a"
+    other = {**own, "text": own["text"].replace("step own", "step other")}
+    for model, alone in ((own, "own"), (other, "text")):
+        found = answer(model=model, plan=plan, check=True, steps=1)
+        assert found.check is not None
+        assert found.check.alone == alone
+        heading = " ".join(found.files[0].text.split('"""')[1].split())
+        assert heading.endswith(f"compared with {alone}: NOT equal: v0.")
 
 
 @pytest.mark.slow
