@@ -13,6 +13,7 @@ from synth.train.planner.composing.inside import Part
 from synth.train.plans import Recipe, parse_recipe
 from tests.synth.train.planner.test_planner import SIZES, job, planner
 
+pytestmark = pytest.mark.thorough
 MASTER, MOMENTS = 4, 8
 """Bytes of a parameter that is trained in bf16 by AdamW."""
 

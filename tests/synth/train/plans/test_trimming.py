@@ -24,6 +24,7 @@ from synth.train.plans.known import Rules
 from synth.train.zoo.models import cross_entropy
 from traced_steps import function_step
 
+pytestmark = pytest.mark.thorough
 SIZES = {"tensor": 2}
 
 

@@ -12,6 +12,7 @@ pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
 from synth.train.profiles.profile import Measured
 from tests.synth.train.profiles.test_profile import event, kept
 
+pytestmark = pytest.mark.thorough
 RATES = np.array([2e-6, 1e-11, 1e-10])
 TRIALS = 120
 
