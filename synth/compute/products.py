@@ -21,7 +21,9 @@ from synth.compute.flops import flops_of, type_of
 class Product:
     """``batch`` products of (rows, depth) with (depth, columns), of elements of one type.
 
-    Raises InputError for a size below 1.
+    ``stored_bytes`` are those of operands and result where these are not the matrices themselves:
+    windows of a convolution overlap, and each element is in several rows. Raises InputError for a
+    size below 1.
     """
 
     rows: int
@@ -29,6 +31,7 @@ class Product:
     depth: int
     batch: int = 1
     dtype: str = "bf16"
+    stored_bytes: int = 0
 
     def __post_init__(self) -> None:
         if min(self.rows, self.columns, self.depth, self.batch) < 1:
@@ -41,6 +44,8 @@ class Product:
     @property
     def bytes(self) -> int:
         """What is read and written once."""
+        if self.stored_bytes:
+            return self.stored_bytes
         sides = self.rows * self.depth + self.depth * self.columns + self.rows * self.columns
         return self.batch * sides * dtype_bytes(self.dtype)
 
@@ -55,6 +60,7 @@ def product_of(operation: Operation) -> Product:
     left, right = (type_of(one) for one in operation.operands[:2])
     given: Mapping[str, Any] = operation.parameter
     batch = columns = 1
+    stored = 0
     if operation.primitive == "dot_general":
         (_, summed), (_, shared) = given["dimension_numbers"]
         batch = prod(right.shape[d] for d in shared)
@@ -63,10 +69,11 @@ def product_of(operation: Operation) -> Product:
     elif operation.primitive == "conv_general_dilated":
         batch = int(given["feature_group_count"])
         columns = result.shape[dict(given["dimension_numbers"])["out_spec"][1]] // batch
+        stored = left.bytes + right.bytes + result.bytes
     else:
         columns = max(1, flops // (2 * left.elements))
     rows = result.elements // (batch * columns)
     if not flops or not rows:
         raise InputError(f"{operation.primitive} of no size", where=operation.line)
     depth = max(1, flops // (2 * batch * rows * columns))
-    return Product(rows, columns, depth, batch, left.dtype)
+    return Product(rows, columns, depth, batch, left.dtype, stored)

@@ -38,7 +38,10 @@ VIEWS = frozenset(
 SMALLER = 0.7
 """What a tile of half the side reaches of the rate: it reads as much for half of the work."""
 
-SPLITS = (1, 2, 4, 8)
+SPLITS = tuple(2**power for power in range(8))
+"""In so many parts libraries cut the depth of a product: the gradient of a convolution's weights
+has few tiles and sums over all pixels of a batch."""
+
 _PARTIAL_BYTES = 4
 UNMEASURED = 0.8
 """The share of the peak that is assumed reached where nobody measured it: the devices that were

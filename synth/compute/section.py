@@ -41,6 +41,12 @@ EXPONENTIAL = "exp"
 NAMED_OTHERWISE = VIEWS | {"transpose"}
 """What takes no time of its own: a kernel reads and writes in whatever order it likes."""
 
+REGISTER_BYTES = 2**18
+"""The registers of one multiprocessor, 65,536 of four bytes from V100 to B200 (CUDA programming
+guide, technical specifications): a longer row is read again from memory."""
+
+SUMMED = frozenset(("reduce_sum", "reduce_max", "reduce_min", "reduce_prod"))
+
 NOTHING = Estimate(0.0, 0.0, 0.0, "roofline")
 
 
@@ -48,12 +54,14 @@ NOTHING = Estimate(0.0, 0.0, 0.0, "roofline")
 class Section:
     """Operations of one device, in their order; ``kept`` names the results that are read after.
 
-    ``constants`` are values that are made where they are read.
+    ``constants`` are values that are made where they are read. ``remade`` names values that are
+    read here and not in memory, each with the values that it is computed from again.
     """
 
     operations: tuple[Operation, ...]
     kept: frozenset[str]
     constants: frozenset[str] = frozenset()
+    remade: tuple[tuple[str, tuple[Value, ...]], ...] = ()
 
     @property
     def signature(self) -> str:
@@ -159,6 +167,7 @@ def _fused(
     roots: dict[str, str] = {}
     groups: dict[int, list[Operation]] = {}
     readers: dict[str, set[int]] = {}
+    remade = dict(section.remade)
     products = 0
     for one in section.operations:
         names = [roots.get(str(operand), str(operand)) for operand in one.operands]
@@ -167,30 +176,76 @@ def _fused(
             continue
         product = one.primitive in MULTIPLIED
         products += product
-        for name in names:
+        for name, operand in zip(names, one.operands, strict=True):
             readers.setdefault(name, set()).add(-1 if product else products)
+            if product and name in remade:
+                size = type_of(operand).bytes + sum(root.type.bytes for root in remade.pop(name))
+                yield bytes_estimate(size, device, rates)
         if not product:
             groups.setdefault(products, []).append(one)
     kept = {roots.get(name, name) for name in section.kept}
     for number, some in groups.items():
         made = {value.name: value.type for one in some for value in one.results}
-        read = {
-            name: operand.type
-            for one in some
-            for operand in one.operands
-            if isinstance(operand, Value)
-            and (name := roots.get(operand.name, operand.name)) not in made
-            and name not in section.constants
-        }
-        written = [
-            kind
+        read: dict[str, Type] = {}
+        streams: dict[str, frozenset[str]] = {}
+        for name, operand in _read(some, roots):
+            if name not in made and name not in section.constants:
+                sources = remade.get(name, (Value(name, operand.type),))
+                read |= {source.name: source.type for source in sources}
+                streams[name] = frozenset(source.name for source in sources)
+        written = {
+            name: kind
             for name, kind in made.items()
-            if name in kept or readers.get(name, set()) - {number}
-        ]
-        several = (*read.values(), *written)
+            if name not in remade and (name in kept or readers.get(name, set()) - {number})
+        }
+        again = [read[name] for name in _read_twice(some, roots, streams, written)]
+        several = (*read.values(), *again, *written.values())
         moved = sum(kind.bytes for kind in several if not is_scores(kind, scores))
         if moved:
             yield bytes_estimate(moved, device, rates)
+
+
+def _read(operations: Iterable[Operation], roots: Mapping[str, str]) -> Iterator[tuple[str, Value]]:
+    """The operands of operations by the names of the values that they are views of."""
+    for one in operations:
+        for operand in one.operands:
+            if isinstance(operand, Value):
+                yield roots.get(operand.name, operand.name), operand
+
+
+def _read_twice(
+    operations: Sequence[Operation],
+    roots: Mapping[str, str],
+    streams: Mapping[str, frozenset[str]],
+    written: Collection[str],
+) -> Iterator[str]:
+    """What a kernel reads for sums over rows that no processor holds, and then for what they enter.
+
+    Batch normalisation sums an image's channel over the whole batch and then scales each of its
+    elements: two passes over memory, where a row of a layer normalisation stays in registers. Mean
+    and variance are of one pass (Welford 1962). ``streams``: of each operand from outside, what is
+    read for it.
+    """
+    known = {name: (0, several) for name, several in streams.items()}
+    passes: dict[str, set[int]] = {}
+    for one in operations:
+        before = [known[name] for name, _ in _read((one,), roots) if name in known]
+        turn = max((number for number, _ in before), default=0)
+        stream = frozenset[str]().union(*(some for _, some in before))
+        made = {value.name for value in one.results}
+        sums = _row_bytes(one) > REGISTER_BYTES
+        if sums or not made.isdisjoint(written):
+            for name in stream:
+                passes.setdefault(name, set()).add(turn)
+        known |= dict.fromkeys(made, (turn + 1, frozenset()) if sums else (turn, stream))
+    return (name for name, turns in passes.items() if len(turns) > 1)
+
+
+def _row_bytes(one: Operation) -> float:
+    """The bytes that a reduction puts together to one element."""
+    if one.primitive not in SUMMED:
+        return 0.0
+    return type_of(one.operands[0]).bytes / max(1, one.results[0].type.elements)
 
 
 def _masks(one: Operation, scores: Collection[Shape]) -> bool:

@@ -181,7 +181,8 @@ def alone(step: Step, plan: Plan) -> Plan:
 def sectioned(step: Step, plan: Plan, runtime: Runtime) -> Plan:
     """The plan with its sections said as groups: where nothing is sent between, all is one kernel.
 
-    It takes as long as one that says no groups; a search begins near what compilers do.
+    It takes as long as one that says no groups, but for values that kernels without groups compute
+    again instead of reading them; a search begins near what compilers do.
     """
     program, graph = apply(step, plan), prepared(step, plan).graph
     outputs = [(str(one), lies) for one, lies in zip(graph.outputs, program.outputs, strict=True)]

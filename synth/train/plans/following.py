@@ -27,6 +27,7 @@ from synth.train.plans.costs import GROWING, masks, price
 from synth.train.plans.known import Known, Rules, Wishes
 from synth.train.plans.lineage import Lineage, narrows
 from synth.train.plans.plan import OF_SAMPLES, Cuts, Rows, loop_of, stacked
+from synth.train.plans.trimming import trimmed
 
 
 def follow(step: Step, inputs: Sequence[Sharding], rules: Rules) -> Cuts:
@@ -56,7 +57,7 @@ def follow(step: Step, inputs: Sequence[Sharding], rules: Rules) -> Cuts:
     }
     wishes = _ends(step.graph, ends)
     known = Known(step.graph, rules, frozenset(batch), lineage, wishes, firm)
-    return _Follower(known).follow(inputs)
+    return trimmed(step, _Follower(known).follow(inputs), rules.sizes)
 
 
 def _places(sharding: Sharding, axis: str) -> frozenset[int]:

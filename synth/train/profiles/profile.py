@@ -18,7 +18,9 @@ from statistics import median
 from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 import scipy
+import scipy.stats
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from hierarchies import InputError
@@ -30,6 +32,14 @@ MOST_DRIFT = 0.10
 
 _LEAST_FITTED = 4
 """Fewer events are no basis for estimates of others."""
+MIDDLE_HALF = 1.22
+"""Times the width of the middle half of a normal distribution nine of ten are from its middle."""
+
+FEW = 20
+"""Of fewer no quantile is beyond which one in twenty lies."""
+
+Floats = npt.NDArray[np.float64]
+
 _OF_RUNTIME = {"torch": ("torch",), "jax": ("jax", "jaxlib")}
 
 
@@ -88,7 +98,7 @@ class Profile:
         """
         if event.key in self.by_key:
             found = self.by_key[event.key]
-            half = found.spread / 2 * found.seconds
+            half = min(1.0, MIDDLE_HALF * found.spread) * found.seconds
             return Estimate(found.seconds, found.seconds - half, found.seconds + half, "measured")
         if len(self.events) < _LEAST_FITTED:
             problem = f"nobody measured {event.name}, and {len(self.events)} events are too few"
@@ -114,14 +124,38 @@ class Profile:
         )
 
     @cached_property
-    def _rates(self) -> tuple[np.ndarray, float, float]:
-        """Seconds an operation, a flop and a byte, and between which ratios events lie of these."""
+    def _rates(self) -> tuple[Floats, float, float]:
+        """Seconds an operation, a flop and a byte, and between which ratios events lie of these.
+
+        Each ratio is that of an event to a fit of all others: a fit is near to what it was made of.
+        """
         counts = np.array([_counts(one) for one in self.events], dtype=float)
         taken = np.array([max(one.seconds, 1e-9) for one in self.events])
-        rates, _ = scipy.optimize.nnls(counts / taken[:, None], np.ones(len(taken)))
-        ratios = taken / np.maximum(counts @ rates, 1e-12)
-        low, high = np.quantile(ratios, (0.05, 0.95))
-        return rates, min(1.0, float(low)), max(1.0, float(high))
+        several = range(len(taken))
+        others = (_fitted(np.delete(counts, at, 0), np.delete(taken, at)) for at in several)
+        expected = [counts[at] @ rates for at, rates in zip(several, others, strict=True)]
+        low, high = _nine_of_ten(np.log(taken / np.maximum(expected, 1e-12)))
+        return _fitted(counts, taken), min(1.0, low), max(1.0, high)
+
+
+def _fitted(counts: Floats, taken: Floats) -> Floats:
+    rates, _ = scipy.optimize.nnls(counts / taken[:, None], np.ones(len(taken)))
+    return np.asarray(rates, dtype=float)
+
+
+def _nine_of_ten(logarithms: Floats) -> tuple[float, float]:
+    """The ratios between which one more of the same kind lies in nine of ten cases.
+
+    Of many those that nine of ten lie between; few are taken to be normally distributed.
+    """
+    count = len(logarithms)
+    if count >= FEW:
+        low, high = np.quantile(logarithms, (0.05, 0.95), method="weibull")
+    else:
+        each = np.std(logarithms, ddof=1) * (1 + 1 / count) ** 0.5
+        width = float(scipy.stats.t.ppf(0.95, count - 1)) * each
+        low, high = (np.mean(logarithms) + sign * width for sign in (-1, 1))
+    return float(np.exp(low)), float(np.exp(high))
 
 
 def _counts(one: Event | Measured) -> tuple[int, int, int]:

@@ -12,18 +12,17 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from types import MappingProxyType
 
 from grammar.tensors.operations import Graph, Operation, Value
-from grammar.tensors.primitives import ARITHMETIC, MOVED
 from grammar.tensors.sharding import Sharding, Type, part_shape
 from synth.compute import Section, is_scores, scores_of
 from synth.train.factors import part
 from synth.train.plans import Done, Moved, Place, Program, Sent
 from synth.train.plans.program import EVERYWHERE
 from synth.train.simulation.kinds import Kind
-
-Key = tuple[str, Sharding]
-"""A value by its name and how it lies."""
+from synth.train.simulation.remade import MADE_ANYWHERE, between_kernels
+from synth.train.simulation.remade import Key as Key
 
 
 @dataclass(frozen=True)
@@ -31,7 +30,8 @@ class Group:
     """Operations done as one: what they read of others, and ``makes``, what others read of them.
 
     ``aliases``: values that lie otherwise without being sent, and as what they were made;
-    ``working_bytes`` are the most that its own values take beside what it makes.
+    ``working_bytes`` are the most that its own values take beside what it makes. ``remade``: what
+    it makes and does not store, as readers compute it again from other values.
     """
 
     name: str
@@ -41,6 +41,7 @@ class Group:
     makes: tuple[tuple[Value, Sharding], ...]
     aliases: tuple[tuple[Key, Key], ...]
     working_bytes: int
+    remade: Mapping[Key, tuple[Key, ...]] = field(default_factory=dict)
 
     @cached_property
     def casts(self) -> bool:
@@ -61,6 +62,27 @@ Items = tuple[tuple[Item, Place | None], ...]
 
 _Spot = tuple[Place | None, bool]
 """Where operations are one task: a place, and whether they are of the update."""
+
+
+@dataclass(frozen=True)
+class Again:
+    """What kernels compute again: values that others make and do not store, and what of.
+
+    ``inputs`` are those that come into a program, by name, with the parts that a device reads;
+    ``types`` are all values of the program.
+    """
+
+    values: Mapping[Key, tuple[Key, ...]] = field(default_factory=dict)
+    inputs: Mapping[str, tuple[Value, ...]] = field(default_factory=dict)
+    types: Mapping[str, Value] = field(default_factory=dict)
+
+    @property
+    def sources(self) -> list[Key]:
+        """What is stored for others to be computed from."""
+        return [*dict.fromkeys(key for keys in self.values.values() for key in keys)]
+
+
+NOTHING_AGAIN = Again()
 
 
 @dataclass(frozen=True)
@@ -107,29 +129,45 @@ class Grouping:
     whole: bool
     prompt: bool
     bytes_of: Sizes
-    known: dict[int, list[tuple[Program, Items]]] = field(default_factory=dict, compare=False)
+    known: dict[object, list[tuple[Program, Items]]] = field(default_factory=dict, compare=False)
     bodies: dict[object, Body] = field(default_factory=dict, compare=False)
     sections: dict[object, tuple[Sequence[Done], Section, int]] = field(
         default_factory=dict, compare=False
     )
 
     def of(
-        self, graph: Graph, program: Program, ends: Collection[Key], given: Collection[str] = ()
+        self,
+        graph: Graph,
+        program: Program,
+        ends: Collection[Key],
+        given: Collection[str] = (),
+        gone: Collection[Key] = (),
+        inputs: Mapping[str, tuple[Value, ...]] = MappingProxyType({}),
     ) -> Items:
         """The program of a graph in groups; ``given`` are inputs of it that are constants.
 
-        What was asked for before is kept: stages that do the same have the same groups.
+        ``gone`` are ends, and ``inputs`` what comes in, that readers compute again. What was asked
+        for before is kept: stages that do the same have the same groups.
         """
-        same = self.known.setdefault(id(graph), [])
+        key = id(graph), frozenset(gone), tuple(inputs.items())
+        same = self.known.setdefault(key, [])
         for other, items in same:
             if other is program or other == program:
                 return items
         constants = constants_of(graph, given) if self.whole else frozenset[str]()
-        same.append((program, tuple(self.items(program, ends, constants))))
+        values: Mapping[Key, tuple[Key, ...]] = {}
+        if self.whole and not program.fused:
+            values = between_kernels(program, ends, self.bytes_of, self.sizes, gone, inputs.keys())
+        again = Again(values, inputs, graph.values)
+        same.append((program, tuple(self.items(program, ends, constants, again))))
         return same[-1][1]
 
     def items(
-        self, program: Program, ends: Collection[Key], constants: Collection[str] = ()
+        self,
+        program: Program,
+        ends: Collection[Key],
+        constants: Collection[str] = (),
+        again: Again = NOTHING_AGAIN,
     ) -> Iterator[tuple[Item, Place | None]]:
         """The program in groups, with their places; ``ends`` are read after it.
 
@@ -141,12 +179,12 @@ class Grouping:
         gates = set[str]() if kernel else self._gates(instructions)
         update = program.update if self.whole and not kernel else frozenset[str]()
         last: int | None = None
-        left = _Readers(instructions, ends)
+        left = _Readers(instructions, [*ends, *again.sources])
         runs: dict[_Spot, list[Done | Moved]] = {}
 
         def ended(chosen: Iterable[_Spot]) -> Iterator[tuple[Item, Place | None]]:
             for spot in [one for one in chosen if one in runs]:
-                yield self.group(runs.pop(spot), left, constants), spot[0]
+                yield self.group(runs.pop(spot), left, constants, again), spot[0]
 
         for at, (one, place) in enumerate(zip(instructions, places, strict=True)):
             if constants and _constant(one, constants):
@@ -187,7 +225,11 @@ class Grouping:
         }
 
     def group(
-        self, run: Sequence[Done | Moved], left: _Readers, constants: Collection[str] = ()
+        self,
+        run: Sequence[Done | Moved],
+        left: _Readers,
+        constants: Collection[str] = (),
+        again: Again = NOTHING_AGAIN,
     ) -> Group:
         """Some operations as one, and values that lie otherwise without being sent."""
         made: dict[Key, Value] = {}
@@ -209,7 +251,9 @@ class Grouping:
                 made[value.name, lies] = value
         makes = tuple((value, key[1]) for key, value in made.items() if key[0] in left.names)
         done = [one for one in run if isinstance(one, Done)]
-        section, working = self._section(done, {value.name for value, _ in makes}, constants)
+        kept = {value.name for value, lies in makes if (value.name, lies) not in again.values}
+        known = self._sources((*reads, *made), again, constants)
+        section, working = self._section(done, kept, constants, known)
         return Group(
             named(done[0].operation, len(done)),
             tuple(done),
@@ -218,10 +262,35 @@ class Grouping:
             makes,
             tuple((new, old) for new, old in roots.items() if new[0] in left.names),
             working,
+            {key: again.values[key] for key in made if again.values.get(key)},
         )
 
+    def _sources(
+        self, keys: Iterable[Key], again: Again, constants: Collection[str]
+    ) -> dict[str, tuple[Value, ...]]:
+        """By name the parts from which values are computed again that are not in memory."""
+        found = {}
+        for name, lies in keys:
+            sources = again.values.get((name, lies), ())
+            parts = tuple(
+                self.part_of(again.types[source], how)
+                for source, how in sources
+                if source not in constants
+            )
+            if parts or name in again.inputs:
+                found[name] = parts or again.inputs[name]
+        return found
+
+    def part_of(self, value: Value, lies: Sharding) -> Value:
+        """The part of a value that a device has."""
+        return Value(value.name, Type(value.type.dtype, part_shape(value.type, lies, self.parts)))
+
     def _section(
-        self, done: Sequence[Done], kept: Collection[str], constants: Collection[str]
+        self,
+        done: Sequence[Done],
+        kept: Collection[str],
+        constants: Collection[str],
+        remade: Mapping[str, tuple[Value, ...]],
     ) -> tuple[Section, int]:
         """Operations as a section, and its working bytes; alike but for names, they are one."""
         numbers: dict[str, int] = {}
@@ -232,10 +301,15 @@ class Grouping:
             alike.append((one.operation.form, id(one.how), values))
         out = frozenset(numbers[one] for one in kept)
         given = frozenset(numbers[one] for one in numbers.keys() & constants)
-        key = tuple(alike), out, given
+        sources = tuple(
+            (numbers[name], tuple((numbers.setdefault(v.name, len(numbers)), v.type) for v in some))
+            for name, some in remade.items()
+            if name in numbers
+        )
+        key = tuple(alike), out, given, sources
         if key not in self.sections:
             own = tuple(part(one.operation, one.how, self.parts).operation for one in done)
-            section = Section(own, frozenset(kept), frozenset(constants))
+            section = Section(own, frozenset(kept), frozenset(constants), tuple(remade.items()))
             self.sections[key] = done, section, _working(done, kept, self.bytes_of)
         return self.sections[key][1:]
 
@@ -307,10 +381,6 @@ def constants_of(graph: Graph, given: Collection[str] = ()) -> frozenset[str]:
         if one.primitive in MADE_ANYWHERE and all(value.name in found for value in values):
             found.update(value.name for value in one.results)
     return frozenset(found)
-
-
-MADE_ANYWHERE = ARITHMETIC | MOVED
-"""What a kernel does for an element on the way."""
 
 
 def _read(one: Done | Moved | Sent) -> Iterator[str]:

@@ -16,11 +16,23 @@ from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
 from typing import TypeVar
 
 from grammar.tensors.operations import Value
+from grammar.tensors.primitives import ARITHMETIC, MOVED, MULTIPLIED
 from grammar.tensors.sharding import Sharding, Type
-from synth.train.plans import Done, Moved, Program
-from synth.train.simulation.groups import MADE_ANYWHERE, Key
+from synth.compute.section import NAMED_OTHERWISE
+from synth.train.plans import Done, Moved, Program, Sent
+
+THERE, WRITTEN, READ = 16, 18, 2
+"""What a byte costs that a product has written, that a kernel writes for it alone, and that is in
+memory anyway and only read: among values of about one size the first is kept. (In PyTorch's
+partitioner a byte that is written for it alone costs twice as much, and may need more memory.)"""
 
 N = TypeVar("N", bound=Hashable)
+
+Key = tuple[str, Sharding]
+"""A value by its name and how it lies."""
+
+MADE_ANYWHERE = ARITHMETIC | MOVED
+"""What a kernel does for an element on the way."""
 
 
 def fewest_bytes(
@@ -88,15 +100,16 @@ def remade(
     """Of what a loop's body keeps for later: those that need no memory, and what each is made of.
 
     ``inputs`` of the body with their bytes, 0 of those that are there anyway; ``sizes`` are those
-    of axes: what lies otherwise without being sent is made, too.
+    of axes: what lies otherwise without being sent is made, too. Of about as many bytes those are
+    kept that products have written anyway.
     """
     made_of: dict[Key, tuple[Key, ...]] = {}
-    known = dict(inputs)
+    known = {key: THERE * size for key, size in inputs.items()}
     for one in body.instructions:
         match one:
             case Moved():
                 key = (one.value.name, one.path.target)
-                known.setdefault(key, bytes_of(one.value.type, one.path.target))
+                known.setdefault(key, WRITTEN * bytes_of(one.value.type, one.path.target))
                 if not one.path.requests(sizes) and key not in inputs:
                     made_of[key] = ((one.value.name, one.path.source),)
             case Done():
@@ -107,7 +120,10 @@ def remade(
                     if isinstance(operand, Value)
                 )
                 for value, lies in zip(operation.results, one.how.results, strict=True):
-                    known[value.name, lies] = bytes_of(value.type, lies)
+                    alone = operation.primitive in MULTIPLIED or operation.body is not None
+                    known[value.name, lies] = (THERE if alone else WRITTEN) * bytes_of(
+                        value.type, lies
+                    )
                     if operation.primitive in MADE_ANYWHERE:
                         made_of[value.name, lies] = read
     kept = fewest_bytes(made_of, known, [key for key in wanted if key in known])
@@ -130,3 +146,151 @@ def _comes_of(
         seen.update(new)
         left += new
     return tuple(found)
+
+
+def between_kernels(
+    program: Program,
+    ends: Collection[Key],
+    bytes_of: Callable[[Type, Sharding], int],
+    sizes: Mapping[str, int],
+    gone: Collection[Key] = (),
+    absent: Collection[str] = (),
+) -> Mapping[Key, tuple[Key, ...]]:
+    """Of what one kernel makes and others read: what needs no memory, and what each is made of.
+
+    A kernel is what a device does between two products, loops or messages. What these read is in
+    memory, and so are ``ends``; of all else the fewest bytes are kept from which later kernels can
+    compute what they read: at most what the kernel itself read, so that no chain gets longer.
+    ``gone`` are ends that readers behind the program compute again; of nothing here, if no kernel
+    of the program reads them. ``absent`` are inputs that are themselves computed again.
+    """
+    kernels = _Kernels(program, {*ends}.difference(gone), sizes)
+    found: dict[Key, tuple[Key, ...]] = {key: () for key in gone if not kernels.needs(key)}
+    for number, members in enumerate(kernels.members):
+        wanted = [key for key in kernels.crossing(number) if key not in kernels.stored]
+        if not wanted:
+            continue
+        made_of = {
+            key: read
+            for key, read, again in members
+            if again
+            and key not in kernels.stored
+            and not any(one in found or one[0] in absent for one in read)
+        }
+        known: dict[Key, int] = {}
+        for key, read, _ in members:
+            for one in read:
+                if one not in known:
+                    known[one] = kernels.cost(one, number) * bytes_of(*kernels.typed(one))
+            cost = READ if key in kernels.stored else WRITTEN
+            known[key] = cost * bytes_of(*kernels.typed(key))
+        kept = fewest_bytes(made_of, known, [key for key in wanted if key in known])
+        found |= {key: _comes_of(key, made_of, kept) for key in wanted if key not in kept}
+    return found
+
+
+class _Kernels:
+    """A program in kernels, by what each makes: a key, what it is made of, and whether it may be
+    made again. ``stored`` are the values that are in memory whatever kernels compute again.
+    """
+
+    def __init__(self, program: Program, ends: set[Key], sizes: Mapping[str, int]) -> None:
+        self.members: list[list[tuple[Key, tuple[Key, ...], bool]]] = []
+        self.stored = ends
+        self._types: dict[Key, Type] = {}
+        self._made: dict[Key, int] = {}
+        self._readers: dict[Key, set[int]] = {}
+        self._last: dict[Key, int] = {}
+        self._ended: list[int] = []
+        self._sizes = sizes
+        self._views: dict[Key, Key] = {}
+        self._read(program)
+        for key, source in reversed(self._views.items()):
+            if key in self.stored:
+                self.stored.add(source)
+
+    def crossing(self, number: int) -> list[Key]:
+        """What a kernel makes and another reads."""
+        made = (key for key, _, _ in self.members[number])
+        return [key for key in made if self._readers.get(key, set()) - {number}]
+
+    def needs(self, key: Key) -> bool:
+        """Whether an instruction reads it that is not in the kernel that makes it."""
+        return key in self.stored or bool(self._readers.get(key, set()) - {self._made.get(key)})
+
+    def cost(self, key: Key, number: int) -> int:
+        """Of a byte that a kernel reads, to be kept: that others read later is there anyway."""
+        later = self._last[key] > self._ended[number]
+        return READ if later or key not in self._made else THERE
+
+    def typed(self, key: Key) -> tuple[Type, Sharding]:
+        """The type of a value, and its sharding."""
+        return self._types[key], key[1]
+
+    def _read(self, program: Program) -> None:
+        numbers: dict[object, int] = {}
+        count = 0
+        places = program.places or (None,) * len(program.instructions)
+        for at, (one, place) in enumerate(zip(program.instructions, places, strict=True)):
+            read, made = _keys_of(one)
+            for key, kind in (*read, *made):
+                self._types[key], self._last[key] = kind, at
+            alone = _is_alone(one, self._sizes)
+            if alone:
+                count += 1
+                self.stored.update(key for key, _ in (*read, *made))
+            number = numbers.setdefault((count, place, alone), len(self.members))
+            if number == len(self.members):
+                self.members.append([])
+                self._ended.append(at)
+            self._ended[number] = at
+            for key, _ in read:
+                self._readers.setdefault(key, set()).add(number)
+            if alone:
+                continue
+            sources = tuple(key for key, _ in read)
+            again = isinstance(one, Moved) or (
+                isinstance(one, Done) and one.operation.primitive in MADE_ANYWHERE
+            )
+            for key, _ in made:
+                self._made[key] = number
+                self.members[number].append((key, sources, again))
+                if sources and _is_view(one):
+                    self._views[key] = sources[0]
+
+
+def _is_view(one: Done | Moved | Sent) -> bool:
+    """Whether it takes what is there otherwise."""
+    return isinstance(one, Moved) or (
+        isinstance(one, Done) and one.operation.primitive in NAMED_OTHERWISE
+    )
+
+
+def _is_alone(one: Done | Moved | Sent, sizes: Mapping[str, int]) -> bool:
+    """Whether it is no part of a kernel that does other things."""
+    match one:
+        case Done():
+            return one.body is not None or one.operation.primitive in MULTIPLIED
+        case Moved():
+            return bool(one.path.requests(sizes))
+        case Sent():
+            return True
+
+
+def _keys_of(
+    one: Done | Moved | Sent,
+) -> tuple[list[tuple[Key, Type]], list[tuple[Key, Type]]]:
+    """What an instruction reads and makes, with types."""
+    match one:
+        case Done():
+            operands = zip(one.operation.operands, one.how.operands, strict=True)
+            results = zip(one.operation.results, one.how.results, strict=True)
+            return (
+                [((v.name, lies), v.type) for v, lies in operands if isinstance(v, Value)],
+                [((v.name, lies), v.type) for v, lies in results],
+            )
+        case Moved():
+            kind, name = one.value.type, one.value.name
+            return [((name, one.path.source), kind)], [((name, one.path.target), kind)]
+        case Sent():
+            return [((one.value.name, one.sharding), one.value.type)], []

@@ -18,19 +18,21 @@ def body_of(
     there: tuple[bool, ...] | None,
     kinds: Mapping[str, Kind],
     grouping: Grouping,
+    inputs: Mapping[str, tuple[Value, ...]],
 ) -> Body:
     """The body of a loop in groups; loops that do the same have one.
 
     ``absent`` are inputs of it that are numbers written out; ``there``, those that are in memory
-    anyway. None, nothing is made again.
+    anyway. None, nothing is made again. ``inputs``: what of those that come in is computed again
+    from which parts.
     """
     loop, graph, body = one.operation, one.operation.body, one.body
     assert graph is not None
     assert isinstance(body, Program)
     outside = tuple(kinds.get(str(value)) for value in (*loop.operands, *loop.results))
-    key = id(graph), id(body), absent, there, outside
+    key = id(graph), id(body), absent, there, outside, tuple(inputs.items())
     if key not in grouping.bodies:
-        grouping.bodies[key] = _body(loop, graph, body, absent, there, kinds, grouping)
+        grouping.bodies[key] = _body(loop, graph, body, absent, there, kinds, grouping, inputs)
     return grouping.bodies[key]
 
 
@@ -42,6 +44,7 @@ def _body(
     there: Sequence[bool] | None,
     kinds: Mapping[str, Kind],
     grouping: Grouping,
+    again: Mapping[str, tuple[Value, ...]],
 ) -> Body:
     carried = loop_of(loop.parameter).carried
     both = list(zip(graph.outputs, body.outputs, strict=True))
@@ -60,7 +63,7 @@ def _body(
     return Body(
         (graph, body),
         tuple((one.name, lies) for one, lies in zip(graph.inputs, body.inputs, strict=True)),
-        tuple(item for item, _ in grouping.of(graph, body, read, constants)),
+        tuple(item for item, _ in grouping.of(graph, body, read, constants, fresh, again)),
         tuple((str(one), lies) for one, lies in both),
         kinds_inside(loop, graph, kinds),
         fresh,

@@ -15,12 +15,14 @@ from synth.train.simulation.groups import Group, Key
 class Held(NamedTuple):
     """A value as some tasks leave it, in some buffers.
 
-    ``remade_bytes``: it is none of these, but who reads it makes so many bytes of them.
+    ``remade_bytes``: it is none of these, but who reads it makes so many bytes of them, which are
+    the parts ``sources`` of values.
     """
 
     buffers: tuple[int, ...]
     makers: tuple[int, ...]
     remade_bytes: int = 0
+    sources: tuple[Value, ...] = ()
 
 
 @dataclass(frozen=True)

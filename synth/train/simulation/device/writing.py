@@ -168,12 +168,17 @@ class _Writer:
         return self.priced[id(group)]
 
     def _operate(self, group: Group, scope: Scope, kinds: Mapping[str, Kind]) -> None:
-        if not (group.casts and self._casts(group, scope, kinds)):
-            self._compute(group, scope, kinds)
+        waits = group.casts and self._casts(group, scope, kinds)
+        task = -1 if waits else self._compute(group, scope, kinds)
         for new, old in group.aliases:
             scope[new] = self._find(old, scope)
+        if not waits:
+            for value, lies in group.makes:
+                if roots := group.remade.get((value.name, lies)):
+                    size = self.grouping.bytes_of(value.type, lies)
+                    scope[value.name, lies] = (self._made_of(roots, size, (task,), scope),)
 
-    def _compute(self, group: Group, scope: Scope, kinds: Mapping[str, Kind]) -> None:
+    def _compute(self, group: Group, scope: Scope, kinds: Mapping[str, Kind]) -> int:
         tape = self.tape
         read = [one for key in group.reads for one in self._there(key, scope)]
         task = tape.task(group.name, COMPUTE, self._seconds(group), read)
@@ -181,8 +186,10 @@ class _Writer:
         if working:
             tape.buffers.append(Buffer(group.name, Kind.WORKING, working, task))
         for value, lies in group.makes:
-            made = tape.made(value.name, value.type, lies, kinds[value.name], task)
-            scope[value.name, lies] = (made,)
+            if (value.name, lies) not in group.remade:
+                made = tape.made(value.name, value.type, lies, kinds[value.name], task)
+                scope[value.name, lies] = (made,)
+        return task
 
     def _casts(self, group: Group, scope: Scope, kinds: Mapping[str, Kind]) -> bool:
         """Whether a cast of a stack is no task.
@@ -292,7 +299,7 @@ class _Writer:
             carried = [*made[: divided.carried]]
             stacked = body.ends[divided.carried :]
             for stack, several, key in zip(stacks, made[divided.carried :], stacked, strict=True):
-                stack.append(self._kept(joined(several), body.fresh.get(key), local))
+                stack.append(self._kept(joined(several), body.fresh.get(key), local, body))
         tape.layer = within
         if own := self.measured.get(id(one)):
             done = [many for many in carried if not isinstance(many, Deferred)]
@@ -326,25 +333,39 @@ class _Writer:
                 at not in carries and not isinstance(many, Deferred) and self._stays(many)
                 for at, many in enumerate(given)
             )
-        return body_of(one, absent, there, kinds, self.grouping)
+        assert one.operation.body is not None
+        inputs = {
+            value.name: many[0].sources
+            for value, many in zip(one.operation.body.inputs, given, strict=True)
+            if not isinstance(many, Deferred) and many and many[0].sources
+        }
+        return body_of(one, absent, there, kinds, self.grouping, inputs)
 
     def _stays(self, many: Sequence[Held]) -> bool:
         """Whether it is a parameter, a copy of one that is kept, or made where it is read."""
         kept = (Kind.PARAMETERS, Kind.COPIES, Kind.INPUTS)
         return all(self.tape.buffers[number].kind in kept for number in buffers_of(many))
 
-    def _kept(self, one: Held, roots: Sequence[Key] | None, local: Scope) -> Held:
-        """A slice of a stack, or what it is made of again, the largest first: it is of its kind.
+    def _kept(self, one: Held, roots: Sequence[Key] | None, local: Scope, body: Body) -> Held:
+        """A slice of a stack, or what it is made of again."""
+        if roots is None:
+            return one
+        size = sum(self.tape.buffers[number].size_bytes for number in one.buffers)
+        values = body.of[0].values
+        sources = tuple(self.grouping.part_of(values[name], lies) for name, lies in roots)
+        return self._made_of(roots, size, one.makers, local)._replace(sources=sources)
+
+    def _made_of(
+        self, roots: Sequence[Key], size: int, makers: tuple[int, ...], scope: Scope
+    ) -> Held:
+        """What is no buffer but computed again, the largest of its roots first: it is of its kind.
 
         Constants are no roots: who reads one makes it.
         """
-        if roots is None:
-            return one
         buffers = self.tape.buffers
-        held = [each for key in roots if key in local for each in self._there(key, local)]
-        size = sum(buffers[number].size_bytes for number in one.buffers)
+        held = [each for key in roots if key in scope for each in self._there(key, scope)]
         largest = sorted(buffers_of(held), key=lambda number: -buffers[number].size_bytes)
-        return Held(tuple(largest), one.makers, size)
+        return Held(tuple(largest), makers, size)
 
     def _slice_of(self, many: Stack, at: int, length: int, unit: int) -> Stack:
         if isinstance(many, Deferred):

@@ -103,7 +103,7 @@ DAMAGED = {
     ),
     "once a pass": ("stage 0 before", "stage 0 after", "made after and read"),
     "gathered in time": (
-        r"by=slice over=\(microbatch\)",
+        r"by=all-reduce over=\(microbatch\)",
         "by=all-gather over=(microbatch)",
         "brings",
     ),

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
 
-from synth.train.plans import apply, parse_recipe, plan_of, prepared
+from grammar.tensors.primitives import MULTIPLIED
+from synth.train.plans import Done, apply, parse_recipe, plan_of, prepared
 from synth.train.simulation import Pipelined, Runtime, Sources, predicted
-from synth.train.simulation.remade import fewest_bytes
+from synth.train.simulation.remade import MADE_ANYWHERE, between_kernels, fewest_bytes
 from traced_steps import step
 
 Made = Mapping[int, Sequence[int]]
@@ -72,20 +73,75 @@ def kept_for_the_way_back(*, whole: bool) -> int:
     sources = Sources(lambda section: 1.0, lambda *how: 0.0, lambda *how: 0.0)
     run = predicted(ready, plan, program, sources, Runtime(whole=whole)).run
     assert isinstance(run, Pipelined)
-    return sum(size for _, size, _ in run.passes.saved(0))
+    return sum(size for _, _, size, _ in run.passes.saved(0))
 
 
 def test_a_layer_keeps_what_products_read_and_make() -> None:
     """Of Llama: what enters both halves, queries, keys, values, what is seen, gate, up.
 
     Each 32 wide but keys and values, 16, and gate and up, 64; in bf16. In float32 one number for
-    each token of both normalisations, and for each of 4 heads; and which token it was.
+    each token of both normalisations, and for each of 4 heads. Which row of the embedding a token
+    was is computed again from the batch.
     """
     wide = 32 + 32 + 32 + 16 + 16 + 32 + 64 + 64
     layer = 2 * wide + 4 * (2 + 4)
-    assert kept_for_the_way_back(whole=True) == 32 * (2 * layer + 4)
+    assert kept_for_the_way_back(whole=True) == 32 * 2 * layer
 
 
 def test_operations_one_by_one_keep_all_that_is_read() -> None:
     """Casts, masks, silu's halves: more than twice as much."""
     assert kept_for_the_way_back(whole=False) > 2 * kept_for_the_way_back(whole=True)
+
+
+@pytest.mark.parametrize(("model", "changes"), [("llama3-tiny", ()), ("resnet-tiny", ())])
+def test_between_kernels_only_elements_are_computed_again_of_what_is_stored(
+    model: str, changes: tuple[tuple[str, int], ...]
+) -> None:
+    """No product, loop or message reads what is not in memory, and no chain gets longer."""
+    one = step(model, changes, "sgd", dtype="bfloat16", unrolled=True)
+    program = apply(one, plan_of(one, parse_recipe("data=1")))
+    outputs = [(str(v), lies) for v, lies in zip(one.graph.outputs, program.outputs, strict=True)]
+    again = between_kernels(program, outputs, lambda kind, lies: kind.bytes, {"data": 1})
+    sources = {key for keys in again.values() for key in keys}
+    done = [each for each in program.instructions if isinstance(each, Done)]
+    read_by_products = {
+        (str(value), lies)
+        for each in done
+        if each.operation.primitive in MULTIPLIED
+        for value, lies in zip(each.operation.operands, each.how.operands, strict=True)
+    }
+    makers = {
+        value.name: each.operation.primitive for each in done for value in each.operation.results
+    }
+    assert len(again) > 20
+    assert again.keys().isdisjoint(sources | read_by_products | {*outputs})
+    assert {makers[name] for name, _ in again} <= MADE_ANYWHERE
+    order = {value.name: at for at, each in enumerate(done) for value in each.operation.results}
+    for (name, _), roots in again.items():
+        assert all(order.get(root, -1) < order[name] for root, _ in roots)
+
+
+def test_a_normalisation_keeps_what_its_product_made() -> None:
+    """A batch normalisation writes nothing large but its result: the rest comes of its input.
+
+    Each of its values is as large as a convolution's result, which is in memory anyway.
+    """
+    one = step("resnet-tiny", (), "sgd", dtype="bfloat16", unrolled=True)
+    program = apply(one, plan_of(one, parse_recipe("data=1")))
+    outputs = [(str(v), lies) for v, lies in zip(one.graph.outputs, program.outputs, strict=True)]
+    again = between_kernels(program, outputs, lambda kind, lies: kind.bytes, {"data": 1})
+    done = [each for each in program.instructions if isinstance(each, Done)]
+    makers = {value.name: each for each in done for value in each.operation.results}
+    masks = [name for name, _ in again if makers[name].operation.primitive == "gt"]
+    assert masks
+    for name in masks:
+        [(value, lies)] = [key for key in again if key[0] == name]
+        large = [
+            root
+            for root, _ in again[value, lies]
+            if len(makers[root].operation.results[0].type.shape) == 4
+            and makers[root].operation.results[0].type.elements
+            >= makers[name].operation.results[0].type.elements
+        ]
+        kinds = {makers[root].operation.primitive for root in large}
+        assert kinds <= {"conv_general_dilated", "max", "reduce_window_max"}

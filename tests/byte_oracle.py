@@ -1,0 +1,327 @@
+"""A replay of a step's memory and messages, written apart: it imports nothing of the simulation.
+
+It reads a program of operations and redistributions, and an order of passes, as ``apply`` and the
+recipe give them, and does one instruction after the other, each a unit of time, on one rank.
+
+* An operation allocates its results when it begins; a buffer is freed when its last reader ends.
+* A redistribution allocates what arrives; a sum that all members get is summed in place.
+* Inputs are there all the time; new parameters are written where the old ones were.
+* What a forward pass makes and its backward pass reads is there from the begin of the one to the
+  end of the other, for each microbatch; what microbatches add up, from the first backward pass of
+  its stage on.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import prod
+
+from grammar.tensors.operations import Operand, Step, Value
+from grammar.tensors.sharding import Sharding, Type
+from synth.train.plans import Done, Moved, Plan, Program, Sent, When
+
+WIDTHS = {"bool": 1, "i8": 1, "u8": 1, "bf16": 2, "f16": 2, "i32": 4, "u32": 4, "f32": 4, "f64": 8}
+EVERYWHERE = -1
+Key = tuple[str, Sharding]
+Pieces = tuple[int, ...]
+"""The buffers of a value: several, if a loop has stacked one each time."""
+
+
+def part_bytes(kind: Type, lies: Sharding, parts: Mapping[str, int]) -> int:
+    """Bytes of a device's part of a value, in one microbatch."""
+    cuts = prod(parts[axis] for axes in lies.dimensions for axis in axes)
+    return prod(kind.shape) * WIDTHS[kind.dtype] // cuts
+
+
+@dataclass
+class Buffer:
+    """Bytes that an instruction allocates; instructions that read them; kept to the end or not."""
+
+    size: int
+    maker: int
+    readers: list[int] = field(default_factory=list)
+    kept: bool = False
+    home: int = EVERYWHERE
+
+
+@dataclass
+class Replay:
+    """The instructions of a program one by one: where each is done, and the buffers."""
+
+    plan: Plan
+    places: list[tuple[int, When]] = field(default_factory=list)
+    buffers: list[Buffer] = field(default_factory=list)
+    values: dict[int, dict[Key, Pieces]] = field(default_factory=dict)
+    takes_time: list[bool] = field(default_factory=list)
+
+    def run(self, step: Step, program: Program) -> Replay:
+        homes = program.homes or (0,) * len(program.inputs)
+        for value, lies, home in zip(step.graph.inputs, program.inputs, homes, strict=True):
+            self.hold(EVERYWHERE, (value.name, lies), [self.allocated(value.type, lies, -1)])
+            self.buffers[-1].kept, self.buffers[-1].home = True, home
+        places = program.places or ()
+        for at, one in enumerate(program.instructions):
+            place = (places[at].stage, places[at].when) if places else (0, When.BEFORE)
+            self.do(one, place, self.values)
+        new = {out for out, _ in step.updates}
+        for at, (output, lies) in enumerate(zip(step.graph.outputs, program.outputs, strict=True)):
+            for number in self.found(output, lies, EVERYWHERE, self.values):
+                self.buffers[number].kept = True
+                if at in new and self.buffers[number].maker >= 0:
+                    self.buffers[number].size = 0
+        return self
+
+    def allocated(self, kind: Type, lies: Sharding, maker: int) -> int:
+        self.buffers.append(Buffer(part_bytes(kind, lies, self.plan.parts), maker))
+        return len(self.buffers) - 1
+
+    def hold(self, stage: int, key: Key, pieces: Iterable[int]) -> None:
+        self.values.setdefault(stage, {})[key] = tuple(pieces)
+
+    def found(
+        self, value: Operand, lies: Sharding, stage: int, scope: Mapping[int, Mapping[Key, Pieces]]
+    ) -> Pieces:
+        if not isinstance(value, Value):
+            return ()
+        key = value.name, lies
+        near = [scope.get(one, {}) for one in (stage, EVERYWHERE)]
+        return next(one[key] for one in (*near, *scope.values()) if key in one)
+
+    def instruction(self, place: tuple[int, When], read: Iterable[int], *, timed: bool) -> int:
+        number = len(self.places)
+        self.places.append(place)
+        self.takes_time.append(timed)
+        for one in read:
+            self.buffers[one].readers.append(number)
+        return number
+
+    def do(
+        self,
+        one: Done | Moved | Sent,
+        place: tuple[int, When],
+        scope: dict[int, dict[Key, Pieces]],
+    ) -> None:
+        stage = place[0]
+        here = scope.setdefault(stage, {})
+        match one:
+            case Sent():
+                if one.target != EVERYWHERE:
+                    number = self.instruction((one.target, place[1]), (), timed=False)
+                    pieces = [self.allocated(one.value.type, one.sharding, number)]
+                    there = scope.setdefault(one.target, {})
+                    there[one.value.name, one.sharding] = tuple(pieces)
+            case Moved():
+                here[one.value.name, one.path.target] = self.moved(one, place, scope)
+            case Done(body=Program()):
+                self.loop(one, place, scope)
+            case Done():
+                several = zip(one.operation.operands, one.how.operands, strict=True)
+                read = [n for each in several for n in self.found(*each, stage, scope)]
+                number = self.instruction(place, read, timed=True)
+                for value, lies in zip(one.operation.results, one.how.results, strict=True):
+                    here[value.name, lies] = (self.allocated(value.type, lies, number),)
+
+    def moved(
+        self, one: Moved, place: tuple[int, When], scope: dict[int, dict[Key, Pieces]]
+    ) -> Pieces:
+        """A stack goes layer by layer, unless layers are what is cut."""
+        sizes = self.plan.sizes
+        source, target, kind = one.path.source, one.path.target, one.value.type
+        pieces = self.found(one.value, source, place[0], scope)
+        sends = [
+            move
+            for move in one.path.moves
+            if move.how.value not in ("slice", "mask", "widen")
+            and prod(sizes[axis] for axis in move.axes) > 1
+        ]
+        if not sends:
+            return pieces
+        by_layer = len(pieces) > 1 and not source.dimensions[0] and not target.dimensions[0]
+        if by_layer:
+            kind = Type(kind.dtype, kind.shape[1:])
+            target = Sharding(target.dimensions[1:], target.partial)
+        arrived: list[int] = []
+        for some in [(piece,) for piece in pieces] if by_layer else [pieces]:
+            number = self.instruction(place, some, timed=True)
+            made = all(self.buffers[piece].maker >= 0 for piece in some)
+            if [move.how.value for move in sends] == ["all-reduce"] and made:
+                arrived += some
+            else:
+                arrived.append(self.allocated(kind, target, number))
+        return tuple(arrived)
+
+    def loop(self, one: Done, place: tuple[int, When], scope: dict[int, dict[Key, Pieces]]) -> None:
+        told, body = one.operation.parameter, one.operation.body
+        assert body is not None
+        assert one.body is not None
+        constants, carried = int(str(told["num_consts"])), int(str(told["num_carry"]))
+        length, stage = int(str(told["length"])), place[0]
+        several = zip(one.operation.operands, one.how.operands, strict=True)
+        given = [self.found(*each, stage, scope) for each in several]
+        kept = constants + carried
+        state, stacks = given[constants:kept], [[] for _ in one.operation.results[carried:]]
+        turns = range(length)
+        for turn in reversed(turns) if told.get("reverse") is True else turns:
+            slices = [(each[turn],) if len(each) == length else each for each in given[kept:]]
+            entering = zip(body.inputs, one.body.inputs, strict=True)
+            keys = [(value.name, lies) for value, lies in entering]
+            inside = dict(zip(keys, (*given[:constants], *state, *slices), strict=True))
+            local: dict[int, dict[Key, Pieces]] = {stage: inside}
+            for each in one.body.instructions:
+                self.do(each, place, local)
+            outputs = zip(body.outputs, one.body.outputs, strict=True)
+            made = [self.found(*each, stage, local) for each in outputs]
+            state = made[:carried]
+            for stack, pieces in zip(stacks, made[carried:], strict=True):
+                stack.append(pieces)
+        if told.get("reverse") is True:
+            stacks = [stack[::-1] for stack in stacks]
+        joined = [tuple(n for pieces in stack for n in pieces) for stack in stacks]
+        results = zip(one.operation.results, one.how.results, strict=True)
+        for (value, lies), pieces in zip(results, (*state, *joined), strict=True):
+            scope[stage][value.name, lies] = pieces
+
+    def whens(self, number: int) -> set[When]:
+        """When a buffer is read."""
+        return {self.places[reader][1] for reader in self.buffers[number].readers}
+
+    def made_at(self, stage: int, when: When) -> list[int]:
+        found = [(stage, when), (EVERYWHERE, when)]
+        return [
+            number
+            for number, one in enumerate(self.buffers)
+            if one.maker >= 0 and self.places[one.maker] in found
+        ]
+
+    def outlives(self, number: int) -> bool:
+        one = self.buffers[number]
+        return one.kept or bool(self.whens(number) - {self.places[one.maker][1]})
+
+    def kept_from_the_begin(self, number: int) -> bool:
+        """Whether it is made of parameters before the first microbatch, for later passes."""
+        when = self.places[self.buffers[number].maker][1]
+        return when is When.BEFORE and self.outlives(number)
+
+    def peak_of(self, several: Sequence[int], doing: Sequence[int]) -> int:
+        """The most bytes of some buffers at once, as instructions are done one after the other."""
+        begins: dict[int, int] = {}
+        clock = 0
+        for number in doing:
+            begins[number] = clock
+            clock += self.takes_time[number]
+        changes: Counter[int] = Counter()
+        for number in several:
+            one = self.buffers[number]
+            last = max(
+                (
+                    begins[at] + self.takes_time[at]
+                    for at in (one.maker, *one.readers)
+                    if at in begins
+                ),
+                default=0,
+            )
+            begin = begins.get(one.maker, 0)
+            last = clock if one.kept else last
+            if last > begin:
+                changes[begin] += one.size
+                changes[last] -= one.size
+        held = most = 0
+        for moment in sorted(changes):
+            held += changes[moment]
+            most = max(most, held)
+        return most
+
+    def peak(self) -> int:
+        """Of a step that is no microbatch: all buffers, all instructions."""
+        return self.peak_of(range(len(self.buffers)), range(len(self.places)))
+
+    def rank_peak(self, passes: Sequence[tuple[int, str, int]]) -> int:
+        """Of a rank that does passes in turn: a stage, ``F`` or ``B``, and a microbatch."""
+        stages = {stage for stage, _, _ in passes}
+        state = sum(
+            one.size
+            for number, one in enumerate(self.buffers)
+            if (one.home if one.maker < 0 else self.places[one.maker][0]) in {*stages, EVERYWHERE}
+            and (
+                one.maker < 0
+                or (self.places[one.maker][1] is When.BEFORE and self.outlives(number))
+            )
+        )
+        saved = {
+            stage: self.bytes_of(
+                n for n in self.made_at(stage, When.FORWARD) if When.BACKWARD in self.whens(n)
+            )
+            for stage in stages
+        }
+        summed = {
+            stage: self.bytes_of(
+                n
+                for when in (When.FORWARD, When.BACKWARD)
+                for n in self.made_at(stage, when)
+                if When.AFTER in self.whens(n) or self.buffers[n].kept
+            )
+            for stage in stages
+        }
+        once = [(stage, When.BEFORE) for stage in stages], [(stage, When.AFTER) for stage in stages]
+        most = max(state + self.local(*place) for place in once[0])
+        flying: set[tuple[int, int]] = set()
+        begun: set[int] = set()
+        for stage, kind, microbatch in passes:
+            if kind == "F":
+                flying.add((stage, microbatch))
+            else:
+                begun.add(stage)
+            held = sum(saved[other] for other, _ in flying) + sum(summed[one] for one in begun)
+            when = When.FORWARD if kind == "F" else When.BACKWARD
+            most = max(most, state + held + self.local(stage, when))
+            if kind == "B":
+                flying.remove((stage, microbatch))
+        after = sum(summed.values())
+        return max(most, *(state + after + self.local(*place) for place in once[1]))
+
+    def bytes_of(self, several: Iterable[int]) -> int:
+        return sum(self.buffers[number].size for number in several)
+
+    def local(self, stage: int, when: When) -> int:
+        """The most that a pass needs of what nothing else reads."""
+        doing = [
+            number
+            for number, (at, phase) in enumerate(self.places)
+            if at in (stage, EVERYWHERE) and phase is when
+        ]
+        own = [one for one in self.made_at(stage, when) if not self.outlives(one)]
+        return self.peak_of(own, doing)
+
+
+def messages(program: Program, plan: Plan, stage: int) -> Counter[tuple[str, tuple[str, ...]]]:
+    """Bytes that a device of a stage sends in a step, by collective and axes.
+
+    Each counts as its largest buffer, as often as it is done: in every pass of every microbatch,
+    and in every turn of a loop.
+    """
+    found: Counter[tuple[str, tuple[str, ...]]] = Counter()
+    places = program.places or (None,) * len(program.instructions)
+
+    def count(one: Done | Moved | Sent, times: int) -> None:
+        if isinstance(one, Done) and one.body is not None:
+            for each in one.body.instructions:
+                count(each, times * int(str(one.operation.parameter["length"])))
+        if not isinstance(one, Moved):
+            return
+        for move in one.path.moves:
+            over = tuple(axis for axis, _ in plan.axes if axis in move.axes)
+            members = prod(plan.sizes[axis] for axis in move.axes)
+            if members == 1 or move.how.value in ("slice", "mask", "widen", "permute"):
+                continue
+            ends = (
+                part_bytes(one.value.type, lies, plan.parts) for lies in (move.before, move.after)
+            )
+            found[move.how.value, over] += times * max(ends)
+
+    for one, place in zip(program.instructions, places, strict=True):
+        if place is None or place.stage in (stage, EVERYWHERE):
+            passing = place is not None and place.when in (When.FORWARD, When.BACKWARD)
+            count(one, plan.microbatches if passing else 1)
+    return found

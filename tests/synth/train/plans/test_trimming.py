@@ -1,0 +1,135 @@
+"""Devices compute only the parts that they read: of what is indexed, masked or filled in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from math import prod
+from typing import Any
+
+import pytest
+
+pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from grammar.tensors.operations import Value
+from grammar.tensors.parser import parse_type
+from grammar.tensors.sharding import Sharding, part_shape
+from sharded_steps import drawn_inputs, in_float64, judge, run_whole, small
+from synth.train.plans import Done, Plan, Program, apply, following, parse_recipe, plan_of
+from synth.train.plans.following import follow
+from synth.train.plans.known import Rules
+from synth.train.zoo.models import cross_entropy
+from traced_steps import function_step
+
+pytestmark = pytest.mark.thorough
+SIZES = {"tensor": 2}
+
+
+def selected(x: Any, classes: Any) -> Any:
+    return jnp.exp(x) * jax.nn.one_hot(classes, x.shape[-1])
+
+
+def masked(x: Any, classes: Any) -> Any:
+    del classes
+    rows, columns = (lax.broadcasted_iota(jnp.int32, x.shape, at) for at in (0, 1))
+    return jnp.where(rows >= columns, x, -1e30)
+
+
+def counted(x: Any, classes: Any) -> Any:
+    """A histogram, added to values of all classes."""
+    return x + jnp.zeros(x.shape, x.dtype).at[:, classes[:3]].add(2.0)
+
+
+def marked(x: Any, classes: Any) -> Any:
+    """The same, written instead of added."""
+    del classes
+    places = jnp.arange(3)
+    return x * jnp.ones(x.shape, x.dtype).at[:, places].set(2.0, unique_indices=True)
+
+
+def biased(x: Any, classes: Any) -> Any:
+    """The bias of each class is looked up in a table that is filled in on the way."""
+    table = jnp.cumsum(jnp.ones((4, x.shape[1]), x.dtype), axis=0)
+    return x + table[classes % 4]
+
+
+INDEXED: dict[str, Callable[..., Any]] = {
+    "take along an axis": jax.grad(cross_entropy),
+    "one-hot": selected,
+    "mask": masked,
+    "scatter-add": counted,
+    "scatter": marked,
+    "look up in a table": biased,
+}
+
+
+def results(program: Program) -> Iterator[tuple[Value, Sharding]]:
+    """The results of all operations, those of bodies once, and their shardings."""
+    for one in program.instructions:
+        if isinstance(one, Done):
+            yield from zip(one.operation.results, one.how.results, strict=True)
+            if one.body is not None:
+                yield from results(one.body)
+
+
+@pytest.mark.parametrize("name", INDEXED)
+def test_no_device_computes_more_than_its_part_of_the_classes(name: str) -> None:
+    given = ("f32[8,16@tensor]", "i32[8]")
+    one = in_float64(function_step(INDEXED[name], *given))
+    cuts = follow(one, [parse_type(text)[1] for text in given], Rules(SIZES))
+    program = apply(one, Plan((("tensor", 2),), cuts))
+    judge(one, program, SIZES, run_whole(one.graph, drawn_inputs(one)))
+    large = {
+        value.name: prod(part_shape(value.type, sharding, SIZES))
+        for value, sharding in results(program)
+        if value.type.shape == (8, 16)
+    }
+    assert set(large.values()) == {8 * 16 // 2}
+
+
+MEGATRON = "weights over tensor as Megatron; vocabulary over tensor"
+LOGITS = (4, 16, 64)
+"""Samples, tokens and words of these models; their wide layers, if equal in size, are cut, too."""
+RECIPES = (
+    ("gpt2", f"tensor=2; {MEGATRON}"),
+    ("llama3", f"data=2 tensor=2; batch over data; {MEGATRON}; zero=1; 2 microbatches"),
+    ("bert", f"data=2 tensor=2; batch over data; {MEGATRON}; zero=3"),
+)
+
+
+@pytest.mark.parametrize(("model", "text"), RECIPES)
+def test_logits_are_cut_in_all_operations_of_the_loss(model: str, text: str) -> None:
+    one = small(model)
+    plan = plan_of(one, parse_recipe(text))
+    parts = prod(plan.parts.values())
+    assert all(
+        prod(part_shape(value.type, sharding, plan.parts)) * parts == value.type.elements
+        for value, sharding in results(apply(one, plan))
+        if value.type.shape == LOGITS
+    )
+
+
+@pytest.mark.parametrize(("model", "text"), RECIPES)
+def test_trimming_sends_no_more_and_computes_less(
+    model: str, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = small(model)
+    plan = plan_of(one, parse_recipe(text))
+    trimmed = apply(one, plan)
+    monkeypatch.setattr(following, "trimmed", lambda step, cuts, sizes: cuts)
+    untrimmed = parse_recipe(f"{text}; fewest requests")  # plans are cached by their recipe
+    whole = apply(one, plan_of(one, untrimmed))
+
+    def sent(program: Program) -> float:
+        paths = [(one.value.type, one.path) for one in program.moved()]
+        return float(sum(path.least_bytes(kind, plan.parts) for kind, path in paths))
+
+    def computed(program: Program) -> int:
+        every = results(program)
+        return sum(prod(part_shape(value.type, lies, plan.parts)) for value, lies in every)
+
+    assert sent(trimmed) <= sent(whole)
+    assert computed(trimmed) < computed(whole)
