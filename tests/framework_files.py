@@ -296,6 +296,8 @@ SCHEDULES = {
     "Interleaved1F1B": "interleaved-1f1b",
     "LoopedBFS": "looped-bfs",
     "InterleavedZeroBubble": "zero-bubble-h1",
+    "ZBVZeroBubble": "zbv",
+    "DualPipeV": "dualpipev",
 }
 
 

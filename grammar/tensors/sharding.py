@@ -213,9 +213,15 @@ def check_type(
             raise InputError(
                 f"{over} cuts dimension {at} of {value} in {parts} parts, of {size} elements",
                 where=where,
-                hint="the product of the axes must divide the size: "
-                f"{-size % parts + size} would do",
+                hint=f"the product of the axes must divide the size: {_most_parts(size, parts)}"
+                f" of {size}, or {-size % parts + size} elements, would do",
             )
+
+
+def _most_parts(size: int, most: int) -> str:
+    """In how many equal parts so many elements go, at most so many."""
+    found = next(parts for parts in range(min(size, most), 0, -1) if size % parts == 0)
+    return f"{found} part{'s' * (found > 1)}"
 
 
 def part_shape(value: Type, sharding: Sharding, sizes: Mapping[str, int]) -> tuple[int, ...]:

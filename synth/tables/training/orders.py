@@ -29,8 +29,13 @@ def order(answer: OrderReply) -> RenderableType:
         _grid(answer),
         "",
         table_of(enumerate(answer.ranks), rows, right=",".join(rows)),
-        "\n-o FILE writes it as CSV for PyTorch's _PipelineScheduleRuntime.",
+        f"\n-o FILE writes it as CSV for PyTorch's _PipelineScheduleRuntime{_form(answer)}.",
     )
+
+
+def _form(answer: OrderReply) -> str:
+    """What PyTorch calls the format, where it is not the usual one."""
+    return ', format="compute_comms"' if answer.communication else ""
 
 
 def _durations(answer: OrderReply) -> str:
@@ -40,7 +45,7 @@ def _durations(answer: OrderReply) -> str:
     if any(rank.waiting for rank in answer.ranks):
         found += f" ({duration(answer.weight_seconds)} of it W)"
     if not answer.transfer_seconds:
-        return f"{found}, transfers free"
+        return f"{found}, transfers {'where they stand and ' * answer.communication}free"
     of = duration(answer.transfer_seconds)
     if answer.protocol is Protocol.RENDEZVOUS:
         return f"{found}, transfers of {of} by rendezvous"

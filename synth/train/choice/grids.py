@@ -16,17 +16,21 @@ from math import gcd, prod
 from typing import Any
 
 from grammar.tensors.operations import Step
-from synth.train.orders import HALVES, SCHEDULES
+from hierarchies import InputError
+from synth.train.orders import HALVES, SCHEDULES, check_sizes, chunks_of
 from synth.train.plans.expansion import RAGGED, clause_place
 from synth.train.plans.layers.apart import stacks
 from synth.train.plans.plan import PIPE
-from synth.train.plans.recipes import CHUNKED, CLAUSES, Recipe, shares
+from synth.train.plans.recipes import CLAUSES, Recipe, shares
 
 BATCH_AXES = ("data", "expert")
 """The axes that cut the batch, major first."""
 
 WHOLE_BACKWARD = tuple(name for name in SCHEDULES if name not in HALVES)
 """The schedules that layers in a loop can have, too: a loop goes back in one piece."""
+
+SEVERAL_CHUNKS = ("interleaved-1f1b", "looped-bfs")
+"""The schedules that are others, 1F1B and GPipe, where a rank has one stage."""
 
 Degrees = tuple[int, ...]
 
@@ -191,13 +195,22 @@ def _passes(
         return
     for count, schedule, chunks in product(knobs.microbatches, knobs.schedules, knobs.chunks):
         fits = count > 1 and extents.batch % (count * data) == 0
-        several = schedule in CHUNKED
         left = extents.layers % (stages * chunks)
         shared = stages * chunks <= extents.layers if knobs.uneven else extents.layers and not left
-        rounds = schedule != "interleaved-1f1b" or count % max(1, count // stages) == 0
-        if fits and (chunks > 1) == several and shared and rounds:
+        if fits and shared and _is_order(schedule, stages, count, chunks):
             layers = shares(extents.layers, stages * chunks) if left else ()
             yield count, schedule, chunks, layers
+
+
+def _is_order(schedule: str, ranks: int, microbatches: int, chunks: int) -> bool:
+    """Whether such numbers make an order of their own, and not that of a simpler schedule."""
+    if chunks != chunks_of(schedule, chunks) or (chunks == 1 and schedule in SEVERAL_CHUNKS):
+        return False
+    try:
+        check_sizes(schedule, ranks, microbatches, chunks)
+    except InputError:
+        return False
+    return True
 
 
 def _cuts(sizes: Mapping[str, int], extents: Extents, knobs: Knobs) -> Iterator[dict[str, Any]]:

@@ -46,6 +46,8 @@ SCHEDULES: Mapping[str, str] = {
     "interleaved-1f1b": "Interleaved1F1B",
     "looped-bfs": "LoopedBFS",
     "zero-bubble-h1": "InterleavedZeroBubble",
+    "zbv": "ZBVZeroBubble",
+    "dualpipev": "DualPipeV",
 }
 RESHARDED = {0: "default", 2: "never", 3: "always"}
 LAST = {"0.3": "lm_head", "0.2": "output"}

@@ -24,10 +24,14 @@ from synth.train.orders.clock import (
     scheduled,
     timeline,
 )
+from synth.train.orders.communication import Communicated, communicates, parse_communicated
 from synth.train.orders.generators import (
     HALVES,
     ONE_STAGE,
     SCHEDULES,
+    V_SHAPED,
+    check_sizes,
+    chunks_of,
     gpipe,
     held,
     interleaved,
@@ -37,13 +41,16 @@ from synth.train.orders.generators import (
 )
 from synth.train.orders.order import Action, Order, Pass
 from synth.train.orders.text import csv, parse
+from synth.train.orders.v_shaped import dualpipev, zbv
 from synth.train.orders.zero_bubble import zero_bubble
 
 __all__ = [
     "HALVES",
     "ONE_STAGE",
     "SCHEDULES",
+    "V_SHAPED",
     "Action",
+    "Communicated",
     "Durations",
     "Order",
     "Pass",
@@ -52,15 +59,21 @@ __all__ = [
     "Span",
     "Timeline",
     "Transfers",
+    "check_sizes",
+    "chunks_of",
+    "communicates",
     "csv",
+    "dualpipev",
     "gpipe",
     "held",
     "interleaved",
     "looped_bfs",
     "one_f_one_b",
     "parse",
+    "parse_communicated",
     "scheduled",
     "timeline",
+    "zbv",
     "zero_bubble",
     "zero_bubble_h1",
 ]

@@ -2,8 +2,9 @@
 
 Each is after its paper, and does what PyTorch's class of the same schedule does:
 GPipe (arXiv 1811.06965), 1F1B (PipeDream-flush, 2006.09503), interleaved 1F1B (Megatron-LM,
-2104.04473), zero bubble H1 (2401.10241), looped BFS (breadth-first pipelines, 2211.05953). Zero
-bubble by seconds (``zero_bubble``) is no class there; by its name it is that of usual passes.
+2104.04473), zero bubble H1 (2401.10241), looped BFS (breadth-first pipelines, 2211.05953), and
+those in a V (``v_shaped``). Zero bubble by seconds (``zero_bubble``) is no class there; by its name
+it is that of usual passes.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from itertools import chain
 from hierarchies import InputError
 from synth.train.orders.clock import Durations
 from synth.train.orders.order import Action, Order, Pass
+from synth.train.orders.v_shaped import check_dualpipev, dualpipev, zbv
 from synth.train.orders.zero_bubble import zero_bubble
 
 Row = Sequence[Action]
@@ -102,14 +104,35 @@ SCHEDULES: Mapping[str, Callable[[int, int, int], Order]] = {
     "zero-bubble-h1": zero_bubble_h1,
     "zero-bubble": lambda ranks, microbatches, chunks: zero_bubble(ranks, microbatches, USUAL),
     "looped-bfs": looped_bfs,
+    "zbv": lambda ranks, microbatches, chunks: zbv(ranks, microbatches),
+    "dualpipev": lambda ranks, microbatches, chunks: dualpipev(ranks, microbatches),
 }
 """By name: ranks, microbatches and chunks to an order."""
 
-HALVES = ("zero-bubble-h1", "zero-bubble")
-"""Those whose backward passes are in two."""
+HALVES = ("zero-bubble-h1", "zero-bubble", "zbv", "dualpipev")
+"""Those whose backward passes are in two, some or all."""
 
 ONE_STAGE = ("gpipe", "1f1b", "zero-bubble")
 """Those that have one stage a rank, whatever the chunks."""
+
+V_SHAPED = ("zbv", "dualpipev")
+"""Those that have two stages a rank, whatever the chunks: r and 2P - 1 - r of P ranks."""
+
+
+def chunks_of(schedule: str, chunks: int = 1) -> int:
+    """How many stages a rank has, of a schedule for which so many were said."""
+    return 1 if schedule in ONE_STAGE else 2 if schedule in V_SHAPED else chunks
+
+
+def check_sizes(schedule: str, ranks: int, microbatches: int, chunks: int) -> None:
+    """Raise InputError for numbers that make no schedule of a name, without making its order."""
+    match schedule:
+        case "interleaved-1f1b" | "zero-bubble-h1":
+            _Rounds(ranks, microbatches, chunks)
+        case "dualpipev":
+            check_dualpipev(ranks, microbatches)
+        case _:
+            _check(ranks, microbatches, chunks)
 
 
 def held(schedule: str, ranks: int, microbatches: int, chunks: int) -> tuple[int, ...]:
@@ -117,6 +140,7 @@ def held(schedule: str, ranks: int, microbatches: int, chunks: int) -> tuple[int
 
     A rank of 1F1B holds what goes ahead of its first backward pass, and one more.
     """
+    chunks = chunks_of(schedule, chunks)
     match schedule:
         case "1f1b":
             ahead, each = 0, 1

@@ -120,7 +120,7 @@ class Order:
                 forward = Action(stage, Pass.FORWARD, microbatch)
                 if stage + 1 == self.stages:
                     return (forward,)
-                return (forward, self._gradient(stage + 1, microbatch))
+                return (forward, self.gradient(stage + 1, microbatch))
 
     @cached_property
     def tasks(self) -> Arranged:
@@ -150,7 +150,11 @@ class Order:
         each = ((changes.get(action.kind, 0) for action in actions) for actions in self.ranks)
         return tuple(max(accumulate(one, initial=0)) for one in each)
 
-    def _gradient(self, stage: int, microbatch: int) -> Action:
+    def forward(self, stage: int, microbatch: int) -> Action:
+        """What makes the activations of a stage."""
+        return Action(stage, Pass.FORWARD, microbatch)
+
+    def gradient(self, stage: int, microbatch: int) -> Action:
         """What makes the gradient of a stage's input."""
         whole = Action(stage, Pass.BACKWARD, microbatch)
         return whole if whole in self.numbers else Action(stage, Pass.INPUT, microbatch)

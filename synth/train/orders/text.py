@@ -46,13 +46,18 @@ def csv(order: Order) -> str:
 
 
 def _row(line: str, number: int) -> Iterator[Action]:
-    cells = re.split(r'[,\s"]+', line)
-    for place, cell in enumerate(filter(None, cells), 1):
+    for place, cell in enumerate(cells_of(line), 1):
         with within(f"line {number}, action {place}"):
-            yield from _actions(cell)
+            yield from actions_of(cell)
 
 
-def _actions(cell: str) -> Iterator[Action]:
+def cells_of(line: str) -> list[str]:
+    """What a line has in its cells, the empty ones left out."""
+    return [*filter(None, re.split(r'[,\s"]+', line))]
+
+
+def actions_of(cell: str) -> Iterator[Action]:
+    """The passes of a cell: one, or a pair. Raises InputError for what is none."""
     if pair := _OVERLAPPED.fullmatch(cell):
         for one in pair[1].split(";"):
             yield _action(one)
@@ -66,7 +71,7 @@ def _action(cell: str) -> Action:
     if _ADDED.fullmatch(cell):
         raise InputError(
             f"{cell[:40]!r} is communication",
-            hint="give the order without it (compute_only): PyTorch's runtime adds it",
+            hint="give the order without it (compute_only); 'collsynth order' checks it with it",
         )
     raise InputError(
         f"{cell[:40]!r} is no action",

@@ -14,7 +14,7 @@ from hierarchies.devices import Device
 from synth.compute import NOTHING, Estimate, Section, together
 from synth.plan.request import Noting, Request, Watcher
 from synth.search.forks import Crew, forked
-from synth.train.orders import SCHEDULES
+from synth.train.orders import HALVES, SCHEDULES
 from synth.train.planner.links import Candidate, Composed
 from synth.train.plans import Plan, Program, Recipe, apply, plan_of, prepared
 from synth.train.plans.plan import PIPE
@@ -206,7 +206,8 @@ def _short(recipe: Recipe, layers: int) -> Recipe | None:
     if (few := _written(recipe, layers)) is None:
         return None
     axes = tuple((name, WRITTEN if name == PIPE else size) for name, size in recipe.axes)
-    return replace(recipe, axes=axes, schedule="1f1b", chunks=1, layers=few)
+    schedule = "zero-bubble-h1" if recipe.schedule in HALVES else "1f1b"
+    return replace(recipe, axes=axes, schedule=schedule, chunks=1, layers=few)
 
 
 def simulated(step: Step, one: Candidate, answers: Answers, device: Device) -> Finalist:

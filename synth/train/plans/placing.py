@@ -53,7 +53,7 @@ def _late(program: Program) -> Program:
 def _halved(program: Program) -> Program:
     """Backward passes in halves: what no other stage waits for is the one for weights.
 
-    Raises InputError for loops: they make gradients of inputs and of weights in one piece.
+    Raises InputError where no gradient is apart from what others wait for.
     """
     waited: set[tuple[int, Key]] = set()
     places = list(program.places)
@@ -61,16 +61,17 @@ def _halved(program: Program) -> Program:
         one, place = program.instructions[at], places[at]
         if place.when is not When.BACKWARD:
             continue
-        if isinstance(one, Done) and one.body is not None:
-            raise InputError(
-                f"{one.operation.primitive} goes back in one piece, and the order has halves",
-                where=one.operation.line,
-                hint="trace the model with its layers unrolled (--unrolled), or take 1f1b",
-            )
         if isinstance(one, Sent) or not waited.isdisjoint((place.stage, k) for k in makes(one)):
             waited.update((place.stage, key) for key in reads(one))
         else:
             places[at] = replace(place, when=When.WEIGHT)
+    if all(place.when is not When.WEIGHT for place in places):
+        raise InputError(
+            "no gradient of weights is apart from what other stages wait for, and the order has"
+            " halves",
+            where="plan",
+            hint="take an order of whole backward passes, as 1f1b is",
+        )
     return replace(program, places=tuple(places))
 
 

@@ -33,7 +33,7 @@ from math import prod
 
 from grammar.tensors.sharding import Sharding
 from hierarchies import InputError
-from synth.train.orders import ONE_STAGE, SCHEDULES
+from synth.train.orders import ONE_STAGE, SCHEDULES, V_SHAPED, chunks_of
 from synth.train.plans.plan import PIPE, TIME
 from synth.train.resharding.paths import First
 
@@ -74,7 +74,8 @@ AND = " and "
 
 OF_BATCH = ("batch", "tokens")
 
-CHUNKED = tuple(name for name in SCHEDULES if name not in ONE_STAGE)
+CHUNKED = tuple(name for name in SCHEDULES if name not in (*ONE_STAGE, *V_SHAPED))
+"""The schedules that have as many stages a rank as a recipe says."""
 
 
 def spelled(lies: Sharding) -> str:
@@ -187,8 +188,9 @@ class Recipe:
             raise InputError(f"schedule {self.schedule!r}", hint=f"there are {known}")
         if self.microbatches < 2:
             raise InputError("a schedule of 1 microbatch", hint="at least 2: schedule 1f1b, 8 ...")
-        if self.chunks > 1 and self.schedule not in CHUNKED:
-            problem = f"schedule {self.schedule} has one stage a rank, not {self.chunks} chunks"
+        if self.chunks != (each := chunks_of(self.schedule, self.chunks)):
+            count = "two stages" if each == 2 else "one stage"
+            problem = f"schedule {self.schedule} has {count} a rank, not {self.chunks} chunks"
             raise InputError(problem, hint=f"chunks are for {' and '.join(CHUNKED)}")
         check_shares(self.layers, self.stages)
 
@@ -227,7 +229,8 @@ class Recipe:
         if self.zero:
             said.append(f"zero={self.zero}")
         if self.schedule:
-            chunks = f"{self.chunks} chunks, " if self.chunks > 1 else ""
+            several = self.chunks != chunks_of(self.schedule)
+            chunks = f"{self.chunks} chunks, " if several else ""
             said.append(f"schedule {self.schedule}, {chunks}{self.microbatches} microbatches")
         elif self.microbatches > 1:
             said.append(f"{self.microbatches} microbatches")

@@ -8,6 +8,7 @@ from typing import Any
 
 from grammar.tensors.sharding import Sharding
 from hierarchies import InputError
+from synth.train.orders import chunks_of
 from synth.train.plans.recipes import AND, CLAUSES, Recipe
 from synth.train.resharding.paths import First
 
@@ -116,7 +117,7 @@ _READ: tuple[Callable[..., dict[str, Any]], ...] = (
     lambda count: {"microbatches": int(count)},
     lambda name, chunks, count: {
         "schedule": name,
-        "chunks": int(chunks or 1),
+        "chunks": int(chunks) if chunks else chunks_of(name),
         "microbatches": int(count),
     },
     lambda runs: {"layers": parse_shares(runs)},

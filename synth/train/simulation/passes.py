@@ -17,6 +17,12 @@ from synth.train.plans.program import EVERYWHERE
 from synth.train.simulation.device import Buffer, Device
 from synth.train.simulation.kinds import Kind
 
+EACH = (When.FORWARD, When.BACKWARD, When.WEIGHT)
+"""What is done of each microbatch, in the order of its passes."""
+
+BACK = EACH[1:]
+"""The halves of a backward pass."""
+
 
 @dataclass(frozen=True)
 class PassKey:
@@ -38,6 +44,12 @@ class Passes:
         """The stages that do something, in their order; one, if all is done everywhere."""
         found = {task.place.stage for task in self.device.tasks} - {EVERYWHERE}
         return sorted(found) or [0]
+
+    @cached_property
+    def back(self) -> tuple[When, ...]:
+        """What a whole backward pass is: one piece, or its halves, where the program has them."""
+        halves = any(key.when is When.WEIGHT for key in self._tasks)
+        return BACK if halves else BACK[:1]
 
     @cached_property
     def _tasks(self) -> dict[PassKey, list[int]]:
@@ -63,12 +75,13 @@ class Passes:
         Its buffers are those that nothing else reads.
         """
         chosen = self.tasks(keys)
+        back = tuple(key.when for key in keys if key.when in BACK)
         places = {task: place for place, task in enumerate(chosen)}
         own = [
             number
             for task in chosen
             for number in self._made_by.get(task, ())
-            if not self._outlives(number)
+            if not self._outlives(number, back)
         ]
         numbers = {number: place for place, number in enumerate(own)}
         tasks = [
@@ -99,11 +112,15 @@ class Passes:
                 found[number].add((task.place.stage, task.place.when))
         return found
 
-    def _outlives(self, number: int) -> bool:
-        """Whether a buffer is read by another pass than the one that makes it."""
+    def _outlives(self, number: int, together: Sequence[When] = ()) -> bool:
+        """Whether a buffer is read by another pass than the one that makes it.
+
+        Halves of a backward pass that are done ``together`` are one.
+        """
         one = self.device.buffers[number]
         when = self.device.tasks[one.maker].place.when
-        return one.kept or any(other is not when for _, other in self._readers[number])
+        own = together if when in together else (when,)
+        return one.kept or any(other not in own for _, other in self._readers[number])
 
     def state(self, stages: Sequence[int]) -> Iterator[tuple[Kind, int, str]]:
         """What a rank of some stages has all the time: their inputs, and what they make of these
@@ -126,17 +143,28 @@ class Passes:
             or (self.device.tasks[one.maker].place.when is When.BEFORE and self._outlives(number))
         ]
 
-    def accumulated(self, stage: int) -> Iterator[tuple[Kind, int, str]]:
-        """Into what microbatches add up, until it is read when all are done."""
-        for number, one in self._made(stage, (When.FORWARD, When.BACKWARD)):
-            if any(when is When.AFTER for _, when in self._readers[number]) or one.kept:
-                yield one.kind, one.size_bytes, one.name
+    def accumulated(self, stage: int) -> Iterator[tuple[When, Kind, int, str]]:
+        """Into what microbatches add up, until it is read when all are done.
 
-    def saved(self, stage: int) -> Iterator[tuple[Kind, int, str]]:
-        """What a forward pass keeps for the backward pass of its microbatch."""
-        for number, one in self._made(stage, (When.FORWARD,)):
-            if any(when is When.BACKWARD for _, when in self._readers[number]):
-                yield one.kind, one.size_bytes, one.name
+        In which pass that is, a backward one at the earliest; then kinds, bytes, names.
+        """
+        for number, one in self._made(stage, EACH):
+            if any(when is When.AFTER for _, when in self._readers[number]) or one.kept:
+                made = self.device.tasks[one.maker].place.when
+                last = made if made in BACK else When.BACKWARD
+                yield last, one.kind, one.size_bytes, one.name
+
+    def saved(self, stage: int) -> Iterator[tuple[tuple[When, When], Kind, int, str]]:
+        """What a pass keeps for later ones of its microbatch: which makes it, and the last reader.
+
+        Then kinds, bytes, names.
+        """
+        for number, one in self._made(stage, EACH):
+            made = self.device.tasks[one.maker].place.when
+            readers = {when for _, when in self._readers[number]}
+            later = [when for when in EACH[EACH.index(made) + 1 :] if when in readers]
+            if later:
+                yield (made, later[-1]), one.kind, one.size_bytes, one.name
 
     def _made(self, stage: int, whens: Sequence[When]) -> Iterator[tuple[int, Buffer]]:
         places = (Place(one, when) for one in {stage, EVERYWHERE} for when in whens)

@@ -21,14 +21,19 @@ from synth.train.plans import When
 from synth.train.simulation.device import Device, Handed
 from synth.train.simulation.kinds import Kind
 from synth.train.simulation.memory import Lives, Moment
-from synth.train.simulation.passes import Passes, PassKey
+from synth.train.simulation.passes import EACH, Passes, PassKey
 from synth.train.simulation.simulation import Doing, Row, Sent, Simulated, simulate
 
 PASSES = "passes"
 """The stream of what a rank does, pass after pass."""
 
-WHENS: dict[Pass, When] = {Pass.FORWARD: When.FORWARD, Pass.BACKWARD: When.BACKWARD}
-"""What of a program each kind of pass does."""
+WHENS: dict[Pass, tuple[When, ...]] = {
+    Pass.FORWARD: (When.FORWARD,),
+    Pass.BACKWARD: (When.BACKWARD, When.WEIGHT),
+    Pass.INPUT: (When.BACKWARD,),
+    Pass.WEIGHT: (When.WEIGHT,),
+}
+"""What of a program each kind of pass does, where the program tells halves apart."""
 
 Handing = Callable[[int, int, int], float]
 """Seconds until so many bytes of every device are on their twins: bytes, from stage, to stage."""
@@ -132,15 +137,30 @@ class Pipelined:
     def _held(self, rank: int) -> Iterator[tuple[Kind, float, float, int, str]]:
         """What a rank has in memory: its kind, from when until when, bytes, and a name."""
         passes, spans, end = self.passes, self.ranks[rank], self.seconds
-        begun = {one.action: one for one in spans if one.action}
         stages = sorted({key.stage for one in spans for key in one.keys})
         for kind, size, name in passes.state(stages):
             yield kind, 0.0, end, size, name
-        saved = {stage: _by_kind(passes.saved(stage)) for stage in stages}
+        does = {
+            (key.stage, key.when, one.action.microbatch): one
+            for one in spans
+            if one.action
+            for key in one.keys
+        }
         for stage in stages:
-            first = next(one for one in spans if one.action and _backward(one.action, stage))
-            for kind, size, name in passes.accumulated(stage):
-                yield kind, first.begin_seconds, end, size, name
+            for when, kind, size, name in passes.accumulated(stage):
+                first = min(
+                    span.begin_seconds
+                    for (of, pass_when, _), span in does.items()
+                    if (of, pass_when) == (stage, when)
+                )
+                yield kind, first, end, size, name
+            saved = _by_kind(passes.saved(stage))
+            for ((made, read), kind), size in saved.items():
+                for microbatch in range(self.order.microbatches):
+                    maker, reader = (does[stage, when, microbatch] for when in (made, read))
+                    if maker is not reader:
+                        begin, last = maker.begin_seconds, reader.end_seconds
+                        yield kind, begin, last, size, f"kept by {maker.name}"
         for one in spans:
             yield (
                 Kind.WORKING,
@@ -149,12 +169,6 @@ class Pipelined:
                 self.alone[one.keys].largest_bytes,
                 f"{one.name} at work",
             )
-            action = one.action
-            if action is not None and _backward(action, action.stage):
-                forward = begun[Action(action.stage, Pass.FORWARD, action.microbatch)]
-                for kind, size in saved[action.stage].items():
-                    begin, last = forward.begin_seconds, one.end_seconds
-                    yield kind, begin, last, size, f"kept by {forward.name}"
 
 
 def pipelined(
@@ -218,7 +232,7 @@ class _Graph:
         graph = scheduled(order, self.protocol)
         _ = graph.tasks
         for number, action in enumerate(order.actions):
-            self._task(number, str(action), (self._key(action),), action)
+            self._task(number, str(action), self._keys(action), action)
         for source, target in graph.transfers:
             self.seconds.append(self._transfer(source, target))
         before, queues = list(map(list, graph.before)), [list(queue) for queue in graph.queues]
@@ -226,14 +240,15 @@ class _Graph:
         self._once(before, queues)
         return before, queues, self.seconds
 
-    def _key(self, action: Action) -> PassKey:
-        if action.kind not in WHENS:
+    def _keys(self, action: Action) -> tuple[PassKey, ...]:
+        known = (When.FORWARD, *self.passes.back)
+        if action.kind in (Pass.INPUT, Pass.WEIGHT) and known != EACH:
             raise InputError(
-                f"{action}: nobody says which part of a backward pass it is",
+                f"{action}: the program does not tell the halves of a backward pass apart",
                 where="plan",
                 hint="give an order of whole ones",
             )
-        return PassKey(action.stage, WHENS[action.kind])
+        return tuple(PassKey(action.stage, when) for when in WHENS[action.kind] if when in known)
 
     def _task(
         self, number: int, name: str, keys: tuple[PassKey, ...], action: Action | None
@@ -251,23 +266,24 @@ class _Graph:
         return seconds
 
     def _transfer(self, source: Action, target: Action) -> float:
-        return self._handing(Handed(source.stage, target.stage, WHENS[source.kind], 0))
+        return self._handing(Handed(source.stage, target.stage, WHENS[source.kind][0], 0))
 
     def _farther(self, before: list[list[int]]) -> None:
         """What goes to a stage that is not the next: no pass waits for it that could not."""
-        numbers, rank_of = self.order.numbers, self.order.rank_of
+        order, rank_of = self.order, self.order.rank_of
         for one in self.passes.device.handed:
+            same = rank_of.get(one.source) == rank_of.get(one.target)
             near = abs(one.source - one.target) == 1
-            for kind, when in WHENS.items():
-                if when is not one.when or (near and rank_of[one.source] != rank_of[one.target]):
-                    continue
-                for microbatch in range(self.order.microbatches):
-                    source = numbers[Action(one.source, kind, microbatch)]
-                    target = numbers[Action(one.target, kind, microbatch)]
-                    same = rank_of[one.source] == rank_of[one.target]
-                    before.append([source])
-                    before[target].append(len(before) - 1)
-                    self.seconds.append(0.0 if same else self._handing(one))
+            if one.when not in EACH or (near and not same):
+                continue
+            does = order.forward if one.when is When.FORWARD else order.gradient
+            for microbatch in range(order.microbatches):
+                source, target = (
+                    order.numbers[does(stage, microbatch)] for stage in (one.source, one.target)
+                )
+                before.append([source])
+                before[target].append(len(before) - 1)
+                self.seconds.append(0.0 if same else self._handing(one))
 
     def _once(self, before: list[list[int]], queues: list[list[int]]) -> None:
         """What is done once, at the begin and at the end of each rank."""
@@ -295,7 +311,7 @@ class _Graph:
         first: list[int] = []
         for key in keys:
             last = self.what.get(queue[-1], ("", (), None))
-            backward = last[1][-1:] == (PassKey(key.stage, When.BACKWARD),)
+            backward = last[1][-1:] == (PassKey(key.stage, self.passes.back[-1]),)
             if self.prompt and key.when is When.AFTER and not key.turn and backward:
                 both = (*last[1], key)
                 if both not in self.alone:
@@ -316,13 +332,10 @@ class _Graph:
         queue[:0] = first
 
 
-def _by_kind(several: Iterable[tuple[Kind, int, str]]) -> dict[Kind, int]:
-    found: dict[Kind, int] = {}
-    for kind, size, _ in several:
-        found[kind] = found.get(kind, 0) + size
+def _by_kind(
+    several: Iterable[tuple[tuple[When, When], Kind, int, str]],
+) -> dict[tuple[tuple[When, When], Kind], int]:
+    found: dict[tuple[tuple[When, When], Kind], int] = {}
+    for lives, kind, size, _ in several:
+        found[lives, kind] = found.get((lives, kind), 0) + size
     return found
-
-
-def _backward(action: Action, stage: int) -> bool:
-    """Whether it is the last pass of a microbatch on a stage."""
-    return action.stage == stage and action.kind is Pass.BACKWARD

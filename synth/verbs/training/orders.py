@@ -12,12 +12,18 @@ from synth.plan.request import Watcher
 from synth.train.orders import (
     ONE_STAGE,
     SCHEDULES,
+    V_SHAPED,
+    Communicated,
     Durations,
     Order,
     Protocol,
     Timeline,
     Transfers,
+    check_sizes,
+    chunks_of,
+    communicates,
     parse,
+    parse_communicated,
     timeline,
     zero_bubble,
 )
@@ -49,7 +55,8 @@ class OrderQuestion(Question):
         ),
     ]
     stages: Annotated[
-        Count | None, Flag("Stages of the model", ": as many as there are ranks, unless --chunks")
+        Count | None,
+        Flag("Stages of the model", ": as many as there are ranks, unless --chunks or in a V"),
     ] = None
     microbatches: Annotated[Count | None, Flag("Microbatches of a step")] = None
     chunks: Annotated[Count | None, Flag("Stages of each rank, where they are interleaved")] = None
@@ -63,16 +70,20 @@ class OrderQuestion(Question):
     ] = None
     transfer: Annotated[Seconds, Flag("Seconds from rank to rank")] = 0.0
     protocol: Annotated[
-        Protocol,
+        Protocol | None,
         Field(strict=False),
         Flag(
             "eager: sent when ready; rendezvous: when the receiver is free, too; blocking: and "
-            "the sender waits"
+            "the sender waits",
+            "; else eager, and rendezvous for an order with its own sends and receives",
         ),
-    ] = Protocol.EAGER
+    ] = None
 
-    def chosen(self) -> Order:
-        """The order. Raises InputError for a name that is none, and for what is wrong in a text."""
+    def chosen(self) -> Order | Communicated:
+        """The order, with its sends and receives if it has some.
+
+        Raises InputError for a name that is none, and for what is wrong in a text.
+        """
         if self.order in SCHEDULES:
             return self._made()
         if _NAME.fullmatch(self.order):
@@ -80,11 +91,16 @@ class OrderQuestion(Question):
             raise InputError(problem, where="ORDER", hint=nearest(self.order, SCHEDULES))
         if self.chunks is not None:
             raise InputError("an order says which stages a rank has", where="--chunks")
+        found: Order | Communicated
         with within("ORDER"):
-            found = parse(self.order)
+            if communicates(self.order):
+                found = parse_communicated(self.order, self.protocol or Protocol.RENDEZVOUS)
+                order = found.order
+            else:
+                found = order = parse(self.order)
         for flag, given, there in (
-            ("--stages", self.stages, found.stages),
-            ("--microbatches", self.microbatches, found.microbatches),
+            ("--stages", self.stages, order.stages),
+            ("--microbatches", self.microbatches, order.microbatches),
         ):
             if given not in (None, there):
                 raise InputError(f"{given}, and the order has {there}", where=flag)
@@ -104,38 +120,51 @@ class OrderQuestion(Question):
                 raise InputError(f"{self.order} needs {flag}", hint=f"as in {flag} 8")
         assert self.stages
         assert self.microbatches
-        chunks = self.chunks or 1
+        chunks = self.each
+        if self.chunks is not None and chunks != self.chunks:
+            count = "one stage" if self.order in ONE_STAGE else "two stages"
+            others = [name for name in SCHEDULES if name not in (*ONE_STAGE, *V_SHAPED)]
+            raise InputError(
+                f"{self.order} has {count} a rank",
+                where="--chunks",
+                hint=f"leave it out, or take {' or '.join(others)}",
+            )
         if self.stages % chunks:
             hint = f"as many as ranks times {chunks}"
             raise InputError(f"{self.stages} in chunks of {chunks}", where="--stages", hint=hint)
-        if chunks > 1 and self.order in ONE_STAGE:
-            problem = f"{self.order} has one stage a rank"
-            raise InputError(problem, where="--chunks", hint="the others have several")
         if 3 * self.stages * self.microbatches > MOST_ACTIONS:
             problem = f"{self.stages} stages and {self.microbatches} microbatches are too many"
             raise InputError(problem, hint=f"one times the other at most {MOST_ACTIONS // 3}")
         if self.order == SEARCHED and self.stages > MOST_RANKS:
             hint = f"at most {MOST_RANKS}: this order is searched"
             raise InputError(f"{self.stages} ranks", where="--stages", hint=hint)
+        check_sizes(self.order, self.stages // chunks, self.microbatches, chunks)
+
+    @property
+    def each(self) -> int:
+        """How many stages a rank has, of a schedule by its name."""
+        return chunks_of(self.order, self.chunks or 1)
 
     def _made(self) -> Order:
         """A schedule by its name."""
         self.check_named()
         assert self.stages
         assert self.microbatches
-        chunks = self.chunks or 1
         if self.order == SEARCHED:
             return zero_bubble(self.stages, self.microbatches, self.durations, self.transfer)
-        return SCHEDULES[self.order](self.stages // chunks, self.microbatches, chunks)
+        return SCHEDULES[self.order](self.stages // self.each, self.microbatches, self.each)
 
-    def timed(self, order: Order) -> Timeline:
+    def timed(self, order: Order | Communicated) -> Timeline:
         """The order on the clock. Raises InputError where blocking transfers stand still."""
+        if isinstance(order, Communicated):
+            return order.timeline(self.durations.on(order.order), self.transfers.seconds)
         return timeline(order, self.durations.on(order), self.transfers)
 
     @property
     def transfers(self) -> Transfers:
         """How it is sent from rank to rank."""
-        return Transfers(self.transfer, self.protocol)
+        usual = Protocol.RENDEZVOUS if communicates(self.order) else Protocol.EAGER
+        return Transfers(self.transfer, self.protocol or usual)
 
     @property
     def durations(self) -> Durations:

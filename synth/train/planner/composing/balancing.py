@@ -92,7 +92,10 @@ class Balancing:
             return ()  # no cut is faster than all ranks alike
         if (plan.all_layers // len(lies.of_rank) + 1) * seconds[Part.LAYER] >= pays:
             return ()  # another cut has a rank with a layer more than the least of all as equal
-        layers, slowest = fastest(plan.all_layers, len(lies.of_rank), plan.recipe.chunks, seconds)
+        chunks = plan.recipe.chunks
+        layers, slowest = fastest(
+            plan.all_layers, len(lies.of_rank), chunks, seconds, folded=plan.folded
+        )
         return layers if slowest < pays else ()
 
 
@@ -106,19 +109,20 @@ def _by_inside(family: Family) -> Mapping[Rows, list[int]]:
 
 
 def fastest(
-    layers: int, ranks: int, chunks: int, seconds: Mapping[Part, float]
+    layers: int, ranks: int, chunks: int, seconds: Mapping[Part, float], *, folded: bool = False
 ) -> tuple[Layers, float]:
     """The layers of each stage with which the slowest rank is fastest, and its seconds.
 
     As layers are alike, each but the first of a stage goes to the rank that has least to do; of
     equal ones to the earlier, for whose passes fewer wait. So none gets far less than what would
     end all at once, and that far it needs no turns. What a rank has goes to its chunks in as equal
-    numbers as can be. There is a layer for each stage.
+    numbers as can be. There is a layer for each stage. ``folded``: the last stage is on the first
+    rank, as in a V.
     """
     layer = seconds[Part.LAYER]
     ends = [0.0] * ranks
     ends[0] += seconds[Part.FIRST]
-    ends[-1] += seconds[Part.LAST]
+    ends[0 if folded else -1] += seconds[Part.LAST]
     level = (sum(ends) / layer + layers) / ranks - 2 if layer else 0.0
     counts = [max(chunks, int(level - end / layer)) if layer else chunks for end in ends]
     if sum(counts) > layers:  # as some have more to do than all would at once
@@ -130,5 +134,7 @@ def fastest(
         counts[rank] += 1
         heapreplace(waiting, (took + layer, rank))
     share = {count: shares(count, chunks) for count in {*counts}}
-    cut = tuple(one for some in zip(*map(share.__getitem__, counts), strict=True) for one in some)
-    return cut, max(waiting)[0]
+    turns = [*zip(*map(share.__getitem__, counts), strict=True)]
+    if folded:
+        turns[1] = turns[1][::-1]
+    return tuple(size for turn in turns for size in turn), max(waiting)[0]

@@ -120,11 +120,18 @@ class Lying:
 
 
 @lru_cache(4096)
-def lying(layers: int, ranks: int, chunks: int, said: tuple[int, ...] = ()) -> Lying:
-    """Stages in turn on ranks, ``chunks`` on each; of ``said`` layers, or of as many each."""
+def lying(
+    layers: int, ranks: int, chunks: int, said: tuple[int, ...] = (), *, folded: bool = False
+) -> Lying:
+    """Stages in turn on ranks, ``chunks`` on each; of ``said`` layers, or of as many each.
+
+    ``folded``: stages go down the ranks and back up, as those of a schedule in a V.
+    """
     count = ranks * chunks
     each: Sequence[float] = said or (layers / count,) * count
     stages = ((size, not at, at == count - 1) for at, size in enumerate(each))
+    if folded:
+        return Lying(tuple(stages), tuple((rank, count - 1 - rank) for rank in range(ranks)))
     return Lying(tuple(stages), tuple(tuple(range(rank, count, ranks)) for rank in range(ranks)))
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from synth.train.orders import held
+from synth.train.orders import V_SHAPED, held
 from synth.train.planner.composing.clock import Kinds, Lying, lying
 from synth.train.planner.composing.inside import Inside, Part
 from synth.train.plans import Recipe
@@ -34,7 +34,13 @@ class Staged:
     def lies(self) -> Lying:
         """Which stages and which ranks do the same."""
         ranks = self.sizes.get(PIPE, 1)
-        return lying(self.all_layers, ranks, self.recipe.chunks, self.recipe.layers)
+        recipe = self.recipe
+        return lying(self.all_layers, ranks, recipe.chunks, recipe.layers, folded=self.folded)
+
+    @property
+    def folded(self) -> bool:
+        """Whether its stages go down the ranks and back up."""
+        return self.recipe.schedule in V_SHAPED
 
     @cached_property
     def layers(self) -> float:
@@ -135,7 +141,7 @@ class Staged:
 
     @cached_property
     def size_bytes(self) -> float:
-        """Memory of the fullest device: of ranks alike, the first holds most."""
+        """Memory of the fullest device: of ranks alike the first holds most, but in a V."""
         inside, recipe, ranks = self.inside, self.recipe, self.sizes.get(PIPE, 1)
         passes = held(recipe.schedule or "1f1b", ranks, recipe.microbatches, recipe.chunks)
         layer = inside.stored[Part.LAYER]
@@ -144,12 +150,14 @@ class Staged:
         beside = min(2 * self.bucket_layers - 1, self.layers - 1)
         ahead += beside * layer * inside.gradients if recipe.zero >= 2 else 0.0
         lies = self.lies
+        looked_at = range(ranks) if self.folded else lies.firsts
         kept, state = (lies.of_ranks(lies.of_stages(of)) for of in (inside.saved, self._state))
         return ahead + max(
             state[kind]
             + passes[rank] * kept[kind] / recipe.chunks
-            + inside.working[rank == ranks - 1]
-            for kind, rank in enumerate(lies.firsts)
+            + inside.working[len(lies.stages) - 1 in lies.of_rank[rank]]
+            for rank in looked_at
+            for kind in [lies.rank_kind_of[rank]]
         )
 
     @property

@@ -1,4 +1,4 @@
-"""The step that a plan cuts: with layers done again, and apart for stages, where it says so."""
+"""The step that a plan cuts: with layers done again, back in halves, and apart for stages."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from functools import lru_cache
 
 from grammar.tensors.operations import Step
 from synth.train.plans.layers.apart import apart
+from synth.train.plans.layers.halved import halved
 from synth.train.plans.layers.remat import rematerialised
 from synth.train.plans.plan import Plan
 from synth.train.same import Same
@@ -23,13 +24,15 @@ def stage_hints(step: Step, plan: Plan) -> dict[str, int]:
 
 def _as_planned(step: Step, plan: Plan) -> tuple[Step, dict[str, int]]:
     stages = plan.order.stages if plan.order is not None else 1
-    return _prepared(Same(step), plan.remat, stages, plan.layers)
+    halves = plan.order is not None and plan.order.halves
+    return _prepared(Same(step), plan.remat, halves, stages, plan.layers)
 
 
 @lru_cache(maxsize=8)
 def _prepared(
-    step: Same[Step], remat: bool, stages: int, layers: tuple[int, ...]
+    step: Same[Step], remat: bool, halves: bool, stages: int, layers: tuple[int, ...]
 ) -> tuple[Step, dict[str, int]]:
     """Plans that differ in sizes and in microbatches have one step."""
     found = rematerialised(step.one) if remat else step.one
+    found = halved(found) if halves else found
     return apart(found, stages, layers) if stages > 1 else (found, {})

@@ -32,7 +32,7 @@ def rematerialised(step: Step) -> Step:
                 operations[at], operations[later] = forward, backward
                 graph = pruned(replace(graph, operations=tuple(operations)))
                 return rematerialised(replace(step, graph=graph))
-            found = found or _follows(first, second)
+            found = found or follows(first, second)
     if not found:
         hint = "it is for layers in a loop; trace layers one by one with remat"
         raise InputError(f"{step.name} has no loop of layers to do again", where="plan", hint=hint)
@@ -50,7 +50,7 @@ def saved(step: Step) -> tuple[Value, ...]:
     )
 
 
-def _follows(first: Operation, second: Operation) -> bool:
+def follows(first: Operation, second: Operation) -> bool:
     """Whether a loop goes back over the layers of another."""
     if first.body is None or second.body is None:
         return False
@@ -62,7 +62,7 @@ def _follows(first: Operation, second: Operation) -> bool:
 
 def _read_back(first: Operation, second: Operation) -> bool:
     """Whether a loop stacks more for the loop back than what it carries in."""
-    if not _follows(first, second):
+    if not follows(first, second):
         return False
     assert first.body is not None
     return any(one.name not in _inputs(first.body) for _, one in _stacks(first, second))

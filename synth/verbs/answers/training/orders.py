@@ -6,7 +6,7 @@ from typing import Annotated, Self
 
 from pydantic import Field
 
-from synth.train.orders import Durations, Order, Protocol, Timeline, Transfers, csv
+from synth.train.orders import Communicated, Durations, Order, Protocol, Timeline, Transfers, csv
 from synth.verbs.answers.parts import OneFile, Part, Positive, Reply, Seconds, TextFile, Whole
 
 _Idle = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
@@ -43,6 +43,9 @@ class OrderReply(Reply):
     weight_seconds: Seconds = Field(description="What of that is the gradients of weights.")
     transfer_seconds: Seconds = Field(description="From rank to rank.")
     protocol: Annotated[Protocol, Field(strict=False)] = Field(description="When it may start.")
+    communication: bool = Field(
+        description="Whether the order has sends and receives, where transfers then are."
+    )
     seconds: Seconds = Field(description="Until all is done.")
     idle_share: _Idle = Field(description="The part of all ranks' time in which they do nothing.")
     ranks: list[RankOfOrder] = Field(min_length=1, description="What each does, rank 0 first.")
@@ -52,11 +55,14 @@ class OrderReply(Reply):
     def of(
         cls,
         name: str | None,
-        order: Order,
+        chosen: Order | Communicated,
         found: Timeline,
         durations: Durations,
         transfers: Transfers,
     ) -> Self:
+        communication = isinstance(chosen, Communicated)
+        order = chosen.order if isinstance(chosen, Communicated) else chosen
+        text = chosen.csv() if isinstance(chosen, Communicated) else csv(chosen)
         held, waiting, idle = order.held(), order.waiting(), found.idle_shares
         stages = [sorted({action.stage for action in row}) for row in order.ranks]
         ranks = [
@@ -77,6 +83,7 @@ class OrderReply(Reply):
             weight_seconds=durations.weight,
             transfer_seconds=transfers.seconds,
             protocol=transfers.protocol,
+            communication=communication,
             ranks=ranks,
-            files=[TextFile(name="order.csv", text=csv(order))],
+            files=[TextFile(name="order.csv", text=text)],
         )

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from hierarchies import InputError
 from manual import DOCS
 from synth.cli.app import app
-from synth.train.orders import SCHEDULES, Action, Order, Pass, csv, parse
+from synth.train.orders import SCHEDULES, V_SHAPED, Action, Order, Pass, csv, parse
 
 Rows = tuple[tuple[str, ...], ...]
 
@@ -93,8 +93,8 @@ NAMES = st.sampled_from(sorted(SCHEDULES))
 
 @st.composite
 def orders(draw: st.DrawFn) -> Order:
-    ranks, rounds, chunks = draw(SIZES)
-    return SCHEDULES[draw(NAMES)](ranks, ranks * rounds, chunks)
+    (ranks, rounds, chunks), name = draw(SIZES), draw(NAMES)
+    return SCHEDULES[name](ranks, ranks * rounds * (1 + (name in V_SHAPED)), chunks)
 
 
 @given(orders(), st.integers(0, 9))
@@ -208,6 +208,8 @@ def test_losses_out_of_order_are_not_handed_out() -> None:
 @given(orders())
 def test_an_order_s_numbers(order: Order) -> None:
     assert Counter(action.stage for action in order.actions).keys() == set(range(order.stages))
-    each = {action.kind for action in order.actions}
-    assert len(order.actions) == order.stages * order.microbatches * len(each)
+    each = Counter(action.kind for action in order.actions)
+    assert each[Pass.FORWARD] == order.stages * order.microbatches
+    assert each[Pass.BACKWARD] + each[Pass.INPUT] == each[Pass.FORWARD]
+    assert each[Pass.INPUT] == each[Pass.WEIGHT]
     assert [order.actions[n] for n in order.numbers.values()] == list(order.actions)

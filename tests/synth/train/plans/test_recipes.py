@@ -350,7 +350,9 @@ def test_a_size_that_is_not_divided_says_one_that_is() -> None:
     one = step("gpt2-tiny")
     with pytest.raises(InputError, match="input targets: data=3 cuts dimension 0") as refused:
         apply(one, plan_of(one, parse_recipe("data=3; batch over data")))
-    assert refused.value.hint.endswith("must divide the size: 6 would do")
+    assert refused.value.hint.endswith(
+        "must divide the size: 2 parts of 4, or 6 elements, would do"
+    )
 
 
 @pytest.mark.parametrize(

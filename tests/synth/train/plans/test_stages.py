@@ -17,9 +17,13 @@ from grammar.tensors.parser import parse_step
 from hierarchies import InputError
 from ordered_steps import MissingError, judge_order
 from sharded_steps import drawn_inputs, in_float64, judge, on_one_device, run_whole
-from synth.train.orders import parse
+from synth.train.orders import HALVES as HALVED
+from synth.train.orders import SCHEDULES, parse
 from synth.train.plans import Done, Place, Plan, Sent, When, apply, parse_recipe, plan_of, prepared
 from synth.train.plans.layers.apart import apart
+from synth.train.plans.layers.halved import halved
+from synth.train.plans.layers.remat import rematerialised
+from synth.train.plans.plan import loop_of
 from traced_steps import step, two_weights
 
 FOUR = (("layers", 4),)
@@ -213,11 +217,41 @@ def test_of_layers_one_by_one_backward_passes_go_in_halves(order: str | None) ->
             judge_order(prepared(one, plan), plan, replace(program, places=tuple(places)))
 
 
-def test_loops_in_halves_are_refused_with_what_would_do() -> None:
-    one = step("mlp-tiny", SIX, batch=4)
-    with pytest.raises(InputError, match="scan goes back in one piece") as refused:
-        apply(one, plan_of(one, parse_recipe(HALVES)))
-    assert "--unrolled" in refused.value.hint
+@pytest.mark.parametrize("schedule", [name for name in SCHEDULES if name in HALVED])
+@pytest.mark.parametrize("model", ["mlp-tiny", "gpt2-tiny"])
+def test_layers_in_a_loop_go_back_in_two(model: str, schedule: str) -> None:
+    """The first makes what other stages wait for, the second gradients of weights alone."""
+    one = step(model, FOUR, batch=4)
+    for remat in ("", "; remat layers"):
+        plan = plan_of(one, parse_recipe(f"pipe=2; schedule {schedule}, 4 microbatches{remat}"))
+        program, ready = apply(one, plan), prepared(one, plan)
+        judge_order(ready, plan, program)
+        both = zip(program.instructions, program.places, strict=True)
+        late = {
+            (place.stage, loop_of(loop.operation.parameter).carried > 0): loop.operation.body
+            for loop, place in both
+            if isinstance(loop, Done) and loop.operation.body and place.when is When.WEIGHT
+        }
+        assert plan.order is not None
+        stages = range(plan.order.stages)  # for what the first carries nobody waits
+        assert {*late} == {(0, True), *((stage, False) for stage in stages)}
+        for stage in stages:
+            body = late[stage, False]
+            assert body is not None
+            assert any(one.primitive == "dot_general" for one in body.operations)
+
+
+@pytest.mark.parametrize("name", ["mlp-tiny", "gpt2-tiny", "vit-tiny"])
+def test_what_goes_back_in_two_loops_computes_the_same(name: str) -> None:
+    one = in_float64(step(name, FOUR))
+    for whole in (one, rematerialised(one)):
+        pieces = halved(whole)
+        assert parse_step(str(pieces)) == pieces
+        counts = [sum(one.body is not None for one in s.graph.operations) for s in (whole, pieces)]
+        assert counts[1] == counts[0] + 1
+        wanted, found = (run_whole(each.graph, drawn_inputs(one)) for each in (whole, pieces))
+        for output, other in zip(whole.graph.outputs, pieces.graph.outputs, strict=True):
+            np.testing.assert_allclose(found.of(other), wanted.of(output), rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize(

@@ -205,7 +205,7 @@ def test_activations_that_ranks_hold(
             for _, begin, end, size, name in found._held(rank)
             if name.startswith("kept")
         ]
-        each = sum(size for _, size, _ in found.passes.saved(rank))
+        each = sum(size for _, _, size, _ in found.passes.saved(rank))
         moments = {begin for begin, _, _ in kept}
         most = max(sum(size for b, e, size in kept if b <= at < e) for at in moments)
         assert most == held(2, rank, microbatches) * each > 0
@@ -284,7 +284,9 @@ def test_halves_of_a_backward_pass_are_refused() -> None:
             for stage in range(1)
         )
     )
-    with pytest.raises(InputError, match="0I0: nobody says which part of a backward pass it is"):
+    with pytest.raises(
+        InputError, match="0I0: the program does not tell the halves of a backward pass"
+    ):
         run(PLANS[3], halves)
 
 
