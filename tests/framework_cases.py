@@ -62,11 +62,23 @@ def machine(recipe: Recipe) -> Machine:
 
 
 def sampled(seed: int, count: int) -> Iterator[tuple[Model, Recipe]]:
-    """Recipes of all models, some of each; those with stages also with unequal ones."""
+    """Recipes of all models, about ``count`` of each and as many of each schedule.
+
+    A grid has far more recipes with chunks than without, which some frameworks refuse altogether.
+    Recipes with stages come with unequal ones, too.
+    """
     random, cuts = Random(seed), Random(seed)
     for model in MODELS.values():
-        found = grid(model)
-        for recipe in random.sample(found, min(count, len(found))):
+        by_schedule: dict[str, list[Recipe]] = {}
+        for recipe in grid(model):
+            by_schedule.setdefault(recipe.schedule, []).append(recipe)
+        each = -(-count // len(by_schedule))
+        drawn = [
+            recipe
+            for several in by_schedule.values()
+            for recipe in random.sample(several, min(each, len(several)))
+        ]
+        for recipe in drawn:
             changed = random.choice([{}, {}, {"bucket_bytes": 25_000_000}])
             yield model, (one := replace(recipe, **changed))  # type: ignore[arg-type]
             if one.stages > 1:
