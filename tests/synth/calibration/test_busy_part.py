@@ -204,7 +204,7 @@ def test_a_part_of_a_machine_with_exceptions_is_refused_by_all() -> None:
 def test_sends_and_receives_are_predicted_and_have_no_bound() -> None:
     predictor = Predictor(load("dgx-a100:2"), Measurement("send-receive", (2, 8), (2, 8), ()))
     assert predictor.at(MiB).seconds > 0
-    with pytest.raises(InputError, match="no collective"):
+    with pytest.raises(ValueError, match="send-receive"):  # the doctor leaves such tables out first
         predictor.bound(MiB)
 
 
