@@ -15,7 +15,7 @@ from synth.train.factors import every_row
 from synth.train.orders import SCHEDULES
 from synth.train.plans.applying import apply, operation_whens, timed
 from synth.train.plans.following import follow
-from synth.train.plans.known import Rules
+from synth.train.plans.following.known import Rules
 from synth.train.plans.layers.apart import stacks
 from synth.train.plans.layers.prepared import prepared, stage_hints
 from synth.train.plans.lineage import masters, widened

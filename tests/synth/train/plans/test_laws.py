@@ -20,7 +20,7 @@ from sharded_steps import in_float64, judge, on_one_device
 from synth.train.factors import Row, rows, typed
 from synth.train.models import Spelling, zoo_step
 from synth.train.plans import Cuts, Plan, apply, parse_recipe, plan_of
-from synth.train.plans.costs import sent
+from synth.train.plans.following.costs import sent
 from synth.train.resharding import path_between
 from traced_steps import function_step, step
 

@@ -18,9 +18,9 @@ from grammar.tensors.operations import Value
 from grammar.tensors.parser import parse_type
 from grammar.tensors.sharding import Sharding, part_shape
 from sharded_steps import drawn_inputs, in_float64, judge, run_whole, small
-from synth.train.plans import Done, Plan, Program, apply, following, parse_recipe, plan_of
-from synth.train.plans.following import follow
-from synth.train.plans.known import Rules
+from synth.train.plans import Done, Plan, Program, apply, parse_recipe, plan_of
+from synth.train.plans.following import follow, following
+from synth.train.plans.following.known import Rules
 from synth.train.zoo.models import cross_entropy
 from traced_steps import function_step
 

@@ -27,7 +27,7 @@ from synth.train.emit import output_names, programs_for, write
 from synth.train.models import Spelling, own_step, zoo_step
 from synth.train.plans import Plan, Program, apply, parse_recipe, plan_of, prepared
 from synth.train.plans.following import follow
-from synth.train.plans.known import Rules
+from synth.train.plans.following.known import Rules
 from synth.train.replicas.parts import cut as parts_of
 from synth.train.replicas.parts import devices
 from synth.train.trials import (

@@ -23,11 +23,11 @@ from grammar.tensors.operations import Graph, Operation, Step, Value
 from grammar.tensors.sharding import Flat, Lie, Sharding, Split
 from hierarchies import InputError
 from synth.train.factors import Factor, Row, every_row, rows, typed
-from synth.train.plans.costs import GROWING, masks, price
-from synth.train.plans.known import Known, Rules, Wishes
+from synth.train.plans.following.costs import GROWING, masks, price
+from synth.train.plans.following.known import Known, Rules, Wishes
+from synth.train.plans.following.trimming import trimmed
 from synth.train.plans.lineage import Lineage, narrows
 from synth.train.plans.plan import OF_SAMPLES, Cuts, Rows, loop_of, stacked
-from synth.train.plans.trimming import trimmed
 
 
 def follow(step: Step, inputs: Sequence[Sharding], rules: Rules) -> Cuts:

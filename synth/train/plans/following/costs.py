@@ -11,7 +11,7 @@ from math import inf
 from grammar.tensors.operations import Literal, Operation, Value
 from grammar.tensors.sharding import Flat, Kind, Lie, Split
 from synth.train.factors import Row
-from synth.train.plans.known import MOVING, Known
+from synth.train.plans.following.known import MOVING, Known
 from synth.train.plans.lineage import narrows
 from synth.train.plans.plan import TIME
 

@@ -9,9 +9,9 @@ from grammar.tensors.sharding import Kind, Type
 from synth.train.emit.language import Call, Language, Writer
 from synth.train.emit.moves import neutral, transfers
 from synth.train.emit.spelling import entries, listed, quoted
-from synth.train.emit.torch_indexed import INDEXED
-from synth.train.emit.torch_random import RANDOM, within_32_bits
-from synth.train.emit.torch_special import SPECIAL
+from synth.train.emit.torch.indexed import INDEXED
+from synth.train.emit.torch.random import RANDOM, within_32_bits
+from synth.train.emit.torch.special import SPECIAL
 from synth.train.emit.whole import TORCH_WHOLE
 from synth.train.factors.parameters import entry, number, numbers, pairs, whole, words
 from synth.train.resharding import How, Move
@@ -26,7 +26,7 @@ DTYPES: Mapping[str, str] = {
     "f8_e4m3fn": "torch.float8_e4m3fn",
     "f8_e5m2": "torch.float8_e5m2",
 }
-"""With other unsigned numbers torch computes little; words and keys: ``torch_random``."""
+"""With other unsigned numbers torch computes little; words and keys: ``random.py`` beside this."""
 
 _INFIX = {"add": "+", "add_any": "+", "sub": "-", "mul": "*", "eq": "==", "ne": "!=", "lt": "<"}
 _INFIX |= {"le": "<=", "gt": ">", "ge": ">=", "and": "&", "or": "|", "xor": "^"}
