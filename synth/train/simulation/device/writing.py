@@ -170,13 +170,18 @@ class _Writer:
     def _operate(self, group: Group, scope: Scope, kinds: Mapping[str, Kind]) -> None:
         waits = group.casts and self._casts(group, scope, kinds)
         task = -1 if waits else self._compute(group, scope, kinds)
+        again = {} if waits else group.remade
+        views: dict[Key, list[Key]] = {key: [key] for key in again}
         for new, old in group.aliases:
-            scope[new] = self._find(old, scope)
-        if not waits:
-            for value, lies in group.makes:
-                if roots := group.remade.get((value.name, lies)):
-                    size = self.grouping.bytes_of(value.type, lies)
-                    scope[value.name, lies] = (self._made_of(roots, size, (task,), scope),)
+            if old in again:
+                views[old].append(new)
+            else:
+                scope[new] = self._find(old, scope)
+        for value, lies in group.makes:
+            for key in views.get((value.name, lies), ()):
+                size = self.grouping.bytes_of(value.type, key[1])
+                made = self._made_of(again[value.name, lies], size, (task,), scope)
+                scope[key] = (made,)
 
     def _compute(self, group: Group, scope: Scope, kinds: Mapping[str, Kind]) -> int:
         tape = self.tape

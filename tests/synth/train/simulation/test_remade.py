@@ -12,9 +12,12 @@ from hypothesis import strategies as st
 
 pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
 
+from grammar.tensors.operations import Graph, Operation, Step, Value
 from grammar.tensors.primitives import MULTIPLIED
-from synth.train.plans import Done, apply, parse_recipe, plan_of, prepared
-from synth.train.simulation import Pipelined, Runtime, Sources, predicted
+from grammar.tensors.sharding import Sharding, Split, Type
+from synth.train.factors import rows
+from synth.train.plans import Cuts, Done, Plan, apply, parse_recipe, plan_of, prepared
+from synth.train.simulation import Kind, Pipelined, Runtime, Sources, device, predicted
 from synth.train.simulation.remade import MADE_ANYWHERE, between_kernels, fewest_bytes
 from traced_steps import step
 
@@ -145,3 +148,27 @@ def test_a_normalisation_keeps_what_its_product_made() -> None:
         ]
         kinds = {makers[root].operation.primitive for root in large}
         assert kinds <= {"conv_general_dilated", "max", "reduce_window_max"}
+
+
+def test_a_part_of_what_is_computed_again_is_computed_again() -> None:
+    """A value that a later kernel reads, and a part that another reads: neither is in memory.
+
+    The kernel that makes the value holds all of it, and each reader as much as it reads.
+    """
+    x, *made = (Value(name, Type("f32", (8, 4))) for name in ("x", "a", "b", "c", "d"))
+    a, b, c, d = made
+    operations = (
+        Operation("neg", (x,), (a,)),
+        Operation("exp", (a,), (b,)),
+        Operation("mul", (a, b), (c,)),
+        Operation("abs", (a,), (d,)),
+    )
+    one = Step("parts", Graph((x,), operations, (c, d)), ("batch",), ("x",))
+    in_parts = (("data", rows(operations[1])[1]),)
+    assert in_parts[0][1].operands == (Split(0),)
+    cuts = Cuts((Sharding(((), ())),), ((), in_parts, (), in_parts))
+    plan = Plan((("data", 2),), cuts)
+    found = device(one, plan, apply(one, plan), lambda section: 1.0, lambda *how: 0.0)
+    assert "a" not in {buffer.name for buffer in found.buffers}
+    working = [buffer.size_bytes for buffer in found.buffers if buffer.kind is Kind.WORKING]
+    assert working == [a.type.bytes, a.type.bytes, a.type.bytes // 2]
