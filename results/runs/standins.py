@@ -15,6 +15,7 @@ from results.runs.cases import RUNTIME, Case
 from synth.train.emit import LANGUAGES, Section, sections
 from synth.train.plans import Done, Moved
 from synth.train.plans.program import Key, makes
+from synth.train.resharding import padded
 
 
 @dataclass(frozen=True)
@@ -73,9 +74,10 @@ def _lines(case: Case, section: Section, ends: Mapping[int, str]) -> Iterator[st
 
 
 def _calls(case: Case, one: Moved) -> Iterator[str]:
-    """The calls of the written file, of some buffer of the same size."""
+    """The calls of the written file, of some buffer of the same size; of what is flat, padded."""
     language, sizes = LANGUAGES[RUNTIME], case.planned.plan.parts
     for move in one.path.requests(sizes):
-        kind = Type(one.value.type.dtype, part_shape(one.value.type, move.before, sizes))
+        block, inside = padded(move, one.value.type, sizes)
+        kind = Type(block.dtype, part_shape(block, inside.before, sizes))
         text = f"held({kind.shape}, {language.dtypes[kind.dtype]})"
-        yield language.move(text, move, kind, sizes)
+        yield language.move(text, inside, kind, sizes)

@@ -34,14 +34,18 @@ def test_nothing_is_below_the_bound_nor_above_where_it_began(one: dict) -> None:
 
 
 def test_a_case_is_what_a_fresh_one_gives() -> None:
-    """The smallest, before any search, and its bound."""
+    """The smallest, before any search, and its bound.
+
+    Kernels that no plan says compute some values again, so that they take a little less.
+    """
     old = CASES[-1]
     one = fusion.case(old["model"], old["changes"], old["machine"])
     plain = fusion.replace(one.plan, buckets=one.buckets(fusion.USUAL_BYTES))
-    for start in (plain, fusion.usual(one)):
-        assert one.seconds(start) == pytest.approx(old["seconds"]["usual"], rel=1e-9)
+    usual = fusion.usual(one)
+    assert one.seconds(usual) == pytest.approx(old["seconds"]["usual"], rel=1e-9)
+    assert 0.99 * one.seconds(usual) < one.seconds(plain) <= one.seconds(usual)
     [every] = one.buckets(2**62)
-    built = min(map(one.seconds, fusion.starts(one, every, start)))
+    built = min(map(one.seconds, fusion.starts(one, every, usual)))
     assert built == pytest.approx(old["states"]["both"]["built_seconds"], rel=1e-9)
     bound = fusion.least(one.step, one.plan, every, one.rooflines, one.at_least(every))
     assert bound.seconds == pytest.approx(max(old["bound"].values()), rel=1e-9)
