@@ -1,4 +1,11 @@
-"""A sharded step in PyTorch: the language of its files, and what PyTorch has no function for."""
+"""A sharded step in PyTorch: the language of its files, and what PyTorch has no function for.
+
+What torch has of JAX's element types:
+
+>>> from synth.train.emit.torch import DTYPES
+>>> DTYPES["bf16"]
+'torch.bfloat16'
+"""
 
 from synth.train.emit.torch.language import DTYPES, TORCH
 
