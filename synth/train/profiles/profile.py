@@ -20,7 +20,6 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 import scipy
-import scipy.stats
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from hierarchies import InputError
@@ -153,7 +152,7 @@ def _nine_of_ten(logarithms: Floats) -> tuple[float, float]:
         low, high = np.quantile(logarithms, (0.05, 0.95), method="weibull")
     else:
         each = np.std(logarithms, ddof=1) * (1 + 1 / count) ** 0.5
-        width = float(scipy.stats.t.ppf(0.95, count - 1)) * each
+        width = float(scipy.special.stdtrit(count - 1, 0.95)) * each
         low, high = (np.mean(logarithms) + sign * width for sign in (-1, 1))
     return float(np.exp(low)), float(np.exp(high))
 
