@@ -84,9 +84,10 @@ APART = {
     "pipe=8 data=2; batch over data; zero=2; remat layers; schedule 1f1b, 16 microbatches",
     "data=4 expert=4; batch over data and expert; experts over expert; zero=1; 2 microbatches",
 }
-"""Of these the simulator counts 18 to 28 % more memory than is composed, as it takes all values
-that kernels compute again to be in working memory at once; the one with eight stages it takes to
-last 1.44 times as long, for a reason that is not known yet."""
+"""Of four of these the simulator counts 18 to 28 % more memory than is composed, perhaps as it
+takes all values that kernels compute again to be in memory at once; the one with eight stages it
+takes to last 1.44 times as long. Neither reason has been measured, nor which of the two numbers of
+the last recipe is apart."""
 
 
 def each_near(texts: Sequence[str]) -> list[object]:
