@@ -1,6 +1,6 @@
-"""What an operation may do with values that are cut flat: work on each element, and add them up.
+"""Rows of operations on flat values: elementwise operations, and sums of all elements.
 
-All other operations read a dimension, and none is left. Their operands are gathered first.
+Every other operation needs a dimension that flattening removes, so its operands are gathered first.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ ADDING = "reduce_sum"
 def flat_rows(operation: Operation) -> tuple[Row, ...]:
     """The rows along an axis that cuts values flat, one for each number of leading dimensions.
 
-    Operands and results are flat alike, and single numbers are replicated. Sums over all that is
-    flattened are partial; what padding holds is not added (``without_padding``).
+    All operands and results of an elementwise operation share one flat sharding; scalars are
+    replicated. A sum over every flattened dimension gives a partial sum, and padding adds nothing.
     """
     return tuple(_rows(operation))
 

@@ -44,7 +44,7 @@ def sent(before: Lie, after: Lie, parts: int) -> float:
 def astray(row: Row, over: Sequence[frozenset[int]], kept: bool) -> int:
     """How many results could be cut by samples or tokens and are not, nor are sums that will be.
 
-    What is flat is so because it is wished to be: that counts as well.
+    A flat result does not count: the plan asks for it.
     """
     return sum(
         bool(places)
