@@ -54,6 +54,10 @@ class Work:
     sent: Mapping[Sent, float] = field(default_factory=dict)
 
 
+Halves = Mapping[tuple[When, When], Mapping[Part, float]]
+"""Bytes of a microbatch by part, from one pass until another, where backward ones are in halves."""
+
+
 @dataclass(frozen=True)
 class Inside:
     """One way to cut the inside of a stage.
@@ -63,7 +67,8 @@ class Inside:
     backward pass of a microbatch, by part; ``working`` of a pass at most, in layers and at all;
     ``boundary``, what a layer hands to the next. ``moments``, ``gradients`` and ``copies`` are in
     bytes for each byte of parameters, ``update_seconds`` likewise. ``summing_seconds``: of a
-    layer's whole gradients, to add them up in each microbatch.
+    layer's whole gradients, to add them up in each microbatch. ``halves`` is empty where backward
+    passes are whole.
     """
 
     work: Mapping[tuple[When, Part], Work]
@@ -77,6 +82,7 @@ class Inside:
     copies: float
     update_seconds: float
     summing_seconds: float
+    halves: Halves = field(default_factory=dict)
 
     @cached_property
     def stored(self) -> Mapping[Part, float]:
@@ -127,6 +133,7 @@ def scaled(one: Inside, two: Inside, samples: int) -> Inside | None:
         saved=several(one.saved, two.saved),
         working=(at(one.working[0], two.working[0]), at(one.working[1], two.working[1])),
         boundary=at(one.boundary, two.boundary),
+        halves={key: several(kept, two.halves[key]) for key, kept in one.halves.items()},
     )
 
 
