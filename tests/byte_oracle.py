@@ -1,4 +1,4 @@
-"""A replay of a step's memory and messages, written apart: it imports nothing of the simulation.
+"""A replay of a step's memory, written apart: it imports nothing of the simulation.
 
 It reads a program of operations and redistributions, and an order of passes, as ``apply`` and the
 recipe give them, and does one instruction after the other, each a unit of time, on one rank.
@@ -6,15 +6,16 @@ recipe give them, and does one instruction after the other, each a unit of time,
 * An operation allocates its results when it begins; a buffer is freed when its last reader ends.
 * A redistribution allocates what arrives; a sum that all members get is summed in place.
 * Inputs are there all the time; new parameters are written where the old ones were.
-* What a forward pass makes and its backward pass reads is there from the begin of the one to the
-  end of the other, for each microbatch; what microbatches add up, from the first backward pass of
-  its stage on.
+* What a pass makes and later ones read is there from the begin of the one to the end of the last
+  of the others, for each microbatch: what a half for weights reads, until that is done. A whole
+  backward pass is both of its halves at once.
+* What microbatches add up is there from the first backward pass of its stage on that makes it.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from math import prod
 
@@ -24,15 +25,25 @@ from synth.train.plans import Done, Moved, Plan, Program, Sent, When
 
 WIDTHS = {"bool": 1, "i8": 1, "u8": 1, "bf16": 2, "f16": 2, "i32": 4, "u32": 4, "f32": 4, "f64": 8}
 EVERYWHERE = -1
+EACH = (When.FORWARD, When.BACKWARD, When.WEIGHT)
+PASSES = {"F": EACH[:1], "B": EACH[1:], "I": EACH[1:2], "W": EACH[2:]}
+"""What of a program each pass of a microbatch does; a whole backward pass does both halves."""
 Key = tuple[str, Sharding]
+Passes = Sequence[tuple[int, str, int]]
+"""Of a rank in turn: a stage, ``F``, ``B``, ``I`` or ``W``, and a microbatch."""
 Pieces = tuple[int, ...]
 """The buffers of a value: several, if a loop has stacked one each time."""
 
 
 def part_bytes(kind: Type, lies: Sharding, parts: Mapping[str, int]) -> int:
-    """Bytes of a device's part of a value, in one microbatch."""
-    cuts = prod(parts[axis] for axes in lies.dimensions for axis in axes)
-    return prod(kind.shape) * WIDTHS[kind.dtype] // cuts
+    """Bytes of a device's part of a value, in one microbatch; of a flat one with its padding."""
+    cut = [
+        size // prod(parts[axis] for axis in axes)
+        for size, axes in zip(kind.shape, lies.dimensions, strict=True)
+    ]
+    pieces = prod(parts[axis] for axis in lies.flat)
+    rest = -(-prod(cut[lies.lead :]) // pieces)
+    return prod(cut[: lies.lead]) * rest * WIDTHS[kind.dtype]
 
 
 @dataclass
@@ -138,10 +149,13 @@ class Replay:
         ]
         if not sends:
             return pieces
-        by_layer = len(pieces) > 1 and not source.dimensions[0] and not target.dimensions[0]
+        by_layer = len(pieces) > 1 and not any(
+            lies.dimensions[0] or (lies.flat and not lies.lead) for lies in (source, target)
+        )
         if by_layer:
             kind = Type(kind.dtype, kind.shape[1:])
-            target = Sharding(target.dimensions[1:], target.partial)
+            lead = max(0, target.lead - 1)
+            target = Sharding(target.dimensions[1:], target.partial, target.flat, lead)
         arrived: list[int] = []
         for some in [(piece,) for piece in pieces] if by_layer else [pieces]:
             number = self.instruction(place, some, timed=True)
@@ -237,91 +251,88 @@ class Replay:
         """Of a step that is no microbatch: all buffers, all instructions."""
         return self.peak_of(range(len(self.buffers)), range(len(self.places)))
 
-    def rank_peak(self, passes: Sequence[tuple[int, str, int]]) -> int:
-        """Of a rank that does passes in turn: a stage, ``F`` or ``B``, and a microbatch."""
+    def rank_peak(self, passes: Passes) -> int:
+        """The most bytes of a rank that does passes in turn."""
         stages = {stage for stage, _, _ in passes}
-        state = sum(
+        summed = sum(self.buffers[n].size for stage in stages for n in self.summed(stage))
+        once = [
+            *(self.local(stage, When.BEFORE) for stage in stages),
+            *(summed + self.local(stage, When.AFTER) for stage in stages),
+        ]
+        return max(self.state(stages) + max(once), *self.over_time(passes))
+
+    def over_time(self, passes: Passes) -> list[int]:
+        """The most bytes of a rank in each of the passes that it does in turn."""
+        stages = {stage for stage, _, _ in passes}
+        done = {
+            (stage, when, microbatch): at
+            for at, (stage, kind, microbatch) in enumerate(passes)
+            for when in PASSES[kind]
+        }
+        held = [self.state(stages) + self.local(stage, *PASSES[kind]) for stage, kind, _ in passes]
+        for stage in stages:
+            for size, begin, last in self.between_passes(stage, done):
+                for at in range(begin, len(passes) if last is None else last + 1):
+                    held[at] += size
+        return held
+
+    def state(self, stages: Set[int]) -> int:
+        """Bytes that stages hold all the time."""
+        return sum(
             one.size
             for number, one in enumerate(self.buffers)
             if (one.home if one.maker < 0 else self.places[one.maker][0]) in {*stages, EVERYWHERE}
-            and (
-                one.maker < 0
-                or (self.places[one.maker][1] is When.BEFORE and self.outlives(number))
-            )
+            and (one.maker < 0 or self.kept_from_the_begin(number))
         )
-        saved = {
-            stage: self.bytes_of(
-                n for n in self.made_at(stage, When.FORWARD) if When.BACKWARD in self.whens(n)
+
+    def summed(self, stage: int) -> list[int]:
+        """What a stage's microbatches add up."""
+        return [
+            number
+            for when in EACH
+            for number in self.made_at(stage, when)
+            if When.AFTER in self.whens(number) or self.buffers[number].kept
+        ]
+
+    def between_passes(
+        self, stage: int, done: Mapping[tuple[int, When, int], int]
+    ) -> Iterator[tuple[int, int, int | None]]:
+        """Bytes that outlive a pass of a stage, the passes of the rank from which and until which
+        they are there, None for the end.
+
+        What a half for weights reads stays until that is done; in a whole backward pass both halves
+        are one.
+        """
+        for number in self.summed(stage):
+            when = self.places[self.buffers[number].maker][1]
+            adding = When.BACKWARD if when is When.FORWARD else when
+            first = min(
+                at for (of, at_when, _), at in done.items() if (of, at_when) == (stage, adding)
             )
-            for stage in stages
-        }
-        summed = {
-            stage: self.bytes_of(
-                n
-                for when in (When.FORWARD, When.BACKWARD)
-                for n in self.made_at(stage, when)
-                if When.AFTER in self.whens(n) or self.buffers[n].kept
-            )
-            for stage in stages
-        }
-        once = [(stage, When.BEFORE) for stage in stages], [(stage, When.AFTER) for stage in stages]
-        most = max(state + self.local(*place) for place in once[0])
-        flying: set[tuple[int, int]] = set()
-        begun: set[int] = set()
-        for stage, kind, microbatch in passes:
-            if kind == "F":
-                flying.add((stage, microbatch))
-            else:
-                begun.add(stage)
-            held = sum(saved[other] for other, _ in flying) + sum(summed[one] for one in begun)
-            when = When.FORWARD if kind == "F" else When.BACKWARD
-            most = max(most, state + held + self.local(stage, when))
-            if kind == "B":
-                flying.remove((stage, microbatch))
-        after = sum(summed.values())
-        return max(most, *(state + after + self.local(*place) for place in once[1]))
+            yield self.buffers[number].size, first, None
+        for when in EACH:
+            for number in self.made_at(stage, when):
+                later = [one for one in EACH[EACH.index(when) :] if one in self.whens(number)]
+                for microbatch in {microbatch for _, _, microbatch in done}:
+                    begin = done[stage, when, microbatch]
+                    last = done[stage, later[-1], microbatch] if later else begin
+                    if last != begin:
+                        yield self.buffers[number].size, begin, last
 
     def bytes_of(self, several: Iterable[int]) -> int:
         return sum(self.buffers[number].size for number in several)
 
-    def local(self, stage: int, when: When) -> int:
+    def local(self, stage: int, *whens: When) -> int:
         """The most that a pass needs of what nothing else reads."""
         doing = [
             number
             for number, (at, phase) in enumerate(self.places)
-            if at in (stage, EVERYWHERE) and phase is when
+            if at in (stage, EVERYWHERE) and phase in whens
         ]
-        own = [one for one in self.made_at(stage, when) if not self.outlives(one)]
+        own = [
+            one
+            for when in whens
+            for one in self.made_at(stage, when)
+            if not self.buffers[one].kept and self.whens(one) <= {*whens}
+        ]
         return self.peak_of(own, doing)
-
-
-def messages(program: Program, plan: Plan, stage: int) -> Counter[tuple[str, tuple[str, ...]]]:
-    """Bytes that a device of a stage sends in a step, by collective and axes.
-
-    Each counts as its largest buffer, as often as it is done: in every pass of every microbatch,
-    and in every turn of a loop.
-    """
-    found: Counter[tuple[str, tuple[str, ...]]] = Counter()
-    places = program.places or (None,) * len(program.instructions)
-
-    def count(one: Done | Moved | Sent, times: int) -> None:
-        if isinstance(one, Done) and one.body is not None:
-            for each in one.body.instructions:
-                count(each, times * int(str(one.operation.parameter["length"])))
-        if not isinstance(one, Moved):
-            return
-        for move in one.path.moves:
-            over = tuple(axis for axis, _ in plan.axes if axis in move.axes)
-            members = prod(plan.sizes[axis] for axis in move.axes)
-            if members == 1 or move.how.value in ("slice", "mask", "widen", "permute"):
-                continue
-            ends = (
-                part_bytes(one.value.type, lies, plan.parts) for lies in (move.before, move.after)
-            )
-            found[move.how.value, over] += times * max(ends)
-
-    for one, place in zip(program.instructions, places, strict=True):
-        if place is None or place.stage in (stage, EVERYWHERE):
-            passing = place is not None and place.when in (When.FORWARD, When.BACKWARD)
-            count(one, plan.microbatches if passing else 1)
-    return found

@@ -122,7 +122,7 @@ class Pipelined:
         return tuple(self._largest(rank) for rank in range(len(self.ranks)))
 
     def _largest(self, rank: int) -> Moment:
-        held = list(self._held(rank))
+        held = list(self.held(rank))
         lives = Lives(*(np.array([one[at] for one in held]) for at in (1, 2, 3)))
         seconds, most = lives.largest()
         kinds: dict[Kind, int] = {}
@@ -134,7 +134,7 @@ class Pipelined:
         largest = sorted(names.items(), key=lambda one: -one[1])
         return Moment(seconds, most, tuple(kinds.items()), tuple(largest[:10]))
 
-    def _held(self, rank: int) -> Iterator[tuple[Kind, float, float, int, str]]:
+    def held(self, rank: int) -> Iterator[tuple[Kind, float, float, int, str]]:
         """What a rank has in memory: its kind, from when until when, bytes, and a name."""
         passes, spans, end = self.passes, self.ranks[rank], self.seconds
         stages = sorted({key.stage for one in spans for key in one.keys})

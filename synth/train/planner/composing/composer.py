@@ -20,6 +20,7 @@ from hierarchies import InputError
 from synth.search.forks import Crew, forked
 from synth.train.orders import HALVES
 from synth.train.planner.composing.clock import Kinds, Seconds, Structure, clocked
+from synth.train.planner.composing.halves import STAGES
 from synth.train.planner.composing.inside import INSIDE, Inside, Part, Work, scaled
 from synth.train.planner.composing.reading import MICROBATCHES
 from synth.train.planner.composing.sending import ALL, Sending
@@ -148,16 +149,18 @@ def _within(recipe: Recipe, microbatches: int) -> Recipe:
     """What a recipe says of the inside of a stage, for samples that one device of data has.
 
     Where experts are on several devices the samples of each are inside, as they go to and fro.
+    Backward passes are in halves only where a stage waits for another: of these there are two.
     """
+    stages = ((PIPE, STAGES),) if recipe.schedule in HALVES else ()
     axes = tuple((name, size) for name, size in recipe.axes if name in INSIDE)
     return replace(
         recipe,
-        axes=axes or (("data", 1),),
+        axes=(*stages, *(axes or (("data", 1),))),
         batch=tuple(axis for axis in recipe.batch if axis in INSIDE),
         zero=0,
         bucket_bytes=0,
         microbatches=microbatches,
-        schedule="",
+        schedule="zero-bubble-h1" if stages else "",
         chunks=1,
         layers=(),
     )

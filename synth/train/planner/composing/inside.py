@@ -54,6 +54,10 @@ class Work:
     sent: Mapping[Sent, float] = field(default_factory=dict)
 
 
+Halves = Mapping[tuple[When, When], Mapping[Part, float]]
+"""Bytes of a microbatch by part, from one pass until another, where backward ones are in halves."""
+
+
 @dataclass(frozen=True)
 class Inside:
     """One way to cut the inside of a stage.
@@ -65,7 +69,8 @@ class Inside:
     ZeRO does layer by layer; ``tied``, gradients of parameters that are read in two places, which
     are summed, and cut by ZeRO, only after all microbatches; ``boundary``, what a layer hands to the next. ``moments``, ``gradients`` and ``copies`` are in
     bytes for each byte of parameters, ``update_seconds`` likewise. ``summing_seconds``: of a
-    layer's whole gradients, to add them up in each microbatch.
+    layer's whole gradients, to add them up in each microbatch. ``halves`` is empty where backward
+    passes are whole.
     """
 
     work: Mapping[tuple[When, Part], Work]
@@ -81,6 +86,7 @@ class Inside:
     copies: float
     update_seconds: float
     summing_seconds: float
+    halves: Halves = field(default_factory=dict)
 
     @cached_property
     def stored(self) -> Mapping[Part, float]:
@@ -132,6 +138,7 @@ def scaled(one: Inside, two: Inside, samples: int) -> Inside | None:
         working=(at(one.working[0], two.working[0]), at(one.working[1], two.working[1])),
         waiting=at(one.waiting, two.waiting),
         boundary=at(one.boundary, two.boundary),
+        halves={key: several(kept, two.halves[key]) for key, kept in one.halves.items()},
     )
 
 

@@ -17,6 +17,7 @@ import numpy as np
 from grammar.tensors.operations import Step, Value
 from grammar.tensors.sharding import Type, part_shape
 from hierarchies.devices import Device as Accelerator
+from synth.train.planner.composing.halves import halves, whole
 from synth.train.planner.composing.inside import Inside, Part, Sent, Work
 from synth.train.plans import (
     Done,
@@ -67,14 +68,20 @@ def insides(
     All are cut as for the first. ``traced`` gives a step of ``LAYERS`` layers for a batch; if not
     ``layers``, a whole one, in one piece. Raises InputError for what the step cannot be cut by.
     """
-    first, *others = (traced(batch_of(recipe, count)) for count in counts)
+    halved, recipe = recipe, whole(recipe)
+    steps = first, *others = [traced(batch_of(recipe, count)) for count in counts]
     plan = plan_of(first, recipe)
     plans = [plan, *(plan_alike(plan, first, one) or plan_of(one, recipe) for one in others)]
     read = [
         _read(step, plan, accelerator, layers=layers, batch=recipe.batch)
         for step, plan in zip((first, *others), plans, strict=True)
     ]
-    return [one.inside() for one in read]
+    found = [one.inside() for one in read]
+    if not halved.schedule:
+        return found
+    return [
+        replace(one, halves=halves(step, halved)) for one, step in zip(found, steps, strict=True)
+    ]
 
 
 def _read(

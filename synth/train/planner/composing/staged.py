@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 
-from synth.train.orders import V_SHAPED, held
+from synth.train.orders import SCHEDULES, V_SHAPED, held
 from synth.train.planner.composing.clock import Kinds, Lying, lying
+from synth.train.planner.composing.halves import most_kept
 from synth.train.planner.composing.inside import Inside, Part
-from synth.train.plans import Recipe
+from synth.train.plans import Recipe, When
 from synth.train.plans.plan import PIPE
 
 Cut = tuple[Recipe, int]
@@ -144,7 +145,6 @@ class Staged:
     def size_bytes(self) -> float:
         """Memory of the fullest device: of ranks alike the first holds most, but in a V."""
         inside, recipe, ranks = self.inside, self.recipe, self.sizes.get(PIPE, 1)
-        passes = held(recipe.schedule or "1f1b", ranks, recipe.microbatches, recipe.chunks)
         layer = inside.stored[Part.LAYER]
         ahead = 2 * layer * inside.gathered if recipe.zero == 3 else 0.0
         # Whose gradients are whole: of a bucket that is sent, and of the next while layers fill it.
@@ -154,15 +154,36 @@ class Staged:
         if recipe.microbatches > 1 and not recipe.zero:
             ahead += self.layers * inside.waiting
         lies = self.lies
-        looked_at = range(ranks) if self.folded else lies.firsts
-        kept, state = (lies.of_ranks(lies.of_stages(of)) for of in (inside.saved, self._state))
+        looked_at = range(ranks) if self.folded or inside.halves else lies.firsts
+        kept, state = self._kept(looked_at), lies.of_ranks(lies.of_stages(self._state))
         return ahead + max(
-            state[kind]
-            + passes[rank] * kept[kind] / recipe.chunks
+            state[lies.rank_kind_of[rank]]
+            + kept[rank]
             + inside.working[len(lies.stages) - 1 in lies.of_rank[rank]]
             for rank in looked_at
-            for kind in [lies.rank_kind_of[rank]]
         )
+
+    def _kept(self, ranks: Sequence[int]) -> Mapping[int, float]:
+        """Bytes that ranks keep for their backward passes, at most."""
+        recipe, inside, lies = self.recipe, self.inside, self.lies
+        structure = self.sizes.get(PIPE, 1), recipe.microbatches, recipe.chunks
+        saved = lies.of_stages(inside.saved)
+        if not inside.halves:
+            passes, each = held(recipe.schedule or "1f1b", *structure), lies.of_ranks(saved)
+            return {
+                rank: passes[rank] * each[lies.rank_kind_of[rank]] / recipe.chunks for rank in ranks
+            }
+        of = {key: lies.of_stages(each) for key, each in inside.halves.items()}
+
+        def kept(stage: int) -> Mapping[tuple[When, When], float]:
+            kind = lies.kind_of[stage]
+            if stage:
+                return {key: each[kind] for key, each in of.items()}
+            # Nobody waits for its gradient: all of its backward pass is the half for weights.
+            return dict.fromkeys(of, 0.0) | {(When.FORWARD, When.WEIGHT): saved[kind]}
+
+        order = SCHEDULES[recipe.schedule](*structure)
+        return {rank: most_kept(order, rank, kept) for rank in ranks}
 
     @property
     def _state(self) -> Mapping[Part, float]:

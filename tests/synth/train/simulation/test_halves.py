@@ -103,7 +103,7 @@ def kept(found: Pipelined, rank: int) -> int:
     """The most bytes that passes of a rank keep for later ones."""
     lives = [
         (begin, end, size)
-        for _, begin, end, size, name in found._held(rank)
+        for _, begin, end, size, name in found.held(rank)
         if name.startswith("kept by")
     ]
     moments = {begin for begin, _, _ in lives}

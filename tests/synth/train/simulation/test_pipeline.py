@@ -202,7 +202,7 @@ def test_activations_that_ranks_hold(
     for rank in range(2):
         kept = [
             (begin, end, size)
-            for _, begin, end, size, name in found._held(rank)
+            for _, begin, end, size, name in found.held(rank)
             if name.startswith("kept")
         ]
         each = sum(size for _, _, size, _ in found.passes.saved(rank))
