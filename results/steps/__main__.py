@@ -23,9 +23,11 @@ from results.steps.hindrances import Late, fit_full, fit_late
 from results.steps.others import calculon, over_peak
 from results.steps.protocol import fit, fitted_to, judged, ordered, short
 from results.steps.rows import Family, Row, census, elsewhere, families, told
+from results.steps.unfitted import counted, resnet
 
 COMMAND = "python -m results.steps"
 DATA = Path(__file__).with_name("steps.json")
+UNFITTED = DATA.parent / "unfitted" / "unfitted.json"
 WITH_HINDRANCES = "composed, fitted, full devices, slow hand-overs"
 AIMED = (
     ("20", "from 20 % of the peak", 0.04, 0.15),
@@ -235,8 +237,14 @@ def _seconds(rows: list[Row]) -> Floats:
     return np.array([row.seconds for row in rows])
 
 
-def page(data: dict[str, Any]) -> str:
-    return pages.page("steps", data=data, aims=aims(data))
+def page(data: dict[str, Any], unfitted: dict[str, Any] | None = None) -> str:
+    """README.md with its sections about published steps; ``unfitted`` as kept, unless given."""
+    unfitted = unfitted or record.read(UNFITTED)
+    several = {
+        "memory": counted.classes(unfitted["memory"]),
+        "resnet": resnet.classes(unfitted["resnet"]["rows"]),
+    }
+    return pages.page("steps", data=data, aims=aims(data), unfitted=unfitted, classes=several)
 
 
 if __name__ == "__main__":

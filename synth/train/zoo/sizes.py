@@ -68,12 +68,17 @@ class Bert:
 
 @dataclass(frozen=True)
 class ResNet:
-    """Bottleneck blocks in four stages, each of half the size and twice the channels."""
+    """Bottleneck blocks in four stages, each of half the size and twice the channels.
+
+    ``groups``: parts of the batch that are normalised each by its own samples: 1, or as many as
+    there are replicas, as in data parallelism of frameworks.
+    """
 
     blocks: tuple[int, ...]
     width: int = 64
     image: int = 224
     classes: int = 1000
+    groups: int = 1
 
 
 @dataclass(frozen=True)

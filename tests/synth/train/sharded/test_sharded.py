@@ -141,6 +141,20 @@ def test_every_parameter_has_its_gradient(name: str, optimizer: str) -> None:
         assert {m.meaning.role for one in requests for m in one.moved} == {"gradient"}
 
 
+def test_replicas_that_normalise_by_their_own_samples_sum_nothing_but_gradients() -> None:
+    """Groups of a batch lie on the devices whole, forward and backward."""
+
+    def sent(groups: int) -> Counter[str]:
+        step = traced_steps.step("resnet-tiny", (("groups", groups),), "sgd")
+        plan = plan_of(step, parse_recipe(DATA))
+        requests = asked(sharded_step(step, plan, apply(step, plan)))
+        return Counter(m.meaning.role for one in requests for m in one.moved)
+
+    parameters = len(traced_steps.step("resnet-tiny", optimizer="sgd").updates)
+    assert sent(2) == {"gradient": parameters}
+    assert sent(1).total() > 2 * parameters
+
+
 def test_operations_of_a_device() -> None:
     """All products of data parallelism are shared; Megatron leaves out what it replicates."""
 

@@ -169,6 +169,26 @@ def test_gpt2_is_the_gpt2_that_one_would_write_by_hand() -> None:
     assert math.isclose(numpy_gpt2(sizes, exact, tokens, targets), theirs, rel_tol=1e-5)
 
 
+def test_groups_of_a_batch_are_normalised_each_by_its_own_samples() -> None:
+    """Two replicas of DDP: their losses and gradients are averaged, and nothing else is shared."""
+    whole = model("resnet-tiny", changes=(("groups", 2),), batch=8)
+    half = model("resnet-tiny", batch=4)
+    parameters, _, batch = traced_steps.arguments(whole)
+    ours = compiled(jax.value_and_grad(whole.loss))(parameters, batch)
+    replica = compiled(jax.value_and_grad(half.loss))
+    parts = [jax.tree.map(lambda one, at=at: one[at : at + 4], batch) for at in (0, 4)]
+    both = [replica(parameters, part) for part in parts]
+    for mine, *theirs in zip(*map(jax.tree.leaves, (ours, *both)), strict=True):
+        np.testing.assert_allclose(mine, np.mean(theirs, axis=0), rtol=1e-4, atol=1e-5)
+    together = compiled(model("resnet-tiny", batch=8).loss)(parameters, batch)
+    assert abs(float(together) - float(ours[0])) > 1e-4
+
+
+def test_groups_that_do_not_divide_the_batch_are_refused() -> None:
+    with pytest.raises(InputError, match="groups 3 do not divide a batch of 8"):
+        model("resnet-tiny", changes=(("groups", 3),), batch=8)
+
+
 @cache
 def dropless() -> tuple[Any, Any, Any]:
     """Parameters, a batch, and what a model that leaves no token out makes of them."""
