@@ -263,6 +263,14 @@ def dropout(w: Any, x: Any) -> Any:
     return (jnp.where(kept, x / 0.8, 0) @ w + 0.1 * noise[:, :4]).sum()
 
 
+def raw_keys(w: Any, x: Any, seeds: Any) -> Any:
+    """A key for each sample, raw ones among them, and their words as numbers."""
+    keys = jax.vmap(jax.random.fold_in)(jax.vmap(jax.random.PRNGKey)(seeds), seeds)
+    noise = jax.vmap(lambda key: jax.random.uniform(jax.random.split(key, 3)[1], (8,)))(keys)
+    words = jax.random.key_data(jax.random.split(jax.random.key(5), 4)) ^ keys
+    return (((x + noise) @ w) * (words[:, :1] >> 8).astype(jnp.float32)).sum() / 2**24
+
+
 # -- optimizers that work on matrices
 
 
@@ -334,6 +342,7 @@ MODELS: Mapping[str, SmallModel] = {
     "special functions": SmallModel(special_functions, ("f32[4,8]", "f32[4,8]")),
     "losses": SmallModel(descent(losses), ("f32[4,8]", "i32[4]", "f32[4,8]")),
     "dropout": SmallModel(descent(dropout), ("f32[8,4]", "f32[4,8]"), widens=False),
+    "raw keys": SmallModel(descent(raw_keys), ("f32[8,4]", "f32[4,8]", "i32[4]"), widens=False),
     "adafactor": SmallModel(adafactor, (*MATRICES, "f32[8]", "f32[4]")),
     "muon": SmallModel(muon, (*MATRICES, "f32[8,4]")),
     "shampoo": SmallModel(shampoo, (*MATRICES, "f32[8,8]")),

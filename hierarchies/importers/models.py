@@ -31,6 +31,13 @@ _ENTRIES = {
 }
 """By model: its machine in the catalogue, the links that the machine's bandwidth counts, the links
 of one GPU, and its architectures as NCCL's ``sm`` or RCCL's ``gcn`` has them.
+
+Of NVIDIA's, links of one GPU times 25 GB/s (50 from Blackwell on) are the bandwidth that the
+machine's file has with its source. Links of one GPU: V100, A100, Hopper:
+https://wikimili.com/en/NVLink; Blackwell: NVIDIA's own words, kept at
+https://catalogone.com/data-center-and-cloud-computing-nvlink-nvswitch; MI300X:
+https://www.wheelersnetwork.com/2024/01/, all 2026-11-29. MI325X and MI355X have one link to each of
+the 7 others, as their machines' files say that every pair is linked. L40S has none.
 """
 _DEVICES = {"a100-80gb": "A100 SXM4 80 GB"}
 """Models that are another device than that of their machine in the catalogue."""

@@ -61,7 +61,7 @@ def bound(name: str, told: Mapping[str, Any], arrays: Sequence[Array]) -> list[A
     if name == "random_wrap":
         return [jax.random.wrap_key_data(arrays[0])]
     if name == "random_seed":
-        return [jax.random.key(arrays[0])]
+        return [jnp.vectorize(jax.random.key)(arrays[0])]
     if name == "random_unwrap":
         return [jax.random.key_data(arrays[0])]
     if name in SCATTERS:

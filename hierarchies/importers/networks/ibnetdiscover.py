@@ -100,10 +100,9 @@ def _components(
     lowest = [switch for switch, tier in tier_of.items() if tier == 0]
     parts = [{switch: union.find(switch) for switch in lowest}]
     for highest in range(1, max(tier_of.values(), default=0) + 2):
-        for cable in net.cables:
-            ends = [id for id, _ in cable.ends]
-            if all(tier_of.get(id, highest + 1) <= highest for id in ends):
-                union.join(ends)
+        for one, other, _ in net.trunks:
+            if max(tier_of.get(id, highest + 1) for id in (one, other)) <= highest:
+                union.join((one, other))
         inside = [switch for switch, tier in tier_of.items() if tier <= highest]
         parts.append({switch: union.find(switch) for switch in inside})
         if len({parts[-1][leaf] for leaf in lowest}) == 1 or highest >= _MOST_TIERS:
@@ -229,14 +228,12 @@ def _usual_speed(cables: Iterable[Cable]) -> Speed | None:
 def uplinks_of(net: Subnet, part_of: Mapping[str, str]) -> dict[str, list[Cable]]:
     """For each part of switches, the cables to switches outside it."""
     uplinks: dict[str, list[Cable]] = {part: [] for part in part_of.values()}
-    for cable in net.cables:
-        ends = [id for id, _ in cable.ends]
-        if all(net.devices[id].is_switch for id in ends):
-            inside = [part_of.get(id) for id in ends]
-            if inside[0] != inside[1]:
-                for part in inside:
-                    if part is not None:
-                        uplinks[part].append(cable)
+    for one, other, cable in net.trunks:
+        inside = part_of.get(one), part_of.get(other)
+        if inside[0] != inside[1]:
+            for part in inside:
+                if part is not None:
+                    uplinks[part].append(cable)
     return uplinks
 
 

@@ -78,6 +78,13 @@ class Subnet:
             found[other].append((one, cable))
         return {id: tuple(ends) for id, ends in found.items()}
 
+    @cached_property
+    def trunks(self) -> tuple[tuple[str, str, Cable], ...]:
+        """The cables between switches, with both of these: in large fabrics they are read often."""
+        ends = ((cable.ends[0][0], cable.ends[1][0], cable) for cable in self.cables)
+        switches = {id for id, device in self.devices.items() if device.is_switch}
+        return tuple(each for each in ends if each[0] in switches and each[1] in switches)
+
 
 def subnet(text: str) -> Subnet:
     """The devices and cables of a subnet.

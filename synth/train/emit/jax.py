@@ -8,7 +8,7 @@ from grammar.tensors.sharding import Kind, Sharding, Type
 from synth.train.emit.language import Call, Language, Writer
 from synth.train.emit.moves import neutral, transfers
 from synth.train.emit.spelling import quoted, to_last
-from synth.train.emit.whole import JAX_WHOLE
+from synth.train.emit.whole import JAX_RANDOM, JAX_WHOLE
 from synth.train.factors import Index
 from synth.train.factors.parameters import entry, numbers, words
 from synth.train.resharding import How, Move
@@ -194,25 +194,6 @@ def _approx_top_k(call: Call) -> str:
     return f"lax.{function}({call.operands[0]}, {told})"
 
 
-def _random_bits(call: Call) -> str:
-    bits = f"jnp.uint{call.told('bit_width')}"
-    return f"jax.random.bits({call.operands[0]}, {call.told('shape')}, {bits})"
-
-
-def _of_kind(words_: str) -> Writer:
-    """A key, with its kind of random numbers where that is not JAX's default."""
-
-    def write(call: Call) -> str:
-        kind = str(call.operation.parameter.get("impl", "fry"))
-        if kind not in _KINDS:
-            raise call.refused(f"of keys of kind {kind}")
-        more = _KINDS[kind] and f', impl="{_KINDS[kind]}"'
-        return f"jax.random.{words_}({call.operands[0]}{more})"
-
-    return write
-
-
-_KINDS = {"fry": "", "rbg": "rbg", "urbg": "unsafe_rbg"}
 PRIMITIVES: Mapping[str, Writer] = {
     **{name: f"{{p0}} {sign} {{p1}}" for name, sign in _INFIX.items()},
     **{name: f"lax.{name}({{0}})" for name in _UNARY},
@@ -262,12 +243,7 @@ PRIMITIVES: Mapping[str, Writer] = {
     "gather": _gather,
     **{f"scatter-{name}": _scatter(f"scatter_{name}") for name in _SCATTERS},
     "scatter": _scatter("scatter"),
-    "random_bits": _random_bits,
-    "random_unwrap": "jax.random.key_data({0})",
-    "random_wrap": _of_kind("wrap_key_data"),
-    "random_seed": _of_kind("key"),
-    "random_split": "jax.random.split({0}, {shape})",
-    "random_fold_in": "jax.random.fold_in({0}, {1})",
+    **JAX_RANDOM,
     **JAX_WHOLE,
 }
 """Of every primitive its words in JAX."""

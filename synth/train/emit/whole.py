@@ -1,5 +1,7 @@
-"""Words for the primitives that no rule cuts: every device computes them whole, if a step asks.
+"""Words for the primitives that no rule cuts: every device computes them whole.
 
+Random numbers are, in JAX, here; in PyTorch they are functions of its file (``torch/random.py``).
+Of decompositions every device computes all only if a step asks.
 Of decompositions JAX and PyTorch call the same routines of LAPACK, so signs agree on a CPU.
 """
 
@@ -31,6 +33,61 @@ def _jax_eigh(call: Call) -> str:
     names = ("lower", "sort_eigenvalues")
     told = ", ".join(f"{name}={call.told(name)}" for name in names)
     return f"lax.linalg.eigh({call.operands[0]}, symmetrize_input=False, {told})"
+
+
+def _of_each(function: str, key: str, rank: int) -> str:
+    """``jax.random`` takes one key: what is vectorised in a trace is vectorised here."""
+    return f"{'jax.vmap(' * rank}{function}{')' * rank}({key})"
+
+
+def _random_bits(call: Call) -> str:
+    more = f"{call.told('shape')}, jnp.uint{call.told('bit_width')}"
+    if not call.shape():
+        return f"jax.random.bits({call.operands[0]}, {more})"
+    return _of_each(
+        f"lambda key: jax.random.bits(key, {more})", call.operands[0], len(call.shape())
+    )
+
+
+def _random_split(call: Call) -> str:
+    if not call.shape():
+        return f"jax.random.split({call.operands[0]}, {call.told('shape')})"
+    function = f"lambda key: jax.random.split(key, {call.told('shape')})"
+    return _of_each(function, call.operands[0], len(call.shape()))
+
+
+def _random_fold_in(call: Call) -> str:
+    function = "jax.random.fold_in"
+    if call.made.shape:
+        function = f"jnp.vectorize({function})"
+    return f"{function}({call.operands[0]}, {call.operands[1]})"
+
+
+def _random_seed(call: Call) -> str:
+    if not call.shape():
+        return f"jax.random.key({call.operands[0]}{_kind(call)})"
+    function = f"lambda seed: jax.random.key(seed{_kind(call)})"
+    return _of_each(function, call.operands[0], len(call.shape()))
+
+
+def _kind(call: Call) -> str:
+    """The kind of random numbers of a key, where that is not JAX's default."""
+    kind = str(call.operation.parameter.get("impl", "fry"))
+    if kind not in _KINDS:
+        raise call.refused(f"of keys of kind {kind}")
+    return _KINDS[kind] and f', impl="{_KINDS[kind]}"'
+
+
+_KINDS = {"fry": "", "rbg": "rbg", "urbg": "unsafe_rbg"}
+
+JAX_RANDOM: Mapping[str, Writer] = {
+    "random_bits": _random_bits,
+    "random_unwrap": "jax.random.key_data({0})",
+    "random_wrap": lambda call: f"jax.random.wrap_key_data({call.operands[0]}{_kind(call)})",
+    "random_seed": _random_seed,
+    "random_split": _random_split,
+    "random_fold_in": _random_fold_in,
+}
 
 
 JAX_WHOLE: Mapping[str, Writer] = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from grammar.tensors.operations import Operation
-from grammar.tensors.primitives import ARITHMETIC, RANDOM, REPLICATED
+from grammar.tensors.primitives import ARITHMETIC, RANDOM, REPLICATED, WHOLE
 from grammar.tensors.sharding import Kind
 from hierarchies import InputError
 from hierarchies.errors import nearest
@@ -80,20 +80,34 @@ TABLE: Mapping[str, Rule] = {
 def factors(operation: Operation) -> tuple[Factor, ...]:
     """The factors of an operation.
 
-    Raises InputError, with its user's line, for a primitive that is not in the table; if the step
-    says so, such a one has no factor instead, and is computed on all devices alike.
+    Raises InputError, with its user's line, for a primitive that is not in the table. One that all
+    runtimes compute has no factor instead if the step says ``replicated=true``, and is computed on
+    all devices alike; of any other primitive that is refused.
     """
-    if operation.primitive in TABLE:
+    asked = REPLICATED in operation.parameter
+    if operation.primitive in TABLE and not asked:
         return TABLE[operation.primitive](operation).factors(operation)
-    if operation.parameter.get(REPLICATED) is True:
+    if operation.primitive in WHOLE and operation.parameter.get(REPLICATED) is True:
         return ()
+    if operation.primitive in TABLE:
+        raise InputError(
+            f"{operation.primitive} has {REPLICATED}=, and has rules to be cut by",
+            where=operation.line,
+            hint=f"leave that out, and a plan may replicate it; {_SAID_OF}",
+        )
     if operation.body is not None:
         raise InputError(
             f"{operation.primitive} repeats a body", where=operation.line, hint="cut its operations"
         )
+    if operation.primitive in WHOLE:
+        hint = f"for every device to do it whole, write {REPLICATED}=true behind its operands"
+    else:
+        hint = f"{nearest(operation.primitive, TABLE)}; {_SAID_OF}"
     raise InputError(
         f"no factors are known of the primitive {operation.primitive!r}",
         where=operation.line,
-        hint=f"{nearest(operation.primitive, TABLE)}; or, for every device to do it whole, write"
-        f" {REPLICATED}=true behind its operands",
+        hint=hint,
     )
+
+
+_SAID_OF = f"{REPLICATED}=true is said of {', '.join(sorted(WHOLE))}, which runtimes compute whole"

@@ -2,9 +2,9 @@
 
 Inputs are what their roles say. Gradients are what updates begin with: values of a parameter's
 shape from which, by elementwise operations alone, what takes its place is made; and what these are
-cast or added up from. What comes of parameters alone, a cast of them or all of them put together,
-is a copy. All else is activations, those that the backward pass reads and those that nobody reads
-for long.
+cast, laid out or added up from. What comes of parameters alone, a cast of them or all of them put
+together, is a copy. All else is activations, those that the backward pass reads and those that
+nobody reads for long.
 """
 
 from __future__ import annotations
@@ -70,9 +70,12 @@ def kinds_inside(loop: Operation, graph: Graph, kinds: Mapping[str, Kind]) -> Ma
         if isinstance(operand, Value)
     }
     found = _with_copies(graph, given)
+    makers = _makers(graph)
     for output, result in zip(graph.outputs, loop.results, strict=True):
         if isinstance(output, Value) and found[output.name] is Kind.ACTIVATIONS:
-            found[output.name] = kinds[result.name]
+            kind = found[output.name] = kinds[result.name]
+            if kind is Kind.GRADIENTS:
+                found |= dict.fromkeys(_same(output, makers), kind)
     return found
 
 
@@ -88,9 +91,7 @@ def _with_copies(graph: Graph, given: Mapping[str, Kind]) -> dict[str, Kind]:
 
 def _gradients(step: Step) -> set[str]:
     """From what comes back as parameters, through elementwise operations of their shape."""
-    makers = {
-        one.name: operation for operation in step.graph.operations for one in operation.results
-    }
+    makers = _makers(step.graph)
     found: set[str] = set()
     seen: set[str] = set()
     for out, place in step.updates:
@@ -110,19 +111,25 @@ def _gradients(step: Step) -> set[str]:
     return found
 
 
-_SAME = ("convert_element_type", "add_any")
-"""These make a gradient of gradients."""
+def _makers(graph: Graph) -> dict[str, Operation]:
+    return {one.name: operation for operation in graph.operations for one in operation.results}
+
+
+_SAME = ("add_any", "convert_element_type", "copy", "reduce_sum", "reshape", "squeeze", "transpose")
+"""These make a gradient of gradients, where no element is added to another of its array: JAX sums a
+bias over a dimension of size 1, too."""
 
 
 def _same(gradient: Value, makers: Mapping[str, Operation]) -> set[str]:
-    """The names of what a gradient is made from and still is: in bf16, or that of one use."""
+    """The names of what a gradient is made from and still is: in bf16, laid out, or of one use."""
     found, left = set[str](), [gradient]
     while left:
         one = left.pop()
         found.add(one.name)
         maker = makers.get(one.name)
         if maker is not None and maker.primitive in _SAME:
-            left += [other for other in maker.operands if isinstance(other, Value)]
+            values = [other for other in maker.operands if isinstance(other, Value)]
+            left += [other for other in values if other.type.elements == one.type.elements]
     return found
 
 

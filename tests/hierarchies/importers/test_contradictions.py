@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hierarchies import InputError, load
+from hierarchies.devices import devices as known_devices
 from hierarchies.files.loading import catalogue
 from hierarchies.importers import Draft, Options, Stated, around, import_texts, toml
 from hierarchies.importers.models import MODELS, model_named
@@ -158,8 +159,27 @@ def test_every_gpu_of_the_catalogue_has_a_name() -> None:
         system = load(name)
         if not system.device.startswith(("TPU", "Trainium")):
             assert system.device in named, system.device
+    for device in known_devices():
+        assert device.startswith("TPU") or model_named(device).device == device
     for name in MODELS:
         assert model_named(model_named(name).device).device == model_named(name).device
+
+
+NVLINK_GIGABYTES = {"70": 25, "80": 25, "90": 25, "100": 50, "103": 50}
+"""Per second, link and direction, by NVIDIA's architecture: generations two to five of NVLink."""
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_links_carry_what_a_link_of_their_generation_does(name: str) -> None:
+    """The numbers of links stand in a table of their own, bandwidths in the machines' files."""
+    model = model_named(name)
+    each = NVLINK_GIGABYTES.get(model.archs[0])
+    if each is not None:
+        assert model.link is not None
+        assert model.link.value == each * 1e9
+    else:
+        others = model.system.hierarchy.levels[-1].cardinality - 1
+        assert model.most_links == (others if model.amd else 0)
 
 
 @pytest.mark.parametrize("name", ["h20", "H800", "l20", "a40", "rtx 4090", "H100 PCIe", "tpu-v4"])

@@ -55,6 +55,12 @@ def test_every_path_of_flat_values_in_torch(tmp_path: Path) -> None:
     assert not differences("torch", cases(), SIZES, tmp_path)
 
 
+@pytest.mark.slow
+def test_every_path_of_flat_values_by_gloo(tmp_path: Path) -> None:
+    """Six processes, one for each device."""
+    assert not differences("gloo", cases(), SIZES, tmp_path)
+
+
 MEGATRON = "data=3 tensor=2; batch over data; weights over tensor as Megatron"
 RECIPES = [
     ("jax", "mlp-tiny", "data=3; batch over data; zero=3; buckets of 0.01 MB"),

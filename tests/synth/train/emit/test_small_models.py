@@ -34,6 +34,13 @@ def test_random_plans_in_torch(sample: Sample, tmp_path: Path) -> None:
         assert not wrong_outputs("torch", name, SIZES, seed, tmp_path), (name, seed)
 
 
+@pytest.mark.parametrize("runtime", ["jax", "torch"])
+def test_raw_keys_and_their_words(runtime: str, tmp_path: Path) -> None:
+    """Those of vectorised functions, too, which ``jax.random`` refuses unless they are mapped."""
+    for seed in range(2):
+        assert not wrong_outputs(runtime, "raw keys", SIZES, seed, tmp_path), seed
+
+
 def negation(*shape: int) -> tuple[Step, Plan]:
     """A step that negates a value, which is cut before that."""
     x, y = Value("x", Type("f64", shape)), Value("y", Type("f64", shape))

@@ -210,10 +210,10 @@ def test_two_axes_whose_numbers_enter() -> None:
     assert "cut one of them only" in str(refused.value)
 
 
-def test_unknown_primitives_are_replicated_only_if_asked() -> None:
-    one = elementwise("householder", value("x", 8, 16))
+def test_what_runtimes_compute_whole_is_replicated_only_if_asked() -> None:
+    one = elementwise("cholesky", value("x", 8, 8))
     with pytest.raises(
-        InputError, match="no factors are known of the primitive 'householder'"
+        InputError, match="no factors are known of the primitive 'cholesky'"
     ) as refused:
         rows(one)
     assert refused.value.where == "gpt.py:31"
@@ -221,6 +221,22 @@ def test_unknown_primitives_are_replicated_only_if_asked() -> None:
     one = replace(one, parameters=(("replicated", True),))
     assert rows(one) == (Row((None,), (None,)),)
     assert matched(one, [replicated(2)], [replicated(2)], SIZES)
+
+
+@pytest.mark.parametrize("parameters", [(), (("replicated", True),)], ids=["plain", "asked"])
+def test_what_no_runtime_computes_is_refused_also_if_asked(parameters: tuple) -> None:
+    """Else a sharded step would be shown that cannot be written as a file."""
+    one = replace(elementwise("householder", value("x", 8, 16)), parameters=parameters)
+    with pytest.raises(InputError, match="known of the primitive 'householder'") as refused:
+        rows(one)
+    assert "replicated=true is said of cholesky, clz, eigh" in str(refused.value)
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_what_has_rules_is_not_asked_to_be_replicated(asked: bool) -> None:
+    one = replace(elementwise("exp", value("x", 8, 16)), parameters=(("replicated", asked),))
+    with pytest.raises(InputError, match="exp has replicated=, and has rules to be cut by"):
+        rows(one)
 
 
 def test_a_sharding_of_another_rank() -> None:

@@ -214,5 +214,7 @@ def test_what_pytorch_dumps_is_read() -> None:
                 assert parse_communicated(text, protocol).order == plain.order
                 continue
             assert text == texts["deferred"]
-            with pytest.raises(InputError, match="no rank can go on"):
+            with pytest.raises(InputError, match="no rank can go on") as refused:
                 parse_communicated(text, protocol)
+            assert protocol is MET
+            assert "say --protocol eager" in refused.value.hint

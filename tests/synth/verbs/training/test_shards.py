@@ -265,10 +265,10 @@ STEP = """step small{over}
 in x: f32[8{x},16{k}] batch
 in w: f32[16{w},4] parameter
 v0: f32[8{x},4]{v0} = dot_general(x, w) dimension_numbers=(((1),(0)),((),())) @own.py:3
-v1: f32[8{x},4]{v1} = {primitive}(v0) @own.py:4
+v1: f32[8{x},4]{v1} = {primitive}(v0){asking} @own.py:4
 out v1
 """
-PLAIN = dict.fromkeys(("over", "x", "k", "w", "v0", "v1"), "") | {"primitive": "tanh"}
+PLAIN = dict.fromkeys(("over", "x", "k", "w", "v0", "v1", "asking"), "") | {"primitive": "tanh"}
 OVER = PLAIN | {"over": " over data=2 model=2", "x": "@data"}
 AXIS_TWICE = "line 2, column 7: axis 'data' occurs 2 times"
 BAD_TEXTS = {
@@ -281,6 +281,11 @@ BAD_TEXTS = {
         OVER | {"primitive": "thing"},
         [],
         "own.py:4: no factors are known of the primitive 'thing'; did you mean",
+    ),
+    "it may be asked for where no runtime computes it": (
+        PLAIN | {"primitive": "thing", "asking": " replicated=true"},
+        ["--plan", DATA],
+        "replicated=true is said of cholesky, clz, eigh",
     ),
     "an axis in two places of a type": (OVER | {"k": "@data"}, [], AXIS_TWICE),
     "a size that an axis does not divide": (
@@ -346,11 +351,12 @@ def test_bad_texts(what: str, tmp_path: Path) -> None:
 
 def test_the_texts_without_their_mistakes(tmp_path: Path) -> None:
     place = tmp_path / "small.step"
-    asking = "thing(v0) replicated=true"
+    asking = "cholesky(v0) symmetrize_input=true replicated=true"
     for holes, words in ((PLAIN, ["--plan", DATA]), (OVER, [])):
         place.write_text(STEP.format(**holes))
         assert asked(str(place), *words).exit_code == 0
-    place.write_text(STEP.format(**PLAIN).replace("tanh(v0)", asking))
+    square = STEP.format(**PLAIN).replace(",4]", ",8]")
+    place.write_text(square.replace("tanh(v0)", asking))
     assert asked(str(place), "--plan", DATA).exit_code == 0
 
 

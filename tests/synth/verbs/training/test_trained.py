@@ -81,6 +81,23 @@ def test_files_are_for_a_runtime(tmp_path: Path) -> None:
         assert path.read_text(encoding="utf-8") == file.text
 
 
+def test_no_other_verb_hands_out_a_step_that_runs(tmp_path: Path) -> None:
+    """A text is typed and checked by those who read it; configurations run a framework's own step.
+
+    If one of these ever writes a step for a runtime, that must say whether it was executed.
+    """
+    data = ("--plan", "data=8; batch over data")
+    for words in (("shard", str(KEPT), *data), ("plan", "dgx-h100:1", "--model", "gpt2-tiny")):
+        place = tmp_path / words[0]
+        found = CliRunner().invoke(app, [*words, "-o", str(place)])
+        assert found.exit_code == 0, found.stderr
+        written = [place] if place.is_file() else [one for one in place.rglob("*") if one.is_file()]
+        assert written
+        for file in written:
+            text = file.read_text(encoding="utf-8")
+            assert ("def device_step" not in text) or "xecuted when it was written" in text, file
+
+
 def test_gradients_are_sent_beside_compute_if_that_is_asked_for() -> None:
     """In words of simulate; without it every collective is waited for where it stands."""
     asked_for = {"plan": "data=2; batch over data", "runtime": "torch"}
