@@ -67,8 +67,9 @@ class Inside:
     backward pass of a microbatch, by part; ``working`` of a pass at most, in layers and at all;
     ``waiting``, a layer's gradients until those of all layers are cast and summed at once, which
     ZeRO does layer by layer; ``tied``, gradients of parameters that are read in two places, which
-    are summed, and cut by ZeRO, only after all microbatches; ``boundary``, what a layer hands to the next. ``moments``, ``gradients`` and ``copies`` are in
-    bytes for each byte of parameters, ``update_seconds`` likewise. ``summing_seconds``: of a
+    are summed, and cut by ZeRO, only after all microbatches; ``boundary``, what a layer hands to
+    the next. ``moments``, ``gradients`` and ``copies`` are in bytes for each byte of parameters,
+    ``update_seconds`` likewise. ``summing_seconds``: of a
     layer's whole gradients, to add them up in each microbatch. ``halves`` is empty where backward
     passes are whole.
     """

@@ -197,7 +197,7 @@ class Staged:
             part: at[1 if inside.copies else 3][part]
             + inside.moments * at[1][part]
             + inside.gradients * at[gradients][part]
-            + (inside.tied[part] if 1 < recipe.microbatches and zero >= 2 else 0.0)
+            + (inside.tied[part] if recipe.microbatches > 1 and zero >= 2 else 0.0)
             + whole * size
             for part, size in inside.stored.items()
         }
