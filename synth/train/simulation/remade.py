@@ -19,12 +19,14 @@ from grammar.tensors.operations import Value
 from grammar.tensors.primitives import ARITHMETIC, MOVED, MULTIPLIED
 from grammar.tensors.sharding import Sharding, Type
 from synth.compute.section import NAMED_OTHERWISE
-from synth.train.plans import Done, Moved, Program, Sent
+from synth.train.plans import Done, Moved, Program, Sent, When
 
 THERE, WRITTEN, READ = 16, 18, 2
 """What a byte costs that a product has written, that a kernel writes for it alone, and that is in
 memory anyway and only read: among values of about one size the first is kept. (In PyTorch's
 partitioner a byte that is written for it alone costs twice as much, and may need more memory.)"""
+
+MICROBATCH_PASSES = (When.FORWARD, When.BACKWARD, When.WEIGHT)
 
 N = TypeVar("N", bound=Hashable)
 
@@ -199,6 +201,7 @@ class _Kernels:
         self.stored = ends
         self._types: dict[Key, Type] = {}
         self._made: dict[Key, int] = {}
+        self._when: dict[Key, When | None] = {}
         self._readers: dict[Key, set[int]] = {}
         self._last: dict[Key, int] = {}
         self._ended: list[int] = []
@@ -246,6 +249,9 @@ class _Kernels:
             self._ended[number] = at
             for key, _ in read:
                 self._readers.setdefault(key, set()).add(number)
+                # Microbatches are summed in the type that is read, not in that of its sources.
+                if place and place.when is When.AFTER and self._when.get(key) in MICROBATCH_PASSES:
+                    self.stored.add(key)
             if alone:
                 continue
             sources = tuple(key for key, _ in read)
@@ -254,6 +260,7 @@ class _Kernels:
             )
             for key, _ in made:
                 self._made[key] = number
+                self._when[key] = place.when if place else None
                 self.members[number].append((key, sources, again))
                 if sources and _is_view(one):
                     self._views[key] = sources[0]

@@ -61,7 +61,9 @@ class Inside:
     ``work`` is by pass and part. In bytes of a device: ``parameters`` by part, as they are stored,
     each for itself, and those of ``experts`` apart where their axis cuts them; ``saved`` for the
     backward pass of a microbatch, by part; ``working`` of a pass at most, in layers and at all;
-    ``boundary``, what a layer hands to the next. ``moments``, ``gradients`` and ``copies`` are in
+    ``waiting``, a layer's gradients until those of all layers are cast and summed at once, which
+    ZeRO does layer by layer; ``tied``, gradients of parameters that are read in two places, which
+    are summed, and cut by ZeRO, only after all microbatches; ``boundary``, what a layer hands to the next. ``moments``, ``gradients`` and ``copies`` are in
     bytes for each byte of parameters, ``update_seconds`` likewise. ``summing_seconds``: of a
     layer's whole gradients, to add them up in each microbatch.
     """
@@ -71,6 +73,8 @@ class Inside:
     experts: Mapping[Part, tuple[float, ...]]
     saved: Mapping[Part, float]
     working: tuple[float, float]
+    waiting: float
+    tied: Mapping[Part, float]
     boundary: float
     moments: float
     gradients: float
@@ -126,6 +130,7 @@ def scaled(one: Inside, two: Inside, samples: int) -> Inside | None:
         work=work,
         saved=several(one.saved, two.saved),
         working=(at(one.working[0], two.working[0]), at(one.working[1], two.working[1])),
+        waiting=at(one.waiting, two.waiting),
         boundary=at(one.boundary, two.boundary),
     )
 

@@ -39,6 +39,9 @@ from synth.train.simulation.passes import Passes, PassKey
 from synth.train.simulation.predicting import grouped
 from synth.train.simulation.sources import Rooflines
 
+ADDED = ("add", "add_any")
+"""What sums the gradients of a parameter that is read in two places."""
+
 LAYERS = 2
 """Of the model that is traced: with one there is nothing between layers."""
 
@@ -155,6 +158,8 @@ class _Read:
             experts,
             self._each(self._lasting(When.FORWARD, When.BACKWARD)),
             self._working(),
+            self._waiting_bytes(),
+            self._tied(),
             self._boundary(),
             sum(one.size_bytes for one in moments if one.maker < 0) / stored,
             sum(self._lasting(When.BACKWARD, When.AFTER).values()) / stored,
@@ -300,18 +305,47 @@ class _Read:
         return found
 
     def _working(self) -> tuple[float, float]:
-        """The most that a pass needs of its own: in its layers alone, and in all of it."""
+        """The most that a pass needs of its own: in its layers alone, and in all of it.
+
+        Without gradients that wait for the end of the pass, as these are as many as layers.
+        """
         passes, most = Passes(self.device), [0.0, 0.0]
         for when in (When.FORWARD, When.BACKWARD):
             alone = simulate(passes.part([PassKey(stage, when) for stage in passes.stages]))
-            lives = alone.lives
-            inner = np.array(
-                [alone.device.tasks[one.maker].layer >= 0 for one in alone.device.buffers], bool
-            )
-            layers = Lives(lives.begins[inner], lives.ends[inner], lives.sizes[inner])
-            for at, some in enumerate((layers, lives)):
+            lives, tasks = alone.lives, alone.device.tasks
+            waiting = _waiting(alone.device)
+            layers = [
+                one.maker >= 0 and tasks[one.maker].layer >= 0 for one in alone.device.buffers
+            ]
+            counted = np.array([at not in waiting for at in range(len(layers))], bool)
+            for at, chosen in enumerate((counted & np.array(layers, bool), counted)):
+                some = Lives(lives.begins[chosen], lives.ends[chosen], lives.sizes[chosen])
                 most[at] = max(most[at], some.largest()[1])
         return most[0], most[1]
+
+    def _waiting_bytes(self) -> float:
+        """Gradients of a layer in the type of its products, until all are cast to be summed."""
+        passes = Passes(self.device)
+        alone = passes.part([PassKey(stage, When.BACKWARD) for stage in passes.stages])
+        return sum(alone.buffers[number].size_bytes for number in _waiting(alone)) / LAYERS
+
+    def _tied(self) -> Mapping[Part, float]:
+        """Gradients whose sum with others of their parameter is done after all microbatches."""
+        made, summed = set[str](), set[str]()
+        for instruction, place in zip(self.program.instructions, self.program.places, strict=False):
+            if not isinstance(instruction, Done):
+                continue
+            operation = instruction.operation
+            names = {str(operand) for operand in operation.operands}
+            if place.when is When.BACKWARD:
+                made.update(value.name for value in operation.results)
+            elif place.when is When.AFTER and operation.primitive in ADDED and names <= made:
+                summed |= names
+        found = Counter[Part]()
+        for one in self.device.buffers:
+            if one.name in summed and one.maker >= 0:
+                found[self._parts[one.maker]] += one.size_bytes
+        return {part: found[part] for part in Part}
 
     def _boundary(self) -> float:
         """Bytes that a layer hands to the next: what the first loop over layers carries."""
@@ -326,3 +360,16 @@ class _Read:
                     if isinstance(value, Value)
                 )
         return 0.0
+
+
+def _waiting(alone: Device) -> frozenset[int]:
+    """Gradients that layers of a pass make and only what follows the layers reads."""
+    inside, behind = set[int](), set[int]()
+    for task in alone.tasks:
+        (inside if task.layer >= 0 else behind).update(task.reads)
+    return frozenset(
+        number
+        for number in behind - inside
+        if alone.buffers[number].kind is Kind.GRADIENTS
+        and alone.tasks[alone.buffers[number].maker].layer >= 0
+    )

@@ -149,7 +149,10 @@ class Staged:
         ahead = 2 * layer * inside.gathered if recipe.zero == 3 else 0.0
         # Whose gradients are whole: of a bucket that is sent, and of the next while layers fill it.
         beside = min(2 * self.bucket_layers - 1, self.layers - 1)
-        ahead += beside * layer * inside.gradients if recipe.zero >= 2 else 0.0
+        in_parts = recipe.zero >= 2 or (recipe.zero and recipe.microbatches == 1)
+        ahead += beside * layer * inside.gradients if in_parts else 0.0
+        if recipe.microbatches > 1 and not recipe.zero:
+            ahead += self.layers * inside.waiting
         lies = self.lies
         looked_at = range(ranks) if self.folded else lies.firsts
         kept, state = (lies.of_ranks(lies.of_stages(of)) for of in (inside.saved, self._state))
@@ -164,13 +167,16 @@ class Staged:
     @property
     def _state(self) -> Mapping[Part, float]:
         """Bytes of parameters and of what goes with them, by part."""
-        inside, zero = self.inside, self.recipe.zero
+        inside, recipe, zero = self.inside, self.recipe, self.recipe.zero
+        # Of one microbatch they are cut where they are made; ZeRO-1 keeps sums of several whole.
+        gradients = 2 if recipe.microbatches > 1 else 1
         at = [self.own if zero >= one else inside.stored for one in range(4)]
         whole = 0.0 if zero == 3 else inside.copies
         return {
             part: at[1 if inside.copies else 3][part]
             + inside.moments * at[1][part]
-            + inside.gradients * at[2][part]
+            + inside.gradients * at[gradients][part]
+            + (inside.tied[part] if 1 < recipe.microbatches and zero >= 2 else 0.0)
             + whole * size
             for part, size in inside.stored.items()
         }
