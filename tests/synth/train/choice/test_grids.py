@@ -92,8 +92,7 @@ def test_stages_have_every_order_that_is_made() -> None:
                 continue
             wanted.add((name, count, chunks))
         found = [
-            (one.schedule, one.microbatches, one.chunks)
-            for one in recipes(ranks, extents, knobs)
+            (one.schedule, one.microbatches, one.chunks) for one in recipes(ranks, extents, knobs)
         ]
         assert sorted(found) == sorted(wanted)
 

@@ -44,10 +44,15 @@ def words_of(recipe: Recipe) -> dict[str, str]:
 def test_a_pin_says_what_a_recipe_written_out_has() -> None:
     """``seq`` cuts tokens, too, and is no sequence parallelism."""
     said = {word: said_of(parse_recipe(STAGED), word) for word in WORDS}
+    axes = {"pipe": "2", "data": "2", "expert": "1", "seq": "1", "tensor": "2"}
+    order = {"microbatches": "4", "chunks": "2", "schedule": "interleaved-1f1b"}
     assert said == {
-        **{"pipe": "2", "data": "2", "expert": "1", "seq": "1", "tensor": "2", "zero": "1"},
-        **{"microbatches": "4", "chunks": "2", "schedule": "interleaved-1f1b"},
-        **{"remat": "yes", "sequence": "yes", "vocabulary": "yes"},
+        **axes,
+        **order,
+        "zero": "1",
+        "remat": "yes",
+        "sequence": "yes",
+        "vocabulary": "yes",
     }
     context = parse_recipe("data=2 seq=2; batch over data; tokens over seq")
     assert [said_of(context, word) for word in ("seq", "sequence", "tensor")] == ["2", "no", "1"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import prod
 from typing import Any
@@ -157,6 +157,10 @@ def test_logits_are_cut_in_all_operations_of_the_loss(model: str, text: str) -> 
     )
 
 
+def cut_program(one: Step, inputs: Sequence[Sharding], sizes: Mapping[str, int]) -> Program:
+    return apply(one, Plan(tuple(sizes.items()), follow(one, inputs, Rules(sizes))))
+
+
 def sent_bytes(program: Program, sizes: Mapping[str, int]) -> float:
     paths = [(one.value.type, one.path) for one in program.moved()]
     return float(sum(path.least_bytes(kind, sizes) for kind, path in paths))
@@ -195,16 +199,14 @@ def test_trimming_sends_no_more_in_functions_at_random(monkeypatch: pytest.Monke
         labels = tuple(f"input{at}" for at in range(len(one.graph.inputs)))
         one = replace(one, roles=("batch",) * len(labels), labels=labels)
 
-        def program(one: Step = one, inputs: list[Sharding] = [*inputs, *captured]) -> Program:
-            return apply(one, Plan(tuple(sizes.items()), follow(one, inputs, Rules(sizes))))
-
+        all_inputs = [*inputs, *captured]
         monkeypatch.setattr(following, "trimmed", lambda step, cuts, sizes: cuts)
         try:
-            whole = program()
+            whole = cut_program(one, all_inputs, sizes)
         except InputError:  # the carry of a loop, cut in four parts of six
             continue
         monkeypatch.setattr(following, "trimmed", real)
-        trimmed = program()
+        trimmed = cut_program(one, all_inputs, sizes)
         assert trimmed.outputs == whole.outputs
         assert sent_bytes(trimmed, sizes) <= sent_bytes(whole, sizes), seed
         assert computed(trimmed, sizes) <= computed(whole, sizes), seed
