@@ -219,11 +219,11 @@ def _cuts(sizes: Mapping[str, int], extents: Extents, knobs: Knobs) -> Iterator[
     tensor = "tensor" in has
     words = tensor and extents.vocabulary and extents.vocabulary % sizes["tensor"] == 0
     by_tokens = tensor and extents.tokens and extents.tokens % sizes["tensor"] == 0
-    for sequence, vocabulary in product(knobs.sequence, knobs.vocabulary):
+    for sequence, vocabulary in product(knobs.sequence, knobs.vocabulary if words else (False,)):
         if sequence and (not by_tokens or "seq" in has):
             continue
         found: dict[str, Any] = {"batch": tuple(axis for axis in BATCH_AXES if axis in has)}
         found |= {"megatron": "tensor"} if tensor else {}
-        found |= {"vocabulary": "tensor"} if words and vocabulary else {}
+        found |= {"vocabulary": "tensor"} if vocabulary else {}
         found |= {"tokens": "seq"} if "seq" in has else {"tokens": "tensor"} if sequence else {}
         yield found | ({"experts": "expert"} if "expert" in has else {})

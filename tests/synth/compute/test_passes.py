@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from grammar.tensors.operations import Literal, Operation, Value
 from grammar.tensors.sharding import Type
 from hierarchies.devices import device_named
@@ -70,6 +72,27 @@ def test_several_values_of_one_source_are_read_as_the_source() -> None:
     assert seconds(both, "y") == moved(3 * kind.bytes)
     again = (("d", (source,)), ("n", (source,)))
     assert seconds(both, "y", remade=again) == moved(2 * kind.bytes)
+
+
+def test_what_a_later_kernel_computes_again_is_not_written() -> None:
+    """Two kernels read a source; what the first makes of it for the second needs no memory."""
+    kind = Type("bf16", (2048, 2048))
+    source, twice, grown, other, product, made = (Value(name, kind) for name in "sdgbpy")
+    numbers = (("dimension_numbers", (((1,), (0,)), ((), ()))),)
+    before = (
+        Operation("add", (source, source), (twice,), ()),
+        Operation("exp", (twice,), (grown,), ()),
+    )
+    middle = Operation("dot_general", (grown, other), (product,), numbers)
+    after = Operation("mul", (product, twice), (made,), ())
+    alone = seconds((middle,), "p")
+    section = (*before, middle, after)
+    assert seconds(section, "y") == pytest.approx(
+        moved(3 * kind.bytes) + alone + moved(3 * kind.bytes)
+    )
+    assert seconds(section, "y", remade=(("d", (source,)),)) == pytest.approx(
+        moved(2 * kind.bytes) + alone + moved(3 * kind.bytes)
+    )
 
 
 def test_a_product_finds_in_memory_what_is_computed_again_for_it() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 from random import Random
 
@@ -11,6 +12,7 @@ from grammar.tensors.parser import parse_step
 from hierarchies import InputError
 from places import TESTS
 from synth.train.choice.grids import THREE_DEGREES, Extents, Knobs, extents_of, recipes
+from synth.train.orders import SCHEDULES, chunks_of
 from synth.train.plans import apply, parse_recipe, plan_of
 
 DEEP = 2**15
@@ -66,10 +68,33 @@ def test_uneven_stages_are_all_that_have_a_layer_each() -> None:
 
 def test_every_recipe_is_another_and_is_read_back_from_its_text() -> None:
     extents = Extents(16, tokens=8, megatron=4, vocabulary=64, experts=4, layers=4)
-    found = list(recipes(8, extents))
-    assert len(found) == len(set(found)) > 500
-    assert all(parse_recipe(str(one)) == one for one in found)
-    assert found == list(recipes(8, extents))
+    for knobs in (Knobs(), Knobs(vocabulary=(True, False), zero=(0, 1))):
+        found = list(recipes(8, extents, knobs))
+        assert len(found) == len(set(found)) > 500
+        assert all(parse_recipe(str(one)) == one for one in found)
+        assert found == list(recipes(8, extents, knobs))
+
+
+def test_stages_have_every_order_that_is_made() -> None:
+    """Of all schedules, on ranks that are no power of two, too: what makes no order is left out."""
+    extents = Extents(batch=240, layers=48)  # divided by all that is tried
+    knobs = Knobs(degrees=(1, 2, 3, 4, 6), axes=("pipe",), schedules=tuple(SCHEDULES))
+    knobs = replace(knobs, microbatches=(2, 3, 4, 6, 8, 10, 12, 16), zero=(0,), remat=(False,))
+    for ranks in (2, 3, 4, 6):
+        wanted = set()
+        for name, count, chunks in product(SCHEDULES, knobs.microbatches, knobs.chunks):
+            is_other = chunks == 1 and name in ("interleaved-1f1b", "looped-bfs")
+            if chunks != chunks_of(name, chunks) or is_other:
+                continue
+            try:
+                SCHEDULES[name](ranks, count, chunks)
+            except InputError:
+                continue
+            wanted.add((name, count, chunks))
+        found = [
+            (one.schedule, one.microbatches, one.chunks) for one in recipes(ranks, extents, knobs)
+        ]
+        assert sorted(found) == sorted(wanted)
 
 
 def test_a_model_without_layers_or_tokens_has_no_such_axes() -> None:

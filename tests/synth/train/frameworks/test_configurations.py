@@ -68,8 +68,10 @@ def test_ranks_lie_where_the_placement_has_them(framework: str) -> None:
     staged = "pipe=4 data=8; batch over data; schedule 1f1b, 4 microbatches"
     experts = "pipe=2 data=2 expert=8; batch over data and expert; experts over expert; "
     experts += "schedule 1f1b, 4 microbatches"
+    alone = "expert=8 tensor=4; batch over expert; experts over expert; "
+    alone += "weights over tensor as Megatron"
     written = told = 0
-    for recipe in map(parse_recipe, (text, plain, staged, experts)):
+    for recipe in map(parse_recipe, (text, plain, staged, experts, alone)):
         model = MODELS["mixtral-8x7b" if recipe.experts else "llama3-8b"]
         axes = [Axis(name, size) for name, size in recipe.axes]
         for placement in placements(SYSTEM.hierarchy, axes):

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hierarchies import Axis, Placement, load
+from hierarchies import Axis, InputError, Placement, load
 from synth.train.frameworks import Job, Machine, Model, configuration
 from synth.train.models import Spelling, zoo_step
 from synth.train.plans import parse_recipe
@@ -82,3 +82,13 @@ def test_the_module_lays_the_inputs_as_the_plan(
     assert said["cut"]["moment"]["mean/layers/attention/query"] == moment
     assert said["cut"]["batch"]["tokens"] == cut["tokens"][0]
     assert set(said["cut"]["parameter"]) == set(shapes["parameter"])
+
+
+def test_padded_parts_are_refused_as_no_partition_spec_says_them() -> None:
+    pytest.importorskip("jax")
+    step = zoo_step("gpt2-tiny", {}, Spelling(batch=24))
+    recipe, system = parse_recipe("data=24; batch over data; zero=3"), load("dgx-h100:3")
+    placed = Placement(system.hierarchy, (Axis("data", 24),), ((3, 8),))
+    model = Model("gpt2-tiny", ZOO["gpt2-tiny"], step)
+    with pytest.raises(InputError, match="has no dimension that the axes of ZeRO divide"):
+        configuration("jax", recipe, model, Job(24, 16), Machine(system, placed))

@@ -124,6 +124,26 @@ def test_between_kernels_only_elements_are_computed_again_of_what_is_stored(
         assert all(order.get(root, -1) < order[name] for root, _ in roots)
 
 
+def test_what_a_product_reads_is_read_by_later_kernels_as_it_is() -> None:
+    """It is in memory whatever they compute again: of half as many bytes, too, it is not made."""
+    few, wide = Type("bf16", (8, 8)), Type("f32", (8, 8))
+    x, copy, grown, product, made = (
+        Value(name, few if name == "x" else wide) for name in ("x", "copy", "grown", "p", "y")
+    )
+    numbers = (("dimension_numbers", (((1,), (0,)), ((), ()))),)
+    operations = (
+        Operation("convert_element_type", (x,), (copy,), (("new_dtype", "f32"),)),
+        Operation("exp", (copy,), (grown,)),
+        Operation("dot_general", (copy, copy), (product,), numbers),
+        Operation("mul", (product, grown), (made,)),
+    )
+    one = Step("kernels", Graph((x,), operations, (made,)), ("batch",), ("x",))
+    whole = Sharding(((), ()))
+    program = apply(one, Plan((("data", 1),), Cuts((whole,), ((),) * 4)))
+    again = between_kernels(program, [("y", whole)], lambda kind, lies: kind.bytes, {"data": 1})
+    assert again == {("grown", whole): (("copy", whole),)}
+
+
 def test_a_normalisation_keeps_what_its_product_made() -> None:
     """A batch normalisation writes nothing large but its result: the rest comes of its input.
 

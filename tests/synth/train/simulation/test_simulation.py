@@ -267,6 +267,19 @@ def test_gradients_are_summed_where_they_are() -> None:
     assert inputs <= last < inputs + parameters
 
 
+@pytest.mark.parametrize("bucket", ["", "; buckets of 25 MB"])
+def test_no_memory_is_needed_for_the_results_of_all_reduces(bucket: str) -> None:
+    """Alone and in buckets: gradients are there until the update, and no second time."""
+    found = run("mlp-tiny", PLANS[0] + bucket, Overlap(), a_second, lambda *how: 1.0, layers=3)
+    summed = {at for at, task in enumerate(found.device.tasks) if "all-reduce" in task.request}
+    buffers = found.device.buffers
+    assert summed
+    assert summed.isdisjoint(one.maker for one in buffers)
+    sent = {n for at in summed for n in found.device.tasks[at].reads}
+    gradients = [buffers[n].size_bytes for n in sent if buffers[n].kind is Kind.GRADIENTS]
+    assert sum(gradients) == sum(b.size_bytes for b in buffers if b.kind is Kind.PARAMETERS)
+
+
 def test_what_is_sent_beside_goes_in_the_order_in_which_it_is_ready() -> None:
     """Gradients while earlier layers' parameters are still gathered, on one stream."""
     how = Overlap(sends=True, prefetch=1)
