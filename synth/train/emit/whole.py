@@ -1,13 +1,13 @@
 """Words for the primitives that no rule cuts: every device computes them whole.
 
-Random numbers are, in JAX, here; in PyTorch they are functions of its file (``torch/random.py``).
-Of decompositions every device computes all only if a step asks.
-Of decompositions JAX and PyTorch call the same routines of LAPACK, so signs agree on a CPU.
+Decompositions are such only in steps that say ``replicated=true``. JAX and PyTorch call the same
+LAPACK routines for them, so signs agree on a CPU. Random numbers are here for JAX alone: PyTorch's
+are functions of the file that is written (``torch/random.py``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from synth.train.emit.language import Call, Writer
 from synth.train.factors.parameters import number
@@ -35,25 +35,25 @@ def _jax_eigh(call: Call) -> str:
     return f"lax.linalg.eigh({call.operands[0]}, symmetrize_input=False, {told})"
 
 
-def _of_each(function: str, key: str, rank: int) -> str:
-    """``jax.random`` takes one key: what is vectorised in a trace is vectorised here."""
-    return f"{'jax.vmap(' * rank}{function}{')' * rank}({key})"
+def _for_each(call: Call, element: str, function: Callable[[str], str]) -> str:
+    """Applies ``function`` to every element of the operand: those of ``jax.random`` take one key.
+
+    ``element`` names the parameter of the lambda expression that ``vmap`` maps.
+    """
+    operand, rank = call.operands[0], len(call.shape())
+    if not rank:
+        return function(operand)
+    return f"{'jax.vmap(' * rank}lambda {element}: {function(element)}{')' * rank}({operand})"
 
 
 def _random_bits(call: Call) -> str:
     more = f"{call.told('shape')}, jnp.uint{call.told('bit_width')}"
-    if not call.shape():
-        return f"jax.random.bits({call.operands[0]}, {more})"
-    return _of_each(
-        f"lambda key: jax.random.bits(key, {more})", call.operands[0], len(call.shape())
-    )
+    return _for_each(call, "key", lambda key: f"jax.random.bits({key}, {more})")
 
 
 def _random_split(call: Call) -> str:
-    if not call.shape():
-        return f"jax.random.split({call.operands[0]}, {call.told('shape')})"
-    function = f"lambda key: jax.random.split(key, {call.told('shape')})"
-    return _of_each(function, call.operands[0], len(call.shape()))
+    shape = call.told("shape")
+    return _for_each(call, "key", lambda key: f"jax.random.split({key}, {shape})")
 
 
 def _random_fold_in(call: Call) -> str:
@@ -64,14 +64,12 @@ def _random_fold_in(call: Call) -> str:
 
 
 def _random_seed(call: Call) -> str:
-    if not call.shape():
-        return f"jax.random.key({call.operands[0]}{_kind(call)})"
-    function = f"lambda seed: jax.random.key(seed{_kind(call)})"
-    return _of_each(function, call.operands[0], len(call.shape()))
+    kind = _kind(call)
+    return _for_each(call, "seed", lambda seed: f"jax.random.key({seed}{kind})")
 
 
 def _kind(call: Call) -> str:
-    """The kind of random numbers of a key, where that is not JAX's default."""
+    """The keyword argument that selects a key's generator, empty for JAX's default."""
     kind = str(call.operation.parameter.get("impl", "fry"))
     if kind not in _KINDS:
         raise call.refused(f"of keys of kind {kind}")
