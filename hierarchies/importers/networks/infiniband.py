@@ -80,7 +80,7 @@ class Subnet:
 
     @cached_property
     def trunks(self) -> tuple[tuple[str, str, Cable], ...]:
-        """The cables between switches, with both of these: in large fabrics they are read often."""
+        """Cables between two switches, with both ends. Large fabrics are scanned once per tier."""
         ends = ((cable.ends[0][0], cable.ends[1][0], cable) for cable in self.cables)
         switches = {id for id, device in self.devices.items() if device.is_switch}
         return tuple(each for each in ends if each[0] in switches and each[1] in switches)

@@ -116,8 +116,8 @@ def _makers(graph: Graph) -> dict[str, Operation]:
 
 
 _SAME = ("add_any", "convert_element_type", "copy", "reduce_sum", "reshape", "squeeze", "transpose")
-"""These make a gradient of gradients, where no element is added to another of its array: JAX sums a
-bias over a dimension of size 1, too."""
+"""Primitives that yield a gradient from gradients if they keep the number of elements. A
+``reduce_sum`` may: JAX sums a bias over a dimension of size 1."""
 
 
 def _same(gradient: Value, makers: Mapping[str, Operation]) -> set[str]:
