@@ -17,17 +17,13 @@ from hierarchies import InputError
 from synth.train.plans import Done, Moved, Place, Program, Sent, When
 from synth.train.plans.microbatches import accumulates, redistribution
 from synth.train.plans.plan import TIME
-from synth.train.plans.program import EVERYWHERE, Key, makes, reads
+from synth.train.plans.program import EACH, EVERYWHERE, Key, makes, reads
 from synth.train.resharding import Path
 from synth.train.resharding.paths import First
 
 ONCE = (When.BEFORE, When.AFTER)
 _LETTERS = {When.FORWARD: "F", When.BACKWARD: "B", When.WEIGHT: "W"}
-_LATER = {
-    When.FORWARD: (When.FORWARD, When.BACKWARD, When.WEIGHT),
-    When.BACKWARD: (When.BACKWARD, When.WEIGHT),
-    When.WEIGHT: (When.WEIGHT,),
-}
+_LATER = {when: EACH[at:] for at, when in enumerate(EACH)}
 """Of each pass those of a microbatch that are not over when it begins."""
 
 

@@ -8,11 +8,11 @@ before waits, and that of its weights, for which nobody waits (zero bubble).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
-from itertools import accumulate, pairwise
+from itertools import accumulate, chain, pairwise
 from typing import NamedTuple, TypeVar
 
 from hierarchies import InputError
@@ -147,7 +147,11 @@ class Order:
         return self._most({Pass.INPUT: 1, Pass.WEIGHT: -1})
 
     def _most(self, changes: Mapping[Pass, N]) -> tuple[N, ...]:
-        each = ((changes.get(action.kind, 0) for action in actions) for actions in self.ranks)
+        return self.most_held(lambda action: (changes.get(action.kind, 0),))
+
+    def most_held(self, changes: Callable[[Action], Iterable[N]]) -> tuple[N, ...]:
+        """The peak of each rank's running total; ``changes`` are an action's, in their order."""
+        each = (chain.from_iterable(map(changes, actions)) for actions in self.ranks)
         return tuple(max(accumulate(one, initial=0)) for one in each)
 
     def forward(self, stage: int, microbatch: int) -> Action:

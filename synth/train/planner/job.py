@@ -17,7 +17,8 @@ from hierarchies import InputError, System
 from hierarchies.devices import Device
 from synth.train.choice.grids import Extents, Knobs, extents_of, recipes
 from synth.train.models import Spelling, zoo_step
-from synth.train.planner.composing.reading import LAYERS, MICROBATCHES
+from synth.train.planner.composing.reading import LAYERS
+from synth.train.planner.composing.writing import MICROBATCHES
 from synth.train.planner.families import Family, families
 from synth.train.planner.hints import no_plan
 from synth.train.planner.links import Candidate

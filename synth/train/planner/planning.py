@@ -17,7 +17,7 @@ from synth.search.space import BestFound, Budget, Found, Infeasible, NoneFound, 
 from synth.train.choice.grids import recipes
 from synth.train.planner.composing.balancing import Balancing
 from synth.train.planner.composing.composer import Composer
-from synth.train.planner.composing.reading import MICROBATCHES, batch_of, insides
+from synth.train.planner.composing.writing import MICROBATCHES, batch_of, insides
 from synth.train.planner.families import Family, gathered
 from synth.train.planner.finalists import (
     Finalist,

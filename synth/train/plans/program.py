@@ -87,6 +87,10 @@ class When(Enum):
     AFTER = "once, after the last microbatch"
 
 
+EACH = (When.FORWARD, When.BACKWARD, When.WEIGHT)
+"""What is done of each microbatch, in the order of its passes."""
+
+
 @dataclass(frozen=True)
 class Place:
     """On which stage an instruction is done, and when; what is sent is where it comes from.

@@ -13,12 +13,9 @@ from functools import cached_property
 from itertools import chain
 
 from synth.train.plans import Place, When
-from synth.train.plans.program import EVERYWHERE
+from synth.train.plans.program import EACH, EVERYWHERE
 from synth.train.simulation.device import Buffer, Device
 from synth.train.simulation.kinds import Kind
-
-EACH = (When.FORWARD, When.BACKWARD, When.WEIGHT)
-"""What is done of each microbatch, in the order of its passes."""
 
 BACK = EACH[1:]
 """The halves of a backward pass."""
@@ -154,17 +151,14 @@ class Passes:
                 last = made if made in BACK else When.BACKWARD
                 yield last, one.kind, one.size_bytes, one.name
 
-    def saved(self, stage: int) -> Iterator[tuple[tuple[When, When], Kind, int, str]]:
-        """What a pass keeps for later ones of its microbatch: which makes it, and the last reader.
-
-        Then kinds, bytes, names.
-        """
+    def saved(self, stage: int) -> Iterator[tuple[tuple[When, When], Buffer]]:
+        """Buffers that later passes of a microbatch read, with those that make and last read it."""
         for number, one in self._made(stage, EACH):
             made = self.device.tasks[one.maker].place.when
             readers = {when for _, when in self._readers[number]}
             later = [when for when in EACH[EACH.index(made) + 1 :] if when in readers]
             if later:
-                yield (made, later[-1]), one.kind, one.size_bytes, one.name
+                yield (made, later[-1]), one
 
     def _made(self, stage: int, whens: Sequence[When]) -> Iterator[tuple[int, Buffer]]:
         places = (Place(one, when) for one in {stage, EVERYWHERE} for when in whens)

@@ -18,10 +18,11 @@ from hierarchies import InputError
 from synth.events.longest_path import arranged, timed
 from synth.train.orders import Action, Order, Pass, Protocol, one_f_one_b, scheduled
 from synth.train.plans import When
-from synth.train.simulation.device import Device, Handed
+from synth.train.plans.program import EACH
+from synth.train.simulation.device import Buffer, Device, Handed
 from synth.train.simulation.kinds import Kind
 from synth.train.simulation.memory import Lives, Moment
-from synth.train.simulation.passes import EACH, Passes, PassKey
+from synth.train.simulation.passes import Passes, PassKey
 from synth.train.simulation.simulation import Doing, Row, Sent, Simulated, simulate
 
 PASSES = "passes"
@@ -333,9 +334,10 @@ class _Graph:
 
 
 def _by_kind(
-    several: Iterable[tuple[tuple[When, When], Kind, int, str]],
+    several: Iterable[tuple[tuple[When, When], Buffer]],
 ) -> dict[tuple[tuple[When, When], Kind], int]:
     found: dict[tuple[tuple[When, When], Kind], int] = {}
-    for lives, kind, size, _ in several:
-        found[lives, kind] = found.get((lives, kind), 0) + size
+    for lives, buffer in several:
+        key = lives, buffer.kind
+        found[key] = found.get(key, 0) + buffer.size_bytes
     return found

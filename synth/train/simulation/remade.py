@@ -20,13 +20,12 @@ from grammar.tensors.primitives import ARITHMETIC, MOVED, MULTIPLIED
 from grammar.tensors.sharding import Sharding, Type
 from synth.compute.section import NAMED_OTHERWISE
 from synth.train.plans import Done, Moved, Program, Sent, When
+from synth.train.plans.program import EACH
 
 THERE, WRITTEN, READ = 16, 18, 2
 """What a byte costs that a product has written, that a kernel writes for it alone, and that is in
 memory anyway and only read: among values of about one size the first is kept. (In PyTorch's
 partitioner a byte that is written for it alone costs twice as much, and may need more memory.)"""
-
-MICROBATCH_PASSES = (When.FORWARD, When.BACKWARD, When.WEIGHT)
 
 N = TypeVar("N", bound=Hashable)
 
@@ -250,7 +249,7 @@ class _Kernels:
             for key, _ in read:
                 self._readers.setdefault(key, set()).add(number)
                 # Microbatches are summed in the type that is read, not in that of its sources.
-                if place and place.when is When.AFTER and self._when.get(key) in MICROBATCH_PASSES:
+                if place and place.when is When.AFTER and self._when.get(key) in EACH:
                     self.stored.add(key)
             if alone:
                 continue

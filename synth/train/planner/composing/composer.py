@@ -22,9 +22,9 @@ from synth.train.orders import HALVES
 from synth.train.planner.composing.clock import Kinds, Seconds, Structure, clocked
 from synth.train.planner.composing.halves import STAGES
 from synth.train.planner.composing.inside import INSIDE, Inside, Part, Work, scaled
-from synth.train.planner.composing.reading import MICROBATCHES
 from synth.train.planner.composing.sending import ALL, Sending
 from synth.train.planner.composing.staged import Cut, Staged
+from synth.train.planner.composing.writing import MICROBATCHES
 from synth.train.planner.links import Candidate, Links, Row
 from synth.train.plans import Recipe, When
 from synth.train.plans.plan import PIPE

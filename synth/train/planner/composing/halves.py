@@ -8,18 +8,18 @@ are.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from itertools import combinations
 
-from grammar.tensors.operations import Step
-from synth.train.orders import Order, Pass
+from synth.train.orders import Action, Order, Pass
 from synth.train.planner.composing.inside import Halves, Part
-from synth.train.plans import Recipe, When, apply, plan_of, prepared
+from synth.train.plans import Recipe, When
 from synth.train.plans.plan import PIPE
-from synth.train.simulation import Overlap, Runtime, device
-from synth.train.simulation.passes import EACH
-from synth.train.simulation.predicting import grouped
+from synth.train.plans.program import EACH
+from synth.train.simulation import Device
+from synth.train.simulation.passes import Passes
 
 STAGES = 2
 
@@ -30,59 +30,37 @@ def whole(recipe: Recipe) -> Recipe:
     return replace(recipe, axes=axes, schedule="")
 
 
-def halves(step: Step, recipe: Recipe) -> Halves:
-    """Of a step of two layers by a recipe of ``STAGES``. Raises InputError where it has none."""
-    plan = plan_of(step, recipe)
-    program = apply(step, plan)
-    runtime = Runtime(Overlap(sends=True))
-    written = device(
-        prepared(step, plan),
-        plan,
-        program,
-        computing=lambda section: 0.0,
-        sending=lambda *how: 0.0,
-        overlap=runtime.overlap,
-        grouping=grouped(plan, program, runtime),
-    )
-    read: defaultdict[int, set[When]] = defaultdict(set)
-    for task in written.tasks:
-        for number in task.reads:
-            read[number].add(task.place.when)
-    found: dict[tuple[When, When], Counter[Part]] = {
-        (made, last): Counter() for at, made in enumerate(EACH) for last in EACH[at + 1 :]
-    }
-    for number, one in enumerate(written.buffers):
-        task = written.tasks[one.maker]
-        if one.maker < 0 or task.place.stage != STAGES - 1 or task.place.when not in EACH:
-            continue
-        made = task.place.when
-        later = [when for when in EACH[EACH.index(made) + 1 :] if when in read[number]]
-        if later:
-            part = Part.LAYER if task.layer >= 0 else Part.LAST
-            found[made, later[-1]][part] += one.size_bytes
-    return {key: {part: float(sizes[part]) for part in Part} for key, sizes in found.items()}
+def halves(device: Device) -> Halves:
+    """Reads the tasks of a step of two layers on ``STAGES`` stages."""
+    found = {span: Counter[Part]() for span in combinations(EACH, 2)}
+    for span, buffer in Passes(device).saved(STAGES - 1):
+        part = Part.LAYER if device.tasks[buffer.maker].layer >= 0 else Part.LAST
+        found[span][part] += buffer.size_bytes
+    return {span: {part: float(sizes[part]) for part in Part} for span, sizes in found.items()}
 
 
 def most_kept(
-    order: Order, rank: int, kept: Callable[[int], Mapping[tuple[When, When], float]]
-) -> float:
-    """The most bytes that a rank keeps between its passes; ``kept`` is of a stage's microbatch."""
-    held = most = 0.0
-    for action in order.ranks[rank]:
+    order: Order, kept: Callable[[int], Mapping[tuple[When, When], float]]
+) -> tuple[float, ...]:
+    """The most bytes that each rank keeps between its passes; ``kept`` is of a stage's microbatch.
+
+    A pass allocates what it leaves before it frees what it was the last to read.
+    """
+
+    def changes(action: Action) -> Iterator[float]:
         of = kept(action.stage)
-        forward, whole = of[When.FORWARD, When.BACKWARD], of[When.FORWARD, When.WEIGHT]
+        until_input = of[When.FORWARD, When.BACKWARD]
+        until_weight = of[When.FORWARD, When.WEIGHT]
         waiting = of[When.BACKWARD, When.WEIGHT]
         match action.kind:
             case Pass.FORWARD:
-                held += forward + whole
-            case Pass.INPUT:
-                held += waiting
-        most = max(most, held)
-        match action.kind:
-            case Pass.INPUT:
-                held -= forward
-            case Pass.WEIGHT:
-                held -= whole + waiting
+                yield until_input + until_weight
             case Pass.BACKWARD:
-                held -= forward + whole
-    return most
+                yield -until_input - until_weight
+            case Pass.INPUT:
+                yield waiting
+                yield -until_input
+            case Pass.WEIGHT:
+                yield -until_weight - waiting
+
+    return order.most_held(changes)

@@ -69,9 +69,8 @@ class Inside:
     ZeRO does layer by layer; ``tied``, gradients of parameters that are read in two places, which
     are summed, and cut by ZeRO, only after all microbatches; ``boundary``, what a layer hands to
     the next. ``moments``, ``gradients`` and ``copies`` are in bytes for each byte of parameters,
-    ``update_seconds`` likewise. ``summing_seconds``: of a
-    layer's whole gradients, to add them up in each microbatch. ``halves`` is empty where backward
-    passes are whole.
+    ``update_seconds`` likewise. ``summing_seconds``: of a layer's whole gradients, to add them up
+    in each microbatch. ``halves`` is empty where backward passes are whole.
     """
 
     work: Mapping[tuple[When, Part], Work]

@@ -1,14 +1,10 @@
-"""The inside of a stage, read off two layers written out as tasks, in two microbatches.
-
-It is traced, cut and written out once for each way to cut it, as ``simulate`` writes a whole step;
-what comes of it stands for plans of any length.
-"""
+"""Reads the inside of a stage off two layers that are written out as the tasks of a device."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import zip_longest
 
@@ -16,29 +12,15 @@ import numpy as np
 
 from grammar.tensors.operations import Step, Value
 from grammar.tensors.sharding import Type, part_shape
-from hierarchies.devices import Device as Accelerator
-from synth.train.planner.composing.halves import halves, whole
 from synth.train.planner.composing.inside import Inside, Part, Sent, Work
-from synth.train.plans import (
-    Done,
-    Plan,
-    Program,
-    Recipe,
-    When,
-    apply,
-    plan_alike,
-    plan_of,
-    prepared,
-)
+from synth.train.plans import Done, Plan, Program, When
 from synth.train.plans.layers.apart import stacks
 from synth.train.plans.plan import OF_SAMPLES, loop_of
-from synth.train.simulation import Device, Kind, Lives, Overlap, Runtime, device, simulate
+from synth.train.simulation import Device, Kind, Lives, simulate
 from synth.train.simulation.collected import collectives
 from synth.train.simulation.device import COMPUTE, Task
-from synth.train.simulation.groups import CAST, scores_in
+from synth.train.simulation.groups import CAST
 from synth.train.simulation.passes import Passes, PassKey
-from synth.train.simulation.predicting import grouped
-from synth.train.simulation.sources import Rooflines
 
 ADDED = ("add", "add_any")
 """What sums the gradients of a parameter that is read in two places."""
@@ -46,94 +28,9 @@ ADDED = ("add", "add_any")
 LAYERS = 2
 """Of the model that is traced: with one there is nothing between layers."""
 
-MICROBATCHES = 2
-"""Of the step that is traced, if it has any: with them, forward and backward are told apart."""
-
-
-def batch_of(recipe: Recipe, samples: int) -> int:
-    """The batch of which a device has so many samples in each of its microbatches."""
-    return samples * recipe.replicas * recipe.microbatches
-
-
-def insides(
-    traced: Callable[[int], Step],
-    recipe: Recipe,
-    counts: Sequence[int],
-    accelerator: Accelerator,
-    *,
-    layers: bool = True,
-) -> list[Inside]:
-    """What ``recipe`` does with so many samples of a device in each of its microbatches.
-
-    All are cut as for the first. ``traced`` gives a step of ``LAYERS`` layers for a batch; if not
-    ``layers``, a whole one, in one piece. Raises InputError for what the step cannot be cut by.
-    """
-    halved, recipe = recipe, whole(recipe)
-    steps = first, *others = [traced(batch_of(recipe, count)) for count in counts]
-    plan = plan_of(first, recipe)
-    plans = [plan, *(plan_alike(plan, first, one) or plan_of(one, recipe) for one in others)]
-    read = [
-        _read(step, plan, accelerator, layers=layers, batch=recipe.batch)
-        for step, plan in zip((first, *others), plans, strict=True)
-    ]
-    found = [one.inside() for one in read]
-    if not halved.schedule:
-        return found
-    return [
-        replace(one, halves=halves(step, halved)) for one, step in zip(found, steps, strict=True)
-    ]
-
-
-def _read(
-    step: Step, plan: Plan, accelerator: Accelerator, *, layers: bool, batch: tuple[str, ...]
-) -> _Read:
-    ready, program = prepared(step, plan), apply(step, plan)
-    rooflines = Rooflines(accelerator, scores_in(program, plan.parts))
-    runtime = Runtime(Overlap(sends=True))
-    written = device(
-        ready,
-        plan,
-        program,
-        computing=lambda section: rooflines(section).seconds,
-        sending=lambda *how: 0.0,
-        overlap=runtime.overlap,
-        grouping=grouped(plan, program, runtime),
-    )
-    if not layers:
-        tasks = tuple(task._replace(layer=-1) for task in written.tasks)
-        written = replace(written, tasks=tasks)
-    if not program.places:
-        written = _in_passes(written, layers)
-    return _Read(ready, plan, program, written, layers, batch)
-
-
-def _in_passes(undivided: Device, layers: bool) -> Device:
-    """A step that is no microbatch, as passes: backward from where layers are done again.
-
-    What is between, the loss, counts to the forward pass; behind, what reads moments, or what comes
-    of them, is the update. Without layers, all before that counts to the backward pass.
-    """
-    begun, updated = (
-        0 if layers else 2,
-        {number for number, one in enumerate(undivided.buffers) if one.kind is Kind.MOMENTS},
-    )
-    tasks, inside_before = [], False
-    made = defaultdict[int, list[int]](list)
-    for number, one in enumerate(undivided.buffers):
-        made[one.maker].append(number)
-    for number, task in enumerate(undivided.tasks):
-        begun += task.layer >= 0 and not inside_before
-        inside_before = task.layer >= 0
-        when = When.FORWARD if begun < 2 else When.BACKWARD
-        if begun >= 2 and not inside_before and updated.intersection(task.reads):
-            when = When.AFTER
-            updated.update(made[number])
-        tasks.append(task._replace(place=replace(task.place, when=when)))
-    return replace(undivided, tasks=tuple(tasks))
-
 
 @dataclass(frozen=True)
-class _Read:
+class Reading:
     """A step as the tasks of a device, to be read by parts: of ``LAYERS``, or in one piece.
 
     ``batch``: the axes that cut it.
@@ -316,29 +213,34 @@ class _Read:
 
         Without gradients that wait for the end of the pass, as these are as many as layers.
         """
-        passes, most = Passes(self.device), [0.0, 0.0]
-        for when in (When.FORWARD, When.BACKWARD):
-            alone = simulate(passes.part([PassKey(stage, when) for stage in passes.stages]))
-            lives, tasks = alone.lives, alone.device.tasks
-            waiting = _waiting(alone.device)
-            layers = [
-                one.maker >= 0 and tasks[one.maker].layer >= 0 for one in alone.device.buffers
-            ]
-            counted = np.array([at not in waiting for at in range(len(layers))], bool)
-            for at, chosen in enumerate((counted & np.array(layers, bool), counted)):
+        most = [0.0, 0.0]
+        for alone in (self._alone(When.FORWARD), self._backward):
+            lives, waiting = simulate(alone).lives, _waiting(alone)
+            inner = np.array([alone.tasks[one.maker].layer >= 0 for one in alone.buffers], bool)
+            counted = np.array([at not in waiting for at in range(len(inner))], bool)
+            for at, chosen in enumerate((counted & inner, counted)):
                 some = Lives(lives.begins[chosen], lives.ends[chosen], lives.sizes[chosen])
                 most[at] = max(most[at], some.largest()[1])
         return most[0], most[1]
 
     def _waiting_bytes(self) -> float:
         """Gradients of a layer in the type of its products, until all are cast to be summed."""
-        passes = Passes(self.device)
-        alone = passes.part([PassKey(stage, When.BACKWARD) for stage in passes.stages])
+        alone = self._backward
         return sum(alone.buffers[number].size_bytes for number in _waiting(alone)) / LAYERS
+
+    def _alone(self, when: When) -> Device:
+        """The tasks of one pass, with the buffers that no other reads."""
+        passes = Passes(self.device)
+        return passes.part([PassKey(stage, when) for stage in passes.stages])
+
+    @cached_property
+    def _backward(self) -> Device:
+        return self._alone(When.BACKWARD)
 
     def _tied(self) -> Mapping[Part, float]:
         """Gradients whose sum with others of their parameter is done after all microbatches."""
         made, summed = set[str](), set[str]()
+        # A step without microbatches has no places: nothing is summed after the last.
         for instruction, place in zip(self.program.instructions, self.program.places, strict=False):
             if not isinstance(instruction, Done):
                 continue

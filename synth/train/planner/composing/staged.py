@@ -149,8 +149,8 @@ class Staged:
         ahead = 2 * layer * inside.gathered if recipe.zero == 3 else 0.0
         # Whose gradients are whole: of a bucket that is sent, and of the next while layers fill it.
         beside = min(2 * self.bucket_layers - 1, self.layers - 1)
-        in_parts = recipe.zero >= 2 or (recipe.zero and recipe.microbatches == 1)
-        ahead += beside * layer * inside.gradients if in_parts else 0.0
+        if recipe.zero >= self._cuts_gradients_from:
+            ahead += beside * layer * inside.gradients
         if recipe.microbatches > 1 and not recipe.zero:
             ahead += self.layers * inside.waiting
         lies = self.lies
@@ -162,6 +162,11 @@ class Staged:
             + inside.working[len(lies.stages) - 1 in lies.of_rank[rank]]
             for rank in looked_at
         )
+
+    @property
+    def _cuts_gradients_from(self) -> int:
+        """The first stage of ZeRO that cuts gradients: ZeRO-1 keeps sums of microbatches whole."""
+        return 2 if self.recipe.microbatches > 1 else 1
 
     def _kept(self, ranks: Sequence[int]) -> Mapping[int, float]:
         """Bytes that ranks keep for their backward passes, at most."""
@@ -182,21 +187,19 @@ class Staged:
             # Nobody waits for its gradient: all of its backward pass is the half for weights.
             return dict.fromkeys(of, 0.0) | {(When.FORWARD, When.WEIGHT): saved[kind]}
 
-        order = SCHEDULES[recipe.schedule](*structure)
-        return {rank: most_kept(order, rank, kept) for rank in ranks}
+        each_rank = most_kept(SCHEDULES[recipe.schedule](*structure), kept)
+        return {rank: each_rank[rank] for rank in ranks}
 
     @property
     def _state(self) -> Mapping[Part, float]:
         """Bytes of parameters and of what goes with them, by part."""
         inside, recipe, zero = self.inside, self.recipe, self.recipe.zero
-        # Of one microbatch they are cut where they are made; ZeRO-1 keeps sums of several whole.
-        gradients = 2 if recipe.microbatches > 1 else 1
         at = [self.own if zero >= one else inside.stored for one in range(4)]
         whole = 0.0 if zero == 3 else inside.copies
         return {
             part: at[1 if inside.copies else 3][part]
             + inside.moments * at[1][part]
-            + inside.gradients * at[gradients][part]
+            + inside.gradients * at[self._cuts_gradients_from][part]
             + (inside.tied[part] if recipe.microbatches > 1 and zero >= 2 else 0.0)
             + whole * size
             for part, size in inside.stored.items()

@@ -39,7 +39,7 @@ def test_what_a_rank_keeps_is_as_orders_count_it(schedule: str, ranks: int) -> N
 
     def most(first: float, whole: float, waiting: float) -> list[float]:
         kept = {(FORWARD, INPUT): first, (FORWARD, WEIGHT): whole, (INPUT, WEIGHT): waiting}
-        return [most_kept(order, rank, lambda stage: kept) for rank in range(ranks)]
+        return [*most_kept(order, lambda stage: kept)]
 
     assert most(1, 0, 0) == [*order.held()]
     assert most(0.75, 0.25, 0) == [*order.held_with(0.25)]

@@ -31,7 +31,7 @@ from synth.train.planner.composing.balancing import Balancing, fastest
 from synth.train.planner.composing.clock import Lying, Seconds, clocked, lying
 from synth.train.planner.composing.composer import TOGETHER
 from synth.train.planner.composing.inside import Part, scaled
-from synth.train.planner.composing.reading import MICROBATCHES, insides
+from synth.train.planner.composing.writing import MICROBATCHES, insides
 from synth.train.planner.families import gathered
 from synth.train.planner.finalists import Finalist, Taken, finalist
 from synth.train.planner.job import SCHEDULED, Job

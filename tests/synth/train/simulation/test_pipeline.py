@@ -205,7 +205,7 @@ def test_activations_that_ranks_hold(
             for _, begin, end, size, name in found.held(rank)
             if name.startswith("kept")
         ]
-        each = sum(size for _, _, size, _ in found.passes.saved(rank))
+        each = sum(one.size_bytes for _, one in found.passes.saved(rank))
         moments = {begin for begin, _, _ in kept}
         most = max(sum(size for b, e, size in kept if b <= at < e) for at in moments)
         assert most == held(2, rank, microbatches) * each > 0

@@ -76,7 +76,7 @@ def kept_for_the_way_back(*, whole: bool) -> int:
     sources = Sources(lambda section: 1.0, lambda *how: 0.0, lambda *how: 0.0)
     run = predicted(ready, plan, program, sources, Runtime(whole=whole)).run
     assert isinstance(run, Pipelined)
-    return sum(size for _, _, size, _ in run.passes.saved(0))
+    return sum(one.size_bytes for _, one in run.passes.saved(0))
 
 
 def test_a_layer_keeps_what_products_read_and_make() -> None:
