@@ -106,15 +106,15 @@ class Inside:
         return self.copies or 1.0
 
 
-def scaled(one: Inside, two: Inside, samples: int) -> Inside | None:
-    """For so many samples, from what it is for one and for two; None where these differ in kind.
+def scaled(one: Inside, two: Inside, times: float) -> Inside | None:
+    """Extrapolates to ``times`` the samples of ``one``; ``two`` has twice as many.
 
     All grows by as much for each sample. It is a little less in truth, as longer products of
-    matrices are faster.
+    matrices are faster. Returns None where the two differ in kind.
     """
 
     def at(first: float, second: float) -> float:
-        return first + (second - first) * (samples - 1)
+        return first + (second - first) * (times - 1)
 
     def several(first: Mapping[Part, float], second: Mapping[Part, float]) -> dict[Part, float]:
         return {part: at(first[part], second[part]) for part in Part}

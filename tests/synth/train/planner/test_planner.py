@@ -29,7 +29,7 @@ from synth.train.models import Spelling, zoo_step
 from synth.train.orders import SCHEDULES, Action, Pass, timeline
 from synth.train.planner.composing.balancing import Balancing, fastest
 from synth.train.planner.composing.clock import Lying, Seconds, clocked, lying
-from synth.train.planner.composing.composer import TOGETHER
+from synth.train.planner.composing.composer import SCALED_EXCESS, TOGETHER
 from synth.train.planner.composing.inside import Part, scaled
 from synth.train.planner.composing.writing import MICROBATCHES, insides
 from synth.train.planner.families import gathered
@@ -413,6 +413,21 @@ def test_a_step_without_microbatches_is_planned_in_one_piece(model: str) -> None
     assert len(found.finalists) == 2
     assert all(each.candidate.recipe.microbatches == 1 for each in found.finalists)
     assert found.least_seconds < found.finalists[0].found.seconds
+
+
+def test_no_plan_is_below_the_lower_bound_however_many_samples_a_device_has() -> None:
+    """With 32,768 samples a device; scaled from one and two samples, seconds are threefold."""
+    system = load("dgx-h100:1")
+    spelling = Spelling(batch=2**18, dtype="bfloat16")
+    device = device_named(system.device)
+    planner = Planner(Job("gpt2-tiny", {}, spelling, system, device))
+    found = planner.plans(Pins.parse("data=8 remat=no"), 3, Watcher())
+    within, samples = min(planner.composer._insides, key=lambda cut: -cut[1])
+    [exact] = insides(planner.job.traced, within, [samples], device)
+    share = planner.composer.inside((within, samples)).seconds(2) / exact.seconds(2)
+    assert 1.0 <= share < 1 / (1 - SCALED_EXCESS)
+    least = found.least_seconds
+    assert all(0.5 * plan.found.seconds < least < plan.found.seconds for plan in found.finalists)
 
 
 def test_several_processes_find_what_one_finds() -> None:
