@@ -1,9 +1,9 @@
 # The commands of the house. Everything is installed into .venv, nothing outside this folder.
 PYTHON ?= python3
 BIN := .venv/bin
-# What emitted programs run on, and what fits estimators. The package index's newest torch for Linux brings gigabytes of CUDA;
+# What emitted programs run on. The package index's newest torch for Linux brings gigabytes of CUDA;
 # this release is what the tests were written with. make test RUNTIMES= does without, and skips.
-RUNTIMES ?= torch==2.13.0 jax mpi4py mpich scikit-learn
+RUNTIMES ?= torch==2.13.0 jax mpi4py mpich
 # Tests start hundreds of processes: each would compile anew all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help

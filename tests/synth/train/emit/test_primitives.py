@@ -42,8 +42,6 @@ from synth.train.factors import Row, part, rows, typed
 from synth.train.factors.partials import PARTIALS
 from synth.train.factors.table import TABLE
 from synth.train.jaxpr.reading import read_jaxpr
-from synth.train.learned.kernels import KINDS as COST_KINDS
-from synth.train.learned.kernels import kind_of
 from synth.train.plans import Done, Moved
 from synth.train.resharding import path_between
 from synth.train.work import KINDS
@@ -71,7 +69,7 @@ def near(found: np.ndarray, wanted: np.ndarray) -> bool:
 
 
 def test_all_lists_of_primitives_agree() -> None:
-    """What can be traced has a rule, words in both runtimes, and a kind of cost; and no more."""
+    """What can be traced has a rule, words in both runtimes, and a kind of work; and no more."""
     assert {*TABLE, REPEATED} == KNOWN
     assert not WHOLE & KNOWN
     assert PARTIALS.keys() <= TABLE.keys()
@@ -82,7 +80,6 @@ def test_all_lists_of_primitives_agree() -> None:
     assert VIEWS <= KNOWN
     for name in KNOWN:
         assert name == REPEATED or any(name in names for names in KINDS.values())
-        assert kind_of(name) in COST_KINDS
 
 
 POSITIVE = np.array([[4, 1, 0.5], [1, 3, -1], [0.5, -1, 5]], np.float32)

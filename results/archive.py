@@ -1,0 +1,20 @@
+"""Sections of the page whose code is gone; each file of figures names the last commit that has it.
+
+``python -m results.archive`` writes these sections from the figures on disk.
+"""
+
+from __future__ import annotations
+
+from results import pages, record
+
+SECTIONS = ("learned",)
+
+
+def page(section: str) -> str:
+    """README.md with one section as its figures have it."""
+    return pages.page(section, data=record.read(pages.HERE / section / f"{section}.json"))
+
+
+if __name__ == "__main__":
+    for name in SECTIONS:
+        pages.write(page(name))

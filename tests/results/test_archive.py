@@ -1,0 +1,15 @@
+"""Sections whose code is gone are made from their figures, and name the last commit with it."""
+
+from __future__ import annotations
+
+import pytest
+
+from results import archive, pages, record
+
+
+@pytest.mark.parametrize("section", archive.SECTIONS)
+def test_an_archived_section_is_made_from_its_figures(section: str) -> None:
+    text = pages.README.read_text(encoding="utf-8")
+    assert archive.page(section) == text
+    figures = record.read(pages.HERE / section / f"{section}.json")
+    assert f"commit {figures['last_with_code']} is the last that has this code" in text
