@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from results import pages, record
 
-SECTIONS = ("learned",)
+SECTIONS = ("fusion", "joint", "kernels", "learned")
 
 
 def page(section: str) -> str:

@@ -20,8 +20,7 @@ from grammar.tensors.sharding import Kind, Sharding, Type
 from hierarchies import InputError
 from synth.train.emit import LANGUAGES, output_names, write
 from synth.train.emit.spelling import WIDTH, Names, statement, unpacked
-from synth.train.fusion import alone
-from synth.train.plans import Fused, Program, apply, parse_recipe, plan_of, prepared
+from synth.train.plans import Fused, Program, apply, parse_recipe, plan_of
 from traced_steps import step
 
 RUNTIMES = ("jax", "torch")
@@ -144,17 +143,6 @@ def test_what_a_kernel_hands_on_is_kept_apart_once_all_of_it_is_done(runtime: st
     assert "v36, v37 = lax.optimization_barrier((v36, v37))" in text
     plain = write(runtime, one, apply(one, replace(plan, fused=())), plan.sizes)
     assert "the end of a kernel" not in plain
-
-
-def test_kernels_are_kept_apart_in_each_pass() -> None:
-    one = step("gpt2-tiny", unrolled=True)
-    recipe = "data=2 pipe=2; batch over data; schedule 1f1b, 2 microbatches"
-    plan = alone(one, plan_of(one, parse_recipe(recipe)))
-    ready = prepared(one, plan)
-    text = write("jax", ready, apply(one, plan), plan.sizes, schedule=plan)
-    ast.parse(text)
-    passes = text.split("\ndef ")[1:]
-    assert sum("the end of a kernel" in each for each in passes) >= 4
 
 
 def test_every_redistribution_of_the_program_is_a_line() -> None:

@@ -1,1 +1,0 @@
-"""Kernels of a plan held by barriers in XLA: what it makes of them, and what they take."""
