@@ -96,9 +96,8 @@ class Language:
     names that it defines. ``finish`` adds to the words of an operation what its element type needs.
     ``gets_by_shape``: who is sent a value must know its shape. ``sent`` is how a value is given
     away that is to be sent as it lies in memory, and ``later`` makes of a call of a collective one
-    that only begins it; none, where the runtime orders work itself. ``apart`` keeps a value, or a
-    tuple of them, from being merged with an equal one, and from being in one kernel with what reads
-    it; empty where nothing does.
+    that only begins it; none, where the runtime orders work itself. ``apart`` keeps a value
+    from being merged with an equal one; empty where nothing does.
     """
 
     name: str

@@ -14,7 +14,6 @@ from typing import assert_never
 from grammar.tensors.operations import Operation, Step, Value
 from grammar.tensors.sharding import Sharding
 from hierarchies import InputError
-from synth.train.emit.kernels import handed_on
 from synth.train.emit.language import Call, Language
 from synth.train.emit.listing import Function, Listing, Written, endings
 from synth.train.emit.sections import Section, sections
@@ -23,7 +22,7 @@ from synth.train.emit.values import Called, Sending, Values, members_of, no_call
 from synth.train.factors import Index, part
 from synth.train.plans import Done, Moved, Program, Sent
 from synth.train.plans.plan import loop_of
-from synth.train.plans.program import Key, makes
+from synth.train.plans.program import Key
 
 SEVERAL = frozenset(
     ("sort", "split", "top_k", "approx_top_k", "unstack", "lu", "qr", "eigh", "svd")
@@ -57,7 +56,7 @@ def listing(
     kept = {(value.name, lies): value.name for value, lies in inputs}
     early = overlap and bool(language.later) and called is no_calls
     sending = Sending(language, sizes, called, early, members_of(program))
-    writer = _Writer(sending, handed_on(program))
+    writer = _Writer(sending)
     found = sections(step, program, sizes)
     for one in found.sections:
         writer.section(one, found.sums)
@@ -86,10 +85,9 @@ def listing_of_some(
 
 @dataclass
 class _Writer:
-    """The functions of a file so far; ``kernels`` see ``handed_on``."""
+    """The functions of a file so far."""
 
     sending: Sending
-    kernels: Mapping[Key, tuple[Key, ...]] = field(default_factory=dict)
     functions: list[Function] = field(default_factory=list)
     loops: int = 0
     shared: dict[Key, str] = field(default_factory=dict)
@@ -107,7 +105,7 @@ class _Writer:
         """
         self.shared |= {done: self.shared[key] for done, key in sums.items() if key in self.shared}
         values = Values(self.sending, self.names, self.shared)
-        scope = _Scope(self, values, self.kernels)
+        scope = _Scope(self, values)
         names = scope.inputs(one.reads)
         scope.body(one.instructions)
         made = [
@@ -154,11 +152,10 @@ def _at(operation: Operation) -> str:
 
 @dataclass
 class _Scope:
-    """One function, operation by operation; ``kernels`` see ``handed_on``."""
+    """One function, operation by operation."""
 
     writer: _Writer
     values: Values
-    kernels: Mapping[Key, tuple[Key, ...]] = field(default_factory=dict)
     done: set[tuple[object, ...]] = field(default_factory=set)
     line: str = ""
 
@@ -184,17 +181,6 @@ class _Scope:
                     raise AssertionError(one)
                 case _:
                     assert_never(one)
-            self._hand_on(one)
-
-    def _hand_on(self, one: Done | Moved | Sent) -> None:
-        """Keep what a kernel made apart from what reads it, once its last instruction is done."""
-        made = makes(one)
-        keys = self.kernels.get(made[0], ()) if made else ()
-        names = [*dict.fromkeys(self.values.held[key] for key in keys)]
-        if names and self.language.apart:
-            given = listed(names) if len(names) > 1 else names[0]
-            kept = self.language.apart.format(given)
-            self.values.lines += statement(f"{', '.join(names)} = {kept}", "the end of a kernel")
 
     def _do(self, done: Done) -> None:
         operation, how, values = done.operation, done.how, self.values

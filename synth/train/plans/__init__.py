@@ -21,7 +21,7 @@ from synth.train.plans.applying import apply, check, redistributions
 from synth.train.plans.expansion import plan_alike, plan_of
 from synth.train.plans.full_text import parse_plan, plan_text
 from synth.train.plans.layers.prepared import prepared
-from synth.train.plans.plan import Cuts, Fused, Plan, Rows
+from synth.train.plans.plan import Cuts, Plan, Rows
 from synth.train.plans.program import Done, Moved, Place, Program, Sent, When
 from synth.train.plans.recipes import Recipe
 from synth.train.plans.text import parse_recipe
@@ -29,7 +29,6 @@ from synth.train.plans.text import parse_recipe
 __all__ = [
     "Cuts",
     "Done",
-    "Fused",
     "Moved",
     "Place",
     "Plan",

@@ -23,7 +23,6 @@ from synth.train.plans.plan import TIME, Cuts, Plan, Rows, loop_of, stacked
 from synth.train.plans.program import Done, Key, Moved, Program, When, makes, reads
 from synth.train.plans.stages import check_order, check_stages
 from synth.train.plans.together.buckets import together
-from synth.train.plans.together.fused import fused
 from synth.train.plans.together.update import update_of
 from synth.train.resharding.paths import First
 from synth.train.same import Same
@@ -43,8 +42,7 @@ def apply(step: Step, plan: Plan) -> Program:
         check_stages(ready, plan.stages, operation_whens(program, whens), plan.order.stages)
     if plan.microbatches > 1:
         program = placed(ready, plan, program, whens)
-    outputs = {str(one) for one in ready.graph.outputs}
-    found = fused(together(program, plan), plan.fused, plan.sizes, outputs)
+    found = together(program, plan)
     return replace(found, update=update_of(ready, found, plan.sizes))
 
 

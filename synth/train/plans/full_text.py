@@ -13,8 +13,8 @@ What is whole is left out. An operation is named by its first result; a row says
 operands and results lie: cut in a dimension, R (replicated), or a part of a sum, max or min. Before
 them stand what is said of all: ``microbatches 2``, ``remat layers``, ``scattered``, ``fewest
 requests``, a line ``order 0F0 0F1 ...`` for each rank, ``layers 7, 14 times 8, 7`` of stages,
-``bucket v40 v41``, ``buckets of 2 layers``, ``fused v3 v4 again v1``. With stages each line says
-one: ``v1 stage 0 data [0,R]->[0]``, or ``everywhere``.
+``bucket v40 v41``, ``buckets of 2 layers``. With stages each line says one: ``v1 stage 0 data
+[0,R]->[0]``, or ``everywhere``.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from synth.train.factors import Row, every_row
 from synth.train.orders import parse as parse_order
 from synth.train.plans.applying import check_cuts
 from synth.train.plans.layers.prepared import prepared
-from synth.train.plans.plan import Cuts, Fused, Plan, Rows
+from synth.train.plans.plan import Cuts, Plan, Rows
 from synth.train.plans.program import EVERYWHERE
 from synth.train.plans.recipes import spelled, spelled_shares
 from synth.train.plans.stages import check_order
@@ -59,14 +59,8 @@ def plan_text(step: Step, plan: Plan) -> str:
     if plan.bucket_layers > 1:
         lines.append(f"buckets of {plan.bucket_layers} layers")
     lines += [f"bucket {' '.join(names)}" for names in plan.buckets]
-    lines += [_fused(one) for one in plan.fused]
     lines += _cuts(ready.graph, plan.cuts, plan.stages)
     return "\n".join(lines) + "\n"
-
-
-def _fused(one: Fused) -> str:
-    """``fused v3 v4 again v1``."""
-    return " ".join(("fused", *one.members, *(("again", *one.again) if one.again else ())))
 
 
 def _cuts(graph: Graph, cuts: Cuts, stages: Sequence[int] = ()) -> Iterator[str]:
@@ -181,8 +175,6 @@ class _Reader:
                     plan = replace(plan, layers=parse_shares(found[1]))
                 case ["bucket", *names] if names:
                     plan = replace(plan, buckets=(*plan.buckets, tuple(names)))
-                case ["fused", *names] if group := self.fused(names):
-                    plan = replace(plan, fused=(*plan.fused, group))
                 case _:
                     break
             self.at += 1
@@ -191,14 +183,6 @@ class _Reader:
                 plan = replace(plan, order=parse_order("\n".join(order)))
         check_order(plan)
         return plan
-
-    def fused(self, names: list[str]) -> Fused | None:
-        """The names of a group, and of what is done again in it."""
-        end = names.index("again") if "again" in names else len(names)
-        members, again = tuple(names[:end]), tuple(names[end + 1 :])
-        if not members or (end < len(names) and not again):
-            return None
-        return Fused(members, again)
 
     def word(self, key: str) -> str:
         line = self.lines[self.at][1] if self.at < len(self.lines) else ""

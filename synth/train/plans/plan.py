@@ -44,17 +44,6 @@ class Cuts:
 
 
 @dataclass(frozen=True)
-class Fused:
-    """Operations that are one kernel, by their first results; ``again`` are done inside once more.
-
-    So the value of a cheap producer need not go to memory for them.
-    """
-
-    members: tuple[str, ...]
-    again: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
 class Plan:
     """All that is decided of a step: axes in the order of the placement, and how it is cut.
 
@@ -68,8 +57,6 @@ class Plan:
     * ``first``: whether redistributions send the fewest bytes, or are the fewest requests.
     * ``buckets`` name values whose redistributions go together as one; of stacks of layers, a layer
       is one, or ``bucket_layers`` are.
-    * ``fused`` are groups of operations, each one kernel; any other operation is one by itself. If
-      none is said, all that nothing is sent between is one.
     * ``scattered``: sums over microbatches that are kept in parts in the end are in parts from the
       first microbatch on, each of which sends; else all is added up whole, and sent once.
     """
@@ -85,7 +72,6 @@ class Plan:
     buckets: tuple[tuple[str, ...], ...] = ()
     bucket_layers: int = 1
     scattered: bool = False
-    fused: tuple[Fused, ...] = ()
 
     @property
     def sizes(self) -> Mapping[str, int]:

@@ -108,8 +108,8 @@ class Program:
 
     The inputs lie as said, and the outputs at the end do. With microbatches there is a place for
     each instruction, and ``homes`` say on which stage each input lies. ``buckets`` are places of
-    instructions that go together as one, ``fused`` of those that are one kernel. ``update`` names
-    what operations make of the gradients of all.
+    instructions that go together as one. ``update`` names what operations make of the gradients of
+    all.
     """
 
     inputs: tuple[Sharding, ...]
@@ -118,7 +118,6 @@ class Program:
     places: tuple[Place, ...] = ()
     homes: tuple[int, ...] = ()
     buckets: tuple[tuple[int, ...], ...] = ()
-    fused: tuple[tuple[int, ...], ...] = ()
     update: frozenset[str] = frozenset()
 
     def moved(self) -> Iterator[Moved]:

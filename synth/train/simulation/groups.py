@@ -3,8 +3,7 @@
 What a layer does between two collectives is timed once, as a section, and repeated for each layer:
 a loop of 96 layers is as many short lists of groups. A group ends where a value is made that is
 sent as soon as it is there, and where the place of an instruction is another. The update of all
-parameters is one, and waits for all gradients. A program that says which operations are fused has
-those groups, and all others one by one.
+parameters is one, and waits for all gradients.
 """
 
 from __future__ import annotations
@@ -156,7 +155,7 @@ class Grouping:
                 return items
         constants = constants_of(graph, given) if self.whole else frozenset[str]()
         values: Mapping[Key, tuple[Key, ...]] = {}
-        if self.whole and not program.fused:
+        if self.whole:
             values = between_kernels(program, ends, self.bytes_of, self.sizes, gone, inputs.keys())
         again = Again(values, inputs, graph.values)
         same.append((program, tuple(self.items(program, ends, constants, again))))
@@ -175,10 +174,8 @@ class Grouping:
         """
         instructions = program.instructions
         places = program.places or (None,) * len(instructions)
-        kernel = _kernels(program)
-        gates = set[str]() if kernel else self._gates(instructions)
-        update = program.update if self.whole and not kernel else frozenset[str]()
-        last: int | None = None
+        gates = self._gates(instructions)
+        update = program.update if self.whole else frozenset[str]()
         left = _Readers(instructions, [*ends, *again.sources])
         runs: dict[_Spot, list[Done | Moved]] = {}
 
@@ -186,7 +183,7 @@ class Grouping:
             for spot in [one for one in chosen if one in runs]:
                 yield self.group(runs.pop(spot), left, constants, again), spot[0]
 
-        for at, (one, place) in enumerate(zip(instructions, places, strict=True)):
+        for one, place in zip(instructions, places, strict=True):
             if constants and _constant(one, constants):
                 left.passed(one)
                 continue
@@ -202,15 +199,12 @@ class Grouping:
                 yield one, place
                 left.passed(one)
                 continue
-            if kernel and kernel[at] != last:
-                yield from ended(list(runs))
-                last = kernel[at]
             full = not spot[1] and any(value.name in gates for value in one.operation.results)
             yield from ended(_read_by(spot, runs))
             if full and one.operation.primitive == CAST:
                 yield from ended([spot])
             runs.setdefault(spot, []).append(one)
-            if full or not (self.whole or kernel):
+            if full or not self.whole:
                 yield from ended([spot])
         yield from ended(list(runs))
 
@@ -312,17 +306,6 @@ class Grouping:
             section = Section(own, frozenset(kept), frozenset(constants), tuple(remade.items()))
             self.sections[key] = done, section, _working(done, kept, self.bytes_of)
         return self.sections[key][1:]
-
-
-def _kernels(program: Program) -> Sequence[int]:
-    """Of each instruction the kernel that it is in; nothing, if the program says none."""
-    if not program.fused:
-        return ()
-    kernel = list(range(len(program.instructions)))
-    for some in program.fused:
-        for at in some:
-            kernel[at] = some[0]
-    return kernel
 
 
 @dataclass

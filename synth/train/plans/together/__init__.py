@@ -1,4 +1,4 @@
-"""What of a program goes as one: requests in buckets, operations in kernels.
+"""What of a program goes as one: requests in buckets, the update of all parameters.
 
 All-gathers can go end to end as one request, all-to-alls cannot:
 

@@ -7,7 +7,6 @@ import os
 import re
 import subprocess
 import sys
-from dataclasses import replace
 
 import pytest
 
@@ -20,11 +19,10 @@ from grammar.tensors.sharding import Kind, Sharding, Type
 from hierarchies import InputError
 from synth.train.emit import LANGUAGES, output_names, write
 from synth.train.emit.spelling import WIDTH, Names, statement, unpacked
-from synth.train.plans import Fused, Program, apply, parse_recipe, plan_of
+from synth.train.plans import Program, apply, parse_recipe, plan_of
 from traced_steps import step
 
 RUNTIMES = ("jax", "torch")
-AGAIN = Fused(("v36", "v37"), ("v28",))
 MEGATRON = "data=2 tensor=2; batch over data; weights over tensor as Megatron; zero=2"
 PLANS = {
     "gpt2-tiny": MEGATRON,
@@ -108,41 +106,6 @@ def test_xla_does_not_merge_what_is_computed_again() -> None:
     assert compiled_products(text) == products
     merged = re.sub(r"lax\.optimization_barrier\((\w+)\)", r"\1", text)
     assert compiled_products(merged) == plain.count("lax.dot_general(")
-
-
-@pytest.mark.parametrize("runtime", RUNTIMES)
-def test_what_a_kernel_does_again_is_written_again(runtime: str) -> None:
-    """For XLA behind a barrier, or it would undo that."""
-    one = step("mlp-tiny")
-    plan = replace(plan_of(one, parse_recipe("data=2; batch over data")), fused=(AGAIN,))
-    text = write(runtime, one, apply(one, plan), plan.sizes)
-    ast.parse(text)
-    assert len(re.findall(r"^ *v28_again0 = ", text, re.M)) == 1
-    assert len(re.findall(r"^ *v28 = (?!lax\.optimization_barrier)", text, re.M)) == 1
-    assert len(re.findall(r"^ *v36 = .*v28_again0", text, re.M)) == 1
-    [line] = [line for line in text.splitlines() if "v28_again0 = " in line]
-    assert ("optimization_barrier" in line) == (runtime == "jax")
-
-
-@pytest.mark.parametrize("runtime", RUNTIMES)
-def test_what_a_kernel_hands_on_is_kept_apart_once_all_of_it_is_done(runtime: str) -> None:
-    """What is done again in a kernel is read by nobody else."""
-    one = step("mlp-tiny")
-    plan = replace(plan_of(one, parse_recipe("data=2; batch over data")), fused=(AGAIN,))
-    program = apply(one, plan)
-    text = write(runtime, one, program, plan.sizes)
-    end = r"^ *([\w, ]+) = lax\.optimization_barrier\(\(?([\w, ]+)\)+  # the end of a kernel$"
-    ends = re.findall(end, text, re.M)
-    assert all(made == given for made, given in ends)
-    kept = {name for made, _ in ends for name in made.split(", ")}
-    if runtime == "torch":
-        assert not kept
-        return
-    assert kept >= {"v28", "v36", "v37"}
-    assert "v28_again0" not in kept
-    assert "v36, v37 = lax.optimization_barrier((v36, v37))" in text
-    plain = write(runtime, one, apply(one, replace(plan, fused=())), plan.sizes)
-    assert "the end of a kernel" not in plain
 
 
 def test_every_redistribution_of_the_program_is_a_line() -> None:
