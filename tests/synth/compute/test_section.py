@@ -16,7 +16,6 @@ from synth.compute import (
     is_scores,
     scores_of,
     section_estimate,
-    section_floor,
 )
 
 H100 = device_named("H100 SXM5 80 GB")
@@ -99,13 +98,3 @@ def test_measured_sections_go_before_all_else() -> None:
     section = Section(tuple(chain(3)), frozenset(("v3",)))
     told = Estimate(1.0, 0.9, 1.1, "measured")
     assert section_estimate(section, H100, measured={section.signature: told}) == told
-
-
-def test_attention_is_no_less_than_its_floor() -> None:
-    operations = products(16, 1024, 64)
-    scores = scores_of(operations)
-    assert scores
-    section = Section(operations, frozenset("o"))
-    found = section_estimate(section, H100, scores=scores).seconds
-    floor = section_floor(section, H100, scores=scores)
-    assert 0.3 * found < floor <= found
