@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from results import pages, record
 
-SECTIONS = ("fusion", "joint", "kernels", "learned")
+SECTIONS = ("certificates", "fusion", "joint", "kernels", "learned", "rules")
 
 
 def page(section: str) -> str:

@@ -3,7 +3,7 @@
 Where a value is redistributed, what makes it or reads it may do otherwise: a reduction goes behind
 a product or a sum, a gather behind a function, a reduction becomes a scatter whose gather comes
 later. Each is a row of one operation (``apply`` puts redistributions where they are needed then),
-so what is computed stays, as the rules of ``substitutions`` prove for all sizes. A sum does not go
+so what is computed stays; ``results/certificates`` has proofs for all sizes. A sum does not go
 to the other side of a cast: that is refused there, as it rounds otherwise. Of many that are tried
 in turn, what is a little dearer leads on, too.
 """
