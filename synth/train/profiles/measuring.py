@@ -111,15 +111,12 @@ def drawn(dtype: str, shape: Sequence[int], draw: np.random.Generator) -> Any:
 
 
 class Torch:
-    """PyTorch, eager: every operation is a call, as the written file makes it.
+    """PyTorch, eager: every operation is a call, as the written file makes it."""
 
-    ``clock``: of the wall, or of the processor where others work on it, too.
-    """
-
-    def __init__(self, threads: int, clock: Callable[[], float] = time.perf_counter) -> None:
+    def __init__(self, threads: int) -> None:
         import torch  # Not at the top of the file: only who measures with it has it.
 
-        self._torch, self._clock = torch, clock
+        self._torch = torch
         torch.set_num_threads(threads)
         self._cuda = torch.cuda.is_available()
         if self._cuda:
@@ -141,7 +138,7 @@ class Torch:
         ]
         if self._cuda:
             given = [one.cuda() for one in given]
-        step = self.prepared(space["device_step"])
+        step = space["device_step"]
 
         def once() -> object:
             with torch.no_grad():
@@ -150,11 +147,7 @@ class Torch:
         return once
 
     def seconds(self, work: Work) -> tuple[float, object]:
-        return self._on_gpu(work) if self._cuda else _timed(work, self._clock)
-
-    def prepared(self, step: Callable[..., object]) -> Callable[..., object]:
-        """What is called instead of a step: here itself."""
-        return step
+        return self._on_gpu(work) if self._cuda else _timed(work)
 
     def _on_gpu(self, work: Work) -> tuple[float, object]:
         torch = self._torch
@@ -179,22 +172,19 @@ def _torch_kinds() -> Mapping[str, str]:
 
 
 class Jax:
-    """JAX: each event is compiled, and what calling it costs is taken off.
+    """JAX: each event is compiled, and what calling it costs is taken off."""
 
-    ``clock``: of the wall, or of the processor where others work on it, too.
-    """
-
-    def __init__(self, threads: int, clock: Callable[[], float] = time.perf_counter) -> None:
+    def __init__(self, threads: int) -> None:
         if threads == 1 and "XLA_FLAGS" not in os.environ:
             os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false"
         import jax  # Not at the top of the file: only who measures with it has it.
 
-        self._jax, self._clock = jax, clock
+        self._jax = jax
         self._draw = np.random.default_rng(0)
         empty = jax.jit(lambda: ())
         for _ in range(WARM_UPS):
             empty()
-        self._call = median(_timed(empty, clock)[0] for _ in range(100))
+        self._call = median(_timed(empty)[0] for _ in range(100))
 
     @property
     def device(self) -> str:
@@ -220,7 +210,7 @@ class Jax:
         return lambda: jax.block_until_ready(step(given))
 
     def seconds(self, work: Work) -> tuple[float, object]:
-        taken, made = _timed(work, self._clock)
+        taken, made = _timed(work)
         return max(0.0, taken - self._call), made
 
     def reference(self) -> Work:
@@ -238,10 +228,10 @@ def _jax_kinds() -> Mapping[str, Any]:
     return {name: jnp.dtype(word) for name, word in LONG_DTYPES.items()}
 
 
-def _timed(work: Work, clock: Callable[[], float] = time.perf_counter) -> tuple[float, object]:
-    begin = clock()
+def _timed(work: Work) -> tuple[float, object]:
+    begin = time.perf_counter()
     made = work()
-    return clock() - begin, made
+    return time.perf_counter() - begin, made
 
 
 def _executed(text: str) -> dict[str, Any]:
