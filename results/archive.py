@@ -1,4 +1,4 @@
-"""Sections of the page whose code is gone; each file of figures names the last commit that has it.
+"""Sections of the page whose code is gone; each file of figures names a commit that has it.
 
 ``python -m results.archive`` writes these sections from the figures on disk.
 """

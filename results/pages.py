@@ -93,6 +93,6 @@ def _met(yes: bool) -> str:
 
 def _origin(data: Data) -> str:
     made = f"Made by `{data['command']}` at commit {data['commit']}, {data['date']}"
-    if "last_with_code" in data:
-        made += f" (commit {data['last_with_code']} is the last that has this code)"
+    if "code_at" in data:
+        made += f" (commit {data['code_at']} has the code)"
     return made

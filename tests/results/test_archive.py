@@ -1,4 +1,4 @@
-"""Sections whose code is gone are made from their figures, and name the last commit with it."""
+"""Sections whose code is gone are made from their figures, and name a commit that has it."""
 
 from __future__ import annotations
 
@@ -12,4 +12,4 @@ def test_an_archived_section_is_made_from_its_figures(section: str) -> None:
     text = pages.README.read_text(encoding="utf-8")
     assert archive.page(section) == text
     figures = record.read(pages.HERE / section / f"{section}.json")
-    assert f"commit {figures['last_with_code']} is the last that has this code" in text
+    assert f"(commit {figures['code_at']} has the code)" in text
