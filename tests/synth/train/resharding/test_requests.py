@@ -17,6 +17,7 @@ from exhaustive import Sample, sampled
 from forking import FLEET, torch_python
 from grammar.tensors.sharding import Kind, Sharding, Type, replicated, shardings
 from hierarchies import Axis, Hierarchy, InputError, Placement
+from replicas import Array, Coordinates, Parts, cut, mismatch, move_parts
 from strategies import switches
 from synth.emit import Options, Source, emit
 from synth.emit.document.writing import document, printed, read_stripes, striped_document
@@ -30,8 +31,6 @@ from synth.semantics.lowering import lower
 from synth.semantics.point_to_point import PointToPoint, Transfer, coordinates, send_receive
 from synth.semantics.schedule import Schedule
 from synth.train.point_to_point import priced_transfer
-from synth.train.replicas.parts import Array, Coordinates, Parts, cut, mismatch
-from synth.train.replicas.redistribution import move_parts
 from synth.train.resharding import How, Path, path_between
 from synth.train.resharding.requests import Communication, communications
 from synth.verify.replay import replay_stripes
