@@ -1,4 +1,4 @@
-"""What the grid and annealing find for the zoo, beside recipes that people use.
+"""What the planner finds for the zoo, beside recipes that people use.
 
 ``python -m results.joint`` writes joint.json and a section of README.md. Every model that has
 layers that are alike, at its published sizes, on four machines of the catalogue, in bfloat16 with
@@ -22,7 +22,6 @@ from results import pages, record
 from results.plans.__main__ import RECIPES, Usual
 from synth.calibration.typical import typical
 from synth.plan.request import Watcher
-from synth.search.space import Budget
 from synth.train.models import Spelling
 from synth.train.planner.families import gathered
 from synth.train.planner.finalists import by_framework
@@ -41,10 +40,6 @@ MODELS = tuple(name for name in ZOO if "tiny" not in name)
 SAMPLES = 4
 """In a batch for each device."""
 
-SAME = 1.005
-"""Nearer ones are the same."""
-
-BUDGET = Budget(500)
 KINDS: dict[str, Callable[[Candidate], bool]] = {
     **RECIPES,
     "experts": lambda one: (
@@ -55,7 +50,7 @@ KINDS: dict[str, Callable[[Candidate], bool]] = {
 
 
 def measured(model: str, machine: str) -> dict[str, Any]:
-    """One case: the best of both searches, of each kind of recipe, and with one freedom less."""
+    """One case: the best plan, the best of each kind of recipe, and with one freedom less."""
     system = typical(load(machine))
     spelling = Spelling(batch=SAMPLES * system.devices, dtype="bfloat16")
     job = Job(model, {}, spelling, system, device_named(system.device))
@@ -82,7 +77,6 @@ def measured(model: str, machine: str) -> dict[str, Any]:
     begun = process_time()
     found = best(lambda one: True, priced)
     took = process_time() - begun
-    met = set(planner.met(Pins({}), BUDGET, Watcher()))
     kinds = {
         name: best(lambda one, kind=kind: by_default(one) and kind(one), usual)  # type: ignore[misc]
         for name, kind in KINDS.items()
@@ -97,7 +91,6 @@ def measured(model: str, machine: str) -> dict[str, Any]:
         "plan": None if found is None else str(found.recipe),
         "placement": None if found is None else [list(row) for row in found.rows],
         "grid": seconds(found, priced),
-        "annealing": seconds(best(met.__contains__, priced), priced),
         "recipes": known,
         "without": {
             "layout": seconds(best(lambda one: one.recipe.axes == layout, priced), priced),
@@ -115,15 +108,7 @@ def _least(case: dict[str, Any]) -> float:
 
 def page(data: dict[str, Any]) -> str:
     """README.md with its section about the zoo as the data has it."""
-    planned = [
-        one
-        | {
-            "annealed": (one["annealing"] or inf) < SAME * one["grid"],
-            "no_worse": (one["annealing"] or inf) < SAME * _least(one),
-        }
-        for one in data["cases"]
-        if one.get("grid")
-    ]
+    planned = [one for one in data["cases"] if one.get("grid")]
     gains = sorted(_least(one) / one["grid"] for one in planned if _least(one) < inf)
     return pages.page("joint", data=data, planned=planned, gains=gains)
 
@@ -135,8 +120,7 @@ def main() -> None:
     asked = given.parse_args()
     models = [asked.only] if asked.only else MODELS
     cases = [measured(model, machine) for model in models for machine in MACHINES]
-    data = record.origin(COMMAND) | {"machine": record.machine(), "budget": BUDGET.evaluations}
-    data |= {"cases": cases}
+    data = record.origin(COMMAND) | {"machine": record.machine(), "cases": cases}
     if asked.dry or asked.only:
         print(json.dumps(data, indent=1))
     else:

@@ -17,9 +17,9 @@ for every machine. From 1 to 10 by adding 3 or doubling, where doubling costs fi
 12 x2 x2 +3 +3
 
 Where there is no path but a choice to be made, ``space`` is the one face: a space of states, a
-budget, an observer, and the answers there may be. A driver a module: ``annealing`` and
-``backtracking`` walk, ``elimination`` and ``message_passing`` choose where costs are of two choices
-at a time. ``front`` keeps all that nothing beats in two costs, as seconds and bytes:
+budget, an observer, and the answers there may be. ``backtracking`` walks in it; ``elimination`` and
+``message_passing`` choose where costs are of two choices at a time. ``front`` keeps all that
+nothing beats in two costs, as seconds and bytes:
 
 >>> from synth.search.front import front
 >>> seconds, sizes = [5.0, 3.0, 4.0], [10, 30, 40]
