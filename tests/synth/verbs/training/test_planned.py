@@ -12,8 +12,8 @@ pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
 
 from framework_files import megatron_parser, words
 from hierarchies.units import duration
+from plain_text import printed
 from synth.plan.request import Watcher
-from synth.tables.style import printed
 from synth.tables.table import TABLES
 from synth.train.planner.sums.choosing import BUCKETS
 from synth.train.plans import parse_recipe
