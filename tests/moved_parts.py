@@ -18,10 +18,10 @@ from grammar.tensors.operations import Value
 from grammar.tensors.sharding import Kind, Type, part_shape, shardings
 from places import TESTS
 from ranks_in_threads import parts_in_threads
+from replicas import Array, Parts, cut, devices, mismatch
 from synth.run.processes import Command, supervise
 from synth.train.emit import Section, write_some
 from synth.train.plans import Moved
-from synth.train.replicas.parts import Array, Parts, cut, devices, mismatch
 from synth.train.resharding import How, path_between
 from synth.train.resharding import Path as MovePath
 from synth.train.resharding.rules import moves

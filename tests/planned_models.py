@@ -19,13 +19,13 @@ from equations.executed import DTYPES
 from grammar.tensors.operations import Literal, Step, Value
 from grammar.tensors.parser import parse_type
 from moved_parts import RUNNERS
+from replicas import cut
 from sharded_steps import NEAR, WrongError, check, drawn_inputs, in_float64, random_plan, run_whole
 from small_models import MODELS
 from synth.train.emit import Section, write_some
 from synth.train.jaxpr.pruning import pruned
 from synth.train.jaxpr.reading import read_jaxpr
 from synth.train.plans import Plan, apply
-from synth.train.replicas.parts import cut
 
 Array = Any
 ROUNDED = 1e-4

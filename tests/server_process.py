@@ -24,13 +24,10 @@ AT_ONCE = {"Prefer": "respond-async"}
 
 
 @contextmanager
-def serving(
-    store: str, *words: str, sources: Path | None = None
-) -> Iterator[tuple[subprocess.Popen[str], Any]]:
-    """A server on a free port; ``sources``: a folder with those that it is to be of."""
+def serving(store: str, *words: str) -> Iterator[tuple[subprocess.Popen[str], Any]]:
+    """A server on a free port."""
     command = (*MAIN, "serve", "--port", "0", "--store", store, "--workers", "1", *words)
-    of_sources = {} if sources is None else {"PYTHONPATH": str(sources)}
-    with started(command, {**os.environ, **of_sources}, cwd=sources) as process:
+    with started(command, os.environ) as process:
         assert process.stdout is not None
         address = re.search(r"http://\S+", process.stdout.readline())
         assert address, process.communicate()[1][-2000:]
@@ -40,12 +37,11 @@ def serving(
 
 @contextmanager
 def started(
-    command: Sequence[str], environment: Mapping[str, str], cwd: Path | None = None
+    command: Sequence[str], environment: Mapping[str, str]
 ) -> Iterator[subprocess.Popen[str]]:
     """A process in a session of its own; killed in the end if it still runs."""
     process = subprocess.Popen(
         command,
-        cwd=cwd,
         env=environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -27,11 +27,10 @@ from grammar.tensors.parser import parse_step
 from grammar.tensors.sharding import Kind, Sharding, shardings
 from hierarchies import InputError
 from places import TESTS
+from replicas import REDUCE, Parts, carry_out, cut, devices, number
 from synth.train.factors import part, rows, typed
 from synth.train.plans import Cuts, Done, Moved, Plan, Program, Rows, Sent
 from synth.train.plans.plan import loop_of
-from synth.train.replicas.parts import REDUCE, Parts, cut, devices, number
-from synth.train.replicas.redistribution import carry_out
 from synth.train.zoo.models import How
 from synth.train.zoo.sizes import ResNet
 from synth.train.zoo.table import model_of, step_of

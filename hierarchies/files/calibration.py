@@ -64,17 +64,14 @@ class ResidualTable(_Way):
 
 
 class MeasuredTable(_Strict):
-    """One ``[[calibration.measured]]``: what rows were of; ways as "algorithm protocol".
-
-    ``forced`` is absent in files of older versions, which did not record it.
-    """
+    """One ``[[calibration.measured]]``: what rows were of; ways as "algorithm protocol"."""
 
     collective: str
     members: dict[str, Annotated[int, Field(ge=1)]]
     ways: list[Annotated[str, Field(pattern=r"^\S+ \S+$")]]
     from_bytes: int = Field(ge=1)
     to_bytes: int = Field(ge=1)
-    forced: bool = False
+    forced: bool
 
 
 class StrayTable(_Strict):

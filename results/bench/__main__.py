@@ -206,34 +206,6 @@ BENCHES = (
         ),
     ),
     Bench(
-        (measure("tasks"),),
-        5,
-        (
-            Promise("tasks of a step in their order, each", "us_a_task", "µs", 2.0),
-            Promise(
-                "the same for 256 plans at once, each of a plan", "ns_a_task_and_plan", "ns", 20.0
-            ),
-            Promise("one task changed, against timing all again", "delta_against_full", "x"),
-        ),
-    ),
-    Bench(
-        (measure("dist-ir"),),
-        3,
-        (
-            Promise("a step of 275,664 operations, written out", "flat_seconds", "s", 0.6),
-            Promise("a step of 275,664 operations, composed", "composed_seconds", "s", 0.1),
-            Promise("a step of 275,664 operations, peak memory", "peak_MB", "MB", 869.0),
-        ),
-    ),
-    Bench(
-        (measure("gpt3"),),
-        3,
-        (
-            Promise("GPT-3's step on 1,024 devices, composed", "seconds", "s", 0.1),
-            Promise("GPT-3's step on 16,384 devices against 1,024", "ratio", "x", 1.1),
-        ),
-    ),
-    Bench(
         (measure("program"),),
         1,
         (

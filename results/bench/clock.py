@@ -1,28 +1,21 @@
-"""The clock of a training step: tasks timed one by one, many plans at once, and equal blocks once.
+"""The clock of a training step: one program put on it, and plans composed and searched.
 
-Seconds of tasks are made up, as is what they are of: only how many there are, what waits for what
-and in which order streams do them matters here. What it takes is the processor's time: nothing
-here waits, and other work on the machine counts less.
+What it takes is the processor's time: nothing here waits, and other work on the machine counts
+less.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import islice
-from resource import RUSAGE_SELF, getrusage
 from statistics import median
 from time import process_time
 from typing import Any
 
-import numpy as np
-
 from hierarchies import load
 from hierarchies.devices import device_named
-from synth.events.blocks import Block, composed, expanded
-from synth.events.longest_path import arranged, ends_together, retimed, timed
 from synth.plan.request import Watcher
 from synth.train.models import Spelling, zoo_step
-from synth.train.orders import SCHEDULES, Protocol, Scheduled, scheduled
 from synth.train.planner.job import Job
 from synth.train.planner.links import Least, Priced
 from synth.train.planner.pins import Pins
@@ -36,83 +29,6 @@ from synth.train.simulation.predicting import grouped
 
 Figures = dict[str, float]
 REPEATED = 7
-DIST_IR = 275_664
-"""Operations of the largest program that dist-ir was given, which took it 33.7 s and 869 MB."""
-
-
-def tasks() -> Figures:
-    """4 stages, 16 microbatches, 38 layers with a collective after each: each task by itself.
-
-    Beside it 256 plans of that structure at once, and one task of another length.
-    """
-    blocks, graph = _pipeline("gpipe", 4, 16, _layers(38))
-    flat = expanded(graph.before, graph.queues, blocks, holds=False)
-    count = len(flat.durations)
-    before, queues = flat.tasks.before, _queues(flat.tasks.previous)
-    arranging = _median(lambda: arranged(before, queues))
-    timing = _median(lambda: timed(flat.tasks, flat.durations))
-    plans = np.random.default_rng(0).random((count, 256))
-    together = _median(lambda: ends_together(flat.tasks, plans))
-    changed = flat.durations.copy()
-    changed[count // 2] += 1.0
-    known = flat.times[1]
-    _ = flat.tasks.places
-    delta = _median(lambda: retimed(flat.tasks, changed, known, [count // 2]))
-    return {
-        "tasks": count,
-        "us_a_task": (arranging + timing) / count * 1e6,
-        "us_a_task_timed_again": timing / count * 1e6,
-        "ns_a_task_and_plan": together / plans.size * 1e9,
-        "delta_against_full": delta / timing,
-    }
-
-
-def dist_ir() -> Figures:
-    """As many operations as dist-ir's largest: written out, and composed; the order included.
-
-    16 stages, 64 microbatches, 67 layers a stage each with a collective, updates of 77 operations.
-    """
-    layers, update = _layers(67), _line(77)
-    size = sum(len(layers.seconds) for _ in range(2 * 16 * 64)) + 16 * len(update.seconds)
-    assert size == DIST_IR
-
-    def built() -> tuple[list[Block], Scheduled]:
-        return _pipeline("1f1b", 16, 64, layers, update)
-
-    def flat() -> float:
-        blocks, graph = built()
-        return expanded(graph.before, graph.queues, blocks, holds=True).seconds
-
-    def at_once() -> float:
-        blocks, graph = built()
-        return max(composed(graph.before, graph.queues, blocks)[1])
-
-    once = _median(at_once)
-    each = _median(flat, 3)
-    assert flat() == at_once()
-    peak = getrusage(RUSAGE_SELF).ru_maxrss * 1024 / 1e6
-    return {"operations": DIST_IR, "flat_seconds": each, "composed_seconds": once, "peak_MB": peak}
-
-
-def gpt3() -> Figures:
-    """GPT-3 on 8 x 16 x 8 devices, and on 8 x 16 x 128: layer, pass, pipeline, replicas.
-
-    96 layers of 40 operations and 4 collectives in 16 stages, 1F1B of 96 microbatches, a reduction
-    of gradients over replicas, which all do the same.
-    """
-
-    def step(replicas: int) -> float:
-        layer = _line(44)
-        deep = Block((0,) * 6, tuple((n - 1,) if n else () for n in range(6)), (layer.alone,) * 6)
-        reduced = Block((0,), ((),), (1.0 + 1.0 / replicas,))
-        blocks, graph = _pipeline("1f1b", 16, 96, deep, reduced)
-        return max(composed(graph.before, graph.queues, blocks)[1])
-
-    few, many = [], []
-    for _ in range(REPEATED):
-        few.append(_taken(lambda: step(8)))
-        many.append(_taken(lambda: step(128)))
-    return {"seconds": median(few), "ratio": median(map(float.__truediv__, many, few))}
 
 
 def plans() -> Figures:
@@ -185,48 +101,6 @@ def program() -> Figures:
         "again_seconds": _median(lambda: run(known), 5),
         "memory_seconds": _median(lambda: run(known).ranks, 3),
     }
-
-
-def _pipeline(
-    name: str, ranks: int, microbatches: int, block: Block, last: Block | None = None
-) -> tuple[list[Block], Scheduled]:
-    """Every pass such a block; on each rank, if given, another at the end."""
-    order = SCHEDULES[name](ranks, microbatches, 1)
-    graph = scheduled(order, Protocol.EAGER)
-    blocks = [block] * len(order.actions) + [Block((0,), ((),), (0.5,))] * len(graph.transfers)
-    for queue in graph.queues if last else ():
-        assert last is not None
-        queue.append(len(blocks))
-        blocks.append(last)
-        graph.before.append([])
-    return blocks, graph
-
-
-def _layers(deep: int) -> Block:
-    """A product and a collective, by turns, each waiting for the one before."""
-    streams = tuple(task % 2 for task in range(2 * deep))
-    return Block(streams, _chain(2 * deep), tuple(1.0 + stream for stream in streams))
-
-
-def _line(count: int) -> Block:
-    return Block((0,) * count, _chain(count), (1.0,) * count)
-
-
-def _chain(count: int) -> tuple[tuple[int, ...], ...]:
-    return tuple((task - 1,) if task else () for task in range(count))
-
-
-def _queues(previous: Any) -> list[list[int]]:
-    """The tasks of each resource, from the task before each."""
-    after = {earlier: task for task, earlier in enumerate(previous) if earlier >= 0}
-    found = []
-    for task, earlier in enumerate(previous):
-        if earlier < 0:
-            queue = [task]
-            while queue[-1] in after:
-                queue.append(after[queue[-1]])
-            found.append(queue)
-    return found
 
 
 def _median(work: Callable[[], Any], times: int = REPEATED) -> float:

@@ -9,8 +9,7 @@ A queue by ready time would be another schedule: it may do first what the plan h
 >>> ends
 [1.0, 6.0, 4.0]
 
-Many plans of one structure are timed at once (``ends_together``), and a plan of which little
-changed from what is known of it (``retimed``); both give, bit for bit, what ``timed`` gives.
+``Levels.ends`` times many plans of one structure at once, bit for bit as ``timed`` times each.
 
 Laws, which tests hold: no end is earlier when some task takes longer; no end of all is before the
 busiest resource's sum, nor before the longest chain of predecessors.
@@ -18,7 +17,7 @@ busiest resource's sum, nor before the longest chain of predecessors.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, pairwise
@@ -52,8 +51,9 @@ class Levels:
     waits: Sequence[Integers]
 
     def ends(self, seconds: Floats) -> Floats:
-        """As ``ends_together``. Tasks that wait for equally long chains are timed at once: of a
-        pipeline one on every rank.
+        """When each task ends in many plans, of shape (tasks, plans) as their ``seconds``.
+
+        Tasks that wait for equally long chains are timed at once: of a pipeline one on every rank.
         """
         ends = np.zeros((len(seconds) + 1, seconds.shape[1]))
         takes, begin = seconds[self.order], 0
@@ -83,14 +83,6 @@ class Arranged:
         """All that must have ended before a task starts."""
         earlier = self.previous[task]
         return (*self.before[task], earlier) if earlier >= 0 else tuple(self.before[task])
-
-    @cached_property
-    def places(self) -> Sequence[int]:
-        """The place of each task in the sequence."""
-        found = [0] * len(self.sequence)
-        for place, task in enumerate(self.sequence):
-            found[task] = place
-        return found
 
     @cached_property
     def levels(self) -> Levels:
@@ -181,35 +173,6 @@ def timed(tasks: Arranged, seconds: Sequence[float]) -> tuple[list[float], list[
         ends[task] = begin + seconds[task]
     ends.pop()
     return begins, ends
-
-
-def ends_together(tasks: Arranged, seconds: Floats) -> Floats:
-    """When each task ends in many plans of one structure: those of ``timed`` for each column.
-
-    ``seconds`` has shape (tasks, plans), and so has what is returned.
-    """
-    return tasks.levels.ends(seconds)
-
-
-def retimed(
-    tasks: Arranged, seconds: Sequence[float], known: Sequence[float], changed: Iterable[int]
-) -> list[float]:
-    """When each task ends if only the seconds of ``changed`` are others than those of ``known``.
-
-    All that comes in the sequence after the first of them is timed again: half of the tasks for one
-    of them, at random. To follow only what differs (a queue of tasks, by their places) took twelve
-    times as long as to time all 10,048 tasks of a pipeline again.
-    """
-    ends, before, previous = [*known, 0.0], tasks.before, tasks.previous
-    first = min(map(tasks.places.__getitem__, changed), default=len(known))
-    for task in tasks.sequence[first:]:
-        end = ends[previous[task]]
-        for one in before[task]:
-            if ends[one] > end:
-                end = ends[one]
-        ends[task] = end + seconds[task]
-    ends.pop()
-    return ends
 
 
 def _circle(

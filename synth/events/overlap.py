@@ -151,11 +151,6 @@ def _after(lane: Lane) -> list[float]:
     return list(back)[-2::-1]
 
 
-def overlapped(phases: Sequence[Work], segments: int) -> tuple[Span, ...]:
-    """The spans of one lane, as ``side_by_side`` has them. ValueError for less than one segment."""
-    return side_by_side([Lane(tuple(phases), segments)])
-
-
 def makespan_seconds(phases: Sequence[Work], segments: int) -> float:
     """When the last of the segments of one lane is done."""
     return together_seconds([Lane(tuple(phases), segments)])

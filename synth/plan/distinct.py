@@ -155,13 +155,3 @@ def _simplest(tied: Sequence[Member[T]]) -> Member[T]:
         return any(other.estimate.surely_below(one.estimate) for other in cheap)
 
     return next(one for one in sorted(tied, key=lambda one: one.simplicity) if not beaten(one))
-
-
-def distinct(members: Iterable[Member[T]], count: int) -> list[Distinct[T]]:
-    """The first ``count`` answers among members that are all known."""
-    grouping: Grouping[T] = Grouping()
-    for one in members:
-        grouping.add(one)
-    while len(grouping) < count and grouping.settle(float("inf")):
-        pass
-    return grouping.answers()

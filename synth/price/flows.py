@@ -17,7 +17,7 @@ max-min fair shares are not monotone, and give a flow on the critical path no mo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -32,9 +32,6 @@ from synth.price.steps import StepPrice
 from synth.semantics.schedule import Exchange, Schedule
 
 GoOn = Callable[[int, int], bool]
-SOONER = 1e-9
-"""Ends that differ by less than this share count as equal."""
-
 ASKED_EVERY = 500
 """How many completions lie between two calls that ask whether to go on."""
 
@@ -132,39 +129,6 @@ def simulate(
         _table(engine.ends, segments),
         course.carried_bytes,
     )
-
-
-def what_if(
-    schedule: Schedule,
-    prices: Sequence[StepPrice],
-    network: Network,
-    changes: Mapping[str, Mapping[str, float]],
-) -> dict[str, float]:
-    """The seconds under some changes of links (``Network.changed``), by the name of the change.
-
-    Nothing says that a faster link ends anything sooner: see ``anomalies``.
-    """
-    return {
-        name: simulate(schedule, prices, network.changed(factors)).seconds
-        for name, factors in changes.items()
-    }
-
-
-def anomalies(
-    schedule: Schedule, prices: Sequence[StepPrice], network: Network, factor: float = 2.0
-) -> dict[str, float]:
-    """The links, by name, that make the end come later if they are faster, and the seconds then.
-
-    Such links there are, as what they let through sooner takes its fair share of another link
-    from what is needed first. Every cable, port, bus and memory that carries anything is tried
-    by itself, both ways at once: as many simulations.
-    """
-    usual = simulate(schedule, prices, network)
-    used = np.flatnonzero(usual.carried_bytes).tolist()
-    cables = dict.fromkeys(network.wiring.cable(link) for link in used)
-    found = what_if(schedule, prices, network, {cable: {cable: factor} for cable in cables})
-    late = usual.seconds * (1 + SOONER)
-    return {cable: seconds for cable, seconds in found.items() if seconds > late}
 
 
 class _Course:

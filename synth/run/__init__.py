@@ -10,7 +10,7 @@ arrays, sums of whole numbers must equal the plain sum, bit for bit:
 {'numpy': 65536, 'jax': 512, 'gloo': 64, 'mpi': 64}
 """
 
-from synth.run.backends import BACKENDS, Backend, check_trial, run, run_transfer
+from synth.run.backends import BACKENDS, Backend, check_trial, run
 from synth.run.trial import RunError, Seen, Trial
 
-__all__ = ["BACKENDS", "Backend", "RunError", "Seen", "Trial", "check_trial", "run", "run_transfer"]
+__all__ = ["BACKENDS", "Backend", "RunError", "Seen", "Trial", "check_trial", "run"]

@@ -15,7 +15,6 @@ from pydantic import TypeAdapter
 
 from hierarchies import InputError, nearest
 from synth.emit import Files, Source, emit
-from synth.emit.transfers import TransferSource, emit_transfer
 from synth.run.arrays import on_arrays
 from synth.run.processes import Command, supervise
 from synth.run.trial import RunError, Seen, Trial
@@ -119,27 +118,6 @@ def run(
     if row.commands is None:
         return on_arrays(source.schedules, trial, go_on)
     return _carried_out(row, emit(row.target, source), source.schedule.devices, trial, go_on)
-
-
-def run_transfer(
-    backend: str, source: TransferSource, trial: Trial, go_on: Callable[[], bool] = lambda: True
-) -> Seen:
-    """Execute a permute, or what stages send: how long it took, and whether all got their buffers.
-
-    What stands beside it is the runtime's own all-to-all (JAX: all-gather) in its place. Raises as
-    ``run`` does, and InputError for the backend without processes.
-    """
-    row = _row(backend)
-    devices = len(source.senders)
-    _check(backend, row, devices, trial)
-    if row.commands is None:
-        able = [name for name, other in BACKENDS.items() if other.commands]
-        raise InputError(
-            f"backend {backend!r} has no {source.request.what.value}",
-            where="--backend",
-            hint=f"these have: {', '.join(able)}",
-        )
-    return _carried_out(row, emit_transfer(row.target, source), devices, trial, go_on)
 
 
 def _row(backend: str) -> Backend:

@@ -17,12 +17,12 @@ for every machine. From 1 to 10 by adding 3 or doubling, where doubling costs fi
 12 x2 x2 +3 +3
 
 Where there is no path but a choice to be made, ``space`` is the one face: a space of states, a
-budget, an observer, and the answers there may be. A driver a module: ``grid`` tries all, pruned,
-``annealing`` and ``backtracking`` walk, ``elimination`` and ``message_passing`` choose where costs
-are of two choices at a time, ``stage_cuts`` cuts a row of layers, ``front`` keeps all that nothing
-beats in two costs.
+budget, an observer, and the answers there may be. ``backtracking`` walks in it; ``elimination`` and
+``message_passing`` choose where costs are of two choices at a time. ``front`` keeps all that
+nothing beats in two costs, as seconds and bytes:
 
->>> from synth.search.grid import Product, grid
->>> grid(Product([range(1, 9), range(1, 9)], lambda sides: abs(sides[0] * sides[1] - 14)))
-Optimal(state=(2, 7), seconds=0)
+>>> from synth.search.front import front
+>>> seconds, sizes = [5.0, 3.0, 4.0], [10, 30, 40]
+>>> front(seconds, sizes, lambda some: [seconds[number] for number in some])
+{1: 3.0, 0: 5.0}
 """

@@ -1,7 +1,7 @@
 """The one face of searches: a space of states and their prices, and the answers there may be.
 
-A space says where to begin, which moves there are, and what a state costs; a driver walks it (see
-``grid``, ``annealing``, ``backtracking``) and knows nothing else of it. Prices are seconds, or why
+A space says where to begin, which moves there are, and what a state costs; a driver walks it
+(``backtracking``) and knows nothing else of it. Prices are seconds, or why
 a state cannot be. Three answers: the best there is; the best found, with a bound that nothing
 falls below; or that nothing is feasible, by how little it fails at least. A walk that ended before
 it met anything feasible says that instead: it proved nothing.

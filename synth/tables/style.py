@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from io import StringIO
 from typing import TypeVar
 
 from rich.cells import cell_len
@@ -34,14 +33,6 @@ def console() -> Console:
     """Standard output; of one width where it is not a terminal, so that answers are the same."""
     out = Console(highlight=False, markup=False)
     return out if out.is_terminal else Console(width=_PIPE_WIDTH, highlight=False, markup=False)
-
-
-def printed(what: RenderableType, width: int = _PIPE_WIDTH) -> str:
-    """What would be printed, as plain text of so many columns."""
-    out = StringIO()
-    plain = Console(file=out, width=width, color_system=None, force_terminal=False, highlight=False)
-    plain.print(what, markup=False)
-    return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
 
 
 def paragraphs(*parts: RenderableType | None) -> Group:

@@ -49,7 +49,6 @@ MOST_HOSTS = 2**16
 ALL = "all"
 """In the place of the name of an entry: every entry of the plan."""
 GROUPS_FORMAT, GROUPS_VERSION = "collsynth-groups", 1
-GROUPS_VERSION_OF_OPERATIONS = 2
 """Where reductions do not add: who cannot tell must not add."""
 
 
@@ -319,7 +318,7 @@ def groups_document(handed: Handed, op: Kind = Kind.SUM) -> Json:
     """The program as data: steps over groups of ranks, which chunks each keeps, device ids."""
     return {
         "format": GROUPS_FORMAT,
-        "version": GROUPS_VERSION if op is Kind.SUM else GROUPS_VERSION_OF_OPERATIONS,
+        "version": GROUPS_VERSION,
         "system": handed.system,
         "devices": list(handed.devices),
         **({} if op is Kind.SUM else {"op": op.value}),

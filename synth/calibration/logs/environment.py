@@ -68,11 +68,6 @@ def is_command(line: str) -> bool:
     return bool(_LAUNCHERS.search(before) or _PROMPT.fullmatch(before))
 
 
-def algorithm_of(value: str) -> str | None:
-    """NCCL_ALGO's value as one of our algorithms; None for none, several, unknown."""
-    return ALGORITHMS.get(value.strip().lower())
-
-
 def split_of(text: str) -> str | None:
     """``MOD 8`` of ``NCCL_TESTS_SPLIT="%8"``, ``AND 7`` of ``NCCL_TESTS_SPLIT_MASK=0x7``."""
     found = _SPLIT.search(text)

@@ -1,24 +1,18 @@
 """The JSON Schema of schedule documents, as the models that read them.
 
-A document of version 1 is one schedule; one of version 2 has several that run side by side. Of
-versions 3 and 4 they are the same for a request that is no all-reduce, whose name they say; of
-versions 5 and 6 for a reduction operation that is no sum.
+A document is one schedule, or has several that run side by side, its stripes.
 """
 
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, TypeAdapter
 
 Json = dict[str, Any]
 
 FORMAT = "collsynth.schedule"
-VERSION, STRIPED_VERSION = 1, 2
-OF_REQUESTS = 2
-"""What the versions are higher by where the request is no all-reduce."""
-OF_OPERATIONS = 4
-"""The same where reductions do not add, whatever the request: who cannot tell must not add."""
+VERSION = 1
 
 Positive = Annotated[int, Field(ge=1)]
 Device = Annotated[int, Field(ge=0)]
@@ -104,6 +98,9 @@ class Head(Part):
         default=None, description="The version of the command line's answers, if this is one."
     )
     format: Literal["collsynth.schedule"] = Field(description="What this document is.")
+    version: Literal[1] = Field(
+        description="Keys may be added under the same number; readers refuse other numbers."
+    )
     system: str | None = Field(default=None, description="The name of the machine, for people.")
     levels: Annotated[list[LevelPart], Field(min_length=1)] = Field(
         description="The machine, outermost level first. A device's id is the mixed-radix number "
@@ -137,9 +134,6 @@ class Head(Part):
 class Document(Head):
     """A schedule of collsynth: what each device does, step by step, to carry out a request."""
 
-    version: Literal[1, 3, 5] = Field(
-        description="Keys may be added under the same number; readers refuse other numbers."
-    )
     program: ProgramText
     payload_bytes: Payload
     padded_bytes: Padded
@@ -162,9 +156,6 @@ class StripePart(Part):
 class StripedDocument(Head):
     """Several schedules that run side by side, each for a slice of the payload."""
 
-    version: Literal[2, 4, 6] = Field(
-        description="Keys may be added under the same number; readers refuse other numbers."
-    )
     payload_bytes: Payload
     stripes: Annotated[list[StripePart], Field(min_length=2)] = Field(
         description="Slices follow each other in the payload, or in each piece of a request in "
@@ -172,8 +163,15 @@ class StripedDocument(Head):
     )
 
 
+def _kind(given: object) -> str:
+    return "stripes" if isinstance(given, dict) and "stripes" in given else "schedule"
+
+
 DOCUMENTS: TypeAdapter[Document | StripedDocument] = TypeAdapter(
-    Annotated[Document | StripedDocument, Field(discriminator="version")]
+    Annotated[
+        Annotated[Document, Tag("schedule")] | Annotated[StripedDocument, Tag("stripes")],
+        Discriminator(_kind),
+    ]
 )
 
 

@@ -25,9 +25,6 @@ from synth.emit.buffers import Buffers, buffers
 from synth.emit.document.schema import (
     DOCUMENTS,
     FORMAT,
-    OF_OPERATIONS,
-    OF_REQUESTS,
-    STRIPED_VERSION,
     VERSION,
     Document,
     Json,
@@ -45,7 +42,7 @@ _SHOWN = 200
 def document(schedule: Schedule, system: str | None = None) -> Json:
     """A schedule as the keys and values of a document."""
     return {
-        **_origin(schedule, VERSION, system),
+        **_origin(schedule, system),
         "program": str(schedule.program),
         "devices": schedule.devices,
         **_sizes(schedule),
@@ -57,7 +54,7 @@ def document(schedule: Schedule, system: str | None = None) -> Json:
 def striped_document(stripes: Sequence[Schedule], system: str | None = None) -> Json:
     """Schedules that run side by side as the keys and values of a document."""
     return {
-        **_origin(stripes[0], STRIPED_VERSION, system),
+        **_origin(stripes[0], system),
         "devices": stripes[0].devices,
         "payload_bytes": sum(stripe.payload_bytes for stripe in stripes),
         "reduction_groups": stripes[0].reduction.grid().tolist(),
@@ -72,13 +69,13 @@ def striped_document(stripes: Sequence[Schedule], system: str | None = None) -> 
     }
 
 
-def _origin(schedule: Schedule, version: int, system: str | None) -> Json:
+def _origin(schedule: Schedule, system: str | None) -> Json:
     reduction = schedule.reduction
     placement = reduction.placement
     plain, sums = schedule.goal is Goal.ALL_REDUCE, schedule.op is Kind.SUM
     return {
         "format": FORMAT,
-        "version": version + _later(not plain, not sums),
+        "version": VERSION,
         **({} if system is None else {"system": system}),
         "levels": [
             {"name": level.name, "count": level.cardinality} for level in placement.hierarchy.levels
@@ -90,11 +87,6 @@ def _origin(schedule: Schedule, version: int, system: str | None) -> Json:
         **({} if sums else {"op": schedule.op.value}),
         "collapse": reduction.collapse,
     }
-
-
-def _later(of_request: bool, of_operation: bool) -> int:
-    """By how much the version is higher for a request, or an operation, that is named."""
-    return OF_OPERATIONS if of_operation else OF_REQUESTS if of_request else 0
 
 
 def _sizes(schedule: Schedule) -> Json:
@@ -174,8 +166,6 @@ def read_stripes(text: str) -> tuple[Schedule, ...]:
     except ValidationError as error:
         raise _refused(error) from None
     reduction, goal = _reduction(found), Goal(found.request or Goal.ALL_REDUCE)
-    version = VERSION if isinstance(found, Document) else STRIPED_VERSION
-    _same("version", found.version, version + _later(bool(found.request), bool(found.op)))
     _same("reduction_groups", found.reduction_groups, reduction.grid().tolist())
     if isinstance(found, Document):
         return (_reducing(_schedule(found, reduction, goal, ""), found),)
@@ -194,12 +184,12 @@ def _reducing(schedule: Schedule, found: Document | StripedDocument) -> Schedule
 
 
 def _refused(error: ValidationError) -> InputError:
-    """The first thing wrong; places begin with the version where that is known."""
+    """The first thing wrong, in the words of this project where it is the version."""
     first = error.errors(include_url=False)[0]
-    if first["type"].startswith("union_tag") and not first["loc"]:
-        last = STRIPED_VERSION + OF_OPERATIONS
-        return InputError(f"no version from {VERSION} to {last}", where="version")
     place = ".".join(str(part) for part in first["loc"][1:]) or "schedule"
+    if place == "version" and first["type"] != "missing":
+        hint = f"{VERSION}; have this collsynth write the schedule again"
+        return InputError(f"a document of version {first['input']!r}", where=place, hint=hint)
     return InputError(first["msg"], where=place)
 
 

@@ -8,7 +8,6 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, Field, PlainSerializer
 
-from synth.service.jobs.names import name_of
 from synth.service.jobs.questions import question_in
 from synth.service.store import Job, Status, StoredAnswer, StoredSystem
 from synth.verbs.reply import Outcome
@@ -47,11 +46,10 @@ class JobBody(BaseModel):
 
     @staticmethod
     def of(job: Job) -> JobBody:
-        """A job with its name, its address and that of its answer."""
+        """A job with its address and that of its answer."""
         key = job.answer_key if job.status is Status.DONE else None
         made = {
             "url": f"/v1/jobs/{job.id}",
-            "name": name_of_job(job),
             "answer": key and f"/v1/answers/{key}",
             "answer_key": key,
             "best": None if job.best is None else json.loads(job.best),
@@ -61,13 +59,6 @@ class JobBody(BaseModel):
     def text(self, include: set[str] | None = None) -> str:
         """It as JSON, or only these keys of it."""
         return json.dumps(self.model_dump(mode="json", include=include))
-
-
-def name_of_job(job: Job) -> str:
-    """What was asked, in a line; of jobs that came without a name from their question."""
-    if job.name is not None:
-        return job.name
-    return name_of(job.verb, question_in(job.question) if job.question else {})
 
 
 class JobList(BaseModel):

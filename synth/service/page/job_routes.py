@@ -14,7 +14,6 @@ from starlette.responses import HTMLResponse, Response
 
 from hierarchies.units import duration
 from synth.service.http.state import state_of
-from synth.service.jobs.bodies import name_of_job
 from synth.service.jobs.broker import Preferences
 from synth.service.jobs.names import PLAIN
 from synth.service.page.answer_routes import (
@@ -52,7 +51,7 @@ class ViewedJob:
     @cached_property
     def name(self) -> str:
         """The same in a line."""
-        return name_of_job(self.job)
+        return self.job.name
 
     @property
     def form(self) -> str:

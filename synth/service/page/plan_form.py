@@ -29,15 +29,10 @@ BOXES = Boxes.of(PlanQuestion, {*StepPlanQuestion.model_fields, "k"})
 MODELS = [*ZOO]
 _SEEN = ("model", "batch", "sequence", "dtype", "pin", "explain")
 _CHOICES = {
-    name: get_args(PlanQuestion.model_fields[name].annotation)
-    for name in ("dtype", "optimizer", "search")
+    name: get_args(PlanQuestion.model_fields[name].annotation) for name in ("dtype", "optimizer")
 }
 _STUBS = {"system": "dgx-h100", "model": "llama3-8b"}
-_WHERE = {
-    **BOXES.where,
-    "--device": "device",
-    **{name: name for name in ("evaluations", "seed")},
-}
+_WHERE = {**BOXES.where, "--device": "device"}
 
 
 @dataclass(frozen=True)
@@ -110,8 +105,6 @@ def check(
     for name in ("pin", "explain"):
         with checked.noting(name):
             Pins.parse(getattr(sound, name))
-    with checked.noting("search"):
-        sound.walk()
     if "model" not in checked.wrong:
         _check_model(sound, checked)
     return checked

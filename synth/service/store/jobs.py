@@ -53,10 +53,8 @@ _AMOUNT = re.compile(r"^([0-9.]+)([a-z]+)$")
 _SEARCHED = (JOB.c.name, JOB.c.headline, JOB.c.asked_by)
 MOST_WORDS = 8
 MOST_SEARCHED = 50_000
-_SHORT_CHARACTERS = 2**16
-_NAMELESS = JOB.c.name.is_(None) & (func.length(JOB.c.question) < _SHORT_CHARACTERS)
-_SHORT = case((_NAMELESS, JOB.c.question), else_="").label("question")
-_SEEN = tuple(_SHORT if column.name == "question" else column for column in COLUMNS)
+_UNREAD = literal("").label("question")
+_SEEN = tuple(_UNREAD if column.name == "question" else column for column in COLUMNS)
 _LISTED = tuple(null().label("best") if column.name == "best" else column for column in _SEEN)
 _MINE = JOB.c.id == bindparam("id")
 _ONE, _ONE_SEEN = select(*COLUMNS).where(_MINE), select(*_SEEN).where(_MINE)

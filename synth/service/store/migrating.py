@@ -17,7 +17,8 @@ _LOCK = 0x636F6C6C
 def migrate(connection: Connection, revision: str = REVISION) -> None:
     """Upgrade to a revision within the transaction: all or nothing, and one server at a time.
 
-    Raises StoreError where the database is at a revision that this version does not know.
+    Raises StoreError where the database is at a revision that this version does not know: one of a
+    newer version, or of one before the first release.
     """
     if connection.dialect.name == "postgresql":
         connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
@@ -33,9 +34,18 @@ def migrate(connection: Connection, revision: str = REVISION) -> None:
     known = {one.revision for one in ScriptDirectory.from_config(config).walk_revisions()}
     found = _revision(connection)
     if found is not None and found not in known:
-        problem = f"the store was made by a newer version (its tables are at revision {found!r})"
-        raise StoreError(problem, hint="upgrade collsynth, or use another store")
+        raise _refused(found)
     command.upgrade(config, revision)
+
+
+def _refused(found: str) -> StoreError:
+    tables = f"(its tables are at revision {found!r})"
+    # Before the first release revisions were plain numbers, whose tables no migration starts from.
+    if found.isdecimal():
+        problem = f"the store was made before version 0.1.0 {tables}"
+        return StoreError(problem, hint="use another store, and make its keys and systems anew")
+    problem = f"the store was made by a newer version {tables}"
+    return StoreError(problem, hint="upgrade collsynth, or use another store")
 
 
 def _revision(connection: Connection) -> str | None:

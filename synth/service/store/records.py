@@ -221,7 +221,7 @@ class NewJob:
     asked_by: str | None = None
     part: bool = False
     tried: bool = False
-    name: str | None = None
+    name: str = ""
 
 
 @dataclass(frozen=True)
@@ -231,7 +231,7 @@ class Job:
     ``answer_key`` is where the answer is once the job is done; ``best`` the latest partial answer
     (left out of lists); ``attempts`` how often work on it began; ``work_seconds`` how long that was
     in all, but for the attempt under way; ``revision`` goes up with every change. ``question`` may
-    be long: where only the job is asked for it is "", unless nothing else says its ``name``.
+    be long: where only the job is asked for it is "".
     ``headline`` is what came of it, in a few words.
     """
 
@@ -254,7 +254,7 @@ class Job:
     budget_seconds: float | None
     work_seconds: float
     asked_by: str | None
-    name: str | None
+    name: str
     headline: str | None
 
 

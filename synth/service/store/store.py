@@ -50,7 +50,7 @@ class Store:
     def migrate(self) -> None:
         """Make the tables, or bring them up to date; several servers may do so at once.
 
-        Raises StoreError for a database that a newer version made.
+        Raises StoreError for a database that a newer version made, or one before 0.1.0.
         """
         with self._database.writing() as connection:
             migrating.migrate(connection)
@@ -109,8 +109,7 @@ class Store:
         beyond = select(jobs.c.number).where(jobs.c.bytes > most_bytes)
         old_jobs = beyond.order_by(jobs.c.bytes.desc()).limit(most)
         made = (ANSWER.c.created.desc(), ANSWER.c.key)
-        size = func.coalesce(ANSWER.c.size_bytes, func.length(ANSWER.c.body))
-        answered_bytes = func.sum(size, type_=BigInteger)
+        answered_bytes = func.sum(ANSWER.c.size_bytes, type_=BigInteger)
         total = answered_bytes.over(partition_by=SEEN.c.team, order_by=made).label("bytes")
         held = select(SEEN.c.team, SEEN.c.key, total).join(ANSWER, ANSWER.c.key == SEEN.c.key)
         seen = held.subquery()

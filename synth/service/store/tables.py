@@ -30,7 +30,7 @@ from hierarchies import InputError
 from synth.service.store.records import Status
 
 NAME_CHARACTERS = 200
-REVISION = "0008"
+REVISION = "v0001"
 """The last of ``migrations``."""
 
 

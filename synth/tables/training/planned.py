@@ -277,13 +277,10 @@ def more_or_less(seconds: float) -> str:
 
 def _ended(answer: StepPlanReply) -> str:
     """How the search ended, and what that proves."""
-    if answer.search == "annealing":
-        found = f"{answer.considered:,} plans met, of which {answer.fitting:,} fit"
-    else:
-        found = (
-            f"{answer.considered:,} plans, of which {answer.fitting:,} fit and {answer.priced:,}"
-            f" could not be ruled out"
-        )
+    found = (
+        f"{answer.considered:,} plans, of which {answer.fitting:,} fit and {answer.priced:,}"
+        f" could not be ruled out"
+    )
     match answer.proved:
         case "optimal":
             return f"{found}: none is faster as composed"
@@ -339,5 +336,5 @@ def _end(answer: StepPlanReply) -> Iterator[RenderableType]:
         "waits, idle: for communication, for other stages; gap: above"
         f" {duration(answer.least_seconds)}, if all devices computed all the time"
     )
-    if not answer.complete and answer.search == "grid":
+    if not answer.complete:
         yield stopped(answer.complete) or ""

@@ -6,19 +6,20 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import chain, islice
+from math import inf
 from typing import Any
 
 from grammar import Goal
 from hierarchies import InputError, System
+from hierarchies.devices import Device
 from synth.plan.library import Library
 from synth.plan.request import Request, Watcher
 from synth.search.forks import Meanwhile, several_in
 from synth.search.space import BestFound, Budget, Found, Infeasible, NoneFound, Optimal
-from synth.train.choice.grids import recipes
 from synth.train.planner.composing.balancing import Balancing
 from synth.train.planner.composing.composer import Composer
 from synth.train.planner.composing.writing import MICROBATCHES, batch_of, insides
-from synth.train.planner.families import Family, gathered
+from synth.train.planner.families import Family
 from synth.train.planner.finalists import (
     Finalist,
     Taken,
@@ -37,8 +38,6 @@ from synth.train.planner.resolution import Likely, advised, difference, likely
 from synth.train.planner.searching import Search
 from synth.train.planner.sums.buckets import bucketed
 from synth.train.planner.sums.choosing import BUCKETS, nearest
-from synth.train.planner.walks.space import PlanSpace, perfect
-from synth.train.planner.walks.walking import walked
 from synth.train.plans import Recipe
 from synth.train.resharding.seconds import Answers
 from synth.train.zoo.sizes import sizes_of
@@ -135,37 +134,24 @@ class Planner:
         job = self.job
         count, samples = (MICROBATCHES, 1) if job.divides else (1, job.spelling.batch)
         whole = Recipe((("data", 1),), microbatches=count)
-        [alone] = insides(job.traced, whole, [samples], perfect(job.device))
+        [alone] = insides(job.traced, whole, [samples], _perfect(job.device))
         return alone.seconds(job.layers) / samples * job.spelling.batch / job.system.devices
-
-    def met(self, pins: Pins, budget: Budget | None, watcher: Watcher) -> list[Family]:
-        """All plans with the pins, or those that walks meet. Raises InputError if there is none."""
-        job = self.job
-        knobs, allowed = job.knobs(pins), partial(job.allows, pins)
-        known = recipes(job.system.devices, job.extents, knobs)
-        if budget is None or not any(map(allowed, known)):
-            return job.families(pins)
-        composed, memory = self.composer.on(self._links[0]), job.device.memory_bytes
-        machine = job.system, job.extents, knobs
-        space = PlanSpace(*machine, allowed, composed, memory, self.peak_seconds, _sizes(pins))
-        return gathered(walked(space, budget, watcher))
 
     def plans(
         self,
         pins: Pins,
         k: int,
         watcher: Watcher,
-        budget: Budget | None = None,
         *,
         front: bool = False,
     ) -> Planned:
-        """The ``k`` best with the pins; with a budget, of those that walks meet. ``front``: also
-        what no other beats in seconds and memory, found while the best are simulated.
+        """The ``k`` best with the pins. ``front``: also what no other beats in seconds and memory,
+        found while the best are simulated.
 
         Raises InputError where none can be.
         """
         job = self.job
-        memory, some = job.device.memory_bytes, self.met(pins, budget, watcher)
+        memory, some = job.device.memory_bytes, job.families(pins)
         self._write(some, watcher)
         some = sorted(self._balanced(some, watcher), key=lambda one: one.numbers[0])
         search = Search(self.composer, some, memory, *self._links, watcher, _sizes(pins))
@@ -194,8 +180,8 @@ class Planner:
             self.composer.least_seconds(job.system.devices),
             tuple(taken.refused.most_common()),
             None if simulated else taken.nearest or search.nearest,
-            budget is None and search.complete and complete and whole,
-            None if budget is None and search.complete else self.peak_seconds,
+            search.complete and complete and whole,
+            None if search.complete else self.peak_seconds,
             unbeaten,
         )
 
@@ -321,6 +307,22 @@ class Planner:
         known = (one for one in simulated if one.candidate.alone == usual.candidate.alone)
         found = next(chain(known, told), None) or self._simulated(pins, usual)
         return None if isinstance(found, InputError) else self._likely([found])[0]
+
+
+def _perfect(device: Device) -> Device:
+    """One that multiplies at its peak whatever the shapes, and does all else in no time."""
+    rates = device.matrix_flops_per_second
+    return replace(
+        device,
+        memory_bytes_per_second=inf,
+        multiprocessors=1,
+        smallest_tile=1,
+        tile=1,
+        reached_flops_per_second=dict.fromkeys(rates, inf),
+        reached_bytes_per_second=None,
+        launch_seconds=0.0,
+        attention_flops_per_second=(inf, inf),
+    )
 
 
 def _beside(

@@ -48,7 +48,7 @@ class DiffReply(Reply):
 
 
 class _Kept(BaseModel):
-    """Part of an answer that may be years old: other keys are not read."""
+    """Part of an answer: other keys are not read."""
 
     model_config = ConfigDict(extra="ignore")
 

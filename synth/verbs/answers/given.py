@@ -1,7 +1,6 @@
 """Answers given back: ``emit --from answer.json`` reads what ``top`` or ``plan`` printed before.
 
-Such a file holds all it takes to hand a program out, and may be years old. So only the keys that
-are needed are read, and those that older versions did not write may be missing.
+Such a file holds all it takes to hand a program out; only the keys that are needed are read.
 """
 
 from __future__ import annotations
@@ -45,17 +44,17 @@ class _Level(BaseModel):
     name: str
     count: int
     domain: Domain
-    medium: str = ""
+    medium: str
     bandwidth_GB_per_s: float
     latency_us: float
-    ll_latency_us: float | None = None
-    ll128_latency_us: float | None = None
-    reduces: bool = False
+    ll_latency_us: float | None
+    ll128_latency_us: float | None
+    reduces: bool
     ports: int
-    wraps: bool = True
+    wraps: bool
     through: list[str]
-    sources: dict[str, str] = {}
-    unconfirmed: list[str] = []
+    sources: dict[str, str]
+    unconfirmed: list[str]
 
     def link(self) -> Link:
         """The links of the level."""
@@ -82,8 +81,8 @@ def _seconds(microseconds: float | None) -> float | None:
 class _Exception(BaseModel):
     unit: str
     missing: bool
-    bandwidth_share: float | None = None
-    source: str = ""
+    bandwidth_share: float | None
+    source: str
 
     def fault(self, hierarchy: Hierarchy) -> Fault:
         """The same of a machine."""
@@ -93,18 +92,18 @@ class _Exception(BaseModel):
 
 class _Device(BaseModel):
     memory_GB_per_s: float
-    source: str = ""
-    unconfirmed: list[str] = []
+    source: str
+    unconfirmed: list[str]
 
 
 class _Machine(BaseModel):
     name: str
-    title: str = ""
+    title: str
     levels: list[_Level]
-    exceptions: list[_Exception] = []
+    exceptions: list[_Exception]
     device: _Device
-    launches: bool = True
-    calibration: CalibrationTable | None = None
+    launches: bool
+    calibration: CalibrationTable | None
 
     def system(self) -> System:
         """The machine that is described. Raises InputError for one that cannot be."""
@@ -127,7 +126,7 @@ class _Machine(BaseModel):
 class _Stripe(BaseModel):
     program: str
     bytes: Payload
-    segments: Segments = 1
+    segments: Segments
 
 
 class _Answer(BaseModel):
@@ -135,19 +134,19 @@ class _Answer(BaseModel):
     axes: dict[str, int]
     placement: Matrix
     program: str
-    segments: Segments = 1
-    stripes: list[_Stripe] = []
+    segments: Segments
+    stripes: list[_Stripe]
 
 
 class _Ranking(BaseModel):
     """What ``top`` printed: the request, and its answers."""
 
     system: _Machine
-    request: Goal = Goal.ALL_REDUCE
+    request: Goal
     over: list[str] = Field(alias="reduce")
     bytes: Payload
-    algorithm: Choice = Choice.AUTO
-    collapse: bool = True
+    algorithm: Choice
+    collapse: bool
     answers: list[_Answer]
 
 
@@ -166,11 +165,11 @@ class _Sweep(BaseModel):
     """What ``top`` printed of a range of sizes: one answer for each size."""
 
     system: _Machine
-    request: Goal = Goal.ALL_REDUCE
+    request: Goal
     over: list[str] = Field(alias="reduce")
     bytes: tuple[Payload, Payload]
-    algorithm: Choice = Choice.AUTO
-    collapse: bool = True
+    algorithm: Choice
+    collapse: bool
     stretches: Annotated[list[_Stretch], Field(min_length=1)]
 
     def at(self, size_bytes: int | None) -> _Ranking:
@@ -191,7 +190,7 @@ class _Sweep(BaseModel):
 
 
 class _Entry(BaseModel):
-    name: str = ""
+    name: str
     request: Goal
     over: list[str]
     bytes: Payload
@@ -202,8 +201,8 @@ class _Plan(BaseModel):
     """What ``plan`` printed: each entry is a request with one answer."""
 
     system: _Machine
-    algorithm: Choice = Choice.AUTO
-    collapse: bool = True
+    algorithm: Choice
+    collapse: bool
     entries: list[_Entry]
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from math import prod
-from typing import Annotated, Self, cast
+from typing import Annotated, Literal, Self, cast
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import Field
 
 from synth.emit.document.schema import (
     Head,
@@ -94,7 +94,7 @@ class CheckReply(Reply, Judged):
 
 
 class LowerReply(Head, Ordered):
-    """The schedule of a program for the real devices, as a document of version 1 or 3."""
+    """The schedule of a program for the real devices, as a document."""
 
     last = (
         *("system", "levels", "axes", "placement", "reduce", "request", "collapse"),
@@ -102,21 +102,8 @@ class LowerReply(Head, Ordered):
         *("reduction_groups", "steps"),
     )
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "if": {"properties": {"version": {"const": 1}}},
-            "then": {"properties": {"request": {"type": "null"}}},
-            "else": {"properties": {"request": {"type": "string"}}, "required": ["request"]},
-        }
-    )
-
     schema_version: Version  # type: ignore[assignment]  # never left out
-    version: int = Field(
-        ge=1,
-        le=3,
-        description="The version of the document.",
-        json_schema_extra={"not": {"const": 2}},
-    )
+    version: Literal[1] = Field(description="The version of the document.")
     system: str = Field(description="The name of the machine.")
     program: ProgramText
     payload_bytes: Payload
@@ -124,12 +111,6 @@ class LowerReply(Head, Ordered):
     pieces: Pieces
     segments: Segments
     steps: Steps
-
-    @model_validator(mode="after")
-    def _of_its_version(self) -> Self:
-        if self.version == 2 or (self.version == 1) is not (self.request is None):
-            raise ValueError("version 3 is for requests that are no all-reduce, and says which")
-        return self
 
 
 class TimeReply(Reply, Defaults):

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from hierarchies import InputError, System
+from hierarchies import System
 from synth.plan.request import Remembering, Unranked, Watcher
 from synth.search.space import Budget
 from synth.train.frameworks import Job as Training
@@ -19,7 +19,7 @@ from synth.train.planner.planning import Planner
 from synth.train.zoo.sizes import sizes_of
 from synth.verbs.answers.training.planned import Asked, Handed, StepPlanReply
 from synth.verbs.questions import notations
-from synth.verbs.questions.fields import Flag, Harmless
+from synth.verbs.questions.fields import Flag
 from synth.verbs.questions.flags import Figure
 from synth.verbs.questions.question import Question
 from synth.verbs.reply import Outcome, Reply, searched
@@ -27,15 +27,8 @@ from synth.verbs.training.gaining import programs_of
 from synth.verbs.training.machines import Accelerator, accelerator_of
 from synth.verbs.training.simulated import products, size_of
 
-BUDGET = 1000
-"""Plans that annealing prices where nothing is said: enough where axes have some dozen sizes."""
-
 SUBSTITUTIONS = 20
 """Plans that are tried where the first redistributes, with --rows."""
-
-MOST_EVALUATIONS = 10**5
-
-Evaluations = Annotated[int, Harmless("plans are composed, hundreds a second")]
 
 
 class StepPlanQuestion(Question):
@@ -69,33 +62,10 @@ class StepPlanQuestion(Question):
         Field(max_length=1024),
         Flag("Why not? The best plan with other pins", ", as in 'tensor=4', beside the best"),
     ] = ""
-    search: Annotated[
-        Literal["grid", "annealing"],
-        Flag("How: grid, all plans; or annealing, walks among too many to be looked at"),
-    ] = "grid"
-    evaluations: Annotated[
-        Evaluations | None,
-        Field(ge=1, le=MOST_EVALUATIONS),
-        Flag("With annealing: how many plans it looks at", f", {BUDGET:,} if not said"),
-    ] = None
-    seed: Annotated[
-        Figure | None, Field(ge=0, le=2**31), Flag("With annealing: another one walks otherwise")
-    ] = None
-
     rows: Annotated[
         bool,
         Flag("Also look at the first plan operation by operation: rows chosen together"),
     ] = False
-
-    def walk(self) -> Budget | None:
-        """What a walk may cost; None for the grid. Raises InputError for a budget of that."""
-        if self.search == "annealing":
-            return Budget(self.evaluations or BUDGET, self.seed or 0)
-        for name in ("evaluations", "seed"):
-            if getattr(self, name) is not None:
-                hint = "leave it out, or --search annealing"
-                raise InputError(f"{name} of a search that looks at all", where=name, hint=hint)
-        return None
 
     def pins(self) -> tuple[Pins, Pins]:
         """Those of all plans, and of the one that is asked why not. Raises InputError."""
@@ -122,13 +92,13 @@ def planned_step(
     device = accelerator_of(system, question.device)
     job = Job(question.model, question.changes(), question.spelling(), system.check_even(), device)
     planner = Planner(job)
-    (pins, others), walk = question.pins(), question.walk()
+    pins, others = question.pins()
     remembering = Remembering(watcher)
-    found = planner.plans(pins, k, remembering, walk, front=True)
+    found = planner.plans(pins, k, remembering, front=True)
     why_not = None
     if others.said and remembering.go_on():
         both = Pins({**others.said, **pins.said, **others.said})
-        why_not = planner.plans(both, 1, Unranked(remembering), walk)
+        why_not = planner.plans(both, 1, Unranked(remembering))
     flops, dtype = products(job.step)
     samples, tokens = size_of(job.step)
     closer = None
@@ -148,7 +118,6 @@ def planned_step(
         str(others),
         written,
         planner.gaining,
-        question.search,
         closer,
         planner.freed(pins, found),
         complete=all(one.complete for one in (found, why_not) if one) and not remembering.stopped,

@@ -28,11 +28,10 @@ for it, takes half a second. Steps of transformers have half of it, those that c
 
 
 def check_plans(question: StepPlanQuestion, system: System) -> None:
-    """Raises InputError for a model, sizes, a device, pins or a search of no use on a machine."""
+    """Raises InputError for a model, sizes, a device or pins of no use on a machine."""
     assert question.model is not None
     checked_sizes(question.model, question.changes(), question.spelling())
     accelerator_of(system, question.device)
-    question.walk()
     for pins in question.pins():
         _check_pins(pins, system.check_even().devices, question.batch)
 

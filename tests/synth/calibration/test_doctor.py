@@ -22,7 +22,7 @@ from synth.calibration.busy_part import busy_part
 from synth.calibration.candidates import candidates
 from synth.calibration.doctor import Diagnosis, diagnose
 from synth.calibration.doctor.next_steps import next_steps
-from synth.calibration.logs.environment import algorithm_of
+from synth.calibration.logs.environment import ALGORITHMS
 from synth.calibration.logs.files import log_text
 from synth.calibration.logs.matching import FromCaller, Matched, matched
 from synth.calibration.logs.reading import logs_of
@@ -209,7 +209,7 @@ def test_a_forced_way_is_predicted_and_a_wrong_one_refused() -> None:
 @pytest.mark.parametrize("name", [*SPELLINGS])
 def test_what_a_log_was_forced_to_is_read_back_as_nccl_spells_it(name: str) -> None:
     for said in (SPELLINGS[name], SPELLINGS[name].upper(), SPELLINGS[name].lower()):
-        assert algorithm_of(said) == name
+        assert ALGORITHMS[said.lower()] == name
     assert "_" not in SPELLINGS[name]
 
 

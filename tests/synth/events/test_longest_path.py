@@ -16,8 +16,6 @@ from synth.events.longest_path import (
     Arranged,
     CircleError,
     arranged,
-    ends_together,
-    retimed,
     timed,
 )
 
@@ -120,27 +118,8 @@ def test_plans_together_end_as_each_alone(given_: Tasks, plans: list[list[float]
     n = len(given_[0])
     done = arranged(*given_)
     table = np.array([one[:n] for one in plans]).T / 3
-    for row, ends in zip(table.T, ends_together(done, table).T, strict=True):
+    for row, ends in zip(table.T, done.levels.ends(table).T, strict=True):
         assert ends.tolist() == timed(done, row.tolist())[1]
-
-
-@given(tasks(), SECONDS, st.dictionaries(st.integers(0, 8), st.integers(0, 9), max_size=4))
-def test_what_little_changed_ends_as_all_anew(
-    given_: Tasks, seconds: list[float], changes: dict[int, int]
-) -> None:
-    n = len(given_[0])
-    done = arranged(*given_)
-    before = [one / 3 for one in seconds[:n]]
-    changed = [task for task in changes if task < n]
-    after = [changes[task] / 7 if task in changed else one for task, one in enumerate(before)]
-    known = timed(done, before)[1]
-    assert retimed(done, after, known, changed) == timed(done, after)[1]
-
-
-def test_what_comes_before_a_change_is_not_timed_again() -> None:
-    """Its end is not looked at: it stays what was said to be known of it, wrong as it is here."""
-    done = arranged([(), (0,), (1,)], [])
-    assert retimed(done, [1.0, 2.0, 1.0], [7.0, 8.0, 9.0], [1]) == [7.0, 9.0, 10.0]
 
 
 @given(tasks(circles=True))

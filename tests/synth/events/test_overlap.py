@@ -17,7 +17,6 @@ from synth.events.overlap import (
     Paces,
     Work,
     makespan_seconds,
-    overlapped,
     side_by_side,
     together_seconds,
 )
@@ -198,7 +197,9 @@ def test_all_times_scaled_scale_the_price(phases: list[Work], segments: int, fac
 
 @given(PHASES, COUNTS)
 def test_segments_keep_their_order(phases: list[Work], segments: int) -> None:
-    spans = {(span.segment, span.phase): span for span in overlapped(phases, segments)}
+    spans = {
+        (span.segment, span.phase): span for span in side_by_side([Lane(tuple(phases), segments)])
+    }
     assert len(spans) == segments * len(phases)
     for (segment, phase), span in spans.items():
         work = phases[phase]
@@ -243,7 +244,7 @@ def test_two_levels_overlap() -> None:
 
 def test_no_segment_is_no_schedule() -> None:
     with pytest.raises(ValueError, match="0 segments"):
-        overlapped([], 0)
+        side_by_side([Lane((), 0)])
 
 
 # Laws: what is monotone, and what is not.

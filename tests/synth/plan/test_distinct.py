@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exhaustive import examples
+from grouped_members import distinct
 from synth.collectives.algorithms import Algorithm
 from synth.collectives.protocols import Protocol
-from synth.plan.distinct import Distinct, Grouping, Member, distinct
+from synth.plan.distinct import Distinct, Grouping, Member
 from synth.price.resolution import Estimate, Source
 
 SOURCES = {

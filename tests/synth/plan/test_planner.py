@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from exhaustive import examples
 from grammar import Collective, Instruction, Program, admitted, parse, spell
+from grouped_members import distinct
 from hierarchies import (
     Axis,
     Domain,
@@ -33,7 +34,7 @@ from strategies import systems
 from synth.collectives.algorithms import Choice
 from synth.events.overlap import Lane, together_seconds
 from synth.plan import planner
-from synth.plan.distinct import Member, distinct
+from synth.plan.distinct import Member
 from synth.plan.request import Answer, Report, Request, Watcher
 from synth.price.bound import bound
 from synth.price.defaults import defaults

@@ -49,7 +49,6 @@ from synth.plan.planner import answers
 from synth.plan.request import Request
 from synth.price.bound import bound
 from synth.price.defaults import defaults
-from synth.price.flows import anomalies, what_if
 from synth.price.segments import price_ticks
 from synth.price.step_prices import Simulator
 from synth.price.steps import TICKS_PER_SECOND, StepPrice, total_seconds
@@ -297,19 +296,6 @@ def test_what_a_switch_takes_in_it_gives_out(case: Case) -> None:
                 sums[domain, way] = sums.get((domain, way), 0.0) + float(carried[place])
             for (domain, way), total in sums.items():
                 assert total == pytest.approx(sums[domain, WAYS[way]], rel=CLOSE)
-
-
-@given(cases(8, most_segments=2), st.integers(0, 100), st.sampled_from([0.5, 2.0]))
-@examples(15, 50)
-def test_links_that_are_faster_and_end_later_are_told(case: Case, seed: int, factor: float) -> None:
-    """``anomalies`` names every cable that, changed alone, makes the end later; and no other."""
-    network = case.network.perturbed(seed)
-    usual = case.flowed(network).seconds
-    cables = dict.fromkeys(map(network.wiring.cable, range(network.wiring.links)))
-    changes = {cable: {cable: factor} for cable in cables}
-    found = what_if(case.schedule, case.prices, network, changes)
-    late = {cable for cable, seconds in found.items() if seconds > usual * (1 + CLOSE)}
-    assert set(anomalies(case.schedule, case.prices, network, factor)) == late
 
 
 # Backwards in time.

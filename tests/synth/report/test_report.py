@@ -16,10 +16,10 @@ from typer.testing import CliRunner
 
 import asked_plans
 from browsing import browsing
+from plain_text import printed
 from synth.cli.app import app
 from synth.plan.request import Watcher
 from synth.report import report
-from synth.tables.style import printed
 from synth.tables.table import TABLES
 from synth.verbs.answers.parts import Json
 from synth.verbs.questions.question import asked

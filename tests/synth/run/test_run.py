@@ -19,19 +19,16 @@ import pytest
 from forking import FLEET, jax_python, python_with, torch_python
 from grammar import Goal
 from grammar.tensors.sharding import Kind
-from hierarchies import Axis, Hierarchy, InputError, Placement, Reduction
+from hierarchies import InputError, Reduction
 from patience import until
 from places import ROOT
-from strategies import reducing, source, striped, switches
+from strategies import reducing, source, striped
 from synth.emit import Files, Source, emit
-from synth.emit.transfers import TransferSource
-from synth.run import BACKENDS, RunError, Trial, run, run_transfer
+from synth.run import BACKENDS, RunError, Trial, run
 from synth.run.backends import mpiexec
 from synth.run.processes import Command, last_words, supervise
 from synth.run.trial import Slice
-from synth.semantics.point_to_point import PointToPoint, Transfer, send_receive
 from synth.semantics.schedule import Exchange
-from synth.train.point_to_point import priced_transfer
 
 NESTED = "reduce-scatter d0 inside; all-reduce d0 parallel(root); all-gather d0 inside"
 LINUX = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks into Linux's /proc")
@@ -202,33 +199,6 @@ def test_a_run_that_adds_where_maxima_are_asked_for_is_seen(
     monkeypatch.setattr("synth.run.backends.emit", adding)
     given = reducing(source(WHOLE[goal], Reduction.plain(2, 2), 8012, 1, goal), Kind.MAX)
     assert not run(backend, given, Trial(8012, "float32", 1, check=True)).equal
-
-
-@pytest.mark.usefixtures("processes_are_forked")
-@pytest.mark.parametrize("backend", [name for name, row in BACKENDS.items() if row.commands])
-@pytest.mark.parametrize("dtype", ["int64", pytest.param("float32", marks=pytest.mark.slow)])
-def test_buffers_go_from_device_to_device(backend: str, dtype: str) -> None:
-    skip_without(backend)
-    for given in transfers():
-        seen = run_transfer(backend, given, Trial(8008, dtype, 1, check=True))
-        assert (seen.bytes, seen.equal, seen.bitwise_equal) == (8008, True, True)
-
-
-def transfers() -> list[TransferSource]:
-    """A permute in which one device keeps its own, and what a stage sends to the next."""
-    axes = (Axis("pipe", 2), Axis("data", 2))
-    placement = Placement(Hierarchy.of(node=2, gpu=2), axes, ((2, 1), (1, 2)))
-    requests = (
-        PointToPoint(Transfer.PERMUTE, placement, np.array([0, 3, 1, 2]), 8000),
-        send_receive(placement, "pipe", 0, 1, 8000),
-    )
-    system = switches(placement.hierarchy)
-    return [TransferSource(one, system, priced_transfer(one, system)) for one in requests]
-
-
-def test_a_backend_without_processes_has_no_point_to_point() -> None:
-    with pytest.raises(InputError, match="backend 'numpy' has no permute"):
-        run_transfer("numpy", transfers()[0], Trial(64))
 
 
 @pytest.mark.parametrize("goal", [goal for goal in REQUESTS if goal is not Goal.BROADCAST])

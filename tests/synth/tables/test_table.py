@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from hierarchies import load
-from synth.tables.style import printed
+from plain_text import printed
 from synth.tables.table import TABLES
 from synth.verbs.answers.machine_parts import MachineInFull
 from synth.verbs.answers.machines import SystemReply

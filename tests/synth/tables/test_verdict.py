@@ -11,6 +11,7 @@ import pytest
 from hierarchies import Untold, described
 from hierarchies.units import duration, volume
 from machines import bare, calibration
+from plain_text import printed
 from synth.calibration.experiments import isolating, lines
 from synth.collectives.protocols import Protocol
 from synth.plan.request import Watcher
@@ -19,7 +20,6 @@ from synth.report.details import emit_question
 from synth.tables.deciding import ToDo, worth_a_run
 from synth.tables.rankings import top
 from synth.tables.rows import Ranking, rows
-from synth.tables.style import printed
 from synth.tables.verdict import KEEP, Verdict, verdict
 from synth.verbs.answers import judge
 from synth.verbs.answers.parts import LaterDefault

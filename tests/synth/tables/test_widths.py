@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from plain_text import printed
 from replying import COMMANDS, body_of
-from synth.tables.style import printed
 from synth.tables.table import TABLES
 
 SHOWN = [

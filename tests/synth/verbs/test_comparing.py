@@ -12,11 +12,11 @@ import pytest
 from typer.testing import CliRunner
 
 from hierarchies import InputError
+from plain_text import printed
 from replying import body_of
 from synth.cli.app import app
 from synth.plan.request import Watcher
 from synth.tables.comparing import UNNAMED, heads, line_cells, ratio
-from synth.tables.style import printed
 from synth.tables.table import TABLES
 from synth.verbs.answers import judge
 from synth.verbs.answers.comparing import Compared, Told

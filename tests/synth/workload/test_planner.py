@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from grammar import Goal
 from hierarchies import InputError, Placement, System, load, placements
+from plain_text import printed
 from strategies import systems
 from synth.calibration.typical import typical
 from synth.plan.planner import answers
 from synth.plan.request import Request, Watcher
 from synth.price.steps import TICKS_PER_SECOND
 from synth.semantics.programs import Language
-from synth.tables.style import printed
 from synth.tables.table import TABLES
 from synth.verbs.answers.planning import PlanReply
 from synth.verify.symbolic import Proved

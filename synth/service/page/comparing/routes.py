@@ -12,7 +12,6 @@ from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
 from synth.service.http.state import state_of
-from synth.service.jobs.bodies import name_of_job
 from synth.service.jobs.names import machine_in
 from synth.service.page.answer_routes import Key, ViewedAnswer, question_of, viewed
 from synth.service.page.comparing.sides import comparison
@@ -55,7 +54,7 @@ async def _like(
     On the same machine, and with the same lines: of one size, of a range or of a job.
     """
     on_it = re.compile(rf"(^| ){re.escape(machine_in(viewed.question))}(,|$)")
-    near = [one for one in others if on_it.search(name_of_job(one))]
+    near = [one for one in others if on_it.search(one.name)]
     for job in near[:_MOST_LOOKED_AT]:
         whole = await state_of(request).broker.job(caller, job.id, whole=True)
         if _kind(question_of(whole)) == _kind(viewed.question):
@@ -80,7 +79,7 @@ def _offered(
     came = dict[str, str]()
     for job in sorted(jobs, key=lambda one: one.answer_key != like):
         if job.answer_key:
-            names.setdefault(job.answer_key, name_of_job(job))
+            names.setdefault(job.answer_key, job.name)
             came.setdefault(job.answer_key, f", {job.created:%Y-%m-%d %H:%M:%S.%f}"[:-3])
     alike = Counter(names.values())
     return {

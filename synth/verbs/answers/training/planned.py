@@ -93,7 +93,6 @@ class StepPlanReply(Reply):
     computed_in: str = Field(description="The flag --dtype.")
     optimizer: str = Field(description="What updates it.")
     pins: str = Field(description="What plans must have.")
-    search: Literal["grid", "annealing"] = Field(description="How plans were looked for.")
     proved: Proved = Field(
         description="Of composed seconds: optimal, nothing searched is faster; best-found;"
         " infeasible, nothing fits; or none-found, nothing was met that fits."
@@ -246,7 +245,6 @@ class Asked:
     asked_why_not: str
     written: Handed | None
     gaining: Callable[[Finalist], Sequence[Sending]]
-    search: Literal["grid", "annealing"] = "grid"
     finer: Finer | None = None
     freed: Sequence[Freed] = ()
     complete: bool = True

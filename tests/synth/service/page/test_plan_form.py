@@ -103,7 +103,6 @@ def test_every_box_is_on_the_form(server: Served) -> None:
         ({"sizes": "layers"}, "sizes", "layers"),
         ({"sizes": "wheels=4"}, "model", "has no wheels"),
         ({"dtype": "float8"}, "dtype", "float8"),
-        ({"evaluations": "9"}, "evaluations", "--search annealing"),
     ],
 )
 def test_what_is_wrong_is_said_at_its_field(changed: dict[str, str], name: str, said: str) -> None:

@@ -18,7 +18,7 @@ pytest.importorskip("torch", reason="needs torch, of the extra 'torch'")
 from exhaustive import Sample, sampled
 from grammar.tensors.sharding import Kind, Sharding, Type
 from moved_parts import RUNNERS, Case, Sizes, cases, differences, text_of
-from synth.train.replicas.parts import cut
+from replicas import cut
 from synth.train.resharding import How, path_between
 
 EQUAL = {"a": 2, "b": 2, "c": 2}

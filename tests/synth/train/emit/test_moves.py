@@ -13,10 +13,10 @@ pytest.importorskip("torch", reason="needs torch, of the extra 'torch'")
 
 from grammar.tensors.operations import Graph, Step, Value
 from grammar.tensors.sharding import Kind, Sharding, Type, replicated, shardings
+from replicas import cut
 from synth.train.emit import output_names, write
 from synth.train.emit.moves import transfers
 from synth.train.plans import Moved, Program
-from synth.train.replicas.parts import cut
 from synth.train.resharding import How, path_between
 from synth.train.resharding.rules import moves
 from synth.train.trials import Trial, trained

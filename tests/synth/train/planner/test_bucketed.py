@@ -1,4 +1,4 @@
-"""Buckets of plans that are searched, walked and simulated, held against all sizes tried."""
+"""Buckets of plans that are searched and simulated, held against all sizes tried."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
 from hierarchies import InputError, load
 from hierarchies.devices import device_named
 from synth.plan.request import Watcher
-from synth.search.space import Budget
 from synth.train.models import Spelling
 from synth.train.planner.composing.composer import Composition
 from synth.train.planner.composing.inside import Part
@@ -28,8 +27,6 @@ from synth.train.planner.resolution import OWN
 from synth.train.planner.searching import Search
 from synth.train.planner.sums.buckets import _lowest, bucketed
 from synth.train.planner.sums.choosing import BUCKETS, nearest
-from synth.train.planner.walks.space import PlanSpace
-from synth.train.planner.walks.walking import walked
 from synth.train.plans import parse_recipe
 
 PINS = Pins.parse("data=16 remat=no microbatches=1")
@@ -176,33 +173,3 @@ def test_sums_have_all_bytes_and_no_more_than_there_is_room_for(size: int) -> No
     if size == ALL:
         assert plan.sum_pieces == 1
         assert not plan.sums(Part.LAYER, (), size)
-
-
-def space(buckets: tuple[int, ...], pins: Pins = PINS) -> PlanSpace:
-    one = planner()
-    told = one.job.system, one.job.extents, one.job.knobs(pins), partial(one.job.allows, pins)
-    memory = one.job.device.memory_bytes
-    return PlanSpace(*told, composed(), memory, one.peak_seconds, buckets)
-
-
-def test_a_walk_prices_plans_in_their_best_buckets() -> None:
-    found, every = space(BUCKETS), planner().job.candidates(PINS)
-    met = walked(found, Budget(len(every)), Watcher())
-    assert set(met) == set(every)
-    gained = False
-    for one in met:
-        alone, *others = map(found.composed.bound, (one, *map(one.in_buckets, BUCKETS)))
-        assert found.price(one) == min(alone, *others)
-        gained = gained or min(others) < alone
-    assert gained
-
-
-def test_walks_answer_a_plan_once_with_the_buckets_of_the_clock() -> None:
-    found = planner().plans(PINS, 3, Watcher(), Budget(60))
-    alone = [one.candidate.alone for one in found.finalists]
-    assert len(set(alone)) == len(alone)
-    best = found.finalists[0]
-    sizes = partial(nearest, composed(), best.candidate.alone)
-    again = bucketed(simulated(best.candidate.alone), simulated, 1e12, lambda: 1.0, sizes)
-    assert best.candidate == again.candidate
-    assert best.saved_seconds == again.saved_seconds > 0

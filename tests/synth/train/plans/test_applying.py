@@ -15,10 +15,10 @@ pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
 from exhaustive import RARELY
 from grammar.tensors.sharding import Kind
 from hierarchies import InputError
+from redistribution_proof import Proved, prove
 from sharded_steps import SMALL, judge, mlp, on_one_device, random_plan, small
 from synth.train.factors import rows
 from synth.train.plans import Cuts, Moved, Plan, apply
-from synth.train.resharding.proof import Proved, prove
 
 SIZES = {
     "4": {"data": 4},

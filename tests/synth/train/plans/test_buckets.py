@@ -10,11 +10,11 @@ import pytest
 pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
 
 from hierarchies import InputError
+from redistribution_proof import Proved, prove
 from sharded_steps import judge, mlp, on_one_device
 from synth.train.plans import Moved, Plan, Program, apply, parse_recipe, plan_of
 from synth.train.plans.layers.apart import stacks
 from synth.train.plans.together.buckets import flat
-from synth.train.resharding.proof import Proved, prove
 from traced_steps import step
 
 GRADIENTS = 20

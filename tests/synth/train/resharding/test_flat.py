@@ -12,11 +12,10 @@ import pytest
 from exhaustive import Sample, sampled
 from grammar.tensors.sharding import Flat, Kind, Sharding, Split, Type, part_shape, replicated
 from hierarchies import Axis, InputError, Placement, load
-from synth.train.replicas.parts import cut, mismatch
-from synth.train.replicas.redistribution import carry_out
+from redistribution_proof import Wrong, prove
+from replicas import carry_out, cut, mismatch
 from synth.train.resharding import How, Path, padded, path_between
 from synth.train.resharding.paths import First, paths_between
-from synth.train.resharding.proof import Wrong, prove
 from synth.train.resharding.requests import communications
 from synth.train.resharding.rules import flattened, moves
 from synth.verify.verdict import Proved

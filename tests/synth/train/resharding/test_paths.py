@@ -15,8 +15,7 @@ import pytest
 from exhaustive import Sample, sampled
 from grammar.tensors.sharding import Kind, Sharding, Type, check_type, replicated, shardings
 from hierarchies import InputError
-from synth.train.replicas.parts import cut, mismatch
-from synth.train.replicas.redistribution import carry_out, move_parts
+from replicas import carry_out, cut, mismatch, move_parts
 from synth.train.resharding import How, Move, path_between
 from synth.train.resharding.paths import First, every_move, paths_between
 from synth.train.resharding.rules import moves

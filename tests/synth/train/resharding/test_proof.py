@@ -6,16 +6,18 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import permutations
 from math import prod
+from re import findall
 
 import numpy as np
 import pytest
 
+from each import each
 from exhaustive import Sample, sampled
 from grammar.tensors.sharding import Kind, Sharding, Split, Type, shardings
-from synth.train.replicas.parts import cut, mismatch
-from synth.train.replicas.redistribution import carry_out
+from places import TESTS
+from redistribution_proof import Proved, Unknown, Wrong, prove
+from replicas import carry_out, cut, mismatch
 from synth.train.resharding import How, Move, Path, path_between
-from synth.train.resharding.proof import Proved, Unknown, Wrong, prove
 
 TWO = {"data": 2, "model": 3}
 THREE = {"data": 2, "model": 3, "seq": 2}
@@ -133,3 +135,12 @@ def test_replicas_are_masked_before_they_are_added_up() -> None:
 def test_too_little_effort_is_no_verdict() -> None:
     path = next(paths(TWO))
     assert isinstance(prove(path, effort=1), Unknown)
+
+
+@each(("judge", "knows"), [("replicas", {"moves"}), ("redistribution_proof", {"moves", "verdict"})])
+def test_judges_share_nothing_with_the_rules_nor_with_each_other(
+    judge: str, knows: set[str]
+) -> None:
+    text = (TESTS / f"{judge}.py").read_text(encoding="utf-8")
+    assert set(findall(r"(?m)^(?:from|import) synth\.?(?:.*\.)?(\w+)", text)) == knows
+    assert not findall(r"(?m)^from (?:replicas|redistribution_proof) ", text)

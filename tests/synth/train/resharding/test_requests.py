@@ -17,21 +17,18 @@ from exhaustive import Sample, sampled
 from forking import FLEET, torch_python
 from grammar.tensors.sharding import Kind, Sharding, Type, replicated, shardings
 from hierarchies import Axis, Hierarchy, InputError, Placement
+from replicas import Array, Coordinates, Parts, cut, mismatch, move_parts
 from strategies import switches
 from synth.emit import Options, Source, emit
 from synth.emit.document.writing import document, printed, read_stripes, striped_document
 from synth.emit.mesh import RankOrder, mesh
-from synth.emit.transfers import TransferSource, emit_transfer
 from synth.plan.planner import answers
 from synth.plan.request import Answer, Request
-from synth.run import BACKENDS, Trial, run, run_transfer
+from synth.run import BACKENDS, Trial, run
 from synth.run.processes import Command, supervise
 from synth.semantics.lowering import lower
 from synth.semantics.point_to_point import PointToPoint, Transfer, coordinates, send_receive
 from synth.semantics.schedule import Schedule
-from synth.train.point_to_point import priced_transfer
-from synth.train.replicas.parts import Array, Coordinates, Parts, cut, mismatch
-from synth.train.replicas.redistribution import move_parts
 from synth.train.resharding import How, Path, path_between
 from synth.train.resharding.requests import Communication, communications
 from synth.verify.replay import replay_stripes
@@ -142,6 +139,8 @@ SINGLE = [
 ]
 """Redistributions of one request each, over both axes."""
 
+COLLECTIVES = [one for one in SINGLE if one[-1] is not How.PERMUTE]
+
 
 @pytest.mark.parametrize("placement", [NESTED, DEEP], ids=["nested", "deep"])
 @pytest.mark.parametrize(("source", "target", "how"), SINGLE)
@@ -157,20 +156,14 @@ def emitted(
     one: Communication, placement: Placement, order: RankOrder, target: str = "torch"
 ) -> str:
     """The file of a target for a communication."""
-    given = handed(one, placement, Options(rank_order=order))
-    if isinstance(given, TransferSource):
-        [text] = emit_transfer(target, given).values()
-    else:
-        [text] = emit(target, given).values()
+    [text] = emit(target, handed(one, placement, Options(rank_order=order))).values()
     return str(text)
 
 
-def handed(one: Communication, placement: Placement, options: Options) -> Source | TransferSource:
+def handed(one: Communication, placement: Placement, options: Options) -> Source:
     """What is emitted and run for a communication."""
     system = switches(placement.hierarchy)
-    if isinstance(one.request, PointToPoint):
-        price = priced_transfer(one.request, system)
-        return TransferSource(one.request, system, price, options)
+    assert isinstance(one.request, Request)
     answer = answered(one.request, placement)
     [stripe] = answer.stripes
     part, verdict = stripe.part, stripe.verdict
@@ -182,11 +175,12 @@ def handed(one: Communication, placement: Placement, options: Options) -> Source
 
 @pytest.mark.parametrize("target", ["json", "trace"])
 def test_documents_and_timelines_are_made_of_every_request(target: str) -> None:
-    for source, target_, _ in SINGLE:
+    for source, target_, _ in COLLECTIVES:
         path = path_between(MATRIX, source, target_, SIZES)
         [one] = communications(path, MATRIX, NESTED)
         said = json.loads(emitted(one, NESTED, RankOrder.MACHINE, target))
-        if target == "json" and not isinstance(one.request, PointToPoint):
+        assert isinstance(one.request, Request)
+        if target == "json":
             assert said.get("request", "all-reduce") == one.request.goal.value
             assert said.get("op", "sum") == one.kind.value
 
@@ -200,15 +194,11 @@ def test_every_request_runs_and_is_equal_to_the_runtime_s_own(backend: str) -> N
     placement = Placement(Hierarchy.of(node=2, gpu=2), axes, ((2, 1), (1, 2)))
     if find_spec(BACKENDS[backend].needs[0]) is None:
         pytest.skip(f"needs the extra {backend}")
-    for source, target, _ in SINGLE:
+    for source, target, _ in COLLECTIVES:
         path = path_between(MATRIX, source, target, sizes)
         [one] = communications(path, MATRIX, placement)
         given, trial = handed(one, placement, Options()), Trial(4 * 144, "float32", 1, check=True)
-        if isinstance(given, TransferSource):
-            seen = run_transfer(backend, given, trial)
-        else:
-            seen = run(backend, given, trial)
-        assert seen.equal, one.move
+        assert run(backend, given, trial).equal, one.move
 
 
 @pytest.mark.slow
@@ -224,7 +214,7 @@ def test_emitted_files_redistribute_in_real_processes(
     value, whole = Type("f32", (16, 24)), np.arange(-200.0, 184.0, dtype=np.float32).reshape(16, 24)
     devices = mesh(placement, order).devices.tolist()
     where = [device_coordinates(placement, device) for device in devices]
-    for number, (source, target, how) in enumerate(SINGLE):
+    for number, (source, target, how) in enumerate(COLLECTIVES):
         path = path_between(value, source, target, sizes)
         [one] = communications(path, value, placement, order)
         before = cut(whole, source, sizes, draw)
@@ -242,7 +232,7 @@ def test_emitted_files_redistribute_in_real_processes(
     (tmp_path / "cases.json").write_text(json.dumps(cases))
     words = (str(FLEET / "forked.py"), "8", str(FLEET / "torch_redistribution.py"), str(tmp_path))
     command = Command("the ranks", (*torch_python(), *words), {"OMP_NUM_THREADS": "1"})
-    assert json.loads(supervise([command], tmp_path, 600)) == {"done": len(SINGLE)}
+    assert json.loads(supervise([command], tmp_path, 600)) == {"done": len(COLLECTIVES)}
 
 
 def test_payloads_are_what_the_request_counts() -> None:

@@ -21,6 +21,8 @@ from grammar.tensors.operations import Step
 from grammar.tensors.sharding import Sharding, Split, replicated
 from hierarchies import Axis, Hierarchy, InputError, Placement
 from places import ROOT
+from replicas import cut as parts_of
+from replicas import devices
 from strategies import switches
 from synth.run.trial import RunError
 from synth.train.emit import output_names, programs_for, write
@@ -28,8 +30,6 @@ from synth.train.models import Spelling, own_step, zoo_step
 from synth.train.plans import Plan, Program, apply, parse_recipe, plan_of, prepared
 from synth.train.plans.following import follow
 from synth.train.plans.following.known import Rules
-from synth.train.replicas.parts import cut as parts_of
-from synth.train.replicas.parts import devices
 from synth.train.trials import (
     Alone,
     Compared,

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from grammar import Goal
 from hierarchies import InputError
+from plain_text import printed
 from synth.plan.request import Watcher
-from synth.tables.style import printed
 from synth.tables.table import TABLES
 from synth.verbs.planning import SweepQuestion, TopQuestion, plan, sweep_systems, top
 from synth.verbs.questions.question import asked

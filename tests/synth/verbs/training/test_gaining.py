@@ -14,10 +14,10 @@ pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
 from hierarchies import InputError, load
 from hierarchies.devices import device_named
 from hierarchies.units import duration
+from plain_text import printed
 from synth.emit import Options, RankOrder
 from synth.plan.request import Watcher
 from synth.price.steps import total_seconds
-from synth.tables.style import printed
 from synth.tables.table import TABLES
 from synth.train.frameworks import Job as Training
 from synth.train.frameworks import Machine, Model, configurations

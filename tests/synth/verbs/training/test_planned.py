@@ -11,11 +11,9 @@ import pytest
 pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
 
 from framework_files import megatron_parser, words
-from hierarchies import InputError
 from hierarchies.units import duration
+from plain_text import printed
 from synth.plan.request import Watcher
-from synth.search.space import Budget
-from synth.tables.style import printed
 from synth.tables.table import TABLES
 from synth.train.planner.sums.choosing import BUCKETS
 from synth.train.plans import parse_recipe
@@ -24,7 +22,6 @@ from synth.verbs.answers.training.planned import StepPlanReply
 from synth.verbs.answers.training.plans import PlanOfStep, thinned
 from synth.verbs.questions.question import asked
 from synth.verbs.table import VERBS
-from synth.verbs.training.planned import BUDGET, StepPlanQuestion
 
 ASKED = {"system": "dgx-h100:1", "model": "gpt2-tiny", "batch": 64, "k": 3}
 PINNED = {**ASKED, "pin": "tensor=1 remat=no", "explain": "pipe=2"}
@@ -91,26 +88,6 @@ def test_where_nothing_fits_nothing_is_said_to_be_simulated() -> None:
     said = printed(TABLES["plan"](answer.model_dump(mode="json")))
     assert "NOTHING FITS" in said
     assert "simulated" not in said
-
-
-def test_what_a_walk_may_cost_is_said_of_a_walk_only() -> None:
-    assert StepPlanQuestion(model="llama3-8b").walk() is None
-    assert StepPlanQuestion(model="llama3-8b", search="annealing").walk() == Budget(BUDGET, 0)
-    of_nine = StepPlanQuestion(model="llama3-8b", search="annealing", evaluations=9, seed=2)
-    assert of_nine.walk() == Budget(9, 2)
-    with pytest.raises(InputError, match="seed of a search that looks at all"):
-        StepPlanQuestion(model="llama3-8b", seed=2).walk()
-
-
-def test_a_walk_answers_the_best_found_and_says_how_good_that_is_proved() -> None:
-    answer = answered(search="annealing", evaluations=100, explain="")
-    assert (answer.search, answer.proved, answer.complete) == ("annealing", "best-found", False)
-    assert answer.above is not None
-    assert answer.above > 0
-    assert answer.considered <= 100
-    said = printed(TABLES["plan"](answer.model_dump(mode="json")))
-    assert "the best found" in said
-    assert answered().proved == "optimal"
 
 
 def test_buckets_that_gain_are_in_the_plan_its_words_and_its_files() -> None:

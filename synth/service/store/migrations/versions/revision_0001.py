@@ -1,9 +1,9 @@
-"""The first tables: keys, systems, answers and who saw them, jobs."""
+"""All tables: keys and sessions, systems, answers and who saw them, servers, jobs."""
 
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0001"
+revision = "v0001"
 down_revision = None
 
 NAME = sa.String(200)
@@ -11,7 +11,14 @@ MOMENT = sa.DateTime(timezone=True)
 
 
 def upgrade() -> None:
-    """Make the tables."""
+    """Make the tables and their indexes."""
+    make_keys()
+    make_answers()
+    make_jobs()
+
+
+def make_keys() -> None:
+    """The tables of keys, of sessions, and of what teams keep under a name."""
     op.create_table(
         "api_key",
         sa.Column("id", NAME, nullable=False),
@@ -22,9 +29,24 @@ def upgrade() -> None:
         sa.Column("jobs_per_day", sa.Integer()),
         sa.Column("created", MOMENT, nullable=False),
         sa.Column("revoked", sa.Boolean(), nullable=False),
+        sa.Column("expires", MOMENT),
+        sa.Column("last_used", MOMENT),
+        sa.Column("scopes", NAME, nullable=False, server_default="ask keep"),
         sa.PrimaryKeyConstraint("id", name="pk_api_key"),
     )
     op.create_index("ix_api_key_team", "api_key", ["team"])
+    op.create_table(
+        "session",
+        sa.Column("digest", sa.String(64), nullable=False),
+        sa.Column("key_id", NAME),
+        sa.Column("expires", MOMENT, nullable=False),
+        sa.Column("person", NAME),
+        sa.Column("team", NAME),
+        sa.Column("scopes", NAME),
+        sa.ForeignKeyConstraint(["key_id"], ["api_key.id"], name="fk_session_key_id"),
+        sa.PrimaryKeyConstraint("digest", name="pk_session"),
+    )
+    op.create_index("ix_session_expires", "session", ["expires"])
     op.create_table(
         "system",
         sa.Column("team", NAME, nullable=False),
@@ -33,6 +55,10 @@ def upgrade() -> None:
         sa.Column("changed", MOMENT, nullable=False),
         sa.PrimaryKeyConstraint("team", "name", name="pk_system"),
     )
+
+
+def make_answers() -> None:
+    """The tables of answers, and of the teams that have asked for them."""
     op.create_table(
         "answer",
         sa.Column("key", NAME, nullable=False),
@@ -43,8 +69,10 @@ def upgrade() -> None:
         sa.Column("body", sa.LargeBinary(), nullable=False),
         sa.Column("seconds", sa.Float(), nullable=False),
         sa.Column("created", MOMENT, nullable=False),
+        sa.Column("size_bytes", sa.Integer()),
         sa.PrimaryKeyConstraint("key", name="pk_answer"),
     )
+    op.create_index("ix_answer_created", "answer", ["created"])
     op.create_table(
         "seen",
         sa.Column("team", NAME, nullable=False),
@@ -52,11 +80,17 @@ def upgrade() -> None:
         sa.ForeignKeyConstraint(["key"], ["answer.key"], name="fk_seen_key"),
         sa.PrimaryKeyConstraint("team", "key", name="pk_seen"),
     )
-    make_jobs()
+    op.create_index("ix_seen_key", "seen", ["key"])
 
 
 def make_jobs() -> None:
-    """The table of jobs; ``number`` is the order in which they came."""
+    """The tables of servers and of jobs; ``number`` is the order in which jobs came."""
+    op.create_table(
+        "server",
+        sa.Column("name", NAME, nullable=False),
+        sa.Column("seen", MOMENT, nullable=False),
+        sa.PrimaryKeyConstraint("name", name="pk_server"),
+    )
     op.create_table(
         "job",
         sa.Column("number", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=False),
@@ -81,6 +115,13 @@ def make_jobs() -> None:
         sa.Column("owner", NAME),
         sa.Column("token", sa.String(32)),
         sa.Column("lease_until", MOMENT),
+        sa.Column("asked_by", NAME),
+        sa.Column("part", sa.Boolean(), nullable=False, server_default=sa.false()),
+        sa.Column("tried", sa.Boolean(), nullable=False, server_default=sa.false()),
+        sa.Column("work_seconds", sa.Float(), nullable=False, server_default="0"),
+        sa.Column("size_bytes", sa.Integer(), nullable=False, server_default="0"),
+        sa.Column("name", NAME),
+        sa.Column("headline", NAME),
         sa.ForeignKeyConstraint(["key_id"], ["api_key.id"], name="fk_job_key_id"),
         sa.PrimaryKeyConstraint("number", name="pk_job"),
         sa.UniqueConstraint("id", name="uq_job_id"),
@@ -89,3 +130,5 @@ def make_jobs() -> None:
     op.create_index("ix_job_status_number", "job", ["status", "number"])
     op.create_index("ix_job_team_number", "job", ["team", "number"])
     op.create_index("ix_job_key_id_created", "job", ["key_id", "created"])
+    op.create_index("ix_job_answer_key", "job", ["answer_key"])
+    op.create_index("ix_job_finished", "job", ["finished"])

@@ -8,7 +8,7 @@ the dimension, modulo the axis's own, so the order of the major ones does not ma
 of the flattened block it lies in, along a flat axis, is another for each way to cut. The state is
 a formula has(device, element, contributor), "what the device holds for this element contains what
 the contributor had"; a move says that some member of the group had it. A judge of its own: it
-reads moves as data and shares no code with the rules or with the replicas.
+reads moves as data and shares no code with the rules or with ``replicas``.
 """
 
 from __future__ import annotations
