@@ -132,7 +132,7 @@ class StepPlanReply(Reply):
     )
     rows: RowsOfOperations | None = Field(description="If --rows is asked; else null.")
     assumed: str = Field(
-        description="What is assumed of the tokens of a model with experts; else empty."
+        description="Of batch normalisation, or of the tokens of experts; else empty."
     )
     complete: bool = Field(description="False if a better plan may be missing.")
     programs: list[ProgramOfPlan] = Field(
