@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hierarchies.importers.hostlist import Names
@@ -38,7 +39,8 @@ class Layout:
     """Switches, blocks, rings or tori, as they are written; at least one of them is there.
 
     ``below``: the nodes below switches, where the line of a switch lists them beside the switches
-    below it (``scontrol show topology``), and the number of that line.
+    below it (``scontrol show topology``), and the number of that line. ``counted``: the same of
+    blocks, as comments count their nodes.
     """
 
     switches: tuple[Switch, ...] = ()
@@ -47,3 +49,19 @@ class Layout:
     tori: tuple[Torus, ...] = ()
     notes: tuple[str, ...] = ()
     below: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    counted: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+
+
+_COUNT = re.compile(r"\s*#\s*Number of Nodes in block(\d{1,6}):\s*(\d{1,9})\s*", re.IGNORECASE)
+
+
+def counted(text: str, blocks: Sequence[Group]) -> Mapping[str, tuple[int, int]]:
+    """Nodes of blocks by the comments of Azure's azslurm, which numbers blocks from 1 in order.
+
+    As of https://github.com/Azure/cyclecloud-slurm/pull/399, in both languages.
+    """
+    found = {}
+    for number, line in enumerate(text.splitlines(), start=1):
+        if (match := _COUNT.fullmatch(line)) and 0 < int(match[1]) <= len(blocks):
+            found[blocks[int(match[1]) - 1].name] = int(match[2]), number
+    return found

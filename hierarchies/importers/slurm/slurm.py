@@ -24,7 +24,7 @@ from hierarchies.importers.networks.tiers import Host, Tiers, with_groups
 from hierarchies.importers.options import Options
 from hierarchies.importers.slurm import conf as slurm_conf
 from hierarchies.importers.slurm import yaml as slurm_yaml
-from hierarchies.importers.slurm.layout import Group, Layout, Torus
+from hierarchies.importers.slurm.layout import Group, Layout, Torus, counted
 from hierarchies.importers.structured import check_yaml_beginning
 
 _NAME, _SOURCE = "slurm-cluster", "Slurm's topology"
@@ -44,7 +44,7 @@ def read(files: Mapping[str, str], options: Options) -> Draft:
     ignored = [other for other in files if other != name] if _is_yaml(name, text) else []
     with within(name):
         layout = slurm_yaml.layout(text) if _is_yaml(name, text) else slurm_conf.layout(text)
-        draft = _draft(layout, options)
+        draft = _draft(replace(layout, counted=counted(text, layout.blocks)), options)
     notes = (
         (f"left out, as Slurm does beside a topology.yaml: {listed(ignored)}",) if ignored else ()
     )
@@ -84,7 +84,7 @@ def _draft(layout: Layout, options: Options) -> Draft:
     if layout.switches:
         return _switches(layout, options)
     if layout.blocks:
-        return _blocks(layout.blocks, layout.notes, options)
+        return _blocks(layout, options)
     raise InputError(
         "no switch, block or ring is in it", hint="a topology.conf has SwitchName=... lines"
     )
@@ -117,7 +117,7 @@ def _switches(layout: Layout, options: Options) -> Draft:
         grouped = with_groups(tiers, "block", groups)
         tiers = grouped.tiers
         notes.append(grouped.note)
-    claims = tuple(_below(layout, found.tiers))
+    claims = (*_below(layout, found.tiers), *_counted(layout))
     counted = found.tiers.switches()
     facts = Facts(_NAME, _SOURCE, notes=tuple(notes), counted=counted, claims=claims)
     return network(tiers, facts, options)
@@ -134,10 +134,28 @@ def _below(layout: Layout, tiers: Tiers) -> Iterator[Claim]:
         yield Claim("nodes", f"switch {name}", f"line {line}", f"{count}", mine, yields=True)
 
 
-def _blocks(blocks: Sequence[Group], notes: Sequence[str], options: Options) -> Draft:
+def _counted(layout: Layout) -> Iterator[Claim]:
+    """The nodes of a block, as a comment counts them and as the block lists them."""
+    there = {block.name: len({*block.nodes}) for block in layout.blocks}
+    for name, (count, line) in layout.counted.items():
+        listed_there = there.get(name, 0)
+        mine, comment = Between(listed_there, listed_there), Between(count, count)
+        yield Claim("nodes", f"block {name}", "its list", f"{listed_there}", mine)
+        yield Claim("nodes", f"block {name}", f"line {line}", f"{count}", comment, yields=True)
+
+
+def _blocks(layout: Layout, options: Options) -> Draft:
+    blocks, notes = layout.blocks, layout.notes
     _check_apart(blocks, "block")
     hosts = tuple(Host(node, (block.name,)) for block in blocks for node in block.nodes)
-    facts = Facts(_NAME, _SOURCE, _NOT_STATED, notes=tuple(notes), counted={"blocks": len(blocks)})
+    facts = Facts(
+        _NAME,
+        _SOURCE,
+        _NOT_STATED,
+        notes=notes,
+        counted={"blocks": len(blocks)},
+        claims=tuple(_counted(layout)),
+    )
     tiers = Tiers(("block",), hosts)
     racks = replace(facts, notes=(*notes, _RACKS))
     return replace(network(tiers, facts, options), wider=network_of_groups(tiers, racks, "block"))

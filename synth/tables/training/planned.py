@@ -11,7 +11,7 @@ from synth.tables.placements import placed
 from synth.tables.style import follows, many, paragraphs, shape, stopped, table_of
 from synth.tables.training.gained import by_programs
 from synth.tables.training.sent import sent_in_step
-from synth.train.planner.resolution import FULL
+from synth.train.planner.resolution import FULL, SNUG
 from synth.train.plans import parse_recipe
 from synth.verbs.answers.training.planned import StepPlanReply
 from synth.verbs.answers.training.plans import PlanOfStep
@@ -168,6 +168,7 @@ _SIMPLER: Mapping[str, Callable[[StepPlanReply, PlanOfStep], object]] = {
     "the fewest axes ({axes})": lambda _, one: sum(size > 1 for size in one.axes.values()),
     "axes as frameworks lay them out": lambda _, one: one.by_framework,
     "nothing computed again": lambda _, one: parse_recipe(one.plan).remat,
+    "a fifth of the memory free": lambda answer, one: one.memory.bytes > SNUG * answer.device_bytes,
     "the least at risk{worst}": lambda _, one: one.more.interval[1],
     "the least memory ({memory})": lambda _, one: one.memory.bytes,
 }

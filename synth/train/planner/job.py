@@ -25,7 +25,7 @@ from synth.train.planner.links import Candidate
 from synth.train.planner.pins import AXES, Pins
 from synth.train.plans import Recipe, apply, plan_of
 from synth.train.plans.plan import MOST_PASSES, PIPE
-from synth.train.zoo.sizes import Llama, Lstm, sizes_of
+from synth.train.zoo.sizes import Llama, Lstm, ResNet, sizes_of
 
 LONG = 16_384
 """From how many tokens on a sequence may be cut among devices."""
@@ -68,6 +68,8 @@ class Job:
         """The step with so many layers, for another batch; a model in one piece is as it is."""
         if (batch, layers) not in self._traced:
             few = {**self.changes, **({"layers": layers} if self.layers else {})}
+            if "groups" in few and batch != self.spelling.batch:
+                few["groups"] = 1  # fewer samples are those of one replica
             spelled = replace(self.spelling, batch=batch)
             self._traced[batch, layers] = zoo_step(self.model, few, spelled)
         return self._traced[batch, layers]
@@ -89,8 +91,13 @@ class Job:
 
     @property
     def assumed(self) -> str:
-        """What plans assume of the tokens of experts; empty where there are none."""
+        """What plans assume of batch normalisation or tokens of experts; empty without these."""
         sizes = sizes_of(self.model, self.changes)
+        if isinstance(sizes, ResNet) and sizes.groups > 1:
+            return (
+                "each replica normalises by its own samples, as frameworks do; by those of all:"
+                " --sizes groups=1"
+            )
         if not isinstance(sizes, Llama) or sizes.experts == 1:
             return ""
         if sizes.dropless:
@@ -103,6 +110,8 @@ class Job:
     @cached_property
     def divides(self) -> bool:
         """Whether it can be done in microbatches: what reads all samples at once cannot."""
+        if isinstance(sizes_of(self.model, self.changes), ResNet):
+            return False  # the traced statistics are of a replica's samples in the whole step
         step = self.traced(MICROBATCHES)
         try:
             apply(step, plan_of(step, Recipe((("data", 1),), microbatches=MICROBATCHES)))

@@ -150,6 +150,16 @@ def sizes_of(name: str, changes: Mapping[str, int]) -> Sizes:
     return _checked(name, replace(found, **changed))
 
 
+def apart(name: str, changes: Mapping[str, int], replicas: int) -> dict[str, int]:
+    """The changes, and as many ``groups`` as replicas where a model has them and none are said.
+
+    So each replica's batch is normalised by its own samples, as under PyTorch's DDP, Horovod or
+    MXNet, where statistics of all samples (``groups=1``) are asked for as ``SyncBatchNorm``.
+    """
+    whole = replicas == 1 or "groups" in changes or not isinstance(sizes_of(name, changes), ResNet)
+    return {**changes} if whole else {**changes, "groups": replicas}
+
+
 def _checked(name: str, sizes: Sizes) -> Sizes:
     """Refuse heads that do not divide the width, and the like."""
     pairs: list[tuple[str, str]] = []

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from importlib.metadata import version
+from math import gcd
 from typing import Annotated
 
 from pydantic import Field
 
+from grammar.tensors.parser import parse_step
 from hierarchies import Axis, InputError, System, placements
 from synth.plan.request import Watcher
 from synth.train.bucketing import AXIS, compared, replica
@@ -48,7 +50,7 @@ def bucketed(question: BucketsQuestion, watcher: Watcher) -> Reply:
     """The model on all devices of a machine, each a replica, and buckets beside DDP's own."""
     system = question.checked()
     device = accelerator_of(system, question.device)
-    step = question.step()
+    step = question.read(parse_step, gcd(question.batch, system.devices))
     samples, _ = size_of(step)
     question.check_batch(samples, system.devices)
     [placement] = placements(system.hierarchy, (Axis(AXIS, system.devices),))

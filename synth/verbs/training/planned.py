@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import gcd
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -16,7 +17,7 @@ from synth.train.planner.finalists import Finalist
 from synth.train.planner.job import Job
 from synth.train.planner.pins import Pins
 from synth.train.planner.planning import Planner
-from synth.train.zoo.sizes import sizes_of
+from synth.train.zoo.sizes import apart, sizes_of
 from synth.verbs.answers.training.planned import Asked, Handed, StepPlanReply
 from synth.verbs.questions import notations
 from synth.verbs.questions.fields import Flag
@@ -90,7 +91,8 @@ def planned_step(
     """
     assert question.model is not None
     device = accelerator_of(system, question.device)
-    job = Job(question.model, question.changes(), question.spelling(), system.check_even(), device)
+    changes = apart(question.model, question.changes(), gcd(question.batch, system.devices))
+    job = Job(question.model, changes, question.spelling(), system.check_even(), device)
     planner = Planner(job)
     pins, others = question.pins()
     remembering = Remembering(watcher)

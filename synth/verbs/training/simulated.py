@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from math import gcd
 from typing import Annotated, Literal
 
 from pydantic import Field
 
 from grammar.tensors.operations import Step
+from grammar.tensors.parser import parse_step
 from grammar.tensors.primitives import MULTIPLIED
 from hierarchies import InputError
 from hierarchies.devices import Device
@@ -79,6 +81,16 @@ class SimulateQuestion(StepOnMachineQuestion):
         prefetch = self.prefetch if self.overlap == "all" else None
         overlap = Overlap(sends=self.overlap != "none", prefetch=prefetch)
         return Runtime(overlap, self.protocol, self.taken, flash=self.attention == "flash")
+
+    def step(self) -> Step:
+        """The step, in which each replica of a recipe normalises its own samples, as frameworks do.
+
+        Each of its microbatches, too. Raises InputError for a recipe that is not understood.
+        """
+        self.check_model()
+        recipe = self.recipe()
+        parts = recipe.replicas * recipe.microbatches if recipe else 1
+        return self.read(parse_step, gcd(self.batch, parts))
 
     def check_machine(self) -> None:
         """Raises InputError where no machine is given."""

@@ -12,7 +12,7 @@ from grammar.tensors.parser import check_beginning, parse_step
 from hierarchies import InputError
 from synth.plan.request import Watcher
 from synth.train.models import Spelling, checked_sizes, zoo_step
-from synth.train.zoo.sizes import sizes_of
+from synth.train.zoo.sizes import apart, sizes_of
 from synth.verbs.answers.training.traces import TraceReply
 from synth.verbs.questions import notations
 from synth.verbs.questions.fields import File, Flag, Harmless, Limited
@@ -102,12 +102,12 @@ class ModelQuestion(Question):
         if isinstance(self.model, NamedText):
             check_beginning(self.model.text, where=self.model.name)
 
-    def read(self, parse: Parse[S]) -> S | Step:
-        """The step, by ``parse`` where it is a text."""
+    def read(self, parse: Parse[S], replicas: int = 1) -> S | Step:
+        """The step, by ``parse`` where it is a text; ``replicas`` normalise their own samples."""
         self.check_model()
         if isinstance(self.model, NamedText):
             return parse(self.model.text, where=self.model.name)
-        return zoo_step(self.model, self.sizes, self.spelling())
+        return zoo_step(self.model, apart(self.model, self.sizes, replicas), self.spelling())
 
     def all_sizes(self) -> dict[str, int]:
         """The sizes of a model of the zoo that are numbers; none of a text."""

@@ -322,6 +322,36 @@ def test_a_switch_that_lists_other_nodes_than_its_leaves_is_said() -> None:
     )
 
 
+CONF = """# Number of Nodes in block1: 4
+BlockName=b1 Nodes=n[1-4]
+# Number of Nodes in block2: 4
+BlockName=b2 Nodes=n[5-8]
+BlockSizes=4
+"""
+YAML = """- topology: t
+  block:
+    block_sizes: [4]
+    blocks:
+    # Number of Nodes in block1: 4
+    - block: b1
+      nodes: n[1-4]
+    # Number of Nodes in block2: 4
+    - block: b2
+      nodes: n[5-8]
+"""
+
+
+@pytest.mark.parametrize(("text", "line"), [(CONF, 3), (YAML, 8)])
+def test_a_block_with_other_nodes_than_a_comment_counts_is_said(text: str, line: int) -> None:
+    """As Azure's azslurm counts the nodes of each block, in its order."""
+    assert not of(SLURM, text).warnings
+    [warning] = of(SLURM, text.replace("block2: 4", "block2: 5")).warnings
+    assert warning == (
+        f"nodes of block b2: 4 by its list, but 5 by line {line}. Its list is followed."
+    )
+    assert not of(SLURM, text.replace("block2: 4", "block3: 5")).warnings
+
+
 def test_a_tray_shows_a_part_of_what_its_switches_join() -> None:
     [warning] = of(NV, matrix([18] * 4), gpu="gb200").warnings
     assert "join 72 GPUs of several machines; the file lists 4" in warning

@@ -108,6 +108,8 @@ def test_the_plan_to_be_taken_is_named_by_what_it_has_before_others() -> None:
     full = like(plain, whole.device_bytes), like(again)
     assert said(*full, taken=1) == "2, with room in memory"
     assert said(like(plain), like(plain), taken=0) == "1"
+    snug = like(plain, round(0.85 * whole.device_bytes))
+    assert said(snug, lean, taken=1) == "2, with a fifth of the memory free"
 
 
 def test_what_was_asked_why_not_is_answered_in_the_verdict() -> None:

@@ -1,7 +1,8 @@
 """Buckets: redistributions of gradients that go together as one, to send fewer and larger ones.
 
-They change no value: members are made before the first of them is read, and go end to end in one
-request, of the same kind over the same axes. Of layers in a loop the members are stacks, a slice of
+They change no value: a bucket is sent when its last member is made, before the first of them is
+read, so no member is made of the sum of another. Members go end to end in one request, of the same
+kind over the same axes. Of layers in a loop the members are stacks, a slice of
 each layer; as slices are sent when their layer has made them, those of a layer go together, or of
 as many layers as a bucket has room for.
 """
@@ -9,7 +10,7 @@ as many layers as a bucket has room for.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from math import prod
@@ -20,10 +21,10 @@ from hierarchies import InputError
 from synth.train.plans.layers.apart import stacks
 from synth.train.plans.lineage import updated
 from synth.train.plans.plan import Plan, by_rows
-from synth.train.plans.program import Done, Moved, Place, Program, Sent
+from synth.train.plans.program import Done, Key, Moved, Place, Program, Sent, makes, reads
 from synth.train.resharding import How, Move, Path
 
-Key = tuple[object, ...]
+Alike = tuple[object, ...]
 
 FLAT = (How.ALL_REDUCE, How.REDUCE_SCATTER, How.ALL_GATHER, How.SLICE, How.MASK)
 """What may be done with values put end to end, as with each."""
@@ -84,23 +85,38 @@ def buckets_of(
     """Gradients in the order of the program, in buckets of at most so many bytes on a device.
 
     One that is larger goes alone, and alone is no bucket. Of stacks those of one layer count, as
-    long as a bucket has no room for all layers.
+    long as a bucket has no room for all layers. Gradients that are made of sums of gradients are in
+    other buckets than these, so that no buckets wait for each other.
     """
     layers = _layers(step, program, sizes)
+    depths = _depths(program, {at for at, _ in _sums(step, program, sizes)})
     of_layer = _of_layer(program, sizes, layers)
-    filled: dict[Key, list[list[str]]] = {}
-    room: dict[Key, int] = {}
+    filled: dict[Alike, list[list[str]]] = {}
+    room: dict[Alike, int] = {}
     for at, one in _sums(step, program, sizes):
         slices = layers.get(at, 1)
         if slices * of_layer[_placed(program, at)] <= most_bytes:
             slices = 1
-        size, key = _bytes(one, sizes) // slices, (slices, _key(program, at))
+        size, key = _bytes(one, sizes) // slices, (slices, depths[at], _key(program, at))
         if room.get(key, 0) < size:
             filled.setdefault(key, []).append([])
             room[key] = most_bytes
         filled[key][-1].append(one.value.name)
         room[key] -= size
     return tuple(tuple(one) for some in filled.values() for one in some if len(one) > 1)
+
+
+def _depths(program: Program, sums: Collection[int]) -> Mapping[int, int]:
+    """How many other sums precede each sum on the longest chain of sums that it is made of."""
+    below: dict[Key, int] = {}
+    found: dict[int, int] = {}
+    for at, one in enumerate(program.instructions):
+        depth = max((below.get(key, 0) for key in reads(one)), default=0)
+        if at in sums:
+            found[at], depth = depth, depth + 1
+        for key in _brings(one):
+            below[key] = max(below.get(key, 0), depth)
+    return found
 
 
 def layers_together(step: Step, program: Program, sizes: Mapping[str, int], most_bytes: int) -> int:
@@ -140,21 +156,26 @@ def _bytes(one: Moved, sizes: Mapping[str, int]) -> int:
 
 
 def _sums(step: Step, program: Program, sizes: Mapping[str, int]) -> Iterator[tuple[int, Moved]]:
-    """The sums of gradients that may go together, each with its place in the program."""
+    """The sums of gradients that may go together, each with its place in the program.
+
+    Of a gradient that is sent several times the first counts, which its name stands for in a plan.
+    """
     changed = updated(step)
     for at, one in enumerate(program.instructions):
         if not isinstance(one, Moved) or one.value.name not in changed:
             continue
-        kinds = [kind for kind, _ in one.path.source.partial]
-        if Kind.SUM in kinds and one.path.requests(sizes) and _is_flat(one):
+        if not one.path.requests(sizes):
+            continue
+        changed.remove(one.value.name)
+        if Kind.SUM in [kind for kind, _ in one.path.source.partial] and _is_flat(one):
             yield at, one
 
 
 def together(program: Program, plan: Plan) -> Program:
     """The program with the members of each bucket side by side, where the first of them was.
 
-    Raises InputError for members that are not redistributed, or not alike, and for one that is made
-    after another is read.
+    What the others are made of is done before. Raises InputError for members that are not
+    redistributed, or not alike, and for one that is made of the sum of another.
     """
     for names in plan.buckets:
         program = _gathered(program, names, plan.sizes)
@@ -171,18 +192,14 @@ def _gathered(program: Program, names: tuple[str, ...], sizes: Mapping[str, int]
     if not all(_is_flat(program.instructions[at]) for at in places):
         problem = f"{names[0]} goes from device to device in pieces of several dimensions"
         raise InputError(problem, where="plan", hint="leave it out of the bucket")
-    first = min(places)
+    before = _made_of(program, places)
     for name, at in zip(names, places, strict=True):
-        if name in _made(program, first, at):
-            problem = f"{name} is made after another of its bucket is read: {', '.join(names)}"
-            raise InputError(problem, where="plan", hint="put it in a later bucket")
-    rest = [at for at in range(first, max(places) + 1) if at not in places]
-    order = [
-        *range(first),
-        *sorted(places),
-        *rest,
-        *range(max(places) + 1, len(program.instructions)),
-    ]
+        if at in before:
+            problem = f"others of its bucket are made of the sum of {name}: {', '.join(names)}"
+            raise InputError(problem, where="plan", hint="put it in an earlier bucket")
+    before.update(range(min(places)))
+    rest = {*range(len(program.instructions))} - before - {*places}
+    order = [*sorted(before), *sorted(places), *sorted(rest)]
     new = {old: at for at, old in enumerate(order)}
     spots = tuple(program.places[at] for at in order) if program.places else ()
     moved = tuple(tuple(new[at] for at in bucket) for bucket in program.buckets)
@@ -202,7 +219,7 @@ def _place(program: Program, name: str, sizes: Mapping[str, int]) -> int:
     raise InputError(problem, where="plan", hint="buckets are of gradients that are sent")
 
 
-def _key(program: Program, at: int) -> Key:
+def _key(program: Program, at: int) -> Alike:
     """Alike are redistributions of one element type, by the same moves, at one place."""
     one = program.instructions[at]
     assert isinstance(one, Moved), one
@@ -223,10 +240,19 @@ def _is_flat(one: Done | Moved | Sent) -> bool:
     return len(cuts) == 1 or not any(end.flat for end in ends)
 
 
-def _made(program: Program, first: int, last: int) -> set[str]:
-    return {
-        value.name
-        for one in program.instructions[first:last]
-        if isinstance(one, Done)
-        for value in one.operation.results
-    }
+def _made_of(program: Program, places: Collection[int]) -> set[int]:
+    """What of the instructions between members they are made of, each with all of its bucket."""
+    of_bucket = {at: bucket for bucket in program.buckets for at in bucket}
+    needed = {key for at in places for key in reads(program.instructions[at])}
+    found: set[int] = set()
+    for at in reversed(range(min(places), max(places))):
+        if not needed.isdisjoint(_brings(program.instructions[at])):
+            for each in of_bucket.get(at, (at,)):
+                found.add(each)
+                needed.update(reads(program.instructions[each]))
+    return found
+
+
+def _brings(one: Done | Moved | Sent) -> list[Key]:
+    """What is there by an instruction, on any stage."""
+    return reads(one) if isinstance(one, Sent) else makes(one)

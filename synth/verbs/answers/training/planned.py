@@ -105,8 +105,8 @@ class StepPlanReply(Reply):
     advised: Whole | None = Field(
         description="Which to take, its number, from 0: of those tied with the first one that"
         " leaves a tenth of the memory, if any does, with the fewest axes, laid out as frameworks"
-        " do it, with nothing computed again, that may take least longer than the first, and the"
-        " least memory. It is what is written. Null if nothing fits."
+        " do it, with nothing computed again, with a fifth of the memory free, that may take least"
+        " longer than the first, and the least memory. It is what is written. Null if nothing fits."
     )
     front: list[PlanOfFront] = Field(
         description="Of those that fit, which none beats in seconds and bytes; the fastest first."
@@ -131,7 +131,7 @@ class StepPlanReply(Reply):
     )
     rows: RowsOfOperations | None = Field(description="If --rows is asked; else null.")
     assumed: str = Field(
-        description="What is assumed of the tokens of a model with experts; else empty."
+        description="Of batch normalisation, or of the tokens of experts; else empty."
     )
     complete: bool = Field(description="False if a better plan may be missing.")
     programs: list[ProgramOfPlan] = Field(

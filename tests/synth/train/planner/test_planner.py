@@ -526,6 +526,15 @@ def test_a_model_without_layers_that_are_alike_is_planned_without_stages(model: 
     assert error.value.hint == "pipe is 1"
 
 
+def test_many_samples_that_compute_faster_than_two_are_no_less_than_what_none_can_beat() -> None:
+    system = load("dgx-h100:1")
+    spelling = Spelling(batch=16384, dtype="bfloat16")
+    job = Job("resnet-tiny", {"groups": 8}, spelling, system, device_named(system.device))
+    found = Planner(job).plans(Pins.parse("data=8"), 1, Watcher())
+    [rank] = found.finalists[0].found.ranks
+    assert found.least_seconds <= rank.compute_seconds
+
+
 def test_a_prime_number_of_layers_is_cut_as_is_fastest() -> None:
     """Which stage is the slowest is a choice of the clock, too: by that others gain little."""
     one = Planner(replace(job(), changes={**SIZES, "layers": 13}))

@@ -33,6 +33,7 @@ from synth.train.planner.resolution import (
     OWN,
     PRODUCTS,
     SHAPES,
+    SNUG,
     Difference,
     Likely,
     Source,
@@ -174,6 +175,16 @@ def test_a_plan_that_fills_the_memory_is_not_advised_where_another_is_as_fast() 
     least = min(one.size_bytes for one in some)
     assert some[advised(some, told, least / FULL)].size_bytes == least
     assert advised(some, told, least / 2) == advised(some, told, inf)
+
+
+def test_a_plan_that_may_not_fit_is_not_advised_where_one_like_it_surely_does() -> None:
+    """Memory that is predicted is off by a quarter in one of ten runs; more room is worth less."""
+    first = replace(finalists()[0], by_framework=True)
+    lean = Lean(**vars(first))
+    risk = [Difference(0.0, -at_worst, at_worst, ()) for at_worst in (0.0, 0.1)]
+    assert advised([first, lean], risk, lean.size_bytes / SNUG) == 1
+    assert advised([first, lean], risk, first.size_bytes / SNUG) == 0
+    assert advised([first, lean], risk, lean.size_bytes) == 0
 
 
 def test_a_plan_again_is_the_same_plan() -> None:

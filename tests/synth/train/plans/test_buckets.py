@@ -6,14 +6,20 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
 
+from grammar.tensors.operations import Graph, Operation, Step, Value
+from grammar.tensors.parser import parse_step
+from grammar.tensors.sharding import Type
 from hierarchies import InputError
 from redistribution_proof import Proved, prove
 from sharded_steps import judge, mlp, on_one_device
 from synth.train.plans import Moved, Plan, Program, apply, parse_recipe, plan_of
 from synth.train.plans.layers.apart import stacks
+from synth.train.plans.program import makes, reads
 from synth.train.plans.together.buckets import flat
 from traced_steps import step
 
@@ -86,6 +92,94 @@ def test_what_does_not_go_together_is_refused() -> None:
     loss = mlp().graph.operations[0].results[0].name
     with pytest.raises(InputError, match="not redistributed"):
         apply(mlp(), replace(plan, buckets=((sent[0].value.name, loss),)))
+
+
+ROW = Type("f64", (8,))
+
+
+@st.composite
+def read_anywhere(draw: st.DrawFn) -> Step:
+    """Gradients of which some are scaled by others' sums, and updates at any place behind."""
+    x = Value("x", Type("f64", (4, 8)))
+    count = draw(st.integers(2, 5))
+    parameters = [Value(f"p{at}", ROW) for at in range(count)]
+    operations: list[Operation] = []
+    waiting: list[tuple[int, Value]] = []
+    news: dict[int, Value] = {}
+
+    def make(primitive: str, operands: tuple[Value, ...], name: str, kind: Type = ROW) -> Value:
+        value = Value(name, kind)
+        more = (("axes", (0,)),) if primitive == "reduce_sum" else ()
+        operations.append(Operation(primitive, operands, (value,), more))
+        return value
+
+    def update() -> None:
+        at, gradient = waiting.pop(draw(st.integers(0, len(waiting) - 1)))
+        news[at] = make("sub", (parameters[at], gradient), f"u{at}")
+
+    act = x
+    for at in range(count):
+        act = make(draw(st.sampled_from(["neg", "sin"])), (act,), f"a{at}", x.type)
+        gradient = make("reduce_sum", (act,), f"g{at}")
+        if news and draw(st.booleans()):
+            other = draw(st.sampled_from(sorted(news)))
+            gradient = make("mul", (gradient, news[other]), f"s{at}")
+        waiting.append((at, gradient))
+        while waiting and draw(st.booleans()):
+            update()
+    while waiting:
+        update()
+    outputs = tuple(news[at] for at in range(count))
+    graph = Graph((x, *parameters), tuple(operations), outputs)
+    roles = ("batch", *["parameter"] * count)
+    labels = ("x", *(f"p{at}" for at in range(count)))
+    return Step("drawn", graph, roles, labels, tuple((at, at + 1) for at in range(count)))
+
+
+@given(read_anywhere(), st.sampled_from([64, 128, 192, 10_000]), st.sampled_from(["", "; zero=2"]))
+def test_buckets_of_any_size_wait_for_their_last_member(one: Step, size: int, zero: str) -> None:
+    text = f"data=2; batch over data{zero}; buckets of {size / 1e6:.6f} MB"
+    plan = plan_of(one, parse_recipe(text))
+    found, alone = apply(one, plan), apply(one, replace(plan, buckets=()))
+    assert sorted(map(repr, found.instructions)) == sorted(map(repr, alone.instructions))
+    judge(one, found, plan.parts, on_one_device(one))
+    for bucket in found.buckets:
+        assert [*bucket] == [*range(bucket[0], bucket[-1] + 1)]
+        members = [found.instructions[at] for at in bucket]
+        assert {key for m in members for key in reads(m)}.isdisjoint(
+            key for m in members for key in makes(m)
+        )
+
+
+def test_gradients_that_are_read_before_others_are_made_go_together() -> None:
+    """As ResNet's in bfloat16 with SGD, each of which is cast, summed and applied in turn."""
+    one = step("resnet-tiny", batch=8, dtype="bfloat16", optimizer="sgd")
+    plan = plan_of(one, parse_recipe(f"{DATA}; buckets of 25 MB"))
+    [bucket] = apply(one, plan).buckets
+    assert len(bucket) == sum(role == "parameter" for role in one.roles)
+
+
+CHAIN = parse_step("""step chain
+in x: f64[4,8] batch
+in p: f64[8] parameter "p"
+in q: f64[8] parameter "q"
+g: f64[8] = reduce_sum(x) axes=(0)
+u: f64[8] = sub(p, g)
+k: f64[8] = reduce_sum(x) axes=(0)
+h: f64[8] = mul(k, u)
+v: f64[8] = sub(q, h)
+out u -> p
+out v -> q
+""")
+
+
+def test_a_gradient_that_is_made_of_the_sum_of_another_goes_by_itself() -> None:
+    plan = plan_of(CHAIN, parse_recipe(f"{DATA}; buckets of 25 MB"))
+    sums = [m.value.name for m in apply(CHAIN, plan).moved() if m.path.requests(plan.sizes)]
+    assert not plan.buckets
+    assert sums == ["g", "h"]
+    with pytest.raises(InputError, match="made of the sum of g: g, h"):
+        apply(CHAIN, replace(plan, buckets=(("g", "h"),)))
 
 
 @pytest.mark.parametrize(

@@ -17,13 +17,14 @@ import numpy as np
 from jax import lax
 
 from grammar.tensors.operations import Step, Value
-from grammar.tensors.parser import parse_type
-from grammar.tensors.sharding import Sharding, part_shape
+from grammar.tensors.parser import parse_step, parse_type
+from grammar.tensors.sharding import Sharding, Split, part_shape
 from hierarchies import InputError
 from random_functions import drawn_function
 from sharded_steps import drawn_inputs, in_float64, judge, run_whole, small
-from synth.train.plans import Done, Plan, Program, apply, parse_recipe, plan_of
-from synth.train.plans.following import follow, following
+from synth.train.factors import rows
+from synth.train.plans import Cuts, Done, Plan, Program, apply, parse_recipe, plan_of
+from synth.train.plans.following import follow, following, trimming
 from synth.train.plans.following.known import Rules
 from synth.train.zoo.models import cross_entropy
 from traced_steps import function_step
@@ -63,6 +64,25 @@ def biased(x: Any, classes: Any) -> Any:
 def repeated(x: Any, classes: Any) -> Any:
     """The same mask in each turn of a loop."""
     return lax.scan(lambda held, _: (jnp.tanh(masked(held, classes)), None), x, None, length=3)[0]
+
+
+@pytest.mark.parametrize("at", [0, 1])
+def test_what_one_reader_takes_in_parts_and_another_whole_stays_whole(at: int) -> None:
+    """Though parts that are put together again for the other would send no more bytes."""
+    step = parse_step("""step s
+in x: f32[8,4,6] batch
+p: f32[4,6] = reduce_sum(x) axes=(0)
+a: f32[4,6] = exp(p)
+b: f32[4,6] = sin(p)
+out a
+out b
+""")
+    reduced, read, _ = step.graph.operations
+    summing = next(row for row in rows(reduced) if row.operands == (Split(0),))
+    cutting = next(row for row in rows(read) if row.operands == (Split(at),))
+    inputs = (Sharding((("data",), (), ())),)
+    cuts = Cuts(inputs, ((("data", summing),), (("tensor", cutting),), ()))
+    assert trimming.trimmed(step, cuts, {"data": 2, "tensor": 2}) == cuts
 
 
 INDEXED: dict[str, Callable[..., Any]] = {

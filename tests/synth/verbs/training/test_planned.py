@@ -81,6 +81,14 @@ def test_of_a_long_front_both_ends_stay_and_what_is_between_is_spread() -> None:
     assert thinned(long[:20]) == long[:20]
 
 
+def test_replicas_normalise_their_own_samples() -> None:
+    """As under DDP: gradients are sent, and no statistics."""
+    own = answered(model="resnet-tiny", pin="data=8 zero=0 remat=no", explain="", batch=48, k=1)
+    assert own.sizes == {"groups": 8}
+    assert "own samples" in own.assumed
+    assert sum(one.times for one in own.sent) == 1
+
+
 def test_where_nothing_fits_nothing_is_said_to_be_simulated() -> None:
     answer = answered(model="llama3-8b", pin="data=8 zero=0", explain="")
     assert not answer.plans

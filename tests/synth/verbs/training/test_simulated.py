@@ -139,6 +139,17 @@ def test_another_device_takes_another_time() -> None:
     assert slow.machine.device.startswith("V100")
 
 
+@pytest.mark.parametrize("more", ["", "; 2 microbatches"])
+def test_replicas_normalise_their_own_samples_unless_all_are_asked_for(more: str) -> None:
+    plan = f"data=8; batch over data{more}; buckets of 25 MB"
+    told = {"model": "resnet-tiny", "batch": 64, "optimizer": "sgd", "plan": plan}
+    own = run(**told)
+    assert sum(one.times for one in reply_of(own).sent) == 1
+    if not more:
+        together = run(sizes={"groups": 1}, **told)
+        assert sum(one.times for one in reply_of(together).sent) > 30
+
+
 def test_what_does_not_fit_is_told_by_how_much_and_of_what() -> None:
     found = zoo(plan="data=8; batch over data", batch=2**24, dtype="bfloat16", attention="plain")
     assert found.outcome is Outcome.NO
