@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
+from itertools import chain
 from typing import TypeVar
 
 from grammar.tensors.operations import Value
@@ -111,7 +112,7 @@ def remade(
             case Moved():
                 key = (one.value.name, one.path.target)
                 known.setdefault(key, WRITTEN * bytes_of(one.value.type, one.path.target))
-                if not one.path.requests(sizes) and key not in inputs:
+                if not one.path.requests(sizes):
                     made_of[key] = ((one.value.name, one.path.source),)
             case Done():
                 operation = one.operation
@@ -173,8 +174,8 @@ def between_kernels(
             continue
         made_of = {
             key: read
-            for key, read, again in members
-            if again
+            for key, read, anywhere in members
+            if anywhere
             and key not in kernels.stored
             and not any(one in found or one[0] in absent for one in read)
         }
@@ -185,8 +186,11 @@ def between_kernels(
                     known[one] = kernels.cost(one, number) * bytes_of(*kernels.typed(one))
             cost = READ if key in kernels.stored else WRITTEN
             known[key] = cost * bytes_of(*kernels.typed(key))
-        kept = fewest_bytes(made_of, known, [key for key in wanted if key in known])
-        found |= {key: _comes_of(key, made_of, kept) for key in wanted if key not in kept}
+        kept = fewest_bytes(made_of, known, wanted)
+        again = {key: _comes_of(key, made_of, kept) for key in wanted if key not in kept}
+        found |= again
+        # A kernel that begins later may make some of these: it is not to compute them again.
+        kernels.stored.update(chain.from_iterable(again.values()))
     return found
 
 
@@ -240,8 +244,8 @@ class _Kernels:
             alone = _is_alone(one, self._sizes)
             if alone:
                 count += 1
-                self.stored.update(key for key, _ in (*read, *made))
-            number = numbers.setdefault((count, place, alone), len(self.members))
+                self.stored.update(key for key, _ in read)
+            number = numbers.setdefault((count, place), len(self.members))
             if number == len(self.members):
                 self.members.append([])
                 self._ended.append(at)
