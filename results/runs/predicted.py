@@ -21,6 +21,7 @@ from results.testbed.systems import built
 from synth.calibration.fit import fit
 from synth.calibration.measurements import SEND_RECEIVE, Measurement, Sample
 from synth.collectives.algorithms import Choice
+from synth.compute import Estimate, Section
 from synth.events.contention import contended
 from synth.events.longest_path import arranged
 from synth.plan.request import Answer, Request
@@ -170,23 +171,23 @@ class Prices:
 
 
 def simulated(
-    case: Case, systems: Systems, seconds: Mapping[int, float], taken: float
+    case: Case, systems: Systems, seconds: Mapping[int, Estimate], taken: float
 ) -> Simulated:
     """A case on a calibrated network, whose operations take so long."""
     one = case.planned
 
-    def nothing(_: object) -> float:
-        raise AssertionError("every operation is part of an event")
+    def measured(section: Section) -> float:
+        assert not section.rest, "every operation is part of an event"
+        return section.measured.seconds
 
     written = device(
         one.step,
         one.plan,
         one.program,
-        nothing,
+        measured,
         Prices(case, systems),
         case.overlaps,
-        grouping_of(one.plan, case.overlaps, whole=False),
-        measured=seconds,
+        grouping_of(one.plan, case.overlaps, whole=False, measured=seconds),
     )
     return simulate(written, taken if case.overlap else 0.0, threads=True)
 
@@ -205,9 +206,13 @@ def predicted(case: Case, systems: Systems, events: Mapping[str, float], taken: 
     if case.planned.program.places:
         return _in_passes(case, systems, events, taken.by_transfer)
     one = case.planned
-    seconds = composed(one.pairs, lambda event: events[event.key], one.plan.parts)
+    seconds = composed(one.pairs, lambda event: _sure(events[event.key]), one.plan.parts)
     found = simulated(case, systems, seconds, taken.by_collective)
     return Predicted(found.seconds, found.compute_seconds)
+
+
+def _sure(seconds: float) -> Estimate:
+    return Estimate(seconds, seconds, seconds, "measured")
 
 
 def beside(case: Case, row: Told, said: Predicted) -> Told:

@@ -27,7 +27,6 @@ from synth.compute.roofline import bytes_estimate as bytes_estimate
 from synth.compute.roofline import estimated as estimated
 from synth.compute.roofline import fitted as fitted
 from synth.compute.roofline import product_estimate as product_estimate
-from synth.compute.roofline import signature as signature
 from synth.compute.section import NOTHING as NOTHING
 from synth.compute.section import Section as Section
 from synth.compute.section import is_scores as is_scores

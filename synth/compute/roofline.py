@@ -14,11 +14,10 @@ every size, and are never below operations/peak nor bytes/memory rate.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 from statistics import median
-from types import MappingProxyType
 from typing import Literal
 
 from grammar.tensors.operations import Operation
@@ -91,30 +90,15 @@ of ``tests/synth/compute/matmuls.csv``. Of the memory's rate an addition reaches
 0.6 and a normalisation 0.4 of the best, on both."""
 
 
-def signature(operation: Operation) -> str:
-    """What the seconds of an operation depend on: of equal work one is measured for all."""
-    read = ",".join(str(type_of(one)) for one in operation.operands)
-    made = ",".join(str(one.type) for one in operation.results)
-    return f"{operation.primitive} {read} -> {made} {operation.parameters}"
-
-
-def estimated(
-    operation: Operation,
-    device: Device,
-    rates: Rates = TYPICAL,
-    measured: Mapping[str, Estimate] = MappingProxyType({}),
-) -> Estimate:
+def estimated(operation: Operation, device: Device, rates: Rates = TYPICAL) -> Estimate:
     """Seconds of one operation on the part that one device holds: types are of that part.
 
-    ``measured`` by signature goes before all else. Raises InputError for a loop, whose body is to
-    be asked for, for a type of elements that the device has no rate for, and for operands that
-    cannot be.
+    Raises InputError for a loop, whose body is to be asked for, for a type of elements that the
+    device has no rate for, and for operands that cannot be.
     """
     if operation.primitive == REPEATED:
         hint = "ask for the operations of its body"
         raise InputError("a loop is no single operation", where=operation.line, hint=hint)
-    if measured and signature(operation) in measured:
-        return measured[signature(operation)]
     if operation.primitive in VIEWS:
         return Estimate(0.0, 0.0, 0.0, rates.how)
     if operation.primitive in MULTIPLIED:

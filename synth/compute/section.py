@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any
 
 from grammar.tensors.operations import Operation, Value
@@ -28,7 +27,6 @@ from synth.compute.roofline import (
     Rates,
     bytes_estimate,
     product_estimate,
-    signature,
 )
 
 Shape = tuple[int, ...]
@@ -55,18 +53,17 @@ class Section:
     """Operations of one device, in their order; ``kept`` names the results that are read after.
 
     ``constants`` are values that are made where they are read. ``remade`` names values that are
-    read here and not in memory, each with the values that it is computed from again.
+    read here and not in memory, each with the values that it is computed from again. ``measured``:
+    seconds of those of its operations that somebody measured, ``rest`` the share of the others, by
+    bytes.
     """
 
     operations: tuple[Operation, ...]
     kept: frozenset[str]
     constants: frozenset[str] = frozenset()
     remade: tuple[tuple[str, tuple[Value, ...]], ...] = ()
-
-    @property
-    def signature(self) -> str:
-        """What its seconds depend on: equal sections are measured once."""
-        return "; ".join(map(signature, self.operations))
+    measured: Estimate = NOTHING
+    rest: float = 1.0
 
 
 def scores_of(operations: Iterable[Operation]) -> frozenset[Shape]:
@@ -91,24 +88,33 @@ def section_estimate(
     device: Device,
     rates: Rates = TYPICAL,
     scores: Collection[Shape] = (),
-    measured: Mapping[str, Estimate] = MappingProxyType({}),
 ) -> Estimate:
     """Seconds of a section; ``scores`` are the shapes of those that are never in memory.
 
-    ``measured``, by signature, goes before all else. Raises InputError as ``estimated`` does.
+    What was measured goes before all else. Raises InputError as ``estimated`` does.
     """
-    if measured and section.signature in measured:
-        return measured[section.signature]
+    if not section.rest:
+        return section.measured
     found = [*_products(section, device, rates, scores), *_fused(section, device, rates, scores)]
-    return together(found)
+    if section.measured == NOTHING:
+        return together(found)
+    return together((section.measured, together(found).times(section.rest)))
 
 
 def section_parts(
     section: Section, device: Device, rates: Rates = TYPICAL, scores: Collection[Shape] = ()
 ) -> tuple[Estimate, Estimate]:
-    """Products of matrices of a section, and what is between them. Raises as the whole does."""
+    """Products of matrices of a section, and what is between them. Raises as the whole does.
+
+    What was measured is divided as its estimate would be.
+    """
     told = (section, device, rates, scores)
-    return together(_products(*told)), together(_fused(*told))
+    both = together(_products(*told)), together(_fused(*told))
+    if section.measured == NOTHING:
+        return both
+    whole, estimate = section_estimate(*told), sum(one.seconds for one in both)
+    share = both[0].seconds / estimate if estimate else 0.0
+    return whole.times(share), whole.times(1.0 - share)
 
 
 def together(several: Iterable[Estimate]) -> Estimate:

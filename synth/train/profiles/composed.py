@@ -4,38 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from grammar.tensors.operations import Value
+from synth.compute import Estimate
 from synth.train.factors import part
 from synth.train.plans import Done
 from synth.train.profiles.blocks import Block
 from synth.train.profiles.events import Event
+from synth.train.simulation.groups import weight
 
 
 def composed(
     pairs: Iterable[tuple[Block, Event]],
-    seconds: Callable[[Event], float],
+    seconds: Callable[[Event], Estimate | None],
     sizes: Mapping[str, int],
-) -> dict[int, float]:
+) -> dict[int, Estimate]:
     """Of each operation, by the ``id`` of its ``Done``, its share of its block's seconds.
 
     Shares go by bytes, and only show in the timeline: a block begins and ends as measured. Of a
-    loop it is what the loop does itself. Sums over microbatches are no operation's. Raises what
-    ``seconds`` raises for an event that nobody measured.
+    loop it is what the loop does itself. Sums over microbatches are no operation's. Operations of
+    blocks without ``seconds`` are left out.
     """
-    found: dict[int, float] = {}
+    found: dict[int, Estimate] = {}
     for block, event in pairs:
-        if not block.of:
+        taken = seconds(event)
+        if taken is None or not block.of:
             continue
         weights = [_weight(one, sizes) for one in block.of]
-        whole, taken = sum(weights), seconds(event)
-        for one, weight in zip(block.of, weights, strict=True):
-            found[id(one)] = taken * weight / whole
+        for one, share in zip(block.of, weights, strict=True):
+            found[id(one)] = taken.times(share / sum(weights))
     return found
 
 
 def _weight(one: Done, sizes: Mapping[str, int]) -> float:
     if one.body is not None:
         return 1.0
-    mine = part(one.operation, one.how, sizes).operation
-    touched = (*mine.operands, *mine.results)
-    return 1.0 + sum(value.type.bytes for value in touched if isinstance(value, Value))
+    return weight(part(one.operation, one.how, sizes).operation)

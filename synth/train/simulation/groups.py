@@ -9,13 +9,13 @@ parameters is one, and waits for all gradients.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
 
 from grammar.tensors.operations import Graph, Operation, Value
 from grammar.tensors.sharding import Sharding, Type, part_shape
-from synth.compute import Section, is_scores, scores_of
+from synth.compute import Estimate, Section, is_scores, scores_of, together
 from synth.train.factors import part
 from synth.train.plans import Done, Moved, Place, Program, Sent
 from synth.train.plans.program import EVERYWHERE
@@ -120,7 +120,8 @@ class Grouping:
     """How programs are cut in groups: ``parts`` of axes, and what counts as sent.
 
     ``whole``: groups are as long as they may be, else each operation is one. ``prompt``: what is
-    sent goes as soon as it is made.
+    sent goes as soon as it is made. ``measured`` has seconds of operations by the ``id`` of their
+    ``Done``; of a loop, of what it does itself.
     """
 
     parts: Mapping[str, int]
@@ -128,6 +129,7 @@ class Grouping:
     whole: bool
     prompt: bool
     bytes_of: Sizes
+    measured: Mapping[int, Estimate] = field(default_factory=dict)
     known: dict[object, list[tuple[Program, Items]]] = field(default_factory=dict, compare=False)
     bodies: dict[object, Body] = field(default_factory=dict, compare=False)
     sections: dict[object, tuple[Sequence[Done], Section, int]] = field(
@@ -178,14 +180,17 @@ class Grouping:
         update = program.update if self.whole else frozenset[str]()
         left = _Readers(instructions, [*ends, *again.sources])
         runs: dict[_Spot, list[Done | Moved]] = {}
+        on_the_way: list[Done] = []
 
         def ended(chosen: Iterable[_Spot]) -> Iterator[tuple[Item, Place | None]]:
             for spot in [one for one in chosen if one in runs]:
-                yield self.group(runs.pop(spot), left, constants, again), spot[0]
+                yield self.group(runs.pop(spot), left, constants, again, on_the_way), spot[0]
+                on_the_way.clear()
 
         for one, place in zip(instructions, places, strict=True):
             if constants and _constant(one, constants):
                 left.passed(one)
+                on_the_way += [one] if isinstance(one, Done) else []
                 continue
             spot = place, not update.isdisjoint(_made(one))
             free = isinstance(one, Moved) and not one.path.requests(self.sizes)
@@ -224,8 +229,12 @@ class Grouping:
         left: _Readers,
         constants: Collection[str] = (),
         again: Again = NOTHING_AGAIN,
+        on_the_way: Sequence[Done] = (),
     ) -> Group:
-        """Some operations as one, and values that lie otherwise without being sent."""
+        """Some operations as one, and values that lie otherwise without being sent.
+
+        What was measured of making constants ``on_the_way`` is part of it.
+        """
         made: dict[Key, Value] = {}
         reads: dict[Key, None] = {}
         roots: dict[Key, Key] = {}
@@ -247,7 +256,7 @@ class Grouping:
         done = [one for one in run if isinstance(one, Done)]
         kept = {value.name for value, lies in makes if (value.name, lies) not in again.values}
         known = self._sources((*reads, *made), again, constants)
-        section, working = self._section(done, kept, constants, known)
+        section, working = self._section(done, kept, constants, known, on_the_way)
         return Group(
             named(done[0].operation, len(done)),
             tuple(done),
@@ -285,6 +294,7 @@ class Grouping:
         kept: Collection[str],
         constants: Collection[str],
         remade: Mapping[str, tuple[Value, ...]],
+        on_the_way: Sequence[Done],
     ) -> tuple[Section, int]:
         """Operations as a section, and its working bytes; alike but for names, they are one."""
         numbers: dict[str, int] = {}
@@ -300,12 +310,23 @@ class Grouping:
             for name, some in remade.items()
             if name in numbers
         )
-        key = tuple(alike), out, given, sources
+        both = (*done, *on_the_way)
+        known = tuple(self.measured.get(id(one)) for one in both) if self.measured else ()
+        key = tuple(alike), out, given, sources, known
         if key not in self.sections:
             own = tuple(part(one.operation, one.how, self.parts).operation for one in done)
             section = Section(own, frozenset(kept), frozenset(constants), tuple(remade.items()))
+            if seconds := [one for one in known if one is not None]:
+                left = (one for one, took in zip(own, known, strict=False) if took is None)
+                rest = sum(map(weight, left)) / sum(map(weight, own))
+                section = replace(section, measured=together(seconds), rest=rest)
             self.sections[key] = done, section, _working(done, kept, self.bytes_of)
         return self.sections[key][1:]
+
+    def own_work(self, loop: Done) -> Section | None:
+        """What a loop does itself, where it was measured: else it takes no time."""
+        known = self.measured.get(id(loop))
+        return Section((), frozenset(), measured=known, rest=0.0) if known else None
 
 
 @dataclass
@@ -395,6 +416,12 @@ def _working(run: Sequence[Done], kept: Collection[str], bytes_of: Sizes) -> int
             if last.get(name, number) <= number:
                 held -= living.pop(name, 0)
     return max(0, most - all_kept)
+
+
+def weight(operation: Operation) -> float:
+    """The share of a measured section that an operation has beside others, by what it touches."""
+    touched = (*operation.operands, *operation.results)
+    return 1.0 + sum(value.type.bytes for value in touched if isinstance(value, Value))
 
 
 def named(operation: Operation, count: int = 1) -> str:

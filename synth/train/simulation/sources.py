@@ -7,7 +7,7 @@ a proved program that surely gains; bytes go from stage to stage link by link.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 
 from grammar.tensors.sharding import Sharding, Type
@@ -23,15 +23,14 @@ from synth.train.simulation.predicting import Sources
 
 @dataclass(frozen=True)
 class Rooflines:
-    """Estimates of sections on a device; ``measured`` ones go before."""
+    """Estimates of sections on a device."""
 
     device: Device
     scores: Collection[tuple[int, ...]] = ()
     rates: Rates = TYPICAL
-    measured: Mapping[str, Estimate] = field(default_factory=dict)
 
     def __call__(self, section: Section) -> Estimate:
-        return section_estimate(section, self.device, self.rates, self.scores, self.measured)
+        return section_estimate(section, self.device, self.rates, self.scores)
 
     def parts(self, section: Section) -> tuple[Estimate, Estimate]:
         """Its products of matrices, and what is between them, by rates."""

@@ -18,7 +18,6 @@ from hierarchies.devices import Device, device_named, devices
 from synth.compute import (
     TYPICAL,
     Attention,
-    Estimate,
     Product,
     attention_estimate,
     bytes_estimate,
@@ -27,7 +26,6 @@ from synth.compute import (
     flops_of,
     product_estimate,
     product_of,
-    signature,
 )
 
 H100 = device_named("H100 SXM5 80 GB")
@@ -212,15 +210,6 @@ def test_operations_are_priced_on_the_part_that_a_device_holds() -> None:
         assert estimated(operation, H100) == product_estimate(product_of(operation), H100)
     assert estimated(view, H100).seconds == 0
     assert estimated(add, H100) == bytes_estimate(3 * 512 * 256 * 2, H100)
-
-
-def test_what_was_measured_goes_before_what_is_estimated() -> None:
-    plain, batched, *_ = parse_step(TEXT).graph.operations
-    known = {signature(plain): Estimate(1.0, 0.9, 1.1, "measured")}
-    assert estimated(plain, H100, measured=known).how == "measured"
-    assert estimated(batched, H100, measured=known).how == "roofline"
-    again = parse_step(TEXT.replace("v0", "other")).graph.operations[0]
-    assert signature(again) == signature(plain)
 
 
 CONVOLUTION = """

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from grammar.tensors.operations import Operation, Value
 from grammar.tensors.sharding import Type
 from hierarchies.devices import device_named
 from synth.compute import (
+    NOTHING,
     Attention,
     Estimate,
     Section,
@@ -16,6 +19,8 @@ from synth.compute import (
     is_scores,
     scores_of,
     section_estimate,
+    section_parts,
+    together,
 )
 
 H100 = device_named("H100 SXM5 80 GB")
@@ -94,7 +99,19 @@ def test_products_with_scores_are_flash_attention(length: int) -> None:
     assert plain.seconds > found.seconds
 
 
-def test_measured_sections_go_before_all_else() -> None:
+def test_what_was_measured_goes_before_all_else_and_the_rest_by_its_share() -> None:
     section = Section(tuple(chain(3)), frozenset(("v3",)))
-    told = Estimate(1.0, 0.9, 1.1, "measured")
-    assert section_estimate(section, H100, measured={section.signature: told}) == told
+    told, plain = Estimate(1.0, 0.9, 1.1, "measured"), section_estimate(section, H100)
+    assert section_estimate(replace(section, measured=told, rest=0.0), H100) == told
+    partly = section_estimate(replace(section, measured=told, rest=0.25), H100)
+    assert partly == together((told, plain.times(0.25)))
+    assert partly.how == "roofline"
+
+
+@pytest.mark.parametrize("rest", [0.0, 0.25, 1.0])
+def test_parts_of_a_section_add_up_to_it_however_it_is_known(rest: float) -> None:
+    told = Estimate(1.0, 0.9, 1.1, "measured") if rest < 1 else NOTHING
+    section = Section(tuple(chain(3)), frozenset(("v3",)), measured=told, rest=rest)
+    both, whole = section_parts(section, H100), section_estimate(section, H100)
+    for end in ("seconds", "low", "high"):
+        assert sum(getattr(one, end) for one in both) == pytest.approx(getattr(whole, end))

@@ -67,6 +67,7 @@ class Tape:
         request: str = "",
         moves: tuple[Type, tuple[Move, ...]] | None = None,
         sends: tuple[str, ...] = (),
+        measured: float = 0.0,
     ) -> int:
         """One more task, by its number."""
         before = dict.fromkeys(maker for one in read for maker in one.makers)
@@ -89,6 +90,7 @@ class Tape:
                 turn,
                 moves,
                 sends,
+                measured,
             )
         )
         if stream == COMPUTE:

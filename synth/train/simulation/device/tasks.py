@@ -39,7 +39,7 @@ class Task(NamedTuple):
     stage. ``turn``: of what is done once, how often something was sent from stage to stage before.
     ``layer`` is the iteration of the loop that it is part of, or whose slice it sends; -1, of none.
     ``moves``: what is sent, as a type and the moves that send something; ``sends``: the names of
-    the values that are.
+    the values that are. ``measured``: how many of its seconds somebody measured.
     """
 
     name: str
@@ -54,6 +54,7 @@ class Task(NamedTuple):
     turn: int = 0
     moves: tuple[Type, tuple[Move, ...]] | None = None
     sends: tuple[str, ...] = ()
+    measured: float = 0.0
 
 
 @dataclass(slots=True)

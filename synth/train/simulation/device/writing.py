@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from grammar.tensors.operations import Operand, Step, Value
-from synth.compute import Section
+from synth.compute import Estimate, Section
 from synth.train.plans import Done, Moved, Place, Plan, Program, Sent, When
 from synth.train.plans.plan import by_rows, loop_of
 from synth.train.plans.program import EVERYWHERE
@@ -40,19 +40,16 @@ def device(
     sending: Sending,
     overlap: Overlap | None = None,
     grouping: Grouping | None = None,
-    measured: Mapping[int, float] = MappingProxyType({}),
 ) -> Device:
     """The tasks of a program, which is what ``plan`` makes of ``step`` (as prepared for it).
 
     ``grouping``: which operations are one task; if None, all between two redistributions.
-    ``measured`` has seconds of operations by the ``id`` of their ``Done``, and goes before
-    ``computing``; of a loop, of what it does itself.
     """
     overlap = overlap or Overlap()
     grouping = grouping or grouping_of(plan, overlap)
     tape = Tape(grouping.bytes_of)
     sends = Sends(tape, plan, sending, overlap)
-    writer = _Writer(tape, sends, computing, grouping, measured)
+    writer = _Writer(tape, sends, computing, grouping)
     writer.write(step, program)
     return Device(tuple(tape.tasks), tuple(tape.buffers), writer.handed)
 
@@ -63,12 +60,15 @@ def grouping_of(
     *,
     whole: bool = True,
     unstored: Collection[tuple[int, ...]] = (),
+    measured: Mapping[int, Estimate] = MappingProxyType({}),
 ) -> Grouping:
     """Which operations are one task: all between two redistributions, or, not ``whole``, each.
 
-    ``unstored``: shapes of values that are never in memory, sorted.
+    ``unstored``: shapes of values that are never in memory, sorted. ``measured``: seconds of
+    operations of the program, as ``Grouping`` has them.
     """
-    return Grouping(plan.parts, plan.sizes, whole, overlap.sends, Sizes(plan.parts, unstored))
+    sizes = Sizes(plan.parts, unstored)
+    return Grouping(plan.parts, plan.sizes, whole, overlap.sends, sizes, measured)
 
 
 @dataclass
@@ -79,10 +79,9 @@ class _Writer:
     sends: Sends
     computing: Computing
     grouping: Grouping
-    measured: Mapping[int, float]
     received: dict[int, dict[Key, Stack]] = field(default_factory=dict)
     handed: dict[Handed, int] = field(default_factory=dict)
-    priced: dict[int, float] = field(default_factory=dict)
+    priced: dict[int, tuple[Section, float]] = field(default_factory=dict)
 
     def write(self, step: Step, program: Program) -> None:
         tape, kinds = self.tape, kinds_of(step)
@@ -153,19 +152,17 @@ class _Writer:
         target = one.moved.path.target if layers is None else slice_lies(one.moved.path.target)
         held = self.sends.sent(one.moved, one.held, unit, sliced=layers is not None)
         for group, value in one.casts:
-            seconds = self._seconds(group) / (layers or 1)
-            task = self.tape.task(group.name, COMPUTE, seconds, (held,))
+            task = self._task(group.name, group.section, (held,), layers or 1)
             kind = value.type if layers is None else slice_type(value.type)
             held = self.tape.made(value.name, kind, target, Kind.GATHERED, task)
         return held
 
-    def _seconds(self, group: Group) -> float:
-        if id(group) not in self.priced:
-            known = [self.measured.get(id(one)) for one in group.done] if self.measured else [None]
-            seconds = [one for one in known if one is not None]
-            whole = len(seconds) == len(known)
-            self.priced[id(group)] = sum(seconds) if whole else self.computing(group.section)
-        return self.priced[id(group)]
+    def _task(self, name: str, section: Section, read: Sequence[Held], slices: int = 1) -> int:
+        """A section computed, or one of its ``slices``."""
+        if id(section) not in self.priced:
+            self.priced[id(section)] = section, self.computing(section)
+        seconds, measured = self.priced[id(section)][1], section.measured.seconds
+        return self.tape.task(name, COMPUTE, seconds / slices, read, measured=measured / slices)
 
     def _operate(self, group: Group, scope: Scope, kinds: Mapping[str, Kind]) -> None:
         waits = group.casts and self._casts(group, scope, kinds)
@@ -186,7 +183,7 @@ class _Writer:
     def _compute(self, group: Group, scope: Scope, kinds: Mapping[str, Kind]) -> int:
         tape = self.tape
         read = [one for key in group.reads for one in self._there(key, scope)]
-        task = tape.task(group.name, COMPUTE, self._seconds(group), read)
+        task = self._task(group.name, group.section, read)
         working = group.working_bytes + sum(one.remade_bytes for one in read)
         if working:
             tape.buffers.append(Buffer(group.name, Kind.WORKING, working, task))
@@ -306,11 +303,9 @@ class _Writer:
             for stack, several, key in zip(stacks, made[divided.carried :], stacked, strict=True):
                 stack.append(self._kept(joined(several), body.fresh.get(key), local, body))
         tape.layer = within
-        if own := self.measured.get(id(one)):
+        if (own := self.grouping.own_work(one)) is not None:
             done = [many for many in carried if not isinstance(many, Deferred)]
-            tape.task(
-                named(loop), COMPUTE, own, [held for many in (*done, *stacks) for held in many]
-            )
+            self._task(named(loop), own, [held for many in (*done, *stacks) for held in many])
         results = [*carried, *(tuple(stack[::-1] if reverse else stack) for stack in stacks)]
         for value, lies, many in zip(loop.results, one.how.results, results, strict=True):
             scope[value.name, lies] = many

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from functools import cache
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
 from emitted_steps import called, emitted
 from grammar.tensors.operations import Step
 from grammar.tensors.sharding import Sharding, Type, part_shape
+from synth.compute import Estimate, Section
 from synth.train.plans import Done, Moved, Plan, Program, apply, parse_recipe, plan_of, prepared
 from synth.train.plans.plan import TIME, whole
 from synth.train.profiles import Block, Event, blocks, composed, events
@@ -148,7 +150,7 @@ def test_seconds_of_blocks_add_up_in_the_simulation(model: str, text: str) -> No
     one, plan, program = planned(model, text)
     pairs = list(events("torch", one, program, plan.parts))
     seconds = {key: 1.0 + at for at, key in enumerate({event.key: 0 for _, event in pairs})}
-    known = composed(pairs, lambda event: seconds[event.key], plan.parts)
+    known = composed(pairs, lambda event: _sure(seconds[event.key]), plan.parts)
     layers = {
         id(inner): int(str(loop.operation.parameter["length"]))
         for loop in everywhere(program)
@@ -158,16 +160,21 @@ def test_seconds_of_blocks_add_up_in_the_simulation(model: str, text: str) -> No
     wanted = sum(
         seconds[event.key] * layers.get(id(block.of[0]), 1) for block, event in pairs if block.of
     )
-    for overlap in (Overlap(), FREE):
-        each = grouping_of(plan, overlap, whole=False)
-        written = device(one, plan, program, _never, _free, overlap, each, measured=known)
+    for overlap, long in product((Overlap(), FREE), (False, True)):
+        each = grouping_of(plan, overlap, whole=long, measured=known)
+        written = device(one, plan, program, _measured, _free, overlap, each)
         done = simulate(written)
         assert done.compute_seconds == pytest.approx(wanted)
         assert done.seconds == pytest.approx(wanted)
 
 
-def _never(operation: object) -> float:
-    raise AssertionError(operation)
+def _sure(seconds: float) -> Estimate:
+    return Estimate(seconds, seconds, seconds, "measured")
+
+
+def _measured(section: Section) -> float:
+    assert not section.rest
+    return section.measured.seconds
 
 
 def _free(kind: Type, source: Sharding, target: Sharding) -> float:
@@ -180,4 +187,4 @@ def test_sums_over_microbatches_are_blocks_of_no_operation() -> None:
     assert sums
     assert {str(block.phase)[1:] for block in sums} <= {"F", "B"}
     pairs: list[tuple[Block, Event]] = list(events("torch", one, program, plan.parts))
-    assert composed(pairs, lambda event: 1.0, plan.parts)
+    assert composed(pairs, lambda event: _sure(1.0), plan.parts)
