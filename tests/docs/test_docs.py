@@ -76,10 +76,24 @@ def test_every_command_and_flag_is_documented(update_golden: bool) -> None:
     assert page.read_text(encoding="utf-8") == reference()
 
 
-def test_every_command_has_a_line_in_the_readme() -> None:
-    readme = README.read_text(encoding="utf-8")
+def test_every_command_has_a_line_in_the_index() -> None:
+    index = (DOCS / "index.md").read_text(encoding="utf-8")
     for words, _ in commands(typer.main.get_command(app)):
-        assert f"`{words}" in readme, words
+        assert f"`{words}" in index, words
+
+
+def test_the_readme_is_short() -> None:
+    """A first page that nobody reads to its end helps nobody."""
+    assert len(README.read_bytes()) < 9_000
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_lines_of_prose_are_short(page: Path) -> None:
+    """At most 100 characters, but for tables, links, and what is in blocks."""
+    text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.S | re.M)
+    for line in text.splitlines():
+        breaks = re.sub(r"`[^`]+`|\[[^\]]*\]\([^)]*\)", "x", line).strip().count(" ")
+        assert len(line) <= 100 or line.startswith("|") or breaks < 2, line
 
 
 @pytest.mark.parametrize("page", [*PAGES, *ABOUT_THE_CODE], ids=lambda page: page.stem)
