@@ -54,7 +54,7 @@ check: .venv/dev wheel  ## format, lint, types, import directions, and an instal
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-EDITION = from synth.verbs.identity.edition import edition; print(edition())
+EDITION = from synth.ask.identity.edition import edition; print(edition())
 wheel: .venv/dev  ## build wheel and sdist, and try the wheel far from the checkout
 	rm -rf dist build/wheel && mkdir -p build/wheel
 	$(BIN)/python -m build --outdir dist . > build/wheel/log || { cat build/wheel/log; exit 1; }

@@ -18,21 +18,21 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from synth.plan.advice import top
-    from synth.plan.planner import answers
-    from synth.plan.request import Answer, Report, Request
-    from synth.workload.asked import Sent, job_of
-    from synth.workload.planner import plan_job
+    from synth.collective.ranking.advice import top
+    from synth.collective.ranking.planner import answers
+    from synth.collective.ranking.request import Answer, Report, Request
+    from synth.collective.workload.asked import Sent, job_of
+    from synth.collective.workload.planner import plan_job
 
 _ROOMS = {
-    "Sent": "synth.workload.asked",
-    "job_of": "synth.workload.asked",
-    "plan_job": "synth.workload.planner",
-    "Answer": "synth.plan.request",
-    "Report": "synth.plan.request",
-    "Request": "synth.plan.request",
-    "answers": "synth.plan.planner",
-    "top": "synth.plan.advice",
+    "Sent": "synth.collective.workload.asked",
+    "job_of": "synth.collective.workload.asked",
+    "plan_job": "synth.collective.workload.planner",
+    "Answer": "synth.collective.ranking.request",
+    "Report": "synth.collective.ranking.request",
+    "Request": "synth.collective.ranking.request",
+    "answers": "synth.collective.ranking.planner",
+    "top": "synth.collective.ranking.advice",
 }
 __all__ = ["Answer", "Report", "Request", "Sent", "answers", "job_of", "plan_job", "top"]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from synth.plan.request import Watcher
-from synth.verbs.answers.parts import Json
-from synth.verbs.questions.question import asked
-from synth.verbs.table import VERBS
+from synth.ask.answers.parts import Json
+from synth.ask.questions.question import asked
+from synth.ask.table import VERBS
+from synth.collective.ranking.request import Watcher
 
 ASKED: dict[str, Json] = {
     "system": "dgx-h100:1",

@@ -8,8 +8,8 @@ from math import prod
 import oracle
 from grammar import Goal, Program, instructions
 from hierarchies import Tree
-from synth.verify.concrete import grouped, prove_groups
-from synth.verify.verdict import EFFORT, Proved, Refuted, Verdict
+from synth.collective.verify.concrete import grouped, prove_groups
+from synth.collective.verify.verdict import EFFORT, Proved, Refuted, Verdict
 
 
 def prove_at(

@@ -10,7 +10,7 @@ from grammar.tensors.operations import Step
 from grammar.tensors.parser import parse_step
 from hierarchies import Axis, load, placements
 from hierarchies.devices import device_named
-from synth.train.bucketing import Replica, replica
+from synth.step.bucketing import Replica, replica
 
 STEP = Path(__file__).parent / "steps" / "mlp-tiny.step"
 
@@ -27,6 +27,6 @@ def replica_of(step: Step, system: str = "dgx-h100:1") -> Replica:
 
 def zoo(name: str, **more: object) -> Step:
     pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
-    from synth.train.models import Spelling, zoo_step
+    from synth.step.models import Spelling, zoo_step
 
     return zoo_step(name, {}, Spelling(**{"batch": 16, **more}))  # type: ignore[arg-type]

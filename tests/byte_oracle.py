@@ -21,7 +21,7 @@ from math import prod
 
 from grammar.tensors.operations import Operand, Step, Value
 from grammar.tensors.sharding import Sharding, Type
-from synth.train.plans import Done, Moved, Plan, Program, Sent, When
+from synth.step.sharding import Done, Moved, Plan, Program, Sent, When
 
 WIDTHS = {"bool": 1, "i8": 1, "u8": 1, "bf16": 2, "f16": 2, "i32": 4, "u32": 4, "f32": 4, "f64": 8}
 EVERYWHERE = -1

@@ -3,7 +3,7 @@
 The instruction of each step is an unknown choice; z3 looks for choices that make a program. It
 looks at the skeleton, the tree with every digit of size 2, where all three classes of
 preconditions apply: sound, regular and pruned. A judge of the search that only tests ask; like the
-judges in ``synth.verify`` it shares nothing with the rules.
+judges in ``synth.collective.verify`` it shares nothing with the rules.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import z3
 
 from grammar import Collective, Instruction, Program, admitted, instructions, spell
 from hierarchies import InputError, Tree
-from synth.verify.verdict import EFFORT, Unknown, share
+from synth.collective.verify.verdict import EFFORT, Unknown, share
 
 Bits = Any  # a z3 bit-vector with one bit per (device, chunk, contributor)
 

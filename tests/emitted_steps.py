@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from grammar.tensors.operations import Graph, Operation, Step, Value
-from synth.train.emit import write
-from synth.train.factors import Row, typed
-from synth.train.plans import Cuts, Done, Plan, Program, apply
-from synth.train.plans.plan import whole
-from synth.train.trials import Values, drawn
+from synth.step.emit import write
+from synth.step.factors import Row, typed
+from synth.step.sharding import Cuts, Done, Plan, Program, apply
+from synth.step.sharding.plan import whole
+from synth.step.trials import Values, drawn
 
 ALONE = {"one": 1}
 

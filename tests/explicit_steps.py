@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from grammar import Collective
 from price_oracle import Group, Machine, Message, Wire
-from synth.collectives.algorithms import Algorithm
+from synth.collective.algorithms.algorithms import Algorithm
 
 ROUNDS = {Collective.ALL_REDUCE: 2, Collective.REDUCE_SCATTER: 1, Collective.ALL_GATHER: 1}
 

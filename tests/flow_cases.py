@@ -16,18 +16,18 @@ from hierarchies import (
 )
 from hierarchies.links import Floats, Network
 from strategies import all_valid, reductions, smart_systems, spelled
-from synth.collectives.algorithms import Choice
-from synth.collectives.link_loads import Footprint, footprint
+from synth.collective.algorithms.algorithms import Choice
+from synth.collective.algorithms.link_loads import Footprint, footprint
+from synth.collective.price.flows import Flowed, simulate
+from synth.collective.price.step_prices import Simulator
+from synth.collective.price.steps import StepPrice
+from synth.collective.price.ways import MEMORY, told_apart
+from synth.collective.ranking.answers import priced
+from synth.collective.semantics.lowering import lower
+from synth.collective.semantics.programs import Language
+from synth.collective.semantics.schedule import Schedule
+from synth.collective.verify.rehearsal import derived
 from synth.events.overlap import makespan_seconds
-from synth.plan.answers import priced
-from synth.price.flows import Flowed, simulate
-from synth.price.step_prices import Simulator
-from synth.price.steps import StepPrice
-from synth.price.ways import MEMORY, told_apart
-from synth.semantics.lowering import lower
-from synth.semantics.programs import Language
-from synth.semantics.schedule import Schedule
-from synth.verify.rehearsal import derived
 
 CLOSE = 1e-9
 

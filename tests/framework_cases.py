@@ -18,11 +18,11 @@ from framework_files import (
     words,
 )
 from hierarchies import Axis, Placement, load, row_major
-from synth.train.choice.grids import Extents, Knobs, recipes
-from synth.train.frameworks import Machine, Model, Written
-from synth.train.orders import SCHEDULES
-from synth.train.plans.recipes import Recipe
-from synth.train.zoo.sizes import ZOO, Gpt2, Llama, sizes_of
+from synth.step.frameworks import Machine, Model, Written
+from synth.step.rows.grids import Extents, Knobs, recipes
+from synth.step.schedules import SCHEDULES
+from synth.step.sharding.recipes import Recipe
+from synth.step.zoo.sizes import ZOO, Gpt2, Llama, sizes_of
 
 SYSTEM = load("dgx-h100:4")
 WORLD, EACH = 32, 8

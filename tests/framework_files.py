@@ -26,7 +26,7 @@ import numpy as np
 
 from hierarchies import Placement
 from places import TESTS
-from synth.train.plans.recipes import Recipe
+from synth.step.sharding.recipes import Recipe
 
 TABLES = TESTS / "frameworks"
 Row = dict[str, str]

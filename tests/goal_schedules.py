@@ -5,13 +5,13 @@ from __future__ import annotations
 from grammar import Goal, Program, parse
 from hierarchies import Reduction, Tree
 from strategies import switches
-from synth.emit import Source
-from synth.plan.answers import priced
-from synth.price.step_prices import Simulator
-from synth.semantics.lowering import lower
-from synth.semantics.rules import Derivation, derive
-from synth.semantics.schedule import Schedule
-from synth.verify.symbolic import Proved
+from synth.collective.emit import Source
+from synth.collective.price.step_prices import Simulator
+from synth.collective.ranking.answers import priced
+from synth.collective.semantics.lowering import lower
+from synth.collective.semantics.rules import Derivation, derive
+from synth.collective.semantics.schedule import Schedule
+from synth.collective.verify.symbolic import Proved
 
 OTHERS = tuple(goal for goal in Goal if goal is not Goal.ALL_REDUCE)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TypeVar
 
-from synth.plan.distinct import Distinct, Grouping, Member
+from synth.collective.ranking.distinct import Distinct, Grouping, Member
 
 T = TypeVar("T")
 

@@ -18,8 +18,8 @@ from hierarchies import (
     Residual,
     System,
 )
-from synth.calibration.measurements import Measurement, Sample
-from synth.calibration.prediction import Predicted, Predictor
+from synth.measure.calibration.measurements import Measurement, Sample
+from synth.measure.calibration.prediction import Predicted, Predictor
 
 SIZES = tuple(8 << power for power in range(28))
 _SEEN = {"simple": 1.0, "ll": 0.45, "ll128": 0.85}

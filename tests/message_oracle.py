@@ -8,7 +8,7 @@ from math import prod
 
 from byte_oracle import EACH, EVERYWHERE, part_bytes
 from grammar.tensors.sharding import Sharding, Type
-from synth.train.plans import Done, Moved, Plan, Program, Sent
+from synth.step.sharding import Done, Moved, Plan, Program, Sent
 
 
 def whole_bytes(kind: Type, lies: Sharding, parts: Mapping[str, int]) -> int:

@@ -19,12 +19,12 @@ from grammar.tensors.sharding import Kind, Type, part_shape, shardings
 from places import TESTS
 from ranks_in_threads import parts_in_threads
 from replicas import Array, Parts, cut, devices, mismatch
-from synth.run.processes import Command, supervise
-from synth.train.emit import Section, write_some
-from synth.train.plans import Moved
-from synth.train.resharding import How, path_between
-from synth.train.resharding import Path as MovePath
-from synth.train.resharding.rules import moves
+from synth.collective.run.processes import Command, supervise
+from synth.step.emit import Section, write_some
+from synth.step.redistribution import How, path_between
+from synth.step.redistribution import Path as MovePath
+from synth.step.redistribution.rules import moves
+from synth.step.sharding import Moved
 
 Sizes = Mapping[str, int]
 Case = tuple[Type, MovePath]

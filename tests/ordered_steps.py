@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 
 from grammar.tensors.operations import Step, Value
 from grammar.tensors.sharding import Sharding
-from synth.train.orders import Action, Order, Pass
-from synth.train.plans import Done, Moved, Place, Plan, Program, Sent, When
-from synth.train.plans.plan import TIME
-from synth.train.plans.program import EVERYWHERE
+from synth.step.schedules import Action, Order, Pass
+from synth.step.sharding import Done, Moved, Place, Plan, Program, Sent, When
+from synth.step.sharding.plan import TIME
+from synth.step.sharding.program import EVERYWHERE
 
 PASSES = {
     Pass.FORWARD: (When.FORWARD,),

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from synth.plan.request import Watcher
-from synth.verbs.questions.question import asked
-from synth.verbs.reply import Outcome, Reply
-from synth.verbs.table import VERBS
+from synth.ask.questions.question import asked
+from synth.ask.reply import Outcome, Reply
+from synth.ask.table import VERBS
+from synth.collective.ranking.request import Watcher
 
 Given = dict[str, Any]
 

@@ -22,10 +22,10 @@ from moved_parts import RUNNERS
 from replicas import cut
 from sharded_steps import NEAR, WrongError, check, drawn_inputs, in_float64, random_plan, run_whole
 from small_models import MODELS
-from synth.train.emit import Section, write_some
-from synth.train.jaxpr.pruning import pruned
-from synth.train.jaxpr.reading import read_jaxpr
-from synth.train.plans import Plan, apply
+from synth.step.emit import Section, write_some
+from synth.step.sharding import Plan, apply
+from synth.step.trace.pruning import pruned
+from synth.step.trace.reading import read_jaxpr
 
 Array = Any
 ROUNDED = 1e-4

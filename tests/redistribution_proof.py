@@ -20,8 +20,8 @@ from typing import Any, assert_never
 import z3
 
 from grammar.tensors.sharding import Kind, Sharding
-from synth.train.resharding.moves import How, Move, Path
-from synth.verify.verdict import EFFORT, Proved, Unknown, share
+from synth.collective.verify.verdict import EFFORT, Proved, Unknown, share
+from synth.step.redistribution.moves import How, Move, Path
 
 Formula = Any  # z3 has no types that a checker could see
 At = Mapping[str, Any]

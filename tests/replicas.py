@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from grammar.tensors.sharding import Kind, Sharding
-from synth.train.resharding.moves import How, Move, Path
+from synth.step.redistribution.moves import How, Move, Path
 
 Array = npt.NDArray[Any]
 Coordinates = tuple[int, ...]

@@ -14,8 +14,8 @@ from pydantic import BaseModel, ValidationError
 from typer.testing import CliRunner
 
 from golden_commands import GOLDEN_COMMANDS, NESTED
+from synth.ask.answers import REPLIES, judge, schema
 from synth.cli.app import app
-from synth.verbs.answers import REPLIES, judge, schema
 
 DOCS = Path(__file__).parent.parent / "docs"
 LOGS = [str(path) for path in sorted((DOCS / "logs").glob("*.csv"))]

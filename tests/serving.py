@@ -14,6 +14,8 @@ import httpx
 import uvicorn
 
 from patience import PATIENCE_SECONDS
+from synth.ask.answers.parts import Json
+from synth.ask.partition import Piece, carry_out
 from synth.service.connections import MOST_ACCEPTED, BoundedConnection
 from synth.service.server import Server, Service, address_of, listen
 from synth.service.settings import Settings
@@ -21,8 +23,6 @@ from synth.service.store import Store
 from synth.service.workers import KilledError, Progress, Workers
 from synth.service.workers.problems import outcome_text, result_of
 from synth.service.workers.reporting import Reporting
-from synth.verbs.answers.parts import Json
-from synth.verbs.partition import Piece, carry_out
 
 
 class HereTicket:

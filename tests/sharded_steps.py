@@ -28,12 +28,12 @@ from grammar.tensors.sharding import Kind, Sharding, shardings
 from hierarchies import InputError
 from places import TESTS
 from replicas import REDUCE, Parts, carry_out, cut, devices, number
-from synth.train.factors import part, rows, typed
-from synth.train.plans import Cuts, Done, Moved, Plan, Program, Rows, Sent
-from synth.train.plans.plan import loop_of
-from synth.train.zoo.models import How
-from synth.train.zoo.sizes import ResNet
-from synth.train.zoo.table import model_of, step_of
+from synth.step.factors import part, rows, typed
+from synth.step.sharding import Cuts, Done, Moved, Plan, Program, Rows, Sent
+from synth.step.sharding.plan import loop_of
+from synth.step.zoo.models import How
+from synth.step.zoo.sizes import ResNet
+from synth.step.zoo.table import model_of, step_of
 from traced_steps import step
 
 Array = Any

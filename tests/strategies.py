@@ -43,15 +43,15 @@ from hierarchies import (
     placements,
 )
 from hierarchies.hierarchy import RESERVED
-from synth.emit import Source
-from synth.plan.answers import priced
-from synth.price.step_prices import Simulator
-from synth.semantics.lowering import lower
-from synth.semantics.programs import Language, explore_states
-from synth.semantics.rules import Derivation, derive
-from synth.verify.symbolic import Proved
-from synth.workload.job import Entry, Job, JobAxis, NamedNumber, Requirement, Unpriced
-from synth.workload.quantities import (
+from synth.collective.emit import Source
+from synth.collective.price.step_prices import Simulator
+from synth.collective.ranking.answers import priced
+from synth.collective.semantics.lowering import lower
+from synth.collective.semantics.programs import Language, explore_states
+from synth.collective.semantics.rules import Derivation, derive
+from synth.collective.verify.symbolic import Proved
+from synth.collective.workload.job import Entry, Job, JobAxis, NamedNumber, Requirement, Unpriced
+from synth.collective.workload.quantities import (
     UNITS,
     Amount,
     AtMost,

@@ -13,12 +13,12 @@ import numpy as np
 from equations.executed import DTYPES
 from grammar.tensors.operations import Operand, Step, Value
 from grammar.tensors.parser import parse_step, parse_type
-from synth.train.jaxpr.pruning import pruned
-from synth.train.jaxpr.reading import read_jaxpr
-from synth.train.zoo.models import How, Model
-from synth.train.zoo.optimizers import OPTIMIZERS
-from synth.train.zoo.sizes import sizes_of
-from synth.train.zoo.table import model_of, step_of
+from synth.step.trace.pruning import pruned
+from synth.step.trace.reading import read_jaxpr
+from synth.step.zoo.models import How, Model
+from synth.step.zoo.optimizers import OPTIMIZERS
+from synth.step.zoo.sizes import sizes_of
+from synth.step.zoo.table import model_of, step_of
 
 TINY = (
     "mlp-tiny",

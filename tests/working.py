@@ -8,12 +8,12 @@ import threading
 from contextlib import suppress
 from typing import Any
 
+from synth.ask.partition import Piece
+from synth.ask.questions.question import Question, asked
+from synth.ask.table import VERBS
 from synth.service.workers import (
     Progress,
 )
-from synth.verbs.partition import Piece
-from synth.verbs.questions.question import Question, asked
-from synth.verbs.table import VERBS
 
 TOP: dict[str, Any] = {
     "system": "dgx-h100:4",

@@ -14,18 +14,18 @@ from typing import Any
 
 from hierarchies import load
 from hierarchies.devices import device_named
-from synth.plan.request import Watcher
-from synth.train.models import Spelling, zoo_step
-from synth.train.planner.job import Job
-from synth.train.planner.links import Least, Priced
-from synth.train.planner.pins import Pins
-from synth.train.planner.planning import Planner
-from synth.train.planner.searching import Search
-from synth.train.planner.sums.choosing import BUCKETS
-from synth.train.plans import apply, parse_recipe, plan_of, prepared
-from synth.train.simulation import Predicted, Runtime, Sources, predicted
-from synth.train.simulation.groups import Grouping
-from synth.train.simulation.predicting import grouped
+from synth.collective.ranking.request import Watcher
+from synth.step.models import Spelling, zoo_step
+from synth.step.search.job import Job
+from synth.step.search.links import Least, Priced
+from synth.step.search.pins import Pins
+from synth.step.search.planning import Planner
+from synth.step.search.searching import Search
+from synth.step.search.sums.choosing import BUCKETS
+from synth.step.sharding import apply, parse_recipe, plan_of, prepared
+from synth.step.simulation import Predicted, Runtime, Sources, predicted
+from synth.step.simulation.groups import Grouping
+from synth.step.simulation.predicting import grouped
 
 Figures = dict[str, float]
 REPEATED = 7

@@ -20,24 +20,24 @@ from grammar import Goal, Instruction, Program, parse, spell
 from hierarchies import Axis, Reduction, Tree, load, placements
 from hierarchies.links import Network
 from results.bench import clock
-from synth.emit import TARGETS, CannotExpressError, Options, Source, emit
+from synth.collective.emit import TARGETS, CannotExpressError, Options, Source, emit
+from synth.collective.price.flows import simulate
+from synth.collective.price.step_prices import Simulator
+from synth.collective.price.steps import StepPrice
+from synth.collective.ranking.answers import priced
+from synth.collective.ranking.planner import answers
+from synth.collective.ranking.request import Report, Request
+from synth.collective.semantics.layout import Move
+from synth.collective.semantics.lowering import lower
+from synth.collective.semantics.programs import Language, Vertex, explore_moves, explore_states
+from synth.collective.semantics.rules import State
+from synth.collective.semantics.schedule import Exchange, Schedule
+from synth.collective.verify.rehearsal import derived
+from synth.collective.verify.symbolic import Proved, prove
+from synth.collective.workload.files import read_job
+from synth.collective.workload.planner import plan_job
 from synth.events.overlap import makespan_seconds
-from synth.plan.answers import priced
-from synth.plan.planner import answers
-from synth.plan.request import Report, Request
-from synth.price.flows import simulate
-from synth.price.step_prices import Simulator
-from synth.price.steps import StepPrice
 from synth.search.best_first import Explored
-from synth.semantics.layout import Move
-from synth.semantics.lowering import lower
-from synth.semantics.programs import Language, Vertex, explore_moves, explore_states
-from synth.semantics.rules import State
-from synth.semantics.schedule import Exchange, Schedule
-from synth.verify.rehearsal import derived
-from synth.verify.symbolic import Proved, prove
-from synth.workload.files import read_job
-from synth.workload.planner import plan_job
 
 Figures = dict[str, float]
 Graph = Explored[Vertex, Move]

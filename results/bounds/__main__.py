@@ -31,12 +31,12 @@ from hierarchies.fabric import cast, members
 from results import pages, record
 from results.bounds import figures, optimum
 from results.bounds.figures import short, summed
-from synth.collectives.algorithms import Choice
-from synth.plan.planner import answers
-from synth.plan.request import Answer, Report, Request
-from synth.price.bound import bound
-from synth.price.steps import busy_in_all
-from synth.semantics.programs import Language
+from synth.collective.algorithms.algorithms import Choice
+from synth.collective.price.bound import bound
+from synth.collective.price.steps import busy_in_all
+from synth.collective.ranking.planner import answers
+from synth.collective.ranking.request import Answer, Report, Request
+from synth.collective.semantics.programs import Language
 
 COMMAND = "python -m results.bounds"
 DATA = Path(__file__).with_name("bounds.json")

@@ -18,10 +18,10 @@ from hierarchies import InputError
 from results import pages, record
 from synth.search.core import least
 from synth.search.space import BestFound, Budget, Optimal
-from synth.train.choice import plain_prices, seconds_of
-from synth.train.choice.tables import tables_of
-from synth.train.models import Spelling, zoo_step
-from synth.train.plans import Cuts, Plan, parse_recipe, plan_of
+from synth.step.models import Spelling, zoo_step
+from synth.step.rows import plain_prices, seconds_of
+from synth.step.rows.tables import tables_of
+from synth.step.sharding import Cuts, Plan, parse_recipe, plan_of
 
 DATA = Path(__file__).with_name("choice.json")
 COMMAND = "python -m results.choice"

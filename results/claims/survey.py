@@ -14,13 +14,13 @@ from typing import Any
 
 from grammar import Instruction, parse, spell
 from hierarchies import Axis, Placement, Reduction, System, Tree, load, placements
-from synth.collectives.algorithms import Choice
-from synth.price.step_prices import Simulator
+from synth.collective.algorithms.algorithms import Choice
+from synth.collective.price.step_prices import Simulator
+from synth.collective.semantics.layout import Move
+from synth.collective.semantics.lowering import moves
+from synth.collective.semantics.programs import Language, Vertex, explore_moves
+from synth.collective.verify.rehearsal import derived
 from synth.search.best_first import Explored
-from synth.semantics.layout import Move
-from synth.semantics.lowering import moves
-from synth.semantics.programs import Language, Vertex, explore_moves
-from synth.verify.rehearsal import derived
 
 Graph = Explored[Vertex, Move]
 Over = tuple[str, ...]

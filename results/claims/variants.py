@@ -24,9 +24,9 @@ from typing import Any
 
 from grammar import Groups, Instruction, admitted
 from hierarchies import Axis, Hierarchy, Level, Placement
+from synth.collective.semantics.rules import Rulebook, State
+from synth.collective.semantics.truth_tables import Space, space
 from synth.search.best_first import Explored, Puzzle, explore
-from synth.semantics.rules import Rulebook, State
-from synth.semantics.truth_tables import Space, space
 
 Digit = tuple[int, ...]
 Steps = tuple[Instruction, ...]

@@ -9,8 +9,8 @@ from typing import Any
 
 from results import record
 from results.ddp.measure import ROUNDS, compared_of
-from synth.train.bucketing import Filling
-from synth.train.bucketing.clock import timed
+from synth.step.bucketing import Filling
+from synth.step.bucketing.clock import timed
 
 Told = dict[str, Any]
 NEAR = 0.05

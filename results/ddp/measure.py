@@ -21,10 +21,10 @@ from results.runs.predicted import Taken, calibrated
 from results.runs.ranks import Ranks, ranks
 from results.testbed.hosts.network import network
 from results.testbed.systems import built
-from synth.train.bucketing import AXIS, Compared, Filling, Replica, compared, script
-from synth.train.bucketing.gradients import Backward, Gradient
-from synth.train.bucketing.sums import Sums
-from synth.train.emit import write
+from synth.step.bucketing import AXIS, Compared, Filling, Replica, compared, script
+from synth.step.bucketing.gradients import Backward, Gradient
+from synth.step.bucketing.sums import Sums
+from synth.step.emit import write
 
 WORLD = 2
 ROUNDS, WARM_UPS, PROFILED = 9, 3, 7
@@ -114,7 +114,7 @@ def profile_of(several: Sequence[tuple[list[Made], float, float]]) -> Told:
 
 
 def backward_of(profile: Told) -> Backward:
-    """As ``synth.train.bucketing`` has it, of what was measured."""
+    """As ``synth.step.bucketing`` has it, of what was measured."""
     made = [Gradient(name, -1, count, 4 * count, at) for name, count, at in profile["gradients"]]
     back = max(profile["backward_seconds"], made[-1].ready_seconds)
     return Backward("f32", tuple(made), back, profile["update_seconds"])

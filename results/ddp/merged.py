@@ -21,12 +21,12 @@ from typing import Any
 from hierarchies import Axis, System, load, placements
 from hierarchies.devices import device_named
 from results.steps.rows import raw_rows
-from synth.calibration.typical import typical
-from synth.train.bucketing import AXIS, Replica, replica
-from synth.train.bucketing.choosing import filled, soonest
-from synth.train.bucketing.clock import Ends, timed
-from synth.train.bucketing.sums import Sums
-from synth.train.models import Spelling, zoo_step
+from synth.measure.calibration.typical import typical
+from synth.step.bucketing import AXIS, Replica, replica
+from synth.step.bucketing.choosing import filled, soonest
+from synth.step.bucketing.clock import Ends, timed
+from synth.step.bucketing.sums import Sums
+from synth.step.models import Spelling, zoo_step
 
 TABLE = "ddl_benchmarks_overlap"
 MACHINE = Path(__file__).with_name("pcie-nodes.toml")

@@ -14,18 +14,18 @@ from math import ceil, prod
 
 from grammar import parse
 from hierarchies import Axis, Placement, Reduction, System, placements
-from synth.collectives.algorithms import Choice
-from synth.emit import Options, Source, emit
+from synth.collective.algorithms.algorithms import Choice
+from synth.collective.emit import Options, Source, emit
+from synth.collective.price.step_prices import Simulator
+from synth.collective.ranking.planner import answers
+from synth.collective.ranking.request import Request
+from synth.collective.semantics.layout import Move
+from synth.collective.semantics.lowering import buffer_fraction, lower, moves
+from synth.collective.semantics.rules import Derivation, derive
+from synth.collective.semantics.schedule import Exchange
+from synth.collective.verify.symbolic import Proved
 from synth.events.overlap import Work, makespan_seconds
-from synth.plan.planner import answers
-from synth.plan.request import Request
-from synth.price.step_prices import Simulator
-from synth.semantics.layout import Move
-from synth.semantics.lowering import buffer_fraction, lower, moves
-from synth.semantics.rules import Derivation, derive
-from synth.semantics.schedule import Exchange
-from synth.train.bucketing import AXIS
-from synth.verify.symbolic import Proved
+from synth.step.bucketing import AXIS
 
 PLAIN = "all-reduce root inside"
 PAYLOAD_BYTES = 2**22

@@ -12,10 +12,10 @@ from typing import Any
 from hierarchies import Axis, load, placements
 from hierarchies.devices import device_named
 from results.steps.rows import raw_rows
-from synth.train.bucketing import AXIS, replica
-from synth.train.bucketing.choosing import MIB, filled, usual
-from synth.train.bucketing.clock import timed
-from synth.train.models import Spelling, zoo_step
+from synth.step.bucketing import AXIS, replica
+from synth.step.bucketing.choosing import MIB, filled, usual
+from synth.step.bucketing.clock import timed
+from synth.step.models import Spelling, zoo_step
 
 TABLE, MODEL = "pytorch_ddp_bucket", "resnet50"
 SMALL = "DDP, bucket_cap_mb=1"

@@ -30,12 +30,12 @@ from results.runs.ranks import Ranks, ranks
 from results.runs.replay import LONGEST_SECONDS, PROFILING, REPEATS, soon
 from results.testbed.hosts.network import network
 from results.testbed.systems import built
-from synth.calibration.measurements import Sample
-from synth.collectives.algorithms import Choice
-from synth.train.bucketing import Compared, Filling, Replica, compared, script
-from synth.train.bucketing.choosing import soonest, usual
-from synth.train.bucketing.clock import Ends, Summing
-from synth.train.bucketing.sums import Sums
+from synth.collective.algorithms.algorithms import Choice
+from synth.measure.calibration.measurements import Sample
+from synth.step.bucketing import Compared, Filling, Replica, compared, script
+from synth.step.bucketing.choosing import soonest, usual
+from synth.step.bucketing.clock import Ends, Summing
+from synth.step.bucketing.sums import Sums
 
 COMMAND = "python -m results.ddp replay"
 ROUNDS, WARM_UPS, PROFILED = 6, 2, 5

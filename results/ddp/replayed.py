@@ -12,8 +12,8 @@ from results import record
 from results.ddp.judged import BEST, NEAR, USUAL, ways_of
 from results.ddp.measure import backward_of
 from results.ddp.replay import BY_PROGRAM, NETWORKS, OURS_BY_PROGRAM, summing_of
-from synth.train.bucketing.clock import Summing, timed
-from synth.train.bucketing.sums import Sums
+from synth.step.bucketing.clock import Summing, timed
+from synth.step.bucketing.sums import Sums
 
 Told = dict[str, Any]
 PROGRAMS = (BY_PROGRAM, OURS_BY_PROGRAM)

@@ -10,7 +10,7 @@ Four judgements, none of rows that the fit has seen:
 * beyond: fitted to the rows from 64 MiB on, judged by the smaller ones; and to those up to 1 MiB,
   judged by the larger ones.
 
-Prices are those of ``synth.calibration.prediction``, which are the simulator's lines.
+Prices are those of ``synth.measure.calibration.prediction``, which are the simulator's lines.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from results import pages, record
 from results.fidelity import aims
 from results.fidelity.judging import Judged, beyond_sizes, by_nodes, by_sizes, by_tables
 from results.fidelity.tables import SHARED, Family, several_runs, systems, tables, told
-from synth.calibration import prior as likeness
-from synth.calibration.measurements import Configuration, Measurement
+from synth.measure.calibration import prior as likeness
+from synth.measure.calibration.measurements import Configuration, Measurement
 
 COMMAND = "python -m results.fidelity"
 DATA = Path(__file__).with_name("fidelity.json")

@@ -15,7 +15,7 @@ import numpy as np
 
 from hierarchies import Domain, Hierarchy, Level, Link, System
 from results.record import ROOT
-from synth.calibration.measurements import SEND_RECEIVE, Measurement, Sample
+from synth.measure.calibration.measurements import SEND_RECEIVE, Measurement, Sample
 
 SHARED = Path(os.environ.get("COLLSYNTH_SHARED", ROOT.parent / "shared")) / "data"
 COLLECTIVES = {

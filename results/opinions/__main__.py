@@ -31,10 +31,10 @@ from results.opinions.asking import MISSING, interpreter, verdicts, version
 from results.opinions.cases import PAYLOADS, Case, Pair, Pairs, cases, hows, segmented, systems
 from results.opinions.fairness import fairness
 from results.opinions.wires import Wires
+from synth.collective.price.flows import simulate
+from synth.collective.price.steps import StepPrice, total_seconds
+from synth.collective.semantics.schedule import Exchange, Phase
 from synth.events.overlap import makespan_seconds
-from synth.price.flows import simulate
-from synth.price.steps import StepPrice, total_seconds
-from synth.semantics.schedule import Exchange, Phase
 
 COMMAND = "python -m results.opinions"
 DATA = Path(__file__).with_name("opinions.json")

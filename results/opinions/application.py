@@ -12,9 +12,9 @@ from typing import Any
 from hierarchies import Domain
 from results.opinions.messages import NOBODY, expand
 from results.opinions.wires import Wires
-from synth.collectives.algorithms import Algorithm
-from synth.collectives.protocols import Protocol
-from synth.semantics.schedule import Exchange, Phase, Schedule, Transpose
+from synth.collective.algorithms.algorithms import Algorithm
+from synth.collective.algorithms.protocols import Protocol
+from synth.collective.semantics.schedule import Exchange, Phase, Schedule, Transpose
 
 Problem = dict[str, Any]
 How = tuple[Algorithm | None, Protocol]

@@ -25,15 +25,15 @@ from hierarchies import (
     placements,
 )
 from results.opinions.application import How
-from synth.collectives.algorithms import Choice
-from synth.plan.answers import priced
-from synth.plan.library import Library
-from synth.price.step_prices import Simulator
-from synth.price.steps import StepPrice
-from synth.semantics.lowering import lower
-from synth.semantics.programs import Language
-from synth.semantics.schedule import Schedule
-from synth.verify.rehearsal import derived
+from synth.collective.algorithms.algorithms import Choice
+from synth.collective.price.step_prices import Simulator
+from synth.collective.price.steps import StepPrice
+from synth.collective.ranking.answers import priced
+from synth.collective.ranking.library import Library
+from synth.collective.semantics.lowering import lower
+from synth.collective.semantics.programs import Language
+from synth.collective.semantics.schedule import Schedule
+from synth.collective.verify.rehearsal import derived
 
 CATALOGUE = ("dgx-h100:2", "p2-a100:2", "dgx1-v100:2", "l40s-pcie:2", "tpu-v5e-slice:2")
 MOST_FLAT, MOST_TREES = 16, 8

@@ -15,7 +15,7 @@ from itertools import pairwise, product
 from math import prod
 
 from grammar import Collective
-from synth.collectives.algorithms import Algorithm
+from synth.collective.algorithms.algorithms import Algorithm
 
 Counts = tuple[int, ...]
 Place = tuple[int, ...]

@@ -11,7 +11,7 @@ from itertools import pairwise
 from math import prod
 
 from hierarchies import Domain, System
-from synth.collectives.protocols import Protocol
+from synth.collective.algorithms.protocols import Protocol
 
 Key = tuple[object, ...]
 

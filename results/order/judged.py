@@ -19,8 +19,8 @@ from results.order.ranking import FIRST, ranked, sorted_by
 from results.steps.hindrances import Late
 from results.steps.protocol import short
 from results.steps.shapes import Plan, Shape
-from synth.train.planner.finalists import Finalist
-from synth.train.planner.resolution import advised, difference
+from synth.step.search.finalists import Finalist
+from synth.step.search.resolution import advised, difference
 
 TWICE = 2.0
 """A run that takes so many times what is expected is late: more went on than its plan says."""

@@ -10,16 +10,16 @@ from math import inf
 from hierarchies import InputError, System, load, row_major
 from hierarchies.devices import device_named
 from results.steps.shapes import Plan, Shape
-from synth.calibration.typical import typical
-from synth.train.models import Spelling
-from synth.train.planner.finalists import Finalist, finalist
-from synth.train.planner.job import SAMPLES, Job
-from synth.train.planner.links import Candidate, Priced, axes_of
-from synth.train.planner.pins import Pins
-from synth.train.planner.planning import Planner
-from synth.train.planner.resolution import Likely, likely
-from synth.train.plans import Recipe
-from synth.train.resharding.seconds import Answers
+from synth.measure.calibration.typical import typical
+from synth.step.models import Spelling
+from synth.step.redistribution.seconds import Answers
+from synth.step.search.finalists import Finalist, finalist
+from synth.step.search.job import SAMPLES, Job
+from synth.step.search.links import Candidate, Priced, axes_of
+from synth.step.search.pins import Pins
+from synth.step.search.planning import Planner
+from synth.step.search.resolution import Likely, likely
+from synth.step.sharding import Recipe
 
 NOTHING = Pins({})
 

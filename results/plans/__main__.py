@@ -18,20 +18,20 @@ from grammar import Goal
 from hierarchies import Placement, Reduction, load
 from hierarchies.devices import device_named
 from results import pages, record
-from synth.calibration.typical import typical
-from synth.plan.request import Watcher
-from synth.price.defaults import defaults
-from synth.price.step_prices import Simulator
-from synth.price.steps import total_seconds
-from synth.train.models import Spelling
-from synth.train.planner.families import gathered
-from synth.train.planner.finalists import by_framework
-from synth.train.planner.job import Job
-from synth.train.planner.links import Candidate, Least, Priced
-from synth.train.planner.pins import Pins
-from synth.train.planner.planning import Planner
-from synth.train.planner.searching import Search
-from synth.train.planner.sums.choosing import BUCKETS
+from synth.collective.price.defaults import defaults
+from synth.collective.price.step_prices import Simulator
+from synth.collective.price.steps import total_seconds
+from synth.collective.ranking.request import Watcher
+from synth.measure.calibration.typical import typical
+from synth.step.models import Spelling
+from synth.step.search.families import gathered
+from synth.step.search.finalists import by_framework
+from synth.step.search.job import Job
+from synth.step.search.links import Candidate, Least, Priced
+from synth.step.search.pins import Pins
+from synth.step.search.planning import Planner
+from synth.step.search.searching import Search
+from synth.step.search.sums.choosing import BUCKETS
 
 DATA = Path(__file__).with_name("plans.json")
 COMMAND = "python -m results.plans"

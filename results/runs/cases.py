@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 
 from grammar.tensors.operations import Step
-from synth.train.emit import write
-from synth.train.models import Spelling, zoo_step
-from synth.train.plans import Plan, Program, apply, parse_recipe, plan_of, prepared
-from synth.train.profiles import Block, Event, events
-from synth.train.simulation import Overlap
+from synth.measure.profiles import Block, Event, events
+from synth.step.emit import write
+from synth.step.models import Spelling, zoo_step
+from synth.step.sharding import Plan, Program, apply, parse_recipe, plan_of, prepared
+from synth.step.simulation import Overlap
 
 RUNTIME = "torch"
 

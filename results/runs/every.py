@@ -20,9 +20,9 @@ from results.runs.measure import measure
 from results.runs.replay import WORLDS as REPLAYED
 from results.runs.replay import replay, replayed
 from results.testbed.systems import built
-from synth.train.models import Spelling
-from synth.train.planner.job import Job
-from synth.train.planner.pins import Pins
+from synth.step.models import Spelling
+from synth.step.search.job import Job
+from synth.step.search.pins import Pins
 
 WORLDS = {2: RATES[1], 4: REPLAYED[4], 8: REPLAYED[8]}
 """By how many ranks the rate of a port, in Mbit/s."""

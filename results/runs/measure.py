@@ -20,9 +20,9 @@ from results.testbed.hosts.crew import TroubleError
 from results.testbed.hosts.network import network
 from results.testbed.hosts.wiring import Wiring
 from results.testbed.systems import built
-from synth.train.emit import write
-from synth.train.profiles import drift_of
-from synth.train.trials import drawn, in_pieces
+from synth.measure.profiles import drift_of
+from synth.step.emit import write
+from synth.step.trials import drawn, in_pieces
 
 ROUNDS = 15
 WARM_UPS = 3

@@ -18,27 +18,27 @@ from results.runs.cases import Case
 from results.testbed.flows import LARGE_BYTES
 from results.testbed.prices import Fit
 from results.testbed.systems import built
-from synth.calibration.fit import fit
-from synth.calibration.measurements import SEND_RECEIVE, Measurement, Sample
-from synth.collectives.algorithms import Choice
+from synth.collective.algorithms.algorithms import Choice
+from synth.collective.ranking.request import Answer, Request
+from synth.collective.semantics.point_to_point import NOBODY, PointToPoint, Transfer
 from synth.compute import Estimate, Section
 from synth.events.contention import contended
 from synth.events.longest_path import arranged
-from synth.plan.request import Answer, Request
-from synth.semantics.point_to_point import NOBODY, PointToPoint, Transfer
-from synth.train.emit import sections
-from synth.train.emit.scheduled import Scheduled
-from synth.train.emit.sections import Sections
-from synth.train.orders import Action
-from synth.train.orders.clock import Protocol, scheduled
-from synth.train.plans import Moved
-from synth.train.plans.microbatches import of_one, of_one_pass
-from synth.train.point_to_point import priced_transfer
-from synth.train.profiles import composed
-from synth.train.resharding import How, Move, Path
-from synth.train.resharding.seconds import Answers, Redistributor
-from synth.train.simulation import Simulated, device, simulate
-from synth.train.simulation.device import grouping_of
+from synth.measure.calibration.fit import fit
+from synth.measure.calibration.measurements import SEND_RECEIVE, Measurement, Sample
+from synth.measure.profiles import composed
+from synth.step.emit import sections
+from synth.step.emit.scheduled import Scheduled
+from synth.step.emit.sections import Sections
+from synth.step.point_to_point import priced_transfer
+from synth.step.redistribution import How, Move, Path
+from synth.step.redistribution.seconds import Answers, Redistributor
+from synth.step.schedules import Action
+from synth.step.schedules.clock import Protocol, scheduled
+from synth.step.sharding import Moved
+from synth.step.sharding.microbatches import of_one, of_one_pass
+from synth.step.simulation import Simulated, device, simulate
+from synth.step.simulation.device import grouping_of
 
 Told = dict[str, Any]
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 from grammar.tensors.sharding import Type, part_shape
 from results.runs.cases import RUNTIME, Case
-from synth.train.emit import LANGUAGES, Section, sections
-from synth.train.plans import Done, Moved
-from synth.train.plans.program import Key, makes
-from synth.train.resharding import padded
+from synth.step.emit import LANGUAGES, Section, sections
+from synth.step.redistribution import padded
+from synth.step.sharding import Done, Moved
+from synth.step.sharding.program import Key, makes
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from results.runs.standins import StandIn
-from synth.train.plans.program import EVERYWHERE
-from synth.train.profiles.measuring import Bench, Torch
+from synth.measure.profiles.measuring import Bench, Torch
+from synth.step.sharding.program import EVERYWHERE
 
 COLLECTIVES = ("all_reduce", "reduce_scatter", "all_gather", "all_to_all", "permute")
 ASKED: Mapping[str, Callable[[tuple[str, ...], int], tuple[Any, ...]]] = {

@@ -30,13 +30,13 @@ from distributed import Client
 
 from results import pages, record
 from results.speedup.perfect import Several, perfectly
-from synth.plan.request import Watcher
+from synth.ask.partition import Piece, carry_out
+from synth.ask.questions.question import asked
+from synth.ask.table import VERBS
+from synth.collective.ranking.request import Watcher
 from synth.search.forks import WORTH_SECONDS
 from synth.service.workers import ProcessWorkers, QuestionRun, Workers
 from synth.service.workers.dask import DaskWorkers
-from synth.verbs.partition import Piece, carry_out
-from synth.verbs.questions.question import asked
-from synth.verbs.table import VERBS
 
 DATA = Path(__file__).with_name("speedup.json")
 COMMAND = "python -m results.speedup"

@@ -10,7 +10,7 @@ from heapq import heappop, heappush
 from typing import Any
 from unittest.mock import patch
 
-from synth.plan.request import Watcher
+from synth.collective.ranking.request import Watcher
 from synth.search import forks
 
 

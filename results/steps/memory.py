@@ -3,7 +3,7 @@
 The laws are the house's: bytes of a parameter and its moments by ZeRO's stage, activations of as
 many microbatches as the order holds (1F1B: min(S - s, m) on stage s), and a step's memory is that
 of its fullest stage. How many bytes of each a framework keeps is fitted to a third of nanotron's
-runs: six numbers. Not the memory of a traced step (``synth.train.simulation``): the zoo's attention
+runs: six numbers. Not the memory of a traced step (``synth.step.simulation``): the zoo's attention
 writes its scores out, where these runs have flash attention, and keeps what JAX keeps.
 
 Zero bubble's runs are estimated without any fit, from what its orders hold on our clock.

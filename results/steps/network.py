@@ -1,6 +1,6 @@
 """Seconds of a plan's collectives on a machine: the planner's prices of what runtimes do.
 
-Prices of the plain collective (``synth.price.defaults``), by what links of such media reach: no
+Prices of the plain collective (``synth.collective.price.defaults``), by what links of such media reach: no
 row of a training step has a part in them.
 """
 
@@ -15,12 +15,12 @@ from grammar import Goal
 from hierarchies import Axis, Placement, Reduction, System, load
 from hierarchies.placement import row_major
 from results.steps.shapes import Plan
-from synth.calibration.typical import typical
-from synth.price.defaults import defaults
-from synth.price.step_prices import Simulator
-from synth.price.steps import total_seconds
-from synth.semantics.point_to_point import NOBODY, PointToPoint, Transfer
-from synth.train.point_to_point import priced_transfer
+from synth.collective.price.defaults import defaults
+from synth.collective.price.step_prices import Simulator
+from synth.collective.price.steps import total_seconds
+from synth.collective.semantics.point_to_point import NOBODY, PointToPoint, Transfer
+from synth.measure.calibration.typical import typical
+from synth.step.point_to_point import priced_transfer
 
 PIPE, DATA, TENSOR = "pipe", "data", "tensor"
 

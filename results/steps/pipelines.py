@@ -2,7 +2,7 @@
 
 The paper's authors profiled forward passes, both halves of backward passes and transfers of four
 models (``profiles.toml``), computed the bubble of each schedule from them, and ran them. Ours are
-the orders of ``synth.train.orders`` on its clock, for the same seconds: their bubbles beside those
+the orders of ``synth.step.schedules`` on its clock, for the same seconds: their bubbles beside those
 computed ones, their throughput beside the measured one. Two numbers are fitted to a third of the
 runs: by which factor passes take longer than alone, and what each pass takes beyond that (launches
 and the exchange with its neighbours), which schedules in chunks pay more often.
@@ -25,7 +25,7 @@ from results.steps.composed import Floats
 from results.steps.protocol import fitted_to, short, summed_up
 from results.steps.rows import Raw, raw_rows
 from synth.events.longest_path import timed
-from synth.train.orders import (
+from synth.step.schedules import (
     Durations,
     Order,
     Protocol,

@@ -17,14 +17,14 @@ from typing import Any
 from hierarchies import load
 from hierarchies.devices import device_named
 from results import pages, record
-from synth.calibration.typical import typical
-from synth.plan.request import Watcher
+from synth.ask.training.planned import SUBSTITUTIONS
+from synth.collective.ranking.request import Watcher
+from synth.measure.calibration.typical import typical
 from synth.search.space import Budget
-from synth.train.models import Spelling
-from synth.train.planner.job import Job
-from synth.train.planner.pins import Pins
-from synth.train.planner.planning import Planner
-from synth.verbs.training.planned import SUBSTITUTIONS
+from synth.step.models import Spelling
+from synth.step.search.job import Job
+from synth.step.search.pins import Pins
+from synth.step.search.planning import Planner
 
 DATA = Path(__file__).with_name("substitutions.json")
 COMMAND = "python -m results.substitutions"

@@ -11,11 +11,11 @@ from hashlib import sha256
 from grammar import parse
 from hierarchies import Axis, Placement, Reduction, System, placements
 from results.testbed.systems import built
-from synth.plan.library import Library
-from synth.semantics.lowering import lower
-from synth.semantics.programs import Language
-from synth.semantics.rules import Derivation, derive
-from synth.semantics.schedule import Schedule
+from synth.collective.ranking.library import Library
+from synth.collective.semantics.lowering import lower
+from synth.collective.semantics.programs import Language
+from synth.collective.semantics.rules import Derivation, derive
+from synth.collective.semantics.schedule import Schedule
 
 MOST_PAIRS = 72
 """Of more pairs than these so many are drawn."""

@@ -21,7 +21,7 @@ from results.testbed.hosts.crew import Task, crew
 from results.testbed.hosts.network import network
 from results.testbed.hosts.orders import ITEM_BYTES, by_host
 from results.testbed.measure import REPEATS, Samples, Stopwatch, replaced, rounds, with_rows
-from synth.semantics.schedule import Exchange
+from synth.collective.semantics.schedule import Exchange
 
 COMMAND = "python -m results.testbed run"
 LARGE_BYTES = 64 * 1024

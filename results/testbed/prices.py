@@ -10,10 +10,10 @@ from typing import Any
 from hierarchies import System
 from results.testbed.cases import Pair
 from results.testbed.flows import LARGE_BYTES
-from synth.collectives.algorithms import Choice
-from synth.price.step_prices import Simulator
-from synth.price.steps import total_seconds
-from synth.semantics.lowering import moves
+from synth.collective.algorithms.algorithms import Choice
+from synth.collective.price.step_prices import Simulator
+from synth.collective.price.steps import total_seconds
+from synth.collective.semantics.lowering import moves
 
 Told = dict[str, Any]
 

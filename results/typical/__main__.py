@@ -1,6 +1,6 @@
 """Learn what links reach, and judge it by families left out: ``python -m results.typical``.
 
-Writes ``synth/calibration/typical.toml``, which prices uncalibrated systems, and what it is worth:
+Writes ``synth/measure/calibration/typical.toml``, which prices uncalibrated systems, and what it is worth:
 each group of families (an operator's machines) is priced by what all others taught. ``--page``
 writes the page from the data on disk.
 """
@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-import synth.calibration
+import synth.measure.calibration
 from hierarchies.calibration import MODEL
 from hierarchies.files.values import pairs
 from results import pages, record
@@ -34,11 +34,11 @@ from results.typical.model import (
 )
 from results.typical.noise import noise
 from results.typical.rows import Floats, Machine, machines, rows
-from synth.calibration.typical import Typical
+from synth.measure.calibration.typical import Typical
 
 COMMAND = "python -m results.typical"
 DATA = Path(__file__).with_name("typical.json")
-NUMBERS = Path(synth.calibration.__file__).with_name("typical.toml")
+NUMBERS = Path(synth.measure.calibration.__file__).with_name("typical.toml")
 SIZES = ("small", "middle", "large")
 ROUNDS_LEFT_OUT = 4
 

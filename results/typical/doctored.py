@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from results.typical.rows import Machine
-from synth.calibration.doctor import Diagnosis, diagnose
-from synth.calibration.logs.matching import Matched
-from synth.calibration.logs.tables import Log, Table
-from synth.calibration.measurements import SEND_RECEIVE, Measurement
-from synth.calibration.prediction import Predictor
-from synth.calibration.typical import Typical, typical
+from synth.measure.calibration.measurements import SEND_RECEIVE, Measurement
+from synth.measure.calibration.prediction import Predictor
+from synth.measure.calibration.typical import Typical, typical
+from synth.measure.doctor import Diagnosis, diagnose
+from synth.measure.logs.matching import Matched
+from synth.measure.logs.tables import Log, Table
 
 DAMAGED = 2.0
 """A halved link, and a NIC whose traffic another takes, are busy for twice as long."""

@@ -23,8 +23,8 @@ from scipy.sparse import csr_array
 
 from hierarchies import INSIDE
 from results.typical.rows import LEVELS, Floats, Integers, Rows
-from synth.calibration.typical import SWITCHED, Medium, Spread, Typical
-from synth.collectives.protocols import Protocol
+from synth.collective.algorithms.protocols import Protocol
+from synth.measure.calibration.typical import SWITCHED, Medium, Spread, Typical
 
 CLASSES = (0, 1 << 16, 1 << 24)
 NOISE = np.array([0.4, 0.5, 0.25])

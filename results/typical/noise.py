@@ -14,7 +14,7 @@ import numpy as np
 
 from results.typical.model import classes
 from results.typical.rows import Floats, Machine, Rows
-from synth.price.resolution import FINEST
+from synth.collective.price.resolution import FINEST
 
 TIMES = (1.02, 1.1, 1.25, 1.5, 2.0, 3.0, np.inf)
 """How many times as long one of two is priced as the other: the ends of the classes."""

@@ -13,9 +13,9 @@ import numpy.typing as npt
 
 from hierarchies import System
 from results.fidelity.tables import Family, systems, tables, told
-from synth.calibration.candidates import Candidate, candidates, chosen
-from synth.calibration.measurements import Measurement
-from synth.calibration.typical import medium_of
+from synth.measure.calibration.candidates import Candidate, candidates, chosen
+from synth.measure.calibration.measurements import Measurement
+from synth.measure.calibration.typical import medium_of
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]

@@ -19,22 +19,22 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from hierarchies import InputError, within
+from synth.ask.answers import judge
+from synth.ask.answers.parts import TextFile
+from synth.ask.export import WrongProgramError
+from synth.ask.heap import kept
+from synth.ask.questions.fields import flag_of, lists_of
+from synth.ask.questions.question import Question, asked
+from synth.ask.reply import Outcome, Reply
+from synth.ask.table import VERBS
 from synth.cli.collected import collected
 from synth.cli.inputs import READERS, names_only, unread
 from synth.cli.outputs import deliver, printing
-from synth.plan.request import Watcher
-from synth.report import report
+from synth.collective.ranking.request import Watcher
 from synth.search.forks import processors
-from synth.tables.style import console
-from synth.tables.table import TABLES
-from synth.verbs.answers import judge
-from synth.verbs.answers.parts import TextFile
-from synth.verbs.export import WrongProgramError
-from synth.verbs.heap import kept
-from synth.verbs.questions.fields import flag_of, lists_of
-from synth.verbs.questions.question import Question, asked
-from synth.verbs.reply import Outcome, Reply
-from synth.verbs.table import VERBS
+from synth.show.report import report
+from synth.show.terminal.style import console
+from synth.show.terminal.table import TABLES
 
 USAGE = 2
 INTERRUPTED = 130

@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from hierarchies import InputError
-from synth.verbs.questions.fields import Each, flag_of, lists_of
+from synth.ask.questions.fields import Each, flag_of, lists_of
 
 Words = Sequence[tuple[str, str]]
 Item = dict[str, str]

@@ -12,11 +12,11 @@ from typing import Any
 
 from hierarchies import InputError, file_text
 from hierarchies.importers import texts
-from synth.calibration.logs.files import log_text
-from synth.train.models import OWN, own_step
-from synth.train.zoo.sizes import ZOO
-from synth.verbs.questions.fields import File
-from synth.workload.files import job_file_text
+from synth.ask.questions.fields import File
+from synth.collective.workload.files import job_file_text
+from synth.measure.logs.files import log_text
+from synth.step.models import OWN, own_step
+from synth.step.zoo.sizes import ZOO
 
 _FILE_NAME = re.compile(r"[^\s;#]*[./\\][^\s;#]*")
 Named = dict[str, str]

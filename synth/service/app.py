@@ -8,6 +8,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from fastapi import FastAPI
 from starlette.middleware import Middleware
 
+from synth.ask.identity.edition import edition
 from synth.service.http import answers, health, jobs, problems, systems, verbs
 from synth.service.http.authentication import key_in_address
 from synth.service.http.cross_site import CrossSiteGuard
@@ -15,7 +16,6 @@ from synth.service.http.documents import describe
 from synth.service.http.middleware import RequestMiddleware
 from synth.service.http.state import AppState
 from synth.service.page import ROUTERS, refusal_response
-from synth.verbs.identity.edition import edition
 
 Life = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 _TAGS = [

@@ -6,12 +6,12 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from synth.ask.identity.canonical import key_of
+from synth.ask.questions.question import Question
+from synth.ask.reply import Outcome, Reply
+from synth.ask.table import VERBS
 from synth.service.jobs.questions import prepared
 from synth.service.store import Store
-from synth.verbs.identity.canonical import key_of
-from synth.verbs.questions.question import Question
-from synth.verbs.reply import Outcome, Reply
-from synth.verbs.table import VERBS
 
 
 class Cache:

@@ -7,10 +7,10 @@ from math import prod
 from typing import assert_never
 
 from hierarchies import InputError
-from synth.verbs.outputs import HandOutQuestion
-from synth.verbs.questions.fields import Limited, limited_fields, marks_of
-from synth.verbs.questions.named_texts import NamedText, system_of
-from synth.verbs.questions.question import Question
+from synth.ask.outputs import HandOutQuestion
+from synth.ask.questions.fields import Limited, limited_fields, marks_of
+from synth.ask.questions.named_texts import NamedText, system_of
+from synth.ask.questions.question import Question
 
 
 @dataclass(frozen=True)

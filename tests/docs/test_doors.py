@@ -29,8 +29,8 @@ NEEDS = {
     "synth.service.jobs": ("sqlalchemy", "server"),
     "synth.service.page": ("fastapi", "server"),
     "synth.service.store": ("sqlalchemy", "server"),
-    "synth.train.jaxpr": ("jax", "jax"),
-    "synth.train.zoo": ("jax", "jax"),
+    "synth.step.trace": ("jax", "jax"),
+    "synth.step.zoo": ("jax", "jax"),
 }
 """What an example needs that not everybody has installed, and the extra that it comes with."""
 

@@ -34,4 +34,4 @@ def test_what_survives_is_told(
     monkeypatch.setattr("mutants.copied", lambda to: to)
     monkeypatch.setattr("mutants.killed", lambda mutant, house: False)
     assert main(["price"]) == 1
-    assert "SURVIVED synth/price" in capsys.readouterr().out
+    assert "SURVIVED synth/collective/price" in capsys.readouterr().out

@@ -13,9 +13,9 @@ import pytest
 from grammar import Collective
 from hierarchies.importers import KINDS
 from places import ROOT
-from synth.emit import TARGETS
-from synth.run import BACKENDS
-from synth.verbs.table import VERBS
+from synth.ask.table import VERBS
+from synth.collective.emit import TARGETS
+from synth.collective.run import BACKENDS
 
 PACKAGES = ("hierarchies", "grammar", "synth")
 TOLD = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8").split("## Where new things go")[1]
@@ -160,9 +160,9 @@ def test_what_the_table_names_is_there() -> None:
 
 def test_the_judge_of_the_table_sees_a_missing_and_a_moved_name() -> None:
     with pytest.raises(AssertionError, match="is not there"):
-        named("`synth.semantics.rules.LAWS`")
+        named("`synth.collective.semantics.rules.LAWS`")
     with pytest.raises(AssertionError, match="is not there"):
         named("`synth.nothing`")
-    assert short(named("`synth.semantics.rules.RULES` and `grammar`")) == [
-        "synth/semantics/rules.py"
+    assert short(named("`synth.collective.semantics.rules.RULES` and `grammar`")) == [
+        "synth/collective/semantics/rules.py"
     ]

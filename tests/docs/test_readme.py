@@ -20,7 +20,7 @@ from hierarchies import read
 from manual import DOCS, PAGES, README, ROOT, Block, blocks
 from places import TESTS
 from synth.cli.app import app
-from synth.run.processes import Command, supervise
+from synth.collective.run.processes import Command, supervise
 
 
 def printed(command: str) -> str:

@@ -20,7 +20,7 @@ from jax import lax
 from equations.executed import DTYPES
 from equations.laid_out import Draws, fractions
 from grammar.tensors.operations import Literal, Operation, Value
-from synth.train.jaxpr.reading import read_jaxpr
+from synth.step.trace.reading import read_jaxpr
 
 Draw = Callable[[Draws, Sequence[int], Any], Any]
 

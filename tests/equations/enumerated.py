@@ -25,7 +25,7 @@ from equations.laid_out import along, means
 from equations.parts import execute_part
 from grammar.tensors.operations import Literal, Operand, Operation, Value
 from grammar.tensors.sharding import Kind, Lie, Split
-from synth.train.factors import Row, part, rows, typed
+from synth.step.factors import Row, part, rows, typed
 
 Array = Any
 Told = Mapping[str, Any]

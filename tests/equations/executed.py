@@ -19,7 +19,7 @@ from jax._src.lax import lax as _lax
 from scipy.special import erf, erfc, erfinv
 
 from grammar.tensors.primitives import REPLICATED
-from synth.train.jaxpr.parameters import dtype_name
+from synth.step.trace.parameters import dtype_name
 
 Array = Any
 DTYPES = {

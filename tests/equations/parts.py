@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from equations.executed import execute
-from synth.train.factors import Index, Offset, Part
+from synth.step.factors import Index, Offset, Part
 
 Array = Any
 

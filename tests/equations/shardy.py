@@ -19,7 +19,7 @@ from jaxlib.mlir import passmanager
 
 from equations.executed import DTYPES, bound
 from grammar.tensors.operations import Literal, Operation
-from synth.train.factors import Factor
+from synth.step.factors import Factor
 
 PASS = "builtin.module(func.func(sdy-populate-op-sharding-rules))"
 LETTER = r"[a-z](?:_\d+)?"

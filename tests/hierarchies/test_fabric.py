@@ -25,7 +25,7 @@ from hierarchies.fabric import (
 )
 from price_oracle import Fraction, Machine, groups_of
 from strategies import reductions
-from synth.collectives.algorithms import cycle
+from synth.collective.algorithms.algorithms import cycle
 
 DIGITS = (Role.FREE, Role.ZERO, Role.FIXED)
 SLOTS = st.lists(

@@ -11,7 +11,7 @@ from hierarchies import Axis, Digit, Hierarchy, InputError, Placement, Reduction
 from hierarchies.reduction import Part
 from located import located
 from strategies import reductions
-from synth.semantics.programs import Language, explore_states
+from synth.collective.semantics.programs import Language, explore_states
 
 MACHINE = Hierarchy.of(node=2, gpu=8)
 DATA, MODEL, PIPE = Axis("data", 2), Axis("model", 4), Axis("pipe", 2)

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from hierarchies import Domain, Hierarchy, InputError, Link, System, load
 from places import ROOT
 from strategies import systems
-from synth.verbs.answers.given import remembered
-from synth.verbs.answers.machine_parts import MachineInFull
-from synth.verbs.answers.parts import as_json
+from synth.ask.answers.given import remembered
+from synth.ask.answers.machine_parts import MachineInFull
+from synth.ask.answers.parts import as_json
 
 INNER = Link(Domain.SWITCH, 450e9, 3e-6)
 NIC = Link(Domain.SWITCH, 50e9, 14e-6, ports=8)

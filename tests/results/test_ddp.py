@@ -18,8 +18,8 @@ from results.ddp.programs import PAYLOAD_BYTES, Seconds, best, plain
 from results.ddp.replay import NETWORKS
 from results.ddp.standins import slept
 from results.testbed.systems import built
-from synth.collectives.algorithms import Choice
-from synth.train.bucketing.sums import Sums
+from synth.collective.algorithms.algorithms import Choice
+from synth.step.bucketing.sums import Sums
 
 
 def test_the_section_about_ddp_is_made_from_its_data() -> None:

@@ -19,10 +19,10 @@ from results.bounds import __main__ as bounds
 from results.bounds import figures, optimum
 from results.claims import __main__ as reproduce
 from results.claims import survey, variants
-from synth.collectives.algorithms import Choice
-from synth.plan.planner import answers
-from synth.plan.request import Request
-from synth.semantics.programs import Language, explore_states
+from synth.collective.algorithms.algorithms import Choice
+from synth.collective.ranking.planner import answers
+from synth.collective.ranking.request import Request
+from synth.collective.semantics.programs import Language, explore_states
 
 
 @pytest.fixture(scope="module")

@@ -24,7 +24,7 @@ from results.runs.orders import orders
 from results.runs.predicted import FREE, Taken
 from results.testbed.hosts.crew import TroubleError
 from results.testbed.systems import built
-from synth.train.plans import parse_recipe
+from synth.step.sharding import parse_recipe
 
 TINY = Model("mlp-tiny", (("layers", 4),), 8)
 TINY_DECODER = Model("gpt2-tiny", (("layers", 4),), 8)

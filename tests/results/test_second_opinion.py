@@ -19,8 +19,8 @@ from hierarchies.fabric import cast
 from results import pages, record
 from results.opinions import __main__ as opinions
 from results.opinions import application, asking, cases, fairness, messages, wires
-from synth.collectives.algorithms import RECIPES, Algorithm, Choice
-from synth.price.step_prices import Simulator
+from synth.collective.algorithms.algorithms import RECIPES, Algorithm, Choice
+from synth.collective.price.step_prices import Simulator
 
 AR, RS, AG = Collective.ALL_REDUCE, Collective.REDUCE_SCATTER, Collective.ALL_GATHER
 REDUCE, BROADCAST = Collective.REDUCE, Collective.BROADCAST

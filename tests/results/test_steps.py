@@ -34,7 +34,7 @@ from results.steps.rows import Row, census, elsewhere, families, raw_rows, told
 from results.steps.shapes import Plan, Shape, stages, stages_as_built
 from shared import shared
 from synth.events.longest_path import arranged, timed
-from synth.train.orders import (
+from synth.step.schedules import (
     Durations,
     Order,
     interleaved,
@@ -172,7 +172,7 @@ def test_a_step_is_never_faster_than_the_peak_and_more_microbatches_take_longer(
 def test_a_pipeline_of_equal_stages_is_what_its_order_takes_on_the_clock(
     pipe: int, micros: int, forward: float, backward: float
 ) -> None:
-    """``synth.train.orders`` plays one forward, one backward, and knows no formula."""
+    """``synth.step.schedules`` plays one forward, one backward, and knows no formula."""
     order = one_f_one_b(ranks=pipe, microbatches=micros)
     clock = timeline(order, Durations(forward, backward).on(order)).seconds
     work = (forward + backward,) * pipe

@@ -24,9 +24,9 @@ from results import pages, record
 from results.testbed import __main__ as campaign
 from results.testbed import accuracy, bystanders, cases, judged, measure, prices, repeat, systems
 from results.testbed.hosts import crew, engine, network, orders, traffic, wiring
-from synth.semantics.lowering import lower
-from synth.semantics.schedule import Exchange
-from synth.verify.replay import Failure, compare
+from synth.collective.semantics.lowering import lower
+from synth.collective.semantics.schedule import Exchange
+from synth.collective.verify.replay import Failure, compare
 
 SHAPES = st.lists(st.integers(2, 4), min_size=1, max_size=3).map(tuple)
 

@@ -9,10 +9,10 @@ from results.fidelity.tables import SHARED
 from results.typical import __main__ as results_typical
 from results.typical.model import CLASSES, MEDIA, START, Model, kin, typical
 from results.typical.rows import machines, rows
-from synth.calibration.prediction import Predictor
-from synth.calibration.typical import learned
-from synth.calibration.typical import typical as priced
-from synth.price.resolution import OTHERS_LINKS, OTHERS_MESSAGES
+from synth.collective.price.resolution import OTHERS_LINKS, OTHERS_MESSAGES
+from synth.measure.calibration.prediction import Predictor
+from synth.measure.calibration.typical import learned
+from synth.measure.calibration.typical import typical as priced
 
 
 def test_the_page_is_what_the_data_gives() -> None:

@@ -19,12 +19,12 @@ from hierarchies import load, row_major
 from hierarchies.devices import device_named
 from results.steps.protocol import short
 from results.steps.rows import LeftOutError, Raw, raw_rows
-from synth.calibration.typical import typical
-from synth.train.models import Spelling, zoo_step
-from synth.train.planner.finalists import on_clock, rooflines_of
-from synth.train.planner.links import axes_of
-from synth.train.plans import parse_recipe, plan_of
-from synth.train.simulation.sources import Network
+from synth.measure.calibration.typical import typical
+from synth.step.models import Spelling, zoo_step
+from synth.step.search.finalists import on_clock, rooflines_of
+from synth.step.search.links import axes_of
+from synth.step.sharding import parse_recipe, plan_of
+from synth.step.simulation.sources import Network
 
 DEVICES: Mapping[str, tuple[str, str]] = {
     "A100-SXM-80GB": ("A100 SXM4 80 GB", "dgx-a100"),

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from grammar import Collective
-from synth.semantics.schedule import Exchange, Phase, Schedule, Transpose
+from synth.collective.semantics.schedule import Exchange, Phase, Schedule, Transpose
 
 ITEM_BYTES = 4
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from grammar import Collective
 from results.testbed.hosts.orders import ITEM_BYTES, Order, Orders, Turn, by_host, sends
 from results.testbed.hosts.wiring import Wiring
-from synth.semantics.schedule import Schedule
+from synth.collective.semantics.schedule import Schedule
 
 
 def sent_bytes(order: Order) -> int:

@@ -78,9 +78,9 @@ class Options:
     def settings(self, store: str | None) -> Settings:
         """The settings of a server of that store. Raises InputError for what cannot be used."""
         # Not at the top of the file: they load numpy, z3 and what the extra server installs.
+        from synth.ask.questions.notations import size_in_bytes
         from synth.service import settings as made
         from synth.service.limits import Limits
-        from synth.verbs.questions.notations import size_in_bytes
 
         proxied = bool(self.proxy_secret or self.trusted_proxy)
         return made.Settings(

@@ -15,8 +15,8 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
+from synth.ask.questions.fields import Asked
 from synth.cli.commands.asking import Verbose, ask_and_exit
-from synth.verbs.questions.fields import Asked
 
 _TYPES = {"switch": bool, "whole": int, "number": float, "text": str}
 _FILES = "A file or folder instead of the screen; with --json, for the JSON."

@@ -13,16 +13,16 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
+from synth.ask.answers import REPLIES
+from synth.ask.answers.ranked import BestSoFar
+from synth.ask.identity.edition import edition
+from synth.ask.table import VERBS
 from synth.service.http.authentication import scopes_of
 from synth.service.http.examples import EXAMPLES
 from synth.service.http.problems import PROBLEM_JSON, Problem
 from synth.service.http.reading import JSON
 from synth.service.http.state import state_of
 from synth.service.jobs.bodies import JobBody
-from synth.verbs.answers import REPLIES
-from synth.verbs.answers.ranked import BestSoFar
-from synth.verbs.identity.edition import edition
-from synth.verbs.table import VERBS
 
 Responses = dict[int | str, dict[str, Any]]
 _COMPONENTS = "#/components/schemas/{model}"

@@ -8,12 +8,12 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 
+from synth.ask.identity.edition import edition
 from synth.service.errors import RefusalError
 from synth.service.http.authentication import Operating
 from synth.service.http.documents import Health, problems
 from synth.service.http.state import state_of
 from synth.service.store import StoreError
-from synth.verbs.identity.edition import edition
 
 router = APIRouter(tags=["operations"])
 _STORE_SECONDS = 2.0

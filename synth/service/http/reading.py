@@ -7,10 +7,10 @@ from http import HTTPStatus
 
 from starlette.requests import ClientDisconnect, Request
 
+from synth.ask.questions.question import Question
 from synth.service.errors import RefusalError, too_large
 from synth.service.http.state import visit_of
 from synth.service.limits import Limits
-from synth.verbs.questions.question import Question
 
 JSON = "application/json"
 

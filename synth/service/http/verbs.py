@@ -9,6 +9,7 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Query, Request
 from starlette.responses import Response
 
+from synth.ask.table import VERBS
 from synth.service.http.authentication import Asking
 from synth.service.http.documents import question_body, question_responses
 from synth.service.http.reading import JSON, json_body
@@ -16,7 +17,6 @@ from synth.service.http.state import state_of
 from synth.service.jobs.bodies import JobBody, outcome_word
 from synth.service.jobs.broker import Accepted, Preferences
 from synth.service.jobs.known import Answered
-from synth.verbs.table import VERBS
 
 _WAIT = re.compile(r"\s*wait\s*=\s*\"?(?P<seconds>[0-9]{1,6})\"?\s*", re.IGNORECASE)
 _SANE_KEY = r"^[\x21-\x7e]{1,200}$"

@@ -8,9 +8,9 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, Field, PlainSerializer
 
+from synth.ask.reply import Outcome
 from synth.service.jobs.questions import question_in
 from synth.service.store import Job, Status, StoredAnswer, StoredSystem
-from synth.verbs.reply import Outcome
 
 
 def moment(when: datetime) -> str:

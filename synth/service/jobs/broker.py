@@ -14,6 +14,10 @@ from hashlib import sha256
 from http import HTTPStatus
 from typing import Any, TypeVar
 
+from synth.ask.partition import NOTHING_YET
+from synth.ask.refusals import check
+from synth.ask.reply import Outcome
+from synth.ask.table import VERBS
 from synth.service.auth.identity import Caller
 from synth.service.auth.quotas import Quotas
 from synth.service.errors import RefusalError, not_there, unavailable
@@ -38,10 +42,6 @@ from synth.service.store import (
 )
 from synth.service.strict_json import json_of
 from synth.service.threads import Readers, Threads
-from synth.verbs.partition import NOTHING_YET
-from synth.verbs.refusals import check
-from synth.verbs.reply import Outcome
-from synth.verbs.table import VERBS
 
 T = TypeVar("T")
 POLL_SECONDS = 1.0

@@ -16,12 +16,12 @@ from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from math import inf
 
+from synth.ask.table import VERBS
 from synth.service.jobs.runner import Runner
 from synth.service.metrics import Metrics
 from synth.service.settings import Settings
 from synth.service.store import Claim, Status, Store, StoreError
 from synth.service.workers import Workers
-from synth.verbs.table import VERBS
 
 _POLL_SECONDS = 1.0
 NOTE_SECONDS = 0.5

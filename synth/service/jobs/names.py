@@ -25,8 +25,8 @@ from typing import Any
 
 from hierarchies import InputError, asked_as, catalogue, described_by, known
 from hierarchies.units import volume
-from synth.tables.style import many
-from synth.verbs.table import VERBS
+from synth.ask.table import VERBS
+from synth.show.terminal.style import many
 
 PLAIN: Mapping[str, str] = {
     "systems": "Show a machine",

@@ -12,12 +12,12 @@ from typing import Any
 from uuid import uuid4
 
 from hierarchies import InputError, catalogue
+from synth.ask.identity.canonical import canonical, key_of_text
+from synth.ask.identity.edition import edition
+from synth.ask.questions.question import Question, asked
+from synth.ask.reply import Reply
+from synth.ask.table import VERBS
 from synth.service.store import StoredAnswer
-from synth.verbs.identity.canonical import canonical, key_of_text
-from synth.verbs.identity.edition import edition
-from synth.verbs.questions.question import Question, asked
-from synth.verbs.reply import Reply
-from synth.verbs.table import VERBS
 
 OWN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _COUNTED = re.compile(r"(?P<name>[^:]+)(:[0-9]{1,18})?")

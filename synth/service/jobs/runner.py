@@ -14,6 +14,9 @@ from typing import Any, TypeAlias
 from uuid import uuid4
 
 from hierarchies import InputError
+from synth.ask.partition import NOTHING_YET
+from synth.ask.reply import Reply
+from synth.ask.table import VERBS
 from synth.service.errors import clipped
 from synth.service.jobs.questions import Prepared, prepare, question_in
 from synth.service.limits import Limits
@@ -30,10 +33,7 @@ from synth.service.workers import (
     WorkError,
     Workers,
 )
-from synth.tables.headlines import headline
-from synth.verbs.partition import NOTHING_YET
-from synth.verbs.reply import Reply
-from synth.verbs.table import VERBS
+from synth.show.terminal.headlines import headline
 
 _LONGEST_PAUSE_SECONDS = 5.0
 CANCEL_SECONDS = 1.0

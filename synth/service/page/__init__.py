@@ -1,10 +1,10 @@
 """The page: forms, jobs and results for people who would rather look than read JSON.
 
-Templates, drawings made in ``synth.report`` as SVG, and JSON for a vendored library; the page asks
+Templates, drawings made in ``synth.show.report`` as SVG, and JSON for a vendored library; the page asks
 the broker as the API does and knows nothing more. Nothing is said by colour alone, and ink is black
 or white, whichever is read better on its fill: at least 4.5 to 1, as WCAG asks.
 
->>> from synth.report.colours import contrast, paints
+>>> from synth.show.report.colours import contrast, paints
 >>> [(paint.fill, paint.ink) for paint in paints(2)]
 [('#0072b2', '#ffffff'), ('#e69f00', '#000000')]
 >>> all(contrast(paint.fill, paint.ink) > 4.5 for paint in paints(32))

@@ -13,7 +13,10 @@ from jinja2 import UndefinedError
 from starlette.responses import Response
 
 from hierarchies import InputError
-from synth.report.rendering import blocks
+from synth.ask.identity.edition import edition
+from synth.ask.planning import TopQuestion
+from synth.ask.questions.question import asked
+from synth.ask.reply import Outcome
 from synth.service.errors import not_there
 from synth.service.http.state import state_of
 from synth.service.jobs.bodies import outcome_word
@@ -24,13 +27,10 @@ from synth.service.page.responses import PageCaller, PageRoute, own_address, pag
 from synth.service.page.results import drawing_of, over_sizes, plans_of, ranking_of, result
 from synth.service.page.views import folders, found
 from synth.service.store import Job, StoredAnswer
-from synth.tables.rows import Ranking
-from synth.tables.table import TABLES
-from synth.train.frameworks import FRAMEWORKS
-from synth.verbs.identity.edition import edition
-from synth.verbs.planning import TopQuestion
-from synth.verbs.questions.question import asked
-from synth.verbs.reply import Outcome
+from synth.show.report.rendering import blocks
+from synth.show.terminal.rows import Ranking
+from synth.show.terminal.table import TABLES
+from synth.step.frameworks import FRAMEWORKS
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 Kind = Literal["answers", "jobs"]

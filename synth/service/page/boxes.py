@@ -8,8 +8,8 @@ from functools import cached_property
 from typing import Any
 
 from hierarchies import InputError
-from synth.verbs.questions.fields import Asked, Flag, Kind, flag_of, flags_of
-from synth.verbs.questions.question import Question
+from synth.ask.questions.fields import Asked, Flag, Kind, flag_of, flags_of
+from synth.ask.questions.question import Question
 
 
 @dataclass(frozen=True)

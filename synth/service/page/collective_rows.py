@@ -10,8 +10,8 @@ from dataclasses import astuple, dataclass, fields
 from typing import Any
 
 from hierarchies import InputError
-from synth.verbs.questions.collectives import CollectiveAsked
-from synth.verbs.questions.fields import flag_of
+from synth.ask.questions.collectives import CollectiveAsked
+from synth.ask.questions.fields import flag_of
 
 Fields = Mapping[str, Sequence[str]]
 WEIGHTS = ("times", "hidden")

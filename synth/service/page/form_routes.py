@@ -6,7 +6,9 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from grammar import Goal
-from synth.collectives.algorithms import Choice
+from synth.ask.planning import TopQuestion
+from synth.ask.questions.notations import A_RANGE
+from synth.collective.algorithms.algorithms import Choice
 from synth.service.page.collective_rows import CollectiveRow
 from synth.service.page.form_values import (
     EXAMPLE,
@@ -20,8 +22,6 @@ from synth.service.page.form_values import (
 from synth.service.page.forms import check, question
 from synth.service.page.one_form import Form, On
 from synth.service.page.responses import PageCaller, PageRoute
-from synth.verbs.planning import TopQuestion
-from synth.verbs.questions.notations import A_RANGE
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 _FORM = Form(

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from synth.ask.planning import TopQuestion
+from synth.ask.questions.named_texts import NamedText
+from synth.ask.questions.question import MachineQuestion
 from synth.service.page.collective_rows import (
     WEIGHTS,
     CollectiveRow,
@@ -14,9 +17,6 @@ from synth.service.page.collective_rows import (
     text_of,
 )
 from synth.service.page.forms import BOXES, AxisRow, Fields, axis_rows
-from synth.verbs.planning import TopQuestion
-from synth.verbs.questions.named_texts import NamedText
-from synth.verbs.questions.question import MachineQuestion
 
 _LEAST_ROWS = 3
 _ALWAYS_SEEN = ("request", "bytes", "k", *WEIGHTS)

@@ -14,13 +14,13 @@ from typing import Any
 from urllib.parse import parse_qs
 
 from hierarchies import InputError, Reduction, System, count_placements, placements
-from synth.plan.advice import kept, left_over
+from synth.ask.planning import TopQuestion
+from synth.ask.questions.question import asked, axes_of
+from synth.collective.ranking.advice import kept, left_over
 from synth.service.errors import clipped
 from synth.service.page.boxes import Boxes, whole
 from synth.service.page.collective_rows import WEIGHTS, collectives_of
-from synth.tables.style import many
-from synth.verbs.planning import TopQuestion
-from synth.verbs.questions.question import asked, axes_of
+from synth.show.terminal.style import many
 
 Fields = Mapping[str, Sequence[str]]
 MOST_FIELDS = 200

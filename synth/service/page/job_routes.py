@@ -13,6 +13,7 @@ from fastapi import APIRouter, Path, Query, Request
 from starlette.responses import HTMLResponse, Response
 
 from hierarchies.units import duration
+from synth.ask.answers.ranked import Leading
 from synth.service.http.state import state_of
 from synth.service.jobs.broker import Preferences
 from synth.service.jobs.names import PLAIN
@@ -30,7 +31,6 @@ from synth.service.page.rendering import render
 from synth.service.page.responses import PageCaller, PageRoute, page, see_other
 from synth.service.page.results import best_so_far
 from synth.service.store import Job, Order, Status, Wanted
-from synth.verbs.answers.ranked import Leading
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 _JOBS_A_PAGE = 50

@@ -11,6 +11,8 @@ from fastapi import Query, Request
 from starlette.responses import JSONResponse, Response
 
 from hierarchies import InputError, catalogue, load
+from synth.ask.measured import LogsQuestion
+from synth.ask.questions.question import MachineQuestion, Question, asked
 from synth.service.auth.identity import Caller
 from synth.service.http.reading import body_of, check_type
 from synth.service.http.state import state_of
@@ -24,8 +26,6 @@ from synth.service.page.answer_routes import (
 from synth.service.page.forms import Checked, Fields, read
 from synth.service.page.responses import page
 from synth.service.page.views import boxes, carried
-from synth.verbs.measured import LogsQuestion
-from synth.verbs.questions.question import MachineQuestion, Question, asked
 
 On = Annotated[str | None, Query(pattern="^[0-9a-f]{64}$")]
 """The answer whose machine is asked about."""

@@ -14,10 +14,12 @@ from markupsafe import Markup
 from starlette.responses import HTMLResponse, Response
 
 from hierarchies import InputError
-from synth.emit import TARGETS
-from synth.emit.nccl_tuner import BUILD, MOST_CHANNELS
-from synth.report.curves import curves
-from synth.report.details import answer_at, emit_question, instead_of_code, title
+from synth.ask.answers import judge
+from synth.ask.answers.degraded import UnevenReply
+from synth.ask.answers.parts import BinaryFile, TextFile
+from synth.ask.answers.ranked import Answer, SweepReply
+from synth.collective.emit import TARGETS
+from synth.collective.emit.nccl_tuner import BUILD, MOST_CHANNELS
 from synth.service.auth.identity import Caller
 from synth.service.errors import RefusalError, not_there, unavailable
 from synth.service.http.state import state_of
@@ -28,12 +30,10 @@ from synth.service.page.rendering import render
 from synth.service.page.responses import PageCaller, PageRoute, page, see_other, wants_part
 from synth.service.page.results import TABS, best_so_far, result
 from synth.service.page.views import folders, written_for, zipped
-from synth.tables.rows import Ranking
-from synth.tables.verdict import verdict
-from synth.verbs.answers import judge
-from synth.verbs.answers.degraded import UnevenReply
-from synth.verbs.answers.parts import BinaryFile, TextFile
-from synth.verbs.answers.ranked import Answer, SweepReply
+from synth.show.report.curves import curves
+from synth.show.report.details import answer_at, emit_question, instead_of_code, title
+from synth.show.terminal.rows import Ranking
+from synth.show.terminal.verdict import verdict
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 _PATIENCE_SECONDS = 20.0

@@ -12,17 +12,17 @@ from starlette.responses import Response
 from hierarchies import InputError
 from hierarchies.devices import devices
 from hierarchies.units import volume
+from synth.ask.planning import PlanQuestion
+from synth.ask.questions.question import asked
+from synth.ask.training.machines import accelerator_of
+from synth.ask.training.planned import StepPlanQuestion
 from synth.service.page.boxes import Boxes
 from synth.service.page.form_values import machine_of
 from synth.service.page.forms import Checked, Fields, one_of, system_in, tell_machine, typed_in
 from synth.service.page.one_form import Form, On
 from synth.service.page.responses import PageCaller, PageRoute
-from synth.train.planner.pins import Pins
-from synth.train.zoo.sizes import ZOO, sizes_of
-from synth.verbs.planning import PlanQuestion
-from synth.verbs.questions.question import asked
-from synth.verbs.training.machines import accelerator_of
-from synth.verbs.training.planned import StepPlanQuestion
+from synth.step.search.pins import Pins
+from synth.step.zoo.sizes import ZOO, sizes_of
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 BOXES = Boxes.of(PlanQuestion, {*StepPlanQuestion.model_fields, "k"})

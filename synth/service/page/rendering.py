@@ -13,11 +13,11 @@ from typing import Any
 
 from jinja2 import Environment
 
-from synth.report.rendering import environment, style
 from synth.service.page.help import once, step, term
-from synth.tables.deciding import FIGURES, SETS
-from synth.tables.rankings import LESS_IS_NO_BETTER
-from synth.tables.verdict import BY_SIZE
+from synth.show.report.rendering import environment, style
+from synth.show.terminal.deciding import FIGURES, SETS
+from synth.show.terminal.rankings import LESS_IS_NO_BETTER
+from synth.show.terminal.verdict import BY_SIZE
 
 POLICY = (
     "default-src 'self'; object-src 'none'; base-uri 'none'; "

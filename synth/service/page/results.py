@@ -11,12 +11,27 @@ from markupsafe import Markup
 
 from grammar import Goal
 from hierarchies.units import duration
-from synth.emit import TARGETS, nccl_tuner
-from synth.emit.mscclpp.homes import REFUSED
-from synth.plan.how_to_get import By
-from synth.price.defaults import ALGORITHMS
-from synth.report.curves import Curves, curves
-from synth.report.details import (
+from synth.ask.answers import judge
+from synth.ask.answers.degraded import UnevenAnswer, UnevenReply
+from synth.ask.answers.parts import StepPrice
+from synth.ask.answers.planning import PlanReply
+from synth.ask.answers.ranked import (
+    Answer,
+    BestSoFar,
+    Leading,
+    RankingReply,
+    SweepReply,
+)
+from synth.ask.answers.training.planned import StepPlanReply
+from synth.ask.answers.training.simulated import SimulateReply
+from synth.ask.planning import TopQuestion
+from synth.ask.questions.notations import A_RANGE_BYTES
+from synth.collective.emit import TARGETS, nccl_tuner
+from synth.collective.emit.mscclpp.homes import REFUSED
+from synth.collective.price.defaults import ALGORITHMS
+from synth.collective.ranking.how_to_get import By
+from synth.show.report.curves import Curves, curves
+from synth.show.report.details import (
     Device,
     InPlaceOfCode,
     answer_at,
@@ -29,31 +44,16 @@ from synth.report.details import (
     steps,
     title,
 )
-from synth.report.placement import Grouping, grouping
-from synth.report.plans import PlansView, plans_view
-from synth.report.ranks import Looked, groupings, looked_for, members, placed
-from synth.report.steps import timeline
-from synth.report.topology import topology
-from synth.tables.deciding import ToDo
-from synth.tables.left_over import left_over_words, unsaid
-from synth.tables.rows import Ranking, Row, default_first, elsewhere_rows, rows
-from synth.tables.style import axes_text, lacking, many, searched, shape
-from synth.tables.verdict import Verdict, row_to_do, verdict
-from synth.verbs.answers import judge
-from synth.verbs.answers.degraded import UnevenAnswer, UnevenReply
-from synth.verbs.answers.parts import StepPrice
-from synth.verbs.answers.planning import PlanReply
-from synth.verbs.answers.ranked import (
-    Answer,
-    BestSoFar,
-    Leading,
-    RankingReply,
-    SweepReply,
-)
-from synth.verbs.answers.training.planned import StepPlanReply
-from synth.verbs.answers.training.simulated import SimulateReply
-from synth.verbs.planning import TopQuestion
-from synth.verbs.questions.notations import A_RANGE_BYTES
+from synth.show.report.placement import Grouping, grouping
+from synth.show.report.plans import PlansView, plans_view
+from synth.show.report.ranks import Looked, groupings, looked_for, members, placed
+from synth.show.report.steps import timeline
+from synth.show.report.topology import topology
+from synth.show.terminal.deciding import ToDo
+from synth.show.terminal.left_over import left_over_words, unsaid
+from synth.show.terminal.rows import Ranking, Row, default_first, elsewhere_rows, rows
+from synth.show.terminal.style import axes_text, lacking, many, searched, shape
+from synth.show.terminal.verdict import Verdict, row_to_do, verdict
 
 Json = Mapping[str, Any]
 TABS = {

@@ -4,9 +4,9 @@ A piece travels as text and comes back as text: its result, or what went wrong, 
 killed for its memory or end between two bytes. Not a ``ProcessPoolExecutor``: one whose process is
 killed while it writes a long result waits for the rest for ever.
 
->>> from synth.plan.request import Watcher
+>>> from synth.collective.ranking.request import Watcher
 >>> from synth.service.workers.problems import outcome_text, result_of
->>> from synth.verbs.partition import Piece
+>>> from synth.ask.partition import Piece
 >>> piece = Piece(verb="count", question={"digits": 1, "max_steps": 2})
 >>> result_of(outcome_text(piece.text, Watcher()))["body"]["by_length"]
 [1, 2]

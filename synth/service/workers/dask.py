@@ -21,6 +21,9 @@ from uuid import uuid4
 from distributed import Client, KilledWorker, get_worker
 from pydantic import BaseModel
 
+from synth.ask.answers.parts import Json
+from synth.ask.identity.edition import edition
+from synth.ask.partition import LibraryCache, Piece
 from synth.service.workers.pool import OnProgress, Progress, guarded, ignore
 from synth.service.workers.problems import (
     KilledError,
@@ -32,9 +35,6 @@ from synth.service.workers.problems import (
     result_of,
 )
 from synth.service.workers.reporting import PAUSE_SECONDS, Reporting
-from synth.verbs.answers.parts import Json
-from synth.verbs.identity.edition import edition
-from synth.verbs.partition import LibraryCache, Piece
 
 _LOOK_SECONDS = 0.5
 """How often to look for pieces that are late."""

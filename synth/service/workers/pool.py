@@ -8,8 +8,8 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Protocol
 
-from synth.verbs.answers.parts import Json
-from synth.verbs.partition import Piece
+from synth.ask.answers.parts import Json
+from synth.ask.partition import Piece
 
 log = logging.getLogger("collsynth.work")
 

@@ -11,10 +11,10 @@ from uuid import uuid4
 from z3 import Z3Exception
 
 from hierarchies import InputError
-from synth.plan.request import Watcher
-from synth.verbs.answers.parts import Json
-from synth.verbs.export import WrongProgramError
-from synth.verbs.partition import LibraryCache, Piece, carry_out
+from synth.ask.answers.parts import Json
+from synth.ask.export import WrongProgramError
+from synth.ask.partition import LibraryCache, Piece, carry_out
+from synth.collective.ranking.request import Watcher
 
 log = logging.getLogger("collsynth.work")
 

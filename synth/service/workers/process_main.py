@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import TypeAlias
 
+from synth.ask.partition import LibraryCache, Piece
 from synth.service.workers.memory import MOST_KEPT_BYTES, data_bytes, limit_data
 from synth.service.workers.pool import Progress
 from synth.service.workers.problems import outcome_text, ran_out_of_memory
 from synth.service.workers.reporting import Reporting
-from synth.verbs.partition import LibraryCache, Piece
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,8 @@ from itertools import count
 from math import inf
 from multiprocessing.connection import Connection
 
+from synth.ask.answers.parts import Json
+from synth.ask.partition import Piece
 from synth.service.workers.pool import OnProgress, Progress, guarded, ignore
 from synth.service.workers.problems import (
     KilledError,
@@ -39,8 +41,6 @@ from synth.service.workers.process_main import (
     Stop,
     serve,
 )
-from synth.verbs.answers.parts import Json
-from synth.verbs.partition import Piece
 
 LOOK_SECONDS = 0.1
 """How often a slot checks whether its piece must be stopped or killed, or is late."""

@@ -6,11 +6,11 @@ import logging
 import threading
 import time as clock
 
+from synth.ask.partition import REPLY, Piece
+from synth.ask.questions.question import Question
+from synth.ask.reply import Reply
 from synth.service.workers.pool import OnProgress, Ticket, Workers, ignore
 from synth.service.workers.problems import WorkerLostError
-from synth.verbs.partition import REPLY, Piece
-from synth.verbs.questions.question import Question
-from synth.verbs.reply import Reply
 
 TRIES = 3
 """How often a piece is submitted at most, if each time its worker is lost."""

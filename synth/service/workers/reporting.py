@@ -6,10 +6,10 @@ import json
 import time as clock
 from collections.abc import Callable, Sequence
 
-from synth.plan.request import Provisional, Watcher
+from synth.ask.partition import best_so_far_json
+from synth.collective.ranking.request import Provisional, Watcher
 from synth.service.workers.pool import OnProgress, Progress
 from synth.service.workers.problems import StoppedError
-from synth.verbs.partition import best_so_far_json
 
 PAUSE_SECONDS = 0.2
 """The least time between two reports."""

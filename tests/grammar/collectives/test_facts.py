@@ -11,11 +11,11 @@ from grammar import Collective, Goal
 from grammar.collectives.program import FACTS
 from hierarchies.hierarchy import RESERVED
 from places import ROOT
-from synth.calibration.logs.tables import PIECES, busbw_factor
-from synth.calibration.prior import TRAITS
-from synth.semantics.rules import AIMS, Rulebook
-from synth.semantics.truth_tables import own_chunks, space, start
-from synth.verbs.answers.parts import CollectiveName
+from synth.ask.answers.parts import CollectiveName
+from synth.collective.semantics.rules import AIMS, Rulebook
+from synth.collective.semantics.truth_tables import own_chunks, space, start
+from synth.measure.calibration.prior import TRAITS
+from synth.measure.logs.tables import PIECES, busbw_factor
 
 DEPTH = 2
 SPACE = space(DEPTH)

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from exhaustive import examples
 from hierarchies.files.toml_lines import MOST_LINES, lines_of
 from strategies import jobs
-from synth.workload.files import write
-from synth.workload.job import Job
+from synth.collective.workload.files import write
+from synth.collective.workload.job import Job
 
 TEXT = '''\
 # a comment

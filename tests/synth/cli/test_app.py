@@ -22,10 +22,10 @@ from golden_commands import GOLDEN_COMMANDS, NESTED, P2
 from patience import PATIENCE_SECONDS
 from places import ROOT, TESTS
 from replying import body_of
+from synth.ask.table import VERBS
 from synth.cli.app import app
-from synth.tables.table import TABLES
-from synth.verbs.table import VERBS
-from synth.verify.symbolic import Unknown
+from synth.collective.verify.symbolic import Unknown
+from synth.show.terminal.table import TABLES
 
 GOLDEN = TESTS / "golden"
 OURS = """
@@ -452,7 +452,7 @@ def test_every_key_of_the_json_is_documented(name: str) -> None:
 def test_what_z3_cannot_tell_is_neither_right_nor_wrong(
     program: str, code: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("synth.verbs.programs.prove", lambda *_: Unknown("z3 gave up"))
+    monkeypatch.setattr("synth.ask.programs.prove", lambda *_: Unknown("z3 gave up"))
     found = run("check", program, "--tree", "2,8")
     assert found.exit_code == code
     assert "REFUTED" not in found.stdout

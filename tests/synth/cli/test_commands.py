@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from places import ROOT
-from synth.verbs.questions.fields import Asked, flags_of
-from synth.verbs.table import VERBS, Verb
+from synth.ask.questions.fields import Asked, flags_of
+from synth.ask.table import VERBS, Verb
 
 MADE = ROOT / "synth" / "cli" / "commands" / "verbs.json"
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner, Result
 
 from exhaustive import examples
+from synth.ask.planning import TopQuestion
 from synth.cli.app import app
 from synth.cli.collected import collected
-from synth.verbs.planning import TopQuestion
 
 MACHINE = ("dgx-h100:2", "--axes", "data=4,model=4")
 QUICK = ("--max-steps", "2", "--no-stripes", "--segments", "1")

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from synth.ask.reply import Outcome, Reply
 from synth.cli import ask
-from synth.verbs.reply import Outcome, Reply
 
 
 @pytest.mark.parametrize("asked_for", [True, False])

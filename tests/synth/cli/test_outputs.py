@@ -14,11 +14,11 @@ from typer.testing import CliRunner, Result
 
 from hierarchies import InputError
 from places import ROOT
+from synth.ask.answers.parts import BinaryFile, TextFile
 from synth.cli.app import app
 from synth.cli.ask import _show
 from synth.cli.outputs import CLOSED_PIPE, deliver
-from synth.tables.table import TABLES
-from synth.verbs.answers.parts import BinaryFile, TextFile
+from synth.show.terminal.table import TABLES
 
 FULL = Path("/dev/full")
 EMIT = ("emit", "all-reduce root inside", "dgx-h100:2", "--axes", "data=16", "--reduce", "data")

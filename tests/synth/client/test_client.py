@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hierarchies import InputError
-from synth.verbs.table import VERBS
+from synth.ask.table import VERBS
 
 httpx = pytest.importorskip("httpx", reason="needs httpx, of the extra client")
 

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+from synth.ask.questions.question import asked
+from synth.ask.reply import Outcome, Reply
+from synth.ask.table import VERBS
 from synth.cli.app import app
-from synth.plan.request import Watcher
-from synth.verbs.questions.question import asked
-from synth.verbs.reply import Outcome, Reply
-from synth.verbs.table import VERBS
+from synth.collective.ranking.request import Watcher
 
 PROGRAM = "reduce-scatter node inside; all-reduce node parallel(root); all-gather node inside"
 ON = ("dgx-a100:2", "--axes", "data=16", "--reduce", "data")

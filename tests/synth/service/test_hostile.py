@@ -23,10 +23,10 @@ pytest.importorskip("fastapi", reason="needs the extra server")
 from patience import PATIENCE_SECONDS, until
 from server_process import MAIN, started
 from serving import Served, served
+from synth.ask.table import VERBS
 from synth.service.connections import BoundedConnection, Seldom, handle_accept_errors
 from synth.service.http.examples import EXAMPLES
 from synth.service.limits import Limits
-from synth.verbs.table import VERBS
 
 PATIENT = {"Prefer": "wait=60"}
 JSON = {"Content-Type": "application/json"}

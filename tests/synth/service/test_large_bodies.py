@@ -15,12 +15,12 @@ import pytest
 from each import each
 from hierarchies import InputError
 from hierarchies.importers import KINDS, markup
-from synth.calibration.logs import header
-from synth.calibration.logs.reading import logs_of
+from synth.ask.questions.question import asked
+from synth.ask.refusals import check
+from synth.ask.table import VERBS
+from synth.measure.logs import header
+from synth.measure.logs.reading import logs_of
 from synth.service.limits import Limits
-from synth.verbs.questions.question import asked
-from synth.verbs.refusals import check
-from synth.verbs.table import VERBS
 
 BYTES = Limits().body_bytes - 2**10
 MOST_CALLS = 1_000_000

@@ -17,14 +17,14 @@ from pydantic import BaseModel, Field
 from pydantic.fields import FieldInfo
 
 from hierarchies import InputError
-from synth.plan.request import Watcher
+from synth.ask.questions.fields import Harmless, Limited
+from synth.ask.questions.flags import Axes, Figure
+from synth.ask.questions.named_texts import Given, NamedText
+from synth.ask.questions.question import Question, asked
+from synth.ask.table import VERBS
+from synth.collective.ranking.request import Watcher
 from synth.service.http.examples import EXAMPLES
 from synth.service.limits import Limits
-from synth.verbs.questions.fields import Harmless, Limited
-from synth.verbs.questions.flags import Axes, Figure
-from synth.verbs.questions.named_texts import Given, NamedText
-from synth.verbs.questions.question import Question, asked
-from synth.verbs.table import VERBS
 
 MODELS = list(dict.fromkeys(verb.question for verb in VERBS.values()))
 HUGE = (10**7, 10**18)
@@ -211,9 +211,9 @@ ALONE = """
 import json, resource, sys
 resource.setrlimit(resource.RLIMIT_AS, (4 * 2**30, 4 * 2**30))
 from hierarchies import InputError
-from synth.plan.request import Watcher
-from synth.verbs.questions.question import asked
-from synth.verbs.table import VERBS
+from synth.collective.ranking.request import Watcher
+from synth.ask.questions.question import asked
+from synth.ask.table import VERBS
 for verb, question in json.load(sys.stdin):
     print(verb, question, file=sys.stderr, flush=True)
     try:

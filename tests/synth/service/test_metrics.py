@@ -18,10 +18,10 @@ import yaml
 
 from patience import until
 from serving import HereTicket, Served, ThreadWorkers, served
+from synth.ask.partition import Piece
 from synth.service.http.examples import EXAMPLES
 from synth.service.store import Scope
 from synth.service.workers import InternalError
-from synth.verbs.partition import Piece
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
 _NAME = re.compile(r"\b(?:collsynth|process)_[a-z_]+")

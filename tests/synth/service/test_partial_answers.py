@@ -13,17 +13,17 @@ pytest.importorskip("fastapi", reason="needs the extra server")
 from asked_plans import ASKED
 from patience import until
 from serving import HereTicket, Served, StuckWorkers, ThreadWorkers, served
-from synth.plan.request import Watcher
+from synth.ask.partition import Piece
+from synth.ask.planning import TopQuestion
+from synth.ask.questions.question import asked
+from synth.ask.reply import Outcome, Reply
+from synth.ask.table import VERBS
+from synth.collective.ranking.request import Watcher
 from synth.service.cache import Cache
 from synth.service.http.examples import EXAMPLES
 from synth.service.jobs import runner
 from synth.service.store import Status, Store
 from synth.service.workers import OverTimeError, Progress
-from synth.verbs.partition import Piece
-from synth.verbs.planning import TopQuestion
-from synth.verbs.questions.question import asked
-from synth.verbs.reply import Outcome, Reply
-from synth.verbs.table import VERBS
 
 PART = {"schema_version": 1, "complete": False}
 PARTIAL = [verb for verb in VERBS if VERBS[verb].partial]

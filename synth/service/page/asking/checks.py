@@ -7,15 +7,15 @@ from math import prod
 from typing import Any
 
 from hierarchies import InputError, Reduction, System, count_placements, placements
-from synth.calibration.logs.devices import machines_of
-from synth.calibration.logs.tables import Log
+from synth.ask.measured import CalibrateQuestion, LogsQuestion
+from synth.ask.planning import CostQuestion, PlanQuestion, SweepQuestion
+from synth.ask.questions.named_texts import job_of, system_of
+from synth.ask.questions.question import Question, asked, axes_of
+from synth.measure.logs.devices import machines_of
+from synth.measure.logs.tables import Log
 from synth.service.page.asking.rows import VerbForm
 from synth.service.page.forms import MOST_DEVICES, Checked, tell_machine
-from synth.tables.style import many
-from synth.verbs.measured import CalibrateQuestion, LogsQuestion
-from synth.verbs.planning import CostQuestion, PlanQuestion, SweepQuestion
-from synth.verbs.questions.named_texts import job_of, system_of
-from synth.verbs.questions.question import Question, asked, axes_of
+from synth.show.terminal.style import many
 
 
 def check(

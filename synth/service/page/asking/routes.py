@@ -8,13 +8,13 @@ from functools import partial
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from synth.collective.workload.files import shipped_jobs
 from synth.service.errors import not_there
 from synth.service.page.asking.checks import check
 from synth.service.page.asking.rows import FORMS, VerbForm
 from synth.service.page.asking.values import example, of_fields, of_question, question
 from synth.service.page.one_form import Form, On
 from synth.service.page.responses import PageCaller, PageRoute
-from synth.workload.files import shipped_jobs
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 

@@ -9,10 +9,10 @@ from functools import cached_property
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
+from synth.ask.measured import CalibrateQuestion, DoctorQuestion
+from synth.ask.planning import CostQuestion, PlanQuestion, SweepQuestion
+from synth.ask.questions.question import Question
 from synth.service.page.boxes import Boxes
-from synth.verbs.measured import CalibrateQuestion, DoctorQuestion
-from synth.verbs.planning import CostQuestion, PlanQuestion, SweepQuestion
-from synth.verbs.questions.question import Question
 
 Given = Literal["system", "systems", "job", "logs"]
 """What has more than a box: a machine, several, a job, logs."""

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hierarchies import InputError
+from synth.ask.questions.named_texts import NamedText
 from synth.service.page.asking.rows import VerbForm
 from synth.service.page.form_values import machine_of
 from synth.service.page.forms import OWN, Checked, Fields, one_of, system_in, typed_in
-from synth.verbs.questions.named_texts import NamedText
 
 _OWN_JOB = "own-job.toml"
 Texts = Mapping[str, str]

@@ -10,24 +10,24 @@ from markupsafe import Markup
 
 from hierarchies import InputError
 from hierarchies.units import duration, volume
-from synth.plan.request import Watcher
-from synth.report.bars import Bar, bars
-from synth.report.details import title
-from synth.report.plans import Beside, Listed, beside
-from synth.report.rendering import Cells
+from synth.ask.answers import judge
+from synth.ask.answers.comparing import Changed, Compared, DiffReply
+from synth.ask.answers.ranked import SweepReply
+from synth.ask.answers.training.planned import StepPlanReply
+from synth.ask.comparing import DiffQuestion, diff
+from synth.ask.questions.question import asked
+from synth.ask.taking import taken
+from synth.collective.ranking.request import Watcher
 from synth.service.page.answer_routes import ViewedAnswer
 from synth.service.page.results import plans_of
 from synth.service.page.views import found, over_sizes_drawn
-from synth.tables.comparing import heads, line_cells, line_headings, value_text
-from synth.tables.rows import Ranking
-from synth.tables.verdict import verdict
-from synth.verbs.answers import judge
-from synth.verbs.answers.comparing import Changed, Compared, DiffReply
-from synth.verbs.answers.ranked import SweepReply
-from synth.verbs.answers.training.planned import StepPlanReply
-from synth.verbs.comparing import DiffQuestion, diff
-from synth.verbs.questions.question import asked
-from synth.verbs.taking import taken
+from synth.show.report.bars import Bar, bars
+from synth.show.report.details import title
+from synth.show.report.plans import Beside, Listed, beside
+from synth.show.report.rendering import Cells
+from synth.show.terminal.comparing import heads, line_cells, line_headings, value_text
+from synth.show.terminal.rows import Ranking
+from synth.show.terminal.verdict import verdict
 
 _LONGEST_CHARACTERS = 200
 

@@ -9,12 +9,12 @@ from typing import Any
 
 from markupsafe import Markup
 
+from synth.ask.questions.fields import Limited
+from synth.ask.table import VERBS
 from synth.service.http.problems import PROBLEM_JSON
 from synth.service.limits import Limits
 from synth.service.page.reference.commands import Curl
 from synth.service.page.reference.schemas import Json, Row, Schemas, Type, said
-from synth.verbs.questions.fields import Limited
-from synth.verbs.table import VERBS
 
 _UNSAID = "Successful Response"
 """What the framework says of a reply of which nothing else is said."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from synth.verbs.questions.named_texts import LONGEST_NAME
+from synth.ask.questions.named_texts import LONGEST_NAME
 
 Json = Mapping[str, Any]
 _CODE = re.compile(r"``?([^`]+)``?")

@@ -8,9 +8,9 @@ from io import BytesIO
 from typing import Any
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
-from synth.train.frameworks import FRAMEWORKS
-from synth.verbs.training.configured import runtime_of
-from synth.verbs.training.trained import TrainQuestion
+from synth.ask.training.configured import runtime_of
+from synth.ask.training.trained import TrainQuestion
+from synth.step.frameworks import FRAMEWORKS
 
 _LOOSE = "in-full"
 _OTHERS = {"mscclpp": "MSCCL++", _LOOSE: "Plan in full"}

@@ -9,17 +9,17 @@ from typing import Any
 from markupsafe import Markup
 
 from hierarchies.units import duration
-from synth.calibration.experiments import FIT, LOOK
-from synth.report.bars import Bar, bars
-from synth.report.curves import Lines, bandwidths, speedups
-from synth.tables.headlines import headline_of, over_sizes, ranges_of, seconds_of
-from synth.tables.measured import carried, of_a_fault, to_run, unexpected, untold
-from synth.tables.style import lacking
-from synth.verbs.answers import judge
-from synth.verbs.answers.degraded import CostReply
-from synth.verbs.answers.measured import CalibratedReply, DiagnosedRun, DoctorReply, TestsReply
-from synth.verbs.answers.planning import SystemsRankedReply
-from synth.verbs.answers.ranked import SweepReply
+from synth.ask.answers import judge
+from synth.ask.answers.degraded import CostReply
+from synth.ask.answers.measured import CalibratedReply, DiagnosedRun, DoctorReply, TestsReply
+from synth.ask.answers.planning import SystemsRankedReply
+from synth.ask.answers.ranked import SweepReply
+from synth.measure.calibration.experiments import FIT, LOOK
+from synth.show.report.bars import Bar, bars
+from synth.show.report.curves import Lines, bandwidths, speedups
+from synth.show.terminal.headlines import headline_of, over_sizes, ranges_of, seconds_of
+from synth.show.terminal.measured import carried, of_a_fault, to_run, unexpected, untold
+from synth.show.terminal.style import lacking
 
 _MOST_RUNS = 12
 """So many runs are drawn."""

@@ -20,11 +20,11 @@ from schemathesis.checks import CHECKS
 
 from patience import PATIENCE_SECONDS
 from serving import Served, ThreadWorkers, served
+from synth.ask.answers import REPLIES
+from synth.ask.table import VERBS
 from synth.service.http.examples import EXAMPLES
 from synth.service.limits import Limits
 from synth.service.store import Scope
-from synth.verbs.answers import REPLIES
-from synth.verbs.table import VERBS
 
 KEPT = (
     "not_a_server_error",

@@ -19,13 +19,13 @@ pytest.importorskip("fastapi", reason="needs the extra server")
 from patience import PATIENCE_SECONDS
 from replying import COMMANDS, SHAPES
 from serving import Served, served
+from synth.ask.questions.question import Question
+from synth.ask.table import VERBS
 from synth.cli import ask as shell
 from synth.cli.app import app
 from synth.service.http.examples import EXAMPLES
 from synth.service.limits import Limits
 from synth.service.workers import ProcessWorkers
-from synth.verbs.questions.question import Question
-from synth.verbs.table import VERBS
 
 LONG = {"system": "dgx-h100:16", "axes": {"data": 8, "tensor": 4, "expert": 4}, "reduce": ["data"]}
 SLOW = {"digits": 4, "max_steps": 8, "across": True}

@@ -16,12 +16,12 @@ pytest.importorskip("fastapi", reason="needs the extra server")
 
 from patience import PATIENCE_SECONDS, until
 from serving import HereTicket, Served, ThreadWorkers, served
+from synth.ask.partition import Piece
 from synth.service.http.examples import EXAMPLES
 from synth.service.jobs import broker, dispatcher, runner
 from synth.service.store import Claim, Status
 from synth.service.store.claims import Claims
 from synth.service.workers import ProcessWorkers, WorkerLostError, processes
-from synth.verbs.partition import Piece
 
 AT_ONCE = {"Prefer": "respond-async"}
 LONG = {"digits": 5, "max_steps": 8, "across": True}

@@ -21,6 +21,7 @@ from sqlalchemy import event, update
 from partitioned import RANGE
 from patience import PATIENCE_SECONDS, until
 from serving import HereTicket, Served, ThreadWorkers, served
+from synth.ask.partition import Piece
 from synth.service.http.examples import EXAMPLES
 from synth.service.jobs.dispatcher import Dispatcher
 from synth.service.jobs.questions import prepare
@@ -42,7 +43,6 @@ from synth.service.workers import (
     OutOfMemoryError,
     WorkerLostError,
 )
-from synth.verbs.partition import Piece
 
 DESCRIBED = (resources.files("hierarchies") / "catalogue" / "dgx-h100.toml").read_text("utf-8")
 AT_ONCE = {"Prefer": "respond-async"}

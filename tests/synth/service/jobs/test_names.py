@@ -10,10 +10,10 @@ pytest.importorskip("fastapi", reason="needs the extra server")
 
 from hierarchies import load
 from hierarchies.files.writing import described
+from synth.ask.table import VERBS
 from synth.service.http.examples import EXAMPLES
 from synth.service.jobs.names import PLAIN, machine_in, name_of
 from synth.service.jobs.questions import prepare, question_in
-from synth.verbs.table import VERBS
 
 TOP = EXAMPLES["top"]
 

@@ -22,18 +22,18 @@ from log_writer import Written, devices
 from log_writer import text as written
 from patience import PATIENCE_SECONDS
 from serving import Served, served
-from synth.plan.request import Watcher
+from synth.ask.answers import judge
+from synth.ask.answers.comparing import Told
+from synth.ask.questions.question import asked
+from synth.ask.table import VERBS
+from synth.ask.taking import taken
+from synth.collective.ranking.request import Watcher
 from synth.service.http.examples import EXAMPLES
 from synth.service.page.asking import FORMS
 from synth.service.page.asking.checks import check
 from synth.service.page.asking.values import Values, example, of_fields, of_question, question
 from synth.service.page.help import TERMS, step
 from synth.service.page.views import found
-from synth.verbs.answers import judge
-from synth.verbs.answers.comparing import Told
-from synth.verbs.questions.question import asked
-from synth.verbs.table import VERBS
-from synth.verbs.taking import taken
 
 WRITTEN = Written("all_reduce", 32, 4, tuple((1 << at, 99.0, 99.0) for at in (20, 25, 30)))
 H100 = "\n".join(

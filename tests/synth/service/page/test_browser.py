@@ -18,7 +18,7 @@ from hierarchies import ranges
 from hierarchies.files.writing import described
 from machines import calibrated
 from serving import Served, StuckWorkers, served
-from synth.report.colours import paints
+from synth.show.report.colours import paints
 
 if not CHROMIUM.exists():
     pytest.skip(f"needs a browser at {CHROMIUM}", allow_module_level=True)

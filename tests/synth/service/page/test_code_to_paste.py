@@ -15,13 +15,13 @@ pytest.importorskip("fastapi", reason="needs the extra server")
 
 from patience import PATIENCE_SECONDS
 from serving import Served, served
-from synth.emit.nccl_tuner import BUILD
-from synth.plan.request import Against, Watcher
-from synth.report.details import emit_question, in_place_of_code, instead_of_code
+from synth.ask.questions.question import asked
+from synth.ask.table import VERBS
+from synth.collective.emit.nccl_tuner import BUILD
+from synth.collective.ranking.request import Against, Watcher
 from synth.service.page.rendering import render
 from synth.service.page.results import TABS, ranking_of, result
-from synth.verbs.questions.question import asked
-from synth.verbs.table import VERBS
+from synth.show.report.details import emit_question, in_place_of_code, instead_of_code
 
 
 def asked_of(**given_: Any) -> Any:

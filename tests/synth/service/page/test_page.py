@@ -24,7 +24,7 @@ from sqlalchemy import update
 from hierarchies import load
 from patience import PATIENCE_SECONDS
 from serving import Served, StuckWorkers, served
-from synth.report.rendering import Lines, blocks
+from synth.ask.reply import Outcome, Reply
 from synth.service.auth.identity import LOCAL
 from synth.service.http.examples import EXAMPLES
 from synth.service.jobs.questions import prepare
@@ -32,8 +32,8 @@ from synth.service.page.rendering import POLICY, static
 from synth.service.page.responses import prefers_page
 from synth.service.store import Claim, NewJob, Status
 from synth.service.store.tables import JOB
-from synth.tables.table import TABLES
-from synth.verbs.reply import Outcome, Reply
+from synth.show.report.rendering import Lines, blocks
+from synth.show.terminal.table import TABLES
 
 FORM = {
     "system": "dgx-h100",

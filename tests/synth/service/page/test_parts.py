@@ -20,22 +20,22 @@ pytest.importorskip("fastapi", reason="needs the extra server")
 
 from hierarchies import InputError
 from hierarchies.units import duration
-from synth.plan.request import Against, Watcher
-from synth.report.colours import contrast
-from synth.report.curves import curves
-from synth.report.details import emit_question
-from synth.report.topology import topology
+from synth.ask.answers.parts import as_json
+from synth.ask.planning import TopQuestion
+from synth.ask.questions.question import asked
+from synth.ask.table import VERBS
+from synth.collective.ranking.request import Against, Watcher
 from synth.service.limits import Limits
 from synth.service.page.answer_routes import ViewedAnswer
 from synth.service.page.form_values import EXAMPLE, of_fields, of_question
 from synth.service.page.forms import check, question, read
 from synth.service.page.rendering import render, static
 from synth.service.page.results import over_sizes, ranking_of, result
-from synth.tables.rows import rows
-from synth.verbs.answers.parts import as_json
-from synth.verbs.planning import TopQuestion
-from synth.verbs.questions.question import asked
-from synth.verbs.table import VERBS
+from synth.show.report.colours import contrast
+from synth.show.report.curves import curves
+from synth.show.report.details import emit_question
+from synth.show.report.topology import topology
+from synth.show.terminal.rows import rows
 
 HOSTILE = (
     "<script>alert(1)</script>",

@@ -17,6 +17,8 @@ pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
 from hierarchies.units import duration
 from patience import PATIENCE_SECONDS
 from serving import Served, served
+from synth.ask.planning import PlanQuestion
+from synth.ask.questions.question import asked
 from synth.service.limits import Limits
 from synth.service.page.plan_form import (
     BOXES,
@@ -26,8 +28,6 @@ from synth.service.page.plan_form import (
     of_question,
     question,
 )
-from synth.verbs.planning import PlanQuestion
-from synth.verbs.questions.question import asked
 
 FORM = {
     "system": "dgx-h100",

@@ -11,10 +11,10 @@ import pytest
 
 pytest.importorskip("fastapi", reason="needs the extra server")
 
-from synth.report.rendering import style
 from synth.service.page.rendering import render
-from synth.tables.deciding import FIGURES, ToDo, Written
-from synth.tables.verdict import BY_SIZE, Verdict
+from synth.show.report.rendering import style
+from synth.show.terminal.deciding import FIGURES, ToDo, Written
+from synth.show.terminal.verdict import BY_SIZE, Verdict
 
 SET = "NCCL_ALGO=allreduce:Tree,allgather:Ring,reducescatter:Ring NCCL_PROTO=allreduce:Simple"
 TO_RUN = ToDo(0, "1 MiB", "Run", f"{SET} run\nrun", SET, "1.20x", "1.10x to 1.30x", "3 ms")

@@ -31,11 +31,11 @@ from partitioned import RANGE, body_of, told
 from patience import PATIENCE_SECONDS, until
 from server_process import free_port
 from serving import served
+from synth.ask.identity.edition import edition
+from synth.ask.reply import Outcome
 from synth.service.workers import KilledError, NoWorkersError, OverTimeError, QuestionRun, reporting
 from synth.service.workers import dask as remote
 from synth.service.workers.dask import DaskTicket, DaskWorkers, Order
-from synth.verbs.identity.edition import edition
-from synth.verbs.reply import Outcome
 from working import COUNT, HOG, LARGE, LONG_COUNT, TOP, Listener, piece, question
 
 pytestmark = [

@@ -21,6 +21,8 @@ from hierarchies import InputError
 from partitioned import RANGE, SUPERPOD, body_of, told
 from patience import PATIENCE_SECONDS, until
 from places import ROOT
+from synth.ask.partition import Piece
+from synth.ask.reply import Outcome
 from synth.service.workers import (
     InternalError,
     KilledError,
@@ -31,8 +33,6 @@ from synth.service.workers import (
     QuestionRun,
     WorkerLostError,
 )
-from synth.verbs.partition import Piece
-from synth.verbs.reply import Outcome
 from working import COUNT, HOG, LARGE, LONG_COUNT, TOP, Listener, end, piece, question
 
 
@@ -359,7 +359,7 @@ def test_close_kills_what_does_not_end() -> None:
 
 SERVER = """
 import os, signal, sys, time
-from synth.verbs.partition import Piece
+from synth.ask.partition import Piece
 from synth.service.workers import ProcessWorkers
 if __name__ == "__main__":
     workers = ProcessWorkers(2)

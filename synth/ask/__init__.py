@@ -1,0 +1,14 @@
+"""The verbs, family by family: what may be asked, one pydantic model each, and what answers it.
+
+A verb is a row of ``VERBS``: the model of its question and a function to its answer, JSON. Command
+line and service ask through the same table, so both refuse the same mistakes in the same words. A
+question is self-contained: it holds the texts of files, and no verb reads a disk.
+
+>>> from synth.collective.ranking.request import Watcher
+>>> from synth.ask.questions.question import asked
+>>> from synth.ask.table import VERBS
+>>> verb = VERBS["count"]
+>>> reply = verb.answer(asked(verb.question, {"digits": 2, "max_steps": 3}), Watcher())
+>>> reply.outcome.name, reply.body["by_length"]
+('OK', [1, 4, 24])
+"""

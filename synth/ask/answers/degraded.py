@@ -1,0 +1,254 @@
+"""Answers about machines with something missing or slower."""
+
+from __future__ import annotations
+
+from typing import Literal, Self
+
+from pydantic import Field
+
+from grammar import Goal
+from synth.ask.answers.machine_parts import MachineInFull
+from synth.ask.answers.parts import (
+    Axes,
+    ChoiceName,
+    Complete,
+    Judged,
+    LimitedBy,
+    Matrix,
+    Number,
+    Part,
+    Positive,
+    Predicted,
+    Seconds,
+    StepPrice,
+    Whole,
+    judged_keys,
+)
+from synth.ask.answers.ranked import LAID_OUT_BY, Against, Asked, LaidOutBy, axes_of, matrix_of
+from synth.collective import degraded
+from synth.collective.degraded import UnevenReport
+from synth.collective.degraded.comparison import Cost, Followed
+from synth.collective.degraded.ranking import EvenChoice
+from synth.collective.ranking import request as planned
+from synth.collective.verify import concrete
+
+Ranks = list[Whole]
+GroupCollective = Literal["all-reduce", "reduce-scatter", "all-gather", "reduce", "broadcast"]
+
+
+class Left(Part):
+    """What is left of a machine."""
+
+    left: str = Field(min_length=1, description="In words.")
+    devices: list[Whole] = Field(min_length=1, description="The ids of its devices, by rank.")
+
+
+class GroupStep(Part):
+    """A step over explicit groups of ranks."""
+
+    collective: GroupCollective = Field(description="What every group does.")
+    groups: list[Ranks] = Field(min_length=1, description="Ranks; the first is the root.")
+    pieces: list[list[list[Whole]]] | None = Field(
+        description="For each group and member of a reduce-scatter the chunks it keeps; else null."
+    )
+
+    @classmethod
+    def of(cls, step: concrete.GroupStep) -> Self:
+        pieces = step.pieces
+        return cls.like(
+            step,
+            collective=step.collective.value,
+            pieces=None if pieces is None else [[sorted(p) for p in some] for some in pieces],
+        )
+
+
+class UnevenAnswer(Judged):
+    """A program of explicit groups."""
+
+    rank: Positive = Field(description="1 is the best.")
+    axes: Axes = Field(description="The one axis, of all devices that are left.")
+    program: str = Field(description="Its steps in words.")
+    chunks: Positive = Field(description="Into how many the payload is cut.")
+    segments: Positive = Field(description="Into how many each goes through the steps.")
+    seconds: Predicted
+    speedup: Number = Field(description="flat_seconds / seconds.")
+    against_default: Against = Field(description="The plain all-reduce, as far as prices can tell.")
+    limited_by: LimitedBy
+    steps: list[StepPrice] = Field(description="Of one segment.")
+    group_steps: list[GroupStep] = Field(description="Who does what with whom.")
+    proved_for: Positive = Field(description="The proof is for so many devices.")
+    others: Whole = Field(description="So many other programs that prices do not tell from it.")
+
+    @classmethod
+    def of(cls, answer: degraded.UnevenAnswer, report: UnevenReport) -> Self:
+        candidate, flat = answer.candidate, report.flat_seconds
+        return cls.like(
+            answer,
+            candidate,
+            axes=axes_of([report.axis]),
+            program=candidate.program.text,
+            chunks=candidate.program.chunks,
+            speedup=flat / candidate.seconds if candidate.seconds else 1.0,
+            steps=[StepPrice.of(price) for price in candidate.prices],
+            group_steps=[GroupStep.of(step) for step in candidate.program.steps],
+            proved_for=report.axis.size,
+            **judged_keys(answer.verdict),
+        )
+
+
+class EvenInside(Part):
+    """One of the largest even machines inside, by itself."""
+
+    machine: str = Field(description="In words.")
+    devices: Positive = Field(description="How many it has.")
+    program: str = Field(description="Its best program.")
+    segments: Positive = Field(description="Into how many the payload is cut.")
+    seconds: Predicted
+
+    @classmethod
+    def of(cls, choice: EvenChoice) -> Self:
+        return cls.like(
+            choice.candidate,
+            machine=choice.core.text,
+            devices=len(choice.core.ranks),
+            program=choice.candidate.program.text,
+        )
+
+
+class ProgramsConsidered(Part):
+    """What the answers were chosen from."""
+
+    programs: Whole = Field(description="How many were ranked.")
+
+
+class UnevenReply(Asked):
+    """The best programs of explicit groups for a machine that lacks devices."""
+
+    bytes: Positive = Field(description="What each device has to reduce.")
+    algorithm: ChoiceName = Field(description="Which algorithms steps may use.")
+    uneven: Left = Field(description="What is left.")
+    answers: list[UnevenAnswer] = Field(description="Best first.")
+    choices: list[EvenInside] = Field(description="The largest even machines inside.")
+    flat_seconds: Seconds = Field(description="The plain all-reduce in one step.")
+    bound_seconds: Seconds = Field(description="What no schedule can beat.")
+    bound_by: str = Field(description="The level whose links impose the bound.")
+    considered: ProgramsConsidered = Field(description="What they were chosen from.")
+    complete: Complete
+
+    @classmethod
+    def of(cls, report: UnevenReport) -> Self:
+        survivors, request = report.survivors, report.request
+        return cls.like(
+            report,
+            system=MachineInFull.of(report.system),
+            request=Goal.ALL_REDUCE,
+            reduce=[report.axis.name],
+            bytes=request.payload_bytes,
+            algorithm=request.choice,
+            uneven=Left.like(survivors, left=survivors.units_left()),
+            answers=[UnevenAnswer.of(answer, report) for answer in report.answers],
+            choices=[EvenInside.of(choice) for choice in report.choices],
+            bound_seconds=report.bound.seconds,
+            bound_by=report.bound.level,
+            considered=ProgramsConsidered.like(report),
+        )
+
+
+class BestAnswer(Judged):
+    """The best answer on one machine, in few words."""
+
+    axes: Axes = Field(description="Sizes by name.")
+    placement: Matrix | None = Field(description="Null where groups are explicit.")
+    program: str = Field(description="Its steps.")
+    seconds: Predicted
+    baseline_seconds: Seconds = Field(description="Of the default.")
+    bound_seconds: Seconds = Field(description="What no schedule can beat.")
+
+    @classmethod
+    def of(cls, answer: planned.Answer) -> Self:
+        placement = answer.candidate.reduction.placement
+        return cls.like(
+            answer,
+            answer.candidate,
+            axes=axes_of(placement.axes),
+            placement=matrix_of(placement),
+            program=answer.candidate.text,
+            bound_seconds=answer.bound.seconds,
+            **judged_keys(answer.verdict),
+        )
+
+    @classmethod
+    def of_uneven(cls, report: UnevenReport) -> Self:
+        [answer, *_] = report.answers
+        return cls.like(
+            answer.candidate,
+            axes=axes_of([report.axis]),
+            placement=None,
+            program=answer.candidate.program.text,
+            baseline_seconds=report.flat_seconds,
+            bound_seconds=report.bound.seconds,
+            **judged_keys(answer.verdict),
+        )
+
+
+class BusyLink(Part):
+    """A link, and how much of the time it is busy."""
+
+    link: str = Field(description="Which.")
+    busy_share: float = Field(ge=0, allow_inf_nan=False, description="Of the time.")
+
+
+class FollowedProgram(Part):
+    """One program followed link by link."""
+
+    program: str = Field(description="Its steps.")
+    segments: Positive = Field(description="Into how many the payload was cut.")
+    healthy_seconds: Seconds = Field(description="On the machine as described.")
+    seconds: Seconds = Field(description="On the machine as it is.")
+    busiest: list[BusyLink] = Field(description="The links that are busy most.")
+
+    @classmethod
+    def of(cls, followed: Followed) -> Self:
+        busiest = [BusyLink(link=name, busy_share=share) for name, share in followed.busiest]
+        return cls.like(followed, busiest=busiest)
+
+
+class CostReply(Asked):
+    """What it costs that something is missing or slower."""
+
+    bytes: Positive = Field(description="The largest buffer of a device.")
+    healthy: BestAnswer = Field(description="On the machine as described.")
+    same_program_seconds: Seconds | None = Field(
+        description="Its program on the machine as it is; null where devices are missing."
+    )
+    best: BestAnswer = Field(description="On the machine as it is.")
+    lost_seconds: float = Field(allow_inf_nan=False, description="The difference.")
+    choices: list[EvenInside] = Field(description="The largest even machines inside.")
+    followed: FollowedProgram | None = Field(description="Null where devices are missing.")
+    complete: Complete
+    laid_out_by: LaidOutBy = LAID_OUT_BY
+
+    @classmethod
+    def of(cls, cost: Cost) -> Self:
+        before, now = cost.healthy, cost.now
+        choices: list[EvenInside] = []
+        by_framework = isinstance(now, planned.Report) and now.request.by_framework
+        if isinstance(now, UnevenReport):
+            best = BestAnswer.of_uneven(now)
+            choices = [EvenInside.of(choice) for choice in now.choices]
+        else:
+            best = BestAnswer.of(now.answers[0])
+        return cls.like(
+            cost,
+            system=MachineInFull.of(cost.system),
+            request=before.goal,
+            reduce=list(before.candidate.reduction.over),
+            bytes=before.payload_bytes,
+            healthy=BestAnswer.of(before),
+            same_program_seconds=cost.same_seconds,
+            best=best,
+            lost_seconds=cost.seconds - before.candidate.seconds,
+            choices=choices,
+            followed=FollowedProgram.of(cost.followed) if cost.followed else None,
+            **({"laid_out_by": "framework"} if by_framework else {}),
+        )

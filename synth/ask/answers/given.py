@@ -1,0 +1,395 @@
+"""Answers given back: ``emit --from answer.json`` reads what ``top`` or ``plan`` printed before.
+
+Such a file holds all it takes to hand a program out; only the keys that are needed are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, TypeVar
+
+from pydantic import BaseModel, Field, ValidationError
+
+from grammar import Collective, Goal
+from grammar.tensors.sharding import Kind
+from hierarchies import (
+    Axis,
+    CalibrationTable,
+    Domain,
+    Fault,
+    Hierarchy,
+    InputError,
+    Level,
+    Link,
+    Placement,
+    Reduction,
+    System,
+    calibration_of,
+    fault_of,
+    within,
+)
+from hierarchies.units import volume
+from synth.collective.algorithms.algorithms import Choice
+from synth.collective.degraded import GroupProgram
+from synth.collective.degraded.handing import Handed
+from synth.collective.verify.concrete import GroupStep
+
+Matrix = list[list[int]]
+Segments = Annotated[int, Field(ge=1, le=4096)]
+Payload = Annotated[int, Field(ge=1)]
+
+
+class _Level(BaseModel):
+    name: str
+    count: int
+    domain: Domain
+    medium: str
+    bandwidth_GB_per_s: float
+    latency_us: float
+    ll_latency_us: float | None
+    ll128_latency_us: float | None
+    reduces: bool
+    ports: int
+    wraps: bool
+    through: list[str]
+    sources: dict[str, str]
+    unconfirmed: list[str]
+
+    def link(self) -> Link:
+        """The links of the level."""
+        return Link(
+            self.domain,
+            self.bandwidth_GB_per_s * 1e9,
+            self.latency_us * 1e-6,
+            self.ports,
+            tuple(self.through),
+            self.sources,
+            tuple(self.unconfirmed),
+            self.reduces,
+            _seconds(self.ll_latency_us),
+            _seconds(self.ll128_latency_us),
+            self.medium,
+            self.wraps,
+        )
+
+
+def _seconds(microseconds: float | None) -> float | None:
+    return None if microseconds is None else microseconds * 1e-6
+
+
+class _Exception(BaseModel):
+    unit: str
+    missing: bool
+    bandwidth_share: float | None
+    source: str
+
+    def fault(self, hierarchy: Hierarchy) -> Fault:
+        """The same of a machine."""
+        share = 0.0 if self.missing else self.bandwidth_share or 1.0
+        return fault_of(self.unit, hierarchy, share, self.source)
+
+
+class _Device(BaseModel):
+    memory_GB_per_s: float
+    source: str
+    unconfirmed: list[str]
+
+
+class _Machine(BaseModel):
+    name: str
+    title: str
+    levels: list[_Level]
+    exceptions: list[_Exception]
+    device: _Device
+    launches: bool
+    calibration: CalibrationTable | None
+
+    def system(self) -> System:
+        """The machine that is described. Raises InputError for one that cannot be."""
+        hierarchy = Hierarchy(tuple(Level(level.name, level.count) for level in self.levels))
+        healthy = System(
+            self.name,
+            self.title,
+            hierarchy,
+            tuple(level.link() for level in self.levels),
+            self.device.memory_GB_per_s * 1e9,
+            self.device.source,
+            tuple(self.device.unconfirmed),
+            calibration_of(self.calibration, hierarchy.names) if self.calibration else None,
+            launches=self.launches,
+        )
+        faults = [one.fault(hierarchy) for one in self.exceptions]
+        return healthy.with_faults(faults) if faults else healthy
+
+
+class _Stripe(BaseModel):
+    program: str
+    bytes: Payload
+    segments: Segments
+
+
+class _Answer(BaseModel):
+    rank: int
+    axes: dict[str, int]
+    placement: Matrix
+    program: str
+    segments: Segments
+    stripes: list[_Stripe]
+
+
+class _Ranking(BaseModel):
+    """What ``top`` printed: the request, and its answers."""
+
+    system: _Machine
+    request: Goal
+    over: list[str] = Field(alias="reduce")
+    bytes: Payload
+    algorithm: Choice
+    collapse: bool
+    answers: list[_Answer]
+
+
+class _Stretch(BaseModel):
+    from_bytes: Payload
+    first: _Answer
+    until_bytes: Payload | None = None
+    last: _Answer | None = None
+
+    def at(self, size_bytes: int) -> _Answer:
+        """The answer at one of its sizes: where it ends that is cut as it was priced there."""
+        return self.last if self.last and size_bytes == self.until_bytes else self.first
+
+
+class _Sweep(BaseModel):
+    """What ``top`` printed of a range of sizes: one answer for each size."""
+
+    system: _Machine
+    request: Goal
+    over: list[str] = Field(alias="reduce")
+    bytes: tuple[Payload, Payload]
+    algorithm: Choice
+    collapse: bool
+    stretches: Annotated[list[_Stretch], Field(min_length=1)]
+
+    def at(self, size_bytes: int | None) -> _Ranking:
+        """The ranking of one of its sizes. Raises InputError for a size that was not asked."""
+        smallest, largest = self.bytes
+        if size_bytes is None or not smallest <= size_bytes <= largest:
+            size = "no size" if size_bytes is None else f"{size_bytes} bytes"
+            ends = (f"{volume(end)} ({end})" for end in self.bytes)
+            raise InputError(
+                f"{size} of an answer for a range",
+                where="--bytes",
+                hint=f"choose one: {' to '.join(ends)}",
+            )
+        before = [one for one in self.stretches if one.from_bytes <= size_bytes]
+        return _Ranking.model_construct(
+            **{**dict(self), "bytes": size_bytes}, answers=[before[-1].at(size_bytes)]
+        )
+
+
+class _Entry(BaseModel):
+    name: str
+    request: Goal
+    over: list[str]
+    bytes: Payload
+    answer: _Answer
+
+
+class _Plan(BaseModel):
+    """What ``plan`` printed: each entry is a request with one answer."""
+
+    system: _Machine
+    algorithm: Choice
+    collapse: bool
+    entries: list[_Entry]
+
+
+class _GroupStep(BaseModel):
+    collective: Collective
+    groups: list[list[int]]
+    pieces: list[list[list[int]]] | None = None
+
+    def step(self) -> GroupStep:
+        """The step that it says."""
+        pieces = None
+        if self.pieces is not None:
+            pieces = tuple(tuple(frozenset(piece) for piece in some) for some in self.pieces)
+        return GroupStep(self.collective, tuple(map(tuple, self.groups)), pieces)
+
+
+class _UnevenAnswer(BaseModel):
+    rank: int
+    program: str
+    chunks: Annotated[int, Field(ge=1, le=2**16)]
+    segments: Segments
+    seconds: float
+    group_steps: list[_GroupStep]
+
+
+class _Named(BaseModel):
+    name: str
+
+
+class _Left(BaseModel):
+    devices: Annotated[list[int], Field(min_length=1)]
+
+
+class UnevenRanking(BaseModel):
+    """What ``top`` printed of a machine that lacks devices."""
+
+    system: _Named
+    bytes: Payload
+    uneven: _Left
+    answers: list[_UnevenAnswer]
+    flat_seconds: float
+
+    def handed(self, rank: int) -> Handed:
+        """The program of a rank. Raises InputError if there is none."""
+        [found, *_] = _of_rank(self.answers, rank)
+        steps = tuple(one.step() for one in found.group_steps)
+        return Handed(
+            self.system.name,
+            tuple(self.uneven.devices),
+            self.bytes,
+            GroupProgram(steps, found.chunks, tuple(found.program.split("; "))),
+            found.segments,
+            found.seconds,
+            self.flat_seconds,
+        )
+
+
+@dataclass(frozen=True)
+class Slice:
+    """One stripe of an answer: its program, its bytes of the payload, and in how many segments."""
+
+    program: str
+    size_bytes: int
+    segments: int = 1
+
+
+@dataclass(frozen=True)
+class Remembered:
+    """One answer: where it runs, what it is, and for which payload it was ranked.
+
+    ``beside`` has all stripes of the answer; empty if there is only one. ``program`` is then how
+    they are printed, with ``|`` between them, which is no text of the language: ask ``slices``.
+    """
+
+    system: System
+    reduction: Reduction
+    program: str
+    payload_bytes: int
+    algorithm: Choice
+    segments: int = 1
+    goal: Goal = Goal.ALL_REDUCE
+    beside: tuple[Slice, ...] = ()
+    op: Kind = Kind.SUM
+
+    @property
+    def slices(self) -> tuple[Slice, ...]:
+        """All that is sent side by side: the stripes, or the one program with all bytes."""
+        return self.beside or (Slice(self.program, self.payload_bytes, self.segments),)
+
+
+_HINT = "give what 'collsynth top --json' or 'collsynth plan --json' printed"
+
+
+def planned(given: Mapping[str, Any]) -> dict[str, Remembered]:
+    """The answers to all entries of a plan, by their names.
+
+    Raises InputError for JSON that is no plan, and for a name that two entries have.
+    """
+    if "entries" not in given:
+        raise InputError(
+            "an entry of an answer that is no plan", where="--entry", hint="choose by --rank"
+        )
+    plan = _read(_Plan, given, _HINT)
+    found = {one.name: _remembered(plan, one, one.answer) for one in plan.entries}
+    if len(found) < len(plan.entries):
+        raise InputError(
+            "two entries have one name", where="from.entries", hint="choose by --rank, their number"
+        )
+    return found
+
+
+def remembered(
+    given: Mapping[str, Any],
+    rank: int,
+    placement: Matrix | None = None,
+    size_bytes: int | None = None,
+) -> Remembered:
+    """The answer of a rank, in a ranking or among the entries of a plan; of a range, of a size.
+
+    ``placement`` chooses where several answers of a ranking have that rank.
+
+    Raises InputError for JSON that is none of them, and for a rank or a size it does not have.
+    """
+    if "entries" in given:
+        plan = _read(_Plan, given, _HINT)
+        answer = _chosen([entry.answer for entry in plan.entries], rank, None)
+        [entry] = [entry for entry in plan.entries if entry.answer is answer]
+        return _remembered(plan, entry, answer)
+    if "stretches" in given:
+        ranking = _read(_Sweep, given, _HINT).at(size_bytes)
+    else:
+        ranking = _read(_Ranking, given, _HINT)
+    return _remembered(ranking, ranking, _chosen(ranking.answers, rank, placement))
+
+
+def uneven_of(given: Mapping[str, Any]) -> UnevenRanking:
+    """The ranking of a machine that lacks devices. Raises InputError for JSON that is none."""
+    return _read(UnevenRanking, given, "give what 'collsynth top --json' printed")
+
+
+M = TypeVar("M", bound=BaseModel)
+
+
+def _read(model: type[M], given: Mapping[str, Any], hint: str) -> M:
+    try:
+        return model.model_validate(given)
+    except ValidationError as error:
+        found = error.errors()[0]
+        where = ".".join(("from", *(str(part) for part in found["loc"])))
+        problem = found["msg"].lower().partition(" or instance")[0]
+        raise InputError(problem, where=where, hint=hint) from None
+
+
+def _remembered(reply: _Ranking | _Plan, asked: _Ranking | _Entry, answer: _Answer) -> Remembered:
+    with within("from.system"):
+        system = reply.system.system()
+    axes = tuple(Axis(name, size) for name, size in answer.axes.items())
+    matrix = tuple(tuple(row) for row in answer.placement)
+    placed = Placement(system.hierarchy, axes, matrix)
+    several = answer.stripes if len(answer.stripes) > 1 else []
+    return Remembered(
+        system,
+        Reduction(placed, tuple(asked.over), reply.collapse),
+        answer.program,
+        asked.bytes,
+        reply.algorithm,
+        answer.segments,
+        asked.request,
+        tuple(Slice(one.program, one.bytes, one.segments) for one in several),
+    )
+
+
+def _chosen(answers: Sequence[_Answer], rank: int, placement: Matrix | None) -> _Answer:
+    here = [one for one in answers if placement is None or one.placement == placement]
+    found = _of_rank(here, rank)
+    if len(found) > 1:
+        hint = f"choose a placement: {', '.join(str(answer.placement) for answer in found)}"
+        raise InputError(f"{len(found)} answers have rank {rank}", where="rank", hint=hint)
+    return found[0]
+
+
+A = TypeVar("A", _Answer, _UnevenAnswer)
+
+
+def _of_rank(answers: Sequence[A], rank: int) -> list[A]:
+    found = [answer for answer in answers if answer.rank == rank]
+    if not found:
+        have = ", ".join(str(answer.rank) for answer in answers) or "none"
+        raise InputError(f"no answer has rank {rank}", where="rank", hint=f"ranks are: {have}")
+    return found

@@ -1,0 +1,116 @@
+"""What the verb answers that reads other people's descriptions of machines."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from pydantic import Field
+
+from hierarchies import importers
+from hierarchies.importers import Draft, DraftLevel, Stated, toml, written
+from hierarchies.importers.draft import Value
+from synth.ask.answers.machine_parts import DomainName
+from synth.ask.answers.parts import (
+    Number,
+    OneFile,
+    Part,
+    Positive,
+    Reply,
+    TextFile,
+    Whole,
+    sometimes,
+)
+
+
+class DraftedLevel(Part):
+    """One level as far as it is known: null where it is blank, left out where there is no such."""
+
+    name: str = Field(description="What its units are called.")
+    count: Positive | None = sometimes("How many in each unit above.")
+    domain: DomainName | None = Field(description="How the children of one parent are joined.")
+    bandwidth_GB_per_s: Number | None = Field(description="Of one port, in one direction.")
+    latency_us: Number | None = Field(description="Of a message by protocol Simple.")
+    ll_latency_us: Number | None = sometimes("By LL.")
+    ll128_latency_us: Number | None = sometimes("By LL128.")
+    ports: Positive | None = sometimes("Of one child.")
+    reduces: bool | None = sometimes("Whether its switches can add up.")
+    through: list[str] = Field(description="Inner levels whose links are crossed, too.")
+    sources: dict[str, str] = Field(description="Where each known value stands, by its key.")
+
+    @classmethod
+    def of(cls, level: DraftLevel) -> Self:
+        entries = level.entries()
+        known = {key: entry for key, entry in entries.items() if isinstance(entry, Stated)}
+        stated = {key: written(key, entry.value) for key, entry in known.items()}
+        return cls.like(
+            name=level.name,
+            through=list(level.through),
+            sources={key: entry.source for key, entry in known.items()},
+            **dict.fromkeys(entries) | stated,
+        )
+
+
+class Drafted(Part):
+    """What the files say."""
+
+    name: str = Field(description="What the description is called.")
+    title: str = Field(description="What people call it; may be empty.")
+    device: str = Field(description="The model of its devices; empty where it is not said.")
+    memory_GB_per_s: Number | None = Field(description="Of a device; null where it is blank.")
+    levels: list[DraftedLevel] = Field(min_length=1, description="Outermost first.")
+    counted: dict[str, Whole] = Field(description="How many of what were found, by name.")
+    warnings: list[str] = Field(description="Contradictions and faults that the files show.")
+    notes: list[str] = Field(description="What no description can hold.")
+
+    @classmethod
+    def of(cls, draft: Draft) -> Self:
+        memory = draft.memory_bytes_per_second
+        rate = written("memory_GB_per_s", memory.value) if isinstance(memory, Stated) else None
+        return cls.like(
+            draft,
+            memory_GB_per_s=rate,
+            levels=[DraftedLevel.of(level) for level in draft.levels],
+            counted=dict(draft.counted),
+        )
+
+
+class Blank(Part):
+    """A value that the files do not say."""
+
+    place: str = Field(description="device, or the name of a level.")
+    key: str = Field(description="Which value.")
+    needed: bool = Field(description="False if it may be left out.")
+    suggestion: Value | None = Field(description="What it often is; null where nobody says.")
+    reason: str = Field(description="Who suggests it, and why.")
+
+    @classmethod
+    def of(cls, place: str, key: str, blank: importers.Blank) -> Self:
+        perhaps = blank.suggestion
+        return cls.like(
+            blank,
+            place=place,
+            key=key,
+            suggestion=None if perhaps is None else written(key, perhaps),
+            reason=blank.source,
+        )
+
+
+class ImportReply(Reply):
+    """What files say of a machine, what they leave open, and the description to be completed."""
+
+    kind: str = Field(description="What the files were said to be.")
+    draft: Drafted = Field(description="What they say.")
+    blanks: list[Blank] = Field(description="What they do not say.")
+    complete: bool = Field(description="Whether nothing needed is blank.")
+    files: OneFile = Field(description="The description, in TOML.")
+
+    @classmethod
+    def of(cls, kind: str, draft: Draft) -> Self:
+        blanks = [Blank.of(place, key, blank) for place, key, blank in draft.blanks()]
+        return cls.like(
+            kind=kind,
+            draft=Drafted.of(draft),
+            blanks=blanks,
+            complete=not any(blank.needed for blank in blanks),
+            files=[TextFile(name=f"{draft.name}.toml", text=toml(draft))],
+        )

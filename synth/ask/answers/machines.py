@@ -1,0 +1,80 @@
+"""What the verbs answer that look at machines and at what can be said on them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Self
+
+from pydantic import Discriminator, Field, Tag
+
+from hierarchies import Placement, in_words
+from synth.ask.answers.machine_parts import Machine, MachineInFull
+from synth.ask.answers.parts import (
+    Axes,
+    GoalName,
+    Matrix,
+    Part,
+    Positive,
+    Reply,
+    Whole,
+    having,
+)
+from synth.collective.emit.conventions import conventions
+
+
+class CatalogueReply(Reply):
+    """All known machines."""
+
+    systems: list[Machine] = Field(min_length=1, description="The catalogue, in few words.")
+
+
+class SystemReply(Reply):
+    """One machine with all its numbers and their sources."""
+
+    system: MachineInFull = Field(description="The machine that was asked for.")
+
+
+SystemsReply = Annotated[
+    Annotated[CatalogueReply, Tag("systems")] | Annotated[SystemReply, Tag("")],
+    Discriminator(having("systems")),
+]
+
+
+class FrameworkOrder(Part):
+    """What a placement asks of a framework that counts ranks in an order of its own."""
+
+    framework: str = Field(description="Its name.")
+    default: bool = Field(description="Whether its own order is this placement already.")
+    possible: bool = Field(description="False if its order cannot have these axes.")
+    say: str = Field(min_length=1, description="The line to write or to change, or why not.")
+
+
+class PlacementInWords(Part):
+    """A placement as people say it."""
+
+    lies: list[str] = Field(description="For each axis above 1 where its groups lie.")
+    orders: list[FrameworkOrder] = Field(description="What it asks of each framework.")
+
+    @classmethod
+    def of(cls, placement: Placement, torus: bool) -> Self:
+        orders = [FrameworkOrder.like(one) for one in conventions(placement, torus)]
+        return cls(lies=list(in_words(placement)), orders=orders)
+
+
+class PlaceReply(Reply):
+    """Every placement of axes on a machine, or the one that was asked for."""
+
+    system: Machine = Field(description="The machine.")
+    axes: Axes = Field(description="Sizes by name; their order is that of the rows.")
+    count: Positive = Field(description="How many placements there are.")
+    placements: list[Matrix] = Field(description="One row an axis, one column a level.")
+    described: list[PlacementInWords] = Field(description="The same in words, in that order.")
+
+
+class CountReply(Reply):
+    """How many valid programs a tree of so many digits has."""
+
+    request: GoalName = Field(description="What they are for.")
+    digits: Whole = Field(description="Of the tree.")
+    by_length: list[Whole] = Field(description="Valid programs of 1, 2, ... steps.")
+    instructions: Whole = Field(description="What the tree admits.")
+    complete: bool = Field(description="False if the search was ended.")

@@ -1,0 +1,173 @@
+"""What the verbs answer that hand programs out: as files for runtimes, or run here."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Sequence
+from typing import Annotated, Literal, Self
+
+from pydantic import Discriminator, Field, Tag
+
+from synth.ask.answers.parts import (
+    SCHEMA_VERSION,
+    BinaryFile,
+    GoalName,
+    Number,
+    OneFile,
+    OperationName,
+    Part,
+    Positive,
+    Predicted,
+    Reply,
+    Seconds,
+    TextFile,
+    having,
+)
+from synth.collective.emit import Entry, Files, Source
+from synth.collective.ranking.request import programs_text
+
+AnyFile = Annotated[
+    Annotated[TextFile, Tag("")] | Annotated[BinaryFile, Tag("base64")],
+    Discriminator(having("base64")),
+]
+
+
+def _file(name: str, content: str | bytes) -> TextFile | BinaryFile:
+    """As text, or in base64 if it is no text."""
+    if isinstance(content, str):
+        return TextFile(name=name, text=content)
+    return BinaryFile(name=name, base64=b64encode(content).decode())
+
+
+class HandedStripe(Part):
+    """One of the programs that share the payload."""
+
+    program: str = Field(description="Its steps.")
+    bytes: Positive = Field(description="Of the payload; all stripes' sum to it.")
+    segments: Positive = Field(description="Into how many its slice is cut.")
+
+    @classmethod
+    def all_of(cls, source: Source) -> list[Self]:
+        """The schedules that share the payload: what each carries out, on how much of it."""
+        return [
+            cls.like(schedule, program=str(schedule.program), bytes=schedule.payload_bytes)
+            for schedule in source.schedules
+        ]
+
+
+class EmittedReply(Reply):
+    """A program in the words of a runtime or tool."""
+
+    target: str = Field(description="Which runtime or tool.")
+    system: str = Field(description="The name of the machine.")
+    program: str = Field(description="Its steps; of several stripes all, with ' | ' between.")
+    op: OperationName = Field(description="The reduction operation.")
+    proof: Literal["proved", "unknown"] = Field(description="What z3 says now.")
+    segments: Positive = Field(description="1 for targets that cannot overlap.")
+    stripes: list[HandedStripe] = Field(min_length=1, description="The programs side by side.")
+    seconds: Predicted
+    files: list[AnyFile] = Field(min_length=1, description="What to save.")
+
+    @classmethod
+    def of(cls, source: Source, target: str, files: Files) -> Self:
+        return cls.like(
+            source,
+            source.schedule,
+            target=target,
+            system=source.system.name,
+            program=programs_text(str(schedule.program) for schedule in source.schedules),
+            proof="proved" if source.proved else "unknown",
+            stripes=HandedStripe.all_of(source),
+            files=[_file(name, content) for name, content in files.items()],
+        )
+
+
+class EmittedGroupsReply(Reply):
+    """A program of explicit groups, for a machine that lacks devices."""
+
+    target: Literal["json"] = Field(description="The one that can list groups.")
+    system: str = Field(description="The name of the machine.")
+    program: str = Field(description="Its steps in words.")
+    op: OperationName = Field(description="The reduction operation.")
+    proof: Literal["proved"] = Field(description="What z3 says now.")
+    proved_for: Positive = Field(description="The proof is for so many devices.")
+    files: OneFile = Field(description="What to save.")
+
+
+class EmittedEntry(Part):
+    """One of the collectives of a plan."""
+
+    name: str = Field(description="What the job calls it.")
+    request: GoalName = Field(description="What is to be done.")
+    program: str = Field(description="Its steps; of several stripes all, with ' | ' between.")
+    proof: Literal["proved", "unknown"] = Field(description="What z3 says now.")
+    seconds: Predicted
+
+    @classmethod
+    def of(cls, entry: Entry) -> Self:
+        source = entry.source
+        return cls.like(
+            source,
+            name=entry.name,
+            request=source.schedule.goal,
+            program=programs_text(str(schedule.program) for schedule in source.schedules),
+            proof="proved" if source.proved else "unknown",
+        )
+
+
+class EmittedPlanReply(Reply):
+    """All collectives of a plan in the words of a runtime or tool."""
+
+    target: str = Field(description="Which runtime or tool.")
+    system: str = Field(description="The name of the machine.")
+    entries: list[EmittedEntry] = Field(min_length=1, description="What was planned.")
+    files: list[AnyFile] = Field(min_length=1, description="What to save, in one folder.")
+
+    @classmethod
+    def of(cls, entries: Sequence[Entry], target: str, files: Files) -> Self:
+        return cls(
+            schema_version=SCHEMA_VERSION,
+            target=target,
+            system=entries[0].source.system.name,
+            entries=[EmittedEntry.of(entry) for entry in entries],
+            files=[_file(name, content) for name, content in files.items()],
+        )
+
+
+EmitReply = Annotated[
+    Annotated[EmittedReply, Tag("")]
+    | Annotated[EmittedGroupsReply, Tag("proved_for")]
+    | Annotated[EmittedPlanReply, Tag("entries")],
+    Discriminator(having("proved_for", "entries")),
+]
+
+
+class Checked(Part):
+    """How a result compares with what it should be; null where a backend cannot tell."""
+
+    equal: bool | None = Field(description="Whether it is right, as far as rounding allows.")
+    error: Number | None = Field(description="A multiple of what rounding allows.")
+    bitwise_equal: bool | None = Field(
+        description="Whether all devices have the bits they must have."
+    )
+
+
+class RunReply(Reply):
+    """What was seen when a program ran here, beside what was predicted for its system."""
+
+    system: str = Field(description="The name of the machine that was asked about.")
+    request: GoalName = Field(description="What the program is for.")
+    op: OperationName = Field(description="The reduction operation.")
+    program: str = Field(description="Its steps.")
+    backend: str = Field(description="What ran it.")
+    devices: Positive = Field(description="How many there were.")
+    bytes: Positive = Field(description="As run: whole elements.")
+    padded_bytes: Positive = Field(description="With the padding at the end of each slice.")
+    segments: Positive = Field(description="Into how many the first slice was cut.")
+    stripes: list[HandedStripe] = Field(description="Side by side; none of explicit groups.")
+    dtype: str = Field(description="What was reduced.")
+    check: Checked | None = Field(description="Null unless it was asked for.")
+    measured_seconds: Seconds = Field(description="The median, on this machine's processes.")
+    measured_plain_seconds: Seconds = Field(description="Of the plain collective.")
+    predicted_seconds: Seconds = Field(description="For the system that was asked about.")
+    predicted_plain_seconds: Seconds = Field(description="Of the plain collective there.")

@@ -1,0 +1,340 @@
+"""What answers have in common: numbers, prices, proofs, files."""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from collections.abc import Callable
+from math import prod
+from typing import Annotated, Any, ClassVar, Literal, Self, cast
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
+
+from grammar import Goal
+from grammar.tensors.sharding import Kind
+from synth.collective.algorithms.algorithms import Algorithm, Choice
+from synth.collective.algorithms.protocols import Protocol
+from synth.collective.emit.document import schema
+from synth.collective.emit.document.schema import Positive as Positive
+from synth.collective.price.defaults import Defaults as RuntimeDefaults
+from synth.collective.price.intervals import Interval as PriceInterval
+from synth.collective.price.steps import StepPrice as PricedStep
+from synth.collective.ranking import how_to_get
+from synth.collective.ranking.how_to_get import AS_IT_IS, By
+from synth.collective.verify.symbolic import Proved, Refuted, Unknown, Verdict
+from synth.collective.verify.verdict import Violation
+
+Json = dict[str, Any]
+SCHEMA_VERSION = 1
+Version = Annotated[int, Field(ge=1, le=1, description="The version of these keys.")]
+Whole = Annotated[int, Field(ge=0)]
+Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Number = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Share = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
+Interval = Annotated[list[Seconds], Field(min_length=2, max_length=2)]
+Matrix = Annotated[list[Annotated[list[Positive], Field(min_length=1)]], Field(min_length=1)]
+Axes = Annotated[dict[str, Positive], Field(min_length=1)]
+
+GoalName = Annotated[Goal, Field(strict=False)]
+OperationName = Annotated[Kind, Field(strict=False)]
+ChoiceName = Annotated[Choice, Field(strict=False)]
+AlgorithmName = Annotated[Algorithm, Field(strict=False)]
+ProtocolName = Annotated[Protocol, Field(strict=False)]
+ViolationName = Annotated[Violation, Field(strict=False)]
+CollectiveName = Literal[
+    "all-reduce", "reduce-scatter", "all-gather", "reduce", "broadcast", "all-to-all"
+]
+StepName = CollectiveName | Literal["transpose"]
+DefaultName = Literal["ring", "tree", "nvls", "nvls_tree", "direct", "xla"]
+
+
+def as_json(answer: BaseModel) -> Json:
+    """The JSON of an answer: keys in the order of the model, those that were not given left out."""
+    return answer.model_dump(mode="json", exclude_unset=True)
+
+
+def _without_default(schema: Json) -> None:
+    schema.pop("default", None)
+
+
+def sometimes(description: str, default: Any = None) -> Any:
+    """A key that may be left out; the default is no value it ever has, or null."""
+    return Field(default=default, description=description, json_schema_extra=_without_default)
+
+
+Told = Annotated[str, Field(min_length=1)]
+
+
+LimitedBy = Annotated[str, Field(description="A level, memory or latency; empty: nothing to do.")]
+Predicted = Annotated[Seconds, Field(description="Predicted.")]
+Complete = Annotated[bool, Field(description="True if nothing better can exist.")]
+
+
+class Part(schema.Part):
+    """What all parts of answers have in common: how one is made of what was found."""
+
+    @classmethod
+    def like(cls, *found: object, **rest: Any) -> Self:
+        """A part made of what was ``found``: under each key the attribute of that name.
+
+        Of several the first that has it; tuples become lists. ``rest`` has what is called otherwise
+        there, or is in another unit.
+        """
+        for name in cls.model_fields:
+            for one in found:
+                if name not in rest and (value := getattr(one, name, ...)) is not ...:
+                    rest[name] = _listed(value)
+        return cls(**rest)
+
+
+def _listed(value: Any) -> Any:
+    return [_listed(one) for one in value] if isinstance(value, tuple) else value
+
+
+class Reply(Part):
+    """What every answer begins with."""
+
+    schema_version: Version
+
+    @classmethod
+    def like(cls, *found: object, **rest: Any) -> Self:
+        return super().like(*found, schema_version=SCHEMA_VERSION, **rest)
+
+
+class StepPrice(Part):
+    """What one step costs, and why."""
+
+    collective: StepName = Field(description="What it does.")
+    algorithm: AlgorithmName | None = Field(description="How; null where nothing is sent.")
+    protocol: ProtocolName | None = Field(description="By which; null where nothing is sent.")
+    members: Positive = Field(description="How many devices each group has.")
+    bytes: Number = Field(description="The larger of a member's buffers before and after.")
+    seconds: Seconds = Field(description="How long it takes.")
+    latency_seconds: Seconds = Field(description="What of that is waiting for messages.")
+    limited_by: str = Field(description="A level, memory or latency.")
+    bytes_per_port: dict[str, Number] = Field(description="Of the busiest port of each level.")
+
+    @classmethod
+    def of(cls, price: PricedStep) -> Self:
+        return cls.like(
+            price,
+            collective=price.what,
+            protocol=price.protocol if price.algorithm else None,
+            members=prod(price.members),
+            bytes=price.size_bytes,
+            bytes_per_port=dict(price.bytes_per_port),
+        )
+
+
+class Counterexample(Part):
+    """Where a program goes wrong; digits are those of the program's tree."""
+
+    step: Whole | None = Field(description="Counted from 0; null: the goal is missed.")
+    violation: ViolationName = Field(description="What goes wrong.")
+    sizes: list[Positive] = Field(description="The sizes of the digits at which it does.")
+    device: list[Whole] = Field(description="The device, as digits.")
+    other: list[Whole] | None = Field(description="The second device, if it takes two.")
+    chunk: list[Whole] | None = Field(description="The chunk, as digits, if it is about one.")
+    contributor: list[Whole] | None = Field(description="Whose contribution, if it is about one.")
+    reason: str = Field(min_length=1, description="The same in a sentence.")
+
+
+_NO_REASON: Json = {"not": {"required": ["proof_reason"]}}
+_NULL: Json = {"type": "null"}
+
+
+def _case(proof: str, counterexample: Json) -> Json:
+    properties = {"proof": {"const": proof}, "counterexample": counterexample}
+    rest = {"required": ["proof_reason"]} if proof == "unknown" else _NO_REASON
+    return {"properties": properties, **rest}
+
+
+class Ordered(Part):
+    """A part with keys of several models, of which ``last`` are written last, in that order.
+
+    Fields of a model begin with those that it inherits, and a verdict does not stand first.
+    """
+
+    last: ClassVar[tuple[str, ...]] = ()
+
+    @model_serializer(mode="wrap")
+    def _in_order(self, write: SerializerFunctionWrapHandler) -> Json:
+        written: Json = write(self)
+        for key in self.last:
+            if key in written:
+                written[key] = written.pop(key)
+        return written
+
+
+VERDICT: tuple[str, ...] = ("proof", "counterexample", "proof_reason")
+DEFAULTS: tuple[str, ...] = ("defaults", "default", "later_default")
+
+
+class Judged(Ordered):
+    """z3's verdict: the counterexample is there if it refutes, a reason if it does not know."""
+
+    last = VERDICT
+    model_config = ConfigDict(
+        json_schema_extra={
+            "oneOf": [
+                _case("proved", _NULL),
+                _case("refuted", {"type": "object"}),
+                _case("unknown", _NULL),
+            ]
+        }
+    )
+
+    proof: Literal["proved", "refuted", "unknown"] = Field(description="What z3 says.")
+    counterexample: Counterexample | None = Field(description="Of a refuted program; else null.")
+    proof_reason: Told = sometimes("Why z3 does not know; only if it does not.", "")
+
+    @model_validator(mode="after")
+    def _agrees(self) -> Judged:
+        if (self.counterexample is None) == (self.proof == "refuted"):
+            raise ValueError("a counterexample belongs to what is refuted")
+        if bool(self.proof_reason) != (self.proof == "unknown"):
+            raise ValueError("a reason belongs to what is unknown")
+        return self
+
+
+def judged_keys(verdict: Verdict) -> Json:
+    """A verdict of z3 as the keys of ``Judged``: proof, counterexample, reason."""
+    match verdict:
+        case Proved():
+            return {"proof": "proved", "counterexample": None}
+        case Refuted():
+            return {"proof": "refuted", "counterexample": Counterexample.like(verdict)}
+        case Unknown():
+            return {"proof": "unknown", "counterexample": None, "proof_reason": verdict.reason}
+
+
+class Advised(Part):
+    """How an answer is got from a runtime."""
+
+    by: Annotated[By, Field(strict=False)] = Field(description="What it takes.")
+    text: str = Field(min_length=1, description="The line, the command, or why there is none.")
+
+
+class WorthMeasuring(Part):
+    """A run that decides between an answer and the default: prices do not tell them apart."""
+
+    speedup: Number = Field(description="Over the default: what is expected.")
+    speedup_interval: Annotated[list[Number], Field(min_length=2, max_length=2)] = Field(
+        description="Between which it lies, as far as prices can tell."
+    )
+    seconds: Seconds = Field(description="Expected of it, as a runtime would run it.")
+    default_seconds: Seconds = Field(description="Expected of the default.")
+    commands: list[str] = Field(min_length=1, description="What to run, in turn.")
+    decides_speedup: Number = Field(description="Take it from this measured speed-up on.")
+    advice: Advised = Field(description="How to get it then.")
+    said: str = Field(min_length=1, description="What is expected, in a line.")
+    decides: str = Field(min_length=1, description="What decides, in a line.")
+
+    @classmethod
+    def of(cls, found: how_to_get.WorthMeasuring) -> Self:
+        return cls.like(
+            found,
+            speedup_interval=list(found.between),
+            decides_speedup=how_to_get.DECIDES,
+            advice=Advised.like(found.advice),
+        )
+
+    @property
+    def emits(self) -> bool:
+        """Whether the first command writes the file that the others run."""
+        return self.commands[0].startswith("collsynth emit")
+
+
+class DefaultChoice(Part):
+    """What the runtime would choose for the plain collective."""
+
+    name: DefaultName = Field(description="Which way.")
+    protocol: ProtocolName = Field(description="By which protocol.")
+    seconds: Seconds = Field(description="What that takes.")
+    interval_seconds: Interval | None = Field(description="Of a calibrated system; else null.")
+    advice: Advised = Field(description="How to get it: by setting nothing.")
+
+
+class LaterDefault(Part):
+    """What NCCL after 2.28 would choose: it has NVLS for two GPUs of a node in a communicator."""
+
+    name: DefaultName = Field(description="Which way.")
+    protocol: ProtocolName = Field(description="By which protocol.")
+    seconds: Seconds = Field(description="What that takes.")
+
+
+class Defaults(Ordered):
+    """What the runtime could do for the plain collective, and what it would choose."""
+
+    defaults: dict[DefaultName, Seconds] = Field(
+        min_length=1, description="The seconds of each way there is."
+    )
+    default: DefaultChoice = Field(description="The one that the runtime would choose.")
+    later_default: LaterDefault | None = sometimes(
+        "What NCCL after 2.28 would choose, where that is another way."
+    )
+
+
+def default_keys(found: RuntimeDefaults, interval: PriceInterval | None) -> Json:
+    """The runtime's choices as the keys of ``Defaults``: seconds by name, and the one chosen."""
+    chosen = DefaultChoice(
+        name=cast(DefaultName, found.chosen),
+        protocol=found.protocol,
+        seconds=found.seconds[found.chosen],
+        interval_seconds=interval_of(interval),
+        advice=Advised.like(AS_IT_IS),
+    )
+    keys: Json = {"defaults": found.seconds, "default": chosen}
+    if later := found.later:
+        keys["later_default"] = LaterDefault(
+            name=cast(DefaultName, later.chosen),
+            protocol=later.protocol,
+            seconds=later.seconds[later.chosen],
+        )
+    return keys
+
+
+def interval_of(interval: PriceInterval | None) -> list[float] | None:
+    """The two ends of a price's interval in seconds, as JSON has them; None stays None."""
+    return None if interval is None else [interval.low_seconds, interval.high_seconds]
+
+
+class TextFile(Part):
+    """A file of text."""
+
+    name: str = Field(min_length=1, description="What to call it.")
+    text: str = Field(description="What it holds.")
+
+    @property
+    def content(self) -> bytes:
+        return self.text.encode()
+
+
+class BinaryFile(Part):
+    """A file that is no text."""
+
+    name: str = Field(min_length=1, description="What to call it.")
+    base64: str = Field(pattern=r"^[A-Za-z0-9+/]*={0,2}$", description="What it holds.")
+
+    @property
+    def content(self) -> bytes:
+        return b64decode(self.base64)
+
+
+OneFile = Annotated[list[TextFile], Field(min_length=1, max_length=1)]
+
+
+def having(*keys: str) -> Callable[[Any], str]:
+    """A discriminator for unions: the first of ``keys`` that an answer has, "" if it has none."""
+
+    def first(given: Any) -> str:
+        has = type(given).model_fields if isinstance(given, BaseModel) else given
+        return next((key for key in keys if isinstance(has, dict) and key in has), "")
+
+    return first

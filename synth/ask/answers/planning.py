@@ -1,0 +1,196 @@
+"""What the verbs answer that plan: one collective, a range of sizes, a whole job."""
+
+from __future__ import annotations
+
+from typing import Annotated, Self
+
+from pydantic import Discriminator, Field, Tag
+
+from synth.ask.answers.degraded import UnevenReply
+from synth.ask.answers.machine_parts import MachineInFull
+from synth.ask.answers.parts import (
+    Axes,
+    ChoiceName,
+    GoalName,
+    Interval,
+    Judged,
+    Matrix,
+    Number,
+    OneFile,
+    Part,
+    Positive,
+    Reply,
+    Seconds,
+    TextFile,
+    Whole,
+    having,
+    interval_of,
+)
+from synth.ask.answers.ranked import Answer, RankingReply, SweepReply, axes_of, matrix_of
+from synth.ask.answers.training.planned import StepPlanReply
+from synth.collective.workload.assignments import SettledUnpriced
+from synth.collective.workload.files import write
+from synth.collective.workload.job import Job
+from synth.collective.workload.planner import JobPlan, Option, Planned
+
+
+class PlacementOption(Part):
+    """A placement of a whole job."""
+
+    axes: Axes = Field(description="Sizes by name, also of axes that the job leaves open.")
+    placement: Matrix = Field(description="One row an axis, one column a level.")
+    exposed_seconds: Seconds = Field(description="What a step waits for communication.")
+    interval_seconds: Interval | None = Field(description="Of a calibrated system; else null.")
+    tied: bool = Field(description="Whether prices do not tell it from the first.")
+
+    @classmethod
+    def of(cls, plan: JobPlan, option: Option) -> Self:
+        return cls.like(
+            option,
+            axes=axes_of(option.axes),
+            placement=matrix_of(option.placement),
+            interval_seconds=interval_of(option.interval),
+            tied=not plan.ranking[0].estimate.told_from(option.estimate),
+        )
+
+
+class PlannedEntry(Part):
+    """One of the job's collectives on the best placement."""
+
+    name: str = Field(description="What the job calls it.")
+    request: GoalName = Field(description="What is to be done.")
+    over: list[str] = Field(min_length=1, description="The axes it is over.")
+    bytes: Positive = Field(description="The largest buffer of a device.")
+    times: Number = Field(description="In one step.")
+    hidden: float = Field(ge=0, le=1, description="The share that compute can run beside.")
+    exposed_seconds: Seconds = Field(description="times * (1 - hidden) * seconds of a call.")
+    default_exposed_seconds: Seconds = Field(description="The same of the runtime's choice.")
+    alone_seconds: Seconds = Field(description="One call where it is best for this entry alone.")
+    alone_placement: Matrix = Field(description="The placement on which it is.")
+    loss: Number = Field(description="Seconds of one call / alone_seconds.")
+    answer: Answer = Field(description="Its best program.")
+
+    @property
+    def runtime_exposed_seconds(self) -> float:
+        """The exposed seconds as the runtime runs it."""
+        seconds = self.answer.seconds
+        return self.exposed_seconds * self.answer.runtime_seconds / seconds if seconds else 0.0
+
+    @classmethod
+    def of(cls, one: Planned) -> Self:
+        entry, alone = one.entry, one.alone_seconds
+        return cls.like(
+            entry,
+            one,
+            request=entry.goal,
+            bytes=entry.payload_bytes,
+            times=float(entry.times),
+            hidden=float(entry.hidden),
+            alone_placement=matrix_of(one.alone_placement),
+            loss=one.answer.candidate.seconds / alone if alone else 1.0,
+            answer=Answer.of(one.answer),
+        )
+
+
+class UnpricedEntry(Part):
+    """Communication of a job that no collective can say."""
+
+    name: str = Field(description="What the job calls it.")
+    over: list[str] = Field(min_length=1, description="The axes it is over.")
+    bytes: Positive = Field(description="The largest buffer of a device.")
+    times: Number = Field(description="In one step.")
+    why: str = Field(description="Why it has no price.")
+
+    @classmethod
+    def of(cls, one: SettledUnpriced) -> Self:
+        return cls.like(one, bytes=one.payload_bytes, times=float(one.times))
+
+
+class PlacementsConsidered(Part):
+    """What a placement was chosen from."""
+
+    placements: Whole = Field(description="How many were looked at.")
+    of_placements: Whole = Field(description="How many there are, over all sizes of open axes.")
+
+
+class PlanReply(Reply):
+    """The placement on which a job's collectives are exposed for least time."""
+
+    system: MachineInFull = Field(description="The machine.")
+    job: str = Field(description="The job's name.")
+    title: str = Field(description="Its title; may be empty.")
+    algorithm: ChoiceName = Field(description="Which algorithms steps may use.")
+    collapse: bool = Field(description="Whether a level has one digit in programs.")
+    ranking: list[PlacementOption] = Field(description="Placements, best first.")
+    default_exposed_seconds: Seconds = Field(description="Of the runtime's choices, on the best.")
+    entries: list[PlannedEntry] = Field(description="The job's collectives on the best.")
+    unpriced: list[UnpricedEntry] = Field(description="What no collective can say.")
+    considered: PlacementsConsidered = Field(description="What it was chosen from.")
+    complete: bool = Field(description="False if a better placement may be missing.")
+
+    @property
+    def answers(self) -> list[Answer]:
+        """Those to the job's collectives."""
+        return [entry.answer for entry in self.entries]
+
+    @property
+    def runtime_exposed_seconds(self) -> float:
+        """What a step waits as the runtime runs each entry, on the best placement."""
+        return sum(one.runtime_exposed_seconds for one in self.entries)
+
+    @classmethod
+    def of(cls, plan: JobPlan) -> Self:
+        return cls.like(
+            plan,
+            plan.job,
+            plan.how,
+            system=MachineInFull.of(plan.system),
+            job=plan.job.name,
+            algorithm=plan.how.choice,
+            ranking=[PlacementOption.of(plan, option) for option in plan.ranking],
+            default_exposed_seconds=sum(one.default_exposed_seconds for one in plan.entries),
+            entries=[PlannedEntry.of(one) for one in plan.entries],
+            unpriced=[UnpricedEntry.of(one) for one in plan.job.unpriced],
+            considered=PlacementsConsidered.like(plan),
+        )
+
+
+TopReply = Annotated[
+    Annotated[RankingReply, Tag("")]
+    | Annotated[SweepReply, Tag("stretches")]
+    | Annotated[UnevenReply, Tag("uneven")]
+    | Annotated[PlanReply, Tag("entries")],
+    Discriminator(having("stretches", "uneven", "entries")),
+]
+
+
+PlanAnswer = Annotated[
+    Annotated[PlanReply, Tag("")] | Annotated[StepPlanReply, Tag("plans")],
+    Discriminator(having("plans")),
+]
+
+
+class SystemsRankedReply(Reply):
+    """One question put to several systems."""
+
+    systems: list[TopReply] = Field(min_length=1, description="What top answers of each, in order.")
+    complete: bool = Field(description="False if something of one, or one, may be missing.")
+
+    @property
+    def answers(self) -> list[Judged]:
+        """Those of all systems."""
+        return [answer for one in self.systems for answer in one.answers]
+
+
+class JobReply(Reply):
+    """A job file for ``plan``."""
+
+    job: str = Field(description="The job's name.")
+    files: OneFile = Field(description="The job file, in TOML.")
+
+    @classmethod
+    def of(cls, job: Job) -> Self:
+        return cls.like(
+            job=job.name,
+            files=[TextFile(name="job.toml", text=write(job))],
+        )

@@ -1,0 +1,183 @@
+"""What the verbs answer that are about one program: is it right, whom does it join, its price."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Annotated, Literal, Self, cast
+
+from pydantic import Field
+
+from synth.ask.answers.machine_parts import LevelInBrief, MachineException, PricesName
+from synth.ask.answers.parts import (
+    DEFAULTS,
+    VERDICT,
+    Axes,
+    CollectiveName,
+    Defaults,
+    GoalName,
+    Interval,
+    Judged,
+    LimitedBy,
+    Matrix,
+    Number,
+    Ordered,
+    Part,
+    Positive,
+    Predicted,
+    ProtocolName,
+    Reply,
+    Seconds,
+    StepPrice,
+    Version,
+    Whole,
+)
+from synth.collective.emit.document.schema import (
+    Head,
+    Padded,
+    Payload,
+    Pieces,
+    ProgramText,
+    Segments,
+    Steps,
+)
+from synth.collective.ranking import settings
+from synth.collective.semantics.rules import Kind
+
+
+class TreePart(Part):
+    """The tree a program is over."""
+
+    names: list[str] = Field(description="Of its digits, outermost first.")
+    sizes: list[Positive] = Field(description="Of its digits.")
+
+
+class Refused(Part):
+    """Where the rules refuse a program."""
+
+    step: Whole | None = Field(description="Counted from 0; null: the goal is missed.")
+    kind: Annotated[Kind, Field(strict=False)] = Field(description="What sort of mistake it is.")
+    reason: str = Field(min_length=1, description="In a sentence.")
+
+
+class Replayed(Part):
+    """What was seen when a program was carried out on arrays."""
+
+    devices: Positive = Field(description="How many there were.")
+    elements: Positive = Field(description="How many each began with.")
+    equal: bool = Field(description="Whether all ended as they should.")
+    reason: str | None = Field(description="What went wrong; else null.")
+
+    @classmethod
+    def of(cls, devices: int, elements: int, reason: str | None) -> Replayed:
+        """``reason``: what went wrong, if anything did."""
+        return cls(devices=devices, elements=elements, equal=reason is None, reason=reason)
+
+
+class CheckReply(Reply, Judged):
+    """Whether a program does what is requested, or what goes wrong and where."""
+
+    last = (*VERDICT, "replay")
+
+    request: GoalName = Field(description="What it is to do.")
+    given: str = Field(description="The program as it was read.")
+    program: str = Field(description="Its canonical spelling.")
+    tree: TreePart = Field(description="The tree it is over.")
+    valid: bool = Field(description="Derived by the rules, and proved by z3.")
+    states: list[list[str]] = Field(description="Who holds what, before and after each step.")
+    refused: Refused | None = Field(description="Why the rules refuse it; else null.")
+    replay: Replayed | None = Field(description="Null unless it was asked for.")
+
+    @property
+    def right(self) -> bool:
+        """Whether nothing speaks against the program: a proof, and the replay if there was one."""
+        return self.valid and (self.replay is None or self.replay.equal)
+
+
+class LowerReply(Head, Ordered):
+    """The schedule of a program for the real devices, as a document."""
+
+    last = (
+        *("system", "levels", "axes", "placement", "reduce", "request", "collapse"),
+        *("program", "devices", "payload_bytes", "padded_bytes", "pieces", "segments"),
+        *("reduction_groups", "steps"),
+    )
+
+    schema_version: Version  # type: ignore[assignment]  # never left out
+    version: Literal[1] = Field(description="The version of the document.")
+    system: str = Field(description="The name of the machine.")
+    program: ProgramText
+    payload_bytes: Payload
+    padded_bytes: Padded
+    pieces: Pieces
+    segments: Segments
+    steps: Steps
+
+
+class TimeReply(Reply, Defaults):
+    """What each step of a program costs and why."""
+
+    last = (
+        *DEFAULTS,
+        *("interval_seconds", "baseline_interval_seconds"),
+        *("bound_seconds", "bound_by", "limited_by"),
+    )
+
+    system: str = Field(description="The name of the machine.")
+    levels: list[LevelInBrief] = Field(min_length=1, description="Of the machine.")
+    axes: Axes = Field(description="Sizes by name; their order is that of the rows.")
+    placement: Matrix = Field(description="One row an axis, one column a level.")
+    reduce: list[str] = Field(min_length=1, description="The axes that the program is over.")
+    prices: PricesName = Field(description="What prices follow: see --prices.")
+    exceptions: list[MachineException] = Field(description="What of it is missing or slower.")
+    request: GoalName = Field(description="What the program is to do.")
+    program: str = Field(description="Its canonical spelling.")
+    bytes: Positive = Field(description="The largest buffer of a device.")
+    segments: Positive = Field(description="Into how many the payload is cut.")
+    steps: list[StepPrice] = Field(description="Of one segment.")
+    seconds: Predicted
+    barrier_seconds: Seconds = Field(description="In one segment.")
+    baseline_seconds: Seconds = Field(description="Of the default on the same placement.")
+    interval_seconds: Interval | None = Field(description="Of a calibrated system; else null.")
+    baseline_interval_seconds: Interval | None = Field(description="The same of the default.")
+    bound_seconds: Seconds = Field(description="What no schedule can beat on this placement.")
+    bound_by: str = Field(description="The level whose links impose the bound.")
+    limited_by: LimitedBy
+
+
+class CallOfProgram(Part):
+    """A call of a program, of one segment."""
+
+    collective: CollectiveName = Field(description="What it does.")
+    members: Positive = Field(description="How many devices each group has.")
+    bytes: Number = Field(description="The larger of a member's buffers before and after.")
+    way: str = Field(min_length=1, description="What its price takes it by: ring, tree, nvls, ...")
+    protocol: ProtocolName = Field(description="By which protocol.")
+    own_way: str = Field(min_length=1, description="What the runtime would take by itself.")
+    own_protocol: ProtocolName = Field(description="By which protocol.")
+
+    @classmethod
+    def of(cls, call: settings.Call) -> Self:
+        way, protocol = call.way
+        own_way, own_protocol = call.own_way
+        return cls(
+            collective=cast(CollectiveName, call.price.what),
+            members=prod(call.price.members),
+            bytes=call.price.size_bytes,
+            way=way,
+            protocol=protocol,
+            own_way=own_way,
+            own_protocol=own_protocol,
+        )
+
+
+class CallsOfProgram(Part):
+    """The calls of a program, and what is to be set for them to go as priced."""
+
+    own_seconds: Seconds = Field(description="If nothing is set.")
+    environment: str = Field(description="What to set; empty if nothing, or no line says it.")
+    each: list[CallOfProgram] = Field(min_length=1, description="Of all stripes in turn.")
+
+    @classmethod
+    def of(cls, calls: settings.Calls) -> Self:
+        each = [CallOfProgram.of(call) for call in calls.each]
+        return cls(own_seconds=calls.own_seconds, environment=calls.line, each=each)

@@ -1,0 +1,377 @@
+"""Ranked answers: a placement, a program, its price, its proof, and the runtime's default."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field
+
+from hierarchies import Axis, Placement, System
+from synth.ask.answers.machine_parts import MachineInFull
+from synth.ask.answers.parts import (
+    DEFAULTS,
+    VERDICT,
+    Advised,
+    Axes,
+    ChoiceName,
+    Complete,
+    DefaultName,
+    Defaults,
+    GoalName,
+    Interval,
+    Json,
+    Judged,
+    LimitedBy,
+    Matrix,
+    Number,
+    Part,
+    Positive,
+    Predicted,
+    ProtocolName,
+    Reply,
+    Seconds,
+    Share,
+    StepPrice,
+    Whole,
+    WorthMeasuring,
+    default_keys,
+    interval_of,
+    judged_keys,
+    sometimes,
+)
+from synth.ask.answers.programs import CallsOfProgram
+from synth.collective.price.resolution import Estimate
+from synth.collective.ranking import request as planned
+from synth.collective.ranking import sizes as by_size
+from synth.collective.ranking.explanation import why
+from synth.collective.ranking.how_to_get import advice, worth_measuring
+
+
+class Stripe(Judged):
+    """One of the programs that share the payload."""
+
+    program: str = Field(description="Its steps, separated by '; '.")
+    share: Share = Field(description="Of the payload.")
+    bytes: Positive = Field(description="Of the payload; all stripes' sum to it.")
+    segments: Positive = Field(description="Into how many its slice is cut.")
+    steps: Whole = Field(description="How many there are.")
+
+    @classmethod
+    def of(cls, stripe: planned.Stripe, payload_bytes: int) -> Self:
+        part = stripe.part
+        return cls.like(
+            part,
+            program=str(part.program),
+            share=part.size_bytes / payload_bytes,
+            bytes=part.size_bytes,
+            steps=len(stripe.prices),
+            **judged_keys(stripe.verdict),
+        )
+
+
+Against = Annotated[planned.Against, Field(strict=False)]
+
+
+class Answer(Judged, Defaults):
+    """A placement and the programs that run on it, with their price, proof and reasons."""
+
+    last = (
+        *DEFAULTS,
+        *("bound_seconds", "limited_by", "steps", "stripes"),
+        *("interval_seconds", "baseline_interval_seconds", "why"),
+        *("against_default", "runtime_seconds", "advice", "worth_measuring", "calls"),
+        "unmeasured",
+        *("others", "least_seconds"),
+        *VERDICT,
+    )
+
+    rank: Positive = Field(description="1 is the best; of an entry, its number.")
+    axes: Axes = Field(description="Sizes by name.")
+    placement: Matrix = Field(description="One row an axis, one column a level.")
+    program: str = Field(description="Its steps; empty where there is nothing to do.")
+    segments: Positive = Field(description="Into how many the first stripe's slice is cut.")
+    seconds: Predicted
+    barrier_seconds: Seconds = Field(description="Of the first stripe's program, uncut.")
+    baseline_seconds: Seconds = Field(description="Of the default on the same placement.")
+    speedup: Number = Field(description="baseline_seconds / runtime_seconds.")
+    bound_seconds: Seconds = Field(description="What no schedule can beat on this placement.")
+    limited_by: LimitedBy
+    steps: list[StepPrice] = Field(description="Of one segment; of all stripes in turn.")
+    stripes: list[Stripe] = Field(min_length=1, description="The programs side by side.")
+    interval_seconds: Interval | None = Field(description="Of a calibrated system; else null.")
+    baseline_interval_seconds: Interval | None = Field(description="The same of the default.")
+    why: list[str] = Field(min_length=1, description="Sentences: what the prices say.")
+    against_default: Against = Field(description="As far as prices can tell, as it would be run.")
+    runtime_seconds: Seconds = Field(description="As the runtime runs it.")
+    advice: Advised = Field(description="How to get it.")
+    worth_measuring: WorthMeasuring | None = sometimes(
+        "The run that decides, where prices do not tell it from the default and it may gain."
+    )
+    calls: CallsOfProgram | None = sometimes(
+        "Of a program of several calls, or segments: what its price takes them by."
+    )
+    unmeasured: str | None = sometimes(
+        "What of its prices, and of the default's, no row of a calibration measured, in words."
+    )
+    others: Whole = Field(description="So many other programs that prices do not tell from it.")
+    least_seconds: Seconds = Field(description="The least price among it and them.")
+
+    @classmethod
+    def of(cls, answer: planned.Answer, best: Estimate | None = None, **more: Any) -> Self:
+        """An answer; a run is worth it over the default on its placement, or over the ``best``."""
+        if found := worth_measuring(answer, best):
+            more["worth_measuring"] = WorthMeasuring.of(found)
+        if answer.called and answer.called.each and not answer.plain:
+            more["calls"] = CallsOfProgram.of(answer.called)
+        if answer.not_measured:
+            more["unmeasured"] = answer.not_measured
+        candidate, seconds = answer.candidate, answer.runtime_seconds
+        placement = candidate.reduction.placement
+        payload_bytes = sum(part.size_bytes for part in candidate.parts)
+        return cls.like(
+            answer,
+            candidate,
+            axes=axes_of(placement.axes),
+            placement=matrix_of(placement),
+            program=candidate.text,
+            speedup=answer.baseline_seconds / seconds if seconds else 1.0,
+            bound_seconds=answer.bound.seconds,
+            steps=[StepPrice.of(price) for stripe in answer.stripes for price in stripe.prices],
+            stripes=[Stripe.of(stripe, payload_bytes) for stripe in answer.stripes],
+            interval_seconds=interval_of(answer.interval),
+            baseline_interval_seconds=interval_of(answer.baseline_interval),
+            why=why(answer),
+            against_default=answer.against_default,
+            advice=Advised.like(advice(answer)),
+            **default_keys(answer.defaults, answer.baseline_interval),
+            **judged_keys(answer.verdict),
+            **more,
+        )
+
+
+def axes_of(axes: Sequence[Axis]) -> dict[str, int]:
+    """The sizes of axes by name."""
+    return {axis.name: axis.size for axis in axes}
+
+
+def matrix_of(placement: Placement) -> list[list[int]]:
+    """The rows of a placement."""
+    return [list(row) for row in placement.matrix]
+
+
+class RankedAnswer(Answer):
+    """An answer beside others."""
+
+    last = (*Answer.last, "tied", "against_best_default")
+
+    tied: bool = Field(description="Whether prices do not tell it from the first.")
+    against_best_default: Against | None = sometimes(
+        "The same of the fastest default of all placements, where that is on another one."
+    )
+
+    @classmethod
+    def beside(cls, first: planned.Answer, best: Estimate, answer: planned.Answer) -> Self:
+        """An answer, and whether prices tell it from the first, and from the ``best`` default."""
+        tied = not first.estimate.told_from(answer.estimate)
+        if answer.baseline_estimate == best:
+            return cls.of(answer, tied=tied)
+        return cls.of(answer, best, tied=tied, against_best_default=answer.against(best))
+
+    @property
+    def against_best(self) -> planned.Against:
+        """What prices can tell of it and the fastest default of all placements."""
+        return self.against_best_default or self.against_default
+
+
+class Asked(Reply):
+    """What was asked."""
+
+    system: MachineInFull = Field(description="The machine.")
+    request: GoalName = Field(description="What is to be done.")
+    reduce: list[str] = Field(min_length=1, description="The axes it is over.")
+
+
+def _asked_keys(system: System, request: planned.Request) -> Json:
+    """What of a question rankings and sweeps repeat, but for its bytes."""
+    return {
+        "system": MachineInFull.of(system),
+        "request": request.goal,
+        "reduce": list(request.over),
+        "algorithm": request.choice,
+        **({"laid_out_by": "framework"} if request.by_framework else {}),
+    }
+
+
+class Considered(Part):
+    """What the answers were chosen from."""
+
+    placements: Whole = Field(description="How many were looked at.")
+    of_placements: Whole = Field(description="How many there are.")
+    programs: Whole = Field(description="How many were ranked.")
+
+
+class Elsewhere(Part):
+    """Another placement, on which the collective would be faster if nothing else were sent."""
+
+    gain: Number = Field(description="Seconds of the first answer / its seconds.")
+    answer: Answer = Field(description="The best program there; its rank follows the answers'.")
+
+    @classmethod
+    def of(cls, first: planned.Answer, answer: planned.Answer) -> Self:
+        gain = first.candidate.seconds / answer.candidate.seconds
+        return cls(gain=gain, answer=Answer.of(answer))
+
+
+LaidOutBy = Literal["framework"]
+LAID_OUT_BY: Any = sometimes(
+    "Who chose the placement, if nobody asked for one and other axes send what is not said.", ""
+)
+
+
+class RankingReply(Asked):
+    """The best placements and programs for one size, best first."""
+
+    bytes: Positive = Field(description="The largest buffer of a device.")
+    algorithm: ChoiceName = Field(description="Which algorithms steps may use.")
+    collapse: bool = Field(description="Whether a level has one digit in programs.")
+    answers: list[RankedAnswer] = Field(description="Best first.")
+    best_default_seconds: Seconds = Field(description="Of the fastest default of all placements.")
+    considered: Considered = Field(description="What they were chosen from.")
+    complete: Complete
+    explain: bool = Field(description="Whether the table says why of every answer.")
+    laid_out_by: LaidOutBy = LAID_OUT_BY
+    elsewhere: list[Elsewhere] = sometimes("Faster placements, if nothing else were sent.", [])
+
+    @classmethod
+    def of(cls, report: planned.Report, explain: bool) -> Self:
+        first, others = report.answers[0], {}
+        defaults = (one.baseline_estimate for one in report.answers)
+        best = min(defaults, key=lambda one: one.ticks)
+        if report.request.by_framework:
+            found = [Elsewhere.of(first, one) for one in report.faster_elsewhere]
+            others = {"elsewhere": found}
+        return cls.like(
+            report,
+            report.looked,
+            report.request,
+            **_asked_keys(report.system, report.request),
+            bytes=report.request.payload_bytes,
+            answers=[RankedAnswer.beside(first, best, one) for one in report.answers],
+            considered=Considered.like(report.looked),
+            explain=explain,
+            **others,
+        )
+
+
+class Trial(Part):
+    """What is worth measuring of a stretch, at a size that one would type."""
+
+    bytes: Positive = Field(description="The size.")
+    worth_measuring: WorthMeasuring = Field(description="The run that decides there.")
+
+    @classmethod
+    def of(cls, answer: planned.Answer) -> Self | None:
+        """Of an answer to that size, if it is worth a run."""
+        found = worth_measuring(answer)
+        worth = found and WorthMeasuring.of(found)
+        return cls(bytes=answer.payload_bytes, worth_measuring=worth) if worth else None
+
+
+class Stretch(Part):
+    """Neighbouring sizes with the same placement, program, line to set, and gain; or without any.
+
+    Where nothing gains that prices can tell, nor is worth measuring, the default is kept, whatever
+    programs the answers have.
+    """
+
+    from_bytes: Positive = Field(description="Its smallest size.")
+    until_bytes: Positive = Field(description="Its largest size.")
+    first: Answer = Field(description="The answer at the smallest size.")
+    last: Answer = Field(description="The answer at the largest size.")
+    trial: Trial | None = sometimes("What is worth measuring, if anything is.")
+
+    @classmethod
+    def of(cls, stretch: by_size.Stretch) -> Self:
+        """A stretch, with the answers at its ends."""
+        trial = stretch.trial and Trial.of(stretch.trial)
+        first, last = Answer.of(stretch.first), Answer.of(stretch.last)
+        return cls.like(stretch, first=first, last=last, **({"trial": trial} if trial else {}))
+
+    @property
+    def keeps_default(self) -> bool:
+        """Whether there is nothing to set, to run or to know but that."""
+        open_ = self.first.against_default in (planned.Against.SAME, planned.Against.SLOWER)
+        return open_ and self.trial is None
+
+
+class SizeFigures(Part):
+    """The figures of one size."""
+
+    bytes: Positive = Field(description="The size.")
+    seconds: Seconds = Field(description="Of the best answer.")
+    runtime_seconds: Seconds = Field(description="The same as the runtime runs it.")
+    baseline_seconds: Seconds = Field(description="Of the default on its placement.")
+    default_name: DefaultName = Field(description="Which way the default is.")
+    default_protocol: ProtocolName = Field(description="By which protocol.")
+    against_default: Against = Field(description="What prices can tell of the best and it.")
+    bound_seconds: Seconds = Field(description="What no schedule can beat there.")
+    program: str = Field(description="Of the best answer, its steps separated by '; '.")
+    worth_measuring: bool = Field(description="Whether it may gain what a run would tell.")
+
+    @classmethod
+    def of(cls, size_bytes: int, answer: Answer) -> Self:
+        plain = answer.default
+        more = {"default_name": plain.name, "default_protocol": plain.protocol}
+        worth = answer.worth_measuring is not None
+        return cls.like(answer, bytes=size_bytes, worth_measuring=worth, **more)
+
+
+class SweepReply(Asked):
+    """From which size on which placement and program is the best."""
+
+    bytes: list[Positive] = Field(min_length=2, max_length=2, description="Both ends.")
+    algorithm: ChoiceName = Field(description="Which algorithms steps may use.")
+    collapse: bool = Field(description="Whether a level has one digit in programs.")
+    stretches: list[Stretch] = Field(description="From the smallest size on.")
+    sizes: list[SizeFigures] = Field(description="Every size that was asked.")
+    complete: Complete
+    laid_out_by: LaidOutBy = LAID_OUT_BY
+
+    @property
+    def answers(self) -> list[Answer]:
+        """The answers at the ends of stretches: those between have the same programs."""
+        return [end for one in self.stretches for end in (one.first, one.last)]
+
+    @classmethod
+    def of(cls, sweep: by_size.Sweep) -> Self:
+        return cls.like(
+            sweep.request,
+            **_asked_keys(sweep.system, sweep.request),
+            bytes=[sweep.smallest_bytes, sweep.largest_bytes],
+            stretches=[Stretch.of(one) for one in sweep.stretches],
+            sizes=[SizeFigures.of(size, Answer.of(answer)) for size, answer in sweep.sizes],
+            complete=sweep.complete,
+        )
+
+
+class Leading(Part):
+    """One of the best so far: found and priced, and not proved yet."""
+
+    rank: Positive
+    axes: Axes
+    placement: Matrix
+    program: str
+    seconds: Seconds
+    proof: Literal["not yet"]
+
+    @classmethod
+    def of(cls, best: planned.Provisional) -> Self:
+        return cls.like(best, axes=axes_of(best.axes), proof="not yet")
+
+
+class BestSoFar(Part):
+    """What is shown while work goes on: no answer, and so without the version of one."""
+
+    answers: list[Leading]
+    complete: Literal[False]

@@ -1,0 +1,125 @@
+"""What the verb answers that finds buckets of gradients for DDP."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field
+
+from synth.ask.answers.machine_parts import LevelInBrief, PricesName
+from synth.ask.answers.parts import Number, OneFile, Part, Positive, Reply, Seconds, TextFile
+from synth.ask.answers.training.simulated import HowKnown
+from synth.step.bucketing import NAME, Compared, Filled, Filling
+from synth.step.bucketing.clock import Bucket
+
+_Filling = Annotated[Filling, Field(strict=False)]
+_Signed = Annotated[float, Field(allow_inf_nan=False)]
+
+
+class BucketOfGradients(Part):
+    """Gradients that are summed as one."""
+
+    first: str = Field(description="The gradient that is made first of its own: its parameter.")
+    last: str = Field(description="The one that is made last.")
+    tensors: Positive = Field(description="How many there are.")
+    elements: Positive = Field(description="Of all of them.")
+    bytes: Positive = Field(description="Likewise.")
+    begin_seconds: Seconds = Field(description="When its sum begins.")
+    end_seconds: Seconds = Field(description="When that ends.")
+
+    @classmethod
+    def of(cls, found: Compared, one: Bucket) -> Self:
+        backward = found.replica.backward
+        upto = backward.upto_elements
+        return cls.like(
+            one,
+            first=backward.gradients[one.first].name,
+            last=backward.gradients[one.last - 1].name,
+            tensors=one.last - one.first,
+            elements=upto[one.last] - upto[one.first],
+            bytes=one.size_bytes,
+        )
+
+
+class WayToFill(Part):
+    """Buckets filled in one way, on the clock."""
+
+    filling: _Filling = Field(description="By whom, and how.")
+    seconds: Seconds = Field(description="Of a step.")
+    exposed_seconds: Seconds = Field(description="What of that the optimizer waits for sums.")
+    summing_seconds: Seconds = Field(description="Of all sums, hidden ones too.")
+    gap: Number = Field(description="By which share a step is longer than no buckets allow.")
+    saved_seconds: list[_Signed] = Field(
+        min_length=2,
+        max_length=2,
+        description="What DDP's default takes more than it, in nine of ten cases between these.",
+    )
+    against_default: Literal["faster", "same", "slower"] = Field(
+        description="Than DDP's default; same: prices do not tell them apart."
+    )
+    buckets: list[BucketOfGradients] = Field(min_length=1, description="In their order.")
+
+    @classmethod
+    def of(cls, found: Compared, one: Filled) -> Self:
+        saved = one.saved
+        told: Literal["faster", "slower"] = "faster" if saved.seconds > 0 else "slower"
+        return cls.like(
+            one.timed,
+            filling=one.filling,
+            gap=max(0.0, one.timed.seconds / found.least.seconds - 1),
+            saved_seconds=[saved.low_seconds, saved.high_seconds],
+            against_default=told if saved.told else "same",
+            buckets=[BucketOfGradients.of(found, each) for each in one.timed.buckets],
+        )
+
+
+class LeastOfStep(Part):
+    """What a step takes at least, whatever the buckets."""
+
+    seconds: Seconds = Field(description="The most of the others.")
+    compute_seconds: Seconds = Field(description="All that is computed.")
+    communication_seconds: Seconds = Field(description="The first gradient, then sums only.")
+    chain_seconds: Seconds = Field(description="Until the last gradient, then its own sum.")
+
+
+class BucketsReply(Reply):
+    """Buckets of gradients for DDP, beside its own; and the file that gives them to it."""
+
+    name: str = Field(description="What the step is called.")
+    system: str = Field(description="The machine's name.")
+    levels: list[LevelInBrief] = Field(min_length=1, description="Outermost first.")
+    prices: PricesName = Field(description="What prices of communication follow.")
+    device: str = Field(description="The accelerator by whose rates seconds are reckoned.")
+    devices: Positive = Field(description="How many there are, each a replica.")
+    samples: Positive = Field(description="In a step, of all devices.")
+    gradients: Positive = Field(description="How many tensors.")
+    bytes: Positive = Field(description="Of all of them, on each device.")
+    dtype: str = Field(description="Their element type.")
+    how: HowKnown = Field(description="How seconds of computing are known, of the least known.")
+    compute_seconds: Seconds = Field(description="Until the backward pass ends.")
+    update_seconds: Seconds = Field(description="Of the optimizer, once all is summed.")
+    least: LeastOfStep = Field(description="What no buckets go below.")
+    cap_mib: Positive = Field(description="The best bucket_cap_mb for all buckets alike.")
+    ways: list[WayToFill] = Field(min_length=1, description="DDP's default first, ours last.")
+    files: OneFile = Field(description="What a training script imports.")
+
+    @classmethod
+    def of(cls, name: str, samples: int, found: Compared, device: str, script: str) -> Self:
+        backward, system = found.replica.backward, found.replica.sums.system
+        return cls.like(
+            found.replica,
+            backward,
+            name=name,
+            system=system.name,
+            levels=LevelInBrief.all_of(system.hierarchy),
+            prices=system.prices,
+            device=device,
+            devices=system.devices,
+            samples=samples,
+            gradients=len(backward.gradients),
+            bytes=backward.upto_bytes[-1],
+            least=LeastOfStep.like(found.least),
+            cap_mib=found.cap_mib,
+            ways=[WayToFill.of(found, one) for one in found.ways],
+            files=[TextFile(name=NAME, text=script)],
+        )

@@ -1,0 +1,53 @@
+"""Collectives of a plan that gain by a program of ours."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from pydantic import Field
+
+from hierarchies.units import volume
+from synth.ask.answers.parts import GoalName, Part, Positive, Seconds
+from synth.collective.ranking.how_to_get import By, advice
+from synth.collective.ranking.request import programs_text
+from synth.step.search.gaining import Sending
+
+
+def said(gain: Sending) -> str:
+    """``reduce-scatter of 16 KiB over data: `` and what it gains by: a line, or a program."""
+    sent, how = gain.sent, advice(gain.answer)
+    by = how.text if how.by is By.ENVIRONMENT else gain.answer.candidate.text
+    return f"{sent.goal.value} of {volume(sent.size_bytes)} over {', '.join(sent.over)}: {by}"
+
+
+class ProgramOfPlan(Part):
+    """A collective of the first plan for which a proved program gains over the runtime's choice."""
+
+    request: GoalName = Field(description="What is done.")
+    over: list[str] = Field(min_length=1, description="Over which axes.")
+    bytes: Positive = Field(description="The largest buffer of a device.")
+    times: Positive = Field(description="How often in a step.")
+    program: str = Field(description="Its steps; of several stripes all, with ' | ' between.")
+    seconds: Seconds = Field(description="What it takes once, by algorithms of the runtime.")
+    default_seconds: Seconds = Field(description="What the runtime's own choice takes.")
+    saved_seconds: Seconds = Field(description="Of a step, of what nothing is computed beside.")
+    environment: str = Field(description="The line that makes the runtime choose so; else empty.")
+    files: list[str] = Field(
+        description="The names of its files: a framework each, and a plan for MSCCL++."
+    )
+    no_plan: str = Field(description="Why none of these is for MSCCL++; empty if one is.")
+
+    @classmethod
+    def of(cls, gain: Sending, environment: str, files: list[str], no_plan: str = "") -> Self:
+        answer = gain.answer
+        return cls.like(
+            gain,
+            gain.sent,
+            request=gain.sent.goal,
+            bytes=gain.sent.size_bytes,
+            program=programs_text(str(stripe.part.program) for stripe in answer.stripes),
+            seconds=answer.runtime_seconds,
+            environment=environment,
+            files=files,
+            no_plan=no_plan or ("the runtime does it by itself" if environment else ""),
+        )

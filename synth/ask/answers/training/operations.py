@@ -1,0 +1,48 @@
+"""What the verb ``plan`` answers of single operations of its first plan."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from pydantic import Field
+
+from synth.ask.answers.parts import Number, Part, Seconds, Whole
+from synth.step.search.operations.finer import TOLD, Finer
+
+
+class RowsOfOperations(Part):
+    """The first plan looked at operation by operation."""
+
+    because: str = Field(description="Why rows were not chosen together; empty if they were.")
+    sums: Seconds | None = Field(description="Of the rows chosen, one after the other; or null.")
+    sums_gap: Number | None = Field(description="How far above the least that is, at most.")
+    recipe_sums: Seconds | None = Field(description="Of the first plan so.")
+    rows_seconds: Seconds | None = Field(description="Of a step by these rows, simulated.")
+    rows_bytes: Whole | None = Field(description="Of the fullest device by them.")
+    rounded: Whole = Field(
+        description="Casts that these have sums on the other side of: added up narrower."
+    )
+    tried: Whole = Field(description="Substitutions where the first plan redistributes.")
+    substituted_seconds: Seconds = Field(description="Of the best of them, or of the first plan.")
+    pays: bool = Field(description="Whether that is faster, as far as prices can tell.")
+    substitutions: list[str] = Field(description="The rows that this has otherwise.")
+    better: bool = Field(description="Whether there is a file rows.plan: a better plan in full.")
+
+    @classmethod
+    def of(cls, found: Finer) -> Self:
+        """What was found."""
+        rows, tried = found.rows, found.substituted
+        return cls(
+            because=found.because,
+            sums=rows.chosen.found.seconds if rows else None,
+            sums_gap=rows.chosen.found.gap if rows else None,
+            recipe_sums=rows.recipe_seconds if rows else None,
+            rows_seconds=rows.found.seconds if rows else None,
+            rows_bytes=rows.size_bytes if rows else None,
+            rounded=found.rounded,
+            tried=tried.tried,
+            substituted_seconds=tried.seconds,
+            pays=tried.seconds < (1 - TOLD) * tried.before_seconds,
+            substitutions=list(tried.kept),
+            better=bool(found.text),
+        )

@@ -1,0 +1,89 @@
+"""What the verb answers that looks at pipeline schedules."""
+
+from __future__ import annotations
+
+from typing import Annotated, Self
+
+from pydantic import Field
+
+from synth.ask.answers.parts import OneFile, Part, Positive, Reply, Seconds, TextFile, Whole
+from synth.step.schedules import Communicated, Durations, Order, Protocol, Timeline, Transfers, csv
+
+_Idle = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+
+
+class ActionOfOrder(Part):
+    """One pass of one microbatch on one stage."""
+
+    action: str = Field(description="In PyTorch's notation: stage, F, B, I or W, microbatch.")
+    begin_seconds: Seconds = Field(description="When it begins.")
+    end_seconds: Seconds = Field(description="When it ends.")
+
+
+class RankOfOrder(Part):
+    """What one rank of a pipeline does."""
+
+    stages: list[Whole] = Field(min_length=1, description="Its stages.")
+    held: Positive = Field(
+        description="Of how many microbatches, stage by stage, it holds activations at most."
+    )
+    waiting: Whole = Field(description="How many gradients of weights wait at most: I done, W not.")
+    idle_share: _Idle = Field(description="The part of the time in which it does nothing.")
+    actions: list[ActionOfOrder] = Field(min_length=1, description="In their order.")
+
+
+class OrderReply(Reply):
+    """A pipeline schedule on a clock."""
+
+    schedule: str | None = Field(description="Its name; null for an order given as text.")
+    stages: Positive = Field(description="Of the model.")
+    microbatches: Positive = Field(description="Of a step.")
+    forward_seconds: Seconds = Field(description="Of a microbatch on all stages of a rank.")
+    backward_seconds: Seconds = Field(description="Likewise, both halves.")
+    weight_seconds: Seconds = Field(description="What of that is the gradients of weights.")
+    transfer_seconds: Seconds = Field(description="From rank to rank.")
+    protocol: Annotated[Protocol, Field(strict=False)] = Field(description="When it may start.")
+    communication: bool = Field(
+        description="Whether the order has sends and receives, where transfers then are."
+    )
+    seconds: Seconds = Field(description="Until all is done.")
+    idle_share: _Idle = Field(description="The part of all ranks' time in which they do nothing.")
+    ranks: list[RankOfOrder] = Field(min_length=1, description="What each does, rank 0 first.")
+    files: OneFile = Field(description="The CSV for PyTorch's _PipelineScheduleRuntime.")
+
+    @classmethod
+    def of(
+        cls,
+        name: str | None,
+        chosen: Order | Communicated,
+        found: Timeline,
+        durations: Durations,
+        transfers: Transfers,
+    ) -> Self:
+        communication = isinstance(chosen, Communicated)
+        order = chosen.order if isinstance(chosen, Communicated) else chosen
+        text = chosen.csv() if isinstance(chosen, Communicated) else csv(chosen)
+        held, waiting, idle = order.held(), order.waiting(), found.idle_shares
+        stages = [sorted({action.stage for action in row}) for row in order.ranks]
+        ranks = [
+            RankOfOrder(
+                stages=stages[rank],
+                held=held[rank],
+                waiting=waiting[rank],
+                idle_share=idle[rank],
+                actions=[ActionOfOrder.like(span, action=str(span.action)) for span in row],
+            )
+            for rank, row in enumerate(found.ranks)
+        ]
+        return cls.like(
+            order,
+            found,
+            durations,
+            schedule=name,
+            weight_seconds=durations.weight,
+            transfer_seconds=transfers.seconds,
+            protocol=transfers.protocol,
+            communication=communication,
+            ranks=ranks,
+            files=[TextFile(name="order.csv", text=text)],
+        )

@@ -1,0 +1,96 @@
+"""What the verb answers that measures the local work of a plan."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Annotated, Literal, Self
+
+from pydantic import Field
+
+from grammar.tensors.operations import Step
+from synth.ask.answers.parts import Number, Part, Positive, Reply, Seconds, TextFile, Whole
+from synth.measure.profiles import Block, Event, Profile, profile_text
+
+
+class EventRow(Part):
+    """Work that a device does without a break, which is measured once."""
+
+    key: str = Field(min_length=1, description="What equal work has in common.")
+    name: str = Field(min_length=1, description="Its first and last operation, and whose line.")
+    times: Positive = Field(description="How often it stands in the step, in loops once.")
+    operations: Positive = Field(description="How many operations it is.")
+    flops: Whole = Field(description="Its floating-point operations.")
+    bytes: Whole = Field(description="What its operations read and write, one by one.")
+    seconds: Seconds | None = Field(description="The median; null if not measured.")
+    spread: Number | None = Field(
+        description="How far apart the middle half of its samples is, as a share of the median."
+    )
+
+
+class MeasuredWhere(Part):
+    """What the seconds hold for."""
+
+    processor: str = Field(description="The processor's name.")
+    cores: Positive = Field(description="How many it has.")
+    device: str = Field(description="The GPU's name, or cpu.")
+    versions: dict[str, str] = Field(description="Of Python and of the runtime.")
+    threads: Positive = Field(description="How many each process had.")
+    processes: Positive = Field(description="How many measured at once.")
+    date: str = Field(description="The day.")
+    drift: Annotated[Number, Field(description="How far the reference moved, as a share.")]
+
+
+class ProfileReply(Reply):
+    """The local work of a plan: what is measured once, and what was measured."""
+
+    name: str = Field(description="What the step is called.")
+    plan: str = Field(description="The plan.")
+    runtime: Literal["jax", "torch"] = Field(description="By what it is done.")
+    operations: Positive = Field(description="Of the step, in loops once.")
+    blocks: Positive = Field(description="Operations one after the other, nothing sent between.")
+    events: Annotated[
+        list[EventRow], Field(min_length=1, description="Blocks that differ, the longest first.")
+    ]
+    where: MeasuredWhere | None = Field(description="Null if nothing was measured.")
+    files: list[TextFile] = Field(description="The profile, if it was measured.")
+
+    @classmethod
+    def of(
+        cls,
+        step: Step,
+        pairs: Iterable[tuple[Block, Event]],
+        *,
+        text: str,
+        runtime: str,
+        profile: Profile | None,
+    ) -> Self:
+        found = list(pairs)
+        times = Counter(event.key for _, event in found)
+        rows = [
+            _row(event, times[event.key], profile)
+            for event in {event.key: event for _, event in found}.values()
+        ]
+        return cls.like(
+            name=step.name,
+            plan=text,
+            runtime=runtime,
+            operations=sum(len(block.of) for block, _ in found),
+            blocks=len(found),
+            events=sorted(rows, key=lambda row: (-(row.seconds or 0.0), -row.flops, row.key)),
+            where=None if profile is None else MeasuredWhere.like(profile, profile.where),
+            files=[]
+            if profile is None
+            else [TextFile(name=f"{step.name}_{runtime}.profile", text=profile_text(profile))],
+        )
+
+
+def _row(event: Event, times: int, profile: Profile | None) -> EventRow:
+    measured = None if profile is None else profile.by_key[event.key]
+    return EventRow.like(
+        event,
+        times=times,
+        bytes=event.moved_bytes,
+        seconds=measured and measured.seconds,
+        spread=measured and measured.spread,
+    )

@@ -1,0 +1,37 @@
+"""What a plan of a step sends: each collective, how often and how long, so that sums are seen."""
+
+from __future__ import annotations
+
+from typing import Annotated, Self
+
+from pydantic import Field
+
+from synth.ask.answers.parts import GoalName, Part, Positive, Seconds
+from synth.step.search.gaining import Sending
+
+
+class SentInStep(Part):
+    """A collective that the busiest rank sends in a step."""
+
+    request: GoalName = Field(description="What is done.")
+    over: list[str] = Field(min_length=1, description="Over which axes.")
+    bytes: Positive = Field(description="The largest buffer of a device.")
+    times: Positive = Field(description="How often in a step.")
+    seconds: Seconds = Field(description="Of one.")
+    all_seconds: Seconds = Field(description="Of all: times * seconds.")
+    hidden: Annotated[float, Field(ge=0, le=1)] = Field(
+        description="The share in which the device computes."
+    )
+    exposed_seconds: Seconds = Field(description="Of the rest: (1 - hidden) * all_seconds.")
+
+    @classmethod
+    def of(cls, one: Sending) -> Self:
+        together = one.sent.times * one.seconds
+        return cls.like(
+            one.sent,
+            one,
+            request=one.sent.goal,
+            bytes=one.sent.size_bytes,
+            all_seconds=together,
+            exposed_seconds=(1 - one.sent.hidden) * together,
+        )

@@ -1,0 +1,308 @@
+"""What the verb answers that shards a training step: how values lie, and what that sends."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field
+
+from grammar.tensors.operations import ShardedStep, Value
+from grammar.tensors.sharding import Kind, Type, part_shape
+from synth.ask.answers.machine_parts import LevelInBrief, PricesName
+from synth.ask.answers.parts import (
+    Axes,
+    Matrix,
+    Number,
+    OneFile,
+    Part,
+    Positive,
+    Reply,
+    Seconds,
+    TextFile,
+    Whole,
+)
+from synth.ask.answers.ranked import LAID_OUT_BY, LaidOutBy, matrix_of
+from synth.collective.ranking.request import Answer
+from synth.step.redistribution import How
+from synth.step.redistribution.seconds import Redistributor
+from synth.step.sharded_step import (
+    Asked,
+    Redistributed,
+    Transfer,
+    alone,
+    asked,
+    local_moves,
+    on_one_device,
+    shares,
+    transfers,
+)
+from synth.step.sharding.plan import TIME
+
+RoleName = Literal["parameter", "moment", "state", "batch"]
+HowName = Annotated[How, Field(strict=False)]
+Operator = Annotated[Kind, Field(strict=False)]
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Where a step is to run; ``by_framework``: nobody asked for the placement."""
+
+    redistributor: Redistributor
+    by_framework: bool
+
+    def told(self) -> dict[str, Any]:
+        """What answers say of it."""
+        system, placement = self.redistributor.system, self.redistributor.placement
+        return {
+            "system": system.name,
+            "levels": LevelInBrief.all_of(system.hierarchy),
+            "placement": matrix_of(placement),
+            "prices": system.prices,
+            **({"laid_out_by": "framework"} if self.by_framework else {}),
+        }
+
+
+class InputOfStep(Part):
+    """A value that a step takes in, and how it lies."""
+
+    label: str = Field(description="What its user calls it.")
+    role: RoleName = Field(description="What it is.")
+    type: str = Field(description="Its type, with the axes that cut it: f32[8@data,16].")
+    bytes: Whole = Field(description="Of all of it.")
+    device_bytes: Whole = Field(description="Of one device's part.")
+
+    @classmethod
+    def of(cls, value: Value, part: Value, label: str, role: str) -> Self:
+        kind = value.spelled.removeprefix(f"{value.name}: ")
+        return cls.like(
+            label=label,
+            role=role,
+            type=kind,
+            bytes=value.type.bytes,
+            device_bytes=part.type.bytes,
+        )
+
+
+class BytesOfStep(Part):
+    """What a step holds in memory, in bytes."""
+
+    parameter: Whole = Field(description="Parameters.")
+    gradient: Whole = Field(description="Their gradients, each where it is complete.")
+    moment: Whole = Field(description="What the optimizer keeps.")
+    state: Whole = Field(description="Counters, and constant arrays.")
+    batch: Whole = Field(description="A batch.")
+    values: Whole = Field(
+        description="The most of all other values at once, gradients among them, unfused."
+    )
+
+
+class MovedValue(Part):
+    """A value that a request is made for."""
+
+    name: str = Field(description="Its name in the text of the sharded step.")
+    role: Literal["parameter", "gradient", "moment", "state", "batch", "value"] = Field(
+        description="What it is; value: made on the way."
+    )
+    label: str = Field(description="Of a gradient its parameter's; may be empty.")
+    line: str = Field(description="Where its user wrote what makes it; empty if not known.")
+    before: str = Field(description="Its type before.")
+    after: str = Field(description="Its type after.")
+    times: Whole = Field(description="How often in a step; layers in a loop repeat it.")
+
+    @classmethod
+    def of(cls, moved: Redistributed) -> Self:
+        kind = moved.value.type
+        return cls.like(
+            moved,
+            moved.meaning,
+            name=moved.value.name,
+            before=kind.sharded(moved.move.before),
+            after=kind.sharded(moved.move.after),
+        )
+
+
+class RequestOfStep(Part):
+    """A collective, or a permute, that a sharded step asks for once or more."""
+
+    request: HowName = Field(description="What is to be done.")
+    reduction: Operator | None = Field(description="What puts parts together; null: nothing does.")
+    axes: list[str] = Field(min_length=1, description="Over which axes at once.")
+    bytes: Positive = Field(description="The largest buffer of a device, as top's --bytes.")
+    least_bytes: Number = Field(description="What one device must send or receive at least, once.")
+    times: Whole = Field(description="How often in a step.")
+    values: list[MovedValue] = Field(min_length=1, description="For which values.")
+    seconds: Seconds | None = Field(description="Of one; null without a machine.")
+    program: str | None = Field(
+        description="The fastest, on the machine; null for a permute, and without a machine."
+    )
+
+    @classmethod
+    def of(cls, one: Asked) -> Self:
+        answer = None if one.answered is None else one.answered.answer
+        return cls.like(
+            one,
+            request=one.how,
+            bytes=one.size_bytes,
+            least_bytes=float(one.least_bytes),
+            values=[MovedValue.of(moved) for moved in one.moved],
+            program=answer.candidate.text if isinstance(answer, Answer) else None,
+        )
+
+
+class LocalMoves(Part):
+    """Redistributions that send nothing."""
+
+    move: HowName = Field(
+        description="Slice, mask, widen; or another over axes of size 1, or microbatches."
+    )
+    times: Whole = Field(description="How often in a step.")
+
+
+class Sent(Part):
+    """All that a step sends by one kind of request over some axes."""
+
+    request: HowName = Field(description="What is done.")
+    axes: list[str] = Field(min_length=1, description="Over which axes.")
+    times: Whole = Field(description="How often in a step.")
+    least_bytes: Number = Field(description="What one device must send or receive at least.")
+    seconds: Seconds | None = Field(description="One after the other; null without a machine.")
+
+    @classmethod
+    def all_of(cls, requests: Sequence[Asked]) -> list[Self]:
+        """The most bytes first."""
+        groups: dict[tuple[How, tuple[str, ...]], list[Asked]] = {}
+        for one in requests:
+            groups.setdefault((one.how, one.axes), []).append(one)
+        found = [
+            cls.like(
+                request=how,
+                axes=list(axes),
+                times=sum(one.times for one in several),
+                least_bytes=float(sum(one.least_bytes * one.times for one in several)),
+                seconds=_seconds(several),
+            )
+            for (how, axes), several in groups.items()
+        ]
+        return sorted(found, key=lambda one: -one.least_bytes)
+
+
+def _seconds(requests: Sequence[Asked]) -> float | None:
+    """All of them, one after the other; None without a machine."""
+    found = [one.seconds * one.times for one in requests if one.seconds is not None]
+    return sum(found) if len(found) == len(requests) else None
+
+
+class MachineOfStep(Part):
+    """Where the step runs, and how its axes lie there."""
+
+    system: str = Field(description="Its name.")
+    levels: list[LevelInBrief] = Field(min_length=1, description="Outermost first.")
+    placement: Matrix = Field(description="One row an axis, one column a level.")
+    prices: PricesName = Field(description="What prices follow.")
+    seconds: Seconds = Field(
+        description="All requests of a step, one after the other; not what stages send."
+    )
+    laid_out_by: LaidOutBy = LAID_OUT_BY
+
+    @classmethod
+    def of(cls, machine: Machine, requests: Sequence[Asked]) -> Self:
+        return cls.like(seconds=_seconds(requests), **machine.told())
+
+
+class StageOfStep(Part):
+    """What each device of a stage holds and computes."""
+
+    stage: Whole = Field(description="Its number, from 0.")
+    device: BytesOfStep = Field(description="Of values those of one microbatch.")
+    flops: Whole = Field(description="Floating-point operations of a step, of all microbatches.")
+
+
+class SentOn(Part):
+    """A value that goes from each device of a stage to its twin on another, point to point."""
+
+    request: Literal["send"] = Field(description="What is to be done.")
+    name: str = Field(description="Its name where it arrives.")
+    type: str = Field(description="Its type.")
+    source: Whole = Field(description="The stage that it comes from.")
+    target: Whole = Field(description="The stage that it goes to.")
+    when: Literal["before", "forward", "backward", "weight", "after"] = Field(
+        description="In which pass of each microbatch, or once before or after them."
+    )
+    bytes: Whole = Field(description="What one device sends, once.")
+    times: Positive = Field(description="How often in a step.")
+
+    @classmethod
+    def of(cls, one: Transfer, sizes: Mapping[str, int]) -> Self:
+        kind, lies = one.value.type, one.value.sharding
+        assert lies is not None, one
+        return cls.like(
+            one,
+            request="send",
+            name=one.value.name,
+            type=kind.sharded(lies),
+            bytes=Type(kind.dtype, part_shape(kind, lies, sizes)).bytes,
+        )
+
+
+class ShardReply(Reply):
+    """A sharded training step: types, redistributions, and what a device holds and computes."""
+
+    name: str = Field(description="What the step is called.")
+    axes: Axes = Field(description="Sizes by name, in the order of the placement.")
+    devices: Positive = Field(description="The product of the axes.")
+    plan: str | None = Field(description="What cuts it; null for a text that was sharded before.")
+    inputs: list[InputOfStep] = Field(description="How what the step takes in lies.")
+    whole: BytesOfStep = Field(description="On one device that does all of it.")
+    device: BytesOfStep = Field(
+        description="On each of these devices; in stages, of the one that holds the most."
+    )
+    flops: Whole = Field(description="Floating-point operations of a step, on one device.")
+    device_flops: Whole = Field(
+        description="Of each of these devices; in stages, of the one that does the most."
+    )
+    microbatches: Positive = Field(description="Parts of a batch, one after the other; often 1.")
+    stages: list[StageOfStep] = Field(description="Each stage; empty where there is one.")
+    transfers: list[SentOn] = Field(description="What goes from stage to stage.")
+    requests: list[RequestOfStep] = Field(description="What is sent; the most bytes first.")
+    sent: list[Sent] = Field(description="The same by kind and axes, the most bytes first.")
+    local: list[LocalMoves] = Field(description="Redistributions that send nothing, by kind.")
+    machine: MachineOfStep | None = Field(description="Where it runs; null if none was given.")
+    files: OneFile = Field(description="The text of the sharded step.")
+
+    @classmethod
+    def of(cls, sharded: ShardedStep, plan: str | None, machine: Machine | None = None) -> Self:
+        """All that is to be said of a sharded step, on a machine or on none."""
+        step, whole, stages = sharded.step, alone(sharded), shares(sharded)
+        sizes = {axis: size for axis, size in sharded.axes if axis != TIME}
+        own = on_one_device(replace(sharded, axes=((TIME, 1), *sizes.items())))
+        requests = asked(sharded, None if machine is None else machine.redistributor)
+        inputs = zip(step.graph.inputs, own.graph.inputs, step.labels, step.roles, strict=True)
+        return cls.like(
+            name=step.name,
+            axes=sizes,
+            devices=prod(sizes.values()),
+            plan=plan,
+            inputs=[InputOfStep.of(*one) for one in inputs],
+            whole=BytesOfStep.like(whole.held),
+            device=BytesOfStep.like(max((one.held for one in stages), key=lambda one: one.all)),
+            flops=whole.flops,
+            device_flops=max(one.flops for one in stages),
+            microbatches=sharded.sizes.get(TIME, 1),
+            stages=[
+                StageOfStep.like(one, stage=at, device=BytesOfStep.like(one.held))
+                for at, one in enumerate(stages)
+                if len(stages) > 1
+            ],
+            transfers=[SentOn.of(one, sharded.sizes) for one in transfers(sharded)],
+            requests=[RequestOfStep.of(one) for one in requests],
+            sent=Sent.all_of(requests),
+            local=[
+                LocalMoves(move=how, times=times)
+                for how, times in local_moves(sharded).most_common()
+            ],
+            machine=None if machine is None else MachineOfStep.of(machine, requests),
+            files=[TextFile(name=f"{step.name}.sharded", text=str(sharded))],
+        )

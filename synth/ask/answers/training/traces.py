@@ -1,0 +1,85 @@
+"""What the verbs answer that look at training steps."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Literal, Self
+
+from pydantic import Field
+
+from grammar.tensors.operations import Step
+from synth.ask.answers.parts import OneFile, Part, Reply, TextFile, Whole
+from synth.step.work import peak_bytes, repetitions, work_of
+
+
+class WorkOfPrimitive(Part):
+    """All that one primitive does in a step."""
+
+    primitive: str = Field(min_length=1, description="Its name in JAX.")
+    kind: Literal["products", "elementwise", "reductions", "movement", "unknown"] = Field(
+        description="Matrix products and convolutions, arithmetic by element, sums, or moves."
+    )
+    times: Whole = Field(description="How often it is done, in loops as often as they go round.")
+    flops: Whole = Field(description="Floating-point operations, all times together.")
+
+
+class Loop(Part):
+    """A body that is repeated, such as a layer."""
+
+    count: Whole = Field(description="How often it is done in a step.")
+    operations: Whole = Field(description="How many operations it has.")
+    line: str = Field(description="Where its user wrote it; empty if that is not known.")
+
+
+class BytesByRole(Part):
+    """What a step takes in, and what lives while it runs, on one device that does all of it."""
+
+    parameter: Whole = Field(description="Parameters.")
+    moment: Whole = Field(description="What the optimizer keeps.")
+    state: Whole = Field(description="Counters, constant arrays, and what inference keeps.")
+    batch: Whole = Field(description="A batch.")
+    values: Whole = Field(
+        description="The most of all other values at once, in the order of the text, unfused."
+    )
+
+
+class TraceReply(Reply):
+    """A training step in numbers, and its text."""
+
+    name: str = Field(description="What it is called.")
+    sizes: dict[str, Whole] = Field(description="Of a model of the zoo; empty for a text.")
+    operations: Whole = Field(description="Operations in the text, those of loops once.")
+    parameters: Whole = Field(description="How many numbers the parameters are.")
+    arrays: Whole = Field(description="In how many arrays they are.")
+    bytes: BytesByRole = Field(description="What it takes, in bytes.")
+    flops: Whole = Field(description="Floating-point operations of a step.")
+    work: list[WorkOfPrimitive] = Field(description="By primitive, the most operations first.")
+    loops: list[Loop] = Field(description="In the order of the text, those inside others later.")
+    files: OneFile = Field(description="The text of the step.")
+
+    @classmethod
+    def of(cls, step: Step, sizes: dict[str, int]) -> Self:
+        """What is to be said of a step."""
+        work = work_of(step)
+        by_role: Counter[str] = Counter()
+        for role, value in zip(step.roles, step.graph.inputs, strict=True):
+            by_role[role] += value.type.bytes
+        held = [
+            value.type.elements
+            for role, value in zip(step.roles, step.graph.inputs, strict=True)
+            if role == "parameter"
+        ]
+        by_role["state"] += by_role["cache"]
+        roles = {role: by_role[role] for role in ("parameter", "moment", "state", "batch")}
+        return cls.like(
+            name=step.name,
+            sizes=sizes,
+            operations=sum(1 for _ in step.graph.everywhere()),
+            parameters=sum(held),
+            arrays=len(held),
+            bytes=BytesByRole(**roles, values=peak_bytes(step)),
+            flops=sum(one.flops for one in work),
+            work=[WorkOfPrimitive.like(one) for one in work],
+            loops=[Loop.like(one) for one in repetitions(step)],
+            files=[TextFile(name=f"{step.name}.step", text=str(step))],
+        )

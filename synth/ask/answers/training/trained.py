@@ -1,0 +1,201 @@
+"""What the verb answers that cuts a training step by a plan and tries it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from math import isfinite
+from typing import Annotated, Literal, Self
+
+from pydantic import Discriminator, Field, Tag
+
+from grammar.tensors.operations import Step
+from grammar.tensors.sharding import Type, part_shape
+from synth.ask.answers.parts import (
+    Axes,
+    Matrix,
+    Number,
+    Part,
+    Positive,
+    Reply,
+    TextFile,
+    Whole,
+    having,
+)
+from synth.ask.answers.ranked import matrix_of
+from synth.ask.answers.training.configured import ConfiguredReply
+from synth.step.emit import Programs
+from synth.step.sharding import Done, Moved, Place, Plan, Program, Sent, When
+from synth.step.sharding.program import EVERYWHERE
+from synth.step.trials import Compared, Row
+from synth.step.work import length_of
+
+_Files = Annotated[list[TextFile], Field(min_length=1)]
+_Loss = Annotated[float | None, Field(allow_inf_nan=False)]
+_Apart = Annotated[Number | None, Field(description="Null where something is no number.")]
+
+
+class Redistributions(Part):
+    """What is sent in one way: along some axes, or from stage to stage."""
+
+    what: str = Field(min_length=1, description="The collective, and over which axes.")
+    times: Positive = Field(description="How often in a step, in loops as often as they go round.")
+    bytes: Whole = Field(
+        description="What a device must send or receive at least, of all stages and microbatches."
+    )
+
+
+class HeldByRole(Part):
+    """What one device holds between steps."""
+
+    parameter: Whole = Field(description="Parameters, in bytes.")
+    moment: Whole = Field(description="What the optimizer keeps, in bytes.")
+
+
+class StepRow(Part):
+    """One step on one device and on many."""
+
+    loss_alone: _Loss = Field(description="On one device; null where there is none.")
+    loss_sharded: _Loss = Field(description="On all of them.")
+    difference: _Apart = Field(
+        description="The largest of a parameter, as a share of its array's largest element."
+    )
+    rounding: _Apart = Field(
+        description="The same between the step on one device and itself in wider numbers."
+    )
+
+    @classmethod
+    def of(cls, row: Row) -> Self:
+        given = {
+            name: value for name in cls.model_fields if (value := getattr(row, name)) is not None
+        }
+        return cls.like(
+            **{name: given[name] if isfinite(given.get(name, 0.0)) else None for name in given},
+            **dict.fromkeys(set(cls.model_fields) - set(given)),
+        )
+
+
+class Tried(Part):
+    """Steps that were trained in processes, beside those of one."""
+
+    alone: str = Field(min_length=1, description="What the steps are compared with.")
+    processes: Positive = Field(description="How many there were.")
+    steps: list[StepRow] = Field(min_length=1, description="Each of them.")
+    equal: bool = Field(description="Whether rounding explains all differences.")
+    unlike: list[str] = Field(description="The arrays of which it does not, the worst first.")
+
+
+class TrainReply(Reply):
+    """A training step cut by a plan."""
+
+    name: str = Field(description="What the step is called.")
+    plan: str = Field(description="The plan.")
+    axes: Axes = Field(description="The axes and their sizes.")
+    devices: Positive = Field(description="The product of the axes.")
+    runtime: Literal["jax", "torch"] = Field(description="What the file is for.")
+    held: HeldByRole = Field(description="By one device.")
+    redistributions: list[Redistributions] = Field(description="The most bytes first.")
+    placement: Matrix | None = Field(
+        description="How the axes lie: one row an axis, one column a level; null on no machine."
+    )
+    ranks_by_axes: bool = Field(
+        description="Whether a launcher must be told that ranks count along the axes."
+    )
+    programs: dict[str, str] = Field(
+        description="By module: what a machine's requests are carried out by, if not in one step."
+    )
+    check: Tried | None = Field(
+        description="Null unless asked for: the files were not executed then."
+    )
+    files: _Files = Field(description="What every device does, and modules that it needs.")
+
+    @classmethod
+    def of(
+        cls,
+        step: Step,
+        program: Program,
+        plan: Plan,
+        *,
+        text: str,
+        runtime: str,
+        files: Mapping[str, str],
+        programs: Programs | None,
+        check: Tried | None,
+    ) -> Self:
+        return cls.like(
+            name=step.name,
+            plan=text,
+            axes=dict(plan.axes),
+            devices=plan.devices,
+            runtime=runtime,
+            held=HeldByRole(**_held(step, program, plan)),
+            redistributions=_sent(program, plan),
+            placement=matrix_of(programs.placement) if programs else None,
+            ranks_by_axes=programs is not None and programs.reordered,
+            programs=programs.texts if programs else {},
+            check=check,
+            files=[TextFile(name=name, text=text) for name, text in files.items()],
+        )
+
+
+TrainAnswer = Annotated[
+    Annotated[TrainReply, Tag("")] | Annotated[ConfiguredReply, Tag("framework")],
+    Discriminator(having("framework")),
+]
+
+
+def tried(alone: str, processes: int, found: Compared) -> Tried:
+    """What was compared, as an answer has it."""
+    return Tried.like(
+        alone=alone,
+        processes=processes,
+        steps=[StepRow.of(row) for row in found.rows],
+        equal=found.equal,
+        unlike=list(found.unlike),
+    )
+
+
+def _held(step: Step, program: Program, plan: Plan) -> dict[str, int]:
+    """By a device of the stage that holds most, of each role."""
+    found: dict[str, Counter[int]] = {"parameter": Counter(), "moment": Counter()}
+    homes = program.homes or (0,) * len(program.inputs)
+    for value, role, lies, home in zip(
+        step.graph.inputs, step.roles, program.inputs, homes, strict=True
+    ):
+        if role in found:
+            rank = 0 if plan.order is None else plan.order.rank_of[home]
+            found[role][rank] += Type(
+                value.type.dtype, part_shape(value.type, lies, plan.parts)
+            ).bytes
+    return {role: max(of.values(), default=0) for role, of in found.items()}
+
+
+def _sent(program: Program, plan: Plan) -> list[Redistributions]:
+    """On all stages together, of all microbatches."""
+    times: Counter[str] = Counter()
+    least: Counter[str] = Counter()
+    places = program.places or (Place(EVERYWHERE, When.BEFORE),) * len(program.instructions)
+    for one, place in zip(program.instructions, places, strict=True):
+        once = place.when in (When.BEFORE, When.AFTER)
+        _count(one, plan, 1 if once else plan.microbatches, times, least)
+    order = sorted(times, key=lambda what: (-least[what], what))
+    return [Redistributions(what=what, times=times[what], bytes=least[what]) for what in order]
+
+
+def _count(
+    one: Done | Moved | Sent, plan: Plan, often: int, times: Counter[str], least: Counter[str]
+) -> None:
+    match one:
+        case Moved(value, path):
+            for move in path.requests(plan.sizes):
+                what = f"{move.how.value} over {', '.join(move.axes)}"
+                times[what] += often
+                least[what] += often * int(move.least_bytes(value.type, plan.parts))
+        case Sent(value, lies):
+            what = "point-to-point between stages"
+            times[what] += often
+            part = Type(value.type.dtype, part_shape(value.type, lies, plan.parts))
+            least[what] += often * part.bytes
+        case Done(operation, _, Program() as body):
+            for inner in body.instructions:
+                _count(inner, plan, often * length_of(operation), times, least)

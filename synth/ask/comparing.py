@@ -1,0 +1,119 @@
+"""The verb that compares two kept answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any
+
+from pydantic import ValidationError
+
+from hierarchies import InputError
+from synth.ask.answers import judge
+from synth.ask.answers.comparing import (
+    Changed,
+    Compared,
+    DiffReply,
+    KeptAnswer,
+    KeptPlan,
+    KeptRanking,
+    KeptSweep,
+    Scalar,
+    Told,
+)
+from synth.ask.questions.fields import File, Flag, Limited
+from synth.ask.questions.question import Question
+from synth.ask.reply import Outcome, Reply, reply
+from synth.ask.taking import taken
+from synth.collective.ranking.request import Watcher
+
+_KINDS: Mapping[str, type[KeptAnswer]] = {
+    "ranking": KeptPlan,
+    "stretches": KeptSweep,
+    "answers": KeptRanking,
+}
+"""The model of an answer by a key that tells it; of several the first."""
+_NEAR = 1e-9
+
+
+class DiffQuestion(Question):
+    """Say how two kept answers of top or plan differ, and what of the question or machine did."""
+
+    first: Annotated[
+        dict[str, Any],
+        Limited.TEXT,
+        Flag("What 'top --json' or 'plan --json' printed", spelled="FIRST", file=File.ANSWER),
+    ]
+    second: Annotated[
+        dict[str, Any],
+        Limited.TEXT,
+        Flag("The same, later or asked otherwise", spelled="SECOND", file=File.ANSWER),
+    ]
+
+
+def diff(question: DiffQuestion, watcher: Watcher) -> Reply:
+    """What two answers say differently; the outcome is NO if there is anything."""
+    first, second = kept_answers(question)
+    asked = list(_changed(first.asked, second.asked))
+    machine = list(_changed(first.system.numbers, second.system.numbers))
+    lines = [*_to_take(question), *_compared(first, second)]
+    same = not (asked or machine or lines)
+    found = DiffReply.like(same=same, asked=asked, machine=machine, lines=lines)
+    return reply(found, Outcome.OK if same else Outcome.NO)
+
+
+def _to_take(question: DiffQuestion) -> Iterator[Compared]:
+    """What each answer has one take now, if that differs; of answers that this code reads whole."""
+    first, second = map(_taken, (question.first, question.second))
+    if first and second and not _agree(first, second):
+        yield Compared(what="to take now", first=first, second=second)
+
+
+def _taken(given: Mapping[str, Any]) -> Told | None:
+    try:
+        return taken(judge("top").validate_python(given))
+    except ValidationError:
+        return None  # of another edition: its rows are compared
+
+
+def kept_answers(question: DiffQuestion) -> tuple[KeptAnswer, KeptAnswer]:
+    """Both answers, read. Raises InputError for JSON that is none, and for two of several kinds."""
+    first, second = _kept(question.first, "first"), _kept(question.second, "second")
+    if type(first) is not type(second):
+        raise InputError(
+            "the two answer different questions: one size, a range of sizes, or a whole job",
+            hint="give two of a kind, as two of 'collsynth top --bytes 1GiB --json'",
+        )
+    return first, second
+
+
+def _kept(given: Mapping[str, Any], where: str) -> KeptAnswer:
+    """An answer, read. Raises InputError for JSON that is none of ``top`` or ``plan``."""
+    hint = "give what 'collsynth top --json' or 'collsynth plan --json' printed"
+    model = next((model for key, model in _KINDS.items() if key in given), None)
+    if model is None:
+        raise InputError("this is no answer of top or plan", where=where, hint=hint)
+    try:
+        return model.model_validate(given)
+    except ValidationError as error:
+        found = error.errors()[0]
+        place = ".".join((where, *(str(part) for part in found["loc"])))
+        raise InputError(found["msg"].lower(), where=place, hint=hint) from None
+
+
+def _changed(first: Mapping[str, Scalar], second: Mapping[str, Scalar]) -> Iterator[Changed]:
+    for what in dict.fromkeys((*first, *second)):
+        if first.get(what) != second.get(what):
+            yield Changed(what=what, first=first.get(what), second=second.get(what))
+
+
+def _compared(first: KeptAnswer, second: KeptAnswer) -> Iterator[Compared]:
+    """The lines that differ: prices within rounding are the same."""
+    before, after = first.lines, second.lines
+    for what in dict.fromkeys((*before, *after)):
+        one, other = before.get(what), after.get(what)
+        if not (one and other and _agree(one, other)):
+            yield Compared(what=what, first=one, second=other)
+
+
+def _agree(one: Told, other: Told) -> bool:
+    return one.how == other.how and abs(one.seconds - other.seconds) <= _NEAR * one.seconds

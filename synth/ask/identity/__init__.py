@@ -1,0 +1,17 @@
+"""Which question it was, and which code answered it: the key that an answer is kept under.
+
+Two spellings of one question have the same key: ``1GiB`` finds the answer to 1073741824. When the
+code that answers changes, so do all keys: an answer of older code is not found. Code that only
+draws tables does not count, as it changes no answer.
+
+>>> from synth.ask.identity.canonical import key_of
+>>> from synth.ask.questions.question import asked
+>>> from synth.ask.table import VERBS
+>>> given = {"system": "dgx-h100", "axes": {"data": 32}, "reduce": ["data"]}
+>>> one, other, third = (
+...     key_of("top", asked(VERBS["top"].question, {**given, "bytes": size}))
+...     for size in ("1GiB", 1073741824, "1GB")
+... )
+>>> one == other, one == third
+(True, False)
+"""

@@ -1,0 +1,29 @@
+"""One spelling for every question, and the key that its answer is kept under."""
+
+from __future__ import annotations
+
+import json
+from hashlib import sha256
+
+from synth.ask.identity.edition import edition
+from synth.ask.questions.question import Question
+
+
+def canonical(verb: str, question: Question) -> str:
+    """The question with every default written out, in the order of the model: JSON in ASCII.
+
+    Two spellings of one question (``1GiB`` and ``1073741824``) are the same text. Axes keep the
+    order they were given in, as it is that of the rows of placements.
+    """
+    asked = {"verb": verb, "question": question.model_dump(mode="json", by_alias=True)}
+    return json.dumps(asked, separators=(",", ":"), allow_nan=False)
+
+
+def key_of(verb: str, question: Question) -> str:
+    """The key of a question's answer: 64 hex digits of the question and the code that answers."""
+    return key_of_text(canonical(verb, question))
+
+
+def key_of_text(text: str) -> str:
+    """The same key, from the text that ``canonical`` makes of a question."""
+    return sha256(f"{edition()}\n{text}".encode()).hexdigest()

@@ -1,0 +1,92 @@
+"""Which code answers: the version, and a digest of the sources that decide answers.
+
+A kept answer may be given again only by the code that made it. The version alone does not identify
+that code, as a checkout changes between versions. A digest of all sources would change too often:
+how a table is drawn, or a page served, changes no answer.
+
+So the digest covers the module that carries questions out, every module of ours that it reaches by
+imports, and the data files in their packages. Following the imports needs no list to keep up.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container, Iterator
+from functools import cache
+from hashlib import sha256
+from importlib import resources
+from importlib.metadata import version
+from importlib.resources.abc import Traversable
+
+from synth.ask.partition import carry_out
+
+_OURS = ("hierarchies", "grammar", "synth")
+_DATA = (".lark", ".toml", ".jinja")
+_IMPORT = re.compile(
+    rb"^[ \t]*(?:from[ \t]+([\w.]+)[ \t]+import[ \t]+(?:\(([^)]*)\)|([^\n(]*))"
+    rb"|import[ \t]+([^\n]*))",
+    re.MULTILINE,
+)
+"""Matches imports anywhere in a file, and in a text what only looks like one: a module too many in
+the digest does no harm. Parsing each file would take ten times as long."""
+_NAMES = re.compile(rb"[\w.]+")
+_COMMENT = re.compile(rb"#[^\n]*")
+
+
+@cache
+def edition() -> str:
+    """The version and the first 12 hex digits of the digest, as in ``0.1.0+3f5c0a9d2b71``."""
+    digest = sha256()
+    for name, content in sorted(sources(carry_out.__module__).items()):
+        digest.update(f"{name}\0{len(content)}\0".encode() + content)
+    return f"{version('collsynth')}+{digest.hexdigest()[:12]}"
+
+
+def sources(module: str) -> dict[str, bytes]:
+    """The contents by path: a module, all of ours it reaches by imports, their packages' data."""
+    there = {path: file for ours in _OURS for path, file in _below(resources.files(ours), ours)}
+    found: dict[str, bytes] = {}
+    waiting, met = [module], {module}
+    while waiting:
+        place = waiting.pop().replace(".", "/")
+        for path in (f"{place}.py", f"{place}/__init__.py"):
+            if path in there:
+                found[path] = there[path].read_bytes()
+                fresh = set(_imported(found[path])) - met
+                met |= fresh
+                waiting += fresh
+    for path, file in there.items():
+        if path.endswith(_DATA) and _package(path, there) in found:
+            found[path] = file.read_bytes()
+    return found
+
+
+def _below(folder: Traversable, place: str) -> Iterator[tuple[str, Traversable]]:
+    """The files in and below a folder, by their paths."""
+    for entry in folder.iterdir():
+        path = f"{place}/{entry.name}"
+        if entry.name.endswith((".py", *_DATA)):
+            yield path, entry
+        elif entry.is_dir():
+            yield from _below(entry, path)
+
+
+def _package(path: str, there: Container[str]) -> str:
+    """The ``__init__.py`` of the innermost package around a file, as of ``a/b.toml`` in ``a``."""
+    while path:
+        path = path.rpartition("/")[0]
+        if f"{path}/__init__.py" in there:
+            break
+    return f"{path}/__init__.py"
+
+
+def _imported(source: bytes) -> Iterator[str]:
+    """Our modules a source may import: of ``from a.b import c`` ``a``, ``a.b`` and ``a.b.c``."""
+    for module, bracketed, plain, several in _IMPORT.findall(source):
+        names = _NAMES.findall(_COMMENT.sub(b"", bracketed or plain or several))
+        if module:
+            names = [module, *(b"%b.%b" % (module, name) for name in names)]
+        for name in names:
+            parts = name.decode().split(".")
+            if parts[0] in _OURS:
+                yield from (".".join(parts[:count]) for count in range(1, len(parts) + 1))

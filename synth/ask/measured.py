@@ -1,0 +1,234 @@
+"""The verbs that look at what was measured: which tests to run, and what they say of a machine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import PurePath
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from hierarchies import InputError, System, described
+from synth.ask.answers.measured import CalibratedReply, DoctorReply, TestsReply, warnings_of
+from synth.ask.questions import notations
+from synth.ask.questions.fields import File, Flag, Limited
+from synth.ask.questions.flags import Figure, Machine, Numbers
+from synth.ask.questions.named_texts import MOST_FILES, NamedText, system_of
+from synth.ask.questions.question import PricedQuestion, Question
+from synth.ask.reply import Outcome, Reply, reply
+from synth.collective.algorithms.runtimes import runtime
+from synth.collective.ranking.request import Watcher
+from synth.measure.calibration.candidates import candidates
+from synth.measure.calibration.experiments import Experiment, experiments, script
+from synth.measure.calibration.fit import fit
+from synth.measure.calibration.measurements import FEWEST_SIZES
+from synth.measure.calibration.solver import LEAST_LATENCY, MOST_SHARE
+from synth.measure.calibration.typical import typical
+from synth.measure.doctor import Diagnosis, diagnose, is_collective
+from synth.measure.logs.devices import check_devices
+from synth.measure.logs.matching import FromCaller, Matched, matched
+from synth.measure.logs.reading import check_log, logs_of
+from synth.measure.logs.tables import Log
+
+
+@dataclass(frozen=True)
+class Readable:
+    """The tables of logs that a verb uses, and sentences on those that it cannot use."""
+
+    runs: tuple[Matched, ...]
+    left_out: tuple[str, ...]
+
+
+class LogsQuestion(Question):
+    """Logs of nccl-tests or rccl-tests taken on a system, and what they do not say themselves."""
+
+    system: Machine
+    files: Annotated[
+        list[NamedText],
+        Limited.TEXT,
+        Flag(
+            "Logs of nccl-tests or rccl-tests: text, JSON or CSV",
+            spelled="FILE...",
+            file=File.LOGS,
+        ),
+    ] = Field(default_factory=list, max_length=MOST_FILES)
+    collective: Annotated[
+        str | None,
+        Flag(
+            "What was run, where a log does not say: all_gather, ...",
+        ),
+    ] = None
+    hosts: Annotated[Figure | None, Flag("On how many hosts, where a log does not say")] = Field(
+        default=None, ge=1
+    )
+    members: Annotated[
+        Numbers | None,
+        Flag(
+            "How many children of each level a group had ranks in",
+            ", as in 2,8",
+            notation=notations.numbers("are no members", "a number for each level"),
+        ),
+    ] = None
+
+    def unusable(self, system: System, one: Matched) -> str:
+        """Why the verb cannot use a table; "" if it can."""
+        try:
+            candidates(system, one.measurement)
+        except InputError as error:
+            return error.problem
+        return ""
+
+    def matched(self, system: System) -> Readable:
+        """The tables of all files that the verb can use, on the devices they were taken on.
+
+        Raises InputError for files that cannot be read, for logs that contradict the system or each
+        other (devices of several kinds, or of others than the system has), and where no table is
+        left.
+        """
+        logs = self.logs()
+        check_devices(system, logs)
+        given = FromCaller(self.hosts, tuple(self.members) if self.members else None)
+        found = [matched(system, log, given) for log in logs]
+        reasons = [self.unusable(system, one) for one in found]
+        left_out = tuple(
+            f"{one.log.source}: a table of {one.measurement.collective} is left out: {why}"
+            for one, why in zip(found, reasons, strict=True)
+            if why
+        )
+        runs = tuple(one for one, why in zip(found, reasons, strict=True) if not why)
+        if not runs:
+            raise InputError("; ".join(left_out), hint="give a log with a table that can be used")
+        return Readable(runs, left_out)
+
+    def logs(self) -> list[Log]:
+        """All tables of all files. Raises InputError as ``matched``, but of no system."""
+        if not self.files:
+            raise InputError("no log is given", hint="name files that nccl-tests wrote")
+        logs = [
+            log for file in self.files for log in logs_of(file.text, _source(file), self.collective)
+        ]
+        _one_kind(logs)
+        return logs
+
+    def check_logs(self) -> None:
+        """Raises InputError for files that can be seen to be no logs before they are read."""
+        for file in self.files:
+            check_log(file.text, _source(file))
+
+
+class CalibrateQuestion(LogsQuestion):
+    """Fit a description to measurements, or say which to take."""
+
+    plan: Annotated[bool, Flag("Print the tests to run, and what each tells", unread="files")] = (
+        False
+    )
+    launcher: Annotated[
+        Literal["mpirun", "srun"], Flag("What starts the tests of a plan: mpirun or srun")
+    ] = "mpirun"
+    only: Annotated[
+        list[str],
+        Flag("Only these of the tests", ", by name", notation=notations.NAMES),
+    ] = Field(default_factory=list, max_length=MOST_FILES)
+
+    def unusable(self, system: System, one: Matched) -> str:
+        """Why a table cannot be fitted; "" if it can."""
+        sizes = len({sample.size_bytes for sample in one.measurement.samples})
+        few = f"{sizes} of at least {FEWEST_SIZES} sizes that tell latency from bandwidth"
+        return super().unusable(system, one) or (few if sizes < FEWEST_SIZES else "")
+
+    def check_alone(self) -> None:
+        """Raises InputError for logs beside a plan, and for names of tests without one."""
+        if self.plan and self.files:
+            raise InputError("a plan needs no logs", where="--plan", hint="leave out the files")
+        if self.only and not self.plan:
+            hint = "give --plan, or leave it out"
+            raise InputError("tests are named, and none are asked for", where="--only", hint=hint)
+
+    def tests(self, system: System) -> tuple[Experiment, ...]:
+        """The tests of a plan.
+
+        Raises InputError for a name that none of them has, and where neither NVIDIA's tests nor
+        AMD's run.
+        """
+        if (by := runtime(system)).timing:
+            what = system.device or system.name
+            problem = f"neither nccl-tests nor rccl-tests run on {what}: {by.value} has its"
+            raise InputError(f"{problem} collectives", where="--plan", hint=by.timing)
+        found = {one.name: one for one in experiments(system)}
+        for name in self.only:
+            if name not in found:
+                hint = f"one of: {', '.join(found)}"
+                raise InputError(f"there is no test {name!r}", where="--only", hint=hint)
+        return tuple(one for name, one in found.items() if name in (self.only or found))
+
+
+class DoctorQuestion(LogsQuestion, PricedQuestion):
+    """What should I get, and why don't I? Measured beside predicted, and the level at fault."""
+
+    def unusable(self, system: System, one: Matched) -> str:
+        """Why a table cannot be held to a prediction and a bound; "" if it can."""
+        unbounded = "no collective, so nothing bounds it; 'calibrate' fits it"
+        return super().unusable(system, one) or ("" if is_collective(one) else unbounded)
+
+
+def _source(file: NamedText) -> str:
+    """What a log is called in errors and warnings: not by its folder, which may be private."""
+    return PurePath(file.name).name or file.name
+
+
+def _one_kind(logs: list[Log]) -> None:
+    kinds: dict[tuple[str, ...], str] = {}
+    for log in logs:
+        if log.devices:
+            kinds.setdefault(log.devices, log.source)
+    if len(kinds) > 1:
+        machines = "; ".join(f"{where}: {', '.join(names)}" for names, where in kinds.items())
+        raise InputError(f"logs of several machines: {machines}", hint="give those of one")
+
+
+def calibrate(question: CalibrateQuestion, watcher: Watcher) -> Reply:
+    """The tests to run, with the lines that run them and what each tells."""
+    system = system_of(question.system)
+    question.check_alone()
+    if question.plan:
+        return _plan(system, question)
+    readable = question.matched(system)
+    runs = readable.runs
+    diagnosis = diagnose(typical(replace(system, calibration=None)), runs)
+    _check_bounds(diagnosis)
+    calibrated = fit(system, [run.measurement for run in runs])
+    warnings = [*warnings_of(runs), *readable.left_out]
+    contradictions = [one.text for one in diagnosis.contradictions]
+    comments = [f"# {line}" for line in (*contradictions, *warnings) if line.isprintable()]
+    device = next(
+        (name for run in runs for name in run.log.devices if name.isprintable()), "device"
+    )
+    text = "\n".join([*comments, described(calibrated.system, device)])
+    return reply(CalibratedReply.of(system, calibrated, diagnosis, runs, warnings, text))
+
+
+def _check_bounds(diagnosis: Diagnosis) -> None:
+    """Raises InputError for rows so far below their bound that no fit can follow them."""
+    for one in diagnosis.contradictions:
+        least = 1 / MOST_SHARE if one.level else LEAST_LATENCY
+        if one.share is not None and one.share < least:
+            hint = "describe the machine that was measured; 'doctor' shows every row by its bound"
+            raise InputError(one.text, where="SYSTEM", hint=hint)
+
+
+def _plan(system: System, question: CalibrateQuestion) -> Reply:
+    given = question.system
+    spec = given.name if isinstance(given, NamedText) else given
+    found = question.tests(system)
+    text = script(system, found, question.launcher, spec)
+    return reply(TestsReply.of(system, found, text))
+
+
+def doctor(question: DoctorQuestion, watcher: Watcher) -> Reply:
+    """Measured beside predicted and bound, size by size, and which level falls short."""
+    system = question.priced(system_of(question.system))
+    readable = question.matched(system)
+    diagnosis = diagnose(system, readable.runs)
+    wrong = diagnosis.contradictions or any(run.short for run in diagnosis.runs)
+    answer = DoctorReply.of(system, diagnosis, readable.left_out)
+    return reply(answer, Outcome.NO if wrong else Outcome.OK)

@@ -1,0 +1,394 @@
+"""The verbs that hand programs out: as files for runtimes, or run here."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from importlib.metadata import version
+from itertools import pairwise
+from math import isfinite
+from typing import Annotated, Any
+
+from pydantic import ConfigDict, Field
+
+from grammar import Goal
+from grammar.tensors.sharding import Kind
+from hierarchies import InputError, nearest
+from synth.ask.answers.degraded import GroupStep
+from synth.ask.answers.given import (
+    Remembered,
+    UnevenRanking,
+    planned,
+    remembered,
+    uneven_of,
+)
+from synth.ask.answers.outputs import (
+    Checked,
+    EmittedGroupsReply,
+    EmittedPlanReply,
+    EmittedReply,
+    HandedStripe,
+    RunReply,
+)
+from synth.ask.answers.parts import SCHEMA_VERSION, Json, TextFile, as_json
+from synth.ask.export import hand_out
+from synth.ask.questions import notations
+from synth.ask.questions.fields import File, Flag, Limited
+from synth.ask.questions.flags import Figure, Measure, PerhapsBytes, PerhapsMachine, ProgramText
+from synth.ask.questions.question import PerhapsPlacedQuestion, PricedQuestion
+from synth.ask.reply import Outcome, Reply, reply
+from synth.collective.algorithms.algorithms import Choice
+from synth.collective.degraded.handing import Handed, run_on_arrays
+from synth.collective.emit import (
+    TARGETS,
+    Entry,
+    Options,
+    RankOrder,
+    Source,
+    emit,
+    emit_all,
+    target_of,
+)
+from synth.collective.emit.source import digits
+from synth.collective.ranking.request import Watcher, programs_text
+from synth.collective.run import BACKENDS, Seen, Trial, run
+from synth.collective.semantics.schedule import ends, padded
+
+MOST_HOSTS = 2**16
+ALL = "all"
+"""In the place of the name of an entry: every entry of the plan."""
+GROUPS_FORMAT, GROUPS_VERSION = "collsynth-groups", 1
+"""Where reductions do not add: who cannot tell must not add."""
+
+
+class HandOutQuestion(PerhapsPlacedQuestion, PricedQuestion):
+    """A program on one placement, or an answer that ``top`` gave before (the key ``from``).
+
+    ``rank`` chooses among the answers, and ``placement`` too where several have that rank.
+    """
+
+    model_config = ConfigDict(populate_by_name=True)
+
+    program: Annotated[
+        ProgramText | None,
+        Flag("A program", ", a file, or -, unless --from", "PROGRAM", file=File.PROGRAM),
+    ] = None
+    system: Annotated[PerhapsMachine, Flag("Where it runs", ", unless --from")] = None
+    answer: Annotated[
+        dict[str, Any] | None,
+        Limited.ANSWER,
+        Flag("What 'top --json' printed", ": a file, or -", "--from ANSWER", file=File.ANSWER),
+    ] = Field(default=None, alias="from")
+    rank: Annotated[Figure, Flag("Which answer of --from")] = 1
+    entry: Annotated[
+        str | None, Flag("Which entry of a plan, by its name", "; all: every one, as one package")
+    ] = None
+    bytes: PerhapsBytes = None
+    request: Annotated[
+        Goal | None, Field(strict=False), Flag("What the program does, if no all-reduce")
+    ] = None
+    op: Annotated[
+        Kind,
+        Field(strict=False),
+        Flag(f"The reduction operation: {', '.join(one.value for one in Kind)}"),
+    ] = Kind.SUM
+    algorithm: Annotated[
+        Choice | None, Field(strict=False), Flag("What is predicted, as in top")
+    ] = None
+    segments: Annotated[
+        int | None,
+        Field(ge=1, le=4096),
+        Flag("Into how many the payload is cut, to overlap"),
+    ] = None
+
+    def chosen(self) -> Remembered:
+        """The program to hand out: from ``answer``, or from ``program`` and ``system``.
+
+        Raises InputError if neither or both are given, and for what does not fit together.
+        """
+        if self.answer is None and (self.rank != 1 or self.entry is not None):
+            what = f"rank {self.rank}" if self.entry is None else f"entry {self.entry!r}"
+            raise InputError(f"{what} of no answers", hint="it chooses among --from's")
+        if self.answer is not None:
+            self._check_alone()
+            found = self._remembered(self.answer)
+        elif self.program is None or self.system is None:
+            raise InputError(
+                "nothing to hand out is given",
+                hint="either PROGRAM SYSTEM --axes --reduce, or --from with an answer of 'top'",
+            )
+        else:
+            system, reduction = self.place(self.program)
+            system = self.priced(system)
+            found = Remembered(system, reduction, self.program, 2**30, Choice.AUTO)
+        return self._changed(found)
+
+    def planned(self) -> dict[str, Remembered]:
+        """All entries of a plan, by name. Raises InputError for an answer that is no plan."""
+        if self.answer is None:
+            raise InputError("entries of no plan", where="--entry", hint="give one with --from")
+        self._check_alone()
+        return {name: self._changed(one) for name, one in planned(self.answer).items()}
+
+    def _remembered(self, answer: dict[str, Any]) -> Remembered:
+        if self.entry is None:
+            return remembered(answer, self.rank, self.placement, self.bytes)
+        found = planned(answer)
+        if self.entry not in found:
+            hint = nearest(self.entry, found)
+            raise InputError(f"no entry {self.entry!r}", where="--entry", hint=hint)
+        return found[self.entry]
+
+    def _changed(self, found: Remembered) -> Remembered:
+        """As the question would have it: another size, other segments."""
+        return replace(
+            found,
+            payload_bytes=self.bytes or found.payload_bytes,
+            goal=self.request or found.goal,
+            op=self.op,
+            algorithm=self.algorithm or found.algorithm,
+            segments=self.segments or found.segments,
+            beside=tuple(
+                replace(one, segments=self.segments or one.segments) for one in found.beside
+            ),
+        )
+
+    def groups(self) -> UnevenRanking | None:
+        """The answer, if its machine lacks devices; else None. Raises as ``chosen``."""
+        if self.answer is None or "uneven" not in self.answer:
+            return None
+        self._check_alone()
+        return uneven_of(self.answer)
+
+    def answered_devices(self) -> int:
+        """How many devices the machine of the answer has, 0 without one. Raises as ``chosen``."""
+        if self.answer is None:
+            return 0
+        if self.entry == ALL:
+            return next(iter(self.planned().values())).system.devices
+        ranking = self.groups()
+        return len(ranking.uneven.devices) if ranking else self.chosen().system.devices
+
+    def _check_alone(self) -> None:
+        """Raises InputError for a program, system, axes or ``--no-collapse`` beside an answer."""
+        if not self.collapse:
+            raise InputError("an answer remembers its digits", hint="leave out --no-collapse")
+        parts = (self.program, self.system, self.axes, self.reduce)
+        if any(part is not None for part in parts):
+            raise InputError(
+                "a program and an answer are given",
+                hint="either PROGRAM SYSTEM --axes --reduce, or --from",
+            )
+
+
+class EmitQuestion(HandOutQuestion):
+    """Write a program, or an answer of top, for a runtime or tool."""
+
+    target: Annotated[str, Flag(f"One of: {', '.join(TARGETS)}")]
+    rank_order: Annotated[
+        RankOrder,
+        Field(strict=False),
+        Flag(f"How the job's ranks are numbered: {', '.join(one.value for one in RankOrder)}"),
+    ] = RankOrder.MACHINE
+    hosts: Annotated[
+        Annotated[list[str], Field(max_length=MOST_HOSTS)] | None,
+        Flag("Names of the hosts, in order", ": a,b,c", notation=notations.NAMES),
+    ] = None
+    host_level: Annotated[
+        str | None, Flag("The level whose units are hosts, if not node or host")
+    ] = None
+    channels: Annotated[Figure | None, Flag("NCCL's channels, for its tuner")] = Field(
+        default=None, ge=1
+    )
+
+
+class RunQuestion(HandOutQuestion):
+    """Execute a program here, check it, and print measured beside predicted time."""
+
+    bytes: Annotated[PerhapsBytes, Flag("The largest buffer of a device", ", e.g. 1MiB")] = 2**20
+    backend: Annotated[str, Flag(f"One of: {', '.join(BACKENDS)}")] = "numpy"
+    dtype: Annotated[str, Flag("What the tensor is made of")] = "float32"
+    repeat: Annotated[int, Flag("How often it is timed")] = Field(default=5, ge=1, le=1000)
+    check: Annotated[bool, Flag("Compare with the plain collective")] = False
+    timeout_seconds: Annotated[
+        Measure, Flag("Seconds after which all are ended", spelled="--timeout")
+    ] = Field(default=120.0, gt=0, strict=False)
+
+    def trial(self, payload_bytes: int) -> Trial:
+        """How it is run."""
+        return Trial(payload_bytes, self.dtype, self.repeat, self.check, self.timeout_seconds)
+
+
+def emitted(question: EmitQuestion, watcher: Watcher) -> Reply:
+    """A program in the words of a runtime or tool, as files."""
+    ranking = question.groups()
+    if ranking is not None:
+        return _emitted_groups(question, ranking)
+    options = Options(
+        rank_order=question.rank_order,
+        hosts=tuple(question.hosts or ()),
+        host_level=question.host_level,
+        channels=question.channels,
+        made_by=f"collsynth {version('collsynth')}",
+    )
+    if question.entry == ALL:
+        return _emitted_plan(question, options)
+    source = _source(question, question.chosen(), options)
+    files = emit(question.target, source)
+    return reply(EmittedReply.of(source, question.target, files))
+
+
+def _source(question: EmitQuestion, chosen: Remembered, options: Options) -> Source:
+    """What is handed out; in one segment for targets that have no more."""
+    if not target_of(question.target).overlaps:
+        chosen = replace(chosen, segments=1)
+    return hand_out(chosen, options).source
+
+
+def _emitted_plan(question: EmitQuestion, options: Options) -> Reply:
+    """All entries of a plan, as one package or a file each."""
+    entries = [
+        Entry(name, _source(question, one, options)) for name, one in question.planned().items()
+    ]
+    return reply(EmittedPlanReply.of(entries, question.target, emit_all(question.target, entries)))
+
+
+def executed(question: RunQuestion, watcher: Watcher) -> Reply:
+    """What was seen when a program ran here, beside what was predicted for its system."""
+    if question.entry == ALL:
+        raise InputError("a run of every entry", where="--entry", hint="name one")
+    ranking = question.groups()
+    if ranking is not None:
+        return _executed_groups(question, ranking)
+    given = hand_out(question.chosen(), Options())
+    schedule = given.source.schedule
+    trial = question.trial(given.source.payload_bytes)
+    seen = run(question.backend, given.source, trial, watcher.go_on)
+    checked = _checked(seen)
+    same = checked.bitwise_equal or not BACKENDS[question.backend].same_bits
+    wrong = question.check and not (checked.equal and same)
+    found = RunReply(
+        schema_version=SCHEMA_VERSION,
+        system=given.source.system.name,
+        request=schedule.goal,
+        op=schedule.op,
+        program=programs_text(str(one.program) for one in given.source.schedules),
+        backend=question.backend,
+        devices=schedule.devices,
+        bytes=seen.bytes,
+        padded_bytes=_padded(given.source, seen),
+        segments=seen.segments or schedule.segments,
+        stripes=HandedStripe.all_of(given.source),
+        dtype=question.dtype,
+        check=checked if question.check else None,
+        measured_seconds=seen.seconds,
+        measured_plain_seconds=seen.plain_seconds,
+        predicted_seconds=given.source.seconds,
+        predicted_plain_seconds=given.plain_seconds,
+    )
+    return reply(found, Outcome.NO if wrong else Outcome.OK)
+
+
+def _checked(seen: Seen) -> Checked:
+    """How the result compared; an infinite or NaN error becomes None, as JSON has neither."""
+    return Checked(
+        equal=seen.equal,
+        error=seen.error if seen.error is not None and isfinite(seen.error) else None,
+        bitwise_equal=seen.bitwise_equal,
+    )
+
+
+def _emitted_groups(question: EmitQuestion, ranking: UnevenRanking) -> Reply:
+    """A program of explicit groups: as data only, as no mesh has its groups."""
+    if question.target != "json":
+        target_of(question.target)
+        raise InputError(
+            f"target {question.target} names groups by the axes of a mesh, and the groups of a "
+            "machine that lacks devices are uneven",
+            where="--target",
+            hint="json can: it lists them",
+        )
+    found = ranking.handed(question.rank)
+    found.check()
+    text = json.dumps(groups_document(found, question.op), indent=1) + "\n"
+    emitted = EmittedGroupsReply.like(
+        found,
+        target="json",
+        program=found.program.text,
+        op=question.op,
+        proof="proved",
+        proved_for=len(found.devices),
+        files=[TextFile(name=f"groups_{digits(text)}.json", text=text)],
+    )
+    return reply(emitted)
+
+
+def groups_document(handed: Handed, op: Kind = Kind.SUM) -> Json:
+    """The program as data: steps over groups of ranks, which chunks each keeps, device ids."""
+    return {
+        "format": GROUPS_FORMAT,
+        "version": GROUPS_VERSION,
+        "system": handed.system,
+        "devices": list(handed.devices),
+        **({} if op is Kind.SUM else {"op": op.value}),
+        "program": handed.program.text,
+        "bytes": handed.payload_bytes,
+        "chunks": handed.program.chunks,
+        "segments": handed.segments,
+        "proved_for": len(handed.devices),
+        "steps": [as_json(GroupStep.of(step)) for step in handed.program.steps],
+    }
+
+
+def _executed_groups(question: RunQuestion, ranking: UnevenRanking) -> Reply:
+    """What was seen when a program of explicit groups ran on arrays."""
+    if question.backend != "numpy":
+        raise InputError(
+            f"backend {question.backend} runs programs over a mesh, and the groups of a machine "
+            "that lacks devices are uneven",
+            where="--backend",
+            hint="numpy can",
+        )
+    size = question.bytes or 2**20
+    chosen = ranking.handed(question.rank)
+    seen = run_on_arrays(chosen, question.dtype, size, question.repeat, question.op)
+    checked = _checked(seen)
+    chunks = chosen.program.chunks
+    each = -(-seen.bytes // chunks)
+    found = RunReply(
+        schema_version=SCHEMA_VERSION,
+        system=chosen.system,
+        request=Goal.ALL_REDUCE,
+        op=question.op,
+        program=chosen.program.text,
+        backend="numpy",
+        devices=len(chosen.devices),
+        bytes=seen.bytes,
+        padded_bytes=max(seen.bytes, each * chunks),
+        segments=1,
+        stripes=[],
+        dtype=question.dtype,
+        check=checked if question.check else None,
+        measured_seconds=seen.seconds,
+        measured_plain_seconds=seen.plain_seconds,
+        predicted_seconds=chosen.seconds,
+        predicted_plain_seconds=chosen.flat_seconds,
+    )
+    wrong = question.check and not (checked.equal and checked.bitwise_equal)
+    return reply(found, Outcome.NO if wrong else Outcome.OK)
+
+
+def _padded(source: Source, seen: Seen) -> int:
+    """The payload's bytes with padding: each stripe's slice is padded to whole pieces.
+
+    Where the goal is in pieces, as an all-gather's is, each of them is sliced and padded by itself.
+    """
+    schedules = source.schedules
+    each = source.schedule.pieces if source.schedule.goal.in_pieces else 1
+    cuts = (0, *ends([one.payload_bytes for one in schedules], -(-seen.bytes // each)))
+    segments = [stripe.segments for stripe in seen.stripes]
+    segments = segments or [seen.segments or one.segments for one in schedules]
+    return sum(
+        each * padded(end - begin, one.pieces // each * cut)
+        for one, cut, (begin, end) in zip(schedules, segments, pairwise(cuts), strict=True)
+    )

@@ -1,0 +1,395 @@
+"""The verbs that plan: one collective, a range of sizes, a whole job."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import fields
+from typing import Annotated, Self
+
+from pydantic import Field, model_validator
+
+from grammar import Goal
+from hierarchies import MOST_AXES, InputError, System, within
+from synth.ask.answers import judge
+from synth.ask.answers.degraded import CostReply, UnevenReply
+from synth.ask.answers.planning import JobReply, PlanReply, SystemsRankedReply
+from synth.ask.answers.ranked import RankingReply, SweepReply
+from synth.ask.questions import notations
+from synth.ask.questions.collectives import Collectives, job_asked
+from synth.ask.questions.fields import File, Flag, Limited
+from synth.ask.questions.flags import (
+    Across,
+    Algorithm,
+    Axes,
+    Bytes,
+    Collapse,
+    Figure,
+    MaxSteps,
+    Measure,
+    OneOrMoreBytes,
+    OnePlacement,
+    Over,
+    PerhapsOver,
+    Requested,
+    Segments,
+    Stripes,
+)
+from synth.ask.questions.named_texts import Given, job_of, system_of
+from synth.ask.questions.question import (
+    FaultyQuestion,
+    MachineQuestion,
+    PricedQuestion,
+    Question,
+    axes_of,
+    matrix_of,
+    segment_counts,
+)
+from synth.ask.reply import Outcome, Reply, reply, searched
+from synth.ask.training.planned import StepPlanQuestion, planned_step
+from synth.collective.algorithms.algorithms import Choice
+from synth.collective.degraded import UnevenRequest, uneven_answers
+from synth.collective.degraded.comparison import cost, uneven_request
+from synth.collective.ranking.advice import advised, kept
+from synth.collective.ranking.library import Library
+from synth.collective.ranking.request import Alone, Request, Unranked, Watcher
+from synth.collective.ranking.sizes import check_range, sweep
+from synth.collective.semantics.programs import Language
+from synth.collective.workload.files import sizes_of
+from synth.collective.workload.job import Job
+from synth.collective.workload.planner import How, plan_job
+from synth.collective.workload.shapes import Shape, Sharding, Training
+from synth.collective.workload.transformer import transformer_job
+from synth.search.forks import forked
+
+MOST_SYSTEMS = 1024
+
+
+class RankedQuestion(FaultyQuestion, PricedQuestion):
+    """A collective over some axes, and how programs for it are looked for.
+
+    Or several collectives: then they are a job, which needs one placement for all.
+    """
+
+    axes: Axes
+    reduce: Annotated[
+        PerhapsOver,
+        Flag(
+            "Axes the request is over",
+            ", separated by commas. Again for each further collective of a job, "
+            "with its own --bytes, --times, --hidden and --request after it",
+        ),
+    ] = None
+    bytes: OneOrMoreBytes = 2**30
+    k: Annotated[int, Limited.K, Flag("How many answers", spelled="-k")] = 10
+    max_steps: MaxSteps = 5
+    algorithm: Algorithm = Choice.AUTO
+    placement: OnePlacement = None
+    per_placement: Annotated[bool, Flag("Rank inside each placement")] = False
+    across: Across = False
+    collapse: Collapse = True
+    request: Requested = Goal.ALL_REDUCE
+    segments: Segments = "auto"
+    stripes: Stripes = True
+    exact: Annotated[bool, Flag("Rank also what prices cannot tell apart")] = False
+    explain: Annotated[bool, Flag("Say of every answer why, in words")] = False
+    collectives: Collectives = Field(default_factory=list)
+
+    @model_validator(mode="after")
+    def _one_or_several(self) -> Self:
+        """Refuse neither and both. Raises InputError."""
+        if not self.collectives and self.reduce is None:
+            hint = 'name the axes, as in ["data"], or list several collectives'
+            raise InputError("nothing to reduce over is given", where="reduce", hint=hint)
+        if len(self.collectives) == 1:
+            hint = "give its reduce, bytes and request themselves"
+            raise InputError("a list of one collective", where="collectives", hint=hint)
+        for key in ("reduce", "bytes", "request") if self.collectives else ():
+            if getattr(self, key) != type(self).model_fields[key].default:
+                hint = f"each of them has its own {key}"
+                raise InputError(f"{key} beside several collectives", where=key, hint=hint)
+        return self
+
+    def job(self) -> Job:
+        """The job that several collectives are, as a job file would say it.
+
+        Raises InputError for what no job may be, and for what is asked of one collective only.
+        """
+        for flag, given in (("--per-placement", self.per_placement), ("--explain", self.explain)):
+            if given:
+                hint = "leave it out, or ask for one collective"
+                raise InputError("several collectives share a placement", where=flag, hint=hint)
+        return job_asked(self.axes, self.collectives)
+
+    def asked(self) -> Request:
+        """The question as the planner's request; of a range of sizes, at its largest.
+
+        Raises InputError for what makes no sense.
+        """
+        if isinstance(self.bytes, tuple):
+            check_range(*self.bytes)
+            if self.per_placement:
+                raise InputError(
+                    "a range of sizes is asked for every placement",
+                    where="--per-placement",
+                    hint="give one size, or one --placement",
+                )
+        return Request(
+            axes=axes_of(self.axes),
+            over=tuple(self.reduce or ()),
+            payload_bytes=self.bytes if isinstance(self.bytes, int) else max(self.bytes),
+            k=self.k,
+            language=Language(self.max_steps, self.across, self.request),
+            choice=self.algorithm,
+            collapse=self.collapse,
+            placement=matrix_of(self.placement) if self.placement is not None else None,
+            per_placement=self.per_placement,
+            segments=segment_counts(self.segments),
+            stripes=self.stripes,
+            exact=self.exact,
+        )
+
+
+class TopQuestion(RankedQuestion, MachineQuestion):
+    """Rank programs for a collective, proved, fastest first; or find a placement for several."""
+
+    def asked_of(self, system: System) -> Request:
+        """The request of one collective on the placement that is kept. Raises as ``kept``."""
+        return kept(system, self.asked())
+
+    def uneven(self) -> tuple[Request, UnevenRequest]:
+        """The request of one collective, and what of it is asked of a machine that lacks devices.
+
+        Raises InputError for what is not looked for there.
+        """
+        if isinstance(self.bytes, tuple):
+            problem = "a range of sizes on a machine that lacks devices"
+            raise InputError(problem, where="--bytes", hint="give one")
+        if self.across:
+            problem = "--across on a machine that lacks devices"
+            raise InputError(problem, hint="its groups are explicit: leave it out")
+        asked = self.asked()
+        return asked, uneven_request(asked)
+
+    @property
+    def system_name(self) -> str:
+        """What the system is called in the question."""
+        return str(getattr(self.system, "name", self.system))
+
+
+class SweepQuestion(RankedQuestion):
+    """Put the question of top to several systems, and compare their best answers."""
+
+    systems: Annotated[
+        list[Given],
+        Limited.SYSTEMS,
+        Flag(
+            "Catalogue names, name:N or name:AxB, or files", spelled="SYSTEM...", file=File.SYSTEMS
+        ),
+    ] = Field(min_length=1, max_length=MOST_SYSTEMS)
+    k: Annotated[int, Limited.K, Flag("How many answers of each", spelled="-k")] = 10
+    explain: bool = False  # asked with ``top``, whose table has room for reasons
+
+    def tops(self) -> list[TopQuestion]:
+        """The question put to each of the systems."""
+        given = {name: getattr(self, name) for name in RankedQuestion.model_fields}
+        return [TopQuestion(system=system, **given) for system in self.systems]
+
+
+class CostQuestion(MachineQuestion):
+    """Tell what it costs that something is missing or slower, and what to do about it."""
+
+    axes: Annotated[Axes, Flag("Those of the whole machine", ", as in data=32")]
+    reduce: Over
+    bytes: Bytes = 2**30
+    max_steps: MaxSteps = 5
+    algorithm: Algorithm = Choice.AUTO
+    placement: OnePlacement = None
+    request: Requested = Goal.ALL_REDUCE
+    segments: Segments = "auto"
+    stripes: Stripes = True
+
+    def asked(self) -> Request:
+        """The question as the planner's request. Raises InputError for what makes no sense."""
+        shared = RankedQuestion.model_fields.keys() & type(self).model_fields
+        return RankedQuestion(k=1, **{name: getattr(self, name) for name in shared}).asked()
+
+
+class JobPlanQuestion(Question):
+    """What is asked of the one placement for all collectives of a job, and of their programs."""
+
+    job: Annotated[
+        Given | None,
+        Limited.TEXT,
+        Flag("A job file, or the name of a shipped job", file=File.JOB),
+    ] = None
+    max_steps: MaxSteps = 5
+    algorithm: Algorithm = Choice.AUTO
+    across: Across = False
+    collapse: Collapse = True
+    segments: Segments = "auto"
+    stripes: Stripes = True
+    placement: OnePlacement = None
+
+
+class PlanQuestion(MachineQuestion, StepPlanQuestion, JobPlanQuestion):
+    """Plan a model's whole training step; or find the one placement for a job's collectives."""
+
+    k: Annotated[int, Limited.K, Flag("How many plans or placements to list", spelled="-k")] = 5
+
+    @model_validator(mode="after")
+    def _a_model_or_a_job(self) -> Self:
+        """Refuse neither and both, and what is about the other. Raises InputError."""
+        if (self.model is None) == (self.job is None):
+            hint = "--model llama3-70b for a whole step, or --job FILE for its collectives alone"
+            problem = "a model and a job" if self.job else "neither a model nor a job is given"
+            raise InputError(problem, where="model", hint=hint)
+        about, other = ("job", StepPlanQuestion) if self.job else ("model", JobPlanQuestion)
+        for name, field in other.model_fields.items():
+            if getattr(self, name) != field.get_default(call_default_factory=True):
+                hint = f"leave it out: it says nothing of a {about}"
+                raise InputError(f"{name} beside a {about}", where=name, hint=hint)
+        return self
+
+
+class JobQuestion(Question):
+    """Derive a job file for plan: what a transformer's training step communicates."""
+
+    axes: Annotated[
+        dict[str, str | Figure],
+        Field(max_length=MOST_AXES),
+        Flag("Sizes", ", as in data=any,tensor=1|2|4|8,pipeline=4", notation=notations.OPEN_AXES),
+    ]
+    layers: Annotated[Figure, Flag("Layers of the transformer")]
+    hidden: Annotated[Figure, Flag("Width of the model")]
+    heads: Annotated[Figure, Flag("Attention heads")]
+    vocabulary: Annotated[Figure, Flag("Tokens of the vocabulary")]
+    sequence: Annotated[Figure, Flag("Tokens in a sequence")]
+    name: Annotated[str, Flag("How the job is called")] = "transformer"
+    micro_batch: Annotated[Figure, Flag("Sequences in a micro-batch")] = 1
+    batch: Annotated[Figure | None, Flag("Sequences in a step, of all devices")] = None
+    micro_batches: Annotated[Figure | None, Flag("Micro-batches in a step, of each device")] = None
+    kv_heads: Annotated[Figure, Flag("Heads of keys and values, if fewer")] = 0
+    feed_forward: Annotated[Figure, Flag("Inner columns, if not 4 x hidden")] = 0
+    gated: Annotated[bool, Flag("A gated network, as in Llama", also={"classic": False})] = False
+    classic: bool = True
+    experts: Annotated[Figure, Flag("Experts in each layer")] = 0
+    experts_per_token: Annotated[Figure, Flag("Experts that see a token")] = 2
+    sharding: Annotated[
+        Sharding,
+        Field(strict=False),
+        Flag("none, optimizer, fsdp or hsdp"),
+    ] = Sharding.NONE
+    sequence_parallel: bool = True
+    recompute: Annotated[bool, Flag("Activations are computed twice")] = False
+    memory_GB: Annotated[  # noqa: N815 - the unit
+        Measure | None, Flag("GB of a device for the training state", spelled="--memory")
+    ] = Field(default=None, strict=False)
+    most_bubble: Measure | None = Field(default=None, strict=False)
+
+    def job(self) -> Job:
+        """The job. Raises InputError for numbers that make no transformer."""
+        given = {name: getattr(self, name) for name in type(self).model_fields}
+        shape = {one.name: given[one.name] for one in fields(Shape) if one.name in given}
+        training = {one.name: given[one.name] for one in fields(Training) if one.name in given}
+        sizes = {name: sizes_of(_whole(size)) for name, size in self.axes.items()}
+        return transformer_job(Shape(**shape), Training(**training), sizes, name=self.name)
+
+
+def how(question: PlanQuestion | RankedQuestion) -> How:
+    """How programs for a job are looked for. Raises InputError for what makes no sense."""
+    return How(
+        question.k,
+        Language(question.max_steps, question.across),
+        question.algorithm,
+        question.collapse,
+        segment_counts(question.segments),
+        question.stripes,
+        None if question.placement is None else matrix_of(question.placement),
+    )
+
+
+def _whole(size: str | int) -> str | int:
+    return int(size) if isinstance(size, str) and size.isdecimal() else size
+
+
+def top(
+    question: TopQuestion, watcher: Watcher, known: Callable[[Language], Library] | None = None
+) -> Reply:
+    """The ranked, proved programs; for a range of sizes, which is best from which size on.
+
+    Of several collectives the one placement for all, as ``plan`` answers.
+    ``known``: gives programs of a language searched before; used for questions of one size.
+    """
+    system = question.machine()
+    if question.collectives:
+        return _planned(system, question.job(), question, watcher)
+    if system.missing:
+        return _uneven(system, question, watcher)
+    if isinstance(question.bytes, tuple):
+        request = question.asked_of(system)
+        return ranked(SweepReply.of(sweep(system, request, *question.bytes, watcher)))
+    request = question.asked()
+    report = advised(system, request, watcher, known(request.language) if known else None)
+    return ranked(RankingReply.of(report, question.explain))
+
+
+def sweep_systems(question: SweepQuestion, watcher: Watcher) -> Reply:
+    """The same question put to several systems.
+
+    Several at once where there may be several processes; ranges of sizes one after the other, as
+    each has many sizes to be asked at once, and one system may take longer than all others.
+    """
+    unranked = Unranked(watcher)
+
+    def answered(one: TopQuestion) -> Reply:
+        with within(one.system_name):
+            return top(one, unranked)
+
+    at_once = watcher if isinstance(question.bytes, int) else Alone(watcher)
+    replies = forked(answered, question.tops(), at_once)
+    systems = [judge("top").validate_python(one.body) for one in replies]
+    complete = all(one.complete for one in systems) and len(systems) == len(question.systems)
+    return ranked(SystemsRankedReply.like(systems=systems, complete=complete))
+
+
+def ranked(
+    found: RankingReply | SweepReply | UnevenReply | PlanReply | SystemsRankedReply,
+) -> Reply:
+    """A reply with its outcome: PARTIAL if work was left out, else NO if z3 refutes any answer."""
+    others = found.elsewhere if isinstance(found, RankingReply) else []
+    answers = (*found.answers, *(one.answer for one in others))
+    refuted = any(one.proof == "refuted" for one in answers)
+    return searched(found, Outcome.NO if refuted else Outcome.OK)
+
+
+def plan(question: PlanQuestion, watcher: Watcher) -> Reply:
+    """Plans of a model's step; or the placement on which a job's collectives expose least."""
+    if question.job is None:
+        name = str(getattr(question.system, "name", question.system))
+        return planned_step(question, question.machine(), name, question.k, watcher)
+    return _planned(question.machine(), job_of(question.job), question, watcher)
+
+
+def _planned(
+    system: System, job: Job, question: PlanQuestion | TopQuestion, watcher: Watcher
+) -> Reply:
+    return ranked(PlanReply.of(plan_job(system.check_even(), job, how(question), watcher)))
+
+
+def job(question: JobQuestion, watcher: Watcher) -> Reply:
+    """A job file for ``plan``, from the shape of a transformer and how it is trained."""
+    return reply(JobReply.of(question.job()))
+
+
+def costs(question: CostQuestion, watcher: Watcher) -> Reply:
+    """A request on the healthy machine and on what is left of it."""
+    whole = question.priced(system_of(question.system))
+    found = cost(whole.healthy, question.machine(), question.asked(), Unranked(watcher))
+    return searched(CostReply.of(found))
+
+
+def _uneven(system: System, question: TopQuestion, watcher: Watcher) -> Reply:
+    """The ranking of a machine that lacks devices."""
+    asked, request = question.uneven()
+    report = uneven_answers(system, asked.axes, asked.over, request, watcher)
+    return ranked(UnevenReply.of(report))

@@ -1,0 +1,112 @@
+"""The flags that several verbs have: what each asks for, how it is typed, what bounds it.
+
+``--bytes``, ``--segments`` and ``--no-stripes`` mean the same in every verb. So each stands here
+once, as the type of the field that it fills; a flag of one verb only stands in its question.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, Field
+
+from grammar import Goal
+from hierarchies import MOST_AXES
+from synth.ask.questions import notations
+from synth.ask.questions.fields import File, Flag, Harmless, Limited
+from synth.ask.questions.named_texts import Given
+from synth.ask.questions.notations import size_in_bytes
+from synth.collective.algorithms.algorithms import Choice
+
+
+def _size(value: object) -> object:
+    return _read(value)
+
+
+def _read(value: object, otherwise: str = "") -> object:
+    return size_in_bytes(value, otherwise) if isinstance(value, (str, int)) else value
+
+
+_A_RANGE = f"; or a range of sizes, as in {notations.A_RANGE}"
+
+
+def _sizes(value: object) -> object:
+    """``1KiB..4GiB`` as the sizes at both ends; anything else as one size."""
+    if isinstance(value, str) and ".." in value:
+        value = value.split("..", 1)
+    if isinstance(value, (list, tuple)):
+        return tuple(_read(end, _A_RANGE) for end in value)
+    return _read(value, _A_RANGE)
+
+
+_RECKONED = Harmless("it is reckoned with: a larger one takes no longer")
+_FACTOR = Harmless("the product must be that of the system's devices")
+
+
+_ONE_SIZE = Flag("The whole tensor on each device", ", e.g. 64MiB", notation=notations.SIZES)
+
+Figure = Annotated[int, _RECKONED]
+Measure = Annotated[float, _RECKONED]
+Size = Annotated[Figure, BeforeValidator(_size, json_schema_input_type=int | str)]
+Bytes = Annotated[Size, _ONE_SIZE]
+OneOrMoreBytes = Annotated[
+    Figure | tuple[Figure, Figure],
+    BeforeValidator(_sizes, json_schema_input_type=int | str | tuple[int | str, int | str]),
+    _ONE_SIZE,
+    Flag("The whole tensor on each device", f", e.g. 64MiB; or a range: {notations.A_RANGE}"),
+]
+PerhapsBytes = Annotated[Size | None, _ONE_SIZE]
+
+_AXES = Flag("Names and sizes", ", as in data=8,model=4", notation=notations.AXES)
+_REDUCE = Flag("Axes the request is over", ", separated by commas", notation=notations.NAMES)
+Axes = Annotated[dict[str, Annotated[int, _FACTOR]], Field(max_length=MOST_AXES), _AXES]
+PerhapsAxes = Annotated[Axes | None, _AXES]
+Names = Annotated[list[str], Field(max_length=MOST_AXES)]
+Over = Annotated[Names, _REDUCE]
+PerhapsOver = Annotated[Names | None, _REDUCE]
+Numbers = Annotated[list[Annotated[int, _FACTOR]], Field(max_length=MOST_AXES)]
+Matrix = Annotated[list[Numbers], Field(max_length=MOST_AXES)]
+OnePlacement = Annotated[
+    Matrix | None,
+    Flag("One placement", ", as in '[[1, 8], [4, 1]]'", notation=notations.MATRIX),
+]
+Collapse = Annotated[bool, Flag("One tree digit for each axis on a level", spelled="--no-collapse")]
+Requested = Annotated[
+    Goal,
+    Field(strict=False),
+    Flag(f"What is asked for: {', '.join(goal.value for goal in Goal)}"),
+]
+ProgramText = Annotated[
+    str,
+    Field(max_length=2**16),
+    Flag("A program", ", a file with one, or - for stdin", "PROGRAM", file=File.PROGRAM),
+]
+_SYSTEM = Flag(
+    "A catalogue name, name:N or name:AxB, or a TOML file", spelled="SYSTEM", file=File.SYSTEM
+)
+Machine = Annotated[Given, Limited.SYSTEM, _SYSTEM]
+PerhapsMachine = Annotated[Given | None, Limited.SYSTEM, _SYSTEM]
+MaxSteps = Annotated[int, Limited.MAX_STEPS, Flag("The longest programs to look at")]
+Across = Annotated[bool, Flag("Also groups over any set of digits")]
+Algorithm = Annotated[
+    Choice,
+    Field(strict=False),
+    Flag(
+        "auto: for each step the fastest that the runtime has; any: that the links allow; or one: "
+        + ", ".join(choice.value for choice in Choice if choice.one)
+    ),
+]
+Segments = Annotated[
+    Annotated[int, Field(ge=1, le=4096)] | Literal["auto"],
+    Flag(
+        "N: in one or in N segments, whose steps overlap; auto: the best of several",
+        notation=notations.SEGMENTS,
+    ),
+]
+Prices = Annotated[
+    Literal["typical", "stated"],
+    Flag("Where nothing is calibrated: typical, what such links reach; stated, data sheets"),
+]
+Stripes = Annotated[
+    bool, Flag("One program for the whole payload, none side by side", spelled="--no-stripes")
+]

@@ -1,0 +1,69 @@
+"""Machines and jobs in a question: the name of a shipped one, or a named text that describes one.
+
+No verb reads a file. A question holds all that its answer depends on, so that it is the same
+question on every machine, and no caller's text can make this one read its disk.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, ValidationError
+
+from hierarchies import InputError, System, described_by, known
+from synth.ask.questions.plain import refused, shown
+from synth.collective.workload.files import known_job, read_job
+from synth.collective.workload.job import Job
+
+LONGEST_NAME = 4096
+MOST_FILES = 4096
+_A_TEXT = 'One of your own is given as {"name": "my.toml", "text": "..."}'
+
+
+def _name(name: str) -> str:
+    if not 0 < len(name) <= LONGEST_NAME or not name.isprintable():
+        hint = f"one line of printable text, of at most {LONGEST_NAME} characters"
+        raise InputError(f"{name[:80]!r} is no name of a text", hint=hint)
+    return name
+
+
+class NamedText(BaseModel):
+    """A text, such as the content of a file, and the name it has in errors and in answers."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    name: Annotated[str, AfterValidator(_name)]
+    text: str
+
+
+def _given(value: object) -> object:
+    """A name or a named text, chosen by type, so that an error is about the one that was meant."""
+    if isinstance(value, NamedText) or (isinstance(value, str) and len(value) <= LONGEST_NAME):
+        return value
+    if not isinstance(value, dict):
+        raise InputError(f"{shown(value)} cannot be used", hint=f"a name. {_A_TEXT}")
+    try:
+        return NamedText.model_validate(value)
+    except ValidationError as error:
+        raise refused(error, value) from None
+
+
+Given = Annotated[str | NamedText, BeforeValidator(_given)]
+
+
+def system_of(given: str | NamedText) -> System:
+    """A known machine by its name or ``name:N``, or the one that a text describes.
+
+    Raises InputError for a name that is not in the catalogue, even if a file is called so, and
+    for what is wrong in the text.
+    """
+    if isinstance(given, NamedText):
+        return described_by(given.name, given.text)
+    return known(given, _A_TEXT)
+
+
+def job_of(given: str | NamedText) -> Job:
+    """A shipped job by its name, or the one that a text describes. Raises InputError likewise."""
+    if isinstance(given, NamedText):
+        return read_job(given.text, where=given.name)
+    return known_job(given, _A_TEXT)

@@ -1,0 +1,51 @@
+"""What every verb answers with: JSON, and how the question ended."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Protocol
+
+from pydantic import BaseModel
+
+from synth.ask.answers.parts import Json, as_json
+
+
+class Outcome(IntEnum):
+    """How a question ended; the numbers are the command line's exit codes.
+
+    PARTIAL: the work was stopped, so that something may be missing; such a reply is never kept.
+    UNKNOWN: neither yes nor no, as z3 came to no end. A script that takes it for a no would throw
+    away programs that may be right.
+    """
+
+    OK = 0
+    NO = 1
+    PARTIAL = 4
+    UNKNOWN = 5
+
+
+@dataclass(frozen=True)
+class Reply:
+    """The JSON answer, and how the question ended."""
+
+    body: Json
+    outcome: Outcome = Outcome.OK
+
+
+def reply(answer: BaseModel, outcome: Outcome = Outcome.OK) -> Reply:
+    """An answer as JSON."""
+    return Reply(as_json(answer), outcome)
+
+
+class Searched(Protocol):
+    """An answer of work that may be stopped; then it is not ``complete``."""
+
+    @property
+    def complete(self) -> bool: ...
+
+
+def searched(answer: Searched, outcome: Outcome = Outcome.OK) -> Reply:
+    """The reply of work that may be stopped: PARTIAL if it was, whatever else is known by then."""
+    assert isinstance(answer, BaseModel)
+    return reply(answer, outcome if answer.complete else Outcome.PARTIAL)

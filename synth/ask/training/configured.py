@@ -1,0 +1,119 @@
+"""A training step and a plan of it as the files of a framework that runs it."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+from grammar.tensors.operations import Step
+from hierarchies import InputError, Placement, System
+from synth.ask.answers.parts import TextFile
+from synth.ask.answers.training.configured import ConfiguredReply
+from synth.ask.answers.training.gained import ProgramOfPlan
+from synth.ask.reply import Reply, reply
+from synth.ask.training.gaining import programs_of
+from synth.ask.training.machines import StepOnMachineQuestion, accelerator_of
+from synth.collective.emit import Options
+from synth.step.frameworks import FRAMEWORKS, Machine, Model, Written, configuration
+from synth.step.frameworks import Configurations as Found
+from synth.step.frameworks import Job as Training
+from synth.step.redistribution.seconds import Answers
+from synth.step.search.finalists import simulated
+from synth.step.search.gaining import gaining
+from synth.step.search.links import Candidate
+from synth.step.sharding import Recipe, parse_recipe
+from synth.step.zoo.sizes import sizes_of
+
+Framework = Literal["megatron", "bridge", "torchtitan", "torchtitan-toml", "deepspeed", "mesh"]
+"""Those of ``synth.step.frameworks``; JAX's mesh and partition specs are ``mesh``."""
+
+_NAMED = {"mesh": "jax"}
+"""Runtimes that are frameworks of another name."""
+
+
+def runtime_of(framework: str) -> str:
+    """What a question calls a framework."""
+    return next((runtime for runtime, name in _NAMED.items() if name == framework), framework)
+
+
+def is_framework(runtime: str) -> bool:
+    """Whether it is no runtime whose file holds the step itself."""
+    return runtime in get_args(Framework)
+
+
+def check_model_and_machine(question: StepOnMachineQuestion) -> str:
+    """The model's name. Raises InputError for what is no model of the zoo, and on no machine."""
+    if not isinstance(question.model, str):
+        problem = "frameworks have models of their own, and this is a step"
+        raise InputError(problem, where="MODEL", hint="a model of the zoo, as llama3-8b")
+    if question.system is None:
+        raise InputError("on which machine?", where="SYSTEM", hint="as in dgx-h100:8")
+    return question.model
+
+
+def configured(question: StepOnMachineQuestion, runtime: str) -> Reply:
+    """The files of one framework for a plan, with programs for the collectives that gain by them.
+
+    Raises InputError for what is no model of the zoo, on no machine, or no recipe, and for what
+    the framework cannot say.
+    """
+    model = check_model_and_machine(question)
+    recipe, step = parse_recipe(question.text()), question.step()
+    system, placement = _placed(question, recipe)
+    name = _NAMED.get(runtime, runtime)
+    written = _written(question, runtime, recipe, step)
+    programs, more = _programs(step, recipe, system, placement, Found({name: written}, {}))
+    files = {**written.files, **{file.partition("/")[2]: text for file, text in more.items()}}
+    return reply(
+        ConfiguredReply.like(
+            written,
+            model=model,
+            framework=FRAMEWORKS[name].title,
+            system=system.name,
+            placement=[list(row) for row in placement.matrix],
+            axes=dict(recipe.axes),
+            plan=str(recipe),
+            recipe=str(written.recipe),
+            programs=programs,
+            files=[TextFile(name=file, text=str(text)) for file, text in files.items()],
+        )
+    )
+
+
+def check_configured(question: StepOnMachineQuestion, runtime: str) -> None:
+    """Raises InputError as ``configured``, but for JAX's specs: those are of a step's inputs."""
+    if runtime not in _NAMED:
+        _written(question, runtime, parse_recipe(question.text()), None)
+
+
+def _written(
+    question: StepOnMachineQuestion, runtime: str, recipe: Recipe, step: Step | None
+) -> Written:
+    """The files of a framework; of a step that was not traced, of all frameworks but JAX."""
+    model = check_model_and_machine(question)
+    sizes = sizes_of(model, question.sizes)
+    return configuration(
+        _NAMED.get(runtime, runtime),
+        recipe,
+        Model(model, sizes, step),
+        Training(question.batch, getattr(sizes, "sequence", 1), question.dtype),
+        Machine(*_placed(question, recipe), Options()),
+    )
+
+
+def _placed(question: StepOnMachineQuestion, recipe: Recipe) -> tuple[System, Placement]:
+    found = question.placed(dict(recipe.axes))
+    assert found is not None
+    system, placement, _ = found
+    return system, placement
+
+
+def _programs(
+    step: Step, recipe: Recipe, system: System, placement: Placement, written: Found
+) -> tuple[list[ProgramOfPlan], dict[str, str]]:
+    """None on a machine that does not say its accelerators: then nobody knows what is hidden."""
+    if not system.device:
+        return [], {}
+    answers = Answers(system, stripes=False)
+    one = Candidate(recipe, placement.matrix)
+    found = simulated(step, one, answers, accelerator_of(system, None))
+    return programs_of(system, placement, gaining(found, answers), written)

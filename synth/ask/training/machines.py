@@ -1,0 +1,79 @@
+"""Where a planned step runs: a machine, and how the axes of the plan lie there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import prod
+from typing import Annotated
+
+from hierarchies import InputError, Placement, System, count_placements, placements, row_major
+from hierarchies.devices import Device, device_named, devices
+from synth.ask.questions.fields import Flag
+from synth.ask.questions.flags import OnePlacement, PerhapsMachine
+from synth.ask.questions.named_texts import system_of
+from synth.ask.questions.question import PricedQuestion, axes_of, matrix_of
+from synth.ask.training.plans import PlannedQuestion
+
+Accelerator = Annotated[
+    str | None,
+    Flag("The accelerator", ", as in 'H100 SXM5 80 GB' or h100: the system's own, if not given"),
+]
+
+
+def accelerator_of(system: System, name: str | None) -> Device:
+    """The device. Raises InputError for one of which no rates are known, and for none."""
+    if name is None:
+        if not system.device:
+            problem = f"{system.name} does not say which accelerators it has"
+            raise InputError(problem, where="--device", hint=f"one of {', '.join(devices())}")
+        return device_named(system.device)
+    begun = [one for one in devices() if _plain(one).startswith(_plain(name))]
+    return device_named(begun[0] if len(begun) == 1 else name)
+
+
+def _plain(name: str) -> str:
+    """A device's name without what people spell in several ways."""
+    return "".join(filter(str.isalnum, name.lower()))
+
+
+class StepOnMachineQuestion(PlannedQuestion, PricedQuestion):
+    """A training step, the plan that cuts it, and where it runs, if that is said."""
+
+    system: Annotated[PerhapsMachine, Flag("Where it runs", ", to have seconds, too")] = None
+    placement: OnePlacement = None
+
+    def placed(self, axes: Mapping[str, int]) -> tuple[System, Placement, bool] | None:
+        """The machine, the placement, and whether nobody asked for it; None without a machine.
+
+        It is the one that is given, the only one, or that of frameworks. Raises InputError for
+        axes that do not multiply to the devices, and where frameworks have no placement.
+        """
+        if self.system is None:
+            if self.placement is not None:
+                raise InputError(
+                    "a placement on no machine", where="--placement", hint="give SYSTEM"
+                )
+            return None
+        system, world = self.priced(system_of(self.system)).check_even(), prod(axes.values())
+        if system.devices != world:
+            problem = (
+                f"the axes multiply to {world} devices, and {system.name} has {system.devices}"
+            )
+            raise InputError(problem, where="--plan", hint="give axes that multiply to as many")
+        return system, *self._placement(system, axes)
+
+    def _placement(self, system: System, axes: Mapping[str, int]) -> tuple[Placement, bool]:
+        named = axes_of(dict(axes))
+        if self.placement is not None:
+            return Placement(system.hierarchy, named, matrix_of(self.placement)), False
+        if count_placements(system.hierarchy, named) == 1:
+            return next(placements(system.hierarchy, named)), False
+        found = row_major(system.hierarchy, named)
+        if found is None:
+            raise InputError(
+                f"laid out with the last axis innermost they cut a level of {system.hierarchy} in "
+                "the middle",
+                where="--placement",
+                hint="choose one: 'collsynth place' lists them",
+            )
+        return found, True

@@ -1,0 +1,180 @@
+"""The verb that looks at pipeline schedules: on a clock, and as PyTorch's file."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+from pydantic import Field
+
+from hierarchies import InputError, nearest, within
+from synth.ask.answers.training.orders import OrderReply
+from synth.ask.questions.fields import File, Flag
+from synth.ask.questions.flags import Measure
+from synth.ask.questions.question import Question
+from synth.ask.reply import Reply, reply
+from synth.collective.ranking.request import Watcher
+from synth.step.schedules import (
+    ONE_STAGE,
+    SCHEDULES,
+    V_SHAPED,
+    Communicated,
+    Durations,
+    Order,
+    Protocol,
+    Timeline,
+    Transfers,
+    check_sizes,
+    chunks_of,
+    communicates,
+    parse,
+    parse_communicated,
+    timeline,
+    zero_bubble,
+)
+
+MOST_ACTIONS = 2**15
+MOST_RANKS = 256
+SEARCHED = "zero-bubble"
+_NAME = re.compile(r"[a-z0-9_-]+")
+Count = Annotated[int, Field(ge=1, le=MOST_ACTIONS)]
+Seconds = Annotated[Measure, Field(ge=0, strict=False)]
+
+
+class OrderQuestion(Question):
+    """Show a pipeline schedule on a clock, or check an order of your own; -o for PyTorch."""
+
+    order: Annotated[
+        str,
+        Field(max_length=2**18),
+        Flag(
+            f"One of {', '.join(SCHEDULES)}; or an order in PyTorch's notation",
+            ": 0F0,0F1,0B0,0B1 with a line for each rank, a file, or - for stdin",
+            "ORDER",
+            file=File.ORDER,
+        ),
+    ]
+    stages: Annotated[
+        Count | None,
+        Flag("Stages of the model", ": as many as there are ranks, unless --chunks or in a V"),
+    ] = None
+    microbatches: Annotated[Count | None, Flag("Microbatches of a step")] = None
+    chunks: Annotated[Count | None, Flag("Stages of each rank, where they are interleaved")] = None
+    forward: Annotated[
+        Seconds, Flag("Seconds of a microbatch's forward pass on all stages of a rank")
+    ] = 1.0
+    backward: Annotated[Seconds, Flag("Seconds of its backward pass")] = 2.0
+    weight: Annotated[
+        Seconds | None,
+        Flag("Seconds of that for the gradients of weights, where it is in halves", "; else half"),
+    ] = None
+    transfer: Annotated[Seconds, Flag("Seconds from rank to rank")] = 0.0
+    protocol: Annotated[
+        Protocol | None,
+        Field(strict=False),
+        Flag(
+            "eager: sent when ready; rendezvous: when the receiver is free, too; blocking: and "
+            "the sender waits",
+            "; else eager, and rendezvous for an order with its own sends and receives",
+        ),
+    ] = None
+
+    def chosen(self) -> Order | Communicated:
+        """The order, with its sends and receives if it has some.
+
+        Raises InputError for a name that is none, and for what is wrong in a text.
+        """
+        if self.order in SCHEDULES:
+            return self._made()
+        if _NAME.fullmatch(self.order):
+            problem = f"no schedule is called {self.order[:40]!r}"
+            raise InputError(problem, where="ORDER", hint=nearest(self.order, SCHEDULES))
+        if self.chunks is not None:
+            raise InputError("an order says which stages a rank has", where="--chunks")
+        found: Order | Communicated
+        with within("ORDER"):
+            if communicates(self.order):
+                found = parse_communicated(self.order, self.protocol or Protocol.RENDEZVOUS)
+                order = found.order
+            else:
+                found = order = parse(self.order)
+        for flag, given, there in (
+            ("--stages", self.stages, order.stages),
+            ("--microbatches", self.microbatches, order.microbatches),
+        ):
+            if given not in (None, there):
+                raise InputError(f"{given}, and the order has {there}", where=flag)
+        return found
+
+    def check(self) -> None:
+        """Raises InputError as ``chosen`` and ``timed``; no order is searched."""
+        if self.durations and self.order == SEARCHED:
+            self.check_named()
+        else:
+            self.timed(self.chosen())
+
+    def check_named(self) -> None:
+        """Raises InputError for numbers that make no schedule of that name."""
+        for flag, given in (("--stages", self.stages), ("--microbatches", self.microbatches)):
+            if given is None:
+                raise InputError(f"{self.order} needs {flag}", hint=f"as in {flag} 8")
+        assert self.stages
+        assert self.microbatches
+        chunks = self.each
+        if self.chunks is not None and chunks != self.chunks:
+            count = "one stage" if self.order in ONE_STAGE else "two stages"
+            others = [name for name in SCHEDULES if name not in (*ONE_STAGE, *V_SHAPED)]
+            raise InputError(
+                f"{self.order} has {count} a rank",
+                where="--chunks",
+                hint=f"leave it out, or take {' or '.join(others)}",
+            )
+        if self.stages % chunks:
+            hint = f"as many as ranks times {chunks}"
+            raise InputError(f"{self.stages} in chunks of {chunks}", where="--stages", hint=hint)
+        if 3 * self.stages * self.microbatches > MOST_ACTIONS:
+            problem = f"{self.stages} stages and {self.microbatches} microbatches are too many"
+            raise InputError(problem, hint=f"one times the other at most {MOST_ACTIONS // 3}")
+        if self.order == SEARCHED and self.stages > MOST_RANKS:
+            hint = f"at most {MOST_RANKS}: this order is searched"
+            raise InputError(f"{self.stages} ranks", where="--stages", hint=hint)
+        check_sizes(self.order, self.stages // chunks, self.microbatches, chunks)
+
+    @property
+    def each(self) -> int:
+        """How many stages a rank has, of a schedule by its name."""
+        return chunks_of(self.order, self.chunks or 1)
+
+    def _made(self) -> Order:
+        """A schedule by its name."""
+        self.check_named()
+        assert self.stages
+        assert self.microbatches
+        if self.order == SEARCHED:
+            return zero_bubble(self.stages, self.microbatches, self.durations, self.transfer)
+        return SCHEDULES[self.order](self.stages // self.each, self.microbatches, self.each)
+
+    def timed(self, order: Order | Communicated) -> Timeline:
+        """The order on the clock. Raises InputError where blocking transfers stand still."""
+        if isinstance(order, Communicated):
+            return order.timeline(self.durations.on(order.order), self.transfers.seconds)
+        return timeline(order, self.durations.on(order), self.transfers)
+
+    @property
+    def transfers(self) -> Transfers:
+        """How it is sent from rank to rank."""
+        usual = Protocol.RENDEZVOUS if communicates(self.order) else Protocol.EAGER
+        return Transfers(self.transfer, self.protocol or usual)
+
+    @property
+    def durations(self) -> Durations:
+        """Raises InputError for more seconds of weights than of backward passes."""
+        return Durations(self.forward, self.backward, self.weight)
+
+
+def ordered(question: OrderQuestion, watcher: Watcher) -> Reply:
+    """An order with its times, what each rank holds, and the file that PyTorch reads."""
+    order = question.chosen()
+    found = question.timed(order)
+    name = question.order if question.order in SCHEDULES else None
+    return reply(OrderReply.of(name, order, found, question.durations, question.transfers))

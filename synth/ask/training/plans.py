@@ -1,0 +1,138 @@
+"""A training step and the plan that cuts it, as several verbs are asked with.
+
+A plan is a recipe, whose axes may be given apart (``--axes``), or a plan in full, which begins with
+the word ``plan``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+from typing import Annotated
+
+from pydantic import Field
+
+from grammar.tensors.operations import Step
+from hierarchies import InputError
+from synth.ask.questions.fields import File, Flag
+from synth.ask.questions.flags import PerhapsAxes
+from synth.ask.questions.question import axes_of
+from synth.ask.training.traces import ModelQuestion
+from synth.step.sharded_step import check_known
+from synth.step.sharding import (
+    Plan,
+    Program,
+    Recipe,
+    apply,
+    parse_plan,
+    parse_recipe,
+    plan_of,
+    plan_text,
+    prepared,
+)
+from synth.step.sharding.plan import MOST_PASSES
+
+MOST_AXES = 4
+"""Over more axes cheapest redistributions take minutes: GPT-2 over four takes 16 seconds."""
+
+MOST_DEVICES = 2**20
+_AXES = re.compile(r"(?!zero=)[A-Za-z_]\w*=\d+(\s+[A-Za-z_]\w*=\d+)*")
+"""How a recipe begins that says its axes; ``zero=1`` is none."""
+
+_IN_FULL = re.compile(r"\s*(#.*\n\s*)*plan\s")
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A step as its plan has it, what every device does, and the plan as it was said."""
+
+    step: Step
+    plan: Plan
+    program: Program
+    text: str
+
+
+class PlannedQuestion(ModelQuestion):
+    """A training step, and the plan that cuts it."""
+
+    plan: Annotated[
+        str | None,
+        Field(max_length=2**20),
+        Flag(
+            "How it is cut",
+            ', a file or -: "data=8 tensor=4; batch over data; weights over tensor as Megatron;'
+            ' zero=1"',
+            file=File.PLAN,
+        ),
+    ] = None
+    axes: Annotated[PerhapsAxes, Flag("Names and sizes, unless the plan says them")] = None
+
+    def planned(self, step: Step) -> Planned:
+        """The step cut by the plan.
+
+        Raises InputError as ``cut``, and for a plan that the step cannot follow to its end.
+        """
+        plan, text = self.cut(step)
+        return Planned(prepared(step, plan), plan, apply(step, plan), text)
+
+    def cut(self, step: Step) -> tuple[Plan, str]:
+        """The plan of the step, and how it is said.
+
+        Raises InputError for a plan that is not understood or not one of the step, and where plan
+        and axes say different axes.
+        """
+        text = self.text()
+        check_known(step)
+        if _IN_FULL.match(text):
+            plan = parse_plan(text, step)
+            check_axes(dict(plan.axes))
+            check_passes(plan.order.stages if plan.order else 1, plan.microbatches)
+            return plan, plan_text(step, plan)
+        recipe = parse_recipe(text)
+        check_axes(dict(recipe.axes))
+        check_passes(recipe.stages, recipe.microbatches)
+        return plan_of(step, recipe), str(recipe)
+
+    def recipe(self) -> Recipe | None:
+        """The plan as a recipe, None where it is in full. Raises InputError as ``planned``."""
+        text = self.text()
+        return None if _IN_FULL.match(text) else parse_recipe(text)
+
+    def text(self) -> str:
+        """The plan with its axes. Raises InputError as ``planned``."""
+        if self.plan is None:
+            hint = 'as in --plan "data=8; batch over data"'
+            raise InputError("which plan? a step is sharded by one", where="--plan", hint=hint)
+        if re.search(r"\d{19}", self.plan):
+            raise InputError("a number of more than 18 digits", where="plan")
+        if self.axes is None:
+            return self.plan
+        if _IN_FULL.match(self.plan):
+            raise InputError("a plan in full says its axes", where="--axes", hint="leave them out")
+        given = " ".join(f"{axis.name}={axis.size}" for axis in axes_of(self.axes))
+        first = self.plan.partition(";")[0].strip()
+        if not _AXES.fullmatch(first):
+            return f"{given}; {self.plan}" if self.plan.strip() else given
+        if first.split() != given.split():
+            hint = "say the axes in one of the two, or the same in both"
+            raise InputError(f"{given}, and the plan has {first}", where="--axes", hint=hint)
+        return self.plan
+
+
+def check_passes(stages: int, microbatches: int) -> None:
+    """Raise InputError for more passes than can be put in an order."""
+    if stages * microbatches > MOST_PASSES:
+        problem = f"{stages} stages and {microbatches} microbatches are too many"
+        raise InputError(problem, where="plan", hint=f"one times the other at most {MOST_PASSES}")
+
+
+def check_axes(axes: Mapping[str, int]) -> None:
+    """Raise InputError for more axes, or more devices, than can be."""
+    if prod(axes.values()) > MOST_DEVICES:
+        problem = f"{prod(axes.values())} devices"
+        raise InputError(problem, where="plan", hint=f"at most {MOST_DEVICES}")
+    if len(axes) > MOST_AXES:
+        problem = f"{len(axes)} axes that cut values"
+        raise InputError(problem, where="plan", hint=f"at most {MOST_AXES}")

@@ -1,0 +1,126 @@
+"""The verb that takes a model in: what does one of its training steps compute?"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated, Literal, Protocol, TypeVar
+
+from pydantic import Field
+
+from grammar.tensors.operations import Step
+from grammar.tensors.parser import check_beginning, parse_step
+from hierarchies import InputError
+from synth.ask.answers.training.traces import TraceReply
+from synth.ask.questions import notations
+from synth.ask.questions.fields import File, Flag, Harmless, Limited
+from synth.ask.questions.named_texts import Given, NamedText
+from synth.ask.questions.question import Question
+from synth.ask.reply import Reply, reply
+from synth.collective.ranking.request import Watcher
+from synth.step.models import Spelling, checked_sizes, zoo_step
+from synth.step.zoo.sizes import apart, sizes_of
+
+SHAPE = Harmless("shapes grow with it, operations do not, and unrolled layers have a limit")
+
+
+S = TypeVar("S", covariant=True)
+
+
+class Parse(Protocol[S]):
+    """What reads a text: a step, or a step that may be sharded."""
+
+    def __call__(self, text: str, *, where: str) -> S: ...
+
+
+class ModelQuestion(Question):
+    """A model: one of the zoo, or a step that was traced before, as a text.
+
+    What a model of the zoo looks like may be changed; a text is what it is.
+    """
+
+    model: Annotated[
+        Given,
+        Limited.TEXT,
+        Flag(
+            "A model of the zoo, as gpt2-small, or a step that was kept",
+            ", a file or -; or a model of your own: FILE.py:FUNCTION, which is run",
+            "MODEL",
+            file=File.STEP,
+        ),
+    ]
+    sizes: Annotated[
+        dict[str, Annotated[int, SHAPE]],
+        Field(max_length=16),
+        Flag("Other sizes than it has", ", as layers=2,sequence=128", notation=notations.AXES),
+    ] = Field(default_factory=dict)
+    batch: Annotated[int, SHAPE, Field(ge=1), Flag("Samples in a batch")] = 8
+    optimizer: Annotated[Literal["adamw", "sgd"], Flag("What updates it: adamw or sgd")] = "adamw"
+    dtype: Annotated[
+        Literal["float32", "bfloat16"],
+        Flag("What it computes in: float32, or bfloat16 with parameters in float32"),
+    ] = "float32"
+    unrolled: Annotated[bool, Flag("Layers one after the other, not as a loop")] = False
+    remat: Annotated[bool, Flag("Compute layers again instead of keeping their values")] = False
+    infer: Annotated[
+        int | None,
+        SHAPE,
+        Field(ge=1),
+        Flag("No training: a pass over so many new tokens, with a cache of those before"),
+    ] = None
+
+    def spelling(self) -> Spelling:
+        """How a model of the zoo is written down."""
+        return Spelling(
+            batch=self.batch,
+            optimizer=self.optimizer,
+            dtype=self.dtype,
+            unrolled=self.unrolled,
+            remat=self.remat,
+            infer=self.infer,
+        )
+
+    def step(self) -> Step:
+        """The step. Raises InputError for what is wrong in a text, or with the sizes."""
+        return self.read(parse_step)
+
+    def check_model(self) -> None:
+        """Raises InputError for a model that is not in the zoo, and sizes that it has not.
+
+        And where something else than its text is said of a text; the text is not read.
+        """
+        if isinstance(self.model, NamedText):
+            usual = type(self).model_fields
+            for name in sorted(set(ModelQuestion.model_fields) - {"model"}):
+                if getattr(self, name) != usual[name].get_default(call_default_factory=True):
+                    hint = "a text is what it is: trace the model again"
+                    raise InputError("this changes models of the zoo", where=name, hint=hint)
+        else:
+            checked_sizes(self.model, self.sizes, self.spelling())
+
+    def check_beginning(self) -> None:
+        """Raises InputError for a text that can be seen to be no step before it is read."""
+        if isinstance(self.model, NamedText):
+            check_beginning(self.model.text, where=self.model.name)
+
+    def read(self, parse: Parse[S], replicas: int = 1) -> S | Step:
+        """The step, by ``parse`` where it is a text; ``replicas`` normalise their own samples."""
+        self.check_model()
+        if isinstance(self.model, NamedText):
+            return parse(self.model.text, where=self.model.name)
+        return zoo_step(self.model, apart(self.model, self.sizes, replicas), self.spelling())
+
+    def all_sizes(self) -> dict[str, int]:
+        """The sizes of a model of the zoo that are numbers; none of a text."""
+        if isinstance(self.model, NamedText):
+            return {}
+        found = asdict(sizes_of(self.model, self.sizes))
+        return {name: size for name, size in found.items() if isinstance(size, int)}
+
+
+class TraceQuestion(ModelQuestion):
+    """Trace a training step: what it computes, and its text, which other verbs take."""
+
+
+def trace(question: TraceQuestion, watcher: Watcher) -> Reply:
+    """The step in numbers, and its text."""
+    return reply(TraceReply.of(question.step(), question.all_sizes()))

@@ -1,0 +1,225 @@
+"""The verb that cuts a training step by a plan: as a file, and tried in processes."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated, Literal, get_args
+
+from pydantic import Field
+
+from grammar.tensors.operations import Step
+from hierarchies import InputError
+from synth.ask.answers.training.trained import TrainReply, Tried, tried
+from synth.ask.questions.fields import Flag, Limited
+from synth.ask.questions.flags import Measure, PerhapsMachine
+from synth.ask.questions.named_texts import NamedText
+from synth.ask.reply import Outcome, Reply, reply
+from synth.ask.training.configured import Framework, check_model_and_machine, configured
+from synth.ask.training.machines import StepOnMachineQuestion
+from synth.ask.training.plans import Planned
+from synth.collective.ranking.request import Watcher
+from synth.step.emit import Programs, programs_for, with_statement, write
+from synth.step.models import own_function
+from synth.step.sharding import Plan
+from synth.step.trials import (
+    Alone,
+    Trial,
+    Values,
+    as_text,
+    by_own,
+    check,
+    compared,
+    drawn,
+    in_jax,
+    in_pieces,
+)
+from synth.step.trials import trained as trained_in
+
+FEW = 8
+"""Classes and tokens in the batches of a trial: models of the zoo have at least as many."""
+_WRITTEN = ("jax", "torch")
+"""The runtimes that the whole step is written for."""
+
+LEAST = 2
+"""Of a step of which only the text is known."""
+
+
+class TrainQuestion(StepOnMachineQuestion):
+    """Cut a training step by a plan, as a file for JAX or PyTorch; --check trains with it here."""
+
+    system: Annotated[
+        PerhapsMachine,
+        Flag("Where it is to run", ": it has as many devices as the axes multiply to"),
+    ] = None
+    runtime: Annotated[
+        Literal["jax", "torch"] | Framework,
+        Flag(
+            "What the file is for: jax or torch",
+            f"; or {', '.join(get_args(Framework))}: configurations of frameworks with models of"
+            " their own, for SYSTEM",
+        ),
+    ] = "jax"
+    overlap: Annotated[
+        Literal["none", "gradients"],
+        Flag(
+            "What the file sends beside compute: none; gradients: what a step makes, as soon as it"
+            " is made (torch; XLA orders what it sends itself)"
+        ),
+    ] = "none"
+    check: Annotated[
+        bool, Limited.HERE, Flag("Train some steps in processes here, and compare with one device")
+    ] = False
+    backend: Annotated[Literal["gloo"], Flag("What processes send by: gloo")] = "gloo"
+    steps: Annotated[int, Field(ge=1, le=100), Flag("How many steps are compared")] = 3
+    processes: Annotated[
+        int | None,
+        Field(ge=1, le=64),
+        Flag(
+            "How many processes",
+            ": one for each device; of jax also fewer, with several each, and one for stages",
+        ),
+    ] = None
+    timeout_seconds: Annotated[
+        Measure, Flag("Seconds after which all are ended", spelled="--timeout")
+    ] = Field(default=120.0, gt=0, strict=False)
+
+    def check_runtime(self) -> None:
+        """Raises InputError for what is said of a step written out beside a framework's own.
+
+        And where what is made cannot be sent beside compute.
+        """
+        if self.runtime in _WRITTEN:
+            self.overlaps()
+            return
+        check_model_and_machine(self)
+        mine = set(TrainQuestion.model_fields) - set(StepOnMachineQuestion.model_fields)
+        for name in sorted(mine - {"runtime"}):
+            if getattr(self, name) != TrainQuestion.model_fields[name].default:
+                problem = f"{name} beside --runtime {self.runtime}"
+                raise InputError(problem, where=name, hint="leave it out: the framework does it")
+
+    def overlaps(self) -> bool:
+        """Whether what is made is sent beside compute. Raises InputError where it cannot be."""
+        if self.overlap == "none":
+            return False
+        if self.runtime == "jax":
+            hint = "leave it out, or ask for --runtime torch"
+            problem = "jax is told no order of what is sent: XLA finds one"
+            raise InputError(problem, where="--overlap", hint=hint)
+        if self.system is not None:
+            hint = "leave it out, or SYSTEM"
+            raise InputError("programs for a machine are waited for", where="--overlap", hint=hint)
+        return True
+
+
+def trained(question: TrainQuestion, watcher: Watcher) -> Reply:
+    """The step as every device does it; and, if asked, whether devices do what one does."""
+    question.check_runtime()
+    if question.runtime not in _WRITTEN:
+        return configured(question, question.runtime)
+    step = question.step()
+    found = question.planned(step)
+    plan = found.plan
+    made_by = f"collsynth {version('collsynth')}"
+    programs = _programs(question, plan, made_by)
+    text = write(
+        question.runtime,
+        found.step,
+        found.program,
+        plan.sizes,
+        found.text,
+        made_by,
+        programs,
+        schedule=plan,
+        overlap=question.overlaps(),
+    )
+    modules = programs.modules if programs else {}
+    files = {f"{step.name}_{question.runtime}.py": text}
+    files |= {f"{name}.py": module for name, module in modules.items()}
+    seen = None
+    if question.check:
+        seen = _tried(question, step, found, files, watcher)
+        files[next(iter(files))] = with_statement(text, _statement(question.runtime, seen))
+    answer = TrainReply.of(
+        found.step,
+        found.program,
+        plan,
+        text=found.text,
+        runtime=question.runtime,
+        files=files,
+        programs=programs,
+        check=seen,
+    )
+    return reply(answer, Outcome.OK if seen is None or seen.equal else Outcome.NO)
+
+
+def _programs(question: TrainQuestion, plan: Plan, made_by: str) -> Programs | None:
+    """What finds programs on the machine, if one is given.
+
+    Raises InputError for a machine of another size, and for stages in JAX, where a program would
+    have to be for the devices of one stage.
+    """
+    found = question.placed(dict(plan.axes))
+    if found is None:
+        return None
+    if question.runtime == "jax" and plan.order is not None:
+        hint = "ask for --runtime torch, or leave SYSTEM out"
+        raise InputError("stages in JAX call no programs for a machine", where="SYSTEM", hint=hint)
+    system, placement, _ = found
+    return programs_for(question.runtime, system, placement, plan.parts, made_by)
+
+
+def _tried(
+    question: TrainQuestion,
+    step: Step,
+    planned: Planned,
+    files: Mapping[str, str],
+    watcher: Watcher,
+) -> Tried:
+    """By the step as it was before the plan: what one device does knows nothing of it."""
+    world, ready = planned.plan.devices, planned.step
+    order = planned.plan.order
+    stages = 1 if order is None else order.stages
+    trial = Trial(
+        question.runtime,
+        question.processes or (1 if question.runtime == "jax" and stages > 1 else world),
+        question.steps,
+        question.timeout_seconds,
+    )
+    check(trial, world, sum(value.type.bytes for value in step.graph.inputs), stages)
+    inputs = drawn(step, trial.steps, LEAST if isinstance(question.model, NamedText) else FEW)
+    with tempfile.TemporaryDirectory(prefix="collsynth-") as place:
+        given = in_pieces(ready, inputs)
+        sharded = trained_in(files, world, given, trial, Path(place), watcher.go_on)
+    alone = _alone(question, step, inputs, trial)
+    axes = dict(planned.plan.axes)
+    found = compared(ready, planned.program, axes, alone.of(ready), sharded)
+    return tried(alone.what, trial.processes, found)
+
+
+def _statement(runtime: str, seen: Tried) -> str:
+    """What the heading of a file says of its trial: it was this file, at these sizes."""
+    steps = f"{len(seen.steps)} step{'s' if len(seen.steps) > 1 else ''}"
+    processes = f"{seen.processes} process{'es' if seen.processes > 1 else ''}"
+    compared_with = f"compared with {seen.alone}"
+    result = (
+        "equal, as far as rounding allows" if seen.equal else f"NOT equal: {', '.join(seen.unlike)}"
+    )
+    return (
+        f"Executed when it was written, at its own sizes: {steps} by {processes} of {runtime}"
+        f" {version(runtime)}, {compared_with}: {result}."
+    )
+
+
+def _alone(question: TrainQuestion, step: Step, inputs: Values, trial: Trial) -> Alone:
+    """The steps on one device, by the model's own function where this process has it."""
+    if not isinstance(question.model, NamedText):
+        model = (question.model, question.sizes, question.spelling())
+        return in_jax(step, model, inputs, trial.steps)
+    function = own_function(question.model.text)
+    if function is None:
+        return as_text(step, inputs, trial)
+    return by_own(step, function, inputs, trial)

@@ -1,0 +1,444 @@
+"""How a runtime carries out one collective: rings, trees, halving, direct exchange, in the switch.
+
+One row per algorithm and collective says what crosses each level and how many messages wait for
+each other. Quantities are for a buffer of one byte per device. A recipe asks how the members of a
+group lie under one parent (``Place``), so that groups may have any number of members anywhere. For
+grids one number a level is enough, outermost first: ``members[l]``, how many children of a parent
+at level l hold members of a group.
+Whatever a child must pass on is spread evenly over its members, as a runtime with several channels
+does.
+
+In a switch that reduces (NVLink SHARP) a member pulls the sum of a piece through the switch, which
+asks all m members for it, and writes a result once, of which the switch gives everyone a copy. An
+all-reduce is both, each member for its own piece: (m + 1)/m buffers go out of a port and as many
+into it, where a ring moves 2 (m - 1)/m (NVIDIA/nccl-tests issue 238; measured from 5 to 8 GPUs in
+NVIDIA/nccl issue 1455). A reduce-scatter sends a whole buffer and receives a piece, an all-gather
+the other way round. Ports carry both directions at once, so only the larger counts: there a ring
+is never slower but for latency (NVIDIA/nccl issue 1083). A pull waits for two messages, as all
+must say that they are ready before it; a copy waits for one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from math import ceil, log2, prod
+
+from grammar import Collective
+from hierarchies import INSIDE, Domain, Link, System
+from hierarchies.fabric import Weights
+from synth.collective.algorithms.traffic import (
+    Members,
+    Place,
+    cycle,
+    folded_cycle,
+    from_first,
+    halving,
+    pairs,
+    towards_first,
+    tree_peak,
+    trees_from_first,
+    trees_to_first,
+    two_trees,
+)
+
+
+class Algorithm(Enum):
+    """The algorithms, by the names the field gives them."""
+
+    RING = "ring"
+    TREE = "tree"
+    HALVING_DOUBLING = "halving-doubling"
+    DIRECT = "direct"
+    IN_NETWORK = "in-network"
+
+
+class Choice(Enum):
+    """Which algorithm a step may use: one of a name, where there is no such a ring; or the fastest.
+
+    Auto: the fastest of those that the machine's runtime has, as a step is a call of its. Any: the
+    fastest that the links allow, though no runtime may have it.
+    """
+
+    RING = "ring"
+    TREE = "tree"
+    HALVING_DOUBLING = "halving-doubling"
+    DIRECT = "direct"
+    IN_NETWORK = "in-network"
+    AUTO = "auto"
+    ANY = "any"
+
+    @property
+    def one(self) -> Algorithm | None:
+        """The algorithm, where it is one."""
+        return None if self in (Choice.AUTO, Choice.ANY) else Algorithm(self.value)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """One algorithm for one collective.
+
+    ``passed(place)``: bytes one participant sends across the level (and receives), at the busiest
+    child. ``demand(m)``: who sends how much to whom among m children of one parent, in units of
+    what the busiest sends. ``waited(place)``: how many messages between the children of one parent
+    wait for each other. ``spared``: so many of them, neighbours in a ring, are not waited for; the
+    cheapest are taken. ``in_turn``: messages under different parents wait for each other too, as a
+    ring goes from one to the next. ``at_once``: messages across different levels do not.
+    ``linear``: every member sends each piece once at most and gets it once at most, across
+    whichever level, so that levels do not add up on a port that the bytes of several pass.
+    ``memory(k)``: bytes read or written in a device's memory.
+    """
+
+    fits: Callable[[Members], bool]
+    passed: Callable[[Place], float]
+    demand: Callable[[int], Weights]
+    waited: Callable[[Place], float]
+    memory: Callable[[int], float]
+    spared: int = 0
+    at_once: bool = False
+    linear: bool = False
+    in_turn: bool = False
+
+    def crossing(self, members: Members, level: int) -> float:
+        """The bytes that a member of a grid sends across a level, 0 where no group varies."""
+        return self.passed(Place.of(members, level)) if members[level] > 1 else 0.0
+
+    def waits(self, members: Members, level: int) -> float:
+        """How many messages of a grid wait for each other across a level."""
+        if members[level] == 1:
+            return 0.0
+        each = self.waited(Place.of(members, level))
+        return float(ceil(prod(members[:level]) * each)) if self.in_turn else each
+
+
+def _always(members: Members) -> bool:
+    return True
+
+
+def _powers_of_two(members: Members) -> bool:
+    return all(m & (m - 1) == 0 for m in members)
+
+
+def _ring(rounds: int) -> tuple[Callable[[Place], float], Callable[[Place], float]]:
+    """What passes and waits in a ring: every member passes on all pieces but one each round."""
+
+    def passed(at: Place) -> float:
+        return rounds * at.part * at.edges / at.child
+
+    def waited(at: Place) -> float:
+        """All edges of the ring; each round a piece crosses all but one of them: see ``spared``."""
+        return float(rounds * (at.children if at.outermost else at.children - 1))
+
+    return passed, waited
+
+
+def _chain_passed(at: Place) -> float:
+    return 1 / at.child
+
+
+def _tree_passed(at: Place) -> float:
+    return tree_peak(at.children) / at.child
+
+
+def _tree_waited(at: Place) -> float:
+    """Up to the root and down again."""
+    return 2.0 * ceil(log2(at.children))
+
+
+def _split_passed(rounds: int) -> Callable[[Place], float]:
+    """Halving outermost digits first, or direct exchange: pieces end in the order of members.
+
+    A member sends as many pieces of the k as there are others under this parent.
+    """
+
+    def passed(at: Place) -> float:
+        return rounds * (at.parent - at.child) / at.parent / (at.group / at.parent)
+
+    return passed
+
+
+def _halvings(rounds: int) -> Callable[[Place], float]:
+    return lambda at: rounds * log2(at.children)
+
+
+def _at_once(rounds: int) -> Callable[[Place], float]:
+    return lambda at: float(rounds)
+
+
+def _chain_and_back_waited(at: Place) -> float:
+    """Up a chain to its end and down again."""
+    return 2.0 * (at.children - 1)
+
+
+def _rooted_tree_waited(at: Place) -> float:
+    """One message between the root and the trees of the others, then down or up those."""
+    return _twice_inside(at) * (1.0 + ceil(log2(at.children - 1)))
+
+
+def _twice_inside(at: Place) -> int:
+    """How often an inner level is waited for: in the root's child, and again in another child.
+
+    Pieces are spread over all members of a child, so most of them do not leave it at the root.
+    """
+    return 1 if at.outermost else 2
+
+
+def _rooted_chain_waited(at: Place) -> float:
+    return float(_twice_inside(at) * (at.children - 1))
+
+
+def _there_and_back_passed(at: Place) -> float:
+    return 2 * (at.children - 1) / at.children / at.child
+
+
+def _pulled_and_copied(at: Place) -> float:
+    """The buffer goes out for all to pull, and the own piece for the switch to copy."""
+    return (at.children + 1) / at.children / at.child
+
+
+def _around_passed(at: Place) -> float:
+    """Every piece of an all-to-all goes round a ring the shorter way: k²/4 hops for each member."""
+    k = at.group
+    return k * k // 4 / k * at.edges / at.child
+
+
+def _around_waited(at: Place) -> float:
+    """Half way round, counted at each level as if the longest half lay there."""
+    return _ring(1)[1](at) / 2
+
+
+def _memory(per_byte: int, whole: bool) -> Callable[[int], float]:
+    """Bytes sent are read and bytes received written once; an addition reads one operand more."""
+    return lambda k: per_byte * (1.0 if whole else (k - 1) / k)
+
+
+_AR = Collective.ALL_REDUCE
+_TOGETHER = tuple(one for one in Collective if not one.apart)
+"""All but the all-to-all: members add up, or get, the same."""
+
+
+def _touched(collective: Collective) -> int:
+    """Memory traffic for each byte sent on: a read and a write, and for a sum one read more."""
+    return 3 * collective.facts.reducing + 2 * collective.facts.copying
+
+
+def _splitting() -> dict[tuple[Collective, Algorithm], Recipe]:
+    """Rings, halving/doubling and direct exchange, for the collectives that pass pieces."""
+    rows = {}
+    for collective in _TOGETHER:
+        if collective.rooted:
+            continue
+        rounds = collective.rounds
+        memory = _memory(_touched(collective), whole=False)
+        split = _split_passed(rounds)
+        passed, waited = _ring(rounds)
+        rows[collective, Algorithm.RING] = Recipe(
+            _always, passed, cycle, waited, memory, spared=rounds, in_turn=True
+        )
+        rows[collective, Algorithm.HALVING_DOUBLING] = Recipe(
+            _powers_of_two, split, halving, _halvings(rounds), memory
+        )
+        rows[collective, Algorithm.DIRECT] = Recipe(
+            _always, split, pairs, _at_once(rounds), memory, at_once=True
+        )
+    return rows
+
+
+def _rooted() -> dict[tuple[Collective, Algorithm], Recipe]:
+    """Chains and trees for reduce and broadcast; "ring" is their pipelined chain.
+
+    The chain is linear: a ring cut open before the root, one for each place at which it enters a
+    child. All but one of them come back into the root's child, so that the one waits longest that
+    is cut where messages are cheapest: a ring of one round, which is spared one. A port that outer
+    levels do not pass is as busy as in the root's child, where each hands all on to the next.
+    On a bus all hops of a child count, those within and those across its border: they do add up.
+    Trees inside the root's child hang on the root in all pieces, so that it gets a whole buffer
+    there and, where it is the border itself, its part of what comes from outside: levels add up.
+    """
+    rows = {}
+    for collective, chain, trees in (
+        (Collective.REDUCE, towards_first, trees_to_first),
+        (Collective.BROADCAST, from_first, trees_from_first),
+    ):
+        memory = _memory(_touched(collective), whole=True)
+        rows[collective, Algorithm.RING] = Recipe(
+            _always,
+            _chain_passed,
+            chain,
+            _ring(1)[1],
+            memory,
+            spared=1,
+            linear=True,
+            in_turn=True,
+        )
+        rows[collective, Algorithm.TREE] = Recipe(
+            _always, _chain_passed, trees, _rooted_tree_waited, memory
+        )
+    return rows
+
+
+def _in_network() -> dict[tuple[Collective, Algorithm], Recipe]:
+    """Through switches that reduce; a device reads and writes what it sends and gets, no more."""
+    rows = {}
+    for collective in _TOGETHER:
+        whole = collective is _AR
+        turns = 2 * collective.facts.reducing + collective.facts.copying
+        rows[collective, Algorithm.IN_NETWORK] = Recipe(
+            _always,
+            _pulled_and_copied if whole else _chain_passed,
+            pairs,
+            _at_once(turns),
+            (lambda k: 1 + 1 / k) if collective.in_pieces else (lambda k: 2.0),
+        )
+    return rows
+
+
+def _exchanging() -> dict[tuple[Collective, Algorithm], Recipe]:
+    """An all-to-all: pieces that nobody adds, sent directly or passed around a ring."""
+    collective = Collective.ALL_TO_ALL
+    memory = _memory(_touched(collective), whole=False)
+    return {
+        (collective, Algorithm.RING): Recipe(
+            _always,
+            _around_passed,
+            cycle,
+            _around_waited,
+            lambda k: 2 * (k * k // 4) / k,
+            in_turn=True,
+        ),
+        (collective, Algorithm.DIRECT): Recipe(
+            _always, _split_passed(1), pairs, _at_once(1), memory, at_once=True
+        ),
+    }
+
+
+RECIPES: Mapping[tuple[Collective, Algorithm], Recipe] = {
+    **_splitting(),
+    (_AR, Algorithm.TREE): Recipe(
+        _always, _tree_passed, two_trees, _tree_waited, _memory(_touched(_AR), whole=True)
+    ),
+    **_rooted(),
+    **_in_network(),
+    **_exchanging(),
+}
+
+
+_THERE_AND_BACK = Recipe(
+    _always,
+    _there_and_back_passed,
+    cycle,
+    _chain_and_back_waited,
+    _memory(_touched(_AR), whole=True),
+)
+
+
+def _chained(collective: Collective) -> Recipe:
+    """A tree that is a chain at one level: up it and down again, each member being an end once."""
+    if collective is _AR:
+        return _THERE_AND_BACK
+    chain = RECIPES[collective, Algorithm.RING]
+    return replace(chain, waited=_rooted_chain_waited, spared=0, linear=False, in_turn=False)
+
+
+def recipe_at(
+    collective: Collective,
+    algorithm: Algorithm,
+    domain: Domain,
+    reduces: bool = False,
+    inside: bool = False,
+    wraps: bool = True,
+) -> Recipe:
+    """The row for one level: what an algorithm does there depends on how children are joined.
+
+    Trees are double binary where a switch joins the children, and chains along the links
+    everywhere else, where the edges of a tree would pile up on them. In a mesh, rings and chains
+    take turns with all links. Where no switch reduces, an in-network algorithm does what a tree
+    does (NCCL's NVLS-tree and CollNet). ``inside`` a node what goes up a tree passes all members
+    one after the other, as NCCL has trees between nodes only (NVIDIA/nccl issues 545 and 919).
+    Where the ends of a line are not joined (``wraps``), a ring goes out and back along it.
+    """
+    has_tree = (collective, Algorithm.TREE) in RECIPES
+    if algorithm is Algorithm.IN_NETWORK and not reduces and has_tree:
+        algorithm = Algorithm.TREE
+    recipe = RECIPES[collective, algorithm]
+    if algorithm is Algorithm.TREE and domain is not Domain.SWITCH:
+        recipe = _chained(collective)
+    elif algorithm is Algorithm.TREE and inside and collective is _AR:
+        recipe = replace(recipe, waited=_chain_and_back_waited)
+    if domain is Domain.MESH and algorithm in (Algorithm.RING, Algorithm.TREE):
+        recipe = replace(recipe, demand=pairs)
+    elif not wraps and recipe.demand is cycle:
+        recipe = replace(recipe, demand=folded_cycle)
+    return recipe
+
+
+def recipes(collective: Collective, algorithm: Algorithm, system: System) -> list[Recipe]:
+    """The row for each level."""
+    between = network(system)
+    return [
+        recipe_at(
+            collective,
+            algorithm,
+            link.domain,
+            link.reduces,
+            link.medium in INSIDE if between < 0 else level > between,
+            link.wraps,
+        )
+        for level, link in enumerate(system.links)
+    ]
+
+
+def network(system: System) -> int:
+    """The innermost level of the network: -1 if all links are as quick as the devices' own.
+
+    The devices' own is the innermost of more than one child; a node alone still has a network
+    around it.
+    """
+    waits = [link.latency_seconds for link in system.links]
+    several = (level for level, m in enumerate(system.hierarchy.cardinalities) if m > 1)
+    own = max(several, default=0)
+    return max((level for level in range(own) if waits[level] > waits[own]), default=-1)
+
+
+def offered(
+    collective: Collective,
+    members: Members,
+    links: Sequence[Link],
+    choice: Choice,
+    unfit: Collection[Algorithm] = (),
+) -> Sequence[Algorithm]:
+    """The algorithms a step may use, in the order in which ties between them are settled.
+
+    With ``AUTO`` what fits, as with ``ANY``: what runtimes have of it ``nccl_model`` says.
+
+    Those ``unfit`` are left out: groups that are no grids cannot use some that ``members`` would
+    allow. Direct exchange is not offered over several dimensions of a torus: its messages would
+    turn corners that ``crossing`` does not see. In-network reduction needs a switch that reduces
+    at one level at least, and at all of them for what has no tree.
+    """
+    spans = [link for link, m in zip(links, members, strict=True) if m > 1]
+    corners = len(spans) > 1 and any(link.domain is Domain.TORUS for link in spans)
+    reducing = [link.reduces for link in spans]
+    has_tree = (collective, Algorithm.TREE) in RECIPES
+    banned = {
+        Algorithm.DIRECT: corners,
+        Algorithm.IN_NETWORK: not (any(reducing) if has_tree else all(reducing)),
+    }
+    fitting = [
+        algorithm
+        for algorithm in Algorithm
+        if (collective, algorithm) in RECIPES
+        and RECIPES[collective, algorithm].fits(members)
+        and not banned.get(algorithm)
+        and algorithm not in unfit
+    ]
+    if choice.one is None:
+        return fitting
+    if choice.one in fitting:
+        return [choice.one]
+    return [_ONLY_WAY[collective]] if _ONLY_WAY.get(collective) in fitting else [Algorithm.RING]
+
+
+_ONLY_WAY = {Collective.ALL_TO_ALL: Algorithm.DIRECT}
+"""The one algorithm that libraries have for a collective, whatever the caller chooses."""

@@ -1,0 +1,303 @@
+"""What each group of a phase puts on each link, byte by byte: the recipes made explicit.
+
+``price.step_prices`` knows what the busiest link of each level carries; here every link has its own
+load. Both read the same recipes, so where all links of a level carry alike they say the same, and
+elsewhere no link carries more than the simulator's busiest. Groups are explicit; a grid is the case
+in which they look alike under every parent, so one engine serves both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Protocol as Structure
+
+import numpy as np
+
+from grammar import Collective
+from hierarchies import Domain
+from hierarchies.links import Floats, Numbers, Wiring, circle_links, mesh_link
+from synth.collective.algorithms.algorithms import Algorithm, Recipe, recipes
+from synth.collective.algorithms.protocols import Protocol
+from synth.collective.algorithms.traffic import Shape, cut_ring, through_switch
+from synth.collective.semantics.schedule import Exchange, GroupList, Phase
+
+
+class Way(Structure):
+    """How a phase is carried out: those facts of its price that decide its loads."""
+
+    @property
+    def algorithm(self) -> Algorithm | None: ...
+
+    @property
+    def size_bytes(self) -> float: ...
+
+    @property
+    def protocol(self) -> Protocol: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Footprint:
+    """The bytes of one segment that the groups of a phase put on links.
+
+    ``groups`` are lists of devices; of the other three, entry i says that group
+    ``group[i]`` puts ``carried_bytes[i]``, more than 0, on link ``link[i]``. No pair of group and
+    link comes twice.
+    """
+
+    groups: list[list[int]]
+    group: Numbers
+    link: Numbers
+    carried_bytes: Floats
+
+
+def footprint(phase: Phase, price: Way, wiring: Wiring) -> Footprint:
+    """The loads of a phase carried out as its price says: its algorithm, its size.
+
+    Every device of a transpose is a group of its own. Raises InputError for groups in a grid that
+    are no grids of digits, or not all alike.
+    """
+    if not isinstance(phase, Exchange):
+        whose = np.arange(len(phase.devices))
+        memory = (whose, wiring.memories(phase.devices), 2 * price.size_bytes)
+        return gathered(phase.devices[:, None].tolist(), [memory], wiring)
+    assert price.algorithm is not None
+    shape = Shape.of(wiring.system.hierarchy, phase.among)
+    if not isinstance(phase.among, GroupList):
+        shape.check_grids()
+    loads = Loads(phase.collective, price.algorithm, shape, wiring)
+    flagged = price.size_bytes / price.protocol.share
+    memories = wiring.memories(shape.member)
+    entries: list[Entry] = [
+        (shape.whose, memories, loads.touched()[shape.whose] * price.size_bytes)
+    ]
+    entries += [(group, link, each * flagged) for group, link, each in loads.entries()]
+    return gathered(phase.listed, entries, wiring)
+
+
+Entry = tuple[Numbers, Numbers, Floats | float]
+"""Groups, links and the bytes of each, all of one shape or made so."""
+
+
+def carried_by_link(entries: Sequence[Entry], wiring: Wiring) -> Floats:
+    """The bytes of all entries together on every link, shape (links,)."""
+    carried = np.zeros(wiring.links)
+    for _, link, each in [*entries, *_detoured(entries, wiring)]:
+        carried += np.bincount(link, np.broadcast_to(each, link.shape), wiring.links)
+    return carried
+
+
+def gathered(groups: list[list[int]], entries: Sequence[Entry], wiring: Wiring) -> Footprint:
+    """Entries as one, those of the same group and link summed."""
+    keys, values = [], []
+    for group, link, each in [*entries, *_detoured(entries, wiring)]:
+        key = group * wiring.links + link
+        keys.append(key.ravel())
+        values.append(np.broadcast_to(each, key.shape).ravel())
+    whole, where = np.unique(np.concatenate(keys), return_inverse=True)
+    summed = np.bincount(where, np.concatenate(values), len(whole)).astype(np.float64)
+    some = summed > 0
+    group, link = np.divmod(whole[some], wiring.links)
+    return Footprint(groups, group, link, summed[some])
+
+
+def _detoured(entries: Sequence[Entry], wiring: Wiring) -> Iterator[Entry]:
+    """The load of each missing link again, on the links that carry it instead."""
+    for missing, others in wiring.detours.items():
+        for group, link, each in entries:
+            group, each = np.broadcast_to(group, link.shape), np.broadcast_to(each, link.shape)
+            some = link == missing
+            for other, share in others:
+                yield group[some], np.full(int(some.sum()), other), share * each[some]
+
+
+class Loads:
+    """The loads of one collective over groups, for buffers of one byte in the largest.
+
+    A recipe describes a level; here each parent is counted by itself. Of its children m hold
+    members of the group, the child at hand holds p, and whatever that child must pass on is
+    spread evenly over these p. Rings of devices and halving need groups that are grids.
+    """
+
+    def __init__(
+        self, collective: Collective, algorithm: Algorithm, shape: Shape, wiring: Wiring
+    ) -> None:
+        self.collective, self.algorithm = collective, algorithm
+        self.shape, self.wiring = shape, wiring
+        self._rows = recipes(collective, algorithm, wiring.system)
+        ways = [self._passing(level) for level in range(len(self._rows))]
+        self._crossing, self._sent, self._received = zip(*ways, strict=True)
+
+    def _passing(self, level: int) -> tuple[Floats, Floats, Floats]:
+        """What the members of the busiest child send, and what each member sends and receives."""
+        row, rank = self._rows[level], self.shape.levels[level].rank
+        places, which = self.shape.places(level)
+        wide = max((at.children for at in places), default=1)
+        crossing, shares = np.zeros(len(places)), np.zeros((2, len(places), wide))
+        reduces = self.wiring.system.links[level].reduces
+        switched = self.algorithm is Algorithm.IN_NETWORK and reduces
+        for number, at in enumerate(places):
+            if at.children > 1:
+                crossing[number] = row.passed(at)
+                shares[:, number, : at.children] = _shares(
+                    self.collective, row, at.children, switched
+                )
+        sent, received = crossing[which] * shares[:, which, rank]
+        return crossing[which], sent, received
+
+    def touched(self) -> Floats:
+        """What every member of each group reads and writes in its memory."""
+        sizes, which = np.unique(self.shape.sizes, return_inverse=True)
+        rows = [self._rows[level] for level in self.shape.spans]
+        most = [max(row.memory(k) for row in rows) if k > 1 else 0.0 for k in sizes.tolist()]
+        touched: Floats = np.array(most)[which.reshape(-1)]
+        return touched if self.shape.shares is None else touched * self.shape.shares
+
+    def waits(self, level: int) -> Floats:
+        """How many messages of each group wait for each other across a level."""
+        at, row = self.shape.levels[level], self._rows[level]
+        places, which = self.shape.places(level)
+        of_pair = np.zeros(len(at.m), dtype=np.int64)
+        of_pair[at.parent] = which
+        each = np.array([row.waited(one) if one.children > 1 else 0.0 for one in places])[of_pair]
+        if row.in_turn:
+            return np.ceil(np.bincount(at.owner, each, len(self.shape.sizes)))
+        waits = np.zeros(len(self.shape.sizes))
+        np.maximum.at(waits, at.owner, each)
+        return waits
+
+    def entries(self) -> Iterator[Entry]:
+        """Level by level what members put on links: their groups, the links, the bytes."""
+        shares = self.shape.shares
+        for group, link, each in self._of_whole_bytes():
+            yield group, link, each if shares is None else each * shares[group]
+
+    def _of_whole_bytes(self) -> Iterator[tuple[Numbers, Numbers, Floats]]:
+        """The entries as if every group had buffers of one byte."""
+        whose, member = self.shape.whose, self.shape.member
+        wiring, system = self.wiring, self.wiring.system
+        for level, link in enumerate(system.links):
+            outer = [j for j in range(level) if level in system.through(j)]
+            match link.domain:
+                case Domain.SWITCH:
+                    ports = wiring.ports(level, member)
+                    sent, received = self._through_ports([*outer, level])
+                    yield whose, ports, sent
+                    yield whose, ports + 1, received
+                case Domain.BUS:
+                    buses = wiring.buses(level, member)
+                    passing = [way[j] for j in outer for way in (self._sent, self._received)]
+                    yield whose, buses, np.sum([*passing, self._sent[level]], axis=0)
+                case Domain.MESH:
+                    size = system.hierarchy.cardinalities[level]
+                    who, here, there, each = self._messages(level, size)
+                    links = wiring.meshes(level, member[who]) + mesh_link(size, here, there)
+                    yield whose[who], links, each
+                case Domain.RING | Domain.TORUS:
+                    size = system.hierarchy.cardinalities[level]
+                    who, here, there, each = self._messages(level, size)
+                    circles = whose[who] * wiring.links + wiring.circles(level, member[who])
+                    passed = around(size, circles, here, there, each, link.wraps)
+                    for circle, link_there, load in passed:
+                        yield *np.divmod(circle + link_there, wiring.links), load
+
+    def _through_ports(self, passing: Sequence[int]) -> tuple[Floats, Floats]:
+        """What every member sends and receives on ports of the last of some levels."""
+        sent, received = (
+            np.sum([way[level] for level in passing], axis=0)
+            for way in (self._sent, self._received)
+        )
+        crossed = [level for level in passing if level in self.shape.spans]
+        if not self._rows[passing[-1]].linear or len(crossed) < 2:
+            return sent, received
+        levels, groups = self.shape.levels, len(self.shape.sizes)
+        ranks = np.stack([at.rank for at in levels], axis=-1)
+        counts = np.stack([at.m[at.parent] for at in levels], axis=-1)
+        inside = np.stack([at.p for at in levels], axis=-1)
+        linear = cut_ring(self.collective, passing, ranks, counts, inside)
+        across = np.zeros(groups, dtype=np.int64)
+        for at in (levels[level] for level in crossed):
+            across += np.bincount(at.owner, at.m > 1, groups) > 0
+        several = (across > 1)[self.shape.whose]
+        return np.where(several, linear[0], sent), np.where(several, linear[1], received)
+
+    def _messages(self, level: int, size: int) -> tuple[Numbers, Numbers, Numbers, Floats]:
+        """Messages of members to other children of their parent: who sends, from and to which
+        child, how much. An exchange with every member sends more to children that hold more.
+        """
+        at, row = self.shape.levels[level], self._rows[level]
+        wide = int(at.m.max(initial=1))
+        digits, held = np.zeros((2, len(at.m), wide), dtype=np.int64)
+        digits[at.parent, at.rank], held[at.parent, at.rank] = at.child % size, at.p
+        found = []
+        for m in np.unique(at.m[at.m > 1]).tolist():
+            [some] = np.nonzero(at.m[at.parent] == m)
+            demand = demand_of(self.collective, row, m)
+            here, there = np.nonzero(demand)
+            degree = np.bincount(here, minlength=m)
+            sends = degree[at.rank[some]]
+            who = np.repeat(some, sends)
+            turn = np.arange(len(who)) - np.repeat(np.cumsum(sends) - sends, sends)
+            to = there[(np.cumsum(degree) - degree)[at.rank[who]] + turn]
+            pair = at.parent[who]
+            share = demand[at.rank[who], to]
+            if row.at_once:
+                share = held[pair, to] / (at.inside[pair] - at.p[who])
+            here = at.child[who] % size
+            found.append((who, here, digits[pair, to], self._crossing[level][who] * share))
+        none = np.zeros(0, dtype=np.int64)
+        rows = [(none, none, none, np.zeros(0)), *found]
+        who, here, there, each = map(np.concatenate, zip(*rows, strict=True))
+        return who, here, there, each
+
+
+@cache
+def _shares(
+    collective: Collective, row: Recipe, m: int, switched: bool
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """What each of m children sends, and receives, in units of what the busiest sends."""
+    demand = demand_of(collective, row, m)
+    both = demand.sum(axis=1), demand.sum(axis=0)
+    sent, received = through_switch(collective, m) if switched else both
+    return tuple(sent.tolist()), tuple(received.tolist())
+
+
+def demand_of(collective: Collective, row: Recipe, m: int) -> Floats:
+    """Who of m children sends how much to whom, in units of what the busiest sends.
+
+    The first sends nothing in a reduce and gets nothing in a broadcast, whatever is said of a mesh.
+    """
+    demand = np.array(row.demand(m))
+    if collective is Collective.REDUCE:
+        demand[0] = 0.0
+    if collective is Collective.BROADCAST:
+        demand[:, 0] = 0.0
+    return demand
+
+
+def around(
+    size: int, circle: Numbers, source: Numbers, target: Numbers, weight: Floats, wraps: bool
+) -> Iterator[tuple[Numbers, Numbers, Floats]]:
+    """What messages put on the links of circles, forth and back by turns: circle, link, bytes.
+
+    Messages go the shorter way, half and half where both are as short; on a line the only way.
+    """
+    if size == 2:
+        yield circle, source, weight
+        return
+    circles, row = np.unique(circle, return_inverse=True)
+    ahead = (target - source) % size
+    shorter = np.where(2 * ahead < size, 1.0, np.where(2 * ahead == size, 0.5, 0.0))
+    forth = weight * (shorter if wraps else target > source)
+    for way, first, length, part in (
+        (0, source, ahead, forth),
+        (1, target, size - ahead, weight - forth),
+    ):
+        change = np.zeros((len(circles), 2 * size))
+        np.add.at(change, (row, first), part)
+        np.add.at(change, (row, first + length), -part)
+        twice = np.cumsum(change, axis=1)
+        loads = (twice[:, :size] + twice[:, size:])[:, : circle_links(size, wraps)]
+        which, used = np.nonzero(loads)
+        yield circles[which], 2 * used + way, loads[which, used]

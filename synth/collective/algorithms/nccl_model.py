@@ -1,0 +1,231 @@
+"""NCCL's published model of its own collectives: which algorithm and protocol it expects to win.
+
+Facts, from NVIDIA/nccl v2.28.7-1 src/graph/tuning.cc and src/enqueue.cc, with NCCL's names:
+
+* time = latency + bytes / bandwidth; latency = base + steps x hops, inside nodes and between;
+* a ring of k ranks on n nodes takes 2 (k - 1) steps for an all-reduce, 2 (n - 1) of them between
+  nodes, half as many for an all-gather or reduce-scatter, one for a broadcast or reduce; hops
+  inside cost at least 1 us (Simple: 3) where there are several nodes; in large all-reduces by
+  Simple over several nodes all counts 1.4 times (from 64 bytes a channel and rank on);
+* a tree takes 2 (k/n - 1) hops inside and 2 log2(n) between, at 0.92 of half the bandwidth, and a
+  correction by size; only for all-reduces;
+* LL has half a ring's bandwidth and 1/3.8 of a tree's, LL128 0.92 and 120/128 (7/9 inside a node);
+* a switch that reduces does it in one hop, by Simple alone, at 2 x 0.85 of the bandwidth (Hopper's
+  figure), one of 16 channels being set apart; over several nodes all-reduces have a tree between;
+  none is asked where 2 GPUs of a node are in the communicator (MOST_WITHOUT_NVLS);
+* sends and receives go by LL up to 16 KiB (NCCL_P2P_LL_THRESHOLD).
+
+Its trap is kept: on one or two nodes rings and trees are taken to have the bandwidth inside a node.
+On more they have that between nodes, but no more than inside: a channel enters a node by one NIC
+and passes its GPUs by their links (72 NICs of a rack carry four times what these do).
+Left out: CollNet, PAT, caps by kind of GPU and processor.
+
+The network begins at the innermost level whose latency is above that of the devices' own level, and
+takes in every level outside it; the children of that level are the nodes. Bandwidths are those of
+the description.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import inf, log2, prod
+
+from grammar import Collective, Goal
+from hierarchies import Domain, Link, System
+from synth.collective.algorithms.algorithms import Algorithm, network
+from synth.collective.algorithms.protocols import Protocol, protocols
+
+RING, TREE, NVLS, NVLS_TREE = "ring", "tree", "nvls", "nvls_tree"
+COLLNET_DIRECT, COLLNET_CHAIN, PAT = "collnet_direct", "collnet_chain", "pat"
+SPELLINGS = {
+    RING: "Ring",
+    TREE: "Tree",
+    NVLS: "NVLS",
+    NVLS_TREE: "NVLSTree",
+    COLLNET_DIRECT: "CollnetDirect",
+    COLLNET_CHAIN: "CollnetChain",
+    PAT: "PAT",
+}
+"""What NCCL_ALGO calls each algorithm. NCCL reads it in any case and knows no underscores; files of
+its example tuner have our names."""
+MOST_LL_BYTES = 16384
+_CHANNELS = 16
+MOST_WITHOUT_NVLS = 2
+"""GPUs of a node in a communicator for which NCCL up to 2.28 sets up no NVLS: ``ncclNvlsInit``
+(NVIDIA/nccl, src/transport/nvls.cc) gives up where ``gpuCount <= 2``, those of the communicator's
+topology, so its own on a node. Later versions, which also ask for several ranks of one GPU
+(``hasMultiRankNvml``), give up below 2 alone."""
+
+
+def has(collective: Collective, algorithm: Algorithm, links: Iterable[Link]) -> bool:
+    """Whether the runtime has an algorithm for a collective among devices that ``links`` join.
+
+    Trees are for all-reduces alone, switches that reduce for these and for pieces; what all send to
+    all is sent directly, and nothing else is. Recursive halving is MPI's. On a torus, which is
+    XLA's, there are rings alone, for what all send to all, too.
+    """
+    torus = {link.domain for link in links} == {Domain.TORUS}
+    match algorithm:
+        case Algorithm.RING:
+            return not collective.apart or torus
+        case Algorithm.TREE:
+            return collective.rounds > 1 and not torus
+        case Algorithm.IN_NETWORK:
+            return not collective.rooted and not collective.apart
+        case Algorithm.DIRECT:
+            return collective.apart
+        case Algorithm.HALVING_DOUBLING:
+            return False
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """A communicator as NCCL's model sees it: so many ranks on so many nodes, two bandwidths."""
+
+    system: System
+    counts: tuple[int, ...]
+
+    @property
+    def spans(self) -> tuple[int, ...]:
+        """The levels in whose links the ranks meet."""
+        return tuple(level for level, m in enumerate(self.counts) if m > 1)
+
+    @property
+    def network(self) -> int:
+        """The innermost level of the network; -1 if there is none."""
+        return network(self.system)
+
+    @property
+    def inside(self) -> tuple[int, ...]:
+        """The levels inside nodes that the ranks span."""
+        return tuple(level for level in self.spans if level > self.network)
+
+    @property
+    def ranks(self) -> int:
+        return prod(self.counts)
+
+    @property
+    def nodes(self) -> int:
+        return prod(self.counts[: self.network + 1])
+
+    @property
+    def multicasts(self) -> bool:
+        """Whether NCCL sets up NVLS: not where few GPUs of a node are in the communicator."""
+        return not self.inside or self.ranks // self.nodes > MOST_WITHOUT_NVLS
+
+    def reduces(self, levels: Sequence[int]) -> bool:
+        """Whether the switches of all these levels reduce."""
+        return all(self.system.links[level].reduces for level in levels)
+
+    def seconds(self, goal: Goal, name: str, protocol: Protocol, size_bytes: float) -> float:
+        """The time that the model gives to one way by one protocol; not for all-to-alls.
+
+        Infinite for what the model gives no bandwidth: NVLS's pieces in nodes of one rank.
+        """
+        latency = self._latency_us(goal, name, protocol, size_bytes) * 1e-6
+        rate = self._bytes_per_second(goal, name, protocol, size_bytes)
+        return latency + size_bytes / rate if rate else inf
+
+    def _latency_us(self, goal: Goal, name: str, protocol: Protocol, size_bytes: float) -> float:
+        if name == NVLS:
+            return 25.0 + 18.0 * (self.nodes > 1)
+        if name == NVLS_TREE:
+            return 25.0 + 2 * 20.9 * self._depth
+        base, between_us = _BASE_US[name][protocol], _BETWEEN_US[name][protocol]
+        inside_us = (_INSIDE_US if self._on_nvlink else _ON_PCIE_US)[name][protocol]
+        if name == TREE:
+            per_node = self.ranks / self.nodes
+            return base + 2 * ((per_node - 1) * inside_us + self._depth * between_us)
+        if self.nodes > 1:
+            inside_us = max(inside_us, 3.0 if protocol is Protocol.SIMPLE else 1.0)
+        inside, between = self._ring_steps(goal)
+        latency = base + inside * inside_us + between * between_us
+        large = size_bytes >= 64 * _CHANNELS * self.ranks
+        simple = protocol is Protocol.SIMPLE and goal.rounds > 1
+        return 1.4 * latency if large and simple and self.nodes > 1 else latency
+
+    @property
+    def _depth(self) -> int:
+        return int(log2(self.nodes))
+
+    @property
+    def _on_nvlink(self) -> bool:
+        """Whether nodes have NVLink: LL128 needs it, so links with LL but no LL128 are others."""
+        known = protocols(self.system.links[level] for level in self.inside)
+        return Protocol.LL not in known or Protocol.LL128 in known
+
+    def _ring_steps(self, goal: Goal) -> tuple[int, int]:
+        """Hops that are waited for, inside nodes and between."""
+        if goal.rooted:
+            return int(self.nodes == 1), int(self.nodes > 1)
+        return goal.rounds * (self.ranks - self.nodes), goal.rounds * (self.nodes - 1)
+
+    def _bytes_per_second(
+        self, goal: Goal, name: str, protocol: Protocol, size_bytes: float
+    ) -> float:
+        """Bytes of buffer, by what a link of the way carries."""
+        inside, between = self._rates()
+        ratio = 1.0 if goal.rooted else self.ranks / (goal.rounds * (self.ranks - 1))
+        rate = inside if self.nodes <= 2 else min(inside, between)
+        if name == RING:
+            return rate * _RING_SHARE[protocol] * ratio
+        if name == TREE:
+            share = (
+                7 / 9 if protocol is Protocol.LL128 and self.nodes == 1 else _TREE_SHARE[protocol]
+            )
+            return 0.92 * rate * share / 2 * _correction(protocol, size_bytes)
+        pulled = 0.85 * (_CHANNELS - 1) / _CHANNELS * inside
+        if goal.in_pieces:
+            per_node = self.ranks / self.nodes
+            return min(pulled * (per_node - 1) / per_node, between if self.nodes > 1 else pulled)
+        limit = {NVLS: between, NVLS_TREE: between * (2 if self.nodes == 2 else 1)}[name]
+        return min(2 * pulled, limit if self.nodes > 1 else 2 * pulled) * ratio
+
+    def _rates(self) -> tuple[float, float]:
+        """Bytes a second of a rank inside its node, and of a node to others."""
+        per_node = self.ranks // self.nodes
+        inside = min((self._rate(level) for level in self.inside), default=0.0)
+        between = 0.0
+        if self.nodes > 1:
+            several = self.system.hierarchy.cardinalities[: self.network + 1]
+            level = max(level for level, size in enumerate(several) if size > 1)
+            blocks = self.system.hierarchy.devices_in_child(level) // self.system.block(level)
+            between = self._rate(level) * min(blocks, per_node)
+        return inside or between, between
+
+    def _rate(self, level: int) -> float:
+        link = self.system.links[level]
+        match link.domain:
+            case Domain.SWITCH:
+                return self.system.port_bytes_per_second(level)
+            case Domain.RING | Domain.TORUS:
+                links = 2.0 if link.wraps else 1.0
+            case Domain.MESH:
+                links = self.system.hierarchy.cardinalities[level] - 1.0
+            case Domain.BUS:
+                links = 1 / self.system.hierarchy.cardinalities[level]
+        return links * link.bandwidth_bytes_per_second
+
+
+def _correction(protocol: Protocol, size_bytes: float) -> float:
+    """Trees of middle sizes fall short of the model by this much (NCCL's measured table)."""
+    doublings = int(size_bytes // 64).bit_length() - 1
+    tenths = _TENTHS[protocol]
+    return tenths[doublings] / 10 if 0 <= doublings < len(tenths) else 1.0
+
+
+_S, _L, _M = Protocol.SIMPLE, Protocol.LL, Protocol.LL128
+_Figures = Mapping[str, Mapping[Protocol, float]]
+_BASE_US: _Figures = {RING: {_L: 6.6, _M: 14.0, _S: 8.4}, TREE: {_L: 6.8, _M: 14.0, _S: 8.4}}
+_INSIDE_US: _Figures = {RING: {_L: 0.6, _M: 1.9, _S: 3.4}, TREE: {_L: 0.6, _M: 1.25, _S: 4.0}}
+_ON_PCIE_US: _Figures = {RING: {_L: 1.0, _M: 2.5, _S: 5.7}, TREE: {_L: 1.0, _M: 1.9, _S: 4.0}}
+_BETWEEN_US: _Figures = {RING: {_L: 2.7, _M: 4.0, _S: 14.0}, TREE: {_L: 5.0, _M: 8.5, _S: 14.0}}
+_RING_SHARE = {_L: 1 / 2, _M: 0.92, _S: 1.0}
+_TREE_SHARE = {_L: 1 / 3.8, _M: 120 / 128, _S: 1.0}
+_TENTHS: Mapping[Protocol, tuple[int, ...]] = {
+    _L: (10, 10, 10, 10, 9, 8, 7, 7, 7, 7, 6, 5, 4, 4, 5, 6, 7, 8, 9, 10, 10, 10, 10, 10),
+    _M: (10, 10, 10, 10, 10, 9, 8, 8, 8, 7, 6, 6, 6, 6, 6, 6, 8, 9, 9, 9, 9, 10, 10, 10),
+    _S: (9, 9, 9, 9, 9, 9, 9, 8, 7, 6, 6, 5, 5, 5, 5, 6, 7, 8, 7, 7, 8, 9, 9, 9),
+}
+"""By doublings of 64 bytes."""

@@ -1,0 +1,28 @@
+"""Machines that lack devices: programs over explicit groups, proved and priced at their size.
+
+With a GPU gone, levels no longer have factors: a node of seven beside nodes of eight is no grid,
+and the language of slices does not fit it. Programs then name groups of ranks one by one, in two
+families (level by level, and through the largest even machine inside), are proved by z3 at just
+this size, and priced with every link by itself.
+
+>>> from dataclasses import replace
+>>> from hierarchies import fault_of, load
+>>> from synth.collective.degraded import Survivors
+>>> from synth.collective.degraded.programs import level_programs
+>>> system = load("dgx-h100:2")
+>>> survivors = Survivors(replace(system, faults=(fault_of("node1/gpu5", system.hierarchy),)))
+>>> survivors.count
+15
+>>> for program in list(level_programs(survivors))[:3]:
+...     print(program.text)
+all-reduce among 15
+reduce among 15; broadcast among 15
+reduce-scatter among 15; all-gather among 15
+"""
+
+from synth.collective.degraded.programs import GroupProgram as GroupProgram
+from synth.collective.degraded.programs import Survivors as Survivors
+from synth.collective.degraded.ranking import UnevenAnswer as UnevenAnswer
+from synth.collective.degraded.ranking import UnevenReport as UnevenReport
+from synth.collective.degraded.ranking import UnevenRequest as UnevenRequest
+from synth.collective.degraded.ranking import uneven_answers as uneven_answers

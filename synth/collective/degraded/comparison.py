@@ -1,0 +1,184 @@
+"""What a fault costs: a request on a healthy machine, and with missing or slower parts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from grammar import Goal
+from hierarchies import Axis, InputError, System
+from hierarchies.links import Network
+from synth.collective.degraded import UnevenReport, UnevenRequest, uneven_answers
+from synth.collective.price.flows import Flowed, simulate
+from synth.collective.price.step_prices import Simulator
+from synth.collective.ranking.advice import kept
+from synth.collective.ranking.answers import alone, moved
+from synth.collective.ranking.planner import answers
+from synth.collective.ranking.request import Answer, Report, Request, Watcher
+from synth.collective.semantics.lowering import lower
+
+MOST_SEGMENTS = 8
+MOST_FOLLOWED = 512
+"""Limits, on segments and on devices, for following a program link by link."""
+
+
+@dataclass(frozen=True)
+class Followed:
+    """One program, simulated group by group on every link: healthy links, and those at hand.
+
+    ``busiest`` are the busiest links at hand, by name, each with the share of time it is busy.
+    """
+
+    program: str
+    segments: int
+    healthy_seconds: float
+    seconds: float
+    busiest: tuple[tuple[str, float], ...]
+
+
+@dataclass(frozen=True)
+class Cost:
+    """The best answer of the healthy machine and of the one at hand.
+
+    ``same_seconds`` is the time of the healthy machine's best program on the machine at hand, by
+    the algorithms that are best there. None where devices, and so groups, are missing.
+    """
+
+    system: System
+    healthy: Answer
+    same_seconds: float | None
+    now: Report | UnevenReport
+    followed: Followed | None
+
+    @property
+    def seconds(self) -> float:
+        """The best time on the machine at hand."""
+        return self.now.answers[0].candidate.seconds
+
+    @property
+    def complete(self) -> bool:
+        return self.now.complete
+
+
+def cost(whole: System, system: System, request: Request, watcher: Watcher | None = None) -> Cost:
+    """Answer a request on a whole machine and on what is left of it.
+
+    With devices missing, the request must have one axis; its size becomes the number that is left.
+    With axes left over both are asked on the placement that is kept.
+    Where the simplest programs of the two machines would say that the fault makes something faster,
+    by less than prices can tell, the cheapest of both are compared.
+    Raises InputError where nothing is missing or slower, and for a request that does not fit.
+    """
+    watcher = watcher or Watcher()
+    found = _cost(whole, system, request, watcher)
+    least = found.healthy.candidate.seconds
+    faster = found.seconds < least or found.seconds > (found.same_seconds or found.seconds)
+    if faster and not request.exact and found.complete:
+        return _cost(whole, system, replace(request, exact=True), watcher)
+    return found
+
+
+def fitted(whole: System, system: System, request: Request) -> tuple[Request, tuple[Axis, ...]]:
+    """The request of the whole machine, on the placement that is kept, and the axes of the other.
+
+    Raises InputError as ``cost``; nothing is searched.
+    """
+    if not system.faults and system.devices == whole.devices:
+        raise InputError("nothing is missing or slower", hint="say what: --without or --slow")
+    request = kept(whole, replace(request, k=1))
+    left = system.devices - len(system.missing)
+    axes = _left(request.axes, left) if left != whole.devices else request.axes
+    if system.missing:
+        uneven_request(request)
+    return request, axes
+
+
+def _cost(whole: System, system: System, request: Request, watcher: Watcher) -> Cost:
+    request, axes = fitted(whole, system, request)
+    before = answers(whole, request, watcher).answers[0]
+    if system.missing:
+        now: Report | UnevenReport = uneven_answers(
+            system, axes, request.over, uneven_request(request), watcher
+        )
+        return Cost(system, before, None, now, None)
+    now = answers(system, replace(request, axes=axes), watcher)
+    if axes != request.axes:
+        return Cost(system, before, None, now, None)
+    simulator = Simulator(system, request.choice)
+    before, best = _best_of_both(Simulator(whole, request.choice), simulator, before, now)
+    now = replace(now, answers=(best,))
+    same = moved(simulator, before).candidate.seconds
+    return Cost(system, before, same, now, _followed(whole, simulator, before))
+
+
+def uneven_request(request: Request) -> UnevenRequest:
+    """The same request for a machine that lacks devices. Raises InputError if it has none there."""
+    if request.goal is not Goal.ALL_REDUCE:
+        raise InputError(
+            f"{request.goal.value} on a machine that lacks devices",
+            hint="only all-reduces are looked for there",
+        )
+    if request.placement is not None or request.per_placement:
+        raise InputError(
+            "a placement on a machine that lacks devices", hint="there is one axis, of all devices"
+        )
+    return UnevenRequest(
+        request.payload_bytes,
+        request.k,
+        request.language.max_steps,
+        request.choice,
+        request.segments,
+        request.exact,
+    )
+
+
+def _left(axes: Sequence[Axis], devices: int) -> tuple[Axis, ...]:
+    if len(axes) != 1:
+        raise InputError(
+            f"{len(axes)} axes on a machine of which {devices} devices are left",
+            hint="one axis, which then gets as many; else ask 'top' with sizes that fit",
+        )
+    return (replace(axes[0], size=devices),)
+
+
+def _best_of_both(
+    healthy: Simulator, slower: Simulator, before: Answer, now: Report
+) -> tuple[Answer, Answer]:
+    """The better of two answers on each machine: what is found on one may be missed on the other.
+
+    Stripes are searched, not proved best, and shares of links that are fair may let a faster link
+    end later. A healthy machine can do whatever a slower one does, at that pace: so it is never
+    told to be the slower of the two.
+    """
+    best = now.answers[0]
+    best = min(best, moved(slower, before), key=_ticks)
+    before = min(before, moved(healthy, best), key=_ticks)
+    if before.candidate.ticks > best.candidate.ticks:
+        paced = replace(best.candidate, reduction=before.candidate.reduction)
+        before = replace(before, candidate=paced, stripes=best.stripes, limited_by=best.limited_by)
+    return before, best
+
+
+def _ticks(answer: Answer) -> int:
+    return answer.candidate.ticks
+
+
+def _followed(whole: System, simulator: Simulator, best: Answer) -> Followed | None:
+    """The largest stripe's program for the whole payload, in at most ``MOST_SEGMENTS`` segments.
+
+    Each machine uses the algorithms that are best on it. None for very large machines.
+    """
+    if whole.devices > MOST_FOLLOWED:
+        return None
+    part, reduction = best.candidate.parts[0], best.candidate.reduction
+    segments = min(part.segments, MOST_SEGMENTS)
+    schedule = lower(part.derivation, reduction, best.payload_bytes, segments)
+    size = best.payload_bytes / segments
+
+    def run(on: Simulator) -> Flowed:
+        prices = alone(on, part.derivation, reduction, size, segments)
+        return simulate(schedule, prices, Network.of(on.system))
+
+    before, now = run(Simulator(whole, simulator.choice)), run(simulator)
+    busiest = now.busiest(5) if schedule.phases else ()
+    return Followed(str(part.program), segments, before.seconds, now.seconds, busiest)

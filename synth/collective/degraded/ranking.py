@@ -1,0 +1,361 @@
+"""The best programs for the devices that are left, ranked, proved at this size, and replayed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from heapq import merge
+from math import inf
+
+import numpy as np
+
+from grammar import Collective, Goal
+from hierarchies import Axis, InputError, System
+from synth.collective.algorithms.algorithms import Choice
+from synth.collective.degraded.cores import Core, cores
+from synth.collective.degraded.lowering import in_full, phases, rehearsed
+from synth.collective.degraded.programs import GroupProgram, Survivors, level_programs
+from synth.collective.price.bound import Bound, bound_of_groups
+from synth.collective.price.resolution import Estimate, estimate, shown
+from synth.collective.price.segments import SEGMENTS, Choices, Followed, cheapest
+from synth.collective.price.step_prices import Simulator
+from synth.collective.price.steps import TICKS_PER_SECOND, StepPrice, limiting, total_seconds
+from synth.collective.ranking.distinct import Distinct, Grouping, Member
+from synth.collective.ranking.library import Labels, Library
+from synth.collective.ranking.request import Against, Watcher
+from synth.collective.semantics.programs import Language
+from synth.collective.semantics.schedule import GroupList
+from synth.collective.verify.concrete import GroupStep, prove_groups
+from synth.collective.verify.replay import Failure
+from synth.collective.verify.symbolic import Refuted, Verdict
+
+
+@dataclass(frozen=True)
+class UnevenRequest:
+    """An all-reduce over all devices that are left. Raises InputError for numbers of no use.
+
+    ``exact``: every program is an answer, also where prices do not tell it from another.
+    """
+
+    payload_bytes: int = 2**30
+    k: int = 10
+    max_steps: int = 5
+    choice: Choice = Choice.AUTO
+    segments: tuple[int, ...] = SEGMENTS
+    exact: bool = False
+
+    def __post_init__(self) -> None:
+        if self.k < 1 or self.payload_bytes < 1:
+            raise InputError(f"{self.k} answers for {self.payload_bytes} bytes", hint="1 at least")
+
+
+@dataclass(frozen=True)
+class UnevenCandidate:
+    """A program of explicit groups with the prices of its phases, of one segment each."""
+
+    ticks: int
+    program: GroupProgram
+    segments: int
+    prices: tuple[StepPrice, ...]
+
+    @property
+    def key(self) -> tuple[int, int, str]:
+        return self.ticks, len(self.program.steps), self.program.text
+
+    @property
+    def seconds(self) -> float:
+        return self.ticks / TICKS_PER_SECOND
+
+    @property
+    def limited_by(self) -> str:
+        return limiting(self.prices, self.segments)
+
+
+@dataclass(frozen=True)
+class UnevenAnswer:
+    """A ranked candidate; ``verdict`` is of this size and these groups, not of all.
+
+    It stands for ``others`` that prices do not tell from it; ``against_default``: what they tell of
+    it and the plain all-reduce.
+    """
+
+    rank: int
+    candidate: UnevenCandidate
+    verdict: Verdict
+    against_default: Against
+    others: int = 0
+
+
+@dataclass(frozen=True)
+class EvenChoice:
+    """What else one could do: run on an even part, without some devices."""
+
+    core: Core
+    candidate: UnevenCandidate
+
+
+@dataclass(frozen=True)
+class UnevenReport:
+    """Answers, best first, among all ``programs`` of two families; and the choices beside them.
+
+    ``flat_seconds`` is the plain all-reduce in one step and one segment. ``complete`` is False if
+    the search was stopped.
+    """
+
+    survivors: Survivors
+    request: UnevenRequest
+    axis: Axis
+    answers: tuple[UnevenAnswer, ...]
+    choices: tuple[EvenChoice, ...]
+    flat_seconds: float
+    bound: Bound
+    programs: int
+    complete: bool
+
+    @property
+    def system(self) -> System:
+        return self.survivors.system
+
+
+def uneven_answers(
+    system: System,
+    axes: Sequence[Axis],
+    over: Sequence[str],
+    request: UnevenRequest,
+    watcher: Watcher | None = None,
+) -> UnevenReport:
+    """Rank the programs of both families exactly, and prove and replay the best at this size.
+
+    Raises InputError unless there is one axis, of all devices that are left, and it is reduced.
+    """
+    watcher = watcher or Watcher()
+    survivors = Survivors(system)
+    axis = only_axis(axes, over, survivors)
+    search = _Search(survivors, request, watcher)
+    best, choices = search.run()
+    answers = []
+    for rank, found in enumerate(best, start=1):
+        verdict = judged(found.what.program, survivors.count)
+        told = _against(system, found.what, search.flat)
+        answers.append(UnevenAnswer(rank, found.what, verdict, told, found.others))
+        watcher.judged(rank, len(best))
+    everyone = [np.array(survivors.devices, dtype=np.int64)]
+    return UnevenReport(
+        survivors,
+        request,
+        axis,
+        tuple(answers),
+        choices,
+        total_seconds(search.flat),
+        bound_of_groups(system, everyone, request.payload_bytes, Goal.ALL_REDUCE),
+        search.programs,
+        search.complete,
+    )
+
+
+def _against(system: System, one: UnevenCandidate, flat: Sequence[StepPrice]) -> Against:
+    """What prices tell of a candidate and the plain all-reduce."""
+    ours = estimate(system, one.ticks, one.segments * one.prices)
+    default = estimate(system, sum(price.ticks for price in flat), flat)
+    if ours.surely_below(default):
+        return Against.FASTER
+    return Against.SLOWER if default.surely_below(ours) else Against.SAME
+
+
+def judged(program: GroupProgram, ranks: int) -> Verdict:
+    """The verdict of z3 on a program at this size.
+
+    Raises AssertionError if a replay on arrays disagrees with a proof: that is our own bug.
+    """
+    verdict = prove_groups(program.steps, ranks, chunks=program.chunks)
+    failure = rehearsed(program, ranks)
+    if failure is not None and not isinstance(verdict, Refuted):
+        raise AssertionError(f"{program.text}: {failure}, but {verdict}")
+    return verdict
+
+
+def only_axis(axes: Sequence[Axis], over: Sequence[str], survivors: Survivors) -> Axis:
+    """The one axis, of all devices that are left. Raises InputError for any others."""
+    if len(axes) != 1 or list(over) != [axes[0].name] or axes[0].size != survivors.count:
+        given = ", ".join(f"{axis.name}={axis.size}" for axis in axes) or "no axis"
+        raise InputError(
+            f"{given} over {', '.join(over) or 'nothing'} on {survivors.count} devices "
+            f"({survivors.units_left()})",
+            hint=f"on a machine that lacks devices: one axis of all that are left, reduced "
+            f"over, as in data={survivors.count}",
+        )
+    return axes[0]
+
+
+_Kind = tuple[Collective, GroupList, float]
+"""A collective, its groups, and the largest buffer of a member as a share of the payload."""
+
+
+@dataclass(frozen=True)
+class _Family:
+    """Programs as paths of labels, one label a step, so that programs share the prices of steps.
+
+    ``priced(label, payload_bytes)`` are the prices of a label's phases, for one segment of that
+    many bytes; ``program(number)`` is the program of a path.
+    """
+
+    paths: Sequence[Labels]
+    labels: int
+    priced: Callable[[int, float], Sequence[StepPrice]]
+    program: Callable[[int], GroupProgram]
+
+
+class _Search:
+    """Prices all programs of both families and keeps the best."""
+
+    def __init__(self, survivors: Survivors, request: UnevenRequest, watcher: Watcher) -> None:
+        self._survivors, self._request, self._watcher = survivors, request, watcher
+        self._simulator = Simulator(survivors.system, request.choice)
+        self._library = Library(Language(request.max_steps), watcher.searching)
+        self._stopped = False
+        self.flat: Sequence[StepPrice] = ()
+        self.programs = 0
+
+    @property
+    def complete(self) -> bool:
+        return self._library.complete and not self._stopped
+
+    def run(self) -> tuple[list[Distinct[UnevenCandidate]], tuple[EvenChoice, ...]]:
+        if self._survivors.count == 1:
+            nothing = UnevenCandidate(0, GroupProgram((), 1, ()), 1, ())
+            return [Distinct(nothing, Estimate(0), 0, 0)], ()
+        levels = self._of_levels()
+        self.flat = levels.priced(0, self._request.payload_bytes)
+        families, choices = [levels], []
+        for core in cores(self._survivors):
+            if not self._go_on():
+                break
+            [alone] = self._best(self._on_core(core, ()), 1, None, self._go_on)
+            choices.append(EvenChoice(core, alone))
+            families.append(self._on_core(core, core.ends))
+        self.programs = sum(len(family.paths) for family in families)
+        best = self._exactly(families) if self._request.exact else self._distinct(families)
+        return best, tuple(choices)
+
+    def _exactly(self, families: Sequence[_Family]) -> list[Distinct[UnevenCandidate]]:
+        """The cheapest programs of all families, each an answer of its own."""
+        found: list[UnevenCandidate] = []
+        for family in families:
+            limit = sorted(one.ticks for one in found)[: self._request.k][-1:]
+            most = limit[0] if len(found) >= self._request.k else None
+            go_on = self._go_on if found else lambda: True
+            found += self._best(family, self._request.k, most, go_on)
+        unique = {
+            one.program.steps: one for one in sorted(found, key=lambda c: c.key, reverse=True)
+        }
+        ranked = sorted(unique.values(), key=lambda one: one.key)[: self._request.k]
+        return [Distinct(one, Estimate(one.ticks), 0, one.ticks) for one in ranked]
+
+    def _distinct(self, families: Sequence[_Family]) -> list[Distinct[UnevenCandidate]]:
+        """The answers that prices tell apart, of all families together."""
+        grouping: Grouping[UnevenCandidate] = Grouping()
+        followed = [Followed(family.paths, self._works(family)) for family in families]
+        orders = [_numbered(number, one) for number, one in enumerate(followed)]
+        first = True
+        for ticks, number, segments, path in merge(*orders):
+            while len(grouping) < self._request.k and grouping.settle(ticks):
+                pass
+            if len(grouping) == self._request.k or not (first or self._go_on()):
+                break
+            first = False
+            one = self._candidate(families[number], path, segments, ticks)
+            apart = shown(self._survivors.system, ticks, segments * one.prices)
+            simplicity = (1, segments, len(one.program.steps), (one.program.text,))
+            grouping.add(Member(apart, simplicity, one.program.steps, one))
+        while len(grouping) < self._request.k and grouping.settle(inf):
+            pass
+        return grouping.answers()
+
+    def _works(self, family: _Family) -> dict[int, list[Choices]]:
+        """The phases of every label of a family, for each number of segments."""
+        size = self._request.payload_bytes
+        return {
+            segments: [
+                (tuple(price.work for price in family.priced(label, size / segments)),)
+                for label in range(family.labels)
+            ]
+            for segments in self._request.segments
+        }
+
+    def _candidate(self, family: _Family, path: int, segments: int, ticks: int) -> UnevenCandidate:
+        each = self._request.payload_bytes / segments
+        prices = tuple(p for label in family.paths[path] for p in family.priced(label, each))
+        program = in_full(family.program(path), self._survivors.count)
+        return UnevenCandidate(ticks, program, segments, prices)
+
+    def _go_on(self) -> bool:
+        going = self._watcher.go_on()
+        self._stopped = self._stopped or not going
+        return going
+
+    def _best(
+        self, family: _Family, count: int, limit: int | None, go_on: Callable[[], bool]
+    ) -> list[UnevenCandidate]:
+        """The best programs of a family, none above the limit."""
+        followed = Followed(family.paths, self._works(family))
+        made = [
+            self._candidate(family, one.path, one.segments, one.ticks)
+            for one in cheapest(followed, count, limit, go_on)
+        ]
+        return sorted(made, key=lambda candidate: candidate.key)[:count]
+
+    def _of_levels(self) -> _Family:
+        """The *levels* family. Each kind of phase is a label; label 0 is the plain all-reduce."""
+        programs = list(level_programs(self._survivors))
+        labels: dict[_Kind, int] = {}
+        paths = []
+        for program in programs:
+            steps = phases(program, self._survivors.devices, program.chunks)
+            assert not isinstance(steps, Failure)
+            path = []
+            for one in steps:
+                assert isinstance(one.among, GroupList)
+                kind = one.collective, one.among, one.size_bytes / program.chunks
+                path.append(labels.setdefault(kind, len(labels)))
+            paths.append(tuple(path))
+        kinds = list(labels)
+
+        def priced(label: int, payload_bytes: float) -> Sequence[StepPrice]:
+            collective, groups, share = kinds[label]
+            return [self._simulator.exchange(collective, groups, share * payload_bytes)]
+
+        return _Family(paths, len(labels), priced, programs.__getitem__)
+
+    def _on_core(self, core: Core, ends: Sequence[GroupStep]) -> _Family:
+        """The *core* family: any program on the core's tree, between the steps in ``ends``."""
+        depth = len(core.tree.digits)
+        paths, alphabet = self._library.paths(depth), self._library.graph(depth).alphabet
+        texts = self._library.spellings(core.tree)
+        outside = f"{sum(len(hosts) - 1 for hosts in core.hosts)} outside"
+        if ends:
+            paths = [(len(alphabet), *path, len(alphabet) + 1) for path in paths]
+            texts = [*texts, f"reduce {outside} into the {core.text}", f"broadcast to {outside}"]
+        steps = [*(core.step(move.instruction) for move in alphabet), *ends]
+
+        def priced(label: int, payload_bytes: float) -> Sequence[StepPrice]:
+            if label < len(alphabet):
+                return self._simulator.move(alphabet[label], core, payload_bytes)
+            end = steps[label]
+            groups = self._survivors.listed(end)
+            return [self._simulator.exchange(end.collective, groups, payload_bytes)]
+
+        def program(number: int) -> GroupProgram:
+            labels = paths[number]
+            return GroupProgram(
+                tuple(steps[label] for label in labels),
+                max(1, core.tree.devices),
+                tuple(texts[label] for label in labels),
+            )
+
+        return _Family(paths, len(steps), priced, program)
+
+
+def _numbered(number: int, followed: Followed) -> Iterator[tuple[int, int, int, int]]:
+    """The paths of a family by price: ticks, the family, the segments, the path."""
+    for one in followed:
+        yield one.ticks, number, one.segments, one.path

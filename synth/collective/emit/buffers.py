@@ -1,0 +1,83 @@
+"""What each device holds before and after every phase of a schedule, and whether it is read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from hierarchies import Devices
+from synth.collective.semantics.schedule import Phase, Schedule, Transpose
+
+
+@dataclass(frozen=True, eq=False)
+class Buffers:
+    """Rows are moments: before the first phase, and after each one. Columns are devices.
+
+    ``parts[moment, device]``: the device's buffer is the payload divided by this number; 0 if
+    it is empty. ``needed[moment, device]``: a later phase reads the buffer, or it is the result.
+    """
+
+    parts: Devices
+    needed: npt.NDArray[np.bool_]
+
+
+def buffers(schedule: Schedule) -> Buffers:
+    """Follow the sizes of all buffers forwards through a schedule, and their use backwards."""
+    parts = [_at_first(schedule)]
+    for phase in schedule.phases:
+        parts.append(_after(phase, parts[-1]))
+    needed = [_at_last(schedule)]
+    for phase, held in zip(reversed(schedule.phases), reversed(parts[:-1]), strict=True):
+        needed.append(_before(phase, needed[-1]) & (held > 0))
+    return Buffers(np.stack(parts), np.stack(needed[::-1]))
+
+
+def _at_first(schedule: Schedule) -> Devices:
+    """What devices are given: for an all-gather a piece; for a broadcast only the first has any."""
+    goal = schedule.goal
+    parts = np.full(schedule.devices, schedule.pieces if goal.gathers else 1, dtype=np.int64)
+    if goal.from_first:
+        parts[schedule.reduction.grid()[:, 1:]] = 0
+    return parts
+
+
+def _at_last(schedule: Schedule) -> npt.NDArray[np.bool_]:
+    """Whose buffers are the result."""
+    needed = np.ones(schedule.devices, dtype=bool)
+    if schedule.goal.to_first:
+        needed[schedule.reduction.grid()[:, 1:]] = False
+    return needed
+
+
+def _after(phase: Phase, parts: Devices) -> Devices:
+    if isinstance(phase, Transpose):
+        return parts
+    groups, members = phase.groups, phase.groups.shape[1]
+    now = parts.copy()
+    if phase.collective.from_first:
+        now[groups] = parts[groups[:, :1]]
+    if phase.collective.to_first:
+        now[groups[:, 1:]] = 0
+    if phase.collective.gathers:
+        now[groups] //= members
+    if phase.collective.scatters and not phase.collective.apart:
+        now[groups] *= members
+    return now
+
+
+def _before(phase: Phase, needed: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    """Which buffers are needed before a phase, if those in ``needed`` are after it."""
+    if isinstance(phase, Transpose):
+        return needed
+    groups = phase.groups
+    now = needed.copy()
+    if phase.collective.from_first:
+        now[groups] = False
+        now[groups[:, 0]] = needed[groups].any(axis=1)
+    elif phase.collective.to_first:
+        now[groups] = needed[groups[:, :1]]
+    else:
+        now[groups] = needed[groups].any(axis=1, keepdims=True)
+    return now

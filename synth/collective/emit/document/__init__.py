@@ -1,0 +1,23 @@
+"""The schedule as a documented, versioned JSON file, written and read back.
+
+For programs of other people: every device, group and phase is spelled out, so that a reader needs
+none of our code. What is read is not believed: groups, sizes and chunks are checked against the
+program that the document names, as a file may have been edited on its way.
+
+>>> from grammar import parse
+>>> from hierarchies import Reduction
+>>> from synth.collective.emit.document import read
+>>> from synth.collective.emit.document.writing import document, printed
+>>> from synth.collective.semantics.lowering import lower
+>>> from synth.collective.semantics.rules import derive
+>>> reduction = Reduction.plain(2, 2)
+>>> schedule = lower(derive(parse("all-reduce root inside"), reduction.tree), reduction, 64)
+>>> body = document(schedule)
+>>> body["steps"][0]["collective"], body["steps"][0]["groups"]
+('all-reduce', [[0, 1, 2, 3]])
+>>> read(printed(body)).program == schedule.program
+True
+"""
+
+from synth.collective.emit.document.writing import read as read
+from synth.collective.emit.document.writing import read_stripes as read_stripes

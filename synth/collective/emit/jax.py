@@ -1,0 +1,144 @@
+"""JAX: one self-contained file with a collective for shard_map, a check and a clock.
+
+In JAX all devices run one program, so at any moment all buffers have one shape, and a collective
+over mesh axes has all devices taking part. What a schedule asks beyond that is done by explicit
+groups where there is a way, and refused by step where there is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from synth.collective.emit.buffers import Buffers, buffers
+from synth.collective.emit.source import CannotExpressError, Files, Source, cannot, in_stripe
+from synth.collective.emit.text import by_ranks, python_file
+from synth.collective.semantics.schedule import Exchange, Phase, Transpose
+
+
+@dataclass(frozen=True)
+class _Step:
+    """What a phase needs beyond its collective and groups.
+
+    * ``alone``: devices that take no part get groups of one;
+    * ``everyone``: devices that should take no part do so anyway, as JAX needs groups of one size
+      where members give or get pieces;
+    * ``idle``: a transpose of buffers that no later phase reads, left out.
+    """
+
+    alone: bool = False
+    everyone: bool = False
+    idle: bool = False
+
+
+def write(source: Source) -> Files:
+    """``collsynth_jax_STAMP.py``, its groups given by mesh axes where they can be, else one by one.
+
+    Raises CannotExpressError for programs during which devices need buffers of unlike sizes.
+    """
+    try:
+        return _written("jax", source, explicit=False)
+    except CannotExpressError:
+        return _written("jax", source, explicit=True)
+
+
+def write_flat(source: Source) -> Files:
+    """``collsynth_jax_flat_STAMP.py``, by explicit groups: for any mesh in the order of the ranks.
+
+    Raises CannotExpressError for programs during which devices need buffers of unlike sizes.
+    """
+    return _written("jax-flat", source, explicit=True)
+
+
+def _written(target: str, source: Source, explicit: bool) -> Files:
+    found = []
+    for number, stripe in enumerate(source.stripes, 1):
+        with in_stripe(source, number):
+            found.append(_steps(stripe, explicit))
+    steps = [step for of_stripe in found for step in of_stripe]
+    first, last = by_ranks(source)
+    ordered = ([_Step()] * len(first), [_Step()] * len(last))
+    return python_file(
+        target,
+        source,
+        explicit=explicit,
+        how=[[*ordered[0], *of_stripe, *ordered[1]] for of_stripe in found],
+        emulated=_numbers(source, found, lambda e, _: e.collective.rooted),
+        crowded=_numbers(source, found, lambda _, step: step.everyone),
+        alone=any(step.alone for step in steps),
+        reorders=bool(first or last)
+        or any(
+            isinstance(phase, Transpose) and not step.idle
+            for stripe, of_stripe in zip(source.stripes, found, strict=True)
+            for phase, step in zip(stripe.schedule.phases, of_stripe, strict=True)
+        ),
+    )
+
+
+def _numbers(
+    source: Source, steps: Sequence[tuple[_Step, ...]], what: Callable[[Exchange, _Step], bool]
+) -> list[str]:
+    """The numbers, from 1, of exchanges for which ``what`` is true; with stripes if several."""
+    found = []
+    for stripe, (one, means) in enumerate(zip(source.stripes, steps, strict=True), 1):
+        pairs = zip(one.schedule.phases, means, strict=True)
+        exchanges = [(phase, step) for phase, step in pairs if isinstance(phase, Exchange)]
+        of = f" of stripe {stripe}" if source.beside else ""
+        found += [f"{n}{of}" for n, (e, step) in enumerate(exchanges, 1) if what(e, step)]
+    return found
+
+
+def _steps(source: Source, explicit: bool) -> tuple[_Step, ...]:
+    schedule, found = source.schedule, []
+    held, parts = buffers(schedule), schedule.pieces if schedule.goal.gathers else 1
+    for number, phase in enumerate(schedule.phases):
+        found.append(_step(source, held, number, phase))
+        if found[-1].alone and not explicit:
+            raise cannot(source, number, "only devices with some coordinates 0 take part")
+        parts = _parts_after(phase, parts)
+        _check_one_shape(source, held, number, parts)
+    return tuple(found)
+
+
+def _step(source: Source, held: Buffers, number: int, phase: Phase) -> _Step:
+    needed = held.needed[number + 1]
+    if isinstance(phase, Exchange):
+        idle = phase.groups.size < source.schedule.devices
+        in_pieces = phase.collective.in_pieces
+        if idle and phase.collective.apart:
+            raise cannot(source, number, "only some devices take part, and all have blocks")
+        return _Step(alone=idle and not in_pieces, everyone=idle and in_pieces)
+    moving = np.zeros_like(needed)
+    moving[phase.devices] = True
+    if not (moving & needed).any():
+        return _Step(idle=True)
+    if (needed & ~moving).any():
+        raise cannot(source, number, "only some of the devices whose buffers are needed take part")
+    return _Step()
+
+
+def _parts_after(phase: Phase, parts: int) -> int:
+    """By how much the payload is divided in the buffers of all devices, once they did a phase."""
+    if not isinstance(phase, Exchange) or not phase.collective.in_pieces or phase.collective.apart:
+        return parts
+    members = int(phase.groups.shape[1])
+    return parts // members if phase.collective.gathers else parts * members
+
+
+def _check_one_shape(source: Source, held: Buffers, number: int, parts: int) -> None:
+    """Refuse a phase after which some device needs a buffer of another size than all have."""
+    other = held.needed[number + 1] & (held.parts[number + 1] != parts)
+    if other.any():
+        wrong = int(held.parts[number + 1][other][0])
+        raise cannot(
+            source,
+            number,
+            f"some devices need {_share(wrong)} of the payload after it and others "
+            f"{_share(parts)}, but in JAX all buffers have one shape at a time",
+        )
+
+
+def _share(parts: int) -> str:
+    return "all" if parts == 1 else f"1/{parts}"

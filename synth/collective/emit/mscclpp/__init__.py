@@ -1,0 +1,25 @@
+"""MSCCL++ execution plans, and the judge that reads only the plan.
+
+MSCCL++ runs a plan in JSON: for each GPU threadblocks with put, wait and reduce over chunks. A
+schedule becomes rounds of messages, rounds become operations, and then a judge that knows nothing
+but the JSON runs it symbolically, as a wrong plan would not fail on a GPU but give wrong sums. Two
+GPUs all-reduce in two rounds: each sends the other its half to be summed, then the sum of its own.
+
+>>> from grammar import parse
+>>> from hierarchies import Reduction
+>>> from synth.collective.emit.mesh import mesh
+>>> from synth.collective.emit.mscclpp.homes import BUFFERS, SPAN
+>>> from synth.collective.emit.mscclpp.moves import moves
+>>> from synth.collective.semantics.lowering import lower
+>>> from synth.collective.semantics.rules import derive
+>>> reduction = Reduction.plain(2)
+>>> schedule = lower(derive(parse("all-reduce root inside"), reduction.tree), reduction, 64)
+>>> found = moves(schedule, mesh(reduction.placement), reduction.grid()[0], hosts=(0, 0))
+>>> for each in found.rounds:
+...     print([(send.source, send.target, send.chunks) for send in each.sends])
+...     print([BUFFERS[send.goes[0] // SPAN] for send in each.sends])
+[(1, 0, (0,)), (0, 1, (1,))]
+['s', 's']
+[(1, 0, (1,)), (0, 1, (0,))]
+['i', 'i']
+"""

@@ -1,0 +1,318 @@
+"""What one threadblock of an MSCCL++ plan does: the operations of its JSON, and what it needs.
+
+The threads of a block do not wait for each other between operations; only ``nop`` makes them. So
+one stands before every signal (all threads must have put), and behind every wait (one thread waits
+for each channel) before what came is touched.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from itertools import groupby
+from typing import Literal, TypeVar
+
+from synth.collective.emit.mscclpp.homes import BUFFERS, INPUT, SCRATCH, SPAN, place
+from synth.collective.emit.mscclpp.moves import Keep, Places, Send
+from synth.collective.emit.mscclpp.schema import (
+    Copy,
+    Local,
+    Nop,
+    Operation,
+    Put,
+    Reduce,
+    Remote,
+    Sync,
+)
+
+MOST_OPERATIONS = 64
+MOST_CHANNELS = 16
+MOST_REMOTE_BUFFERS = 16
+MOST_CHANNELS_PER_OPERATION = 8
+MOST_SOURCES_PER_REDUCE = 10
+
+MEMORY, PORT = "memory", "port"
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Window:
+    """The labels that a block works on, and which copy of the plan it belongs to.
+
+    A copy is a part of every piece. ``pieces`` are how many chunks a piece has in the input, in the
+    output and in scratch, the whole of which is one.
+    """
+
+    first: int
+    end: int
+    copy: int = 0
+    copies: int = 1
+    pieces: tuple[int, int, int] = (1, 1, 1)
+
+    def shifted(self, places: Places) -> Places:
+        """Where the copy has what lies at places of the plan's buffers."""
+        if self.copies == 1:
+            return places
+        return tuple(map(self._shifted, places))
+
+    def _shifted(self, at: int) -> int:
+        buffer, index = divmod(at, SPAN)
+        size = self.pieces[buffer]
+        piece, within = divmod(index, size)
+        return buffer * SPAN + (piece * self.copies + self.copy) * size + within
+
+
+class Asks(Enum):
+    """When a rank waits until those it sends to have signalled that they are ready."""
+
+    NEVER = "never"
+    HOMES = "before each message that goes to homes"
+    START = "once, for all messages of a launch"
+
+
+@dataclass(frozen=True)
+class Task:
+    """A round as one rank has it: what goes out, what comes in, what it does by itself then."""
+
+    phase: int
+    out: list[Send]
+    come: list[Send]
+    keep: Keep | None = None
+
+
+@dataclass(frozen=True)
+class Excess:
+    """A limit of the format that a block passes in a phase."""
+
+    phase: int
+    why: str
+
+
+@dataclass
+class Block:
+    """A threadblock as it is written: operations, and what they refer to by position.
+
+    ``hosts[rank]`` tells memory channels (same host) from port channels. ``channels`` and
+    ``buffers`` map what is used to its number among those of its channel type.
+    """
+
+    rank: int
+    hosts: Sequence[int]
+    window: Window
+    asks: Asks = Asks.NEVER
+    ops: list[Operation] = field(default_factory=list)
+    channels: dict[str, dict[int, int]] = field(default_factory=lambda: {MEMORY: {}, PORT: {}})
+    buffers: dict[str, dict[tuple[int, str], int]] = field(
+        default_factory=lambda: {MEMORY: {}, PORT: {}}
+    )
+
+    def write(self, tasks: Sequence[Task]) -> Excess | None:
+        """Append what the rank does, round by round; stop at a passed limit."""
+        rounds = [
+            (
+                task,
+                self._mine(task.out, [send.target for send in task.out]),
+                self._mine(task.come, [send.source for send in task.come]),
+            )
+            for task in tasks
+        ]
+        if self.asks is Asks.START:
+            for task, out, come in rounds:
+                for peer in (*(send.target for send in out), *(send.source for send in come)):
+                    self._channel(peer)
+                if why := self._passed():
+                    return Excess(task.phase, why)
+            self._on_channels("signal", _once(s.source for _, _, come in rounds for s in come))
+            self._on_channels("wait", _once(s.target for _, out, _ in rounds for s in out))
+        for task, out, come in rounds:
+            self._round(task, out, come)
+            why = self._passed()
+            if why:
+                return Excess(task.phase, why)
+        return None
+
+    def _round(self, task: Task, out: list[Send], come: list[Send]) -> None:
+        self._ask(out, come)
+        if out:
+            self._meet()
+            self._copy(out)
+            self._put(out)
+            self._meet()
+            self._on_channels("signal", [send.target for send in out])
+        self._on_channels("wait", [send.source for send in come])
+        if task.keep is not None:
+            self._keep(task.keep, come)
+
+    def _mine(self, sends: list[Send], peers: list[int]) -> list[Send]:
+        """The parts of messages in the window, from the next higher rank around.
+
+        As each rank begins with another peer, no peer gets all messages at once.
+        """
+        order = sorted(range(len(sends)), key=lambda at: (peers[at] - self.rank) % len(self.hosts))
+        cut = [_cut_send(sends[at], self.window) for at in order]
+        return [send for send in cut if send.chunks]
+
+    def _meet(self) -> None:
+        """A barrier of all threads of the block, if they have done anything since the last one."""
+        if self.ops and not isinstance(self.ops[-1], Nop):
+            self.ops.append(Nop())
+
+    def _type(self, peer: int) -> str:
+        return MEMORY if self.hosts[peer] == self.hosts[self.rank] else PORT
+
+    def _channel(self, peer: int) -> int:
+        known = self.channels[self._type(peer)]
+        return known.setdefault(peer, len(known))
+
+    def _buffer(self, peer: int, kind: str) -> int:
+        known = self.buffers[self._type(peer)]
+        return known.setdefault((peer, kind), len(known))
+
+    def _remote(self, peer: int, at: int, size: int) -> Remote:
+        buffer, index = divmod(at, SPAN)
+        return Remote(self._buffer(peer, BUFFERS[buffer]), index, size)
+
+    def _ask(self, out: list[Send], come: list[Send]) -> None:
+        """Signal that the own buffers are free to write, and wait until the targets' are."""
+        askers = [send.source for send in come if self._asked(send)]
+        if askers:
+            self._meet()
+            self._on_channels("signal", askers)
+        self._on_channels("wait", [send.target for send in out if self._asked(send)])
+
+    def _asked(self, send: Send) -> bool:
+        return self.asks is Asks.HOMES and send.goes[0] // SPAN != BUFFERS.index(SCRATCH)
+
+    def _copy(self, out: list[Send]) -> None:
+        """Lay out in scratch what proxies are to read, each stretch once."""
+        pieces = {
+            (goes, come)
+            for send in out
+            if send.stage is not None
+            for goes, come in zip(self._staged(send), self.window.shifted(send.come), strict=True)
+        }
+        if not pieces:
+            return
+        goes, come = zip(*sorted(pieces), strict=True)
+        self._copy_runs(come, goes)
+        self._meet()
+
+    def _copy_runs(self, come: Places, goes: Places) -> None:
+        for (here, there), size in _runs(come, goes):
+            self.ops.append(Copy(src_buff=[_local(here, size)], dst_buff=[_local(there, size)]))
+
+    def _staged(self, send: Send) -> Places:
+        first = place(SCRATCH, send.stage or 0)
+        return self.window.shifted(tuple(range(first, first + len(send.chunks))))
+
+    def _put(self, out: list[Send]) -> None:
+        """Copy to the peers: threads to memory, and the proxy of a port channel by itself.
+
+        The executor takes all sources of one operation from the buffer of the first.
+        """
+        pieces: dict[str, list[tuple[Local, Remote, int]]] = {MEMORY: [], PORT: []}
+        for send in out:
+            come = self.window.shifted(send.come) if send.stage is None else self._staged(send)
+            for (here, there), size in _runs(come, self.window.shifted(send.goes)):
+                pieces[self._type(send.target)].append(
+                    (
+                        _local(here, size),
+                        self._remote(send.target, there, size),
+                        self._channel(send.target),
+                    )
+                )
+        for kind, refs in pieces.items():
+            refs.sort(key=lambda ref: ref[0].type)
+            for _, alike in groupby(refs, key=lambda ref: ref[0].type):
+                for some in _batches(list(alike), MOST_CHANNELS_PER_OPERATION):
+                    self.ops.append(
+                        Put(
+                            src_buff=[source for source, _, _ in some],
+                            dst_buff=[target for _, target, _ in some],
+                            channel_ids=[at for _, _, at in some] if kind == PORT else None,
+                            channel_type=kind,
+                        )
+                    )
+
+    def _on_channels(self, name: Literal["signal", "wait"], peers: list[int]) -> None:
+        for kind in (MEMORY, PORT):
+            ids = [self._channel(peer) for peer in peers if self._type(peer) == kind]
+            for some in _batches(ids, MOST_CHANNELS_PER_OPERATION):
+                self.ops.append(Sync(name, some, kind))
+
+    def _keep(self, keep: Keep, come: list[Send]) -> None:
+        """Add up what came and the own values, or copy those."""
+        low, high = _cut(keep.chunks, self.window)
+        own, goes = (self.window.shifted(p[low:high]) for p in (keep.come, keep.goes))
+        if not own:
+            return
+        if not come:
+            if any(at // SPAN != BUFFERS.index(INPUT) for at in own):
+                self._meet()
+            self._copy_runs(own, goes)
+        for some in _batches(come, MOST_SOURCES_PER_REDUCE - 1):
+            self._meet()
+            others = (self.window.shifted(send.goes) for send in some)
+            for (there, *places), size in _runs(goes, own, *others):
+                sources = [_local(at, size) for at in places]
+                self.ops.append(Reduce(src_buff=sources, dst_buff=[_local(there, size)]))
+            own = goes
+
+    def _passed(self) -> str:
+        """Which limit is passed, if one is."""
+        if len(self.ops) > MOST_OPERATIONS:
+            return f"{len(self.ops)} operations or more, the limit is {MOST_OPERATIONS}"
+        for kind in (MEMORY, PORT):
+            if len(self.channels[kind]) > MOST_CHANNELS:
+                return too_many_channels(len(self.channels[kind]), kind)
+            if (count := len(self.buffers[kind])) > MOST_REMOTE_BUFFERS:
+                return f"{count} remote {kind} buffers, the limit is {MOST_REMOTE_BUFFERS}"
+        return ""
+
+
+def too_many_channels(count: int, kind: str) -> str:
+    """What a block would need whose peers are too many."""
+    return f"{count} {kind} channels, the limit is {MOST_CHANNELS}"
+
+
+def _once(peers: Iterable[int]) -> list[int]:
+    """Each peer once, in the order in which they come."""
+    return list(dict.fromkeys(peers))
+
+
+def _local(at: int, size: int) -> Local:
+    buffer, index = divmod(at, SPAN)
+    return Local(BUFFERS[buffer], index, size)
+
+
+def _cut(chunks: Sequence[int], window: Window) -> tuple[int, int]:
+    """Which of ascending chunks are in a window: from one position up to another."""
+    return bisect_left(chunks, window.first), bisect_left(chunks, window.end)
+
+
+def _cut_send(send: Send, window: Window) -> Send:
+    """The part of a message that is in a window."""
+    low, high = _cut(send.chunks, window)
+    if (low, high) == (0, len(send.chunks)):
+        return send
+    parts = (send.chunks[low:high], send.come[low:high], send.goes[low:high])
+    stage = None if send.stage is None else send.stage + low
+    return Send(send.source, send.target, *parts, stage)
+
+
+def _runs(*places: Places) -> Iterator[tuple[tuple[int, ...], int]]:
+    """Stretches in which all places are consecutive: the first ones, and the length."""
+    rows = list(zip(*places, strict=True))
+    start = 0
+    for at in range(1, len(rows) + 1):
+        if at == len(rows) or any(b != a + 1 for a, b in zip(rows[at - 1], rows[at], strict=True)):
+            yield rows[start], at - start
+            start = at
+
+
+def _batches(items: list[T], most: int) -> Iterator[list[T]]:
+    for first in range(0, len(items), most):
+        yield items[first : first + most]

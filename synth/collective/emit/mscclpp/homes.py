@@ -1,0 +1,111 @@
+"""Where the chunks of a collective lie at first, and where they must lie in the end.
+
+An all-reduce is in place: every rank's value of chunk c is at home at index c of its input. The
+others leave the input as it is, as callers of NCCL expect, and their results are at home in the
+output: of a reduce-scatter only the rank's own piece. What has no home goes through scratch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from grammar import Goal
+from synth.collective.semantics.schedule import Schedule
+
+INPUT, OUTPUT, SCRATCH = "i", "o", "s"
+BUFFERS = (INPUT, OUTPUT, SCRATCH)
+SPAN = 2**32
+
+Numbers = npt.NDArray[np.int64]
+
+NAMES: Mapping[Goal, str] = {
+    Goal.ALL_REDUCE: "allreduce",
+    Goal.REDUCE_SCATTER: "reducescatter",
+    Goal.ALL_GATHER: "allgather",
+    Goal.ALL_TO_ALL: "alltoall",
+}
+REFUSED: Mapping[Goal, str] = {
+    Goal.REDUCE: "MSCCL++ has no such collective",
+    Goal.BROADCAST: "MSCCL++ chooses a plan by its collective, whichever rank is the root",
+}
+
+
+def place(buffer: str, index: int = 0) -> int:
+    """An index of a buffer as one number, so that places beside each other differ by 1."""
+    return BUFFERS.index(buffer) * SPAN + index
+
+
+@dataclass(frozen=True)
+class Homes:
+    """The buffers of a collective over ``members``, cut into chunks.
+
+    A member's piece, or what all have where there are no pieces, has ``own`` chunks; input and
+    output have ``given`` and ``got`` pieces. Values are known by labels: in an all-to-all there is
+    one for each chunk and each member it comes from, otherwise one for each chunk.
+    """
+
+    goal: Goal
+    members: int
+    own: int
+    given: int
+    got: int
+
+    @property
+    def inplace(self) -> bool:
+        return self.goal is Goal.ALL_REDUCE
+
+    @property
+    def inputs(self) -> int:
+        """The chunks of the input."""
+        return self.own * self.given
+
+    @property
+    def outputs(self) -> int:
+        return self.own * self.got
+
+    @property
+    def message(self) -> int:
+        """The chunks of what the executor takes for the size of a message."""
+        return self.outputs if self.goal.gathers else self.inputs
+
+    @property
+    def labels(self) -> int:
+        return self.inputs * self.members if self.goal.apart else self.message
+
+    def first(self, rank: int, order: Numbers) -> Numbers:
+        """The labels of what a rank has at first, and below them the places: its input.
+
+        The pieces of the input go by ranks, those of a schedule by members: ``order`` says
+        which rank each of these is.
+        """
+        chunks = np.arange(self.inputs)
+        if self.given > 1:
+            chunks = chunks.reshape(self.given, self.own)[order].reshape(-1)
+        labels = chunks
+        if self.goal.gathers:
+            labels = rank * self.own + chunks
+        elif self.goal.apart:
+            labels = chunks * self.members + rank
+        return np.stack([labels, place(INPUT) + chunks])
+
+    def of(self, rank: int, labels: Numbers) -> Numbers:
+        """The homes of labels on a rank; -1 for those that have none there."""
+        if self.inplace:
+            return place(INPUT) + labels
+        if self.goal.gathers:
+            return place(OUTPUT) + labels
+        chunks, came = np.divmod(labels, self.members if self.goal.apart else 1)
+        owner, within = np.divmod(chunks, self.own)
+        return np.where(owner == rank, place(OUTPUT) + came * self.own + within, -1)
+
+
+def homes(schedule: Schedule, chunks: int) -> Homes:
+    """The homes of a schedule's values, its payload cut into so many chunks."""
+    goal = schedule.goal
+    own = chunks // schedule.pieces if goal.in_pieces else chunks
+    members = schedule.reduction.tree.devices
+    return Homes(goal, members, own, schedule.given_pieces, schedule.result_pieces)

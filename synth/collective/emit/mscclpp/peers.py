@@ -1,0 +1,64 @@
+"""Refuses, before any message is written, steps in which a rank has too many peers.
+
+A rank that collects or spreads a chunk talks to all others of its group, in one threadblock,
+however the chunks are cut into lanes. So only the number of peers counts, and no layout helps.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from grammar import Collective
+from hierarchies import Devices
+from synth.collective.emit.buffers import buffers
+from synth.collective.emit.mscclpp.blocks import (
+    MEMORY,
+    MOST_CHANNELS,
+    PORT,
+    Excess,
+    too_many_channels,
+)
+from synth.collective.semantics.schedule import Exchange, Schedule
+
+Mask = npt.NDArray[np.bool_]
+
+
+def crowded(schedule: Schedule, hosts: Devices) -> Excess | None:
+    """The first phase in which some rank needs too many channels; ``hosts[device]`` is its host."""
+    needed = buffers(schedule).needed
+    for number, phase in enumerate(schedule.phases):
+        if not isinstance(phase, Exchange):
+            continue
+        for kind, most in _most_peers(phase, hosts, needed[number + 1]).items():
+            if most > MOST_CHANNELS:
+                return Excess(number, too_many_channels(most, kind))
+    return None
+
+
+def _most_peers(phase: Exchange, hosts: Devices, needed: Mask) -> dict[str, int]:
+    """How many peers of each channel type a member has at most."""
+    busy, peers = _busy(phase.collective, needed[phase.groups])
+    at = hosts[phase.groups]
+    near = (at[:, :, None] == at[:, None, :]) & peers[:, None, :]
+    beside = near.sum(axis=2)
+    elsewhere = peers.sum(axis=1, keepdims=True) - beside
+    return {
+        MEMORY: int(np.max(beside - peers, where=busy, initial=0)),
+        PORT: int(np.max(elsewhere, where=busy, initial=0)),
+    }
+
+
+def _busy(collective: Collective, needed: Mask) -> tuple[Mask, Mask]:
+    """Masks of each group's members: those with a share to collect or spread, and their peers.
+
+    ``needed`` tells whose values are read later, shape (groups, members).
+    """
+    everyone = np.ones_like(needed)
+    root = np.zeros_like(needed)
+    root[:, 0] = True
+    holding = root if collective.rooted else everyone
+    if not collective.reduces:
+        return holding, needed
+    read = needed.any(axis=1, keepdims=True) if collective.copies else needed
+    return holding & read, everyone

@@ -1,0 +1,297 @@
+"""Execution plans for MSCCL++'s executor: a collective in chunks, by all GPUs at once.
+
+A plan works inside each reduction group, so with replicas it is not the plain collective of its
+communicator, which must span the whole machine. Ranks, channels and buffers are known by position:
+an operation's ``channel_ids`` and ``buffer_id`` count the channels and remote buffers of its type
+that its threadblock lists, and those lists count the GPU's, the channels again per type.
+
+Facts are from microsoft/mscclpp at commit 00668b4a41acbf25214c03df74d743849d8518e8, the reader
+src/core/executor/execution_plan.cc (keys, units, alignment), src/core/include/execution_common.hpp
+(limits, all of them per threadblock or per operation) and execution_kernel.hpp (what operations
+do), and at commit 011094ce26936e685f4d0dd18cbab4d2d0a24f18, src/core/executor/executor.cc (which
+channels are joined, scratch). What follows from them:
+
+* ``index`` and ``size`` count chunks of input size / ``input_chunks``, which must be output size /
+  ``output_chunks``. Both must be a multiple of ``buffer_alignment`` x chunks, so
+  ``min_message_size`` is one unit of that: of the output of an all-gather, else of the input.
+* The name of the ``collective`` and ``inplace`` only choose the plan for a caller of the NCCL
+  interface (src/ext/nccl/nccl.cc and, at 03599e27d78e4c662bb068fb75859c06ee437e4e,
+  algorithm_selector.cc). It asks for broadcasts too, but chooses
+  without a look at the root; nowhere is there a reduce. A reduce-scatter whose output is a piece of
+  its input does not count as in place there. An all-to-all it does not ask for yet: such a plan is
+  for the executor itself.
+* Offsets are 32 bits wide. Scratch is made for the whole allocation the input lies in, up to
+  ``max_message_size``, so that one bounds the scratch to 64 MiB where the payload lets it. Of an
+  all-gather that size is the output's, so it counts as many times as there are members.
+* ``reuse_resources`` shares channels among user buffers, which a plan must not do that puts into
+  them; so it is off, and the 64 MB of shared scratch are no limit.
+* A proxy that puts from the input counts from the start of the allocation it lies in, where threads
+  count from the input itself. So what goes to other hosts is copied to scratch first.
+* ``flush`` looks at the number of its targets, not of its channels, so it does nothing in plans as
+  the project's own language writes them; ``pwsf`` passes the address of the source offsets for an
+  offset. Neither is used: what proxies read is written again only after the data were answered, or
+  after the target has said in the next launch that it is ready.
+* A peer's input or output is taken to begin in its allocation where the own one does.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, replace
+from operator import attrgetter
+
+import numpy as np
+
+from grammar.tensors.sharding import Kind
+from hierarchies import Devices
+from synth.collective.emit.launchers import places
+from synth.collective.emit.mscclpp.blocks import MEMORY, PORT, Asks, Block, Excess, Task, Window
+from synth.collective.emit.mscclpp.homes import NAMES, REFUSED, Homes
+from synth.collective.emit.mscclpp.layout import (
+    Layout,
+    copies_of,
+    message_sizes,
+    numbers_of_lanes,
+    windows_of,
+)
+from synth.collective.emit.mscclpp.moves import Moves, Send, chunks_of, moves
+from synth.collective.emit.mscclpp.peers import crowded
+from synth.collective.emit.mscclpp.proof import Failure, prove
+from synth.collective.emit.mscclpp.schema import (
+    GPU,
+    PLAN,
+    BufferRefs,
+    ChannelRefs,
+    Channels,
+    Gpu,
+    Nop,
+    Plan,
+    RemoteBuffer,
+    Threadblock,
+)
+from synth.collective.emit.source import CannotExpressError, Files, Source, cannot
+
+Work = list[Task]
+
+
+@dataclass(frozen=True)
+class Group:
+    """What a reduction group does, its ranks counted in ascending order: their rounds, and hosts.
+
+    All groups do the same, side by side, and lie on the machine in the same way.
+    """
+
+    moves: Moves
+    work: list[Work]
+    hosts: list[int]
+
+
+def write(source: Source) -> Files:
+    """The plan, proved by symbolic execution, as one file.
+
+    In most all-reduces what a rank is sent depends on what it sent itself, so it comes when the
+    rank is ready for it. Where that is not so the proof finds a race, and the plan is written again
+    with ranks that ask first. In other collectives a rank need not hear again from one that it
+    sends to, which may still read what it got in the launch before: so all ask at the start.
+
+    Raises CannotExpressError for a request or operation that MSCCL++ has no plans for, for a step
+    that passes a limit of the format, for payloads beyond its offsets, and for ranks that are not
+    numbered host by host.
+    """
+    groups = _groups(source)
+    group = _group(source, groups)
+    failure: Failure | None = None
+    for asks in _asking(group.moves.homes):
+        layout, blocks = _blocks(source, group, asks)
+        sizes = message_sizes(source, group.moves, layout)
+        name, text = _plan(group.moves.homes, sizes, _gpus(group, groups, layout, blocks))
+        failure = prove(text, groups.tolist(), NAMES[source.schedule.goal])
+        if failure is None:
+            return {f"{name}.json": text}
+        if not failure.race:
+            break
+    raise AssertionError(f"the plan is wrong: {failure}")
+
+
+def check(source: Source) -> None:
+    """Raise what ``write`` raises, without writing or proving a plan that surely can be written.
+
+    Ranks that ask first need more than others, so a plan in which they do tells of both.
+    """
+    group = _group(source, _groups(source))
+    try:
+        layout, _ = _blocks(source, group, _asking(group.moves.homes)[-1])
+        message_sizes(source, group.moves, layout)
+    except CannotExpressError:
+        write(source)
+
+
+def _asking(homes: Homes) -> tuple[Asks, ...]:
+    """How much ranks may have to ask, least first."""
+    return (Asks.NEVER, Asks.HOMES) if homes.inplace else (Asks.START,)
+
+
+def _groups(source: Source) -> Devices:
+    """The ranks of every reduction group, ascending: shape (groups, members)."""
+    goal = source.schedule.goal
+    if source.schedule.op is not Kind.SUM:
+        raise CannotExpressError(f"a {source.schedule.op.value}: its plans add", where="--op")
+    if goal in REFUSED:
+        raise CannotExpressError(f"a program for {goal.value}: {REFUSED[goal]}")
+    return np.sort(source.mesh.ranks(source.schedule.reduction.grid()), axis=1)
+
+
+def _group(source: Source, groups: Devices) -> Group:
+    """What every group does. Steps with too many peers are refused before messages are made."""
+    schedule, mesh = source.schedule, source.mesh
+    hosts = _hosts(source)
+    excess = crowded(schedule, places(source)[:, 0])
+    if excess is not None:
+        raise _passed(source, excess, numbers_of_lanes(source, chunks_of(schedule))[-1])
+    crossed = np.diff(np.array(hosts)[groups], axis=1) != 0
+    if (crossed != crossed[0]).any():
+        raise AssertionError("the reduction groups lie on the hosts in different ways")
+    own = [hosts[rank] for rank in groups[0]]
+    found = moves(schedule, mesh, groups[0], own)
+    message_sizes(source, found, Layout(1, 1))
+    return Group(found, _work(found, len(own)), own)
+
+
+def _plan(homes: Homes, sizes: tuple[int, int], gpus: list[Gpu]) -> tuple[str, str]:
+    """The name and the text of a plan for messages of these sizes, a line for each GPU.
+
+    The name is the plan's own: the executor knows plans by names.
+    """
+    plan = Plan(
+        name="",
+        collective=NAMES[homes.goal],
+        protocol="Simple",
+        inplace=homes.inplace,
+        min_message_size=sizes[0],
+        max_message_size=sizes[1],
+        gpus=[],
+    )
+    lines = [GPU.dump_json(gpu, exclude_none=True).decode() for gpu in gpus]
+    head = json.dumps(PLAN.dump_python(plan, exclude={"name", "gpus"}))
+    digest = hashlib.sha256("\n".join([head, *lines]).encode()).hexdigest()[:12]
+    named, listed = replace(plan, name=f"collsynth-{plan.collective}-{digest}"), ",\n".join(lines)
+    text = PLAN.dump_json(named).decode().replace("[]", f"[\n{listed}\n]")
+    return named.name, text + "\n"
+
+
+def _hosts(source: Source) -> list[int]:
+    """The host of every rank. The executor takes equal blocks of consecutive ranks for hosts."""
+    hosts: list[int] = places(source)[source.mesh.devices, 0].tolist()
+    if hosts != sorted(hosts):
+        raise CannotExpressError(
+            "ranks that do not go host by host", where="rank order", hint="number them by machine"
+        )
+    return hosts
+
+
+def _work(found: Moves, ranks: int) -> list[Work]:
+    """For every rank its rounds, each with what it sends, what it gets and what it does then."""
+    work: list[Work] = [[] for _ in range(ranks)]
+    for round in found.rounds:
+        out: dict[int, list[Send]] = {}
+        come: dict[int, list[Send]] = {}
+        for send in round.sends:
+            out.setdefault(send.source, []).append(send)
+            come.setdefault(send.target, []).append(send)
+        keeps = {keep.rank: keep for keep in round.keeps}
+        for rank in sorted({*out, *come, *keeps}):
+            task = Task(round.phase, out.get(rank, []), come.get(rank, []), keeps.get(rank))
+            work[rank].append(task)
+    return work
+
+
+def _blocks(source: Source, group: Group, asks: Asks) -> tuple[Layout, list[list[Block]]]:
+    """The layout with the fewest lanes that keep to the limits; its blocks, a row for each window.
+
+    Raises CannotExpressError for the phase that passes a limit however many lanes there are. Where
+    there are pieces a copy has a part of each, so that it may pass a limit that the whole keeps.
+    """
+    excess, lanes = None, 1
+    for lanes in numbers_of_lanes(source, group.moves.homes.message):
+        blocks, excess = _written(group, windows_of(group.moves, Layout(1, lanes)), asks)
+        if excess is None:
+            break
+    if excess is not None:
+        raise _passed(source, excess, lanes)
+    copies = copies_of(source, lanes) if group.moves.rounds else 1
+    while copies > 1:
+        layout = Layout(copies, lanes)
+        rows, excess = _written(group, windows_of(group.moves, layout), asks)
+        if excess is None:
+            return layout, rows
+        copies //= 2
+    return Layout(1, lanes), blocks
+
+
+def _written(
+    group: Group, windows: list[Window], asks: Asks
+) -> tuple[list[list[Block]], Excess | None]:
+    """The blocks of every window, one for each rank; up to the first that passes a limit."""
+    rows: list[list[Block]] = []
+    for window in windows:
+        rows.append([])
+        for rank, work in enumerate(group.work):
+            block = Block(rank, group.hosts, window, asks)
+            excess = block.write(work)
+            if excess is not None:
+                return rows, excess
+            rows[-1].append(block)
+    return rows, None
+
+
+def _passed(source: Source, excess: Excess, lanes: int) -> CannotExpressError:
+    blocks = "one threadblock" if lanes == 1 else f"even each of {lanes} threadblocks"
+    return cannot(source, excess.phase, f"{blocks} would need {excess.why}")
+
+
+def _gpus(group: Group, groups: Devices, layout: Layout, blocks: list[list[Block]]) -> list[Gpu]:
+    """All GPUs by rank. GPUs at the same place in their groups differ only in ranks named."""
+    homes = group.moves.homes
+    lengths = homes.inputs, homes.outputs, max(group.moves.scratch)
+    inputs, outputs, scratch = (length * layout.copies for length in lengths)
+    found = []
+    for place in range(len(group.hosts)):
+        used = _Used({MEMORY: [], PORT: []}, {})
+        own = [used.by(number, row[place]) for number, row in enumerate(blocks)]
+        for ranks in groups.tolist():
+            channels = [
+                Channels(kind, [ranks[peer] for peer in peers])
+                for kind, peers in used.channels.items()
+                if peers
+            ]
+            buffers = [
+                RemoteBuffer(ranks[peer], buffer, [kind]) for peer, buffer, kind in used.buffers
+            ]
+            found.append(Gpu(ranks[place], inputs, outputs, scratch, own, channels, buffers))
+    return sorted(found, key=attrgetter("id"))
+
+
+@dataclass(frozen=True)
+class _Used:
+    """What the threadblocks of a GPU name by position: channels of each type, remote buffers."""
+
+    channels: dict[str, list[int]]
+    buffers: dict[tuple[int, str, str], int]
+
+    def by(self, number: int, block: Block) -> Threadblock:
+        """A threadblock as it is written; enters its channels and remote buffers in the lists."""
+        channel_refs, buffer_refs = [], []
+        for kind in (MEMORY, PORT):
+            if peers := list(block.channels[kind]):
+                first = len(self.channels[kind])
+                self.channels[kind].extend(peers)
+                ids = list(range(first, first + len(peers)))
+                channel_refs.append(ChannelRefs(kind, ids))
+            if block.buffers[kind]:
+                ids = [
+                    self.buffers.setdefault((peer, buffer, kind), len(self.buffers))
+                    for peer, buffer in block.buffers[kind]
+                ]
+                buffer_refs.append(BufferRefs(kind, ids))
+        return Threadblock(number, block.ops or [Nop()], channel_refs, buffer_refs)

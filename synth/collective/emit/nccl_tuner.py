@@ -1,0 +1,140 @@
+"""A table for NCCL's example tuner plugin: by what each call of a program goes, at its size.
+
+A tuner cannot say a program, only how NCCL carries out one collective on one communicator: so there
+is a row for each call of the program, for communicators of so many nodes and ranks, at the size of
+the program, by what its price takes the call by. There are no other rows: what another size, or
+another communicator, is fastest by is nothing that the answer says. Rows are of rings and trees; a
+call that is priced by anything else, such as a switch that reduces (NVLS), makes the whole program
+impossible to say. NCCL makes an all-to-all of sends, which no tuner is asked about.
+
+Facts, from NVIDIA/nccl plugins/tuner/example/plugin.c @ 35512d6f:
+
+* names are lower case, unknown ones are taken for allreduce, ring and simple without a word;
+  lines of 256 characters or more are cut in two, comments too;
+* the first row that fits wins, unless NCCL has marked its algorithm and protocol as impossible:
+  then the search goes on;
+* channels: without a row that fits it is 1, and so it is with -1 (*nChannels is 1 before the
+  search, and NCCL takes any number but 0 for an order: src/enqueue.cc getAlgoInfo). So every row
+  names them, and only the caller knows how many; and the plugin must be built with 0 there, or all
+  that the table says nothing of would have one channel. The head of the table says so;
+* bytes: the larger of a member's buffers before and after, as our sizes are (an all-gather's and a
+  reduce-scatter's is the whole: ncclFuncMaxSendRecvCount in src/include/enqueue.h). Calls of one
+  ncclGroupStart/End that are within a factor 4 of each other are asked for with their sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import ceil, floor
+from textwrap import wrap
+
+import numpy as np
+
+from grammar import Collective, instructions
+from hierarchies import Devices, InputError
+from synth.collective.algorithms.algorithms import Algorithm
+from synth.collective.emit.launchers import host_level
+from synth.collective.emit.source import CannotExpressError, Files, Source
+from synth.collective.semantics.schedule import Exchange
+
+MOST_CHANNELS = 64
+SAID = (Algorithm.RING, Algorithm.TREE)
+"""The algorithms that the table has rows for."""
+BUILD = (
+    "Build the plugin with *nChannels = 0 in pluginGetCollInfo, where it has 1: else all other "
+    "calls go over one channel."
+)
+"""What whoever takes the table has to know before it is used."""
+NAMES = {
+    Collective.BROADCAST: "broadcast",
+    Collective.REDUCE: "reduce",
+    Collective.ALL_GATHER: "allgather",
+    Collective.REDUCE_SCATTER: "reducescatter",
+    Collective.ALL_REDUCE: "allreduce",
+}
+
+
+def write(source: Source) -> Files:
+    """The table.
+
+    Raises CannotExpressError for an all-to-all, for a call that is priced by no ring or tree, and
+    for alike calls that go two ways; InputError if the number of channels is not given.
+    """
+    if source.schedule.goal.apart:
+        raise CannotExpressError("all-to-all: NCCL sends it, and asks no tuner how", where="step 1")
+    channels = source.options.channels
+    if channels is None:
+        raise InputError(
+            "the number of NCCL's channels is not known",
+            where="nccl-tuner",
+            hint='pass --channels N, the least of the "N coll channels" NCCL_DEBUG=INFO prints',
+        )
+    if not 1 <= channels <= MOST_CHANNELS:
+        raise InputError(f"{channels} channels", where="--channels", hint=f"1 to {MOST_CHANNELS}")
+    lines = [*_header(source, channels), *_rows(source, channels)]
+    return {_file(source): "\n".join(lines) + "\n"}
+
+
+def _rows(source: Source, channels: int) -> Iterator[str]:
+    """A row for each call and each shape of its communicators."""
+    exchanges = [phase for phase in source.schedule.phases if isinstance(phase, Exchange)]
+    schedule = source.schedule
+    steps = instructions(schedule.program, schedule.reduction.tree, schedule.goal)
+    prices = [price for price in source.prices if price.algorithm is not None]
+    known: dict[str, str] = {}
+    for at, (step, exchange, price) in enumerate(zip(steps, exchanges, prices, strict=True), 1):
+        if why := unsaid(step.collective.value, price.algorithm):
+            raise CannotExpressError(why, where=f"step {at}")
+        assert price.algorithm
+        way = f"{price.algorithm.value},{price.protocol.value}"
+        sizes = f"{NAMES[step.collective]},{floor(price.size_bytes)},{ceil(price.size_bytes)}"
+        for nodes in _nodes(source, exchange.groups):
+            who = f"{sizes},{nodes},{exchange.groups.shape[1]}"
+            if known.setdefault(who, way) != way:
+                why = f"{step.collective.value}: a call that looks alike goes by {known[who]}"
+                raise CannotExpressError(why, where=f"step {at}")
+    for who, way in known.items():
+        name, first, last, nodes_and_ranks = who.split(",", 3)
+        yield f"{name},{first},{last},{way},{channels},{nodes_and_ranks}"
+
+
+def unsaid(collective: str, algorithm: Algorithm | None) -> str:
+    """Why the table has no row for a call by an algorithm; nothing where it has one."""
+    if algorithm is None or algorithm in SAID:
+        return ""
+    return f"{collective}: it goes by {algorithm.value}, and the table says rings and trees only"
+
+
+def _nodes(source: Source, groups: Devices) -> list[int]:
+    """On how many nodes the groups of a call lie: each number once."""
+    devices = source.system.hierarchy.devices_in_child(host_level(source))
+    hosts = np.sort(groups // devices, axis=1)
+    counts = 1 + (hosts[:, 1:] != hosts[:, :-1]).sum(axis=1)
+    return sorted(set(counts.tolist()))
+
+
+def _header(source: Source, channels: int) -> Iterator[str]:
+    schedule = source.schedule
+    for paragraph in source.reached:
+        yield from map(_comment, wrap(paragraph, 98))
+    yield _comment(f"{source.options.made_by}: NCCL's algorithms for the steps of this program")
+    for step in schedule.program.steps:
+        yield _comment(f"  {step}")
+    yield _comment(f"on {source.system.name}. NCCL's example tuner plugin reads it:")
+    yield f"#   NCCL_TUNER_PLUGIN=libnccl-tuner-example.so NCCL_TUNER_CONFIG_FILE={_file(source)}"
+    yield f"# Every row uses {channels} channels; it is for its size and for communicators of so"
+    yield "# many nodes and ranks alone."
+    yield _comment(BUILD)
+    yield "# A size is the larger of a rank's buffers; calls in one ncclGroup count together."
+    yield "#"
+    yield "# collective_type,min_bytes,max_bytes,algorithm,protocol,channels,nNodes,nRanks"
+
+
+def _file(source: Source) -> str:
+    return f"nccl_tuner_{source.stamp}.csv"
+
+
+def _comment(text: str) -> str:
+    """One line, short and plain enough for a reader that cuts lines at 256 bytes."""
+    plain = text.encode("ascii", "replace").decode()
+    return "# " + plain.replace("\n", " ").replace("\r", " ")[:200]

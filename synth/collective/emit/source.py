@@ -1,0 +1,163 @@
+"""The input of every emitter: a schedule, its prices and verdict, and the caller's options."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+
+from grammar import Goal
+from grammar.tensors.sharding import Kind
+from hierarchies import InputError, Placement, Reduction, System
+from synth.collective.emit.mesh import Mesh, RankOrder, mesh
+from synth.collective.price.steps import StepPrice
+from synth.collective.semantics.schedule import Exchange, Schedule
+from synth.collective.verify.symbolic import Proved, Unknown
+from synth.events.overlap import Lane, together_seconds
+
+Files = dict[str, str | bytes]
+"""The files of a target: their contents by name."""
+
+
+def stamp(
+    reduction: Reduction,
+    goal: Goal,
+    slices: Iterable[tuple[str, int, int]],
+    op: Kind = Kind.SUM,
+    order: RankOrder = RankOrder.MACHINE,
+) -> str:
+    """Six digits that go into the names of a program's files, which so tell programs apart.
+
+    ``slices``: of each program side by side its text, its bytes of the payload and its segments.
+    Files of other programs, payloads, placements or orders of ranks would do something else: by one
+    name the file that ran, or was pasted, could be another than was meant.
+    """
+    placement = reduction.placement
+    axes = [(axis.name, axis.size) for axis in placement.axes]
+    levels = [(level.name, level.cardinality) for level in placement.hierarchy.levels]
+    where = (levels, axes, placement.matrix, reduction.over)
+    known = (where, goal.value, op.value, order.value, list(slices))
+    return digits(repr(known))
+
+
+def digits(text: str) -> str:
+    """Six digits that tell a text from others."""
+    return sha256(text.encode()).hexdigest()[:6]
+
+
+def module_name(runtime: str, stamped: str) -> str:
+    """What the Python file of a runtime is called, as a module: ``collsynth_torch_1f3a5c``."""
+    return f"collsynth_{runtime.replace('-', '_')}_{stamped}"
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a caller may say about the form of what is emitted.
+
+    * ``rank_order``: how the job's processes are numbered;
+    * ``hosts``: names of the machines, in the order of the hierarchy (else host0, host1, ...);
+    * ``host_level``: the level whose units are hosts (else the one called node or host);
+    * ``channels``: how many channels NCCL uses, for its tuner;
+    * ``made_by``: who signs the files.
+    """
+
+    rank_order: RankOrder = RankOrder.MACHINE
+    hosts: tuple[str, ...] = ()
+    host_level: str | None = None
+    channels: int | None = None
+    made_by: str = "collsynth"
+
+
+@dataclass(frozen=True)
+class Source:
+    """A schedule on a system, with the price of each phase and z3's verdict on its program.
+
+    Prices are of one segment. Where several programs run side by side, each has a slice of the
+    payload (of every member's piece, where the goal is in pieces): this is the first of them, and
+    ``beside`` has the others, in the order of slices. ``reached`` tells in paragraphs how it comes
+    to its price, what must be set, and first of all that the default is advised where it is.
+    """
+
+    schedule: Schedule
+    system: System
+    prices: tuple[StepPrice, ...]
+    verdict: Proved | Unknown
+    options: Options = field(default_factory=Options)
+    beside: tuple[Source, ...] = ()
+    reached: tuple[str, ...] = ()
+
+    @property
+    def placement(self) -> Placement:
+        return self.schedule.reduction.placement
+
+    @property
+    def mesh(self) -> Mesh:
+        return mesh(self.placement, self.options.rank_order)
+
+    @property
+    def stripes(self) -> tuple[Source, ...]:
+        """The stripes that run side by side, each as a source of its own; at least one."""
+        return (replace(self, beside=()), *self.beside)
+
+    @property
+    def stamp(self) -> str:
+        """The digits by which its files are told from those of any other program."""
+        own = self.schedule
+        slices = [(str(one.program), one.payload_bytes, one.segments) for one in self.schedules]
+        return stamp(own.reduction, own.goal, slices, own.op, self.options.rank_order)
+
+    @property
+    def schedules(self) -> tuple[Schedule, ...]:
+        return tuple(stripe.schedule for stripe in self.stripes)
+
+    @property
+    def payload_bytes(self) -> int:
+        """The whole payload: the sum of all slices."""
+        return sum(schedule.payload_bytes for schedule in self.schedules)
+
+    @property
+    def proved(self) -> bool:
+        """Whether z3 proved the programs of all stripes."""
+        return all(isinstance(stripe.verdict, Proved) for stripe in self.stripes)
+
+    @property
+    def lanes(self) -> tuple[Lane, ...]:
+        """The work of each stripe on the links, as the simulator of overlap takes it."""
+        return tuple(
+            Lane(tuple(price.work for price in stripe.prices), stripe.schedule.segments)
+            for stripe in self.stripes
+        )
+
+    @property
+    def seconds(self) -> float:
+        """The simulated time, with overlapping segments and stripes side by side."""
+        return together_seconds(self.lanes)
+
+
+class CannotExpressError(InputError):
+    """A target has no way to say a step. ``step`` counts the exchanges of the schedule from 1."""
+
+
+def step_of(schedule: Schedule, phase: int) -> int:
+    """The number of the step a phase belongs to: how many exchanges there are up to it."""
+    return sum(isinstance(p, Exchange) for p in schedule.phases[: phase + 1])
+
+
+def cannot(source: Source, phase: int, why: str) -> CannotExpressError:
+    """The error for a phase, by its position in the schedule, that a target cannot express."""
+    what = source.schedule.phases[phase]
+    name = what.collective.value if isinstance(what, Exchange) else "transpose"
+    return CannotExpressError(f"{name}: {why}", where=f"step {step_of(source.schedule, phase)}")
+
+
+@contextmanager
+def in_stripe(source: Source, number: int) -> Iterator[None]:
+    """Add the stripe's number, from 1, to any CannotExpressError that is raised inside."""
+    try:
+        yield
+    except CannotExpressError as error:
+        if not source.beside:
+            raise
+        place = f"stripe {number}, {error.where}"
+        raise CannotExpressError(error.problem, where=place, hint=error.hint) from None

@@ -1,0 +1,115 @@
+"""The table of targets: one row for each runtime or tool a schedule can be handed to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from hierarchies import InputError, nearest
+from synth.collective.emit import jax, launchers, mpi, nccl_tuner, torch
+from synth.collective.emit.chakra import trace as chakra
+from synth.collective.emit.document import writing as document
+from synth.collective.emit.mscclpp import plan as mscclpp
+from synth.collective.emit.source import CannotExpressError, Files, Source
+from synth.collective.emit.timeline import svg as picture
+from synth.collective.emit.timeline import trace as timeline
+
+
+@dataclass(frozen=True)
+class Target:
+    """One row: what it is for, and the pure function that writes its files.
+
+    ``runs``: its files carry out the program, as those of torch do. ``overlaps``: they can do so in
+    segments and stripes; other targets get schedules of one segment and one stripe. ``places``:
+    only the placement is written, for any program. ``check`` raises what ``write`` would raise,
+    sooner; None where writing is quick.
+    """
+
+    summary: str
+    write: Callable[[Source], Files]
+    runs: bool = False
+    overlaps: bool = False
+    places: bool = False
+    check: Callable[[Source], None] | None = None
+
+
+TARGETS: Mapping[str, Target] = {
+    "torch": Target(
+        "one PyTorch file: process groups, DDP, FSDP2", torch.write, runs=True, overlaps=True
+    ),
+    "jax": Target("one JAX file: a factored mesh, groups by axis names", jax.write, True, True),
+    "jax-flat": Target("one JAX file: groups of explicit ranks", jax.write_flat, True, True),
+    "mpi": Target("one mpi4py file", mpi.write, runs=True, overlaps=True),
+    "mscclpp": Target(
+        "a proved MSCCL++ execution plan", mscclpp.write, runs=True, check=mscclpp.check
+    ),
+    "chakra": Target("Chakra traces and ASTRA-sim inputs", chakra.write),
+    "nccl-tuner": Target("NCCL tuner: rings and trees for its calls", nccl_tuner.write),
+    "json": Target("the schedule as JSON, by a published schema", document.write, overlaps=True),
+    "trace": Target(
+        "a Chrome/Perfetto timeline of the simulated run", timeline.write, overlaps=True
+    ),
+    "svg": Target("a drawing of the simulated run, and a table", picture.write, overlaps=True),
+    "rankfile": Target("Open MPI: which device each rank gets", launchers.rankfile, places=True),
+    "slurm": Target("Slurm: hosts for --distribution=arbitrary", launchers.slurm, places=True),
+    "torchrun": Target("torchrun: a RANK for each process", launchers.torchrun, places=True),
+    "jax-devices": Target("JAX: the order of the devices", launchers.jax_devices, places=True),
+    "kubernetes": Target("Kubernetes: the ranks of each pod", launchers.kubernetes, places=True),
+}
+
+
+def target_of(name: str) -> Target:
+    """The row of a target. Raises InputError if there is none so named."""
+    if name not in TARGETS:
+        raise InputError(f"no target {name!r}", where="--target", hint=nearest(name, TARGETS))
+    return TARGETS[name]
+
+
+def emit(target: str, source: Source) -> Files:
+    """The files of a target for a schedule.
+
+    Raises InputError for a target that does not exist, and CannotExpressError, which names the
+    step, the reason and the targets that can, for a program the target has no words for.
+    """
+    row = target_of(target)
+    if row.places:
+        return row.write(source.stripes[0])
+    if not row.overlaps:
+        _check_alone(target, source)
+    try:
+        return row.write(source)
+    except CannotExpressError as error:
+        able = ", ".join(able_to_run(source)) or "none"
+        raise CannotExpressError(
+            f"{target} cannot express {error.problem}", where=error.where, hint=f"these can: {able}"
+        ) from None
+
+
+def able_to_run(source: Source) -> tuple[str, ...]:
+    """The targets that can carry out a schedule."""
+    several = bool(source.beside) or source.schedule.segments > 1
+    able = {n: t for n, t in TARGETS.items() if t.runs and (t.overlaps or not several)}
+    return tuple(name for name, target in able.items() if _can(target, source))
+
+
+def _check_alone(target: str, source: Source) -> None:
+    """Refuse segments and stripes where a target has no words for them."""
+    if source.beside:
+        able = ", ".join(name for name, row in TARGETS.items() if row.overlaps)
+        raise InputError(
+            f"target {target} has no stripes, and the payload is split over {len(source.stripes)}",
+            hint="take an answer of one program, or ask with --no-stripes; these have: " + able,
+        )
+    if source.schedule.segments > 1:
+        raise InputError(
+            f"target {target} has no segments, and the schedule has {source.schedule.segments}",
+            hint="lower the program in one segment",
+        )
+
+
+def _can(target: Target, source: Source) -> bool:
+    try:
+        (target.check or target.write)(source)
+    except InputError:
+        return False
+    return True

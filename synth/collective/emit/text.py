@@ -1,0 +1,260 @@
+"""What all emitted Python files have in common: the program by mesh axes, and its header."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from grammar.tensors.sharding import Kind
+from hierarchies import Placement
+from synth.collective.emit.buffers import Buffers, buffers
+from synth.collective.emit.conventions import IN_ORDER, by_torchrun
+from synth.collective.emit.frameworks import FRAMEWORKS
+from synth.collective.emit.mesh import Mesh, RankOrder, among
+from synth.collective.emit.mesh import mesh as mesh_of
+from synth.collective.emit.source import Files, Source, cannot, in_stripe, module_name
+from synth.collective.semantics.schedule import Exchange, Schedule, Transpose
+
+_NUMBERING = {
+    RankOrder.MACHINE: "device by device, as launchers do by themselves",
+    RankOrder.AXES: "by the axes, the last one fastest (the launcher must be told)",
+    **{
+        RankOrder(name): f"as {one.title} counts axes (the launcher must be told)"
+        for name, one in FRAMEWORKS.items()
+    },
+}
+_SHOWN = 8
+_TOTALS = {Kind.SUM: "sum", Kind.MAX: "maximum", Kind.MIN: "minimum"}
+_SUMMED = {Kind.SUM: "Sum a tensor", Kind.MAX: "The maximum", Kind.MIN: "The minimum"}
+
+
+@cache
+def templates(package: str) -> Environment:
+    """The templates of a package, of text as it is; a word that is not given is a mistake."""
+    return Environment(
+        loader=PackageLoader(package),
+        undefined=StrictUndefined,
+        keep_trailing_newline=True,
+        autoescape=False,
+    )
+
+
+def python_file(target: str, source: Source, **more: Any) -> Files:
+    """``collsynth_TARGET_STAMP.py``. Raises CannotExpressError for groups no mesh axes can give."""
+    name, runtime = module_name(target, source.stamp), target.partition("-")[0]
+    words = _words(source) | {"module": name} | more
+    return {f"{name}.py": rendered(f"{runtime}.py.jinja", **words)}
+
+
+def rendered(template: str, **words: Any) -> str:
+    """A template of this package, filled in."""
+    return templates("synth.collective.emit").get_template(template).render(**words)
+
+
+def _words(source: Source) -> dict[str, Any]:
+    schedule, mesh = source.schedule, source.mesh
+    reduction, placement = schedule.reduction, source.placement
+    axes = [(axis.name, mesh.of_axis(number)) for number, axis in enumerate(placement.axes)]
+    summed = {part for name, parts in axes if name in reduction.over for part in parts}
+    reduced = tuple(axis.name for axis in mesh.axes if axis.name in summed)
+    stripes = _stripes(source)
+    phases = [phase for one in source.schedules for phase in one.phases]
+    exchanges = [phase for phase in phases if isinstance(phase, Exchange)]
+    orders = [step.get("names", ()) for stripe in stripes for step in stripe["steps"]]
+    steps = [step for stripe in stripes for step in stripe["steps"]]
+    overlapped = len(stripes) > 1 or stripes[0]["segments"] > 1
+    return {
+        **request(schedule),
+        "made_by": source.options.made_by,
+        "launch": tried(placement, source.options.rank_order, overlapped),
+        "in_order": IN_ORDER,
+        "over": ", ".join(reduction.over),
+        "system": source.system,
+        "axis_sizes": ", ".join(f"{axis.name}={axis.size}" for axis in placement.axes),
+        "placement": str(placement),
+        "levels": ", ".join(placement.hierarchy.names),
+        "proved": source.proved,
+        "payload_bytes": source.payload_bytes,
+        "seconds": source.seconds,
+        "reached": source.reached,
+        "members": reduction.tree.devices,
+        **mesh_words(placement, source.options.rank_order),
+        "reduced": _strings(reduced),
+        **stripes[0],
+        "striped": len(stripes) > 1,
+        "stripes": stripes,
+        "overlapped": overlapped,
+        "ascending": all(_ascending(names, mesh) for names in orders),
+        "transposes": any("shape" in step for step in steps),
+        "in_place": any(not e.collective.in_pieces for e in exchanges),
+        "collectives": {exchange.collective.value for exchange in exchanges},
+    }
+
+
+def mesh_words(placement: Placement, order: RankOrder) -> dict[str, Any]:
+    """How ranks are numbered, and the mesh that their coordinates are of."""
+    made = mesh_of(placement, order)
+    parts = [(axis.name, made.of_axis(number)) for number, axis in enumerate(placement.axes)]
+    return {
+        "numbering": _NUMBERING[order],
+        "mesh": [(axis.name, axis.size) for axis in made.axes],
+        "axes": [(name, _strings(of_axis)) for name, of_axis in parts],
+        "world": placement.hierarchy.devices,
+    }
+
+
+def tried(placement: Placement, order: RankOrder, overlapped: bool = False) -> str:
+    """How a file for PyTorch is tried, up to its name: what starts it on this machine."""
+    line = by_torchrun(placement.hierarchy, overlapped)
+    ranks = "" if order is RankOrder.MACHINE else f"; ranks are numbered {_NUMBERING[order]}"
+    if "--nnodes" not in line:
+        return f"Try it{ranks}:\n{line} "
+    return f"Try it, on every host (host0 is the first){ranks}:\n{line} \\\n    "
+
+
+def request(schedule: Schedule) -> dict[str, Any]:
+    """What is requested, by the names it has in text, as a function and as a class.
+
+    ``sums``: whether it adds up, and so rounds; ``total`` is what comes of several values.
+    """
+    goal = schedule.goal
+    return {
+        "request": goal.value,
+        "an": "an" if goal.value[0] in "aeiou" else "a",
+        "function": goal.value.replace("-", "_"),
+        "kind": "".join(word.capitalize() for word in goal.value.split("-")),
+        "reduces": goal.reduces,
+        "op": schedule.op.value,
+        "total": _TOTALS[schedule.op],
+        "summed": _SUMMED[schedule.op],
+        "sums": goal.reduces and schedule.op is Kind.SUM,
+        "rooted": goal.rooted,
+        "in_pieces": schedule.goal.in_pieces,
+        "given": schedule.given_pieces,
+        "result": schedule.result_pieces,
+    }
+
+
+def _stripes(source: Source) -> list[dict[str, Any]]:
+    """What is said of each program that runs side by side, its steps given by mesh axes."""
+    found = []
+    for number, stripe in enumerate(source.stripes, 1):
+        with in_stripe(source, number):
+            steps = _steps(stripe, buffers(stripe.schedule))
+        schedule = stripe.schedule
+        found.append(
+            {
+                "number": number,
+                "program": [str(step) for step in schedule.program.steps],
+                "share": schedule.payload_bytes / source.payload_bytes,
+                "size_bytes": schedule.payload_bytes,
+                "pieces": schedule.pieces,
+                "segments": schedule.segments if schedule.phases else 1,
+                "segment_bytes": -(-schedule.payload_bytes // schedule.segments),
+                "steps": steps,
+            }
+        )
+    return found
+
+
+def _steps(source: Source, held: Buffers) -> list[dict[str, Any]]:
+    first, last = by_ranks(source)
+    return [*first, *_phases(source, held), *last]
+
+
+def by_ranks(source: Source) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Steps before and after a schedule's that put the caller's pieces in the order of ranks.
+
+    In a schedule they are in that of members, outermost level first. None if that is the same.
+    """
+    schedule = source.schedule
+    shape, axes = _members(source)
+    if axes == sorted(axes) or not schedule.phases:
+        return [], []
+    before = {"shape": shape, "axes": tuple(axes), "comment": "pieces from the order of ranks"}
+    after = {
+        "shape": tuple(shape[axis] for axis in axes),
+        "axes": tuple(axes.index(axis) for axis in range(len(axes))),
+        "comment": "pieces to the order of ranks",
+    }
+    first = [{**before, "only": ()}] if schedule.given_pieces > 1 else []
+    return first, [{**after, "only": ()}] if schedule.result_pieces > 1 else []
+
+
+def _members(source: Source) -> tuple[tuple[int, ...], list[int]]:
+    """The sizes of the mesh axes of a reduction group by ranks; by members, which are slowest.
+
+    They differ where ranks are numbered by axes and several of these are on several levels.
+    """
+    reduction, mesh = source.schedule.reduction, source.mesh
+    names = [axis.name for axis in source.placement.axes]
+    own = [axis for axis in mesh.axes if names[axis.axis] in reduction.over]
+    by_members = sorted(own, key=lambda axis: (axis.level, axis.axis))
+    return tuple(axis.size for axis in own), [own.index(axis) for axis in by_members]
+
+
+def _phases(source: Source, held: Buffers) -> list[dict[str, Any]]:
+    mesh, schedule = source.mesh, source.schedule
+    found: list[dict[str, Any]] = []
+    for number, phase in enumerate(schedule.phases):
+        if isinstance(phase, Transpose):
+            found.append(
+                {
+                    "shape": phase.shape,
+                    "axes": phase.axes,
+                    "only": ()
+                    if len(phase.devices) == schedule.devices
+                    else tuple(sorted(mesh.ranks(phase.devices).tolist())),
+                    "comment": "put the pieces in order",
+                }
+            )
+            continue
+        read = among(phase.groups, mesh)
+        if read is None:
+            raise cannot(source, number, "its groups are no product of mesh axes")
+        over = mesh.named(read.over)
+        at_zero = mesh.named(read.at_zero)
+        found.append(
+            {
+                "collective": phase.collective.value,
+                "over": _strings(over),
+                "at_zero": _strings(at_zero) if at_zero else "",
+                "names": over,
+                "parts": _parts(phase, held, number),
+                "comment": _first_group(phase, source),
+            }
+        )
+    return found
+
+
+def _parts(phase: Exchange, held: Buffers, moment: int) -> int:
+    """By how much the payload is divided in a member's larger buffer; only a broadcast asks."""
+    if not phase.collective.from_first:
+        return 1
+    roots = set(held.parts[moment][phase.groups[:, 0]].tolist())
+    if len(roots) > 1:
+        raise AssertionError(f"a broadcast of buffers of several sizes: {sorted(roots)}")
+    return int(roots.pop())
+
+
+def _first_group(phase: Exchange, source: Source) -> str:
+    ranks = source.mesh.ranks(phase.groups[0]).tolist()
+    shown = ", ".join(str(rank) for rank in ranks[:_SHOWN])
+    more = ", ..." if len(ranks) > _SHOWN else ""
+    count, size = phase.groups.shape
+    groups = f"1 group of {size}" if count == 1 else f"{count} groups of {size}"
+    return f"{groups}, as [{shown}{more}]"
+
+
+def _ascending(names: tuple[str, ...], mesh: Mesh) -> bool:
+    """Whether the members of groups over these mesh axes have ascending ranks."""
+    order = [axis.name for axis in mesh.axes if axis.name in names]
+    return list(names) == order
+
+
+def _strings(names: tuple[str, ...]) -> str:
+    """A tuple of names as Python text, in double quotes."""
+    inner = ", ".join(f'"{name}"' for name in names)
+    return f"({inner},)" if len(names) == 1 else f"({inner})"

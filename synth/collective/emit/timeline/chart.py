@@ -1,0 +1,197 @@
+"""What a drawing of the simulated run shows: rows of devices and links, and when they are at work.
+
+Devices that take part in the same phases look alike. A small machine gets a row for each device, a
+large one a row for each such class, with its first device by name. Every level gets a row for its
+busiest port, whose bars say how busy it is; so does the devices' memory.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from synth.collective.emit.source import Source
+from synth.collective.emit.timeline.phases import PhaseRun, lanes_of, names_of_devices, phase_runs
+from synth.collective.price.steps import busy_in_all
+from synth.collective.semantics.schedule import Transpose
+from synth.events.overlap import Span
+
+MOST_DEVICES = 16
+"""With more devices, or more bars than this allows for, classes of devices are shown."""
+MOST_ROWS = 12
+_MOST_BARS = 4000
+_MOST_BARS_IN_LANE = 240
+_MEMORY = "memory"
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A stretch of time in which a phase is at work on some segments; counted from 1.
+
+    ``busy_share`` is the part of it for which a link is busy; 1 for devices.
+    """
+
+    begin_seconds: float
+    end_seconds: float
+    lane: int
+    what: str
+    stripe: int
+    step: int
+    first_segment: int
+    last_segment: int
+    busy_share: float = 1.0
+
+
+@dataclass(frozen=True)
+class Row:
+    """A device, a class of devices, or a link: how many it stands for, and what it does when."""
+
+    kind: str
+    name: str
+    alike: int
+    busy_seconds: float
+    bars: tuple[Bar, ...]
+
+
+@dataclass(frozen=True)
+class Chart:
+    """All rows. ``lanes`` is how many bars may stand above each other in one of them."""
+
+    seconds: float
+    lanes: int
+    rows: tuple[Row, ...]
+    notes: tuple[str, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """The rows without their bars: what a table beside the drawing says."""
+        rows = [
+            {
+                "kind": row.kind,
+                "name": row.name,
+                "alike": row.alike,
+                "busy_seconds": row.busy_seconds,
+                "busy_share": row.busy_seconds / (self.seconds or 1.0),
+            }
+            for row in self.rows
+        ]
+        return {"seconds": self.seconds, "rows": rows, "notes": list(self.notes)}
+
+
+def chart(source: Source) -> Chart:
+    """What is to be drawn of a schedule with its prices."""
+    runs, devices = phase_runs(source), source.schedule.devices
+    seconds = max((span.end_seconds for run in runs for span in run.spans), default=0.0)
+    bars = sum(len(run.spans) for run in runs)
+    each = devices <= MOST_DEVICES and devices * bars <= _MOST_BARS
+    rows, left_out = _device_rows(source, runs, each)
+    drawn = (*rows, *_link_rows(source, runs))
+    lanes = lanes_of(runs)
+    most = max(24, min(_MOST_BARS_IN_LANE, _MOST_BARS // max(1, lanes * len(drawn))))
+    merged = any(len(run.spans) > most for run in runs)
+    thinned = tuple(_thin(row, most) for row in drawn)
+    return Chart(seconds, lanes, thinned, tuple(_notes(each, left_out, merged)))
+
+
+def _device_rows(source: Source, runs: list[PhaseRun], each: bool) -> tuple[tuple[Row, ...], int]:
+    """A row for each device or class of devices; and how many classes are left out."""
+    devices = source.schedule.devices
+    takes_part = np.zeros((len(runs), devices), dtype=np.bool_)
+    for number, run in enumerate(runs):
+        joined = run.phase.devices if isinstance(run.phase, Transpose) else run.phase.groups
+        takes_part[number, np.asarray(joined).reshape(-1)] = True
+    if each:
+        first, counts = np.arange(devices), np.ones(devices, dtype=np.int64)
+    else:
+        _, first, counts = np.unique(takes_part, axis=1, return_index=True, return_counts=True)
+        order = np.argsort(first)
+        first, counts = first[order], counts[order]
+    shown = first[:MOST_ROWS] if not each else first
+    names = names_of_devices(source, shown)
+    rows = tuple(
+        _device_row(name, int(alike), [runs[i] for i in np.flatnonzero(takes_part[:, device])])
+        for name, alike, device in zip(names, counts, shown.tolist(), strict=False)
+    )
+    return rows, len(first) - len(shown)
+
+
+def _device_row(name: str, alike: int, runs: list[PhaseRun]) -> Row:
+    bars = tuple(_bar(run, span, 1.0) for run in runs for span in run.spans)
+    return Row("device", name, alike, _covered(bars), bars)
+
+
+def _covered(bars: tuple[Bar, ...]) -> float:
+    """The seconds during which at least one bar is present."""
+    found, until = 0.0, 0.0
+    for bar in sorted(bars, key=lambda one: one.begin_seconds):
+        found += max(0.0, bar.end_seconds - max(until, bar.begin_seconds))
+        until = max(until, bar.end_seconds)
+    return found
+
+
+def _link_rows(source: Source, runs: list[PhaseRun]) -> Iterator[Row]:
+    """The busiest port of each level, outermost first, and the memory of a device."""
+    every = busy_in_all([([run.price], len(run.spans)) for run in runs])
+    for name in (*source.system.hierarchy.names, _MEMORY):
+        using = [(run, dict(run.price.busy_seconds).get(name, 0.0)) for run in runs]
+        bars = tuple(
+            _bar(run, span, busy / length)
+            for run, busy in using
+            for span in run.spans
+            if busy and (length := span.end_seconds - span.begin_seconds) > 0
+        )
+        kind = _MEMORY if name == _MEMORY else "link"
+        yield Row(kind, name, 1, every.get(name, 0.0), bars)
+
+
+def _bar(run: PhaseRun, span: Span, busy_share: float) -> Bar:
+    return Bar(
+        span.begin_seconds,
+        span.end_seconds,
+        run.lane,
+        run.price.what,
+        run.stripe,
+        run.step,
+        span.segment + 1,
+        span.segment + 1,
+        min(1.0, busy_share),
+    )
+
+
+def _thin(row: Row, most: int) -> Row:
+    """The row with at most so many bars for each phase: neighbours are one."""
+    by_phase: dict[tuple[int, int], list[Bar]] = defaultdict(list)
+    for bar in row.bars:
+        by_phase[bar.stripe, bar.step].append(bar)
+    bars: list[Bar] = []
+    for some in by_phase.values():
+        size = -(-len(some) // most)
+        bars += [_joined(some[at : at + size]) for at in range(0, len(some), size)]
+    return replace(row, bars=tuple(bars))
+
+
+def _joined(bars: list[Bar]) -> Bar:
+    """Bars that follow each other as one, as busy as they are over its whole length."""
+    first, last = bars[0], bars[-1]
+    if len(bars) == 1:
+        return first
+    length = last.end_seconds - first.begin_seconds
+    busy = sum((bar.end_seconds - bar.begin_seconds) * bar.busy_share for bar in bars)
+    return replace(
+        first,
+        end_seconds=last.end_seconds,
+        last_segment=last.last_segment,
+        busy_share=min(1.0, busy / length),
+    )
+
+
+def _notes(each: bool, left_out: int, merged: bool) -> Iterator[str]:
+    if not each:
+        yield "one device stands for all that take part in the same steps"
+    if left_out:
+        yield f"{left_out} more classes of devices are not drawn"
+    if merged:
+        yield "segments that follow each other share a bar"

@@ -1,0 +1,63 @@
+"""The simulated run phase by phase: what a trace and a drawing both show."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+import numpy as np
+
+from hierarchies import Devices
+from synth.collective.emit.mesh import RankOrder, mesh
+from synth.collective.emit.source import Source
+from synth.collective.price.steps import StepPrice
+from synth.collective.semantics.schedule import Phase
+from synth.events.overlap import Span, side_by_side
+
+
+@dataclass(frozen=True)
+class PhaseRun:
+    """A phase of a stripe, both counted from 1, its price, and when it is at work on its segments.
+
+    Phases that overlap have a ``lane`` each, counted from 0; else there is one for all.
+    """
+
+    stripe: int
+    step: int
+    lane: int
+    phase: Phase
+    price: StepPrice
+    spans: tuple[Span, ...]
+
+
+def phase_runs(source: Source) -> list[PhaseRun]:
+    """Every phase of every stripe."""
+    spans: dict[tuple[int, int], list[Span]] = defaultdict(list)
+    for span in side_by_side(source.lanes):
+        spans[span.lane, span.phase].append(span)
+    together = bool(source.beside) or source.schedule.segments > 1
+    found: list[PhaseRun] = []
+    for number, stripe in enumerate(source.stripes):
+        pairs = zip(stripe.schedule.phases, stripe.prices, strict=True)
+        for step, (phase, price) in enumerate(pairs):
+            lane = len(found) if together else 0
+            when = tuple(spans[number, step])
+            found.append(PhaseRun(number + 1, step + 1, lane, phase, price, when))
+    return found
+
+
+def lanes_of(runs: list[PhaseRun]) -> int:
+    """How many lanes they have; one at least."""
+    return 1 + max((run.lane for run in runs), default=0)
+
+
+def names_of_devices(source: Source, devices: Devices) -> list[str]:
+    """Devices by number and by their coordinates on the parallelism axes."""
+    axes = source.placement.axes
+    ranks = mesh(source.placement, RankOrder.AXES).ranks(devices)
+    coordinates = np.unravel_index(ranks, [axis.size for axis in axes])
+    names = [axis.name for axis in axes]
+    return [
+        f"device {device} ({', '.join(f'{n} {c}' for n, c in zip(names, at, strict=True))})"
+        for device, at in zip(devices.tolist(), np.stack(coordinates, axis=1).tolist(), strict=True)
+    ]

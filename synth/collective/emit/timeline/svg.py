@@ -1,0 +1,176 @@
+"""The simulated run as an SVG drawing: for reports, notebooks and the page of the service.
+
+Looks are presentation attributes, text and lines take the colour of the text around them: so the
+file stands alone, and a page that has it inline may restyle it by its classes.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from html import escape
+from math import floor, log10
+
+from hierarchies.units import duration
+from synth.collective.emit.source import Files, Source
+from synth.collective.emit.timeline.chart import Bar, Chart, Row, chart
+from synth.collective.emit.timeline.names import LOWEST, named, written
+
+COLOURS = {
+    "all-reduce": "#0072b2",
+    "reduce-scatter": "#e69f00",
+    "all-gather": "#009e73",
+    "reduce": "#d55e00",
+    "broadcast": "#56b4e9",
+    "all-to-all": "#cc79a7",
+    "transpose": "#8c8c8c",
+}
+"""Okabe and Ito's colours, which people see apart whatever kind of colour blindness they have."""
+_LEFT, _WIDTH, _RIGHT = 280, 640, 80
+_TOP, _GAP = 46, 8
+_ALONE, _BESIDE, _THIN = 16, 13, 5
+_TALLEST = 480
+"""Rows that would be taller in all have thinner bars, without names, where several are beside."""
+_LETTERS = 40
+"""Labels of more letters are pressed together, so that they are not cut."""
+_UNPRINTABLE = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def write(source: Source) -> Files:
+    """The drawing, and what it says as JSON for a table beside it."""
+    drawn = chart(source)
+    data = {"program": str(source.schedule.program), **drawn.as_json()}
+    return {
+        "timeline.svg": "\n".join(_drawing(drawn)) + "\n",
+        "timeline.json": json.dumps(data, indent=1) + "\n",
+    }
+
+
+def _drawing(drawn: Chart) -> Iterator[str]:
+    beside = _BESIDE if drawn.lanes * len(drawn.rows) * _BESIDE <= _TALLEST else _THIN
+    lane = _ALONE if drawn.lanes == 1 else beside
+    tall = max(_ALONE, drawn.lanes * lane)
+    height = _TOP + len(drawn.rows) * (tall + _GAP) + 16
+    width = _LEFT + _WIDTH + _RIGHT
+    yield (
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="timeline" role="img" '
+        f'viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
+        'font-family="system-ui, sans-serif" font-size="12" fill="currentColor">'
+    )
+    yield f"<title>Timeline: {duration(drawn.seconds)} in all</title>"
+    yield from _legend(drawn)
+    yield from _scale(drawn.seconds, height)
+    striped = any(bar.stripe > 1 for row in drawn.rows for bar in row.bars)
+    for number, row in enumerate(drawn.rows):
+        yield from _row(row, _TOP + number * (tall + _GAP), tall, lane, drawn.seconds, striped)
+    yield "</svg>"
+
+
+def _legend(drawn: Chart) -> Iterator[str]:
+    x = _LEFT
+    for name in dict.fromkeys(bar.what for row in drawn.rows for bar in row.bars):
+        yield (
+            f'<g class="key"><rect class="bar {_class(name)}" x="{x}" y="4" width="12" height="12" '
+            f'fill="{COLOURS.get(name, "#8c8c8c")}"/>'
+            f'<text x="{x + 17}" y="14">{_text(name)}</text></g>'
+        )
+        x += 34 + 7 * len(name)
+
+
+def _scale(seconds: float, height: int) -> Iterator[str]:
+    """Lines at round times, with their labels above."""
+    for moment in ticks(seconds):
+        x = _at(moment, seconds)
+        yield (
+            f'<g class="tick"><line x1="{x}" x2="{x}" y1="{_TOP - 8}" y2="{height - 8}" '
+            'stroke="currentColor" stroke-opacity="0.2"/>'
+            f'<text x="{x}" y="{_TOP - 12}" text-anchor="middle" font-size="11">'
+            f"{duration(moment)}</text></g>"
+        )
+
+
+def ticks(seconds: float) -> list[float]:
+    """Four to nine round moments from 0 on; only 0 where nothing takes time."""
+    if seconds <= 0:
+        return [0.0]
+    raw = seconds / 5
+    power = 10.0 ** floor(log10(raw))
+    step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= raw * 0.999)
+    return [float(f"{number * step:.6g}") for number in range(int(seconds / step + 1e-9) + 1)]
+
+
+def _row(
+    row: Row, y: int, tall: int, lane: int, seconds: float, striped: bool = False
+) -> Iterator[str]:
+    count = f" (and {row.alike - 1} alike)" if row.alike > 1 else ""
+    label = {"device": row.name, "link": f"{row.name}: busiest port"}.get(row.kind, row.name)
+    share = row.busy_seconds / seconds if seconds else 0.0
+    said = label + count
+    fitted = f' textLength="{_LEFT - 16}" lengthAdjust="spacingAndGlyphs"'
+    yield f'<g class="row {row.kind}">'
+    yield (
+        f'<text class="label" x="{_LEFT - 8}" y="{y + tall // 2 + 4}" text-anchor="end"'
+        f"{fitted if len(said) > _LETTERS else ''}>{_text(said)}</text>"
+    )
+    yield (
+        f'<rect class="ground" x="{_LEFT}" y="{y}" width="{_WIDTH}" height="{tall}" '
+        'fill="currentColor" fill-opacity="0.06"/>'
+    )
+    names = row.kind == "device" and lane - 1 >= LOWEST
+    called = [_called(bar, striped) if names else "" for bar in row.bars]
+    for bar, name in zip(row.bars, called, strict=True):
+        yield _bar(bar, y + bar.lane * lane, lane, seconds, name)
+    for bar, name in zip(row.bars, called, strict=True):
+        yield _name(bar, y + bar.lane * lane, lane, seconds, name)
+    yield (
+        f'<text class="share" x="{_LEFT + _WIDTH + 8}" y="{y + tall // 2 + 4}">'
+        f"{share:.0%} busy</text></g>"
+    )
+
+
+def _bar(bar: Bar, y: int, tall: int, seconds: float, name: str) -> str:
+    x, end = _at(bar.begin_seconds, seconds), _at(bar.end_seconds, seconds)
+    opacity = 0.35 + 0.65 * bar.busy_share
+    return (
+        f'<rect class="bar {_class(bar.what)}" x="{x}" y="{y}" '
+        f'width="{max(0.2, round(end - x, 2))}" height="{tall - 1}" '
+        f'fill="{_colour(bar)}" fill-opacity="{opacity:.2f}"{named(name, _colour(bar))}>'
+        f"<title>{_text(_said(bar))}</title></rect>"
+    )
+
+
+def _name(bar: Bar, y: int, tall: int, seconds: float, name: str) -> str:
+    x, end = _at(bar.begin_seconds, seconds), _at(bar.end_seconds, seconds)
+    return written(name, x, y, end - x, tall - 1, _colour(bar))
+
+
+def _called(bar: Bar, striped: bool) -> str:
+    """The number of the step, as tables of steps have it, and what it is."""
+    number = f"{bar.stripe}.{bar.step}" if striped else str(bar.step)
+    return _UNPRINTABLE.sub("\ufffd", f"{number} {bar.what}")
+
+
+def _colour(bar: Bar) -> str:
+    return COLOURS.get(bar.what, "#8c8c8c")
+
+
+def _said(bar: Bar) -> str:
+    several = bar.last_segment > bar.first_segment
+    segments = f"{bar.first_segment} to {bar.last_segment}" if several else bar.first_segment
+    busy = "" if bar.busy_share == 1.0 else f", busy {bar.busy_share:.0%}"
+    when = f"{duration(bar.begin_seconds)} to {duration(bar.end_seconds)}"
+    return f"step {bar.step} of stripe {bar.stripe}, {bar.what}, segment {segments}: {when}{busy}"
+
+
+def _at(moment: float, seconds: float) -> float:
+    return round(_LEFT + _WIDTH * (moment / seconds if seconds else 0.0), 2)
+
+
+def _class(name: str) -> str:
+    return "is-" + re.sub("[^a-z-]", "", name)
+
+
+def _text(text: str) -> str:
+    """Text as XML may have it: escaped, and without characters that XML has no place for."""
+    return escape(_UNPRINTABLE.sub("\ufffd", text))

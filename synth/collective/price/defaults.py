@@ -1,0 +1,188 @@
+"""What the runtime does when nobody plans: NCCL's ways to carry out one collective, and its choice.
+
+Each way has the price that our simulator gives it, as any step of a program has: rings and trees
+over all rails, switches that reduce (NVLS), and over several nodes these with trees between
+(NVLS-tree). A way runs by the protocol that NCCL's model finds fastest for it, and the model
+chooses among the ways; the model's own seconds are never shown. A program's step may take any way
+and any protocol at the same prices: the program of the plain collective alone is no dearer.
+Over several dimensions of a torus XLA uses the links of all, in several phases (``torus_default``):
+that is the runtime's choice there, and may be faster than any program.
+Of a calibrated system the runtime chooses as its rows were found to be chosen: the fastest way, or
+that of NCCL's model, and of protocols the fastest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from grammar import Collective, Goal
+from hierarchies import Reduction
+from hierarchies.calibration import FASTEST
+from hierarchies.fabric import Cast, cast, members
+from synth.collective.algorithms.algorithms import Algorithm, Choice, offered
+from synth.collective.algorithms.nccl_model import (
+    MOST_LL_BYTES,
+    NVLS,
+    NVLS_TREE,
+    RING,
+    TREE,
+    Ranks,
+    has,
+)
+from synth.collective.algorithms.protocols import Protocol
+from synth.collective.algorithms.runtimes import Runtime, runtime
+from synth.collective.price.step_prices import Simulator
+from synth.collective.price.steps import StepPrice, priced_by, total_seconds
+from synth.collective.price.torus_default import in_all_dimensions
+from synth.collective.price.ways import Line, fastest, usable
+
+DIRECT, XLA = "direct", "xla"
+ALGORITHMS = {
+    RING: Algorithm.RING,
+    TREE: Algorithm.TREE,
+    NVLS: Algorithm.IN_NETWORK,
+    NVLS_TREE: Algorithm.IN_NETWORK,
+    DIRECT: Algorithm.DIRECT,
+}
+
+
+@dataclass(frozen=True)
+class Defaults:
+    """The plain collective over whole reduction groups, by each way the runtime has, by name.
+
+    ``options`` are ring, tree, nvls, nvls_tree (of an all-to-all: direct) and xla, those that there
+    are, in this order; where there is nothing to do, a ring of no step. ``chosen`` is the choice of
+    the ``runtime``; ``later`` what NCCL after 2.28 has and would choose, where that is another way.
+    """
+
+    options: Mapping[str, tuple[StepPrice, ...]]
+    chosen: str
+    runtime: Runtime = Runtime.NCCL
+    later: Defaults | None = None
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        """The price of each option."""
+        return {name: total_seconds(prices) for name, prices in self.options.items()}
+
+    @property
+    def baseline(self) -> tuple[StepPrice, ...]:
+        """The prices of the runtime's choice."""
+        return self.options[self.chosen]
+
+    @property
+    def protocol(self) -> Protocol:
+        """The protocol of the runtime's choice."""
+        return self.baseline[0].protocol if self.baseline else Protocol.SIMPLE
+
+
+def defaults(
+    simulator: Simulator,
+    reduction: Reduction,
+    payload_bytes: float,
+    goal: Goal = Goal.ALL_REDUCE,
+) -> Defaults:
+    """What the runtime has for a goal on a placement, and what it would choose.
+
+    ``payload_bytes`` is the largest buffer of a device, as ``Goal`` says. All options are priced,
+    whatever the simulator's choice of algorithms is. Where that is ring or tree, the runtime is
+    held to it too: where it has no tree it takes a ring, and where it has no ring what it has. By
+    any other name it does what it would do by itself.
+    """
+    if not reduction.tree.digits:
+        return Defaults({RING: ()}, RING)
+    roles = cast(reduction, tuple(range(len(reduction.tree.digits))), ())
+    found = of_call(simulator, Collective(goal.value), roles, payload_bytes)
+    prices = in_all_dimensions(simulator, reduction, payload_bytes, goal)
+    if not prices:
+        return found
+    told = simulator.choice in (Choice.RING, Choice.TREE)
+    chosen = found.chosen if told else XLA
+    return replace(found, options={**found.options, XLA: prices}, chosen=chosen)
+
+
+def of_call(
+    simulator: Simulator, collective: Collective, roles: Cast, size_bytes: float
+) -> Defaults:
+    """What NCCL has for one call on some groups, and what it would choose; no torus' own.
+
+    ``size_bytes`` is of the largest buffer of a member.
+    """
+    goal = Goal(collective.value)
+    ranks = Ranks(simulator.system, tuple(members(slots) for slots in roles))
+    every = names(ranks, goal, later=True)
+    lines = {name: simulator.by(collective, ALGORITHMS[name], roles) for name in every}
+    now = {name: lines[name] for name in names(ranks, goal)}
+    found = taken(ranks, goal, now, size_bytes, simulator.choice)
+    if len(now) == len(lines):
+        return found
+    later = taken(ranks, goal, lines, size_bytes, simulator.choice)
+    return found if later.chosen == found.chosen else replace(found, later=later)
+
+
+def taken(
+    ranks: Ranks,
+    goal: Goal,
+    lines: Mapping[str, Sequence[Line]],
+    payload_bytes: float,
+    choice: Choice = Choice.AUTO,
+) -> Defaults:
+    """The runtime's choice: a protocol for each way, of its lines; then one of the ways."""
+    found = {name: _line(ranks, goal, name, some, payload_bytes) for name, some in lines.items()}
+    asked = choice.value
+    few = [asked] if asked in found else [RING] if asked == TREE and RING in found else [*found]
+
+    def modelled_seconds(name: str) -> float:
+        measured = ranks.system.calibration
+        if measured and measured.runtime == FASTEST:
+            return found[name].seconds(payload_bytes)
+        if measured:
+            return quickest_seconds(ranks, goal, name, payload_bytes)
+        return ranks.seconds(goal, name, found[name].protocol, payload_bytes)
+
+    options = {name: (priced_by(goal.value, line, payload_bytes),) for name, line in found.items()}
+    chosen = few[0] if len(few) == 1 else min(few, key=modelled_seconds)
+    return Defaults(options, chosen, runtime(ranks.system))
+
+
+def quickest_seconds(ranks: Ranks, goal: Goal, name: str, payload_bytes: float) -> float:
+    """What NCCL's model says of a way by the protocol that it takes to be the fastest.
+
+    Of all that the links know, even where one was forced: of measured rows with a forced protocol
+    that names the faster algorithm more often (on L40S 245 of 272 pairs right, else 233).
+    """
+    known = usable(ALGORITHMS[name], (ranks.system.links[level] for level in ranks.spans))
+    return min(ranks.seconds(goal, name, protocol, payload_bytes) for protocol in known)
+
+
+def names(ranks: Ranks, goal: Goal, *, later: bool = False) -> Iterator[str]:
+    """The ways there are, in NCCL's words; of those that tie the first is chosen.
+
+    ``later``: in NCCL after 2.28, which has NVLS for two GPUs of a node, too.
+    """
+    if goal.apart:
+        known = offered(Collective(goal.value), ranks.counts, ranks.system.links, Choice.AUTO)
+        yield DIRECT if Algorithm.DIRECT in known else RING
+        return
+    yield RING
+    links = [ranks.system.links[level] for level in ranks.spans]
+    if has(Collective(goal.value), Algorithm.TREE, links):
+        yield TREE
+    if not goal.rooted and (later or ranks.multicasts):
+        if ranks.reduces(ranks.spans):
+            yield NVLS
+        elif goal is Goal.ALL_REDUCE and ranks.inside and ranks.reduces(ranks.inside):
+            yield NVLS_TREE
+
+
+def _line(ranks: Ranks, goal: Goal, name: str, lines: Sequence[Line], payload_bytes: float) -> Line:
+    """The protocol NCCL takes for one way: the fastest by its model; for sends and receives LL as
+    long as they are short. As measured, where it was.
+    """
+    if ranks.system.calibration:
+        return fastest(lines, payload_bytes)
+    if goal.apart:
+        short = payload_bytes / ranks.ranks <= MOST_LL_BYTES
+        return next((line for line in lines if short and line.protocol is Protocol.LL), lines[0])
+    return min(lines, key=lambda line: ranks.seconds(goal, name, line.protocol, payload_bytes))

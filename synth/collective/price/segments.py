@@ -1,0 +1,350 @@
+"""The cheapest programs when steps overlap: exact, without simulating each of them.
+
+A path's price is no sum of its moves' prices any more, but a formula bounds it from below,
+whichever algorithms its steps take. All paths are bounded at once, for each number of segments.
+Then the lowest bound is made sharper, again and again: first each choice of algorithms has a bound
+of its own, then it is followed event by event. So prices are found in their order, the algorithms
+of each path those that make the whole fastest, and what is dearer is never followed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from itertools import accumulate
+from math import inf, prod
+
+import numpy as np
+import numpy.typing as npt
+
+from synth.collective.price.steps import TICKS_PER_SECOND, ticks_of
+from synth.events.overlap import Lane, Work, together_seconds
+
+SEGMENTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
+"""The numbers of segments that are tried where the caller leaves it open."""
+_SLACK = 1e-9
+"""Bounds are lowered by this share, more than rounding can raise them."""
+
+_MANY = 512
+"""After so many choices a limit is looked for: fewer are followed sooner than one is found."""
+_AHEAD = 8
+"""So many paths are then looked at ahead, in each number of segments."""
+
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+Phases = tuple[Work, ...]
+Choices = Sequence[Phases]
+"""What a step may do: its phases by each of some algorithms, the fastest alone first."""
+
+
+@dataclass(frozen=True)
+class Overlapped:
+    """A path by its number, what it costs in ticks, and in how many segments."""
+
+    path: int
+    ticks: int
+    segments: int
+
+
+def price_ticks(phases: Sequence[Work], segments: int) -> int:
+    """The price of equal segments in whole picoseconds; of one, the sum of its phases' ticks."""
+    found = price_within(phases, segments, inf)
+    assert found is not None
+    return found
+
+
+def price_within(phases: Sequence[Work], segments: int, limit: float) -> int | None:
+    """The same if it is not above a limit in ticks; None, or the price, if it is."""
+    if segments == 1:
+        return sum(ticks_of(phase.alone_seconds) for phase in phases)
+    lane = Lane(tuple(phases), segments)
+    seconds = together_seconds([lane], limit / TICKS_PER_SECOND)
+    return None if seconds == inf else ticks_of(seconds)
+
+
+def bound_ticks(seconds: float | Floats) -> Floats:
+    """Bounds in ticks that no price in ticks is below, whatever was rounded."""
+    return np.asarray(np.floor(np.multiply(seconds, (1 - _SLACK) * TICKS_PER_SECOND)))
+
+
+def best_choice(every: Sequence[Choices], segments: int) -> tuple[int, tuple[int, ...]]:
+    """The least price in ticks over all choices of all steps, and which phases each step takes."""
+    tried = _Choosing(every, segments)
+    while not tried.settled:
+        tried.follow()
+    return tried.bound, tried.best
+
+
+class _Choosing:
+    """The choices of all steps of a program, followed in the order of their bounds. Mutable.
+
+    ``best`` are the numbers of the cheapest so far, of those that tie the first in that order;
+    ``looked`` is how many choices have had their turn.
+    """
+
+    def __init__(self, every: Sequence[Choices], segments: int) -> None:
+        self._every, self._segments = every, segments
+        flat = [(phases,) for some in every for phases in some]
+        firsts = np.array([0, *accumulate(map(len, every))][:-1], dtype=np.int64)
+        shape = [len(some) for some in every]
+        self._numbers = np.indices(shape).reshape(len(every), prod(shape))
+        rows = (self._numbers + firsts[:, None]).T
+        bounds = bound_ticks(bounds_of_rows(rows, flat, segments))
+        self._order = np.argsort(bounds, kind="stable")
+        self._bounds = bounds[self._order]
+        self.looked = 0
+        self._above: list[tuple[int, int]] = []
+        self._known: dict[int, int] = {}
+        self.ticks: float = inf
+        self.best = (0,) * len(every)
+
+    @property
+    def settled(self) -> bool:
+        """Whether no choice that was not followed can be cheaper."""
+        return self.ticks <= self._least
+
+    @property
+    def bound(self) -> int:
+        """What no choice is below, in ticks; the price, once that is settled."""
+        return int(min(self._least, self.ticks))
+
+    @property
+    def _least(self) -> float:
+        """What no choice is below that was not followed to its end."""
+        coming = float(self._bounds[self.looked]) if self.looked < len(self._bounds) else inf
+        return min(coming, self._above[0][0]) if self._above else coming
+
+    def follow(self, limit: float = inf) -> None:
+        """Follow the next choice, event by event, until it is done or surely above the limit."""
+        if self._above and self._above[0][0] <= self._least:
+            _, place = heappop(self._above)
+        else:
+            place = self.looked
+            self.looked += 1
+        limit = min(limit, self.ticks)
+        ticks = self._price(place, limit)
+        if ticks is None:
+            if limit < self.ticks:
+                heappush(self._above, (int(limit) + 1, place))
+        elif ticks < self.ticks:
+            self.ticks, self.best = ticks, self._choice(place)
+
+    def first(self, limit: float) -> float:
+        """The price of the first choice, infinite if that is above a limit, before its turn."""
+        return inf if (ticks := self._price(0, limit)) is None else ticks
+
+    def _price(self, place: int, limit: float) -> int | None:
+        """The price of a choice by its place, None if it is above a limit."""
+        if place not in self._known:
+            chosen = zip(self._every, self._choice(place), strict=True)
+            phases = [phase for some, number in chosen for phase in some[number]]
+            if (ticks := price_within(phases, self._segments, limit)) is None:
+                return None
+            self._known[place] = ticks
+        return self._known[place]
+
+    def _choice(self, place: int) -> tuple[int, ...]:
+        return tuple(self._numbers[:, self._order[place]].tolist())
+
+
+class Followed:
+    """Prices of paths in segments, the cheapest first. Mutable.
+
+    ``paths`` are lists of labels; ``moves`` has for each number of segments what every label may
+    do in one of them: its phases by one algorithm, or by each of several. ``enough``: hardly more
+    paths will be asked for, so what is dearer than one more is followed only until that is sure.
+    ``looked`` counts the choices whose turn came, whether they were followed to the end or not.
+    """
+
+    def __init__(
+        self,
+        paths: Sequence[Sequence[int]],
+        moves: Mapping[int, Sequence[Choices]],
+        enough: int | None = None,
+    ) -> None:
+        self._moves = moves
+        every = _rows(paths, len(next(iter(moves.values()), ())))
+        self._alike, whose = np.unique(every, axis=0, return_inverse=True)
+        self._labels = paths
+        self._paths: list[list[int]] = [[] for _ in self._alike]
+        for path, row in enumerate(whose.reshape(-1).tolist()):
+            self._paths[row].append(path)
+        self._found: list[Overlapped] = []
+        self._in_order = self._cheapest_first()
+        self._enough, self._limit = enough, inf
+        self._least: dict[int, float] = {}
+        self._tried: dict[tuple[int, int], _Choosing] = {}
+        self.looked = 0
+
+    def __iter__(self) -> Iterator[Overlapped]:
+        """Every path in every number of segments, by price; of equal ones the fewest segments."""
+        number = 0
+        while True:
+            if number == len(self._found):
+                fresh = next(self._in_order, None)
+                if fresh is None:
+                    return
+                self._found.append(fresh)
+            yield self._found[number]
+            number += 1
+
+    def ticks(self, path: int, segments: int) -> int:
+        """The price of one path in so many segments, wherever it comes."""
+        return best_choice([self._moves[segments][x] for x in self._labels[path]], segments)[0]
+
+    def _cheapest_first(self) -> Iterator[Overlapped]:
+        """Follow only what could be the next: of all bounds the lowest is made sharper."""
+        counts = sorted(self._moves)
+        bounds = [bounds_of_rows(self._alike, self._moves[count], count) for count in counts]
+        ticks = bound_ticks(np.array(bounds))
+        bounded = np.argsort(ticks, axis=None, kind="stable").tolist()
+        heap: list[tuple[int, int, int]] = []
+        later = iter([*bounded, None])
+        place = next(later)
+        while heap or place is not None:
+            if place is not None:
+                number, row = divmod(place, len(self._alike))
+                if not heap or ticks[number, row] <= heap[0][0]:
+                    segments = counts[number]
+                    heappush(heap, (self._choosing(row, segments).bound, segments, row))
+                    place = next(later)
+                    continue
+            bound, segments, row = heappop(heap)
+            one = self._choosing(row, segments)
+            if one.settled:
+                yield from (Overlapped(path, bound, segments) for path in self._paths[row])
+            else:
+                self._follow(one, row)
+                heappush(heap, (one.bound, segments, row))
+                if self.looked == _MANY:
+                    self._look_ahead(counts, ticks)
+
+    def _follow(self, one: _Choosing, row: int) -> None:
+        """Follow the next choice of a row; to the end, if it is below what is enough."""
+        looked = one.looked
+        limited = self.looked >= _MANY and one.bound <= self._limit
+        one.follow(self._limit if limited else inf)
+        self.looked += one.looked - looked
+        self._note(row, one.ticks)
+
+    def _look_ahead(self, counts: Sequence[int], ticks: Floats) -> None:
+        """Follow what is likely good in each number of segments, so that a low limit is known.
+
+        Bounds are the weaker the more segments there are: in their order what is best comes late.
+        """
+        if self._enough is not None:
+            for segments, each in zip(counts, ticks, strict=True):
+                for row in np.argsort(each, kind="stable")[:_AHEAD].tolist():
+                    self._note(row, self._choosing(row, segments).first(self._limit))
+
+    def _note(self, row: int, ticks: float) -> None:
+        """A row costs no more than that; so what is enough may cost less than was known."""
+        if self._enough is None or ticks >= self._least.get(row, inf):
+            return
+        self._least[row], many = ticks, 0
+        for other, least in sorted(self._least.items(), key=lambda one: one[1]):
+            many += len(self._paths[other])
+            if many > self._enough:
+                self._limit = least
+                return
+
+    def _choosing(self, row: int, segments: int) -> _Choosing:
+        if (segments, row) not in self._tried:
+            every = [self._moves[segments][x] for x in self._labels[self._paths[row][0]]]
+            self._tried[segments, row] = _Choosing(every, segments)
+        return self._tried[segments, row]
+
+
+def cheapest(
+    followed: Followed,
+    count: int,
+    limit: int | None = None,
+    go_on: Callable[[], bool] = lambda: True,
+) -> list[Overlapped]:
+    """The ``count`` cheapest paths and all that tie with the last of them; none above ``limit``.
+
+    Each path comes once, with the number of segments it is cheapest in (the smallest of several).
+    Where ``go_on`` answers False those looked at until then are returned; the first path is always
+    looked at.
+    """
+    best: dict[int, Overlapped] = {}
+    last = 0
+    for one in followed:
+        above = limit is not None and one.ticks > limit
+        if above or (len(best) >= count and one.ticks > last) or (best and not go_on()):
+            break
+        if one.path not in best:
+            best[one.path], last = one, one.ticks
+    return list(best.values())
+
+
+def _rows(paths: Sequence[Sequence[int]], nothing: int) -> Integers:
+    """Labels in rows of equal length, padded with a label that does nothing."""
+    longest = max((1, *map(len, paths)))
+    rows = np.full((len(paths), longest), nothing, dtype=np.int64)
+    for row, path in zip(rows, paths, strict=True):
+        row[: len(path)] = path
+    return rows
+
+
+def bounds_of_rows(rows: Integers, moves: Sequence[Choices], segments: int) -> Floats:
+    """For each row of labels, what no price of its phases is below, whichever of them are chosen.
+
+    The longest phase follows itself in every segment; a resource is busy for the sum of what all
+    ask, not before the first phase that uses it has begun to, nor in the last segment's phases
+    after the last that does. Label ``len(moves)`` does nothing.
+    """
+    names = sorted({n for some in moves for one in some for phase in one for n in phase.busy})
+    labels = np.array([_least(some, names) for some in (*moves, ((),))])
+    places = np.ascontiguousarray(rows.T)
+    alone, longest, *_ = labels.T
+    taken = alone[places]
+    before = np.cumsum(taken, axis=0) - taken
+    total = taken.sum(axis=0)
+    bounds: Floats = total + (segments - 1) * longest[places].max(axis=0, initial=0.0)
+    after = total - before - taken
+    for first in range(2, len(labels.T), 3):
+        work, head, tail = labels.T[first : first + 3]
+        busy = segments * work[places].sum(axis=0)
+        started = (before + head[places]).min(axis=0, initial=np.inf)
+        ended = (after + tail[places]).min(axis=0, initial=np.inf)
+        bounds = np.maximum(bounds, np.where(busy > 0, started + busy + ended, 0.0))
+    return bounds
+
+
+def _least(some: Choices, names: Sequence[str]) -> tuple[float, ...]:
+    """The least of what ``_figures`` says of each choice."""
+    every = [_figures(phases, names) for phases in some]
+    return tuple(map(min, zip(*every, strict=True))) if len(every) > 1 else every[0]
+
+
+def _figures(phases: Phases, names: Sequence[str]) -> tuple[float, ...]:
+    """Seconds of all phases alone and of the longest; and three of each resource.
+
+    For how long it is busy, and how long phases last before and after they use it: infinite where
+    none does.
+    """
+    if len(phases) == 1:
+        return _figures_of_one(phases[0], names)
+    alone = [phase.alone_seconds for phase in phases]
+    found = [sum(alone), max(alone, default=0.0)]
+    for name in names:
+        users = [i for i, phase in enumerate(phases) if phase.busy.get(name)]
+        if not users:
+            found += 0.0, inf, inf
+            continue
+        first, last = users[0], users[-1]
+        found.append(sum(phases[i].busy[name] for i in users))
+        found.append(sum(alone[:first]) + phases[first].latency_seconds)
+        found.append(sum(alone[last + 1 :]))
+    return tuple(found)
+
+
+def _figures_of_one(phase: Work, names: Sequence[str]) -> tuple[float, ...]:
+    """The same of a single phase, as most are."""
+    found = [phase.alone_seconds, phase.alone_seconds]
+    for name in names:
+        busy = phase.busy.get(name)
+        found += (busy, phase.latency_seconds, 0.0) if busy else (0.0, inf, inf)
+    return tuple(found)

@@ -1,0 +1,324 @@
+"""Seconds of a step on a system: latency, the busiest link, and the device's own memory.
+
+Every algorithm puts its bytes on the links of each level; all replicas of a group run at once and
+share links; the link that takes longest sets the bandwidth term. Steps wait for each other.
+Devices of a hierarchy look alike, so one port stands for all and a price costs the same for 16 and
+100,000 devices. Where the system says that some are not, ``collectives.slowest_links`` looks at
+every link.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache, cached_property
+from math import prod
+from typing import Protocol as Structure
+
+import numpy as np
+
+from grammar import Collective, Instruction
+from hierarchies import Domain, Reduction, System, Tree
+from hierarchies.fabric import Cast, busiest_block, cast, children_of, load, members
+from synth.collective.algorithms.algorithms import (
+    RECIPES,
+    Algorithm,
+    Choice,
+    Recipe,
+    offered,
+    recipes,
+)
+from synth.collective.algorithms.nccl_model import Ranks, has
+from synth.collective.algorithms.slowest_links import Groups, SlowestLinks, carried_and_busy
+from synth.collective.algorithms.traffic import through_switch
+from synth.collective.price.segments import Choices, Phases
+from synth.collective.price.steps import StepPrice, priced_by, ticks_of
+from synth.collective.price.uneven_ways import uneven_ways
+from synth.collective.price.ways import MEMORY, Line, Pick, Way, fastest, told_apart, usable
+from synth.collective.semantics.layout import Buffers, Move, Shuffle
+from synth.collective.semantics.lowering import buffer_fraction
+from synth.collective.semantics.schedule import GroupList
+from synth.events.overlap import Work
+
+
+class EvenPart(Structure):
+    """Devices that form a grid, though not one of the machine's levels: seven GPUs of each node."""
+
+    @property
+    def tree(self) -> Tree: ...
+
+    def among(self, instruction: Instruction) -> GroupList:
+        """The groups that an instruction on the tree means."""
+
+
+Grid = Reduction | EvenPart
+Worth = Callable[[Sequence[Line], float], Sequence[Line]]
+"""The lines worth a choice for a buffer of some size in bytes."""
+
+
+class Simulator:
+    """Prices the steps of programs on one system, with one choice of algorithms.
+
+    Where links are slower or missing, a level takes as long as its slowest link, and never less
+    than in the healthy system. On a system that lacks devices groups are listed (``EvenPart``), and
+    on none with rings of devices; grids raise InputError there.
+    """
+
+    def __init__(self, system: System, choice: Choice = Choice.AUTO) -> None:
+        self.system = system
+        self.choice = choice
+        self.lines = cache(self._lines)
+        self.by = cache(self._by)
+
+    @cached_property
+    def of_runtimes(self) -> Simulator:
+        """The same, by algorithms that the runtime has, unless it is told to take another."""
+        told = self.choice in (Choice.RING, Choice.TREE, Choice.AUTO)
+        return self if told else Simulator(self.system)
+
+    def runs(self, collective: Collective, algorithm: Algorithm, groups: Groups) -> bool:
+        """Whether the runtime has an algorithm for a collective among such groups."""
+        if isinstance(groups, GroupList):
+            counts: Sequence[int] = self._slowest.shape(groups).most
+        else:
+            counts = [members(slots) for slots in groups]
+        if algorithm is Algorithm.IN_NETWORK and not Ranks(self.system, tuple(counts)).multicasts:
+            return False
+        links = zip(self.system.links, counts, strict=True)
+        return has(collective, algorithm, [link for link, m in links if m > 1])
+
+    @cached_property
+    def _slowest(self) -> SlowestLinks:
+        return SlowestLinks(self.system)
+
+    def move(
+        self, move: Move, where: Grid, payload_bytes: float, pick: Pick = fastest
+    ) -> list[StepPrice]:
+        """The phases of one step with their prices: shuffles before, the collective, shuffles.
+
+        ``pick`` chooses among the algorithms offered.
+        """
+        size = self._size(move, where, payload_bytes)
+        what = move.instruction
+        step = self.exchange(what.collective, _groups(what, where), size, pick)
+        return [
+            *(self._shuffle(shuffle, where, payload_bytes) for shuffle in move.before),
+            step,
+            *(self._shuffle(shuffle, where, payload_bytes) for shuffle in move.after),
+        ]
+
+    def prices(self, alphabet: Sequence[Move], where: Grid, payload_bytes: float) -> list[int]:
+        """The price of each move in whole picoseconds, rounded up phase by phase.
+
+        The same figures as ``move`` gives, without the reasons. Raises InputError for a price
+        that is too large to be compared exactly.
+        """
+        works = self.works(alphabet, where, payload_bytes)
+        return [sum(ticks_of(phase.alone_seconds) for phase in phases) for phases in works]
+
+    def works(
+        self,
+        alphabet: Sequence[Move],
+        where: Grid,
+        payload_bytes: float,
+        pick: Pick = fastest,
+    ) -> list[Phases]:
+        """The phases of each move as what they ask of the machine: as ``move``, without reasons."""
+        every = self.alternatives(
+            alphabet, where, payload_bytes, lambda lines, size: [pick(lines, size)]
+        )
+        return [phases for [phases] in every]
+
+    def alternatives(
+        self, alphabet: Sequence[Move], where: Grid, payload_bytes: float, worth: Worth
+    ) -> list[Choices]:
+        """The same by each line worth a choice, of those offered for a buffer of some size."""
+        lines: dict[Instruction, tuple[Line, ...]] = {}
+        sizes: dict[Buffers, float] = {}
+        steps: dict[tuple[int, float], list[Work]] = {}
+
+        @cache
+        def shuffled(shuffle: Shuffle) -> Work:
+            return self._shuffle(shuffle, where, payload_bytes).work
+
+        found: list[Choices] = []
+        for move in alphabet:
+            what = move.instruction
+            if what not in lines:
+                lines[what] = self.lines(what.collective, _groups(what, where))
+            if move.buffers not in sizes:
+                sizes[move.buffers] = self._size(move, where, payload_bytes)
+            offered, size = lines[what], sizes[move.buffers]
+            step = id(offered), size
+            if step not in steps:
+                steps[step] = [line.work(size) for line in worth(offered, size)]
+            before = [shuffled(shuffle) for shuffle in move.before]
+            after = [shuffled(shuffle) for shuffle in move.after]
+            found.append([(*before, work, *after) for work in steps[step]])
+        return found
+
+    def _size(self, move: Move, where: Grid, payload_bytes: float) -> float:
+        """The largest buffer of those who take part in a step."""
+        tree = where.tree
+        return payload_bytes / min(buffer_fraction(kind, tree) for kind in move.buffers)
+
+    def exchange(
+        self,
+        collective: Collective,
+        groups: Groups,
+        size_bytes: float,
+        pick: Pick = fastest,
+    ) -> StepPrice:
+        """One collective over all groups at once, by an algorithm of those offered.
+
+        ``size_bytes`` is of the largest buffer.
+        """
+        lines = self.lines(collective, groups)
+        return priced_by(collective.value, pick(lines, size_bytes), size_bytes)
+
+    def _lines(self, collective: Collective, groups: Groups) -> tuple[Line, ...]:
+        """What each algorithm offered costs by each protocol, as lines in the size of the buffer.
+
+        Of one algorithm the line of the Simple protocol is the first.
+        """
+        algorithms = self._offered(collective, groups)
+        if self.choice is Choice.AUTO:
+            had = [one for one in algorithms if self.runs(collective, one, groups)]
+            algorithms = had or algorithms
+        return tuple(line for one in algorithms for line in self.by(collective, one, groups))
+
+    def _offered(self, collective: Collective, groups: Groups) -> Sequence[Algorithm]:
+        """The algorithms that may be used; in a list some are not.
+
+        Recursive halving finds no partners there; where pieces are unequal, direct exchange and
+        in-network reduction are left out too.
+        """
+        links = self.system.links
+        if not isinstance(groups, GroupList):
+            counts = tuple(members(slots) for slots in groups)
+            return offered(collective, counts, links, self.choice)
+        unfit = {Algorithm.HALVING_DOUBLING}
+        if not groups.equal:
+            unfit |= {Algorithm.DIRECT, Algorithm.IN_NETWORK}
+        counts = self._slowest.shape(groups).most
+        return offered(collective, counts, links, self.choice, unfit)
+
+    def _by(self, collective: Collective, algorithm: Algorithm, groups: Groups) -> tuple[Line, ...]:
+        """What one algorithm costs by each protocol that the links of a group know.
+
+        Where groups wait differently, the one that waits longest decides.
+        """
+        if isinstance(groups, GroupList):
+            ways = uneven_ways(self._slowest.loads(collective, algorithm, groups))
+        else:
+            ways = [self.way(collective, algorithm, groups)]
+        fitted = self.system.calibration and self.system.calibration.protocols
+        return tuple(
+            max((way.line(self.system, protocol) for way in ways), key=_longest_wait)
+            for protocol in ways[0].protocols
+            if not fitted or protocol.value in fitted
+        )
+
+    def _shuffle(self, shuffle: Shuffle, where: Grid, payload_bytes: float) -> StepPrice:
+        size = payload_bytes / buffer_fraction(shuffle.scattered, where.tree)
+        seconds = 2 * size / self.system.memory_bytes_per_second
+        return StepPrice("transpose", None, size, seconds, 0.0, MEMORY, (), ((MEMORY, seconds),))
+
+    def way(self, collective: Collective, algorithm: Algorithm, roles: Cast) -> Way:
+        """What one algorithm does on every level, before a protocol gives it a price."""
+        self.system.check_even()
+        counts = tuple(members(slots) for slots in roles)
+        spans = tuple(level for level, m in enumerate(counts) if m > 1)
+        rows = recipes(collective, algorithm, self.system)
+        crossing = [row.crossing(counts, i) if i in spans else 0.0 for i, row in enumerate(rows)]
+        loads = [self._level(i, row, roles, crossing) for i, row in enumerate(rows)]
+        busy = [seconds for _, seconds, _ in loads]
+        one_way = self._one_way(collective, algorithm, roles, crossing)
+        if self.system.faults:
+            _, slow, each = carried_and_busy(self._slowest.loads(collective, algorithm, roles))
+            busy = [max(pair) for pair in zip(busy, slow, strict=True)]
+            one_way = [
+                both and (max(both[0], out), max(both[1], into))
+                for both, (out, into) in zip(one_way, each, strict=True)
+            ]
+        waits = [row.waits(counts, i) if i in spans else 0.0 for i, row in enumerate(rows)]
+        touched = max(rows[level].memory(prod(counts)) for level in spans)
+        recipe = RECIPES[collective, algorithm]
+        return Way(
+            collective.value,
+            algorithm,
+            spans,
+            tuple(share for share, _, _ in loads),
+            tuple(busy),
+            tuple(hops for _, _, hops in loads),
+            tuple(waits),
+            touched / self.system.memory_bytes_per_second,
+            usable(algorithm, (self.system.links[level] for level in spans)),
+            tuple((m - 1.0) * prod(counts[level + 1 :]) for level, m in enumerate(counts)),
+            counts,
+            recipe.spared,
+            recipe.at_once,
+            counts[spans[-1]],
+            counts,
+            tuple(one_way),
+        )
+
+    def _one_way(
+        self, collective: Collective, algorithm: Algorithm, roles: Cast, crossing: list[float]
+    ) -> list[tuple[float, float] | None]:
+        """Per byte of buffer, for each level where they are told apart: the seconds that the
+        busiest port sends, and those that it receives.
+        """
+        system = self.system
+        if not any(link.reduces for link in system.links):
+            return [None] * len(roles)
+        rows = recipes(collective, algorithm, system)
+        ways = np.array(crossing)[:, None].repeat(2, axis=1)
+        for level, link in enumerate(system.links):
+            if algorithm is Algorithm.IN_NETWORK and link.reduces and crossing[level]:
+                both = through_switch(collective, members(roles[level]))
+                ways[level] *= [float(way.max()) for way in both]
+        found: list[tuple[float, float] | None] = []
+        for level, row in enumerate(rows):
+            if not told_apart(system, level):
+                found.append(None)
+                continue
+            passing = [ways[j] for j in range(level) if level in system.through(j)]
+            each = np.array([ways[level], *passing])
+            most = each.max(axis=0) if row.linear else each.sum(axis=0)
+            share = busiest_block(roles[level + 1 :], system.block(level)) * most
+            out, into = (share / system.port_bytes_per_second(level)).tolist()
+            found.append((out, into))
+        return found
+
+    def _level(
+        self, level: int, row: Recipe, roles: Cast, crossing: list[float]
+    ) -> tuple[float, float, int]:
+        """Per byte of buffer: bytes on a level's busiest link, its seconds; and the hops."""
+        system, slots, inside = self.system, roles[level], roles[level + 1 :]
+        link = system.links[level]
+        passing = [crossing[j] for j in range(level) if level in system.through(j)]
+        outer = sum(passing)
+        if link.domain is Domain.SWITCH:
+            each = max(crossing[level], *passing, 0.0) if row.linear else crossing[level] + outer
+            share = busiest_block(inside, system.block(level)) * each
+            return share, share / system.port_bytes_per_second(level), 1
+        whole = system.hierarchy.devices_in_child(level)
+        sharing = 1 if link.domain is Domain.TORUS else busiest_block(inside, whole)
+        share, hops = 0.0, 1
+        if crossing[level]:
+            routed = load(link.domain, slots, row.demand, link.wraps)
+            share, hops = sharing * crossing[level] * routed.peak, routed.hops
+        if outer:
+            share += 2 * outer * sharing * busiest_block((slots,), children_of(slots))
+        return share, share / link.bandwidth_bytes_per_second, hops
+
+
+def _longest_wait(line: Line) -> float:
+    return line.latency_seconds + line.gap_seconds
+
+
+def _groups(what: Instruction, where: Grid) -> Groups:
+    """The groups that an instruction means: as roles where the levels of the machine say them."""
+    if isinstance(where, Reduction):
+        return cast(where, what.groups.free, what.groups.zero)
+    return where.among(what)

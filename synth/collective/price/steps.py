@@ -1,0 +1,153 @@
+"""The price of one step with its reasons; sums of such prices, and what limits them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import ceil
+
+from hierarchies import InputError
+from synth.collective.algorithms.algorithms import Algorithm
+from synth.collective.algorithms.protocols import Protocol
+from synth.collective.price.ways import Line, OneWay, by_level, resources
+from synth.events.overlap import Work, makespan_seconds
+from synth.search.best_first import BEYOND
+
+LATENCY = "latency"
+
+
+TICKS_PER_SECOND = 10**12
+"""Prices are compared in whole picoseconds: closer ones are ties."""
+
+
+@dataclass(frozen=True)
+class StepPrice:
+    """What one phase costs and why.
+
+    ``what`` is the collective's name, or ``transpose``; ``busiest`` the resource that is busy
+    longest (a level's name, or ``memory``).
+    ``bytes_per_port`` gives for each level what its busiest port or link carries, per direction;
+    ``busy_seconds`` for each resource how long it is busy, of the two directions of a port the one
+    that is busy for longer; ``one_way`` has both, where they are told apart. ``members`` are those
+    of its ``Way``.
+    """
+
+    what: str
+    algorithm: Algorithm | None
+    size_bytes: float
+    seconds: float
+    latency_seconds: float
+    busiest: str
+    bytes_per_port: tuple[tuple[str, float], ...]
+    busy_seconds: tuple[tuple[str, float], ...]
+    protocol: Protocol = Protocol.SIMPLE
+    members: tuple[int, ...] = ()
+    one_way: tuple[OneWay, ...] = ()
+
+    @property
+    def work(self) -> Work:
+        """What it asks of the machine, for the price of phases that overlap."""
+        busy = resources(self.busy_seconds, self.one_way)
+        return Work(self.latency_seconds, {name: each for name, each in busy.items() if each})
+
+    @property
+    def limited_by(self) -> str:
+        """The busiest resource, or ``latency`` where waiting for messages takes longer."""
+        return LATENCY if self.latency_seconds > self.seconds / 2 else self.busiest
+
+    @property
+    def ticks(self) -> int:
+        return ticks_of(self.seconds)
+
+
+def priced_by(collective: str, line: Line, size_bytes: float) -> StepPrice:
+    """The price of a collective whose algorithm and protocol a line describes."""
+    busiest, _ = max(line.loads, key=lambda item: item[1])
+    return StepPrice(
+        collective,
+        line.algorithm,
+        size_bytes,
+        line.seconds(size_bytes),
+        line.waiting_seconds(size_bytes),
+        busiest,
+        tuple((name, share * size_bytes) for name, share in line.bytes_per_port),
+        tuple((name, size_bytes * load) for name, load in line.loads),
+        line.protocol,
+        line.members,
+        tuple((name, size_bytes * out, size_bytes * into) for name, out, into in line.one_way),
+    )
+
+
+def total_seconds(prices: Iterable[StepPrice]) -> float:
+    """The price of phases that wait for each other: their sum, in whole picoseconds."""
+    return sum(price.ticks for price in prices) / TICKS_PER_SECOND
+
+
+def summed(rows: Iterable[Iterable[tuple[str, float]]]) -> dict[str, float]:
+    """The sum for each name, of what the prices of several phases say of it."""
+    found: dict[str, float] = {}
+    for row in rows:
+        for name, value in row:
+            found[name] = found.get(name, 0.0) + value
+    return found
+
+
+def busy_in_all(stripes: Iterable[tuple[Sequence[StepPrice], int]]) -> dict[str, float]:
+    """How long each level is busy in all, and the memory: of a port's directions the busier one.
+
+    ``stripes`` has the prices of one segment and how many there are. A reduce-scatter that sends
+    for 8 ms and receives for 1, and an all-gather the other way round, keep a port busy for 9 ms.
+    """
+    rows = (
+        [(name, many * seconds) for name, seconds in price.work.busy.items()]
+        for prices, many in stripes
+        for price in prices
+    )
+    return by_level(summed(rows))
+
+
+def limiting(prices: Iterable[StepPrice], segments: int = 1) -> str:
+    """The resource a program waits for longest: a level's name, ``memory`` or ``latency``.
+
+    ``prices`` are of one segment. Where segments overlap, it is the resource that is busiest in
+    all; ``latency`` if none is busy for half of the time.
+    """
+    prices = tuple(prices)
+    if segments > 1 and prices:
+        return _busiest(prices, segments)
+    waits = summed(
+        (
+            (LATENCY, price.latency_seconds),
+            (price.busiest, price.seconds - price.latency_seconds),
+        )
+        for price in prices
+    )
+    return max(waits, key=lambda name: waits[name]) if waits else ""
+
+
+def _busiest(prices: tuple[StepPrice, ...], segments: int) -> str:
+    return _most_busy([(prices, segments)], makespan_seconds([p.work for p in prices], segments))
+
+
+def limiting_side_by_side(
+    stripes: Sequence[tuple[Sequence[StepPrice], int]], seconds: float
+) -> str:
+    """The same for programs side by side, each with the prices of one of its segments."""
+    if len(stripes) == 1:
+        return limiting(*stripes[0])
+    return _most_busy(stripes, seconds)
+
+
+def _most_busy(stripes: Sequence[tuple[Sequence[StepPrice], int]], whole_seconds: float) -> str:
+    busy = busy_in_all(stripes)
+    most = max(busy, key=lambda name: busy[name])
+    return most if 2 * busy[most] >= whole_seconds else LATENCY
+
+
+def ticks_of(seconds: float) -> int:
+    """Seconds in whole picoseconds, rounded up. Raises InputError where they are too many."""
+    if seconds * TICKS_PER_SECOND >= BEYOND >> 4:
+        raise InputError(
+            f"one step would take {seconds:.3g} s", hint="give a smaller payload or faster links"
+        )
+    return ceil(seconds * TICKS_PER_SECOND)

@@ -1,0 +1,66 @@
+"""What an algorithm does among groups that are no grid: a node of seven GPUs beside one of eight.
+
+A grid has one ``Way``, as its groups are alike. In a list the loads of all groups add up on the
+links, and each group waits for messages by itself: there is a way for each kind of waiting. For
+groups that are grids both say the same.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from synth.collective.algorithms.algorithms import RECIPES
+from synth.collective.algorithms.link_loads import Loads
+from synth.collective.algorithms.slowest_links import carried_and_busy
+from synth.collective.price.ways import Way, told_apart, usable
+
+
+def uneven_ways(loads: Loads) -> list[Way]:
+    """A way for each kind of waiting; all carry the loads of all groups. A message is one hop."""
+    shape, system = loads.shape, loads.wiring.system
+    carried, busy, ways = carried_and_busy(loads)
+    one_way = tuple(
+        ways[level] if told_apart(system, level) else None for level in range(len(system.links))
+    )
+    touched = float(loads.touched().max(initial=0.0))
+    recipe = RECIPES[loads.collective, loads.algorithm]
+    known = usable(loads.algorithm, (system.links[level] for level in shape.spans))
+    return [
+        Way(
+            loads.collective.value,
+            loads.algorithm,
+            tuple(level for level, n in enumerate(waits) if n),
+            carried,
+            busy,
+            (1,) * len(waits),
+            waits,
+            touched / system.memory_bytes_per_second,
+            known,
+            peers,
+            shape.most,
+            recipe.spared,
+            recipe.at_once,
+            in_a_row,
+            one_way=one_way,
+        )
+        for waits, peers, in_a_row in _waiting(loads)
+    ]
+
+
+def _waiting(loads: Loads) -> set[tuple[tuple[float, ...], tuple[float, ...], int]]:
+    """The distinct ways in which groups wait; groups of one member do not.
+
+    Each is the messages over each level that wait for each other, the messages over each level that
+    one member sends, and how many members are in a row in the innermost level.
+    """
+    shape, groups = loads.shape, len(loads.shape.sizes)
+    waits = np.array([loads.waits(level) for level in range(len(shape.levels))])
+    peers = np.zeros_like(waits)
+    in_a_row = np.ones(groups, dtype=np.int64)
+    for level, at in enumerate(shape.levels):
+        np.maximum.at(peers[level], shape.whose, at.inside[at.parent] - at.p)
+        most = np.ones(groups, dtype=np.int64)
+        np.maximum.at(most, at.owner, at.m)
+        in_a_row = np.where(most > 1, most, in_a_row)
+    rows = zip(waits.T.tolist(), peers.T.tolist(), in_a_row.tolist(), strict=True)
+    return {(tuple(waited), tuple(sent), row) for waited, sent, row in rows if any(waited)}

@@ -1,0 +1,257 @@
+"""What an algorithm does on every level, and its price as a line in the size of the buffer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from hierarchies import Domain, Link, System
+from synth.collective.algorithms.algorithms import Algorithm
+from synth.collective.algorithms.protocols import Protocol, protocols
+from synth.events.overlap import Work
+
+MEMORY = "memory"
+_OUT, _IN = " out", " in"
+"""What follows a level's name where the two directions of its ports are told apart."""
+
+OneWay = tuple[str, float, float]
+"""A level, and for how long its busiest port sends, and its busiest port receives."""
+
+
+def resources(loads: Iterable[tuple[str, float]], one_way: Sequence[OneWay]) -> dict[str, float]:
+    """How long each resource is busy: a level is one, or two where directions are told apart.
+
+    >>> resources([("gpu", 2.0), ("memory", 1.0)], [("gpu", 2.0, 0.25)])
+    {'gpu out': 2.0, 'gpu in': 0.25, 'memory': 1.0}
+    """
+    ways = {name: (out, into) for name, out, into in one_way}
+    found: dict[str, float] = {}
+    for name, busy in loads:
+        if name in ways:
+            found[name + _OUT], found[name + _IN] = ways[name]
+        else:
+            found[name] = busy
+    return found
+
+
+def by_level(busy: Mapping[str, float]) -> dict[str, float]:
+    """Of resources the levels: of two directions the one that is busy for longer."""
+    found: dict[str, float] = {}
+    for name, seconds in busy.items():
+        level = name.removesuffix(_OUT).removesuffix(_IN)
+        found[level] = max(found.get(level, 0.0), seconds)
+    return found
+
+
+@dataclass(frozen=True)
+class Line:
+    """The price of one algorithm, by one protocol, as a line in the size of the buffer.
+
+    ``loads``: for each resource (level names, and ``memory``) the seconds it is busy for one byte
+    of buffer; ``bytes_per_port`` the bytes its busiest port or link carries then, flags included.
+    In a calibrated system messages leave a gap between them, ``gap_seconds`` in all, which passes
+    while bytes are on the wire: for small buffers the line is flat. ``members`` are those of its
+    ``Way``. ``one_way``: where the two directions of a level's ports are told apart, the seconds
+    of each for one byte; ``resources`` are the loads with both.
+    """
+
+    algorithm: Algorithm
+    latency_seconds: float
+    loads: tuple[tuple[str, float], ...]
+    bytes_per_port: tuple[tuple[str, float], ...]
+    protocol: Protocol = Protocol.SIMPLE
+    gap_seconds: float = 0.0
+    members: tuple[int, ...] = ()
+    one_way: tuple[OneWay, ...] = ()
+    seconds_per_byte: float = field(init=False)
+    resources: tuple[tuple[str, float], ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "seconds_per_byte", max(load for _, load in self.loads))
+        busy = resources(self.loads, self.one_way)
+        object.__setattr__(self, "resources", tuple((n, s) for n, s in busy.items() if s))
+
+    def waiting_seconds(self, size_bytes: float) -> float:
+        """Seconds in which no byte moves, of a buffer of some size in bytes."""
+        return self.latency_seconds + max(
+            0.0, self.gap_seconds - size_bytes * self.seconds_per_byte
+        )
+
+    def work(self, size_bytes: float) -> Work:
+        """What it asks of the machine, of a buffer of some size."""
+        busy = {name: size_bytes * load for name, load in self.resources}
+        return Work(self.waiting_seconds(size_bytes), busy)
+
+    def seconds(self, size_bytes: float) -> float:
+        return self.waiting_seconds(size_bytes) + size_bytes * self.seconds_per_byte
+
+
+@dataclass(frozen=True)
+class Way:
+    """One algorithm for one collective among given groups: what it does at every level.
+
+    For each level: the bytes on its busiest link and the seconds they take at the description's
+    bandwidth, for one byte of buffer; the hops of a message; how many messages wait for each
+    other. The cheapest ``spared`` of these are not waited for. ``at_once``: messages across
+    different levels do not wait for each other; ``peers``: to how many members one sends across
+    each level.
+    Bytes in memory cost ``memory_seconds``. ``members``: how many children of one parent hold
+    members of one group, level by level; nothing where groups are not alike. ``children``: the
+    same, or the most of any group. ``one_way``: the seconds that the busiest port sends, and
+    receives, at each level where these are told apart.
+    """
+
+    collective: str
+    algorithm: Algorithm
+    spans: tuple[int, ...]
+    bytes_per_port: tuple[float, ...]
+    busy_seconds: tuple[float, ...]
+    hops: tuple[int, ...]
+    waits: tuple[float, ...]
+    memory_seconds: float
+    protocols: tuple[Protocol, ...]
+    peers: tuple[float, ...]
+    children: tuple[int, ...]
+    spared: int = 0
+    at_once: bool = False
+    in_a_row: int = 1
+    members: tuple[int, ...] = ()
+    one_way: tuple[tuple[float, float] | None, ...] = ()
+
+    def line(self, system: System, protocol: Protocol) -> Line:
+        """Its price by a protocol: as measured, if the system is calibrated for it.
+
+        The formula is that of ``hierarchies.calibration``: hops by ``counted``, gaps by ``paced``,
+        and where all is sent at once a cost for each of the ``peers``.
+        """
+        names = system.hierarchy.names
+        fit = system.calibration and system.calibration.fit(
+            self.collective, self.algorithm.value, protocol.value
+        )
+        if fit:
+            counted = self.counted(system.links)
+            latency = fit.launch_seconds + sum(
+                n * level.hop_seconds for n, level in zip(counted, fit.levels, strict=True)
+            )
+            gap = sum(
+                n * level.gap_seconds
+                for n, level in zip(self.paced(counted), fit.levels, strict=True)
+            )
+            if self.at_once:
+                latency += sum(
+                    n * level.peer_seconds for n, level in zip(self.peers, fit.levels, strict=True)
+                )
+            shares = [
+                level.share_among(m) for m, level in zip(self.children, fit.levels, strict=True)
+            ]
+        else:
+            latency, gap = self._nominal_latency(system.links, protocol), 0.0
+            latency += protocol.launch_seconds if system.launches else 0.0
+            shares = [protocol.share] * len(names)
+        crossed = [level for level, share in enumerate(self.bytes_per_port) if share]
+        loads = [(names[i], self.busy_seconds[i] / shares[i]) for i in crossed]
+        flagged = tuple((names[i], self.bytes_per_port[i] / protocol.share) for i in crossed)
+        ways = tuple(
+            (names[i], both[0] / shares[i], both[1] / shares[i])
+            for i, both in enumerate(self.one_way)
+            if both and self.bytes_per_port[i]
+        )
+        loads.append((MEMORY, self.memory_seconds))
+        return Line(
+            self.algorithm, latency, tuple(loads), flagged, protocol, gap, self.members, ways
+        )
+
+    def counted(self, links: Sequence[Link]) -> tuple[float, ...]:
+        """How many hops over each level are waited for in all, as a fit counts them.
+
+        The cheapest messages, and those that others outlast, are found by the description's
+        latencies, so that the price is linear in what is fitted.
+        """
+        found = [n * hops for n, hops in zip(self.waits, self.hops, strict=True)]
+        one = {i: self.hops[i] * links[i].latency_seconds for i in self.spans}
+        if self.at_once:
+            longest = max(self.spans, key=lambda i: (self.waits[i] * one[i], -i))
+            return tuple(n if i == longest else 0.0 for i, n in enumerate(found))
+        for level in self._spared_levels(one):
+            found[level] -= self.hops[level]
+        return tuple(found)
+
+    def paced(self, counted: Sequence[float]) -> tuple[float, ...]:
+        """How many messages over each level keep a distance to the one before.
+
+        Those that wait for each other; where all are sent at once, those that one member sends.
+        """
+        return self.peers if self.at_once else tuple(counted)
+
+    def _nominal_latency(self, links: Sequence[Link], protocol: Protocol) -> float:
+        messages = {i: self.hops[i] * protocol.seconds(links[i]) for i in self.spans}
+        waits = [self.waits[i] * one for i, one in messages.items()]
+        if self.at_once:
+            return max(waits)
+        return sum(waits) - sum(messages[level] for level in self._spared_levels(messages))
+
+    def _spared_levels(self, messages: Mapping[int, float]) -> tuple[int, ...]:
+        """The levels of the messages that are not waited for: the cheapest neighbours in a ring.
+
+        Next to an edge of any level there is one of the innermost level. Two edges of the innermost
+        level are neighbours only where three members are in a row there.
+        """
+        cheapest = sorted(self.spans, key=lambda i: (messages[i], -i))
+        if self.spared < 2:
+            return tuple(cheapest[: self.spared])
+        inner = self.spans[-1]
+        beside = [i for i in cheapest if i != inner or self.in_a_row > 2 or len(cheapest) == 1]
+        return inner, beside[0]
+
+
+def told_apart(system: System, level: int) -> bool:
+    """Whether what ports of a level send and what they receive are two resources.
+
+    They are two wherever ports are those of a switch; but all algorithms load both ways alike,
+    except for sums and copies in a switch. (In a reduce-scatter through one a port sends a whole
+    buffer and receives a piece.) So elsewhere one stands for both.
+    """
+    links = system.links
+    if links[level].domain is not Domain.SWITCH:
+        return False
+    return any(
+        link.reduces and (outer == level or level in system.through(outer))
+        for outer, link in enumerate(links[: level + 1])
+    )
+
+
+def usable(algorithm: Algorithm, links: Iterable[Link]) -> tuple[Protocol, ...]:
+    """The protocols by which an algorithm may go over some links: through switches Simple only."""
+    known = protocols(links)
+    return known[:1] if algorithm is Algorithm.IN_NETWORK else known
+
+
+Pick = Callable[[Sequence[Line], float], Line]
+"""Chooses the line a step runs by, given the size of its buffer; the first of those that tie."""
+
+
+def fastest(lines: Sequence[Line], size_bytes: float) -> Line:
+    """The line that takes least time by itself."""
+    return min(lines, key=lambda line: line.seconds(size_bytes))
+
+
+def leanest(lines: Sequence[Line], size_bytes: float) -> Line:
+    """The line that keeps its busiest resource busy for least time, for steps that share it."""
+    return min(lines, key=lambda line: (line.seconds_per_byte, line.latency_seconds))
+
+
+def lightest(lines: Sequence[Line], size_bytes: float) -> Line:
+    """The line that keeps links busy for least time in sum, each way by itself.
+
+    A reduce-scatter through a switch that adds up sends more than a ring does and receives next to
+    nothing: an all-gather beside it is the other way round.
+    """
+
+    def load(line: Line) -> float:
+        return sum(seconds for name, seconds in line.resources if name != MEMORY)
+
+    return min(lines, key=lambda line: (load(line), line.latency_seconds))
+
+
+BESIDE: Sequence[Pick] = (leanest, lightest)
+"""How the steps of programs side by side may take their algorithms, all of them alike."""

@@ -1,0 +1,68 @@
+"""The valid programs of a language by the depth of their trees, and what is known of each.
+
+Nothing in here depends on a system, a placement or a payload: one library serves many questions.
+"""
+
+from __future__ import annotations
+
+from grammar import Instruction, spell
+from hierarchies import Tree
+from synth.collective.semantics.layout import Move
+from synth.collective.semantics.programs import GoOn, Language, Vertex, always, explore_moves
+from synth.collective.verify.verdict import Verdict
+from synth.search.best_first import Explored
+
+Graph = Explored[Vertex, Move]
+Labels = tuple[int, ...]
+
+
+class Library:
+    """Explores each depth when it is first asked for. Mutable.
+
+    ``complete`` is False once ``go_on`` has stopped a search: then programs may be missing.
+    ``verdicts`` has the verdicts on programs that were replayed and put to z3.
+    """
+
+    def __init__(self, language: Language, go_on: GoOn = always) -> None:
+        self.language = language
+        self.complete = True
+        self.verdicts: dict[tuple[Instruction, ...], Verdict] = {}
+        self._go_on = go_on
+        self._graphs: dict[int, Graph] = {}
+        self._paths: dict[int, list[Labels]] = {}
+        self._counts: dict[int, int] = {}
+
+    def graph(self, depth: int) -> Graph:
+        """Every valid program on a tree of so many digits, as a graph to be priced."""
+        if depth not in self._graphs:
+            graph = explore_moves(depth, self.language, self._go_on)
+            self.complete = self.complete and graph.complete
+            self._graphs[depth] = graph
+        return self._graphs[depth]
+
+    def paths(self, depth: int) -> list[Labels]:
+        """The same programs one by one, as labels of the graph's alphabet."""
+        if depth not in self._paths:
+            graph = self.graph(depth)
+            free = [0] * len(graph.alphabet)
+            self._paths[depth] = [path.labels for path in graph.cheapest(free, free)]
+        return self._paths[depth]
+
+    def known(self) -> int:
+        """Of how many depths the programs are known."""
+        return len(self._paths)
+
+    def count(self, depth: int) -> int:
+        """How many programs there are."""
+        if depth not in self._counts:
+            self._counts[depth] = sum(self.graph(depth).count())
+        return self._counts[depth]
+
+    def spellings(self, tree: Tree) -> list[str]:
+        """The canonical spelling on a tree of the step of every move, by label."""
+        texts: dict[Instruction, str] = {}
+        alphabet = self.graph(len(tree.digits)).alphabet
+        for move in alphabet:
+            if move.instruction not in texts:
+                texts[move.instruction] = str(spell(move.instruction, tree))
+        return [texts[move.instruction] for move in alphabet]

@@ -1,0 +1,148 @@
+"""The backend without processes: a schedule replayed on numpy arrays, checked and timed."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from grammar import Goal
+from grammar.tensors.sharding import Kind
+from hierarchies import InputError
+from synth.collective.run.trial import RunError, Seen, Trial
+from synth.collective.semantics.schedule import Schedule
+from synth.collective.verify.replay import Failure, plain_result, replay_stripes
+
+Array = npt.NDArray[Any]
+
+
+def on_arrays(stripes: Sequence[Schedule], trial: Trial, go_on: Callable[[], bool]) -> Seen:
+    """A run on arrays, always checked, as the check costs next to nothing.
+
+    ``stripes`` are the schedules that share the payload; a plain schedule is a single one.
+
+    Raises RunError if the arrays do not fit together (then the schedule is broken), if time runs
+    out and if ``go_on`` says no; InputError if memory is too small.
+    """
+    first, end = stripes[0], time.monotonic() + trial.timeout_seconds
+    itemsize = np.dtype(trial.dtype).itemsize
+    elements = max(1, trial.payload_bytes // itemsize)
+
+    def ask(phase: object = None) -> None:
+        if time.monotonic() > end:
+            hint = "give more time with --timeout, or a smaller --bytes"
+            raise RunError(f"the run was not done after {trial.timeout_seconds:g} s", hint=hint)
+        if not go_on():
+            raise RunError("stopped before the end", hint="the budget is used up")
+
+    def plain(given: Array) -> Array:
+        ask()
+        return plain_result(first.reduction, given, first.goal, first.op)
+
+    def run(given: Array) -> Array:
+        found = replay_stripes(stripes, given, ask)
+        if isinstance(found, Failure):
+            raise RunError(found.reason)
+        return found
+
+    try:
+        each = -(-elements // first.pieces) if first.goal.gathers else elements
+        given = drawn(first.devices, trial.dtype, each)
+        found, seconds, plain_seconds = _timed(given, run, plain, trial.repeat)
+        if first.goal is Goal.ALL_REDUCE and first.op is Kind.SUM:
+            checked = _compared(given, found, first.reduction.grid())
+        else:
+            checked = _compared_with(plain, run, given, found, first)
+    except MemoryError:
+        raise InputError(
+            f"{first.devices} devices with {trial.payload_bytes} bytes each do not fit into memory",
+            where="--bytes",
+            hint="give less",
+        ) from None
+    return Seen(elements * itemsize, seconds, plain_seconds, *checked)
+
+
+def drawn(devices: int, dtype: str, elements: int) -> Array:
+    """What devices start with, shape (devices, elements): the same for every call."""
+    kind, random = np.dtype(dtype), np.random.default_rng(0)
+    shape = (devices, elements)
+    if np.issubdtype(kind, np.floating):
+        wide = np.float64 if kind.itemsize == 8 else np.float32
+        return random.standard_normal(shape, wide).astype(kind, copy=False)
+    return random.integers(-100, 100, shape, kind)
+
+
+def _timed(
+    given: Array, run: Callable[[Array], Array], plain: Callable[[Array], Array], repeat: int
+) -> tuple[Array, float, float]:
+    """The result of a run, its median seconds, and those of the plain result beside it."""
+    seconds, plain_seconds = [], []
+    for _ in range(repeat):
+        begun = time.perf_counter()
+        found = run(given)
+        between = time.perf_counter()
+        plain(given)
+        plain_seconds.append(time.perf_counter() - between)
+        seconds.append(between - begun)
+    return found, statistics.median(seconds), statistics.median(plain_seconds)
+
+
+Checked = tuple[bool, float, bool]
+"""Whether a result is right as far as rounding allows, its error, and whether its bits are."""
+
+
+def _compared_with(
+    plain: Callable[[Array], Array],
+    run: Callable[[Array], Array],
+    given: Array,
+    found: Array,
+    schedule: Schedule,
+) -> Checked:
+    """A result beside the plain one: copies and maxima bit for bit, sums as rounding allows.
+
+    Sums of floats are compared bit for bit too, on whole numbers small enough to need no rounding.
+    """
+    wanted = plain(given)
+    sums = schedule.goal.reduces and schedule.op is Kind.SUM
+    if not (sums and np.issubdtype(given.dtype, np.floating)):
+        same = _same_bits(found, wanted)
+        return same, 0.0, same
+    room = plain(np.abs(given).astype(np.float64))
+    members = schedule.reduction.tree.devices
+    allowed = 2 * members * float(np.finfo(given.dtype).eps) * room
+    off = np.abs(found.astype(np.float64) - wanted.astype(np.float64))
+    error = float((off / np.maximum(allowed, 1e-300)).max())
+    exact = int(2 / np.finfo(given.dtype).eps)
+    most = max(1, min(100, exact // members))
+    whole = np.random.default_rng(1).integers(-most, most + 1, given.shape).astype(given.dtype)
+    whole[schedule.reduction.grid()[:, exact:]] = 0  # so many alone cannot pass what is exact
+    return error <= 1, error, _same_bits(run(whole), plain(whole))
+
+
+def _same_bits(found: Array, wanted: Array) -> bool:
+    kind = f"i{found.itemsize}"
+    return bool((found.view(kind) == wanted.view(kind)).all())
+
+
+def _compared(given: Array, found: Array, groups: npt.NDArray[np.int64]) -> Checked:
+    """Whether the sums are right, their error, and whether all have the same bits.
+
+    It goes group by group, so that few arrays of wider numbers are held at once.
+    """
+    equal, same_bits, error = True, True, 0.0
+    for group in groups:
+        wanted = given[group].sum(axis=0, dtype=given.dtype)
+        if np.issubdtype(given.dtype, np.floating):
+            room = np.abs(given[group]).sum(axis=0, dtype=np.float64)
+            allowed = 2 * len(group) * float(np.finfo(given.dtype).eps) * room
+            off = np.abs(found[group].astype(np.float64) - wanted.astype(np.float64))
+            error = max(error, float((off / np.maximum(allowed, 1e-300)).max()))
+        else:
+            equal = equal and bool((found[group] == wanted).all())
+        bits = found[group].view(f"i{found.itemsize}")
+        same_bits = same_bits and bool((bits == bits[:1]).all())
+    return equal and error <= 1, error, same_bits

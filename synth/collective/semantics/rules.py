@@ -1,0 +1,346 @@
+"""What a program means: the rules of the reduction language, and the derivation of a program.
+
+The rules are those of grouped collectives on a state "chunk x contributor" per device, as in P²
+(Xie et al., MLSys 2022, arXiv 2110.10548), in digits instead of counts. They are taken on the
+skeleton, every factor of the tree replaced by 2: no rule looks at a size, so what is derived there
+holds for every size. ``verify.symbolic`` asks z3 the same question without sharing any of this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from grammar import Collective, Goal, Groups, Instruction, Program, instructions, spell
+from hierarchies import Tree
+from synth.collective.semantics.truth_tables import Space, own_chunks, space, start
+
+State = int
+
+
+class Kind(Enum):
+    """Why a rule asks for something: else numbers are wrong, shapes unequal, or the step silly."""
+
+    SOUND = "unsound"
+    REGULAR = "irregular"
+    PRUNED = "pruned"
+
+
+ALL_KINDS = frozenset(Kind)
+
+
+class Setting:
+    """The groups of an instruction on the skeleton, as truth tables: the same in every state."""
+
+    def __init__(self, space: Space, groups: Groups) -> None:
+        self.space = space
+        self.groups = groups
+        self.members = groups.free
+        self.chunks = space.rows(groups.free)
+        self.part = space.all_zero(groups.zero)
+        self.players = space.drop(self.part, space.depth)
+        self.leaders = space.all_zero(groups.free)
+
+
+class Moment:
+    """An instruction together with the state before it: what its preconditions look at.
+
+    ``held`` is what the devices that take part hold. ``rows`` is a table over devices and chunks:
+    which chunks each of these devices holds at all, from whatever contributors.
+    """
+
+    __slots__ = ("_together", "held", "rows", "setting", "space")
+
+    def __init__(self, setting: Setting, state: State, rows: int) -> None:
+        self.setting = setting
+        self.space = setting.space
+        self.held = state & setting.part
+        self.rows = rows & setting.part
+        self._together: tuple[State, bool] | None = None
+
+    def together(self) -> tuple[State, bool]:
+        """The union over each group, given to all members; and whether nothing is in it twice."""
+        if self._together is None:
+            self._together = self.space.union(self.held, self.setting.members)
+        return self._together
+
+    def first(self) -> State:
+        """What the first member of each group holds, given to all of them."""
+        return self.space.some(self.held & self.setting.leaders, self.setting.members)
+
+    def same_rows(self) -> bool:
+        return self.space.same(self.rows, self.setting.members)
+
+    def rows_closed(self) -> bool:
+        """Whether the rows held do not depend on the chunk digits that vary in the group."""
+        return self.space.same(self.rows, self.setting.chunks)
+
+    def rows_apart(self) -> bool:
+        return self.space.union(self.rows, self.setting.members)[1]
+
+    def rows_alike(self) -> bool:
+        """Whether all members hold the same rows once the group's chunk digits are forgotten.
+
+        With ``rows_apart`` this gives every member equally many: exactly one setting of those
+        digits each, as there are as many settings as members.
+        """
+        forgotten = self.space.some(self.rows, self.setting.chunks)
+        return self.space.same(forgotten, self.setting.members)
+
+    def in_every_group(self, table: int) -> bool:
+        """Whether in every group some member has some entry of the table."""
+        devices = self.space.drop(table, self.space.depth)
+        return not self.setting.players & ~self.space.some(devices, self.setting.members)
+
+    def scattered(self) -> State:
+        """The union, each member keeping the rows whose digits are its own."""
+        table = self.together()[0]
+        for digit in self.setting.groups.free:
+            table &= self.space.own_row[digit]
+        return table
+
+
+@dataclass(frozen=True)
+class Demand:
+    """One precondition of a rule: its class, the reason given when it fails, and its test."""
+
+    kind: Kind
+    otherwise: str
+    met: Callable[[Moment], bool]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A collective's row of the table: its preconditions, and what its participants then hold."""
+
+    demands: tuple[Demand, ...]
+    effect: Callable[[Moment], State]
+
+
+_SOMETHING = Demand(
+    Kind.PRUNED,
+    "a group holds nothing at all",
+    lambda m: m.in_every_group(m.rows),
+)
+_SAME_ROWS = Demand(
+    Kind.SOUND, "members of a group hold different sets of chunks", Moment.same_rows
+)
+_ONCE = Demand(Kind.SOUND, "a contribution would be added twice", lambda m: m.together()[1])
+_APART = Demand(
+    Kind.SOUND, "a contribution to a chunk would be sent twice", lambda m: m.together()[1]
+)
+_CLOSED = Demand(
+    Kind.REGULAR, "the chunks held cannot be split evenly among the members", Moment.rows_closed
+)
+_ROWS_APART = Demand(Kind.SOUND, "two members of a group hold the same chunk", Moment.rows_apart)
+_ALIKE = Demand(
+    Kind.REGULAR, "the members' chunks do not fit together to equal pieces", Moment.rows_alike
+)
+_CONTAINED = Demand(
+    Kind.PRUNED,
+    "the first member lacks something that another member holds",
+    lambda m: not m.held & ~m.first(),
+)
+_NEWS = Demand(
+    Kind.PRUNED,
+    "in some group nobody would learn anything",
+    lambda m: m.in_every_group(m.first() & ~m.held),
+)
+_CHANGE = Demand(Kind.PRUNED, "the step changes nothing", lambda m: True)
+
+RULES: Mapping[Collective, Rule] = {
+    Collective.ALL_REDUCE: Rule(
+        (_SAME_ROWS, _SOMETHING, _ONCE),
+        lambda m: m.together()[0],
+    ),
+    Collective.REDUCE_SCATTER: Rule(
+        (_SAME_ROWS, _CLOSED, _SOMETHING, _ONCE),
+        Moment.scattered,
+    ),
+    Collective.ALL_GATHER: Rule(
+        (_ROWS_APART, _ALIKE, _SOMETHING),
+        lambda m: m.together()[0],
+    ),
+    Collective.REDUCE: Rule(
+        (_SAME_ROWS, _SOMETHING, _ONCE),
+        lambda m: m.together()[0] & m.setting.leaders,
+    ),
+    Collective.BROADCAST: Rule(
+        (_CONTAINED, _SOMETHING, _NEWS),
+        Moment.first,
+    ),
+    Collective.ALL_TO_ALL: Rule(
+        (_SAME_ROWS, _CLOSED, _SOMETHING, _APART),
+        Moment.scattered,
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Aim:
+    """A goal's row of the table: the state it starts from, and the state it must end in.
+
+    Only devices in ``watched`` are compared with ``end``: of a reduce the first alone. In an
+    all-to-all the contributor of a chunk is the device it comes from, and the chunk the device it
+    is for.
+    """
+
+    start: Callable[[Space], State]
+    end: Callable[[Space], State]
+    otherwise: str
+    watched: Callable[[Space], State] = lambda tables: tables.full
+
+
+def _everything(tables: Space) -> State:
+    return tables.full
+
+
+def _first_device(tables: Space) -> State:
+    return tables.all_zero(tables.devices)
+
+
+_LACKING = "not every device ends with every"
+AIMS: Mapping[Goal, Aim] = {
+    Goal.ALL_REDUCE: Aim(start, _everything, f"{_LACKING} contribution"),
+    Goal.REDUCE_SCATTER: Aim(
+        start, own_chunks, "not every device ends with its own chunk, complete, and nothing else"
+    ),
+    Goal.ALL_GATHER: Aim(own_chunks, _everything, f"{_LACKING} chunk"),
+    Goal.REDUCE: Aim(
+        start, _first_device, "the first device does not end with every contribution", _first_device
+    ),
+    Goal.BROADCAST: Aim(_first_device, _everything, f"{_LACKING} chunk"),
+    Goal.ALL_TO_ALL: Aim(
+        start, own_chunks, "not every device ends with what all have for it, and nothing else"
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A step that may not be taken (``step`` counts from 0), or a goal that is missed (None)."""
+
+    step: int | None
+    kind: Kind
+    reason: str
+
+
+@dataclass(frozen=True)
+class Derivation:
+    """The certificate that a program reaches its goal: every state from the start to the end.
+
+    ``len(states) == len(instructions) + 1``; ``states[i + 1]`` follows from ``states[i]`` by
+    ``instructions[i]``. States are truth tables on the skeleton of the tree
+    (``semantics.truth_tables``).
+    """
+
+    program: Program
+    tree: Tree
+    instructions: tuple[Instruction, ...]
+    states: tuple[State, ...]
+    goal: Goal = Goal.ALL_REDUCE
+
+
+class Rulebook:
+    """The rules over a tree of ``depth`` digits, for some instructions and classes of conditions.
+
+    ``start`` is the state a program for the ``goal`` starts from, ``end`` what must then be held.
+    """
+
+    def __init__(
+        self,
+        depth: int,
+        choices: Iterable[Instruction],
+        kinds: frozenset[Kind] = ALL_KINDS,
+        goal: Goal = Goal.ALL_REDUCE,
+    ) -> None:
+        self.space = space(depth)
+        aim = AIMS[goal]
+        self.start: State = aim.start(self.space)
+        self.end: State = aim.end(self.space)
+        self._watched = aim.watched(self.space)
+        self._prune = Kind.PRUNED in kinds
+        self._pages: dict[Groups, tuple[Setting, list[tuple[Instruction, Rule]]]] = {}
+        for choice in choices:
+            rule = RULES[choice.collective]
+            asked = tuple(demand for demand in rule.demands if demand.kind in kinds)
+            if choice.groups not in self._pages:
+                self._pages[choice.groups] = (Setting(self.space, choice.groups), [])
+            self._pages[choice.groups][1].append((choice, Rule(asked, rule.effect)))
+
+    def take(self, state: State) -> Iterator[tuple[Instruction, State | Demand]]:
+        """Each instruction with the state it leads to, or with the first demand not met."""
+        rows = self.space.drop(state, 2 * self.space.depth)
+        for setting, rules in self._pages.values():
+            moment = Moment(setting, state, rows)
+            for choice, rule in rules:
+                yield choice, self._taken(moment, rule, state)
+
+    def moves(self, state: State) -> list[tuple[Instruction, State]]:
+        """The instructions that may be taken, each with the state it leads to."""
+        return [(choice, after) for choice, after in self.take(state) if isinstance(after, State)]
+
+    def _taken(self, moment: Moment, rule: Rule, state: State) -> State | Demand:
+        for demand in rule.demands:
+            if not demand.met(moment):
+                return demand
+        part = moment.setting.part
+        after = (rule.effect(moment) & part) | (state & ~part)
+        return _CHANGE if after == state and self._prune else after
+
+    def reached(self, state: State) -> bool:
+        """Whether the devices that are looked at hold what they must, and nothing else."""
+        return state & self._watched == self.end
+
+    def at_least(self, state: State) -> int:
+        """A lower bound on the steps that remain: 0 at the goal, 1 where one may reach it, else 2.
+
+        One step may be enough where every row is there (a last all-reduce, reduce, reduce-scatter
+        or all-to-all adds none), where all rows that are there are finished (a last all-gather
+        finishes none), or where device 0 is finished (a last broadcast copies from it).
+        """
+        if self.reached(state):
+            return 0
+        depth = self.space.depth
+        rows = self.space.drop(state & self._watched, 2 * depth)
+        every = self.space.drop(self.end, 2 * depth)
+        finished = every & ~self.space.drop(self.end & ~state, 2 * depth)
+        leader = self.space.all_zero(self.space.devices) & every
+        return 1 if not every & ~rows or rows == finished or not leader & ~finished else 2
+
+
+def derive(
+    program: Program,
+    tree: Tree,
+    goal: Goal = Goal.ALL_REDUCE,
+    *,
+    kinds: frozenset[Kind] = ALL_KINDS,
+) -> Derivation | Refusal:
+    """Take a program step by step from the start of a request to its goal.
+
+    ``kinds`` are the classes of preconditions that are checked. Returns a Refusal for a step that
+    may not be taken or a goal that is missed. Raises InputError for a step that names levels the
+    tree does not have, or whose collective no program for this goal has.
+    """
+    meant = instructions(program, tree, goal)
+    depth = len(tree.digits)
+    last = Rulebook(depth, (), kinds, goal)
+    states = [last.start]
+    for index, choice in enumerate(meant):
+        [(_, after)] = Rulebook(depth, [choice], kinds, goal).take(states[-1])
+        if isinstance(after, Demand):
+            return Refusal(index, after.kind, after.otherwise)
+        states.append(after)
+    if not last.reached(states[-1]):
+        return Refusal(None, Kind.SOUND, AIMS[goal].otherwise)
+    return Derivation(program, tree, meant, tuple(states), goal)
+
+
+def derived_on(derivation: Derivation, tree: Tree) -> Derivation:
+    """The same program, derived again on another tree with as many digits."""
+    steps = tuple(spell(step, tree) for step in derivation.instructions)
+    again = derive(Program(steps), tree, derivation.goal)
+    if isinstance(again, Refusal):
+        raise AssertionError(f"{derivation.program} on {tree.sizes}: {again}")
+    return again

@@ -1,0 +1,257 @@
+"""The state of all devices at one size as z3's bit-vectors, step after step.
+
+The chunk is the one unknown; what a device holds of it is a bit-vector, one bit per contributor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from itertools import permutations
+from operator import or_
+from typing import Any, assert_never
+
+import z3
+
+from grammar import Collective, Goal
+from synth.collective.verify.verdict import Unknown, Violation
+
+Held = Any  # a z3 bit-vector over the unknown chunk: the contributors of a device's value of it
+Pieces = tuple[tuple[frozenset[int], ...], ...]
+
+
+@dataclass(frozen=True)
+class GroupStep:
+    """One collective over explicit groups of device ids, members in order.
+
+    ``pieces`` says for a reduce-scatter or an all-to-all which chunks each member of each group
+    keeps. Without it the chunks that the group holds, in ascending order, are shared out in equal
+    contiguous parts, the first part to the first member.
+    """
+
+    collective: Collective
+    groups: tuple[tuple[int, ...], ...]
+    pieces: Pieces | None = None
+
+
+@dataclass(frozen=True)
+class Payload:
+    """How many devices and chunks there are, and the goal for them."""
+
+    devices: int
+    chunks: int
+    goal: Goal
+
+
+@dataclass(frozen=True)
+class Wrong:
+    """A place where a step or the goal goes wrong."""
+
+    violation: Violation
+    device: int
+    other: int | None = None
+    chunk: int | None = None
+    contributor: int | None = None
+
+
+_DEMANDS: dict[Collective, tuple[Violation, ...]] = {
+    Collective.ALL_REDUCE: (Violation.UNEQUAL_ROWS, Violation.ADDED_TWICE),
+    Collective.REDUCE: (Violation.UNEQUAL_ROWS, Violation.ADDED_TWICE),
+    Collective.REDUCE_SCATTER: (Violation.UNEQUAL_ROWS, Violation.ADDED_TWICE),
+    Collective.ALL_GATHER: (Violation.HELD_TWICE,),
+    Collective.BROADCAST: (),
+    Collective.ALL_TO_ALL: (Violation.UNEQUAL_ROWS, Violation.SENT_TWICE),
+}
+ENDS: dict[Goal, tuple[Violation, ...]] = {
+    Goal.ALL_REDUCE: (Violation.GOAL_MISSED,),
+    Goal.REDUCE_SCATTER: (Violation.GOAL_MISSED, Violation.GOAL_EXCEEDED),
+    Goal.ALL_GATHER: (Violation.GOAL_MISSED,),
+    Goal.REDUCE: (Violation.GOAL_MISSED,),
+    Goal.BROADCAST: (Violation.GOAL_MISSED,),
+    Goal.ALL_TO_ALL: (Violation.GOAL_MISSED, Violation.GOAL_EXCEEDED),
+}
+"""What can be wrong once all steps are taken, by goal."""
+_SPLITTING = (Collective.REDUCE_SCATTER, Collective.ALL_TO_ALL)
+
+
+class Machine:
+    """What every device holds of the unknown chunk, step after step. Mutable, private, one use."""
+
+    def __init__(self, payload: Payload, effort: int) -> None:
+        context = z3.Context()
+        self._payload = payload
+        self._chunk = z3.BitVec("chunk", max(1, (payload.chunks - 1).bit_length()), context)
+        self._context = context
+        self._nothing = self._constant(0)
+        self._held: list[Held] = [self._at_start(device) for device in range(payload.devices)]
+        self._effort = effort
+
+    def take(self, step: GroupStep) -> Wrong | Unknown | None:
+        """Take a step if it is sound, and return None; else where it goes wrong, or Unknown."""
+        for violation in _DEMANDS[step.collective]:
+            wrong = self._ask([self._broken(violation, group) for group in step.groups])
+            if isinstance(wrong, Unknown):
+                return wrong
+            if wrong is not None:
+                return self._located(violation, step.groups, wrong)
+        after: dict[int, Held] = {}
+        for number, group in enumerate(step.groups):
+            pieces = None if step.pieces is None else step.pieces[number]
+            if step.collective in _SPLITTING and pieces is None:
+                pieces = self._even_pieces(group)
+                if pieces is None:
+                    return Wrong(Violation.UNEVEN, group[0])
+            after.update(zip(group, self._results(step.collective, group, pieces), strict=True))
+        self._held = [after.get(device, held) for device, held in enumerate(self._held)]
+        return None
+
+    def goal(self) -> Wrong | Unknown | None:
+        """None if every device whose end matters holds what it must, and nothing else."""
+        for violation in ENDS[self._payload.goal]:
+            wrong = self._ended(violation)
+            if wrong is not None:
+                return wrong
+        return None
+
+    def _ended(self, violation: Violation) -> Wrong | Unknown | None:
+        """Whether some device lacks something in the end, or holds too much."""
+        rooted = self._payload.goal is Goal.REDUCE
+        found = {}
+        for device in range(1 if rooted else self._payload.devices):
+            held, asked = self._held[device], self._at_end(device)
+            lacks = violation is Violation.GOAL_MISSED
+            found[device] = asked & ~held if lacks else held & ~asked
+        model = self._ask([bits != 0 for bits in found.values()])
+        if model is None or isinstance(model, Unknown):
+            return model
+        values = {device: self._value(model, bits) for device, bits in found.items()}
+        device = next(device for device, bits in values.items() if bits)
+        chunk = self._value(model, self._chunk)
+        return Wrong(violation, device, None, chunk, _lowest(values[device]))
+
+    def _at_start(self, device: int) -> Held:
+        match self._payload.goal:
+            case Goal.ALL_REDUCE | Goal.REDUCE_SCATTER | Goal.REDUCE | Goal.ALL_TO_ALL:
+                return self._constant(1 << device)
+            case Goal.ALL_GATHER:
+                return self._only(frozenset({device}), self._everything)
+            case Goal.BROADCAST:
+                return self._nothing if device else self._everything
+            case _:
+                assert_never(self._payload.goal)
+
+    def _at_end(self, device: int) -> Held:
+        pieces = self._payload.goal in (Goal.REDUCE_SCATTER, Goal.ALL_TO_ALL)
+        own = frozenset({device})
+        return self._only(own, self._everything) if pieces else self._everything
+
+    @property
+    def _everything(self) -> Held:
+        return self._constant((1 << self._payload.devices) - 1)
+
+    def _constant(self, bits: int) -> Held:
+        return z3.BitVecVal(bits, self._payload.devices, self._context)
+
+    def _ask(self, wrongs: Sequence[Any]) -> Any:
+        """A model in which something is wrong, None if there is none, or Unknown."""
+        solver = z3.SolverFor("QF_BV", ctx=self._context)
+        solver.set("ctrl_c", False)  # an interrupt is the caller's, not an "unknown"
+        solver.set("rlimit", self._effort)
+        solver.add(z3.ULE(self._chunk, self._payload.chunks - 1), self._any(wrongs))
+        verdict = solver.check()
+        if verdict == z3.unsat:
+            return None
+        if verdict == z3.unknown:
+            return Unknown(f"z3 gave up: {solver.reason_unknown()}")
+        return solver.model()
+
+    def _any(self, formulas: Iterable[Any]) -> Any:
+        return z3.Or(*formulas, z3.BoolVal(False, self._context))
+
+    def _broken(self, violation: Violation, group: Sequence[int]) -> Any:
+        """The formula that two members of the group break the precondition."""
+        first, *rest = (self._held[member] for member in group)
+        wrongs, seen = [], first
+        for held in rest:
+            match violation:
+                case Violation.UNEQUAL_ROWS:
+                    wrongs.append((first == 0) != (held == 0))
+                case Violation.ADDED_TWICE | Violation.SENT_TWICE:
+                    wrongs.append(seen & held != 0)
+                case _:
+                    wrongs.append(z3.And(seen != 0, held != 0))
+            seen = seen | held
+        return self._any(wrongs)
+
+    def _located(self, violation: Violation, groups: Sequence[Sequence[int]], model: Any) -> Wrong:
+        for group in groups:
+            chunk, values = self._read(model, group)
+            for one, other in permutations(group, 2):
+                guilty = _guilty(violation, values[one], values[other])
+                if guilty:
+                    return Wrong(violation, one, other, chunk, _lowest(guilty))
+        raise AssertionError("z3's counterexample breaks no precondition")
+
+    def _read(self, model: Any, devices: Iterable[int]) -> tuple[int, dict[int, int]]:
+        held = {device: self._value(model, self._held[device]) for device in devices}
+        return self._value(model, self._chunk), held
+
+    def _value(self, model: Any, term: Any) -> int:
+        return int(model.eval(term, model_completion=True).as_long())
+
+    def _united(self, group: Sequence[int]) -> Held:
+        return z3.simplify(reduce(or_, (self._held[member] for member in group)))
+
+    def _even_pieces(self, group: Sequence[int]) -> tuple[frozenset[int], ...] | None:
+        united = self._united(group)
+        width = self._chunk.size()
+        rows = [
+            chunk
+            for chunk in range(self._payload.chunks)
+            for at in [z3.BitVecVal(chunk, width, self._context)]
+            if z3.simplify(z3.substitute(united, (self._chunk, at))).as_long() != 0
+        ]
+        each, left = divmod(len(rows), len(group))
+        if left:
+            return None
+        return tuple(frozenset(rows[i * each : (i + 1) * each]) for i in range(len(group)))
+
+    def _results(
+        self,
+        collective: Collective,
+        group: Sequence[int],
+        pieces: tuple[frozenset[int], ...] | None,
+    ) -> list[Held]:
+        """What the members hold afterwards, in their order."""
+        united = self._united(group)
+        match collective:
+            case Collective.ALL_REDUCE | Collective.ALL_GATHER:
+                return [united for _ in group]
+            case Collective.REDUCE:
+                return [united, *(self._nothing for _ in group[1:])]
+            case Collective.REDUCE_SCATTER | Collective.ALL_TO_ALL:
+                return [self._only(piece, united) for piece in pieces or ()]
+            case Collective.BROADCAST:
+                return [self._held[group[0]] for _ in group]
+            case _:
+                assert_never(collective)
+
+    def _only(self, piece: frozenset[int], held: Held) -> Held:
+        inside = self._any(self._chunk == chunk for chunk in sorted(piece))
+        return z3.If(inside, held, self._nothing)
+
+
+def _guilty(violation: Violation, one: int, other: int) -> int:
+    """The contributions, as bits, by which two members' values of a chunk break a precondition."""
+    match violation:
+        case Violation.UNEQUAL_ROWS:
+            return 0 if other else one
+        case Violation.ADDED_TWICE | Violation.SENT_TWICE:
+            return one & other
+        case _:
+            return one if other else 0
+
+
+def _lowest(bits: int) -> int:
+    return (bits & -bits).bit_length() - 1

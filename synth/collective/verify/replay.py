@@ -1,0 +1,387 @@
+"""Executes on numpy arrays what others only reason about: a judge that knows no rules.
+
+``replay`` runs a schedule on flat payloads of any length. ``multiplicities`` runs a program that
+nobody has verified and counts how often each contribution was added to each chunk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, assert_never
+
+import numpy as np
+import numpy.typing as npt
+
+from grammar import Collective, Goal, Program, instructions
+from grammar.tensors.sharding import Kind
+from hierarchies import Devices, Reduction, Tree
+from synth.collective.semantics.schedule import Exchange, Phase, Schedule, Transpose, ends, padded
+
+Array = npt.NDArray[Any]
+_TOGETHER = {Kind.SUM: np.add, Kind.MAX: np.maximum, Kind.MIN: np.minimum}
+
+
+class Buffers(dict[int, Array]):
+    """What each device holds; ``op`` puts what several hold together."""
+
+    def __init__(self, held: Mapping[int, Array], op: Kind) -> None:
+        super().__init__(held)
+        self.op = op
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why an execution is not the plain result: the phase (None: the end) and the reason."""
+
+    phase: int | None
+    reason: str
+
+
+_SUM = "the plain sum"
+_PLAIN = {
+    Goal.ALL_REDUCE: _SUM,
+    Goal.REDUCE_SCATTER: _SUM,
+    Goal.REDUCE: _SUM,
+    Goal.ALL_GATHER: "what all hold, one after the other",
+    Goal.BROADCAST: "what the first member holds",
+    Goal.ALL_TO_ALL: "what all have for it, one after the other",
+}
+
+
+def replay(
+    schedule: Schedule, payloads: Array, before: Callable[[Phase], None] = lambda phase: None
+) -> Array | Failure:
+    """Run a schedule on what each device starts with; the result is what each ends with.
+
+    Shapes are (devices, elements). Payloads of any length are padded with zeros to the schedule's
+    pieces and segments, and cut again. Where the goal is in pieces a payload is k pieces, one for
+    each of k members, of which the last may be shorter; results have whole ones, shorter pieces
+    ending with zeros. An all-gather starts with a piece, a reduce-scatter ends with one. Of a
+    broadcast only what first members start with is read; of a reduce others end with zeros.
+    ``before`` is called with each phase before it is run, and may raise to stop.
+    """
+    goal, count = schedule.goal, schedule.segments
+    given, got = _pieces_of_a_device(schedule)
+    pieces = _in_pieces(payloads, given)
+    devices, _, length = pieces.shape
+    finer = padded(length, count if goal.in_pieces else schedule.pieces * count)
+    whole = np.pad(pieces, ((0, 0), (0, 0), (0, finer - length)))
+    parts = whole.reshape(devices, given, count, -1)
+    found = []
+    for number in range(count):
+        segment = parts[:, :, number].reshape(devices, -1)
+        done = _replay_segment(schedule, segment, got * finer // count, before)
+        if isinstance(done, Failure):
+            return done
+        found.append(done.reshape(devices, got, -1))
+    return np.concatenate(found, axis=2)[:, :, :length].reshape(devices, -1)
+
+
+def _pieces_of_a_device(schedule: Schedule) -> tuple[int, int]:
+    """Into how many pieces, each with an owner, the buffers at the start and at the end are cut."""
+    given = schedule.pieces if schedule.goal in (Goal.REDUCE_SCATTER, Goal.ALL_TO_ALL) else 1
+    got = schedule.pieces if schedule.goal in (Goal.ALL_GATHER, Goal.ALL_TO_ALL) else 1
+    return given, got
+
+
+def _in_pieces(payloads: Array, pieces: int) -> Array:
+    """Shape (devices, pieces, elements of one): zeros make the last ones as long as the others."""
+    devices, length = payloads.shape
+    extra = padded(length, pieces) - length
+    return np.pad(payloads, ((0, 0), (0, extra))).reshape(devices, pieces, -1)
+
+
+def replay_stripes(
+    stripes: Sequence[Schedule],
+    payloads: Array,
+    before: Callable[[Phase], None] = lambda phase: None,
+) -> Array | Failure:
+    """Run schedules each on its slice of the payloads, the slices one after the other.
+
+    Where the goal is in pieces, as an all-gather's is, a slice is one of every piece: with two
+    stripes of like shares the first gathers the first half of what each member has. Slices are as
+    large by their share as the schedules' payloads. A Failure's phase is that of the stripe that
+    failed.
+    """
+    if len(stripes) == 1:
+        return replay(stripes[0], payloads, before)
+    given, got = _pieces_of_a_device(stripes[0])
+    pieces = _in_pieces(payloads, given)
+    devices = len(payloads)
+    cuts = ends([stripe.payload_bytes for stripe in stripes], pieces.shape[2])
+    found = []
+    for stripe, part in zip(stripes, np.split(pieces, cuts[:-1], axis=2), strict=True):
+        done = replay(stripe, part.reshape(devices, -1), before)
+        if isinstance(done, Failure):
+            return done
+        found.append(done.reshape(devices, got, -1))
+    return np.concatenate(found, axis=2).reshape(devices, -1)
+
+
+def _replay_segment(
+    schedule: Schedule, payloads: Array, length: int, before: Callable[[Phase], None]
+) -> Array | Failure:
+    """What devices end with, ``length`` elements each."""
+    everyone = list(range(len(payloads)))
+    firsts = _firsts(schedule.reduction)
+    starting = firsts if schedule.goal is Goal.BROADCAST else everyone
+    ending = firsts if schedule.goal is Goal.REDUCE else everyone
+    buffers = Buffers({device: payloads[device].copy() for device in starting}, schedule.op)
+    for number, phase in enumerate(schedule.phases):
+        before(phase)
+        try:
+            match phase:
+                case Exchange():
+                    _carry_out(phase, buffers, payloads.shape[1] // schedule.pieces)
+                case Transpose():
+                    _transpose(phase, buffers)
+                case _:
+                    assert_never(phase)
+        except (ValueError, KeyError) as error:
+            return Failure(number, f"{type(error).__name__}: {error}")
+    if any(device not in buffers or len(buffers[device]) != length for device in ending):
+        share = "one piece" if schedule.goal is Goal.REDUCE_SCATTER else "the whole payload"
+        who = "the first member of every group" if ending is firsts else "every device"
+        return Failure(None, f"not {who} ends with {share}")
+    result = np.zeros((len(payloads), length), dtype=payloads.dtype)
+    for device in ending:
+        result[device] = buffers[device]
+    return result
+
+
+def _firsts(reduction: Reduction) -> list[int]:
+    """The first member of every reduction group."""
+    return [int(device) for device in reduction.grid()[:, 0]]
+
+
+def _carry_out(phase: Exchange, buffers: Buffers, length: int) -> None:
+    """One collective in every group, ``length`` being that of one of the schedule's pieces."""
+    if phase.pieces is None:
+        for group in phase.listed:
+            _exchange(phase.collective, group, buffers)
+        return
+    nothing = next(iter(buffers.values()))[:0]
+    for group, own in zip(phase.listed, phase.pieces, strict=True):
+        for device in group:
+            buffers.setdefault(device, nothing)
+        _exchange_pieces(phase.collective, group, buffers, [list(one) for one in own], length)
+
+
+def _exchange_pieces(
+    collective: Collective, group: list[int], buffers: Buffers, own: list[list[int]], length: int
+) -> None:
+    """One collective in one group where ``own`` lists each member's pieces; some may have none."""
+    match collective:
+        case Collective.REDUCE_SCATTER:
+            whole = _reduced(group, buffers).reshape(-1, length)
+            kept = [whole[places].reshape(-1) for places in own]
+            buffers.update(dict(zip(group, kept, strict=True)))
+        case Collective.ALL_GATHER:
+            brought = np.concatenate([buffers[device] for device in group]).reshape(-1, length)
+            ordered = brought[np.argsort(np.concatenate(own))].reshape(-1)
+            buffers.update({device: ordered.copy() for device in group})
+        case _:
+            _exchange(collective, group, buffers)
+
+
+def _exchange(collective: Collective, group: list[int], buffers: Buffers) -> None:
+    match collective:
+        case Collective.ALL_REDUCE:
+            total = _reduced(group, buffers)
+            buffers.update({device: total.copy() for device in group})
+        case Collective.REDUCE_SCATTER:
+            shares = _reduced(group, buffers).reshape(len(group), -1)
+            buffers.update(dict(zip(group, shares, strict=True)))
+        case Collective.ALL_GATHER:
+            whole = np.stack([buffers[device] for device in group]).reshape(-1)
+            buffers.update({device: whole.copy() for device in group})
+        case Collective.REDUCE:
+            total = _reduced(group, buffers)
+            for device in group:
+                del buffers[device]
+            buffers[group[0]] = total
+        case Collective.BROADCAST:
+            buffers.update({device: buffers[group[0]].copy() for device in group})
+        case Collective.ALL_TO_ALL:
+            sent = np.stack([buffers[device].reshape(len(group), -1) for device in group])
+            for number, device in enumerate(group):
+                buffers[device] = sent[:, number].reshape(-1)
+        case _:
+            assert_never(collective)
+
+
+def _reduced(group: list[int], buffers: Buffers) -> Array:
+    return _together(np.stack([buffers[device] for device in group]), buffers.op)
+
+
+def _together(stacked: Array, op: Kind) -> Array:
+    """The sum, maximum or minimum of rows."""
+    total: Array = _TOGETHER[op].reduce(stacked, axis=0, dtype=stacked.dtype)
+    return total
+
+
+def _transpose(phase: Transpose, buffers: Buffers) -> None:
+    axes = (*phase.axes, len(phase.shape))
+    for device in phase.devices.tolist():
+        view = buffers[device].reshape(*phase.shape, -1)
+        buffers[device] = view.transpose(axes).reshape(-1)
+
+
+def plain_sum(reduction: Reduction, payloads: Array, op: Kind = Kind.SUM) -> Array:
+    """What every schedule must give: the sum (maximum, minimum) over each reduction group, on all
+    its members.
+    """
+    result = np.empty_like(payloads)
+    for group in reduction.grid():
+        result[group] = _together(payloads[group], op)
+    return result
+
+
+def plain_result(reduction: Reduction, payloads: Array, goal: Goal, op: Kind = Kind.SUM) -> Array:
+    """What every schedule for a goal must give, of the shape that ``replay`` gives it."""
+    members = reduction.tree.devices
+    grid = reduction.grid()
+    match goal:
+        case Goal.ALL_REDUCE:
+            return plain_sum(reduction, payloads, op)
+        case Goal.REDUCE:
+            result = np.zeros_like(payloads)
+            result[grid[:, 0]] = plain_sum(reduction, payloads, op)[grid[:, 0]]
+            return result
+        case Goal.BROADCAST:
+            return _filled(grid, [payloads[group[[0] * members]] for group in grid])
+        case Goal.ALL_GATHER:
+            return _filled(
+                grid, [payloads[[group] * members].reshape(members, -1) for group in grid]
+            )
+        case Goal.REDUCE_SCATTER:
+            pieces = _in_pieces(payloads, members)
+            return _filled(grid, [_together(pieces[group], op) for group in grid])
+        case Goal.ALL_TO_ALL:
+            pieces = _in_pieces(payloads, members)
+            swapped = (pieces[group].swapaxes(0, 1) for group in grid)
+            return _filled(grid, [blocks.reshape(members, -1) for blocks in swapped])
+        case _:
+            assert_never(goal)
+
+
+def _filled(grid: Devices, groups: list[Array]) -> Array:
+    """The rows of each group's members at the places of their devices."""
+    result = np.empty((grid.size, groups[0].shape[1]), dtype=groups[0].dtype)
+    for members, rows in zip(grid, groups, strict=True):
+        result[members] = rows
+    return result
+
+
+def compare(schedule: Schedule, elements: int) -> Failure | None:
+    """Run a schedule on whole numbers all different from each other, and compare with numpy.
+
+    None means that every element a device must end with is equal to the plain result. ``elements``
+    is the length of the whole payload.
+    """
+    return compare_stripes([schedule], elements)
+
+
+def compare_stripes(stripes: Sequence[Schedule], elements: int) -> Failure | None:
+    """The same for schedules that each have a slice of the payload."""
+    first = stripes[0]
+    gathers = first.goal is Goal.ALL_GATHER
+    length = padded(elements, first.pieces) // first.pieces if gathers else elements
+    payloads = _payloads(first.devices, length)
+    result = replay_stripes(stripes, payloads)
+    if isinstance(result, Failure):
+        return result
+    wrong = np.argwhere(result != plain_result(first.reduction, payloads, first.goal, first.op))
+    if len(wrong):
+        device, element = wrong[0].tolist()
+        plain = _PLAIN[first.goal]
+        return Failure(None, f"device {device}, element {element} differs from {plain}")
+    return None
+
+
+def _payloads(devices: int, elements: int) -> Array:
+    """Numbers that look random, so that no two wrong sums agree by chance."""
+    number = np.arange(1, devices * elements + 1, dtype=np.uint64)
+    mixed = (number * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(24)
+    return mixed.astype(np.int64).reshape(devices, elements)
+
+
+def multiplicities(program: Program, tree: Tree, goal: Goal = Goal.ALL_REDUCE) -> Array | Failure:
+    """How often device d's value of chunk c contains contributor q: shape (k, k, k).
+
+    Runs any program for the goal that names levels of the tree, sound or not, for one group of k
+    devices; ``wanted`` says what a correct one ends with. Failure if a step adds arrays of unequal
+    chunks or gathers a chunk twice, which no runtime could carry out. Raises InputError for bad
+    names and for collectives that are none of the goal's.
+    """
+    k = tree.devices
+    counts = _at_start(k, goal)
+    digits = np.array(list(np.ndindex(*tree.sizes)), dtype=np.int64).reshape(k, -1)
+    for number, step in enumerate(instructions(program, tree, goal)):
+        free, zero = list(step.groups.free), list(step.groups.zero)
+        fixed = [digit for digit in range(len(tree.digits)) if digit not in free]
+        playing = ~digits[:, zero].any(axis=1)
+        for key in sorted({tuple(row) for row in digits[playing][:, fixed].tolist()}):
+            same = (digits[:, fixed] == np.array(key, dtype=np.int64)).all(axis=1)
+            members = np.flatnonzero(playing & same)
+            reason = _count(step.collective, members, counts, digits[:, free])
+            if reason:
+                return Failure(number, reason)
+    return counts
+
+
+def _at_start(k: int, goal: Goal) -> Array:
+    counts = np.zeros((k, k, k), dtype=np.int64)
+    every = np.arange(k)
+    match goal:
+        case Goal.ALL_REDUCE | Goal.REDUCE_SCATTER | Goal.REDUCE | Goal.ALL_TO_ALL:
+            counts[every, :, every] = 1
+        case Goal.ALL_GATHER:
+            counts[every, every, :] = 1
+        case Goal.BROADCAST:
+            counts[0] = 1
+        case _:
+            assert_never(goal)
+    return counts
+
+
+def wanted(counts: Array, goal: Goal) -> Array:
+    """What ``multiplicities`` of a correct program are; as they are where it does not matter."""
+    k = len(counts)
+    match goal:
+        case Goal.ALL_REDUCE | Goal.ALL_GATHER | Goal.BROADCAST:
+            return np.ones_like(counts)
+        case Goal.REDUCE_SCATTER | Goal.ALL_TO_ALL:
+            own = np.eye(k, dtype=counts.dtype)
+            return np.repeat(own[:, :, None], k, axis=2)
+        case Goal.REDUCE:
+            return np.concatenate([np.ones_like(counts[:1]), counts[1:]])
+        case _:
+            assert_never(goal)
+
+
+def _count(collective: Collective, members: Array, counts: Array, own: Array) -> str:
+    """Carry out one collective in one group; the reason why it cannot be, or nothing."""
+    held = counts[members]
+    rows = np.asarray(held.any(axis=2))
+    total = held.sum(axis=0)
+    apart = (Collective.ALL_GATHER, Collective.BROADCAST)
+    if collective not in apart and (rows != rows[0]).any():
+        return "members hold different chunks"
+    if collective is Collective.ALL_GATHER and (rows.sum(axis=0) > 1).any():
+        return "two members hold one chunk"
+    match collective:
+        case Collective.ALL_REDUCE | Collective.ALL_GATHER:
+            counts[members] = total
+        case Collective.REDUCE:
+            counts[members] = 0
+            counts[members[0]] = total
+        case Collective.REDUCE_SCATTER | Collective.ALL_TO_ALL:
+            mine = (own[members][:, None, :] == own[None, :, :]).all(axis=2)
+            counts[members] = np.where(mine[:, :, None], total[None], 0)
+        case Collective.BROADCAST:
+            counts[members] = held[0]
+        case _:
+            assert_never(collective)
+    return ""

@@ -1,0 +1,234 @@
+"""A job on a machine: every size its axes may have there, and the job with numbers only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import islice
+from math import ceil, isqrt, prod
+
+from grammar import Goal
+from hierarchies import Axis, InputError
+from synth.collective.workload.job import (
+    Entry,
+    Job,
+    JobAxis,
+    Requirement,
+    Unpriced,
+    amounts_of,
+    entry_value,
+    known_at,
+    number_text,
+)
+from synth.collective.workload.quantities import AtMost, Known, amounts_in, worked_out
+
+Sizes = Mapping[str, int]
+MOST_ASSIGNMENTS = 100_000
+_SHOWN = 8
+
+
+@dataclass(frozen=True)
+class SettledEntry:
+    """A collective with numbers only, over axes of more than one device each.
+
+    ``times`` is calls per step, ``hidden`` the share of its time that compute hides, 0 to 1.
+    """
+
+    name: str
+    goal: Goal
+    over: tuple[str, ...]
+    payload_bytes: int
+    times: Fraction
+    hidden: Fraction
+
+    @property
+    def weight(self) -> Fraction:
+        """Calls per step that compute does not hide: seconds of a call x this are exposed."""
+        return self.times * (1 - self.hidden)
+
+
+@dataclass(frozen=True)
+class SettledUnpriced:
+    """Communication that is listed and not priced, and why."""
+
+    name: str
+    over: tuple[str, ...]
+    payload_bytes: int
+    times: Fraction
+    why: str
+
+
+@dataclass(frozen=True)
+class SettledJob:
+    """A job whose axes have sizes. ``entries`` may be none: over axes of size 1 nothing is sent."""
+
+    name: str
+    title: str
+    axes: tuple[Axis, ...]
+    entries: tuple[SettledEntry, ...]
+    unpriced: tuple[SettledUnpriced, ...]
+
+
+def assignments(job: Job, devices: int) -> tuple[Sizes, ...]:
+    """All sizes of the axes that multiply to the number of devices and meet the requirements.
+
+    For data = any, tensor = 1|2 and 8 devices: data 8 with tensor 1, data 4 with tensor 2.
+    Sizes come in the order of the job file, the last axis fastest; an axis of any size takes the
+    divisors of the number of devices. Raises InputError if no sizes fit, with a hint at what would,
+    and for more than ``MOST_ASSIGNMENTS``.
+    """
+    names = [axis.name for axis in job.axes]
+    divisors = _divisors(devices)
+    sized = islice(_sized(job.axes, devices, divisors), MOST_ASSIGNMENTS + 1)
+    found = [dict(zip(names, sizes, strict=True)) for sizes in sized]
+    if len(found) > MOST_ASSIGNMENTS:
+        problem = f"the open axes may have more than {MOST_ASSIGNMENTS} different sizes"
+        raise InputError(problem, where=job.places.of("axes"), hint="give some of them a size")
+    if not found:
+        raise _misfit(job, devices, divisors)
+    fitting = [_Candidate(sizes, known_at(job, sizes)) for sizes in found]
+    for requirement in job.requires:
+        met = [candidate for candidate in fitting if candidate.excess(requirement) <= 0]
+        if not met:
+            raise _unmet(requirement, fitting)
+        fitting = met
+    return tuple(candidate.sizes for candidate in fitting)
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """Sizes whose product is the number of devices, and the values of the job's names there."""
+
+    sizes: Sizes
+    known: Known
+
+    def values(self, requirement: Requirement) -> list[Fraction]:
+        try:
+            return [worked_out(part, self.known) for part in amounts_in(requirement.rule)]
+        except InputError as error:
+            problem = f"{error.problem} at {_spelled(self.sizes)}"
+            raise InputError(problem, where=error.where or requirement.where) from None
+
+    def excess(self, requirement: Requirement) -> Fraction:
+        """How far the sizes are from meeting a requirement: 0 or less if they meet it."""
+        values = self.values(requirement)
+        return values[0] - values[1] if isinstance(requirement.rule, AtMost) else values[0] % 1
+
+
+def _unmet(requirement: Requirement, fitting: list[_Candidate]) -> InputError:
+    """The error for a requirement that no sizes meet; it names the sizes that come nearest."""
+    best = min(fitting, key=lambda candidate: candidate.excess(requirement))
+    values = " against ".join(number_text(value) for value in best.values(requirement))
+    devices = prod(best.sizes.values())
+    rule = f"{requirement.name!r}, {requirement.rule}"
+    problem = f"no sizes that multiply to {devices} devices meet the requirement {rule}"
+    hint = f"nearest are {_spelled(best.sizes)}: {values}"
+    return InputError(problem, where=requirement.where, hint=hint)
+
+
+def settled(job: Job, sizes: Sizes) -> SettledJob:
+    """The job with numbers only. Bytes are rounded up; entries over axes of size 1 are left out.
+
+    Raises InputError for sizes the job does not have, and, with the place, for bytes and times
+    that are not above 0, for a hidden share outside 0 to 1 and for a division by zero.
+    """
+    _check_sizes(job, sizes)
+    known = known_at(job, sizes)
+    return SettledJob(
+        job.name,
+        job.title,
+        tuple(Axis(axis.name, sizes[axis.name]) for axis in job.axes),
+        tuple(_entry(e, known, sizes) for e in job.entries if _over(e, sizes)),
+        tuple(_unpriced(u, known, sizes) for u in job.unpriced if _over(u, sizes)),
+    )
+
+
+def _check_sizes(job: Job, sizes: Sizes) -> None:
+    names = [axis.name for axis in job.axes]
+    if set(sizes) != set(names):
+        given = ", ".join(sizes) or "none"
+        raise InputError(f"sizes are given for {given}", hint=f"the axes are {', '.join(names)}")
+    for axis in job.axes:
+        if not axis.admits(sizes[axis.name]):
+            problem = f"axis {axis.name!r} cannot have size {sizes[axis.name]}"
+            raise InputError(problem, where=axis.where, hint=f"it may have {axis.text}")
+
+
+def _over(entry: Entry | Unpriced, sizes: Sizes) -> tuple[str, ...]:
+    """The axes that have more than one device, in the order of the job."""
+    return tuple(name for name, size in sizes.items() if name in entry.over and size > 1)
+
+
+def _entry(entry: Entry, known: Known, sizes: Sizes) -> SettledEntry:
+    payload, times, hidden = _values(entry, known, sizes)
+    return SettledEntry(entry.name, entry.goal, _over(entry, sizes), ceil(payload), times, hidden)
+
+
+def _unpriced(entry: Unpriced, known: Known, sizes: Sizes) -> SettledUnpriced:
+    payload, times = _values(entry, known, sizes)
+    return SettledUnpriced(entry.name, _over(entry, sizes), ceil(payload), times, entry.why)
+
+
+def _values(entry: Entry | Unpriced, known: Known, sizes: Sizes) -> list[Fraction]:
+    try:
+        return [entry_value(entry, key, known) for key, _ in amounts_of(entry)]
+    except InputError as error:
+        problem = f"{error.problem} at {_spelled(sizes)}"
+        raise InputError(problem, where=error.where, hint=error.hint) from None
+
+
+def _sized(
+    axes: tuple[JobAxis, ...], room: int, divisors: tuple[int, ...]
+) -> Iterator[tuple[int, ...]]:
+    """All sizes that multiply to ``room``, whose divisors are among ``divisors``."""
+    if len(axes) == 1:
+        if axes[0].admits(room):
+            yield (room,)
+        return
+    for size in axes[0].sizes if axes[0].sizes is not None else divisors:
+        if room % size == 0:
+            for rest in _sized(axes[1:], room // size, divisors):
+                yield (size, *rest)
+
+
+def _divisors(number: int) -> tuple[int, ...]:
+    small = [d for d in range(1, isqrt(number) + 1) if number % d == 0]
+    return tuple(sorted({*small, *(number // d for d in small)}))
+
+
+def _misfit(job: Job, devices: int, divisors: tuple[int, ...]) -> InputError:
+    least = prod(min(axis.sizes) for axis in job.axes if axis.sizes is not None)
+    if least > devices:
+        return InputError(
+            f"the axes need at least {least} devices, and the system has {devices}",
+            where=job.places.of("axes"),
+            hint='take a larger system, or smaller or open sizes, as in data = "any"',
+        )
+    for axis in job.axes:
+        if axis.sizes is not None and not any(devices % size == 0 for size in axis.sizes):
+            return InputError(
+                f"no size of axis {axis.name!r} divides the {devices} devices of the system",
+                where=axis.where,
+                hint=f"it may have {axis.text}; sizes that do are {_listed(divisors)}",
+            )
+    products = {1}
+    for axis in job.axes:
+        if axis.sizes is not None:
+            products = {p * size for p in products for size in axis.sizes if p * size <= devices}
+    open_axes = any(axis.sizes is None for axis in job.axes)
+    goal = "divides" if open_axes else "is"
+    return InputError(
+        f"no product of the axes' sizes {goal} {devices}, the number of devices of the system",
+        where=job.places.of("axes"),
+        hint=f"the products up to it are {_listed(sorted(products))}",
+    )
+
+
+def _listed(numbers: tuple[int, ...] | list[int]) -> str:
+    more = ", ..." if len(numbers) > _SHOWN else ""
+    return ", ".join(str(number) for number in numbers[:_SHOWN]) + more
+
+
+def _spelled(sizes: Sizes) -> str:
+    return ", ".join(f"{name}={size}" for name, size in sizes.items())

@@ -1,0 +1,329 @@
+"""A job: the collectives one training step asks for, with axes whose sizes may be left open."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from grammar import Goal
+from hierarchies import InputError, nearest, within
+from hierarchies.hierarchy import check_distinct, check_name
+from synth.collective.workload.quantities import (
+    EXTREMES,
+    Amount,
+    Known,
+    Rule,
+    amounts_in,
+    names_in,
+    power_of_bytes,
+    worked_out,
+)
+
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+MOST_AXES = 8
+MOST_PAYLOAD_BYTES = 2**60
+MOST_TIMES = 10**12
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where a table and its keys were given, for errors: ``job.toml, line 7``."""
+
+    table: str = ""
+    keys: Mapping[str, str] = field(default_factory=dict)
+
+    def of(self, key: str) -> str:
+        """The place of a key; of its table where the key was left out."""
+        return self.keys.get(key, self.table)
+
+
+NOWHERE = Places()
+
+
+@dataclass(frozen=True)
+class JobAxis:
+    """A parallelism axis and the sizes it may have; ``None``: any size that fits the machine."""
+
+    name: str
+    sizes: tuple[int, ...] | None
+    where: str = field(default="", compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        _check_symbol(self.name, "axis", self.where)
+        if self.sizes is None:
+            return
+        if not self.sizes:
+            hint = "a size, several as in 1|2|4, or any"
+            raise InputError(f"axis {self.name!r} has no size", where=self.where, hint=hint)
+        for size in self.sizes:
+            if size < 1:
+                problem = f"axis {self.name!r} has size {size}"
+                raise InputError(problem, where=self.where, hint="at least 1 is needed")
+            if self.sizes.count(size) > 1:
+                problem = f"axis {self.name!r} has the size {size} twice"
+                raise InputError(problem, where=self.where, hint="give each size once")
+
+    def admits(self, size: int) -> bool:
+        """Whether the axis may have this size."""
+        return size >= 1 if self.sizes is None else size in self.sizes
+
+    @property
+    def text(self) -> str:
+        """The sizes as a job file has them: ``1|2|4``, or ``any``."""
+        return "any" if self.sizes is None else "|".join(str(size) for size in self.sizes)
+
+
+@dataclass(frozen=True)
+class NamedNumber:
+    """A number with a name, for amounts to refer to; it may refer to axes and earlier numbers."""
+
+    name: str
+    amount: Amount
+    where: str = field(default="", compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        _check_symbol(self.name, "number", self.where)
+
+
+@dataclass(frozen=True)
+class Requirement:
+    """What sizes of the axes must meet to be considered at all, memory for one."""
+
+    name: str
+    rule: Rule
+    where: str = field(default="", compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A collective that every device takes part in ``times`` per step, over the axes ``over``.
+
+    ``payload`` is in bytes, the largest buffer of a device; ``hidden`` is the share of the time
+    that compute can run beside, from 0 to 1.
+    """
+
+    name: str
+    goal: Goal
+    over: tuple[str, ...]
+    payload: Amount
+    times: Amount
+    hidden: Amount
+    places: Places = field(default=NOWHERE, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Unpriced:
+    """Communication of the job that no ``Goal`` can say, and ``why``. It is listed, not priced."""
+
+    name: str
+    over: tuple[str, ...]
+    payload: Amount
+    times: Amount
+    why: str
+    places: Places = field(default=NOWHERE, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Job:
+    """What one training step communicates, on any machine the axes fit.
+
+    The axes' sizes multiply to the number of devices. Raises InputError, with the place, for names
+    that do not exist or are given twice, for bytes mixed with plain numbers, and for an empty job.
+    """
+
+    name: str
+    title: str
+    sources: tuple[str, ...]
+    axes: tuple[JobAxis, ...]
+    numbers: tuple[NamedNumber, ...]
+    requires: tuple[Requirement, ...]
+    entries: tuple[Entry, ...]
+    unpriced: tuple[Unpriced, ...] = ()
+    places: Places = field(default=NOWHERE, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        _check_text(self.name, "name", self.places)
+        _check_text(self.title or "-", "title", self.places)
+        for source in self.sources:
+            _check_text(source, "source", self.places)
+        self._check_axes()
+        if not self.entries:
+            hint = "add at least one [[collective]]"
+            raise InputError("the job is empty", where=self.places.of("collective"), hint=hint)
+        powers = self._powers()
+        self._check_requirements(powers)
+        names = [entry.name for entry in self.communications]
+        for position, entry in enumerate(self.communications):
+            if entry.name in names[:position]:
+                raise _twice(entry.name, entry.places.of("name"))
+            self._check_entry(entry, powers)
+        self._check_constants()
+
+    @property
+    def communications(self) -> tuple[Entry | Unpriced, ...]:
+        """All that the job sends, priced or not: entries, then unpriced ones."""
+        return (*self.entries, *self.unpriced)
+
+    def _check_requirements(self, powers: Powers) -> None:
+        names = [requirement.name for requirement in self.requires]
+        for position, requirement in enumerate(self.requires):
+            where = requirement.where
+            _check_text(requirement.name, "name", Places(where))
+            if requirement.name in names[:position]:
+                raise _twice(requirement.name, where)
+            found = [_power(part, powers, where) for part in amounts_in(requirement.rule)]
+            if len(set(found)) > 1:
+                problem = f"{str(requirement.rule)!r} compares bytes with something else"
+                hint = "give both sides a unit, as in 16 B * parameters <= 64 GB"
+                raise InputError(problem, where=where, hint=hint)
+
+    def _check_axes(self) -> None:
+        where = self.places.of("axes")
+        if not 1 <= len(self.axes) <= MOST_AXES:
+            hint = f"from 1 to {MOST_AXES}, as in data = 8 under [axes]"
+            raise InputError(f"the job has {len(self.axes)} axes", where=where, hint=hint)
+        with within(where):
+            check_distinct(tuple(axis.name for axis in self.axes), "axis")
+
+    def _powers(self) -> dict[str, int]:
+        """For every name whether it is bytes (1) or a plain number (0), each checked as it comes.
+
+        Raises InputError for a name that is taken, and for amounts that refer to no name.
+        """
+        powers = {axis.name: 0 for axis in self.axes}
+        for number in self.numbers:
+            if number.name in powers:
+                raise _twice(number.name, number.where)
+            powers[number.name] = _power(number.amount, powers, number.where)
+        return powers
+
+    def _check_entry(self, entry: Entry | Unpriced, powers: Powers) -> None:
+        _check_text(entry.name, "name", entry.places)
+        self._check_over(entry)
+        for key, amount in amounts_of(entry):
+            where = entry.places.of(key)
+            if _power(amount, powers, where) not in _POWERS[key]:
+                hint = "write bytes, as in 14 GB / tensor" if key == "bytes" else "a plain number"
+                problem = f"{key} of {entry.name!r}, {str(amount)!r}, has the wrong unit"
+                raise InputError(problem, where=where, hint=hint)
+        if isinstance(entry, Unpriced):
+            _check_text(entry.why, "why", entry.places)
+
+    def _check_constants(self) -> None:
+        """Refuse amounts out of bounds that no size of an open axis can mend. Raises InputError."""
+        fixed = {
+            axis.name: axis.sizes[0] for axis in self.axes if axis.sizes and not axis.sizes[1:]
+        }
+        known = known_at(self, fixed)
+        for entry in self.communications:
+            if all(fixed.get(name) == 1 for name in entry.over):
+                continue
+            for key, amount in amounts_of(entry):
+                if all(name in known for name in names_in(amount)):
+                    entry_value(entry, key, known)
+
+    def _check_over(self, entry: Entry | Unpriced) -> None:
+        where, known = entry.places.of("over"), [axis.name for axis in self.axes]
+        if not entry.over:
+            hint = f"name at least one of: {', '.join(known)}"
+            raise InputError(f"{entry.name!r} is over no axis", where=where, hint=hint)
+        for name in entry.over:
+            if name not in known:
+                problem = f"{entry.name!r} is over {name!r}, and there is no such axis"
+                raise InputError(problem, where=where, hint=nearest(name, known))
+            if entry.over.count(name) > 1:
+                problem = f"{entry.name!r} is over {name!r} twice"
+                raise InputError(problem, where=where, hint="name each axis once")
+
+
+Powers = Mapping[str, int]
+_POWERS = {"bytes": (0, 1), "times": (0,), "hidden": (0,)}
+"""The powers of bytes an entry's amounts may have."""
+_BOUNDS = {
+    "bytes": (MOST_PAYLOAD_BYTES, f"above 0, and at most {MOST_PAYLOAD_BYTES}"),
+    "times": (MOST_TIMES, f"above 0, and at most {MOST_TIMES}"),
+    "hidden": (1, "from 0 to 1"),
+}
+
+
+def amounts_of(entry: Entry | Unpriced) -> tuple[tuple[str, Amount], ...]:
+    """The amounts of an entry by their keys: bytes, times and, of a collective, hidden."""
+    amounts = (("bytes", entry.payload), ("times", entry.times))
+    return (*amounts, ("hidden", entry.hidden)) if isinstance(entry, Entry) else amounts
+
+
+def known_at(job: Job, sizes: Mapping[str, int]) -> Known:
+    """What the names of a job stand for at sizes of its axes, or why that cannot be worked out.
+
+    With data = 8, ``batch / data`` stands for an eighth of the batch. Where sizes are left out, so
+    are the numbers that depend on them.
+    """
+    known: dict[str, Fraction | InputError] = {name: Fraction(size) for name, size in sizes.items()}
+    for number in job.numbers:
+        if all(name in known for name in names_in(number.amount)):
+            try:
+                known[number.name] = worked_out(number.amount, known)
+            except InputError as error:
+                known[number.name] = _placed(error, number.where)
+    return known
+
+
+def entry_value(entry: Entry | Unpriced, key: str, known: Known) -> Fraction:
+    """One amount of an entry, worked out.
+
+    Raises InputError, with the place, for a division by zero and for what is out of bounds: bytes
+    and times are above 0, the hidden share is from 0 to 1.
+    """
+    where = entry.places.of(key)
+    try:
+        value = worked_out(dict(amounts_of(entry))[key], known)
+    except InputError as error:
+        problem = f"{key} of {entry.name!r}: {error.problem}"
+        raise _placed(InputError(problem, where=error.where, hint=error.hint), where) from None
+    most, hint = _BOUNDS[key]
+    if value < 0 or (value == 0 and key != "hidden") or value > most:
+        problem = f"{key} of {entry.name!r} would be {number_text(value)}"
+        raise InputError(problem, where=where, hint=hint)
+    return value
+
+
+def number_text(value: Fraction) -> str:
+    """A number as people write it; with 6 digits if it is a long fraction."""
+    return str(value) if value.denominator < 1000 else f"{float(value):.6g}"
+
+
+def _placed(error: InputError, where: str) -> InputError:
+    """The error with a place, if it has none yet."""
+    return error if error.where else InputError(error.problem, where=where, hint=error.hint)
+
+
+def _power(amount: Amount, powers: Powers, where: str) -> int:
+    for name in names_in(amount):
+        if name not in powers:
+            problem = f"{str(amount)!r} names {name!r}, which is no axis and no number given before"
+            raise InputError(problem, where=where, hint=nearest(name, powers))
+    with within(where):
+        return power_of_bytes(amount, powers)
+
+
+def _twice(name: str, where: str) -> InputError:
+    hint = "every axis, number, requirement and collective needs a name of its own"
+    return InputError(f"the name {name!r} is given twice", where=where, hint=hint)
+
+
+def _check_symbol(name: str, what: str, where: str) -> None:
+    """Refuse a name that an amount could not spell. Raises InputError."""
+    with within(where):
+        check_name(name, what)
+    if not _NAME.fullmatch(name) or name in EXTREMES:
+        problem = f"{what} name {name!r} cannot stand in an amount"
+        hint = "a letter followed by letters, digits or '_', and neither min nor max"
+        raise InputError(problem, where=where, hint=hint)
+
+
+def _check_text(text: str, key: str, places: Places) -> None:
+    """Refuse text that cannot stand in a table. Raises InputError."""
+    if not text.strip() or not text.isprintable():
+        raise InputError(f"{key} = {text!r}", where=places.of(key), hint="one line of text")

@@ -1,0 +1,407 @@
+"""One placement for a whole job: the one with the least exposed communication time.
+
+A choice is one size for each axis that the job leaves open, and one placement. Each collective gets
+its best program on that choice; its seconds count times its calls per step and the share that
+compute cannot hide, and the sum ranks the choice. Choices are searched in the order of their lower
+bounds, until no bound is below the k-th sum found: exact, though most are never searched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from functools import partial
+from math import prod
+
+from grammar import Goal
+from hierarchies import (
+    Axis,
+    InputError,
+    Placement,
+    Reduction,
+    System,
+    check_axes,
+    count_placements,
+    load,
+    placements,
+    row_major,
+)
+from hierarchies.fabric import alike
+from synth.collective.algorithms.algorithms import Choice
+from synth.collective.price.intervals import Interval
+from synth.collective.price.resolution import Estimate, together
+from synth.collective.price.segments import SEGMENTS
+from synth.collective.price.step_prices import Simulator
+from synth.collective.price.steps import TICKS_PER_SECOND
+from synth.collective.ranking.answers import AnswerMaker
+from synth.collective.ranking.candidates import CandidateSearch, Found
+from synth.collective.ranking.distinct import Distinct
+from synth.collective.ranking.library import Library
+from synth.collective.ranking.request import Answer, Noting, Provisional, Watcher
+from synth.collective.semantics.programs import Language
+from synth.collective.workload.assignments import SettledEntry, SettledJob, assignments, settled
+from synth.collective.workload.job import Job
+from synth.search.forks import forked
+
+
+@dataclass(frozen=True)
+class How:
+    """How programs are looked for, the same for all entries of a job; ``k`` placements are kept.
+
+    ``placement`` fixes the matrix instead of trying all.
+    """
+
+    k: int = 5
+    language: Language = field(default_factory=Language)
+    choice: Choice = Choice.AUTO
+    collapse: bool = True
+    segments: tuple[int, ...] = SEGMENTS
+    stripes: bool = True
+    placement: tuple[tuple[int, ...], ...] | None = None
+
+    def __post_init__(self) -> None:
+        if self.k < 1:
+            raise InputError(f"k is {self.k}", hint="ask for at least 1 placement")
+
+
+@dataclass(frozen=True)
+class Option:
+    """Sizes of the axes, a placement, and the exposed communication seconds of a step there.
+
+    ``estimate`` says what these seconds are owed to, the calls of all entries together.
+    """
+
+    axes: tuple[Axis, ...]
+    placement: Placement
+    exposed_seconds: float
+    estimate: Estimate
+
+    @property
+    def interval(self) -> Interval | None:
+        """Where measurements take the seconds to lie; None without, or if nothing is exposed."""
+        if not self.estimate.owed:
+            return None
+        low, high = self.estimate.lowest, self.estimate.highest
+        return Interval(low / TICKS_PER_SECOND, high / TICKS_PER_SECOND)
+
+
+@dataclass(frozen=True)
+class Planned:
+    """An entry with its best program on the chosen placement.
+
+    ``alone_placement`` is the best placement for this entry alone, with the same sizes of the
+    axes; ``alone_seconds`` is one call there.
+    """
+
+    entry: SettledEntry
+    answer: Answer
+    alone_seconds: float
+    alone_placement: Placement
+
+    @property
+    def exposed_seconds(self) -> float:
+        """Seconds of a step that compute does not hide."""
+        return float(self.entry.weight) * self.answer.candidate.seconds
+
+    @property
+    def default_exposed_seconds(self) -> float:
+        """Exposed seconds of a step if the runtime chooses by itself on this placement."""
+        return float(self.entry.weight) * self.answer.baseline_seconds
+
+
+@dataclass(frozen=True)
+class JobPlan:
+    """The best placement, its entries, and the next best ones.
+
+    ``ranking`` begins with the chosen one. ``complete`` is False if the work was stopped: then a
+    better placement may be missing.
+    """
+
+    system: System
+    job: SettledJob
+    how: How
+    entries: tuple[Planned, ...]
+    ranking: tuple[Option, ...]
+    placements: int
+    of_placements: int
+    complete: bool
+
+
+def plan_job(
+    system: System | str, job: Job, how: How | None = None, watcher: Watcher | None = None
+) -> JobPlan:
+    """The placement on which a job's collectives are exposed for the least time, exactly.
+
+    ``system`` may be a catalogue name (``dgx-h100:4``) or the path of a TOML file.
+    Ties: the earlier setting of the axes, then the order of placements. Raises InputError for a
+    job that does not fit the machine.
+    """
+    machine = load(system) if isinstance(system, str) else system
+    return _Planner(machine, job, how or How(), watcher or Watcher()).run()
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """Sizes of the axes and a placement; lower bounds of each entry, in ticks, and of the sum."""
+
+    bound: Fraction
+    order: int
+    job: SettledJob
+    placement: Placement
+    bounds: tuple[int, ...]
+
+
+_Key = tuple[Goal, int, object]
+
+
+class _Planner:
+    """Prices choices and remembers what each kind of reduction costs. Mutable, one use."""
+
+    def __init__(self, system: System, job: Job, how: How, watcher: Watcher) -> None:
+        self._system = system
+        self._how = how
+        self._watcher = watcher
+        self._noting = Noting(watcher)
+        self._simulator = Simulator(system, how.choice)
+        self._libraries: dict[Goal, Library] = {}
+        self._searches: dict[tuple[Goal, int], CandidateSearch] = {}
+        self._known: dict[_Key, Distinct[Found]] = {}
+        self._bounds: dict[_Key, int] = {}
+        self._jobs = settled_on(system, job, how.placement)
+        self._of = 1
+        if how.placement is None:
+            self._of = sum(count_placements(system.hierarchy, one.axes) for one in self._jobs)
+
+    def run(self) -> JobPlan:
+        done = 0
+        best: list[tuple[Fraction, int, _Choice]] = []
+        choices = self._choices()
+        self._search_first(choices[: self._how.k])
+        for choice in choices:
+            if done and not self._noting.go_on():
+                break
+            limit = best[-1][0] if len(best) == self._how.k else None
+            total = self._total(choice, limit)
+            if total is not None:
+                best = sorted([*best, (total, choice.order, choice)], key=lambda one: one[:2])
+                best = best[: self._how.k]
+                self._watcher.ranked(partial(_so_far, best))
+            done += 1
+            self._watcher.placed(done, self._of)
+        best = self._framework_first(best)
+        chosen = best[0][2]
+        entries = tuple(self._planned(chosen))
+        return JobPlan(
+            self._system,
+            chosen.job,
+            self._how,
+            entries,
+            tuple(
+                Option(
+                    one.job.axes,
+                    one.placement,
+                    float(total) / TICKS_PER_SECOND,
+                    self._estimate(one),
+                )
+                for total, _, one in best
+            ),
+            done,
+            self._of,
+            not self._noting.stopped and all(one.complete for one in self._libraries.values()),
+        )
+
+    def _framework_first(
+        self, best: list[tuple[Fraction, int, _Choice]]
+    ) -> list[tuple[Fraction, int, _Choice]]:
+        """The best choices, before them the one that frameworks lay out if prices cannot tell.
+
+        It is the simplest of those that prices do not tell from the best: nothing has to be set.
+        """
+        first = best[0][2]
+        placement = row_major(self._system.hierarchy, first.job.axes)
+        if placement is None or self._how.placement is not None or placement == first.placement:
+            return best
+        bounds = tuple(self._bound(entry, placement) for entry in first.job.entries)
+        usual = _Choice(_weighted(first.job, bounds), first.order, first.job, placement, bounds)
+        total = self._total(usual, None) or Fraction(0)
+        if self._estimate(first).surely_below(self._estimate(usual)):
+            return best
+        others = [one for one in best if one[2].placement != placement]
+        return [(total, usual.order, usual), *others][: self._how.k]
+
+    def _choices(self) -> list[_Choice]:
+        """All of them, the lowest bound first."""
+        found: list[_Choice] = []
+        for job in self._jobs:
+            for placement in self._placements(job):
+                bounds = tuple(self._bound(entry, placement) for entry in job.entries)
+                total = _weighted(job, bounds)
+                found.append(_Choice(total, len(found), job, placement, bounds))
+        return sorted(found, key=lambda one: (one.bound, one.order))
+
+    def _placements(self, job: SettledJob) -> Iterable[Placement]:
+        """All placements; only the one that is asked for if there is one."""
+        if self._how.placement is None:
+            return placements(self._system.hierarchy, job.axes)
+        return [Placement(self._system.hierarchy, job.axes, self._how.placement)]
+
+    def _total(self, choice: _Choice, limit: Fraction | None) -> Fraction | None:
+        """The weighted ticks of all entries; None where they exceed the limit."""
+        ticks = list(choice.bounds)
+        for number, entry in enumerate(choice.job.entries):
+            if limit is not None and _weighted(choice.job, ticks) > limit:
+                return None
+            if entry.weight:
+                ticks[number] = self._best(entry, choice.placement).what.ticks
+        total = _weighted(choice.job, ticks)
+        return None if limit is not None and total > limit else total
+
+    def _search_first(self, choices: Sequence[_Choice]) -> None:
+        """What the first choices need, which no bound makes needless: by several processes."""
+        if self._watcher.processes < 2:
+            return
+        wanted = {
+            _key(self._system, entry, reduction): (entry, reduction)
+            for choice in choices
+            for entry in choice.job.entries
+            if entry.weight
+            for reduction in [self._reduction(entry, choice.placement)]
+        }
+        for entry, reduction in wanted.values():
+            self._library(entry.goal).paths(len(reduction.tree.digits))
+        found = forked(self._searched, [*wanted.values()], self._noting)
+        self._known.update(zip(wanted, found, strict=False))
+
+    def _searched(self, one: tuple[SettledEntry, Reduction]) -> Distinct[Found]:
+        entry, reduction = one
+        [found] = self._search(entry).distinct(reduction, 1)
+        return found
+
+    def _estimate(self, choice: _Choice) -> Estimate:
+        """What the exposed time of a choice is owed to."""
+        exposed = [entry for entry in choice.job.entries if entry.weight]
+        return together(
+            (float(entry.weight), self._best(entry, choice.placement).estimate) for entry in exposed
+        )
+
+    def _reduction(self, entry: SettledEntry, placement: Placement) -> Reduction:
+        return Reduction(placement, entry.over, self._how.collapse)
+
+    def _bound(self, entry: SettledEntry, placement: Placement) -> int:
+        reduction = self._reduction(entry, placement)
+        key = _key(self._system, entry, reduction)
+        if key not in self._bounds:
+            self._bounds[key] = self._search(entry).bound_ticks(reduction)
+        return self._bounds[key]
+
+    def _best(self, entry: SettledEntry, placement: Placement) -> Distinct[Found]:
+        """The entry's best answer on a placement; those with equal prices share a search."""
+        reduction = self._reduction(entry, placement)
+        key = _key(self._system, entry, reduction)
+        if key not in self._known:
+            self._known[key] = self._searched((entry, reduction))
+        found = self._known[key]
+        return replace(found, what=replace(found.what, reduction=reduction))
+
+    def _search(self, entry: SettledEntry) -> CandidateSearch:
+        key = entry.goal, entry.payload_bytes
+        if key not in self._searches:
+            self._searches[key] = CandidateSearch(
+                self._library(entry.goal),
+                self._simulator,
+                entry.payload_bytes,
+                self._how.segments,
+                stripes=self._how.stripes,
+                go_on=self._noting.go_on,
+            )
+        return self._searches[key]
+
+    def _library(self, goal: Goal) -> Library:
+        if goal not in self._libraries:
+            language = replace(self._how.language, goal=goal)
+            self._libraries[goal] = Library(language, self._watcher.searching)
+        return self._libraries[goal]
+
+    def _planned(self, chosen: _Choice) -> Sequence[Planned]:
+        """All entries on a choice; those of one goal are proved together."""
+        entries, place = chosen.job.entries, chosen.placement
+        planned: dict[int, Planned] = {}
+        for goal in dict.fromkeys(entry.goal for entry in entries):
+            some = {n: self._best(one, place) for n, one in enumerate(entries) if one.goal is goal}
+            several = [(found, entries[number].payload_bytes) for number, found in some.items()]
+            maker = AnswerMaker(self._simulator, self._library(goal), self._noting, several)
+            for number, found in some.items():
+                entry = entries[number]
+                answer = maker.answer(number + 1, found, entry.payload_bytes)
+                alone = self._alone(entry, chosen, found.what)
+                seconds, best = alone.ticks / TICKS_PER_SECOND, alone.reduction.placement
+                planned[number] = Planned(entry, answer, seconds, best)
+                self._watcher.judged(len(planned), len(entries))
+        return [planned[number] for number in range(len(entries))]
+
+    def _alone(self, entry: SettledEntry, chosen: _Choice, found: Found) -> Found:
+        """The entry on the placement that is best for it alone."""
+        others = sorted(
+            (self._bound(entry, placement), number, placement)
+            for number, placement in enumerate(placements(self._system.hierarchy, chosen.job.axes))
+        )
+        best = found
+        for bound, _, placement in others:
+            if bound >= best.ticks or not self._noting.go_on():
+                break
+            other = self._best(entry, placement).what
+            best = other if other.ticks < best.ticks else best
+        return best
+
+
+def settled_on(
+    system: System, job: Job, placement: tuple[tuple[int, ...], ...] | None
+) -> list[SettledJob]:
+    """The job with numbers only: of all sizes that its axes may have, or of those of a placement.
+
+    Raises InputError where there are none; nothing is priced.
+    """
+    jobs = [settled(job, sizes) for sizes in assignments(job, system.devices)]
+    found = jobs if placement is None else [_sized_for(placement, jobs)]
+    for one in found:
+        check_axes(system.hierarchy, one.axes)
+        if placement is not None:
+            Placement(system.hierarchy, one.axes, placement)
+    return found
+
+
+def _sized_for(matrix: tuple[tuple[int, ...], ...], jobs: Sequence[SettledJob]) -> SettledJob:
+    """The job whose axes have the sizes of a placement. Raises InputError if there is none."""
+    sizes = [prod(row) for row in matrix]
+    for job in jobs:
+        if sizes == [axis.size for axis in job.axes]:
+            return job
+    rows = ", ".join(f"{axis.name} {size}" for axis, size in zip(jobs[0].axes, sizes, strict=False))
+    hint = f"one row for each axis, with a product that the job allows; these are {rows}"
+    raise InputError("the placement does not fit the job's axes", where="--placement", hint=hint)
+
+
+def _so_far(best: Sequence[tuple[Fraction, int, _Choice]]) -> list[Provisional]:
+    """The best placements so far, as progress reports show them."""
+    return [
+        Provisional(
+            rank,
+            choice.job.axes,
+            choice.placement.matrix,
+            "",
+            float(total) / TICKS_PER_SECOND,
+        )
+        for rank, (total, _, choice) in enumerate(best, start=1)
+    ]
+
+
+def _key(system: System, entry: SettledEntry, reduction: Reduction) -> _Key:
+    """What an entry's price depends on besides the system: two placements may share it."""
+    return entry.goal, entry.payload_bytes, alike(system, reduction)
+
+
+def _weighted(job: SettledJob, ticks: tuple[int, ...] | list[int]) -> Fraction:
+    return sum(
+        (entry.weight * one for entry, one in zip(job.entries, ticks, strict=True)), Fraction(0)
+    )

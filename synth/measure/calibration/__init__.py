@@ -1,0 +1,17 @@
+"""Prices that agree with measurements: read measurements, fit prices to them, judge the fit.
+
+A description says what links could do; a run of nccl-tests says what they did. A fit finds latency
+and bandwidth for each level, algorithm and protocol that explain the measured rows. It also reports
+how far it is off on rows that it had not seen, and what the rows leave open. A fit needs rows in
+which levels are timed apart, so this package also says which tests to run:
+
+>>> from hierarchies import load
+>>> from synth.measure.calibration.experiments import isolating
+>>> test = isolating(load("dgx-h100:2"), "gpu")
+>>> print(test.program, test.arguments)
+all_reduce_perf -b 1K -e 1G -f 2 -g 1 -w 5 -n 20
+>>> test.groups.where
+'level gpu alone, all at once'
+>>> test.environment
+{'NCCL_TESTS_SPLIT': 'DIV 8', 'NCCL_ALGO': 'Ring', 'NCCL_PROTO': 'Simple'}
+"""

@@ -1,0 +1,226 @@
+"""The ways (algorithm and protocol) that a row may have been run by, as numbers for a fit.
+
+If NCCL_ALGO or NCCL_PROTO was not set the runtime chose by itself: then a row has a candidate for
+each algorithm and protocol of the runtime. A fit takes the one that NCCL's model chooses, or the
+fastest one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from math import log2
+
+from grammar import Collective, Goal
+from hierarchies import Domain, InputError, System, nearest
+from hierarchies.calibration import FASTEST
+from synth.collective.algorithms.algorithms import Algorithm, network
+from synth.collective.algorithms.nccl_model import Ranks
+from synth.collective.algorithms.protocols import Protocol, protocols
+from synth.collective.price.defaults import ALGORITHMS, DIRECT, names, quickest_seconds
+from synth.collective.price.step_prices import Simulator
+from synth.collective.price.ways import Way
+from synth.measure.calibration.busy_part import BusyPart, busy_part
+from synth.measure.calibration.measurements import SEND_RECEIVE, Measurement
+
+COLLECTIVES = (*(goal.value for goal in Goal), SEND_RECEIVE)
+_FORCED = {
+    "nvls": Algorithm.IN_NETWORK,
+    "nvlstree": Algorithm.IN_NETWORK,
+    "collnet": Algorithm.IN_NETWORK,
+    "collnetdirect": Algorithm.IN_NETWORK,
+    "collnetchain": Algorithm.IN_NETWORK,
+    **{algorithm.value: algorithm for algorithm in Algorithm},
+}
+"""The algorithms a runtime can be forced to use, in lower case and without underscores."""
+WIDE_TREE = 0.5
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One algorithm and protocol for a measurement, linear in what is fitted.
+
+    For each level of the system: ``waited``, the messages that wait for each other; ``paced``, the
+    messages that keep a minimum gap; ``peers``, whom one exchanges with at once; ``wide``, what is
+    left of the bandwidth for more than two children, ``busy_seconds`` with that; and ``doublings``
+    of two children, each of which may lose some more.
+    """
+
+    way: Way
+    protocol: Protocol
+    waited: tuple[float, ...]
+    wide: tuple[float, ...]
+
+    @property
+    def peers(self) -> tuple[float, ...]:
+        return self.way.peers if self.way.at_once else (0.0,) * len(self.waited)
+
+    @property
+    def busy_seconds(self) -> tuple[float, ...]:
+        rows = zip(self.way.busy_seconds, self.wide, self.way.children, strict=True)
+        return tuple(busy / (wide if m > 2 else 1.0) for busy, wide, m in rows)
+
+    @property
+    def doublings(self) -> tuple[float, ...]:
+        return tuple(log2(m / 2) if m > 2 else 0.0 for m in self.way.children)
+
+    @property
+    def paced(self) -> tuple[float, ...]:
+        return self.way.paced(self.waited)
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        return self.way.collective, self.way.algorithm.value, self.protocol.value
+
+
+@dataclass(frozen=True)
+class Allowed:
+    """A way that the runtime may have taken, by NCCL's name, and the protocols possible for it."""
+
+    name: str
+    way: Way
+    protocols: tuple[Protocol, ...]
+
+
+def candidates(system: System, measurement: Measurement) -> tuple[Candidate, ...]:
+    """All ways that the runtime may have taken, one candidate for each protocol.
+
+    Raises InputError if the ranks do not fit the system, and for a forced algorithm or protocol
+    that is unknown or impossible there.
+    """
+    part = busy_part(system, measurement)
+    links = part.system.links
+    return tuple(
+        Candidate(each.way, protocol, each.way.counted(links), wide(system, each.way.algorithm))
+        for each in allowed_ways(part, measurement)
+        for protocol in each.protocols
+    )
+
+
+def wide(system: System, algorithm: Algorithm) -> tuple[float, ...]:
+    """By level what is left of an algorithm's bandwidth where more than two children take part.
+
+    NCCL's trees between nodes reach half of what their bytes would need from four nodes on, as if
+    the port of an inner node carried what both its children get: forced on B200 190.7 and 192.6
+    GB/s, where two nodes reach 335 (../shared/data/published); on Alps, by NCCL's own choice, 47 at
+    8 nodes and 64 MiB.
+    """
+    tree, between = algorithm is Algorithm.TREE, network(system)
+    return tuple(
+        WIDE_TREE if tree and level <= between else 1.0 for level in range(len(system.links))
+    )
+
+
+def allowed_ways(part: BusyPart, measurement: Measurement) -> tuple[Allowed, ...]:
+    """The ways that the runtime may have taken, as the simulator prices them. Raises InputError
+    as ``candidates``.
+    """
+    forced = _forced_protocol(measurement)
+    found = []
+    for name, way in _ways(part, measurement):
+        known = tuple(protocol for protocol in way.protocols if forced in (None, protocol))
+        if known:
+            found.append(Allowed(name, way, known))
+    if not found:
+        but = [f"without {' and '.join(measurement.without)}"] if measurement.without else []
+        ways = (measurement.algorithm, measurement.protocol)
+        words = " ".join(["forced to", *filter(None, ways)] if any(ways) else but)
+        raise InputError(
+            f"{measurement.collective}, {words}, cannot be carried out on {part.system.name}",
+            where=measurement.source,
+            hint="the links of the description, or the groups, have no such thing",
+        )
+    return tuple(found)
+
+
+def chosen(system: System, measurement: Measurement, runtime: str, size_bytes: int) -> str | None:
+    """The algorithm a runtime takes for a size by NCCL's model; None where the model is not asked.
+
+    That is the case if the algorithm was forced, for all-to-alls and sends and receives, which have
+    one way only, and if ``runtime`` takes the fastest.
+    """
+    goals = [goal for goal in Goal if goal.value == measurement.collective]
+    if runtime == FASTEST or measurement.algorithm or goals in ([], [Goal.ALL_TO_ALL]):
+        return None
+    part = busy_part(system, measurement)
+    ranks, goal = Ranks(part.system, part.members), goals[0]
+
+    def seconds(name: str) -> float:
+        return quickest_seconds(ranks, goal, name, size_bytes)
+
+    allowed = (name for name in names(ranks, goal) if name not in measurement.without)
+    return ALGORITHMS[min(allowed, key=seconds)].value
+
+
+def _ways(part: BusyPart, measurement: Measurement) -> Iterator[tuple[str, Way]]:
+    """The runtime's ways for the collective, by name; only the forced one if it was forced."""
+    if measurement.collective not in COLLECTIVES:
+        known = nearest(measurement.collective, COLLECTIVES)
+        raise InputError(
+            f"no collective {measurement.collective!r}", where=measurement.source, hint=known
+        )
+    if measurement.collective == SEND_RECEIVE:
+        yield DIRECT, sent_around(part.system, part.members)
+        return
+    forced = _forced_algorithm(measurement)
+    simulator = Simulator(replace(part.system, calibration=None))
+    collective, goal = Collective(measurement.collective), Goal(measurement.collective)
+    for name in names(Ranks(part.system, part.members), goal, later=forced is not None):
+        if forced in (None, ALGORITHMS[name]) and name not in measurement.without:
+            yield name, simulator.way(collective, ALGORITHMS[name], part.roles)
+
+
+def _forced_algorithm(measurement: Measurement) -> Algorithm | None:
+    if measurement.algorithm is None:
+        return None
+    algorithm = _FORCED.get(measurement.algorithm.lower().replace("_", ""))
+    if algorithm is None:
+        hint = nearest(measurement.algorithm, sorted(_FORCED))
+        raise InputError(
+            f"no algorithm {measurement.algorithm!r}", where=measurement.source, hint=hint
+        )
+    return algorithm
+
+
+def _forced_protocol(measurement: Measurement) -> Protocol | None:
+    if measurement.protocol is None:
+        return None
+    known = [protocol.value for protocol in Protocol]
+    if measurement.protocol.lower() not in known:
+        hint = nearest(measurement.protocol.lower(), known)
+        raise InputError(
+            f"no protocol {measurement.protocol!r}", where=measurement.source, hint=hint
+        )
+    return Protocol(measurement.protocol.lower())
+
+
+def sent_around(system: System, members: tuple[int, ...]) -> Way:
+    """Every rank sends its buffer to the next one, in rank order, and receives the previous one's.
+
+    Exactly one edge of this circle leaves each child of a spanned level. It cannot use the ports
+    of other devices in the child.
+    """
+    spans = tuple(level for level, m in enumerate(members) if m > 1)
+    carried, busy = [0.0] * len(members), [0.0] * len(members)
+    for level in spans:
+        link = system.links[level]
+        carried[level] = float(members[level]) if link.domain is Domain.BUS else 1.0
+        several = system.port_bytes_per_second(level)
+        rate = several if link.domain is Domain.SWITCH else link.bandwidth_bytes_per_second
+        busy[level] = carried[level] / rate
+    waits = tuple(float(level in spans) for level in range(len(members)))
+    return Way(
+        SEND_RECEIVE,
+        Algorithm.DIRECT,
+        spans,
+        tuple(carried),
+        tuple(busy),
+        (1,) * len(members),
+        waits,
+        2 / system.memory_bytes_per_second,
+        protocols(system.links[level] for level in spans),
+        waits,
+        members,
+        at_once=True,
+        members=members,
+    )

@@ -1,0 +1,243 @@
+"""From measurements to a calibrated system: the fit, its errors, and what it leaves open."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from math import expm1, isfinite
+
+import numpy as np
+import numpy.typing as npt
+
+from hierarchies import Calibration, Crossing, Fit, InputError, System, Untold
+from hierarchies.calibration import FASTEST, MODEL
+from synth.collective.algorithms.algorithms import Algorithm
+from synth.measure.calibration.candidates import Candidate, candidates, chosen, wide
+from synth.measure.calibration.expectations import expected_fit
+from synth.measure.calibration.identifiability import undetermined
+from synth.measure.calibration.measurements import FEWEST_SIZES, Measurement
+from synth.measure.calibration.prior import unmeasured
+from synth.measure.calibration.residuals import FittedRow, followed, residuals, strayed, strays
+from synth.measure.calibration.solver import Rows, Solution, solve, unseen_seconds
+from synth.measure.calibration.typical import typical
+
+PREFERRED = (MODEL, FASTEST)
+"""How a runtime may choose its way: the one that explains the rows better; of equals the first."""
+
+
+@dataclass(frozen=True)
+class Calibrated:
+    """A system with its calibration, and the rows that it was fitted to.
+
+    ``loss`` is what the fit minimised: of two descriptions of one machine that are fitted to the
+    same rows, the one with the lower loss explains them better.
+    """
+
+    system: System
+    calibration: Calibration
+    rows: tuple[FittedRow, ...]
+    loss: float
+
+
+def fit(system: System, measurements: Sequence[Measurement]) -> Calibrated:
+    """Latency and bandwidth per level, algorithm and protocol, from measurements of one system.
+
+    A calibration that the system has already is not looked at. Rows of no bytes are left out.
+    Raises InputError for nothing to fit, ranks that do not fit the system, groups of one rank,
+    fewer than ``FEWEST_SIZES`` sizes, a size twice in one measurement or the same measurement
+    twice, and times that are no positive, finite numbers.
+    """
+    bare = replace(system, calibration=None)
+    checked = [_checked(measurement) for measurement in measurements]
+    _check_together(checked)
+    tried = [(rows, solve(bare, rows)) for rows in (_rows(bare, checked, how) for how in PREFERRED)]
+    best = min(range(len(tried)), key=lambda which: tried[which][1].loss)
+    rows, first = tried[best]
+    away = strayed(rows.sizes, rows.seconds, first.fitted, rows.table)
+    solution = solve(bare, rows, ~away) if away.any() else first
+    found = _fitted_rows(bare, rows, checked, solution, away)
+    found = _unseen(bare, rows, solution, found)
+    calibration = Calibration(
+        tuple(_fits(bare, rows, solution)),
+        residuals(found),
+        tuple(dict.fromkeys(measurement.source for measurement in checked if measurement.source)),
+        undetermined(bare, rows, solution),
+        tuple(_dropped(found)),
+        PREFERRED[best],
+        followed(found),
+        strays(found),
+        machines=known.residuals if (known := typical(bare).calibration) else (),
+        untold=tuple(_untold(bare, solution)),
+    )
+    return Calibrated(replace(bare, calibration=calibration), calibration, found, first.loss)
+
+
+def _checked(measurement: Measurement) -> Measurement:
+    """The measurement without rows of no bytes, its sizes ascending."""
+    where = measurement.source
+    for sample in measurement.samples:
+        if not isfinite(sample.seconds) or (sample.size_bytes > 0 and sample.seconds <= 0):
+            raise InputError(
+                f"{sample.seconds} s for {sample.size_bytes} bytes",
+                where=where,
+                hint="every time is a finite number above 0: measure with more iterations",
+            )
+        if sample.size_bytes < 0:
+            raise InputError(f"{sample.size_bytes} bytes", where=where, hint="0 or more")
+    samples = [sample for sample in measurement.samples if sample.size_bytes]
+    counted = Counter((sample.size_bytes, sample.in_place) for sample in samples)
+    twice = [size for (size, _), number in counted.items() if number > 1]
+    if twice:
+        raise InputError(
+            f"{len(twice)} sizes stand twice, the first of {twice[0]} bytes",
+            where=where,
+            hint="give every run as a file of its own; repeated lines are no second run",
+        )
+    sizes = {sample.size_bytes for sample in samples}
+    if len(sizes) < FEWEST_SIZES:
+        raise InputError(
+            f"{len(sizes)} sizes of {measurement.collective}",
+            where=where,
+            hint=f"at least {FEWEST_SIZES} tell latency from bandwidth: -b 8 -e 1G -f 2",
+        )
+    ordered = sorted(samples, key=lambda sample: (sample.size_bytes, sample.in_place))
+    return replace(measurement, samples=tuple(ordered))
+
+
+def _check_together(measurements: Sequence[Measurement]) -> None:
+    if not measurements:
+        raise InputError("nothing to fit", hint="give at least one measured table")
+    seen: dict[object, str] = {}
+    for measurement in measurements:
+        what = replace(measurement, source="")
+        if what in seen:
+            raise InputError(
+                f"the rows of {seen[what] or 'a table'} stand here again",
+                where=measurement.source,
+                hint="give each run once: twice would count twice",
+            )
+        seen[what] = measurement.source
+
+
+def _rows(system: System, measurements: Sequence[Measurement], runtime: str) -> Rows:
+    sizes: list[float] = []
+    seconds: list[float] = []
+    tables: list[int] = []
+    numbers: list[int] = []
+    ways: list[Candidate] = []
+    for table, measurement in enumerate(measurements):
+        known = candidates(system, measurement)
+        for sample in measurement.samples:
+            taken = chosen(system, measurement, runtime, sample.size_bytes)
+            mine = [each for each in known if taken in (None, each.way.algorithm.value)] or known
+            numbers += [len(sizes)] * len(mine)
+            ways += mine
+            sizes.append(float(sample.size_bytes))
+            seconds.append(sample.seconds)
+            tables.append(table)
+    return Rows(
+        np.array(sizes), np.array(seconds), np.array(tables), np.array(numbers), tuple(ways)
+    )
+
+
+def _fits(system: System, rows: Rows, solution: Solution) -> Iterator[Fit]:
+    """The fitted numbers of each way, and the expected ones of ways that no row can have taken.
+
+    Numbers of levels that no row crosses stay as they were expected.
+    """
+    levels = len(system.links)
+    crossed = [any(each.waited[i] for each in rows.candidates) for i in range(levels)]
+    algorithms = {one.value: one for one in Algorithm}
+    gone = Counter(rows.candidates[pair].key for pair in solution.chosen)
+    fitted = [*zip(solution.keys, solution.unknowns, strict=True)]
+    for key, unknowns in [*fitted, *unmeasured(solution.keys, solution.unknowns, solution.lowest)]:
+        numbers = unknowns.tolist()
+        kept = wide(system, algorithms[key[1]]) if key[1] else (1.0,) * levels
+        found = []
+        for level, before in enumerate(expected_fit(system, key).levels):
+            if not crossed[level]:
+                found.append(replace(before, wide=kept[level]))
+                continue
+            hop, gap, inverse, peer, loss = numbers[1 + level :: levels]
+            if key[1] != Algorithm.DIRECT.value:
+                peer = 0.0
+            share, loss = (float(f"{each:.6g}") for each in (1 / inverse, -expm1(-loss)))
+            found.append(Crossing(_short(hop), _short(gap), share, _short(peer), kept[level], loss))
+        yield Fit(key[2], tuple(found), _short(numbers[0]), key[1], key[0], gone[key])
+
+
+def _untold(system: System, solution: Solution) -> Iterator[Untold]:
+    names = system.hierarchy.names
+    for levels, taken in solution.untold:
+        yield Untold(tuple(names[level] for level in levels), names[taken])
+
+
+def _short(seconds: float) -> float:
+    """Rounded to tenths of nanoseconds: finer than any measured row, and short to write."""
+    return max(0.0, round(seconds * 1e6, 4)) * 1e-6
+
+
+def _fitted_rows(
+    system: System,
+    rows: Rows,
+    measurements: Sequence[Measurement],
+    solution: Solution,
+    away: npt.NDArray[np.bool_],
+) -> tuple[FittedRow, ...]:
+    forced = [_is_forced(system, measurement) for measurement in measurements]
+    return tuple(
+        FittedRow(
+            measurements[table],
+            int(size),
+            float(seconds),
+            float(fitted),
+            way.key,
+            bool(dropped),
+            forced=forced[table],
+        )
+        for table, size, seconds, fitted, way, dropped in zip(
+            rows.table,
+            rows.sizes,
+            rows.seconds,
+            solution.fitted,
+            [rows.candidates[pair] for pair in solution.chosen],
+            away,
+            strict=True,
+        )
+    )
+
+
+def _is_forced(system: System, measurement: Measurement) -> bool:
+    """Whether only one algorithm can have run: it was forced, or the runtime has no other."""
+    return len({each.way.algorithm for each in candidates(system, measurement)}) == 1
+
+
+def _unseen(
+    system: System, rows: Rows, solution: Solution, found: Sequence[FittedRow]
+) -> tuple[FittedRow, ...]:
+    """The rows, each with its seconds by fits without it (cross-validation)."""
+    kept = np.array([not row.dropped for row in found])
+    starts = np.searchsorted(rows.table, rows.table)
+    odd = (np.arange(len(found)) - starts) % 2
+    halves = unseen_seconds(system, rows, solution, kept, odd)
+    names = [row.measurement.configuration for row in found]
+    known = list(dict.fromkeys(names))
+    tables = np.zeros(len(found))
+    if len(known) > 1:
+        groups = np.array([known.index(name) for name in names])
+        tables = unseen_seconds(system, rows, solution, kept, groups)
+    return tuple(
+        replace(row, halves_seconds=half, tables_seconds=table)
+        for row, half, table in zip(found, halves.tolist(), tables.tolist(), strict=True)
+    )
+
+
+def _dropped(rows: Sequence[FittedRow]) -> Iterator[str]:
+    for row in rows:
+        if row.dropped:
+            where = row.measurement.source or "a table"
+            what = f"{row.measurement.collective} of {row.size_bytes} bytes"
+            times = row.seconds / row.fitted_seconds
+            fitted = f"{times:.2g} times the fitted {row.fitted_seconds:.3g} s"
+            yield f"{where}: {what} took {row.seconds:.3g} s, {fitted}"

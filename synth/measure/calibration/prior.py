@@ -1,0 +1,152 @@
+"""A prior for the fit: what ways have in common, so that measured ways inform the others.
+
+Rounds of a ring or a tree reduce or copy, and an all-reduce has as many of one kind as of the
+other; chains and trees from or to a root send one way, all others both ways at once. What such
+rounds cost beyond others is a *trait*, the same for every collective that has them:
+
+    way = its algorithm + the sum of its traits + what is its own
+
+each with a spread about 0 before any row is seen (partial pooling: Gelman and Hill, Data Analysis
+Using Regression, 2006). Numbers are those of one message and one byte on the wire, of which an
+all-reduce has as many as a reduce-scatter and an all-gather together: so it follows from these as
+their mean, which is their sum. What one way is cheaper than both may be a half-duplex medium; and
+of calls in a row, as benchmarks make them, a chain has several under way where a ring waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from grammar import Collective
+from hierarchies.calibration import ANY
+from synth.collective.algorithms.algorithms import RECIPES, Algorithm
+from synth.measure.calibration.measurements import SEND_RECEIVE
+
+Floats = npt.NDArray[np.float64]
+Key = tuple[str, str, str]
+
+TRAITS = {
+    Collective.ALL_REDUCE.value: {"both ways": 1.0, "reducing": 0.5, "copying": 0.5},
+    Collective.REDUCE_SCATTER.value: {"both ways": 1.0, "reducing": 1.0},
+    Collective.ALL_GATHER.value: {"both ways": 1.0, "copying": 1.0},
+    Collective.REDUCE.value: {"one way": 1.0, "reducing": 1.0},
+    Collective.BROADCAST.value: {"one way": 1.0, "copying": 1.0},
+    Collective.ALL_TO_ALL.value: {"both ways": 1.0, "copying": 1.0},
+    SEND_RECEIVE: {"both ways": 1.0, "copying": 1.0},
+}
+"""For each collective, the part of its rounds that has a trait."""
+PARTS = ("hop", "gap", "share", "peer", "loss")
+"""What a fit knows of each level, in the order of its columns; before them is the launch."""
+PROTOCOL, ALGORITHM = (1.0, 1.0, 3.0, 1.0, 1.0, 1.0), (0.5, 1.0, 1.0, 0.3, 1.0, 1.0)
+"""Expected deviations of launch, hop, gap, inverse share, peer and loss, as fractions of the
+description (a gap's and a peer's of its hop): of a protocol from the description, of an algorithm
+from its protocol."""
+SPREADS: dict[str, tuple[float, ...]] = {
+    **dict.fromkeys(("one way", "both ways"), (0.5, 0.5, 0.5, 0.3, 0.5, 0.5)),
+    **dict.fromkeys(("reducing", "copying"), (0.2, 0.2, 0.2, 0.2, 0.2, 0.2)),
+}
+"""How far a trait moves these six, in the same fractions."""
+OWN, ALONE = (0.3, 0.3, 0.3, 0.1, 0.3, 0.5), (0.5, 0.5, 0.5, 0.2, 0.5, 0.5)
+"""How far a way deviates from its algorithm plus traits; and if it has no traits (ALONE)."""
+
+
+NOISE = ((0, 0.15), (1 << 16, 0.10), (1 << 24, 0.05))
+"""Relative errors expected of rows from a size on."""
+
+
+def noise(size_bytes: int) -> float:
+    """The relative error expected of a row of so many bytes."""
+    return max((least, error) for least, error in NOISE if least <= size_bytes)[1]
+
+
+def part(column: int, levels: int) -> int:
+    """What a column of a fit's unknowns is: 0 launch, else one more than its place in ``PARTS``."""
+    return 0 if column == 0 else 1 + (column - 1) // levels
+
+
+def expected(keys: Sequence[Key], what: int) -> tuple[Floats, Floats]:
+    """The prior of all ways by one protocol, before any row: a matrix and a vector.
+
+    Matrix x numbers - vector has independent entries of spread 1; ``what`` says which numbers (see
+    ``part``). The keys must contain the algorithm and the protocol of each way.
+    """
+    place = {key: number for number, key in enumerate(keys)}
+    rows, wanted = np.zeros((len(keys), len(keys))), np.zeros(len(keys))
+    for key, number in place.items():
+        rows[number, number] = 1.0
+        if key[0] or key[1]:
+            rows[number, place[_like(key)]] = -1.0
+        if not key[0]:
+            spread = (ALGORITHM if key[1] else PROTOCOL)[what]
+            rows[number] /= spread
+            wanted[number] = float(not key[1] and what != 2) / spread
+    ways = [key for key in keys if key[0]]
+    if ways:
+        places = [place[way] for way in ways]
+        apart = np.linalg.cholesky(np.linalg.inv(_covariance(ways, ways, what))).T
+        rows[places] = apart @ rows[places]
+    return rows, wanted
+
+
+def unmeasured(
+    keys: Sequence[Key], unknowns: Floats, lowest: Floats
+) -> Iterator[tuple[Key, Floats]]:
+    """Ways that no row can have taken, by algorithms that some row can, with expected numbers.
+
+    ``unknowns`` are the fitted numbers, one row for each key, ``lowest`` their lower bounds,
+    equal for all ways by one protocol. The expectation is given all ways by the same protocol.
+    """
+    for _, algorithm, protocol in [key for key in keys if key[1] and not key[0]]:
+        mine = [key for key in keys if key[2] == protocol]
+        known = np.array([unknowns[keys.index(key)] for key in mine])
+        for collective, by in RECIPES:
+            key = collective.value, algorithm, protocol
+            if by.value == algorithm and key not in mine:
+                yield key, np.maximum(_given(key, mine, known), lowest[keys.index(_like(key))])
+
+
+def _given(key: Key, others: Sequence[Key], known: Floats) -> Floats:
+    """A way's expectation given those of others: the conditional mean of a normal distribution."""
+    levels = (known.shape[1] - 1) // len(PARTS)
+    place = {other: number for number, other in enumerate(others)}
+    ways = [other for other in others if other[0]]
+    strayed = np.array([known[place[way]] - known[place[_like(way)]] for way in ways])
+    found: Floats = known[place[_like(key)]].copy()
+    if not ways:
+        return found
+    for column in range(len(found)):
+        what = part(column, levels)
+        weights = np.linalg.solve(_covariance(ways, ways, what), _covariance(ways, [key], what))
+        found[column] += weights[:, 0] @ strayed[:, column]
+    return found
+
+
+def _like(key: Key) -> Key:
+    """The key one step more general: an algorithm for any collective, or a protocol for any
+    algorithm.
+    """
+    return ANY, key[1] if key[0] else ANY, key[2]
+
+
+def _covariance(ways: Sequence[Key], others: Sequence[Key], what: int) -> Floats:
+    """Covariance of the deviations of ways and others from their algorithms: (ways, others)."""
+    spreads = np.array([spread[what] for spread in SPREADS.values()])
+    found = (_weights(ways) * spreads) @ (_weights(others) * spreads).T
+    for row, way in enumerate(ways):
+        own = (OWN if _has_traits(way) else ALONE)[what]
+        found[row] += [own**2 * (way == other) for other in others]
+    return np.asarray(found)
+
+
+def _weights(ways: Sequence[Key]) -> Floats:
+    return np.array(
+        [[TRAITS[way[0]].get(trait, 0.0) * _has_traits(way) for trait in SPREADS] for way in ways]
+    )
+
+
+def _has_traits(way: Key) -> bool:
+    """Whether a way has traits: in-network ones do not, as switches reduce and copy on the way."""
+    return way[1] != Algorithm.IN_NETWORK.value

@@ -1,0 +1,274 @@
+"""What a fit leaves over: how far rows lie from it, by way and class of sizes.
+
+Two questions, two answers. A price of something measured is off as much as rows are that the fit
+had not seen (``residuals``). A price of something else (another collective, number of ranks or
+algorithm, sizes outside) is off as much as whole tables are, left out one after the other
+(``strays``): all rows of a table are off together, so a hundred rows of three tables say no more
+about a fourth table than three numbers can.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+
+import numpy as np
+import numpy.typing as npt
+import scipy
+
+from grammar import Goal
+from hierarchies import Calibration, Measured, Residual, Stray
+from hierarchies.calibration import ANY, COVERED, NORMAL_MARGIN, beyond
+from synth.collective.price.intervals import widened
+from synth.collective.price.resolution import WORTH
+from synth.measure.calibration.measurements import FEWEST_SIZES, Configuration, Measurement
+from synth.measure.calibration.prior import ALGORITHM, Floats, Key, noise
+
+Integers = npt.NDArray[np.int64]
+ALL_TO_ALL = Goal.ALL_TO_ALL.value
+CLASSES = (0, 1 << 16, 1 << 20, 1 << 24, 1 << 28)
+"""Where classes of sizes begin, in bytes."""
+FEWEST_ROWS = 8
+"""A way has ratios of its own in a class of sizes with at least this many of its rows."""
+_FAR, _SPREADS = 2.0, 5.0
+MOST_DROPPED = 0.2
+"""The share of a table's rows that may be outliers."""
+EXPECTED, EXPECTED_LARGE, LARGE = ALGORITHM[3], 0.2, 1 << 24
+"""How far a table is expected to lie from a fit before any was left out, in logarithms: as far as
+the fit expects the shares of algorithms to stray, and less from a size on that only bytes limit. It
+counts as much as one table."""
+
+
+@dataclass(frozen=True)
+class FittedRow:
+    """A measured row, the way it is taken to have been run by, and its fitted seconds.
+
+    Two fits have not seen it: ``halves_seconds`` is by a fit to every other size,
+    ``tables_seconds`` by one without the tables of its configuration (0 where there are no others).
+    ``dropped``: the fit ignored the row, an outlier. ``forced``: no other algorithm can have run.
+    """
+
+    measurement: Measurement
+    size_bytes: int
+    seconds: float
+    fitted_seconds: float
+    way: Key
+    dropped: bool = False
+    halves_seconds: float = 0.0
+    tables_seconds: float = 0.0
+    forced: bool = False
+
+    @property
+    def times(self) -> float:
+        """How many times its fitted seconds it took."""
+        return self.seconds / self.fitted_seconds
+
+    @property
+    def off(self) -> float:
+        """How far it is off, either way: the factor between measured and fitted, at least 1."""
+        return max(self.times, 1 / self.times)
+
+
+@dataclass(frozen=True)
+class Unexpected:
+    """A row that took more or less than its price, and than all that other rows say of it."""
+
+    row: FittedRow
+    low: float
+    high: float
+
+
+def strayed(
+    sizes: Floats, seconds: Floats, fitted: Floats, tables: Integers
+) -> npt.NDArray[np.bool_]:
+    """Which rows are outliers, ignored by the fit: off by more than a factor of 2 and 5 spreads.
+
+    The spread is the median distance of the rows of the same class, put to scale so that it is a
+    standard deviation where errors are normal (Hampel's rule). Where more than ``MOST_DROPPED`` of
+    a table's rows are off, it is the fit that is wrong about them, and none is ignored.
+    """
+    off = np.log(seconds / fitted)
+    away = np.zeros(len(off), dtype=np.bool_)
+    number = np.searchsorted(CLASSES, sizes, side="right")
+    for one in np.unique(number):
+        mine = number == one
+        distance = np.abs(off[mine] - np.median(off[mine]))
+        spread = 1.4826 * float(np.median(distance))
+        away[mine] = distance > max(np.log(_FAR), _SPREADS * spread)
+    for table in np.unique(tables):
+        mine = tables == table
+        away[mine] &= away[mine].mean() <= MOST_DROPPED
+    return away
+
+
+def residuals(rows: Sequence[FittedRow]) -> tuple[Residual, ...]:
+    """Ratios of measured to fitted seconds, by fits that had not seen the row; also dropped rows.
+
+    Ratios for a collective measured among several sets of ranks, and those for any collective, are
+    by fits without the row's table. With one set of ranks only, a collective's own ratios are by
+    fits to every other size.
+    """
+    shapes: dict[str, set[tuple[int, ...]]] = {}
+    for row in rows:
+        shapes.setdefault(row.measurement.collective, set()).add(row.measurement.members)
+    found = []
+    for number, smallest in enumerate(CLASSES):
+        largest = CLASSES[number + 1] if number + 1 < len(CLASSES) else None
+        ways: dict[tuple[str, str, str], list[float]] = {}
+        sizes: dict[tuple[str, str, str], set[int]] = {}
+        for row in rows:
+            if smallest <= row.size_bytes and (largest is None or row.size_bytes < largest):
+                _, algorithm, protocol = row.way
+                other = row.seconds / (row.tables_seconds or row.halves_seconds)
+                between = row.seconds / row.halves_seconds
+                own = other if len(shapes[row.measurement.collective]) > 1 else between
+                ways.setdefault(row.way, []).append(own)
+                wider = (ANY, algorithm, protocol), (ANY, ANY, protocol), (ANY, ANY, ANY)
+                for key in wider:
+                    ways.setdefault(key, []).append(other)
+                for key in (row.way, *wider):
+                    sizes.setdefault(key, set()).add(row.size_bytes)
+        found += [
+            _residual(smallest, key, ratios, len(sizes[key]))
+            for key, ratios in ways.items()
+            if len(ratios) >= FEWEST_ROWS or key == (ANY, ANY, ANY)
+        ]
+    return tuple(found)
+
+
+def followed(rows: Sequence[FittedRow]) -> tuple[Measured, ...]:
+    """What was measured: each collective and members, over ranges of sizes by their way.
+
+    A range ends where the next one of the same runs begins: sizes between two rows are taken to go
+    the way of the smaller one.
+    """
+    kinds: dict[tuple[str, tuple[int, ...], bool], dict[int, set[tuple[str, str]]]] = {}
+    for row in rows:
+        one = row.measurement
+        sizes = kinds.setdefault((one.collective, one.members, row.forced), {})
+        sizes.setdefault(row.size_bytes, set()).add((row.way[1], row.way[2]))
+    return tuple(
+        Measured(collective, members, ways, smallest, largest, forced)
+        for (collective, members, forced), sizes in kinds.items()
+        for ways, smallest, largest in _ranges(sizes, forced)
+    )
+
+
+def _ranges(
+    sizes: Mapping[int, Collection[tuple[str, str]]], forced: bool
+) -> Iterator[tuple[tuple[tuple[str, str], ...], int, int]]:
+    """Ways with the range of sizes that they were assigned to; of forced runs one range for all."""
+    if forced:
+        every = {way for ways in sizes.values() for way in ways}
+        yield tuple(sorted(every)), min(sizes), max(sizes)
+        return
+    starts = [
+        (tuple(ways), next(group)[0])
+        for ways, group in groupby(
+            ((size, sorted(sizes[size])) for size in sorted(sizes)), key=lambda entry: entry[1]
+        )
+    ]
+    ends = [start - 1 for _, start in starts[1:]] + [max(sizes)]
+    yield from ((ways, start, end) for (ways, start), end in zip(starts, ends, strict=True))
+
+
+def strays(rows: Sequence[FittedRow]) -> tuple[Stray, ...]:
+    """For each class of sizes that has rows, the expected range for a row of a new table.
+
+    The logarithms of ratios are taken to be normal about 0 with a spread of each table's own, whose
+    mean square is known from n tables and what was expected: Student's t with n + 1 degrees of
+    freedom, which is wide where tables are few. A table that lies beyond all others counts for as
+    much less as it was expected to be off more. All-to-alls are told by all-to-alls.
+    """
+    classes: dict[tuple[str, int], dict[Configuration, list[float]]] = {}
+    configurations = dict.fromkeys(row.measurement.configuration for row in rows)
+    others = {
+        one: followed([row for row in rows if row.measurement.configuration != one])
+        for one in configurations
+    }
+    for row in rows:
+        one = row.measurement
+        whose = one.collective if one.collective == ALL_TO_ALL else ANY
+        mine = classes.setdefault((whose, _class(row.size_bytes)), {})
+        if row.tables_seconds:
+            known = others[one.configuration]
+            farther = beyond(known, one.collective, one.members, row.size_bytes)
+            off = float(np.log(row.seconds / row.tables_seconds))
+            off /= float(np.hypot(1, farther / _expected(row.size_bytes)))
+            mine.setdefault(one.configuration, []).append(off)
+    found = []
+    for (whose, smallest), tables in sorted(classes.items()):
+        squares = [float(np.mean(np.square(offs))) for offs in tables.values()]
+        freedom = len(squares) + 1
+        spread = float(np.sqrt((sum(squares) + _expected(smallest) ** 2) / freedom))
+        margin = float(scipy.special.stdtrit(freedom, (1 + COVERED) / 2))
+        high = float(np.exp(margin * spread))
+        found.append(Stray(smallest, len(tables), _short(1 / high), _short(high), whose))
+    return tuple(found)
+
+
+def unexpected(known: Calibration, rows: Sequence[FittedRow]) -> Iterator[Unexpected]:
+    """The sizes of which prices tell something else than was measured, the farthest off first.
+
+    They lie outside of the interval that the calibration would have without them, by more than
+    ``WORTH``: with them a row that nothing is like would tell of itself.
+    """
+    seen = set()
+    for row in sorted(rows, key=lambda row: row.off, reverse=True):
+        where = row.measurement, row.size_bytes
+        if row.off <= 1 + WORTH:
+            return
+        if where not in seen:
+            seen.add(where)
+            others = [one for one in rows if (one.measurement, one.size_bytes) != where]
+            rest = replace(known, residuals=residuals(others))
+            low, high = widened(rest, row.way, row.measurement.members, row.size_bytes)
+            if not low / (1 + WORTH) <= row.times <= high * (1 + WORTH):
+                yield Unexpected(row, low, high)
+
+
+def _expected(size_bytes: int) -> float:
+    return EXPECTED if size_bytes < LARGE else EXPECTED_LARGE
+
+
+def _class(size_bytes: int) -> int:
+    return max(smallest for smallest in CLASSES if smallest <= size_bytes)
+
+
+def _short(ratio: float) -> float:
+    return float(f"{ratio:.6g}")
+
+
+def _residual(
+    smallest: int, key: tuple[str, str, str], ratios: Sequence[float], sizes: int
+) -> Residual:
+    """Order statistics that hold a new ratio with the probability that is stated.
+
+    Of n rows the k-th smallest is above a new one in k of n + 1 cases (conformal prediction). With
+    few rows they are the smallest and the largest, which hold a new ratio less often than stated:
+    then both lie farther from the median, by as much as for normal logarithms. ``sizes``: of how
+    many sizes the rows are.
+    """
+    ordered = sorted(ratios)
+    outside = int(round((len(ordered) + 1) * (1 - COVERED) / 2, 9))
+    place = max(0, outside - 1)
+    middle, farther, least = float(np.median(ordered)), 1.0, 1.0
+    if not outside and len(ordered) > 1:
+        farther = NORMAL_MARGIN / float(scipy.special.ndtri(1 - 1 / (len(ordered) + 1)))
+    if sizes < FEWEST_SIZES:
+        # A new row errs, and so does the median of these: their variances add up.
+        least = float(np.exp(NORMAL_MARGIN * noise(smallest) * np.sqrt(1 + 1 / sizes)))
+    low = middle * min((ordered[place] / middle) ** farther, 1 / least)
+    high = middle * max((ordered[-1 - place] / middle) ** farther, least)
+    collective, algorithm, protocol = key
+    return Residual(
+        smallest,
+        len(ordered),
+        _short(low),
+        _short(middle),
+        _short(high),
+        protocol,
+        algorithm,
+        collective,
+    )

@@ -1,0 +1,324 @@
+"""The least squares of a calibration: which way each row went, and what the ways cost.
+
+Unknown for every way (collective, algorithm, protocol) are a launch and, for each level, a hop, a
+gap, the inverse of a share, a cost for each peer, and the logarithm of what the inverse share grows
+by with each doubling of children. Given which way a row went and what it was limited by, its
+seconds are linear in them (nearly: in the last). So both are found by turns: the ways as the
+fastest at the last numbers, the numbers by non-negative least squares (scipy's) of relative errors,
+weighted anew each time by the soft-L1 loss so that a row far off pulls no harder than one near by.
+
+What rows leave open comes from a prior (``prior``), added as rows of their own: a way is like its
+algorithm for other collectives whose rounds are of the same kinds, an algorithm like others by the
+same protocol, and a protocol like what such links reach elsewhere (``expectations``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import scipy
+
+from hierarchies import System
+from synth.measure.calibration.candidates import Candidate
+from synth.measure.calibration.expectations import described, ways
+from synth.measure.calibration.prior import NOISE, PARTS, Floats, Key, expected, part
+from synth.measure.calibration.slow_level import End, slowness
+
+Integers = npt.NDArray[np.int64]
+
+LEAST_LATENCY = 0.1
+"""No launch and no hop is fitted below this fraction of what was expected."""
+MOST_SHARE = 2.0
+"""No link is fitted to carry more than this many times its described bandwidth."""
+_ROUNDS, _ENOUGH = 40, 1e-6
+_UNSEEN_ROUNDS, _UNSEEN_ENOUGH = 10, 1e-4
+"""Fits that only judge the last one start there, and need not be as exact."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Measured rows with the ways each may have gone, one after the other.
+
+    ``row`` has the row's number for each candidate, ascending; ``table`` that of the measurement
+    of each row, whose sizes ascend.
+    """
+
+    sizes: Floats
+    seconds: Floats
+    table: Integers
+    row: Integers
+    candidates: tuple[Candidate, ...]
+
+
+@dataclass(frozen=True)
+class Solution:
+    """Unknowns by way, shape (ways, 1 + 5 levels): launch, and for each level those of ``PARTS``.
+
+    ``chosen`` is the candidate each row was taken to have gone by, ``fitted`` its seconds;
+    ``design`` the rows of the last least squares, scaled to expected errors, over all unknowns in
+    order; ``loss`` what was minimised; ``lowest`` what each unknown may be at least. ``untold`` are
+    levels of which one is slow and the rows do not tell which, with the one that is taken to be.
+    """
+
+    keys: tuple[Key, ...]
+    unknowns: Floats
+    chosen: Integers
+    fitted: Floats
+    design: Floats
+    loss: float
+    lowest: Floats
+    untold: tuple[tuple[tuple[int, ...], int], ...] = ()
+
+    def of(self, key: Key) -> Floats:
+        return np.asarray(self.unknowns[self.keys.index(key)])
+
+
+def solve(system: System, rows: Rows, keep: npt.NDArray[np.bool_] | None = None) -> Solution:
+    """The best fit from a few starts. ``keep`` masks the rows to fit; all rows get their ways."""
+    problem = _Problem(system, rows)
+    kept = np.ones(len(rows.sizes), dtype=np.bool_) if keep is None else keep
+    found = [problem.descend(start, kept) for start in problem.starts()]
+    return min(found, key=lambda solution: solution.loss)
+
+
+def unseen_seconds(
+    system: System,
+    rows: Rows,
+    solution: Solution,
+    keep: npt.NDArray[np.bool_],
+    groups: Integers,
+) -> Floats:
+    """The seconds of each row by a fit without the row's group, started from ``solution``."""
+    problem = _Problem(system, rows)
+    found = solution.fitted.copy()
+    for group in np.unique(groups):
+        mine = groups == group
+        if (keep & ~mine).any():
+            seen = problem.descend(solution.unknowns, keep & ~mine, _UNSEEN_ROUNDS, _UNSEEN_ENOUGH)
+            found[mine] = seen.fitted[mine]
+    return found
+
+
+class _Problem:
+    """The arrays of one fit: a row for each candidate of each measured row."""
+
+    def __init__(self, system: System, rows: Rows) -> None:
+        self.system, self.rows = system, rows
+        self.levels = len(system.links)
+        self.keys = ways([candidate.key for candidate in rows.candidates], system)
+        self.place = np.array([self.keys.index(c.key) for c in rows.candidates])
+        self.waited = np.array([c.waited for c in rows.candidates])
+        self.paced = np.array([c.paced for c in rows.candidates])
+        self.peers = np.array([c.peers for c in rows.candidates])
+        self.busy = np.array([c.busy_seconds for c in rows.candidates])
+        self.doublings = np.array([c.doublings for c in rows.candidates])
+        self.memory = np.array([c.way.memory_seconds for c in rows.candidates])
+        self.size, self.taken = rows.sizes[rows.row], rows.seconds[rows.row]
+        self.first = np.searchsorted(rows.row, np.arange(len(rows.sizes)))
+        self.scale = np.array([described(system, key) for key in self.keys])
+        self._correct()
+        self.lowest = np.zeros_like(self.scale)
+        self.lowest[:, : 1 + self.levels] = LEAST_LATENCY * self.scale[:, : 1 + self.levels]
+        self.lowest[:, self._part("peer")] = LEAST_LATENCY * self.scale[:, self._part("peer")]
+        self.lowest[:, self._part("share")] = 1 / MOST_SHARE
+        self.unasked = np.ones_like(self.scale)
+        self.unasked[:, self._part("gap")] = 0.0
+        self.noise = np.empty(len(rows.sizes))
+        for size, noise in NOISE:
+            self.noise[rows.sizes >= size] = noise
+        self.prior, self.wanted = self._priors()
+
+    def _correct(self) -> None:
+        """Scale the description to the rows: one factor for all latencies, one for each bandwidth.
+
+        Factors are medians over tables of measured / described seconds: first of the largest rows
+        that bytes limit, for bandwidths (of which level: ``slow_level``), then of the smallest that
+        wait, for latencies. Tables of large sizes alone say nothing of a latency, and those of
+        small ones of no bandwidth. What a peer costs is left as it is: work of the sender, and much
+        the same over TCP and RDMA.
+        """
+        ends = [
+            End(tuple(self._loads(self.scale)[pair].tolist()), self.taken[pair] - quiet)
+            for pair, seconds, quiet in self._ends(-1)
+            if quiet <= seconds / 2 and quiet < self.taken[pair]
+        ]
+        slow = slowness(self.system, ends)
+        for level, found in slow.times.items():
+            off = min(max(float(np.median(found)), 1 / MOST_SHARE), 100.0)
+            self.scale[:, self._part("share")][:, level] *= off
+        self.untold = tuple(slow.untold.items())
+        waits = [
+            (self.taken[pair] - seconds + quiet) / quiet
+            for pair, seconds, quiet in self._ends(0)
+            if quiet >= seconds / 2
+        ]
+        if waits:
+            factor = min(max(float(np.median(waits)), 0.2), 50.0)
+            for name in ("hop", "gap"):
+                self.scale[:, self._part(name)] *= factor
+            self.scale[:, 0] *= factor
+
+    def _ends(self, which: int) -> Iterator[tuple[int, float, float]]:
+        """Of each table's smallest (0) or largest (-1) row: its way, its seconds as scaled so far,
+        and how many of them pass without bytes. No gaps are expected, so none are in them.
+        """
+        expected = self.scale.copy()
+        expected[:, self._part("gap")] = 0.0
+        seconds, _ = self.seconds(expected)
+        chosen = self.choose(seconds)
+        quiet = seconds - self._loads(expected).max(axis=1)
+        for table in np.unique(self.rows.table):
+            pair = int(chosen[np.flatnonzero(self.rows.table == table)[which]])
+            yield pair, float(seconds[pair]), float(quiet[pair])
+
+    def starts(self) -> list[Floats]:
+        """The scaled description, and three variants with gaps or other launches and hops."""
+        hops, gaps = self._part("hop"), self._part("gap")
+        found = []
+        for waited, kept, launch in (
+            (1.0, 0.0, 1.0),
+            (0.2, 1.0, 1.0),
+            (0.3, 0.0, 0.3),
+            (2.0, 0.0, 2.0),
+        ):
+            start = self.scale.copy()
+            start[:, gaps] = kept * start[:, hops]
+            start[:, hops] *= waited
+            start[:, 0] *= launch
+            found.append(start)
+        return found
+
+    def seconds(self, unknowns: Floats) -> tuple[Floats, Integers]:
+        """Seconds of each candidate; its limit: -1 for gaps, a level, ``levels`` for memory."""
+        mine = unknowns[self.place]
+        hops = (self.waited * mine[:, self._part("hop")]).sum(axis=1)
+        peers = (self.peers * mine[:, self._part("peer")]).sum(axis=1)
+        gaps = (self.paced * mine[:, self._part("gap")]).sum(axis=1)
+        limits = np.column_stack([gaps, self._loads(unknowns), self.size * self.memory])
+        limit = limits.argmax(axis=1)
+        return mine[:, 0] + hops + peers + limits.max(axis=1), limit - 1
+
+    def _part(self, name: str) -> slice:
+        """The columns of one of ``PARTS``."""
+        first = 1 + PARTS.index(name) * self.levels
+        return slice(first, first + self.levels)
+
+    def _loads(self, unknowns: Floats) -> Floats:
+        """How long each candidate keeps each level busy."""
+        mine = unknowns[self.place]
+        grown = mine[:, self._part("share")] * np.exp(self.doublings * mine[:, self._part("loss")])
+        return np.asarray(self.size[:, None] * self.busy * grown)
+
+    def choose(self, seconds: Floats) -> Integers:
+        """The fastest candidate of each row."""
+        least = np.minimum.reduceat(seconds, self.first)
+        fastest = np.flatnonzero(seconds <= least[self.rows.row])
+        return np.asarray(fastest[np.searchsorted(self.rows.row[fastest], np.arange(len(least)))])
+
+    def descend(
+        self,
+        start: Floats,
+        kept: npt.NDArray[np.bool_],
+        rounds: int = _ROUNDS,
+        enough: float = _ENOUGH,
+    ) -> Solution:
+        """Improve ways and numbers by turns while the loss falls; a step that fails is halved.
+
+        At most so many ``rounds``, and while one wins more than this share of the loss.
+        """
+        best = self._solution(start, kept)
+        step = 1.0
+        for _ in range(rounds):
+            aim = self._least(best, kept)
+            while True:
+                tried = self._solution(best.unknowns + step * (aim - best.unknowns), kept)
+                if tried.loss < best.loss * (1 - enough) or step < 1 / 16:
+                    break
+                step /= 2
+            if tried.loss >= best.loss * (1 - enough):
+                break
+            best, step = tried, min(1.0, 2 * step)
+        return best
+
+    def _solution(self, unknowns: Floats, kept: npt.NDArray[np.bool_]) -> Solution:
+        seconds, limit = self.seconds(unknowns)
+        chosen = self.choose(seconds)
+        fitted = seconds[chosen]
+        off = (fitted / self.rows.seconds - 1) / self.noise
+        design = self._design(unknowns, chosen, limit)
+        strayed = self.prior @ (unknowns / self.scale).ravel() - self.wanted
+        loss = float((2 * (np.sqrt(1 + off[kept] ** 2) - 1)).sum() + (strayed**2).sum())
+        return Solution(self.keys, unknowns, chosen, fitted, design, loss, self.lowest, self.untold)
+
+    def _design(self, unknowns: Floats, chosen: Integers, limit: Integers) -> Floats:
+        """How each row's seconds grow with each unknown (in units of what is described)."""
+        design = np.zeros((len(chosen), *self.scale.shape))
+        number, place = np.arange(len(chosen)), self.place[chosen]
+        design[number, place, 0] = 1.0
+        design[number, place, self._part("hop")] = self.waited[chosen]
+        design[number, place, self._part("peer")] = self.peers[chosen]
+        share, loss = self._part("share").start, self._part("loss").start
+        what = limit[chosen]
+        paced = np.flatnonzero(what == -1)
+        design[paced, place[paced], self._part("gap")] = self.paced[chosen[paced]]
+        crossing = np.flatnonzero((what >= 0) & (what < self.levels))
+        pair, level, way = chosen[crossing], what[crossing], place[crossing]
+        load = self._loads(unknowns)[pair, level]
+        design[crossing, way, share + level] = load / unknowns[way, share + level]
+        design[crossing, way, loss + level] = load * self.doublings[pair, level]
+        design *= self.scale[None, :, :]
+        return np.asarray(
+            design.reshape(len(chosen), -1) / (self.rows.seconds * self.noise)[:, None]
+        )
+
+    def _least(self, now: Solution, kept: npt.NDArray[np.bool_]) -> Floats:
+        """The numbers by least squares, with the ways and limits of a solution kept."""
+        off = (now.fitted / self.rows.seconds - 1) / self.noise
+        weight = (1 + off**2) ** -0.25 * kept
+        known = (
+            now.fitted
+            - (now.design * (self.rows.seconds * self.noise)[:, None])
+            @ (now.unknowns / self.scale).ravel()
+        )
+        aims = (self.rows.seconds - known) / (self.rows.seconds * self.noise)
+        asked = self._asked(now.design[kept])
+        expected = np.abs(self.prior[:, asked]).any(axis=1)
+        matrix = np.vstack([now.design[:, asked] * weight[:, None], self.prior[expected][:, asked]])
+        target = np.concatenate([aims * weight, self.wanted[expected]])
+        lowest = (self.lowest / self.scale).ravel()[asked]
+        found = self.unasked.ravel().copy()
+        found[asked], _ = scipy.optimize.nnls(matrix, target - matrix @ lowest)
+        found[asked] += lowest
+        return np.asarray(found.reshape(self.scale.shape) * self.scale)
+
+    def _asked(self, design: Floats) -> npt.NDArray[np.bool_]:
+        """Which unknowns some row tells of, by the same protocol at least.
+
+        All others are what the prior expects: to leave them out changes nothing and saves half of
+        the time.
+        """
+        used = np.asarray(np.any(design.reshape(len(design), *self.scale.shape), axis=0))
+        for protocol in dict.fromkeys(key[2] for key in self.keys):
+            mine = [number for number, key in enumerate(self.keys) if key[2] == protocol]
+            used[mine] = used[mine].any(axis=0)
+        return np.asarray(used.ravel())
+
+    def _priors(self) -> tuple[Floats, Floats]:
+        """The prior as rows, in units of what is described.
+
+        It is made for all ways by one protocol together; its rows are independent, of spread 1.
+        """
+        width = self.scale.shape[1]
+        rows, wanted = [], []
+        for protocol in dict.fromkeys(key[2] for key in self.keys):
+            places = [i for i, key in enumerate(self.keys) if key[2] == protocol]
+            for column in range(width):
+                apart, aim = expected([self.keys[i] for i in places], part(column, self.levels))
+                found = np.zeros((len(places), len(self.keys), width))
+                found[:, places, column] = apart
+                rows.append(found.reshape(len(places), -1))
+                wanted.append(aim)
+        return np.concatenate(rows), np.concatenate(wanted)

@@ -1,0 +1,147 @@
+"""Prices before any calibration: what links of such media reach on clusters of other people.
+
+A data sheet says what a link could carry; collectives reach three quarters of it by NVLink and a
+seventh by TCP. ``typical.toml`` has what was learned from published measurements by medium and way
+(``python -m results.typical`` makes it, and judges it by families of machines left out): launches,
+hops, shares, what a doubling of nodes loses, and how far machines lie from each other, which is the
+interval of such a price. It is no measurement of yours: a calibration replaces it, and the bound
+takes the description.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import replace
+from functools import cache
+from importlib.resources import files
+
+from pydantic import BaseModel, ConfigDict
+
+from hierarchies import INSIDE, Calibration, Crossing, Domain, Fit, Link, Residual, System
+from hierarchies.calibration import ANY, MODEL
+from synth.collective.algorithms.algorithms import Algorithm
+from synth.collective.algorithms.protocols import Protocol
+
+WAYS = (ANY, *(algorithm.value for algorithm in Algorithm))
+SWITCHED = "pcie switched"
+"""PCIe through switches, where it is described so; ``pcie`` is one medium for all (a bus)."""
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Medium(_Strict):
+    """What links of one medium reach: the wait of a message by protocol, the share of a ring."""
+
+    name: str
+    families: int
+    hop_us: dict[str, float]
+    share: float
+
+
+class Spread(_Strict):
+    """Between which ratios to the price machines lie, from a size on; of one medium."""
+
+    medium: str
+    from_bytes: int
+    families: int
+    low: float
+    high: float
+
+
+class Typical(_Strict):
+    """What was learned. Factors of ways and protocols are to a ring's share by Simple.
+
+    ``loss``: of the bandwidth between nodes, with each doubling of these; ``wide``: what trees have
+    from three nodes on; ``copied_GB_per_s``: what a processor copies, of TCP.
+    """
+
+    source: str
+    families: int
+    tables: int
+    loss: float
+    wide: float
+    copied_GB_per_s: float  # noqa: N815 - the unit as it is written
+    in_network_launch: float
+    launch_us: dict[str, float]
+    peer_us: dict[str, float]
+    protocol: dict[str, float]
+    way: dict[str, float]
+    medium: list[Medium]
+    spread: list[Spread]
+
+    def of(self, name: str) -> Medium | None:
+        return next((medium for medium in self.medium if medium.name == name), None)
+
+
+@cache
+def learned() -> Typical:
+    """The numbers of ``typical.toml``."""
+    text = files("synth.measure.calibration").joinpath("typical.toml").read_text(encoding="utf-8")
+    return Typical.model_validate(tomllib.loads(text))
+
+
+def medium_of(link: Link) -> str:
+    """The medium of a link as priors have it; "" where none is stated."""
+    return SWITCHED if link.medium == "pcie" and link.domain is not Domain.BUS else link.medium
+
+
+def typical(system: System, known: Typical | None = None) -> System:
+    """The system priced by what its links' media reach; as it is where it is calibrated, where no
+    medium is known, and where its numbers are effective ones.
+    """
+    known = known or learned()
+    media = [known.of(medium_of(link)) for link in system.links]
+    if system.calibration or not system.launches or not any(media):
+        return system
+    fits = tuple(_fit(system, media, known, protocol, way) for protocol in Protocol for way in WAYS)
+    found = Calibration(
+        fits, _residuals(media, known), (known.source,), runtime=MODEL, families=known.families
+    )
+    return replace(system, calibration=found)
+
+
+def _fit(
+    system: System, media: list[Medium | None], known: Typical, protocol: Protocol, way: str
+) -> Fit:
+    launch = known.launch_us[protocol.value] * 1e-6
+    if way == Algorithm.IN_NETWORK.value:
+        launch *= known.in_network_launch
+    levels = tuple(
+        _crossing(link, medium, known, protocol, way)
+        for link, medium in zip(system.links, media, strict=True)
+    )
+    return Fit(protocol.value, levels, launch, way)
+
+
+def _crossing(
+    link: Link, medium: Medium | None, known: Typical, protocol: Protocol, way: str
+) -> Crossing:
+    if medium is None:
+        hop = protocol.latency_seconds(link) or link.latency_seconds
+        return Crossing(hop, 0.0, protocol.share)
+    place = "inside" if link.medium in INSIDE else "between"
+    tree = f"tree {place}" if way == Algorithm.TREE.value else way
+    share = medium.share * known.way.get(tree, 1.0) * known.protocol.get(protocol.value, 1.0)
+    copied = link.bandwidth_bytes_per_second / 1e9 / known.copied_GB_per_s
+    slower = 1 + copied if link.medium == "tcp" else 1.0
+    between = place == "between"
+    return Crossing(
+        medium.hop_us[protocol.value] * 1e-6,
+        0.0,
+        min(1.0, share) * protocol.share / slower,
+        known.peer_us[place] * 1e-6,
+        known.wide if between and way == Algorithm.TREE.value else 1.0,
+        known.loss if between else 0.0,
+    )
+
+
+def _residuals(media: list[Medium | None], known: Typical) -> tuple[Residual, ...]:
+    """The spread of the outermost level's medium: what joins most of the machine."""
+    outermost = next(medium for medium in media if medium)
+    return tuple(
+        Residual(each.from_bytes, each.families, each.low, 1.0, each.high)
+        for each in known.spread
+        if each.medium == outermost.name
+    )

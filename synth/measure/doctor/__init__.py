@@ -1,0 +1,41 @@
+r"""Measured runs beside the prediction: what they should reach, and which level limits them.
+
+Take a level whose links need S seconds at the bandwidth described. A run of T seconds shows that
+the level delivers at least S/T of that bandwidth, as it was busy for at most T. Where a run falls
+short, some level delivers just that share, or what ran is not what was predicted. A level is
+cleared by any other run in which it delivered more than that; if one level is left, it is named.
+What runs of few levels told is known of all others (``blame``). Nothing is concluded that these
+numbers do not show.
+
+Prices that are typical of such links, or calibrated, have an interval: what lies in it is as
+expected. A level then falls short of what its medium reaches elsewhere, not of its data sheet.
+
+>>> from hierarchies import load
+>>> from synth.measure.doctor import diagnose
+>>> from synth.measure.logs.matching import matched
+>>> from synth.measure.logs.reading import logs_of
+>>> rows = [f"{size},{size / 60e9}" for size in (1 << 28, 1 << 29, 1 << 30)]
+>>> text = "\n".join(["# collective: all_gather", "# members: 1,8", "bytes,seconds", *rows])
+>>> [log], system = logs_of(text, "node.csv"), load("dgx-a100:2")
+>>> for finding in diagnose(system, [matched(system, log)]).findings:
+...     print(finding.text)
+node.csv: all-gather of 1 x 8: 18% of the predicted bandwidth (by ring)
+level 'gpu' falls short: 18% of what is described
+"""
+
+from synth.measure.doctor.blame import Finding, FindingKind
+from synth.measure.doctor.carried import Carried, carried
+from synth.measure.doctor.findings import Diagnosis, diagnose, is_collective
+from synth.measure.doctor.runs import Reading, Run
+
+__all__ = [
+    "Carried",
+    "Diagnosis",
+    "Finding",
+    "FindingKind",
+    "Reading",
+    "Run",
+    "carried",
+    "diagnose",
+    "is_collective",
+]

@@ -1,0 +1,48 @@
+"""What to run where a level falls short: which node, rail or link of it is slow, and by what way.
+
+Tests of ``calibrate --plan`` tell levels apart, not what in one of them is slow. That tell the
+tools of its links (perftest between NICs, copies from GPU to GPU, what the driver says of NVLink)
+and the runtime itself: NICs that pass bytes through the host's memory, or sockets in their place,
+are slow on a network that is not. Sources: github.com/linux-rdma/perftest; NCCL's ``net.cc``
+(``via NET/IB/0/GDRDMA`` of a channel) and ``enqueue.cc`` (``Bytes -> Algo`` of a call), which RCCL
+has too; ``nvidia-smi nvlink -h``; github.com/NVIDIA/nvbandwidth;
+rocm.docs.amd.com/projects/TransferBench ("presets").
+
+>>> from hierarchies import load
+>>> next_steps(load("dgx-h100:2"), "gpu")
+('nvidia-smi nvlink -s on a node shows links that are down, nvbandwidth what pairs of its GPUs reach',)
+"""  # noqa: E501 - what is printed
+
+from __future__ import annotations
+
+from hierarchies import System
+from synth.collective.algorithms.algorithms import network
+from synth.collective.algorithms.runtimes import Runtime, runtime
+
+
+def next_steps(system: System, level: str) -> tuple[str, ...]:
+    """What tells which part of a level is slow; nothing where no tool of its links is known."""
+    by, at = runtime(system), system.hierarchy.index(level)
+    medium = system.links[at].medium
+    if not by.told:
+        return ()
+    if at <= network(system):
+        return _between(by, medium)
+    pairs = "what pairs of its GPUs reach"
+    if by is Runtime.RCCL:
+        return (f"TransferBench a2a on a node shows {pairs}",)
+    if medium == "nvlink":
+        return (f"nvidia-smi nvlink -s on a node shows links that are down, nvbandwidth {pairs}",)
+    return (f"nvbandwidth on a node shows {pairs}",)
+
+
+def _between(by: Runtime, medium: str) -> tuple[str, ...]:
+    """Which nodes or NICs are slow; and which way bytes go, and by what algorithm."""
+    pairs = f"{by.value.lower()}-tests on two nodes at a time"
+    if medium in ("infiniband", "roce"):
+        pairs = f"ib_write_bw (perftest) between two NICs at a time, or {pairs},"
+    said = (
+        f"NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET,TUNING has {by.value} say how each channel "
+        "goes ('via NET/...', with /GDRDMA where GPUDirect RDMA is on) and which algorithm ran"
+    )
+    return f"{pairs} shows which node or rail is slow", said

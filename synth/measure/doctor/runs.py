@@ -1,0 +1,165 @@
+"""One log beside the prediction: its readings, and what its large sizes say of each level."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from statistics import median
+
+from hierarchies import System
+from hierarchies.calibration import NORMAL_MARGIN
+from synth.collective.price.bound import Bound
+from synth.collective.price.steps import StepPrice
+from synth.collective.price.ways import MEMORY
+from synth.measure.calibration.prediction import Predicted, Predictor
+from synth.measure.calibration.prior import noise
+from synth.measure.calibration.slow_level import NINE_OF_TEN, SHORT
+from synth.measure.logs.matching import Matched
+from synth.measure.logs.tables import busbw_factor
+
+ROUNDING = 0.001
+"""By what a time may be below its bound as printed: tests print three or four digits."""
+LARGE, SMALL = 0.1, 0.9
+"""Latency's share of the prediction: at most LARGE for large sizes, at least SMALL for small."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One size of a run: what it took, what it should have, and what no schedule can beat."""
+
+    size_bytes: int
+    in_place: bool
+    seconds: float
+    predicted: Predicted
+    bound: Bound
+
+    @property
+    def share(self) -> float:
+        """Predicted over measured seconds: 1 is as predicted, less is slower."""
+        return self.predicted.seconds / self.seconds
+
+    @property
+    def explained(self) -> bool:
+        """Whether the measured time is at most the upper end of the prices' interval.
+
+        Nineteen of twenty machines are below that: of machines in general what nine of ten take.
+        """
+        margin = self.predicted.interval
+        if margin is None:
+            return False
+        slower = margin.high_seconds / self.predicted.seconds
+        part = NINE_OF_TEN if margin.among_machines else 1.0
+        return self.seconds <= self.predicted.seconds * float(slower**part)
+
+    @property
+    def quick(self) -> bool:
+        """Whether the measured time is below the lower end of the prices' interval, if any."""
+        margin = self.predicted.interval
+        return margin is None or self.seconds < margin.low_seconds
+
+    @property
+    def beats_bound(self) -> bool:
+        """Whether it took less than can be, so that the description or the log is wrong.
+
+        A calibrated bound is known no better than the rows that it was fitted to.
+        """
+        margin = self.predicted.interval
+        measured = margin is not None and not margin.among_machines
+        error = NORMAL_MARGIN * noise(self.size_bytes) if measured else ROUNDING
+        return self.seconds < self.bound.seconds * (1 - error)
+
+    @property
+    def waiting(self) -> float:
+        """The share of the prediction that is waiting for messages."""
+        return self.predicted.price.latency_seconds / self.predicted.seconds
+
+
+@dataclass(frozen=True)
+class Run:
+    """One log: its readings, and what its large sizes say of each level.
+
+    ``share`` is the median of predicted/measured at large sizes, ``slower`` of measured/predicted
+    at small ones, ``extra_seconds`` what small ones take beyond the prediction; each None without
+    such sizes. ``delivered`` are the shares of its described bandwidth that each level delivers at
+    least; ``limited_by`` is the level the prediction waits for longest.
+    """
+
+    matched: Matched
+    readings: tuple[Reading, ...]
+    share: float | None
+    slower: float | None
+    extra_seconds: float | None
+    delivered: dict[str, float]
+    limited_by: str
+    way: str
+
+    @property
+    def source(self) -> str:
+        return self.matched.log.source
+
+    @property
+    def large(self) -> tuple[Reading, ...]:
+        """The sizes that are no matter of latency."""
+        return tuple(r for r in self.readings if r.waiting <= LARGE)
+
+    @property
+    def short(self) -> bool:
+        explained = 2 * sum(r.explained for r in self.large) >= len(self.large)
+        return self.share is not None and self.share < SHORT and not explained
+
+    @property
+    def too_good(self) -> bool:
+        quick = 2 * sum(r.quick for r in self.large) > len(self.large)
+        return self.share is not None and self.share > 1 / SHORT and quick
+
+    @property
+    def beating(self) -> Reading | None:
+        """The reading farthest below its bound, if any is: it contradicts the description."""
+        found = [reading for reading in self.readings if reading.beats_bound]
+        return min(found, key=lambda r: r.seconds / r.bound.seconds) if found else None
+
+    @property
+    def factor(self) -> float:
+        """The factor from size / seconds (algbw) to busbw."""
+        measurement = self.matched.measurement
+        return busbw_factor(measurement.collective, prod(measurement.members))
+
+
+def run_of(system: System, one: Matched) -> Run:
+    """A log priced size by size. Raises InputError for what cannot be priced."""
+    predictor = Predictor(system, one.measurement)
+    known: dict[int, tuple[Predicted, Bound]] = {}
+    readings = []
+    for sample in one.measurement.samples:
+        size = sample.size_bytes
+        if size not in known:
+            known[size] = predictor.at(size), predictor.bound(size)
+        readings.append(Reading(size, sample.in_place, sample.seconds, *known[size]))
+    large = [r for r in readings if r.waiting <= LARGE]
+    small = [r for r in readings if r.waiting >= SMALL]
+    last = max(readings, key=lambda r: r.size_bytes)
+    return Run(
+        one,
+        tuple(readings),
+        median(r.share for r in large) if large else None,
+        median(1 / r.share for r in small) if small else None,
+        median(r.seconds - r.predicted.seconds for r in small) if small else None,
+        delivered([(r.seconds, r.predicted.price) for r in large]),
+        last.predicted.price.busiest,
+        last.predicted.way,
+    )
+
+
+def delivered(large: Sequence[tuple[float, StepPrice]]) -> dict[str, float]:
+    """For each level, the median share of its bandwidth used at large sizes.
+
+    Of measured seconds, each beside the price of the way that ran.
+    """
+    shares: dict[str, list[float]] = {}
+    for seconds, price in large:
+        for name, busy in price.busy_seconds:
+            if busy and name != MEMORY:
+                streaming = max(seconds - price.latency_seconds, busy * 1e-3)
+                shares.setdefault(name, []).append(busy / streaming)
+    return {name: median(found) for name, found in shares.items()}

@@ -1,0 +1,72 @@
+"""A table of one's own: comment lines that say what was run, and columns of bytes and seconds.
+
+# source: our cluster, 2026-10-02
+# collective: all_gather
+# nodes: 2
+# ranks: 16
+bytes,seconds,inplace_seconds
+1048576,0.0000891,0.0000883
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterable, Iterator, Mapping
+
+from synth.measure.logs.header import Facts
+from synth.measure.logs.tables import Row, Table, Timing
+from synth.measure.logs.text import LONGEST_LINE
+
+_NOTE = re.compile(r"# *(?P<key>[a-z_]+): *(?P<value>.{1,400})")
+_NAN = float("nan")
+
+
+def is_plain_csv(text: str) -> bool:
+    """Whether the first line that is no comment names a column of bytes."""
+    lines = (line for line in text[:100_000].splitlines() if line.strip())
+    return next((line for line in lines if not line.startswith("#")), "").startswith("bytes,")
+
+
+def plain_table(text: str, source: str) -> Table:
+    """The one table of such a text; lines that are no numbers count as broken.
+
+    Raises InputError where there are too many.
+    """
+    facts, body = Facts(Table(source)), []
+    for line in text.splitlines():
+        if not line.startswith("#"):
+            body.append(line)
+        elif note := _NOTE.match(line):
+            facts.note(note["key"], note["value"].strip())
+            facts.environment.read(line)
+    rows = (cells for cells in csv_rows(body) if cells)
+    names = next(rows, [])
+    return facts.table(_row(dict(zip(names, cells, strict=False))) for cells in rows)
+
+
+def csv_rows(lines: Iterable[str]) -> Iterator[list[str]]:
+    """The cells of every line that a test may have printed: a row for each, whatever is quoted.
+
+    So a quotation mark that nothing closes takes no more than its line. Never raises.
+    """
+    for line in lines:
+        if len(line) <= LONGEST_LINE:
+            yield from csv.reader([line], skipinitialspace=True)
+
+
+def _row(cells: Mapping[str, str]) -> Row | None:
+    size = str(cells.get("bytes") or "").strip()
+    out, inside = (_timing(cells.get(key)) for key in ("seconds", "inplace_seconds"))
+    if not re.fullmatch(r"[0-9]{1,18}", size) or (out is None and inside is None):
+        return None
+    return Row(int(size), -1, "", None, None, out, inside)
+
+
+def _timing(text: str | None) -> Timing | None:
+    if text is None or not text.strip():
+        return None
+    try:
+        return Timing(float(text), _NAN, _NAN)
+    except ValueError:
+        return None

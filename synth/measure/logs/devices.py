@@ -1,0 +1,107 @@
+"""The devices that logs name, held to those of a system: a log of another machine says nothing.
+
+Names are spelled in many ways (``NVIDIA H100 80GB HBM3``, ``H100 SXM5 80 GB``). All of them have
+the model, and most the form, which decides whether there are NVLinks at all:
+
+>>> models("NVIDIA H100 80GB HBM3") & models("H100 SXM5 80 GB")
+frozenset({'H100'})
+>>> sorted(models("Blackwell B200 (GB200)")), models("a GPU")
+(['GB200'], frozenset())
+>>> form("NVIDIA A100 80GB PCIe"), form("NVIDIA A100-SXM4-80GB"), form("NVIDIA L40S")
+('PCIE', 'SXM4', '')
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from hierarchies import InputError, System, catalogue, load
+from synth.measure.logs.matching import host_level
+from synth.measure.logs.tables import Log
+
+_MODEL = re.compile(r"\b(?:[A-Z]{1,2}\d{1,4}[A-Z]?|\d{4})\b")
+_IN_BRACKETS = re.compile(r"\(([^()]*)\)")
+_FORM = re.compile(r"(?<![A-Z])(SXM\d?|PCIE|NVL|OAM|DGXS|FHHL|MXM)(?![A-Z])")
+_BARE_SXM = frozenset(("H100", "H200", "H800", "H20"))
+"""Models of which the driver names cards by their form (``H100 PCIe``, ``H200 NVL``), and SXM
+without."""
+_MOST_NAMED = 4
+
+
+def models(name: str) -> frozenset[str]:
+    """The words of a device's name that may be its model; none where nothing looks like one.
+
+    A name in brackets is the one that the driver gives the chip.
+    """
+    inner = _IN_BRACKETS.search(name)
+    return frozenset((inner and _MODEL.findall(inner[1])) or _MODEL.findall(name))
+
+
+def form(name: str) -> str:
+    """The form of a device by its name (``SXM4``, ``PCIE``, ``NVL``); "" where that is silent."""
+    found = _FORM.search(name.upper())
+    return found[1] if found else ""
+
+
+def agree(logged: str, described: str) -> bool:
+    """Whether a driver's name in a log may be that of a described device; also where one does not
+    tell. Memory sizes of one model differ, and its links do not.
+    """
+    if not (models(logged) and models(described)):
+        return True
+    given = form(logged) or ("SXM" if models(logged) & _BARE_SXM else "")
+    longer, shorter = sorted((given, form(described)), key=len, reverse=True)
+    return bool(models(logged) & models(described)) and longer.startswith(shorter)
+
+
+def check_devices(system: System, logs: Iterable[Log]) -> None:
+    """Raises InputError for a log of a device that the system does not have.
+
+    Nothing is said of devices whose name has no model, nor where the system names none.
+    """
+    for log in logs:
+        others = [name for name in log.devices if not agree(name, system.device)]
+        if others:
+            like = " or ".join(map(_named, machines_of([log])[:_MOST_NAMED]))
+            raise InputError(
+                f"{log.source} is of {' and '.join(others)}, and {system.name} has {system.device}",
+                where="SYSTEM",
+                hint=f"the machine may be {like}" if like else "describe the one measured",
+            )
+
+
+def machines_of(logs: Sequence[Log]) -> list[System]:
+    """The machines of the catalogue that all logs may be of, with as many hosts as ran.
+
+    They have the devices that the logs name, and enough of them in a host. Those of makers come
+    before those of clouds, whose network is not as likely.
+    """
+    hosts = max((log.hosts or 1 for log in logs), default=1)
+    in_a_host = max((-(-(log.ranks or 1) // (log.hosts or 1)) for log in logs), default=1)
+    found = [
+        load(f"{name}:{hosts}")
+        for name in sorted(catalogue(), key=lambda name: (not name.startswith("dgx"), name))
+        if host_level(load(name)) == 0
+    ]
+    return [
+        system
+        for system in found
+        if system.hierarchy.devices_in_child(0) >= in_a_host
+        and logs
+        and all(_of(system, log.devices) for log in logs)
+    ]
+
+
+def _named(system: System) -> str:
+    return f"{system.name}:{system.hierarchy.cardinalities[0]}"
+
+
+def _of(system: System, devices: Iterable[str]) -> bool:
+    """Whether every device that tells its model is one that the system has, and some does."""
+    named = [name for name in devices if models(name)]
+    return (
+        bool(named)
+        and bool(models(system.device))
+        and all(agree(name, system.device) for name in named)
+    )

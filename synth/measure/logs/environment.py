@@ -1,0 +1,170 @@
+"""What forces a run: variables of its command line, exports before it, and the runtime's own words.
+
+A file may hold several runs. What is exported lasts until it is exported anew or unset; what stands
+on a command line, or what the runtime prints, is of that run alone. Of all variables only those
+are kept that choose an algorithm, a protocol or groups, each as one of few known words: logs hold
+whole environments, which may be private.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from synth.collective.algorithms.nccl_model import NVLS, NVLS_TREE, SPELLINGS
+from synth.measure.logs.tables import COLLECTIVES, UNREAD
+
+ALGORITHMS = {spelling.lower(): name for name, spelling in SPELLINGS.items()}
+PROTOCOLS = {"simple": "simple", "ll": "ll", "ll128": "ll128"}
+_TESTS = "|".join([*UNREAD, *COLLECTIVES])
+_PROGRAM = re.compile(rf"(?<![\w])({_TESTS})_perf")
+_CALL = re.compile(
+    rf"(?P<before>.*?)(?<![\w])(?:{_TESTS})_perf(?:_mpi)?[\"']?"
+    r"(?P<after>\s+-{1,2}\w|\s*$|\s*[|>&;])"
+)
+_LAUNCHERS = re.compile(
+    r"NCCL_|\b(?:mpirun|mpiexec|prterun|orterun|srun|torchrun|aprun|jsrun|sudo|env|bash|docker|"
+    r"kubectl|numactl|singularity|apptainer)\b"
+)
+_PROMPT = re.compile(r"\s*(?:\S{0,80}[$#>%]\s|\$|\+{1,3}\s)?\s*[\w./~${}-]{0,200}$")
+_NAMES = r"NCCL_(?P<name>ALGO|PROTO|NVLS_ENABLE)"
+_SET = re.compile(
+    rf"(?:-g?env\s+|\bsetenv\s+(?=\S+\s)){_NAMES}\s+(?P<given>[\w:^;,]{{1,200}})|"
+    rf"{_NAMES.replace('?P<name>', '?P<other>')}(?: +set by environment to +| *= *)"
+    r"[\"']?(?P<value>(?:(?!,\w{1,60}=)[\w:^;,]){0,200})"
+)
+_UNSET = re.compile(r"(?:\bunset(?:env)?|\benv\s+-u)\s+(?P<names>[\w ]{1,400})")
+_SPLIT = re.compile(
+    r"NCCL_TESTS_SPLIT(?P<mask>_MASK)?(?: *= *|: +)[\"']?"
+    r"(?P<rule>(?:(?:AND|OR|MOD|DIV|[&|%/]) *)?(?:0[xX][0-9a-fA-F]{1,8}|0[bB][01]{1,31}|\d{1,9}))"
+)
+_RULE = re.compile(r"(?P<name>AND|OR|MOD|DIV|[&|%/]) *(?P<value>\w+)")
+_RULES = {"&": "AND", "|": "OR", "%": "MOD", "/": "DIV"}
+
+Chosen = Mapping[str, frozenset[str]]
+"""The words that a variable leaves to choose from, by collective; "" for all others."""
+
+
+def program_of(line: str) -> str | None:
+    """The collective whose test a line names (``all_reduce_perf``), in the tests' words."""
+    found = _PROGRAM.search(line)
+    return found[1] if found else None
+
+
+def is_command(line: str) -> bool:
+    """Whether a line is one that starts a test: a call, behind a prompt, variables or a launcher.
+
+    >>> [is_command(line) for line in ("$ ./all_reduce_perf -g 8", "NCCL_ALGO=Tree all_reduce_perf",
+    ...  "# Collective test starting: all_reduce_perf", "all_reduce_perf: not found")]
+    [True, True, False, False]
+    """
+    found = _CALL.match(line)
+    if not found:
+        return False
+    before = found["before"]
+    if line.lstrip().startswith("#"):
+        return _LAUNCHERS.search(before) is not None
+    return bool(_LAUNCHERS.search(before) or _PROMPT.fullmatch(before))
+
+
+def split_of(text: str) -> str | None:
+    """``MOD 8`` of ``NCCL_TESTS_SPLIT="%8"``, ``AND 7`` of ``NCCL_TESTS_SPLIT_MASK=0x7``."""
+    found = _SPLIT.search(text)
+    if not found:
+        return None
+    rule = f"AND {found['rule']}" if found["mask"] else found["rule"]
+    parts = _RULE.fullmatch(rule)
+    if not parts:
+        return None
+    try:
+        value = int(parts["value"], 0)
+    except ValueError:
+        return None
+    return f"{_RULES.get(parts['name'], parts['name'])} {value}"
+
+
+@dataclass(frozen=True)
+class Forced:
+    """What a run was forced to use: one algorithm and protocol, or all algorithms but ``without``.
+
+    ``unknown`` are variables whose values name nothing that we know.
+    """
+
+    algorithm: str | None = None
+    protocol: str | None = None
+    without: tuple[str, ...] = ()
+    split: str | None = None
+    unknown: tuple[str, ...] = ()
+
+
+@dataclass
+class Environment:
+    """The variables that hold for the run that is being read, of known words only."""
+
+    _lasting: dict[str, Chosen | str] = field(default_factory=dict)
+    _of_run: dict[str, Chosen | str] = field(default_factory=dict)
+
+    def read(self, line: str) -> None:
+        """Take the variables that a line sets or unsets, for its run or from here on."""
+        if "NCCL_" not in line:
+            return
+        one_run = "NCCL INFO" in line or program_of(line) is not None
+        held = self._of_run if one_run else self._lasting
+        for found in _UNSET.finditer(line):
+            for name in re.findall(r"NCCL_(\w+)", found["names"]):
+                held[name] = {}
+        for found in _SET.finditer(line):
+            name = found["name"] or found["other"]
+            held[name] = _chosen(name, found["given"] or found["value"])
+        if split := split_of(line):
+            held["TESTS_SPLIT"] = split
+
+    def after_run(self) -> Environment:
+        """The variables for the next run: what was exported."""
+        return Environment(dict(self._lasting))
+
+    def forced(self, collective: str | None) -> Forced:
+        """What the variables force a test of this collective to use, by the tests' name."""
+        held = {**self._lasting, **self._of_run}
+        function = (collective or "").replace("_", "")
+        ways = {
+            name: chosen.get(function, chosen.get(""))
+            for name, chosen in held.items()
+            if not isinstance(chosen, str)
+        }
+        left = ways.get("ALGO") or frozenset(ALGORITHMS.values())
+        left -= frozenset((NVLS, NVLS_TREE)) if ways.get("NVLS_ENABLE") == frozenset("0") else set()
+        protocols = ways.get("PROTO") or frozenset()
+        split = held.get("TESTS_SPLIT")
+        unknown = [f"NCCL_{name}" for name, words in sorted(ways.items()) if words == frozenset()]
+        if len(protocols) > 1:
+            unknown.append("NCCL_PROTO")
+        return Forced(
+            next(iter(left)) if len(left) == 1 else None,
+            next(iter(protocols)) if len(protocols) == 1 else None,
+            tuple(name for name in SPELLINGS if name not in left) if len(left) > 1 else (),
+            split if isinstance(split, str) else None,
+            tuple(unknown),
+        )
+
+
+def _chosen(name: str, value: str) -> Chosen:
+    """What ``ring,tree;allgather:^nvls`` leaves, by collective; no words where it names unknown
+    ones, and no entry where the value is empty, which is as if unset (parseList in NCCL's tuning).
+    """
+    known = {"ALGO": ALGORITHMS, "PROTO": PROTOCOLS, "NVLS_ENABLE": {"0": "0", "1": "1", "2": "2"}}
+    words = known[name]
+    found = {}
+    for part in value.lower().split(";"):
+        function, colon, listed = part.rpartition(":")
+        names = [one.strip() for one in listed.lstrip("^").split(",") if one.strip()]
+        if not names and not colon:
+            continue
+        chosen = frozenset(words[one] for one in names if one in words)
+        if len(chosen) < len({*names}):
+            chosen = frozenset()
+        elif listed.startswith("^"):
+            chosen = frozenset(words.values()) - chosen
+        found[function] = chosen
+    return found

@@ -1,0 +1,271 @@
+"""Reads the files that nccl-tests (-J) and rccl-tests (-Z json, -Z csv) write.
+
+nccl-tests' files hold the whole environment of the run. It is thrown away while the file is read,
+except the values of the variables for algorithm, protocol and split, if they are known words.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import PurePosixPath
+from typing import Any
+
+from hierarchies import InputError
+from synth.measure.logs.csv import csv_rows
+from synth.measure.logs.environment import Environment, program_of
+from synth.measure.logs.header import Facts, check_rows
+from synth.measure.logs.tables import COLLECTIVES, UNREAD, Rank, Row, Table, Timing
+from synth.measure.logs.text import version_text
+
+MOST_OBJECTS = 100_000
+MOST_RANKS = 100_000
+_DIGITS = 6
+"""Decimals that C's %lf prints."""
+_RCCL_NAMES = {name.replace("_", ""): name for name in (*COLLECTIVES, *UNREAD)}
+_CSV_TAIL = ("size", "type", "redop", "inPlace", "time", "algBw", "busBw", "wrong")
+_CSV_HEADS = {2: ("name", "gpus"), 5: ("name", "nodes", "ranks", "ranksPerNode", "gpusPerRank")}
+
+
+def is_json(text: str) -> bool:
+    """Whether a text begins as JSON does, and not with a launcher's ``[1,0]``."""
+    return re.match(r"\s*(\{|\[\s*[{\]])", text[:1000]) is not None
+
+
+def is_csv(text: str) -> bool:
+    """Whether a text begins as rccl-tests' CSV does."""
+    return re.match(r"\s*(numCycle, *)?(collective|name), ", text[:200]) is not None
+
+
+def json_tables(text: str, source: str) -> list[Table]:
+    """The table of an nccl-tests file, or the tables of rccl-tests' lines.
+
+    Raises InputError for what is neither, never quoting the text, as it may be private.
+    """
+    whole, lines = _parsed(text)
+    if isinstance(whole, dict) and "results" in whole:
+        return [_nccl(whole, source)]
+    rows = whole if isinstance(whole, list) else [whole] if isinstance(whole, dict) else lines
+    found = [row for row in rows if isinstance(row, dict) and "size" in row and "time" in row]
+    if not found:
+        raise _no_log(source)
+    return _rccl(found, source)
+
+
+def check_json(text: str, source: str) -> None:
+    """Raises InputError for JSON of more objects than logs have, or in which none has a size."""
+    if (count := text.count("{")) > MOST_OBJECTS:
+        hint = f"at most {MOST_OBJECTS} are read"
+        raise InputError(f"JSON of {count} objects", where=source, hint=hint)
+    if '"size"' not in text and '"results"' not in text:
+        raise _no_log(source)
+
+
+def _no_log(source: str) -> InputError:
+    hint = "a file of nccl-tests' -J, or of rccl-tests' -Z json"
+    return InputError("JSON that is no log", where=source, hint=hint)
+
+
+def csv_tables(text: str, source: str) -> list[Table]:
+    """The tables of rccl-tests' CSV. Its head names fewer columns than its rows have.
+
+    Raises InputError where there are too many.
+    """
+    rows: list[dict[str, str]] = []
+    for cells in csv_rows(text.splitlines()[1:]):
+        check_rows(len(rows), source)
+        head = _CSV_HEADS.get(len(cells) - len(_CSV_TAIL))
+        cycle = _CSV_HEADS.get(len(cells) - len(_CSV_TAIL) - 1)
+        names = (*head, *_CSV_TAIL) if head else ("numCycle", *(cycle or ()), *_CSV_TAIL)
+        rows.append(dict(zip(names, cells, strict=False)) if head or cycle else {})
+    return _rccl(rows, source)
+
+
+def _parsed(text: str) -> tuple[Any, list[Any]]:
+    """A JSON document, or its lines where each is one."""
+    try:
+        return _loads(text), []
+    except (ValueError, RecursionError):
+        return None, [row for line in text.splitlines() if (row := _line(line)) is not None]
+
+
+def _line(text: str) -> Any:
+    text = text.strip().rstrip(",")
+    if not text.startswith("{") or len(text) > 10_000:
+        return None
+    try:
+        return _loads(_quoted(text))
+    except (ValueError, RecursionError):
+        return None
+
+
+_BARE = re.compile(r"(?<=:)\s*(?!true|false|null|nan\b)([A-Za-z][\w/]*)(?=\s*[,}])")
+
+
+def _quoted(text: str) -> str:
+    """rccl-tests writes ``"wrong":N/A`` and names without quotes."""
+    return re.sub(r":\s*nan\b", ': "nan"', _BARE.sub(r'"\1"', text))
+
+
+def _loads(text: str) -> Any:
+    return json.loads(text, object_pairs_hook=_without_environment, parse_int=_integer)
+
+
+def _integer(text: str) -> int | float:
+    return int(text) if len(text) <= 20 else float(text)
+
+
+def _without_environment(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object; of ``env`` only the variables for algorithm, protocol and split are kept."""
+    return {key: _known_ways(value) if key == "env" else value for key, value in pairs}
+
+
+def _known_ways(environment: Any) -> Environment:
+    found = Environment()
+    for entry in environment if isinstance(environment, list) else ():
+        named = isinstance(entry, str) and len(entry) < 300
+        if named and re.match(r"NCCL_(ALGO|PROTO|NVLS_ENABLE|TESTS_SPLIT(_MASK)?)=", entry):
+            found.read(entry)
+    return found
+
+
+def _nccl(run: Mapping[str, Any], source: str) -> Table:
+    environment = run.get("env")
+    facts = Facts(Table(source))
+    if isinstance(environment, Environment):
+        facts.environment = environment
+    arguments = run.get("args")
+    if isinstance(arguments, list) and arguments and isinstance(arguments[0], str):
+        facts.add(collective=program_of(PurePosixPath(arguments[0][:1000]).name))
+    version = run.get("nccl_version")
+    facts.add(version=version_text(str(version)) if isinstance(version, int) else "")
+    config = run.get("config")
+    if isinstance(config, dict):
+        _configured(facts, config)
+    results = run.get("results")
+    return facts.table(map(_nccl_row, results if isinstance(results, list) else ()))
+
+
+def _configured(facts: Facts, config: Mapping[str, Any]) -> None:
+    devices = config.get("devices")
+    each = _amount(config.get("nthreads"), 1) * _amount(config.get("ngpus"), 1)
+    devices = devices if isinstance(devices, list) else []
+    each = min(each, 1024)
+    if len(devices) * each > MOST_RANKS:
+        raise InputError(f"more than {MOST_RANKS} ranks", hint="is it a log?")
+    for device in devices:
+        if not isinstance(device, dict):
+            continue
+        host = device.get("hostname")
+        number = facts.host_number(host) if isinstance(host, str) else None
+        first = (_amount(device.get("rank"), 0), _amount(device.get("device"), 0))
+        group = _amount(device.get("group"), 0)
+        name = str(device.get("device_info", ""))[:80].strip()
+        # Of a process with several devices only the first is recorded; the others follow it.
+        facts.places += [Rank(first[0] + i, group, number, first[1] + i, name) for i in range(each)]
+    ranks = {place.rank for place in facts.places}
+    if len(ranks) < len(facts.places):  # then every device was recorded
+        kept = {place.rank: place for place in reversed(facts.places)}
+        facts.places = [kept[rank] for rank in sorted(kept)]
+
+
+def _amount(value: Any, otherwise: int) -> int:
+    return value if type(value) is int and 0 <= value < 10**6 else otherwise
+
+
+def _nccl_row(row: Any) -> Row | None:
+    if not isinstance(row, dict):
+        return None
+    size, count = row.get("size"), row.get("count")
+    if type(size) is not int or type(count) is not int or size < 0:
+        return None
+    halves = [_nccl_timing(row.get(half)) for half in ("out_of_place", "in_place")]
+    if halves == [None, None]:
+        return None
+    root = str(row.get("root", "")).strip()
+    where = int(root) if re.fullmatch(r"-?\d{1,9}", root) else None
+    operation = row.get("redop")
+    named = operation if isinstance(operation, str) and operation.isalpha() else None
+    return Row(size, count, str(row.get("type", ""))[:20], named, where, halves[0], halves[1])
+
+
+def _nccl_timing(half: Any) -> Timing | None:
+    if not isinstance(half, dict):
+        return None
+    keys = ("time" if "time" in half else "cpu_time", "alg_bw", "bus_bw")
+    return _timing([half.get(key) for key in keys], half.get("nwrong"))
+
+
+def _timing(values: Sequence[Any], wrong: Any) -> Timing | None:
+    numbers = [_number(value) for value in values]
+    if any(number is None for number in numbers):
+        return None
+    seconds, algbw, busbw = ((n or 0.0) * s for n, s in zip(numbers, (1e-6, 1e9, 1e9), strict=True))
+    slack = [_half_digit(value) * s for value, s in zip(values, (1e-6, 1e9, 1e9), strict=True)]
+    errors = None if wrong in (None, "N/A") else _number(wrong)
+    return Timing(seconds, algbw, busbw, errors, (slack[0], slack[1], slack[2]))
+
+
+def _half_digit(value: Any) -> float:
+    """Half a unit of the last digit: C++ streams print six significant ones, %lf six decimals."""
+    number = _number(value)
+    if not number or number != number or abs(number) == float("inf"):
+        return 0.5e-6
+    last = float(10.0 ** (Decimal(number).adjusted() - _DIGITS + 1))
+    return 0.5 * max(1e-6, last)
+
+
+def _number(value: Any) -> float | None:
+    if isinstance(value, bool) or value is None:
+        return None
+    try:
+        return float(value) if isinstance(value, (int, float, str)) else None
+    except (ValueError, OverflowError):
+        return None
+
+
+def _rccl(rows: Iterable[Mapping[str, Any]], source: str) -> list[Table]:
+    """One log for each test, its in-place rows put beside the others of the same size."""
+    runs: dict[tuple[object, ...], list[Mapping[str, Any]]] = {}
+    for row in rows:
+        keys = ("name", "ranks", "nodes", "gpus", "type", "redop")
+        runs.setdefault(tuple(str(row.get(key)).strip() for key in keys), []).append(row)
+    return [_rccl_log(found, source) for found in runs.values()]
+
+
+def _rccl_log(rows: Sequence[Mapping[str, Any]], source: str) -> Table:
+    first = rows[0]
+    name = str(first.get("name", "")).strip().lower().replace("_", "")
+    facts = Facts(Table(source, _RCCL_NAMES.get(name)))
+    for key, note in (
+        ("ranks", "ranks"),
+        ("gpus", "ranks"),
+        ("nodes", "nodes"),
+        ("ranksPerNode", "gpus_per_node"),
+    ):
+        if first.get(key) is not None:
+            facts.note(note, str(first[key]))
+    return facts.table(_rccl_rows(rows))
+
+
+def _rccl_rows(rows: Sequence[Mapping[str, Any]]) -> Iterator[Row | None]:
+    """A row for each size and turn: an in-place time joins the out-of-place one before it."""
+    good: list[Row] = []
+    for row in rows:
+        timing = _timing([row.get(key) for key in ("time", "algBw", "busBw")], row.get("wrong"))
+        size = str(row.get("size", "")).strip()
+        if timing is None or not re.fullmatch(r"\d{1,18}", size):
+            yield None
+            continue
+        kind, operation = (str(row.get(key, "")).strip() for key in ("type", "redop"))
+        inside = str(row.get("inPlace", "")).strip() in ("1", "true", "True")
+        if not inside:
+            good.append(Row(int(size), -1, kind, operation, None, timing, None))
+        elif good and good[-1].in_place is None and good[-1].size_bytes == int(size):
+            good[-1] = replace(good[-1], kind=kind, operation=operation, in_place=timing)
+        else:
+            good.append(Row(int(size), -1, kind, operation, None, None, timing))
+    yield from good

@@ -1,0 +1,278 @@
+"""Which devices of a system a log's ranks ran on: from hosts and groups to members per level.
+
+Launchers fill hosts one by one, and a log gives a rank's host and its place there. So ranks are
+assumed to fill the first children at each level. What that leaves open raises an error that asks
+for it; nothing is guessed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil, prod
+
+import numpy as np
+
+from hierarchies import InputError, System, asked_as
+from synth.collective.emit.conventions import level_of_hosts
+from synth.measure.calibration.measurements import Measurement, Sample
+from synth.measure.logs.header import color
+from synth.measure.logs.tables import Log
+
+
+@dataclass(frozen=True)
+class FromCaller:
+    """What the caller says where logs do not: hosts in all, or members of each level."""
+
+    hosts: int | None = None
+    members: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Matched:
+    """A log, and the devices of a system it was taken on."""
+
+    log: Log
+    measurement: Measurement
+
+
+def matched(system: System, log: Log, given: FromCaller | None = None) -> Matched:
+    """Map a log onto a system. Raises InputError for what does not fit, or is not stated."""
+    try:
+        _check_counts(system, log, given or FromCaller())
+        members, busy = _members(system, log, given or FromCaller())
+        return Matched(log, _measurement(log, members, busy))
+    except InputError as error:
+        raise error.at(log.source) from None
+
+
+def host_level(system: System) -> int | None:
+    """The level whose children are hosts; -1 if the whole system is one, None if nothing tells."""
+    found = level_of_hosts(system.hierarchy)
+    return found if found >= 0 or len(system.links) == 1 else None
+
+
+def _measurement(log: Log, members: tuple[int, ...], busy: tuple[int, ...]) -> Measurement:
+    samples = tuple(
+        Sample(row.size_bytes, timing.seconds, in_place)
+        for row in log.rows
+        for timing, in_place in ((row.out_of_place, False), (row.in_place, True))
+        if timing is not None
+    )
+    return Measurement(
+        log.collective,
+        members,
+        busy,
+        samples,
+        log.table.algorithm,
+        log.table.protocol,
+        log.source,
+        log.table.without,
+    )
+
+
+def _members(
+    system: System, log: Log, given: FromCaller
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The members of a group at each level, and of all that took part."""
+    table = log.table
+    if table.members or given.members:
+        members = table.members or given.members or ()
+        busy = table.busy or (members if table.split is None else None)
+        return _stated(system, log, members, busy or system.hierarchy.cardinalities)
+    total = _total(log)
+    if total is None:
+        raise InputError("nothing tells the number of ranks", hint=_by_members(system))
+    if total > system.devices:
+        raise InputError(
+            f"{total} ranks, and {system.name} has {system.devices} devices ({system.hierarchy})",
+            hint=_as_large(system, total),
+        )
+    busy = _busy(system, total, given.hosts or log.hosts)
+    colors = _colors(log, total)
+    return (_grouped(log, busy, colors), busy) if colors else (busy, busy)
+
+
+def _check_counts(system: System, log: Log, given: FromCaller) -> None:
+    """Raises InputError where the log's list of devices contradicts the description or the caller:
+    another number of hosts, more devices in a host than it has.
+    """
+    if given.hosts and log.hosts and given.hosts != log.hosts:
+        raise InputError(
+            f"the log is of {log.hosts} hosts, --hosts says {given.hosts}",
+            hint="leave out --hosts where the log says it",
+        )
+    if log.table.members and given.members and log.table.members != given.members:
+        raise InputError(
+            f"the log is of members {with_commas(log.table.members)}, --members says "
+            f"{with_commas(given.members)}",
+            hint="leave out --members where the log says it",
+        )
+    level = host_level(system)
+    if level is None:
+        return
+    most = prod(system.hierarchy.cardinalities[level + 1 :])
+    hosts, total = given.hosts or log.hosts, _total(log)
+    listed = [place.device + 1 for place in log.table.places]
+    if hosts and total and total % hosts == 0:
+        listed.append(total // hosts)
+    if max(listed, default=0) > most:
+        raise InputError(
+            f"the log has {max(listed)} devices in a host, {system.name} has {most} "
+            f"({system.hierarchy})",
+            hint="describe the machine that was measured, or name the one of the catalogue",
+        )
+
+
+def _as_large(system: System, devices: int) -> str:
+    """What to name instead of a system that is too small: the same of more outermost units."""
+    units = ceil(devices / system.hierarchy.devices_in_child(0))
+    counts = [units, *system.hierarchy.cardinalities[1:]]
+    return f"name the system as large as the one measured: {asked_as(system.name, counts)}"
+
+
+def _stated(
+    system: System, log: Log, members: tuple[int, ...], busy: tuple[int, ...]
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    cardinalities = system.hierarchy.cardinalities
+    for counts, what in ((members, "members"), (busy, "busy")):
+        fits = len(counts) == len(cardinalities) and all(
+            1 <= some <= most for some, most in zip(counts, cardinalities, strict=True)
+        )
+        if not fits:
+            raise InputError(
+                f"{what} {with_commas(counts)} are not of {system.hierarchy}",
+                hint=_by_members(system),
+            )
+    if any(one > all_ for one, all_ in zip(members, busy, strict=True)):
+        raise InputError(
+            f"members {with_commas(members)} are more than are busy, {with_commas(busy)}"
+        )
+    level = host_level(system)
+    hosts = None if level is None else prod(busy[: level + 1])
+    if log.hosts and hosts not in (None, log.hosts):
+        raise InputError(
+            f"members {with_commas(members)} are on {hosts} hosts, the log is of {log.hosts}",
+            hint=_by_members(system),
+        )
+    if log.ranks is not None and prod(members) != log.ranks:
+        raise InputError(
+            f"members {with_commas(members)} are {prod(members)} ranks, the log is of {log.ranks}",
+            hint="groups of the log are as large as its busbw says",
+        )
+    return members, busy
+
+
+def _total(log: Log) -> int | None:
+    """The ranks of a whole run, all groups together."""
+    if log.groups > 1:
+        return len(log.table.places)
+    if log.table.split is not None and not log.table.places:
+        return log.table.stated_ranks
+    return log.ranks
+
+
+def _busy(system: System, total: int, hosts: int | None) -> tuple[int, ...]:
+    """How many children of each level hold ranks, if hosts are filled one by one."""
+    cardinalities = system.hierarchy.cardinalities
+    level = host_level(system)
+    if level is None:
+        if total == system.devices:
+            return cardinalities
+        raise InputError(
+            f"{system.name} has no level that is called node or host", hint=_by_members(system)
+        )
+    most = prod(cardinalities[: level + 1])
+    if total == system.devices and hosts in (None, most):
+        return cardinalities
+    if hosts is None:
+        if level == -1:
+            hosts = 1
+        else:
+            raise InputError(
+                f"nothing tells on how many hosts the {total} ranks were",
+                hint="say --hosts, or put a line '# nodes: 2' at the top of the file",
+            )
+    if total % hosts:
+        raise InputError(
+            f"{total} ranks are not spread evenly over {hosts} hosts", hint=_by_members(system)
+        )
+    if hosts > most:
+        raise InputError(
+            f"the log is of {hosts} hosts, {system.name} has {most}",
+            hint=_as_large(system, hosts * system.hierarchy.devices_in_child(level)),
+        )
+    outer = _filled(cardinalities[: level + 1], hosts)
+    inner = _filled(cardinalities[level + 1 :], total // hosts)
+    if outer is None or inner is None:
+        where = "hosts" if outer is None else "ranks of a host"
+        raise InputError(
+            f"{hosts} hosts with {total // hosts} ranks can lie on {system.hierarchy} in several "
+            f"ways: the {where} fill no whole level",
+            hint=_by_members(system),
+        )
+    return (*outer, *inner)
+
+
+def _filled(cardinalities: Sequence[int], count: int) -> tuple[int, ...] | None:
+    """``count`` units as members of each level, if only one way is possible; else None."""
+    if count == prod(cardinalities):
+        return tuple(cardinalities)
+    if count == 1 or sum(1 for size in cardinalities if size > 1) <= 1:
+        ways = [
+            tuple(count if i == at else 1 for i in range(len(cardinalities)))
+            for at, size in enumerate(cardinalities)
+            if size >= count
+        ]
+        return ways[0] if len(set(ways)) == 1 else None
+    return None
+
+
+def _colors(log: Log, total: int) -> list[int]:
+    """The group of each rank, in the order of their numbers; none where all are in one."""
+    places = sorted(log.table.places, key=lambda place: place.rank)
+    if log.groups > 1:
+        return [place.group for place in places]
+    if log.table.split is not None and len(places) != total:
+        colors = [color(log.table.split, rank) for rank in range(total)]
+        return colors if len(set(colors)) > 1 else []
+    return []
+
+
+def _grouped(log: Log, busy: tuple[int, ...], colors: Sequence[int]) -> tuple[int, ...]:
+    """The members of one group at each level. Raises InputError unless all groups are alike."""
+    spots = _spots(log, len(colors))
+    shapes = set()
+    for one in set(colors):
+        mine = [spots[i] for i, other in enumerate(colors) if other == one]
+        digits = np.unravel_index(mine, busy)
+        members = tuple(len(np.unique(column)) for column in digits)
+        if prod(members) != len(mine):
+            raise InputError("a group of ranks is no block of levels", hint="use MOD or DIV")
+        shapes.add(members)
+    if len(shapes) > 1:
+        text = " and ".join(with_commas(shape) for shape in sorted(shapes))
+        raise InputError(f"groups lie differently on the machine: {text}", hint="use MOD or DIV")
+    return shapes.pop()
+
+
+def _spots(log: Log, total: int) -> list[int]:
+    """The place of each rank, host by host: a launcher may deal ranks to hosts in turn."""
+    places = sorted(log.table.places, key=lambda place: place.rank)
+    if len(places) != total or any(place.host is None for place in places):
+        return list(range(total))
+    ordered = sorted(range(total), key=lambda i: (places[i].host or 0, places[i].device, i))
+    spots = [0] * total
+    for spot, i in enumerate(ordered):
+        spots[i] = spot
+    return spots
+
+
+def _by_members(system: System) -> str:
+    example = with_commas(system.hierarchy.cardinalities)
+    return f"say how many children of each level a group has ranks in, as in --members {example}"
+
+
+def with_commas(numbers: Sequence[int]) -> str:
+    """Numbers of levels as ``--members`` and notes in logs have them."""
+    return ",".join(str(number) for number in numbers)

@@ -1,0 +1,368 @@
+"""Reads what nccl-tests and rccl-tests wrote, and checks it against itself before it is believed.
+
+Three things tell how many ranks a table is of: the list of devices, busbw / algbw, and for tests
+of pieces size / (count x type). They must agree. A size is the largest buffer of a rank in all
+tests (src/common.cu prints the greater of what is sent and received), which is our payload.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import chain
+from math import inf, isinf
+
+from hierarchies import InputError, nearest
+from synth.measure.calibration.measurements import SEND_RECEIVE
+from synth.measure.logs.csv import is_plain_csv, plain_table
+from synth.measure.logs.json import check_json, csv_tables, is_csv, is_json, json_tables
+from synth.measure.logs.sections import has_sections, section_tables
+from synth.measure.logs.tables import (
+    COLLECTIVES,
+    PIECES,
+    UNREAD,
+    WORD_BYTES,
+    Log,
+    Row,
+    Table,
+)
+from synth.measure.logs.text import tables
+
+_ASK = "say --collective, or put a line '# collective: all_gather' at the top of the file"
+_MOST_LINES = 1_000_000
+_ROW = re.compile(rf"[0-9]\s+-?[0-9]+\s+(?:{'|'.join(WORD_BYTES)})(?:\s|$)")
+_UNPRICED = "no collective we price"
+_OLD_GATHER = ("all-gather", "reduce-scatter")
+
+
+def logs_of(text: str, source: str, collective: str | None = None) -> tuple[Log, ...]:
+    """Every table of a log, checked. ``collective`` says what was run where the log does not.
+
+    ``source`` names the log in errors and warnings. Tables of tests that measure no request of ours
+    are left out with a warning. Raises InputError for a text that holds no other table, and for
+    tables that contradict themselves.
+    """
+    if collective is not None:
+        collective = _named(collective)
+    check_log(text, source)
+    if is_json(text):
+        found = json_tables(text, source)
+    elif is_plain_csv(text):
+        found = [plain_table(text, source)]
+    elif is_csv(text):
+        found = csv_tables(text, source)
+    elif _ROW.search(text) or not has_sections(text):
+        found = tables(text.splitlines(), source)
+    else:
+        found = section_tables(text, source)
+    found = [table for table in found if table.rows]
+    if not found:
+        raise _no_table(source)
+    read = [table for table in found if table.collective not in UNREAD] or found
+    first, *others = (_checked(table, collective) for table in read)
+    unread = dict.fromkeys(table.collective for table in found if table not in read)
+    notes = tuple(f"a table of {name} is left out: {_UNPRICED}" for name in unread)
+    return (replace(first, warnings=first.warnings + notes), *others)
+
+
+def check_log(text: str, source: str) -> None:
+    """Raises InputError for a text in which nothing is even like a row, or that has too many lines.
+
+    It takes far less than a second however long the text is.
+    """
+    if (count := text.count("\n")) > _MOST_LINES:
+        raise InputError(f"{count} lines", where=source, hint=f"at most {_MOST_LINES} are read")
+    if is_json(text):
+        check_json(text, source)
+    elif not (is_plain_csv(text) or is_csv(text) or _ROW.search(text) or has_sections(text)):
+        raise _no_table(source)
+
+
+def _no_table(source: str) -> InputError:
+    hint = "a log has rows of size, count, type, ..., time, algbw, busbw"
+    return InputError("no table of nccl-tests or rccl-tests", where=source, hint=hint)
+
+
+def _named(name: str) -> str:
+    """A collective by our name or the tests'. Raises InputError for others."""
+    known = {**COLLECTIVES, **{ours: ours for ours in COLLECTIVES.values()}}
+    if name not in known:
+        hint = nearest(name, known)
+        raise InputError(f"no collective {name!r}", where="--collective", hint=hint)
+    return known[name]
+
+
+def _checked(table: Table, collective: str | None) -> Log:
+    """One table, believed. Raises InputError for what contradicts itself."""
+    try:
+        _not_many_copies(table)
+        what = _collective(table, collective)
+        _fits_rows(table, what)
+        ranks = _ranks(table, what)
+        _times_agree(table, what, ranks)
+        groups = _groups(table)
+        return Log(
+            table,
+            what,
+            ranks,
+            len(groups) if groups else 1,
+            _hosts(table),
+            tuple(_usable(table.rows)),
+            tuple(dict.fromkeys(chain(table.warnings, _warnings(table)))),
+        )
+    except InputError as error:
+        raise error.at(table.source) from None
+
+
+def _not_many_copies(table: Table) -> None:
+    ranks = [place.rank for place in table.places]
+    if len(set(ranks)) < len(ranks):
+        raise InputError(
+            f"rank {Counter(ranks).most_common(1)[0][0]} is listed more than once",
+            hint="were the tests built without MPI=1? Then each process ran a test of its own",
+        )
+
+
+def _collective(table: Table, given: str | None) -> str:
+    """What was measured: as the file tells, else as the rows do, else as the caller says.
+
+    Raises InputError where nothing tells, where two disagree, and for what is no request of ours.
+    """
+    if table.collective in UNREAD:
+        hint = f"those that are: {', '.join(COLLECTIVES)}"
+        raise InputError(f"{table.collective} is {_UNPRICED}", hint=hint)
+    if table.collective is not None:
+        stated = COLLECTIVES[table.collective]
+        if given is not None and given != stated:
+            raise InputError(
+                f"the file is of {stated}, --collective says {given}", hint="leave out --collective"
+            )
+        return stated
+    if given is not None:
+        return given
+    able = _collectives_by_rows(table)
+    if len(able) == 1:
+        return able[0]
+    if not able:
+        raise InputError("the rows fit no collective", hint=_ASK)
+    raise InputError(f"the rows fit {' and '.join(able)}", hint=_ASK)
+
+
+def _collectives_by_rows(table: Table) -> list[str]:
+    """What the rows can be of, by their reduction operation, root, counts, and ratios."""
+    return [what for what in COLLECTIVES.values() if _why_not(table, what) == ""]
+
+
+def _fits_rows(table: Table, what: str) -> None:
+    if why := _why_not(table, what):
+        raise InputError(f"these are no rows of {what}: {why}", hint="is the table another test's?")
+
+
+def _why_not(table: Table, what: str) -> str:
+    """Why rows cannot be of a collective; "" where they can."""
+    row = max(table.rows, key=lambda row: row.size_bytes)
+    reduces = what in ("all-reduce", "reduce-scatter", "reduce")
+    operation = row.operation if row.operation != "none" else None
+    if reduces and operation is None and row.count >= 0:
+        return "they name no reduction operation"
+    if not reduces and what != SEND_RECEIVE and operation is not None:
+        return f"they reduce ({operation})"
+    rooted = what in ("reduce", "broadcast")
+    if row.root is not None and (row.root >= 0) != rooted:
+        return f"their root is {row.root}"
+    if row.root is None and rooted and row.count >= 0:
+        return "they have no root"
+    if table.columns and "redop" not in table.columns and what not in ("all-gather", "broadcast"):
+        return "their head has no reduction operation"
+    low, high = _ranks_by_counts(table, what)
+    if low > high or high < 2:
+        return "size / (count x type) is not that of this test"
+    if _by_ratio(table, what) is None:
+        return "busbw / algbw is not that of this test"
+    return _why_not_checked(table, what)
+
+
+def _why_not_checked(table: Table, what: str) -> str:
+    """Why the checked columns cannot be of a collective, "" where they can: all-to-all and
+    send-receive tests never check in-place results.
+    """
+    inside = [row.in_place.wrong is not None for row in table.rows if row.in_place]
+    outside = [row.out_of_place.wrong is not None for row in table.rows if row.out_of_place]
+    alone = what in ("all-to-all", SEND_RECEIVE)
+    if alone and any(inside):
+        return "their in-place results are checked"
+    if not alone and inside and all(outside) and outside and not any(inside):
+        return "only their out-of-place results are checked"
+    return ""
+
+
+def _ranks_by_counts(table: Table, what: str) -> tuple[float, float]:
+    """The least and the greatest number of ranks by size / (count x type)."""
+    low, high = 1.0, inf
+    for row in table.rows:
+        word = WORD_BYTES.get(row.kind)
+        if word is None or row.count <= 0 or not row.size_bytes:
+            continue
+        times = row.size_bytes / (row.count * word)
+        if what not in PIECES:
+            if times != 1:
+                return inf, 0.0
+            continue
+        low, high = max(low, times), min(high, times)
+    return low, high
+
+
+def _by_ratio(table: Table, what: str) -> tuple[float, float] | None:
+    """The least and the greatest number of ranks by busbw / algbw; None if there is none."""
+    ratios = [timing.ratio() for row in table.rows for timing in row.timings]
+    low = max((low for low, _ in ratios), default=0.0) * (1 - 1e-6)
+    high = min((high for _, high in ratios), default=inf) * (1 + 1e-6)
+    if low > high:
+        return None
+    if what == "all-reduce":
+        return _ranks_of(low / 2, high / 2)
+    if what in PIECES:
+        # The oldest tests print algbw with the factor in it already.
+        if low <= 1 <= high and what in _OLD_GATHER and not low <= 0.5 <= high:
+            return 1.0, inf
+        return _ranks_of(low, high)
+    return (1.0, inf) if low <= 1 <= high else None
+
+
+def _ranks_of(low: float, high: float) -> tuple[float, float] | None:
+    """The least and the greatest n with low <= (n - 1)/n <= high."""
+    if low >= 1:
+        return None
+    least = max(1.0, 1 / (1 - low) if low > 0 else 1.0)
+    most = inf if high >= 1 else 1 / (1 - high)
+    return (least, most) if most * (1 + 1e-9) >= least and most >= 2 * (1 - 1e-6) else None
+
+
+def _groups(table: Table) -> dict[int, int]:
+    """How many ranks each group has, by the device list or by NCCL_TESTS_SPLIT."""
+    if not _complete(table):
+        return {}
+    return dict(Counter(place.group for place in table.places))
+
+
+def _complete(table: Table) -> bool:
+    """Whether the list of devices has every rank from 0 on."""
+    return bool(table.places) and {p.rank for p in table.places} == set(range(len(table.places)))
+
+
+def _hosts(table: Table) -> int | None:
+    hosts, each, ranks = table.stated_hosts, table.stated_per_host, table.stated_ranks
+    if hosts and each and ranks and hosts * each != ranks:
+        raise InputError(f"{hosts} nodes of {each} ranks are stated, and {ranks} ranks")
+    if not _complete(table) or any(place.host is None for place in table.places):
+        return table.stated_hosts
+    listed = len({place.host for place in table.places})
+    if table.stated_hosts not in (None, listed):
+        raise InputError(
+            f"the devices listed are on {listed} hosts, a note says {table.stated_hosts}"
+        )
+    return listed
+
+
+def _ranks(table: Table, what: str) -> int | None:
+    """The ranks of one group. Raises InputError where what tells them disagrees."""
+    stated: dict[str, tuple[float, float]] = {}
+    groups = _groups(table)
+    if groups and len(set(groups.values())) > 1:
+        sizes = ", ".join(str(size) for size in sorted(set(groups.values())))
+        raise InputError(f"groups of unequal size: {sizes}", hint="choose NCCL_TESTS_SPLIT anew")
+    if groups:
+        size = next(iter(groups.values()))
+        stated["the list of devices"] = (size, size)
+    elif table.places:
+        ranks = max(place.rank for place in table.places) + 1
+        stated["the list of devices"] = (ranks, ranks)
+    if table.stated_ranks and len(groups) <= 1:
+        stated["the number of ranks that is stated"] = (table.stated_ranks, table.stated_ranks)
+    counts = _ranks_by_counts(table, what)
+    if what in PIECES and not isinf(counts[1]):
+        stated["size / (count x type)"] = counts
+    ratio = _by_ratio(table, what)
+    if ratio is not None and ratio != (1.0, inf):
+        stated["busbw / algbw"] = ratio
+    return _agreed(stated)
+
+
+def _agreed(stated: dict[str, tuple[float, float]]) -> int | None:
+    if not stated:
+        return None
+    low = max(low for low, _ in stated.values()) * (1 - 1e-9)
+    high = min(high for _, high in stated.values()) * (1 + 1e-9)
+    if low > high:
+        parts = [f"{source} says {_span(*span)}" for source, span in stated.items()]
+        raise InputError(
+            f"the number of ranks is contradicted: {'; '.join(parts)}",
+            hint="is the file put together from several runs?",
+        )
+    whole = range(int(low) + (int(low) < low), int(min(high, low + 1)) + 1)
+    return whole[0] if len(whole) == 1 and high < low + 1 else None
+
+
+def _span(low: float, high: float) -> str:
+    if high - low < 0.5:
+        return f"{round((low + high) / 2)}"
+    return f"{low:.4g} or more" if isinf(high) else f"{low:.4g} to {high:.4g}"
+
+
+def _times_agree(table: Table, what: str, ranks: int | None) -> None:
+    """Raises InputError for a row whose algbw is not its size over its time."""
+    for row in table.rows:
+        for timing in row.timings:
+            if timing.agrees(row.size_bytes):
+                continue
+            if ranks and what in PIECES and timing.agrees(row.size_bytes, (ranks - 1) / ranks):
+                continue
+            shown = timing.algbw_bytes_per_second / 1e9
+            took = timing.seconds * 1e6
+            raise InputError(
+                f"{row.size_bytes} bytes in {took:g} us are not {shown:g} GB/s",
+                hint="the columns do not belong together, or the time is in another unit",
+            )
+
+
+def _usable(rows: Iterable[Row]) -> Iterator[Row]:
+    """Rows above 0 bytes, without the times that must not be used."""
+    for row in rows:
+        out, inside = (
+            t if t and not t.unusable else None for t in (row.out_of_place, row.in_place)
+        )
+        if row.size_bytes and (out or inside):
+            yield replace(row, out_of_place=out, in_place=inside)
+
+
+def _warnings(table: Table) -> Iterator[str]:
+    """Warnings: rows left out, sizes measured twice, an incomplete list of devices."""
+    if table.broken:
+        yield f"{table.broken} rows are torn apart by other output and left out"
+    bad: dict[str, list[int]] = {}
+    for row in table.rows:
+        for timing in row.timings:
+            if timing.unusable:
+                bad.setdefault(timing.unusable, []).append(row.size_bytes)
+    for why, sizes in bad.items():
+        yield f"{why} at {_listed(sizes)}: left out"
+    if empty := sum(1 for row in table.rows if not row.size_bytes):
+        yield f"{empty} rows of 0 bytes left out"
+    twice = [
+        size
+        for size, n in Counter(r.size_bytes for r in table.rows if r.size_bytes).items()
+        if n > 1
+    ]
+    if twice:
+        yield f"{_listed(twice)} measured more than once: all are kept"
+    places = table.places
+    if places and not _complete(table):
+        yield f"the list of devices has {len(places)} of the ranks up to {places[-1].rank}"
+
+
+def _listed(sizes: Sequence[int]) -> str:
+    several = sorted(set(sizes))
+    shown = ", ".join(str(size) for size in several[:4])
+    return f"{shown}{', ...' if len(several) > 4 else ''} bytes"

@@ -1,0 +1,72 @@
+"""Files of several runs whose tests wrote JSON or CSV, with the command lines that started them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+
+from synth.measure.logs.environment import Environment, is_command
+from synth.measure.logs.json import check_json, csv_tables, is_csv, is_json, json_tables
+from synth.measure.logs.tables import Table
+from synth.measure.logs.text import LONGEST_LINE, joined
+
+_BEGINS = re.compile(r"\s*(\{|\[\s*$|\[\s*\{)")
+_ANYWHERE = re.compile(
+    r"^[ \t]*(?:\{|\[[ \t]*(?:$|\{)|(?:numCycle, *)?(?:collective|name), )", re.MULTILINE
+)
+_SETS = re.compile(r"[^{\[\"]*NCCL_")
+
+
+def has_sections(text: str) -> bool:
+    """Whether JSON or CSV begins below other lines."""
+    return _ANYWHERE.search(text) is not None
+
+
+def section_tables(text: str, source: str) -> list[Table]:
+    """The tables of all parts in JSON or CSV, each forced by the nearest command line before it.
+
+    Raises InputError where such a part is no log.
+    """
+    found = []
+    for environment, part in _parts(text):
+        if is_json(part):
+            check_json(part, source)
+            read = json_tables(part, source)
+        else:
+            read = csv_tables(part, source)
+        found += [_forced(table, environment) for table in read]
+    return found
+
+
+def _parts(text: str) -> Iterator[tuple[Environment, str]]:
+    environment, lines = Environment(), list[str]()
+    for line in joined(text.splitlines()):
+        begins = is_csv(line) or (not lines and _BEGINS.match(line))
+        sets = len(line) <= LONGEST_LINE and (is_command(line) or _SETS.match(line))
+        if lines and (sets or is_csv(line)):
+            yield environment, "\n".join(lines)
+            lines = []
+        if sets:
+            environment = environment.after_run() if is_command(line) else environment
+            environment.read(line)
+        elif begins or lines:
+            lines.append(line)
+    if lines:
+        yield environment, "\n".join(lines)
+
+
+def _forced(table: Table, environment: Environment) -> Table:
+    """The table with what its command line forces, where its own part does not say."""
+    forced = environment.forced(table.collective)
+    if table.algorithm or table.protocol or table.without or table.split:
+        return table
+    unknown = tuple(f"{name} has a value that names no single way" for name in forced.unknown)
+    return replace(
+        table,
+        algorithm=forced.algorithm,
+        protocol=forced.protocol,
+        without=forced.without,
+        split=forced.split,
+        warnings=table.warnings + unknown,
+    )

@@ -1,0 +1,303 @@
+"""The tables that nccl-tests and rccl-tests print, out of whatever a launcher mixed into them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from decimal import Decimal, InvalidOperation
+
+from synth.measure.logs.environment import is_command, program_of
+from synth.measure.logs.header import Facts, check_rows
+from synth.measure.logs.tables import WORD_BYTES, Rank, Row, Table, Timing
+
+LONGEST_LINE = 4096
+"""No test prints longer ones; what does is not looked at."""
+MOST_DIGITS = 18
+_DEVICE = re.compile(
+    r"Rank +(?P<rank>\d{1,9}) +(?:Group +(?P<group>\d{1,9}) +)?Pid +\d+ +(?:on +(?P<host>\S+) +)?"
+    r"device +(?P<device>\d{1,6}) +\[[^\]]{0,64}\] *(?P<name>[^\r\n]{0,80})"
+)
+_RUN = re.compile(r"# +nThread +(?P<threads>\d{1,6}) +nGpus +(?P<gpus>\d{1,6}) .*?")
+_SIZES = re.compile(r"minBytes +(\d{1,18}) +maxBytes +(\d{1,18})")
+_NOTE = re.compile(r"# +(?P<key>[a-z_]+): +(?P<value>.{1,400})")
+_FULL, _HALF = (8, 9), (4, 5)
+_GAP = 30
+_MOST_JOINED = 64
+_ENDS = ("# Out of bounds values", "# Avg bus bandwidth", "# Collective test concluded")
+
+
+def tables(lines: Iterable[str], source: str) -> list[Table]:
+    """Every table of a text, in order.
+
+    A table ends where the tests say so, or announce the next. Rows that other output tore apart
+    are put together again where what is left of them follows on a line of its own; others are
+    counted as broken. Tables of one size each, as scripts make that start a test per size, become
+    one if the runs were the same. Raises InputError where there are too many rows.
+    """
+    reader = _Reader(Facts(Table(source)))
+    for line in joined(lines):
+        if len(line) <= LONGEST_LINE:
+            reader.read(line)
+    reader.close()
+    return _runs_of_one_size(reader.logs)
+
+
+def joined(lines: Iterable[str]) -> Iterator[str]:
+    """The lines, a command that goes on behind a backslash as one."""
+    kept: list[str] = []
+    for line in lines:
+        if line.rstrip().endswith("\\") and len(kept) < _MOST_JOINED:
+            kept.append(line.rstrip()[:-1])
+            continue
+        yield " ".join([*kept, line.strip()]) if kept else line
+        kept = []
+    yield from kept
+
+
+@dataclass
+class _Reader:
+    """Reads line by line: facts gather until rows come, rows until the table ends."""
+
+    facts: Facts
+    logs: list[Table] = field(default_factory=list)
+    _rows: list[Row | None] = field(default_factory=list)
+    _count: int = 0
+    _torn: _Torn | None = None
+
+    def read(self, line: str) -> None:
+        if found := _row_begun(line):
+            self._settle()
+            self._torn = found
+            return
+        if self._torn is not None and self._torn.continues(line):
+            return
+        if is_command(line):
+            self._begin()
+        elif _DEVICE.search(line) or _RUN.search(line) or "Collective test starting" in line:
+            self.close()
+        if any(mark in line for mark in _ENDS):
+            self.close(ended=True)
+        _take_facts(self.facts, line)
+
+    def close(self, ended: bool = False) -> None:
+        """End the table, if there is one; the facts of the run go with it."""
+        self._settle()
+        if self._rows:
+            self.logs.append(self.facts.table(self._rows))
+            self._rows = []
+            self.facts = self.facts.afresh(keep_places=ended)
+        elif self.facts.ended and not ended:
+            self.facts = self.facts.afresh()
+        self.facts.ended = self.facts.ended or (ended and bool(self.logs))
+
+    def _begin(self) -> None:
+        """Begin a run at its command line: what was said of another run does not hold for it."""
+        self.close()
+        self.facts = self.facts.afresh()
+
+    def _settle(self) -> None:
+        if self._torn is not None:
+            self._rows.append(self._torn.row())
+            self._torn = None
+            self._count += 1
+            check_rows(self._count, self.facts.stated.source)
+
+
+def _take_facts(facts: Facts, line: str) -> None:
+    if device := _DEVICE.search(line):
+        host = device["host"]
+        facts.places.append(
+            Rank(
+                int(device["rank"]),
+                int(device["group"] or 0),
+                None if host is None else facts.host_number(host),
+                int(device["device"]),
+                device["name"].strip(),
+            )
+        )
+        return
+    if (head := line.partition("#")[2].split())[:3] == ["size", "count", "type"]:
+        facts.add(columns=tuple(head[: head.index("time")] if "time" in head else head[:8]))
+        return
+    if not facts.stated.version and ("NCCL" in line or "nccl" in line):
+        facts.add(version=version_in(line))
+    if _RUN.search(line) and (sizes := _SIZES.search(line)):
+        facts.add(single_size=sizes[1] == sizes[2])
+    if (name := program_of(line)) and not line.lstrip().startswith("# source:"):
+        facts.add(collective=name)
+    facts.environment.read(line)
+    if (note := _NOTE.match(line)) and not facts.places:
+        facts.note(note["key"], note["value"].strip())
+
+
+_VERSIONS = (
+    re.compile(r"[NR]CCL version *:? *(\d[\w.+:-]{0,40})"),
+    re.compile(r"nccl-library=(\d{1,9})"),
+)
+
+
+def version_in(line: str) -> str:
+    """The version of NCCL or RCCL that a line names, without the build; "" if it names none."""
+    for pattern in _VERSIONS:
+        if found := pattern.search(line):
+            return version_text(found[1])
+    return ""
+
+
+def version_text(text: str) -> str:
+    """``2.16.5+cuda11.8`` and ``21605`` as ``2.16.5``."""
+    if text.isdigit() and len(text) >= 4:
+        code = int(text)
+        scale = 10000 if code >= 10000 else 1000
+        return f"{code // scale}.{code % scale // 100}.{code % 100}"
+    return re.split(r"[^\d.]", text)[0].strip(".")
+
+
+@dataclass
+class _Torn:
+    """A row as far as it was read: its head, the numbers after it, and if only one half can be."""
+
+    size_bytes: int
+    count: int
+    kind: str
+    operation: str | None
+    numbers: list[str]
+    gap: bool
+    junk: bool
+
+    def continues(self, line: str) -> bool:
+        """Take the rest of the row, if this line is nothing else. Whole rows take no more."""
+        if len(self.numbers) in _FULL or (len(self.numbers) in _HALF and not self.junk):
+            return False
+        more = _unmarked(line).split()
+        if not more or not all(_is_number(token) for token in more):
+            return False
+        if len(self.numbers) + len(more) > max(_FULL):
+            return False
+        self.numbers += more
+        return True
+
+    def row(self) -> Row | None:
+        """The row, or None if it is incomplete: 4 columns of each half, and perhaps a root."""
+        numbers = self.numbers
+        if len(numbers) not in _FULL + _HALF:
+            return None
+        root, halves = (numbers[0], numbers[1:]) if len(numbers) % 4 else (None, numbers)
+        timings = [_timing(halves[i : i + 4]) for i in range(0, len(halves), 4)]
+        if any(timing is None for timing in timings) or (root and not _is_whole(root)):
+            return None
+        first = timings[0]
+        second = timings[1] if len(timings) == 2 else None
+        if second is None and self.gap:
+            first, second = None, first
+        where = None if root is None else int(root)
+        return Row(self.size_bytes, self.count, self.kind, self.operation, where, first, second)
+
+
+def _row_begun(line: str) -> _Torn | None:
+    """The head of a row (size, count, type) anywhere in a line, and what numbers follow it."""
+    tokens = line.split()
+    for i in range(2, len(tokens)):
+        if tokens[i] not in WORD_BYTES:
+            continue
+        size, count = tokens[i - 2].rpartition(":")[2], tokens[i - 1]
+        if _is_whole(size) and _is_whole(count) and not size.startswith("-"):
+            return _begun(line, tokens, i, (int(size), int(count)))
+    return None
+
+
+def _begun(line: str, tokens: Sequence[str], i: int, amounts: tuple[int, int]) -> _Torn:
+    after = i + 1
+    operation = None
+    if after < len(tokens) and tokens[after].isalpha():
+        operation, after = tokens[after], after + 1
+    numbers = []
+    for token in tokens[after:]:
+        if not _is_number(token):
+            break
+        numbers.append(token)
+    junk = after + len(numbers) < len(tokens)
+    if junk and not numbers and (root := re.match(r"-1(?=[A-Za-z])", tokens[after])):
+        numbers.append(root[0])
+    return _Torn(*amounts, tokens[i], operation, numbers[: max(_FULL)], _wide_gap(line), junk)
+
+
+def _wide_gap(line: str) -> bool:
+    """Whether the first half of a row was left blank: only the in-place time was taken."""
+    return " " * _GAP in line.strip()
+
+
+def _timing(columns: Sequence[str]) -> Timing | None:
+    values = [_value(column, scale) for column, scale in zip(columns, (-6, 9, 9), strict=False)]
+    if any(value is None for value in values):
+        return None
+    (seconds, a), (algbw, b), (busbw, c) = (value or (0.0, 0.0) for value in values)
+    wrong = None if columns[3] == "N/A" else _wrong(columns[3])
+    return Timing(seconds, algbw, busbw, wrong, (a, b, c))
+
+
+def _wrong(column: str) -> float:
+    """The number of wrong elements; old tests print the largest error, which is below 1."""
+    error = float(column)
+    return 0.0 if 0 <= error < 1e-2 else error
+
+
+def _value(text: str, power: int) -> tuple[float, float] | None:
+    """A printed number times ten to a power, and half a unit of its last digit."""
+    if text.lower().lstrip("-") == "nan":
+        return float("nan"), 0.0
+    try:
+        number = Decimal(text)
+    except InvalidOperation:
+        return None
+    exponent = number.as_tuple().exponent
+    if not isinstance(exponent, int) or abs(number.adjusted()) > MOST_DIGITS:
+        return float("nan"), 0.0
+    return float(number.scaleb(power)), 0.5 * float(Decimal(1).scaleb(exponent + power))
+
+
+def _is_number(token: str) -> bool:
+    if token == "N/A" or token.lower().lstrip("-") == "nan":
+        return True
+    return len(token) <= 40 and re.fullmatch(r"-?\d+(\.\d*)?(e[+-]?\d{1,4})?", token) is not None
+
+
+def _is_whole(token: str) -> bool:
+    return len(token) <= MOST_DIGITS and re.fullmatch(r"-?[0-9]+", token) is not None
+
+
+_MARK = re.compile(r"\s*(?:\[[^\]]{0,40}\](?:<\w{1,10}>)?:?|\d{1,7}:)\s")
+
+
+def _unmarked(line: str) -> str:
+    """A line without the tag of its rank: ``[1,0]<stdout>:``, ``[STAT]:``, ``0:``."""
+    mark = _MARK.match(line)
+    return line[mark.end() :] if mark else line
+
+
+def _runs_of_one_size(logs: Iterable[Table]) -> list[Table]:
+    """Tables of one size each that follow each other become one, where all else is the same."""
+    found: list[Table] = []
+    for log in logs:
+        if found and _same_run(found[-1], log):
+            rows, broken = found[-1].rows + log.rows, found[-1].broken + log.broken
+            found[-1] = replace(found[-1], rows=rows, broken=broken)
+        else:
+            found.append(log)
+    return found
+
+
+def _same_run(one: Table, other: Table) -> bool:
+    def alike(log: Table) -> tuple[object, ...]:
+        kinds = {(row.kind, row.operation, row.root) for row in log.rows}
+        return (
+            log.collective,
+            log.stated_ranks,
+            [(p.rank, p.group, p.host, p.device) for p in log.places],
+            (log.algorithm, log.protocol, log.without, log.split, log.members, log.busy),
+            kinds if len(kinds) == 1 else log.rows,
+        )
+
+    new = set(other.sizes) - set(one.sizes)
+    return len(other.rows) == 1 and bool(new) and other.single_size and alike(one) == alike(other)

@@ -1,0 +1,50 @@
+"""Seconds of a plan's local work as measured here: equal blocks once, composed for the simulation.
+
+``events`` cuts a program in blocks of operations between which nothing is sent, and gives those
+that are equal one event, whose text is that of the written file; ``measured`` runs all of them
+in turns in processes of their own, beside a reference; ``composed`` gives every operation of a
+program its share. Communication is not measured here: the planner and its calibration price it.
+
+Two operations with nothing sent between them are one event, and here it is written for PyTorch:
+
+>>> from grammar.tensors.parser import parse_step
+>>> from synth.step.sharding import apply, parse_recipe, plan_of
+>>> from synth.measure.profiles import events
+>>> text = "step two\\nin x: f32[8] batch\\na: f32[8] = tanh(x)\\nb: f32[8] = neg(a)\\nout b"
+>>> step = parse_step(text)
+>>> plan = plan_of(step, parse_recipe("data=2; batch over data"))
+>>> [(_, event)] = events("torch", step, apply(step, plan), plan.parts)
+>>> event.operations, [str(one) for one in event.inputs]
+(2, ['f32[4]'])
+"""
+
+from synth.measure.profiles.blocks import Block, blocks
+from synth.measure.profiles.composed import composed
+from synth.measure.profiles.events import Event, events
+from synth.measure.profiles.profile import (
+    MOST_DRIFT,
+    Measured,
+    Profile,
+    check_here,
+    drift_of,
+    profile_text,
+    read_profile,
+)
+from synth.measure.profiles.trial import Trial, measured
+
+__all__ = [
+    "MOST_DRIFT",
+    "Block",
+    "Event",
+    "Measured",
+    "Profile",
+    "Trial",
+    "blocks",
+    "check_here",
+    "composed",
+    "drift_of",
+    "events",
+    "measured",
+    "profile_text",
+    "read_profile",
+]

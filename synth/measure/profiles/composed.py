@@ -1,0 +1,40 @@
+"""Seconds of every operation of a program by its blocks, as the simulation takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from synth.compute import Estimate
+from synth.measure.profiles.blocks import Block
+from synth.measure.profiles.events import Event
+from synth.step.factors import part
+from synth.step.sharding import Done
+from synth.step.simulation.groups import weight
+
+
+def composed(
+    pairs: Iterable[tuple[Block, Event]],
+    seconds: Callable[[Event], Estimate | None],
+    sizes: Mapping[str, int],
+) -> dict[int, Estimate]:
+    """Of each operation, by the ``id`` of its ``Done``, its share of its block's seconds.
+
+    Shares go by bytes, and only show in the timeline: a block begins and ends as measured. Of a
+    loop it is what the loop does itself. Sums over microbatches are no operation's. Operations of
+    blocks without ``seconds`` are left out.
+    """
+    found: dict[int, Estimate] = {}
+    for block, event in pairs:
+        taken = seconds(event)
+        if taken is None or not block.of:
+            continue
+        weights = [_weight(one, sizes) for one in block.of]
+        for one, share in zip(block.of, weights, strict=True):
+            found[id(one)] = taken.times(share / sum(weights))
+    return found
+
+
+def _weight(one: Done, sizes: Mapping[str, int]) -> float:
+    if one.body is not None:
+        return 1.0
+    return weight(part(one.operation, one.how, sizes).operation)

@@ -1,0 +1,273 @@
+"""Measures events in a process of its own: ``python -m synth.measure.profiles.measuring FOLDER N``.
+
+All events take turns, and what they make is kept until their next one, so that each finds memory as
+in a step; and between them,
+about four times a second, the same reference is measured, so that a machine that gets slower or
+faster is seen and taken out. On a GPU (PyTorch with CUDA) the device's own clock is read; this was
+never run on one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import prod
+from pathlib import Path
+from statistics import median
+from types import SimpleNamespace
+from typing import Any, Protocol
+
+import numpy as np
+
+REFERENCE_EVERY_SECONDS = 0.25
+WARM_UPS = 2
+_SIDE, _NUMBERS = 384, 2**20
+"""Of the reference: a product of matrices, and numbers that are copied; some milliseconds."""
+
+Work = Callable[[], object]
+
+
+class Runtime(Protocol):
+    """What runs the text of an event."""
+
+    def work(self, text: str, inputs: Sequence[tuple[str, Sequence[int]]]) -> Work:
+        """What does an event once on inputs of these types; not measured yet."""
+
+    def seconds(self, work: Work) -> tuple[float, object]:
+        """Of doing it once, and what it made."""
+
+    def reference(self) -> Work:
+        """What is measured between all others."""
+
+
+@dataclass
+class Samples:
+    """What was measured so far: of each event its seconds and the number of the reference before.
+
+    Mutable.
+    """
+
+    events: dict[str, list[tuple[float, int]]] = field(default_factory=dict)
+    reference: list[float] = field(default_factory=list)
+
+    def steady(self) -> dict[str, list[float]]:
+        """Seconds as they would be if the reference always took as long as in its median."""
+        usual = median(self.reference)
+        return {
+            key: [one * usual / self._beside(at) for one, at in samples]
+            for key, samples in self.events.items()
+        }
+
+    def _beside(self, at: int) -> float:
+        return median(self.reference[max(0, at - 1) : at + 3])
+
+
+class Bench:
+    """Events ready to be measured, as often as one likes."""
+
+    def __init__(
+        self, runtime: Runtime, events: Mapping[str, tuple[str, Sequence[tuple[str, list[int]]]]]
+    ) -> None:
+        self._runtime = runtime
+        self._works = {key: runtime.work(*one) for key, one in events.items()}
+        self._reference = runtime.reference()
+        self._kept: dict[str, object] = {}
+        self._since = 0.0
+        self.samples = Samples({key: [] for key in events})
+        for _ in range(WARM_UPS):
+            for work in (self._reference, *self._works.values()):
+                runtime.seconds(work)
+
+    def refer(self) -> None:
+        """Measure the reference."""
+        self.samples.reference.append(self._runtime.seconds(self._reference)[0])
+        self._since = time.perf_counter()
+
+    def round(self) -> None:
+        """Each event once, in their order."""
+        self.refer()
+        for key, work in self._works.items():
+            if time.perf_counter() - self._since > REFERENCE_EVERY_SECONDS:
+                self.refer()
+            found, self._kept[key] = self._runtime.seconds(work)
+            self.samples.events[key].append((found, len(self.samples.reference) - 1))
+        self.refer()
+
+
+def drawn(dtype: str, shape: Sequence[int], draw: np.random.Generator) -> Any:
+    """Numbers between 1/2 and 3/2, so that nothing overflows, is lost, or is no number.
+
+    Whole ones are 0 or 1, as they may be indices.
+    """
+    if dtype == "bool":
+        return draw.integers(0, 2, shape).astype(bool)
+    if not dtype.startswith(("f", "bf")):
+        return draw.integers(0, 2, shape)
+    return draw.uniform(0.5, 1.5, shape).astype(np.float32)
+
+
+class Torch:
+    """PyTorch, eager: every operation is a call, as the written file makes it."""
+
+    def __init__(self, threads: int) -> None:
+        import torch  # Not at the top of the file: only who measures with it has it.
+
+        self._torch = torch
+        torch.set_num_threads(threads)
+        self._cuda = torch.cuda.is_available()
+        if self._cuda:
+            torch.set_default_device("cuda")
+        self._draw = np.random.default_rng(0)
+
+    @property
+    def device(self) -> str:
+        return str(self._torch.cuda.get_device_name()) if self._cuda else "cpu"
+
+    def work(self, text: str, inputs: Sequence[tuple[str, Sequence[int]]]) -> Work:
+        torch = self._torch
+        space = _executed(text)
+        space["dist"] = SimpleNamespace(get_rank=lambda: 0)
+        kinds = _torch_kinds()
+        given = [
+            torch.as_tensor(drawn(dtype, shape, self._draw)).to(getattr(torch, kinds[dtype]))
+            for dtype, shape in inputs
+        ]
+        if self._cuda:
+            given = [one.cuda() for one in given]
+        step = space["device_step"]
+
+        def once() -> object:
+            with torch.no_grad():
+                return step(given)
+
+        return once
+
+    def seconds(self, work: Work) -> tuple[float, object]:
+        return self._on_gpu(work) if self._cuda else _timed(work)
+
+    def _on_gpu(self, work: Work) -> tuple[float, object]:
+        torch = self._torch
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        torch.cuda.synchronize()
+        begin.record()
+        made = work()
+        end.record()
+        torch.cuda.synchronize()
+        return float(begin.elapsed_time(end)) / 1e3, made
+
+    def reference(self) -> Work:
+        square = self._torch.ones(_SIDE, _SIDE)
+        many = self._torch.ones(_NUMBERS)
+        return lambda: (square @ square, many.clone())
+
+
+def _torch_kinds() -> Mapping[str, str]:
+    from synth.step.emit.torch import DTYPES  # Here, as this runs in a process of its own.
+
+    return {name: word.removeprefix("torch.") for name, word in DTYPES.items()}
+
+
+class Jax:
+    """JAX: each event is compiled, and what calling it costs is taken off."""
+
+    def __init__(self, threads: int) -> None:
+        if threads == 1 and "XLA_FLAGS" not in os.environ:
+            os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false"
+        import jax  # Not at the top of the file: only who measures with it has it.
+
+        self._jax = jax
+        self._draw = np.random.default_rng(0)
+        empty = jax.jit(lambda: ())
+        for _ in range(WARM_UPS):
+            empty()
+        self._call = median(_timed(empty)[0] for _ in range(100))
+
+    @property
+    def device(self) -> str:
+        return str(self._jax.devices()[0].device_kind)
+
+    def work(self, text: str, inputs: Sequence[tuple[str, Sequence[int]]]) -> Work:
+        jax = self._jax
+        space = _executed(text)
+        axes = space["AXES"]
+        space["lax"] = SimpleNamespace(
+            **{name: getattr(jax.lax, name) for name in dir(jax.lax) if name[0] != "_"}
+            | {
+                "axis_index": lambda names: 0,
+                "axis_size": lambda names: prod(axes[one] for one in names),
+            }
+        )
+        kinds = _jax_kinds()
+        given = [
+            jax.numpy.asarray(drawn(dtype, shape, self._draw), kinds[dtype])
+            for dtype, shape in inputs
+        ]
+        step = jax.jit(space["device_step"])
+        return lambda: jax.block_until_ready(step(given))
+
+    def seconds(self, work: Work) -> tuple[float, object]:
+        taken, made = _timed(work)
+        return max(0.0, taken - self._call), made
+
+    def reference(self) -> Work:
+        jax = self._jax
+        square, many = jax.numpy.ones((_SIDE, _SIDE)), jax.numpy.ones(_NUMBERS)
+        step = jax.jit(lambda x, y: (x @ x, y + 1))
+        return lambda: jax.block_until_ready(step(square, many))
+
+
+def _jax_kinds() -> Mapping[str, Any]:
+    import jax.numpy as jnp
+
+    from synth.step.emit.files import LONG_DTYPES  # As above.
+
+    return {name: jnp.dtype(word) for name, word in LONG_DTYPES.items()}
+
+
+def _timed(work: Work) -> tuple[float, object]:
+    begin = time.perf_counter()
+    made = work()
+    return time.perf_counter() - begin, made
+
+
+def _executed(text: str) -> dict[str, Any]:
+    """The names of a written file, which is not the program that runs."""
+    space: dict[str, Any] = {"__name__": "event"}
+    exec(compile(text, "<event>", "exec"), space)  # what we wrote ourselves
+    return space
+
+
+RUNTIMES: Mapping[str, Callable[[int], Torch | Jax]] = {"torch": Torch, "jax": Jax}
+
+
+def main(folder: Path, number: int) -> None:
+    """Measure the events of a folder, and leave there what was found."""
+    asked = json.loads((folder / "events.json").read_text(encoding="utf-8"))
+    if asked["pinned"] and hasattr(os, "sched_setaffinity"):
+        allowed = sorted(os.sched_getaffinity(0))
+        os.sched_setaffinity(0, {allowed[number % len(allowed)]})
+    runtime = RUNTIMES[asked["runtime"]](asked["threads"])
+    given = {
+        key: ((folder / f"{key}.py").read_text(encoding="utf-8"), inputs)
+        for key, inputs in asked["events"].items()
+    }
+    bench = Bench(runtime, given)
+    end = time.monotonic() + asked["most_seconds"]
+    for done in range(asked["rounds"]):
+        if done >= asked["least_rounds"] and time.monotonic() > end:
+            break
+        bench.round()
+    found = {
+        "device": runtime.device,
+        "reference": bench.samples.reference,
+        "events": bench.samples.steady(),
+    }
+    (folder / f"measured{number}.json").write_text(json.dumps(found), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), int(sys.argv[2]))

@@ -1,0 +1,331 @@
+"""Bus bandwidth, speed-up and time against message size, as SVG: the same for page and reports.
+
+Sizes are logarithmic, as those who run nccl-tests draw them; bus bandwidth and speed-up begin at 0,
+times are logarithmic too. Lines take their colours from classes where a page has such (``.curve
+.best``), else from attributes, so that a drawing stands alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from math import ceil, floor, log10, prod
+
+from markupsafe import Markup
+
+from hierarchies.units import duration, volume
+from synth.ask.answers.ranked import SizeFigures, Stretch, SweepReply
+from synth.collective.emit.timeline.svg import ticks
+from synth.collective.ranking.how_to_get import AS_IT_IS
+from synth.measure.logs.tables import busbw_factor
+from synth.show.report.colours import FEW
+from synth.show.terminal.rows import Row, bus_bandwidth, default_by_size, rows, speedup_text
+from synth.show.terminal.style import way_of
+
+LEFT, RIGHT, TOP, BOTTOM = 84, 24, 46, 42
+WIDTH, HEIGHT = 760, 340
+"""Of all drawings of figures against figures, and the margins around the figures."""
+_DASHES = ("", "12 3", "2 3", "12 3 2 3")
+_LABEL = 56
+"""So wide is the label of a size."""
+Lines = dict[str, list[tuple[float, float]]]
+"""Points of size and value, by the names of lines."""
+
+
+@dataclass(frozen=True)
+class Curves:
+    """The figures of every size, where the best program changes, and the drawings of both.
+
+    In words, by size: the bus bandwidth of the best answer (``bandwidths``) and of the default
+    (``default_bandwidths``), which way that is (``defaults``), and how often it takes as long, as
+    far as prices can tell (``speedups``). ``changes``: from which size on the default is which;
+    ``stretches``: what is to be done at which sizes, each but the first from a dotted line on.
+    """
+
+    sizes: Sequence[SizeFigures]
+    bandwidths: Sequence[str]
+    default_bandwidths: Sequence[str]
+    defaults: Sequence[str]
+    speedups: Sequence[str]
+    changes: Sequence[str]
+    stretches: Sequence[ToDo]
+    drawings: Sequence[Markup]
+
+
+@dataclass(frozen=True)
+class ToDo:
+    """From which size to which what is to be done: a program, if it is one, and how or why."""
+
+    sizes: str
+    program: str
+    said: str
+
+
+@dataclass(frozen=True)
+class Look:
+    """A line: its colour, its dashes (nothing is said by colour alone), its class and its name."""
+
+    colour: str
+    dashes: str
+    kind: str
+    label: str
+
+
+_LOOKS = {
+    "best": Look("#0072b2", "", "best", "best answer"),
+    "default": Look("#d55e00", "12 3", "default", "default"),
+    "bound": Look("#6b6b6b", "6 4", "bound", "bound"),
+    "measured": Look("#0072b2", "", "best", "measured"),
+    "predicted": Look("#d55e00", "12 3", "default", "predicted"),
+}
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Where values lie between 0 and 1, which of them are labelled, and how."""
+
+    at: Callable[[float], float]
+    ticks: Sequence[float]
+    text: Callable[[float], str]
+
+
+def curves(answer: SweepReply) -> Curves:
+    """The curves of an answer over a range of sizes."""
+    sizes = sorted(answer.sizes, key=lambda one: one.bytes)
+    axes = answer.stretches[0].first.axes if answer.stretches else {}
+    members = prod(axes.get(name, 1) for name in answer.reduce)
+    factor = busbw_factor(answer.request.value, members) / 1e9
+    times = {
+        "best": [(one.bytes, one.seconds) for one in sizes],
+        "default": [(one.bytes, one.baseline_seconds) for one in sizes],
+        "bound": [(one.bytes, one.bound_seconds) for one in sizes],
+    }
+    lines: Lines = {name: [(float(x), y) for x, y in line if y > 0] for name, line in times.items()}
+    rates: Lines = {
+        name: [(size, factor * size / seconds) for size, seconds in line]
+        for name, line in lines.items()
+    }
+    gains: Lines = {
+        "best": [
+            (one.bytes, one.baseline_seconds / one.runtime_seconds) for one in sizes if one.seconds
+        ],
+        "default": [(one.bytes, 1.0) for one in sizes if one.seconds],
+    }
+    marks = [one.from_bytes for one in answer.stretches[1:]]
+    drawn = [
+        _drawing("Bus bandwidth against message size", rates, marks, _rates),
+        _drawing("Speed-up over the default against message size", gains, marks, _gains),
+        _drawing("Time against message size", lines, marks, _seconds),
+    ]
+    request = answer.request.value
+    return Curves(
+        sizes,
+        [bus_bandwidth(request, one.bytes, one.seconds, members) for one in sizes],
+        [bus_bandwidth(request, one.bytes, one.baseline_seconds, members) for one in sizes],
+        [way_of(one.default_name, one.default_protocol) for one in sizes],
+        [
+            speedup_text(
+                one.against_default,
+                one.worth_measuring,
+                one.baseline_seconds,
+                one.runtime_seconds,
+            )
+            for one in sizes
+        ],
+        default_by_size(answer),
+        [*map(_to_do, answer.stretches, rows(answer))],
+        [Markup(one) for one in drawn if one],
+    )
+
+
+def _to_do(stretch: Stretch, row: Row) -> ToDo:
+    """As the row of a ranking says it."""
+    sizes = " to ".join(row.title)
+    if stretch.keeps_default:
+        return ToDo(sizes, "", AS_IT_IS.text)
+    program = "; ".join(step for stripe in row.stripes for step in stripe.steps)
+    return ToDo(sizes, program, ", ".join(filter(None, (row.by, " to ".join(row.speedup)))))
+
+
+def bandwidths(heading: str, lines: Lines) -> Markup:
+    """Bus bandwidth in GB/s against size in bytes, a line for each name; nothing without points."""
+    return Markup(_drawing(heading, lines, (), _rates))
+
+
+def speedups(heading: str, lines: Lines) -> Markup:
+    """How often the default takes as long, against size in bytes, a line for each name."""
+    return Markup(_drawing(heading, lines, (), _gains))
+
+
+def _drawing(
+    heading: str,
+    lines: Lines,
+    marks: Sequence[int],
+    scale: Callable[[Sequence[float]], Scale],
+) -> str:
+    """Some lines over sizes, with a dashed one where something else is to be done."""
+    points = [point for line in lines.values() for point in line]
+    if not points:
+        return ""
+    across, up = _sizes([x for x, _ in points]), scale([y for _, y in points])
+    parts = [*grid(across, up), *_marks(across, marks)]
+    looks = _looks(lines)
+    for name, line in lines.items():
+        parts += _line(
+            looks[name], [(x_at(across, x), y_at(up, y), x, y) for x, y in line], up.text
+        )
+    parts += _legend(heading, looks.values())
+    return framed(heading, parts)
+
+
+def framed(heading: str, parts: Iterable[str], height: int = HEIGHT) -> str:
+    """The drawing of figures that has these parts."""
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="curve" role="img" '
+        f'viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" '
+        'font-family="system-ui, sans-serif" font-size="12" fill="currentColor">'
+        f"<title>{escape(heading)}</title>{''.join(parts)}</svg>"
+    )
+
+
+def _sizes(values: Sequence[float]) -> Scale:
+    """Powers of two, at most about ten of them."""
+    low, high = min(values), max(values)
+    first, last = ceil(log10(low) / log10(2) - 1e-9), floor(log10(high) / log10(2) + 1e-9)
+    every = max(1, ceil((last - first) / 10))
+    return Scale(_logarithmic(low, high), [2.0**n for n in range(first, last + 1, every)], volume)
+
+
+def _seconds(values: Sequence[float]) -> Scale:
+    """Powers of ten, or 1, 2 and 5 times such where there are few."""
+    low, high = min(values), max(values)
+    powers = range(floor(log10(low)), ceil(log10(high)) + 1)
+    factors = (1,) if len(powers) > 4 else (1, 2, 5)
+    found = [10.0**power * factor for power in powers for factor in factors]
+    inside = [one for one in found if low * 0.999 <= one <= high * 1.001]
+    return Scale(_logarithmic(low, high), inside, duration)
+
+
+def _rates(values: Sequence[float]) -> Scale:
+    """From 0 on."""
+    return _from_zero(values, lambda value: f"{value:g} GB/s")
+
+
+def _gains(values: Sequence[float]) -> Scale:
+    """The same: how often the default takes as long."""
+    return _from_zero(values, lambda value: f"{value:.3g}x")
+
+
+def _from_zero(values: Sequence[float], text: Callable[[float], str]) -> Scale:
+    """Up to a mark: none of the values lies above them all, so that each is read between two."""
+    high = max(values)
+    marks = ticks(high)
+    if len(marks) > 1 and marks[-1] < high:
+        marks.append(float(f"{marks[-1] + marks[1]:.6g}"))
+    return linear(0.0, max(high * 1.05, marks[-1]), marks, text)
+
+
+def _logarithmic(low: float, high: float) -> Callable[[float], float]:
+    """From 0 to 1 for values from the lowest to the highest; all at 0.5 if these are one."""
+    wide = log10(high) - log10(low)
+    return lambda value: (log10(value) - log10(low)) / wide if wide else 0.5
+
+
+def linear(low: float, high: float, marked: Sequence[float], text: Callable[[float], str]) -> Scale:
+    """From the lowest to the highest, labelled where it is ``marked``."""
+    wide = high - low
+    return Scale(
+        lambda value: (value - low) / wide if wide else 0.5,
+        [one for one in marked if low <= one <= high],
+        text,
+    )
+
+
+def x_at(scale: Scale, value: float) -> float:
+    """Where a value is from left to right."""
+    return round(LEFT + scale.at(value) * (WIDTH - LEFT - RIGHT), 1)
+
+
+def y_at(scale: Scale, value: float) -> float:
+    """Where a value is from top to bottom."""
+    return round(HEIGHT - BOTTOM - scale.at(value) * (HEIGHT - TOP - BOTTOM), 1)
+
+
+def grid(across: Scale, up: Scale) -> Iterator[str]:
+    """Pale lines at what is labelled on both scales, and the labels."""
+    pale = 'stroke="currentColor" stroke-opacity="0.15"'
+    for value in across.ticks:
+        x = x_at(across, value)
+        yield f'<line x1="{x}" x2="{x}" y1="{TOP}" y2="{HEIGHT - BOTTOM}" {pale}/>'
+        yield (
+            f'<text x="{x}" y="{HEIGHT - BOTTOM + 18}" text-anchor="middle" font-size="11">'
+            f"{across.text(value)}</text>"
+        )
+    for value in up.ticks:
+        y = y_at(up, value)
+        yield f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y}" y2="{y}" {pale}/>'
+        yield (
+            f'<text x="{LEFT - 8}" y="{y + 4}" text-anchor="end" font-size="11">'
+            f"{up.text(value)}</text>"
+        )
+
+
+def _marks(across: Scale, sizes: Sequence[int]) -> Iterator[str]:
+    """A line where something else is to be done; its size beside it, where there is room."""
+    free = float(LEFT)
+    for size in sizes:
+        x = x_at(across, size)
+        yield (
+            f'<line class="crossover" x1="{x}" x2="{x}" y1="{TOP}" y2="{HEIGHT - BOTTOM}" '
+            'stroke="currentColor" stroke-opacity="0.6" stroke-dasharray="2 4">'
+            f"<title>something else to do from {volume(size)} on</title></line>"
+        )
+        last = x + _LABEL > WIDTH - RIGHT
+        begins = x - _LABEL if last else x
+        if begins >= free:
+            yield (
+                f'<text class="crossover" x="{x - 4 if last else x + 4:g}" y="{TOP + 10}" '
+                f'text-anchor="{"end" if last else "start"}" font-size="11">{volume(size)}</text>'
+            )
+            free = begins + _LABEL
+
+
+def _looks(lines: Lines) -> Mapping[str, Look]:
+    """How each line looks: those that mean something always alike, others by their order."""
+    return {
+        name: _LOOKS.get(name)
+        or Look(FEW[at % len(FEW)], _DASHES[at // len(FEW) % len(_DASHES)], "other", name)
+        for at, name in enumerate(lines)
+    }
+
+
+def _line(
+    look: Look, points: Sequence[tuple[float, float, float, float]], text: Callable[[float], str]
+) -> Iterator[str]:
+    dashed = f' stroke-dasharray="{look.dashes}"' if look.dashes else ""
+    path = " ".join(f"{x},{y}" for x, y, _, _ in points)
+    yield (
+        f'<polyline class="{look.kind}" points="{path}" fill="none" stroke="{look.colour}" '
+        f'stroke-width="2"{dashed}/>'
+    )
+    for x, y, size, value in points:
+        seen = ("3", "1") if look.kind in ("best", "other") else ("6", "0")
+        yield (
+            f'<circle class="{look.kind}" cx="{x}" cy="{y}" r="{seen[0]}" stroke="none" '
+            f'fill="{look.colour}" fill-opacity="{seen[1]}">'
+            f"<title>{escape(look.label)}, {volume(size)}: {text(value)}</title></circle>"
+        )
+
+
+def _legend(heading: str, looks: Iterable[Look]) -> Iterator[str]:
+    yield f'<text x="{LEFT}" y="14" font-weight="600">{escape(heading)}</text>'
+    x = LEFT
+    for look in looks:
+        dashed = f' stroke-dasharray="{look.dashes}"' if look.dashes else ""
+        yield (
+            f'<line class="{look.kind}" x1="{x}" x2="{x + 30}" y1="31" y2="31" '
+            f'stroke="{look.colour}" stroke-width="2"{dashed}/>'
+            f'<text x="{x + 36}" y="35">{escape(look.label)}</text>'
+        )
+        x += max(130, 56 + 7 * len(look.label))

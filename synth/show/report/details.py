@@ -1,0 +1,247 @@
+"""What pages say of one answer beside its row: which devices hold what, its steps, its files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from grammar import Goal
+from hierarchies import InputError, asked_as, in_words
+from hierarchies.units import duration, volume
+from synth.ask.answers.degraded import UnevenAnswer, UnevenReply
+from synth.ask.answers.parts import StepPrice, as_json
+from synth.ask.answers.planning import PlanReply
+from synth.ask.answers.ranked import Answer, RankingReply, SweepReply
+from synth.collective.algorithms.algorithms import Choice
+from synth.collective.algorithms.nccl_model import SPELLINGS
+from synth.collective.algorithms.protocols import Protocol
+from synth.collective.algorithms.runtimes import Runtime
+from synth.collective.price.defaults import ALGORITHMS
+from synth.collective.ranking.how_to_get import By, default_instead
+from synth.collective.ranking.request import Against
+from synth.collective.ranking.settings import holds, setting
+from synth.show.report.coordinates import coordinates
+from synth.show.report.topology import Topology, unit_name
+from synth.show.terminal.placements import placement_of
+from synth.show.terminal.rows import Ranking, is_plain
+from synth.show.terminal.style import request_text
+
+
+@dataclass(frozen=True)
+class Device:
+    """A device that is drawn; where it is missing it has no coordinates."""
+
+    number: int
+    name: str
+    coordinates: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class InPlaceOfCode:
+    """What to do for one call of the runtime's own, whose code alone would change nothing.
+
+    ``settings``: lines of the environment, each with the sizes that it is for; ``words`` about
+    them, or why there is nothing to paste.
+    """
+
+    words: str
+    settings: Sequence[tuple[str, str]] = ()
+
+
+def title(answer: Ranking) -> str:
+    """What was asked, in a line."""
+    if isinstance(answer, PlanReply):
+        return f"{answer.title or answer.job} on {machine(answer)}"
+    sizes = answer.bytes if isinstance(answer, SweepReply) else [answer.bytes]
+    return f"{request_text(answer.request, answer.reduce, *sizes)} on {machine(answer)}"
+
+
+def machine(answer: Ranking) -> str:
+    """The machine that was asked of, as one asks for it."""
+    asked = asked_as(answer.system.name, [level.count for level in answer.system.levels])
+    return f"{asked}, calibrated" if answer.system.prices == "calibrated" else asked
+
+
+def answers_of(answer: Ranking) -> Sequence[Answer | UnevenAnswer]:
+    """The answers of the rows; of a range of sizes those at the smallest of each stretch.
+
+    What is worth measuring there is so at the size at which the stretch is to be measured.
+    """
+    match answer:
+        case SweepReply():
+            return [
+                one.first.model_copy(update={"worth_measuring": one.trial.worth_measuring})
+                if one.trial
+                else one.first
+                for one in answer.stretches
+            ]
+        case PlanReply():
+            return [one.answer for one in answer.entries]
+        case RankingReply() | UnevenReply():
+            return answer.answers
+
+
+def answer_at(answer: Ranking, index: int) -> Answer | UnevenAnswer:
+    """The answer of a row. Raises InputError where there is no such row."""
+    answers = answers_of(answer)
+    if not 0 <= index < len(answers):
+        raise InputError(f"there is no answer {index}", where="answer", hint="rows count from 0")
+    return answers[index]
+
+
+def over_at(answer: Ranking, index: int) -> Sequence[str]:
+    """The axes that the collective of a row is over."""
+    return answer.entries[index].over if isinstance(answer, PlanReply) else answer.reduce
+
+
+def request_at(ranking: Ranking, index: int) -> Goal:
+    """The collective that is asked for in a row."""
+    return ranking.entries[index].request if isinstance(ranking, PlanReply) else ranking.request
+
+
+def lies(ranking: Ranking, answer: Answer | UnevenAnswer) -> Sequence[str]:
+    """Where each axis lies, in words; nothing on a machine that lacks devices."""
+    if isinstance(answer, Answer):
+        with suppress(InputError):  # names that no machine has, in an answer that was sent
+            return in_words(placement_of(ranking.system.levels, answer.axes, answer.placement))
+    return ()
+
+
+def devices(ranking: Ranking, answer: Answer | UnevenAnswer, drawn: Topology) -> Sequence[Device]:
+    """The devices that are drawn, each with its coordinates on the axes."""
+    placed: Mapping[int, tuple[int, ...]] = {}
+    if isinstance(ranking, UnevenReply):
+        placed = {device: (rank,) for rank, device in enumerate(ranking.uneven.devices)}
+    elif isinstance(answer, Answer):
+        placed = {one: coordinates(at, answer.placement) for one, at in drawn.devices.items()}
+    return [
+        Device(one, unit_name(ranking.system.levels, at), placed.get(one, ()))
+        for one, at in drawn.devices.items()
+    ]
+
+
+def steps(answer: Answer | UnevenAnswer) -> Iterator[tuple[str, StepPrice]]:
+    """The steps, numbered; with several stripes each has both numbers, as in ``2.1``."""
+    counts = [len(answer.steps)]
+    if isinstance(answer, Answer):
+        counts = [one.steps for one in answer.stripes]
+    numbers = [
+        f"{stripe + 1}.{step + 1}" if len(counts) > 1 else str(step + 1)
+        for stripe, count in enumerate(counts)
+        for step in range(count)
+    ]
+    return zip(numbers, answer.steps, strict=True)
+
+
+def in_place_of_code(ranking: Ranking, index: int) -> InPlaceOfCode | None:
+    """What to do for a row of one call of the runtime's own; None for all that is a program.
+
+    Raises InputError where there is no such row.
+    """
+    answer = answer_at(ranking, index)
+    if isinstance(ranking, UnevenReply) or not isinstance(answer, Answer):
+        return None
+    stretch = ranking.stretches[index] if isinstance(ranking, SweepReply) else None
+    if stretch and stretch.keeps_default:
+        return InPlaceOfCode("Nothing to paste: no program is told to be faster than the default.")
+    request = request_at(ranking, index)
+    ends = (stretch.first, stretch.last) if stretch else (answer,)
+    if not all(one.segments == 1 and is_plain(one, request) for one in ends):
+        return None
+    lines = [_setting(one, ranking.algorithm, ranking.system.runtime) for one in ends]
+    if not any(lines):
+        return InPlaceOfCode(f"Nothing to paste: {_nothing(answer)}.")
+    sizes = (stretch.from_bytes, stretch.until_bytes) if stretch else (0,)
+    at = [volume(size) if len(set(lines)) > 1 else "" for size in sizes]
+    told = dict.fromkeys((to, line or "nothing to set") for to, line in zip(at, lines, strict=True))
+    return InPlaceOfCode(_in_all(answer), tuple(told))
+
+
+def instead_of_code(ranking: Ranking, index: int) -> str:
+    """What is said on top of the files of a row that keeps the default; nothing of any other.
+
+    Raises InputError where there is no such row.
+    """
+    answer = answer_at(ranking, index)
+    if not isinstance(answer, Answer) or in_place_of_code(ranking, index) or not answer.steps:
+        return ""
+    return default_instead(answer.against_default, answer.runtime_seconds, answer.baseline_seconds)
+
+
+def _in_all(answer: Answer) -> str:
+    """What is said of lines of the environment."""
+    default = f"the default ({_default(answer)})"
+    match answer.against_default:
+        case Against.SAME if not _by_default(answer):
+            told = f"Prices do not tell this from {default}: keep that, or time this. It is one"
+        case Against.SLOWER:
+            told = f"This is slower than {default}: keep that. It is one"
+        case _:
+            told = "One"
+    return (
+        f"{told} call of the runtime's own, whose code alone gets what the runtime takes by "
+        "itself. What it takes is set in the environment of every process, before it starts; "
+        f"{holds(answer.steps[0].collective)}. It was chosen for this size:"
+    )
+
+
+def _setting(answer: Answer, choice: Choice, by: Runtime) -> str:
+    """The line of the environment for an answer; empty for what the runtime does by itself."""
+    if answer.advice.by is By.ENVIRONMENT:
+        return answer.advice.text
+    if _by_default(answer):
+        held = choice in (Choice.RING, Choice.TREE) and by.told
+        return f"NCCL_ALGO={SPELLINGS[answer.default.name]}" if held else ""
+    [step] = answer.steps
+    protocol = step.protocol or Protocol.SIMPLE
+    return setting(step.collective, answer.defaults, step.algorithm, protocol, by)
+
+
+def _by_default(answer: Answer) -> bool:
+    """Whether it is the runtime's own choice, by the same algorithm and protocol."""
+    own = ALGORITHMS.get(answer.default.name), answer.default.protocol
+    return all((one.algorithm, one.protocol) == own for one in answer.steps)
+
+
+def _default(answer: Answer) -> str:
+    """The runtime's own choice, as ``tree, ll128, 356 us``."""
+    chosen = answer.default
+    return f"{chosen.name}, {chosen.protocol.value}, {duration(chosen.seconds)}"
+
+
+def _nothing(answer: Answer) -> str:
+    """Why neither code nor a setting is to be pasted."""
+    if _by_default(answer):
+        return "this is what the runtime does by itself"
+    if answer.advice.by is By.NOTHING:
+        return answer.advice.text
+    return f"no runtime offers this; by itself it takes {_default(answer)}"
+
+
+def emit_question(
+    ranking: Ranking, index: int, target: str, size_bytes: int | None = None
+) -> dict[str, Any]:
+    """The question of ``emit`` for the answer of one row; the other answers are left out of it.
+
+    ``size_bytes``: of a range of sizes, which; if that is not said the one at which the row is to
+    be tried, as its commands name that file, else where it begins. Raises InputError where there is
+    no such row.
+    """
+    answer = answer_at(ranking, index)
+    chosen: dict[str, Any] = {}
+    match ranking:
+        case PlanReply():
+            alone = {"entries": [ranking.entries[index]], "ranking": []}
+            given = as_json(ranking.model_copy(update=alone))
+        case SweepReply():
+            stretch = ranking.stretches[index]
+            own = stretch.trial.bytes if stretch.trial else stretch.from_bytes
+            chosen["bytes"] = size_bytes or own
+            given = as_json(ranking.model_copy(update={"stretches": [stretch], "sizes": []}))
+        case RankingReply() | UnevenReply():
+            given = as_json(ranking.model_copy(update={"answers": [answer]}))
+    if isinstance(answer, Answer):
+        chosen["placement"] = answer.placement
+    return {"from": given, "rank": answer.rank, "target": target, **chosen}

@@ -1,0 +1,221 @@
+"""Which device holds which coordinates, and which devices work together, drawn on the machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+from markupsafe import Markup
+
+from hierarchies import ranges
+from synth.show.report.colours import Paint, paints
+from synth.show.report.details import Device
+from synth.show.report.layout import DEVICE
+from synth.show.report.topology import Box, Topology
+
+_EDGE, _LARGE = 14, 700
+_FEW = 5
+"""So many letters of coordinates fit a device in the usual size."""
+_MOST_RUNS = 16
+Place = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Grouping:
+    """The groups over some axes: of each device that is drawn its own, by its position in
+    ``paints`` and ``members``, the numbers of a group's devices in few words.
+    """
+
+    over: Sequence[str]
+    caption: str
+    paints: Sequence[Paint]
+    members: Sequence[str]
+    group_of: Mapping[int, int]
+
+
+def grouping(
+    devices: Sequence[Device],
+    axes: Sequence[str],
+    over: Sequence[str],
+    members: Callable[[Device], Sequence[int]],
+) -> Grouping:
+    """The groups over some axes of the devices that are drawn; ``members``: all of a device's."""
+    held = groups(devices, axes, over)
+    first = {held[one.number]: one for one in reversed(devices) if one.number in held}
+    found = {one: number for number, one in enumerate(sorted(first))}
+    return Grouping(
+        over,
+        caption(axes, over),
+        paints(max(1, len(found))),
+        [ranges(members(first[one]), _MOST_RUNS) for one in found],
+        {number: found[one] for number, one in held.items()},
+    )
+
+
+def groups(
+    devices: Sequence[Device], axes: Sequence[str], over: Sequence[str]
+) -> Mapping[int, tuple[int, ...]]:
+    """The group of each device: its coordinates on the axes that the collective is not over.
+
+    Devices that hold the same ones differ only on axes it is over, so they work together.
+    """
+    fixed = [number for number, name in enumerate(axes) if name not in over]
+    return {
+        one.number: tuple(one.coordinates[number] for number in fixed)
+        for one in devices
+        if one.coordinates
+    }
+
+
+def drawing(
+    drawn: Topology,
+    devices: Sequence[Device],
+    axes: Sequence[str],
+    over: Sequence[str],
+    here: int | None = None,
+) -> Markup:
+    """The machine, each device with its number and coordinates, and one fill for each group.
+
+    ``here``: the number of a device that is framed, with those of its group.
+    """
+    together = groups(devices, axes, over)
+    different = sorted(set(together.values()))
+    fills = dict(zip(different, paints(max(1, len(different))), strict=False))
+    by_name = {one.number: one for one in devices}
+    mine = None if here is None else together.get(here)
+    framed = {one: " peer" for one, own in together.items() if own == mine}
+    framed |= {} if here is None else {here: " here"}
+    wide, high = drawn.size
+    parts = [*_units(drawn)]
+    for node in drawn.nodes:
+        if node["data"]["kind"] == "device":
+            one = by_name[node["data"]["device"]]
+            at = node["position"]["x"], node["position"]["y"]
+            paint = fills[together[one.number]] if one.number in together else None
+            parts += _device(one, at, axes, paint, framed.get(one.number, ""))
+        elif node["data"]["kind"] == "hub":
+            parts += _hub(node["data"]["name"], (node["position"]["x"], node["position"]["y"]))
+    width, height = wide + 2 * _EDGE, high + 2 * _EDGE
+    large = " large" if width > _LARGE else ""
+    return Markup(
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="placed{large}" role="img" '
+        f'viewBox="{-_EDGE} {-_EDGE} {width:g} {height:g}" width="{width:g}" height="{height:g}" '
+        'font-family="system-ui, sans-serif" font-size="11" fill="currentColor">'
+        f"<title>{escape(caption(axes, over))}</title>{''.join(parts)}</svg>"
+    )
+
+
+def caption(axes: Sequence[str], over: Sequence[str]) -> str:
+    """What the picture says, in words."""
+    held = f"({', '.join(axes)})" if len(axes) > 1 else ", ".join(axes)
+    rest = [name for name in axes if name not in over]
+    same = f": they have the same coordinates on {', '.join(rest)}" if rest else ""
+    return (
+        f"In each device: its number, and its coordinates on {held}. Devices of one colour are one "
+        f"group over {', '.join(over)}{same}."
+    )
+
+
+def _units(drawn: Topology) -> Iterator[str]:
+    """Boxes and links, from the outermost level inwards, so that what is inside lies above."""
+    middles = {
+        node["data"]["id"]: (node["position"]["x"], node["position"]["y"])
+        for node in drawn.nodes
+        if "position" in node
+    }
+    tops = dict(middles)
+    for box in drawn.boxes:
+        middles[box.id] = (box.x + box.width / 2, box.y + box.height / 2)
+        tops[box.id] = (box.x + box.width / 2, box.y)
+    deepest = max((edge["data"]["source"].count(".") for edge in drawn.edges), default=0)
+    for depth in range(deepest + 1):
+        for edge in drawn.edges:
+            if edge["data"]["source"].count(".") == depth:
+                yield _edge(edge, *_ends(edge, middles, tops))
+        yield from (_unit(box) for box in drawn.boxes if box.id.count(".") == depth)
+    for edge in drawn.edges:
+        if edge["data"]["label"]:
+            ends = _ends(edge, middles, tops)
+            if aside := edge["data"].get("aside"):
+                ends = _around(*ends, aside)
+            yield _label(edge["data"]["label"], *ends)
+
+
+def _ends(
+    edge: Mapping[str, Any], middles: Mapping[str, Place], tops: Mapping[str, Place]
+) -> tuple[Place, Place]:
+    """Where a link begins and ends: what hangs at a hub hangs there by its upper edge."""
+    source, target = edge["data"]["source"], edge["data"]["target"]
+    return (tops if target.startswith("hub") else middles)[source], middles[target]
+
+
+def _unit(box: Box) -> str:
+    return (
+        f'<rect class="unit" x="{box.x:g}" y="{box.y:g}" width="{box.width:g}" '
+        f'height="{box.height:g}" rx="5" fill="#ffffff" fill-opacity="0.5" '
+        'stroke="currentColor" stroke-opacity="0.4"/>'
+        f'<text x="{box.x + box.width / 2:g}" y="{box.y + box.height - 8:g}" '
+        f'text-anchor="middle">{escape(box.name)}</text>'
+    )
+
+
+def _edge(edge: Mapping[str, Any], begin: Place, end: Place) -> str:
+    faulty = "worn" in edge["classes"]
+    dashes = ' stroke-dasharray="6 4"' if faulty else ""
+    aside = edge["data"].get("aside", 0.0)
+    ends = [begin, *_around(begin, end, aside), end] if aside else [begin, end]
+    points = " ".join(f"{x:g},{y:g}" for x, y in ends)
+    return (
+        f'<polyline class="{"worn" if faulty else "wire"}" points="{points}" fill="none" '
+        f'stroke="#7b8794" stroke-width="{edge["data"]["wide"]}"{dashes}/>'
+    )
+
+
+def _around(begin: Place, end: Place, aside: float) -> tuple[Place, Place]:
+    """Where a link turns that closes a circle: above the devices of a row, right of a column."""
+    x, y = (aside, 0.0) if begin[0] == end[0] else (0.0, -aside)
+    return (begin[0] + x, begin[1] + y), (end[0] + x, end[1] + y)
+
+
+def _label(text: str, begin: Place, end: Place) -> str:
+    """What is said of a link, in its middle; a seam around the letters keeps lines from them."""
+    x, y = (begin[0] + end[0]) / 2, (begin[1] + end[1]) / 2
+    return (
+        f'<text class="seam" x="{x:g}" y="{y + 4:g}" text-anchor="middle" stroke="#ffffff" '
+        f'stroke-width="4" paint-order="stroke">{escape(text)}</text>'
+    )
+
+
+def _hub(name: str, at: Place) -> Iterator[str]:
+    wide = max(150.0, 6.2 * max(map(len, name.split("\n"))) + 16)
+    yield (
+        f'<rect class="hub" x="{at[0] - wide / 2:g}" y="{at[1] - 16:g}" width="{wide:g}" '
+        'height="32" rx="5" fill="#e4e9ee" stroke="#7b8794"/>'
+    )
+    for number, line in enumerate(name.split("\n")):
+        yield (
+            f'<text x="{at[0]:g}" y="{at[1] - 3 + 13 * number:g}" text-anchor="middle">'
+            f"{escape(line)}</text>"
+        )
+
+
+def _device(
+    one: Device, at: Place, axes: Sequence[str], paint: Paint | None, frame: str
+) -> Iterator[str]:
+    """A device: its number, and its coordinates in the order of the axes; dashed if missing."""
+    held = ", ".join(f"{n} {c}" for n, c in zip(axes, one.coordinates, strict=False))
+    said = ",".join(map(str, one.coordinates)) or "missing"
+    fill = f'fill="{paint.fill}"' if paint else 'fill="none" stroke-dasharray="4 3"'
+    ink = f' fill="{paint.ink}"' if paint else ""
+    small = 11 if len(said) <= _FEW else max(5, 11 * _FEW // len(said) + 1)
+    yield (
+        f'<g class="device{frame}"{ink}><title>{escape(f"device {one.number}, {one.name}")}: '
+        f"{escape(held or 'missing')}</title>"
+        f'<rect x="{at[0] - DEVICE / 2:g}" y="{at[1] - DEVICE / 2:g}" width="{DEVICE}" '
+        f'height="{DEVICE}" rx="5" {fill} stroke="currentColor" stroke-opacity="0.4"/>'
+        f'<text x="{at[0]:g}" y="{at[1] - 5:g}" text-anchor="middle" font-weight="600">'
+        f'{one.number}</text><text x="{at[0]:g}" y="{at[1] + 13:g}" text-anchor="middle" '
+        f'font-size="{small}">{said}</text></g>'
+    )

@@ -1,0 +1,144 @@
+"""One device by its rank: where it is, which coordinates it has, and with which others it works."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from hierarchies import InputError, ranges
+from synth.ask.answers.degraded import UnevenAnswer, UnevenReply
+from synth.ask.answers.machine_parts import LevelInFull
+from synth.ask.answers.ranked import Answer
+from synth.show.report.coordinates import coordinates, peers
+from synth.show.report.details import Device, answer_at, over_at
+from synth.show.report.topology import Path, digits_of, unit_name
+from synth.show.terminal.rows import Ranking
+
+_MOST_RUNS = 16
+Members = Callable[[Device], Sequence[int]]
+Matrix = Sequence[Sequence[int]]
+
+
+@dataclass(frozen=True)
+class Group:
+    """Those with whom a device works over some axes: how many, and their numbers in few words."""
+
+    over: Sequence[str]
+    size: int
+    members: str
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A device that was looked for: its number and digits, its unit as faults name it, its
+    coordinate on each axis, and its group over each, and over all that the collective is over.
+    """
+
+    rank: int
+    device: int
+    path: Path
+    unit: str
+    coordinates: Mapping[str, int]
+    groups: Sequence[Group]
+
+
+@dataclass(frozen=True)
+class Looked:
+    """What was typed into a box that asks for a rank, and its device, or why there is none."""
+
+    rank: str
+    placed: Placed | None = None
+    refused: InputError | None = None
+
+    @property
+    def path(self) -> Path:
+        """The digits of the device; none where none was found."""
+        return self.placed.path if self.placed else ()
+
+    @property
+    def device(self) -> int | None:
+        """Its number; None where none was found."""
+        return self.placed.device if self.placed else None
+
+
+def looked_for(rank: str, find: Callable[[str], Placed]) -> Looked:
+    """What comes of a rank as it was typed; of nothing nothing."""
+    rank = rank.strip()
+    if not rank:
+        return Looked("")
+    try:
+        return Looked(rank, find(rank))
+    except InputError as error:
+        return Looked(rank, refused=error)
+
+
+def placed(ranking: Ranking, index: int, rank: str) -> Placed:
+    """The device of a rank in a row of an answer; ranks count devices host by host, from 0.
+
+    Those of a machine that lacks devices count what is left. Raises InputError for a text that is
+    no rank of it, and where there is no such row.
+    """
+    answer, levels = answer_at(ranking, index), ranking.system.levels
+    if isinstance(answer, Answer):
+        over = groupings(ranking, index)
+        return placed_on(levels, list(answer.axes), answer.placement, over, rank)
+    assert isinstance(ranking, UnevenReply)
+    left = ranking.uneven.devices
+    number = _number(rank, len(left))
+    path = digits_of(left[number], [level.count for level in levels])
+    groups = [Group(over, len(left), _few(left)) for over in groupings(ranking, index)]
+    held = dict(zip(answer.axes, [number], strict=True))
+    return Placed(number, left[number], path, unit_name(levels, path), held, groups)
+
+
+def placed_on(
+    levels: Sequence[LevelInFull],
+    axes: Sequence[str],
+    matrix: Matrix,
+    several: Sequence[Sequence[str]],
+    rank: str,
+) -> Placed:
+    """The device of a rank on a whole machine; ``matrix``, the placement, has a row an axis.
+
+    ``several``: over which axes groups are told. Raises InputError for a text that is no rank.
+    """
+    counts = [level.count for level in levels]
+    device = _number(rank, prod(counts))
+    path = digits_of(device, counts)
+    at = coordinates(path, matrix)
+    groups = []
+    for over in several:
+        together = peers(device, at, matrix, [axes.index(one) for one in over])
+        groups.append(Group(over, len(together), _few(together)))
+    held = dict(zip(axes, at, strict=True))
+    return Placed(device, device, path, unit_name(levels, path), held, groups)
+
+
+def _number(rank: str, devices: int) -> int:
+    if not (rank.isascii() and rank.isdecimal() and int(rank) < devices):
+        hint = f"ranks are whole numbers from 0 to {devices - 1}"
+        raise InputError(f"there is no rank {rank!r}", where="rank", hint=hint)
+    return int(rank)
+
+
+def _few(numbers: Sequence[int]) -> str:
+    return ranges(numbers, _MOST_RUNS)
+
+
+def groupings(ranking: Ranking, index: int) -> Sequence[Sequence[str]]:
+    """Over what groups are told: each axis, and all that the collective is over."""
+    asked = tuple(over_at(ranking, index))
+    return list(dict.fromkeys([*((one,) for one in answer_at(ranking, index).axes), asked]))
+
+
+def members(
+    ranking: Ranking, answer: Answer | UnevenAnswer, axes: Sequence[str], over: Sequence[str]
+) -> Members:
+    """All that a device works with over some axes; on a machine that lacks devices all others."""
+    if isinstance(ranking, UnevenReply):
+        left = ranking.uneven.devices
+        return lambda one: left
+    assert isinstance(answer, Answer)
+    along, matrix = [axes.index(one) for one in over], answer.placement
+    return lambda one: peers(one.number, one.coordinates, matrix, along)

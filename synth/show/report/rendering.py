@@ -1,0 +1,118 @@
+"""Templates with their values in place, and tables of the terminal as tables of a page."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from jinja2 import (
+    ChoiceLoader,
+    Environment,
+    PackageLoader,
+    StrictUndefined,
+    select_autoescape,
+)
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from hierarchies.units import duration, volume
+from synth.show.terminal.style import axes_text, carried, way
+
+_PACKAGE = "synth.show.report"
+
+
+@dataclass(frozen=True)
+class Lines:
+    """A paragraph whose lines stay apart."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Cells:
+    """A table: its headings, none if they are not shown, which columns are figures, its rows."""
+
+    headings: Sequence[str]
+    figures: Sequence[bool]
+    code: Sequence[bool]
+    rows: Sequence[Sequence[str]]
+
+
+def environment(*packages: str) -> Environment:
+    """What finds templates in some packages, and the shared ones here; every value is escaped."""
+    made = Environment(
+        loader=ChoiceLoader([PackageLoader(package) for package in (*packages, _PACKAGE)]),
+        autoescape=select_autoescape(default=True, default_for_string=True),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    texts = (duration, volume, axes_text, way, carried)
+    made.filters |= {text.__name__: text for text in texts} | {"pretty": _pretty}
+    return made
+
+
+@cache
+def style() -> str:
+    """The one style sheet of pages and reports."""
+    return (resources.files(_PACKAGE) / "page.css").read_text(encoding="utf-8")
+
+
+_WRITES = ("-o FILE", "-o FOLDER")
+"""How lines begin that tell the flag."""
+
+
+def blocks(what: RenderableType) -> Iterator[Lines | Cells]:
+    """What a terminal shows, as paragraphs and tables: a report says the same, and no more.
+
+    Which flag writes files is said to those alone who typed the command.
+    """
+    lines: list[str] = []
+    for one in _flat(what):
+        if isinstance(one, str):
+            lines += [line for line in one.split("\n") if not line.startswith(_WRITES)]
+            continue
+        yield from _paragraphs(lines)
+        lines = []
+        yield _cells(one)
+    yield from _paragraphs(lines)
+
+
+def _flat(what: RenderableType) -> Iterator[str | Table]:
+    match what:
+        case Group():
+            for one in what.renderables:
+                yield from _flat(one)
+        case Text():
+            yield what.plain
+        case str() | Table():
+            yield what
+        case _:
+            raise AssertionError(f"no table has a {type(what).__name__}")
+
+
+def _paragraphs(lines: Sequence[str]) -> Iterator[Lines]:
+    """Texts with empty lines between them."""
+    for text in "\n".join(lines).split("\n\n"):
+        if text.strip():
+            yield Lines(text.strip("\n"))
+
+
+def _cells(table: Table) -> Cells:
+    headings = [str(column.header) for column in table.columns]
+    rows = zip(*([str(cell) for cell in column.cells] for column in table.columns), strict=True)
+    return Cells(
+        headings if table.show_header else (),
+        [column.justify == "right" for column in table.columns],
+        [heading in ("program", "matrix") for heading in headings],
+        list(rows),
+    )
+
+
+def _pretty(value: Any) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False)

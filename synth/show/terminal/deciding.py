@@ -1,0 +1,244 @@
+"""What is worth measuring: rows that may gain, though prices do not tell them from the default.
+
+Of a size that is the row that is expected to take least, and the best that is a variable alone; of
+a range of sizes each stretch; of a job each collective whose gain would be seen in what a step
+waits. Terminal, report and page say the same from here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from rich.console import RenderableType
+
+from hierarchies.units import duration, volume
+from synth.ask.answers.degraded import UnevenReply
+from synth.ask.answers.parts import WorthMeasuring
+from synth.ask.answers.planning import PlanReply
+from synth.ask.answers.ranked import Answer, RankingReply, Stretch, SweepReply
+from synth.collective.price.resolution import FINEST
+from synth.collective.ranking.how_to_get import IN_TURN, By
+from synth.collective.ranking.request import Against
+from synth.show.terminal.rows import Ranking, Row
+from synth.show.terminal.style import table_of
+
+_WIDE = 1.5
+"""A stretch of sizes that ends at less than so many times its first is too narrow for a rule."""
+_MAYBE = "x?: expected, but prices do not tell it from the default"
+_FIRST = "host0:"
+_WRITE = "First write, from ANSWER.json, which this question prints with --json:"
+_AS_RUN = "run: as the runtime runs it, which no variable tells to take its calls as priced"
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run that decides about a row, by its position from 0 and what it is called."""
+
+    row: int
+    name: str
+    worth: WorthMeasuring
+
+
+@dataclass(frozen=True)
+class Written:
+    """The file that a command of ``emit`` writes: for what target, its name, and for which size.
+
+    The size is None where the answer is of one size.
+    """
+
+    target: str
+    name: str
+    size_bytes: int | None = None
+
+    @property
+    def module(self) -> str:
+        """What Python imports it as."""
+        return self.name.removesuffix(".py")
+
+
+def written(command: str) -> Written:
+    """The file of a command: ``collsynth emit --from ANSWER.json ... --target torch -o FILE``."""
+    given = dict(pairwise(command.split()))
+    size = given.get("--bytes")
+    target = given["--target"]
+    file = given.get("-o", f"collsynth_{target}.py")  # answers of old say no file
+    return Written(target, file, int(size) if size else None)
+
+
+@dataclass(frozen=True)
+class ToDo:
+    """One thing to do about a row, counted from 0: what it is, and the lines to set, run or paste.
+
+    ``name``: of the row, the sizes or the entry; ``sets``: what is set or pasted where it is taken.
+    ``expected``: its speed-up over the default; where a run decides it lies ``between`` two, and is
+    taken if it is measured to take less than ``under``. ``file``: what the lines need;
+    ``emits`` the command that writes it.
+    """
+
+    row: int
+    name: str
+    what: str
+    lines: str
+    sets: str
+    expected: str
+    between: str = ""
+    under: str = ""
+    file: Written | None = None
+    emits: str = ""
+
+    @property
+    def pastes(self) -> bool:
+        """Whether what is taken is its file; else that is only run to decide about a variable."""
+        return self.file is not None and self.sets.startswith(self.file.name)
+
+    @property
+    def besides(self) -> str:
+        """What is set or known beside that file."""
+        return self.sets.partition("; ")[2]
+
+
+def to_run(run: Run) -> ToDo:
+    """The commands that decide about a row, and the file that they run."""
+    worth, how = run.worth, "run, to decide; it times the default, too"
+    low, high = worth.speedup_interval
+    hosts = " (on every host; host0 is the first)" * any(_FIRST in one for one in worth.commands)
+    emits, lines = worth.commands[:1] * worth.emits, worth.commands[worth.emits :]
+    file = written(emits[0]) if emits else None
+    sets = worth.advice.text
+    if worth.advice.by is By.ENVIRONMENT:
+        how = "run without the variable and with it, to decide"
+    elif file:
+        sets = "; ".join([file.name, *sets.split("; ")[1:]])
+    return ToDo(
+        run.row,
+        run.name,
+        f"{run.name}: {how}{hosts}",
+        "\n".join(lines),
+        sets,
+        f"{worth.speedup:.2f}x",
+        f"{low:.2f}x to {high:.2f}x",
+        duration(worth.default_seconds / worth.decides_speedup),
+        file,
+        "".join(emits),
+    )
+
+
+def decides(runs: Sequence[Run]) -> str:
+    """Which measured figure decides, in a line; nothing where no run does."""
+    if not runs:
+        return ""
+    least = max(one.worth.decides_speedup for one in runs)
+    takes = dict.fromkeys(duration(one.worth.default_seconds) for one in runs)
+    default = f"of {next(iter(takes))}" if len(takes) == 1 else "that takes as long"
+    return (
+        f"{IN_TURN}; take what is measured to be {least:.2f} times as fast as the default measured "
+        f"beside it, or more; the last column is for a default {default}, as expected"
+    )
+
+
+def worth_a_run(reply: Ranking) -> list[Run]:
+    """The runs that are worth it, in the order of rows."""
+    match reply:
+        case RankingReply():
+            if any(one.against_best is Against.FASTER for one in reply.answers):
+                return []  # there is something to do without a run
+            found = [
+                Run(row, row_name(one, reply.answers), one.worth_measuring)
+                for row, one in enumerate(reply.answers)
+                if one.worth_measuring
+            ]
+            return _and_a_variable(sorted(found, key=lambda one: one.worth.seconds))
+        case SweepReply():
+            every = enumerate(reply.stretches)
+            return [run for row, one in every if wide(reply, row) for run in _of_sizes(row, one)]
+        case PlanReply():
+            least = FINEST * reply.default_exposed_seconds
+            return [
+                Run(row, one.name, one.answer.worth_measuring)
+                for row, one in enumerate(reply.entries)
+                if one.answer.worth_measuring
+                and one.default_exposed_seconds - one.runtime_exposed_seconds > least
+            ]
+        case UnevenReply():
+            return []
+
+
+def _and_a_variable(found: Sequence[Run]) -> list[Run]:
+    """Of runs, the fastest first: that one, and the fastest that only sets a variable, by rows.
+
+    That is tried in a minute, and what gains more by a file gains it over this.
+    """
+    quick = [one for one in found if one.worth.advice.by is By.ENVIRONMENT][:1]
+    both = [*quick, *(one for one in found[:1] if one not in quick)]
+    return sorted(both, key=lambda one: one.row)
+
+
+def several_placements(answers: Sequence[Answer]) -> bool:
+    """Whether answers are on more than one placement."""
+    return len({str(one.placement) for one in answers}) > 1
+
+
+def row_name(answer: Answer, answers: Sequence[Answer]) -> str:
+    """``row 1``; where several placements are ranked, with its own."""
+    where = f" on {answer.placement}" if several_placements(answers) else ""
+    return f"row {answer.rank}{where}"
+
+
+def wide(reply: SweepReply, row: int) -> bool:
+    """Whether a stretch of sizes is worth a rule of its own, not only a row.
+
+    Who sends 580 KiB today sends 620 KiB tomorrow. The first and the last may go on beyond what was
+    asked.
+    """
+    one = reply.stretches[row]
+    inside = 0 < row < len(reply.stretches) - 1
+    return not inside or one.until_bytes >= _WIDE * one.from_bytes
+
+
+def _of_sizes(row: int, stretch: Stretch) -> Iterator[Run]:
+    """The run that decides about a stretch, if it is worth one, at a size that one would type."""
+    if trial := stretch.trial:
+        ends = dict.fromkeys(map(volume, (stretch.from_bytes, stretch.until_bytes)))
+        yield Run(row, f"{' to '.join(ends)}, at {volume(trial.bytes)}", trial.worth_measuring)
+
+
+SETS = "set this, or paste this file"
+FIGURES: Mapping[str, Callable[[ToDo], str]] = {
+    "expected": lambda one: one.expected,
+    "range": lambda one: one.between,
+    "take it if under": lambda one: one.under,
+}
+"""What is known of each thing that there is to choose from, by the headings of columns."""
+
+
+def choices(of: str, to_do: Sequence[ToDo], how_decided: str) -> Iterator[RenderableType]:
+    """What there is to choose from in a terminal: a table, what decides, and what to do in turn.
+
+    ``of``: what each is about, a row, sizes or an entry.
+    """
+    if how_decided or len(to_do) > 1:
+        told = list(FIGURES.items())[: None if how_decided else 1]
+        cells: Mapping[str, Callable[[ToDo], str]] = {
+            of: lambda one: one.name.removeprefix("row "),
+            SETS: lambda one: one.sets,
+            **dict(told),
+        }
+        yield table_of(to_do, cells, right="expected,take it if under", wraps=SETS)
+        if how_decided:
+            yield f"{how_decided}\n"
+    if emits := [f"  {one.emits}" for one in to_do if one.emits]:
+        yield "\n".join([_WRITE, *emits])
+    for one in to_do:
+        if len(to_do) == 1 or one.under:  # else the table has it, and the file says how it is used
+            yield "\n".join([one.what, *(f"  {line}" for line in one.lines.splitlines())])
+
+
+def mark_lines(found: Iterable[Row]) -> Iterator[str]:
+    """What a question mark behind a speed-up means, and a second time, where there is one."""
+    marked = list(found)
+    if any(one.endswith("?") for row in marked for one in row.speedup):
+        yield _MAYBE
+    if any(row.as_run for row in marked):
+        yield _AS_RUN

@@ -1,0 +1,59 @@
+"""A machine's graph in few words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from rich.console import RenderableType
+
+from hierarchies import Domain
+from synth.ask.answers.graphs import GraphReply, LevelOfGraph, Nodes
+from synth.show.terminal.style import lacking, many, paragraphs, shape, table_of
+
+_MIDDLES = {Domain.SWITCH: ("switch", "switches"), Domain.BUS: ("bus", "buses")}
+
+
+def graph(answer: GraphReply) -> RenderableType:
+    """How many nodes and cables, level by level, and how to have them."""
+    nodes = ", ".join(_counted(answer.nodes))
+    lacks = lacking(answer.exceptions)
+    return paragraphs(
+        f"{answer.system.name}: {shape(answer.system.levels)}",
+        f"exceptions: {lacks}" if lacks else None,
+        f"{nodes}; {many(answer.edges.link, 'cable')}\n",
+        table_of(answer.levels, _LEVELS, right="cables"),
+        "\n-o FILE writes it: .graphml and .json for networkx, .dot, .svg to look at.",
+    )
+
+
+def _counted(nodes: Nodes) -> Iterator[str]:
+    yield many(nodes.device, "device")
+    if nodes.port:
+        yield many(nodes.port, "port")
+    if nodes.switch:
+        yield "1 switch" if nodes.switch == 1 else f"{nodes.switch} switches"
+    if nodes.bus:
+        yield "1 bus" if nodes.bus == 1 else f"{nodes.bus} buses"
+
+
+_LEVELS: Mapping[str, Callable[[LevelOfGraph], str]] = {
+    "level": lambda level: level.name,
+    "joined by": lambda level: _joined(level),
+    "ports": lambda level: str(level.ports) if level.ports else "-",
+    "cables": lambda level: str(level.links),
+    "GB/s each": lambda level: _rates(level),
+}
+
+
+def _joined(level: LevelOfGraph) -> str:
+    if level.domain not in _MIDDLES:
+        return f"a {level.domain.value}"
+    one, several = _MIDDLES[level.domain]
+    return f"{level.middles} {one if level.middles == 1 else several}"
+
+
+def _rates(level: LevelOfGraph) -> str:
+    if level.slowest_GB_per_s is None or level.fastest_GB_per_s is None:
+        return "-"
+    slowest, fastest = level.slowest_GB_per_s, level.fastest_GB_per_s
+    return f"{fastest:g}" if slowest == fastest else f"{slowest:g} to {fastest:g}"

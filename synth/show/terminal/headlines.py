@@ -1,0 +1,194 @@
+"""What an answer comes to in a few words: what lists of answers and the tops of pages say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from math import prod
+from typing import Any
+
+from hierarchies.units import duration, volume
+from synth.ask.answers import judge
+from synth.ask.answers.degraded import CostReply, UnevenReply
+from synth.ask.answers.measured import (
+    FALLING,
+    CalibratedReply,
+    DoctorReply,
+    FindingPart,
+    TestsReply,
+)
+from synth.ask.answers.planning import PlanReply, SystemsRankedReply
+from synth.ask.answers.ranked import BestSoFar, RankingReply, SweepReply
+from synth.ask.answers.training.planned import StepPlanReply
+from synth.ask.answers.training.simulated import SimulateReply
+from synth.ask.table import VERBS
+from synth.collective.price.resolution import WORTH
+from synth.measure.calibration.experiments import in_all
+from synth.measure.logs.tables import busbw_factor
+from synth.show.terminal.rows import Ranking
+from synth.show.terminal.style import axes_text, many
+from synth.show.terminal.verdict import verdict
+
+NOTHING = "Nothing was found"
+
+
+def headline(verb: str, body: Any) -> str:
+    """What an answer comes to, and whether it is partial; nothing of those to be read whole.
+
+    ``body``: an answer, or the best so far. Raises ValidationError for what is neither.
+    """
+    if "schema_version" not in body:
+        best = BestSoFar.model_validate(body).answers
+        said = f"{duration(best[0].seconds)}, not proved yet" if best else NOTHING
+        return f"Partial: {said}"
+    answer = judge(verb).validate_python(body)
+    said = _headline(answer)
+    cut_short = VERBS[verb].partial and not answer.complete
+    return f"Partial: {said}" if said and cut_short else said
+
+
+def _headline(answer: object) -> str:
+    """The same without that."""
+    match answer:
+        case RankingReply() | SweepReply() | UnevenReply() | PlanReply() as ranking:
+            told = verdict(ranking)
+            return told.headline if told else NOTHING
+        case StepPlanReply() as plans if plans.plans:
+            best = plans.best
+            return f"{axes_text(best.axes)}: {duration(best.seconds)} a step"
+        case StepPlanReply() as none:
+            return none_fits(none)
+        case SimulateReply() as simulated:
+            return f"{duration(simulated.seconds)} a step"
+        case other:
+            return headline_of(other)
+
+
+def none_fits(answer: StepPlanReply) -> str:
+    """What a search without a plan comes to: that none fits only if that is proved."""
+    if answer.proved == "infeasible":
+        return "Nothing fits in memory"
+    return f"{NOTHING} that fits, of {many(answer.considered, 'plan')} looked at"
+
+
+def headline_of(answer: object) -> str:
+    """The same of an answer that is read, and is neither a ranking nor about a step."""
+    match answer:
+        case SystemsRankedReply():
+            return _systems(answer)
+        case CostReply():
+            healthy = answer.healthy.seconds
+            return f"{answer.best.seconds / healthy:.2f} times as long" if healthy else "As long"
+        case DoctorReply():
+            return _runs(answer)
+        case CalibratedReply():
+            fitted = f"{many(answer.rows, 'measured row')} fitted{_off(answer)}{_untold(answer)}"
+            fitted = f"{fitted}, of {machine}" if (machine := falling(answer.short)) else fitted
+            against = contradiction(answer.contradicted)
+            return f"{against}; {fitted} all the same" if against else fitted
+        case TestsReply():
+            seconds = in_all(one.seconds for one in answer.experiments)
+            return f"{many(len(answer.experiments), 'test')}, {seconds}"
+    return ""
+
+
+def _runs(answer: DoctorReply) -> str:
+    """How many runs fall short, and the levels that are to blame for it."""
+    short = {one.source for one in answer.findings if one.kind in ("short", "level-short")}
+    runs = many(len(answer.runs), "run")
+    if against := contradiction(answer.findings):
+        return against
+    if not short:
+        above = {one.source for one in answer.findings if one.kind == "above-prediction"}
+        return f"Faster than predicted: {len(above)} of {runs}" if above else f"As expected: {runs}"
+    named = dict.fromkeys(one.level for one in answer.findings if one.kind == "level-short")
+    levels = f"{'Level' if len(named) == 1 else 'Levels'} {' and '.join(map(repr, named))}"
+    fall = f"{levels} {'falls' if len(named) == 1 else 'fall'} short: " if named else ""
+    return f"{fall}{len(short)} of {runs} below what is expected"
+
+
+def contradiction(findings: Sequence[FindingPart]) -> str:
+    """That rows beat what the description allows, the first of them with both sides; else ""."""
+    found = [one for one in findings if one.kind == "below-bound"]
+    if not found:
+        return ""
+    more = f"; and so do {len(found) - 1} more" if len(found) > 1 else ""
+    return f"The log contradicts the description: {found[0].text}{more}"
+
+
+def falling(findings: Sequence[FindingPart]) -> str:
+    """The machine whose runs fall short, and by which level; nothing if none does."""
+    if not any(one.kind in FALLING for one in findings):
+        return ""
+    told = dict.fromkeys(one.level for one in findings if one.kind == "level-short")
+    if told:
+        names = " and ".join(map(repr, told))
+        level, fall = ("level", "falls") if len(told) == 1 else ("levels", "fall")
+        return f"a machine whose {level} {names} {fall} short"
+    likely = dict.fromkeys(one.level for one in findings if len(one.suspects) > 1)
+    by = f", most likely by level {' and '.join(map(repr, likely))}" if likely else ""
+    return f"a machine that falls short{by}"
+
+
+def _off(answer: CalibratedReply) -> str:
+    """How far rows lie from the fit: in the middle, and the one that is farthest, at its size."""
+    if answer.median_error is None or answer.worst is None:
+        return ""
+    worst = answer.worst
+    off = abs(1 / worst.times - 1)
+    far = f"{off:.1%}" if off < WORTH else f"{worst.times:.2g} times the price"
+    return (
+        f", {answer.median_error:.1%} off in the median, {far} at worst, at {volume(worst.bytes)}"
+    )
+
+
+def _untold(answer: CalibratedReply) -> str:
+    pairs = (" and ".join(one.levels) for one in answer.untold)
+    return "".join(f", but {pair} are not told apart" for pair in pairs)
+
+
+def _systems(several: SystemsRankedReply) -> str:
+    """The system that is fastest; of ranges of sizes the one with the most bus bandwidth."""
+    if ranges := ranges_of(several):
+        most = {
+            name: max((rate for _, rate in over_sizes(one)), default=0.0)
+            for name, one in ranges.items()
+        }
+        return f"{max(most, key=lambda name: most[name])} has the most bus bandwidth"
+    if not (seconds := seconds_of(several)):
+        return NOTHING
+    best = min(seconds, key=lambda name: seconds[name])
+    return f"{best} is the fastest: {duration(seconds[best])}"
+
+
+def ranges_of(several: SystemsRankedReply) -> Mapping[str, SweepReply]:
+    """By the name of a system what was found over a range of sizes."""
+    return {name: one for name, one in _named(several) if isinstance(one, SweepReply)}
+
+
+def seconds_of(several: SystemsRankedReply) -> Mapping[str, float]:
+    """By the name of a system the time of its best answer; of a job what a step waits."""
+    found = {}
+    for name, one in _named(several):
+        match one:
+            case PlanReply():
+                found[name] = one.ranking[0].exposed_seconds
+            case RankingReply(answers=[best, *_]) | UnevenReply(answers=[best, *_]):
+                found[name] = best.seconds
+    return found
+
+
+def over_sizes(reply: SweepReply) -> Iterator[tuple[float, float]]:
+    """Bus bandwidth of the best answer at each size, in GB/s."""
+    axes: Mapping[str, int] = reply.stretches[0].first.axes if reply.stretches else {}
+    factor = busbw_factor(reply.request.value, prod(axes.get(name, 1) for name in reply.reduce))
+    for one in sorted(reply.sizes, key=lambda one: one.bytes):
+        if one.seconds:
+            yield float(one.bytes), factor * one.bytes / one.seconds / 1e9
+
+
+def _named(several: SystemsRankedReply) -> Iterator[tuple[str, Ranking]]:
+    """The answers by their systems, told apart by a number where several are called the same."""
+    names: Sequence[str] = [one.system.name for one in several.systems]
+    for at, (name, one) in enumerate(zip(names, several.systems, strict=True)):
+        again = names.count(name) > 1
+        yield f"{name} ({names[: at + 1].count(name)})" if again else name, one

@@ -1,0 +1,194 @@
+"""What was measured, as people read it: fits, tests still to run, diagnoses."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from rich.console import RenderableType
+
+from hierarchies.units import duration, volume
+from synth.ask.answers.measured import (
+    CalibratedReply,
+    ClassResidual,
+    DiagnosedRun,
+    DoctorReply,
+    ExperimentPart,
+    FindingPart,
+    RunRow,
+    TestsReply,
+)
+from synth.measure.calibration.experiments import in_all
+from synth.show.terminal.headlines import falling, headline_of
+from synth.show.terminal.style import follows, many, paragraphs, shape, table, table_of, telling
+
+
+def doctor(answer: DoctorReply) -> RenderableType:
+    """Every run as a table, then what all say together: first what it comes to."""
+    runs = [part for run in answer.runs for part in (*_run(run), "")]
+    head = headline_of(answer)
+    shown = [one for one in answer.findings if one.kind != "below-bound" or one.text not in head]
+    findings = [line for finding in shown for line in _finding(finding)]
+    onward = [*to_run(answer.findings), *of_a_fault(answer.findings)]
+    said = (follows(answer.prices), head, *answer.left_out)
+    return paragraphs(*runs, *said, *findings, *onward)
+
+
+def calibrated(answer: CalibratedReply | TestsReply) -> RenderableType:
+    """How near the fit came to its rows, and what these leave open; or the tests to run."""
+    if isinstance(answer, TestsReply):
+        return _tests(answer)
+    wider = [one for one in answer.residuals if not (one.collective or one.algorithm)]
+    return paragraphs(
+        f"{answer.system.name}, {shape(answer.system.levels)}: {headline_of(answer)}",
+        *of_a_fault(answer.short),
+        *untold(answer),
+        *carried(answer),
+        *unexpected(answer),
+        *(f"  {source}" for source in answer.sources),
+        "",
+        table_of([one for one in wider if not one.protocol], _RESIDUALS, right="sizes from,rows"),
+        "",
+        *_listed("left out", answer.warnings),
+        *_listed("not followed by the fit", answer.dropped),
+        *_listed("undetermined, so priced like what is similar", answer.undetermined),
+        "-o FILE writes the calibrated description.",
+    )
+
+
+def to_run(findings: Sequence[FindingPart]) -> Iterator[str]:
+    """What to run to find what is slow in levels that fall short, surely or likely."""
+    steps = dict.fromkeys((one.level, step) for one in findings for step in one.then)
+    yield from (f"next, of level {level!r}: {step}" for level, step in steps)
+
+
+def of_a_fault(findings: Sequence[FindingPart]) -> Iterator[str]:
+    """That logs are of a machine that falls short, so prices fitted to them are of that."""
+    if machine := falling(findings):
+        yield (
+            f"these logs are of {machine}: prices calibrated with them are prices of that fault; "
+            "mend it first and measure again, or keep them only to see what it costs"
+        )
+
+
+def untold(answer: CalibratedReply) -> Iterator[str]:
+    """Which levels rows do not tell apart, and the test that does."""
+    for one in answer.untold:
+        yield one.text
+        if one.tells:
+            yield telling(one.tells)
+
+
+def carried(answer: CalibratedReply) -> Iterator[str]:
+    """Which share of what a data sheet states the links of each level carried."""
+    said = {level for one in answer.untold for level in one.levels}
+    for one in answer.levels:
+        least = "at least " if one.least else ""
+        shares = sorted(one.shares.items(), key=lambda way: -way[1])
+        if one.told:
+            text = f"{least}{shares[-1][1]:.0%} of its {one.GB_per_s:g} GB/s a port"
+        else:
+            ways = ", ".join(f"{share:.0%} if {way} ran" for way, share in shares)
+            text = f"of its {one.GB_per_s:g} GB/s a port {least}{ways}: not told apart"
+        tells = "".join(f"; {test} tells" for test in one.tests if one.level not in said)
+        yield f"level {one.level!r} carried {text} ({one.source}{tells})"
+
+
+def unexpected(answer: CalibratedReply) -> Iterator[str]:
+    """Sizes that are off by more than prices tell: what they took, and what others say of them."""
+    for one in answer.unexpected[:_MOST_UNEXPECTED]:
+        members = " x ".join(map(str, one.members))
+        yield (
+            f"{one.source}: {one.collective} of {members} took {one.times:.2g} times its price at "
+            f"{volume(one.bytes)}, where all other sizes say {one.low:.2f} to {one.high:.2f}: "
+            "measure it again, or trust no price near it more than that"
+        )
+    if (more := len(answer.unexpected) - _MOST_UNEXPECTED) > 0:
+        yield f"and {many(more, 'other size')} off by more than prices tell"
+
+
+_MOST_UNEXPECTED = 3
+"""So many sizes that are off are told one by one."""
+
+
+_RESIDUALS: Mapping[str, Callable[[ClassResidual], str]] = {
+    "sizes from": lambda one: volume(one.smallest_bytes),
+    "rows": lambda one: str(one.rows),
+    "nine of ten took": lambda one: f"{one.low:.2f} to {one.high:.2f} times the price",
+}
+"""Of rows that the fit had not seen, by class of sizes."""
+
+
+def _listed(head: str, lines: Sequence[str]) -> Iterator[str]:
+    if lines:
+        yield f"{head}:"
+        yield from (f"  {line}" for line in lines)
+
+
+def _tests(answer: TestsReply) -> RenderableType:
+    seconds = in_all(one.seconds for one in answer.experiments)
+    return paragraphs(
+        f"{many(len(answer.experiments), 'test')} of {answer.system.name}, "
+        f"{shape(answer.system.levels)}: {seconds}",
+        "",
+        table_of(answer.experiments, _TESTS, right="takes", wraps="tells"),
+        "\n-o FILE writes the script that runs them.",
+    )
+
+
+_TESTS: Mapping[str, Callable[[ExperimentPart], str]] = {
+    "test": lambda one: one.name,
+    "who": lambda one: one.groups,
+    "takes": lambda one: duration(one.seconds),
+    "tells": lambda one: "; ".join(one.tells),
+}
+
+
+def _finding(finding: FindingPart) -> Iterator[str]:
+    yield f"  {finding.text}"
+    if finding.tests:
+        yield f"    {' and '.join(finding.tests)} of 'calibrate --plan' would tell"
+
+
+def _run(run: DiagnosedRun) -> Iterator[RenderableType]:
+    members = " x ".join(str(count) for count in run.members)
+    ways = [way for way in (run.algorithm, run.protocol) if way]
+    forced = f", forced to {' '.join(ways)}" if ways else ""
+    yield f"{run.source}: {run.collective} of {members}{forced}"
+    yield from (f"  {warning}" for warning in run.warnings)
+    columns = ("size", "time", "in place", "predicted", "bound")
+    rates = ("busbw", "in-place busbw", "predicted busbw", "share")
+    made = table(*columns, *rates, "predicted by", right=",".join((*columns, *rates)))
+    for row, out, inside in _side_by_side(run.rows):
+        made.add_row(
+            volume(row.bytes),
+            duration(out.seconds) if out else "-",
+            duration(inside.seconds) if inside else "-",
+            duration(row.predicted_seconds),
+            duration(row.bound_seconds),
+            _rate(out.busbw_GB_per_s if out else None),
+            _rate(inside.busbw_GB_per_s if inside else None),
+            _rate(row.predicted_busbw_GB_per_s),
+            f"{row.predicted_seconds / row.seconds:.0%}",
+            f"{row.predicted_algorithm} {row.predicted_protocol.value}",
+        )
+    yield made
+
+
+def _side_by_side(
+    rows: Sequence[RunRow],
+) -> Iterator[tuple[RunRow, RunRow | None, RunRow | None]]:
+    """By size: its first row, then its rows out of place and in place, None where there is none."""
+    rest = deque(rows)
+    while rest:
+        row = rest.popleft()
+        if row.in_place:
+            yield row, None, row
+        elif rest and rest[0].in_place and rest[0].bytes == row.bytes:
+            yield row, row, rest.popleft()
+        else:
+            yield row, row, None
+
+
+def _rate(busbw_GB_per_s: float | None) -> str:  # noqa: N803 - the unit
+    return "-" if busbw_GB_per_s is None else f"{busbw_GB_per_s:.4g}"

@@ -1,0 +1,365 @@
+"""Rankings as people read them: the best answers, and from which size on which is the best."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from rich.console import RenderableType
+
+from hierarchies.units import duration, volume
+from synth.ask.answers.degraded import UnevenReply
+from synth.ask.answers.machine_parts import MachineInFull
+from synth.ask.answers.planning import (
+    PlacementOption,
+    PlannedEntry,
+    PlanReply,
+    SystemsRankedReply,
+    UnpricedEntry,
+)
+from synth.ask.answers.ranked import Answer, RankedAnswer, RankingReply, SweepReply
+from synth.collective.price.resolution import FINEST
+from synth.collective.ranking.how_to_get import By
+from synth.collective.ranking.request import Against
+from synth.collective.ranking.settings import holds
+from synth.show.terminal.deciding import mark_lines
+from synth.show.terminal.degraded import uneven
+from synth.show.terminal.left_over import laid_out_words, left_over, unsaid
+from synth.show.terminal.placements import Matrix, placed, placement_of, rank_orders, words
+from synth.show.terminal.rows import Row, Stripe, default_by_size, default_first, ranked_table, rows
+from synth.show.terminal.style import (
+    axes_text,
+    between,
+    followed,
+    how_often,
+    lacking,
+    many,
+    paragraphs,
+    request_text,
+    searched,
+    shape,
+    stopped,
+    table_of,
+)
+from synth.show.terminal.verdict import decision, of_later
+
+_SAME = "same: prices do not tell them apart; none: no runtime offers it"
+_SPEEDUP = (
+    f"speed-up: over the default, what the runtime would choose on the same placement;\n{_SAME}"
+)
+_SPEEDUP_OVER_BEST = (
+    "speed-up: over the best default, what the runtime would choose on the best of these placements"
+    f";\n{_SAME}"
+)
+_NEAR = "near: so many other programs that prices do not tell from it; the simplest is shown"
+_BOUND = "bound: share of the time that no schedule can avoid"
+
+
+def top(reply: RankingReply | SweepReply | UnevenReply | PlanReply) -> RenderableType:
+    """The answers of one size, or of a range of sizes; of several collectives their plan."""
+    match reply:
+        case PlanReply():
+            return plan(reply)
+        case SweepReply():
+            return sweep(reply)
+        case UnevenReply():
+            return uneven(reply)
+        case RankingReply():
+            return ranking(reply)
+
+
+def ranking(reply: RankingReply) -> RenderableType:
+    """The answers of one size."""
+    axes = reply.answers[0].axes if reply.answers else {}
+    matrices = [one.placement for one in reply.answers]
+    near = ["near"] * any(one.others for one in reply.answers)
+    columns = _with_placement("#", "program", *near, "time", "busbw", "speed-up", "bound",
+                              "limited by", "proof", matrices=matrices)  # fmt: skip
+    programs = many(reply.considered.programs, "program")
+    default = duration(reply.best_default_seconds)
+    return paragraphs(
+        *_asked(reply, axes, matrices, reply.bytes),
+        ranked_table([*default_first(reply), *rows(reply)], *columns),
+        *_reasons(reply),
+        *_to_do(reply.answers),
+        *([*decision(reply)] or _later(reply)),
+        *_rank_orders(reply.system, reply.answers[:1]),
+        f"\n{searched(reply.considered)}, {programs} ranked; best default: {default}",
+        _busbw(reply.system),
+        _SPEEDUP_OVER_BEST if "placement" in columns else _SPEEDUP,
+        *mark_lines(rows(reply)),
+        _BOUND,
+        *[_NEAR] * len(near),
+        *_ties(reply.answers, "answer", reply.system),
+        *left_over(reply),
+        stopped(reply.complete),
+    )
+
+
+def _busbw(system: MachineInFull) -> str:
+    return f"busbw: GB/s, {system.runtime.counted}".replace(", as", " as")
+
+
+def _with_placement(first: str, *columns: str, matrices: Sequence[Matrix]) -> list[str]:
+    """The columns of a ranking: the placement is one of them where there are several."""
+    several = len({str(matrix) for matrix in matrices}) > 1
+    return [first, *["placement"] * several, *columns]
+
+
+def _rank_orders(system: MachineInFull, answers: Sequence[Answer]) -> Iterator[RenderableType]:
+    """What the placement of an answer asks of each framework."""
+    for one in answers:
+        yield from rank_orders(system.levels, one.axes, one.placement, f" of {one.rank}")
+
+
+def _asked(
+    reply: RankingReply | SweepReply,
+    axes: Mapping[str, int],
+    matrices: Sequence[Matrix],
+    *sizes_bytes: int,
+) -> Iterator[RenderableType]:
+    """The question and its machine, and the placements of the answers, in words."""
+    asked, system = request_text(reply.request, reply.reduce, *sizes_bytes), reply.system
+    yield f"{asked}, {axes_text(axes)} on {system.name}, {shape(system.levels)}"
+    if lacks := lacking(system.exceptions):
+        yield lacks
+    yield from placed(system.levels, axes, matrices)
+    yield from laid_out_words(reply)
+    yield ""
+
+
+def sweep(reply: SweepReply) -> RenderableType:
+    """From which size on which answer is the best."""
+    axes = reply.stretches[0].first.axes if reply.stretches else {}
+    matrices = [one.first.placement for one in reply.stretches]
+    columns = _with_placement(
+        "sizes", "program", "time", "busbw", "speed-up", "bound", "proof", matrices=matrices
+    )
+    return paragraphs(
+        *_asked(reply, axes, matrices, *reply.bytes),
+        ranked_table(rows(reply), *columns),
+        *decision(reply),
+        f"\n{many(len(reply.sizes), 'size')} asked; changes are told to 1%; one program a size: "
+        "ask one size for\nseveral side by side, which may take less",
+        f"default: {'; '.join(default_by_size(reply))}",
+        f"{_busbw(reply.system)}\n{_SPEEDUP}",
+        *mark_lines(rows(reply)),
+        f"{_BOUND}; first and last size",
+        *followed(reply.system),
+        *([_lay(reply.system)] if any(one.interval_seconds for one in reply.answers) else []),
+        *left_over(reply),
+        stopped(reply.complete),
+    )
+
+
+def _lay(system: MachineInFull) -> str:
+    """What the figures below a time are."""
+    if system.prices == "typical":
+        return "below each time: where 9 of 10 machines with such links lay"
+    return "below each time: where 9 of 10 measurements lay about such prices"
+
+
+def several(reply: SystemsRankedReply) -> RenderableType:
+    """The best answer of each system in one table; of a range of sizes, one table each."""
+    first = reply.systems[0]
+    if isinstance(first, SweepReply):
+        each = [part for one in reply.systems for part in (top(one), "")]
+        return paragraphs(*each, stopped(reply.complete))
+    if isinstance(first, PlanReply):
+        plans = [one for one in reply.systems if isinstance(one, PlanReply)]
+        return paragraphs(*_planned(plans), stopped(reply.complete))
+    columns = ("system", "program", "time", "busbw", "speed-up", "limited by", "proof")
+    others = [one for one in reply.systems if isinstance(one, RankingReply | UnevenReply)]
+    asked = request_text(first.request, first.reduce, first.bytes)
+    return paragraphs(
+        f"{asked}: the best on each of {many(len(reply.systems), 'system')}\n",
+        ranked_table((_best(one) for one in others if one.answers), *columns),
+        "",
+        *(line for one in others for line in _best_placed(one)),
+        *(laid_out_words(first) if isinstance(first, RankingReply) else ()),
+        f"{_busbw(first.system)}\n{_SPEEDUP}",
+        *mark_lines(_best(one) for one in others if one.answers),
+        stopped(reply.complete),
+    )
+
+
+def _planned(plans: Sequence[PlanReply]) -> Iterator[RenderableType]:
+    """The best placement of each system for a job, and what a step waits there."""
+    yield f"{plans[0].title}: the best placement on each of {many(len(plans), 'system')}\n"
+    yield table_of(plans, _PLANNED, right="a step waits,by the runtime's choice")
+    yield "a step waits: for communication that compute does not hide"
+
+
+_PLANNED: Mapping[str, Callable[[PlanReply], str]] = {
+    "system": lambda plan: plan.system.name,
+    "placement": lambda plan: str(plan.ranking[0].placement),
+    "a step waits": lambda plan: duration(plan.ranking[0].exposed_seconds),
+    "by the runtime's choice": lambda plan: duration(plan.default_exposed_seconds),
+}
+
+
+def _best(reply: RankingReply | UnevenReply) -> Row:
+    """The first row, under the name of the system."""
+    row = replace(rows(reply)[0], title=(reply.system.name,), intervals=())
+    if isinstance(reply, UnevenReply):
+        whole = Stripe((reply.answers[0].program,), "", "")
+        return replace(row, placement="uneven", stripes=(whole,))
+    return row
+
+
+def _best_placed(reply: RankingReply | UnevenReply) -> Iterator[str]:
+    """Where the axes of a system's best answer lie."""
+    if isinstance(reply, RankingReply) and reply.answers:
+        best = reply.answers[0]
+        lies = words(placement_of(reply.system.levels, best.axes, best.placement))
+        yield f"{reply.system.name}: {lies}, {best.placement}"
+
+
+def plan(reply: PlanReply) -> RenderableType:
+    """The placement of a job, what each entry does on it, and the next best placements."""
+    best, *others = reply.ranking
+    exposed, default = best.exposed_seconds, reply.default_exposed_seconds
+    longer = default / reply.runtime_exposed_seconds if exposed else 1.0
+    told = longer > 1 + FINEST and any(_gains(reply.entries))
+    gain = f", {longer:.2f} times as long" if told else ", as long as prices can tell"
+    return paragraphs(
+        ": ".join(filter(None, (reply.job, reply.title))),
+        f"on {reply.system.name}, {shape(reply.system.levels)}: {axes_text(best.axes)}",
+        lacking(reply.system.exceptions) or None,
+        *placed(reply.system.levels, best.axes, [best.placement]),
+        f"a step waits {duration(exposed)} for communication that compute does not hide\n"
+        f"(with the runtime's own choice on the same placement {duration(default)}{gain})\n",
+        *_entries(reply),
+        *_gains(reply.entries),
+        *decision(reply),
+        "",
+        *_others(reply.system, best, others),
+        *_ties(reply.ranking, "placement", reply.system),
+        *_unpriced(reply.unpriced),
+        *unsaid(reply),
+        *rank_orders(reply.system.levels, best.axes, best.placement),
+        "",
+        f"{searched(reply.considered)}; what computing costs is not weighed",
+        "in all: times x one call; exposed: what of that is not hidden",
+        "loss: one call against the placement that the entry would have wanted for itself",
+        stopped(reply.complete),
+    )
+
+
+def _entries(reply: PlanReply) -> Iterator[RenderableType]:
+    """What each entry costs, then the program of each: two tables, so that both fit a terminal."""
+    if not reply.entries:
+        yield "no collective is left: the axes that they are over have size 1"
+        return
+    right = "#,bytes,times,one call,in all,hidden,exposed,loss"
+    yield table_of(reply.entries, _COSTS, right=right, wraps="entry")
+    yield ""
+    requests = [entry.request.value for entry in reply.entries]
+    titled = [replace(row, title=(one,)) for row, one in zip(rows(reply), requests, strict=True)]
+    columns = ("#", "request", "program", "speed-up", "bound", "limited by", "proof")
+    yield ranked_table(titled, *columns)
+
+
+def _gains(entries: Sequence[PlannedEntry]) -> Iterator[str]:
+    """How to get what entries gain over the runtime's own choice."""
+    for one in entries:
+        if one.answer.against_default is Against.FASTER:
+            yield f"\n{one.name}: {one.answer.advice.text}"
+            yield from _touched(one, entries)
+
+
+def _touched(entry: PlannedEntry, entries: Iterable[PlannedEntry]) -> Iterator[str]:
+    """What a line of the environment holds for, beside the entry that it is meant for."""
+    if entry.answer.advice.by is By.ENVIRONMENT:
+        same = (one for one in entries if one.request is entry.request and one is not entry)
+        others = ", ".join(one.name for one in same)
+        yield f"  {holds(entry.request.value)}{f'; here also for {others}' * bool(others)}"
+
+
+LESS_IS_NO_BETTER = (
+    "less is no better here: prices do not tell it from the first, which is as frameworks lay out"
+)
+_COSTS: Mapping[str, Callable[[PlannedEntry], str]] = {
+    "#": lambda entry: str(entry.answer.rank),
+    "entry": lambda entry: entry.name,
+    "over": lambda entry: ",\n".join(entry.over),
+    "bytes": lambda entry: volume(entry.bytes),
+    "times": lambda entry: f"{entry.times:g}",
+    "one call": lambda entry: duration(entry.answer.seconds),
+    "in all": lambda entry: duration(entry.times * entry.answer.seconds),
+    "hidden": lambda entry: f"{entry.hidden:.0%}",
+    "exposed": lambda entry: duration(entry.exposed_seconds),
+    "loss": lambda entry: f"{entry.loss:.2f}x",
+}
+
+
+def _others(
+    system: MachineInFull, best: PlacementOption, options: list[PlacementOption]
+) -> Iterator[RenderableType]:
+    """The placements that are next best, in words, and why one with less exposed is not first."""
+
+    def lies(option: PlacementOption) -> str:
+        where = words(placement_of(system.levels, option.axes, option.placement))
+        return f"{where}\n{option.placement}"
+
+    def waits(option: PlacementOption) -> str:
+        intervals = map(between, filter(None, [option.interval_seconds]))
+        return "\n".join([duration(option.exposed_seconds), *intervals])
+
+    if options:
+        cells = {
+            "next best": lambda option: axes_text(option.axes).replace(", ", ",\n"),
+            "placement": lies,
+            "exposed": waits,
+        }
+        yield table_of(options, cells, right="exposed", wraps="placement")
+        if any(option.exposed_seconds < best.exposed_seconds for option in options):
+            yield LESS_IS_NO_BETTER
+        yield ""
+
+
+def _ties(
+    ranked: Sequence[RankedAnswer | PlacementOption], what: str, system: MachineInFull
+) -> Iterator[str]:
+    """What prices follow, and what ties with the first, also the default: measurements cannot tell
+    their prices apart. Those of other machines say nothing of which of two is faster.
+    """
+    first = ranked[0] if ranked else None
+    yield from followed(system)
+    if first is None or first.interval_seconds is None:
+        return
+    text = _lay(system)
+    many_tied = sum(one.tied for one in ranked)
+    if many_tied > 1 and system.prices != "typical":
+        text += f"\n{many(many_tied, what)} tie: prices do not tell them from the first"
+    yield text
+
+
+def _later(reply: RankingReply) -> Iterator[str]:
+    """What the default that is kept is in NCCL after 2.28, where that decides."""
+    if reply.answers:
+        plain = min(reply.answers, key=lambda one: one.baseline_seconds)
+        yield from (f"\n{line}" for line in of_later(reply.request.value, plain, None))
+
+
+def _to_do(answers: Sequence[RankedAnswer]) -> Iterator[str]:
+    """What to do where the first answer is none that a runtime offers."""
+    if answers and answers[0].against_default is Against.NOT_OFFERED:
+        offered = (one for one in answers if one.against_default is Against.FASTER)
+        best = next(offered, None)
+        least = (
+            "none here is faster than the default; a larger -k, or --algorithm ring, may show one"
+        )
+        yield f"\nof what runtimes offer: {f'{best.rank}, {best.advice.text}' if best else least}"
+
+
+def _unpriced(entries: list[UnpricedEntry]) -> Iterator[str]:
+    for one in entries:
+        size = f"{volume(one.bytes)} over {', '.join(one.over)}, {how_often(one.times)}"
+        yield f"not priced: {one.name} ({size}): {one.why}"
+
+
+def _reasons(reply: RankingReply) -> Iterator[str]:
+    """The reasons of the first answer; with ``--explain`` those of every answer."""
+    for answer in reply.answers if reply.explain else reply.answers[:1]:
+        yield f"\n{answer.rank}: " + ";\n   ".join(answer.why)

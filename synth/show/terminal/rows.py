@@ -1,0 +1,346 @@
+"""Rows of rankings in words. The terminal and the page draw the same ones, each in its own way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from math import prod
+
+from rich.table import Table
+
+from grammar import Goal
+from hierarchies.units import duration, volume
+from synth.ask.answers.degraded import UnevenAnswer, UnevenReply
+from synth.ask.answers.planning import PlannedEntry, PlanReply
+from synth.ask.answers.ranked import Answer, RankedAnswer, RankingReply, SweepReply
+from synth.collective.price.defaults import ALGORITHMS
+from synth.collective.price.resolution import FINEST, WORTH
+from synth.collective.ranking.how_to_get import AS_IT_IS
+from synth.collective.ranking.request import Against
+from synth.measure.logs.tables import busbw_factor
+from synth.show.terminal.style import MARKS, how_often, request_text, table_of, way, way_of
+
+Ranking = RankingReply | SweepReply | UnevenReply | PlanReply
+"""An answer with rows that can be looked at one by one."""
+Ends = tuple[str, ...]
+"""A figure in words, as ``("1.2x",)``; over a range of sizes those of both ends if they differ."""
+
+
+@dataclass(frozen=True)
+class Stripe:
+    """One of the programs side by side: its steps, its share of the payload and its segments.
+
+    ``share`` is empty if it has the whole payload, ``segments`` if that is not cut.
+    """
+
+    steps: tuple[str, ...]
+    share: str
+    segments: str
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of a ranking. Several rows may share a rank; title and intervals may be empty.
+
+    ``intervals``: both ends of each, in the order of times; over a range of sizes two that differ.
+    On a machine that lacks devices the placement is ``-``. ``by`` is the algorithm where that is
+    all that tells a row from the default; the row stands for ``others`` near it. ``slower``: than
+    the best default, as far as prices can tell.
+    """
+
+    rank: str
+    title: Ends
+    stripes: tuple[Stripe, ...]
+    placement: str
+    time: Ends
+    intervals: tuple[Ends, ...]
+    bus_bandwidth: Ends
+    speedup: Ends
+    bound: Ends
+    limited_by: Ends
+    proof: str
+    tied: bool
+    slower: bool
+    by: str = ""
+    others: int = 0
+    as_run: Ends = ()
+
+
+@dataclass(frozen=True)
+class _Priced:
+    """An answer at one size, and the seconds that no schedule can beat there.
+
+    ``default_seconds``: of the default that it is compared with, if that is on another placement.
+    """
+
+    answer: Answer | UnevenAnswer
+    size_bytes: int
+    bound_seconds: float
+    default_seconds: float | None = None
+
+
+def rows(reply: Ranking) -> list[Row]:
+    """The rows of a ranking, of a range of sizes, or of a plan's entries."""
+    match reply:
+        case SweepReply():
+            return [_stretch(reply, index) for index in range(len(reply.stretches))]
+        case PlanReply():
+            return [_entry(entry) for entry in reply.entries]
+        case RankingReply():
+            best = reply.best_default_seconds
+            priced = [_Priced(one, reply.bytes, one.bound_seconds, best) for one in reply.answers]
+        case UnevenReply():
+            priced = [_Priced(one, reply.bytes, reply.bound_seconds) for one in reply.answers]
+    return [_row(reply.request, reply.reduce, one) for one in priced]
+
+
+def elsewhere_rows(reply: RankingReply) -> list[Row]:
+    """The rows of faster placements elsewhere; their speed-up is the gain over the first answer."""
+    found = []
+    for one in reply.elsewhere:
+        priced = _Priced(one.answer, reply.bytes, one.answer.bound_seconds)
+        row = _row(reply.request, reply.reduce, priced)
+        found.append(replace(row, speedup=(f"{one.gain:.2f}x",)))
+    return found
+
+
+def default_first(reply: RankingReply) -> list[Row]:
+    """The runtime's own choice as a row, where no answer is better and none is just that."""
+    if not reply.answers or any(one.against_best in _BETTER for one in reply.answers):
+        return []
+    first = min(reply.answers, key=lambda one: one.baseline_seconds)
+    if not first.steps or (first.against_best is Against.SAME and is_plain(first, reply.request)):
+        return []
+    row = replace(rows(reply)[reply.answers.index(first)], rank="-", speedup=("",))
+    by = f"by {first.default.name}: {first.default.advice.text}"
+    return [_of_default(row, reply, by, _Priced(first, reply.bytes, first.bound_seconds))]
+
+
+def _of_default(row: Row, reply: RankingReply | SweepReply, by: str, *priced: _Priced) -> Row:
+    """A row with the runtime's own choice in place of its answers, at these sizes."""
+    plain = [(one, one.answer.default) for one in priced if isinstance(one.answer, Answer)]
+    intervals = dict.fromkeys(_interval(own.interval_seconds) for _, own in plain)
+    members = prod(plain[0][0].answer.axes[name] for name in reply.reduce)
+    return replace(
+        row,
+        others=0,
+        limited_by=("-",),
+        proof="",
+        slower=False,
+        as_run=(),
+        stripes=(Stripe((f"{reply.request.value} root inside",), "", ""),),
+        by=by,
+        time=_ends(duration(own.seconds) for _, own in plain),
+        bus_bandwidth=_ends(
+            bus_bandwidth(reply.request.value, one.size_bytes, own.seconds, members)
+            for one, own in plain
+        ),
+        intervals=tuple(interval for interval in intervals if interval),
+        bound=_ends(_share(one.bound_seconds, own.seconds) for one, own in plain),
+    )
+
+
+def default_by_size(reply: SweepReply) -> list[str]:
+    """The default of each size that was asked, where it changes: ``tree, LL from 64 KiB``."""
+    sizes = sorted(reply.sizes, key=lambda one: one.bytes)
+    ways = [(one.bytes, way_of(one.default_name, one.default_protocol)) for one in sizes]
+    changes = groupby(ways, key=lambda one: one[1])
+    return [f"{way} from {volume(next(some)[0])}" for way, some in changes]
+
+
+_BETTER = (Against.FASTER, Against.NOT_OFFERED)
+
+
+def bus_bandwidth(request: str, size_bytes: float, seconds: float, members: int) -> str:
+    """The busbw of nccl-tests: for an all-reduce of n devices 2(n-1)/n times bytes per second."""
+    if not seconds:
+        return "-"
+    return f"{busbw_factor(request, members) * size_bytes / seconds / 1e9:.4g} GB/s"
+
+
+def stripe(program: str, segments: Sequence[int], share: str = "") -> Stripe:
+    """A program, and into how many segments its payload is cut at each of some sizes."""
+    least, most = min(segments), max(segments)
+    cut = str(most) if least == most else f"{least} to {most}"
+    steps = program.split("; ") if program else ["(nothing to do)"]
+    return Stripe(tuple(steps), share, cut if most > 1 else "")
+
+
+def in_lines(stripes: Iterable[Stripe]) -> str:
+    """Programs that run side by side, one step a line; each of several under its share."""
+    return "\n".join(
+        (f"{one.share} by\n" if one.share else "")
+        + ";\n".join(one.steps)
+        + (f"\nin {one.segments} segments" if one.segments else "")
+        for one in stripes
+    )
+
+
+def ranked_table(rows: Iterable[Row], *columns: str) -> Table:
+    """Some columns of a ranking in a terminal."""
+    cells = {column: _CELLS[column] for column in columns}
+    right = "#,sizes,near,time,busbw,speed-up,gain,bound"
+    return table_of(rows, cells, right=right, wraps="program")
+
+
+_CELLS: Mapping[str, Callable[[Row], str]] = {
+    "#": lambda row: row.rank,
+    "sizes": lambda row: _lines(row.title),
+    "system": lambda row: _lines(row.title),
+    "request": lambda row: _lines(row.title),
+    "placement": lambda row: row.placement.replace("], ", "],\n "),
+    "program": lambda row: "\n".join(filter(None, (in_lines(row.stripes), row.by))),
+    "near": lambda row: f"+{row.others}" if row.others else "",
+    "time": lambda row: _timed(row),
+    "busbw": lambda row: _lines(tuple(one.removesuffix(" GB/s") for one in row.bus_bandwidth)),
+    "speed-up": lambda row: _lines(row.speedup),
+    "gain": lambda row: _lines(row.speedup),
+    "bound": lambda row: _lines(row.bound),
+    "limited by": lambda row: _lines(row.limited_by),
+    "proof": lambda row: MARKS.get(row.proof, ""),
+    "proof at this size": lambda row: MARKS[row.proof],
+}
+
+
+def _lines(ends: Ends) -> str:
+    return " to\n".join(ends)
+
+
+def _timed(row: Row) -> str:
+    """Times, and where they lie: in brackets after each where both ends have their own."""
+    longer = [f"run: {_lines(row.as_run)}"] if row.as_run else []
+    if len(row.intervals) < 2:
+        return "\n".join([*map(_lines, filter(None, (row.time, *row.intervals))), *longer])
+    first, last = row.time[0], row.time[-1]
+    each = zip((first, last), row.intervals, strict=True)
+    times = "\nto ".join(f"{time}\n({_lines(interval)})" for time, interval in each)
+    return "\n".join([times, *longer])
+
+
+def _interval(seconds: Sequence[float] | None) -> Ends:
+    """Both ends of where a time lies; empty for one that has no interval."""
+    return tuple(duration(end) for end in seconds or ())
+
+
+def _row(request: Goal, over: Sequence[str], *priced: _Priced) -> Row:
+    """The row of one answer, or of both ends of a range that has one placement and program."""
+    answers = [one.answer for one in priced]
+    first = answers[0]
+    placed = [answer for answer in answers if isinstance(answer, Answer)]
+    members = prod(first.axes[name] for name in over)
+    intervals = dict.fromkeys(_interval(answer.interval_seconds) for answer in placed)
+    return Row(
+        rank=str(first.rank),
+        title=(),
+        stripes=tuple(_stripes(placed) if placed else [stripe(first.program, [first.segments])]),
+        by=_by(first, request),
+        others=first.others,
+        placement=str(placed[0].placement) if placed else "-",
+        time=_ends(duration(answer.seconds) for answer in answers),
+        intervals=tuple(interval for interval in intervals if interval),
+        bus_bandwidth=_ends(
+            bus_bandwidth(request.value, one.size_bytes, one.answer.seconds, members)
+            for one in priced
+        ),
+        speedup=_ends(map(_speedup, priced)),
+        slower=all(_against(answer) is Against.SLOWER for answer in answers),
+        bound=_ends(_share(one.bound_seconds, one.answer.seconds) for one in priced),
+        limited_by=_ends(answer.limited_by or "-" for answer in answers),
+        proof=first.proof,
+        tied=isinstance(first, RankedAnswer) and first.tied,
+        as_run=_as_run(placed),
+    )
+
+
+def _as_run(answers: Sequence[Answer]) -> Ends:
+    """What answers take as the runtime runs them; nothing where that is as priced."""
+    if all(one.runtime_seconds <= (1 + FINEST) * one.seconds for one in answers):
+        return ()
+    return _ends(duration(one.runtime_seconds) for one in answers)
+
+
+def _against(answer: Answer | UnevenAnswer) -> Against:
+    """What prices can tell of an answer and the best default of its ranking."""
+    match answer:
+        case RankedAnswer():
+            return answer.against_best
+        case Answer() | UnevenAnswer():
+            return answer.against_default
+
+
+def _speedup(priced: _Priced) -> str:
+    """How often the default takes as long: what prices can tell and a runtime offers.
+
+    What is expected, not told, and worth measuring, has a question mark; so has what is expected to
+    be slower by as much.
+    """
+    answer, against = priced.answer, _against(priced.answer)
+    if isinstance(answer, UnevenAnswer):
+        open_ = against is Against.SAME
+        near = open_ and 1 / (1 + WORTH) <= answer.speedup <= 1 + WORTH
+        return "same" if near else f"{answer.speedup:.2f}x" + "?" * open_
+    default = answer.baseline_seconds if priced.default_seconds is None else priced.default_seconds
+    worth = answer.worth_measuring is not None
+    return speedup_text(against, worth, default, answer.runtime_seconds)
+
+
+def speedup_text(against: Against, worth: bool, default_seconds: float, seconds: float) -> str:
+    """The same of figures: what a run would be ``worth``, and the seconds as it is run."""
+    if against is Against.NOT_OFFERED:
+        return "none"
+    if against is Against.SAME and not worth and seconds <= (1 + WORTH) * default_seconds:
+        return "same"
+    return f"{default_seconds / seconds:.2f}x" + "?" * (against is Against.SAME)
+
+
+def _by(answer: Answer | UnevenAnswer, request: Goal) -> str:
+    """The algorithm of a plain collective, where that is what tells it from the default."""
+    if isinstance(answer, UnevenAnswer) or not is_plain(answer, request):
+        return ""
+    own, [step] = answer.default, answer.steps
+    taken = own.name not in ALGORITHMS  # XLA has one way
+    taken |= (step.algorithm, step.protocol) == (ALGORITHMS.get(own.name), own.protocol)
+    return "" if taken and answer.against_default is Against.SAME else f"by {way(step)}"
+
+
+def is_plain(answer: Answer, request: Goal) -> bool:
+    """Whether it is the plain collective, in one call or in segments of it."""
+    collectives = [step.collective for step in answer.steps]
+    return len(answer.stripes) == 1 and collectives == [request.value]
+
+
+def _stretch(reply: SweepReply, index: int) -> Row:
+    one = reply.stretches[index]
+    first = _Priced(one.first, one.from_bytes, one.first.bound_seconds)
+    last = _Priced(one.last, one.until_bytes, one.last.bound_seconds)
+    title = _ends([volume(one.from_bytes), volume(one.until_bytes)])
+    if one.keeps_default and one.first.steps:
+        row = _row(reply.request, reply.reduce, first)
+        row = replace(_of_default(row, reply, AS_IT_IS.text, first, last), speedup=("same",))
+    else:
+        row = _row(reply.request, reply.reduce, first, last)
+    return replace(row, rank=str(index + 1), title=title)
+
+
+def _entry(entry: PlannedEntry) -> Row:
+    priced = _Priced(entry.answer, entry.bytes, entry.answer.bound_seconds)
+    asked = request_text(entry.request, entry.over, entry.bytes)
+    title = f"{entry.name}: {asked}, {how_often(entry.times)}"
+    return replace(_row(entry.request, entry.over, priced), title=(title,))
+
+
+def _stripes(answers: Sequence[Answer]) -> Iterator[Stripe]:
+    """The stripes of answers that differ only in size, with the segments of all these sizes."""
+    for first, *others in zip(*(answer.stripes for answer in answers), strict=True):
+        share = f"{first.share:.0%}" if len(answers[0].stripes) > 1 else ""
+        yield stripe(first.program, [one.segments for one in (first, *others)], share)
+
+
+def _ends(values: Iterable[str]) -> Ends:
+    return tuple(dict.fromkeys(values))
+
+
+def _share(bound_seconds: float, seconds: float) -> str:
+    """The share of the time that no schedule can avoid."""
+    return f"{bound_seconds / seconds:.0%}" if seconds else "100%"

@@ -1,0 +1,185 @@
+"""What all tables are drawn with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TypeVar
+
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.table import Column, Table
+from rich.text import Text
+
+from grammar import Goal
+from hierarchies.units import duration, volume
+from synth.ask.answers.machine_parts import (
+    LevelInBrief,
+    MachineException,
+    MachineInFull,
+    TellingTest,
+)
+from synth.ask.answers.parts import StepPrice
+from synth.ask.answers.planning import PlacementsConsidered
+from synth.ask.answers.ranked import Considered
+from synth.collective.algorithms.protocols import Protocol
+
+T = TypeVar("T")
+_PIPE_WIDTH = 120
+_GAP = 2
+MARKS = {"proved": "proved", "refuted": "REFUTED", "unknown": "unknown"}
+
+
+def console() -> Console:
+    """Standard output; of one width where it is not a terminal, so that answers are the same."""
+    out = Console(highlight=False, markup=False)
+    return out if out.is_terminal else Console(width=_PIPE_WIDTH, highlight=False, markup=False)
+
+
+def paragraphs(*parts: RenderableType | None) -> Group:
+    """Tables and texts below each other: texts are taken as they stand, None is no line."""
+    there = (part for part in parts if part is not None)
+    return Group(*(Text(part) if isinstance(part, str) else part for part in there))
+
+
+def many(count: int, what: str) -> str:
+    """``1 placement``, ``3 placements``."""
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
+def how_often(times: float) -> str:
+    """``once``, ``160 times``."""
+    return "once" if times == 1 else f"{times:g} times"
+
+
+class _Fitting(Table):
+    """A table that is never wider than the screen, and loses nothing.
+
+    Columns that may not wrap are cut by rich where they do not fit; so where they do not, all wrap.
+    """
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        if sum(map(_width, self.columns)) + _GAP * (len(self.columns) - 1) > options.max_width:
+            for column in self.columns:
+                column.no_wrap = False
+        yield from super().__rich_console__(console, options)
+
+
+def _width(column: Column) -> int:
+    """How much a column of texts needs: its longest line, or its longest word if it wraps."""
+    texts = [column.header, *column.cells]
+    lines = [line for text in texts for line in str(text).split("\n")]
+    if not column.no_wrap:
+        lines = [word for line in lines for word in line.split()]
+    return max(map(cell_len, lines), default=0)
+
+
+def table(*columns: str, right: str = "", wraps: str = "") -> Table:
+    """A table whose column ``wraps`` gives way on a narrow screen, before any other."""
+    table = _Fitting(box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        table.add_column(
+            column,
+            justify="right" if column in right.split(",") else "left",
+            overflow="fold",
+            no_wrap=column != wraps,
+        )
+    return table
+
+
+def table_of(
+    rows: Iterable[T], cells: Mapping[str, Callable[[T], str]], right: str = "", wraps: str = ""
+) -> Table:
+    """A table with a row for each thing; ``cells`` makes a cell of it, by the column's heading."""
+    found = table(*cells, right=right, wraps=wraps)
+    for row in rows:
+        found.add_row(*(cell(row) for cell in cells.values()))
+    return found
+
+
+_FOLLOWED = {
+    "stated": "prices: as the description states its links; calibrate to have yours",
+    "typical": "prices: what such links reach on other machines; calibrate to have yours",
+    "calibrated": "prices: calibrated on measurements of this machine",
+}
+
+
+def follows(prices: str) -> str:
+    """What prices follow, in a line: data sheets, what such links reach, or measurements."""
+    return _FOLLOWED[prices]
+
+
+def followed(system: MachineInFull) -> Iterator[str]:
+    """What a machine's prices follow, and what of them nobody has published."""
+    yield follows(system.prices)
+    if system.runtime.unmodelled:
+        yield system.runtime.unmodelled
+    yield from map(telling, system.tells)
+
+
+def telling(one: TellingTest) -> str:
+    """What to run where levels are not told apart, and what then."""
+    levels = " and ".join(map(repr, one.levels))
+    return (
+        f"what tells levels {levels} apart, on {one.where} "
+        f"({one.test} of 'calibrate --plan'; then calibrate with its log beside yours):\n"
+        f"  {one.line}"
+    )
+
+
+def between(interval: Sequence[float]) -> str:
+    """Where a time lies: ``3 ms to 4 ms``."""
+    return " to ".join(duration(end) for end in interval)
+
+
+def request_text(request: Goal, over: Sequence[str], *sizes_bytes: int) -> str:
+    """``all-reduce of 1 GiB over data``; the size may be a range."""
+    sizes = " to ".join(volume(size) for size in sizes_bytes)
+    return f"{request.value} of {sizes} over {', '.join(over)}"
+
+
+def way(step: StepPrice) -> str:
+    """The algorithm a step runs by, and its protocol where that is not NCCL's plain one."""
+    return way_of(step.algorithm.value if step.algorithm else "-", step.protocol)
+
+
+def way_of(name: str, protocol: Protocol | None) -> str:
+    """``ring``, ``ring, LL128``"""
+    if protocol in (None, Protocol.SIMPLE):
+        return name
+    return f"{name}, {protocol.value.upper()}"
+
+
+def carried(step: StepPrice) -> list[str]:
+    """What the busiest port of each level carries: ``12 MiB on node``."""
+    return [f"{volume(size)} on {name}" for name, size in step.bytes_per_port.items()]
+
+
+def searched(considered: Considered | PlacementsConsidered) -> str:
+    """``3 placements``, ``3 of 5 placements``."""
+    done, there_are = considered.placements, considered.of_placements
+    return many(done, "placement") if done == there_are else f"{done} of {there_are} placements"
+
+
+def axes_text(axes: Mapping[str, int]) -> str:
+    """``data=8, model=4``."""
+    return ", ".join(f"{name}={size}" for name, size in axes.items())
+
+
+def shape(levels: Sequence[LevelInBrief]) -> str:
+    """``4 node x 8 gpu``."""
+    return " x ".join(f"{level.count} {level.name}" for level in levels)
+
+
+def lacking(exceptions: Sequence[MachineException]) -> str:
+    """``without node3/gpu5, node3/port2 at 50%``; nothing where all is as described."""
+    found = (
+        f"without {one.unit}" if one.missing else f"{one.unit} at {one.bandwidth_share:.0%}"
+        for one in exceptions
+    )
+    return ", ".join(found)
+
+
+def stopped(complete: bool) -> str | None:
+    """A line that warns, where the work was stopped."""
+    warning = "PARTIAL: stopped before all was searched; something better may be missing"
+    return None if complete else warning

@@ -1,0 +1,86 @@
+"""What of a plan gains by programs of ours, how that is had, and what is worth measuring."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from rich.console import RenderableType
+
+from hierarchies.units import duration, volume
+from synth.ask.answers.parts import GoalName
+from synth.ask.answers.training.gained import ProgramOfPlan
+from synth.ask.answers.training.planned import StepPlanReply
+from synth.collective.ranking.settings import holds
+from synth.show.terminal.style import table_of
+from synth.step.search.gaining import LEAST
+
+
+def by_programs(answer: StepPlanReply) -> Iterator[RenderableType]:
+    """Which collectives of the best plan gain by programs of ours, and what that is of its step."""
+    best = answer.best
+    yield ""
+    if answer.programs:
+        saved = sum(one.saved_seconds for one in answer.programs) / best.seconds
+        yield (
+            "its seconds take these programs, and the runtime's own choices else; without them a"
+            f" step takes at least {saved:.1%} more:"
+        )
+    yield from gaining(answer.programs)
+    yield from _touched(answer)
+    if (perhaps := answer.perhaps_saved_seconds / best.seconds) >= LEAST:
+        yield (
+            f"worth measuring: other programs, if they are as fast as priced, would save"
+            f" {perhaps:.1%} of a step"
+        )
+
+
+def _touched(answer: StepPlanReply) -> Iterator[str]:
+    """What lines of the environment hold for, beside the collectives that they are meant for."""
+    meant: dict[tuple[str, GoalName], set[tuple[str, int]]] = {}
+    for one in answer.programs:
+        if one.environment:
+            calls = meant.setdefault((one.environment, one.request), set())
+            calls.add((", ".join(one.over), one.bytes))
+    for (line, request), calls in meant.items():
+        others = sum(
+            one.times
+            for one in answer.sent
+            if one.request is request and (", ".join(one.over), one.bytes) not in calls
+        )
+        here = f"; here also for {others} that are others" if others else ""
+        yield f"{line}: {holds(request.value)}{here}"
+    lines = Counter(request for _, request in meant)
+    for request in (one for one, count in lines.items() if count > 1):
+        yield f"only one of these lines can be set for {request.value}: the first saves the most"
+
+
+def gaining(programs: Sequence[ProgramOfPlan]) -> Iterator[RenderableType]:
+    """Collectives that gain by a program of ours, and how that is had."""
+    if programs:
+        yield table_of(programs, _PROGRAMS, right="times,each,default,of a step", wraps="by")
+        yield from _for_mscclpp([one for one in programs if one.files])
+    else:
+        yield (
+            "no program of ours gains 0.1% of a step over the runtime's own choices, as far as"
+            " prices can tell"
+        )
+
+
+def _for_mscclpp(programs: Sequence[ProgramOfPlan]) -> Iterator[str]:
+    """Which of what is written is for MSCCL++, too, and why others are not."""
+    several = [one for one in programs if not one.no_plan]
+    if several:
+        yield f"-o FOLDER writes {len(several)} of {len(programs)} for MSCCL++, too, in one segment"
+    for because in dict.fromkeys(one.no_plan for one in programs if one.no_plan):
+        yield f"not for MSCCL++: {because}"
+
+
+_PROGRAMS: Mapping[str, Callable[[ProgramOfPlan], str]] = {
+    "sent": lambda one: f"{one.request.value} of {volume(one.bytes)} over {', '.join(one.over)}",
+    "times": lambda one: str(one.times),
+    "each": lambda one: duration(one.seconds),
+    "default": lambda one: duration(one.default_seconds),
+    "of a step": lambda one: duration(one.saved_seconds),
+    "by": lambda one: one.environment or one.program,
+}

@@ -1,0 +1,121 @@
+"""A pipeline schedule as people draw it: a line for each rank, time to the right."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from math import ceil
+
+from rich.console import RenderableType
+
+from hierarchies.units import duration
+from synth.ask.answers.training.orders import OrderReply, RankOfOrder
+from synth.show.terminal.style import many, paragraphs, table_of
+from synth.step.schedules import Protocol
+
+_MOST_LINES = 64
+_WIDTH = 80
+
+
+def order(answer: OrderReply) -> RenderableType:
+    """When each rank does what, how long it is idle, and what it holds."""
+    ranks = len(answer.ranks)
+    stages = "" if answer.stages == ranks else f"{many(answer.stages, 'stage')}, "
+    halves = any(rank.waiting for rank in answer.ranks)
+    rows = {**_RANKS, **(_WAITING if halves else {})}
+    return paragraphs(
+        f"{answer.schedule or 'an order'}: {many(ranks, 'rank')}, {stages}"
+        f"{answer.microbatches} microbatch{'es' * (answer.microbatches > 1)}",
+        f"{duration(answer.seconds)}, {answer.idle_share:.1%} of it idle; {_durations(answer)}\n",
+        _grid(answer),
+        "",
+        table_of(enumerate(answer.ranks), rows, right=",".join(rows)),
+        f"\n-o FILE writes it as CSV for PyTorch's _PipelineScheduleRuntime{_form(answer)}.",
+    )
+
+
+def _form(answer: OrderReply) -> str:
+    """What PyTorch calls the format, where it is not the usual one."""
+    return ', format="compute_comms"' if answer.communication else ""
+
+
+def _durations(answer: OrderReply) -> str:
+    """What was reckoned with: ``forward 1 s, backward 2 s, eager transfers of 400 ms``."""
+    forward, backward = duration(answer.forward_seconds), duration(answer.backward_seconds)
+    found = f"forward {forward}, backward {backward}"
+    if any(rank.waiting for rank in answer.ranks):
+        found += f" ({duration(answer.weight_seconds)} of it W)"
+    if not answer.transfer_seconds:
+        return f"{found}, transfers {'where they stand and ' * answer.communication}free"
+    of = duration(answer.transfer_seconds)
+    if answer.protocol is Protocol.RENDEZVOUS:
+        return f"{found}, transfers of {of} by rendezvous"
+    return f"{found}, {answer.protocol.value} transfers of {of}"
+
+
+_Row = tuple[int, RankOfOrder]
+_RANKS: Mapping[str, Callable[[_Row], str]] = {
+    "rank": lambda row: str(row[0]),
+    "stages": lambda row: ", ".join(map(str, row[1].stages)),
+    "idle": lambda row: f"{row[1].idle_share:.1%}",
+    "activations held": lambda row: str(row[1].held),
+}
+_WAITING: Mapping[str, Callable[[_Row], str]] = {"W waiting": lambda row: str(row[1].waiting)}
+
+
+def _grid(answer: OrderReply) -> str:
+    """The timeline in characters: each pass begins with its name, dots are idle time.
+
+    Of one stage a rank names are without it; those of several stand apart. What is wider than a
+    narrow screen goes on below; what would be many screens is not drawn.
+    """
+    plain = answer.stages == len(answer.ranks)
+    rows = [_passes(rank, plain) for rank in answer.ranks]
+    scale = _characters_per_second(rows, int(not plain))
+    if not scale:
+        return "a pass that takes no time cannot be drawn: --json has all times"
+    head = len(f"rank {len(rows) - 1}  ")
+    columns = ceil(answer.seconds * scale)
+    blocks = ceil(columns / (_WIDTH - head))
+    if blocks * len(rows) > _MOST_LINES:
+        return "too long to draw here: --json has all times"
+    each = ceil(columns / blocks)
+    lines = [_line(row, scale, int(not plain)).ljust(columns, ".") for row in rows]
+    found = []
+    for first in range(0, columns, each):
+        found += [f"\nfrom {duration(first / scale)}:"] if first else []
+        for rank, line in enumerate(lines):
+            found.append((f"rank {rank}".ljust(head) + line[first : first + each]).rstrip())
+    return "\n".join(found)
+
+
+_Pass = tuple[str, float, float]
+"""The name of a pass, when it begins and when it ends."""
+
+
+def _passes(rank: RankOfOrder, plain: bool) -> list[_Pass]:
+    return [
+        (
+            one.action.lstrip("0123456789") if plain else one.action,
+            one.begin_seconds,
+            one.end_seconds,
+        )
+        for one in rank.actions
+    ]
+
+
+def _characters_per_second(rows: Sequence[Sequence[_Pass]], apart: int) -> float:
+    """As many as the name of the shortest pass takes; 0 if one takes no time at all."""
+    passes = [one for row in rows for one in row]
+    if any(end <= begin for _, begin, end in passes):
+        return 0.0
+    return max((len(name) + apart) / (end - begin) for name, begin, end in passes)
+
+
+def _line(row: Sequence[_Pass], scale: float, apart: int) -> str:
+    """The passes of a rank, as long as they take."""
+    found = ""
+    for name, begin, end in row:
+        width = round(end * scale) - round(begin * scale)
+        found = found.ljust(round(begin * scale), ".")
+        found += name.ljust(width - apart, "-")[:width] + " " * apart
+    return found

@@ -1,0 +1,67 @@
+"""A training step in few words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from rich.console import RenderableType
+
+from hierarchies.units import volume
+from synth.ask.answers.training.traces import Loop, TraceReply, WorkOfPrimitive
+from synth.show.terminal.style import many, paragraphs, table, table_of
+
+SHOWN = 0.0005
+"""Primitives with less than this share of all operations are put together."""
+
+
+def trace(answer: TraceReply) -> RenderableType:
+    """What comes in, what is computed, what is repeated."""
+    sizes = ", ".join(f"{name} {size}" for name, size in answer.sizes.items())
+    most = [one for one in answer.work if one.flops > SHOWN * answer.flops]
+    rest = [one for one in answer.work if one not in most]
+    left = sum(one.flops for one in rest)
+    return paragraphs(
+        f"{answer.name}: {sizes}" if sizes else answer.name,
+        f"{answer.parameters:,} parameters in {many(answer.arrays, 'array')}; "
+        f"{many(answer.operations, 'operation')}, those of loops once\n",
+        _bytes(answer),
+        f"\n{operations(answer.flops)} a step:\n",
+        table_of(most, _WORK, right="share"),
+        f"{many(len(rest), 'other primitive')}: {operations(left)}" if rest else None,
+        "\n" + "\n".join(map(_loop, answer.loops)) if answer.loops else None,
+        "\n-o FILE writes the text of the step.",
+    )
+
+
+def operations(flops: int) -> str:
+    """``5.98 TFLOP``"""
+    for unit, size in _UNITS.items():
+        if flops >= size:
+            return f"{flops / size:.4g} {unit}"
+    return f"{flops} FLOP"
+
+
+def _bytes(answer: TraceReply) -> RenderableType:
+    held = answer.bytes
+    lines = table("what", "bytes", "")
+    lines.add_row("parameters", volume(held.parameter), "")
+    lines.add_row("moments", volume(held.moment), "")
+    if held.state:
+        lines.add_row("state", volume(held.state), "")
+    lines.add_row("batch", volume(held.batch), "")
+    lines.add_row("values", volume(held.values), "the most at once, nothing fused, on one device")
+    return lines
+
+
+def _loop(loop: Loop) -> str:
+    where = f" ({loop.line})" if loop.line else ""
+    return f"a loop: {loop.count} times {many(loop.operations, 'operation')}{where}"
+
+
+_UNITS = {"EFLOP": 1e18, "PFLOP": 1e15, "TFLOP": 1e12, "GFLOP": 1e9, "MFLOP": 1e6, "kFLOP": 1e3}
+_WORK: Mapping[str, Callable[[WorkOfPrimitive], str]] = {
+    "primitive": lambda one: one.primitive,
+    "kind": lambda one: one.kind,
+    "times": lambda one: f"{one.times:,}",
+    "operations": lambda one: operations(one.flops),
+}

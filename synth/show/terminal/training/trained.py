@@ -1,0 +1,95 @@
+"""A training step cut by a plan, in few words, and beside the same step on one device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from rich.console import RenderableType
+
+from hierarchies.units import volume
+from synth.ask.answers.training.configured import ConfiguredReply
+from synth.ask.answers.training.trained import Redistributions, TrainReply, Tried
+from synth.show.terminal.style import many, paragraphs, table, table_of
+from synth.show.terminal.training.gained import gaining
+
+SHOWN = 5
+"""So many arrays that are not equal are named."""
+
+
+def train(answer: TrainReply | ConfiguredReply) -> RenderableType:
+    """The plan, what devices hold and send, and what was seen of it."""
+    if isinstance(answer, ConfiguredReply):
+        return _configured(answer)
+    held = answer.held
+    holds = f"{volume(held.parameter)} of parameters, {volume(held.moment)} of moments"
+    return paragraphs(
+        f"{answer.name} over {many(answer.devices, 'device')}: {answer.plan}",
+        _placement(answer),
+        f"a device holds {holds}\n",
+        table_of(answer.redistributions, _SENT, right="times,bytes")
+        if answer.redistributions
+        else "nothing is sent",
+        "\n" + "\n".join(f"{name}: {text}" for name, text in answer.programs.items())
+        if answer.programs
+        else None,
+        None if answer.check is None else _tried(answer.check, answer.runtime),
+        None
+        if answer.check
+        else f"\n-o FILE writes the step for {_NAMES[answer.runtime]}, which was not executed:"
+        " --check does that.",
+    )
+
+
+def _configured(answer: ConfiguredReply) -> RenderableType:
+    """What of a plan a framework is told, and what gains by programs of ours."""
+    return paragraphs(
+        f"{answer.model} on {answer.system}, for {answer.framework}: {answer.plan}",
+        f"placement {answer.placement}: rows {', '.join(answer.axes)}",
+        *(f"differs: {note}" for note in answer.notes),
+        f"so it is {answer.recipe}" if answer.recipe != answer.plan else None,
+        "",
+        *gaining(answer.programs),
+        f"\n-o FOLDER writes {', '.join(one.name for one in answer.files)}.",
+    )
+
+
+def _placement(answer: TrainReply) -> str | None:
+    if answer.placement is None:
+        return None
+    told = "; tell the launcher that ranks count along the axes" if answer.ranks_by_axes else ""
+    return f"placement {answer.placement}: rows {', '.join(answer.axes)}{told}"
+
+
+def _tried(tried: Tried, runtime: str) -> RenderableType:
+    heads = ("step", "loss alone", "loss sharded", "difference", "rounding")
+    steps = table(*heads, right=",".join(heads))
+    for number, row in enumerate(tried.steps, 1):
+        losses = map(_loss, (row.loss_alone, row.loss_sharded))
+        steps.add_row(str(number), *losses, *map(_share, (row.difference, row.rounding)))
+    more = ", ..." if len(tried.unlike) > SHOWN else ""
+    return paragraphs(
+        f"\nin {tried.processes} {'process' if tried.processes == 1 else 'processes'} of "
+        f"{_NAMES[runtime]}, compared with {tried.alone}:\n",
+        steps,
+        "difference: the largest of a parameter, as a share of its array's largest element\n"
+        "rounding: the same between one device and itself in wider numbers\n",
+        "equal, as far as rounding allows"
+        if tried.equal
+        else f"NOT equal: {', '.join(tried.unlike[:SHOWN])}{more}",
+    )
+
+
+def _loss(value: float | None) -> str:
+    return "-" if value is None else f"{value:.7g}"
+
+
+def _share(value: float | None) -> str:
+    return "no number" if value is None else f"{value:.1e}"
+
+
+_NAMES = {"jax": "JAX", "torch": "PyTorch"}
+_SENT: Mapping[str, Callable[[Redistributions], str]] = {
+    "redistribution": lambda one: one.what,
+    "times": lambda one: f"{one.times:,}",
+    "bytes": lambda one: volume(one.bytes),
+}

@@ -1,0 +1,339 @@
+"""What to do about an answer, in a line: keep the default, measure, or what to set or to paste.
+
+Whoever asks has a decision to make. So the verdict stands before the rows that it is drawn from,
+and takes of them only what prices can tell, z3 proved and a runtime offers. Where prices leave it
+open, and a gain is expected, the default is kept until a run decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from rich.console import RenderableType
+
+from hierarchies import Domain, InputError
+from hierarchies.units import duration, volume
+from synth.ask.answers.degraded import UnevenReply
+from synth.ask.answers.machine_parts import LevelInFull
+from synth.ask.answers.planning import PlacementOption, PlanReply
+from synth.ask.answers.ranked import Answer, RankedAnswer, RankingReply, SweepReply
+from synth.ask.taking import best_to_be_had, groups_gain, job_gains, to_be_had
+from synth.collective.algorithms.nccl_model import MOST_WITHOUT_NVLS
+from synth.collective.emit.conventions import ALREADY, conventions, told
+from synth.collective.price.resolution import FINEST
+from synth.collective.ranking.how_to_get import By
+from synth.collective.ranking.request import Against
+from synth.collective.ranking.settings import algorithm_of, holds, line_of
+from synth.show.terminal.deciding import (
+    Run,
+    ToDo,
+    choices,
+    decides,
+    row_name,
+    several_placements,
+    to_run,
+    wide,
+    worth_a_run,
+    written,
+)
+from synth.show.terminal.placements import Levels, Matrix, placement_of, words
+from synth.show.terminal.rows import Ranking, Row, rows
+from synth.show.terminal.style import followed, follows, many
+
+KEEP = "Keep the default"
+_HOOKS = {
+    "all-reduce": "install_ddp(model)",
+    "all-gather": "install_fsdp2(model)",
+    "reduce-scatter": "install_fsdp2(model)",
+}
+"""What a file for PyTorch has to put its program into a training step."""
+BY_SIZE = "a tuner plugin for NCCL"
+"""What sets another algorithm for each size, as no variable does."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What to do, why, and how; nothing ``to_do`` where the default is kept, or what to run.
+
+    ``orders``: what its placement asks of frameworks that lay axes out otherwise; ``decides``: what
+    is measured that decides, where something is to be run; ``of``: what each thing to do is about.
+    """
+
+    headline: str
+    said: Sequence[str]
+    orders: Sequence[tuple[str, str]] = ()
+    to_do: Sequence[ToDo] = ()
+    decides: str = ""
+    of: str = "row"
+
+
+def verdict(reply: Ranking) -> Verdict | None:
+    """What to do about an answer; None where nothing was found."""
+    found = rows(reply)
+    if not found:
+        return None
+    match reply:
+        case RankingReply():
+            return _of_one(reply, found)
+        case SweepReply():
+            return _of_sizes(reply, found)
+        case UnevenReply():
+            return _of_groups(reply, found[0])
+        case PlanReply():
+            return _of_job(reply, found)
+
+
+def decision(reply: Ranking) -> Iterator[RenderableType]:
+    """What to do, in a terminal; nothing where the default is kept.
+
+    What a job waits stands there before its entries, and what these surely gain with what else it
+    touches; what prices follow stands below all.
+    """
+    told, job = verdict(reply), isinstance(reply, PlanReply)
+    if told and (told.decides or (told.to_do and not job)):
+        below = [*followed(reply.system)]
+        said = () if job else (line for line in told.said if line not in below)
+        yield "\n".join(["", told.headline, *said])
+        yield from choices(told.of, told.to_do, told.decides)
+
+
+def row_to_do(
+    told: Verdict | None, answer: Answer, row: int, name: str, request: str, speedup: str
+) -> ToDo | None:
+    """What to do about any row: what the verdict says of it, else as it would of this row alone."""
+    for one in told.to_do if told else ():
+        if one.row == row:
+            return one
+    if answer.worth_measuring:
+        return to_run(Run(row, name, answer.worth_measuring))
+    return to_get(answer, row, name, request, speedup) if to_be_had(answer) else None
+
+
+def _of_one(reply: RankingReply, found: Sequence[Row]) -> Verdict:
+    """Of the answers of one size."""
+    plain = min(reply.answers, key=lambda one: one.baseline_seconds)
+    if not plain.steps:
+        return Verdict("Nothing to do", ["the collective is over one device"])
+    best = best_to_be_had(reply.answers)
+    default = f"the best default, {plain.default.name},"
+    runs = [] if best else worth_a_run(reply)
+    takes = duration(plain.baseline_seconds)
+    place = best or (reply.answers[runs[0].row] if runs else plain)
+    later = [*of_later(reply.request.value, plain, best), *filter(None, [place.unmeasured])]
+    more = (*_where(reply, place), *followed(reply.system))
+    orders = _orders(reply.system.levels, place.axes, place.placement)
+    if runs:
+        return _until_measured(runs, [f"{default} takes {takes}", *more], orders, later)
+    if best is None:
+        why = _why_keep(reply.answers, plain.baseline_seconds)
+        return Verdict(KEEP, [f"{default} takes {takes}; {why}", *later, *more], orders)
+    row = reply.answers.index(best)
+    gain = f"{duration(best.runtime_seconds)}, where {default} takes {takes}"
+    to_do = [to_get(best, row, f"row {best.rank}", reply.request.value, found[row].speedup[0])]
+    whole = [holds(reply.request.value)] if best.advice.by is By.ENVIRONMENT else []
+    return Verdict(
+        f"{found[row].speedup[0]}: do this", [gain, *later, *whole, *more], orders, to_do
+    )
+
+
+def _until_measured(
+    runs: Sequence[Run],
+    said: Sequence[str],
+    orders: Sequence[tuple[str, str]] = (),
+    first: Sequence[str] = (),
+    of: str = "row",
+) -> Verdict:
+    """Keep the default until something is measured: what, by how much it may gain, what decides.
+
+    ``first`` is said before all of that: what the default is depends on it.
+    """
+    most = max(one.worth.speedup for one in runs)
+    headline = f"{KEEP}; worth measuring: {'up to ' * (len(runs) > 1)}{most:.2f}x"
+    said = [*first, *said]
+    return Verdict(headline, said, orders, [to_run(one) for one in runs], decides(runs), of)
+
+
+def _why_keep(answers: Sequence[RankedAnswer], default_seconds: float) -> str:
+    """Why the default is kept: what would be faster and is not to be had, or that nothing is."""
+    first = min(answers, key=lambda one: one.seconds)
+    at = f"{row_name(first, answers)}, {duration(first.seconds)}"
+    if first.against_best in (Against.FASTER, Against.NOT_OFFERED):
+        return f"{at}: {first.advice.text if first.proof == 'proved' else 'it is not proved'}"
+    if first.seconds < default_seconds:
+        return f"prices do not tell {at}, from it"
+    return "nothing is faster"
+
+
+def of_later(request: str, plain: Answer, best: RankedAnswer | None = None) -> Iterator[str]:
+    """For which NCCL the default is priced, and what it is in later ones, where that differs.
+
+    These have NVLS and the one priced has not. So what is left of a gain, or the line that keeps
+    the default that is priced, where that is the faster.
+    """
+    if not (later := plain.later_default):
+        return
+    told = _told_later(plain)
+    if best:
+        gain = later.seconds / best.runtime_seconds
+        over = f"{gain:.2f}x" if gain > 1 + FINEST else "nothing"
+        yield f"{told}; over that row {best.rank} gains {over}"
+    elif _slower_later(plain):
+        way = plain.default.name, plain.default.protocol
+        yield f"{told}. {line_of({request: way})} keeps what is priced: {holds(request)}"
+    else:
+        yield told
+
+
+def _told_later(plain: Answer, where: str = "") -> str:
+    assert plain.later_default
+    then, now = duration(plain.later_default.seconds), duration(plain.baseline_seconds)
+    return (
+        f"The default is priced for NCCL up to 2.28, which has no NVLS where {MOST_WITHOUT_NVLS} "
+        "GPUs of a node are in one communicator. "
+        f"In later NCCL it is {plain.later_default.name}: {then}{where}, not {now}"
+    )
+
+
+def _slower_later(plain: Answer) -> bool:
+    later = plain.later_default
+    return later is not None and later.seconds > (1 + FINEST) * plain.baseline_seconds
+
+
+def _of_later_sizes(reply: SweepReply) -> Iterator[str]:
+    """The same of a range, told at the first size where it differs.
+
+    A line that keeps what is priced names no protocol, as that changes with the size.
+    """
+    ends = [
+        (end, size)
+        for one in reply.stretches
+        for end, size in ((one.first, one.from_bytes), (one.last, one.until_bytes))
+        if end.later_default
+    ]
+    for end, size in ends[:1]:
+        told, request = _told_later(end, f" at {volume(size)}"), reply.request.value
+        [name, *others] = dict.fromkeys(one.default_name for one in reply.sizes)
+        if not others and all(_slower_later(one) for one, _ in ends):
+            told += f". {algorithm_of(request, name)} keeps what is priced: {holds(request)}"
+        yield told
+
+
+def _where(reply: RankingReply, answer: Answer) -> Iterator[str]:
+    """On which of several placements, and where it is only this collective that prefers it."""
+    if several_placements(reply.answers):
+        left_over = any(size > 1 and name not in reply.reduce for name, size in answer.axes.items())
+        alone = ", if nothing else were sent" if left_over else ""
+        yield f"placement {answer.placement}{alone}{_lies(reply.system.levels, answer)}"
+
+
+def _lies(levels: Levels, one: Answer | PlacementOption) -> str:
+    with suppress(InputError):  # names that no machine has, in an answer that was sent
+        return f": {words(placement_of(levels, one.axes, one.placement))}"
+    return ""
+
+
+def _orders(
+    levels: Sequence[LevelInFull], axes: Mapping[str, int], matrix: Matrix
+) -> Sequence[tuple[str, str]]:
+    """What a placement asks of frameworks whose own order it is not."""
+    torus = all(level.domain is Domain.TORUS for level in levels)
+    with suppress(InputError):  # the same
+        found = told(conventions(placement_of(levels, axes, matrix), torus))
+        return [one for one in found if one[1] != ALREADY]
+    return ()
+
+
+def to_get(answer: Answer, row: int, name: str, request: str, speedup: str) -> ToDo:
+    """How an answer is had: a line of the environment, or a file and how a script takes it."""
+    before = "" if name.startswith("row ") else f"{name}, {speedup}. "
+    line = answer.advice.text
+    if answer.advice.by is By.ENVIRONMENT:
+        return ToDo(row, name, f"{before}Set for all ranks", line, line, speedup)
+    command, *otherwise = line.split("; ")
+    file = written(command)
+    call = f"{request.replace('-', '_')}(...)"
+    if file.target == "torch":
+        call = _HOOKS.get(request, call)
+    more = f" ({'; '.join(otherwise)})" if otherwise else ""
+    lines = f"import {file.module} as fast\nfast.{call}"
+    put = f"{before}Put {file.name} beside your script, and this into it{more}"
+    takes = "; ".join([file.name, *otherwise])
+    return ToDo(row, name, put, lines, takes, speedup, file=file, emits=command)
+
+
+def _of_sizes(reply: SweepReply, found: Sequence[Row]) -> Verdict:
+    """Of a range of sizes: which stretches gain, and what to do for each."""
+    to_do, most = list[ToDo](), 1.0
+    for at, one in enumerate(reply.stretches):
+        ends = (one.first, one.last)
+        gain = [e for e in ends if e.against_default is Against.FASTER and to_be_had(e)]
+        if gain and wide(reply, at):
+            most = max(most, *(end.baseline_seconds / end.runtime_seconds for end in gain))
+            sizes, times = " to ".join(found[at].title), " to ".join(found[at].speedup)
+            to_do.append(to_get(gain[0], at, sizes, reply.request.value, times))
+    later = [*_of_later_sizes(reply)]
+    follow, runs = [*_narrow(reply), *followed(reply.system)], worth_a_run(reply)
+    if not to_do and runs:
+        return _until_measured(runs, follow, first=later, of="sizes")
+    if not to_do:
+        why = "at no size is anything surely faster that can be had"
+        return Verdict(KEEP, [why, *later, *follow])
+    said = later
+    if len(to_do) < len(reply.stretches):
+        said.append("at other sizes keep the default")
+    if len(reply.stretches) > 1 and not all(one.file for one in to_do):
+        said.append(f"{holds(reply.request.value)}, so at all sizes; by size: {BY_SIZE}")
+    every = sorted([*to_do, *map(to_run, runs)], key=lambda one: one.row)
+    headline = f"Up to {most:.2f}x: do this"
+    return Verdict(headline, [*said, *follow], (), every, decides(runs), "sizes")
+
+
+def _narrow(reply: SweepReply) -> Iterator[str]:
+    """How many stretches may gain that are too narrow for a rule."""
+    may_gain = (one.trial or one.first.against_default is Against.FASTER for one in reply.stretches)
+    found = sum(bool(may) and not wide(reply, row) for row, may in enumerate(may_gain))
+    if found:
+        yield (
+            f"{many(found, 'row')} that may gain: too few sizes for a rule; if you always send "
+            "such a size, ask it alone"
+        )
+
+
+def _of_groups(reply: UnevenReply, row: Row) -> Verdict:
+    """Of a machine that lacks devices, where the default is the plain all-reduce in one step."""
+    first, follow = reply.answers[0], follows(reply.system.prices)
+    default = f"the plain all-reduce of one step takes {duration(reply.flat_seconds)}"
+    if not groups_gain(reply):
+        return Verdict(KEEP, [f"{default}; nothing proved is surely faster", follow])
+    run = f"collsynth emit --from ANSWER.json --rank {first.rank} --target json"
+    what = "Take its groups of ranks as JSON, among its files"
+    name, takes = f"row {first.rank}", "its groups of ranks"
+    to_do = ToDo(0, name, what, "", takes, row.speedup[0], emits=run)
+    gain = f"{duration(first.seconds)}, where {default}"
+    return Verdict(f"{row.speedup[0]}: do this", [gain, follow], (), [to_do])
+
+
+def _of_job(reply: PlanReply, found: Sequence[Row]) -> Verdict:
+    """Of a job on its best placement: what its entries gain over the runtime's own choices."""
+    best, levels = reply.ranking[0], reply.system.levels
+    default_seconds, seconds = reply.default_exposed_seconds, reply.runtime_exposed_seconds
+    to_do = [
+        to_get(one.answer, at, one.name, one.request.value, found[at].speedup[0])
+        for at, one in enumerate(reply.entries)
+        if one.answer.against_default is Against.FASTER and to_be_had(one.answer)
+    ]
+    waits = f"a step waits {duration(seconds)} for communication"
+    where = f"placement {best.placement}{_lies(levels, best)}"
+    more, orders = [where, *followed(reply.system)], _orders(levels, best.axes, best.placement)
+    longer = default_seconds / seconds if seconds else 1.0
+    gains = job_gains(reply)
+    if not gains and (runs := worth_a_run(reply)):
+        return _until_measured(runs, [waits, *more], orders, "entry")
+    if not gains:
+        return Verdict(KEEP, [f"{waits}; no program makes it surely less", *more], orders)
+    if len(reply.entries) > 1 and not all(one.file for one in to_do):
+        more.append("a variable holds for the whole process: for every collective of its name")
+    waits += f", with the default {duration(default_seconds)}"
+    return Verdict(f"{longer:.2f}x: do this", [waits, *more], orders, to_do, of="entry")

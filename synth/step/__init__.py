@@ -1,0 +1,46 @@
+"""Whole training steps: a model comes in, its step as a graph of primitives comes out.
+
+Where a step comes from is one question (the zoo, a text, a file of one's own), what it computes
+another. Only the first needs JAX, and only where something is traced.
+
+>>> from grammar.tensors.parser import parse_step
+>>> from synth.step.work import peak_bytes, work_of
+>>> step = parse_step('''
+... step product
+... in w: f32[16,4] parameter
+... in x: f32[8,16] batch
+... v0: f32[8,4] = dot_general(x, w) dimension_numbers=(((1),(0)),((),()))
+... out v0
+... ''')
+>>> [(one.primitive, one.flops) for one in work_of(step)], peak_bytes(step)
+([('dot_general', 1024)], 128)
+
+What each stage of a pipeline does, in which order, and until when:
+
+>>> from synth.step.schedules import Durations, gpipe, timeline
+>>> order = gpipe(ranks=4, microbatches=8)
+>>> found = timeline(order, Durations(forward_seconds=1, backward_seconds=2).on(order))
+>>> found.seconds, round(found.idle_share, 3)
+(33.0, 0.273)
+
+Which axes an operation may use: a sum of partial sums is linear, so a negation goes through; a
+square root does not.
+
+>>> from grammar.tensors.operations import Operation, Value
+>>> from grammar.tensors.sharding import Type
+>>> from synth.step.factors import rows
+>>> x, y = Value("x", Type("f32", (8,))), Value("y", Type("f32", (8,)))
+>>> for name in ("neg", "sqrt"):
+...     print(name, *rows(Operation(name, (x,), (y,))), sep="  ")
+neg  [R] -> [R]  [0] -> [0]  [sum] -> [sum]  [max] -> [min]  [min] -> [max]
+sqrt  [R] -> [R]  [0] -> [0]
+
+How a value comes to lie another way, by the fewest bytes:
+
+>>> from grammar.tensors.sharding import Kind, Sharding, Type, replicated
+>>> from synth.step.redistribution import path_between
+>>> partial = Sharding(((), ()), ((Kind.SUM, "data"),))
+>>> path = path_between(Type("f32", (8, 16)), partial, replicated(2), {"data": 4})
+>>> print(*path.moves)
+all-reduce (sum) over data
+"""

@@ -1,0 +1,31 @@
+"""Finds the buckets of gradients that end a step first, for who runs DDP and plans nothing else.
+
+The backward pass of a replica is read off its simulated tasks (``gradients``), buckets are put on
+a clock (``clock``), the best of all are found exactly (``choosing``), and compared with DDP's own
+as far as prices can tell (``compared``). ``script`` writes them for DDP.
+
+Three gradients, of which the first is made long before the others:
+
+>>> from synth.step.bucketing.choosing import soonest
+>>> from synth.step.bucketing.gradients import Backward, Gradient
+>>> made = [("last", 1.0), ("middle", 9.0), ("first", 10.0)]
+>>> gradients = tuple(Gradient(name, -1, 8, 32, seconds) for name, seconds in made)
+>>> soonest(Backward("f32", gradients, 10.0, 0.0), lambda size: 2 + size / 32)
+(1, 3)
+"""
+
+from synth.step.bucketing.compared import Compared, Filled, Filling, compared
+from synth.step.bucketing.replica import AXIS, Replica, replica
+from synth.step.bucketing.script import NAME, script
+
+__all__ = [
+    "AXIS",
+    "NAME",
+    "Compared",
+    "Filled",
+    "Filling",
+    "Replica",
+    "compared",
+    "replica",
+    "script",
+]

@@ -1,0 +1,159 @@
+"""What a data-parallel step is to who fills buckets: when each gradient is made, and how large.
+
+It is read off the tasks of a device, of a step whose gradients each go alone: until the last
+gradient is made all is computed one after the other, whatever is sent beside it. A layer in a loop
+makes gradients of its own, as layers written out do. Collectives of a forward pass are left out:
+DDP has none, as each replica normalises by its own samples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import accumulate
+
+from grammar.tensors.operations import Operation, Step
+from grammar.tensors.sharding import Type
+from hierarchies import InputError
+from synth.step.redistribution import How
+from synth.step.sharded_step.meanings import ends_of, meanings, of_inputs
+from synth.step.sharding.lineage import widens
+from synth.step.simulation.device import COMPUTE, Device, Task
+from synth.step.simulation.kinds import Kind, kinds_of
+
+
+@dataclass(frozen=True)
+class Gradient:
+    """A tensor that a reducer puts in a bucket, and when it is made.
+
+    ``layer`` is that of a loop, or -1: of parameters stacked by layers it is one slice.
+    """
+
+    label: str
+    layer: int
+    elements: int
+    size_bytes: int
+    ready_seconds: float
+
+    @property
+    def name(self) -> str:
+        return self.label if self.layer < 0 else f"{self.label}[{self.layer}]"
+
+
+@dataclass(frozen=True)
+class Backward:
+    """A step of one replica: gradients in the order in which they are made.
+
+    ``compute_seconds``: until the backward pass ends; ``update_seconds``: what the optimizer does
+    once all are summed, as DDP waits for all of them.
+    """
+
+    dtype: str
+    gradients: tuple[Gradient, ...]
+    compute_seconds: float
+    update_seconds: float
+
+    @cached_property
+    def upto_bytes(self) -> tuple[int, ...]:
+        """Bytes of the first 0, 1, 2, ... gradients."""
+        return tuple(accumulate((one.size_bytes for one in self.gradients), initial=0))
+
+    @cached_property
+    def upto_elements(self) -> tuple[int, ...]:
+        """Likewise, elements."""
+        return tuple(accumulate((one.elements for one in self.gradients), initial=0))
+
+
+def backward_of(step: Step, device: Device, update_seconds: float) -> Backward:
+    """Read off the tasks of a device on which each gradient is sent as soon as it is made.
+
+    Raises InputError for a step that sums no gradients, and for gradients of several types: a
+    bucket is of one.
+    """
+    sent = list(_summed(step, device))
+    if not sent:
+        problem = f"{step.name} sums no gradients between devices"
+        raise InputError(problem, where="MODEL", hint="a training step, on two devices or more")
+    dtypes = sorted({kind_of(task).dtype for _, task in sent})
+    if len(dtypes) > 1:
+        problem = f"gradients in {' and '.join(dtypes)}"
+        raise InputError(problem, where="MODEL", hint="a bucket is of one type: cast them alike")
+    queue = [device.tasks[at] for at in _before_update(device, {at for at, _ in sent})]
+    passed = [0.0, *accumulate(one.seconds for one in queue)]
+    done = _counts(device, queue)
+    labels = meanings(step.graph, of_inputs(step), ends_of(step))
+    found = [
+        Gradient(
+            labels[task.sends[0]].label if task.sends[0] in labels else task.sends[0],
+            task.layer,
+            kind_of(task).elements,
+            kind_of(task).bytes,
+            passed[done[task.issue]],
+        )
+        for _, task in sent
+    ]
+    found.sort(key=lambda one: one.ready_seconds)
+    return Backward(dtypes[0], tuple(found), passed[-1], update_seconds)
+
+
+def promptly(step: Step) -> Step:
+    """The same with each cast to wider elements right after what makes its operand.
+
+    Where a model casts all parameters before its layers, JAX casts all gradients after the whole
+    backward pass; autograd of PyTorch does it when each is made.
+    """
+    made = {value.name for one in step.graph.operations for value in one.results}
+    casts: dict[str, list[Operation]] = {}
+    rest: list[Operation] = []
+    for one in step.graph.operations:
+        late = widens(one) and str(one.operands[0]) in made
+        (casts.setdefault(str(one.operands[0]), []) if late else rest).append(one)
+    operations: list[Operation] = []
+    waiting = rest[::-1]
+    while waiting:
+        one = waiting.pop()
+        operations.append(one)
+        waiting += (cast for value in one.results for cast in casts.get(value.name, ()))
+    return replace(step, graph=replace(step.graph, operations=tuple(operations)))
+
+
+def kind_of(task: Task) -> Type:
+    """The type of what a task sends."""
+    assert task.moves is not None
+    return task.moves[0]
+
+
+def update_of(step: Step, device: Device) -> float:
+    """Seconds of what a device computes of summed gradients."""
+    sums = {at for at, _ in _summed(step, device)}
+    own = set(_before_update(device, sums))
+    return sum(device.tasks[at].seconds for at in device.streams[COMPUTE] if at not in own)
+
+
+def _summed(step: Step, device: Device) -> Iterator[tuple[int, Task]]:
+    """The tasks that add gradients up, in the order in which these are made."""
+    kinds = kinds_of(step)
+    for stream, queue in device.streams.items():
+        for at in queue if stream != COMPUTE else ():
+            task = device.tasks[at]
+            whole = task.moves and [move.how for move in task.moves[1]] == [How.ALL_REDUCE]
+            if whole and all(kinds.get(name) is Kind.GRADIENTS for name in task.sends):
+                yield at, task
+
+
+def _before_update(device: Device, sums: set[int]) -> list[int]:
+    """The tasks of compute that need no summed gradient, in their order."""
+    late = set(sums)
+    for at, task in enumerate(device.tasks):
+        if at not in late and not late.isdisjoint(task.before):
+            late.add(at)
+    tasks = device.tasks
+    return [at for at in device.streams[COMPUTE] if at not in late and not tasks[at].request]
+
+
+def _counts(device: Device, kept: Sequence[Task]) -> list[int]:
+    """How many of the tasks that are kept are among the first 0, 1, 2, ... of compute."""
+    own = set(map(id, kept))
+    queue = device.streams[COMPUTE]
+    return [0, *accumulate(int(id(device.tasks[at]) in own) for at in queue)]

@@ -1,0 +1,343 @@
+"""JAX: a step inside ``shard_map``, primitives as calls of ``jax.lax``, loops by ``lax.scan``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from grammar.tensors.sharding import Kind, Sharding, Type
+from synth.step.emit.language import Call, Language, Writer
+from synth.step.emit.moves import neutral, transfers
+from synth.step.emit.spelling import quoted, to_last
+from synth.step.emit.whole import JAX_RANDOM, JAX_WHOLE
+from synth.step.factors import Index
+from synth.step.factors.parameters import entry, numbers, words
+from synth.step.redistribution import How, Move
+
+DTYPES: Mapping[str, str] = {
+    "bool": "jnp.bool_",
+    **{f"i{bits}": f"jnp.int{bits}" for bits in (8, 16, 32, 64)},
+    **{f"u{bits}": f"jnp.uint{bits}" for bits in (8, 16, 32, 64)},
+    **{f"f{bits}": f"jnp.float{bits}" for bits in (16, 32, 64)},
+    "bf16": "jnp.bfloat16",
+    "f8_e4m3fn": "jnp.float8_e4m3fn",
+    "f8_e5m2": "jnp.float8_e5m2",
+    "key": "jax.dtypes.prng_key",
+}
+
+_INFIX = {"add": "+", "add_any": "+", "sub": "-", "mul": "*", "eq": "==", "ne": "!=", "lt": "<"}
+_INFIX |= {"le": "<=", "gt": ">", "ge": ">=", "and": "&", "or": "|", "xor": "^"}
+_UNARY = words(
+    "exp exp2 expm1 log log1p logistic tanh sin cos tan sqrt rsqrt cbrt abs sign floor ceil erf"
+    " erfc erf_inv square stop_gradient is_finite sinh cosh asin acos atan asinh acosh atanh lgamma"
+    " digamma bessel_i0e bessel_i1e population_count optimization_barrier"
+)
+_BINARY = words("div rem pow atan2 nextafter polygamma zeta igamma igammac")
+_ORDERS = words("eq_to le_to lt_to")
+_SHIFTS = words("shift_left shift_right_logical shift_right_arithmetic")
+_REDUCED = words("reduce_sum reduce_max reduce_min reduce_prod reduce_and reduce_or")
+_SCATTERS = words("add sub mul min max")
+_ALONG = words("cumsum cumprod cummax cummin cumlogsumexp")
+
+
+def _slice(call: Call) -> str:
+    strides = call.told("strides") if "strides" in call.operation.parameter else "None"
+    limits = f"{call.told('start_indices')}, {call.told('limit_indices')}"
+    return f"lax.slice({call.operands[0]}, {limits}, {strides})"
+
+
+def _dynamic_slice(call: Call) -> str:
+    operand, *starts = call.operands
+    return f"lax.dynamic_slice({operand}, [{', '.join(starts)}], {call.told('slice_sizes')})"
+
+
+def _dynamic_update_slice(call: Call) -> str:
+    operand, update, *starts = call.operands
+    return f"lax.dynamic_update_slice({operand}, {update}, [{', '.join(starts)}])"
+
+
+def _iota(call: Call) -> str:
+    told = f"{call.told('dtype')}, {call.told('shape')}, {call.told('dimension')}"
+    made = f"lax.broadcasted_iota({told})"
+    if call.offset is None:
+        return made
+    return f"{made} + ({_number(call)} * {call.offset.extent}).astype({call.told('dtype')})"
+
+
+def _number(call: Call) -> str:
+    assert call.offset is not None
+    return f"number({quoted(call.offset.axes)})"
+
+
+def _round(call: Call) -> str:
+    way = str(call.operation.parameter["rounding_method"]).upper()
+    return f"lax.round({call.operands[0]}, lax.RoundingMethod.{way})"
+
+
+def _precision(call: Call) -> str:
+    given = call.operation.parameter.get("precision")
+    if given is None:
+        return ""
+    both = (given,) if isinstance(given, str) else given
+    assert isinstance(both, tuple)
+    found = [f"lax.Precision.{str(one).upper()}" for one in both]
+    return f", precision={found[0] if len(found) == 1 else '(' + ', '.join(found) + ')'}"
+
+
+def _dot_general(call: Call) -> str:
+    more = _precision(call) + call.keyword("preferred_element_type")
+    return f"lax.dot_general({', '.join(call.operands)}, {call.told('dimension_numbers')}{more})"
+
+
+def _ragged_dot_general(call: Call) -> str:
+    told = f"lax.RaggedDotDimensionNumbers({call.told('ragged_dot_dimension_numbers')})"
+    more = _precision(call) + call.keyword("preferred_element_type")
+    return f"lax.ragged_dot_general({', '.join(call.operands)}, {told}{more})"
+
+
+def _convolution(call: Call) -> str:
+    names = ("window_strides", "padding", "lhs_dilation", "rhs_dilation")
+    told = [f"{name}={call.told(name)}" for name in names]
+    told.append(f"dimension_numbers=lax.ConvDimensionNumbers({call.told('dimension_numbers')})")
+    for name in ("feature_group_count", "batch_group_count"):
+        if call.operation.parameter[name] != 1:
+            told.append(f"{name}={call.told(name)}")
+    more = _precision(call) + call.keyword("preferred_element_type")
+    return f"lax.conv_general_dilated({', '.join((*call.operands, *told))}{more})"
+
+
+def _windows(call: Call) -> str:
+    names = ("window_dimensions", "window_strides", "padding")
+    dilations = ("base_dilation", "window_dilation")
+    told = [call.told(name) for name in names]
+    told += [f"{name}={call.told(name)}" for name in dilations if name in call.operation.parameter]
+    return ", ".join(told)
+
+
+def _reduce_window(combine: str, kind: Kind) -> Writer:
+    def write(call: Call) -> str:
+        dtype = call.made.dtype
+        first = f"{DTYPES[dtype]}({neutral(kind, dtype, DTYPES, 'jnp', 'jnp.iinfo')})"
+        return f"lax.reduce_window({call.operands[0]}, {first}, {combine}, {_windows(call)})"
+
+    return write
+
+
+def _select_and_scatter_add(call: Call) -> str:
+    if call.operation.parameter["select_prim"] != "ge":
+        raise call.refused("but of the largest of each window")
+    source, operand = call.operands
+    return f"maxima_gradient({source}, {operand}, {_windows(call)})"
+
+
+def _gather(call: Call) -> str:
+    operand, indices = call.operands
+    mode = _mode(call)
+    told = f"lax.GatherDimensionNumbers({call.told('dimension_numbers')})"
+    told += f", {call.told('slice_sizes')}"
+    if call.offset is None:
+        return f"lax.gather({operand}, {indices}, {told}, mode={mode}{call.keyword('fill_value')})"
+    fill = ""
+    if call.operation.parameter["mode"] == "fill_or_drop":
+        fill = call.keyword("fill_value") or ", fill_value=None"
+    starts = entry(call.operation, "dimension_numbers", "start_index_map")
+    sizes = numbers(call.operation, "slice_sizes")
+    own = _own(call, [call.shape()[at] - sizes[at] for at in starts])
+    return f"look_up({operand}, {indices}, {told}, {own}{fill})"
+
+
+def _own(call: Call, last: Sequence[int]) -> str:
+    """How an index finds what is this part's own: see ``own`` in the template.
+
+    ``last`` is for each entry where the last window begins.
+    """
+    offset = call.offset
+    assert offset is not None
+    clip: object = None
+    if call.operation.parameter["mode"] == "clip":
+        clip = tuple(offset.size - 1 if at == offset.entry else one for at, one in enumerate(last))
+    return f"{offset.entry}, {offset.extent}, {offset.size}, {quoted(offset.axes)}, clip={clip}"
+
+
+def _mode(call: Call) -> str:
+    return f"lax.GatherScatterMode.{str(call.operation.parameter['mode']).upper()}"
+
+
+def _scatter(name: str) -> Writer:
+    def write(call: Call) -> str:
+        operand, indices, updates = call.operands
+        mode = _mode(call)
+        if call.offset is not None:
+            assert call.offset.index is Index.DROP
+            indices = f"own({indices}, {_own(call, _last(call))})"
+            mode = "lax.GatherScatterMode.FILL_OR_DROP"
+        told = f"lax.ScatterDimensionNumbers({call.told('dimension_numbers')})"
+        unique = ", unique_indices=True" if call.operation.parameter["unique_indices"] else ""
+        return f"lax.{name}({operand}, {indices}, {updates}, {told}, mode={mode}{unique})"
+
+    return write
+
+
+def _last(call: Call) -> list[int]:
+    """For each entry of a scatter's index where the last window begins."""
+    names = ("update_window_dims", "inserted_window_dims", "operand_batching_dims")
+    places, *others = (entry(call.operation, "dimension_numbers", name) for name in names)
+    kept = [at for at in range(len(call.shape())) if not any(at in one for one in others)]
+    sizes = dict(zip(kept, (call.shape(2)[place] for place in places), strict=True))
+    starts = entry(call.operation, "dimension_numbers", "scatter_dims_to_operand_dims")
+    return [call.shape()[at] - sizes.get(at, 1) for at in starts]
+
+
+def _approx_top_k(call: Call) -> str:
+    function = "approx_max_k" if call.operation.parameter["is_max_k"] else "approx_min_k"
+    names = ("k", "reduction_dimension", "recall_target", "reduction_input_size_override")
+    told = ", ".join(map(call.told, (*names, "aggregate_to_topk")))
+    return f"lax.{function}({call.operands[0]}, {told})"
+
+
+PRIMITIVES: Mapping[str, Writer] = {
+    **{name: f"{{p0}} {sign} {{p1}}" for name, sign in _INFIX.items()},
+    **{name: f"lax.{name}({{0}})" for name in _UNARY},
+    **{name: f"lax.{name}({{0}}, {{1}})" for name in (*_BINARY, *_SHIFTS)},
+    **{name: f"lax.{name}_p.bind({{0}}, {{1}})" for name in _ORDERS},
+    **{name: f"lax.{name}({{0}}, {{axes}})" for name in _REDUCED},
+    **{name: f"lax.{name}({{0}}, {{axis}}, reverse={{reverse}})" for name in _ALONG},
+    "max": "jnp.maximum({0}, {p1})",
+    "min": "jnp.minimum({0}, {p1})",
+    "clamp": "lax.clamp({all})",
+    "neg": "-{0}",
+    "not": "~{0}",
+    "copy": "{0}",
+    "integer_pow": "lax.integer_pow({0}, {y})",
+    "round": _round,
+    "select_n": "lax.select_n({all})",
+    "convert_element_type": "lax.convert_element_type({0}, {new_dtype})",
+    "bitcast_convert_type": "lax.bitcast_convert_type({0}, {new_dtype})",
+    "reduce_precision": "lax.reduce_precision({0}, {exponent_bits}, {mantissa_bits})",
+    "transpose": "lax.transpose({0}, {permutation})",
+    "reshape": "lax.reshape({0}, {new_sizes})",
+    "squeeze": "lax.squeeze({0}, {dimensions})",
+    "rev": "lax.rev({0}, {dimensions})",
+    "broadcast_in_dim": "lax.broadcast_in_dim({0}, {shape}, {broadcast_dimensions})",
+    "slice": _slice,
+    "dynamic_slice": _dynamic_slice,
+    "dynamic_update_slice": _dynamic_update_slice,
+    "split": "lax.split({0}, {sizes}, {axis})",
+    "concatenate": "lax.concatenate([{all}], {dimension})",
+    "stack": "jnp.stack([{all}], {axis})",
+    "unstack": "jnp.unstack({0}, axis={axis})",
+    "tile": "lax.tile({0}, {reps})",
+    "pad": "lax.pad({0}, {1}, {padding_config})",
+    "iota": _iota,
+    "argmax": "lax.argmax({0}, {axes}[0], {index_dtype})",
+    "argmin": "lax.argmin({0}, {axes}[0], {index_dtype})",
+    "sort": "lax.sort([{all}], dimension={dimension}, is_stable={is_stable}, num_keys={num_keys})",
+    "top_k": "lax.top_k({0}, {k}, axis={axis})",
+    "approx_top_k": _approx_top_k,
+    "dot_general": _dot_general,
+    "ragged_dot_general": _ragged_dot_general,
+    "conv_general_dilated": _convolution,
+    "reduce_window_sum": _reduce_window("lax.add", Kind.SUM),
+    "reduce_window_max": _reduce_window("lax.max", Kind.MAX),
+    "reduce_window_min": _reduce_window("lax.min", Kind.MIN),
+    "select_and_scatter_add": _select_and_scatter_add,
+    "gather": _gather,
+    **{f"scatter-{name}": _scatter(f"scatter_{name}") for name in _SCATTERS},
+    "scatter": _scatter("scatter"),
+    **JAX_RANDOM,
+    **JAX_WHOLE,
+}
+"""Of every primitive its words in JAX."""
+
+_REDUCES = {Kind.SUM: "psum", Kind.MAX: "pmax", Kind.MIN: "pmin"}
+
+
+def moved(text: str, move: Move, held: Type, sizes: Mapping[str, int]) -> str:
+    """One move of a value of which a device holds a part of this type."""
+    axes = quoted(move.axes)
+    match move.how:
+        case How.SLICE:
+            return f"own_block({text}, {move.enters}, {axes})"
+        case How.MASK:
+            return f"only_first({text}, {axes})" if move.kind is Kind.SUM else text
+        case How.WIDEN:
+            value = neutral(move.kind, held.dtype, DTYPES, "jnp", "jnp.iinfo")
+            return f"written_around({text}, {move.leaves}, {axes}, {value})"
+        case How.ALL_GATHER:
+            return f"lax.all_gather({text}, {axes}, axis={move.leaves}, tiled=True)"
+        case How.ALL_TO_ALL:
+            return _exchanged(text, move)
+        case How.REDUCE_SCATTER:
+            return _scattered(text, move, held)
+        case How.ALL_REDUCE:
+            return _reduced(text, move, held)
+        case How.PERMUTE:
+            ordered, senders = transfers(move, sizes)
+            pairs = [(sender, at) for at, sender in enumerate(senders)]
+            return f"lax.ppermute({text}, {quoted(ordered)}, {pairs})"
+
+
+def _exchanged(text: str, move: Move) -> str:
+    order = move.entering
+    dimensions = f"{move.enters}, {move.leaves}"
+    found = f"lax.all_to_all({text}, {quoted(order)}, {dimensions}, tiled=True)"
+    if order == move.axes:
+        return found
+    return f"reordered({found}, {move.leaves}, {quoted(order)}, {quoted(move.axes)})"
+
+
+def _scattered(text: str, move: Move, held: Type) -> str:
+    """There is no scatter of maxima: they are reduced, and each takes its block."""
+    axes = quoted(move.entering)
+    if move.kind is not Kind.SUM:
+        return f"own_block({_reduced(text, move, held)}, {move.enters}, {axes})"
+    return f"lax.psum_scatter({text}, {axes}, scatter_dimension={move.enters}, tiled=True)"
+
+
+def _reduced(text: str, move: Move, held: Type) -> str:
+    name, axes = _REDUCES[move.kind], quoted(move.axes)
+    if held.dtype == "bool":
+        return f"lax.{name}({text}.astype(jnp.int32), {axes}).astype(bool)"
+    return f"lax.{name}({text}, {axes})"
+
+
+def partition(sharding: Sharding) -> str:
+    """The PartitionSpec of a value; it says nothing of partial sums.
+
+    Flat values are arrays of the pieces of all devices end to end: ``laid_flat`` in the template.
+    """
+    return f"P({', '.join(map(_entry, to_last(sharding)))})"
+
+
+def _entry(axes: tuple[str, ...]) -> str:
+    """Of one dimension what a PartitionSpec has."""
+    if not axes:
+        return "None"
+    return f'"{axes[0]}"' if len(axes) == 1 else quoted(axes)
+
+
+JAX = Language(
+    "JAX",
+    "step_jax.py.jinja",
+    DTYPES,
+    "{dtype}({value})",
+    "jnp.zeros({shape}, {dtype})",
+    "jnp",
+    PRIMITIVES,
+    moved,
+    frozenset(
+        words(
+            """
+            argparse base64 json os zlib CAPTURED captured
+            Path partial math np jax jnp lax Mesh NamedSharding P Any
+            AXES WORLD INPUTS OUTPUTS Input mesh number by_program own_block only_first
+            written_around flat_of unpadded without_padding laid_flat
+            reordered flattened parted own look_up
+            maxima_gradient repeat device_step sharded_step
+            re time deque Pass Transfer Lies PASSES TRANSFERS LIES ORDER MICROBATCHES EVERYWHERE
+            ONCE AT PARTS LETTERS meshes jitted Runner step extent
+            values constants carried slices main drawn placed parts
+            """
+        )
+    ),
+    apart="lax.optimization_barrier({0})",
+)

@@ -1,0 +1,70 @@
+"""Looking up and writing by indices in PyTorch's words: gather and the scatters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from grammar.tensors.operations import Parameter
+from synth.step.emit.language import Call, Writer
+from synth.step.emit.spelling import quoted, told
+from synth.step.factors.parameters import entry
+
+
+def _indexing(call: Call, windows: str, places: str) -> str:
+    """Of a gather or a scatter, which entry of an index is of which dimension, and the rest."""
+    names = ("operand_batching_dims", "start_indices_batching_dims")
+    if places == "scatter_dims_to_operand_dims":
+        names = ("operand_batching_dims", "scatter_indices_batching_dims")
+    keys = (windows, places, *names)
+    found = [entry(call.operation, "dimension_numbers", key) for key in keys]
+    return ", ".join(map(str, found))
+
+
+def _gather(call: Call) -> str:
+    operand, indices = call.operands
+    mode = str(call.operation.parameter["mode"])
+    told_ = f"{_indexing(call, 'offset_dims', 'start_index_map')}, {call.told('slice_sizes')}"
+    told_ += f", {entry(call.operation, 'dimension_numbers', 'collapsed_slice_dims')}"
+    fill = call.operation.parameter.get("fill_value", _missing(call.made.dtype))
+    if mode == "fill_or_drop":
+        told_ += f", fill={told(fill, call.language.dtypes)}"
+    return f"gather({operand}, {indices}, {told_}{_own(call)})"
+
+
+def _missing(dtype: str) -> Parameter:
+    """What JAX fills in where nothing is said: nan, the least of signed numbers, the largest."""
+    if dtype.startswith(("f", "bf")):
+        return float("nan")
+    if dtype == "bool":
+        return True
+    bits = int(dtype[1:])
+    return -(1 << bits - 1) if dtype.startswith("i") else (1 << bits) - 1
+
+
+def _own(call: Call) -> str:
+    if call.offset is None:
+        return ""
+    offset = call.offset
+    return f", own=({offset.entry}, {offset.extent}, {offset.size}, {quoted(offset.axes)})"
+
+
+def _scatter(how: str) -> Writer:
+    """``how`` the elements of an index are put together: see ``scatter`` in the template."""
+
+    def write(call: Call) -> str:
+        operand, indices, updates = call.operands
+        told_ = _indexing(call, "update_window_dims", "scatter_dims_to_operand_dims")
+        inserted = entry(call.operation, "dimension_numbers", "inserted_window_dims")
+        clip = ", clip=True" if call.operation.parameter["mode"] == "clip" else ""
+        told_ += f', {inserted}, how="{how}"{clip}{_own(call)}'
+        return f"scatter({operand}, {indices}, {updates}, {told_})"
+
+    return write
+
+
+_SCATTERS = {"add": "add", "sub": "sub", "mul": "prod", "min": "amin", "max": "amax"}
+INDEXED: Mapping[str, Writer] = {
+    "gather": _gather,
+    **{f"scatter-{name}": _scatter(how) for name, how in _SCATTERS.items()},
+    "scatter": _scatter("set"),
+}

@@ -1,0 +1,412 @@
+"""PyTorch: a step as plain collectives over process groups, its primitives as torch calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from string import ascii_letters
+
+from grammar.tensors.sharding import Kind, Type
+from synth.step.emit.language import Call, Language, Writer
+from synth.step.emit.moves import neutral, transfers
+from synth.step.emit.spelling import entries, listed, quoted
+from synth.step.emit.torch.indexed import INDEXED
+from synth.step.emit.torch.random import RANDOM, within_32_bits
+from synth.step.emit.torch.special import SPECIAL
+from synth.step.emit.whole import TORCH_WHOLE
+from synth.step.factors.parameters import entry, number, numbers, pairs, whole, words
+from synth.step.redistribution import How, Move
+
+DTYPES: Mapping[str, str] = {
+    "bool": "torch.bool",
+    **{f"i{bits}": f"torch.int{bits}" for bits in (8, 16, 32, 64)},
+    **dict.fromkeys(("u32", "key"), "torch.int64"),
+    "u8": "torch.uint8",
+    **{f"f{bits}": f"torch.float{bits}" for bits in (16, 32, 64)},
+    "bf16": "torch.bfloat16",
+    "f8_e4m3fn": "torch.float8_e4m3fn",
+    "f8_e5m2": "torch.float8_e5m2",
+}
+"""With other unsigned numbers torch computes little; words and keys: ``random.py`` beside this."""
+
+_INFIX = {"add": "+", "add_any": "+", "sub": "-", "mul": "*", "eq": "==", "ne": "!=", "lt": "<"}
+_INFIX |= {"le": "<=", "gt": ">", "ge": ">=", "and": "&", "or": "|", "xor": "^"}
+_INFIX |= {"shift_left": "<<", "shift_right_arithmetic": ">>"}
+_UNARY = {name: name for name in words("exp expm1 log log1p tanh sin cos tan sqrt rsqrt abs sign")}
+_UNARY |= {name: name for name in words("floor ceil erf erfc exp2 square")}
+_UNARY |= {"logistic": "sigmoid", "erf_inv": "erfinv", "is_finite": "isfinite"}
+_BINARY = {"rem": "fmod", "max": "maximum", "min": "minimum"}
+
+
+def _div(call: Call) -> str:
+    one, other = call.plain
+    if _is_float(call.made.dtype):
+        return f"{one} / {other}"
+    return f'torch.div({one}, {other}, rounding_mode="trunc")'
+
+
+def _round(call: Call) -> str:
+    if call.operation.parameter["rounding_method"] == "to_nearest_even":
+        return f"torch.round({call.operands[0]})"
+    return "torch.sign({0}) * torch.floor(torch.abs({0}) + 0.5)".format(*call.operands)
+
+
+def _select(call: Call) -> str:
+    which, found, *others = call.operands
+    for at, case in enumerate(others, 1):
+        chosen = which if call.dtype() == "bool" else f"{which} == {at}"
+        found = f"torch.where({chosen}, {case}, {found})"
+    return found
+
+
+def _converted(call: Call) -> str:
+    """PyTorch leaves open what a float beyond the ends of whole numbers becomes; JAX does not."""
+    text, dtype, made = call.operands[0], call.told("new_dtype"), call.made.dtype
+    if made == "bool" or _is_float(made) or not _is_float(call.dtype()):
+        return f"{text}.to({dtype})"
+    ends = f", 0, {_neutral(Kind.MIN, made)}" if made.startswith("u") else ""
+    return f"to_whole({text}, {dtype}{ends})"
+
+
+def _is_float(dtype: str) -> bool:
+    return dtype.startswith(("f", "bf"))
+
+
+def _shaped(call: Call) -> str:
+    return f"{call.operands[0]}.reshape({call.made.shape})"
+
+
+def _broadcast(call: Call) -> str:
+    shape = call.made.shape
+    places = numbers(call.operation, "broadcast_dimensions")
+    spread = [1] * len(shape)
+    for size, place in zip(call.shape(), places, strict=True):
+        spread[place] = size
+    return f"{call.operands[0]}.reshape({tuple(spread)}).expand({shape})"
+
+
+def _slice(call: Call) -> str:
+    starts, limits = (numbers(call.operation, f"{one}_indices") for one in ("start", "limit"))
+    steps = (1,) * len(starts)
+    if "strides" in call.operation.parameter:
+        steps = numbers(call.operation, "strides")
+    found = [
+        ":"
+        if (start, limit, step) == (0, size, 1)
+        else f"{start}:{limit}" + f":{step}" * (step > 1)
+        for start, limit, step, size in zip(starts, limits, steps, call.shape(), strict=True)
+    ]
+    return f"{call.operands[0]}[{', '.join(found)}]"
+
+
+def _dynamic_slice(call: Call) -> str:
+    operand, *starts = call.operands
+    return f"dynamic_slice({operand}, {listed(starts)}, {call.told('slice_sizes')})"
+
+
+def _dynamic_update_slice(call: Call) -> str:
+    operand, update, *starts = call.operands
+    return f"dynamic_update_slice({operand}, {update}, {listed(starts)})"
+
+
+def _iota(call: Call) -> str:
+    shape, along = call.made.shape, number(call.operation, "dimension")
+    spread = tuple(size if at == along else 1 for at, size in enumerate(shape))
+    made = f"torch.arange({shape[along]}, dtype={call.told('dtype')})"
+    if call.offset is not None:
+        made = f"({made} + number({quoted(call.offset.axes)}) * {call.offset.extent})"
+    return made if len(shape) == 1 else f"{made}.reshape({spread}).expand({shape})"
+
+
+def _reduced(name: str) -> Callable[[Call], str]:
+    def write(call: Call) -> str:
+        axes = numbers(call.operation, "axes")
+        dtype = f", dtype={DTYPES[call.made.dtype]}" if name == "sum" else ""
+        return f"{call.operands[0]}.{name}({axes}{dtype})" if axes else call.operands[0]
+
+    return write
+
+
+def _logic(name: str, of_bits: str) -> Writer:
+    """Of booleans a reduction that torch has; it has none of the bits of numbers."""
+
+    def write(call: Call) -> str:
+        if call.made.dtype == "bool":
+            return _reduced(name)(call)
+        return f'reduce_bits({call.operands[0]}, {call.told("axes")}, "{of_bits}")'
+
+    return write
+
+
+def _product(call: Call) -> str:
+    found = call.operands[0]
+    for axis in sorted(numbers(call.operation, "axes"), reverse=True):
+        found += f".prod({axis}, dtype={DTYPES[call.made.dtype]})"
+    return found
+
+
+def _best(name: str) -> Writer:
+    def write(call: Call) -> str:
+        (axis,) = numbers(call.operation, "axes")
+        # Of booleans torch has no largest one.
+        operand = call.operands[0] + (".to(torch.uint8)" if call.dtype() == "bool" else "")
+        return f"{operand}.{name}({axis}).to({call.told('index_dtype')})"
+
+    return write
+
+
+def _along(name: str, values: str) -> Writer:
+    def write(call: Call) -> str:
+        axis = number(call.operation, "axis")
+        flip = f".flip({axis})" if call.operation.parameter["reverse"] else ""
+        return f"{call.operands[0]}{flip}.{name}({axis}){values.format(dtype=_dtype(call))}{flip}"
+
+    return write
+
+
+def _dtype(call: Call) -> str:
+    return DTYPES[call.made.dtype]
+
+
+def _sort(call: Call) -> str:
+    keys, along = call.told("num_keys"), call.told("dimension")
+    return f"sort_together({listed(call.operands)}, {along}, {keys})"
+
+
+def _einsum(letters: Sequence[Sequence[int]], call: Call, operands: Sequence[str]) -> str:
+    spelled = ["".join(ascii_letters[one] for one in each) for each in letters]
+    wanted = DTYPES[call.made.dtype]
+    given = [
+        text if call.dtype(at) == call.made.dtype else f"{text}.to({wanted})"
+        for at, text in enumerate(operands)
+    ]
+    return f'torch.einsum("{",".join(spelled[:-1])}->{spelled[-1]}", {", ".join(given)})'
+
+
+def _dot_letters(
+    told_: tuple[tuple[tuple[int, ...], ...], ...], ranks: Sequence[int]
+) -> list[list[int]]:
+    """Of both operands and the result, an index for each dimension."""
+    (left, right), (batch_left, batch_right) = told_
+    one = list(range(ranks[0]))
+    other = list(range(ranks[0], sum(ranks)))
+    for at, place in zip((*left, *batch_left), (*right, *batch_right), strict=True):
+        other[place] = one[at]
+    result = [one[at] for at in batch_left]
+    result += [index for at, index in enumerate(one) if at not in (*left, *batch_left)]
+    result += [index for at, index in enumerate(other) if at not in (*right, *batch_right)]
+    return [one, other, result]
+
+
+def _dots(value: object) -> tuple[tuple[tuple[int, ...], ...], ...]:
+    assert isinstance(value, tuple)
+    return tuple(tuple(whole(one) for one in pair) for pair in value)
+
+
+def _dot_general(call: Call) -> str:
+    numbers_ = _dots(call.operation.parameter["dimension_numbers"])
+    letters = _dot_letters(numbers_, [len(call.shape(0)), len(call.shape(1))])
+    return _einsum(letters, call, call.operands)
+
+
+def _ragged_dot_general(call: Call) -> str:
+    """A product for each group of rows: one after the other, or in a stack if rows are summed."""
+    left, right, groups = call.operands
+    said = entries(call.operation.parameter["ragged_dot_dimension_numbers"])
+    dots = _dots(said["dot_dimension_numbers"])
+    (ragged,) = whole(said["lhs_ragged_dimensions"])
+    group = whole(said.get("rhs_group_dimensions", ()))
+    if len(call.operation.operands[2].type.shape) != 1 or ragged in dots[1][0]:  # type: ignore[union-attr]
+        raise call.refused("with groups of their own for each batch")
+    rank = len(call.shape(1)) - len(group)
+    if group:
+        dots = tuple(
+            (pair[0], tuple(at - sum(one < at for one in group) for at in pair[1])) for pair in dots
+        )
+    letters = _dot_letters(dots, [len(call.shape(0)), rank])
+    spelled = ["".join(ascii_letters[one] for one in each) for each in letters]
+    equation = f'"{spelled[0]},{spelled[1]}->{spelled[2]}"'
+    if ragged in dots[0][0]:
+        other = dots[0][1][dots[0][0].index(ragged)]
+        return f"product_of_groups({equation}, {left}, {right}, {groups}, {ragged}, {other})"
+    result = letters[2].index(letters[0][ragged])
+    told_ = f"{groups}, {ragged}, {group[0]}, {result}"
+    return f"products_by_group({equation}, {left}, {right}, {told_})"
+
+
+def _convolution(call: Call) -> str:
+    specs = ("lhs_spec", "rhs_spec", "out_spec")
+    places = tuple(entry(call.operation, "dimension_numbers", name) for name in specs)
+    names = ("padding", "window_strides", "lhs_dilation", "rhs_dilation")
+    told_ = [*call.operands, f"places={places}", *(f"{name}={call.told(name)}" for name in names)]
+    for name in ("feature_group_count", "batch_group_count"):
+        if number(call.operation, name) != 1:
+            told_.append(f"{name}={call.told(name)}")
+    return f"convolution({', '.join(told_)})"
+
+
+def _windows(call: Call) -> str:
+    for name in ("base_dilation", "window_dilation"):
+        if set(numbers(call.operation, name) if name in call.operation.parameter else ()) - {1}:
+            raise call.refused("of dilated windows")
+    names = ("window_dimensions", "window_strides", "padding")
+    return ", ".join(call.told(name) for name in names)
+
+
+def _reduce_window(kind: Kind, name: str) -> Writer:
+    def write(call: Call) -> str:
+        value = _neutral(kind, call.made.dtype)
+        rank = len(call.shape())
+        last = tuple(range(-rank, 0))
+        return f"windows({call.operands[0]}, {_windows(call)}, {value}).{name}({last})"
+
+    return write
+
+
+def _neutral(kind: Kind, dtype: str) -> str:
+    limits = "torch.iinfo"
+    return neutral(kind, dtype, DTYPES, "math", limits)
+
+
+def _select_and_scatter_add(call: Call) -> str:
+    if call.operation.parameter["select_prim"] != "ge":
+        raise call.refused("but of the largest of each window")
+    source, operand = call.operands
+    value = _neutral(Kind.MAX, call.made.dtype)
+    return f"maxima_gradient({source}, {operand}, {_windows(call)}, {value})"
+
+
+def _padded(call: Call) -> str:
+    config = pairs(call.operation, "padding_config")
+    return f"padded({call.operands[0]}, {config}, {call.plain[1]})"
+
+
+PRIMITIVES: Mapping[str, Writer] = {
+    **{name: f"{{p0}} {sign} {{p1}}" for name, sign in _INFIX.items()},
+    **{name: f"torch.{one}({{0}})" for name, one in _UNARY.items()},
+    **{name: f"torch.{one}({{0}}, {{1}})" for name, one in _BINARY.items()},
+    "div": _div,
+    "clamp": "torch.minimum(torch.maximum({1}, {0}), {2})",
+    "neg": "-{0}",
+    "not": "~{0}",
+    "copy": "{0}",
+    "stop_gradient": "{0}",
+    "cbrt": "torch.sign({0}) * torch.abs({0}) ** (1 / 3)",
+    "integer_pow": "{0} ** {y}",
+    "round": _round,
+    "select_n": _select,
+    "convert_element_type": _converted,
+    "transpose": "{0}.permute({permutation})",
+    "reshape": _shaped,
+    "squeeze": _shaped,
+    "rev": "{0}.flip({dimensions})",
+    "broadcast_in_dim": _broadcast,
+    "slice": _slice,
+    "dynamic_slice": _dynamic_slice,
+    "dynamic_update_slice": _dynamic_update_slice,
+    "split": "{0}.split({sizes}, {axis})",
+    "concatenate": "torch.cat([{all}], {dimension})",
+    "stack": "torch.stack([{all}], {axis})",
+    "unstack": "{0}.unbind({axis})",
+    "tile": "{0}.tile({reps})",
+    "pad": _padded,
+    "iota": _iota,
+    "reduce_sum": _reduced("sum"),
+    "reduce_max": _reduced("amax"),
+    "reduce_min": _reduced("amin"),
+    "reduce_and": _logic("all", "and"),
+    "reduce_or": _logic("any", "or"),
+    "reduce_prod": _product,
+    "argmax": _best("argmax"),
+    "argmin": _best("argmin"),
+    "cumsum": _along("cumsum", ".to({dtype})"),
+    "cumprod": _along("cumprod", ".to({dtype})"),
+    "cummax": _along("cummax", ".values"),
+    "cummin": _along("cummin", ".values"),
+    "cumlogsumexp": _along("logcumsumexp", ""),
+    "sort": _sort,
+    "top_k": "largest({0}, {k}, {axis})",
+    "dot_general": _dot_general,
+    "ragged_dot_general": _ragged_dot_general,
+    "conv_general_dilated": _convolution,
+    "reduce_window_sum": _reduce_window(Kind.SUM, "sum"),
+    "reduce_window_max": _reduce_window(Kind.MAX, "amax"),
+    "reduce_window_min": _reduce_window(Kind.MIN, "amin"),
+    "select_and_scatter_add": _select_and_scatter_add,
+    **INDEXED,
+    "optimization_barrier": "{0}",
+    **SPECIAL,
+    **RANDOM,
+    **TORCH_WHOLE,
+}
+"""Of every primitive its words in PyTorch."""
+
+SENT = "{0}.contiguous()"
+"""A transposed value is brought in order first: that is this rank's own work."""
+
+
+def moved(text: str, move: Move, held: Type, sizes: Mapping[str, int]) -> str:
+    """One move of a value of which a device holds a part of this type."""
+    axes = quoted(move.axes)
+    match move.how:
+        case How.SLICE:
+            return f"own_block({text}, {move.enters}, {axes})"
+        case How.MASK:
+            return f"only_first({text}, {axes})" if move.kind is Kind.SUM else text
+        case How.WIDEN:
+            value = _neutral(move.kind, held.dtype)
+            return f"written_around({text}, {move.leaves}, {axes}, {value})"
+        case How.ALL_GATHER:
+            return f"all_gather({text}, {move.leaves}, {axes})"
+        case How.ALL_TO_ALL:
+            order = quoted(move.entering)
+            more = "" if order == axes else f", {order}"
+            return f"all_to_all({text}, {move.enters}, {move.leaves}, {axes}{more})"
+        case How.REDUCE_SCATTER:
+            order = quoted(move.entering)
+            kind = _reduction(move.kind, held)
+            return f'reduce_scatter({SENT.format(text)}, {move.enters}, {order}, "{kind}")'
+        case How.ALL_REDUCE:
+            return f'all_reduce({SENT.format(text)}, {axes}, "{_reduction(move.kind, held)}")'
+        case How.PERMUTE:
+            ordered, senders = transfers(move, sizes)
+            return f"permute({text}, {quoted(ordered)}, {senders})"
+
+
+def _reduction(kind: Kind, held: Type) -> str:
+    """How a collective reduces: a sum of words of 32 bits, kept in 64, is cut to its 32."""
+    return "words" if kind is Kind.SUM and held.dtype == "u32" else kind.value
+
+
+TORCH = Language(
+    "PyTorch",
+    "step_torch.py.jinja",
+    DTYPES,
+    "torch.tensor({value}, dtype={dtype})",
+    "torch.zeros({shape}, dtype={dtype})",
+    "math",
+    PRIMITIVES,
+    moved,
+    frozenset(
+        words(
+            """
+            argparse base64 json os zlib CAPTURED captured Path math np torch dist NamedTuple Any
+            AXES WORLD INPUTS OUTPUTS GROUPS Input coordinates number members make_groups
+            group_of places finish by_program own_block only_first written_around all_gather
+            flat_of unpadded without_padding
+            all_to_all reduce_scatter all_reduce permute repeat flattened parted dynamic_slice
+            dynamic_update_slice sort_together largest to_whole
+            product_of_groups products_by_group convolution windows maxima_gradient padded
+            total_order polygamma population_count leading_zeros reduce_precision lu_factors
+            reduce_bits positions gather scatter threefry counted random_bits random_split
+            random_fold_in
+            itertools re time cache Pass Transfer PASSES TRANSFERS ORDER MICROBATCHES EVERYWHERE
+            ONCE AT PARTS LETTERS REPORTS Rank tag step parts_of device_step values constants
+            carried slices main drawn part_of
+            """
+        )
+    ),
+    finish=within_32_bits,
+    gets_by_shape=True,
+    sent=SENT,
+    later="{0}, later=True)",
+)

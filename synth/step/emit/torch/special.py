@@ -1,0 +1,52 @@
+"""Special functions, bits and orders of floats in PyTorch's words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from synth.step.emit.language import Call, Writer
+from synth.step.factors.parameters import number, words
+
+_SAME = words("sinh cosh asin acos atan asinh acosh atanh lgamma digamma nextafter atan2 pow")
+_OTHERS = {
+    "bessel_i0e": "special.i0e",
+    "bessel_i1e": "special.i1e",
+    "igamma": "special.gammainc",
+    "igammac": "special.gammaincc",
+    "zeta": "special.zeta",
+}
+_ORDERS = {"eq_to": "==", "le_to": "<=", "lt_to": "<"}
+_TWO = words("nextafter atan2 pow igamma igammac zeta")
+
+
+def _named(name: str, function: str) -> Writer:
+    return f"torch.{function}({{0}}, {{1}})" if name in _TWO else f"torch.{function}({{0}})"
+
+
+def _reduce_precision(call: Call) -> str:
+    exponent, mantissa = (
+        number(call.operation, f"{name}_bits") for name in ("exponent", "mantissa")
+    )
+    if (call.made.dtype, exponent) != ("f32", 8):
+        raise call.refused(f"of {call.made.dtype} to {exponent} bits of exponent")
+    return f"reduce_precision({call.operands[0]}, {mantissa})"
+
+
+def _approx_top_k(call: Call) -> str:
+    """Exact, which is a better approximation than was asked for."""
+    if not number(call.operation, "aggregate_to_topk"):
+        raise call.refused("of candidates that are not put together")
+    smallest = "" if number(call.operation, "is_max_k") else ", smallest=True"
+    axis = number(call.operation, "reduction_dimension") % len(call.shape())
+    return f"largest({call.operands[0]}, {call.told('k')}, {axis}{smallest})"
+
+
+SPECIAL: Mapping[str, Writer] = {
+    **{name: _named(name, name) for name in _SAME},
+    **{name: _named(name, function) for name, function in _OTHERS.items()},
+    **{name: f"total_order({{0}}) {sign} total_order({{1}})" for name, sign in _ORDERS.items()},
+    "polygamma": "polygamma({0}, {1})",
+    "population_count": lambda call: f"population_count({call.operands[0]}, {call.bits})",
+    "reduce_precision": _reduce_precision,
+    "approx_top_k": _approx_top_k,
+}

@@ -1,0 +1,144 @@
+"""Words for the primitives that no rule cuts: every device computes them whole.
+
+Decompositions are such only in steps that say ``replicated=true``. JAX and PyTorch call the same
+LAPACK routines for them, so signs agree on a CPU. Random numbers are here for JAX alone: PyTorch's
+are functions of the file that is written (``torch/random.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from synth.step.emit.language import Call, Writer
+from synth.step.factors.parameters import number
+
+
+def _check(call: Call, **only: object) -> None:
+    """Raise InputError where a parameter has another value than the one that can be written."""
+    for name, value in only.items():
+        if call.operation.parameter.get(name, value) != value:
+            raise call.refused(f"with {name}={call.told(name)}")
+
+
+def _jax_svd(call: Call) -> str:
+    _check(call, subset_by_index=None)
+    told = f"{call.operands[0]}, full_matrices={call.told('full_matrices')}"
+    if not number(call.operation, "compute_uv"):
+        return f"[lax.linalg.svd({told}, compute_uv=False)]"
+    return f"(lambda u, s, v: (s, u, v))(*lax.linalg.svd({told}))"
+
+
+def _jax_eigh(call: Call) -> str:
+    _check(call, subset_by_index=None)
+    names = ("lower", "sort_eigenvalues")
+    told = ", ".join(f"{name}={call.told(name)}" for name in names)
+    return f"lax.linalg.eigh({call.operands[0]}, symmetrize_input=False, {told})"
+
+
+def _for_each(call: Call, element: str, function: Callable[[str], str]) -> str:
+    """Applies ``function`` to every element of the operand: those of ``jax.random`` take one key.
+
+    ``element`` names the parameter of the lambda expression that ``vmap`` maps.
+    """
+    operand, rank = call.operands[0], len(call.shape())
+    if not rank:
+        return function(operand)
+    return f"{'jax.vmap(' * rank}lambda {element}: {function(element)}{')' * rank}({operand})"
+
+
+def _random_bits(call: Call) -> str:
+    more = f"{call.told('shape')}, jnp.uint{call.told('bit_width')}"
+    return _for_each(call, "key", lambda key: f"jax.random.bits({key}, {more})")
+
+
+def _random_split(call: Call) -> str:
+    shape = call.told("shape")
+    return _for_each(call, "key", lambda key: f"jax.random.split({key}, {shape})")
+
+
+def _random_fold_in(call: Call) -> str:
+    function = "jax.random.fold_in"
+    if call.made.shape:
+        function = f"jnp.vectorize({function})"
+    return f"{function}({call.operands[0]}, {call.operands[1]})"
+
+
+def _random_seed(call: Call) -> str:
+    kind = _kind(call)
+    return _for_each(call, "seed", lambda seed: f"jax.random.key({seed}{kind})")
+
+
+def _kind(call: Call) -> str:
+    """The keyword argument that selects a key's generator, empty for JAX's default."""
+    kind = str(call.operation.parameter.get("impl", "fry"))
+    if kind not in _KINDS:
+        raise call.refused(f"of keys of kind {kind}")
+    return _KINDS[kind] and f', impl="{_KINDS[kind]}"'
+
+
+_KINDS = {"fry": "", "rbg": "rbg", "urbg": "unsafe_rbg"}
+
+JAX_RANDOM: Mapping[str, Writer] = {
+    "random_bits": _random_bits,
+    "random_unwrap": "jax.random.key_data({0})",
+    "random_wrap": lambda call: f"jax.random.wrap_key_data({call.operands[0]}{_kind(call)})",
+    "random_seed": _random_seed,
+    "random_split": _random_split,
+    "random_fold_in": _random_fold_in,
+}
+
+
+JAX_WHOLE: Mapping[str, Writer] = {
+    "cholesky": "lax.linalg.cholesky({0}, symmetrize_input=False)",
+    "triangular_solve": (
+        "lax.linalg.triangular_solve({0}, {1}, left_side={left_side}, lower={lower},"
+        " transpose_a={transpose_a}, conjugate_a={conjugate_a}, unit_diagonal={unit_diagonal})"
+    ),
+    "lu": "lax.linalg.lu({0})",
+    "qr": "lax.linalg.qr({0}, full_matrices={full_matrices}, pivoting={pivoting})",
+    "eigh": _jax_eigh,
+    "svd": _jax_svd,
+    "reduce_xor": "lax.reduce_xor({0}, {axes})",
+    "clz": "lax.clz({0})",
+}
+
+
+def _torch_triangular_solve(call: Call) -> str:
+    matrix, right = call.operands
+    turned = bool(number(call.operation, "transpose_a"))
+    upper = bool(number(call.operation, "lower")) == turned
+    told = f"upper={upper}, left={call.told('left_side')}"
+    told += f", unitriangular={call.told('unit_diagonal')}"
+    return f"torch.linalg.solve_triangular({matrix}{'.mT' if turned else ''}, {right}, {told})"
+
+
+def _torch_qr(call: Call) -> str:
+    _check(call, pivoting=False)
+    mode = "complete" if number(call.operation, "full_matrices") else "reduced"
+    return f'torch.linalg.qr({call.operands[0]}, mode="{mode}")'
+
+
+def _torch_eigh(call: Call) -> str:
+    _check(call, subset_by_index=None)
+    half = "L" if number(call.operation, "lower") else "U"
+    return f'torch.linalg.eigh({call.operands[0]}, UPLO="{half}")[::-1]'
+
+
+def _torch_svd(call: Call) -> str:
+    _check(call, subset_by_index=None)
+    if not number(call.operation, "compute_uv"):
+        return f"[torch.linalg.svdvals({call.operands[0]})]"
+    told = f"{call.operands[0]}, full_matrices={call.told('full_matrices')}"
+    return f"(lambda u, s, v: (s, u, v))(*torch.linalg.svd({told}))"
+
+
+TORCH_WHOLE: Mapping[str, Writer] = {
+    "cholesky": "torch.linalg.cholesky({0})",
+    "triangular_solve": _torch_triangular_solve,
+    "lu": "lu_factors({0})",
+    "qr": _torch_qr,
+    "eigh": _torch_eigh,
+    "svd": _torch_svd,
+    "reduce_xor": 'reduce_bits({0}, {axes}, "xor")',
+    "clz": lambda call: f"leading_zeros({call.operands[0]}, {call.bits})",
+}

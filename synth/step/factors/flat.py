@@ -1,0 +1,79 @@
+"""Rows of operations on flat values: elementwise operations, and sums of all elements.
+
+Every other operation needs a dimension that flattening removes, so its operands are gathered first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from math import prod
+
+from grammar.tensors.operations import Operation, Parameter
+from grammar.tensors.sharding import Flat, Kind, Sharding, part_shape
+from synth.step.factors.factor import Row
+from synth.step.factors.forms import by_form
+from synth.step.factors.parameters import numbers, shape_of, type_of
+from synth.step.factors.table import ELEMENTWISE
+
+FILLING = "broadcast_in_dim"
+ADDING = "reduce_sum"
+
+
+@by_form
+def flat_rows(operation: Operation) -> tuple[Row, ...]:
+    """The rows along an axis that cuts values flat, one for each number of leading dimensions.
+
+    All operands and results of an elementwise operation share one flat sharding; scalars are
+    replicated. A sum over every flattened dimension gives a partial sum, and padding adds nothing.
+    """
+    return tuple(_rows(operation))
+
+
+def _rows(operation: Operation) -> Iterator[Row]:
+    if operation.primitive == ADDING:
+        [shape] = map(shape_of, operation.operands)
+        gone = numbers(operation, "axes")
+        for lead in range(len(shape)):
+            if set(range(lead, len(shape))) <= set(gone):
+                yield Row((Flat(lead),), (Kind.SUM,))
+        return
+    shapes = {one.type.shape for one in operation.results}
+    if operation.primitive not in (*ELEMENTWISE, FILLING) or len(shapes) != 1:
+        return
+    [shape] = shapes
+    given = list(map(shape_of, operation.operands))
+    if all(one in ((), shape) for one in given):
+        for lead in range(len(shape)):
+            if operation.primitive != FILLING or given == [()]:
+                operands = tuple(Flat(lead) if one else None for one in given)
+                yield Row(operands, (Flat(lead),) * len(operation.results))
+
+
+def flat_parameters(
+    operation: Operation,
+    operands: Sequence[Sharding],
+    results: Sequence[Sharding],
+    sizes: Mapping[str, int],
+) -> Operation:
+    """The operation with parameters of the shape that a part has of what is flat."""
+    if operation.primitive == FILLING and results[0].flat:
+        shape = part_shape(type_of(operation.results[0]), results[0], sizes)
+        return _with(operation, "shape", shape)
+    if operation.primitive == ADDING and operands[0].flat:
+        lead = operands[0].lead
+        kept = (axis for axis in numbers(operation, "axes") if axis < lead)
+        return _with(operation, "axes", (*kept, lead))
+    return operation
+
+
+def _with(operation: Operation, name: str, value: Parameter) -> Operation:
+    parameters = dict(operation.parameters) | {name: value}
+    return replace(operation, parameters=tuple(parameters.items()))
+
+
+def elements(operation: Operation, operands: Sequence[Sharding], sizes: Mapping[str, int]) -> int:
+    """How many elements of a sum's operand are flattened, without padding."""
+    cut = operands[0]
+    block = part_shape(type_of(operation.operands[0]), cut.unflattened(), sizes)
+    return prod(block[cut.lead :])

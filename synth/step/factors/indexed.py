@@ -1,0 +1,99 @@
+"""Factors of looking up and writing by indices: gather and the scatters.
+
+The last dimension of the indices is the index itself; the others are rows of them, each of which
+looks up (writes) one window. An embedding has one indexed dimension, the words: if it is cut,
+each part looks up the words that it has and takes zero for the others, so results are a sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from grammar.tensors.operations import Operation
+from grammar.tensors.sharding import Kind
+from synth.step.factors.factor import Cut, Index
+from synth.step.factors.indices import Indices, Names, Note
+from synth.step.factors.parameters import entry, number, numbers, shape_of
+
+NUMBERS = "dimension_numbers"
+
+
+def gather(operation: Operation) -> Indices:
+    """Windows taken whole and not indexed; rows and batches; the indexed dimension: sum."""
+    operand, indices = map(shape_of, operation.operands)
+    collapsed, indexed = (
+        entry(operation, NUMBERS, key) for key in ("collapsed_slice_dims", "start_index_map")
+    )
+    batches, offsets = (
+        entry(operation, NUMBERS, key) for key in ("operand_batching_dims", "offset_dims")
+    )
+    index_batches = entry(operation, NUMBERS, "start_indices_batching_dims")
+    taken = numbers(operation, "slice_sizes")
+    whole = [at not in indexed and taken[at] == size for at, size in enumerate(operand)]
+    windows = [at for at in range(len(operand)) if at not in (*collapsed, *batches)]
+    names = _operand_names(operand, batches, [at for at in windows if whole[at]])
+    notes = {f"window {at}": Note(cut=Cut("slice_sizes", at)) for at in windows}
+    rows = _row_names(indices, index_batches)
+    rank = len(operation.results[0].type.shape)
+    result = _among(rank, offsets, [names[at] for at in windows], rows[:-1])
+    for at in (at for at in collapsed if at in indexed):
+        names = (*names[:at], f"indexed {at}", *names[at + 1 :])
+        notes[f"indexed {at}"] = Note(index=Index.LOOK_UP)
+    return Indices([names, rows], [result], notes=notes)
+
+
+def scatter_onto(kind: Kind | None) -> Callable[[Operation], Indices]:
+    """scatter-add and its like: windows, batches and the indexed dimension are free.
+
+    Rows of indices are contracted to a partial value of this kind, and then the operand is
+    partial, too. None: there is no such partial value, of scatter-mul, and rows cannot be cut.
+    """
+    return lambda operation: _scatter(operation, kind)
+
+
+def scatter(operation: Operation) -> Indices:
+    """Windows and batches; the indexed dimension if no two indices are equal."""
+    return _scatter(operation, None, indexed=bool(number(operation, "unique_indices")))
+
+
+def _scatter(operation: Operation, kind: Kind | None, *, indexed: bool = True) -> Indices:
+    operand, indices, updates = map(shape_of, operation.operands)
+    inserted = entry(operation, NUMBERS, "inserted_window_dims")
+    written = entry(operation, NUMBERS, "scatter_dims_to_operand_dims")
+    batches = entry(operation, NUMBERS, "operand_batching_dims")
+    places = entry(operation, NUMBERS, "update_window_dims")
+    windows = [at for at in range(len(operand)) if at not in (*inserted, *batches)]
+    sizes = dict(zip(windows, (updates[place] for place in places), strict=True))
+    whole = [at for at in windows if at not in written and sizes[at] == operand[at]]
+    names = _operand_names(operand, batches, whole)
+    rows = _row_names(indices, entry(operation, NUMBERS, "scatter_indices_batching_dims"))
+    of_rows = [name for name in rows if name and "row" in name]
+    notes: dict[str, Note] = {name: Note(partial=(0,)) for name in of_rows}
+    if kind is None:
+        rows = tuple(None if name in notes else name for name in rows)
+    update = _among(len(updates), places, [names[at] for at in windows], rows[:-1])
+    for at in (at for at in inserted if indexed and at in written):
+        names = (*names[:at], f"indexed {at}", *names[at + 1 :])
+        notes[f"indexed {at}"] = Note(index=Index.DROP)
+    return Indices([names, rows, update], [names], kind or Kind.SUM, notes)
+
+
+def _operand_names(shape: Sequence[int], batches: Sequence[int], windows: Sequence[int]) -> Names:
+    named = {
+        **{at: f"batch {count}" for count, at in enumerate(batches)},
+        **{at: f"window {at}" for at in windows},
+    }
+    return tuple(named.get(at) for at in range(len(shape)))
+
+
+def _row_names(shape: Sequence[int], batches: Sequence[int]) -> Names:
+    """Of the indices: batches, rows, and None for the index itself, which is last."""
+    named = {at: f"batch {count}" for count, at in enumerate(batches)}
+    return (*(named.get(at, f"row {at}") for at in range(len(shape) - 1)), None)
+
+
+def _among(rank: int, places: Sequence[int], windows: Sequence[str | None], rows: Names) -> Names:
+    """Windows at their places, rows in their order at all others."""
+    others = iter(rows)
+    at_place = dict(zip(places, windows, strict=True))
+    return tuple(at_place[at] if at in at_place else next(others) for at in range(rank))

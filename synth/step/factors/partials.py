@@ -1,0 +1,264 @@
+"""Partial values through operations, design section 4: which operands may be partial, and what
+the results then are.
+
+A sum goes through what is linear: ``-(a + b) = -a + -b``; a maximum through what is monotone and
+defined everywhere: ``exp(max(a, b)) = max(exp(a), exp(b))``. ``log`` is not: a part may be
+negative where the maximum is not. What is not here is an error, never a guess.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import combinations
+
+from grammar.tensors.operations import Literal, Operation
+from grammar.tensors.sharding import Kind, Lie
+from synth.step.factors.factor import Row
+from synth.step.factors.parameters import number, type_of, word, words
+
+SUM, MAX, MIN = Kind.SUM, Kind.MAX, Kind.MIN
+ORDERED = (MAX, MIN)
+MIRROR = {MAX: MIN, MIN: MAX}
+ALL_SUBSETS = 4
+"""Up to so many operands of which any may be partial, all subsets are rows; of more (a long
+concatenate) each alone and all together."""
+
+Partials = Callable[[Operation], Iterator[Row]]
+
+
+def partials(operation: Operation) -> tuple[Row, ...]:
+    """The rows along one axis with partial operands and no factor, each once.
+
+    None on keys; no sums of booleans; a literal lies replicated, and one of zero is any sum.
+    """
+    values = (*operation.operands, *operation.results)
+    dtypes = [type_of(value).dtype for value in values]
+    if "key" in dtypes:
+        return ()
+    found = (
+        _literals(operation, one)
+        for rule in PARTIALS.get(operation.primitive, ())
+        for one in rule(operation)
+    )
+    kept = (
+        one
+        for one in found
+        if one is not None
+        and any(one.operands)
+        and not any(
+            lie is SUM and dtype == "bool"
+            for lie, dtype in zip((*one.operands, *one.results), dtypes, strict=True)
+        )
+    )
+    return tuple(dict.fromkeys(kept))
+
+
+def _literals(operation: Operation, row: Row) -> Row | None:
+    """The row as literals lie: a sum is one of zero, a maximum or minimum is any."""
+    operands = list(row.operands)
+    for at, operand in enumerate(operation.operands):
+        if isinstance(operand, Literal):
+            if operands[at] is SUM and operand.value != 0:
+                return None
+            operands[at] = None
+    return Row(tuple(operands), row.results)
+
+
+def _row(operation: Operation, lies: Mapping[int, Lie], result: Lie) -> Row:
+    """Operands by number, the others replicated; all results alike."""
+    operands = tuple(lies.get(at) for at in range(len(operation.operands)))
+    return Row(operands, (result,) * len(operation.results))
+
+
+def _wraps(operation: Operation) -> bool:
+    """Arithmetic of whole numbers wraps around, so it keeps no order.
+
+    Small numbers do, too: what is written around a block of a minimum is the largest number.
+    """
+    return not all(_is_float(type_of(value).dtype) for value in operation.results)
+
+
+def through(kinds: Sequence[Kind], *places: int) -> Partials:
+    """One operand, the first if none is said, is partial, and the results are so, too."""
+
+    def rule(operation: Operation) -> Iterator[Row]:
+        for place in places or (0,):
+            for kind in kinds:
+                yield _row(operation, {place: kind}, kind)
+
+    return rule
+
+
+def together(*places: int) -> Partials:
+    """These operands (none said: all) are sums, and the results are."""
+
+    def rule(operation: Operation) -> Iterator[Row]:
+        chosen = places or range(len(operation.operands))
+        yield _row(operation, dict.fromkeys(chosen, SUM), SUM)
+
+    return rule
+
+
+def any_of(*places: int, kinds: Sequence[Kind] = ORDERED) -> Partials:
+    """Any of these operands (none said: of all) are maxima (minima), and the results are."""
+
+    def rule(operation: Operation) -> Iterator[Row]:
+        for chosen in _subsets(places or range(len(operation.operands))):
+            for kind in kinds:
+                yield _row(operation, dict.fromkeys(chosen, kind), kind)
+
+    return rule
+
+
+def _subsets(places: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    counts = range(1, len(places) + 1) if len(places) <= ALL_SUBSETS else (1, len(places))
+    for count in counts:
+        yield from combinations(places, count)
+
+
+def shifted(*places: int) -> Partials:
+    """Something that is the same on all parts is added: but not to whole numbers."""
+
+    def rule(operation: Operation) -> Iterator[Row]:
+        if not _wraps(operation):
+            yield from through(ORDERED, *places)(operation)
+
+    return rule
+
+
+def mirrored(place: int) -> Partials:
+    """A maximum becomes a minimum: what is negated."""
+
+    def rule(operation: Operation) -> Iterator[Row]:
+        if not _wraps(operation):
+            for kind in ORDERED:
+                yield _row(operation, {place: kind}, MIRROR[kind])
+
+    return rule
+
+
+def selected(operation: Operation) -> Iterator[Row]:
+    """select_n: the predicate is replicated, the values are all sums, or any of them maxima."""
+    values = range(1, len(operation.operands))
+    yield from together(*values)(operation)
+    yield from any_of(*values)(operation)
+
+
+def divided(operation: Operation) -> Iterator[Row]:
+    """A numerator; whole numbers are rounded when they are divided."""
+    if _is_float(type_of(operation.operands[0]).dtype):
+        yield from through((SUM,))(operation)
+
+
+def converted(operation: Operation) -> Iterator[Row]:
+    """Sums to a float, where only rounding moves; maxima to what keeps all orders."""
+    before, after = type_of(operation.operands[0]).dtype, operation.results[0].type.dtype
+    if _is_float(after) and not before.startswith("u"):
+        yield from through((SUM,))(operation)
+    if _keeps_order(before, after):
+        yield from through(ORDERED)(operation)
+
+
+def _is_float(dtype: str) -> bool:
+    return dtype.startswith(("f", "bf"))
+
+
+def _keeps_order(before: str, after: str) -> bool:
+    """Nothing wraps around: whole numbers go into floats or wide enough ones."""
+    if after in ("bool", *WITHOUT_INFINITY) or before == after:
+        return before == after
+    if _is_float(after) or before == "bool":
+        return True
+    if after.startswith("u"):
+        return before.startswith("u") and int(before[1:]) <= int(after[1:])
+    if _is_float(before):
+        return int(after[1:]) >= WHOLE_BITS
+    return int(before[1:]) + before.startswith("u") <= int(after[1:])
+
+
+WHOLE_BITS = 32
+"""Floats into whole numbers of so many bits are cut off at the ends; narrower ones may wrap."""
+WITHOUT_INFINITY = ("f8_e4m3fn",)
+"""Floats in which what is too large is no number, and so is neither above nor below others."""
+
+
+def odd_power(operation: Operation) -> Iterator[Row]:
+    """Odd powers are monotone, but not negative ones; those of whole numbers wrap around."""
+    power = number(operation, "y")
+    if power % 2 and power > 0 and not _wraps(operation):
+        yield from through(ORDERED)(operation)
+
+
+def looked_up(operation: Operation) -> Iterator[Row]:
+    """gather moves data, unless it fills in what is outside: that would be added by each part."""
+    if word(operation, "mode") != "fill_or_drop":
+        yield from through(tuple(Kind))(operation)
+
+
+def sorted_along(operation: Operation) -> Iterator[Row]:
+    """Keys are replicated, so all parts are put in one order: payloads may be partial."""
+    keys = number(operation, "num_keys")
+    for chosen in _subsets(range(keys, len(operation.operands))):
+        for kind in Kind:
+            lies = tuple(kind if at in chosen else None for at in range(len(operation.operands)))
+            yield Row(lies, lies)
+
+
+def extreme(kind: Kind) -> Partials:
+    """max: of any partial with what all parts have, or of two maxima."""
+
+    def rule(operation: Operation) -> Iterator[Row]:
+        yield from through(ORDERED, 0, 1)(operation)
+        yield _row(operation, {0: kind, 1: kind}, kind)
+
+    return rule
+
+
+MOVED = (through(tuple(Kind)),)
+MONOTONE = (through(ORDERED),)
+PRODUCT = (through((SUM,), 0, 1),)
+UPDATED = (together(0, 1), any_of(0, 1))
+
+PARTIALS: Mapping[str, tuple[Partials, ...]] = {
+    **dict.fromkeys(words("transpose reshape broadcast_in_dim slice split rev squeeze"), MOVED),
+    **dict.fromkeys(
+        words("copy stop_gradient dynamic_slice unstack tile optimization_barrier"), MOVED
+    ),
+    "gather": (looked_up,),
+    "concatenate": (together(), any_of()),
+    "stack": (together(), any_of()),
+    "select_n": (selected,),
+    "dynamic_update_slice": UPDATED,
+    "scatter": (together(0, 2), any_of(0, 2)),
+    "pad": UPDATED,
+    "add": (together(), shifted(0, 1)),
+    "add_any": (together(), shifted(0, 1)),
+    "sub": (together(), shifted(0), mirrored(1)),
+    "neg": (through((SUM,)), mirrored(0)),
+    **dict.fromkeys(words("mul dot_general ragged_dot_general conv_general_dilated"), PRODUCT),
+    "div": (divided,),
+    "reduce_sum": (through((SUM,)),),
+    "cumsum": (through((SUM,)),),
+    "cummax": (through((MAX,)),),
+    "cummin": (through((MIN,)),),
+    "select_and_scatter_add": (through((SUM,)),),
+    "scatter-add": (together(0, 2), shifted(0)),
+    "scatter-sub": (together(0, 2), shifted(0)),
+    "scatter-mul": (through((SUM,)),),
+    "scatter-max": (any_of(0, 2, kinds=(MAX,)), through((MIN,))),
+    "scatter-min": (any_of(0, 2, kinds=(MIN,)), through((MAX,))),
+    "convert_element_type": (converted,),
+    **dict.fromkeys(words("exp exp2 expm1 tanh sinh asinh atan logistic erf cbrt"), MONOTONE),
+    **dict.fromkeys(words("floor ceil round sign reduce_precision"), MONOTONE),
+    "integer_pow": (odd_power,),
+    "clamp": (through(ORDERED, 1),),
+    "max": (extreme(MAX),),
+    "min": (extreme(MIN),),
+    "reduce_max": (through((MAX,)),),
+    "reduce_min": (through((MIN,)),),
+    "reduce_window_sum": (through((SUM,)),),
+    "reduce_window_max": (through((MAX,)),),
+    "reduce_window_min": (through((MIN,)),),
+    "sort": (sorted_along,),
+}
+"""Of a primitive, the rules of section 4; what stands in none of them is an error."""

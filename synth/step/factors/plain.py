@@ -1,0 +1,222 @@
+"""Factors of what computes element by element, moves data, or reduces."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from math import gcd
+
+from grammar.tensors.operations import Operation
+from grammar.tensors.sharding import Kind
+from synth.step.factors.factor import Cut, Index
+from synth.step.factors.indices import Indices, Names, Note, all_of, none_of
+from synth.step.factors.parameters import number, numbers, pairs, shape_of
+
+
+def elementwise(operation: Operation) -> Indices:
+    """Every dimension; operands of rank 0, and in dimensions that they repeat, are replicated."""
+    result = operation.results[0].type.shape
+    names = all_of(result)
+    operands: list[Names] = []
+    for shape in map(shape_of, operation.operands):
+        repeats = zip(names, shape, result, strict=True) if shape else ()
+        operands.append(tuple(name if size == wide else None for name, size, wide in repeats))
+    return Indices(operands, [names])
+
+
+def untouched(parameter: str) -> Callable[[Operation], Indices]:
+    """Every dimension but those that a parameter names, in operands and results of one rank."""
+
+    def rule(operation: Operation) -> Indices:
+        found = operation.parameter[parameter]
+        worked_on = (found,) if isinstance(found, int) else numbers(operation, parameter)
+        return _alike(operation, worked_on)
+
+    return rule
+
+
+def _alike(operation: Operation, worked_on: Iterable[int]) -> Indices:
+    """Operands and results of one rank have one index for each dimension that is not worked on."""
+    rank = len(operation.results[0].type.shape)
+    worked_on = {at % rank for at in worked_on}  # approx_top_k counts from the end
+
+    def names(shape: tuple[int, ...]) -> Names:
+        return tuple(None if at in worked_on else name for at, name in enumerate(all_of(shape)))
+
+    operands = [names(shape_of(operand)) for operand in operation.operands]
+    return Indices(operands, [names(result.type.shape) for result in operation.results])
+
+
+def nothing(operation: Operation) -> Indices:
+    """No factor: made whole, so that values do not depend on the plan."""
+    return Indices(
+        [none_of(shape_of(operand)) for operand in operation.operands],
+        [none_of(result.type.shape) for result in operation.results],
+    )
+
+
+def same_width(operation: Operation) -> Indices:
+    """Bits read as another type: element by element if that is as wide, else nothing."""
+    shape = operation.results[0].type.shape
+    return (
+        elementwise(operation) if shape == shape_of(operation.operands[0]) else nothing(operation)
+    )
+
+
+def transpose(operation: Operation) -> Indices:
+    """Every dimension."""
+    names = all_of(shape_of(operation.operands[0]))
+    return Indices([names], [tuple(names[at] for at in numbers(operation, "permutation"))])
+
+
+def squeeze(operation: Operation) -> Indices:
+    """Every dimension that stays."""
+    names = all_of(shape_of(operation.operands[0]))
+    gone = numbers(operation, "dimensions")
+    return Indices([names], [tuple(name for at, name in enumerate(names) if at not in gone)])
+
+
+def broadcast_in_dim(operation: Operation) -> Indices:
+    """Every dimension of the result; the operand has those that are mapped and of equal size."""
+    shape, result = shape_of(operation.operands[0]), operation.results[0].type.shape
+    names = all_of(result)
+    operand = tuple(
+        names[place] if size == result[place] else None
+        for size, place in zip(shape, numbers(operation, "broadcast_dimensions"), strict=True)
+    )
+    return Indices([operand], [names], notes=_each_cut(names, "shape"))
+
+
+def reshape(operation: Operation) -> Indices:
+    """The first dimensions of each block in which both shapes have equally many elements.
+
+    ``[6,4] -> [24]`` is one block, whose elements are cut in order if 6 and 24 are: a factor of
+    size gcd(6, 24). A minor dimension has none; where all that is major to it is cut to pieces of
+    one element it could have, which is refused.
+    """
+    shape, result = shape_of(operation.operands[0]), operation.results[0].type.shape
+    names: list[Names] = [none_of(shape), none_of(result)]
+    notes: dict[str, Note] = {}
+    for one, other in _blocks(shape, result):
+        name = f"block {len(notes)}"
+        names = [_put(names[0], one, name), _put(names[1], other, name)]
+        notes[name] = Note(gcd(shape[one], result[other]), Cut("new_sizes", other))
+    return Indices(names[:1], names[1:], notes=notes)
+
+
+def _blocks(shape: tuple[int, ...], result: tuple[int, ...]) -> Iterable[tuple[int, int]]:
+    """The first dimension of each block in both shapes; dimensions of one element are in none."""
+    if 0 in shape:
+        return
+    left = [(at, size) for at, size in enumerate(shape) if size > 1]
+    right = [(at, size) for at, size in enumerate(result) if size > 1]
+    while left and right:
+        (one, before), (other, after) = left.pop(0), right.pop(0)
+        yield one, other
+        while before != after:
+            if before < after:
+                before *= left.pop(0)[1]
+            else:
+                after *= right.pop(0)[1]
+
+
+def _put(names: Names, place: int, name: str) -> Names:
+    return (*names[:place], name, *names[place + 1 :])
+
+
+def iota(operation: Operation) -> Indices:
+    """Every dimension; along the one that it counts, a part adds its offset."""
+    names = all_of(operation.results[0].type.shape)
+    notes = _each_cut(names, "shape")
+    along = number(operation, "dimension")
+    notes[f"dimension {along}"] = Note(cut=Cut("shape", along), index=Index.OFFSET)
+    return Indices([], [names], notes=notes)
+
+
+def _each_cut(names: Names, parameter: str) -> dict[str, Note]:
+    return {str(name): Note(cut=Cut(parameter, at)) for at, name in enumerate(names)}
+
+
+def reduce(kind: Kind | None) -> Callable[[Operation], Indices]:
+    """Dimensions that stay are free, reduced ones contracted to a kind (None: not to be cut)."""
+
+    def rule(operation: Operation) -> Indices:
+        gone = numbers(operation, "axes")
+        names = all_of(shape_of(operation.operands[0]))
+        result = tuple(name for at, name in enumerate(names) if at not in gone)
+        if kind is None:
+            names = tuple(None if at in gone else name for at, name in enumerate(names))
+        return Indices([names], [result], kind or Kind.SUM)
+
+    return rule
+
+
+def stack(operation: Operation) -> Indices:
+    """Every dimension of the operands; none along which they are stacked."""
+    names = all_of(shape_of(operation.operands[0]))
+    at = number(operation, "axis")
+    return Indices([names] * len(operation.operands), [(*names[:at], None, *names[at:])])
+
+
+def unstack(operation: Operation) -> Indices:
+    """Every dimension of the results."""
+    names = all_of(operation.results[0].type.shape)
+    at = number(operation, "axis")
+    return Indices([(*names[:at], None, *names[at:])], [names] * len(operation.results))
+
+
+def tile(operation: Operation) -> Indices:
+    """Dimensions that are not repeated; of a repeated one the copies, of a whole operand."""
+    repeats = numbers(operation, "reps")
+    operand = _where([count == 1 for count in repeats])
+    copies = [f"copies {at}" for at in range(len(repeats))]
+    result = tuple(name or copy for name, copy in zip(operand, copies, strict=True))
+    notes = {copy: Note(repeats[at], Cut("reps", at)) for at, copy in enumerate(copies)}
+    return Indices([operand], [result], notes=notes)
+
+
+def reduce_logic(kind: Kind) -> Callable[[Operation], Indices]:
+    """As ``reduce``, of booleans; and, or of the bits of numbers are no minimum, maximum."""
+
+    def rule(operation: Operation) -> Indices:
+        is_logic = operation.results[0].type.dtype == "bool"
+        return reduce(kind if is_logic else None)(operation)
+
+    return rule
+
+
+def slice_(operation: Operation) -> Indices:
+    """Dimensions that are taken whole."""
+    shape = shape_of(operation.operands[0])
+    starts, limits = numbers(operation, "start_indices"), numbers(operation, "limit_indices")
+    steps = numbers(operation, "strides") if "strides" in operation.parameter else (1,) * len(shape)
+    taken = zip(starts, limits, steps, shape, strict=True)
+    whole = [(start, limit, step) == (0, size, 1) for start, limit, step, size in taken]
+    names = _where(whole)
+    return Indices([names], [names], notes=_each_cut(names, "limit_indices"))
+
+
+def dynamic_slice(operation: Operation) -> Indices:
+    """Dimensions that are taken whole."""
+    shape = shape_of(operation.operands[0])
+    names = _where(
+        [one == other for one, other in zip(shape, numbers(operation, "slice_sizes"), strict=True)]
+    )
+    operands = [names, *(() for _ in operation.operands[1:])]
+    return Indices(operands, [names], notes=_each_cut(names, "slice_sizes"))
+
+
+def dynamic_update_slice(operation: Operation) -> Indices:
+    """Dimensions that are overwritten whole."""
+    shape, update = map(shape_of, operation.operands[:2])
+    names = _where([one == other for one, other in zip(shape, update, strict=True)])
+    return Indices([names, names, *(() for _ in operation.operands[2:])], [names])
+
+
+def pad(operation: Operation) -> Indices:
+    """Dimensions to which nothing is added."""
+    names = _where([one == (0, 0, 0) for one in pairs(operation, "padding_config")])
+    return Indices([names, ()], [names])
+
+
+def _where(whole: Iterable[bool]) -> Names:
+    return tuple(f"dimension {at}" if one else None for at, one in enumerate(whole))

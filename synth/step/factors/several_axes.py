@@ -1,0 +1,220 @@
+"""An operation over several axes: a row for each axis gives the shardings of all its values.
+
+Rows of different axes combine freely. The product of the axes on one factor divides its size, and
+two axes on one factor come in the same order in every operand and result: on contracted lists
+``[a,b]`` and ``[b,a]`` a device would multiply blocks that do not belong together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from grammar.tensors.operations import Operation
+from grammar.tensors.sharding import Kind, Sharding, check_type, replicated
+from hierarchies import InputError
+from synth.step.factors.factor import Factor, Row, lies
+from synth.step.factors.forms import by_form
+from synth.step.factors.parameters import shape_of, type_of
+from synth.step.factors.rows import every_row, rows
+
+SHOWN = 8
+"""So many of an operation's rows are named where none of them fits."""
+
+
+@dataclass(frozen=True)
+class Typed:
+    """How an operation's operands and results lie, by a row for each axis, major axes first."""
+
+    operands: tuple[Sharding, ...]
+    results: tuple[Sharding, ...]
+    rows: tuple[tuple[str, Row], ...]
+
+    @property
+    def factors(self) -> dict[Factor, tuple[str, ...]]:
+        """The factors that are cut, and by which axes, major to minor."""
+        found: dict[Factor, tuple[str, ...]] = {}
+        for axis, row in self.rows:
+            if row.factor is not None:
+                found[row.factor] = (*found.get(row.factor, ()), axis)
+        return found
+
+
+def typed(operation: Operation, by_axis: Mapping[str, Row], sizes: Mapping[str, int]) -> Typed:
+    """The shardings that follow from a row for each axis; axes that are not named: replicated.
+
+    Of two axes on one factor the first in the mapping is the major one. Raises InputError where
+    axes do not divide a factor, where the numbers of two axes would enter by two indices, or where
+    a value would be partial of two kinds.
+    """
+    legal = every_row(operation) if by_axis else ()
+    chosen = ((axis, legal.index(row) if row in legal else row) for axis, row in by_axis.items())
+    known = _known(operation)
+    key = tuple(chosen), tuple(sizes.items())
+    if key not in known:
+        known[key] = _typed(operation, by_axis, sizes)
+    return known[key]
+
+
+@by_form
+def _known(operation: Operation) -> dict[object, Typed]:
+    """What is known so far: by the numbers of rows along axes, and the sizes of axes."""
+    return {}
+
+
+def _typed(operation: Operation, by_axis: Mapping[str, Row], sizes: Mapping[str, int]) -> Typed:
+    operands = [replicated(len(shape_of(operand))) for operand in operation.operands]
+    results = [replicated(len(result.type.shape)) for result in operation.results]
+    for axis, row in by_axis.items():
+        operands = [one.laid(axis, lie) for one, lie in zip(operands, row.operands, strict=True)]
+        results = [one.laid(axis, lie) for one, lie in zip(results, row.results, strict=True)]
+    found = Typed(tuple(operands), tuple(results), tuple(by_axis.items()))
+    _check_axes(operation, found, sizes)
+    _check_values(operation, found, sizes)
+    return found
+
+
+def matched(
+    operation: Operation,
+    operands: Sequence[Sharding],
+    results: Sequence[Sharding],
+    sizes: Mapping[str, int],
+) -> Typed:
+    """The rows by which operands that lie so make results that lie so.
+
+    Raises InputError with the operation, its line and the axis: where there is no such row, where
+    two axes on one factor come in different orders, and as ``typed`` does.
+    """
+    several = (*operands, *results)
+    flat = dict.fromkeys(one.flat for one in several if one.flat)
+    legal = every_row(operation) if flat else rows(operation)
+    for value, sharding in zip((*operation.operands, *operation.results), several, strict=True):
+        whole = replicated(len(sharding.dimensions))
+        check_type(type_of(value), whole, sizes, where=operation.line)  # its rank; the rest below
+    if len(flat) > 1:
+        spelled = " and ".join(f"({','.join(axes)})" for axes in flat)
+        raise InputError(
+            f"{operation.primitive} has values cut flat by different axes: {spelled}",
+            where=operation.line,
+            hint="all operands and results need the same axes in one order, or are gathered first",
+        )
+    by_axis = {
+        axis: _row(operation, legal, axis, operands, results)
+        for axis in dict.fromkeys(axis for one in several for axis in one.axes)
+    }
+    cut = dict.fromkeys(row.factor for row in by_axis.values() if row.factor is not None)
+    orders = [_order(operation, factor, by_axis, several) for factor in cut]
+    partial = [axis for axis, row in by_axis.items() if row.factor is None]
+    in_order = [*(axis for axes in orders for axis in axes), *partial]
+    found = typed(operation, {axis: by_axis[axis] for axis in in_order}, sizes)
+    assert (found.operands, found.results) == (tuple(operands), tuple(results)), (found, several)
+    return found
+
+
+def _row(
+    operation: Operation,
+    legal: Iterable[Row],
+    axis: str,
+    operands: Sequence[Sharding],
+    results: Sequence[Sharding],
+) -> Row:
+    before = tuple(one.along(axis) for one in operands)
+    after = tuple(one.along(axis) for one in results)
+    legal = list(legal)
+    for row in legal:
+        if (row.operands, row.results) == (before, after):
+            return row
+    fits = [row for row in legal if row.operands == before] or legal
+    shown = "; ".join(map(str, fits[:SHOWN])) + ("; ..." if len(fits) > SHOWN else "")
+    raise InputError(
+        f"{operation.primitive} cannot take {lies(before)} to {lies(after)} along axis {axis!r}",
+        where=operation.line,
+        hint=f"{_masked(operation, before)}redistribute first; it can {shown}",
+    )
+
+
+def _masked(operation: Operation, before: Sequence[object]) -> str:
+    """What is added to a partial sum on each part is added as often as there are parts."""
+    sums = operation.primitive in (
+        "add",
+        "add_any",
+        "sub",
+        "scatter-add",
+        "scatter-sub",
+        "select_n",
+    )
+    if sums and Kind.SUM in before and None in before:
+        return (
+            "what is replicated would count once for each part: zero it on all but the first, or "
+        )
+    return ""
+
+
+def _order(
+    operation: Operation,
+    factor: Factor,
+    by_axis: Mapping[str, Row],
+    several: Sequence[Sharding],
+) -> tuple[str, ...]:
+    """The axes on a factor, in the one order that all values have them in."""
+    cutting = {axis for axis, row in by_axis.items() if row.factor == factor}
+    orders = {
+        axes for sharding in several for axes in sharding.dimensions if cutting.intersection(axes)
+    }
+    if len(orders) == 1:
+        return orders.pop()
+    spelled = " and ".join(sorted(f"({','.join(axes)})" for axes in orders))
+    raise InputError(
+        f"{operation.primitive} has {factor.name!r} cut in different orders of axes: {spelled}",
+        where=operation.line,
+        hint="all operands and results need one order, or blocks do not belong together",
+    )
+
+
+def _check_axes(operation: Operation, found: Typed, sizes: Mapping[str, int]) -> None:
+    for factor, axes in found.factors.items():
+        for axis in axes:
+            if axis not in sizes:
+                hint = f"the axes are {', '.join(sizes)}"
+                raise InputError(f"no axis {axis!r}", where=operation.line, hint=hint)
+        parts = prod(sizes[axis] for axis in axes)
+        if factor.size % parts:
+            over = " x ".join(f"{axis}={sizes[axis]}" for axis in axes)
+            raise InputError(
+                f"{over} cuts {factor.name!r} of {operation.primitive}"
+                f" in {parts} parts, of size {factor.size} ({_places(factor)})",
+                where=operation.line,
+                hint="the product of the axes on a factor must divide its size",
+            )
+    numbered = [factor for factor in found.factors if factor.index is not None]
+    if len(numbered) > 1:
+        names = " and ".join(f"{one.name!r} by {found.factors[one][0]}" for one in numbered)
+        raise InputError(
+            f"{operation.primitive} is cut in {names}: both need to know which part they are",
+            where=operation.line,
+            hint="cut one of them only",
+        )
+
+
+def _places(factor: Factor) -> str:
+    """``dimension 0 of operand 1``: where it is seen first."""
+    for word, places in (("operand", factor.operands), ("result", factor.results)):
+        for at, place in enumerate(places):
+            if place is not None:
+                return f"dimension {place} of {word} {at}"
+    raise AssertionError(factor)
+
+
+def _check_values(operation: Operation, found: Typed, sizes: Mapping[str, int]) -> None:
+    values = (*operation.operands, *operation.results)
+    for value, sharding in zip(values, (*found.operands, *found.results), strict=True):
+        check_type(type_of(value), sharding, sizes, where=operation.line)
+        kinds = sorted({kind.value for kind, _ in sharding.partial})
+        if len(kinds) > 1:
+            raise InputError(
+                f"{operation.primitive} has a value {type_of(value).sharded(sharding)},"
+                f" partial of two kinds, {' and '.join(kinds)}",
+                where=operation.line,
+                hint="its meaning would depend on which is put together first: reduce one of them",
+            )

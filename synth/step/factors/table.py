@@ -1,0 +1,113 @@
+"""The table: of every primitive, the rule that names its indices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from grammar.tensors.operations import Operation
+from grammar.tensors.primitives import ARITHMETIC, RANDOM, REPLICATED, WHOLE
+from grammar.tensors.sharding import Kind
+from hierarchies import InputError
+from hierarchies.errors import nearest
+from synth.step.factors import indexed, plain, products, windows
+from synth.step.factors.factor import Factor
+from synth.step.factors.forms import by_form
+from synth.step.factors.indices import Indices
+
+Rule = Callable[[Operation], Indices]
+
+ELEMENTWISE = ARITHMETIC | {
+    "convert_element_type",
+    "stop_gradient",
+    "copy",
+    "optimization_barrier",
+}
+"""What computes each element of its results from the same element of its operands."""
+
+TABLE: Mapping[str, Rule] = {
+    **dict.fromkeys(ELEMENTWISE, plain.elementwise),
+    "bitcast_convert_type": plain.same_width,
+    "transpose": plain.transpose,
+    "rev": plain.untouched("dimensions"),
+    "squeeze": plain.squeeze,
+    "broadcast_in_dim": plain.broadcast_in_dim,
+    "reshape": plain.reshape,
+    "iota": plain.iota,
+    "reduce_sum": plain.reduce(Kind.SUM),
+    "reduce_max": plain.reduce(Kind.MAX),
+    "reduce_min": plain.reduce(Kind.MIN),
+    "reduce_and": plain.reduce_logic(Kind.MIN),
+    "reduce_or": plain.reduce_logic(Kind.MAX),
+    "reduce_prod": plain.reduce(None),
+    "argmax": plain.reduce(None),
+    "argmin": plain.reduce(None),
+    "cumsum": plain.untouched("axis"),
+    "cumprod": plain.untouched("axis"),
+    "cummax": plain.untouched("axis"),
+    "cummin": plain.untouched("axis"),
+    "cumlogsumexp": plain.untouched("axis"),
+    "sort": plain.untouched("dimension"),
+    "top_k": plain.untouched("axis"),
+    "approx_top_k": plain.untouched("reduction_dimension"),
+    "split": plain.untouched("axis"),
+    "concatenate": plain.untouched("dimension"),
+    "stack": plain.stack,
+    "unstack": plain.unstack,
+    "tile": plain.tile,
+    "slice": plain.slice_,
+    "dynamic_slice": plain.dynamic_slice,
+    "dynamic_update_slice": plain.dynamic_update_slice,
+    "pad": plain.pad,
+    "dot_general": products.dot_general,
+    "ragged_dot_general": products.ragged_dot_general,
+    "conv_general_dilated": products.convolution,
+    "reduce_window_sum": windows.reduce_window,
+    "reduce_window_max": windows.reduce_window,
+    "reduce_window_min": windows.reduce_window,
+    "select_and_scatter_add": windows.select_and_scatter_add,
+    "gather": indexed.gather,
+    "scatter-add": indexed.scatter_onto(Kind.SUM),
+    "scatter-sub": indexed.scatter_onto(Kind.SUM),
+    "scatter-mul": indexed.scatter_onto(None),
+    "scatter-max": indexed.scatter_onto(Kind.MAX),
+    "scatter-min": indexed.scatter_onto(Kind.MIN),
+    "scatter": indexed.scatter,
+    **dict.fromkeys(RANDOM, plain.nothing),
+}
+
+
+@by_form
+def factors(operation: Operation) -> tuple[Factor, ...]:
+    """The factors of an operation.
+
+    Raises InputError, with its user's line, for a primitive that is not in the table. One that all
+    runtimes compute has no factor instead if the step says ``replicated=true``, and is computed on
+    all devices alike; of any other primitive that is refused.
+    """
+    asked = REPLICATED in operation.parameter
+    if operation.primitive in TABLE and not asked:
+        return TABLE[operation.primitive](operation).factors(operation)
+    if operation.primitive in WHOLE and operation.parameter.get(REPLICATED) is True:
+        return ()
+    if operation.primitive in TABLE:
+        raise InputError(
+            f"{operation.primitive} has {REPLICATED}=, and has rules to be cut by",
+            where=operation.line,
+            hint=f"leave that out, and a plan may replicate it; {_SAID_OF}",
+        )
+    if operation.body is not None:
+        raise InputError(
+            f"{operation.primitive} repeats a body", where=operation.line, hint="cut its operations"
+        )
+    if operation.primitive in WHOLE:
+        hint = f"for every device to do it whole, write {REPLICATED}=true behind its operands"
+    else:
+        hint = f"{nearest(operation.primitive, TABLE)}; {_SAID_OF}"
+    raise InputError(
+        f"no factors are known of the primitive {operation.primitive!r}",
+        where=operation.line,
+        hint=hint,
+    )
+
+
+_SAID_OF = f"{REPLICATED}=true is said of {', '.join(sorted(WHOLE))}, which runtimes compute whole"

@@ -1,0 +1,50 @@
+"""Factors of windows that tile a dimension: pooling, and its gradient.
+
+Windows of two in steps of two, nothing padded: a part that has whole windows needs no neighbour.
+Windows that overlap would; they are refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from grammar.tensors.operations import Operation
+from synth.step.factors.indices import Indices, Names, Note
+from synth.step.factors.parameters import numbers, pairs, shape_of
+
+
+def tiles(size: int, window: int, stride: int, padding: Sequence[int]) -> bool:
+    """Does every element of a dimension belong to exactly one window?"""
+    return window == stride and not any(padding) and size % window == 0
+
+
+def reduce_window(operation: Operation) -> Indices:
+    """Dimensions that windows tile, in as many parts as divide the number of windows."""
+    names, notes = _tiled(operation, shape_of(operation.operands[0]))
+    return Indices([names], [names], notes=notes)
+
+
+def select_and_scatter_add(operation: Operation) -> Indices:
+    """The gradient of max-pooling: source (one for each window), operand and result alike."""
+    names, notes = _tiled(operation, shape_of(operation.operands[1]))
+    return Indices([names, names], [names], notes=notes)
+
+
+def _tiled(operation: Operation, shape: Sequence[int]) -> tuple[Names, dict[str, Note]]:
+    windows = numbers(operation, "window_dimensions")
+    strides, padding = numbers(operation, "window_strides"), pairs(operation, "padding")
+    dilations = [
+        numbers(operation, name)
+        for name in ("base_dilation", "window_dilation")
+        if name in operation.parameter
+    ]
+    names: list[str | None] = []
+    notes = {}
+    for at, size in enumerate(shape):
+        dilated = any(one[at] != 1 for one in dilations)
+        if dilated or not tiles(size, windows[at], strides[at], padding[at]):
+            names.append(None)
+            continue
+        names.append(f"windows {at}")
+        notes[f"windows {at}"] = Note(size // windows[at])
+    return tuple(names), notes

@@ -1,0 +1,44 @@
+"""Configuration files of the frameworks that would run a recipe. Nothing here imports them.
+
+A recipe, a model, a job and a machine give files for each framework that can say the recipe. What
+one cannot say is one clear refusal; in what it does otherwise, a line that begins with
+``differs:``, and the recipe that the files do say.
+
+>>> from hierarchies import Axis, load, row_major
+>>> from synth.step.frameworks import Job, Machine, Model, configurations
+>>> from synth.step.sharding import parse_recipe
+>>> from synth.step.zoo.sizes import ZOO
+>>> text = "data=4 tensor=8; batch over data; weights over tensor as Megatron; zero=1; remat layers"
+>>> system = load("dgx-h100:4")
+>>> placement = row_major(system.hierarchy, [Axis("data", 4), Axis("tensor", 8)])
+>>> model, job = Model("llama3-70b", ZOO["llama3-70b"]), Job(batch=64, sequence=8192)
+>>> found = configurations(parse_recipe(text), model, job, Machine(system, placement))
+>>> list(found.files)
+['megatron/arguments.sh', 'megatron/launch.sh', 'bridge/collsynth_bridge.py', 'bridge/launch.sh', \
+'deepspeed/launch.sh', 'deepspeed/deepspeed.json']
+>>> for line in found.files["megatron/arguments.sh"].splitlines()[6:8]:
+...     print(line)
+# differs: Megatron cuts the vocabulary over tensor, too (128256 words in 8 parts)
+# differs: Megatron's distributed optimizer sums gradients by a reduce-scatter, not whole
+>>> print(found.refused["torchtitan"])
+zero=1: torchtitan stores moments in parts only with gradients; zero=2 or 3
+"""
+
+from synth.step.frameworks.asked import Job, Machine, Model, Written
+from synth.step.frameworks.files import (
+    FRAMEWORKS,
+    Configurations,
+    configuration,
+    configurations,
+)
+
+__all__ = [
+    "FRAMEWORKS",
+    "Configurations",
+    "Job",
+    "Machine",
+    "Model",
+    "Written",
+    "configuration",
+    "configurations",
+]

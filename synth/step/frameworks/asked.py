@@ -1,0 +1,319 @@
+"""What a configuration is asked for: a recipe, a model, a job and a machine, and what fits not.
+
+Axes of a recipe have any names; what they cut says what they are for. Frameworks have a size for
+each of these *roles*, in one order: stages (``pipe``), samples (``data``), samples and experts
+(``expert``), tokens (``seq``), heads and widths (``tensor``). What else a recipe may say, no
+framework but JAX can.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from math import gcd
+from typing import Any
+
+from grammar.tensors.operations import Step
+from hierarchies import Axis, InputError, Placement, System
+from synth.collective.emit.source import Files, Options
+from synth.step.sharding.plan import PIPE
+from synth.step.sharding.recipes import AND, Recipe
+from synth.step.zoo.sizes import Gpt2, Llama, Sizes
+
+ROLES = (PIPE, "data", "expert", "seq", "tensor")
+"""In the order in which frameworks count ranks, the slowest first."""
+
+NUMBERS = ("bfloat16", "float16", "float32")
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model of the zoo: its name and sizes, and the step that a JAX module is written from."""
+
+    name: str
+    sizes: Sizes
+    step: Step | None = None
+
+
+@dataclass(frozen=True)
+class Job:
+    """``batch``: samples of a step, of so many tokens each. ``numbers``: what it computes in.
+
+    Parameters and moments are float32, as in the zoo.
+    """
+
+    batch: int
+    sequence: int
+    numbers: str = "bfloat16"
+
+    def __post_init__(self) -> None:
+        for name in ("batch", "sequence"):
+            if getattr(self, name) < 1:
+                raise InputError(f"a {name} of {getattr(self, name)}", hint="at least 1")
+        if self.numbers not in NUMBERS:
+            raise InputError(f"numbers {self.numbers!r}", hint=f"there are {', '.join(NUMBERS)}")
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Where the axes lie. ``options`` may name the hosts, and the level that hosts are."""
+
+    system: System
+    placement: Placement
+    options: Options = field(default_factory=Options)
+
+
+@dataclass(frozen=True)
+class Written:
+    """Files of a framework, the recipe that they say, and in which it differs from the one asked.
+
+    Each note is a sentence; it stands in the files, too.
+    """
+
+    files: Files
+    recipe: Recipe
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Decoder:
+    """What frameworks ask of a decoder; ``rotary`` is the base of its turned positions, or 0."""
+
+    layers: int
+    width: int
+    heads: int
+    key_heads: int
+    hidden: int
+    vocabulary: int
+    longest: int
+    gated: bool
+    rotary: int
+    experts: int = 1
+    chosen: int = 1
+
+
+@dataclass
+class Differs:
+    """What a framework does instead of a recipe, said as it is found out."""
+
+    recipe: Recipe
+    notes: list[str] = field(default_factory=list)
+
+    def say(self, note: str, recipe: Recipe | None = None) -> None:
+        """A sentence, and the recipe that the framework has instead, if a recipe can say it."""
+        self.notes.append(note)
+        self.recipe = recipe or self.recipe
+
+
+@dataclass(frozen=True)
+class Asked:
+    """All that was given. Raises InputError where it does not fit together."""
+
+    recipe: Recipe
+    model: Model
+    job: Job
+    machine: Machine
+
+    def __post_init__(self) -> None:
+        lie = {axis.name: axis.size for axis in self.machine.placement.axes if axis.size > 1}
+        sizes = {name: size for name, size in self.recipe.axes if size > 1}
+        if lie != sizes:
+            raise InputError(
+                f"the placement has {_said(lie)}, the recipe {_said(sizes)}",
+                hint="place the axes of the recipe",
+            )
+        parts = self.recipe.microbatches * self.recipe.replicas
+        if self.job.batch % parts:
+            raise InputError(
+                f"a batch of {self.job.batch} in {parts} parts",
+                hint=f"{self.recipe.microbatches} microbatches, each of as many samples on every "
+                "device",
+            )
+
+    @cached_property
+    def sizes(self) -> Mapping[str, int]:
+        """The size of each role, 1 where no axis has it. Raises InputError as ``named``."""
+        names, said = self._roles, dict(self.recipe.axes)
+        return {role: said.get(names.get(role, ""), 1) for role in ROLES}
+
+    @property
+    def devices(self) -> int:
+        return self.machine.placement.hierarchy.devices
+
+    @property
+    def samples(self) -> int:
+        """Of a microbatch, on each device."""
+        return self.job.batch // (self.recipe.microbatches * self.recipe.replicas)
+
+    @cached_property
+    def named(self) -> Recipe:
+        """The recipe with its axes named by roles, in order, those of size 1 left out.
+
+        Raises InputError for what only JAX can say: an axis that nothing is cut by, a clause for
+        one weight or input, experts on an axis along which samples are whole.
+        """
+        names = {axis: role for role, axis in self._roles.items() if self.sizes[role] > 1}
+        axes = tuple((role, size) for role, size in self.sizes.items() if size > 1)
+        cuts: dict[str, Any] = {
+            clause: names.get(over[0], "")
+            for clause, over in self.recipe.clauses.items()
+            if clause != "batch"
+        }
+        cuts["batch"] = tuple(role for role in ("data", "expert") if self.sizes[role] > 1)
+        staged = self.sizes[PIPE] > 1
+        return replace(
+            self.recipe,
+            axes=axes or (("data", 1),),
+            zero=self.recipe.zero if cuts["batch"] or self.sizes["seq"] > 1 else 0,
+            schedule=self.recipe.schedule if staged else "",
+            chunks=self.recipe.chunks if staged else 1,
+            layers=self.recipe.layers if staged else (),
+            **cuts,
+        )
+
+    @cached_property
+    def seated(self) -> Machine:
+        """The machine, with the placement's axes named by roles and in their order."""
+        placement = self.machine.placement
+        rows = {axis.name: row for axis, row in zip(placement.axes, placement.matrix, strict=True)}
+        roles = [role for role in ROLES if self.sizes[role] > 1]
+        axes = tuple(Axis(role, self.sizes[role]) for role in roles)
+        matrix = tuple(rows[self._roles[role]] for role in roles)
+        if not roles:
+            axes, matrix = (Axis("data", 1),), ((1,) * len(placement.hierarchy.levels),)
+        return replace(self.machine, placement=Placement(placement.hierarchy, axes, matrix))
+
+    @cached_property
+    def _roles(self) -> Mapping[str, str]:
+        recipe = self.recipe
+        if recipe.weights or recipe.inputs:
+            raise InputError(
+                "clauses for a weight or an input of their own",
+                hint="frameworks cut what they know; JAX's partition specs say the rest",
+            )
+        own = recipe.tokens != recipe.megatron
+        above = {name for name, size in recipe.axes if size > 1}
+        samples = [axis for axis in recipe.batch if axis in above and axis != recipe.experts]
+        given = {
+            PIPE: PIPE,
+            "data": next(iter(samples), ""),
+            "expert": recipe.experts,
+            "seq": recipe.tokens if own else "",
+            "tensor": recipe.megatron,
+        }
+        roles = {role: axis for role, axis in given.items() if axis}
+        if recipe.experts in above - {*recipe.batch}:
+            same = "along which all devices have the same samples"
+            if recipe.experts == recipe.megatron:
+                same = "which cuts each of them, too"
+            also = AND.join((*recipe.batch, "an axis of their own"))
+            raise InputError(
+                f"experts over {recipe.experts}, {same}",
+                hint=f"in frameworks they lie on devices of different samples: batch over {also}",
+            )
+        if len(samples) > 1:
+            raise InputError(
+                f"batch over {AND.join(samples)}", hint="frameworks have one axis of samples alone"
+            )
+        if recipe.vocabulary in above - {recipe.megatron}:
+            raise InputError(
+                f"the vocabulary over {recipe.vocabulary}",
+                hint="frameworks cut it by the axis of the weights, or not at all",
+            )
+        for name in sorted(above - set(roles.values())):
+            raise InputError(f"axis {name} cuts nothing", hint="frameworks have no such replicas")
+        return roles
+
+    @cached_property
+    def decoder(self) -> Decoder:
+        """The model as a decoder. Raises InputError for another, and for too many tokens."""
+        match self.model.sizes:
+            case Gpt2() as one:
+                found = Decoder(
+                    layers=one.layers,
+                    width=one.width,
+                    heads=one.heads,
+                    key_heads=one.heads,
+                    hidden=4 * one.width,
+                    vocabulary=one.vocabulary,
+                    longest=one.sequence,
+                    gated=False,
+                    rotary=0,
+                )
+            case Llama() as one:
+                found = Decoder(
+                    layers=one.layers,
+                    width=one.width,
+                    heads=one.heads,
+                    key_heads=one.key_heads,
+                    hidden=one.hidden,
+                    vocabulary=one.vocabulary,
+                    longest=max(one.sequence, self.job.sequence),
+                    gated=True,
+                    rotary=round(one.rope_base),
+                    experts=one.experts,
+                    chosen=one.chosen,
+                )
+            case other:
+                kind = type(other).__name__
+                raise InputError(
+                    f"{self.model.name} is a {kind}", hint="decoders are written: GPT-2 and Llama"
+                )
+        if self.job.sequence > found.longest:
+            raise InputError(
+                f"{self.job.sequence} tokens, and {self.model.name} has places for {found.longest}",
+                hint="change its sequence, too",
+            )
+        return found
+
+    @property
+    def layers(self) -> tuple[int, ...]:
+        """Of each stage."""
+        count = self.named.stages
+        return self.named.layers or (self.decoder.layers // count,) * count
+
+    def check_decoder(self) -> Decoder:
+        """The decoder, if the recipe's sizes divide it. Raises InputError."""
+        found, sizes, recipe = self.decoder, self.sizes, self.named
+        if sum(recipe.layers) not in (0, found.layers):
+            raise InputError(
+                f"stages of {sum(recipe.layers)} layers in all",
+                hint=f"{self.model.name} has {found.layers}",
+            )
+        if not recipe.layers:
+            divides(found.layers, "layers", sizes[PIPE] * recipe.chunks, "stages")
+        for size, what in ((found.heads, "heads"), (found.key_heads, "heads of keys")):
+            divides(size, what, sizes["tensor"], "parts over tensor")
+        divides(found.hidden, "elements of the MLP", sizes["tensor"], "parts over tensor")
+        parts = sizes["seq"] * (sizes["tensor"] if recipe.tokens == "tensor" else 1)
+        divides(self.job.sequence, "tokens", parts, "parts")
+        if recipe.experts and found.experts == 1:
+            raise InputError(f"experts over {recipe.experts}, and {self.model.name} has none")
+        if recipe.experts:
+            divides(found.experts, "experts", sizes["expert"], "parts over expert")
+        return found
+
+    @property
+    def head(self) -> tuple[str, ...]:
+        """What the files are for, a line each."""
+        placement, job = self.machine.placement, self.job
+        return (
+            f"collsynth: {self.model.name}, {job.batch} samples of {job.sequence} tokens a step,",
+            f"on {self.devices} devices of {self.machine.system.name}: {placement.hierarchy}.",
+            f"recipe: {self.recipe}",
+            f"placement: {placement} of {_said({a.name: a.size for a in placement.axes})}",
+        )
+
+
+def divides(size: int, what: str, parts: int, of: str) -> None:
+    """Raises InputError where so many parts are not equal."""
+    if size % parts:
+        hint = f"parts that divide {size}"
+        if common := gcd(size, parts):
+            hint += f", as {common} does"
+        raise InputError(f"{size} {what} in {parts} {of}", hint=hint)
+
+
+def _said(sizes: Mapping[str, int]) -> str:
+    return ", ".join(f"{name}={size}" for name, size in sizes.items()) or "no axes"

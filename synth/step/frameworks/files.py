@@ -1,0 +1,81 @@
+"""The table of frameworks, and the files of all of them for one recipe."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from hierarchies import InputError, nearest
+from synth.collective.emit.source import Files
+from synth.step.frameworks.asked import Asked, Job, Machine, Model, Written
+from synth.step.frameworks.deepspeed import deepspeed
+from synth.step.frameworks.jax import jax
+from synth.step.frameworks.megatron import bridge, megatron
+from synth.step.frameworks.torchtitan import torchtitan, torchtitan_toml
+from synth.step.sharding.recipes import Recipe
+
+
+@dataclass(frozen=True)
+class Framework:
+    """``title``: what it is called, with the version that is written for."""
+
+    title: str
+    write: Callable[[Asked], Written]
+
+
+FRAMEWORKS: Mapping[str, Framework] = {
+    "megatron": Framework("Megatron-LM (megatron-core 0.19)", megatron),
+    "bridge": Framework("Megatron-Bridge 0.6", bridge),
+    "torchtitan": Framework("torchtitan 0.3", torchtitan),
+    "torchtitan-toml": Framework("torchtitan 0.2", torchtitan_toml),
+    "deepspeed": Framework("DeepSpeed 0.19", deepspeed),
+    "jax": Framework("JAX 0.10", jax),
+}
+
+
+@dataclass(frozen=True)
+class Configurations:
+    """What was written, by framework, and why of each of the others nothing was."""
+
+    written: Mapping[str, Written]
+    refused: Mapping[str, InputError]
+
+    @property
+    def files(self) -> Files:
+        """All files, in a folder a framework: ``megatron/arguments.sh``."""
+        return {
+            f"{name}/{file}": text
+            for name, found in self.written.items()
+            for file, text in found.files.items()
+        }
+
+
+def configuration(
+    framework: str, recipe: Recipe, model: Model, job: Job, machine: Machine
+) -> Written:
+    """The files of one framework. Raises InputError for what it cannot say, and why."""
+    if framework not in FRAMEWORKS:
+        raise InputError(f"no framework {framework!r}", hint=nearest(framework, FRAMEWORKS))
+    return FRAMEWORKS[framework].write(Asked(recipe, model, job, machine))
+
+
+def configurations(
+    recipe: Recipe,
+    model: Model,
+    job: Job,
+    machine: Machine,
+    frameworks: Sequence[str] = tuple(FRAMEWORKS),
+) -> Configurations:
+    """The files of every framework that can say the recipe.
+
+    Raises InputError where recipe, job and machine do not fit together, whatever the framework.
+    """
+    Asked(recipe, model, job, machine)
+    written: dict[str, Written] = {}
+    refused: dict[str, InputError] = {}
+    for name in frameworks:
+        try:
+            written[name] = configuration(name, recipe, model, job, machine)
+        except InputError as error:
+            refused[name] = error
+    return Configurations(written, refused)

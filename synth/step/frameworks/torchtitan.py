@@ -1,0 +1,228 @@
+"""torchtitan: a Python configuration (0.3), or TOML (0.2).
+
+Source: the wheels ``torchtitan`` 0.3.0 (2026-09; ``config/configs.py``, ``config/README.md``,
+``models/llama3/config_registry.py``, ``distributed/pipeline_parallel.py``) and 0.2.2, the last
+that reads TOML (``config/job_config.py``, ``models/llama3/infra/parallelize.py``), BSD 3-clause,
+read on 2026-11-23.
+
+Its models have flavours, not sizes: Llama 3 of the zoo at its published sizes. What of a recipe is
+what there:
+
+* ``zero=0`` is ``dp_replicate``, 2 and 3 are ``dp_shard``, whose parameters are given up after the
+  forward pass (3) or not (2); nothing stores moments alone in parts;
+* tokens along an axis of their own are its context parallelism, along which FSDP cuts, too;
+* tensor parallelism always cuts the vocabulary; 0.2 always has what is between by tokens;
+* layers are named to stages, as many to each as are said; orders are PyTorch's, by its names.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from itertools import accumulate, pairwise
+
+from hierarchies import InputError
+from synth.collective.emit.mesh import RankOrder
+from synth.collective.emit.text import templates
+from synth.step.frameworks.asked import Asked, Differs, Written, divides
+from synth.step.frameworks.launch import Launch, launch
+from synth.step.frameworks.megatron import without_first
+from synth.step.sharding.plan import PIPE
+from synth.step.zoo.sizes import ZOO, Llama
+
+Value = bool | int | str | list[list[str]]
+
+FLAVOURS: Mapping[str, tuple[str, str]] = {
+    "llama3-8b": ("8B", "llama3_8b"),
+    "llama3-70b": ("70B", "llama3_70b"),
+    "llama3-405b": ("405B", "llama3_405b"),
+}
+"""Of a model of the zoo the flavour, and the function that has it in 0.3."""
+
+SCHEDULES: Mapping[str, str] = {
+    "gpipe": "GPipe",
+    "1f1b": "1F1B",
+    "interleaved-1f1b": "Interleaved1F1B",
+    "looped-bfs": "LoopedBFS",
+    "zero-bubble-h1": "InterleavedZeroBubble",
+    "zbv": "ZBVZeroBubble",
+    "dualpipev": "DualPipeV",
+}
+RESHARDED = {0: "default", 2: "never", 3: "always"}
+LAST = {"0.3": "lm_head", "0.2": "output"}
+"""What each version calls the last matrix."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Options of the sections that both versions have."""
+
+    parallelism: Mapping[str, Value]
+    training: Mapping[str, Value]
+    remat: bool
+
+
+def torchtitan(asked: Asked) -> Written:
+    """``collsynth_torchtitan.py``, for 0.3. Raises InputError."""
+    _, base = _flavour(asked)
+    settings, differs = _decided(asked, "0.3")
+    text = templates("synth.step.frameworks").get_template("torchtitan.py.jinja")
+    said = [(section, _python(values)) for section, values in _sections(settings)]
+    made = text.render(
+        head=asked.head, notes=differs.notes, base=base, said=said, remat=settings.remat
+    )
+    before = ['export PYTHONPATH="$PWD${PYTHONPATH:+:$PYTHONPATH}"']
+    command = "-m torchtitan.train --module collsynth_torchtitan --config config"
+    more = launch(asked, Launch.of(asked.seated, RankOrder.TORCHTITAN), command, before=before)
+    files = {"collsynth_torchtitan.py": made, **more}
+    return Written(files, differs.recipe, tuple(differs.notes))
+
+
+def torchtitan_toml(asked: Asked) -> Written:
+    """``torchtitan.toml``, for 0.2. Raises InputError."""
+    flavour, _ = _flavour(asked)
+    settings, differs = _decided(asked, "0.2")
+    text = templates("synth.step.frameworks").get_template("torchtitan.toml.jinja")
+    said = [(section, _toml(values)) for section, values in _sections(settings)]
+    mode = "full" if settings.remat else "none"
+    made = text.render(head=asked.head, notes=differs.notes, flavour=flavour, said=said, mode=mode)
+    command = "-m torchtitan.train --job.config_file torchtitan.toml"
+    more = launch(asked, Launch.of(asked.seated, RankOrder.TORCHTITAN), command)
+    return Written({"torchtitan.toml": made, **more}, differs.recipe, tuple(differs.notes))
+
+
+def _sections(settings: Settings) -> list[tuple[str, Mapping[str, Value]]]:
+    return [("training", settings.training), ("parallelism", settings.parallelism)]
+
+
+def _toml(values: Mapping[str, Value]) -> list[str]:
+    """Numbers, texts and lists are in TOML as in JSON."""
+    return [f"{name} = {json.dumps(value)}" for name, value in values.items()]
+
+
+def _python(values: Mapping[str, Value]) -> list[str]:
+    said = {
+        name: str(value) if isinstance(value, bool) else json.dumps(value)
+        for name, value in values.items()
+    }
+    return [f"{name} = {value}" for name, value in said.items()]
+
+
+def _flavour(asked: Asked) -> tuple[str, str]:
+    """Raises InputError for models that torchtitan has no flavour of."""
+    sizes = asked.model.sizes
+    for name, found in FLAVOURS.items():
+        known = ZOO[name]
+        if not (isinstance(known, Llama) and isinstance(sizes, Llama)):
+            continue
+        if replace(known, sequence=sizes.sequence) == sizes:
+            return found
+    raise InputError(
+        f"torchtitan has no flavour of {asked.model.name} of these sizes",
+        hint=f"it has those of {', '.join(FLAVOURS)}",
+    )
+
+
+def _decided(asked: Asked, version: str) -> tuple[Settings, Differs]:
+    asked.check_decoder()
+    recipe, sizes = asked.named, asked.sizes
+    differs = Differs(recipe)
+    _check(asked, version)
+    if sizes["tensor"] > 1 and not recipe.vocabulary:
+        divides(asked.decoder.vocabulary, "words", sizes["tensor"], "parts over tensor")
+        note = "torchtitan cuts the vocabulary over tensor, too"
+        differs.say(note, replace(differs.recipe, vocabulary="tensor"))
+    if recipe.zero and recipe.microbatches > 1 and sizes[PIPE] == 1:
+        differs.say("torchtitan sums gradients over data in each microbatch, not once a step")
+    if recipe.bucket_bytes:
+        note = "torchtitan has no size of buckets: what a layer sends goes together"
+        differs.say(note, replace(differs.recipe, bucket_bytes=0))
+    without_first(differs)
+    training = _training(asked)
+    if version == "0.3" and sizes[PIPE] > 1:
+        training["disable_cuda_graphs"] = True
+    return Settings(_parallelism(asked, version), training, recipe.remat), differs
+
+
+def _check(asked: Asked, version: str) -> None:
+    recipe, sizes = asked.named, asked.sizes
+    if recipe.schedule and recipe.schedule not in SCHEDULES:
+        raise InputError(
+            f"PyTorch has no schedule {recipe.schedule}", hint=f"it has {', '.join(SCHEDULES)}"
+        )
+    if recipe.zero == 1:
+        raise InputError(
+            "zero=1: torchtitan stores moments in parts only with gradients", hint="zero=2 or 3"
+        )
+    if asked.job.numbers == "float16":
+        raise InputError("torchtitan computes in bfloat16 or float32, not in float16")
+    if not recipe.zero and sizes["seq"] > 1:
+        raise InputError(
+            "tokens over seq and parameters whole",
+            hint="torchtitan's context parallelism stores them in parts: zero=2 or 3 over data",
+        )
+    if sizes["seq"] > 1:
+        parts = 2 * sizes["seq"] * sizes["tensor"]
+        divides(asked.job.sequence, "tokens", parts, "slices (two a rank of seq, by tensor)")
+    elif sizes["tensor"] > 1:
+        divides(asked.job.sequence, "tokens", sizes["tensor"], "parts over tensor")
+    if version == "0.2":
+        _check_toml(asked)
+
+
+def _check_toml(asked: Asked) -> None:
+    recipe, sizes = asked.named, asked.sizes
+    if not recipe.zero and 1 < sizes["data"] < asked.devices:
+        raise InputError(
+            "torchtitan 0.2 has replicas (zero=0) beside no other axis",
+            hint="zero=2 or 3, or its version 0.3",
+        )
+    if sizes["tensor"] > 1 and recipe.tokens != "tensor":
+        raise InputError(
+            "weights over tensor, and all between them whole",
+            hint="torchtitan 0.2 cuts it by tokens: tokens over the same axis, or its version 0.3",
+        )
+
+
+def _training(asked: Asked) -> dict[str, Value]:
+    """With stages a device is given all its samples at once, else those of a microbatch."""
+    staged = asked.sizes[PIPE] > 1
+    at_once = asked.recipe.microbatches if staged else 1
+    return {
+        "local_batch_size": asked.samples * at_once,
+        "global_batch_size": asked.job.batch,
+        "seq_len": asked.job.sequence,
+        "mixed_precision_param": asked.job.numbers,
+    }
+
+
+def _parallelism(asked: Asked, version: str) -> dict[str, Value]:
+    recipe, sizes = asked.named, asked.sizes
+    found: dict[str, Value] = {
+        "data_parallel_replicate_degree": 1 if recipe.zero else sizes["data"],
+        "data_parallel_shard_degree": sizes["data"] if recipe.zero else 1,
+        "fsdp_reshard_after_forward": RESHARDED[recipe.zero],
+        "tensor_parallel_degree": sizes["tensor"],
+        "context_parallel_degree": sizes["seq"],
+        "pipeline_parallel_degree": sizes[PIPE],
+    }
+    if version == "0.3":
+        by_tokens = recipe.tokens == "tensor" or sizes["tensor"] == 1
+        found["enable_sequence_parallel"] = by_tokens
+    if sizes[PIPE] > 1:
+        found |= {
+            "pipeline_parallel_schedule": SCHEDULES[recipe.schedule],
+            "pipeline_parallel_microbatch_size": asked.samples,
+            "module_fqns_per_model_part": _stages(asked, LAST[version]),
+        }
+    return found
+
+
+def _stages(asked: Asked, last: str) -> list[list[str]]:
+    """The layers of each stage; the table of tokens on the first, the rest on the last."""
+    ends = [0, *accumulate(asked.layers)]
+    found = [[f"layers.{at}" for at in range(*one)] for one in pairwise(ends)]
+    found[0].insert(0, "tok_embeddings")
+    found[-1] += ["norm", last]
+    return found

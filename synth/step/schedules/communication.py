@@ -1,0 +1,202 @@
+"""Orders with their sends and receives, as PyTorch dumps them (``compute_comms``).
+
+What a rank sends and receives is carried out in its order, one after the other, each after the
+passes before it: so NCCL does it on one communicator. By *rendezvous*, the default, a send ends
+when it is received, as large ones do between nodes; *eager* sends are buffered, and nobody waits
+for them. A pass waits for the receive of what it reads; if ranks are *blocking*, for all before it.
+So the place of a receive decides how long ranks wait behind it, and whether they wait for each
+other for ever (pytorch/pytorch issues 172668 and 188833).
+
+>>> from synth.step.schedules.communication import parse_communicated
+>>> text = "0F0 0SEND_F0 0F1 0SEND_F1 0RECV_B0 0B0 0RECV_B1 0B1 / "
+>>> text += "1RECV_F0 1F0 1B0 1SEND_B0 1RECV_F1 1F1 1B1 1SEND_B1"
+>>> print(parse_communicated(text.replace(" / ", chr(10))).order)
+0F0 0F1 0B0 0B1
+1F0 1B0 1F1 1B1
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from hierarchies import InputError, within
+from synth.events.longest_path import timed
+from synth.step.schedules.clock import Protocol, Span, Timeline
+from synth.step.schedules.halves import Comm, Graph, Half, Item, Sharded, received, stuck
+from synth.step.schedules.order import Action, Order, Pass
+from synth.step.schedules.text import actions_of, cells_of, csv
+
+_HALF = re.compile(r"([0-9]{1,6})(SEND_F|RECV_F|SEND_B|RECV_B)([0-9]{1,6})")
+_SHARDED = re.compile(r"([0-9]{1,6})(UNSHARD|RESHARD|REDUCE_GRAD)")
+
+
+def communicates(text: str) -> bool:
+    """Whether a text has anything beside passes."""
+    return any(word in text for word in ("SEND_", "RECV_", "SHARD", "REDUCE_GRAD"))
+
+
+@dataclass(frozen=True)
+class Communicated:
+    """An order, and what each rank does in turn with sends and receives among its passes.
+
+    ``cells`` are those of its text, a row for each rank.
+    """
+
+    order: Order
+    rows: tuple[tuple[Item, ...], ...]
+    cells: tuple[tuple[str, ...], ...]
+    protocol: Protocol
+
+    def timeline(self, seconds: Callable[[Action], float], transfer_seconds: float) -> Timeline:
+        """When each pass begins and ends; every transfer takes as long."""
+        graph = Graph(self.rows, self.protocol)
+        sending = [transfer_seconds * one.kind.sends for one in graph.halves]
+        begins, ends = timed(graph.tasks, [*map(seconds, graph.actions), *sending])
+        spans = list(map(Span, graph.actions, begins, ends))
+        return Timeline(tuple(tuple(spans[task] for task in queue) for queue in graph.queues))
+
+    def csv(self) -> str:
+        """The file for ``_PipelineScheduleRuntime._load_csv``, format ``compute_comms``.
+
+        Raises InputError as ``csv`` of an order does.
+        """
+        csv(self.order)
+        return "".join(",".join(row) + "\n" for row in self.cells)
+
+
+def parse_communicated(text: str, protocol: Protocol = Protocol.RENDEZVOUS) -> Communicated:
+    """The order that a text says, with its sends and receives, which end as ``protocol`` says.
+
+    Raises InputError with line and cell for what is no action; for ranks that wait for each other
+    for ever; for a half that is missing, or on the wrong side of its pass; and for passes that are
+    no order.
+    """
+    cells = tuple(tuple(cells_of(line)) for line in text.rstrip().splitlines())
+    rows = tuple(tuple(_row(row, number)) for number, row in enumerate(cells, 1))
+    ranks = tuple(tuple(one for one in row if isinstance(one, Action)) for row in rows)
+    _check_each(rows)
+    if found := stuck(Graph(rows, protocol)):
+        raise InputError(f"no rank can go on: {'; '.join(found)}", hint=_hint(rows, protocol))
+    _check_received(rows)
+    order = Order(ranks)
+    _check_sent(order, rows)
+    for rank, row in enumerate(rows):
+        with within(f"rank {rank}"):
+            _check_sharded(row)
+    return Communicated(order, rows, cells, protocol)
+
+
+def _row(cells: Sequence[str], number: int) -> Iterator[Item]:
+    for place, cell in enumerate(cells, 1):
+        with within(f"line {number}, action {place}"):
+            if match := _HALF.fullmatch(cell):
+                yield Half(int(match[1]), Comm(match[2]), int(match[3]))
+            elif match := _SHARDED.fullmatch(cell):
+                yield Sharded(int(match[1]), match[2])
+            else:
+                yield from actions_of(cell)
+
+
+def _hint(rows: Sequence[Sequence[Item]], protocol: Protocol) -> str:
+    hint = "on one of the ranks the two must be the other way round"
+    if protocol is Protocol.EAGER or stuck(Graph(rows, Protocol.EAGER)):
+        return hint
+    return f"{hint}; or say --protocol eager, where sends are so small that they are buffered"
+
+
+def _check_each(rows: Sequence[Sequence[Item]]) -> None:
+    """Each half once, on the rank of its stage, to or from another, on its side of its pass."""
+    places = {item: (rank, at) for rank, row in enumerate(rows) for at, item in enumerate(row)}
+    rank_of = {item.stage: rank for item, (rank, _) in places.items() if isinstance(item, Action)}
+    if sum(map(len, rows)) > len(places):
+        _check_once(rows)
+    for item, (rank, _) in places.items():
+        with within(f"rank {rank}"):
+            if isinstance(item, Half | Sharded) and rank_of.get(item.stage) != rank:
+                hint = "a stage sends and receives where its passes are"
+                raise InputError(f"{item} beside no pass of stage {item.stage}", hint=hint)
+            if isinstance(item, Half):
+                _check_half(item, rank_of, places)
+
+
+def _check_once(rows: Sequence[Sequence[Item]]) -> None:
+    """FSDP alone does the same again."""
+    seen: set[Item] = set()
+    for rank, row in enumerate(rows):
+        for item in row:
+            if item in seen and not isinstance(item, Sharded):
+                raise InputError(f"rank {rank} does {item} twice")
+            seen.add(item)
+
+
+def _check_half(
+    half: Half, rank_of: Mapping[int, int], places: Mapping[Item, tuple[int, int]]
+) -> None:
+    other = half.other.stage
+    if other not in rank_of:
+        raise InputError(f"{half}: there is no stage {other}")
+    if rank_of[other] == rank_of[half.stage]:
+        raise InputError(
+            f"{half}: stages {half.stage} and {other} are both on rank {rank_of[other]}",
+            hint="nothing is sent between two stages of one rank: leave it out",
+        )
+    for action in half.passes:
+        if action in places and (places[action] > places[half]) is half.kind.sends:
+            late, early = (action, half) if half.kind.sends else (half, action)
+            raise InputError(
+                f"{early} comes before {late}", hint=f"{early} needs what {late} makes"
+            )
+
+
+def _check_received(rows: Sequence[Sequence[Item]]) -> None:
+    """Every half with the other."""
+    there = {item for row in rows for item in row}
+    for rank, row in enumerate(rows):
+        for item in row:
+            if isinstance(item, Half) and item.other not in there:
+                raise InputError(
+                    f"{item} waits for ever: {item.other} is missing",
+                    where=f"rank {rank}",
+                    hint="a send and its receive are on two ranks, both or neither",
+                )
+
+
+def _check_sent(order: Order, rows: Sequence[Sequence[Item]]) -> None:
+    """Everything that a pass reads of another rank is received."""
+    there = {item for row in rows for item in row}
+    for action in order.actions:
+        receive = received(action)
+        source = order.rank_of.get(receive.other.stage, order.rank_of[action.stage])
+        if source != order.rank_of[action.stage] and receive not in there:
+            raise InputError(
+                f"{action} needs {receive}, which is missing",
+                where=f"rank {order.rank_of[action.stage]}",
+                hint=f"rank {source} has what it reads: give {receive.other} and {receive}",
+            )
+
+
+def _check_sharded(row: Sequence[Item]) -> None:
+    """Parameters are whole where a pass reads them, if FSDP puts them together at all."""
+    named = {item.stage for item in row if isinstance(item, Sharded) and item.word == "UNSHARD"}
+    left = Counter(item.stage for item in row if isinstance(item, Action) and item.kind in _LAST)
+    whole: set[int] = set()
+    for item in row:
+        if isinstance(item, Action):
+            left[item.stage] -= item.kind in _LAST
+            if item.stage in named - whole:
+                hint = f"{item.stage}UNSHARD before it"
+                raise InputError(f"{item} while stage {item.stage} is in shards", hint=hint)
+        elif isinstance(item, Sharded) and item.word == "REDUCE_GRAD":
+            if left[item.stage]:
+                raise InputError(f"{item} before the last backward pass of stage {item.stage}")
+        elif isinstance(item, Sharded):
+            if (item.stage in whole) is (item.word == "UNSHARD"):
+                raise InputError(f"{item} twice, with nothing between")
+            whole ^= {item.stage}
+
+
+_LAST = (Pass.BACKWARD, Pass.WEIGHT)
+"""After these of all microbatches the gradients of a stage are complete."""

@@ -1,0 +1,212 @@
+"""The schedules that are known by name: each rank's row from its number, as small functions.
+
+Each is after its paper, and does what PyTorch's class of the same schedule does:
+GPipe (arXiv 1811.06965), 1F1B (PipeDream-flush, 2006.09503), interleaved 1F1B (Megatron-LM,
+2104.04473), zero bubble H1 (2401.10241), looped BFS (breadth-first pipelines, 2211.05953), and
+those in a V (``v_shaped``). Zero bubble by seconds (``zero_bubble``) is no class there; by its name
+it is that of usual passes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
+
+from hierarchies import InputError
+from synth.step.schedules.clock import Durations
+from synth.step.schedules.order import Action, Order, Pass
+from synth.step.schedules.v_shaped import check_dualpipev, dualpipev, zbv
+from synth.step.schedules.zero_bubble import zero_bubble
+
+Row = Sequence[Action]
+
+
+def gpipe(ranks: int, microbatches: int) -> Order:
+    """All forward passes, then all backward passes."""
+    _check(ranks, microbatches)
+    both = (Pass.FORWARD, Pass.BACKWARD)
+    return Order.known(
+        tuple(
+            tuple(Action(rank, kind, m) for kind in both for m in range(microbatches))
+            for rank in range(ranks)
+        )
+    )
+
+
+def one_f_one_b(ranks: int, microbatches: int) -> Order:
+    """Forward and backward in turn as soon as there is a gradient: holds few activations."""
+    _check(ranks, microbatches)
+    return Order.known(
+        tuple(
+            _in_turn(
+                [Action(rank, Pass.FORWARD, m) for m in range(microbatches)],
+                [Action(rank, Pass.BACKWARD, m) for m in range(microbatches)],
+                ranks - 1 - rank,
+            )
+            for rank in range(ranks)
+        )
+    )
+
+
+def interleaved(ranks: int, microbatches: int, chunks: int) -> Order:
+    """1F1B over several stages a rank: rank r has r, r + ranks, ...; idle time falls with chunks.
+
+    Microbatches go in rounds, of as many as there are ranks if these divide them.
+    """
+    rounds = _Rounds(ranks, microbatches, chunks)
+    return Order.known(
+        tuple(
+            _in_turn(
+                rounds.forward(rank),
+                rounds.backward(rank, Pass.BACKWARD),
+                rounds.ahead + 2 * (ranks - 1 - rank),
+            )
+            for rank in range(ranks)
+        )
+    )
+
+
+def zero_bubble_h1(ranks: int, microbatches: int, chunks: int = 1) -> Order:
+    """1F1B with backward passes in halves: stages wait for I only, and W fills what was idle.
+
+    On rank r, W comes r microbatches after its I, so that no rank holds more than the first of
+    1F1B does.
+    """
+    rounds = _Rounds(ranks, microbatches, chunks)
+    rows = []
+    for rank in range(ranks):
+        first = rounds.backward(rank, Pass.INPUT)
+        row = _in_turn(rounds.forward(rank), first, rounds.ahead + ranks - 1 - rank)
+        rows.append(_filled(row, rounds.backward(rank, Pass.WEIGHT), rank))
+    return Order.known(tuple(rows))
+
+
+def looped_bfs(ranks: int, microbatches: int, chunks: int) -> Order:
+    """Breadth first: all microbatches on a rank's first stage, then on its next; and back."""
+    _check(ranks, microbatches, chunks)
+    rows = []
+    for rank in range(ranks):
+        stages = range(rank, ranks * chunks, ranks)
+        forward = [Action(s, Pass.FORWARD, m) for s in stages for m in range(microbatches)]
+        rows.append(
+            (*forward, *(Action(a.stage, Pass.BACKWARD, a.microbatch) for a in forward[::-1]))
+        )
+    return Order.known(tuple(rows))
+
+
+USUAL = Durations(1.0, 2.0)
+"""Backward passes of twice the products of forward ones, half of them for weights."""
+
+SCHEDULES: Mapping[str, Callable[[int, int, int], Order]] = {
+    "gpipe": lambda ranks, microbatches, chunks: gpipe(ranks, microbatches),
+    "1f1b": lambda ranks, microbatches, chunks: one_f_one_b(ranks, microbatches),
+    "interleaved-1f1b": interleaved,
+    "zero-bubble-h1": zero_bubble_h1,
+    "zero-bubble": lambda ranks, microbatches, chunks: zero_bubble(ranks, microbatches, USUAL),
+    "looped-bfs": looped_bfs,
+    "zbv": lambda ranks, microbatches, chunks: zbv(ranks, microbatches),
+    "dualpipev": lambda ranks, microbatches, chunks: dualpipev(ranks, microbatches),
+}
+"""By name: ranks, microbatches and chunks to an order."""
+
+HALVES = ("zero-bubble-h1", "zero-bubble", "zbv", "dualpipev")
+"""Those whose backward passes are in two, some or all."""
+
+ONE_STAGE = ("gpipe", "1f1b", "zero-bubble")
+"""Those that have one stage a rank, whatever the chunks."""
+
+V_SHAPED = ("zbv", "dualpipev")
+"""Those that have two stages a rank, whatever the chunks: r and 2P - 1 - r of P ranks."""
+
+
+def chunks_of(schedule: str, chunks: int = 1) -> int:
+    """How many stages a rank has, of a schedule for which so many were said."""
+    return 1 if schedule in ONE_STAGE else 2 if schedule in V_SHAPED else chunks
+
+
+def check_sizes(schedule: str, ranks: int, microbatches: int, chunks: int) -> None:
+    """Raise InputError for numbers that make no schedule of a name, without making its order."""
+    match schedule:
+        case "interleaved-1f1b" | "zero-bubble-h1":
+            _Rounds(ranks, microbatches, chunks)
+        case "dualpipev":
+            check_dualpipev(ranks, microbatches)
+        case _:
+            _check(ranks, microbatches, chunks)
+
+
+def held(schedule: str, ranks: int, microbatches: int, chunks: int) -> tuple[int, ...]:
+    """What ``Order.held`` says of a schedule; of those that are searched without an order.
+
+    A rank of 1F1B holds what goes ahead of its first backward pass, and one more.
+    """
+    chunks = chunks_of(schedule, chunks)
+    match schedule:
+        case "1f1b":
+            ahead, each = 0, 1
+        case "interleaved-1f1b":
+            ahead, each = _Rounds(ranks, microbatches, chunks).ahead, 2
+        case _:
+            return SCHEDULES[schedule](ranks, microbatches, chunks).held()
+    most = microbatches * chunks
+    return tuple(min(most, ahead + each * (ranks - 1 - rank) + 1) for rank in range(ranks))
+
+
+class _Rounds:
+    """The passes of a rank of several stages, in rounds of microbatches through all its stages."""
+
+    def __init__(self, ranks: int, microbatches: int, chunks: int) -> None:
+        _check(ranks, microbatches, chunks)
+        rounds = max(1, microbatches // ranks) if chunks > 1 else 1
+        if microbatches % rounds:
+            raise InputError(
+                f"{microbatches} microbatches on {ranks} ranks make no equal rounds",
+                hint=f"{microbatches // ranks * ranks} or {-(-microbatches // ranks) * ranks} do",
+            )
+        self._ranks, self._microbatches, self._chunks = ranks, microbatches, chunks
+        self._each = microbatches // rounds
+        self.ahead = (chunks - 1) * self._each
+        """Forward passes of the last rank before its first backward pass may come."""
+
+    def forward(self, rank: int) -> Row:
+        return self._passes(Pass.FORWARD, range(rank, self._ranks * self._chunks, self._ranks))
+
+    def backward(self, rank: int, kind: Pass) -> Row:
+        stages = range(rank, self._ranks * self._chunks, self._ranks)
+        return self._passes(kind, stages[::-1])
+
+    def _passes(self, kind: Pass, stages: Sequence[int]) -> Row:
+        return [
+            Action(stage, kind, microbatch)
+            for first in range(0, self._microbatches, self._each)
+            for stage in stages
+            for microbatch in range(first, first + self._each)
+        ]
+
+
+def _in_turn(forward: Row, backward: Row, ahead: int) -> tuple[Action, ...]:
+    """Some forward passes, then forward and backward in turn, then what is left backward."""
+    ahead = min(ahead, len(forward))
+    pairs = zip(forward[ahead:], backward, strict=False)
+    return (*forward[:ahead], *chain.from_iterable(pairs), *backward[len(forward) - ahead :])
+
+
+def _filled(row: Row, later: Row, lag: int) -> tuple[Action, ...]:
+    """A row with weight gradients in it: after I number ``lag`` the first, the rest at its end."""
+    weights = iter(later)
+    found: list[Action] = []
+    inputs = 0
+    for action in row:
+        found.append(action)
+        if action.kind is Pass.INPUT:
+            inputs += 1
+            if inputs > lag:
+                found.append(next(weights))
+    return (*found, *weights)
+
+
+def _check(ranks: int, microbatches: int, chunks: int = 1) -> None:
+    given = {"ranks": ranks, "microbatches": microbatches, "chunks": chunks}
+    for name, number in given.items():
+        if number < 1:
+            raise InputError(f"{number} {name}", hint="at least 1")

@@ -1,0 +1,181 @@
+"""Sends and receives among the passes of ranks: what waits for what, and whether all can go on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from enum import Enum
+from functools import cached_property
+from itertools import pairwise, product
+from typing import NamedTuple
+
+from synth.events.longest_path import Arranged, CircleError, arranged
+from synth.step.schedules.clock import Protocol
+from synth.step.schedules.order import Action, Pass
+
+
+class Comm(Enum):
+    """Half of a transfer between stages, by PyTorch's word."""
+
+    SEND_F = "SEND_F"
+    RECV_F = "RECV_F"
+    SEND_B = "SEND_B"
+    RECV_B = "RECV_B"
+
+    @property
+    def sends(self) -> bool:
+        return self in (Comm.SEND_F, Comm.SEND_B)
+
+    @property
+    def step(self) -> int:
+        """From the stage of this half to that of the other."""
+        return 1 if self in (Comm.SEND_F, Comm.RECV_B) else -1
+
+
+_OTHER = {
+    Comm.SEND_F: Comm.RECV_F,
+    Comm.RECV_F: Comm.SEND_F,
+    Comm.SEND_B: Comm.RECV_B,
+    Comm.RECV_B: Comm.SEND_B,
+}
+_PASSES = {True: (Pass.FORWARD,), False: (Pass.BACKWARD, Pass.INPUT)}
+"""The passes of each way, forward or not."""
+
+
+class Half(NamedTuple):
+    """A send or a receive; ``1RECV_F0`` takes the activations of microbatch 0 to stage 1."""
+
+    stage: int
+    kind: Comm
+    microbatch: int
+
+    def __str__(self) -> str:
+        return f"{self.stage}{self.kind.value}{self.microbatch}"
+
+    @property
+    def other(self) -> Half:
+        """The half on the other rank."""
+        return Half(self.stage + self.kind.step, _OTHER[self.kind], self.microbatch)
+
+    @property
+    def send(self) -> Half:
+        """Of both halves the one that sends."""
+        return self if self.kind.sends else self.other
+
+    @property
+    def passes(self) -> tuple[Action, ...]:
+        """The passes of its stage that make what it sends, or read what it receives."""
+        kinds = _PASSES[self.kind in (Comm.SEND_F, Comm.RECV_F)]
+        return tuple(Action(self.stage, kind, self.microbatch) for kind in kinds)
+
+
+def received(action: Action) -> Half:
+    """The receive that brings a pass what it reads, where that is on another rank."""
+    kind = Comm.RECV_F if action.kind is Pass.FORWARD else Comm.RECV_B
+    return Half(action.stage, kind, action.microbatch)
+
+
+class Sharded(NamedTuple):
+    """What FSDP does of a stage's parameters or gradients: ``0UNSHARD``."""
+
+    stage: int
+    word: str
+
+    def __str__(self) -> str:
+        return f"{self.stage}{self.word}"
+
+
+Item = Action | Half | Sharded
+
+
+class Graph:
+    """Passes by their numbers, then halves: what waits for what.
+
+    By rendezvous the two halves of a transfer are one task, that of its send.
+    """
+
+    def __init__(self, rows: Sequence[Sequence[Item]], protocol: Protocol) -> None:
+        self.protocol = protocol
+        self.places = {
+            item: (rank, place) for rank, row in enumerate(rows) for place, item in enumerate(row)
+        }
+        self.actions = [one for row in rows for one in row if isinstance(one, Action)]
+        halves = [one for row in rows for one in row if isinstance(one, Half)]
+        eager = protocol is Protocol.EAGER
+        self.halves = list(dict.fromkeys(one if eager else one.send for one in halves))
+        each: list[Action | Half] = [*self.actions, *self.halves]
+        self.numbers: dict[Action | Half, int] = {one: task for task, one in enumerate(each)}
+        self.numbers |= {one: self.numbers[one if eager else one.send] for one in halves}
+        self.before: list[list[int]] = [[] for _ in each]
+        self.queues = [
+            [self.numbers[one] for one in row if isinstance(one, Action)] for row in rows
+        ]
+        for row in rows:
+            self._wait(row)
+
+    @cached_property
+    def tasks(self) -> Arranged:
+        """Raises CircleError where none can go on."""
+        return arranged(self.before, self.queues)
+
+    def _wait(self, row: Sequence[Item]) -> None:
+        """A pass for what it receives; a half for passes before it on its rank, and for halves.
+
+        Nothing waits for an eager send but its receive.
+        """
+        eager, blocking = (self.protocol is one for one in (Protocol.EAGER, Protocol.BLOCKING))
+        last: dict[type, int] = {}
+        for item in row:
+            if isinstance(item, Sharded):
+                continue
+            task = self.numbers[item]
+            if isinstance(item, Half) or blocking:
+                self.before[task] += last.values()
+            if isinstance(item, Action) and (receive := received(item)) in self.numbers:
+                self.before[task].append(self.numbers[receive])
+            if isinstance(item, Half) and eager and not item.kind.sends:
+                self.before[task] += [
+                    self.numbers[one] for one in [item.send] if one in self.places
+                ]
+            if not (isinstance(item, Half) and eager and item.kind.sends):
+                last[type(item)] = task
+
+    def on_one_rank(self, task: int, other: int) -> Iterator[_Wait]:
+        """The rank on which a task waits for another, and which of its items for which.
+
+        None of a receive that waits for an eager send.
+        """
+        ends = (
+            [item for item, at in self.numbers.items() if at == one and item in self.places]
+            for one in (task, other)
+        )
+        for late, early in product(*ends):
+            (rank, place), (beside, before) = self.places[late], self.places[early]
+            if rank == beside and before < place:
+                yield rank, late, early
+                return
+
+
+_Wait = tuple[int, Item, Item]
+"""A rank, and what it does after what."""
+
+
+def stuck(graph: Graph) -> list[str]:
+    """Which rank waits in which half for which other rank, round a circle; none if all go on."""
+    try:
+        _ = graph.tasks
+    except CircleError as error:
+        circle = [*error.tasks, error.tasks[0]]
+    else:
+        return []
+    edges = [edge for pair in pairwise(circle) for edge in graph.on_one_rank(*pair)]
+    first = next(at for at, edge in enumerate(edges) if edge[1] != edges[at - 1][2])
+    waits: list[_Wait] = []
+    for rank, late, early in (*edges[first:], *edges[:first]):
+        if waits and waits[-1][2] == late:
+            waits[-1] = rank, waits[-1][1], early
+        else:
+            waits.append((rank, late, early))
+    return [
+        f"rank {rank} waits in {early} until rank {peer} does {late}, after {behind}"
+        for (rank, _, early), (peer, late, behind) in pairwise([*waits, waits[0]])
+    ]

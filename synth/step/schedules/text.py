@@ -1,0 +1,79 @@
+"""Orders as text, in PyTorch's notation: a line for each rank, ``0F0,0F1,,0B0`` or with spaces.
+
+It is what ``_PipelineScheduleRuntime`` reads and writes as CSV; an empty cell is a time step in
+which the rank has nothing to do. As its runtime takes no notice of these, they are left out here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from hierarchies import InputError, within
+from synth.step.schedules.order import Action, Order, Pass
+
+_ACTION = re.compile(r"([0-9]{1,6})([FBIW])([0-9]{1,6})")
+_OVERLAPPED = re.compile(r"\((.*)\)OVERLAP_F_B")
+_ADDED = re.compile(r"[0-9]+(UNSHARD|RESHARD|REDUCE_GRAD|SEND_F|RECV_F|SEND_B|RECV_B)[0-9]*")
+
+
+def parse(text: str) -> Order:
+    """The order that a text says: cells by commas or spaces, a line for each rank.
+
+    A pair ``(0F4;3B0)OVERLAP_F_B`` is read as its actions one after the other, as PyTorch's runtime
+    does them unless it is given a function for such pairs. Raises InputError with line and cell.
+    """
+    lines = text.rstrip().splitlines()
+    return Order(tuple(tuple(_row(line, number)) for number, line in enumerate(lines, 1)))
+
+
+def csv(order: Order) -> str:
+    """The file for ``_PipelineScheduleRuntime._load_csv``, format ``compute_only``.
+
+    Raises InputError where the last stage's forward passes are not in the order of microbatches:
+    that runtime finds a microbatch's loss by its number in the order in which losses were made.
+    """
+    last = [action for action in order.actions if action.stage == order.stages - 1]
+    forward = [action for action in last if action.kind is Pass.FORWARD]
+    for number, action in enumerate(forward):
+        if action.microbatch != number:
+            raise InputError(
+                f"the last stage does {action} where PyTorch's runtime takes it for "
+                f"{Action(action.stage, Pass.FORWARD, number)}",
+                hint="its gradients would be wrong: let microbatches come there in their order",
+            )
+    return "".join(",".join(map(str, actions)) + "\n" for actions in order.ranks)
+
+
+def _row(line: str, number: int) -> Iterator[Action]:
+    for place, cell in enumerate(cells_of(line), 1):
+        with within(f"line {number}, action {place}"):
+            yield from actions_of(cell)
+
+
+def cells_of(line: str) -> list[str]:
+    """What a line has in its cells, the empty ones left out."""
+    return [*filter(None, re.split(r'[,\s"]+', line))]
+
+
+def actions_of(cell: str) -> Iterator[Action]:
+    """The passes of a cell: one, or a pair. Raises InputError for what is none."""
+    if pair := _OVERLAPPED.fullmatch(cell):
+        for one in pair[1].split(";"):
+            yield _action(one)
+    else:
+        yield _action(cell)
+
+
+def _action(cell: str) -> Action:
+    if match := _ACTION.fullmatch(cell):
+        return Action(int(match[1]), Pass(match[2]), int(match[3]))
+    if _ADDED.fullmatch(cell):
+        raise InputError(
+            f"{cell[:40]!r} is communication",
+            hint="give the order without it (compute_only); 'collsynth order' checks it with it",
+        )
+    raise InputError(
+        f"{cell[:40]!r} is no action",
+        hint="stage, F, B, I or W, and microbatch, as in 1F0",
+    )

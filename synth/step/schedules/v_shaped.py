@@ -1,0 +1,128 @@
+"""Schedules whose stages go down the ranks and back up: rank r has stages r and 2P - 1 - r of 2P.
+
+The first and the last stage are on one rank, so that no rank waits for the whole model before its
+first gradient comes. ``zbv`` is ZB-V of zero bubble (arXiv 2401.10241, section 6), ``dualpipev``
+the folded form of DeepSeek's DualPipe (arXiv 2412.19437), whose forward and backward passes come in
+pairs. Both are PyTorch's ``ScheduleZBVZeroBubble`` and ``ScheduleDualPipeV``, pass for pass.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from hierarchies import InputError
+from synth.step.schedules.order import Action, Order, Pass
+
+F, B, I, W = Pass.FORWARD, Pass.BACKWARD, Pass.INPUT, Pass.WEIGHT  # noqa: E741 - PyTorch's letters
+DOWN, UP = 0, 1
+"""The two stages of a rank: that on the way to the last rank, and that on the way back."""
+
+
+def zbv(ranks: int, microbatches: int) -> Order:
+    """Zero bubble in a V: no idle time inside where F, I and W take equally long.
+
+    A rank holds what 1F1B's first rank holds. Of fewer microbatches than 2P - 1 it is the order of
+    that many, without those that there are not.
+    """
+    count = max(2 * ranks - 1, microbatches)
+    rows = (_zbv(ranks, rank, count) for rank in range(ranks))
+    return Order.known(
+        tuple(tuple(one for one in row if one.microbatch < microbatches) for row in rows)
+    )
+
+
+def dualpipev(ranks: int, microbatches: int) -> Order:
+    """Forward passes of one stage beside backward passes of the other.
+
+    Whole backward passes in the middle, halves at both ends. Raises InputError for fewer
+    microbatches than stages.
+    """
+    check_dualpipev(ranks, microbatches)
+    rows = (_dualpipev(ranks, rank, microbatches) for rank in range(ranks))
+    return Order.known(tuple(rows))
+
+
+def check_dualpipev(ranks: int, microbatches: int) -> None:
+    """Raise InputError for fewer microbatches than stages."""
+    if microbatches < 2 * ranks:
+        raise InputError(
+            f"dualpipev with {microbatches} microbatches and {2 * ranks} stages",
+            hint=f"at least as many microbatches as stages: {2 * ranks}",
+        )
+
+
+@dataclass
+class _Row:
+    """The passes of a rank so far; each pass of a stage takes the next microbatch. Mutable."""
+
+    stages: tuple[int, int]
+    actions: list[Action] = field(default_factory=list)
+    _counts: Counter[tuple[int, Pass]] = field(default_factory=Counter)
+    _weights: deque[int] = field(default_factory=deque)
+
+    def do(self, *passes: tuple[int, Pass]) -> None:
+        """Passes of the stage down or up. ``B`` counts as both of its halves."""
+        for side, kind in passes:
+            counted = I if kind is B else kind
+            self._add(side, kind, self._counts[side, counted])
+            self._counts[side, counted] += 1
+            self._counts[side, W] += kind is B
+            if kind is I:
+                self._weights.append(side)
+
+    def weight(self) -> None:
+        """The weight gradients that wait longest, if any wait."""
+        if self._weights:
+            self.do((self._weights.popleft(), W))
+
+    def _add(self, side: int, kind: Pass, microbatch: int) -> None:
+        self.actions.append(Action(self.stages[side], kind, microbatch))
+
+    def count(self, side: int, kind: Pass) -> int:
+        """How many passes of a kind there are of a stage."""
+        return self._counts[side, kind]
+
+
+def _row(ranks: int, rank: int) -> _Row:
+    return _Row((rank, 2 * ranks - 1 - rank))
+
+
+def _zbv(ranks: int, rank: int, microbatches: int) -> Iterator[Action]:
+    row = _row(ranks, rank)
+    behind = ranks - rank
+    row.do(*[(DOWN, F)] * (2 * behind - 1))
+    row.do(*[(UP, F), (DOWN, F)] * rank)
+    row.do(*[(UP, F), (UP, I), (UP, W)] * behind)
+    while row.count(UP, F) < microbatches:
+        if row.count(DOWN, F) < microbatches:
+            row.do((DOWN, F))
+        row.do((DOWN, I), (DOWN, W), (UP, F), (UP, I), (UP, W))
+    row.do(*[(DOWN, I), (UP, I)] * rank)
+    row.do(*[(DOWN, I), (DOWN, W)] * behind)
+    for side in (UP, DOWN):
+        row.do(*[(side, W)] * (row.count(side, I) - row.count(side, W)))
+    yield from row.actions
+
+
+def _dualpipev(ranks: int, rank: int, microbatches: int) -> tuple[Action, ...]:
+    row = _row(ranks, rank)
+    behind = ranks - 1 - rank
+    row.do(*[(DOWN, F)] * (2 * behind))
+    row.do(*[(DOWN, F), (UP, F)] * (rank + 1))
+    for _ in range(behind):
+        row.do((UP, I))
+        row.weight()
+        row.do((UP, F))
+    row.do(*[(DOWN, F), (UP, B), (UP, F), (DOWN, B)] * (microbatches - 2 * ranks + rank + 1))
+    row.do(*[(UP, B), (UP, F), (DOWN, B)] * behind)
+    # Of the last backward passes the second half is in halves, so that weights fill what is idle.
+    for place in range(2 * (rank + 1)):
+        row.do((UP if place % 2 == 0 else DOWN, B if place <= rank else I))
+    for _ in range(behind):
+        row.weight()
+        row.do((DOWN, I))
+    for _ in range(rank + 1):
+        row.weight()
+    return tuple(row.actions)

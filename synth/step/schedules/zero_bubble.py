@@ -1,0 +1,142 @@
+"""Zero bubble by the seconds of its passes: a rank that is free does what others wait for first.
+
+The orders of zero bubble that are drawn by hand (arXiv 2401.10241, section 2) fit passes of equal
+length; its authors search others for the lengths of a model, within what memory holds (section 3).
+Here by list scheduling: of what a rank may begin first it takes the gradient of an input, else a
+forward pass for whose activations there is room, and the gradients of weights where it would wait.
+Until its first gradient comes it does no more forward passes than end before that. Of a few such
+orders the one whose slowest rank needs least: who has ended its weights may update them and begin
+the next step, whatever other ranks still do.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+from math import ceil, floor, inf
+
+from hierarchies import InputError
+from synth.step.schedules.clock import Durations, Transfers
+from synth.step.schedules.order import Action, Order, Pass
+
+PATIENCE = (0.0, 0.1, 0.5)
+"""For which parts of W's seconds a rank rather waits for F or I than begin W."""
+
+_SLACK = 1e-9
+
+
+def zero_bubble(
+    ranks: int,
+    microbatches: int,
+    durations: Durations,
+    transfer_seconds: float = 0.0,
+    room: float | None = None,
+    kept: float = 0.5,
+) -> Order:
+    """The order for such passes, of one stage a rank.
+
+    ``room``: the microbatches whose activations a rank holds at most, unless given two for each
+    rank (ZB-2p; 1F1B's first rank holds one for each). ``kept``: the part of them that ``W`` still
+    reads after ``I``. Raises InputError for no ranks, no microbatches, no room, or such a part.
+    """
+    room = 2.0 * ranks if room is None else room
+    if min(ranks, microbatches) < 1 or room < 1 or not 0 <= kept <= 1:
+        problem = f"{ranks} ranks, {microbatches} microbatches, room for {room:g}, {kept:g} kept"
+        raise InputError(problem, hint="at least 1, 1 and 1, and from 0 to 1")
+    sent = Transfers(transfer_seconds).seconds
+    f, i = durations.forward_seconds, durations.backward_seconds - durations.weight
+    around = f + i + 2 * sent
+    ahead = [(ranks - 1 - rank) * around / f if f else inf for rank in range(ranks)]
+    searches = []
+    for rounded, patience in product((floor, ceil), PATIENCE):
+        first = [1 + rounded(one + _SLACK) if one < inf else microbatches for one in ahead]
+        search = _Search(microbatches, (f, i, durations.weight), sent, room, kept, first)
+        search.fill(patience)
+        searches.append(search)
+    return Order(min(searches, key=lambda one: one.slowest).rows)
+
+
+class _Search:
+    """The ranks, each with what it has begun: how many F, I and W, and when it is free again."""
+
+    def __init__(
+        self,
+        microbatches: int,
+        seconds: tuple[float, float, float],
+        transfer: float,
+        room: float,
+        kept: float,
+        first: list[int],
+    ) -> None:
+        ranks = range(len(first))
+        self._microbatches, self._seconds, self._transfer = microbatches, seconds, transfer
+        self._room, self._kept, self._first = room + _SLACK, kept, first
+        self._free = [0.0 for _ in ranks]
+        self._rows: list[list[Action]] = [[] for _ in ranks]
+        self._forward: list[list[float]] = [[] for _ in ranks]
+        self._input: list[list[float]] = [[] for _ in ranks]
+        self._weights = [0 for _ in ranks]
+
+    @property
+    def rows(self) -> tuple[tuple[Action, ...], ...]:
+        return tuple(map(tuple, self._rows))
+
+    @property
+    def slowest(self) -> float:
+        """Seconds of the rank that needs most from its first pass to its last."""
+        first = self._seconds[0]
+        begun = (ends[0] - first for ends in self._forward)
+        return max(free - begin for free, begin in zip(self._free, begun, strict=True))
+
+    def fill(self, patience: float) -> None:
+        """One pass after the other, always that which may begin first."""
+        ranks = range(len(self._rows))
+        nexts = [self._next(rank, patience) for rank in ranks]
+        for _ in range(3 * self._microbatches * len(nexts)):
+            rank = min(ranks, key=lambda one: nexts[one][0])
+            begin, kind = nexts[rank]
+            self._do(rank, kind, begin)
+            for one in range(max(0, rank - 1), min(len(nexts), rank + 2)):
+                nexts[one] = self._next(one, patience)
+
+    def _next(self, rank: int, patience: float) -> tuple[float, Pass]:
+        """When a rank would begin what, chosen by when it would, and by what is more urgent."""
+        free, forward, inputs = self._free[rank], len(self._forward[rank]), len(self._input[rank])
+        weights = self._weights[rank]
+        found = [(inf, inf, Pass.WEIGHT)]
+        if inputs < forward:
+            found.append((max(free, self._gradient(rank, inputs)), 0.0, Pass.INPUT))
+        held = forward - inputs + self._kept * (inputs - weights)
+        early = not inputs and forward >= self._first[rank]
+        if forward < self._microbatches and held + 1 <= self._room and not early:
+            found.append((max(free, self._activation(rank, forward)), 1.0, Pass.FORWARD))
+        if weights < inputs:
+            found.append((free + patience * self._seconds[2], 2.0, Pass.WEIGHT))
+        begin, _, kind = min(found, key=lambda one: one[:2])
+        return (free if weights < inputs and kind is Pass.WEIGHT else begin), kind
+
+    def _activation(self, rank: int, microbatch: int) -> float:
+        """When what the rank before made is there."""
+        if not rank:
+            return 0.0
+        made = self._forward[rank - 1]
+        return made[microbatch] + self._transfer if microbatch < len(made) else inf
+
+    def _gradient(self, rank: int, microbatch: int) -> float:
+        if rank + 1 == len(self._rows):
+            return self._forward[rank][microbatch]
+        made = self._input[rank + 1]
+        return made[microbatch] + self._transfer if microbatch < len(made) else inf
+
+    def _do(self, rank: int, kind: Pass, begin: float) -> None:
+        f, i, w = self._seconds
+        match kind:
+            case Pass.FORWARD:
+                number, self._free[rank] = len(self._forward[rank]), begin + f
+                self._forward[rank].append(begin + f)
+            case Pass.INPUT:
+                number, self._free[rank] = len(self._input[rank]), begin + i
+                self._input[rank].append(begin + i)
+            case _:
+                number, self._free[rank] = self._weights[rank], begin + w
+                self._weights[rank] += 1
+        self._rows[rank].append(Action(rank, kind, number))

@@ -1,0 +1,101 @@
+"""What plans must have: ``tensor=8``, ``zero=1``, by a word and its value."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import combinations
+
+from hierarchies import InputError
+from synth.step.schedules import SCHEDULES
+from synth.step.sharding import Recipe
+from synth.step.sharding.plan import PIPE
+
+AXES = (PIPE, "data", "expert", "seq", "tensor")
+"""The axes there are, major first, as frameworks order them."""
+
+
+@dataclass(frozen=True)
+class Pins:
+    """What a recipe must have: sizes of axes, and what else is said, by its word."""
+
+    said: Mapping[str, str]
+
+    @classmethod
+    def parse(cls, text: str) -> Pins:
+        """``tensor=8 zero=1 remat=no``. Raises InputError for words that are none."""
+        said: dict[str, str] = {}
+        for word in text.replace(",", " ").replace(";", " ").split():
+            name, equals, value = word.partition("=")
+            if not equals or name not in _WORDS or not _WORDS[name](value):
+                hint = (
+                    "as in 'tensor=8 zero=1 schedule=1f1b microbatches=32 remat=no sequence=yes"
+                    " vocabulary=no bucket=25MB'"
+                )
+                raise InputError(f"not understood: {word!r}", where="pin", hint=hint)
+            if said.setdefault(name, value) != value:
+                problem = f"{name}={said[name]} and {name}={value}"
+                raise InputError(problem, where="pin", hint="pin one of them")
+        return cls(said)
+
+    def __str__(self) -> str:
+        return " ".join(f"{name}={value}" for name, value in self.said.items())
+
+    def some(self) -> Iterator[Pins]:
+        """Each pin, each pair of them, and so on."""
+        for count in range(1, len(self.said) + 1):
+            for some in combinations(self.said.items(), count):
+                yield Pins(dict(some))
+
+    @property
+    def bucket_bytes(self) -> int | None:
+        """The size of buckets; 0 for none, None if nothing is said."""
+        said = self.said.get("bucket")
+        found = _SIZE.fullmatch(said or "")
+        return int(found[1]) * 10**6 if found else None if said is None else 0
+
+    def without(self, name: str) -> Pins:
+        """All but one."""
+        return Pins({other: value for other, value in self.said.items() if other != name})
+
+    def allow(self, recipe: Recipe) -> bool:
+        """Whether a recipe has all of them."""
+        return all(said_of(recipe, name) == value for name, value in self.said.items())
+
+
+def said_of(recipe: Recipe, name: str) -> str:
+    """What a recipe has, by the word of a pin."""
+    match name:
+        case "zero" | "microbatches" | "chunks":
+            return str(getattr(recipe, name))
+        case "schedule":
+            return recipe.schedule
+        case "remat":
+            return "yes" if recipe.remat else "no"
+        case "sequence":
+            return "yes" if recipe.tokens == "tensor" else "no"
+        case "vocabulary":
+            return "yes" if recipe.vocabulary else "no"
+        case "bucket":
+            return f"{recipe.bucket_bytes / 1e6:.6g}MB" if recipe.bucket_bytes else "no"
+        case _:
+            return str(dict(recipe.axes).get(name, 1))
+
+
+_SIZE = re.compile(r"([1-9]\d{0,5})MB")
+
+
+def _count(value: str) -> bool:
+    return value.isdecimal() and 0 < int(value) < 2**31
+
+
+_WORDS: Mapping[str, Callable[[str], bool]] = {
+    **dict.fromkeys((*AXES, "microbatches", "chunks"), _count),
+    "zero": lambda value: value in ("0", "1", "2", "3"),
+    "schedule": lambda value: value in SCHEDULES,
+    "remat": lambda value: value in ("yes", "no"),
+    "sequence": lambda value: value in ("yes", "no"),
+    "vocabulary": lambda value: value in ("yes", "no"),
+    "bucket": lambda value: value == "no" or _SIZE.fullmatch(value) is not None,
+}

@@ -1,0 +1,169 @@
+"""Judges a sharded step that anybody may have written: every operation has a row along each axis.
+
+A plan's own sharded steps are right as they are made. Those that were written or changed by hand
+are checked line by line before anything is done with them, and refused by line and reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from grammar.tensors.operations import (
+    MOVING,
+    REDISTRIBUTE,
+    SEND,
+    Graph,
+    Literal,
+    Operand,
+    Operation,
+    ShardedStep,
+    Step,
+    Value,
+)
+from grammar.tensors.sharding import Kind, Sharding, replicated
+from hierarchies import InputError
+from synth.step.factors import matched, rows
+from synth.step.redistribution import How, Move
+from synth.step.redistribution.rules import flattened, moves
+from synth.step.sharded_step.places import check_places
+from synth.step.sharding.plan import TIME, loop_of, stacked
+
+Sizes = Mapping[str, int]
+
+
+def check_known(step: Step) -> None:
+    """Raise InputError for an operation of which nobody knows how it may be cut, by its line.
+
+    A text may have any name and any parameters: also one whose parameters are not those of JAX's
+    primitive is refused.
+    """
+    for operation in step.graph.everywhere():
+        if operation.body is None and operation.primitive not in MOVING:
+            try:
+                rows(operation)
+            except InputError:
+                raise
+            except _MALFORMED as error:
+                raise InputError(
+                    f"{operation.primitive} of such operands and parameters",
+                    where=_where(operation),
+                    hint="they are those that JAX's primitive of that name has",
+                ) from error
+
+
+_MALFORMED = (AssertionError, AttributeError, LookupError, TypeError, ValueError, ZeroDivisionError)
+
+
+def check(sharded: ShardedStep) -> None:
+    """Raise InputError for a line that cannot be: the operation, what is wrong, its axis.
+
+    An operation without such a row; a partial sum where it may not be; axes in different orders; a
+    redistribution that no single move is; a loop whose values change how they lie; what is read on
+    a stage that does not have it, or before it is made.
+    """
+    check_known(sharded.step)
+    _check(sharded.step.graph, sharded.sizes)
+    check_places(sharded)
+
+
+def _check(graph: Graph, sizes: Sizes) -> None:
+    for operation in graph.operations:
+        if operation.primitive == REDISTRIBUTE:
+            _check_move(operation, sizes)
+        elif operation.primitive == SEND:
+            _check_send(operation)
+        elif operation.body is not None:
+            _check_loop(operation, operation.body)
+            _check(operation.body, sizes)
+        else:
+            operands = list(map(lies, operation.operands))
+            results = list(map(lies, operation.results))
+            try:
+                matched(operation, operands, results, sizes)
+            except InputError as error:
+                raise InputError(error.problem, where=_where(operation), hint=error.hint) from None
+
+
+def lies(operand: Operand) -> Sharding:
+    """How an operand of a sharded step lies; a literal is replicated."""
+    if isinstance(operand, Literal):
+        return replicated(0)
+    assert operand.sharding is not None, operand
+    return operand.sharding
+
+
+def _where(operation: Operation) -> str:
+    """The line of the user's code, else the name of what it makes."""
+    made = operation.results[0].name if operation.results else ""
+    return operation.line or made
+
+
+def _check_move(operation: Operation, sizes: Sizes) -> None:
+    where = _where(operation)
+    match operation.operands, operation.results, operation.parameter:
+        case [[Value() as before], [after], {"by": str(by), "over": tuple(over), **rest}] if (
+            before.type == after.type and not rest
+        ):
+            pass
+        case _:
+            hint = "as in v1: f32[8] = redistribute(v0) by=all-reduce over=(data)"
+            raise InputError("a redistribution of another form", where=where, hint=hint)
+    if TIME in over and by not in _OVER_TIME:
+        problem = f"{by} over {TIME} brings microbatches together"
+        raise InputError(
+            problem, where=where, hint="they are done one after the other: sum them up"
+        )
+    names = [how.value for how in How]
+    if by not in names:
+        raise InputError(f"no move is called {by!r}", where=where, hint=", ".join(names))
+    kinds = frozenset(
+        kind for one in (before, after) for kind, _ in lies(one).partial
+    ) or frozenset((Kind.SUM,))
+    move = Move(How(by), tuple(map(str, over)), lies(before), lies(after))
+    possible = [one for one in moves(lies(before), sizes, kinds) if one.after == lies(after)]
+    possible += filter(None, [flattened(lies(before), lies(after))])
+    if move not in possible:
+        told = "; ".join(f"by={one.how.value} over=({','.join(one.axes)})" for one in possible)
+        raise InputError(
+            f"{by} over {', '.join(map(str, over))} does not make {before.spelled} lie as"
+            f" {after.spelled.partition(': ')[2]}",
+            where=where,
+            hint=told or "several redistributions one after the other do",
+        )
+
+
+_OVER_TIME = [how.value for how in (How.SLICE, How.MASK, How.WIDEN, How.ALL_REDUCE)]
+
+
+def _check_send(operation: Operation) -> None:
+    match operation.operands, operation.results, operation.parameter:
+        case [[Value() as before], [after], {"to": int(to), **rest}] if (
+            (before.type, before.sharding) == (after.type, after.sharding) and to >= 0 and not rest
+        ):
+            pass
+        case _:
+            hint = "as in v1: f32[8] = send(v0) to=1"
+            raise InputError("a send of another form", where=_where(operation), hint=hint)
+
+
+def _check_loop(loop: Operation, body: Graph) -> None:
+    """What is carried lies in the end as in the beginning, slices as the stacks they are of."""
+    divided = loop_of(loop.parameter)
+    inner = tuple(map(lies, body.inputs))
+    carry = divided.carry(inner)
+    made = tuple(map(lies, body.outputs))
+    results = (*carry, *map(stacked, made[len(carry) :]))
+    pairs = (
+        (loop.operands, divided.of_operands(inner)),
+        (loop.results, results),
+        (body.outputs, (*carry, *made[len(carry) :])),
+    )
+    for values, wanted in pairs:
+        for value, sharding in zip(values, wanted, strict=True):
+            if isinstance(value, Value) and lies(value) != sharding:
+                raise InputError(
+                    f"{value.spelled} where the body has {value.type.sharded(sharding)}",
+                    where=_where(loop),
+                    hint="constants, and what is carried, lie in a loop as outside, slices as"
+                    " their stacks",
+                )

@@ -1,0 +1,291 @@
+"""A recipe written out for a step: how its inputs lie, from which all else follows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import lru_cache
+from math import prod
+
+from grammar.tensors.operations import Graph, Operation, Step, Value
+from grammar.tensors.sharding import Flat, Sharding, Split, replicated
+from hierarchies import InputError
+from synth.step.factors import every_row
+from synth.step.same import Same
+from synth.step.schedules import SCHEDULES
+from synth.step.sharding.applying import apply, operation_whens, timed
+from synth.step.sharding.following import follow
+from synth.step.sharding.following.known import Rules
+from synth.step.sharding.layers.apart import stacks
+from synth.step.sharding.layers.prepared import prepared, stage_hints
+from synth.step.sharding.lineage import masters, widened
+from synth.step.sharding.plan import OF_SAMPLES, PIPE, TIME, Cuts, Plan, Rows
+from synth.step.sharding.recipes import CLAUSES, OF_BATCH, Recipe
+from synth.step.sharding.stages import stages_of
+from synth.step.sharding.together.buckets import buckets_of, layers_together
+
+PADDED = 128
+"""Of how many words Megatron makes a part of the vocabulary a multiple, by default."""
+RAGGED = ("ragged_dot_general", "ragged_dot")
+
+
+def plan_of(step: Step, recipe: Recipe) -> Plan:
+    """The recipe written out for a step. Raises InputError where axes do not divide it."""
+    plan = _summed_alone(Same(step), replace(recipe, bucket_bytes=0))
+    if not recipe.bucket_bytes:
+        return plan
+    told = prepared(step, plan), apply(step, plan), plan.sizes, recipe.bucket_bytes
+    return replace(plan, buckets=buckets_of(*told), bucket_layers=layers_together(*told))
+
+
+@lru_cache(maxsize=8)
+def _summed_alone(same: Same[Step], recipe: Recipe) -> Plan:
+    """Without buckets: who tries several sizes of them, for some plans, asks for it again."""
+    step = same.one
+    _check_experts(step, recipe)
+    order = None
+    if recipe.schedule:
+        ranks = dict(recipe.axes)[PIPE]
+        order = SCHEDULES[recipe.schedule](ranks, recipe.microbatches, recipe.chunks)
+    plan = Plan(
+        recipe.axes,
+        Cuts((), ()),
+        microbatches=recipe.microbatches,
+        layers=recipe.layers,
+        order=order,
+        remat=recipe.remat,
+        first=recipe.first,
+        scattered=recipe.zero >= 2 and recipe.microbatches > 1,
+    )
+    ready = prepared(step, plan)
+    _check_gradients(ready, recipe.gradients)
+    plan = replace(plan, cuts=follow(ready, *_rules(ready, recipe, plan.parts)))
+    if order is not None:
+        whens = operation_whens(*timed(ready, plan))
+        plan = replace(plan, stages=stages_of(ready, whens, stage_hints(step, plan)))
+    return plan
+
+
+def plan_alike(plan: Plan, step: Step, other: Step) -> Plan | None:
+    """The plan of ``step`` for another that does the same with other sizes; None if it does not.
+
+    Each operation takes the row of the same number: what a row is of has its size in it.
+    """
+    cuts = _alike(plan.cuts, prepared(step, plan).graph, prepared(other, plan).graph)
+    return None if cuts is None else replace(plan, cuts=cuts)
+
+
+def _alike(cuts: Cuts, graph: Graph, other: Graph) -> Cuts | None:
+    if len(graph.operations) != len(other.operations):
+        return None
+    found: list[Rows | Cuts] = []
+    for how, before, after in zip(cuts.operations, graph.operations, other.operations, strict=True):
+        same = _alike_in(how, before, after)
+        if same is None:
+            return None
+        found.append(same)
+    return Cuts(cuts.inputs, tuple(found))
+
+
+def _alike_in(how: Rows | Cuts, before: Operation, after: Operation) -> Rows | Cuts | None:
+    if before.primitive != after.primitive or (before.body is None) != (after.body is None):
+        return None
+    if isinstance(how, Cuts):
+        assert before.body is not None
+        assert after.body is not None
+        return _alike(how, before.body, after.body)
+    if not how:
+        return ()
+    legal, others = every_row(before), every_row(after)
+    if len(legal) != len(others):
+        return None
+    return tuple((axis, others[legal.index(row)]) for axis, row in how)
+
+
+def _rules(step: Step, recipe: Recipe, parts: Mapping[str, int]) -> tuple[list[Sharding], Rules]:
+    """How the inputs lie, and what operations follow."""
+    inputs, held = _inputs(step, recipe)
+    along, none = frozenset(recipe.zero_axes), frozenset[str]()
+    scatters = along if recipe.scatters else none
+    kept = along if recipe.zero in (1, 2) else none
+    return inputs, Rules(parts, held, scatters, kept, narrow=bool(recipe.gradients))
+
+
+def _check_gradients(step: Step, kind: str) -> None:
+    made = widened(step)
+    if kind and made != {kind}:
+        raise InputError(
+            f"no gradient of {step.name} is made in {kind} and cast",
+            where="plan",
+            hint=f"they are made in {' and '.join(sorted(made))}"
+            if made
+            else "trace the model with --dtype bfloat16",
+        )
+
+
+def _check_experts(step: Step, recipe: Recipe) -> None:
+    if recipe.experts and any(one.primitive in RAGGED for one in step.graph.everywhere()):
+        raise InputError(
+            f"the experts of {step.name} take as many tokens as choose them",
+            where="plan",
+            hint="a ragged product is cut by no expert: trace a model that is not dropless",
+        )
+
+
+def _inputs(step: Step, recipe: Recipe) -> tuple[list[Sharding], frozenset[tuple[int, str]]]:
+    """How the inputs lie, and which of them are held along which axes."""
+    laid = [_timed(step, recipe, at) for at in range(len(step.graph.inputs))]
+    held: set[tuple[int, str]] = set()
+    for said, axis, places in _clauses(step, recipe):
+        if not places:
+            labels = sorted({label.rpartition("/")[2] for label in step.labels})
+            raise InputError(
+                f"nothing of {step.name} is cut by {said!r}",
+                where="plan",
+                hint=f"its labels end in {', '.join(labels)}",
+            )
+        for at, place in places.items():
+            laid[at] = laid[at].laid(axis, Split(place))
+            if step.roles[at] not in OF_SAMPLES:
+                held.add((at, axis))
+    stacked, copied = _stacked(step), masters(step)
+    laid = [_stored(step, recipe, at, one, stacked, copied) for at, one in enumerate(laid)]
+    for label, lies in recipe.inputs:
+        for at in _labelled(step, label, lies):
+            laid[at] = _in_time(lies, laid[at])
+            held -= {(at, axis) for axis in dict(recipe.axes)}
+    return laid, frozenset(held)
+
+
+def _stacked(step: Step) -> frozenset[str]:
+    """The inputs whose first dimension is layers: parameters and their moments, by their labels.
+
+    In stacks of one layer no operation says of a moment that its first dimension is layers.
+    """
+    inputs = [*zip(step.labels, step.roles, step.graph.inputs, strict=True)]
+    known = stacks(step)
+    stacked = {label for label, _, value in inputs if value.name in known}
+    return known | {
+        value.name
+        for label, role, value in inputs
+        if role == "moment" and label.partition("/")[2] in stacked
+    }
+
+
+def _clauses(step: Step, recipe: Recipe) -> Iterator[tuple[str, str, dict[int, int]]]:
+    """Of each clause how it is said, its axis, and which dimension it cuts of which inputs."""
+    for clause, axes in recipe.clauses.items():
+        places = {at: clause_place(step, clause, at) for at in range(len(step.labels))}
+        cut = {at: place for at, place in places.items() if place is not None}
+        for axis in axes:
+            if clause == "vocabulary":
+                _check_vocabulary(step, dict(recipe.axes)[axis], cut)
+            yield CLAUSES[clause][0].format(axis), axis, cut
+    for label, number, axis in recipe.weights:
+        found = {}
+        for at, value in enumerate(step.graph.inputs):
+            rank = len(value.type.shape)
+            ends = step.labels[at] == label or step.labels[at].endswith(f"/{label}")
+            if step.roles[at] != "batch" and ends and -rank <= number < rank:
+                found[at] = number % rank
+        yield f"weights {label}[{number}] over {axis}", axis, found
+
+
+def _check_vocabulary(step: Step, parts: int, cut: Mapping[int, int]) -> None:
+    """Refuse words that are not divided, with what Megatron pads them to."""
+    for at, place in cut.items():
+        size = step.graph.inputs[at].type.shape[place]
+        if size % parts:
+            each = PADDED * parts
+            raise InputError(
+                f"{size} words of {step.labels[at]} in {parts} parts",
+                where="plan",
+                hint=f"pad them as Megatron does, to a multiple of {PADDED} x {parts}: "
+                f"--sizes vocabulary={-size % each + size}",
+            )
+
+
+def clause_place(step: Step, clause: str, at: int) -> int | None:
+    """The dimension of an input that a clause cuts."""
+    rank, label = len(step.graph.inputs[at].type.shape), step.labels[at]
+    role, of_batch = step.roles[at], clause in OF_BATCH
+    if not rank or (role == "batch" and not of_batch) or (role not in OF_SAMPLES and of_batch):
+        return None
+    if clause == "batch":
+        return 0
+    *before, half, name = ("", *label.split("/"))
+    if clause == "experts" and "/".join((*before[1:], half, "router")) not in step.labels:
+        return None
+    places = CLAUSES[clause][1]
+    place = places.get(f"{half}/{name}", places.get(name))
+    return rank + place if place is not None and rank + place >= 0 else None
+
+
+def _labelled(step: Step, label: str, lies: Sharding) -> list[int]:
+    """The inputs of a label; those of its share of the layers are several."""
+    form = re.compile(rf"(\d+/)?{re.escape(label)}")
+    found = [at for at, one in enumerate(step.labels) if form.fullmatch(one)]
+    if not found:
+        raise InputError(
+            f"{step.name} has no input {label!r}",
+            where="plan",
+            hint=f"it has {', '.join(step.labels[:8])}, ...: see them all by 'collsynth trace'",
+        )
+    for at in found:
+        rank = len(step.graph.inputs[at].type.shape)
+        if len(lies.dimensions) != rank:
+            said = f"{len(lies.dimensions)} dimensions of {label}, which has {rank}"
+            raise InputError(said, where="plan", hint="an axis or '-' for each dimension")
+    return found
+
+
+def _timed(step: Step, recipe: Recipe, at: int) -> Sharding:
+    """A batch in microbatches."""
+    rank = len(step.graph.inputs[at].type.shape)
+    if recipe.microbatches > 1 and step.roles[at] == "batch" and rank:
+        return replicated(rank).laid(TIME, Split(0))
+    return replicated(rank)
+
+
+def _in_time(lies: Sharding, before: Sharding) -> Sharding:
+    if TIME not in before.axes:
+        return lies
+    first, *rest = lies.dimensions
+    return Sharding(((TIME, *first), *rest))
+
+
+def _stored(
+    step: Step,
+    recipe: Recipe,
+    at: int,
+    laid: Sharding,
+    stacked: frozenset[str],
+    copied: frozenset[str],
+) -> Sharding:
+    """ZeRO's parts. A copy that parameters are computed with is kept, the master is not read."""
+    role, value = step.roles[at], step.graph.inputs[at]
+    state = role == "moment" or value.name in copied
+    if (recipe.zero >= 3 and role != "batch") or (recipe.zero and state):
+        return _divided(value, laid, recipe, first=int(value.name in stacked))
+    return laid
+
+
+def _divided(value: Value, found: Sharding, recipe: Recipe, *, first: int) -> Sharding:
+    """Cut along the axes of ZeRO in its first dimension that divides; flat if there is none.
+
+    What other axes cut is no such dimension: its axes would come in an order of their own.
+    What one of them cuts already, as experts, is cut along the others. Single numbers, those of
+    each layer, too, are whole. Of a stack each slice is cut, so that a layer is gathered alone.
+    """
+    axes = [axis for axis in recipe.zero_axes if axis not in found.axes]
+    parts = prod(dict(recipe.axes)[axis] for axis in axes)
+    for at, size in enumerate(value.type.shape):
+        if at >= first and not found.dimensions[at] and size % parts == 0:
+            for axis in axes:
+                found = found.laid(axis, Split(at))
+            return found
+    if prod(value.type.shape[first:]) > 1:
+        for axis in axes:
+            found = found.laid(axis, Flat(first))
+    return found

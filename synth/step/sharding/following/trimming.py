@@ -1,0 +1,168 @@
+"""Computes only the part of a value that is read.
+
+Following picks rows in program order, so an operation whose operands are whole makes a whole
+result, whatever reads it: the zeros that a ``scatter-add`` adds to, the gradient of a
+``take_along_axis`` of logits, the mask of a one-hot. Each device then computes and stores all of
+it, and slices it. Trimming walks back from the readers: a result that is whole along an axis and
+that every reader takes in the same parts is made in these parts, if the operation has such a row
+and its operands need no communication for it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from fractions import Fraction
+from math import inf
+
+from grammar.tensors.operations import Graph, Operation, Step, Value
+from grammar.tensors.sharding import Sharding, Split
+from hierarchies import InputError
+from synth.step.factors import Row, Typed, rows, typed
+from synth.step.redistribution.paths import First
+from synth.step.sharding.microbatches import redistribution
+from synth.step.sharding.plan import Cuts, Rows, loop_of, stacked
+
+
+def trimmed(step: Step, cuts: Cuts, sizes: Mapping[str, int]) -> Cuts:
+    """The same cuts, where no operation computes more than what is read of its results.
+
+    Shardings of inputs and outputs stay, and no redistribution sends more. ``sizes`` are those of
+    all axes, by name.
+    """
+    ends = {out: cuts.inputs[place] for out, place in step.updates}
+    return _Trimming(sizes).graph(step.graph, cuts, ends)[0]
+
+
+class _Trimming:
+    """Walks graphs backwards; bodies that are cut alike are trimmed once."""
+
+    def __init__(self, sizes: Mapping[str, int]) -> None:
+        self._sizes = sizes
+        self._bodies: dict[tuple[int, int], tuple[Cuts, tuple[Sharding, ...]]] = {}
+
+    def graph(
+        self, graph: Graph, cuts: Cuts, ends: Mapping[int, Sharding]
+    ) -> tuple[Cuts, tuple[Sharding, ...]]:
+        """The trimmed cuts of a graph, and the shardings of its outputs, which ``ends`` may set."""
+        typings = [*map(self._typing, graph.operations, cuts.operations)]
+        made = {
+            value.name: sharding for value, sharding in zip(graph.inputs, cuts.inputs, strict=True)
+        }
+        for operation, typing in zip(graph.operations, typings, strict=True):
+            made.update(zip((one.name for one in operation.results), typing.results, strict=True))
+        outputs = tuple(
+            ends.get(at, made[one.name]) if isinstance(one, Value) else Sharding(())
+            for at, one in enumerate(graph.outputs)
+        )
+        read: defaultdict[str, set[Sharding]] = defaultdict(set)
+        for output, sharding in zip(graph.outputs, outputs, strict=True):
+            read[str(output)].add(sharding)
+        chosen = list(cuts.operations)
+        for at in reversed(range(len(chosen))):
+            operation, choice, typing = graph.operations[at], chosen[at], typings[at]
+            if isinstance(choice, Cuts):
+                assert operation.body is not None
+                chosen[at] = self._body(operation, operation.body, choice)[0]
+            else:
+                chosen[at], typing = self._rows(operation, choice, typing, made, read)
+            for operand, sharding in zip(operation.operands, typing.operands, strict=True):
+                read[str(operand)].add(sharding)
+        return Cuts(cuts.inputs, tuple(chosen)), outputs
+
+    def _typing(self, operation: Operation, choice: Rows | Cuts) -> Typed:
+        if not isinstance(choice, Cuts):
+            return typed(operation, dict(choice), self._sizes)
+        assert operation.body is not None
+        divided = loop_of(operation.parameter)
+        _, outputs = self._body(operation, operation.body, choice)
+        results = (*outputs[: divided.carried], *map(stacked, outputs[divided.carried :]))
+        return Typed(divided.of_operands(choice.inputs), results, ())
+
+    def _body(self, loop: Operation, body: Graph, cuts: Cuts) -> tuple[Cuts, tuple[Sharding, ...]]:
+        key = id(body), id(cuts)
+        if key not in self._bodies:
+            carry = loop_of(loop.parameter).carry(cuts.inputs)
+            self._bodies[key] = self.graph(body, cuts, dict(enumerate(carry)))
+        return self._bodies[key]
+
+    def _rows(
+        self,
+        operation: Operation,
+        choice: Rows,
+        typing: Typed,
+        made: dict[str, Sharding],
+        read: Mapping[str, set[Sharding]],
+    ) -> tuple[Rows, Typed]:
+        """The rows of an operation along all axes, and its shardings; ``made`` is kept current."""
+        names = [one.name for one in operation.results]
+        for axis in self._sizes:
+            wanted = [_parts(read[name], axis) for name in names]
+            if None in wanted or any(one.along(axis) is not None for one in typing.results):
+                continue
+            for row in rows(operation):
+                if list(row.results) != wanted:
+                    continue
+                found = self._tried(operation, dict((*choice, (axis, row))))
+                if found is None or not self._is_free(operation, typing, found, made, read):
+                    continue
+                choice, typing = tuple(found.rows), found
+                made.update(zip(names, found.results, strict=True))
+                break
+        return choice, typing
+
+    def _is_free(
+        self,
+        operation: Operation,
+        before: Typed,
+        after: Typed,
+        made: Mapping[str, Sharding],
+        read: Mapping[str, set[Sharding]],
+    ) -> bool:
+        """Whether other rows need no communication that the present ones do not need.
+
+        An operand is read as before, as another reader reads it, or in a part of what is there.
+        """
+        operands = zip(operation.operands, before.operands, after.operands, strict=True)
+        results = zip(operation.results, before.results, after.results, strict=True)
+        return all(
+            new in (old, *read[str(value)])
+            or not isinstance(value, Value)
+            or _slices(made[value.name], new)
+            for value, old, new in operands
+        ) and all(
+            self._sent(value, new, target) <= self._sent(value, old, target)
+            for value, old, new in results
+            for target in read[value.name]
+        )
+
+    def _sent(self, value: Value, source: Sharding, target: Sharding) -> Fraction | float:
+        """The share of a value's bytes that one device sends at least; infinite where it cannot."""
+        if _slices(source, target):
+            return 0.0
+        try:
+            path = redistribution(value, source, target, self._sizes, First.BYTES)
+        except InputError:
+            return inf
+        return path.least(self._sizes)
+
+    def _tried(self, operation: Operation, by_axis: Mapping[str, Row]) -> Typed | None:
+        try:
+            return typed(operation, by_axis, self._sizes)
+        except InputError:
+            return None
+
+
+def _parts(shardings: set[Sharding], axis: str) -> Split | None:
+    """How all readers cut a value along an axis, if they agree."""
+    found = {one.along(axis) for one in shardings}
+    [only, *others] = found or {None}
+    return only if isinstance(only, Split) and not others else None
+
+
+def _slices(source: Sharding, target: Sharding) -> bool:
+    """Whether a device only takes a part of what it has."""
+    pairs = zip(source.dimensions, target.dimensions, strict=True)
+    return source.partial == target.partial and all(
+        cut[: len(before)] == before for before, cut in pairs
+    )

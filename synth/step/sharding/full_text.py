@@ -1,0 +1,260 @@
+"""A plan in full as text, to be read and changed by hand: every input, every row, every stage.
+
+    plan mlp-tiny
+    axes data=2
+    in features [data,-]
+    v1 data [0,R]->[0]
+    v40 {
+      in v20 [data,-]
+      v21 data [0,R]->[0]
+    }
+
+What is whole is left out. An operation is named by its first result; a row says for an axis how
+operands and results lie: cut in a dimension, R (replicated), or a part of a sum, max or min. Before
+them stand what is said of all: ``microbatches 2``, ``remat layers``, ``scattered``, ``fewest
+requests``, a line ``order 0F0 0F1 ...`` for each rank, ``layers 7, 14 times 8, 7`` of stages,
+``bucket v40 v41``, ``buckets of 2 layers``. With stages each line says one: ``v1 stage 0 data
+[0,R]->[0]``, or ``everywhere``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NoReturn
+
+from grammar.tensors.operations import Graph, Operation, Step
+from grammar.tensors.sharding import Kind, Sharding, replicated
+from hierarchies import InputError, within
+from synth.step.factors import Row, every_row
+from synth.step.redistribution.paths import First
+from synth.step.schedules import parse as parse_order
+from synth.step.sharding.applying import check_cuts
+from synth.step.sharding.layers.prepared import prepared
+from synth.step.sharding.plan import Cuts, Plan, Rows
+from synth.step.sharding.program import EVERYWHERE
+from synth.step.sharding.recipes import spelled, spelled_shares
+from synth.step.sharding.stages import check_order
+from synth.step.sharding.text import RUNS, parse_axes, parse_lies, parse_shares
+
+
+def plan_text(step: Step, plan: Plan) -> str:
+    """The text of a plan for a step. Raises InputError for the plan of another one."""
+    ready = prepared(step, plan)
+    check_cuts(ready.graph, plan.cuts, step.name)
+    lines = [f"plan {step.name}", f"axes {' '.join(f'{axis}={size}' for axis, size in plan.axes)}"]
+    if plan.microbatches > 1:
+        lines.append(f"microbatches {plan.microbatches}")
+    if plan.remat:
+        lines.append("remat layers")
+    if plan.scattered:
+        lines.append("scattered")
+    if plan.first is First.REQUESTS:
+        lines.append("fewest requests")
+    if plan.order is not None:
+        lines += [f"order {' '.join(map(str, rank))}" for rank in plan.order.ranks]
+    if plan.layers:
+        lines.append(f"layers {spelled_shares(plan.layers)}")
+    if plan.bucket_layers > 1:
+        lines.append(f"buckets of {plan.bucket_layers} layers")
+    lines += [f"bucket {' '.join(names)}" for names in plan.buckets]
+    lines += _cuts(ready.graph, plan.cuts, plan.stages)
+    return "\n".join(lines) + "\n"
+
+
+def _cuts(graph: Graph, cuts: Cuts, stages: Sequence[int] = ()) -> Iterator[str]:
+    for value, lies in zip(graph.inputs, cuts.inputs, strict=True):
+        if lies.axes:
+            yield f"in {value} {spelled(lies)}{_partial(lies)}"
+    for at, (operation, choice) in enumerate(zip(graph.operations, cuts.operations, strict=True)):
+        words = [operation.results[0].name]
+        if stages:
+            words.append("everywhere" if stages[at] == EVERYWHERE else f"stage {stages[at]}")
+        if isinstance(choice, Cuts):
+            assert operation.body is not None, operation.primitive
+            yield " ".join((*words, "{"))
+            yield from (f"  {line}" for line in _cuts(operation.body, choice))
+            yield "}"
+        elif choice or stages:
+            yield " ".join((*words, *(f"{axis} {_row(operation, row)}" for axis, row in choice)))
+
+
+def _partial(lies: Sharding) -> str:
+    inside = ",".join(f"{kind.value}:{axis}" for kind, axis in lies.partial)
+    return f"{{{inside}}}" if inside else ""
+
+
+def _row(operation: Operation, row: Row) -> str:
+    """``[0,R]->[0]``, and the name of the factor where another row looks the same."""
+    alike = [one for one in every_row(operation) if str(one) == str(row)]
+    return _plain(row) + (f"({_factor(row)})" if len(alike) > 1 else "")
+
+
+def _plain(row: Row) -> str:
+    return str(row).replace(" ", "")
+
+
+def _factor(row: Row) -> str:
+    return "none" if row.factor is None else row.factor.name.replace(" ", "_")
+
+
+def parse_plan(text: str, step: Step) -> Plan:
+    """The plan that a text says of a step. ``parse_plan(plan_text(step, plan), step) == plan``.
+
+    Raises InputError with the line, for what is not understood, and for a plan of another step.
+    """
+    lines = [(at, line.split("#")[0].strip()) for at, line in enumerate(text.splitlines(), 1)]
+    reader = _Reader(step, [(at, line) for at, line in lines if line])
+    return reader.plan()
+
+
+_LIES = r"\[[^\[\]]*\]"
+_INPUT = re.compile(rf"in (\S+) ({_LIES}(?:\{{flat[^}}]*\}})?)(?:\{{([\w:,]+)\}})?")
+_OPERATION = re.compile(
+    rf"(\S+)(?: (everywhere|stage \d{{1,4}}))?((?: \w+ {_LIES}->{_LIES}(?:\(\w+\))?)*)( \{{)?"
+)
+_WORDS: Mapping[str, Mapping[str, Any]] = {
+    "remat layers": {"remat": True},
+    "scattered": {"scattered": True},
+    "fewest requests": {"first": First.REQUESTS},
+}
+"""What is said of all without a number."""
+_COUNTS: Mapping[str, re.Pattern[str]] = {
+    "microbatches": re.compile(r"microbatches (0*[1-9]\d{0,5})"),
+    "bucket_layers": re.compile(r"buckets of (0*[1-9]\d{0,5}) layers"),
+}
+_LAYERS = re.compile(rf"layers ({RUNS})")
+_ROW = re.compile(rf"(\w+) ({_LIES}->{_LIES})(?:\((\w+)\))?")
+
+
+def _said(line: str) -> Mapping[str, Any]:
+    """The field of a plan that a line says of all; none if it says something else."""
+    for name, form in _COUNTS.items():
+        if found := form.fullmatch(line):
+            return {name: int(found[1])}
+    return _WORDS.get(line, {})
+
+
+@dataclass
+class _Reader:
+    step: Step
+    lines: list[tuple[int, str]]
+    at: int = 0
+    stages: dict[str, int] = field(default_factory=dict)
+
+    def plan(self) -> Plan:
+        plan = self.head()
+        ready = prepared(self.step, plan)
+        cuts = self.cuts(ready.graph, nested=False)
+        if self.at < len(self.lines):
+            self.refuse("nothing is open that this would close")
+        names = [one.results[0].name for one in ready.graph.operations]
+        missing = [name for name in names if name not in self.stages]
+        if self.stages and missing:
+            problem = f"no stage for {len(missing)} operations: {', '.join(missing[:4])}"
+            raise InputError(problem, where="plan", hint="with stages every operation has one")
+        stages = tuple(self.stages[name] for name in names) if self.stages else ()
+        return replace(plan, cuts=cuts, stages=stages)
+
+    def head(self) -> Plan:
+        """What is said of all."""
+        name = self.word("plan")
+        if name != self.step.name:
+            hint = "make the plan anew: operations of another step have other names"
+            raise InputError(f"a plan of {name}, not of {self.step.name}", where="plan", hint=hint)
+        plan = Plan(parse_axes(self.word("axes")), Cuts((), ()))
+        order = []
+        while self.at < len(self.lines):
+            match self.lines[self.at][1].split():
+                case words if said := _said(" ".join(words)):
+                    plan = replace(plan, **said)
+                case ["order", *actions]:
+                    order.append(" ".join(actions))
+                case ["layers", *_] if found := _LAYERS.fullmatch(self.lines[self.at][1]):
+                    plan = replace(plan, layers=parse_shares(found[1]))
+                case ["bucket", *names] if names:
+                    plan = replace(plan, buckets=(*plan.buckets, tuple(names)))
+                case _:
+                    break
+            self.at += 1
+        if order:
+            with within("the order of the plan"):
+                plan = replace(plan, order=parse_order("\n".join(order)))
+        check_order(plan)
+        return plan
+
+    def word(self, key: str) -> str:
+        line = self.lines[self.at][1] if self.at < len(self.lines) else ""
+        if not line.startswith(f"{key} "):
+            self.refuse(f"'{key} ...' stands here")
+        self.at += 1
+        return line.removeprefix(key).strip()
+
+    def cuts(self, graph: Graph, *, nested: bool) -> Cuts:
+        inputs = {one.name: replicated(len(one.type.shape)) for one in graph.inputs}
+        by_name = {one.results[0].name: one for one in graph.operations}
+        chosen: dict[str, Rows | Cuts] = {}
+        while self.at < len(self.lines) and self.lines[self.at][1] != "}":
+            line = self.lines[self.at][1]
+            if found := _INPUT.fullmatch(line):
+                if found[1] not in inputs:
+                    self.refuse(f"no input {found[1]}")
+                inputs[found[1]] = self.lies(found)
+                self.at += 1
+                continue
+            told = _OPERATION.fullmatch(line)
+            if told is None:
+                self.refuse("'in NAME [...]' or 'NAME AXIS [...]->[...]' stands here")
+            if told[1] not in by_name or told[1] in chosen:
+                self.refuse(f"{'again' if told[1] in chosen else 'no operation makes'} {told[1]}")
+            chosen[told[1]] = self.operation(by_name[told[1]], told, nested=nested)
+        return Cuts(
+            tuple(inputs.values()),
+            tuple(chosen.get(name, self.whole(one)) for name, one in by_name.items()),
+        )
+
+    def whole(self, operation: Operation) -> Rows | Cuts:
+        if operation.body is None:
+            return ()
+        inputs = (replicated(len(one.type.shape)) for one in operation.body.inputs)
+        return Cuts(tuple(inputs), tuple(map(self.whole, operation.body.operations)))
+
+    def operation(self, one: Operation, told: re.Match[str], *, nested: bool) -> Rows | Cuts:
+        if told[2] and nested:
+            self.refuse("what is inside a loop is on the stage of the loop")
+        if told[2]:
+            word = told[2].split()[-1]
+            self.stages[told[1]] = EVERYWHERE if word == "everywhere" else int(word)
+        if (one.body is not None) != bool(told[4]) or (told[4] and told[3]):
+            self.refuse(f"{one.primitive} {'repeats' if one.body else 'has'} no body like this")
+        if one.body is None:
+            found = tuple((row[1], self.row(one, row)) for row in _ROW.finditer(told[3]))
+            self.at += 1
+            return found
+        self.at += 1
+        cuts = self.cuts(one.body, nested=True)
+        if self.at >= len(self.lines):
+            self.refuse("a loop is open: '}' stands at its end")
+        self.at += 1
+        return cuts
+
+    def row(self, one: Operation, told: re.Match[str]) -> Row:
+        legal = every_row(one)
+        fits = [row for row in legal if _plain(row) == told[2] and told[3] in (None, _factor(row))]
+        if not fits:
+            self.refuse(f"{one.primitive} has no such row; it has {', '.join(map(_plain, legal))}")
+        return fits[0]
+
+    def lies(self, told: re.Match[str]) -> Sharding:
+        lies = parse_lies(told[2]) if told[2] != "[]" else replicated(0)
+        pairs = [one.partition(":") for one in (told[3] or "").split(",") if one]
+        kinds = {kind.value: kind for kind in Kind}
+        for kind, _, _ in pairs:
+            if kind not in kinds:
+                self.refuse(f"no kind {kind!r}: sum, max or min")
+        return replace(lies, partial=tuple((kinds[kind], axis) for kind, _, axis in pairs))
+
+    def refuse(self, problem: str) -> NoReturn:
+        last = self.lines[min(self.at, len(self.lines) - 1)] if self.lines else (1, "")
+        raise InputError(f"{problem}: {last[1][:60]!r}", where=f"plan, line {last[0]}")

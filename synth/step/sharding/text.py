@@ -1,0 +1,141 @@
+"""The text of a recipe: ``data=8 tensor=4; batch over data; weights over tensor as Megatron``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from grammar.tensors.sharding import Sharding
+from hierarchies import InputError
+from synth.step.redistribution.paths import First
+from synth.step.schedules import chunks_of
+from synth.step.sharding.recipes import AND, CLAUSES, Recipe
+
+_RUN = r"(?:\d{1,3} times )?\d{1,5}"
+RUNS = rf"{_RUN}(?:, {_RUN})*"
+"""Layers of stages, in runs of as many."""
+
+SAYS: Mapping[str, str] = {
+    **{
+        said.format("AXIS"): said.format(r"(\w+(?: and \w+)*)" if one == "batch" else r"(\w+)")
+        for one, (said, _) in CLAUSES.items()
+    },
+    "weights LABEL[DIMENSION] over AXIS": r"weights ([\w/.-]+)\[(-?\d{1,2})\] over (\w+)",
+    "input LABEL as [AXIS,-]": r"input ([\w/.-]+) as (\[.*\](?:\{.*\})?)",
+    "zero=1": r"zero=(\d)",
+    "8 microbatches": r"(\d{1,6}) microbatch(?:es)?",
+    "schedule 1f1b, 8 microbatches": (
+        r"schedule ([\w-]+),(?: (\d{1,3}) chunks,)? (\d{1,6}) microbatch(?:es)?"
+    ),
+    "stages of 7, 14 times 8, 7 layers": rf"stages of ({RUNS}) layers",
+    "gradients in bf16": r"gradients in (\w{1,10})",
+    "remat layers": r"remat layers",
+    "buckets of 25 MB": r"buckets of (\d{1,6}(?:\.\d{1,6})?) MB",
+    "fewest requests": r"fewest requests",
+}
+"""How each clause is said, and what it is read by."""
+
+_HINT = f"axes first (data=8 tensor=4), then of {', '.join(map(repr, SAYS))}"
+_AXIS = re.compile(r"([A-Za-z_]\w*)=([1-9]\d{0,8})")
+
+
+def parse_recipe(text: str) -> Recipe:
+    """The recipe that a text says. Raises InputError at the part that is not understood."""
+    axes, *rest = (" ".join(part.split()) for part in text.split(";"))
+    sizes = parse_axes(axes)
+    fields: dict[str, Any] = {}
+    for part in rest:
+        for name, value in _clause(part).items():
+            if name in _SEVERAL:
+                fields[name] = (*fields.get(name, ()), *value)
+            elif name in fields:
+                raise InputError(f"said twice: {part!r}", where="plan", hint=_HINT)
+            else:
+                fields[name] = value
+    return Recipe(sizes, **fields)
+
+
+def parse_axes(text: str) -> tuple[tuple[str, int], ...]:
+    """``data=8 tensor=4``"""
+    found = [_AXIS.fullmatch(word) for word in text.split()]
+    if not found or None in found:
+        raise InputError(f"no axes in {text!r}", where="plan", hint=_HINT)
+    sizes = [(one[1], int(one[2])) for one in found if one is not None]
+    if len(dict(sizes)) < len(sizes):
+        raise InputError(f"an axis is said twice in {text!r}", where="plan")
+    return tuple(sizes)
+
+
+def parse_lies(text: str) -> Sharding:
+    """``[data,-,(seq,tensor)]``: of each dimension the axes that cut it, major to minor.
+
+    Behind them may stand what is cut flat, from which dimension on: ``[-,-,-]{flat1:data}``.
+    """
+    bare, _, rest = text.strip().partition("{")
+    words = re.findall(r"\([^()]*\)|[^,()]+", bare.removeprefix("[").removesuffix("]"))
+    flat = _FLAT.fullmatch(rest) if rest else None
+    known = f"[{','.join(words)}]" == bare and all(map(_LIES.fullmatch, words))
+    if not known or (flat is None) is not (rest == ""):
+        hint = "for each dimension an axis, several in brackets, or '-', as in [data,-]"
+        raise InputError(f"not understood: {text!r}", where="plan", hint=hint)
+    cut = tuple(map(_cutting, words))
+    if flat is None:
+        return Sharding(cut)
+    return Sharding(cut, (), _cutting(flat[2]), int(flat[1] or 0))
+
+
+def _cutting(word: str) -> tuple[str, ...]:
+    return () if word == "-" else tuple(word.strip("()").split(","))
+
+
+def parse_shares(text: str) -> tuple[int, ...]:
+    """``7, 14 times 8, 7``: of each stage its layers."""
+    runs = (one.rpartition(" times ") for one in text.split(", "))
+    return tuple(int(size) for times, _, size in runs for _ in range(int(times or 1)))
+
+
+_SEVERAL = ("weights", "inputs")
+"""What may be said several times."""
+
+_FLAT = re.compile(r"flat(\d{0,2}):(\w+|\(\w+(?:,\w+)+\))\}")
+_LIES = re.compile(r"-|\w+|\(\w+(,\w+)+\)")
+
+
+def _clause(part: str) -> dict[str, Any]:
+    """The fields of a recipe that a part of the text says."""
+    for form, read in zip(SAYS.values(), _READ, strict=True):
+        if found := re.fullmatch(form, part):
+            return read(*found.groups())
+    raise InputError(f"not understood: {part!r}", where="plan", hint=_HINT)
+
+
+def _named(clause: str) -> Callable[[str], dict[str, Any]]:
+    return lambda said: {clause: tuple(said.split(AND)) if clause == "batch" else said}
+
+
+def _bytes(mega: str) -> int:
+    found = round(float(mega) * 1e6)
+    if not found:
+        raise InputError(f"buckets of {mega} MB", where="plan", hint="as in: buckets of 25 MB")
+    return found
+
+
+_READ: tuple[Callable[..., dict[str, Any]], ...] = (
+    *map(_named, CLAUSES),
+    lambda label, place, axis: {"weights": ((label, int(place), axis),)},
+    lambda label, lies: {"inputs": ((label, parse_lies(lies)),)},
+    lambda zero: {"zero": int(zero)},
+    lambda count: {"microbatches": int(count)},
+    lambda name, chunks, count: {
+        "schedule": name,
+        "chunks": int(chunks) if chunks else chunks_of(name),
+        "microbatches": int(count),
+    },
+    lambda runs: {"layers": parse_shares(runs)},
+    lambda kind: {"gradients": kind},
+    lambda: {"remat": True},
+    lambda mega: {"bucket_bytes": _bytes(mega)},
+    lambda: {"first": First.REQUESTS},
+)
+"""For each clause what its match says of a recipe."""

@@ -1,0 +1,159 @@
+"""What is sent between devices of a stage: on the compute stream, or beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import NamedTuple
+
+from grammar.tensors.sharding import Sharding, Type
+from synth.step.redistribution import How, Move
+from synth.step.sharding import Moved, Plan
+from synth.step.sharding.microbatches import of_one_pass
+from synth.step.sharding.together.buckets import flat
+from synth.step.simulation.device.tape import Tape
+from synth.step.simulation.device.tasks import COMPUTE, Overlap
+from synth.step.simulation.device.values import Held, joined, slice_lies, slice_type
+from synth.step.simulation.kinds import Kind, moved_kind
+
+Sending = Callable[[Type, Sharding, Sharding], float]
+"""Seconds until a value lies otherwise, on all devices: its type, and how it lay and is to lie."""
+
+
+class _Asked(NamedTuple):
+    """A redistribution, whole or of a slice: its task's name and stream, and what is sent."""
+
+    name: str
+    stream: str
+    seconds: float
+    request: str
+    moves: tuple[Type, tuple[Move, ...]]
+    target: Sharding
+
+
+@dataclass
+class Sends:
+    """Writes redistributions on a tape; ``known`` are those asked for before."""
+
+    tape: Tape
+    plan: Plan
+    sending: Sending
+    overlap: Overlap
+    known: dict[tuple[int, bool], tuple[Moved, _Asked]] = field(default_factory=dict)
+
+    def sent(self, one: Moved, held: Held, unit: int | None, *, sliced: bool) -> Held:
+        """A value, or a slice of a stack, as it lies afterwards; ``unit`` is that of its layer."""
+        key = id(one), sliced
+        if key not in self.known:
+            self.known[key] = one, self._asked(one, sliced)
+        tape, (_, asked) = self.tape, self.known[key]
+        name, stream, seconds, request, moves, target = asked
+        ahead = self.overlap.prefetch
+        after: list[int] = []
+        issue = None
+        given, made = self.given(held), max(map(tape.after, held.makers), default=0)
+        if given and ahead is not None:
+            issue = max(tape.issued(tape.unit() if unit is None else unit, ahead), made)
+            after = tape.own[issue - 1 : issue] if issue else []
+        elif not given and self.overlap.sends:
+            issue = made
+            if unit and self._kept_since(held, made, unit):
+                issue = max(tape.issued(unit, 0), len(tape.own) - 1)
+                after = tape.own[issue - 1 : issue]
+        else:
+            stream = COMPUTE
+        task = tape.task(
+            name,
+            stream,
+            seconds,
+            (held,),
+            after,
+            issue=issue,
+            request=request,
+            moves=moves,
+            sends=(one.value.name,),
+        )
+        return self._arrived(one.value.name, moves, target, held, task)
+
+    def together(
+        self, several: Sequence[Moved], held: Sequence[Sequence[Held]], layers: int
+    ) -> list[list[Held]]:
+        """A bucket: one request, once all of its members are made, or some slices of each."""
+        kind, path = flat(several, self.plan.sizes, Fraction(len(held[0]), layers))
+        moves = path.requests(self.plan.sizes)
+        request = ", ".join(map(str, moves))
+        name = f"{request}: {several[0].value.name} and {len(several) - 1} more"
+        seconds, issue = self._seconds(kind, path.source, path.target), None
+        every = [one for many in held for one in many]
+        if self.overlap.sends:
+            issue = max(map(self.tape.after, joined(every).makers))
+        stream = _beside(moves) if self.overlap.sends else COMPUTE
+        task = self.tape.task(
+            name,
+            stream,
+            seconds,
+            every,
+            issue=issue,
+            request=request,
+            moves=(kind, moves),
+            sends=tuple(one.value.name for one in several),
+        )
+        arrived = []
+        for one, many in zip(several, held, strict=True):
+            kind, target = one.value.type, one.path.target
+            if layers > 1:
+                kind, target = slice_type(kind), slice_lies(target)
+            arrived.append(
+                [self._arrived(one.value.name, (kind, moves), target, made, task) for made in many]
+            )
+        return arrived
+
+    def _arrived(
+        self,
+        name: str,
+        moves: tuple[Type, tuple[Move, ...]],
+        target: Sharding,
+        held: Held,
+        task: int,
+    ) -> Held:
+        """A value that a task has sent; the sum of what the step made is where that was."""
+        in_place = [move.how for move in moves[1]] == [How.ALL_REDUCE]
+        if in_place and held.makers and not held.remade_bytes:
+            return Held(held.buffers, (task,))
+        kept = moved_kind(self.tape.buffers[held.buffers[0]].kind)
+        return self.tape.made(name, moves[0], target, kept, task)
+
+    def given(self, held: Held) -> bool:
+        """Whether it is an input, or a copy of parameters."""
+        copies = (self.tape.buffers[number].kind is Kind.COPIES for number in held.buffers)
+        return not held.makers or all(copies)
+
+    def _kept_since(self, held: Held, made: int, unit: int) -> bool:
+        """Whether a layer reads what it made in another pass, or older than the layer before it.
+
+        That was kept by a forward pass, or is of the whole loop: put together when it was made, it
+        would be in memory for all layers at once. So it is put together beside the task of this
+        layer that comes before its reader (Megatron: beside the gradient of the layer's input).
+        """
+        before, tasks = made <= self.tape.issued(unit, 0), self.tape.tasks
+        again = before and any(tasks[maker].layer == self.tape.layer for maker in held.makers)
+        return again or made < self.tape.issued(unit, 1)
+
+    def _asked(self, one: Moved, sliced: bool) -> _Asked:
+        kind, source, target = one.value.type, one.path.source, one.path.target
+        if sliced:
+            kind, source, target = slice_type(kind), slice_lies(source), slice_lies(target)
+        moves = one.path.requests(self.plan.sizes)
+        request = ", ".join(map(str, moves))
+        seconds = self._seconds(kind, source, target)
+        name = f"{request}: {one.value.name}"
+        return _Asked(name, _beside(moves), seconds, request, (kind, moves), target)
+
+    def _seconds(self, kind: Type, source: Sharding, target: Sharding) -> float:
+        return self.sending(*of_one_pass(kind, source, target, self.plan.parts))
+
+
+def _beside(moves: Sequence[Move]) -> str:
+    """The stream of what goes over these axes beside compute."""
+    return f"over {', '.join(dict.fromkeys(axis for move in moves for axis in move.axes))}"

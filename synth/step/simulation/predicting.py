@@ -1,0 +1,182 @@
+"""A step predicted: what a plan makes of it, on the clock, from seconds that the caller knows.
+
+Where seconds come from is the caller's: rooflines and the planner's prices before anything ran, or
+what was measured of sections and of collectives. All else follows from the program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from grammar.tensors.operations import Step
+from synth.step.schedules import Order, Protocol
+from synth.step.sharding import Plan, Program
+from synth.step.simulation.device import (
+    Computing,
+    Device,
+    Overlap,
+    Sending,
+    device,
+    grouping_of,
+)
+from synth.step.simulation.groups import Grouping, scores_in
+from synth.step.simulation.memory import Moment
+from synth.step.simulation.pipeline import Handing, Pipelined, pipelined
+from synth.step.simulation.simulation import Row, Sent, Simulated, simulate
+
+
+@dataclass(frozen=True)
+class Sources:
+    """Seconds: of a section on a device, of a redistribution, of bytes from stage to stage."""
+
+    computing: Computing
+    sending: Sending
+    handing: Handing
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """How a runtime carries a program out.
+
+    ``protocol`` is that of transfers between stages. ``taken``: the part of a device's cores that
+    collectives need which run beside compute. ``flash``: scores of attention are never in memory.
+    ``whole``: sections are as long as they may be, else operations are done one by one.
+    """
+
+    overlap: Overlap = field(default_factory=Overlap)
+    protocol: Protocol = Protocol.EAGER
+    taken: float = 0.0
+    flash: bool = True
+    whole: bool = True
+
+
+@dataclass(frozen=True)
+class Rank:
+    """What the devices of one rank of a pipeline do: their times add up to the step's.
+
+    ``stages`` is empty where there are none.
+    """
+
+    stages: tuple[int, ...]
+    compute_seconds: float
+    sent: tuple[Sent, ...]
+    idle_seconds: float
+    moment: Moment
+
+    @property
+    def exposed_seconds(self) -> float:
+        return sum(one.exposed_seconds for one in self.sent)
+
+
+@dataclass(frozen=True, eq=False)
+class Predicted:
+    """A step on the clock, with microbatches or without."""
+
+    device: Device
+    run: Simulated | Pipelined
+
+    @property
+    def seconds(self) -> float:
+        return self.run.seconds
+
+    @cached_property
+    def ranks(self) -> tuple[Rank, ...]:
+        """What each rank of the pipeline does; one, if there is none."""
+        run = self.run
+        if isinstance(run, Simulated):
+            return (Rank((), run.compute_seconds, run.sent, 0.0, run.largest_moment),)
+        return tuple(
+            Rank(
+                tuple(sorted({key.stage for one in run.ranks[rank] for key in one.keys})),
+                run.compute_seconds(rank),
+                run.sent(rank),
+                share * run.seconds,
+                run.largest_moments[rank],
+            )
+            for rank, share in enumerate(run.idle_shares)
+        )
+
+    @property
+    def busiest(self) -> int:
+        """The rank that is idle least."""
+        return min(range(len(self.ranks)), key=lambda rank: self.ranks[rank].idle_seconds)
+
+    @property
+    def fullest(self) -> int:
+        """The rank that needs the most memory."""
+        return max(range(len(self.ranks)), key=lambda rank: self.ranks[rank].moment.size_bytes)
+
+    def rows(self, rank: int) -> Iterator[Row]:
+        """The timeline of a rank, with what its passes are made of."""
+        if isinstance(self.run, Simulated):
+            yield from self.run.rows()
+        else:
+            yield from self.run.rows(rank)
+
+    def passes(self, rank: int) -> Iterator[Row]:
+        """Those of a rank; none of a step without microbatches."""
+        if isinstance(self.run, Pipelined):
+            yield from (span.row for span in self.run.ranks[rank])
+
+
+def grouped(plan: Plan, program: Program, runtime: Runtime) -> Grouping:
+    """Which operations are one section: to be given where one program is timed several times."""
+    unstored = scores_in(program, plan.parts) if runtime.flash else ()
+    return grouping_of(plan, runtime.overlap, whole=runtime.whole, unstored=unstored)
+
+
+def predicted(
+    step: Step,
+    plan: Plan,
+    program: Program,
+    sources: Sources,
+    runtime: Runtime | None = None,
+    grouping: Grouping | None = None,
+) -> Predicted:
+    """The program of a plan on the clock; ``step`` is prepared for the plan.
+
+    ``grouping`` is that of the same program, so that it is not worked out again. Raises
+    InputError for an order whose passes the program does not tell apart, and where blocking
+    transfers stand still.
+    """
+    runtime = runtime or Runtime()
+    found = written(step, plan, program, sources, runtime, grouping)
+    if not program.places:
+        return Predicted(found, simulate(found, runtime.taken))
+    return in_order(found, plan.order, plan.microbatches, sources.handing, runtime)
+
+
+def written(
+    step: Step,
+    plan: Plan,
+    program: Program,
+    sources: Sources,
+    runtime: Runtime,
+    grouping: Grouping | None = None,
+) -> Device:
+    """The same as tasks, before they are on the clock."""
+    grouping = grouping or grouped(plan, program, runtime)
+    told = (sources.computing, sources.sending, runtime.overlap, grouping)
+    return device(step, plan, program, *told)
+
+
+def in_order(
+    device: Device,
+    order: Order | None,
+    microbatches: int,
+    handing: Handing,
+    runtime: Runtime,
+) -> Predicted:
+    """Tasks of one microbatch on the clock, all stages doing theirs by an order."""
+    found = pipelined(
+        device,
+        order,
+        microbatches,
+        handing,
+        runtime.protocol,
+        prompt=runtime.overlap.sends,
+        taken=runtime.taken,
+    )
+    return Predicted(device, found)

@@ -1,0 +1,145 @@
+"""The steps on one device: what those of many are compared with.
+
+They are done twice, the second time in wider numbers. By how much that changes the results says
+what rounding does to them.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from grammar.tensors.operations import Step
+from grammar.tensors.parser import parse_step
+from synth.step.emit import output_names, write
+from synth.step.models import Spelling, zoo_function
+from synth.step.sharding import Plan, apply
+from synth.step.sharding.plan import whole
+from synth.step.trials.inputs import Array, Values, in_pieces
+from synth.step.trials.processes import Trial, trained
+
+Function = tuple[Callable[..., Any], tuple[Any, Any, Any]]
+"""A whole step as a function, and the shapes of what it is called with."""
+
+WIDER = {"bfloat16": "float32", "float32": "float64"}
+
+
+@dataclass(frozen=True)
+class Alone:
+    """All outputs after each step, the first dimension of an array; ``what`` computed them."""
+
+    what: str
+    values: Values
+    wider: Values
+
+    def of(self, step: Step) -> Alone:
+        """The same for a step that is prepared for stages, whose layers are apart."""
+        values, wider = (in_pieces(step, one, 1) for one in (self.values, self.wider))
+        return replace(self, values=values, wider=wider)
+
+
+def in_jax(
+    step: Step, model: tuple[str, Mapping[str, int], Spelling], inputs: Values, steps: int
+) -> Alone:
+    """By the function of a model of the zoo, as JAX does it."""
+    name, changes, spelling = model
+    wide = replace(spelling, dtype=WIDER[spelling.dtype])
+    function = zoo_function(name, changes, spelling)
+    values = _by_function(step, function, inputs, steps, wide=False)
+    function = zoo_function(name, changes, wide)
+    wider = _by_function(step, function, inputs, steps, wide=wide.dtype == "float64")
+    return Alone("the model's own function in JAX", values, wider)
+
+
+def by_own(step: Step, function: Function, inputs: Values, trial: Trial) -> Alone:
+    """By the function of somebody's own model, in JAX, which knows nothing of its trace.
+
+    It may not run in wider numbers: what rounding does is measured on the step's text.
+    """
+    values = _by_function(step, function, inputs, trial.steps, wide=False)
+    text = as_text(step, inputs, trial)
+    wider = {name: values[name] + (text.wider[name] - text.values[name]) for name in values}
+    return Alone("the model's own function in JAX", values, wider)
+
+
+def _by_function(
+    step: Step,
+    function: Function,
+    inputs: Values,
+    steps: int,
+    *,
+    wide: bool,
+) -> Values:
+    import jax  # Not at the top of the file: the core does without.
+
+    called, given = function
+    roles = {value.name: role for value, role in zip(step.graph.inputs, step.roles, strict=True)}
+    names = [name for name in roles if name not in dict(step.constants)]
+    batches = [name for name in names if roles[name] == "batch"]
+    kinds = zip(names, jax.tree.leaves(given), strict=True)
+    held = {
+        name: _widened(inputs[name]) if wide else inputs[name].astype(one.dtype)
+        for name, one in kinds
+    }
+    found: dict[str, list[Array]] = {}
+    with jax.enable_x64(wide):
+        jitted = jax.jit(called, compiler_options={"xla_backend_optimization_level": 0})
+        for turn in range(steps):
+            now = {**held, **{name: held[name][turn] for name in batches}}
+            tree = jax.tree.unflatten(jax.tree.structure(given), [now[name] for name in names])
+            made = [np.asarray(one) for one in jax.tree.leaves(jitted(*tree))]
+            held |= {names[place]: made[out] for out, place in step.updates}
+            for name, array in zip(output_names(step), made, strict=True):
+                plain = array.astype(np.float32) if array.dtype.kind == "V" else array
+                found.setdefault(name, []).append(plain)
+    return {name: np.stack(arrays) for name, arrays in found.items()}
+
+
+def _widened(array: Array) -> Array:
+    return array.astype(np.float64) if array.dtype == np.float32 else array
+
+
+def as_text(step: Step, inputs: Values, trial: Trial) -> Alone:
+    """By the step's own text, emitted for one device: nothing else is known of it."""
+    wide = _in_wider_numbers(step)
+    return Alone(
+        "the step's text on one device",
+        _by_text(step, inputs, trial),
+        _by_text(wide, {name: _widened(array) for name, array in inputs.items()}, trial),
+    )
+
+
+_FROM_BITS = re.compile(r"^( *)(\S+): f32(\S*) = (bitcast_\S+) new_dtype=f32(.*)$", re.MULTILINE)
+
+
+def _in_wider_numbers(step: Step) -> Step:
+    """A step in float64; what is made of bits, as random numbers are, is made as it was."""
+    names = tuple(value.name for value in step.graph.inputs)
+    text = str(replace(step, labels=names, constants=()))
+    made = r"\1\2.bits: F32\3 = \4 new_dtype=F32\5"
+    wider = r"\1\2: f32\3 = convert_element_type(\2.bits) new_dtype=f32\5"
+    apart = _FROM_BITS.sub(f"{made}\n{wider}", text)
+    found = parse_step(apart.replace("f32", "f64").replace("F32", "f32"))
+    constants = [
+        (name, _wider_bytes(data) if step.graph.values[name].type.dtype == "f32" else data)
+        for name, data in step.constants
+    ]
+    return replace(found, labels=step.labels, constants=tuple(constants))
+
+
+def _wider_bytes(data: bytes) -> bytes:
+    return np.frombuffer(data, "<f4").astype("<f8").tobytes()
+
+
+def _by_text(step: Step, inputs: Values, trial: Trial) -> Values:
+    plan = Plan((("one", 1),), whole(step.graph))
+    text = write(trial.runtime, step, apply(step, plan), plan.sizes)
+    with tempfile.TemporaryDirectory(prefix="collsynth-") as place:
+        found = trained({"step.py": text}, 1, inputs, replace(trial, processes=1), Path(place))
+    return {name: array for (_, name), array in found.parts.items()}

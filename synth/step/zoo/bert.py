@@ -1,0 +1,83 @@
+"""BERT (Devlin et al. 2018): an encoder that fills in masked tokens and judges pairs of sentences.
+
+Normalisation after each half of a layer. Every token has a target; ``masked`` says, by 0 or 1,
+which of them count.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from synth.step.zoo.models import (
+    How,
+    Model,
+    Tree,
+    attention,
+    attention_shapes,
+    computed_in,
+    cross_entropy,
+    layer_norm,
+    norm_shapes,
+    repeated,
+    shaped,
+    stacked,
+    tokens,
+    two_layers,
+    two_layers_shapes,
+)
+from synth.step.zoo.sizes import Bert
+
+gelu = partial(jax.nn.gelu, approximate=False)
+
+
+def bert(name: str, sizes: Bert, how: How) -> Model:
+    """Both losses of the paper, added up."""
+    width = sizes.width
+    one = {
+        "attention": attention_shapes(width, sizes.heads),
+        "attention_norm": norm_shapes(width),
+        "mlp": two_layers_shapes(width, 4 * width),
+        "mlp_norm": norm_shapes(width),
+    }
+    square = {"weight": shaped(width, width), "bias": shaped(width)}
+    parameters = {
+        "embedding": shaped(sizes.vocabulary, width),
+        "positions": shaped(sizes.sequence, width),
+        "sentences": shaped(2, width),
+        "embedding_norm": norm_shapes(width),
+        "layers": stacked(sizes.layers, one, how),
+        "pooled": square,
+        "follows": {"weight": shaped(width, 2), "bias": shaped(2)},
+        "guess": {**square, "norm": norm_shapes(width), "last": shaped(sizes.vocabulary)},
+    }
+    batch = {
+        **{key: tokens(how, sizes.sequence) for key in ("tokens", "sentences", "targets")},
+        "masked": shaped(how.batch, sizes.sequence),
+        "follows": shaped(how.batch, dtype="int32"),
+    }
+
+    def layer(x: Array, weights: Tree) -> Array:
+        seen = attention(x, weights["attention"], causal=False)
+        x = layer_norm(x + seen, weights["attention_norm"])
+        return layer_norm(x + two_layers(x, weights["mlp"], gelu), weights["mlp_norm"])
+
+    def loss(parameters: Tree, batch: Tree) -> Array:
+        weights = computed_in(how, parameters)
+        x = weights["embedding"][batch["tokens"]] + weights["positions"]
+        x = layer_norm(x + weights["sentences"][batch["sentences"]], weights["embedding_norm"])
+        x = repeated(layer, x, weights["layers"], how)
+        first = jnp.tanh(_linear(x[:, 0], weights["pooled"]))
+        second = cross_entropy(_linear(first, weights["follows"]), batch["follows"])
+        guess = layer_norm(gelu(_linear(x, weights["guess"])), weights["guess"]["norm"])
+        logits = guess @ weights["embedding"].T + weights["guess"]["last"]
+        return second + cross_entropy(logits, batch["targets"], batch["masked"])
+
+    return Model(name, parameters, batch, loss)
+
+
+def _linear(x: Array, weights: Tree) -> Array:
+    return x @ weights["weight"] + weights["bias"]

@@ -1,0 +1,102 @@
+"""Llama 3 (Grattafiori et al. 2024), and with experts Mixtral 8x7B (Jiang et al. 2024).
+
+Rotary positions, several heads of queries for one of keys and values, RMS normalisation, SwiGLU,
+no biases, and a last matrix of its own. With experts, each token goes to the best two of eight.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+
+from synth.step.zoo.experts import mixture, mixture_shapes
+from synth.step.zoo.models import (
+    How,
+    Model,
+    Tree,
+    attended,
+    computed_in,
+    cross_entropy,
+    repeated,
+    shaped,
+    stacked,
+    tokens,
+)
+from synth.step.zoo.sizes import Llama
+
+
+def llama(name: str, sizes: Llama, how: How) -> Model:
+    """The loss of every token but the first, as the batch's ``targets`` say."""
+    width, head = sizes.width, sizes.width // sizes.heads
+    one = {
+        "query": shaped(width, sizes.key_heads, sizes.heads // sizes.key_heads, head),
+        "key": shaped(width, sizes.key_heads, head),
+        "value": shaped(width, sizes.key_heads, head),
+        "out": shaped(sizes.key_heads, sizes.heads // sizes.key_heads, head, width),
+        "attention_norm": shaped(width),
+        "mlp": _mlp_shapes(sizes) if sizes.experts == 1 else mixture_shapes(sizes),
+        "mlp_norm": shaped(width),
+    }
+    parameters = {
+        "embedding": shaped(sizes.vocabulary, width),
+        "layers": stacked(sizes.layers, one, how),
+        "norm": shaped(width),
+        "last": shaped(width, sizes.vocabulary),
+    }
+    batch = {name: tokens(how, sizes.sequence) for name in ("tokens", "targets")}
+    bent = _swiglu if sizes.experts == 1 else partial(mixture, sizes=sizes)
+
+    def layer(x: Array, weights: Tree) -> Array:
+        x = x + _attention(_rms_norm(x, weights["attention_norm"]), weights, sizes.rope_base)
+        return x + bent(_rms_norm(x, weights["mlp_norm"]), weights["mlp"])
+
+    def loss(parameters: Tree, batch: Tree) -> Array:
+        weights = computed_in(how, parameters)
+        x = repeated(layer, weights["embedding"][batch["tokens"]], weights["layers"], how)
+        return cross_entropy(_rms_norm(x, weights["norm"]) @ weights["last"], batch["targets"])
+
+    return Model(name, parameters, batch, loss)
+
+
+def _mlp_shapes(sizes: Llama) -> Tree:
+    into = shaped(sizes.width, sizes.hidden)
+    return {"gate": into, "up": into, "down": shaped(sizes.hidden, sizes.width)}
+
+
+def _swiglu(x: Array, weights: Tree) -> Array:
+    return (jax.nn.silu(x @ weights["gate"]) * (x @ weights["up"])) @ weights["down"]
+
+
+def _rms_norm(x: Array, scale: Array) -> Array:
+    wide = x.astype(jnp.float32)
+    wide = wide * lax.rsqrt((wide**2).mean(-1, keepdims=True) + 1e-5)
+    return wide.astype(x.dtype) * scale
+
+
+def _attention(x: Array, weights: Tree, base: float) -> Array:
+    """Heads of queries in groups that share one head of keys and values."""
+    query = _rotated(jnp.einsum("btd,dgqe->btgqe", x, weights["query"]), base)
+    key = _rotated(jnp.einsum("btd,dge->btge", x, weights["key"])[:, :, :, None], base)
+    value = jnp.einsum("btd,dge->btge", x, weights["value"])
+    seen = jax.vmap(partial(attended, causal=True), in_axes=(3, None, None), out_axes=3)(
+        query, key[:, :, :, 0], value
+    )
+    return jnp.einsum("btgqe,gqed->btd", seen, weights["out"])
+
+
+def _rotated(x: Array, base: float) -> Array:
+    """Pairs of elements turned by an angle that grows with the position (``[b, t, ..., e]``).
+
+    The first half of the elements is paired with the second, as in the published checkpoints of
+    Hugging Face.
+    """
+    length, half = x.shape[1], x.shape[-1] // 2
+    rate = base ** (-jnp.arange(half, dtype=jnp.float32) / half)
+    angle = jnp.arange(length, dtype=jnp.float32)[:, None] * rate
+    angle = angle.reshape(1, length, *[1] * (x.ndim - 3), half)
+    sine, cosine = jnp.sin(angle).astype(x.dtype), jnp.cos(angle).astype(x.dtype)
+    one, two = x[..., :half], x[..., half:]
+    return jnp.concatenate((one * cosine - two * sine, two * cosine + one * sine), axis=-1)

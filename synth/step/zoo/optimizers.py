@@ -1,0 +1,66 @@
+"""Whole steps: the loss, its gradients, and the update of the parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from synth.step.zoo.models import Tree, shaped
+
+Loss = Callable[[Tree, Tree], Array]
+Stepping = Callable[[Tree, Tree, Tree], tuple[Tree, Tree, Array]]
+
+
+@dataclass(frozen=True)
+class Optimizer:
+    """The moments that it keeps, given the parameters, and the step that it makes of a loss."""
+
+    moments: Callable[[Tree], Tree]
+    step: Callable[[Loss], Stepping]
+
+
+def _adamw_moments(parameters: Tree) -> Tree:
+    alike = jax.tree.map(lambda one: shaped(*one.shape), parameters)
+    return {"mean": alike, "square": alike, "count": shaped(dtype="int32")}
+
+
+def _adamw(loss: Loss, rate: float = 1e-3, decay: float = 0.1) -> Stepping:
+    """Adam with decoupled decay of the weights (Loshchilov and Hutter)."""
+
+    def step(parameters: Tree, moments: Tree, batch: Tree) -> tuple[Tree, Tree, Array]:
+        lost, gradients = jax.value_and_grad(loss)(parameters, batch)
+        count = moments["count"] + 1
+        time = count.astype(jnp.float32)
+        mean = jax.tree.map(lambda m, g: 0.9 * m + 0.1 * g, moments["mean"], gradients)
+        square = jax.tree.map(lambda v, g: 0.95 * v + 0.05 * g * g, moments["square"], gradients)
+
+        def updated(parameter: Array, m: Array, v: Array) -> Array:
+            m, v = m / (1 - 0.9**time), v / (1 - 0.95**time)
+            return parameter - rate * (m / (jnp.sqrt(v) + 1e-8) + decay * parameter)
+
+        new = jax.tree.map(updated, parameters, mean, square)
+        return new, {"mean": mean, "square": square, "count": count}, lost
+
+    return step
+
+
+def _sgd(loss: Loss, rate: float = 0.1) -> Stepping:
+    """Against the gradient, and nothing kept."""
+
+    def step(parameters: Tree, moments: Tree, batch: Tree) -> tuple[Tree, Tree, Array]:
+        lost, gradients = jax.value_and_grad(loss)(parameters, batch)
+        new = jax.tree.map(lambda one, g: one - rate * g, parameters, gradients)
+        return new, moments, lost
+
+    return step
+
+
+OPTIMIZERS: Mapping[str, Optimizer] = {
+    "adamw": Optimizer(_adamw_moments, _adamw),
+    "sgd": Optimizer(lambda parameters: {}, _sgd),
+}
+"""The optimizers by name."""

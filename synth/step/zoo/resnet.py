@@ -1,0 +1,110 @@
+"""ResNet-50 (He et al. 2015): bottlenecks of three convolutions, around which the input goes.
+
+Normalised by batch as while training: what inference wants, the running means, are no parameters
+and are left out. Each of ``groups`` parts of the batch is normalised by its own samples, as each
+replica does under PyTorch's DDP, Horovod or MXNet; of one group statistics are of all samples, and
+sent between replicas (``SyncBatchNorm``). The stride is in the 3x3 convolution, as frameworks have
+it. Blocks of a stage that are alike are a loop, unless layers are unrolled.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+
+from hierarchies import InputError
+from synth.step.zoo.models import (
+    How,
+    Model,
+    Tree,
+    computed_in,
+    cross_entropy,
+    norm_shapes,
+    repeated,
+    shaped,
+    stacked,
+)
+from synth.step.zoo.sizes import ResNet
+
+
+def resnet(name: str, sizes: ResNet, how: How) -> Model:
+    """Images as ``[sample, row, column, colour]``, and their classes.
+
+    Raises InputError for groups that do not divide the batch.
+    """
+    if how.batch % sizes.groups:
+        problem = f"groups {sizes.groups} do not divide a batch of {how.batch}"
+        raise InputError(problem, where=name, hint="as many as there are replicas")
+    width = sizes.width
+    parameters: Tree = {"first": _convolution_shapes(7, 3, width), "stages": []}
+    channels = width
+    for stage, blocks in enumerate(sizes.blocks):
+        inner = width * 2**stage
+        down = _block_shapes(channels, inner) | {
+            "around": _convolution_shapes(1, channels, 4 * inner)
+        }
+        channels = 4 * inner
+        rest = stacked(blocks - 1, _block_shapes(channels, inner), how)
+        parameters["stages"].append({"down": down, "rest": rest})
+    parameters["last"] = {"weight": shaped(channels, sizes.classes), "bias": shaped(sizes.classes)}
+    batch = {
+        "images": shaped(how.batch, sizes.image, sizes.image, 3),
+        "classes": shaped(how.batch, dtype="int32"),
+    }
+
+    def loss(parameters: Tree, batch: Tree) -> Array:
+        weights = computed_in(how, parameters)
+        images = computed_in(how, batch["images"])
+        x = jax.nn.relu(_convolved(images, weights["first"], 2, sizes.groups))
+        edge = ((0, 0), (1, 1), (1, 1), (0, 0))
+        x = lax.reduce_window(x, -jnp.inf, lax.max, (1, 3, 3, 1), (1, 2, 2, 1), edge)
+        for stage, one in enumerate(weights["stages"]):
+            x = _block(x, one["down"], 1 if stage == 0 else 2, sizes.groups)
+            x = repeated(partial(_block, groups=sizes.groups), x, one["rest"], how)
+        logits = x.mean((1, 2)) @ weights["last"]["weight"] + weights["last"]["bias"]
+        return cross_entropy(logits, batch["classes"])
+
+    return Model(name, parameters, batch, loss)
+
+
+def _convolution_shapes(size: int, channels: int, made: int) -> Tree:
+    return {"kernel": shaped(size, size, channels, made), "norm": norm_shapes(made)}
+
+
+def _block_shapes(channels: int, inner: int) -> Tree:
+    return {
+        "narrow": _convolution_shapes(1, channels, inner),
+        "middle": _convolution_shapes(3, inner, inner),
+        "wide": _convolution_shapes(1, inner, 4 * inner),
+    }
+
+
+def _block(x: Array, weights: Tree, stride: int = 1, groups: int = 1) -> Array:
+    made = jax.nn.relu(_convolved(x, weights["narrow"], groups=groups))
+    made = jax.nn.relu(_convolved(made, weights["middle"], stride, groups))
+    made = _convolved(made, weights["wide"], groups=groups)
+    around = _convolved(x, weights["around"], stride, groups) if "around" in weights else x
+    return jax.nn.relu(around + made)
+
+
+def _convolved(x: Array, weights: Tree, stride: int = 1, groups: int = 1) -> Array:
+    """Convolved, and to mean 0 and variance 1 over all samples of a group and all places."""
+    size = weights["kernel"].shape[0]
+    edge = (size // 2, size // 2)
+    layout = ("NHWC", "HWIO", "NHWC")
+    x = lax.conv_general_dilated(
+        x, weights["kernel"], (stride, stride), (edge, edge), dimension_numbers=layout
+    )
+    if groups == 1:
+        return _normalised(x, weights["norm"])
+    apart = x.reshape(groups, x.shape[0] // groups, *x.shape[1:])
+    return jax.vmap(_normalised, (0, None))(apart, weights["norm"]).reshape(x.shape)
+
+
+def _normalised(x: Array, weights: Tree) -> Array:
+    middle = x - x.mean((0, 1, 2))
+    variance = (middle**2).mean((0, 1, 2))
+    return middle * lax.rsqrt(variance + 1e-5) * weights["scale"] + weights["shift"]

@@ -1,9 +1,0 @@
-"""What of a program goes as one: requests in buckets, the update of all parameters.
-
-All-gathers can go end to end as one request, all-to-alls cannot:
-
->>> from synth.train.plans.together.buckets import FLAT
->>> from synth.train.resharding import How
->>> How.ALL_GATHER in FLAT, How.ALL_TO_ALL in FLAT
-(True, False)
-"""

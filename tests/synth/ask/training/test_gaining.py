@@ -1,0 +1,272 @@
+"""Plans of a whole step, as the verb answers: files, and programs for what gains by them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import pytest
+
+pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
+
+from hierarchies import InputError, load
+from hierarchies.devices import device_named
+from hierarchies.units import duration
+from plain_text import printed
+from synth.ask.answers import judge
+from synth.ask.answers.parts import as_json
+from synth.ask.answers.training.gained import ProgramOfPlan
+from synth.ask.export import hand_out
+from synth.ask.planning import PlanQuestion, plan
+from synth.ask.training.gaining import emitted, executed, programs_of, remembered
+from synth.ask.training.trained import TrainQuestion, trained
+from synth.collective.emit import Options, RankOrder
+from synth.collective.price.steps import total_seconds
+from synth.collective.ranking.request import Watcher
+from synth.show.terminal.table import TABLES
+from synth.step.frameworks import Job as Training
+from synth.step.frameworks import Machine, Model, configurations
+from synth.step.models import Spelling
+from synth.step.search.finalists import Finalist, simulated
+from synth.step.search.gaining import Sending
+from synth.step.search.job import Job
+from synth.step.search.links import Candidate
+from synth.step.search.planning import Planner
+from synth.step.sharding import parse_recipe
+from synth.step.zoo.sizes import sizes_of
+
+FOUR = "p2-a100:4"
+"""What programs gain there prices can tell, though nobody has measured it."""
+
+
+def answered(**given: Any) -> Any:
+    question = PlanQuestion.model_validate(
+        {
+            "system": "p2-a100:2",
+            "model": "gpt2-small",
+            "batch": 32,
+            "sizes": {"layers": 4, "vocabulary": 4096},
+            "k": 1,
+            **given,
+        }
+    )
+    return judge("plan").validate_python(plan(question, Watcher()).body)
+
+
+@cache
+def across() -> Any:
+    """Each gradient is summed over four nodes, each behind one NIC."""
+    return answered(system=FOUR, batch=64, pin="data=64 zero=0 remat=no bucket=no")
+
+
+def test_what_gains_has_a_file_for_each_framework_that_runs_the_plan() -> None:
+    found = across()
+    assert found.programs
+    written = {one.name: one.text for one in found.files}
+    frameworks = {name.partition("/")[0] for name in written}
+    assert "megatron" in frameworks
+    for one in found.programs:
+        assert one.seconds < one.default_seconds
+        assert bool(one.environment) != bool(one.files)
+        folders = [name.split("/")[:2] for name in one.files]
+        of_plan = [] if one.no_plan else ["mscclpp"]
+        wanted = [[each, "programs"] for each in [*frameworks_of(written), *of_plan]]
+        assert not one.files or folders == wanted
+        for name in one.files:
+            if name.endswith(".py"):
+                compile(written[name], name, "exec")
+                assert one.request.value in written[name]
+
+
+def frameworks_of(written: dict[str, str]) -> list[str]:
+    found = dict.fromkeys(name.partition("/")[0] for name in written)
+    return [each for each in found if each != "mscclpp"]
+
+
+def test_an_execution_plan_is_written_where_one_segment_gains_and_else_it_is_said_why() -> None:
+    found = across()
+    written = {one.name: one.text for one in found.files}
+    plans = [name for name in written if name.startswith("mscclpp/")]
+    assert plans
+    for one in found.programs:
+        own = [name for name in one.files if name in plans]
+        assert bool(own) != bool(one.no_plan)
+        for name in own:
+            assert json.loads(written[name])["num_threads_per_block"]
+    assert set(plans) == {name for one in found.programs for name in one.files} & set(plans)
+    for one in gains():
+        plan = executed(load(FOUR), one[1].placement, one[0])
+        asked = replace(remembered(load(FOUR), one[1].placement, one[0]), segments=1)
+        out = hand_out(asked, Options())
+        gained = total_seconds(out.source.prices) < out.plain_seconds
+        assert isinstance(plan, dict) == gained
+
+
+@cache
+def gains() -> list[tuple[Sending, Finalist]]:
+    system = load(FOUR)
+    sizes = {"layers": 4, "vocabulary": 4096}
+    spelling = Spelling(batch=64, dtype="bfloat16")
+    job = Job("gpt2-small", sizes, spelling, system, device_named(system.device))
+    recipe = parse_recipe("data=64; batch over data")
+    planner = Planner(job)
+    one = simulated(job.step, Candidate(recipe, ((4, 16),)), planner._answers, job.device)
+    return [(gain, one) for gain in planner.gaining(one)]
+
+
+def test_what_is_saved_is_what_is_exposed_at_most() -> None:
+    found = across()
+    saved = [one.saved_seconds for one in found.programs]
+    assert saved == sorted(saved, reverse=True)
+    for one in found.programs:
+        most = one.times * (one.default_seconds - one.seconds)
+        assert 0 < one.saved_seconds <= most * (1 + 1e-9)
+
+
+def test_what_is_sent_is_how_often_by_how_long_and_sums_up() -> None:
+    """What is sent is on the clock as long as it is told to be: times by seconds of one.
+
+    In a plan of one axis no request takes several collectives, so the clock has the same sums.
+    """
+    found = across()
+    for one in found.sent:
+        assert one.all_seconds == pytest.approx(one.times * one.seconds)
+        assert one.exposed_seconds == pytest.approx(one.all_seconds * (1 - one.hidden))
+    assert sum(one.exposed_seconds for one in found.sent) == pytest.approx(
+        found.best.exposed_seconds, rel=0.02
+    )
+    gains = {(one.request, *one.over, one.bytes): one for one in found.programs}
+    sent = {(one.request, *one.over, one.bytes): one for one in found.sent}
+    assert gains.keys() <= sent.keys()
+    assert all(sent[key].times == one.times for key, one in gains.items())
+    text = printed(TABLES["plan"](as_json(found)))
+    for seconds in (
+        found.sent[0].seconds,
+        found.sent[0].all_seconds,
+        sum(one.all_seconds for one in found.sent),
+    ):
+        assert duration(seconds) in text
+
+
+def test_a_line_is_for_all_calls_that_it_is_set_for_and_said_to_hold_for_others() -> None:
+    found = answered(pin="data=32 zero=0 remat=no bucket=no")
+    line = "NCCL_ALGO=allreduce:Tree NCCL_PROTO=allreduce:Simple"
+    sent = [one.model_copy(update={"request": found.sent[0].request}) for one in found.sent]
+    found = found.model_copy(update={"sent": sent})
+    told = [
+        ProgramOfPlan(
+            request=one.request,
+            over=one.over,
+            bytes=one.bytes,
+            times=one.times,
+            program="all-reduce root inside",
+            seconds=1e-3,
+            default_seconds=2e-3,
+            saved_seconds=1e-3,
+            environment=line,
+            files=[],
+            no_plan="the runtime does it by itself",
+        )
+        for one in sent
+    ]
+    assert len(told) > 2
+    others = sent[0].times
+    for programs, said in ((told, ""), (told[1:], f"; here also for {others} that are others")):
+        whole = found.model_copy(update={"programs": programs})
+        text = " ".join(printed(TABLES["plan"](as_json(whole))).split())
+        assert text.count(f"{line}: it holds") == 1
+        assert f"and for no other collective{said} its timeline" in text
+    other = told[1].model_copy(update={"environment": line.replace("Tree", "Ring")})
+    whole = found.model_copy(update={"programs": [told[0], other]})
+    assert f"only one of these lines can be set for {sent[0].request.value}" in printed(
+        TABLES["plan"](as_json(whole))
+    )
+
+
+def test_where_nothing_is_sent_far_nothing_gains() -> None:
+    found = answered(system="p2-a100:1", pin="data=16 zero=0 remat=no")
+    assert all(one.environment for one in found.programs)
+
+
+@pytest.mark.slow
+def test_programs_count_ranks_as_those_who_are_told() -> None:
+    """Where axes lie otherwise than the framework lays them out, ranks go by its own order."""
+    system = load("p2-a100:2")
+    spelling = Spelling(batch=32, dtype="bfloat16")
+    sizes = {"layers": 4, "vocabulary": 4096, "heads": 16, "width": 1024}
+    job = Job("gpt2-small", sizes, spelling, system, device_named(system.device))
+    planner = Planner(job)
+    recipe = parse_recipe("data=8 tensor=4; batch over data; weights over tensor as Megatron")
+    crossed = Candidate(recipe, ((1, 8), (2, 2)))
+    one = simulated(job.step, crossed, planner._answers, job.device)
+    written = configurations(
+        recipe,
+        Model(job.model, sizes_of(job.model, sizes), job.step),
+        Training(32, 1024),
+        Machine(system, one.placement),
+        ("megatron",),
+    )
+    assert "slurm_hostfile" in written.written["megatron"].files
+    gains = planner.gaining(one)
+    programs, files = programs_of(system, one.placement, gains, written)
+    assert files
+    by_file = next(each for each in gains if f"_{each.sent.size_bytes}/" in next(iter(files)))
+    told, plain = (
+        dict(emitted(remembered(system, one.placement, by_file), "torch", order, "it"))
+        for order in (RankOrder.MEGATRON, RankOrder.MACHINE)
+    )
+    assert next(iter(files.values())) in told.values()
+    assert told != plain
+    assert [name for each in programs for name in each.files] == [*files]
+
+
+def configured(**given: Any) -> Any:
+    question = TrainQuestion.model_validate(
+        {
+            "model": "gpt2-small",
+            "system": "p2-a100:2",
+            "sizes": {"layers": 4, "vocabulary": 4096},
+            "batch": 32,
+            "dtype": "bfloat16",
+            "plan": "data=32; batch over data",
+            "runtime": "megatron",
+            **given,
+        }
+    )
+    return judge("train").validate_python(trained(question, Watcher()).body)
+
+
+def test_a_plan_that_is_given_has_the_files_of_the_one_that_is_found() -> None:
+    found = across()
+    given = configured(system=FOUR, batch=64, plan=found.plans[0].plan)
+    beside = ("megatron/", "mscclpp/")
+    theirs = {
+        one.name.partition("/")[2]: one.text for one in found.files if one.name.startswith(beside)
+    }
+    assert given.files
+    assert all(theirs[one.name] == one.text for one in given.files)
+    assert [one.bytes for one in given.programs] == [one.bytes for one in found.programs]
+
+
+def test_a_framework_that_does_otherwise_says_so() -> None:
+    found = configured(plan="data=16 tensor=2; batch over data; weights over tensor as Megatron")
+    assert any("vocabulary" in note for note in found.notes)
+    assert "vocabulary over tensor" in found.recipe
+    assert "vocabulary over tensor" not in found.plan
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"system": None}, "on which machine"),
+        ({"check": True}, "check beside --runtime megatron"),
+        ({"plan": "data=16; batch over data"}, "multiply to 16 devices"),
+        ({"plan": "data=32; batch over data; schedule gpipe"}, "gpipe|stages"),
+        ({"runtime": "torchtitan"}, "no flavour of gpt2-small"),
+    ],
+)
+def test_what_a_framework_cannot_be_given_is_told(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        configured(**given)

@@ -1,0 +1,161 @@
+"""Prices and bounds where links are slower or missing: laws, and searches against brute force."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from exhaustive import examples
+from grammar import Collective, Goal, parse
+from hierarchies import (
+    Axis,
+    Reduction,
+    System,
+    fault_of,
+    load,
+    placements,
+)
+from hierarchies.fabric import cast
+from hierarchies.links import Network, Wiring
+from strategies import all_valid, faulty, reductions, spelled
+from synth.collective.algorithms.algorithms import Choice
+from synth.collective.price.bound import bound
+from synth.collective.price.flows import simulate
+from synth.collective.price.segments import price_ticks
+from synth.collective.price.step_prices import Simulator
+from synth.collective.price.steps import total_seconds
+from synth.collective.ranking.answers import in_segments, priced
+from synth.collective.ranking.planner import answers
+from synth.collective.ranking.request import Request
+from synth.collective.semantics.lowering import lower
+from synth.collective.semantics.programs import Language
+from synth.collective.verify.rehearsal import derived
+
+SIZE = 2**24
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> tuple[System, Reduction, str]:
+    system = draw(faulty())
+    reduction = draw(reductions(system.hierarchy))
+    digits = len(reduction.tree.digits)
+    assume(0 < digits <= 3)
+    steps = draw(st.sampled_from(all_valid(digits, Language(3, across=True))))
+    return system, reduction, str(spelled(steps, reduction.tree))
+
+
+def price(system: System, reduction: Reduction, text: str) -> float:
+    derivation = derived(parse(text), reduction.tree)
+    return total_seconds(priced(Simulator(system, Choice.ANY), derivation, reduction, SIZE))
+
+
+@given(cases())
+@examples(15, 100)
+def test_a_slower_machine_is_never_faster_and_never_below_its_bound(
+    case: tuple[System, Reduction, str],
+) -> None:
+    system, reduction, text = case
+    healthy, now = price(system.healthy, reduction, text), price(system, reduction, text)
+    assert now >= healthy
+    slower = replace(system, faults=tuple(replace(f, share=f.share * 0.8) for f in system.faults))
+    assert price(slower, reduction, text) >= now * (1 - 1e-9)
+    least = bound(system, reduction, SIZE)
+    assert least.seconds >= bound(system.healthy, reduction, SIZE).seconds
+    assert least.seconds <= now * (1 + 1e-9)
+
+
+@given(cases())
+@examples(10, 60)
+def test_one_step_takes_no_longer_link_by_link(case: tuple[System, Reduction, str]) -> None:
+    """The simulator's busiest links are an upper bound for every flow of a step alone."""
+    system, reduction, _ = case
+    derivation = derived(spelled(all_valid(len(reduction.tree.digits))[0], reduction.tree),
+                         reduction.tree)  # fmt: skip
+    assume(len(derivation.instructions) == 1)
+    schedule = lower(derivation, reduction, SIZE * reduction.tree.devices)
+    prices = tuple(
+        priced(Simulator(system, Choice.ANY), derivation, reduction, schedule.padded_bytes)
+    )
+    flowed = simulate(schedule, prices, Network.of(system))
+    assert flowed.seconds <= total_seconds(prices) * (1 + 1e-9)
+
+
+def slow(system: System, *names: str, share: float = 0.5) -> System:
+    return system.with_faults([fault_of(name, system.hierarchy, share) for name in names])
+
+
+@pytest.mark.parametrize("axes", [{"data": 8}, {"data": 4, "model": 2}])
+@pytest.mark.parametrize("what", ["node1", "node1/gpu2", "node0/nic3"])
+def test_the_search_is_exact_as_brute_force_says(axes: dict[str, int], what: str) -> None:
+    system = slow(load("dgx-h100:2"), what)
+    sized = {"data": axes["data"] * 2, **{k: v for k, v in axes.items() if k != "data"}}
+    request = Request(
+        tuple(Axis(name, size) for name, size in sized.items()),
+        ("data",),
+        SIZE,
+        3,
+        Language(3),
+        Choice.ANY,
+        segments=(1, 4),
+        stripes=False,
+        exact=True,
+    )
+    report = answers(system, request)
+    found = []
+    simulator = Simulator(system, Choice.ANY)
+    for placement in placements(system.hierarchy, request.axes):
+        reduction = Reduction(placement, ("data",))
+        for steps in all_valid(len(reduction.tree.digits), Language(3)):
+            derivation = derived(spelled(steps, reduction.tree), reduction.tree)
+            count, prices, _ = in_segments(simulator, derivation, reduction, SIZE, (1, 4))
+            found.append(price_ticks([price.work for price in prices], count))
+    assert [a.candidate.ticks for a in report.answers] == sorted(found)[:3]
+
+
+def test_all_links_at_half_speed_take_twice_the_time() -> None:
+    system = load("p2-a100:4")
+    half = slow(system, "node0", "node1", "node2", "node3")
+    tree = whole(half)
+    roles = cast(tree, (0, 1), ())
+    for line, other in zip(
+        Simulator(system, Choice.RING).lines(Collective.ALL_REDUCE, roles),
+        Simulator(half, Choice.RING).lines(Collective.ALL_REDUCE, roles),
+        strict=True,
+    ):
+        assert dict(other.loads)["node"] == pytest.approx(2 * dict(line.loads)["node"])
+
+
+def whole(system: System) -> Reduction:
+    """One group of all devices."""
+    [placement] = placements(system.hierarchy, (Axis("data", system.devices),))
+    return Reduction(placement, ("data",))
+
+
+def test_a_dead_nic_leaves_its_load_to_the_others_of_its_node() -> None:
+    system = load("dgx-h100:4")
+    dead = system.with_faults([fault_of("node3/nic2", system.hierarchy)])
+    wiring = Wiring(dead)
+    out = int(wiring.ports(0, np.array([26]))[0])
+    assert wiring.name(out) == "node3/port2 out"
+    others = dict(wiring.detours[out])
+    assert {wiring.name(link) for link in others} == {
+        f"node3/port{port} out" for port in range(8) if port != 2
+    }
+    assert sum(others.values()) == pytest.approx(1)
+    reduction = whole(dead)
+    healthy, now = bound(system, reduction, SIZE), bound(dead, reduction, SIZE)
+    # All nodes together send 2 x 3 buffers by 31 rails instead of 32.
+    assert now.seconds == pytest.approx(healthy.seconds * 32 / 31)
+
+
+def test_bounds_of_other_goals_follow_too() -> None:
+    system = slow(load("dgx-h100:4"), "node3", share=0.1)
+    reduction = whole(system)
+    for goal in Goal:
+        assert bound(system, reduction, SIZE, goal).seconds > 2 * (
+            bound(system.healthy, reduction, SIZE, goal).seconds
+        )

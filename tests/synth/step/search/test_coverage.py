@@ -1,0 +1,53 @@
+"""Differences of plans are told in nine of ten cases: on truths that are made up."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from synth.step.search.resolution import Likely, Source, difference
+
+DRAWS = 4_000
+NINE_OF_TEN = 1.6448536269514722
+"""Of a normal distribution the part of a deviation within which nine of ten draws are."""
+
+PRODUCTS, BETWEEN, LINKS, OTHERS = (Source(name) for name in ("products", "between", "links", "o"))
+ONE = Likely(10.0, {PRODUCTS: (-1.0, 1.0), BETWEEN: (-0.3, 0.3), LINKS: (-0.5, 0.5)}, own=0.02)
+OTHER = Likely(10.5, {PRODUCTS: (-0.4, 0.4), BETWEEN: (-0.6, 0.6), OTHERS: (-0.7, 0.7)}, own=0.03)
+ALIKE = Likely(10.2, {PRODUCTS: (-1.0, 1.0), BETWEEN: (-0.3, 0.3), LINKS: (-0.5, 0.5)}, own=0.02)
+
+
+def covered(one: Likely, other: Likely) -> float:
+    """How often the interval of a difference has the true one.
+
+    In truth each source has one factor, the same for both plans, and what the clock leaves out is
+    of the pair.
+    """
+    draw = np.random.default_rng(7)
+    found = difference(one, other)
+    truth = np.full(DRAWS, other.seconds - one.seconds)
+    for source in {*one.ends, *other.ends}:
+        high = other.ends.get(source, (0.0, 0.0))[1] - one.ends.get(source, (0.0, 0.0))[1]
+        truth += draw.standard_normal(DRAWS) / NINE_OF_TEN * high
+    own = max(one.own, other.own) * min(one.seconds, other.seconds)
+    truth += draw.standard_normal(DRAWS) / NINE_OF_TEN * own
+    return float(np.mean((found.low_seconds <= truth) & (truth <= found.high_seconds)))
+
+
+def test_nine_of_ten_differences_are_within_their_interval() -> None:
+    """Neither fewer nor more: an interval that always holds tells nothing apart."""
+    for one, other in ((ONE, OTHER), (ONE, ALIKE), (OTHER, ALIKE)):
+        assert 0.88 <= covered(one, other) <= 0.92
+
+
+def test_a_plan_that_is_told_to_be_faster_is_so_in_nineteen_of_twenty() -> None:
+    """Of plans at the edge of being told apart, one end of the interval is beyond zero."""
+    edge = difference(ONE, OTHER)
+    width = edge.seconds - edge.low_seconds
+    later = Likely(ONE.seconds + width * 1.0001, OTHER.ends, OTHER.own)
+    found = difference(ONE, later)
+    assert found.told
+    assert not difference(ONE, Likely(ONE.seconds + width * 0.99, OTHER.ends, OTHER.own)).told
+    draw = np.random.default_rng(3)
+    deviation = (found.high_seconds - found.seconds) / NINE_OF_TEN
+    truth = found.seconds + deviation * draw.standard_normal(DRAWS)
+    assert 0.93 <= float(np.mean(truth > 0)) <= 0.97

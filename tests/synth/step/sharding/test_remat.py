@@ -1,0 +1,60 @@
+"""Layers done again: the same values, and of each layer only what comes in is kept."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
+
+from grammar.tensors.parser import parse_step
+from hierarchies import InputError
+from sharded_steps import drawn_inputs, in_float64, on_one_device, run_whole
+from synth.step.sharding import Done, apply, parse_recipe, plan_of, prepared
+from synth.step.sharding.layers.remat import rematerialised, saved
+from synth.step.work import peak_bytes
+from traced_steps import step
+
+
+@pytest.mark.parametrize("model", ["mlp-tiny", "gpt2-tiny", "lstm-tiny"])
+def test_layers_done_again_compute_the_same(model: str) -> None:
+    one = in_float64(step(model, (("layers", 4),)))
+    again = rematerialised(one)
+    assert parse_step(str(again)) == again
+    found, wanted = run_whole(again.graph, drawn_inputs(one)), on_one_device(one)
+    for output, other in zip(again.graph.outputs, one.graph.outputs, strict=True):
+        np.testing.assert_allclose(found.of(output), wanted.of(other), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("model", ["gpt2-tiny", "llama3-tiny", "bert-tiny"])
+def test_of_each_layer_only_what_comes_in_is_kept(model: str) -> None:
+    one = step(model)
+    [kept] = saved(rematerialised(one))
+    assert kept.type.shape == (2, 4, 16, 32)
+    assert len(saved(one)) > 20
+    assert peak_bytes(rematerialised(one)) < peak_bytes(one)
+
+
+def test_what_was_traced_so_is_left_as_it_is() -> None:
+    traced = step("gpt2-tiny", remat=True)
+    assert rematerialised(traced) == traced
+    assert [v.type for v in saved(traced)] == [
+        v.type for v in saved(rematerialised(step("gpt2-tiny")))
+    ]
+
+
+def test_a_plan_does_layers_again_with_their_communication() -> None:
+    """Of a layer's two all-reduces forward, what the second one makes is read by nobody."""
+    text = "tensor=2; weights over tensor as Megatron; remat layers"
+    one = step("gpt2-tiny")
+    plan = plan_of(one, parse_recipe(text))
+    program = apply(one, plan)
+    bodies = [i.body for i in program.instructions if isinstance(i, Done) and i.body]
+    counts = [sum(len(m.path.requests(plan.sizes)) for m in body.moved()) for body in bodies]
+    assert counts == [2, 2 + 1]
+    assert len(saved(prepared(one, plan))) == 1
+
+
+def test_without_a_loop_there_is_nothing_to_do_again() -> None:
+    with pytest.raises(InputError, match="no loop of layers"):
+        plan_of(step("gpt2-tiny", unrolled=True), parse_recipe("data=1; remat layers"))
