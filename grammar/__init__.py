@@ -21,10 +21,10 @@ all-gather where digits (1,) vary
 
 from grammar.collectives.groups import Groups as Groups
 from grammar.collectives.groups import Instruction as Instruction
-from grammar.collectives.groups import admitted as admitted
-from grammar.collectives.groups import canonical as canonical
+from grammar.collectives.groups import canonicalize as canonicalize
 from grammar.collectives.groups import instruction as instruction
 from grammar.collectives.groups import instructions as instructions
+from grammar.collectives.groups import list_instructions as list_instructions
 from grammar.collectives.groups import spell as spell
 from grammar.collectives.parser import parse as parse
 from grammar.collectives.program import MOST_STEPS as MOST_STEPS
@@ -37,4 +37,4 @@ from grammar.collectives.program import InsideGroup as InsideGroup
 from grammar.collectives.program import Master as Master
 from grammar.collectives.program import Parallel as Parallel
 from grammar.collectives.program import Program as Program
-from grammar.collectives.program import Step as Step
+from grammar.collectives.program import ProgramInstruction as ProgramInstruction

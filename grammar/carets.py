@@ -9,14 +9,14 @@ from lark import UnexpectedInput
 from hierarchies import InputError
 
 
-def caret(text: str, line: int, column: int) -> str:
+def draw_caret(text: str, line: int, column: int) -> str:
     """A line of the text, and below it a caret; both are counted from 1."""
     shown = text.split("\n")[line - 1].rstrip("\r")
     margin = "".join("\t" if letter == "\t" else " " for letter in shown[: column - 1])
     return f"\n  {shown}\n  {margin}^"
 
 
-def unreadable(
+def describe_unexpected(
     text: str, error: UnexpectedInput, words: Mapping[str, str], *, what: str
 ) -> InputError:
     """What a parser met in ``what``, and which ``words`` by their terminals could stand there."""
@@ -29,7 +29,7 @@ def unreadable(
     wanted = wanted or getattr(error, "allowed", None) or set()
     found = dict.fromkeys(words[name] for name in words if name in wanted)
     return InputError(
-        f"cannot be read from the caret on{caret(text, line, column)}",
+        f"cannot be read from the caret on{draw_caret(text, line, column)}",
         where=f"{what}, line {line}, column {column}",
         hint=f"here could stand: {'; '.join(found)}",
     )

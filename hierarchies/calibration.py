@@ -128,7 +128,7 @@ class Residual:
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredRange:
     """A range of sizes that was measured: of one collective among groups of one shape.
 
     ``members`` has, outermost level first, how many children of one parent hold members of one
@@ -168,7 +168,7 @@ class Measured:
 
 
 @dataclass(frozen=True)
-class Stray:
+class TableResidual:
     """How far a whole table lies from a fit made without it (leave one out), as ratios.
 
     The class is one of ``Residual``'s. ``tables``: how many were left out, one after the other; 0
@@ -186,12 +186,12 @@ class Stray:
         text = f"ratios {self.low} and {self.high}"
         _check(0 < self.low <= 1 <= self.high, text, "low is positive; 1 is between", self.high)
 
-    def within(self, machines: Residual) -> Stray:
+    def within(self, machines: Residual) -> TableResidual:
         """No farther than machines with such links lie from what these reach elsewhere."""
         low, high = max(self.low, min(1.0, machines.low)), min(self.high, max(1.0, machines.high))
         return replace(self, low=low, high=high)
 
-    def opened(self, spread: float) -> Stray:
+    def opened(self, spread: float) -> TableResidual:
         """With errors of another kind besides, of a standard deviation of the logarithm."""
         more = NORMAL_MARGIN * spread
         low, high = (exp(hypot(log(ratio), more)) for ratio in (self.low, self.high))
@@ -199,7 +199,7 @@ class Stray:
 
 
 @dataclass(frozen=True)
-class Untold:
+class UndeterminedLevels:
     """Levels of which one is slower than expected, and no row tells which.
 
     ``taken`` is the one whose numbers were made to explain the rows; those of the others are what
@@ -218,7 +218,7 @@ class Untold:
         return f"levels {names} are not told apart: one of them is slow, taken to be {self.taken!r}"
 
 
-_Class = TypeVar("_Class", Residual, Stray)
+_Class = TypeVar("_Class", Residual, TableResidual)
 
 
 @dataclass(frozen=True)
@@ -243,18 +243,20 @@ class Calibration:
     undetermined: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()
     runtime: str = FASTEST
-    measured: tuple[Measured, ...] = ()
-    strays: tuple[Stray, ...] = ()
+    measured: tuple[MeasuredRange, ...] = ()
+    strays: tuple[TableResidual, ...] = ()
     families: int = 0
     machines: tuple[Residual, ...] = ()
-    untold: tuple[Untold, ...] = ()
+    untold: tuple[UndeterminedLevels, ...] = ()
 
     def __post_init__(self) -> None:
         text = f"a runtime that chooses by {self.runtime!r}"
         _check(self.runtime in RUNTIMES, text, f"known are: {', '.join(RUNTIMES)}")
         keys = [fit.key for fit in self.fits]
         twice = [key for key in keys if keys.count(key) > 1]
-        _check(not twice, f"two fits for {_named(twice[0]) if twice else ''}", "one is enough")
+        _check(
+            not twice, f"two fits for {_name_of_key(twice[0]) if twice else ''}", "one is enough"
+        )
         _check(
             "simple" in self.protocols, "no fit for the protocol 'simple'", "every link knows it"
         )
@@ -271,7 +273,8 @@ class Calibration:
         """The most specific fit for a way; None where its protocol was not fitted."""
         known = {fit.key: fit for fit in self.fits}
         return next(
-            (known[key] for key in _wider(collective, algorithm, protocol) if key in known), None
+            (known[key] for key in _wider_keys(collective, algorithm, protocol) if key in known),
+            None,
         )
 
     def residual(
@@ -283,16 +286,16 @@ class Calibration:
         known = {
             residual.key: residual for residual in self.residuals if residual.smallest_bytes == edge
         }
-        keys = (*_wider(collective, algorithm, protocol), (ANY, ANY, ANY))
+        keys = (*_wider_keys(collective, algorithm, protocol), (ANY, ANY, ANY))
         return next((known[key] for key in keys if key in known), None)
 
     def stray(
         self, way: tuple[str, str, str], members: tuple[int, ...], size_bytes: float
-    ) -> Stray | None:
+    ) -> TableResidual | None:
         """How far off the price of an unmeasured configuration may be; None if it was measured.
 
         From the class that the size falls into, or the lowest one for a size below all classes;
-        opened by how far beyond all measured rows the price lies (``beyond``), and no farther than
+        opened by how far beyond all measured rows the price lies (``extrapolation_spread``), and no farther than
         machines with such links lie from each other.
         """
         collective, how = way[0], way[1:]
@@ -302,9 +305,9 @@ class Calibration:
         known = {one.collective for one in self.strays}
         mine = collective if collective in known else ANY if ANY in known else min(known)
         strays = [one for one in self.strays if one.collective == mine]
-        farther = beyond(self.measured, collective, members, size_bytes)
-        found = _of_size(strays, size_bytes).opened(farther)
-        return found.within(_of_size(self.machines, size_bytes)) if self.machines else found
+        farther = extrapolation_spread(self.measured, collective, members, size_bytes)
+        found = _class_of_size(strays, size_bytes).opened(farther)
+        return found.within(_class_of_size(self.machines, size_bytes)) if self.machines else found
 
     @property
     def generosity(self) -> tuple[float, ...]:
@@ -313,8 +316,11 @@ class Calibration:
         return tuple(max(1.0, *(level.share for level in each)) for each in levels)
 
 
-def beyond(
-    measured: Collection[Measured], collective: str, members: tuple[int, ...], size_bytes: float
+def extrapolation_spread(
+    measured: Collection[MeasuredRange],
+    collective: str,
+    members: tuple[int, ...],
+    size_bytes: float,
 ) -> float:
     """How much farther a price may be off than among measured rows, as a standard deviation.
 
@@ -327,31 +333,31 @@ def beyond(
         return 0.0
     sizes = [end for one in known for end in (one.smallest_bytes, one.largest_bytes)]
     apart = APART * (collective == _APART and not mine)
-    nodes = sum(map(_doublings, members, zip(*(one.members for one in known), strict=True)))
-    farther = min(_doublings(size_bytes, sizes), DOUBLINGS_OF_BYTES)
+    nodes = sum(map(_count_doublings, members, zip(*(one.members for one in known), strict=True)))
+    farther = min(_count_doublings(size_bytes, sizes), DOUBLINGS_OF_BYTES)
     return hypot(apart, MORE_CHILDREN * nodes, MORE_BYTES * farther)
 
 
-def _of_size(classes: Collection[_Class], size_bytes: float) -> _Class:
+def _class_of_size(classes: Collection[_Class], size_bytes: float) -> _Class:
     """The class that a size falls into; the lowest for a size below all."""
     ordered = sorted(classes, key=lambda one: one.smallest_bytes)
     below = [one for one in ordered if one.smallest_bytes <= size_bytes]
     return (below or ordered[:1])[-1]
 
 
-def _doublings(number: float, known: Iterable[float]) -> float:
+def _count_doublings(number: float, known: Iterable[float]) -> float:
     """How many doublings lie between a number and the nearer end of others, if it is outside."""
     ends = sorted(known)
     return max(0.0, log2(ends[0] / number), log2(number / ends[-1]))
 
 
-def _wider(collective: str, algorithm: str, protocol: str) -> Iterator[tuple[str, str, str]]:
+def _wider_keys(collective: str, algorithm: str, protocol: str) -> Iterator[tuple[str, str, str]]:
     yield collective, algorithm, protocol
     yield ANY, algorithm, protocol
     yield ANY, ANY, protocol
 
 
-def _named(key: tuple[str, str, str]) -> str:
+def _name_of_key(key: tuple[str, str, str]) -> str:
     return " ".join(name or "any" for name in key)
 
 

@@ -18,7 +18,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from hierarchies.errors import InputError, nearest
+from hierarchies.errors import InputError, suggest_nearest
 
 _TERA, _GIGA, _MICROSECOND = 1e12, 1e9, 1e-6
 _NUMBERS = (
@@ -82,7 +82,7 @@ def _kind(dtype: str) -> str:
     return "f8" if dtype.startswith("f8") else dtype
 
 
-class _Entry(BaseModel):
+class _DeviceEntry(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
     name: str = Field(min_length=1)
@@ -102,7 +102,7 @@ class _Entry(BaseModel):
 def read_device(text: str, *, where: str = "device") -> Device:
     """The device that a TOML text describes. Raises InputError for whatever is wrong in it."""
     try:
-        entry = _Entry.model_validate(tomllib.loads(text))
+        entry = _DeviceEntry.model_validate(tomllib.loads(text))
     except ValidationError as error:
         [first, *_] = error.errors()
         place = ".".join(map(str, first["loc"]))
@@ -134,7 +134,7 @@ def _check_named(names: list[str], numbers: list[str], what: str, where: str) ->
             raise InputError(f"{name!r} in {what} is no number given here", where=where, hint=hint)
 
 
-def _device(entry: _Entry) -> Device:
+def _device(entry: _DeviceEntry) -> Device:
     smallest, usual = sorted(entry.tile)
     return Device(
         entry.name,
@@ -143,8 +143,8 @@ def _device(entry: _Entry) -> Device:
         entry.multiprocessors,
         smallest,
         usual,
-        _scaled(entry.matrix_TFLOP_per_s),
-        _scaled(entry.reached_TFLOP_per_s),
+        _scale_rates(entry.matrix_TFLOP_per_s),
+        _scale_rates(entry.reached_TFLOP_per_s),
         entry.reached_GB_per_s * _GIGA if entry.reached_GB_per_s else None,
         entry.launch_us * _MICROSECOND,
         _attention(entry),
@@ -153,14 +153,14 @@ def _device(entry: _Entry) -> Device:
     )
 
 
-def _attention(entry: _Entry) -> tuple[float, float] | None:
+def _attention(entry: _DeviceEntry) -> tuple[float, float] | None:
     if entry.attention_TFLOP_per_s is None:
         return None
     forward, backward = entry.attention_TFLOP_per_s
     return forward * _TERA, backward * _TERA
 
 
-def _scaled(rates: Mapping[str, float]) -> dict[str, float]:
+def _scale_rates(rates: Mapping[str, float]) -> dict[str, float]:
     return {kind: rate * _TERA for kind, rate in rates.items()}
 
 
@@ -177,7 +177,7 @@ def devices() -> Mapping[str, Device]:
 def device_named(name: str) -> Device:
     """The device of that name. Raises InputError for one of which no numbers are known."""
     if name not in devices():
-        hint = nearest(name, list(devices()))
+        hint = suggest_nearest(name, list(devices()))
         raise InputError(f"no rates are known of the device {name!r}", hint=hint)
     return devices()[name]
 

@@ -41,7 +41,7 @@ class InputError(ValueError):
 
 
 @contextmanager
-def within(where: str) -> Iterator[None]:
+def error_context(where: str) -> Iterator[None]:
     """Put an outer place first in each InputError raised inside, as ``InputError.at`` does.
 
     Not for every line of a long file: it is slower than a ``try``, and its text is built each time.
@@ -52,7 +52,7 @@ def within(where: str) -> Iterator[None]:
         raise error.at(where) from None
 
 
-def nearest(given: str, known: Iterable[str]) -> str:
+def suggest_nearest(given: str, known: Iterable[str]) -> str:
     """A hint that offers the known names closest to ``given``, or all of them if none is close."""
     names = list(known)
     close = get_close_matches(given[:LONGEST].lower(), names, n=3, cutoff=0.5)

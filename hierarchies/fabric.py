@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hierarchies.errors import InputError
-from hierarchies.reduction import Part, Reduction
+from hierarchies.reduction import DigitPart, Reduction
 from hierarchies.system import Domain, System
 
 Weights = npt.NDArray[np.float64]
@@ -48,7 +48,7 @@ Cast = tuple[tuple[Slot, ...], ...]
 """For each level, outermost first, its slots, slowest first."""
 
 
-def cast(reduction: Reduction, free: tuple[int, ...], zero: tuple[int, ...]) -> Cast:
+def roles_of(reduction: Reduction, free: tuple[int, ...], zero: tuple[int, ...]) -> Cast:
     """The roles that the digits of an instruction give to the parts of every level."""
 
     def role(digit: int | None) -> Role:
@@ -68,7 +68,7 @@ def cast(reduction: Reduction, free: tuple[int, ...], zero: tuple[int, ...]) -> 
     return tuple(levels)
 
 
-def alike(system: System, reduction: Reduction) -> tuple[tuple[Part, ...], ...]:
+def price_class(system: System, reduction: Reduction) -> tuple[tuple[DigitPart, ...], ...]:
     """What prices see of a reduction: where it is the same, every program costs the same.
 
     Under a crossbar it says nothing which children a group has, only how many: with data=2 and
@@ -76,14 +76,14 @@ def alike(system: System, reduction: Reduction) -> tuple[tuple[Part, ...], ...]:
     whichever axis varies faster. Where two GPUs share a NIC, in a ring, and where some links are
     slower than others, the order of a level's parts counts.
     """
-    ordered = _ordered(system)
+    ordered = _ordered_levels(system)
     return tuple(
-        parts if level in ordered else tuple(sorted(_by_digit(parts), key=_place))
+        parts if level in ordered else tuple(sorted(_merge_by_digit(parts), key=_place))
         for level, parts in enumerate(reduction.parts)
     )
 
 
-def _ordered(system: System) -> set[int]:
+def _ordered_levels(system: System) -> set[int]:
     """The levels whose children are told apart by their order."""
     if system.faults:
         return set(range(len(system.links)))
@@ -99,29 +99,29 @@ def _ordered(system: System) -> set[int]:
     return found
 
 
-def _by_digit(parts: tuple[Part, ...]) -> list[Part]:
+def _merge_by_digit(parts: tuple[DigitPart, ...]) -> list[DigitPart]:
     sizes: dict[int | None, int] = {}
     for part in parts:
         sizes[part.digit] = sizes.get(part.digit, 1) * part.size
-    return [Part(size, digit) for digit, size in sizes.items()]
+    return [DigitPart(size, digit) for digit, size in sizes.items()]
 
 
-def _place(part: Part) -> int:
+def _place(part: DigitPart) -> int:
     return -1 if part.digit is None else part.digit
 
 
-def children_of(slots: tuple[Slot, ...]) -> int:
+def count_children(slots: tuple[Slot, ...]) -> int:
     """How many children one parent has at this level, idle ones included."""
     idle = sum(slot.size for slot in slots if slot.role is Role.IDLE)
     return idle + prod(slot.size for slot in slots if slot.role is not Role.IDLE)
 
 
-def groups_within(levels: Cast) -> int:
+def count_groups_within(levels: Cast) -> int:
     """How many groups have members in one child, ``levels`` being those inside of it."""
     return prod(slot.size for slots in levels for slot in slots if slot.role is Role.FIXED)
 
 
-def members(slots: tuple[Slot, ...]) -> int:
+def count_members(slots: tuple[Slot, ...]) -> int:
     """How many children of one parent at this level hold members of one group."""
     count = 1
     for slot in slots:
@@ -129,7 +129,7 @@ def members(slots: tuple[Slot, ...]) -> int:
     return count
 
 
-def participating(slots: tuple[Slot, ...]) -> npt.NDArray[np.bool_]:
+def participation(slots: tuple[Slot, ...]) -> npt.NDArray[np.bool_]:
     """Which children of one parent take part at all: booleans, shape (children,)."""
     table = np.ones(1, dtype=np.bool_)
     for slot in slots:
@@ -138,7 +138,7 @@ def participating(slots: tuple[Slot, ...]) -> npt.NDArray[np.bool_]:
             if slot.role is Role.ZERO:
                 alive[1:] = False
             table = (table[:, None] & alive[None, :]).reshape(-1)
-    found = np.zeros(children_of(slots), dtype=np.bool_)
+    found = np.zeros(count_children(slots), dtype=np.bool_)
     found[: len(table)] = table
     return found
 
@@ -151,7 +151,7 @@ def busiest_block(levels: Cast, block: int) -> int:
     """
     count = 1
     for slots in reversed(levels):
-        alive = participating(slots)
+        alive = participation(slots)
         if block % len(alive) == 0:
             count *= int(alive.sum())
             block //= len(alive)
@@ -160,14 +160,14 @@ def busiest_block(levels: Cast, block: int) -> int:
     return count
 
 
-def busy_blocks(levels: Cast, block: int) -> int:
+def count_busy_blocks(levels: Cast, block: int) -> int:
     """In how many aligned blocks of ``block`` neighbours in a child at least one takes part.
 
     ``levels`` are those inside the child, as in ``busiest_block``.
     """
     count = 1
     for slots in reversed(levels):
-        alive = participating(slots)
+        alive = participation(slots)
         if block % len(alive) == 0:
             block //= len(alive)
         else:
@@ -193,7 +193,7 @@ MOST_CHILDREN = 1024
 """The limit for all domains but switches: there messages are routed one by one."""
 
 
-def load(
+def route_load(
     domain: Domain,
     slots: tuple[Slot, ...],
     demand: Callable[[int], Weights],
@@ -205,13 +205,13 @@ def load(
     units of what the busiest child sends. For any domain but a switch. Raises InputError for more
     children than can be routed.
     """
-    children = children_of(slots)
+    children = count_children(slots)
     if children > MOST_CHILDREN:
         raise InputError(
             f"a {domain.value} of {children} children",
             hint=f"at most {MOST_CHILDREN} can be priced",
         )
-    sent = demand(members(slots))
+    sent = demand(count_members(slots))
     groups = groups_of_children(slots)
     match domain:
         case Domain.BUS:
@@ -219,10 +219,10 @@ def load(
         case Domain.MESH:
             return Load(float(sent.max()), 1)
         case _:
-            return _around(children, groups, sent, wraps)
+            return _load_circle(children, groups, sent, wraps)
 
 
-def _around(children: int, groups: npt.NDArray[np.int64], sent: Weights, wraps: bool) -> Load:
+def _load_circle(children: int, groups: npt.NDArray[np.int64], sent: Weights, wraps: bool) -> Load:
     """The load of a circle: messages go the shorter way, or half each way if both are equal.
 
     On a line there is one way.
@@ -234,8 +234,8 @@ def _around(children: int, groups: npt.NDArray[np.int64], sent: Weights, wraps: 
     shorter = np.where(2 * ahead < children, 1.0, np.where(2 * ahead == children, 0.5, 0.0))
     forth = weight * (shorter if wraps else target > source)
     peak = max(
-        _busiest(children, source, ahead, forth),
-        _busiest(children, target, children - ahead, weight - forth),
+        _busiest_link_load(children, source, ahead, forth),
+        _busiest_link_load(children, target, children - ahead, weight - forth),
     )
     # Between two children there is one link, which both ways around share.
     both = 2 if children == 2 and wraps else 1
@@ -243,7 +243,7 @@ def _around(children: int, groups: npt.NDArray[np.int64], sent: Weights, wraps: 
     return Load(both * peak, int(hops.max(initial=1)))
 
 
-def _busiest(
+def _busiest_link_load(
     children: int, first: npt.NDArray[np.int64], length: npt.NDArray[np.int64], weight: Weights
 ) -> float:
     """The busiest link's load one way round: a message covers ``length`` links from ``first``."""
@@ -260,7 +260,7 @@ def groups_of_children(slots: tuple[Slot, ...]) -> npt.NDArray[np.int64]:
     Raises InputError for more children than can be listed.
     """
     slots = tuple(slot for slot in slots if slot.role is not Role.IDLE)
-    children = children_of(slots)
+    children = count_children(slots)
     if children > MOST_LISTED:
         raise InputError(f"{children} children of one unit", hint=f"at most {MOST_LISTED}")
     numbers = np.arange(children)
@@ -270,4 +270,4 @@ def groups_of_children(slots: tuple[Slot, ...]) -> npt.NDArray[np.int64]:
             grid = grid.take([0], axis=axis)
     fixed = [axis for axis, slot in enumerate(slots) if slot.role is not Role.FREE]
     free = [axis for axis, slot in enumerate(slots) if slot.role is Role.FREE]
-    return grid.transpose(fixed + free).reshape(-1, members(slots))
+    return grid.transpose(fixed + free).reshape(-1, count_members(slots))

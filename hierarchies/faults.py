@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from math import isfinite
 
-from hierarchies.errors import InputError, nearest
+from hierarchies.errors import InputError, suggest_nearest
 from hierarchies.hierarchy import Hierarchy
 
 _NUMBERED = re.compile(r"(?P<name>.*[^0-9])(?P<number>0|[1-9][0-9]{0,8})")
@@ -64,7 +64,7 @@ class Fault:
         return len(self.path) - (self.ends is None)
 
     def name(self, hierarchy: Hierarchy) -> str:
-        """The path that ``fault_of`` reads."""
+        """The path that ``parse_fault`` reads."""
         names = hierarchy.names
         parts = [f"{name}{digit}" for name, digit in zip(names, self.path, strict=False)]
         if self.port is not None:
@@ -74,26 +74,26 @@ class Fault:
         return "/".join(parts)
 
 
-def fault_of(text: str, hierarchy: Hierarchy, share: float = MISSING, source: str = "") -> Fault:
+def parse_fault(text: str, hierarchy: Hierarchy, share: float = MISSING, source: str = "") -> Fault:
     """The fault of what a path names (``node3/nic2``), with the share of bandwidth that is left.
 
     Raises InputError for a name that is no level's, numbers out of range, and a bad share.
     """
     *outer, last = text.strip().split("/")
     path = _digits(outer, hierarchy, text)
-    joined = [_numbered(end) for end in last.split("-")]
+    joined = [_split_numbered(end) for end in last.split("-")]
     if len(joined) == 2 and all(joined):
         ends = sorted(_digits([end], hierarchy, text, len(path))[0] for end in last.split("-"))
         if ends[0] == ends[1]:
             raise InputError(f"{text!r} is no cable", hint="it joins two different children")
         return Fault(path, share, ends=(ends[0], ends[1]), source=source)
-    name, number = _numbered(last) or ("", -1)
+    name, number = _split_numbered(last) or ("", -1)
     if path and name in _PORTS and name not in hierarchy.names:
         return Fault(path, share, port=number, source=source)
     return Fault((*path, *_digits([last], hierarchy, text, len(path))), share, source=source)
 
 
-def _numbered(part: str) -> tuple[str, int] | None:
+def _split_numbered(part: str) -> tuple[str, int] | None:
     match = _NUMBERED.fullmatch(part)
     return (match["name"], int(match["number"])) if match else None
 
@@ -108,9 +108,9 @@ def _digits(
             hint = f"a device is named {_example(hierarchy, len(hierarchy.levels))}"
             raise InputError(f"no unit {text!r}: {part!r} is inside of a device", hint=hint)
         known, card = hierarchy.names[level], hierarchy.cardinalities[level]
-        name, number = _numbered(part) or (part, -1)
+        name, number = _split_numbered(part) or (part, -1)
         if name != known or number < 0:
-            near = nearest(name, hierarchy.names) if name not in hierarchy.names else ""
+            near = suggest_nearest(name, hierarchy.names) if name not in hierarchy.names else ""
             hint = f"here stands {known} and a number, as in {_example(hierarchy, level + 1)}"
             raise InputError(f"no unit {text!r}", hint=f"{near} {hint}".strip())
         if number >= card:
@@ -137,7 +137,7 @@ def check_distinct_faults(faults: Iterable[Fault], hierarchy: Hierarchy) -> None
             raise InputError(f"{name} is part of a unit that is missing", hint="leave it out")
 
 
-def first_refused(count: int, check: Callable[[int], object]) -> int:
+def find_first_refused(count: int, check: Callable[[int], object]) -> int:
     """The smallest n for which ``check(n)``, of the first n of ``count`` things, raises InputError.
 
     By bisection, so ``count`` must be refused, and if n things are refused, n + 1 must be, too.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 
-from hierarchies.errors import InputError, nearest
+from hierarchies.errors import InputError, suggest_nearest
 
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 MOST_CHILDREN = 10**9
@@ -110,7 +110,7 @@ class Hierarchy:
     def index(self, name: str) -> int:
         """The position of a level, 0 = outermost. Raises InputError if there is none so named."""
         if name not in self.names:
-            raise InputError(f"no level {name!r}", hint=nearest(name, self.names))
+            raise InputError(f"no level {name!r}", hint=suggest_nearest(name, self.names))
         return self.names.index(name)
 
     def digits(self, device: int) -> tuple[int, ...]:

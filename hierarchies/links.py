@@ -257,7 +257,7 @@ class Wiring:
                 here, rest = divmod(pair, children - 1)
                 there = rest + (rest >= here)
                 path = self._path(domain * children * inside)[:level]
-                return "/".join([*path, _between(label, here, there, here < there)])
+                return "/".join([*path, _name_direction(label, here, there, here < there)])
             case Domain.RING | Domain.TORUS as domain_kind:
                 circle, place = divmod(number, 2 * self.circle_pairs(level))
                 torus = domain_kind is Domain.TORUS
@@ -265,7 +265,7 @@ class Wiring:
                 path = self._path(outer * children * inside + inner)
                 first, back = divmod(place, 2)
                 ends = (first, (first + 1) % children)
-                link = _between(label, *(ends[::-1] if back else ends), not back)
+                link = _name_direction(label, *(ends[::-1] if back else ends), not back)
                 if not torus:
                     return "/".join([*path[:level], link])
                 cable, sense = link.split(" ")
@@ -285,7 +285,7 @@ def mesh_link(children: int, here: Numbers, there: Numbers) -> Numbers:
     return here * (children - 1) + there - (there > here)
 
 
-def _between(label: str, here: int, there: int, forth: bool) -> str:
+def _name_direction(label: str, here: int, there: int, forth: bool) -> str:
     ends = (here, there) if forth else (there, here)
     return f"{label}{ends[0]}-{label}{ends[1]} {'forth' if forth else 'back'}"
 
@@ -331,11 +331,11 @@ class Network:
                 raise InputError(
                     f"factor {factor}", where=f"link {pattern!r}", hint="a finite number above 0"
                 )
-            bandwidths[_matching(pattern, names)] *= factor
+            bandwidths[_find_matching(pattern, names)] *= factor
         return replace(self, bandwidths=bandwidths)
 
 
-def _matching(pattern: str, names: list[str]) -> list[int]:
+def _find_matching(pattern: str, names: list[str]) -> list[int]:
     fits = re.compile(translate(pattern)).match
     found = [i for i, name in enumerate(names) if fits(name) or fits(_cable(name))]
     if not found:

@@ -11,14 +11,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 
-from hierarchies.errors import InputError, within
+from hierarchies.errors import InputError, error_context
 from hierarchies.hierarchy import Hierarchy, Level
 from hierarchies.system import Domain, Link, System
 
 Shape = tuple[int, ...]
 
 
-def reshaped(system: System, shape: Sequence[int]) -> System:
+def reshape_system(system: System, shape: Sequence[int]) -> System:
     """The same machine with these counts, one for each level, or one for the outermost alone.
 
     Of a torus a slice may be of any size; of what is inside a node there is no more than it has.
@@ -28,30 +28,30 @@ def reshaped(system: System, shape: Sequence[int]) -> System:
     names, counts = system.hierarchy.names, system.hierarchy.cardinalities
     if len(shape) == 1:
         shape = (*shape, *counts[1:])
-    elif x_first(system):
+    elif is_x_first(system):
         shape = shape[::-1]
     if len(shape) != len(counts):
         raise InputError(
             f"{len(shape)} counts for {system.hierarchy}",
-            hint=f"one for each level, as in {spelled(system)}",
+            hint=f"one for each level, as in {spell_shape(system)}",
         )
     levels = tuple(Level(name, count) for name, count in zip(names, shape, strict=True))
     links = []
     for number, name in enumerate(names):
-        with within(f"level {name!r}"):
+        with error_context(f"level {name!r}"):
             links.append(_link(system, number, shape))
     return replace(system, hierarchy=Hierarchy(levels), links=tuple(links))
 
 
-def x_first(system: System) -> bool:
+def is_x_first(system: System) -> bool:
     """Whether a shape begins with the innermost level: of a torus with nothing but z, y and x."""
     names = system.hierarchy.names
     return system.is_torus and names == ("z", "y", "x")[-len(names) :]
 
 
-def spelled(system: System) -> str:
+def spell_shape(system: System) -> str:
     """The shape of a machine as one would type it, and what it counts: ``4x8 (node, gpu)``."""
-    order = slice(None, None, -1 if x_first(system) else 1)
+    order = slice(None, None, -1 if is_x_first(system) else 1)
     counts, names = system.hierarchy.cardinalities[order], system.hierarchy.names[order]
     return f"{'x'.join(map(str, counts))} ({', '.join(names)})"
 

@@ -97,7 +97,7 @@ def placements(hierarchy: Hierarchy, axes: Sequence[Axis]) -> Iterator[Placement
         yield Placement(hierarchy, axes, matrix)
 
 
-def row_major(hierarchy: Hierarchy, axes: Sequence[Axis]) -> Placement | None:
+def row_major_placement(hierarchy: Hierarchy, axes: Sequence[Axis]) -> Placement | None:
     """The placement that a framework lays out: devices counted row by row, the last axis innermost.
 
     ``jax.make_mesh`` and torch's ``init_device_mesh`` reshape the devices in their order: on 4
@@ -161,13 +161,13 @@ def count_placements(hierarchy: Hierarchy, axes: Sequence[Axis]) -> int:
     check_axes(hierarchy, axes)
     columns = [exponents(cardinality) for cardinality in hierarchy.cardinalities]
     primes = sorted(set().union(*columns))
-    rows = [{prime: _times(axis.size, prime) for prime in primes} for axis in axes]
+    rows = [{prime: _multiplicity(axis.size, prime) for prime in primes} for axis in axes]
     return prod(
         _tables(tuple(r[prime] for r in rows), tuple(c[prime] for c in columns)) for prime in primes
     )
 
 
-def _times(number: int, prime: int) -> int:
+def _multiplicity(number: int, prime: int) -> int:
     """How often a prime divides a number."""
     times = 0
     while number % prime == 0:

@@ -9,7 +9,7 @@ from math import prod
 import numpy as np
 import numpy.typing as npt
 
-from hierarchies.errors import InputError, nearest
+from hierarchies.errors import InputError, suggest_nearest
 from hierarchies.hierarchy import Hierarchy, Level, check_distinct, is_numbered
 from hierarchies.placement import Axis, Placement
 
@@ -81,7 +81,7 @@ class Tree:
 
 
 @dataclass(frozen=True)
-class Part:
+class DigitPart:
     """What axes of one kind have of one level's digit: its size, and the tree digit it belongs to.
 
     Eight GPUs of a node that hold data=4, model=2 are a part of 4 and a part of 2 where one of
@@ -116,7 +116,9 @@ class Reduction:
         names = [axis.name for axis in self.placement.axes]
         for name in self.over:
             if name not in names:
-                raise InputError(f"no axis {name!r} to reduce over", hint=nearest(name, names))
+                raise InputError(
+                    f"no axis {name!r} to reduce over", hint=suggest_nearest(name, names)
+                )
 
     @classmethod
     def plain(cls, *sizes: int) -> Reduction:
@@ -154,7 +156,7 @@ class Reduction:
         return Tree(tuple(Digit(name, size) for name, size in sizes.items()))
 
     @cached_property
-    def parts(self) -> tuple[tuple[Part, ...], ...]:
+    def parts(self) -> tuple[tuple[DigitPart, ...], ...]:
         """For each level, outermost first, the parts > 1 its digit is made of, slowest first.
 
         Neighbours of the same digit are one part, as no group tells them apart: eight GPUs of
@@ -165,12 +167,12 @@ class Reduction:
         order = {name: position for position, name in enumerate(self.tree.names)}
         levels = []
         for level, names in enumerate(self._names):
-            parts: list[Part] = []
+            parts: list[DigitPart] = []
             for row, name in zip(self.placement.matrix, names, strict=True):
                 size, digit = row[level], None if name is None else order[name]
                 if size > 1 and parts and parts[-1].digit == digit:
                     size *= parts.pop().size
-                parts += [Part(size, digit)] if size > 1 else []
+                parts += [DigitPart(size, digit)] if size > 1 else []
             levels.append(tuple(parts))
         return tuple(levels)
 

@@ -10,7 +10,7 @@ from functools import cached_property
 from math import gcd, isfinite
 
 from hierarchies.calibration import Calibration
-from hierarchies.errors import InputError, nearest, within
+from hierarchies.errors import InputError, error_context, suggest_nearest
 from hierarchies.faults import Fault, check_distinct_faults, missing_devices
 from hierarchies.hierarchy import Hierarchy, Level, check_distinct
 
@@ -91,7 +91,7 @@ class Link:
         if self.ports < 1:
             raise InputError(f"ports is {self.ports}", hint="at least 1 is needed")
         if self.medium and self.medium not in MEDIA:
-            raise InputError(f"no medium {self.medium!r}", hint=nearest(self.medium, MEDIA))
+            raise InputError(f"no medium {self.medium!r}", hint=suggest_nearest(self.medium, MEDIA))
         if self.reduces and self.domain is not Domain.SWITCH:
             raise InputError(f"a {self.domain.value} that reduces", hint="only a switch can reduce")
         if not self.wraps and self.domain not in (Domain.RING, Domain.TORUS):
@@ -138,7 +138,7 @@ class System:
             self._check_fits(self.calibration)
         for check in (self._check_ports, self._check_through, self._check_chain):
             for level, name in enumerate(self.hierarchy.names):
-                with within(f"level {name!r}"):
+                with error_context(f"level {name!r}"):
                     check(level)
         for fault in self.faults:
             self._check_fault(fault)
@@ -364,7 +364,7 @@ def _check_name(name: str) -> None:
     one_line = name.isprintable() and bool(name.strip())
     if not one_line or len(name) > LONGEST_NAME or _QUOTING & set(name):
         raise InputError(
-            f"a system cannot be called {_short(name)}",
+            f"a system cannot be called {_shorten(name)}",
             where="name",
             hint=f"one line of 1 to {LONGEST_NAME} printable characters without quotes (\" ' `) "
             "and backslashes",
@@ -374,11 +374,11 @@ def _check_name(name: str) -> None:
 def _check_title(title: str) -> None:
     if not title.isprintable():
         raise InputError(
-            f"a system cannot have the title {_short(title)}",
+            f"a system cannot have the title {_shorten(title)}",
             where="title",
             hint="one line of printable characters",
         )
 
 
-def _short(text: str) -> str:
+def _shorten(text: str) -> str:
     return repr(text) if len(text) <= LONGEST_NAME else f"{text[:LONGEST_NAME]!r}..."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-def duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Seconds with the unit a person would use, three digits: prices are not better known.
 
     >>> duration(0.00099951), duration(1234.0), duration(4.9e-8)
@@ -16,7 +16,7 @@ def duration(seconds: float) -> str:
     return "0 s"
 
 
-def volume(size_bytes: float) -> str:
+def format_bytes(size_bytes: float) -> str:
     """Bytes with a binary unit."""
     for power, unit in ((4, "TiB"), (3, "GiB"), (2, "MiB"), (1, "KiB")):
         if size_bytes >= 1024**power:

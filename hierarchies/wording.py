@@ -18,11 +18,11 @@ from hierarchies.placement import Placement
 _RUNS = 4
 
 
-def in_words(placement: Placement) -> tuple[str, ...]:
+def describe_axes(placement: Placement) -> tuple[str, ...]:
     """For each axis whose size is above 1 where its groups lie, with the ranks of the first."""
     matrix = placement.matrix
     return tuple(
-        f"{axis.name} {_where(placement, row)} (ranks {ranges(first_group(matrix, number))})"
+        f"{axis.name} {_levels_of_axis(placement, row)} (ranks {format_ranges(first_group(matrix, number))})"
         for number, (axis, row) in enumerate(zip(placement.axes, matrix, strict=True))
         if axis.size > 1
     )
@@ -42,7 +42,7 @@ def first_group(matrix: Sequence[Sequence[int]], axis: int) -> list[int]:
     return [int(device) for device in found]
 
 
-def ranges(numbers: Sequence[int], most: int = _RUNS + 1) -> str:
+def format_ranges(numbers: Sequence[int], most: int = _RUNS + 1) -> str:
     """Ascending numbers in few words: ``0-7``, ``0, 8, 16, 24``, ``0-3, 8-11, ..., 56-59``.
 
     ``most`` runs are spelled; of more the first and the last.
@@ -57,7 +57,7 @@ def ranges(numbers: Sequence[int], most: int = _RUNS + 1) -> str:
     return ", ".join(spelled)
 
 
-def _where(placement: Placement, row: Sequence[int]) -> str:
+def _levels_of_axis(placement: Placement, row: Sequence[int]) -> str:
     """The levels that an axis lies on, the innermost first."""
     levels = placement.hierarchy.levels
     spanned = [place for place, factor in reversed(list(enumerate(row))) if factor > 1]
@@ -68,15 +68,15 @@ def _where(placement: Placement, row: Sequence[int]) -> str:
     inside = f" of a {above}" if len(above) > 1 else ""
     if along:
         sides = (f"{levels[at].name} ({_share(row[at], levels[at])})" for at in along)
-        return f"along {' by '.join(sides)}{_around(placement, row, units)}{inside}"
+        return f"along {' by '.join(sides)}{_describe_units(placement, row, units)}{inside}"
     innermost, *outer = units
     first = f"{_share(row[innermost], levels[innermost])} {levels[innermost].name}s"
     if not outer and prod(level.cardinality for level in levels[innermost + 1 :]) > 1:
         return f"across {first}"
-    return f"on {first}{_around(placement, row, outer)}{inside}"
+    return f"on {first}{_describe_units(placement, row, outer)}{inside}"
 
 
-def _around(placement: Placement, row: Sequence[int], outer: Sequence[int]) -> str:
+def _describe_units(placement: Placement, row: Sequence[int], outer: Sequence[int]) -> str:
     """`` in each of 2 nodes``, `` in each of the 4 nodes``: the units that an axis lies in, too."""
     levels = placement.hierarchy.levels
     return "".join(

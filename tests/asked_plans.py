@@ -6,7 +6,7 @@ from functools import cache
 from typing import Any
 
 from synth.ask.answers.parts import Json
-from synth.ask.questions.question import asked
+from synth.ask.questions.question import parse_question
 from synth.ask.table import VERBS
 from synth.collective.ranking.request import Watcher
 
@@ -23,5 +23,5 @@ ASKED: dict[str, Json] = {
 @cache
 def body(**other: Json) -> Any:
     """The answer to that question, or to one that is other in some fields."""
-    question = asked(VERBS["plan"].question, {**ASKED, **other})
+    question = parse_question(VERBS["plan"].question, {**ASKED, **other})
     return VERBS["plan"].answer(question, Watcher()).body

@@ -8,7 +8,7 @@ from math import prod
 import oracle
 from grammar import Goal, Program, instructions
 from hierarchies import Tree
-from synth.collective.verify.concrete import grouped, prove_groups
+from synth.collective.verify.concrete import group_step_of, prove_groups
 from synth.collective.verify.verdict import EFFORT, Proved, Refuted, Verdict
 
 
@@ -16,7 +16,7 @@ def prove_at(
     program: Program, tree: Tree, goal: Goal = Goal.ALL_REDUCE, *, effort: int = EFFORT
 ) -> Verdict:
     """What the judge says at the tree's own sizes, devices and chunks named by their digits."""
-    steps = [grouped(meant, tree) for meant in instructions(program, tree, goal)]
+    steps = [group_step_of(meant, tree) for meant in instructions(program, tree, goal)]
     labels = oracle.labels(tree.sizes)
 
     def digits(number: oracle.Label | None) -> oracle.Label | None:

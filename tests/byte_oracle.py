@@ -21,11 +21,18 @@ from math import prod
 
 from grammar.tensors.operations import Operand, Step, Value
 from grammar.tensors.sharding import Sharding, Type
-from synth.step.sharding import Done, Moved, Plan, Program, Sent, When
+from synth.step.sharding import (
+    LocalOperation,
+    Plan,
+    RedistributedValue,
+    SentValue,
+    StepPhase,
+    StepProgram,
+)
 
 WIDTHS = {"bool": 1, "i8": 1, "u8": 1, "bf16": 2, "f16": 2, "i32": 4, "u32": 4, "f32": 4, "f64": 8}
 EVERYWHERE = -1
-EACH = (When.FORWARD, When.BACKWARD, When.WEIGHT)
+EACH = (StepPhase.FORWARD, StepPhase.BACKWARD, StepPhase.WEIGHT)
 PASSES = {"F": EACH[:1], "B": EACH[1:], "I": EACH[1:2], "W": EACH[2:]}
 """What of a program each pass of a microbatch does; a whole backward pass does both halves."""
 Key = tuple[str, Sharding]
@@ -62,19 +69,19 @@ class Replay:
     """The instructions of a program one by one: where each is done, and the buffers."""
 
     plan: Plan
-    places: list[tuple[int, When]] = field(default_factory=list)
+    places: list[tuple[int, StepPhase]] = field(default_factory=list)
     buffers: list[Buffer] = field(default_factory=list)
     values: dict[int, dict[Key, Pieces]] = field(default_factory=dict)
     takes_time: list[bool] = field(default_factory=list)
 
-    def run(self, step: Step, program: Program) -> Replay:
+    def run(self, step: Step, program: StepProgram) -> Replay:
         homes = program.homes or (0,) * len(program.inputs)
         for value, lies, home in zip(step.graph.inputs, program.inputs, homes, strict=True):
             self.hold(EVERYWHERE, (value.name, lies), [self.allocated(value.type, lies, -1)])
             self.buffers[-1].kept, self.buffers[-1].home = True, home
         places = program.places or ()
         for at, one in enumerate(program.instructions):
-            place = (places[at].stage, places[at].when) if places else (0, When.BEFORE)
+            place = (places[at].stage, places[at].when) if places else (0, StepPhase.BEFORE)
             self.do(one, place, self.values)
         new = {out for out, _ in step.updates}
         for at, (output, lies) in enumerate(zip(step.graph.outputs, program.outputs, strict=True)):
@@ -100,7 +107,7 @@ class Replay:
         near = [scope.get(one, {}) for one in (stage, EVERYWHERE)]
         return next(one[key] for one in (*near, *scope.values()) if key in one)
 
-    def instruction(self, place: tuple[int, When], read: Iterable[int], *, timed: bool) -> int:
+    def instruction(self, place: tuple[int, StepPhase], read: Iterable[int], *, timed: bool) -> int:
         number = len(self.places)
         self.places.append(place)
         self.takes_time.append(timed)
@@ -110,24 +117,24 @@ class Replay:
 
     def do(
         self,
-        one: Done | Moved | Sent,
-        place: tuple[int, When],
+        one: LocalOperation | RedistributedValue | SentValue,
+        place: tuple[int, StepPhase],
         scope: dict[int, dict[Key, Pieces]],
     ) -> None:
         stage = place[0]
         here = scope.setdefault(stage, {})
         match one:
-            case Sent():
+            case SentValue():
                 if one.target != EVERYWHERE:
                     number = self.instruction((one.target, place[1]), (), timed=False)
                     pieces = [self.allocated(one.value.type, one.sharding, number)]
                     there = scope.setdefault(one.target, {})
                     there[one.value.name, one.sharding] = tuple(pieces)
-            case Moved():
+            case RedistributedValue():
                 here[one.value.name, one.path.target] = self.moved(one, place, scope)
-            case Done(body=Program()):
+            case LocalOperation(body=StepProgram()):
                 self.loop(one, place, scope)
-            case Done():
+            case LocalOperation():
                 several = zip(one.operation.operands, one.how.operands, strict=True)
                 read = [n for each in several for n in self.found(*each, stage, scope)]
                 number = self.instruction(place, read, timed=True)
@@ -135,7 +142,10 @@ class Replay:
                     here[value.name, lies] = (self.allocated(value.type, lies, number),)
 
     def moved(
-        self, one: Moved, place: tuple[int, When], scope: dict[int, dict[Key, Pieces]]
+        self,
+        one: RedistributedValue,
+        place: tuple[int, StepPhase],
+        scope: dict[int, dict[Key, Pieces]],
     ) -> Pieces:
         """A stack goes layer by layer, unless layers are what is cut."""
         sizes = self.plan.sizes
@@ -166,7 +176,9 @@ class Replay:
                 arrived.append(self.allocated(kind, target, number))
         return tuple(arrived)
 
-    def loop(self, one: Done, place: tuple[int, When], scope: dict[int, dict[Key, Pieces]]) -> None:
+    def loop(
+        self, one: LocalOperation, place: tuple[int, StepPhase], scope: dict[int, dict[Key, Pieces]]
+    ) -> None:
         told, body = one.operation.parameter, one.operation.body
         assert body is not None
         assert one.body is not None
@@ -197,11 +209,11 @@ class Replay:
         for (value, lies), pieces in zip(results, (*state, *joined), strict=True):
             scope[stage][value.name, lies] = pieces
 
-    def whens(self, number: int) -> set[When]:
+    def whens(self, number: int) -> set[StepPhase]:
         """When a buffer is read."""
         return {self.places[reader][1] for reader in self.buffers[number].readers}
 
-    def made_at(self, stage: int, when: When) -> list[int]:
+    def made_at(self, stage: int, when: StepPhase) -> list[int]:
         found = [(stage, when), (EVERYWHERE, when)]
         return [
             number
@@ -216,7 +228,7 @@ class Replay:
     def kept_from_the_begin(self, number: int) -> bool:
         """Whether it is made of parameters before the first microbatch, for later passes."""
         when = self.places[self.buffers[number].maker][1]
-        return when is When.BEFORE and self.outlives(number)
+        return when is StepPhase.BEFORE and self.outlives(number)
 
     def peak_of(self, several: Sequence[int], doing: Sequence[int]) -> int:
         """The most bytes of some buffers at once, as instructions are done one after the other."""
@@ -256,8 +268,8 @@ class Replay:
         stages = {stage for stage, _, _ in passes}
         summed = sum(self.buffers[n].size for stage in stages for n in self.summed(stage))
         once = [
-            *(self.local(stage, When.BEFORE) for stage in stages),
-            *(summed + self.local(stage, When.AFTER) for stage in stages),
+            *(self.local(stage, StepPhase.BEFORE) for stage in stages),
+            *(summed + self.local(stage, StepPhase.AFTER) for stage in stages),
         ]
         return max(self.state(stages) + max(once), *self.over_time(passes))
 
@@ -291,11 +303,11 @@ class Replay:
             number
             for when in EACH
             for number in self.made_at(stage, when)
-            if When.AFTER in self.whens(number) or self.buffers[number].kept
+            if StepPhase.AFTER in self.whens(number) or self.buffers[number].kept
         ]
 
     def between_passes(
-        self, stage: int, done: Mapping[tuple[int, When, int], int]
+        self, stage: int, done: Mapping[tuple[int, StepPhase, int], int]
     ) -> Iterator[tuple[int, int, int | None]]:
         """Bytes that outlive a pass of a stage, the passes of the rank from which and until which
         they are there, None for the end.
@@ -305,7 +317,7 @@ class Replay:
         """
         for number in self.summed(stage):
             when = self.places[self.buffers[number].maker][1]
-            adding = When.BACKWARD if when is When.FORWARD else when
+            adding = StepPhase.BACKWARD if when is StepPhase.FORWARD else when
             first = min(
                 at for (of, at_when, _), at in done.items() if (of, at_when) == (stage, adding)
             )
@@ -322,7 +334,7 @@ class Replay:
     def bytes_of(self, several: Iterable[int]) -> int:
         return sum(self.buffers[number].size for number in several)
 
-    def local(self, stage: int, *whens: When) -> int:
+    def local(self, stage: int, *whens: StepPhase) -> int:
         """The most that a pass needs of what nothing else reads."""
         doing = [
             number

@@ -16,9 +16,9 @@ from typing import Any, assert_never
 
 import z3
 
-from grammar import Collective, Instruction, Program, admitted, instructions, spell
+from grammar import Collective, Instruction, Program, instructions, list_instructions, spell
 from hierarchies import InputError, Tree
-from synth.collective.verify.verdict import EFFORT, Unknown, share
+from synth.collective.verify.verdict import EFFORT, Unknown, share_effort
 
 Bits = Any  # a z3 bit-vector with one bit per (device, chunk, contributor)
 
@@ -53,14 +53,14 @@ def missing_program(
     if depth < 1 or length < 1:
         raise InputError(f"depth {depth}, length {length}", hint="1 at least of each")
     tree = Tree.of(*[2] * depth)
-    choices = admitted(depth)
+    choices = list_instructions(depth)
     numbers = {choice: number for number, choice in enumerate(choices)}
     spoken = {instructions(program, tree) for program in known}
     seen = [steps for steps in sorted(spoken, key=str) if len(steps) == length]
     strange = [meant for steps in seen for meant in steps if meant not in numbers]
     if strange:
         raise InputError(f"{spell(strange[0], tree)} is not one of P²'s forms", where="known")
-    part = share(effort, questions=1)
+    part = share_effort(effort, questions=1)
     if part is None:
         return Unknown(f"an effort of {effort} is too little to ask z3")
     skeleton = _Skeleton(depth)

@@ -9,17 +9,17 @@ import numpy as np
 
 from grammar.tensors.operations import Graph, Operation, Step, Value
 from synth.step.emit import write
-from synth.step.factors import Row, typed
-from synth.step.sharding import Cuts, Done, Plan, Program, apply
-from synth.step.sharding.plan import whole
-from synth.step.trials import Values, drawn
+from synth.step.factors import Row, shard_operation
+from synth.step.sharding import Cuts, LocalOperation, Plan, StepProgram, apply
+from synth.step.sharding.plan import replicate_all
+from synth.step.trials import Values, draw_inputs
 
 ALONE = {"one": 1}
 
 
 def first_inputs(step: Step) -> Values:
     """What the first of drawn steps is given: parameters, moments, and one batch."""
-    given = drawn(step, 1, 8)
+    given = draw_inputs(step, 1, 8)
     both = zip(step.graph.inputs, step.roles, strict=True)
     return given | {one.name: given[one.name][0] for one, role in both if role == "batch"}
 
@@ -34,7 +34,7 @@ def step_of(operation: Operation) -> Step:
 
 def emitted(runtime: str, step: Step, plan: Plan | None = None) -> dict[str, Any]:
     """The names that the emitted file of a step defines; whole on one device without a plan."""
-    plan = plan or Plan(tuple(ALONE.items()), whole(step.graph))
+    plan = plan or Plan(tuple(ALONE.items()), replicate_all(step.graph))
     text = write(runtime, step, apply(step, plan), plan.sizes)
     return loaded(text)
 
@@ -70,13 +70,13 @@ def called(runtime: str, names: Mapping[str, Any], given: Sequence[Any]) -> list
     return [array(one) for one in names["device_step"]([tensor(one) for one in given])]
 
 
-def one_part(operation: Operation, row: Row, parts: int) -> Program:
+def one_part(operation: Operation, row: Row, parts: int) -> StepProgram:
     """One operation, cut by a row along one axis: its results are left as they are."""
-    how = typed(operation, {"data": row}, {"data": parts})
+    how = shard_operation(operation, {"data": row}, {"data": parts})
     step = step_of(operation)
     lies = dict(zip(operation.operands, how.operands, strict=True))
     inputs = tuple(lies[value] for value in step.graph.inputs)
-    return Program(inputs, (Done(operation, how),), how.results)
+    return StepProgram(inputs, (LocalOperation(operation, how),), how.results)
 
 
 __all__ = ["Cuts", "called", "emitted", "loaded", "one_part", "step_of"]

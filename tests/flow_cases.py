@@ -18,15 +18,15 @@ from hierarchies.links import Floats, Network
 from strategies import all_valid, reductions, smart_systems, spelled
 from synth.collective.algorithms.algorithms import Choice
 from synth.collective.algorithms.link_loads import Footprint, footprint
-from synth.collective.price.flows import Flowed, simulate
+from synth.collective.price.flows import FlowResult, simulate
 from synth.collective.price.step_prices import Simulator
-from synth.collective.price.steps import StepPrice
-from synth.collective.price.ways import MEMORY, told_apart
-from synth.collective.ranking.answers import priced
+from synth.collective.price.steps import InstructionPrice
+from synth.collective.price.ways import MEMORY, has_two_directions
+from synth.collective.ranking.answers import price_phases
 from synth.collective.semantics.lowering import lower
 from synth.collective.semantics.programs import Language
 from synth.collective.semantics.schedule import Schedule
-from synth.collective.verify.rehearsal import derived
+from synth.collective.verify.rehearsal import derive_valid
 from synth.events.overlap import makespan_seconds
 
 CLOSE = 1e-9
@@ -38,7 +38,7 @@ class Case:
 
     system: System
     schedule: Schedule
-    prices: tuple[StepPrice, ...]
+    prices: tuple[InstructionPrice, ...]
 
     @property
     def network(self) -> Network:
@@ -48,7 +48,7 @@ class Case:
     def symmetric_seconds(self) -> float:
         return makespan_seconds([price.work for price in self.prices], self.schedule.segments)
 
-    def flowed(self, network: Network | None = None) -> Flowed:
+    def flowed(self, network: Network | None = None) -> FlowResult:
         return simulate(self.schedule, self.prices, network or self.network)
 
     def footprints(self) -> list[Footprint]:
@@ -59,10 +59,10 @@ class Case:
 def case_of(
     system: System, reduction: Reduction, text: str, segments: int, choice: Choice = Choice.ANY
 ) -> Case:
-    derivation = derived(parse(text), reduction.tree)
+    derivation = derive_valid(parse(text), reduction.tree)
     schedule = lower(derivation, reduction, 2**20 * reduction.tree.devices, segments)
     each = schedule.padded_bytes / segments
-    prices = priced(Simulator(system, choice), derivation, reduction, each)
+    prices = price_phases(Simulator(system, choice), derivation, reduction, each)
     return Case(system, schedule, tuple(prices))
 
 
@@ -96,7 +96,7 @@ def resources_of(case: Case) -> tuple[list[str], Floats]:
     found = []
     for number, name in enumerate([*case.system.hierarchy.names, MEMORY]):
         links = np.arange(firsts[number + 1] - firsts[number])
-        both = name != MEMORY and told_apart(case.system, number)
+        both = name != MEMORY and has_two_directions(case.system, number)
         found.append(len(names) + (links % 2 if both else 0 * links))
         names += [f"{name} out", f"{name} in"] if both else [name]
     return names, np.concatenate(found).astype(np.float64)

@@ -17,9 +17,9 @@ from framework_files import (
     titan_toml,
     words,
 )
-from hierarchies import Axis, Placement, load, row_major
-from synth.step.frameworks import Machine, Model, Written
-from synth.step.rows.grids import Extents, Knobs, recipes
+from hierarchies import Axis, Placement, load, row_major_placement
+from synth.step.frameworks import FrameworkFiles, ModelSpec, PlacedSystem
+from synth.step.rows.grids import Extents, Knobs, list_recipes
 from synth.step.schedules import SCHEDULES
 from synth.step.sharding.recipes import Recipe
 from synth.step.zoo.sizes import ZOO, Gpt2, Llama, sizes_of
@@ -27,41 +27,41 @@ from synth.step.zoo.sizes import ZOO, Gpt2, Llama, sizes_of
 SYSTEM = load("dgx-h100:4")
 WORLD, EACH = 32, 8
 MODELS = {
-    "llama3-8b": Model("llama3-8b", ZOO["llama3-8b"]),
-    "llama3-70b": Model("llama3-70b", ZOO["llama3-70b"]),
-    "gpt2-small": Model("gpt2-small", sizes_of("gpt2-small", {"vocabulary": 50304})),
-    "gpt3-175b": Model("gpt3-175b", ZOO["gpt3-175b"]),
-    "mixtral-8x7b": Model("mixtral-8x7b", ZOO["mixtral-8x7b"]),
+    "llama3-8b": ModelSpec("llama3-8b", ZOO["llama3-8b"]),
+    "llama3-70b": ModelSpec("llama3-70b", ZOO["llama3-70b"]),
+    "gpt2-small": ModelSpec("gpt2-small", sizes_of("gpt2-small", {"vocabulary": 50304})),
+    "gpt3-175b": ModelSpec("gpt3-175b", ZOO["gpt3-175b"]),
+    "mixtral-8x7b": ModelSpec("mixtral-8x7b", ZOO["mixtral-8x7b"]),
 }
 KNOBS = Knobs(schedules=tuple(SCHEDULES), unstaged=(1, 4), vocabulary=(True, False))
 
 
-def sequence(model: Model) -> int:
+def sequence(model: ModelSpec) -> int:
     assert isinstance(model.sizes, Gpt2 | Llama)
     return model.sizes.sequence
 
 
 @cache
-def grid(model: Model) -> list[Recipe]:
+def grid(model: ModelSpec) -> list[Recipe]:
     """All recipes of a model on the machine, of the extents that its sizes say."""
     one = model.sizes
     assert isinstance(one, Gpt2 | Llama)
     heads = one.key_heads if isinstance(one, Llama) else one.heads
     experts = one.experts if isinstance(one, Llama) and one.experts > 1 else 0
     extents = Extents(128, one.sequence, heads, one.vocabulary, experts, one.layers)
-    return list(recipes(WORLD, extents, KNOBS))
+    return list(list_recipes(WORLD, extents, KNOBS))
 
 
-def machine(recipe: Recipe) -> Machine:
+def machine(recipe: Recipe) -> PlacedSystem:
     axes = [Axis(name, size) for name, size in recipe.axes]
     if axes == [Axis("data", 1)]:
-        return Machine(load("dgx-h100:1"), Placement(load("dgx-h100:1").hierarchy, (), ()))
-    found = row_major(SYSTEM.hierarchy, axes)
+        return PlacedSystem(load("dgx-h100:1"), Placement(load("dgx-h100:1").hierarchy, (), ()))
+    found = row_major_placement(SYSTEM.hierarchy, axes)
     assert found is not None
-    return Machine(SYSTEM, found)
+    return PlacedSystem(SYSTEM, found)
 
 
-def sampled(seed: int, count: int) -> Iterator[tuple[Model, Recipe]]:
+def sampled(seed: int, count: int) -> Iterator[tuple[ModelSpec, Recipe]]:
     """Recipes of all models, about ``count`` of each and as many of each schedule.
 
     A grid has far more recipes with chunks than without, which some frameworks refuse altogether.
@@ -85,7 +85,7 @@ def sampled(seed: int, count: int) -> Iterator[tuple[Model, Recipe]]:
                 yield model, replace(one, layers=uneven(cuts, one.stages, model))
 
 
-def uneven(random: Random, stages: int, model: Model) -> tuple[int, ...]:
+def uneven(random: Random, stages: int, model: ModelSpec) -> tuple[int, ...]:
     """Any cut of the layers, but that into equal stages."""
     layers = getattr(model.sizes, "layers", 0)
     ends = [*sorted(random.sample(range(1, layers), stages - 1)), layers]
@@ -93,7 +93,7 @@ def uneven(random: Random, stages: int, model: Model) -> tuple[int, ...]:
     return found if len({*found}) > 1 else ()
 
 
-def read(framework: str, found: Written, model: Model) -> Recipe:
+def read(framework: str, found: FrameworkFiles, model: ModelSpec) -> Recipe:
     """The recipe that files say, by their own words."""
     layers = getattr(model.sizes, "layers", 0)
     match framework:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from grammar import Goal, Program, parse
 from hierarchies import Reduction, Tree
 from strategies import switches
-from synth.collective.emit import Source
+from synth.collective.emit import EmitSource
 from synth.collective.price.step_prices import Simulator
-from synth.collective.ranking.answers import priced
+from synth.collective.ranking.answers import price_phases
 from synth.collective.semantics.lowering import lower
 from synth.collective.semantics.rules import Derivation, derive
 from synth.collective.semantics.schedule import Schedule
@@ -28,9 +28,9 @@ def scheduled(
     return lower(derived(program, reduction.tree, goal), reduction, elements, segments)
 
 
-def made(goal: Goal) -> Source:
+def made(goal: Goal) -> EmitSource:
     reduction = Reduction.plain(2, 2)
     derivation = derived(f"{goal.value} root inside", reduction.tree, goal)
     system = switches(reduction.placement.hierarchy)
-    prices = tuple(priced(Simulator(system), derivation, reduction, 16))
-    return Source(lower(derivation, reduction, 16), system, prices, Proved())
+    prices = tuple(price_phases(Simulator(system), derivation, reduction, 16))
+    return EmitSource(lower(derivation, reduction, 16), system, prices, Proved())

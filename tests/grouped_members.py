@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TypeVar
 
-from synth.collective.ranking.distinct import Distinct, Grouping, Member
+from synth.collective.ranking.distinct import AnswerGrouping, DistinctAnswer, Member
 
 T = TypeVar("T")
 
 
-def distinct(members: Iterable[Member[T]], count: int) -> list[Distinct[T]]:
+def distinct(members: Iterable[Member[T]], count: int) -> list[DistinctAnswer[T]]:
     """The first ``count`` of them."""
-    grouping: Grouping[T] = Grouping()
+    grouping: AnswerGrouping[T] = AnswerGrouping()
     for member in members:
         grouping.add(member)
     while len(grouping) < count and grouping.settle(float("inf")):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from grammar import Goal
-from synth.collective.workload.job import Entry, Job, JobAxis
-from synth.collective.workload.quantities import amount_of
+from synth.collective.workload.job import Entry, JobAxis, Workload
+from synth.collective.workload.quantities import parse_amount
 
 ENTRY = Entry(
-    "gradients", Goal.ALL_REDUCE, ("data",), amount_of("14 GB"), amount_of(1), amount_of(0)
+    "gradients", Goal.ALL_REDUCE, ("data",), parse_amount("14 GB"), parse_amount(1), parse_amount(0)
 )
 
 
-JOB = Job("mine", "", (), (JobAxis("data", None), JobAxis("tensor", (1, 8))), (), (), (ENTRY,))
+JOB = Workload("mine", "", (), (JobAxis("data", None), JobAxis("tensor", (1, 8))), (), (), (ENTRY,))

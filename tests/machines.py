@@ -19,7 +19,7 @@ from hierarchies import (
     System,
 )
 from synth.measure.calibration.measurements import Measurement, Sample
-from synth.measure.calibration.prediction import Predicted, Predictor
+from synth.measure.calibration.prediction import Predictor, SizePrediction
 
 SIZES = tuple(8 << power for power in range(28))
 _SEEN = {"simple": 1.0, "ll": 0.45, "ll128": 0.85}
@@ -90,13 +90,13 @@ def measured(
     )
 
 
-def predict(system: System, measurement: Measurement) -> tuple[Predicted, ...]:
+def predict(system: System, measurement: Measurement) -> tuple[SizePrediction, ...]:
     """The rows of a measurement as they should be, in its order."""
     predictor = Predictor(system, measurement)
     return tuple(predictor.at(one.size_bytes) for one in measurement.samples)
 
 
-def span(said: Predicted) -> tuple[float, float]:
+def span(said: SizePrediction) -> tuple[float, float]:
     """Where a calibration takes the truth to lie."""
     assert said.interval is not None
     return said.interval.low_seconds, said.interval.high_seconds

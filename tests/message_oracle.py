@@ -8,7 +8,7 @@ from math import prod
 
 from byte_oracle import EACH, EVERYWHERE, part_bytes
 from grammar.tensors.sharding import Sharding, Type
-from synth.step.sharding import Done, Moved, Plan, Program, Sent
+from synth.step.sharding import LocalOperation, Plan, RedistributedValue, SentValue, StepProgram
 
 
 def whole_bytes(kind: Type, lies: Sharding, parts: Mapping[str, int]) -> int:
@@ -16,7 +16,7 @@ def whole_bytes(kind: Type, lies: Sharding, parts: Mapping[str, int]) -> int:
     return part_bytes(kind, lies, parts) * prod(parts[axis] for axis in lies.flat)
 
 
-def messages(program: Program, plan: Plan, stage: int) -> Counter[tuple[str, tuple[str, ...]]]:
+def messages(program: StepProgram, plan: Plan, stage: int) -> Counter[tuple[str, tuple[str, ...]]]:
     """Bytes that a device of a stage sends in a step, by collective and axes.
 
     Each counts as its largest buffer, as often as it is done: in every pass of every microbatch,
@@ -25,11 +25,11 @@ def messages(program: Program, plan: Plan, stage: int) -> Counter[tuple[str, tup
     found: Counter[tuple[str, tuple[str, ...]]] = Counter()
     places = program.places or (None,) * len(program.instructions)
 
-    def count(one: Done | Moved | Sent, times: int) -> None:
-        if isinstance(one, Done) and one.body is not None:
+    def count(one: LocalOperation | RedistributedValue | SentValue, times: int) -> None:
+        if isinstance(one, LocalOperation) and one.body is not None:
             for each in one.body.instructions:
                 count(each, times * int(str(one.operation.parameter["length"])))
-        if not isinstance(one, Moved):
+        if not isinstance(one, RedistributedValue):
             return
         for move in one.path.moves:
             over = tuple(axis for axis, _ in plan.axes if axis in move.axes)

@@ -15,22 +15,26 @@ import numpy as np
 
 from forking import jax_python
 from grammar.tensors.operations import Value
-from grammar.tensors.sharding import Kind, Type, part_shape, shardings
+from grammar.tensors.sharding import ReductionKind, Type, part_shape, shardings
 from places import TESTS
 from ranks_in_threads import parts_in_threads
 from replicas import Array, Parts, cut, devices, mismatch
 from synth.collective.run.processes import Command, supervise
-from synth.step.emit import Section, write_some
-from synth.step.redistribution import How, path_between
-from synth.step.redistribution import Path as MovePath
-from synth.step.redistribution.rules import moves
-from synth.step.sharding import Moved
+from synth.step.emit import ProgramSection, write_operations
+from synth.step.redistribution import MoveKind, find_path
+from synth.step.redistribution import RedistributionPath as MovePath
+from synth.step.redistribution.rules import list_moves
+from synth.step.sharding import RedistributedValue
 
 Sizes = Mapping[str, int]
 Case = tuple[Type, MovePath]
 
 SCRIPT = TESTS / "fleet" / "run_moves.py"
-DTYPES = {Kind.SUM: ("f32", "i32"), Kind.MAX: ("f32", "i32", "bool"), Kind.MIN: ("f32", "u8")}
+DTYPES = {
+    ReductionKind.SUM: ("f32", "i32"),
+    ReductionKind.MAX: ("f32", "i32", "bool"),
+    ReductionKind.MIN: ("f32", "u8"),
+}
 """Element types of the values that are moved: floats, whole numbers with and without a sign."""
 _LONG = {"f32": np.float32, "i32": np.int32, "u8": np.uint8, "bool": np.bool_}
 
@@ -45,16 +49,16 @@ def cases(sizes: Sizes) -> dict[str, list[Case]]:
     Element types take turns. Of moves that reduce nothing there is one for each kind of reduction.
     """
     matrix = (len(list(devices(sizes))),) * 2
-    found: dict[str, list[Case]] = {how.value: [] for how in How} | {"paths": []}
+    found: dict[str, list[Case]] = {how.value: [] for how in MoveKind} | {"paths": []}
     for kind, dtypes in DTYPES.items():
         turns = cycle(dtypes)
         lies = list(shardings(2, tuple(sizes), (kind,)))
-        each = {move: None for one in lies for move in moves(one, sizes, frozenset((kind,)))}
+        each = {move: None for one in lies for move in list_moves(one, sizes, frozenset((kind,)))}
         for move in each:
             path = MovePath(move.before, move.after, (move,))
             found[move.how.value].append((Type(next(turns), matrix), path))
         for one, other in [*product(lies, lies)][::PAIRS]:
-            path = path_between(Type("f32", matrix), one, other, sizes)
+            path = find_path(Type("f32", matrix), one, other, sizes)
             if len(path.moves) > 1:
                 found["paths"].append((Type(next(turns), matrix), path))
     return found
@@ -80,13 +84,13 @@ def text_of(runtime: str, some: Sequence[Case], sizes: Sizes) -> str:
     """The emitted function: of values as paths begin the same values as these end."""
     values = [Value(f"x{at}", kind) for at, (kind, _) in enumerate(some)]
     pairs = [(value, path) for value, (_, path) in zip(values, some, strict=True)]
-    section = Section(
+    section = ProgramSection(
         None,
-        tuple(Moved(value, path) for value, path in pairs),
+        tuple(RedistributedValue(value, path) for value, path in pairs),
         tuple((value, path.source) for value, path in pairs),
         tuple((value, path.target) for value, path in pairs),
     )
-    return write_some(runtime, section, sizes)
+    return write_operations(runtime, section, sizes)
 
 
 def _drawn(kind: Type, draw: np.random.Generator) -> Array:

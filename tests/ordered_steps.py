@@ -12,16 +12,24 @@ from dataclasses import dataclass, field
 
 from grammar.tensors.operations import Step, Value
 from grammar.tensors.sharding import Sharding
-from synth.step.schedules import Action, Order, Pass
-from synth.step.sharding import Done, Moved, Place, Plan, Program, Sent, When
+from synth.step.schedules import Action, Pass, PipelineSchedule
+from synth.step.sharding import (
+    InstructionPlace,
+    LocalOperation,
+    Plan,
+    RedistributedValue,
+    SentValue,
+    StepPhase,
+    StepProgram,
+)
 from synth.step.sharding.plan import TIME
 from synth.step.sharding.program import EVERYWHERE
 
 PASSES = {
-    Pass.FORWARD: (When.FORWARD,),
-    Pass.BACKWARD: (When.BACKWARD, When.WEIGHT),
-    Pass.INPUT: (When.BACKWARD,),
-    Pass.WEIGHT: (When.WEIGHT,),
+    Pass.FORWARD: (StepPhase.FORWARD,),
+    Pass.BACKWARD: (StepPhase.BACKWARD, StepPhase.WEIGHT),
+    Pass.INPUT: (StepPhase.BACKWARD,),
+    Pass.WEIGHT: (StepPhase.WEIGHT,),
 }
 ONCE = -1
 
@@ -55,27 +63,29 @@ class Books:
     def make(self, stage: int, microbatch: int, name: str, lies: Sharding) -> None:
         self.held.add((stage, microbatch, name, lies))
 
-    def do(self, one: Done | Moved | Sent, stage: int, microbatch: int) -> None:
+    def do(
+        self, one: LocalOperation | RedistributedValue | SentValue, stage: int, microbatch: int
+    ) -> None:
         match one:
-            case Done(operation, how):
+            case LocalOperation(operation, how):
                 for operand, lies in zip(operation.operands, how.operands, strict=True):
                     self.read(stage, microbatch, operand, lies)
                 for value, lies in zip(operation.results, how.results, strict=True):
                     self.make(stage, microbatch, value.name, lies)
-            case Moved(value, path):
+            case RedistributedValue(value, path):
                 together = any(TIME in move.axes for move in path.moves if path.source.partial)
                 if together and microbatch != ONCE:
                     raise MissingError(f"{value} is put together before the last microbatch")
                 self.read(stage, microbatch, value, path.source)
                 self.make(stage, microbatch, value.name, path.target)
-            case Sent(value, lies, source, target):
+            case SentValue(value, lies, source, target):
                 if stage != source:
                     raise MissingError(f"{value} is sent by stage {stage}, not {source}")
                 self.read(stage, microbatch, value, lies)
                 self.make(target, microbatch, value.name, lies)
 
 
-def in_turn(order: Order) -> Iterator[Action]:
+def in_turn(order: PipelineSchedule) -> Iterator[Action]:
     """The actions of all ranks, each as soon as its rank and what it needs are done."""
     done: set[Action] = set()
     left = [list(row) for row in order.ranks]
@@ -86,7 +96,7 @@ def in_turn(order: Order) -> Iterator[Action]:
                 yield row.pop(0)
 
 
-def judge_order(step: Step, plan: Plan, program: Program) -> None:
+def judge_order(step: Step, plan: Plan, program: StepProgram) -> None:
     """Raise MissingError unless every stage has what it reads; ``step`` is the prepared one."""
     order = plan.order
     assert order is not None
@@ -99,21 +109,21 @@ def judge_order(step: Step, plan: Plan, program: Program) -> None:
     for value, lies, home in zip(step.graph.inputs, program.inputs, program.homes, strict=True):
         for stage in stages(home):
             books.make(stage, ONCE, value.name, lies)
-    _do_once(When.BEFORE, placed, books, stages)
+    _do_once(StepPhase.BEFORE, placed, books, stages)
     for action in in_turn(order):
         for when in PASSES[action.kind]:
             for one, place in placed:
                 if (place.stage, place.when) == (action.stage, when):
                     books.do(one, place.stage, action.microbatch)
-    _do_once(When.AFTER, placed, books, stages)
+    _do_once(StepPhase.AFTER, placed, books, stages)
     for out, place_in in step.updates:
         for stage in stages(program.homes[place_in]):
             books.read(stage, ONCE, step.graph.outputs[out], program.outputs[out])
 
 
 def _do_once(
-    when: When,
-    placed: list[tuple[Done | Moved | Sent, Place]],
+    when: StepPhase,
+    placed: list[tuple[LocalOperation | RedistributedValue | SentValue, InstructionPlace]],
     books: Books,
     stages: Callable[[int], Iterable[int]],
 ) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from synth.events.overlap import (
-    Work,
+    PhaseWork,
 )
 
 RESOURCES = ("node", "gpu", "memory")
@@ -15,12 +15,12 @@ SECONDS = st.integers(0, 20).map(lambda n: n / 8)
 
 
 @st.composite
-def works(draw: st.DrawFn) -> Work:
+def works(draw: st.DrawFn) -> PhaseWork:
     busy = draw(st.dictionaries(st.sampled_from(RESOURCES), SECONDS, max_size=3))
-    return Work(draw(SECONDS), {name: seconds for name, seconds in busy.items() if seconds})
+    return PhaseWork(draw(SECONDS), {name: seconds for name, seconds in busy.items() if seconds})
 
 
-def least_seconds(phases: list[Work], segments: int) -> float:
+def least_seconds(phases: list[PhaseWork], segments: int) -> float:
     """What ``makespan_seconds`` cannot be below, from a formula.
 
     The longest phase follows itself in every segment; and a resource is busy for the sum of what

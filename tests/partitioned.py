@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from synth.ask.questions.question import asked
+from synth.ask.questions.question import parse_question
 from synth.ask.reply import Outcome, Reply
 from synth.ask.table import VERBS
 from synth.collective.ranking.request import Watcher
@@ -34,7 +34,7 @@ RANGE: Given = {
 
 def body_of(verb: str, given: Given) -> tuple[str, Outcome]:
     """The JSON that the verb itself answers with, and how the question ended."""
-    return told(VERBS[verb].answer(asked(VERBS[verb].question, given), Watcher()))
+    return told(VERBS[verb].answer(parse_question(VERBS[verb].question, given), Watcher()))
 
 
 def told(reply: Reply) -> tuple[str, Outcome]:

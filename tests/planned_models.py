@@ -22,9 +22,9 @@ from moved_parts import RUNNERS
 from replicas import cut
 from sharded_steps import NEAR, WrongError, check, drawn_inputs, in_float64, random_plan, run_whole
 from small_models import MODELS
-from synth.step.emit import Section, write_some
+from synth.step.emit import ProgramSection, write_operations
 from synth.step.sharding import Plan, apply
-from synth.step.trace.pruning import pruned
+from synth.step.trace.pruning import prune
 from synth.step.trace.reading import read_jaxpr
 
 Array = Any
@@ -54,7 +54,7 @@ def computed(name: str) -> Computed:
     abstract = [jax.ShapeDtypeStruct(one.shape, DTYPES[one.dtype]) for one in types]
     graph, captured = read_jaxpr(jax.make_jaxpr(function)(*abstract), names)
     labels = tuple(value.name for value in graph.inputs)
-    step = Step(name, pruned(graph), ("batch",) * len(labels), labels)
+    step = Step(name, prune(graph), ("batch",) * len(labels), labels)
     step = in_float64(step) if model.widens else step
     own = drawn_inputs(step)[: len(types)]
     kinds = [DTYPES[value.type.dtype] for value in step.graph.inputs[len(types) :]]
@@ -94,11 +94,11 @@ def wrong_under(runtime: str, model: Computed, plan: Plan, folder: Path) -> list
     program, draw = apply(step, plan), np.random.default_rng(7)
     inputs = tuple(zip(step.graph.inputs, program.inputs, strict=True))
     outputs = tuple(zip(step.graph.outputs, program.outputs, strict=True))
-    section = Section(None, program.instructions, inputs, outputs)
+    section = ProgramSection(None, program.instructions, inputs, outputs)
     given = [
         cut(whole, lies, sizes, draw) for whole, (_, lies) in zip(model.inputs, inputs, strict=True)
     ]
-    made = RUNNERS[runtime](write_some(runtime, section, sizes), given, sizes, folder)
+    made = RUNNERS[runtime](write_operations(runtime, section, sizes), given, sizes, folder)
     found = []
     for parts, (value, lies), whole in zip(made, outputs, model.outputs, strict=True):
         if isinstance(value, Literal):

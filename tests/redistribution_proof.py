@@ -19,9 +19,9 @@ from typing import Any, assert_never
 
 import z3
 
-from grammar.tensors.sharding import Kind, Sharding
-from synth.collective.verify.verdict import EFFORT, Proved, Unknown, share
-from synth.step.redistribution.moves import How, Move, Path
+from grammar.tensors.sharding import ReductionKind, Sharding
+from synth.collective.verify.verdict import EFFORT, Proved, Unknown, share_effort
+from synth.step.redistribution.moves import MoveKind, RedistributionPath, ShardingMove
 
 Formula = Any  # z3 has no types that a checker could see
 At = Mapping[str, Any]
@@ -31,7 +31,7 @@ At = Mapping[str, Any]
 class Wrong:
     """A path that does not give its target: which move (None: the end) goes wrong, and how."""
 
-    move: Move | None
+    move: ShardingMove | None
     reason: str
 
 
@@ -39,7 +39,11 @@ Verdict = Proved | Wrong | Unknown
 
 
 def prove(
-    path: Path, target: Sharding | None = None, *, effort: int = EFFORT, axes: Sequence[str] = ()
+    path: RedistributionPath,
+    target: Sharding | None = None,
+    *,
+    effort: int = EFFORT,
+    axes: Sequence[str] = (),
 ) -> Verdict:
     """Decide for all sizes at once whether a path makes of its source what ``target`` says.
 
@@ -55,7 +59,7 @@ def prove(
     named |= dict.fromkeys(axis for move in path.moves for axis in move.axes)
     world = _World.of(tuple(named), _one_size(path))
     questions = tuple(_questions(world, path, target))
-    part = share(effort, len(questions))
+    part = share_effort(effort, len(questions))
     if part is None:
         return Unknown(f"an effort of {effort} is too little for {len(questions)} questions")
     for question in questions:
@@ -75,7 +79,7 @@ def prove(
 class _Question:
     """A formula that is satisfiable just if the move (None: the end) goes wrong in this way."""
 
-    move: Move | None
+    move: ShardingMove | None
     reason: str
     wrong: Formula
 
@@ -158,24 +162,24 @@ class _World:
         return z3.Exists(list(self.contributor.values()), body) if self.contributor else body
 
 
-def _one_size(path: Path) -> dict[str, str]:
+def _one_size(path: RedistributionPath) -> dict[str, str]:
     """Axes that a permute exchanges are of one size: each stands for its class."""
     found: dict[str, str] = {}
     for move in path.moves:
-        if move.how is How.PERMUTE and not _reorders(move):
+        if move.how is MoveKind.PERMUTE and not _reorders(move):
             one, other = (found.get(axis, axis) for axis in move.axes)
             found = {axis: one if of == other else of for axis, of in found.items()}
             found |= dict.fromkeys(move.axes, one)
     return found
 
 
-def _reorders(move: Move) -> bool:
+def _reorders(move: ShardingMove) -> bool:
     """Whether every dimension is cut by the axes that it was cut by."""
     cuts = zip(move.before.dimensions, move.after.dimensions, strict=True)
     return all(set(one) == set(other) for one, other in cuts)
 
 
-def _questions(world: _World, path: Path, target: Sharding) -> Iterator[_Question]:
+def _questions(world: _World, path: RedistributionPath, target: Sharding) -> Iterator[_Question]:
     has = _at_start(world, path.source)
     for move in path.moves:
         yield from _unsound(world, has, move)
@@ -189,39 +193,39 @@ def _at_start(world: _World, source: Sharding) -> Formula:
     return world.all_of([world.inside(source), *own])
 
 
-def _unsound(world: _World, has: Formula, move: Move) -> Iterator[_Question]:
+def _unsound(world: _World, has: Formula, move: ShardingMove) -> Iterator[_Question]:
     """Two members of a group hold what may be held once only."""
     theirs = world.at_other(move.axes, has)
     match move.how:
-        case How.ALL_REDUCE | How.REDUCE_SCATTER:
-            if move.kind is not Kind.SUM:
+        case MoveKind.ALL_REDUCE | MoveKind.REDUCE_SCATTER:
+            if move.kind is not ReductionKind.SUM:
                 return  # the larger of a number and itself is that number
             wrong, reason = z3.And(has, theirs), "a contribution would be added twice"
-        case How.ALL_GATHER | How.ALL_TO_ALL:
+        case MoveKind.ALL_GATHER | MoveKind.ALL_TO_ALL:
             wrong = z3.And(world.any_contributor(has), world.any_contributor(theirs))
             reason = "an element would be gathered twice"
-        case How.SLICE | How.MASK | How.WIDEN | How.PERMUTE:
+        case MoveKind.SLICE | MoveKind.MASK | MoveKind.WIDEN | MoveKind.PERMUTE:
             return
         case _:
             assert_never(move.how)
     yield _Question(move, f"{move}: {reason}", z3.And(world.differ(move.axes), wrong))
 
 
-def _after(world: _World, has: Formula, move: Move) -> Formula:
+def _after(world: _World, has: Formula, move: ShardingMove) -> Formula:
     match move.how:
-        case How.SLICE:
+        case MoveKind.SLICE:
             return z3.And(has, world.inside(move.after, move.axes))
-        case How.MASK:
-            if move.kind is not Kind.SUM:
+        case MoveKind.MASK:
+            if move.kind is not ReductionKind.SUM:
                 return has  # nothing is done
             first = (z3.Const(f"first of {world.sets[a]}", world.sets[a]) for a in move.axes)
             here = (world.device[a] == one for a, one in zip(move.axes, first, strict=True))
             return world.all_of([has, *here])
-        case How.WIDEN:
+        case MoveKind.WIDEN:
             return has
-        case How.ALL_GATHER | How.ALL_REDUCE:
+        case MoveKind.ALL_GATHER | MoveKind.ALL_REDUCE:
             return world.some(move.axes, has)
-        case How.ALL_TO_ALL | How.REDUCE_SCATTER | How.PERMUTE:
+        case MoveKind.ALL_TO_ALL | MoveKind.REDUCE_SCATTER | MoveKind.PERMUTE:
             return z3.And(world.some(move.axes, has), world.inside(move.after, move.axes))
         case _:
             assert_never(move.how)
@@ -236,7 +240,7 @@ def _missed(world: _World, has: Formula, target: Sharding) -> Iterator[_Question
     yield _Question(
         None, "a contribution is missing", z3.And(inside, z3.Not(world.some(partial, has)))
     )
-    if any(kind is Kind.SUM for kind, _ in target.partial):
+    if any(kind is ReductionKind.SUM for kind, _ in target.partial):
         twice = z3.And(has, theirs, world.differ(partial))
         yield _Question(None, "a contribution is there twice", twice)
     yield _Question(None, "replicas differ", z3.And(has, z3.Not(world.at_other(rest, has))))

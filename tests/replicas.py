@@ -20,8 +20,8 @@ from typing import Any, assert_never
 import numpy as np
 import numpy.typing as npt
 
-from grammar.tensors.sharding import Kind, Sharding
-from synth.step.redistribution.moves import How, Move, Path
+from grammar.tensors.sharding import ReductionKind, Sharding
+from synth.step.redistribution.moves import MoveKind, RedistributionPath, ShardingMove
 
 Array = npt.NDArray[Any]
 Coordinates = tuple[int, ...]
@@ -29,7 +29,7 @@ Sizes = Mapping[str, int]
 Parts = dict[Coordinates, Array]
 """What each device holds, by its coordinates in the order of the axes."""
 
-REDUCE = {Kind.SUM: np.add, Kind.MAX: np.maximum, Kind.MIN: np.minimum}
+REDUCE = {ReductionKind.SUM: np.add, ReductionKind.MAX: np.maximum, ReductionKind.MIN: np.minimum}
 
 
 def devices(sizes: Sizes) -> Iterator[Coordinates]:
@@ -46,16 +46,16 @@ def number(at: Coordinates, axes: Sequence[str], sizes: Sizes) -> int:
     return found
 
 
-def neutral(kind: Kind, dtype: np.dtype[Any]) -> Any:
+def neutral(kind: ReductionKind, dtype: np.dtype[Any]) -> Any:
     """What changes nothing by being added, or by being compared."""
-    if kind is Kind.SUM:
+    if kind is ReductionKind.SUM:
         return dtype.type(0)
     if dtype == np.bool_:
-        return dtype.type(kind is Kind.MIN)
+        return dtype.type(kind is ReductionKind.MIN)
     if np.issubdtype(dtype, np.floating):
-        return dtype.type(-np.inf if kind is Kind.MAX else np.inf)
+        return dtype.type(-np.inf if kind is ReductionKind.MAX else np.inf)
     limits = np.iinfo(dtype)
-    return dtype.type(limits.min if kind is Kind.MAX else limits.max)
+    return dtype.type(limits.min if kind is ReductionKind.MAX else limits.max)
 
 
 def cut(value: Array, sharding: Sharding, sizes: Sizes, draw: np.random.Generator) -> Parts:
@@ -89,7 +89,7 @@ def mismatch(parts: Parts, value: Array, sharding: Sharding, sizes: Sizes) -> st
     for at in devices(sizes):
         if at == _at_zero(at, places):
             group = [parts[other] for other in devices(sizes) if _at_zero(other, places) == at]
-            kind = sharding.partial[0][0] if places else Kind.SUM
+            kind = sharding.partial[0][0] if places else ReductionKind.SUM
             found = np.asarray(REDUCE[kind].reduce(group)).astype(value.dtype)  # words wrap around
             elements = _elements(value, sharding, sizes, at)
             wanted = _block(value, sharding, sizes, at)
@@ -138,11 +138,11 @@ def _without_padding(part: Array, elements: int | None) -> Array:
 
 
 def _contributions(
-    value: Array, kind: Kind, sizes: Sequence[int], draw: np.random.Generator
+    value: Array, kind: ReductionKind, sizes: Sequence[int], draw: np.random.Generator
 ) -> dict[Coordinates, Array]:
     """For each device of a group a value of full size; together they make ``value``."""
     members = list(product(*map(range, sizes)))
-    if kind is Kind.SUM:
+    if kind is ReductionKind.SUM:
         drawn = [draw.integers(-64, 65, value.shape) / 8 for _ in members[1:]]
         if not np.issubdtype(value.dtype, np.floating):
             drawn = [eighths * 8 for eighths in drawn]
@@ -153,7 +153,9 @@ def _contributions(
     return {one: np.where(owner == i, value, low) for i, one in enumerate(members)}
 
 
-def carry_out(path: Path, parts: Parts, sizes: Sizes, shape: Sequence[int] = ()) -> Parts:
+def carry_out(
+    path: RedistributionPath, parts: Parts, sizes: Sizes, shape: Sequence[int] = ()
+) -> Parts:
     """What devices hold after all moves of a path, of a value of this shape.
 
     Only where something is flat the shape is needed: to know what of it is padding.
@@ -163,50 +165,52 @@ def carry_out(path: Path, parts: Parts, sizes: Sizes, shape: Sequence[int] = ())
     return parts
 
 
-def move_parts(move: Move, parts: Parts, sizes: Sizes, shape: Sequence[int] = ()) -> Parts:
+def move_parts(move: ShardingMove, parts: Parts, sizes: Sizes, shape: Sequence[int] = ()) -> Parts:
     """What devices hold after one move: each gets it from the members of its group."""
     after = _flat_after if move.before.flat != move.after.flat else _after
     return {at: after(move, at, parts, sizes, shape) for at in devices(sizes)}
 
 
 def _flat_after(
-    move: Move, at: Coordinates, parts: Parts, sizes: Sizes, shape: Sequence[int]
+    move: ShardingMove, at: Coordinates, parts: Parts, sizes: Sizes, shape: Sequence[int]
 ) -> Array:
     """The same of a move along flat axes: pieces of the flattened block, with zeros at its end."""
     held = [parts[member] for member in _group(move.axes, at, sizes)]
-    if move.how is How.ALL_GATHER:
+    if move.how is MoveKind.ALL_GATHER:
         cuts = zip(shape, move.after.dimensions, strict=True)
         block = [size // math.prod(sizes[axis] for axis in axes) for size, axes in cuts]
         lead = move.before.lead
         rows = np.concatenate(held, axis=lead)[..., : math.prod(block[lead:])]
         return rows.reshape(block)
     own = number(at, move.axes, sizes)
-    whole = parts[at] if move.how is How.SLICE else _reduced(move, held)
+    whole = parts[at] if move.how is MoveKind.SLICE else _reduced(move, held)
     return flat_piece(whole, move.after.lead, len(held), own)
 
 
-def _after(move: Move, at: Coordinates, parts: Parts, sizes: Sizes, _: Sequence[int]) -> Array:
+def _after(
+    move: ShardingMove, at: Coordinates, parts: Parts, sizes: Sizes, _: Sequence[int]
+) -> Array:
     mine, n = parts[at], move.devices(sizes)
     held = [parts[member] for member in _group(move.axes, at, sizes)]
     match move.how:
-        case How.SLICE:
+        case MoveKind.SLICE:
             return np.split(mine, n, axis=move.enters)[number(at, move.axes, sizes)]
-        case How.MASK:
+        case MoveKind.MASK:
             return _masked(move, at, mine, sizes)
-        case How.WIDEN:
+        case MoveKind.WIDEN:
             return _widened(move, at, mine, sizes)
-        case How.ALL_GATHER:
+        case MoveKind.ALL_GATHER:
             return np.concatenate(held, axis=move.leaves)
-        case How.ALL_TO_ALL:
+        case MoveKind.ALL_TO_ALL:
             own = number(at, _entering(move), sizes)
             pieces = [np.split(part, n, axis=move.enters)[own] for part in held]
             return np.concatenate(pieces, axis=move.leaves)
-        case How.REDUCE_SCATTER:
+        case MoveKind.REDUCE_SCATTER:
             own = number(at, _entering(move), sizes)
             return np.split(_reduced(move, held), n, axis=move.enters)[own]
-        case How.ALL_REDUCE:
+        case MoveKind.ALL_REDUCE:
             return _reduced(move, held)
-        case How.PERMUTE:
+        case MoveKind.PERMUTE:
             return parts[_sender(move, at, sizes)]
         case _:
             assert_never(move.how)
@@ -219,28 +223,28 @@ def _group(axes: tuple[str, ...], at: Coordinates, sizes: Sizes) -> list[Coordin
     return sorted(alike, key=lambda one: number(one, axes, sizes))
 
 
-def _entering(move: Move) -> tuple[str, ...]:
+def _entering(move: ShardingMove) -> tuple[str, ...]:
     """The axes of the move in the order in which they cut the dimension that they enter."""
     return tuple(axis for axis in move.after.dimensions[move.enters] if axis in move.axes)
 
 
-def _reduced(move: Move, held: list[Array]) -> Array:
+def _reduced(move: ShardingMove, held: list[Array]) -> Array:
     return np.asarray(REDUCE[move.kind].reduce(held)).astype(held[0].dtype)
 
 
-def _masked(move: Move, at: Coordinates, mine: Array, sizes: Sizes) -> Array:
-    if move.kind is not Kind.SUM or number(at, move.axes, sizes) == 0:
+def _masked(move: ShardingMove, at: Coordinates, mine: Array, sizes: Sizes) -> Array:
+    if move.kind is not ReductionKind.SUM or number(at, move.axes, sizes) == 0:
         return mine
     return np.full_like(mine, neutral(move.kind, mine.dtype))
 
 
-def _widened(move: Move, at: Coordinates, mine: Array, sizes: Sizes) -> Array:
+def _widened(move: ShardingMove, at: Coordinates, mine: Array, sizes: Sizes) -> Array:
     around = [np.full_like(mine, neutral(move.kind, mine.dtype))] * move.devices(sizes)
     around[number(at, move.axes, sizes)] = mine
     return np.concatenate(around, axis=move.leaves)
 
 
-def _sender(move: Move, at: Coordinates, sizes: Sizes) -> Coordinates:
+def _sender(move: ShardingMove, at: Coordinates, sizes: Sizes) -> Coordinates:
     """A device of the group that held what this one is to hold."""
     wanted = [number(at, axes, sizes) for axes in move.after.dimensions]
     for one in _group(move.axes, at, sizes):

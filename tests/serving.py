@@ -22,7 +22,7 @@ from synth.service.settings import Settings
 from synth.service.store import Store
 from synth.service.workers import KilledError, Progress, Workers
 from synth.service.workers.problems import outcome_text, result_of
-from synth.service.workers.reporting import Reporting
+from synth.service.workers.reporting import BudgetWatcher
 
 
 class HereTicket:
@@ -68,7 +68,7 @@ class ThreadWorkers:
 
         def work() -> None:
             part = piece.partial
-            watcher = Reporting(on_progress, ticket.stopped.is_set, budget_seconds, part=part)
+            watcher = BudgetWatcher(on_progress, ticket.stopped.is_set, budget_seconds, part=part)
             try:
                 found = result_of(outcome_text(piece.text, watcher))
             except Exception as error:
@@ -104,7 +104,7 @@ class StuckWorkers:
                 on_progress(progress)
 
         ticket = StuckTicket()
-        carry_out(piece, Reporting(told, lambda: False, None, part=piece.partial))
+        carry_out(piece, BudgetWatcher(told, lambda: False, None, part=piece.partial))
         return ticket
 
     def close(self, grace_seconds: float = 5) -> None:

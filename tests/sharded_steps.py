@@ -24,14 +24,22 @@ from equations.laid_out import equal
 from equations.parts import execute_part
 from grammar.tensors.operations import Graph, Literal, Operand, Operation, Step, Value
 from grammar.tensors.parser import parse_step
-from grammar.tensors.sharding import Kind, Sharding, shardings
+from grammar.tensors.sharding import ReductionKind, Sharding, shardings
 from hierarchies import InputError
 from places import TESTS
 from replicas import REDUCE, Parts, carry_out, cut, devices, number
-from synth.step.factors import part, rows, typed
-from synth.step.sharding import Cuts, Done, Moved, Plan, Program, Rows, Sent
-from synth.step.sharding.plan import loop_of
-from synth.step.zoo.models import How
+from synth.step.factors import list_rows, part_of, shard_operation
+from synth.step.sharding import (
+    Cuts,
+    LocalOperation,
+    Plan,
+    RedistributedValue,
+    Rows,
+    SentValue,
+    StepProgram,
+)
+from synth.step.sharding.plan import scan_operands_of
+from synth.step.zoo.models import ModelOptions
 from synth.step.zoo.sizes import ResNet
 from synth.step.zoo.table import model_of, step_of
 from traced_steps import step
@@ -118,7 +126,7 @@ def times(loop: Operation) -> list[int]:
 
 def _repeat_whole(loop: Operation, operands: list[Array], found: Whole) -> list[Array]:
     assert loop.body is not None
-    how = loop_of(loop.parameter)
+    how = scan_operands_of(loop.parameter)
     kept = how.constants + how.carried
     carried = operands[how.constants : kept]
     ran: dict[int, Whole] = {}
@@ -148,7 +156,7 @@ SMALL: Mapping[str, Callable[[], Step]] = {
     "experts": lambda: step("mixtral-tiny", optimizer="sgd"),
     "experts, dropless": lambda: step("dropless-tiny", optimizer="sgd"),
     "resnet": lambda: step_of(
-        model_of("resnet", ResNet((1,), width=4, image=16, classes=8), How(batch=4)), "sgd"
+        model_of("resnet", ResNet((1,), width=4, image=16, classes=8), ModelOptions(batch=4)), "sgd"
     ),
     "lstm": lambda: step("lstm-tiny", (("sequence", 4),), optimizer="sgd"),
     "vit": lambda: step("vit-tiny", optimizer="sgd"),
@@ -212,7 +220,7 @@ def check(
     names = list(sizes)
     partial = [names.index(axis) for _, axis in sharding.partial]
     alike = [place for place, axis in enumerate(names) if axis not in sharding.axes]
-    kind = sharding.partial[0][0] if partial else Kind.SUM
+    kind = sharding.partial[0][0] if partial else ReductionKind.SUM
     if is_key(value):
         if not all(equal(part, value) for part in parts.values()):
             raise WrongError(f"{name}: a device has another key")
@@ -259,7 +267,11 @@ def _block(
 
 
 def run_sharded(
-    graph: Graph, program: Program, whole: Whole, inputs: Sequence[Parts], sizes: Mapping[str, int]
+    graph: Graph,
+    program: StepProgram,
+    whole: Whole,
+    inputs: Sequence[Parts],
+    sizes: Mapping[str, int],
 ) -> Devices:
     """All parts, each compared with the whole. Raises WrongError."""
     held = Devices(sizes)
@@ -273,27 +285,29 @@ def run_sharded(
     return held
 
 
-def carry_on(one: Done | Moved | Sent, held: Devices, whole: Whole) -> None:
+def carry_on(
+    one: LocalOperation | RedistributedValue | SentValue, held: Devices, whole: Whole
+) -> None:
     """One more instruction. Raises WrongError."""
     match one:
-        case Moved(value, path):
+        case RedistributedValue(value, path):
             before = held.read(value, path.source)
             parts = carry_out(path, before, held.sizes, value.type.shape)
             held.hold(value, path.target, parts, whole)
             held.shake(value, path.target, whole)
-        case Done():
+        case LocalOperation():
             _do(one, held, whole)
-        case Sent(value, sharding):
+        case SentValue(value, sharding):
             held.read(value, sharding)
 
 
-def _do(done: Done, held: Devices, whole: Whole) -> None:
+def _do(done: LocalOperation, held: Devices, whole: Whole) -> None:
     operation, how = done.operation, done.how
     operands = [held.read(*one) for one in zip(operation.operands, how.operands, strict=True)]
     if done.body is not None:
         made = _repeat(done, operands, whole.bodies[operation.results[0].name], held.sizes)
     else:
-        mine = part(operation, how, held.sizes)
+        mine = part_of(operation, how, held.sizes)
         ran = {
             at: execute_part(mine, [one[at] for one in operands], held.sizes, at)
             for at in devices(held.sizes)
@@ -307,12 +321,12 @@ def _do(done: Done, held: Devices, whole: Whole) -> None:
 
 
 def _repeat(
-    done: Done, operands: list[Parts], bodies: list[Whole], sizes: Mapping[str, int]
+    done: LocalOperation, operands: list[Parts], bodies: list[Whole], sizes: Mapping[str, int]
 ) -> list[Parts]:
     loop, program = done.operation, done.body
     assert loop.body is not None
     assert program is not None
-    how = loop_of(loop.parameter)
+    how = scan_operands_of(loop.parameter)
     kept = how.constants + how.carried
     carried = operands[how.constants : kept]
     stacks: dict[int, list[Parts]] = {}
@@ -332,7 +346,7 @@ def _repeat(
     ]
 
 
-def judge(step: Step, program: Program, sizes: Mapping[str, int], whole: Whole) -> Devices:
+def judge(step: Step, program: StepProgram, sizes: Mapping[str, int], whole: Whole) -> Devices:
     """Raise WrongError where a program of the step computes anything else than the step."""
     draw = np.random.default_rng(7)
     inputs = [
@@ -368,7 +382,7 @@ def _random(graph: Graph, sizes: Mapping[str, int], draw: np.random.Generator) -
 
 def _random_type(value: Value, sizes: Mapping[str, int], draw: np.random.Generator) -> Sharding:
     shape, dtype = value.type.shape, value.type.dtype
-    kinds = (Kind.SUM, Kind.MAX)[int(dtype == "bool") : 1 + int(dtype == "bool")]
+    kinds = (ReductionKind.SUM, ReductionKind.MAX)[int(dtype == "bool") : 1 + int(dtype == "bool")]
     fit = [
         one
         for one in shardings(len(shape), tuple(sizes), kinds)
@@ -378,12 +392,12 @@ def _random_type(value: Value, sizes: Mapping[str, int], draw: np.random.Generat
 
 
 def _random_rows(operation: Operation, sizes: Mapping[str, int], draw: np.random.Generator) -> Rows:
-    legal = rows(operation)
+    legal = list_rows(operation)
     for _ in range(20):
         axes = draw.permutation(list(sizes))
         chosen = tuple((str(axis), legal[draw.integers(len(legal))]) for axis in axes)
         try:
-            typed(operation, dict(chosen), sizes)
+            shard_operation(operation, dict(chosen), sizes)
         except InputError:
             continue
         return chosen

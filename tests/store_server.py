@@ -6,7 +6,7 @@ import sys
 from datetime import UTC, datetime
 from itertools import count
 
-from synth.service.store import Claim, NewJob, Store, StoredAnswer
+from synth.service.store import JobClaim, NewJob, Store, StoredAnswer
 
 
 def tell(word: str, job_id: str) -> None:
@@ -14,7 +14,7 @@ def tell(word: str, job_id: str) -> None:
     sys.stdout.flush()
 
 
-def work(store: Store, claim: Claim) -> None:
+def work(store: Store, claim: JobClaim) -> None:
     job = claim.job
     store.claims.note(claim, {"done": 1}, b"best" * 1000)
     answer = StoredAnswer(

@@ -22,12 +22,12 @@ from grammar import (
     Master,
     Parallel,
     Program,
-    Step,
-    admitted,
+    ProgramInstruction,
+    list_instructions,
     parse,
     spell,
 )
-from grammar.tensors.sharding import Kind
+from grammar.tensors.sharding import ReductionKind
 from hierarchies import (
     Axis,
     Domain,
@@ -43,23 +43,30 @@ from hierarchies import (
     placements,
 )
 from hierarchies.hierarchy import RESERVED
-from synth.collective.emit import Source
+from synth.collective.emit import EmitSource
 from synth.collective.price.step_prices import Simulator
-from synth.collective.ranking.answers import priced
+from synth.collective.ranking.answers import price_phases
 from synth.collective.semantics.lowering import lower
 from synth.collective.semantics.programs import Language, explore_states
 from synth.collective.semantics.rules import Derivation, derive
 from synth.collective.verify.symbolic import Proved
-from synth.collective.workload.job import Entry, Job, JobAxis, NamedNumber, Requirement, Unpriced
+from synth.collective.workload.job import (
+    Entry,
+    JobAxis,
+    NamedNumber,
+    Requirement,
+    UnpricedTraffic,
+    Workload,
+)
 from synth.collective.workload.quantities import (
     UNITS,
     Amount,
-    AtMost,
+    AtMostRule,
+    BinaryOperation,
     Extreme,
-    Named,
+    NameReference,
     Number,
-    Operation,
-    Whole,
+    WholeRule,
 )
 
 LEVEL_NAMES = ("pod", "rack", "node", "gpu")
@@ -114,7 +121,7 @@ def programs(
     goal: Goal = Goal.ALL_REDUCE,
 ) -> Program:
     """Any program a tree admits, sensible or not."""
-    known = admitted(len(tree.digits), across=across, goal=goal)
+    known = list_instructions(len(tree.digits), across=across, goal=goal)
     steps = draw(st.lists(st.sampled_from(known), max_size=most_steps))
     return Program(tuple(spell(step, tree) for step in steps))
 
@@ -218,7 +225,7 @@ def written(draw: st.DrawFn) -> Program:
         st.builds(Master, names),
         st.builds(Across, st.lists(names, min_size=1, max_size=3).map(tuple)),
     )
-    steps = st.builds(Step, st.sampled_from(Collective), names, forms)
+    steps = st.builds(ProgramInstruction, st.sampled_from(Collective), names, forms)
     return Program(tuple(draw(st.lists(steps, max_size=4))))
 
 
@@ -259,28 +266,28 @@ def source(
     payload_bytes: int = 2**20,
     segments: int = 1,
     goal: Goal = Goal.ALL_REDUCE,
-) -> Source:
+) -> EmitSource:
     """What emitters get for a valid program, on a machine of plain switches."""
     text = parse(program) if isinstance(program, str) else program
     derivation = derive(text, reduction.tree, goal)
     assert isinstance(derivation, Derivation), derivation
     system = switches(reduction.placement.hierarchy)
     schedule = lower(derivation, reduction, payload_bytes, segments)
-    prices = tuple(priced(Simulator(system), derivation, reduction, payload_bytes / segments))
-    return Source(schedule, system, prices, Proved())
+    prices = tuple(price_phases(Simulator(system), derivation, reduction, payload_bytes / segments))
+    return EmitSource(schedule, system, prices, Proved())
 
 
 def striped(
     stripes: Sequence[tuple[Program | str, int, int]],
     reduction: Reduction,
     goal: Goal = Goal.ALL_REDUCE,
-) -> Source:
+) -> EmitSource:
     """What emitters get for programs side by side: each with its bytes and segments."""
     first, *others = [source(program, reduction, *cut, goal) for program, *cut in stripes]
     return replace(first, beside=tuple(others))
 
 
-def reducing(given: Source, op: Kind) -> Source:
+def reducing(given: EmitSource, op: ReductionKind) -> EmitSource:
     """The same with another reduction operation."""
     first, *others = (replace(one, schedule=replace(one.schedule, op=op)) for one in given.stripes)
     return replace(first, beside=tuple(others))
@@ -308,11 +315,11 @@ def amounts(
         Number, digits, st.sampled_from(["", *UNITS]) if units else st.just("")
     )
     if names:
-        leaves |= st.sampled_from(names).map(Named)
+        leaves |= st.sampled_from(names).map(NameReference)
     return st.recursive(
         leaves,
         lambda inner: st.one_of(
-            st.builds(Operation, st.sampled_from(signs), inner, inner),
+            st.builds(BinaryOperation, st.sampled_from(signs), inner, inner),
             st.builds(
                 Extreme,
                 st.sampled_from(["min", "max"]),
@@ -330,7 +337,7 @@ TOLD = st.text(
 
 
 @st.composite
-def jobs(draw: st.DrawFn) -> Job:
+def jobs(draw: st.DrawFn) -> Workload:
     """Jobs with open and fixed axes, numbers, requirements and collectives, all in bounds."""
     few = st.lists(st.integers(1, 8), min_size=1, max_size=3, unique=True).map(tuple)
     names = draw(st.lists(st.sampled_from(AXIS_NAMES), min_size=1, unique=True))
@@ -341,7 +348,7 @@ def jobs(draw: st.DrawFn) -> Job:
         numbers.append(NamedNumber(name, draw(amounts(known, signs="+*/", most=3))))
     known = [*names, *(number.name for number in numbers)]
     plain = amounts(known, signs="+*/", most=3)
-    rules = st.one_of(st.builds(AtMost, plain, plain), st.builds(Whole, plain))
+    rules = st.one_of(st.builds(AtMostRule, plain, plain), st.builds(WholeRule, plain))
     called = draw(st.lists(TOLD, max_size=2, unique=True))
     requires = [Requirement(name, draw(rules)) for name in called]
     over = st.lists(st.sampled_from(names), min_size=1, unique=True).map(tuple)
@@ -353,10 +360,10 @@ def jobs(draw: st.DrawFn) -> Job:
         for name in told[:2]
     ]
     unpriced = [
-        Unpriced(name, draw(over), draw(size), draw(plain), draw(TOLD)) for name in told[2:]
+        UnpricedTraffic(name, draw(over), draw(size), draw(plain), draw(TOLD)) for name in told[2:]
     ]
     try:
-        return Job(
+        return Workload(
             draw(TOLD),
             draw(st.just("") | TOLD),
             tuple(draw(st.lists(TOLD, max_size=2))),

@@ -13,9 +13,9 @@ import numpy as np
 from equations.executed import DTYPES
 from grammar.tensors.operations import Operand, Step, Value
 from grammar.tensors.parser import parse_step, parse_type
-from synth.step.trace.pruning import pruned
+from synth.step.trace.pruning import prune
 from synth.step.trace.reading import read_jaxpr
-from synth.step.zoo.models import How, Model
+from synth.step.zoo.models import Model, ModelOptions
 from synth.step.zoo.optimizers import OPTIMIZERS
 from synth.step.zoo.sizes import sizes_of
 from synth.step.zoo.table import model_of, step_of
@@ -38,7 +38,7 @@ compiled = partial(jax.jit, compiler_options={"xla_backend_optimization_level": 
 
 def model(name: str, changes: tuple[tuple[str, int], ...] = (), **how: Any) -> Model:
     """A model of the zoo; a batch of 4 unless said."""
-    return model_of(name, sizes_of(name, dict(changes)), How(**({"batch": 4} | how)))
+    return model_of(name, sizes_of(name, dict(changes)), ModelOptions(**({"batch": 4} | how)))
 
 
 @cache
@@ -55,7 +55,7 @@ def function_step(function: Callable[..., Any], *types: str) -> Step:
     names = tuple(f"input{at}" for at in range(len(given)))
     abstract = [jax.ShapeDtypeStruct(one.shape, DTYPES[one.dtype]) for one in given]
     graph, _ = read_jaxpr(jax.make_jaxpr(function)(*abstract), names)
-    return Step("function", pruned(graph), ("batch",) * len(names), names, ())
+    return Step("function", prune(graph), ("batch",) * len(names), names, ())
 
 
 def two_weights(mixed: str) -> Step:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any
 
 from synth.ask.partition import Piece
-from synth.ask.questions.question import Question, asked
+from synth.ask.questions.question import Question, parse_question
 from synth.ask.table import VERBS
 from synth.service.workers import (
     Progress,
@@ -51,7 +51,7 @@ HOG: dict[str, Any] = {
 
 
 def question(verb: str, given: dict[str, Any]) -> Question:
-    return asked(VERBS[verb].question, given)
+    return parse_question(VERBS[verb].question, given)
 
 
 def piece(verb: str, given: dict[str, Any]) -> Piece:

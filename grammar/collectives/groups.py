@@ -18,7 +18,7 @@ from grammar.collectives.program import (
     Master,
     Parallel,
     Program,
-    Step,
+    ProgramInstruction,
 )
 from hierarchies import InputError, Tree
 
@@ -47,7 +47,7 @@ class Instruction:
     groups: Groups
 
 
-def instruction(step: Step, tree: Tree) -> Instruction:
+def instruction(step: ProgramInstruction, tree: Tree) -> Instruction:
     """What a step means on a tree. Raises InputError for names and slices that do not fit it."""
     try:
         return Instruction(step.collective, _groups(step, tree))
@@ -74,16 +74,16 @@ def instructions(program: Program, tree: Tree, goal: Goal | None = None) -> tupl
     return tuple(instruction(step, tree) for step in steps)
 
 
-def _groups(step: Step, tree: Tree) -> Groups:
+def _groups(step: ProgramInstruction, tree: Tree) -> Groups:
     depth = len(tree.digits)
     at = _position(step.slice, tree)
     match step.form:
         case InsideGroup():
-            return _nonempty(Groups(tuple(range(at + 1, depth))), step, tree)
+            return _check_nonempty(Groups(tuple(range(at + 1, depth))), step, tree)
         case Parallel(ancestor):
-            return Groups(_between(ancestor, at, step, tree))
+            return Groups(_digits_between(ancestor, at, step, tree))
         case Master(ancestor):
-            return Groups(_between(ancestor, at, step, tree), tuple(range(at + 1, depth)))
+            return Groups(_digits_between(ancestor, at, step, tree), tuple(range(at + 1, depth)))
         case Across(names):
             if at != -1:
                 raise InputError(f"'across' at slice {step.slice!r}", hint="its slice is root")
@@ -99,7 +99,7 @@ def _position(name: str, tree: Tree) -> int:
     return -1 if name == ROOT else tree.index(name)
 
 
-def _nonempty(groups: Groups, step: Step, tree: Tree) -> Groups:
+def _check_nonempty(groups: Groups, step: ProgramInstruction, tree: Tree) -> Groups:
     if not groups.free:
         outer = (ROOT, *tree.names)[:-1]
         raise InputError(
@@ -109,7 +109,9 @@ def _nonempty(groups: Groups, step: Step, tree: Tree) -> Groups:
     return groups
 
 
-def _between(ancestor: str, at: int, step: Step, tree: Tree) -> tuple[int, ...]:
+def _digits_between(
+    ancestor: str, at: int, step: ProgramInstruction, tree: Tree
+) -> tuple[int, ...]:
     above = _position(ancestor, tree)
     if above >= at:
         proper = (ROOT, *tree.names[: max(at, 0)]) if at >= 0 else ()
@@ -120,16 +122,16 @@ def _between(ancestor: str, at: int, step: Step, tree: Tree) -> tuple[int, ...]:
     return tuple(range(above + 1, at + 1))
 
 
-def spell(meant: Instruction, tree: Tree) -> Step:
+def spell(meant: Instruction, tree: Tree) -> ProgramInstruction:
     """The canonical spelling of an instruction on a tree: ``instruction(spell(i, t), t) == i``.
 
     Groups that several forms name are spelled ``inside`` if they reach the innermost digit, else
     ``parallel`` or ``master``; ``across`` is left to sets of digits with gaps.
     """
-    return Step(meant.collective, *_spelled(meant.groups, tree))
+    return ProgramInstruction(meant.collective, *_spell_groups(meant.groups, tree))
 
 
-def _spelled(groups: Groups, tree: Tree) -> tuple[str, Form]:
+def _spell_groups(groups: Groups, tree: Tree) -> tuple[str, Form]:
     names = (ROOT, *tree.names)
     first, last = groups.free[0], groups.free[-1]
     if len(groups.free) != last - first + 1:
@@ -141,13 +143,13 @@ def _spelled(groups: Groups, tree: Tree) -> tuple[str, Form]:
     return names[last + 1], Parallel(names[first])
 
 
-def canonical(program: Program, tree: Tree) -> Program:
+def canonicalize(program: Program, tree: Tree) -> Program:
     """The program with every step in its canonical spelling. Raises like ``instructions``."""
     return Program(tuple(spell(meant, tree) for meant in instructions(program, tree)))
 
 
 @cache
-def admitted(
+def list_instructions(
     depth: int, *, across: bool = False, goal: Goal = Goal.ALL_REDUCE
 ) -> tuple[Instruction, ...]:
     """Every instruction a tree of ``depth`` digits admits, each once, in a stable order.
@@ -157,12 +159,12 @@ def admitted(
     """
     return tuple(
         Instruction(collective, groups)
-        for groups in _admitted_groups(depth, across)
+        for groups in _list_groups(depth, across)
         for collective in goal.alphabet
     )
 
 
-def _admitted_groups(depth: int, across: bool) -> Iterator[Groups]:
+def _list_groups(depth: int, across: bool) -> Iterator[Groups]:
     ranges = [tuple(range(a, e + 1)) for e in range(depth) for a in range(e + 1)]
     if across:
         sizes = range(1, depth + 1)

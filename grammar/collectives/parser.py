@@ -7,7 +7,7 @@ from importlib import resources
 
 from lark import Lark, Token, Transformer, UnexpectedInput
 
-from grammar.carets import unreadable
+from grammar.carets import describe_unexpected
 from grammar.collectives.program import (
     MOST_STEPS,
     ROOT,
@@ -18,7 +18,7 @@ from grammar.collectives.program import (
     Master,
     Parallel,
     Program,
-    Step,
+    ProgramInstruction,
 )
 from hierarchies import InputError
 
@@ -47,8 +47,8 @@ def parse(text: str) -> Program:
     try:
         tree = _lark().parse(text)
     except UnexpectedInput as error:
-        raise unreadable(text, error, _WORDS, what="program") from None
-    program = _Reader().transform(tree)
+        raise describe_unexpected(text, error, _WORDS, what="program") from None
+    program = _ProgramTransformer().transform(tree)
     if len(program.steps) > MOST_STEPS:
         problem = f"a program of {len(program.steps)} steps"
         raise InputError(problem, hint=f"at most {MOST_STEPS} can be checked")
@@ -63,22 +63,22 @@ def _lark() -> Lark:
     return Lark(source, parser="lalr")
 
 
-class _Reader(Transformer[Token, Program]):
-    def start(self, steps: list[Step]) -> Program:
+class _ProgramTransformer(Transformer[Token, Program]):
+    def start(self, steps: list[ProgramInstruction]) -> Program:
         return Program(tuple(steps))
 
-    def inside(self, parts: list[Token]) -> Step:
+    def inside(self, parts: list[Token]) -> ProgramInstruction:
         return _step(parts[0], parts[1], InsideGroup())
 
-    def parallel(self, parts: list[Token | None]) -> Step:
+    def parallel(self, parts: list[Token | None]) -> ProgramInstruction:
         return _step(parts[0], parts[1], Parallel(str(parts[2] or ROOT)))
 
-    def master(self, parts: list[Token | None]) -> Step:
+    def master(self, parts: list[Token | None]) -> ProgramInstruction:
         return _step(parts[0], parts[1], Master(str(parts[2] or ROOT)))
 
-    def across(self, parts: list[Token | None]) -> Step:
+    def across(self, parts: list[Token | None]) -> ProgramInstruction:
         return _step(parts[0], parts[1] or ROOT, Across(tuple(str(part) for part in parts[2:])))
 
 
-def _step(collective: Token | None, slice_: Token | str | None, form: Form) -> Step:
-    return Step(Collective(str(collective)), str(slice_), form)
+def _step(collective: Token | None, slice_: Token | str | None, form: Form) -> ProgramInstruction:
+    return ProgramInstruction(Collective(str(collective)), str(slice_), form)

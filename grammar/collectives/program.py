@@ -11,7 +11,7 @@ MOST_STEPS = 64
 ROOT = "root"
 
 
-class Held(Enum):
+class PayloadShare(Enum):
     """Which part of a group's payload its members hold, before a collective or after it."""
 
     WHOLE = "every member all of it"
@@ -20,7 +20,7 @@ class Held(Enum):
 
 
 @dataclass(frozen=True)
-class Facts:
+class CollectiveFacts:
     """The properties of one collective: a row of ``FACTS``.
 
     ``reducing`` and ``copying``: how often the whole payload is sent to be added up, and sent
@@ -28,25 +28,25 @@ class Facts:
     each member has different data for each other one, neither added up nor copied to several.
     """
 
-    before: Held
-    after: Held
+    before: PayloadShare
+    after: PayloadShare
     reducing: int
     copying: int
     apart: bool = False
 
 
-FACTS: Mapping[str, Facts] = {
-    "all-reduce": Facts(Held.WHOLE, Held.WHOLE, 1, 1),
-    "reduce-scatter": Facts(Held.WHOLE, Held.PIECE, 1, 0),
-    "all-gather": Facts(Held.PIECE, Held.WHOLE, 0, 1),
-    "reduce": Facts(Held.WHOLE, Held.FIRST, 1, 0),
-    "broadcast": Facts(Held.FIRST, Held.WHOLE, 0, 1),
-    "all-to-all": Facts(Held.WHOLE, Held.PIECE, 0, 1, apart=True),
+FACTS: Mapping[str, CollectiveFacts] = {
+    "all-reduce": CollectiveFacts(PayloadShare.WHOLE, PayloadShare.WHOLE, 1, 1),
+    "reduce-scatter": CollectiveFacts(PayloadShare.WHOLE, PayloadShare.PIECE, 1, 0),
+    "all-gather": CollectiveFacts(PayloadShare.PIECE, PayloadShare.WHOLE, 0, 1),
+    "reduce": CollectiveFacts(PayloadShare.WHOLE, PayloadShare.FIRST, 1, 0),
+    "broadcast": CollectiveFacts(PayloadShare.FIRST, PayloadShare.WHOLE, 0, 1),
+    "all-to-all": CollectiveFacts(PayloadShare.WHOLE, PayloadShare.PIECE, 0, 1, apart=True),
 }
 """By name, which a step and a request share ("all-reduce"). The judges do not look here."""
 
 
-class Named(Enum):
+class CollectiveEnum(Enum):
     """A collective, or the request for one: each has a row of facts under its name.
 
     A reduce adds up (``reduces``), and only its first member gets the sum (``to_first``).
@@ -55,7 +55,7 @@ class Named(Enum):
     __hash__ = object.__hash__  # that of enums is worked out in Python, name by name
 
     @property
-    def facts(self) -> Facts:
+    def facts(self) -> CollectiveFacts:
         return FACTS[self.value]
 
     @property
@@ -76,12 +76,12 @@ class Named(Enum):
     @property
     def from_first(self) -> bool:
         """Whether only what the first member holds is read."""
-        return self.facts.before is Held.FIRST
+        return self.facts.before is PayloadShare.FIRST
 
     @property
     def to_first(self) -> bool:
         """Whether only the first member holds something in the end."""
-        return self.facts.after is Held.FIRST
+        return self.facts.after is PayloadShare.FIRST
 
     @property
     def rooted(self) -> bool:
@@ -91,12 +91,12 @@ class Named(Enum):
     @property
     def gathers(self) -> bool:
         """Whether every member begins with its own piece."""
-        return self.facts.before is Held.PIECE
+        return self.facts.before is PayloadShare.PIECE
 
     @property
     def scatters(self) -> bool:
         """Whether every member ends with its own piece."""
-        return self.facts.after is Held.PIECE
+        return self.facts.after is PayloadShare.PIECE
 
     @property
     def in_pieces(self) -> bool:
@@ -109,7 +109,7 @@ class Named(Enum):
         return self.facts.apart
 
 
-class Collective(Named):
+class Collective(CollectiveEnum):
     """The collectives of the language, by the names the field gives them."""
 
     ALL_REDUCE = "all-reduce"
@@ -120,7 +120,7 @@ class Collective(Named):
     ALL_TO_ALL = "all-to-all"
 
 
-class Goal(Named):
+class Goal(CollectiveEnum):
     """What is requested of a program, by the names the field gives it.
 
     The payload is the largest buffer of a device: what each holds before (all-reduce,
@@ -199,7 +199,7 @@ Form = InsideGroup | Parallel | Master | Across
 
 
 @dataclass(frozen=True)
-class Step:
+class ProgramInstruction:
     """One instruction as written: a collective over the groups that a slice and a form name."""
 
     collective: Collective
@@ -214,7 +214,7 @@ class Step:
 class Program:
     """Steps, first to last. ``parse(str(program)) == program``; no steps is a program too."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[ProgramInstruction, ...]
 
     def __str__(self) -> str:
         return "; ".join(str(step) for step in self.steps)

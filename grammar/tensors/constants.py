@@ -35,10 +35,10 @@ def unpack(text: str, size_bytes: int) -> bytes:
     try:
         data = reader.decompress(base64.b64decode(text, validate=True), size_bytes + 1)
     except (binascii.Error, zlib.error, ValueError) as error:
-        raise InputError(f"damaged values: {error}", hint=_AGAIN) from None
+        raise InputError(f"damaged values: {error}", hint=_RETRACE_HINT) from None
     if len(data) != size_bytes or not reader.eof:
-        raise InputError(f"these are not the values of {size_bytes} bytes", hint=_AGAIN)
+        raise InputError(f"these are not the values of {size_bytes} bytes", hint=_RETRACE_HINT)
     return data
 
 
-_AGAIN = "trace the model again"
+_RETRACE_HINT = "trace the model again"

@@ -41,7 +41,7 @@ class Literal:
         return hash(str(self))
 
     def __str__(self) -> str:
-        return f"{_plain(self.value)}:{self.dtype}"
+        return f"{_spell_number(self.value)}:{self.dtype}"
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Value:
 Operand = Value | Literal
 
 
-class Form:
+class OperationForm:
     """What operations compute whose values have other names: equal ones have one form."""
 
 
@@ -94,16 +94,16 @@ class Operation:
         return _Parameters(self)
 
     @cached_property
-    def form(self) -> Form:
+    def form(self) -> OperationForm:
         """Its primitive, its parameters, and the types of its values; a loop has one of its own.
 
         What follows from these alone is worked out once for all operations of a form.
         """
         if self.body is not None:
-            return Form()
+            return OperationForm()
         read = tuple(one.type if isinstance(one, Value) else one for one in self.operands)
         made = tuple(one.type for one in self.results)
-        return _FORMS.setdefault((self.primitive, read, made, self.parameters), Form())
+        return _FORMS.setdefault((self.primitive, read, made, self.parameters), OperationForm())
 
     def lacks(self, name: str) -> InputError:
         """What is wrong where a parameter is not said."""
@@ -116,13 +116,13 @@ class Operation:
         """``v1: f32[8] = reduce_sum(v0) axes=(1) @mlp.py:12``; a body stands in lines below."""
         made = ", ".join(one.spelled for one in self.results)
         read = ", ".join(map(str, self.operands))
-        told = "".join(f" {name}={_spelled(value)}" for name, value in self.parameters)
+        told = "".join(f" {name}={_spell_parameter(value)}" for name, value in self.parameters)
         body = "" if self.body is None else f" {{\n{indent(str(self.body), '  ')}}}"
         line = f" @{_BLANKS.sub('_', self.line)}" if self.line else ""
         return f"{made} = {self.primitive}({read}){told}{body}{line}"
 
 
-_FORMS: WeakValueDictionary[object, Form] = WeakValueDictionary()
+_FORMS: WeakValueDictionary[object, OperationForm] = WeakValueDictionary()
 
 
 class _Parameters(dict[str, Parameter]):
@@ -232,12 +232,12 @@ EVERYWHERE = -1
 
 PASSES = ("forward", "backward", "weight")
 """What is done of each microbatch; the half for weights of a backward pass may be apart."""
-WHENS = ("before", *PASSES, "after")
+PIPELINE_MOMENTS = ("before", *PASSES, "after")
 """Once before all microbatches, in passes of each, and once after them."""
 
 
 @dataclass(frozen=True)
-class At:
+class PipelinePosition:
     """On which stage an operation of a sharded step is done, and when: ``stage 1 forward``."""
 
     stage: int
@@ -263,7 +263,7 @@ class ShardedStep:
 
     axes: tuple[tuple[str, int], ...]
     step: Step
-    places: tuple[At, ...] = ()
+    places: tuple[PipelinePosition, ...] = ()
 
     @property
     def sizes(self) -> Mapping[str, int]:
@@ -285,16 +285,16 @@ MOVING = (REDISTRIBUTE, SEND)
 """The operations of sharded steps that are no primitives: their result is what they read."""
 
 
-def _spelled(value: Parameter) -> str:
+def _spell_parameter(value: Parameter) -> str:
     """A parameter: ``3``, ``clip``, ``(0,1)``; entries that have names as ``{axis=1,size=2}``."""
     if isinstance(value, str):
         return _word(value)
     if not isinstance(value, tuple):
-        return _plain(value)
+        return _spell_number(value)
     if value and all(map(_is_entry, value)):
         entries: Any = value
-        return f"{{{','.join(f'{name}={_spelled(one)}' for name, one in entries)}}}"
-    return f"({','.join(map(_spelled, value))})"
+        return f"{{{','.join(f'{name}={_spell_parameter(one)}' for name, one in entries)}}}"
+    return f"({','.join(map(_spell_parameter, value))})"
 
 
 def _is_entry(value: Any) -> bool:
@@ -313,7 +313,7 @@ def _word(text: str) -> str:
     return text if bare else json.dumps(text)
 
 
-def _plain(value: bool | int | float) -> str:
+def _spell_number(value: bool | int | float) -> str:
     return str(value).lower() if isinstance(value, bool) else repr(value)
 
 

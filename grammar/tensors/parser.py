@@ -18,18 +18,18 @@ from typing import Any, NoReturn
 
 from lark import Lark, Token, Tree, UnexpectedInput
 
-from grammar.carets import caret, unreadable
+from grammar.carets import describe_unexpected, draw_caret
 from grammar.tensors.constants import unpack
 from grammar.tensors.operations import (
     CONSTANT,
     EVERYWHERE,
     MOVING,
-    At,
     Graph,
     Literal,
     Operand,
     Operation,
     Parameter,
+    PipelinePosition,
     ShardedStep,
     Step,
     Value,
@@ -37,13 +37,13 @@ from grammar.tensors.operations import (
 from grammar.tensors.scanning import check_length, check_names
 from grammar.tensors.sharding import (
     MOST_ELEMENTS,
-    Kind,
+    ReductionKind,
     Sharding,
     Type,
     check_type,
     dtype_bytes,
-    replicated,
-    type_named,
+    parse_value_type,
+    replicated_sharding,
 )
 from hierarchies import InputError
 
@@ -119,7 +119,7 @@ def parse_either(text: str, *, where: str = "step") -> Step | ShardedStep:
         check_beginning(text, where=where)
     name, over, graph = _read(text, "start", where).children
     axes = None if over is None else _sizes(over, text, where)
-    reader = _Reader(text, where, axes)
+    reader = _StepTransformer(text, where, axes)
     found = reader.graph(graph)
     step = Step(
         name=_text(name),
@@ -144,13 +144,13 @@ def check_beginning(text: str, *, where: str = "step") -> None:
     try:
         _lark().parse_interactive(head, "start").exhaust_lexer()
     except UnexpectedInput as error:
-        raise unreadable(text, error, _WORDS, what=where) from None
+        raise describe_unexpected(text, error, _WORDS, what=where) from None
     check_names(text, where)
 
 
 def _sizes(over: Any, text: str, where: str) -> dict[str, int]:
     """The axes of a sharded step."""
-    reader, found = _Reader(text, where), dict[str, int]()
+    reader, found = _StepTransformer(text, where), dict[str, int]()
     for axis, size in zip(over.children[::2], over.children[1::2], strict=True):
         if axis in found:
             reader.refuse(axis, f"axis {axis} is said twice")
@@ -180,9 +180,9 @@ def parse_type(text: str, *, where: str = "type") -> tuple[Type, Sharding]:
                 raise InputError(f"flat is said twice in {text}", where=where)
             flat, lead = tuple(map(str, axes.children)), int(kind.removeprefix("flat") or 0)
         else:
-            partial += [(Kind(str(kind)), str(axis)) for axis in axes.children]
+            partial += [(ReductionKind(str(kind)), str(axis)) for axis in axes.children]
     sharding = Sharding(tuple(cut), tuple(partial), flat, lead)
-    return type_named(str(dtype), tuple(shape)), sharding
+    return parse_value_type(str(dtype), tuple(shape)), sharding
 
 
 @cache
@@ -196,11 +196,11 @@ def _read(text: str, start: str, where: str) -> Any:
     try:
         return _lark().parse(text, start)
     except UnexpectedInput as error:
-        raise unreadable(text, error, _WORDS, what=where) from None
+        raise describe_unexpected(text, error, _WORDS, what=where) from None
 
 
 @dataclass
-class _Reader:
+class _StepTransformer:
     """Reads one graph; a body has a reader of its own, whose values nobody else knows.
 
     ``axes`` are those of a sharded step, whose values say how they lie; ``turns`` how often all
@@ -215,7 +215,7 @@ class _Reader:
     labels: list[str] = field(default_factory=list)
     updates: list[tuple[int, int]] = field(default_factory=list)
     constants: list[tuple[str, bytes]] = field(default_factory=list)
-    places: list[At] = field(default_factory=list)
+    places: list[PipelinePosition] = field(default_factory=list)
     depth: int = 0
     turns: int = 1
 
@@ -227,7 +227,7 @@ class _Reader:
         inputs: list[Value] = []
         operations: list[Operation] = []
         outputs: list[Operand] = []
-        place: At | None = None
+        place: PipelinePosition | None = None
         for line in tree.children:
             match line.data:
                 case "place":
@@ -245,14 +245,14 @@ class _Reader:
                     outputs.append(self._output(line.children, inputs, len(outputs)))
         return Graph(tuple(inputs), tuple(operations), tuple(outputs))
 
-    def _place(self, token: Token, before: Sequence[Operation]) -> At:
+    def _place(self, token: Token, before: Sequence[Operation]) -> PipelinePosition:
         """Where and when the operations below it are done."""
         if self.axes is None or self.is_body:
             self.refuse(token, "stages are of sharded steps, outside of loops")
         if before and not self.places:
             self.refuse(token, "it stands below operations of no stage", "give each its stage")
         stage, when = token.split()[-2:]
-        return At(EVERYWHERE if stage == "everywhere" else int(stage), when)
+        return PipelinePosition(EVERYWHERE if stage == "everywhere" else int(stage), when)
 
     def _input(self, parts: Sequence[Any]) -> Value:
         name, type_, role, label, constant = parts
@@ -298,7 +298,7 @@ class _Reader:
 
     def _operation(self, parts: Sequence[Any]) -> Operation:
         """``values = name(operands) parameters body line``, in this order."""
-        by_rule = {rule: [one for one in parts if _is(one, rule)] for rule in _PARTS}
+        by_rule = {rule: [one for one in parts if _is_part(one, rule)] for rule in _PARTS}
         name, line = parts[len(by_rule["value"])], parts[-1]
         operands = tuple(map(self._operand, by_rule["operand"]))
         parameters = self._entries(by_rule["entry"])
@@ -312,7 +312,7 @@ class _Reader:
             if turns > MOST_ELEMENTS:
                 self.refuse(name, "loops of so many turns, together", f"at most {MOST_ELEMENTS}")
             deeper = self.depth + 1
-            inner = _Reader(self.text, self.where, self.axes, depth=deeper, turns=turns)
+            inner = _StepTransformer(self.text, self.where, self.axes, depth=deeper, turns=turns)
             body = inner.graph(inside.children[0])
         found = Operation(
             str(name), operands, results, parameters, body, str(line or "").removeprefix("@")
@@ -321,7 +321,7 @@ class _Reader:
             self.refuse(name, f"{name} is an operation of sharded steps only")
         if (name == "scan") is not (body is not None):
             self.refuse(name, f"{name} {'without' if body is None else 'with'} a body")
-        if body is not None and (problem := _unlike(found, body)):
+        if body is not None and (problem := _loop_mismatch(found, body)):
             self.refuse(name, problem)
         return found
 
@@ -370,7 +370,7 @@ class _Reader:
     def _typed(self, token: Token) -> tuple[Type, Sharding | None]:
         """A type, and in a sharded step how the value lies; refused where it cannot."""
         try:
-            found, sharding = _type_of(str(token))
+            found, sharding = _parse_type_quickly(str(token))
             if self.axes is not None:
                 check_type(found, sharding, self.axes)
                 return found, sharding
@@ -390,23 +390,23 @@ class _Reader:
     def refuse(self, at: Token, problem: str, hint: str = "") -> NoReturn:
         line, column = at.line or 1, at.column or 1
         where = f"{self.where}, line {line}, column {column}"
-        raise InputError(f"{problem}{caret(self.text, line, column)}", where=where, hint=hint)
+        raise InputError(f"{problem}{draw_caret(self.text, line, column)}", where=where, hint=hint)
 
 
 @lru_cache(maxsize=2**12)
-def _type_of(text: str) -> tuple[Type, Sharding]:
+def _parse_type_quickly(text: str) -> tuple[Type, Sharding]:
     """What ``parse_type`` says; quickly where nothing is cut, as most types are of one kind."""
     dtype, _, shape = text.partition("[")
     if "@" in shape or "{" in shape:
         return parse_type(text)
     sizes = tuple(map(int, shape.removesuffix("]").split(","))) if shape != "]" else ()
-    return type_named(dtype, sizes), replicated(len(sizes))
+    return parse_value_type(dtype, sizes), replicated_sharding(len(sizes))
 
 
 _PARTS = ("value", "operand", "entry", "body")
 
 
-def _is(part: Any, rule: str) -> bool:
+def _is_part(part: Any, rule: str) -> bool:
     return isinstance(part, Tree) and part.data == rule
 
 
@@ -416,7 +416,7 @@ def _length(parameters: Sequence[tuple[str, Parameter]]) -> int:
     return max(told, 1) if isinstance(told, int) else 1
 
 
-def _unlike(loop: Operation, body: Graph) -> str:
+def _loop_mismatch(loop: Operation, body: Graph) -> str:
     """How a loop and its body do not fit; empty if they do."""
     told = [loop.parameter.get(key) for key in ("length", "num_consts", "num_carry")]
     if not all(type(one) is int and one >= 0 for one in told):
@@ -431,11 +431,13 @@ def _unlike(loop: Operation, body: Graph) -> str:
     given = list(map(_type, loop.operands))
     made = [_type(one) for one in body.outputs]
     pairs = [*zip(given[:kept], wanted[:kept], strict=True)]
-    pairs += zip(given[kept:], (_long(length, one) for one in wanted[kept:]), strict=True)
+    pairs += zip(given[kept:], (_stacked_type(length, one) for one in wanted[kept:]), strict=True)
     pairs += zip(made[:carried], wanted[consts:kept], strict=True)
     results = [one.type for one in loop.results]
     pairs += zip(results[:carried], made[:carried], strict=True)
-    pairs += zip(results[carried:], (_long(length, one) for one in made[carried:]), strict=True)
+    pairs += zip(
+        results[carried:], (_stacked_type(length, one) for one in made[carried:]), strict=True
+    )
     return next((f"{one} where the body has {two}" for one, two in pairs if one != two), "")
 
 
@@ -443,7 +445,7 @@ def _type(operand: Operand) -> Type:
     return operand.type if isinstance(operand, Value) else Type(operand.dtype, ())
 
 
-def _long(length: int, one: Type) -> Type:
+def _stacked_type(length: int, one: Type) -> Type:
     return Type(one.dtype, (length, *one.shape))
 
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from io import StringIO
 
-from grammar.carets import caret
+from grammar.carets import draw_caret
 from hierarchies import InputError
 
 LONGEST_LINE = 2**20
@@ -39,16 +39,16 @@ def check_names(text: str, where: str) -> None:
         said = line.lstrip(" \t")
         if said.startswith("}") and len(known) > 1:
             known.pop()
-        for name, column in _named(line):
+        for name, column in _find_named_values(line):
             if name in known[-1]:
-                problem = f"{name} is already the name of a value{caret(text, number, column)}"
+                problem = f"{name} is already the name of a value{draw_caret(text, number, column)}"
                 raise InputError(problem, where=f"{where}, line {number}, column {column}")
             known[-1].add(name)
-        if "{" in said and _without_comment(said).endswith("{"):
+        if "{" in said and _strip_comment(said).endswith("{"):
             known.append(set())
 
 
-def _named(line: str) -> Iterator[tuple[str, int]]:
+def _find_named_values(line: str) -> Iterator[tuple[str, int]]:
     """The values that a line gives a name, and in which column."""
     if found := _INPUT.match(line):
         yield found[1], found.start(1) + 1
@@ -59,5 +59,5 @@ def _named(line: str) -> Iterator[tuple[str, int]]:
             yield found[1], found.start() + 1
 
 
-def _without_comment(line: str) -> str:
+def _strip_comment(line: str) -> str:
     return _TEXT.sub("", line).partition("#")[0].rstrip()

@@ -25,7 +25,7 @@ from math import prod
 from hierarchies import InputError
 
 
-class Kind(Enum):
+class ReductionKind(Enum):
     """What puts the parts of a partial value together."""
 
     SUM = "sum"
@@ -47,7 +47,7 @@ class Flat:
     lead: int = 0
 
 
-Lie = Split | Flat | Kind | None
+AxisSharding = Split | Flat | ReductionKind | None
 """How a value lies along one axis: split, flat, partial of a kind, or (None) replicated."""
 
 
@@ -64,7 +64,7 @@ class Sharding:
     """
 
     dimensions: tuple[tuple[str, ...], ...]
-    partial: tuple[tuple[Kind, str], ...] = ()
+    partial: tuple[tuple[ReductionKind, str], ...] = ()
     flat: tuple[str, ...] = ()
     lead: int = 0
 
@@ -109,7 +109,7 @@ class Sharding:
         """The axes along which devices hold parts: those that cut a dimension, and flat ones."""
         return (*self.splitting, *self.flat)
 
-    def along(self, axis: str) -> Lie:
+    def along(self, axis: str) -> AxisSharding:
         """How the value lies along one axis."""
         for dimension, axes in enumerate(self.dimensions):
             if axis in axes:
@@ -127,7 +127,7 @@ class Sharding:
         flat = tuple(other for other in self.flat if other != axis)
         return Sharding(kept, partial, flat, self.lead)
 
-    def laid(self, axis: str, lie: Lie) -> Sharding:
+    def laid(self, axis: str, lie: AxisSharding) -> Sharding:
         """The same, but along ``axis`` as said: a split is the minor-most of its dimension.
 
         A flat axis is the minor-most of those. Raises InputError where those have another lead.
@@ -136,7 +136,7 @@ class Sharding:
         match lie:
             case None:
                 return rest
-            case Kind():
+            case ReductionKind():
                 return replace(rest, partial=(*rest.partial, (lie, axis)))
             case Flat(lead):
                 if rest.flat and rest.lead != lead:
@@ -183,7 +183,7 @@ class Sharding:
         return f"{{{','.join(rest)}}}" if rest else ""
 
 
-def replicated(rank: int) -> Sharding:
+def replicated_sharding(rank: int) -> Sharding:
     """The whole value on every device."""
     return Sharding(((),) * rank)
 
@@ -210,7 +210,7 @@ class Type:
         return self.elements * dtype_bytes(self.dtype)
 
     def __str__(self) -> str:
-        return self.dtype + replicated(len(self.shape)).spelled(self.shape)
+        return self.dtype + replicated_sharding(len(self.shape)).spelled(self.shape)
 
     def sharded(self, sharding: Sharding) -> str:
         """``f32[8@data,16]{sum:model}``"""
@@ -224,7 +224,7 @@ def dtype_bytes(dtype: str) -> int:
     raise InputError(f"unknown element type {dtype!r}", hint=f"known are: {', '.join(_BYTES)}")
 
 
-def type_named(dtype: str, shape: tuple[int, ...]) -> Type:
+def parse_value_type(dtype: str, shape: tuple[int, ...]) -> Type:
     """The type that a text names. Raises InputError for an element type that is not known, and for
     a shape of more dimensions, or of more elements, than any array has.
     """
@@ -259,7 +259,7 @@ def check_type(
             f"a key lies as {sharding.spelled()}", where=where, hint="keys are always replicated"
         )
     for kind, axis in sharding.partial:
-        if value.dtype == "bool" and kind is Kind.SUM:
+        if value.dtype == "bool" and kind is ReductionKind.SUM:
             problem = f"a boolean is a partial sum over {axis!r}"
             raise InputError(problem, where=where, hint="'or' is a maximum, 'and' a minimum")
     if sharding.flat:
@@ -270,12 +270,12 @@ def check_type(
             raise InputError(
                 f"{over} cuts dimension {at} of {value} in {parts} parts, of {size} elements",
                 where=where,
-                hint=f"the product of the axes must divide the size: {_most_parts(size, parts)}"
+                hint=f"the product of the axes must divide the size: {_count_parts(size, parts)}"
                 f" of {size}, or {-size % parts + size} elements, would do",
             )
 
 
-def _most_parts(size: int, most: int) -> str:
+def _count_parts(size: int, most: int) -> str:
     """In how many equal parts so many elements go, at most so many."""
     found = next(parts for parts in range(min(size, most), 0, -1) if size % parts == 0)
     return f"{found} part{'s' * (found > 1)}"
@@ -331,14 +331,14 @@ def numbers_of(
     return tuple(map(number, several))
 
 
-def shardings(rank: int, axes: Sequence[str], kinds: Sequence[Kind]) -> Iterator[Sharding]:
+def shardings(rank: int, axes: Sequence[str], kinds: Sequence[ReductionKind]) -> Iterator[Sharding]:
     """Every sharding of a value of a rank over some axes, each once.
 
     Of rank 2 with one kind of partial 4, 18 and 92 over one, two and three axes: which axes cut,
     which of the rest are partial, and an ordered list for each dimension.
     """
     if not axes:
-        yield replicated(rank)
+        yield replicated_sharding(rank)
         return
     axis = axes[-1]
     for rest in shardings(rank, axes[:-1], kinds):

@@ -6,12 +6,12 @@ written reads back as what was written: else a machine would change on its way t
 
 >>> from hierarchies.files.loading import load
 >>> from hierarchies.files.reading import read
->>> from hierarchies.files.writing import described
->>> text = described(load("dgx-h100:2"))
+>>> from hierarchies.files.writing import describe_system
+>>> text = describe_system(load("dgx-h100:2"))
 >>> next(line for line in text.splitlines() if line.startswith("bandwidth"))
 'bandwidth_GB_per_s = 50.0'
 >>> read(text).links[0].bandwidth_bytes_per_second
 50000000000.0
->>> described(read(text)) == text
+>>> describe_system(read(text)) == text
 True
 """

@@ -13,13 +13,13 @@ from hierarchies.calibration import (
     Calibration,
     Crossing,
     Fit,
-    Measured,
+    MeasuredRange,
     Residual,
-    Stray,
-    Untold,
+    TableResidual,
+    UndeterminedLevels,
 )
 from hierarchies.errors import InputError
-from hierarchies.files.values import pairs, quoted, scaled
+from hierarchies.files.values import quote, scale_exactly, spell_pairs
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Duration = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -30,17 +30,17 @@ _ABSENT = {"peer_us": {0.0}, "wide": {1.0}, "loss": {0.0}}
 """What the numbers of a fit are that a file need not have: the same for all levels."""
 
 
-class _Strict(BaseModel):
+class _CalibrationPart(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
-class _Way(_Strict):
+class _WayTable(_CalibrationPart):
     collective: str = ANY
     algorithm: str = ANY
     protocol: str = ANY
 
 
-class FitTable(_Way):
+class FitTable(_WayTable):
     """One ``[[calibration.fit]]``: numbers of a way, by level."""
 
     launch_us: Duration
@@ -53,7 +53,7 @@ class FitTable(_Way):
     rows: int = Field(default=0, ge=0)
 
 
-class ResidualTable(_Way):
+class ResidualTable(_WayTable):
     """One ``[[calibration.residual]]``: ratios measured to fitted in a class of sizes."""
 
     from_bytes: int = Field(ge=0)
@@ -63,7 +63,7 @@ class ResidualTable(_Way):
     high: Positive
 
 
-class MeasuredTable(_Strict):
+class MeasuredRangeTable(_CalibrationPart):
     """One ``[[calibration.measured]]``: what rows were of; ways as "algorithm protocol"."""
 
     collective: str
@@ -74,7 +74,7 @@ class MeasuredTable(_Strict):
     forced: bool
 
 
-class StrayTable(_Strict):
+class StrayTable(_CalibrationPart):
     """One ``[[calibration.stray]]``: ratios measured to fitted of tables that were left out."""
 
     collective: str = ANY
@@ -84,14 +84,14 @@ class StrayTable(_Strict):
     high: Positive
 
 
-class UntoldTable(_Strict):
+class UndeterminedTable(_CalibrationPart):
     """One ``[[calibration.untold]]``: levels of which one is slow, and which is taken to be."""
 
     levels: list[str] = Field(min_length=2)
     taken: str
 
 
-class CalibrationTable(_Strict):
+class CalibrationTable(_CalibrationPart):
     """The whole part."""
 
     runtime: str = FASTEST
@@ -101,48 +101,48 @@ class CalibrationTable(_Strict):
     dropped: list[str] = []
     fit: list[FitTable] = Field(min_length=1)
     residual: list[ResidualTable] = []
-    measured: list[MeasuredTable] = []
+    measured: list[MeasuredRangeTable] = []
     stray: list[StrayTable] = []
     machines: list[ResidualTable] = []
-    untold: list[UntoldTable] = []
+    untold: list[UndeterminedTable] = []
 
 
 def calibration_of(table: CalibrationTable, levels: Sequence[str]) -> Calibration:
     """What a table says. Raises InputError for levels that are missing or not the system's."""
     return Calibration(
         tuple(_fit(each, levels) for each in table.fit),
-        tuple(Residual(each.from_bytes, **_others(each)) for each in table.residual),
+        tuple(Residual(each.from_bytes, **_same_fields(each)) for each in table.residual),
         tuple(table.sources),
         tuple(table.undetermined),
         tuple(table.dropped),
         table.runtime,
-        tuple(_measured(each, levels) for each in table.measured),
-        tuple(Stray(each.from_bytes, **_others(each)) for each in table.stray),
+        tuple(_measured_range(each, levels) for each in table.measured),
+        tuple(TableResidual(each.from_bytes, **_same_fields(each)) for each in table.stray),
         table.families,
-        tuple(Residual(each.from_bytes, **_others(each)) for each in table.machines),
-        tuple(_untold(each, levels) for each in table.untold),
+        tuple(Residual(each.from_bytes, **_same_fields(each)) for each in table.machines),
+        tuple(_undetermined_levels(each, levels) for each in table.untold),
     )
 
 
-def _untold(table: UntoldTable, levels: Sequence[str]) -> Untold:
+def _undetermined_levels(table: UndeterminedTable, levels: Sequence[str]) -> UndeterminedLevels:
     for name in table.levels:
         if name not in levels:
             hint = f"levels of the system: {', '.join(levels)}"
             raise InputError(f"no level {name!r}", where="calibration, untold", hint=hint)
-    return Untold(tuple(table.levels), table.taken)
+    return UndeterminedLevels(tuple(table.levels), table.taken)
 
 
-def _others(table: ResidualTable | StrayTable) -> dict[str, Any]:
+def _same_fields(table: ResidualTable | StrayTable) -> dict[str, Any]:
     """The fields that have the same name in the file and in Python."""
     return table.model_dump(exclude={"from_bytes"})
 
 
-def _measured(table: MeasuredTable, levels: Sequence[str]) -> Measured:
+def _measured_range(table: MeasuredRangeTable, levels: Sequence[str]) -> MeasuredRange:
     _check_levels("measured, members", table.members, levels)
     members = tuple(table.members[name] for name in levels)
     ways = ((algorithm, protocol) for algorithm, protocol in map(str.split, table.ways))
     sizes = table.from_bytes, table.to_bytes
-    return Measured(table.collective, members, tuple(ways), *sizes, table.forced)
+    return MeasuredRange(table.collective, members, tuple(ways), *sizes, table.forced)
 
 
 def _check_levels(where: str, given: Mapping[str, float], levels: Sequence[str]) -> None:
@@ -174,7 +174,7 @@ def _fit(table: FitTable, levels: Sequence[str]) -> Fit:
     return Fit(table.protocol, crossings, launch, table.algorithm, table.collective, table.rows)
 
 
-def written(found: Calibration, levels: Sequence[str]) -> str:
+def calibration_to_toml(found: Calibration, levels: Sequence[str]) -> str:
     """The part as TOML text, read back as the same numbers to the last bit."""
     return "\n".join(_lines(table_of(found, levels))) + "\n"
 
@@ -211,17 +211,17 @@ def table_of(found: Calibration, levels: Sequence[str]) -> dict[str, Any]:
 def _fit_table(fit: Fit, levels: Sequence[str]) -> dict[str, Any]:
     named = list(zip(levels, fit.levels, strict=True))
     by_level = {
-        "hop_us": {name: scaled(level.hop_seconds, MICROSECOND) for name, level in named},
-        "gap_us": {name: scaled(level.gap_seconds, MICROSECOND) for name, level in named},
+        "hop_us": {name: scale_exactly(level.hop_seconds, MICROSECOND) for name, level in named},
+        "gap_us": {name: scale_exactly(level.gap_seconds, MICROSECOND) for name, level in named},
         "share": {name: level.share for name, level in named},
-        "peer_us": {name: scaled(level.peer_seconds, MICROSECOND) for name, level in named},
+        "peer_us": {name: scale_exactly(level.peer_seconds, MICROSECOND) for name, level in named},
         "wide": {name: level.wide for name, level in named},
         "loss": {name: level.loss for name, level in named},
     }
     told = {
         key: numbers for key, numbers in by_level.items() if {*numbers.values()} != _ABSENT.get(key)
     }
-    launch = {"launch_us": scaled(fit.launch_seconds, MICROSECOND)}
+    launch = {"launch_us": scale_exactly(fit.launch_seconds, MICROSECOND)}
     return _way(fit.key) | launch | told | {"rows": fit.rows}
 
 
@@ -229,7 +229,7 @@ def _residual_table(found: Residual) -> dict[str, Any]:
     return _way(found.key) | _spread(found, ("rows", "low", "median", "high"))
 
 
-def _spread(found: Residual | Stray, numbers: Sequence[str]) -> dict[str, Any]:
+def _spread(found: Residual | TableResidual, numbers: Sequence[str]) -> dict[str, Any]:
     return {"from_bytes": found.smallest_bytes, **{key: getattr(found, key) for key in numbers}}
 
 
@@ -242,9 +242,9 @@ def _lines(table: Mapping[str, Any]) -> Iterator[str]:
     yield "[calibration]"
     for key, value in table.items():
         if isinstance(value, (str, int)) or not value:
-            yield from pairs({key: value})
+            yield from spell_pairs({key: value})
         elif isinstance(value[0], str):
-            yield from (f"{key} = [", *(f"  {quoted(sentence)}," for sentence in value), "]")
+            yield from (f"{key} = [", *(f"  {quote(sentence)}," for sentence in value), "]")
         else:
             for row in value:
-                yield from ("", f"[[calibration.{key}]]", *pairs(row))
+                yield from ("", f"[[calibration.{key}]]", *spell_pairs(row))

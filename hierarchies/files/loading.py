@@ -9,9 +9,9 @@ from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
-from hierarchies.errors import InputError, nearest
+from hierarchies.errors import InputError, suggest_nearest
 from hierarchies.files.reading import MOST_CHARACTERS, read
-from hierarchies.parts import spelled, x_first
+from hierarchies.parts import is_x_first, spell_shape
 from hierarchies.system import System
 
 _SHAPED = re.compile(r"(?P<name>.+):(?P<shape>-?[0-9]{1,18}(x[0-9]{1,18})*)", re.DOTALL)
@@ -38,10 +38,10 @@ def load(spec: str) -> System:
     exist, for a shape that it cannot have, and for whatever is wrong in the file.
     """
     text = file_text(spec)
-    return known(spec) if text is None else described_by(spec, text)
+    return load_known(spec) if text is None else parse_description(spec, text)
 
 
-def known(spec: str, otherwise: str = "") -> System:
+def load_known(spec: str, otherwise: str = "") -> System:
     """A known machine by its name, as in ``load``; files of the caller are not read.
 
     Raises InputError for a machine that is not in the catalogue; ``otherwise`` is how else one
@@ -49,12 +49,12 @@ def known(spec: str, otherwise: str = "") -> System:
     """
     name, shape = _split(spec)
     if name not in catalogue():
-        raise _unknown(name, otherwise)
+        raise _unknown_machine_error(name, otherwise)
     text = _folder().joinpath(f"{name}.toml").read_text(encoding="utf-8")
     return read(text, where=f"{name}.toml", shape=shape)
 
 
-def asked_as(name: str, counts: Sequence[int]) -> str:
+def spell_machine(name: str, counts: Sequence[int]) -> str:
     """How a machine with so many units of each level, outermost first, is asked for.
 
     The outermost count is enough but for a part of what a known machine has inside.
@@ -62,13 +62,13 @@ def asked_as(name: str, counts: Sequence[int]) -> str:
     >>> asked_as("dgx-h100", (4, 8)), asked_as("gb200-nvl72", (1, 64))
     ('dgx-h100:4', 'gb200-nvl72:1x64')
     """
-    whole = known(name) if name in catalogue() else None
+    whole = load_known(name) if name in catalogue() else None
     if whole is None or whole.hierarchy.cardinalities[1:] == tuple(counts[1:]):
         return f"{name}:{counts[0]}"
-    return f"{name}:{'x'.join(map(str, counts[::-1] if x_first(whole) else counts))}"
+    return f"{name}:{'x'.join(map(str, counts[::-1] if is_x_first(whole) else counts))}"
 
 
-def described_by(name: str, text: str) -> System:
+def parse_description(name: str, text: str) -> System:
     """The system that a text describes; its caller calls the text ``name``, or as in ``load``.
 
     Raises InputError for whatever is wrong in it, under that name.
@@ -86,7 +86,7 @@ def file_text(spec: str) -> str | None:
     if name in catalogue():
         return None
     if not is_path(name):
-        raise _unknown(name, _A_FILE)
+        raise _unknown_machine_error(name, _A_FILE)
     return text_of_file(name, MOST_CHARACTERS + 1)
 
 
@@ -114,13 +114,13 @@ def _split(spec: str) -> tuple[str, tuple[int, ...]]:
     return match["name"], shape
 
 
-def _unknown(name: str, otherwise: str) -> InputError:
+def _unknown_machine_error(name: str, otherwise: str) -> InputError:
     machine, colon, rest = name.partition(":")
     if colon and machine in catalogue():
-        shape = spelled(known(machine))
+        shape = spell_shape(load_known(machine))
         hint = f"after ':' stands a count for the outermost level, or for each: {machine}:{shape}"
         return InputError(f"{rest!r} in {name!r} is no shape", hint=hint)
-    hint = f"{nearest(name, catalogue())} {otherwise}".strip()
+    hint = f"{suggest_nearest(name, catalogue())} {otherwise}".strip()
     return InputError(f"no system {name!r} in the catalogue", hint=hint)
 
 

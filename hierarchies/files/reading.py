@@ -10,19 +10,19 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
-from hierarchies.errors import InputError, nearest, within
-from hierarchies.faults import Fault, fault_of, first_refused
+from hierarchies.errors import InputError, error_context, suggest_nearest
+from hierarchies.faults import Fault, find_first_refused, parse_fault
 from hierarchies.files.calibration import (
     CalibrationTable,
     FitTable,
-    MeasuredTable,
+    MeasuredRangeTable,
     ResidualTable,
     StrayTable,
-    UntoldTable,
+    UndeterminedTable,
     calibration_of,
 )
 from hierarchies.hierarchy import MOST_LEVELS, Hierarchy, Level
-from hierarchies.parts import reshaped
+from hierarchies.parts import reshape_system
 from hierarchies.system import Domain, Link, System
 
 BLANK = "?"
@@ -46,18 +46,18 @@ _EXCEPTION = re.compile(r"[ \t]*\[\[[ \t]*(exception|'exception'|\"exception\")[
 _GIGABITS = re.compile(r"Gb|[Gg]bps|[Gg]bit")
 
 
-class _Strict(BaseModel):
+class _StrictTable(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
-class _Device(_Strict):
+class _DeviceTable(_StrictTable):
     name: str
     memory_GB_per_s: Positive  # noqa: N815 - the unit as it is written
     source: Source
     unconfirmed: list[str] = []
 
 
-class _Level(_Strict):
+class _LevelTable(_StrictTable):
     name: str
     count: int | None = Field(default=None, ge=1)
     domain: str
@@ -103,7 +103,7 @@ def _check_numbers(names: Iterable[str], numbers: Sequence[str], where: str) -> 
             raise InputError(f"{name!r} is no number given here", where=where, hint=hint)
 
 
-class _Exception(_Strict):
+class _ExceptionTable(_StrictTable):
     """A unit, port or cable that is missing, or slower."""
 
     unit: Source
@@ -125,17 +125,17 @@ class _Exception(_Strict):
             )
         if share is not None and self.source is None:
             raise InputError("no 'source'", hint="say where the number is from")
-        return fault_of(self.unit, hierarchy, share or 0.0, self.source or "")
+        return parse_fault(self.unit, hierarchy, share or 0.0, self.source or "")
 
 
-class _Description(_Strict):
+class _Description(_StrictTable):
     name: str = Field(min_length=1)
     title: str = ""
     default_count: int = Field(default=1, ge=1)
     launches: bool = True
-    device: _Device
-    level: list[_Level] = Field(min_length=1, max_length=MOST_LEVELS)
-    exception: list[_Exception] = Field(default=[], max_length=MOST_EXCEPTIONS)
+    device: _DeviceTable
+    level: list[_LevelTable] = Field(min_length=1, max_length=MOST_LEVELS)
+    exception: list[_ExceptionTable] = Field(default=[], max_length=MOST_EXCEPTIONS)
     calibration: CalibrationTable | None = None
 
 
@@ -214,7 +214,7 @@ def _system(description: _Description, shape: Sequence[int], lines: list[int]) -
     levels, links = [], []
     for position, level in enumerate(description.level):
         innermost = position == len(description.level) - 1
-        with within(f"level {level.name!r}"):
+        with error_context(f"level {level.name!r}"):
             levels.append(Level(level.name, _cardinality(description, position, shape)))
             links.append(_link(level, innermost))
     _check_numbers(description.device.unconfirmed, ["memory_GB_per_s"], "device, unconfirmed")
@@ -232,12 +232,12 @@ def _system(description: _Description, shape: Sequence[int], lines: list[int]) -
         device=description.device.name,
     )
     if len(shape) > 1:
-        system = reshaped(system, shape)
-    system = replace(system, links=_joined(system, description))
-    return _with_exceptions(system, description.exception, lines)
+        system = reshape_system(system, shape)
+    system = replace(system, links=_open_partial_torus(system, description))
+    return _add_exceptions(system, description.exception, lines)
 
 
-def _joined(system: System, description: _Description) -> tuple[Link, ...]:
+def _open_partial_torus(system: System, description: _Description) -> tuple[Link, ...]:
     """The links, those of a torus open where its counts are not such that its ends are joined."""
     pairs = list(zip(description.level, system.hierarchy.cardinalities, strict=True))
     whole = all(count % rule == 0 for level, count in pairs if (rule := level.joined_at))
@@ -247,11 +247,11 @@ def _joined(system: System, description: _Description) -> tuple[Link, ...]:
     )
 
 
-def _with_exceptions(system: System, given: Sequence[_Exception], lines: list[int]) -> System:
+def _add_exceptions(system: System, given: Sequence[_ExceptionTable], lines: list[int]) -> System:
     """The system with all exceptions. Raises InputError with the place of the first wrong one."""
     faults: list[Fault] = []
     for number, exception in enumerate(given):
-        with within(_exception_place(lines, number)):
+        with error_context(_exception_place(lines, number)):
             faults.append(exception.fault(system.hierarchy))
 
     def check(count: int) -> None:
@@ -260,8 +260,8 @@ def _with_exceptions(system: System, given: Sequence[_Exception], lines: list[in
     try:
         check(len(faults))
     except InputError:
-        count = first_refused(len(faults), check)
-        with within(_exception_place(lines, count - 1)):
+        count = find_first_refused(len(faults), check)
+        with error_context(_exception_place(lines, count - 1)):
             check(count)
     return system.with_faults(faults) if faults else system
 
@@ -276,7 +276,7 @@ def _cardinality(description: _Description, position: int, shape: Sequence[int])
     return given
 
 
-def _link(level: _Level, innermost: bool) -> Link:
+def _link(level: _LevelTable, innermost: bool) -> Link:
     if level.through is None and not innermost:
         raise InputError(
             "no 'through'",
@@ -287,7 +287,9 @@ def _link(level: _Level, innermost: bool) -> Link:
         domain = Domain(level.domain)
     except ValueError:
         known = [known.value for known in Domain]
-        raise InputError(f"no domain {level.domain!r}", hint=nearest(level.domain, known)) from None
+        raise InputError(
+            f"no domain {level.domain!r}", hint=suggest_nearest(level.domain, known)
+        ) from None
     sources = level.sources()
     _check_numbers(level.unconfirmed, list(sources), "unconfirmed")
     return Link(
@@ -330,29 +332,31 @@ def _first_error(
         place, key = ", ".join([where, "calibration", *map(str, inner[:-1])]), inner[-1]
     if found["type"] == "extra_forbidden":
         models: dict[str, type[BaseModel]] = {
-            "level": _Level,
-            "device": _Device,
-            "exception": _Exception,
+            "level": _LevelTable,
+            "device": _DeviceTable,
+            "exception": _ExceptionTable,
             "calibration": CalibrationTable,
             "fit": FitTable,
             "residual": ResidualTable,
-            "measured": MeasuredTable,
+            "measured": MeasuredRangeTable,
             "stray": StrayTable,
-            "untold": UntoldTable,
+            "untold": UndeterminedTable,
             "machines": ResidualTable,
         }
         model = models.get(str(room) if key is not room else "", _Description)
         known = list(model.model_fields)
         with_unit = [name for name in known if name.startswith(f"{key}_")]
-        hint = f"a unit is missing: {with_unit[0]}" if with_unit else nearest(str(key), known)
+        hint = (
+            f"a unit is missing: {with_unit[0]}" if with_unit else suggest_nearest(str(key), known)
+        )
         if _GIGABITS.search(str(key)):
             hint = "GB are 10^9 bytes: divide gigabits by 8 and write bandwidth_GB_per_s"
         return InputError(f"unknown key {key!r}", where=place, hint=hint)
     if found["type"] == "missing":
         return InputError(f"no {key!r}", where=place, hint=f"add {key} = ...")
-    return InputError(f"{key} = {_short(found['input'])}", where=place, hint=found["msg"].lower())
+    return InputError(f"{key} = {_shorten(found['input'])}", where=place, hint=found["msg"].lower())
 
 
-def _short(value: object) -> str:
+def _shorten(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 200 else f"{text[:200]}..."

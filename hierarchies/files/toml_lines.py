@@ -25,7 +25,7 @@ def lines_of(text: str) -> Mapping[Path, int]:
     room: Path = ()
     for line, statement, source in _statements(text):
         if source.startswith("["):
-            room = _entered(statement, tables)
+            room = _enter_table(statement, tables)
             for end in range(1, len(room) + 1):
                 found.setdefault(room[:end], line)
         else:
@@ -52,7 +52,7 @@ def _statements(text: str) -> Iterator[tuple[int, dict[str, Any], str]]:
             return
 
 
-def _entered(header: dict[str, Any], tables: dict[Path, int]) -> Path:
+def _enter_table(header: dict[str, Any], tables: dict[Path, int]) -> Path:
     """The path of the table that a header opens; ``tables`` counts those of each array."""
     room: Path = ()
     inside: Any = header

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hierarchies.files.calibration import MICROSECOND, written
-from hierarchies.files.values import pairs, scaled
+from hierarchies.files.calibration import MICROSECOND, calibration_to_toml
+from hierarchies.files.values import scale_exactly, spell_pairs
 from hierarchies.system import Link, System
 
 _GIGA, _NOT_STATED = 1e9, "not stated"
 
 
-def described(system: System, device: str = "") -> str:
+def describe_system(system: System, device: str = "") -> str:
     """The description of a system, with what it lacks and its calibration, to be read again.
 
     Sources are written as they are; "not stated" where a system made by hand has none. Optional
@@ -23,20 +23,20 @@ def described(system: System, device: str = "") -> str:
 
 def _lines(system: System, device: str) -> Iterator[str]:
     first, *inner = system.hierarchy.levels
-    counted = _is_said(system.links[0], "count")
+    counted = _is_stated(system.links[0], "count")
     usual = None if counted else first.cardinality
     named = {"name": system.name, "title": system.title or None, "default_count": usual}
-    yield from pairs(named | {"launches": None if system.launches else False})
+    yield from spell_pairs(named | {"launches": None if system.launches else False})
     about = {
         "name": system.device or device or "device",
-        "memory_GB_per_s": scaled(system.memory_bytes_per_second, _GIGA),
+        "memory_GB_per_s": scale_exactly(system.memory_bytes_per_second, _GIGA),
         "source": system.memory_source or _NOT_STATED,
         "unconfirmed": system.unconfirmed or None,
     }
-    yield from ("", "[device]", *pairs(about))
+    yield from ("", "[device]", *spell_pairs(about))
     counts = (first.cardinality if counted else None, *(level.cardinality for level in inner))
     for name, count, link in zip(system.hierarchy.names, counts, system.links, strict=True):
-        yield from ("", "[[level]]", *pairs({"name": name, "count": count}))
+        yield from ("", "[[level]]", *spell_pairs({"name": name, "count": count}))
         yield from _link(link, count is not None)
     for fault in system.faults:
         entries = {
@@ -45,10 +45,10 @@ def _lines(system: System, device: str) -> Iterator[str]:
             "bandwidth_share": None if fault.missing else fault.share,
             "source": fault.source or _NOT_STATED,
         }
-        yield from ("", "[[exception]]", *pairs(entries))
+        yield from ("", "[[exception]]", *spell_pairs(entries))
 
 
-def _is_said(link: Link, key: str) -> bool:
+def _is_stated(link: Link, key: str) -> bool:
     return bool(link.source(key)) or key in link.unconfirmed
 
 
@@ -59,20 +59,22 @@ def _link(link: Link, counted: bool) -> Iterator[str]:
         "ll128_latency_us": link.ll128_latency_seconds,
     }
     numbers = {
-        "bandwidth_GB_per_s": scaled(link.bandwidth_bytes_per_second, _GIGA),
-        **{k: scaled(each, MICROSECOND) for k, each in latencies.items() if each is not None},
-        **({"ports": link.ports} if link.ports > 1 or _is_said(link, "ports") else {}),
+        "bandwidth_GB_per_s": scale_exactly(link.bandwidth_bytes_per_second, _GIGA),
+        **{
+            k: scale_exactly(each, MICROSECOND) for k, each in latencies.items() if each is not None
+        },
+        **({"ports": link.ports} if link.ports > 1 or _is_stated(link, "ports") else {}),
         **({"reduces": True} if link.reduces else {}),
-        **({} if link.wraps and not _is_said(link, "wraps") else {"wraps": link.wraps}),
+        **({} if link.wraps and not _is_stated(link, "wraps") else {"wraps": link.wraps}),
     }
     kind = {"domain": link.domain.value, "medium": link.medium or None}
-    yield from pairs({**kind, **numbers, "through": link.through})
-    yield from pairs({"unconfirmed": link.unconfirmed or None})
+    yield from spell_pairs({**kind, **numbers, "through": link.through})
+    yield from spell_pairs({"unconfirmed": link.unconfirmed or None})
     sources = {key: link.source(key, _NOT_STATED) for key in (*["count"] * counted, *numbers)}
-    yield from ("", "[level.source]", *pairs(sources))
+    yield from ("", "[level.source]", *spell_pairs(sources))
 
 
 def _calibration(system: System) -> str:
     if system.calibration is None:
         return ""
-    return "\n" + written(system.calibration, system.hierarchy.names)
+    return "\n" + calibration_to_toml(system.calibration, system.hierarchy.names)

@@ -13,8 +13,8 @@ where it is asked for, as networkx takes longer to load than all the rest.
 """
 
 from hierarchies.graphs.graph import Edge as Edge
-from hierarchies.graphs.graph import Graph as Graph
 from hierarchies.graphs.graph import Join as Join
-from hierarchies.graphs.graph import Kind as Kind
+from hierarchies.graphs.graph import MachineGraph as MachineGraph
 from hierarchies.graphs.graph import Node as Node
+from hierarchies.graphs.graph import NodeKind as NodeKind
 from hierarchies.graphs.machine import graph_of as graph_of

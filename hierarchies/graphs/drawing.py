@@ -55,11 +55,11 @@ def svg(system: System) -> str:
 def _parent(system: System, path: tuple[int, ...]) -> _Box:
     """What is inside of a unit: the bar of its children's links, and the children below it."""
     level = len(path)
-    shown = _shown(system, path)
+    shown = _children_to_draw(system, path)
     boxes = [_child(system, (*path, number)) for number in shown]
     rows = _rows(boxes, innermost=level == len(system.links) - 1)
     left_out = system.hierarchy.cardinalities[level] - len(shown)
-    label = _about(system, level)
+    label = _describe_link(system, level)
     more = f"and {left_out} more like these" if left_out else ""
     across = [sum(box.width for box in row) + _GAP * (len(row) - 1) for row in rows]
     width = max(*across, len(label) * _LETTER + 16, len(more) * _LETTER)
@@ -143,7 +143,7 @@ def _ports(system: System, path: tuple[int, ...]) -> tuple[list[str], str]:
     return squares, f", {link.ports} port{'s' if link.ports > 1 else ''}"
 
 
-def _shown(system: System, path: tuple[int, ...]) -> list[int]:
+def _children_to_draw(system: System, path: tuple[int, ...]) -> list[int]:
     """The children to draw: the first, and those that lack something."""
     level = len(path)
     children = system.hierarchy.cardinalities[level]
@@ -162,7 +162,7 @@ def _fault(system: System, path: tuple[int, ...]) -> Fault | None:
     return next(units, None)
 
 
-def _about(system: System, level: int) -> str:
+def _describe_link(system: System, level: int) -> str:
     """``node: switch of 4, 8 ports x 50 GB/s, 5 us``."""
     link, name = system.links[level], system.hierarchy.names[level]
     children = system.hierarchy.cardinalities[level]

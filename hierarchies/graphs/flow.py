@@ -15,17 +15,17 @@ from dataclasses import dataclass
 
 import networkx as nx
 
-from hierarchies.graphs.graph import Edge, Graph, Join, Kind, Node
+from hierarchies.graphs.graph import Edge, Join, MachineGraph, Node, NodeKind
 
 _SOURCE = ("", "source")
 _HOLDS = 1 - 1e-9
 
 
 @dataclass(frozen=True)
-class Allowed:
+class FlowRates:
     """Bytes a second that links allow for a buffer on all devices.
 
-    ``all_gather`` (and reduce-scatter) of the whole buffer; ``broadcast`` from the device from
+    ``all_gather`` (and reduce-scatter) of the whole buffer; ``broadcast_flow`` from the device from
     which it is slowest, which no all-reduce can be faster than, either.
     """
 
@@ -33,19 +33,19 @@ class Allowed:
     broadcast_bytes_per_second: float
 
 
-def allowed(graph: Graph) -> Allowed:
+def flow_rates(graph: MachineGraph) -> FlowRates:
     """Both rates; infinite for one device, 0 where devices are not joined."""
     network = flow_network(graph)
-    devices = [node.name for node in graph.nodes if node.kind is Kind.DEVICE]
+    devices = [node.name for node in graph.nodes if node.kind is NodeKind.DEVICE]
     if len(devices) < 2:
-        return Allowed(float("inf"), float("inf"))
-    across = broadcast(network, devices)
+        return FlowRates(float("inf"), float("inf"))
+    across = broadcast_flow(network, devices)
     if not across:
-        return Allowed(0.0, 0.0)
-    return Allowed(len(devices) * gather_rate(network, devices), across)
+        return FlowRates(0.0, 0.0)
+    return FlowRates(len(devices) * gather_rate(network, devices), across)
 
 
-def flow_network(graph: Graph) -> nx.DiGraph[object]:
+def flow_network(graph: MachineGraph) -> nx.DiGraph[object]:
     """The graph as arcs, both ways of each cable; arcs without a limit have no ``capacity``.
 
     A bus is an arc that all its traffic takes. A port is two nodes: what its devices send enters
@@ -55,7 +55,7 @@ def flow_network(graph: Graph) -> nx.DiGraph[object]:
     """
     made = _Arcs(nx.DiGraph(), {node.name: node for node in graph.nodes})
     for node in graph.nodes:
-        if node.kind is Kind.DEVICE or node.kind is Kind.SWITCH:
+        if node.kind is NodeKind.DEVICE or node.kind is NodeKind.SWITCH:
             made.arcs.add_node(node.name)
         elif node.bandwidth_bytes_per_second is not None:
             made.limited(node)
@@ -75,7 +75,7 @@ class _Arcs:
     def limited(self, node: Node) -> None:
         """A bus, or both ways of a dead port."""
         rate = node.bandwidth_bytes_per_second
-        for way in ("up", "down") if node.kind is Kind.PORT else ("bus",):
+        for way in ("up", "down") if node.kind is NodeKind.PORT else ("bus",):
             self.arcs.add_edge((node.name, way), (node.name, way, "end"), capacity=rate)
 
     def join(self, edge: Edge, here: str, there: str) -> None:
@@ -87,7 +87,7 @@ class _Arcs:
             dead = self.nodes[here].bandwidth_bytes_per_second is not None
             way = "up" if dead else "down"
             self.arcs.add_edge(self._end(here, way), (there, way))
-        elif edge.kind is Join.LINK and self.nodes[here].kind is Kind.PORT:
+        elif edge.kind is Join.LINK and self.nodes[here].kind is NodeKind.PORT:
             for way in ("up", "down"):
                 self.arcs.add_edge((here, way), (here, there))
             self.arcs.add_edge((here, there), self._into(there, edge), **limit)
@@ -96,18 +96,18 @@ class _Arcs:
 
     def _into(self, name: str, edge: Edge) -> object:
         match self.nodes[name].kind:
-            case Kind.PORT:
+            case NodeKind.PORT:
                 return name, "up" if edge.kind is Join.ATTACHED else "down"
-            case Kind.BUS:
+            case NodeKind.BUS:
                 return name, "bus"
             case _:
                 return name
 
     def _out_of(self, name: str) -> object:
         match self.nodes[name].kind:
-            case Kind.PORT:
+            case NodeKind.PORT:
                 return self._end(name, "down")
-            case Kind.BUS:
+            case NodeKind.BUS:
                 return name, "bus", "end"
             case _:
                 return name
@@ -117,7 +117,7 @@ class _Arcs:
         return (name, way, "end") if dead else (name, way)
 
 
-def broadcast(network: nx.DiGraph[object], devices: list[str]) -> float:
+def broadcast_flow(network: nx.DiGraph[object], devices: list[str]) -> float:
     """The least flow from one device to another; the links of a graph are the same both ways."""
     root, *others = devices
     return min(float(nx.maximum_flow_value(network, root, other)) for other in others)
@@ -125,7 +125,7 @@ def broadcast(network: nx.DiGraph[object], devices: list[str]) -> float:
 
 def gather_rate(network: nx.DiGraph[object], devices: list[str]) -> float:
     """The rate x, in bytes a second, at which every device can send to all others at once."""
-    rate = min(_room(network, device) for device in devices)
+    rate = min(_initial_rate(network, device) for device in devices)
     network = network.copy()
     pending = list(devices)
     while pending:
@@ -140,7 +140,7 @@ def gather_rate(network: nx.DiGraph[object], devices: list[str]) -> float:
     return rate
 
 
-def _room(network: nx.DiGraph[object], device: str) -> float:
+def _initial_rate(network: nx.DiGraph[object], device: str) -> float:
     """A first rate that is not too low: what all others can send to one, for each of them."""
     others = [node for node in network if node != device]
     whole = sum(data.get("capacity", 0.0) for *_, data in network.edges(others, data=True))

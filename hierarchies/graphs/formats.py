@@ -13,24 +13,29 @@ from typing import Any
 import networkx as nx
 
 from hierarchies.graphs.drawing import svg
-from hierarchies.graphs.graph import Edge, Graph, Join, Kind, Node
+from hierarchies.graphs.graph import Edge, Join, MachineGraph, Node, NodeKind
 from hierarchies.system import System
 
-_SHAPES = {Kind.DEVICE: "box", Kind.PORT: "cds", Kind.SWITCH: "hexagon", Kind.BUS: "component"}
+_SHAPES = {
+    NodeKind.DEVICE: "box",
+    NodeKind.PORT: "cds",
+    NodeKind.SWITCH: "hexagon",
+    NodeKind.BUS: "component",
+}
 _STYLES = {Join.LINK: "solid", Join.ATTACHED: "dotted", Join.DETOUR: "dashed"}
 
 
-def networkx_graph(graph: Graph) -> nx.Graph[str]:
+def networkx_graph(graph: MachineGraph) -> nx.Graph[str]:
     """The same as an undirected ``networkx.Graph``, with an attribute for each known value."""
     made: nx.Graph[str] = nx.Graph(name=graph.name)
     for node in graph.nodes:
-        made.add_node(node.name, **_known(node, "name"))
+        made.add_node(node.name, **_known_attributes(node, "name"))
     for edge in graph.edges:
-        made.add_edge(edge.one, edge.other, **_known(edge, "one", "other"))
+        made.add_edge(edge.one, edge.other, **_known_attributes(edge, "one", "other"))
     return made
 
 
-def _known(thing: Node | Edge, *keys: str) -> dict[str, Any]:
+def _known_attributes(thing: Node | Edge, *keys: str) -> dict[str, Any]:
     values = {field.name: getattr(thing, field.name) for field in fields(thing)}
     known = {
         key: value
@@ -40,23 +45,23 @@ def _known(thing: Node | Edge, *keys: str) -> dict[str, Any]:
     return known | {"kind": thing.kind.value}
 
 
-def graphml(graph: Graph) -> str:
+def graphml(graph: MachineGraph) -> str:
     """As GraphML, which networkx, Gephi and yEd read."""
     return "\n".join(nx.generate_graphml(networkx_graph(graph))) + "\n"
 
 
-def node_link(graph: Graph) -> str:
+def node_link(graph: MachineGraph) -> str:
     """As the JSON of ``networkx.node_link_graph(data, edges="edges")``."""
     return json.dumps(nx.node_link_data(networkx_graph(graph), edges="edges"), indent=1) + "\n"
 
 
-def dot(graph: Graph) -> str:
+def dot(graph: MachineGraph) -> str:
     """As the language of Graphviz, the units of the outermost level as clusters."""
     return "\n".join(_dot(graph)) + "\n"
 
 
-def _dot(graph: Graph) -> Iterator[str]:
-    yield f"graph {_quoted(graph.name)} {{"
+def _dot(graph: MachineGraph) -> Iterator[str]:
+    yield f"graph {_quote(graph.name)} {{"
     yield '  node [fontname="sans-serif"]; edge [fontname="sans-serif"];'
     parts: dict[str, list[Node]] = {}
     for node in graph.nodes:
@@ -64,25 +69,25 @@ def _dot(graph: Graph) -> Iterator[str]:
         parts.setdefault(outermost if inside else "", []).append(node)
     for number, (part, nodes) in enumerate(parts.items()):
         if part:
-            yield f"  subgraph cluster_{number} {{ label={_quoted(part)};"
+            yield f"  subgraph cluster_{number} {{ label={_quote(part)};"
         for node in nodes:
             shape = _SHAPES[node.kind]
-            yield f"    {_quoted(node.name)} [kind={node.kind.value} shape={shape}];"
+            yield f"    {_quote(node.name)} [kind={node.kind.value} shape={shape}];"
         if part:
             yield "  }"
     for edge in graph.edges:
         rate = edge.bandwidth_bytes_per_second
         label = "" if rate is None else f' label="{rate / 1e9:g} GB/s"'
-        ends = f"{_quoted(edge.one)} -- {_quoted(edge.other)}"
+        ends = f"{_quote(edge.one)} -- {_quote(edge.other)}"
         yield f"  {ends} [style={_STYLES[edge.kind]}{label}];"
     yield "}"
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
-Writer = Callable[[System, Graph], str]
+Writer = Callable[[System, MachineGraph], str]
 FORMATS: Mapping[str, Writer] = {
     "graphml": lambda system, graph: graphml(graph),
     "json": lambda system, graph: node_link(graph),

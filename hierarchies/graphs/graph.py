@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class Kind(StrEnum):
+class NodeKind(StrEnum):
     """What a node is."""
 
     DEVICE = "device"
@@ -40,7 +40,7 @@ class Node:
     """
 
     name: str
-    kind: Kind
+    kind: NodeKind
     level: str = ""
     number: int | None = None
     bandwidth_bytes_per_second: float | None = None
@@ -61,7 +61,7 @@ class Edge:
 
 
 @dataclass(frozen=True)
-class Graph:
+class MachineGraph:
     """Nodes and edges, each of them once."""
 
     name: str

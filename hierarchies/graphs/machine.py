@@ -13,24 +13,24 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from hierarchies.errors import InputError
-from hierarchies.graphs.graph import Edge, Graph, Join, Kind, Node
+from hierarchies.graphs.graph import Edge, Join, MachineGraph, Node, NodeKind
 from hierarchies.links import Wiring
 from hierarchies.system import Domain, System
 
 MOST_EDGES = 500_000
 
 
-def graph_of(system: System) -> Graph:
+def graph_of(system: System) -> MachineGraph:
     """Every device and link of a machine that is there.
 
     Raises InputError for more links than a picture or file should have, and for traffic that
     passes through two inner levels side by side, which no path of a graph does.
     """
-    return _Drawing(Wiring(system)).graph()
+    return _GraphBuilder(Wiring(system)).graph()
 
 
 @dataclass
-class _Drawing:
+class _GraphBuilder:
     """The nodes and edges of a system, as they are found level by level, innermost first."""
 
     wiring: Wiring
@@ -45,7 +45,7 @@ class _Drawing:
     def missing(self) -> frozenset[int]:
         return frozenset(self.system.missing)
 
-    def graph(self) -> Graph:
+    def graph(self) -> MachineGraph:
         levels = range(len(self.system.links))
         meshed = sum(self.wiring.firsts[level + 1] - self.wiring.firsts[level] for level in levels)
         if meshed // 2 + self.system.devices > MOST_EDGES:
@@ -54,7 +54,7 @@ class _Drawing:
             )
         for device in range(self.system.devices):
             if device not in self.missing:
-                self.nodes.append(Node(self.device(device), Kind.DEVICE, "", device))
+                self.nodes.append(Node(self.device(device), NodeKind.DEVICE, "", device))
         for level in reversed([level for level in levels if self._crossed(level)]):
             match self.system.links[level].domain:
                 case Domain.SWITCH:
@@ -65,7 +65,7 @@ class _Drawing:
                     self._torus(level)
                 case Domain.RING | Domain.MESH:
                     self._children(level)
-        return Graph(self.system.name, tuple(self.nodes), tuple(self.edges))
+        return MachineGraph(self.system.name, tuple(self.nodes), tuple(self.edges))
 
     def _crossed(self, level: int) -> bool:
         """Whether messages use a level's links: of one node nothing goes by its NICs."""
@@ -121,7 +121,7 @@ class _Drawing:
         block, children = self.system.block(level), self.system.hierarchy.cardinalities[level]
         for domain in self.domains(level):
             middle = self.middle(level, domain)
-            self.nodes.append(Node(middle, Kind.SWITCH, name, reduces=link.reduces))
+            self.nodes.append(Node(middle, NodeKind.SWITCH, name, reduces=link.reduces))
             for first in range(domain, domain + children * self.inside(level), block):
                 if not self.there(first, block):
                     continue
@@ -139,7 +139,7 @@ class _Drawing:
         label = self.system.hierarchy.names[level]
         detour = self.wiring.detours.get(out, ())
         rate = float(self.wiring.bandwidths[out]) if detour else None
-        self.nodes.append(Node(name, Kind.PORT, label, bandwidth_bytes_per_second=rate))
+        self.nodes.append(Node(name, NodeKind.PORT, label, bandwidth_bytes_per_second=rate))
         for other, _ in detour:
             self.edges.append(Edge(name, self.wiring.cable(other), label, Join.DETOUR))
 
@@ -162,7 +162,7 @@ class _Drawing:
             middle = self.middle(level, domain)
             rate = float(self.wiring.bandwidths[self.wiring.firsts[level] + number])
             latency = self.system.links[level].latency_seconds
-            self.nodes.append(Node(middle, Kind.BUS, name, None, rate, latency))
+            self.nodes.append(Node(middle, NodeKind.BUS, name, None, rate, latency))
             self.attach(middle, level, domain, children * size)
 
     def _torus(self, level: int) -> None:
@@ -202,7 +202,7 @@ class _Drawing:
             return self.device(first)
         port = f"{self.path(first, level + 1)}/port0"
         label = self.system.hierarchy.names[level]
-        self.nodes.append(Node(port, Kind.PORT, label))
+        self.nodes.append(Node(port, NodeKind.PORT, label))
         self.attach(port, level, first, size)
         return port
 

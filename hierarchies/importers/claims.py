@@ -4,9 +4,9 @@ An importer records what each table, row or option states about one quantity as 
 ``settle`` compares all claims on the same quantity: it refuses two that exclude each other, unless
 one of them is known to be the less reliable one (``yields``).
 
->>> from hierarchies.importers.claims import Between, Claim, settle
->>> row = Claim("NVLinks", "GPU0", "row GPU0", "18 NVLinks", Between(18, 18))
->>> card = Claim("NVLinks", "GPU0", "--gpu v100", "at most 6", Between(0, 6), yields=True)
+>>> from hierarchies.importers.claims import NumberRange, Claim, settle
+>>> row = Claim("NVLinks", "GPU0", "row GPU0", "18 NVLinks", NumberRange(18, 18))
+>>> card = Claim("NVLinks", "GPU0", "--gpu v100", "at most 6", NumberRange(0, 6), yields=True)
 >>> settle([row, card])
 ('NVLinks of GPU0: 18 NVLinks by row GPU0, but at most 6 by --gpu v100. Row GPU0 is followed.',)
 """
@@ -22,7 +22,7 @@ from hierarchies.errors import InputError
 
 
 @dataclass(frozen=True)
-class Between:
+class NumberRange:
     """A number from ``least`` to ``most``, both included."""
 
     least: float = 0
@@ -43,13 +43,13 @@ class Claim:
     subject: str
     place: str
     words: str
-    values: Between | frozenset[str]
+    values: NumberRange | frozenset[str]
     yields: bool = False
 
     def excludes(self, other: Claim) -> bool:
         """Whether no value satisfies both."""
         mine, theirs = self.values, other.values
-        if isinstance(mine, Between) and isinstance(theirs, Between):
+        if isinstance(mine, NumberRange) and isinstance(theirs, NumberRange):
             return max(mine.least, theirs.least) > min(mine.most, theirs.most)
         if isinstance(mine, frozenset) and isinstance(theirs, frozenset):
             return not mine & theirs
@@ -62,7 +62,7 @@ def settle(claims: Iterable[Claim], hint: str = "") -> tuple[str, ...]:
     Raises InputError, with the hint, for two claims of which neither yields.
     """
     found: dict[tuple[str, str, str], list[tuple[Claim, Claim]]] = {}
-    for about in _by_quantity(claims):
+    for about in _group_by_quantity(claims):
         for first, second in combinations(about, 2):
             if first.excludes(second):
                 sides = sorted((first, second), key=lambda claim: claim.yields)
@@ -70,18 +70,18 @@ def settle(claims: Iterable[Claim], hint: str = "") -> tuple[str, ...]:
                 found.setdefault(places, []).append((sides[0], sides[1]))
     for pairs in found.values():
         if not pairs[0][1].yields:
-            raise InputError(_both_sides(pairs), hint=hint)
-    return tuple(f"{_both_sides(pairs)}. {_outcome(*pairs[0])}" for pairs in found.values())
+            raise InputError(_describe_sides(pairs), hint=hint)
+    return tuple(f"{_describe_sides(pairs)}. {_outcome(*pairs[0])}" for pairs in found.values())
 
 
-def _by_quantity(claims: Iterable[Claim]) -> Iterable[list[Claim]]:
+def _group_by_quantity(claims: Iterable[Claim]) -> Iterable[list[Claim]]:
     grouped: dict[tuple[str, str], list[Claim]] = {}
     for claim in claims:
         grouped.setdefault((claim.topic, claim.subject), []).append(claim)
     return grouped.values()
 
 
-def _both_sides(pairs: Sequence[tuple[Claim, Claim]]) -> str:
+def _describe_sides(pairs: Sequence[tuple[Claim, Claim]]) -> str:
     one, other = pairs[0]
     subject = f" of {one.subject}" if one.subject else ""
     more = f" ({len(pairs) - 1} more like this)" if len(pairs) > 1 else ""

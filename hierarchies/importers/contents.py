@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from math import prod
 
-from hierarchies.importers.claims import Between, Claim
+from hierarchies.importers.claims import Claim, NumberRange
 from hierarchies.system import System
 
 MOST_IN_A_MACHINE = 32
@@ -39,17 +39,17 @@ class Contents:
         """The devices of the fullest unit and of a machine, by the file and by ``inner``."""
         place, devices = f"--inside {inner.name}", inner.hierarchy.devices_in_child(0)
         topic, each = f"devices in a {self.unit}", devices_of_machine(inner)
-        words = f"{devices} ({_described(inner)})"
+        words = f"{devices} ({_describe_inner(inner)})"
         found = [
             self._stated(topic, inner),
-            Claim(topic, "", place, words, Between(devices, devices)),
+            Claim(topic, "", place, words, NumberRange(devices, devices)),
         ]
         full = max(self.units, key=lambda unit: unit.devices or 0)
         if full.devices and each is not None:
             there = full.devices / full.machines
             topic = "devices in a machine"
-            found.append(Claim(topic, "", self.source, f"{there:g}", Between(there, there)))
-            found.append(Claim(topic, "", place, f"{each}", Between(each, each)))
+            found.append(Claim(topic, "", self.source, f"{there:g}", NumberRange(there, there)))
+            found.append(Claim(topic, "", place, f"{each}", NumberRange(each, each)))
         return found
 
     def agrees(self, inner: System) -> bool:
@@ -60,17 +60,21 @@ class Contents:
     def _stated(self, topic: str, inner: System) -> Claim:
         known = [unit.devices for unit in self.units if unit.devices is not None]
         if known:
-            return Claim(topic, "", self.source, str(max(known)), Between(max(known), max(known)))
+            return Claim(
+                topic, "", self.source, str(max(known)), NumberRange(max(known), max(known))
+            )
         machines = max(unit.machines for unit in self.units)
         each = devices_of_machine(inner)
         if each is not None:
-            words = f"{machines * each} ({_several(machines, each)})"
-            return Claim(topic, "", self.source, words, Between(machines * each, machines * each))
+            words = f"{machines * each} ({_count_machines(machines, each)})"
+            return Claim(
+                topic, "", self.source, words, NumberRange(machines * each, machines * each)
+            )
         most = machines * MOST_IN_A_MACHINE
-        words = f"at most {most} ({_several(machines, MOST_IN_A_MACHINE)} at most)"
+        words = f"at most {most} ({_count_machines(machines, MOST_IN_A_MACHINE)} at most)"
         if inner.hierarchy.devices_in_child(0) % machines:
-            return Claim(topic, "", self.source, f"a multiple of {machines}", Between(most=0))
-        return Claim(topic, "", self.source, words, Between(machines, most))
+            return Claim(topic, "", self.source, f"a multiple of {machines}", NumberRange(most=0))
+        return Claim(topic, "", self.source, words, NumberRange(machines, most))
 
     def missing(self, inner: System) -> list[str]:
         """Paths of the devices that units with fewer than the fullest lack, the last ones."""
@@ -100,11 +104,11 @@ def devices_of_machine(inner: System) -> int | None:
     return whole if names[0] in _MACHINES and whole <= MOST_IN_A_MACHINE else None
 
 
-def _several(machines: int, each: int) -> str:
+def _count_machines(machines: int, each: int) -> str:
     return f"{machines} machine{'s' if machines > 1 else ''} of {each}"
 
 
-def _described(inner: System) -> str:
+def _describe_inner(inner: System) -> str:
     counts = inner.hierarchy.levels[1:]
     inside = " x ".join(f"{level.cardinality} {level.name}" for level in counts)
     return f"a {inner.hierarchy.names[0]} of {inside or 'one device'}"

@@ -15,7 +15,7 @@ Value = bool | int | float | str
 
 
 @dataclass(frozen=True)
-class Stated:
+class StatedValue:
     """A value that the file determines.
 
     ``source`` says where it stands, or which table it was computed with; ``unconfirmed``: the file
@@ -40,7 +40,7 @@ class Blank:
     needed: bool = True
 
 
-Entry = Stated | Blank
+Entry = StatedValue | Blank
 UNKNOWN = Blank()
 _FIELDS = {
     "count": "count",
@@ -153,9 +153,11 @@ class Draft:
         """The same with every suggestion taken, as a value that is unconfirmed."""
         return replace(
             self,
-            memory_bytes_per_second=_taken(self.memory_bytes_per_second),
+            memory_bytes_per_second=_accept_suggestion(self.memory_bytes_per_second),
             levels=tuple(
-                level.having({key: _taken(entry) for key, entry in level.entries().items()})
+                level.having(
+                    {key: _accept_suggestion(entry) for key, entry in level.entries().items()}
+                )
                 for level in self.levels
             ),
         )
@@ -168,13 +170,13 @@ class Draft:
         return replace(self, warnings=(*settle(self.claims, hint), *self.warnings), claims=())
 
 
-def _taken(entry: Entry) -> Entry:
-    if isinstance(entry, Stated) or entry.suggestion is None:
+def _accept_suggestion(entry: Entry) -> Entry:
+    if isinstance(entry, StatedValue) or entry.suggestion is None:
         return entry
-    return Stated(entry.suggestion, f"suggested: {entry.source}", unconfirmed=True)
+    return StatedValue(entry.suggestion, f"suggested: {entry.source}", unconfirmed=True)
 
 
-def refines(fine: Sequence[object], coarse: Sequence[object]) -> bool:
+def is_refinement(fine: Sequence[object], coarse: Sequence[object]) -> bool:
     """Whether a level may lie inside another: each part of the fine one is in one coarse part.
 
     A part is given for every GPU or host in turn: (0, 0, 1, 1) refines (0, 0, 0, 0).
@@ -182,15 +184,15 @@ def refines(fine: Sequence[object], coarse: Sequence[object]) -> bool:
     return len(set(zip(fine, coarse, strict=True))) == len(set(fine))
 
 
-def level_of(system: System, position: int) -> DraftLevel:
+def draft_level_of(system: System, position: int) -> DraftLevel:
     """A level of a known system as a draft level, with the sources it has."""
     link, level = system.links[position], system.hierarchy.levels[position]
 
-    def stated(key: str, value: Value) -> Stated:
+    def stated(key: str, value: Value) -> StatedValue:
         source = link.source(key, f"the description of {system.name}")
-        return Stated(value, source, key in link.unconfirmed)
+        return StatedValue(value, source, key in link.unconfirmed)
 
-    def latency(key: str, seconds: float | None) -> Stated | None:
+    def latency(key: str, seconds: float | None) -> StatedValue | None:
         return None if seconds is None else stated(key, seconds)
 
     return DraftLevel(

@@ -31,7 +31,7 @@ def expand(text: str, most: int = MOST_HOSTS) -> tuple[str, ...]:
         count = prod(choices for choices, _ in parts)
         if len(names) + count > most:
             raise InputError(
-                f"the hostlist {_short(text)} stands for too many names",
+                f"the hostlist {_shorten(text)} stands for too many names",
                 hint=f"at most {most:,} are read",
             )
         names += ("".join(chosen) for chosen in product(*(texts for _, texts in parts)))
@@ -39,7 +39,7 @@ def expand(text: str, most: int = MOST_HOSTS) -> tuple[str, ...]:
 
 
 @dataclass
-class Names:
+class HostlistExpander:
     """Expands many hostlists that together stand for at most ``left`` names."""
 
     left: int = 2 * MOST_HOSTS
@@ -51,7 +51,7 @@ class Names:
         return names
 
 
-def listed(names: Iterable[str], most: int = 6) -> str:
+def shorten_list(names: Iterable[str], most: int = 6) -> str:
     """The first of some names, and how many more there are: ``a1, a2 and 7 more``."""
     rest = iter(names)
     shown = list(islice(rest, most))
@@ -66,13 +66,13 @@ def _pieces(text: str) -> Iterator[str]:
         depth += (letter == "[") - (letter == "]")
         if depth not in (0, 1):
             raise InputError(
-                f"unbalanced brackets in {_short(text)}", hint="write ranges as dev[0-5,9]"
+                f"unbalanced brackets in {_shorten(text)}", hint="write ranges as dev[0-5,9]"
             )
         if letter == "," and not depth:
             yield text[start:position]
             start = position + 1
     if depth:
-        raise InputError(f"an open bracket in {_short(text)}", hint="close it with ']'")
+        raise InputError(f"an open bracket in {_shorten(text)}", hint="close it with ']'")
     yield text[start:]
 
 
@@ -81,7 +81,7 @@ def _parts(piece: str) -> list[tuple[int, Iterable[str]]]:
     name = piece.strip()
     if not name or not name.isprintable() or len(name) > _LONGEST_PIECE or " " in name:
         raise InputError(
-            f"{_short(piece)} is no name of a host", hint="write them as dev[0-5,9],login1"
+            f"{_shorten(piece)} is no name of a host", hint="write them as dev[0-5,9],login1"
         )
     return [
         _numbers(inside, piece) if inside or not plain else (1, [plain])
@@ -101,14 +101,14 @@ def _span(text: str, piece: str) -> tuple[int, int, int]:
     match = _SPAN.fullmatch(text.strip())
     if not match or max(map(len, match.groups(default=""))) > _LONGEST_NUMBER:
         raise InputError(
-            f"{_short(text)} in {_short(piece)} is no range of numbers",
+            f"{_shorten(text)} in {_shorten(piece)} is no range of numbers",
             hint="write 3, 0-5 or 001-016",
         )
     first, last = int(match[1]), int(match[2] or match[1])
     if last < first:
-        raise InputError(f"the range {text} in {_short(piece)} runs backwards")
+        raise InputError(f"the range {text} in {_shorten(piece)} runs backwards")
     return first, last, len(match[1])
 
 
-def _short(text: str) -> str:
+def _shorten(text: str) -> str:
     return repr(text if len(text) <= 60 else f"{text[:57]}...")

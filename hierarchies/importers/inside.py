@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from hierarchies.errors import InputError
-from hierarchies.importers.claims import Between, Claim, settle
-from hierarchies.importers.draft import Draft, DraftLevel, Lack, Stated, level_of
+from hierarchies.importers.claims import Claim, NumberRange, settle
+from hierarchies.importers.draft import Draft, DraftLevel, Lack, StatedValue, draft_level_of
 from hierarchies.importers.models import claims_of_device
-from hierarchies.importers.writing import written
+from hierarchies.importers.writing import scale_to_unit
 from hierarchies.system import System
 
 MOST_LACKS = 1000
@@ -17,7 +17,7 @@ _COMPARED = ("domain", "bandwidth_GB_per_s", "ports")
 """What a network and the system inside it may both state of the level of nodes."""
 
 
-def around(draft: Draft, inner: System) -> Draft:
+def wrap_network(draft: Draft, inner: System) -> Draft:
     """The network of a draft around nodes that ``inner`` describes.
 
     The innermost level of the draft (the nodes of one switch) and the outermost of ``inner`` (its
@@ -34,25 +34,29 @@ def around(draft: Draft, inner: System) -> Draft:
         )
     if draft.holds_devices:
         assert draft.wider is not None
-        return around(draft.wider, inner)
+        return wrap_network(draft.wider, inner)
     wider = draft.wider
-    if wider is not None and not _agrees(draft, inner) and _agrees(wider, inner):
-        return _merged(wider, inner)
-    return _merged(draft, inner)
+    if (
+        wider is not None
+        and not _has_same_devices(draft, inner)
+        and _has_same_devices(wider, inner)
+    ):
+        return _merge_draft(wider, inner)
+    return _merge_draft(draft, inner)
 
 
-def _agrees(draft: Draft, inner: System) -> bool:
+def _has_same_devices(draft: Draft, inner: System) -> bool:
     """Whether the units of a draft have as many devices as those of a system, as far as known."""
     return draft.contents is None or draft.contents.agrees(inner)
 
 
-def _merged(draft: Draft, inner: System) -> Draft:
+def _merge_draft(draft: Draft, inner: System) -> Draft:
     claims = tuple(_claims(draft, inner))
     whole = draft.contents.unit if draft.contents else "node"
     conflicts = settle(claims, f"give a system whose {whole} has the devices of this file's")
-    node, *inside = [level_of(inner, position) for position in range(len(inner.links))]
+    node, *inside = [draft_level_of(inner, position) for position in range(len(inner.links))]
     border = draft.levels[-1]
-    stated = {key for key, entry in border.entries().items() if isinstance(entry, Stated)}
+    stated = {key for key, entry in border.entries().items() if isinstance(entry, StatedValue)}
     theirs = {key: e for key, e in node.entries().items() if key not in {"count", *stated}}
     medium = border.medium or node.medium
     merged = replace(border.having(theirs), through=node.through, medium=medium)
@@ -64,7 +68,9 @@ def _merged(draft: Draft, inner: System) -> Draft:
             hint="rename it in one of the two files",
         )
     outside = [
-        replace(level, through=_beyond(level, node)) if border.name in level.through else level
+        replace(level, through=_crossed_inner_levels(level, node))
+        if border.name in level.through
+        else level
         for level in draft.levels[:-1]
     ]
     lacks, notes = _lacks(draft, inner)
@@ -73,7 +79,7 @@ def _merged(draft: Draft, inner: System) -> Draft:
         draft,
         levels=(*outside, merged, *inside),
         device=inner.device,
-        memory_bytes_per_second=Stated(
+        memory_bytes_per_second=StatedValue(
             inner.memory_bytes_per_second, inner.memory_source or inner.name, unconfirmed
         ),
         notes=(*(note for note in draft.notes if note != draft.advice), *notes),
@@ -95,18 +101,18 @@ def _claims(draft: Draft, inner: System) -> Iterator[Claim]:
         yield from claims_of_device(model, draft.title.partition(":")[0])
         if device is not None:
             yield device
-    border, node = draft.levels[-1], level_of(inner, 0)
+    border, node = draft.levels[-1], draft_level_of(inner, 0)
     for key in _COMPARED:
         ours, theirs = border.entries().get(key), node.entries().get(key)
-        if isinstance(ours, Stated) and isinstance(theirs, Stated):
+        if isinstance(ours, StatedValue) and isinstance(theirs, StatedValue):
             topic = f"{key} of level {border.name!r}"
             yield _claim(topic, key, ours, ours.source)
             yield replace(_claim(topic, key, theirs, place), yields=True)
 
 
-def _claim(topic: str, key: str, entry: Stated, place: str) -> Claim:
-    value = written(key, entry.value)
-    values = frozenset({value}) if isinstance(value, str) else Between(value, value)
+def _claim(topic: str, key: str, entry: StatedValue, place: str) -> Claim:
+    value = scale_to_unit(key, entry.value)
+    values = frozenset({value}) if isinstance(value, str) else NumberRange(value, value)
     words = value if isinstance(value, str) else f"{value:g}"
     return Claim(topic, "", place, words, values)
 
@@ -131,7 +137,7 @@ def _lacks(draft: Draft, inner: System) -> tuple[tuple[Lack, ...], tuple[str, ..
     return (*draft.lacks, *lacks), (note,)
 
 
-def _beyond(level: DraftLevel, node: DraftLevel) -> tuple[str, ...]:
+def _crossed_inner_levels(level: DraftLevel, node: DraftLevel) -> tuple[str, ...]:
     """The inner levels that a network level crosses: its own, then those that ``node`` crosses."""
     extra = tuple(name for name in node.through if name not in level.through)
     return (*level.through, *extra)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from hierarchies.errors import InputError, nearest, within
+from hierarchies.errors import InputError, error_context, suggest_nearest
 from hierarchies.importers.draft import Draft
 from hierarchies.importers.graphs import reader, reading
-from hierarchies.importers.hostlist import listed
+from hierarchies.importers.hostlist import shorten_list
 from hierarchies.importers.networks import (
     ibnetdiscover,
     infiniband,
@@ -18,13 +18,13 @@ from hierarchies.importers.networks import (
 )
 from hierarchies.importers.nodes import hwloc, nccl_xml, nvidia_smi, rocm_smi
 from hierarchies.importers.nodes.node import draft_of
-from hierarchies.importers.nodes.picture import Picture
-from hierarchies.importers.options import Options
+from hierarchies.importers.nodes.picture import NodePicture
+from hierarchies.importers.options import ImportOptions
 from hierarchies.importers.slurm import slurm
 
 
 @dataclass(frozen=True)
-class Kind:
+class FileKind:
     """What a kind of file is, and the function from texts (by the files' names) to a draft.
 
     ``check_beginnings`` raises InputError, too, for what can be seen to be none of them without
@@ -32,39 +32,43 @@ class Kind:
     """
 
     what: str
-    read: Callable[[Mapping[str, str], Options], Draft]
+    read: Callable[[Mapping[str, str], ImportOptions], Draft]
     check_beginnings: Callable[[Mapping[str, str]], None]
 
 
-def _node(
-    what: str, source: str, picture: Callable[[str], Picture], check: Callable[[str], object]
-) -> Kind:
+def _node_kind(
+    what: str, source: str, picture: Callable[[str], NodePicture], check: Callable[[str], object]
+) -> FileKind:
     """A kind of file that describes one node."""
 
-    def draft(name: str, text: str, options: Options) -> Draft:
+    def draft(name: str, text: str, options: ImportOptions) -> Draft:
         return draft_of(picture(text), name, options)
 
     hint = "import one node; --nodes says how many such there are"
-    return _single(what, lambda files: (f"{len(files)} files of {source}", hint), draft, check)
+    return _single_file_kind(
+        what, lambda files: (f"{len(files)} files of {source}", hint), draft, check
+    )
 
 
-def _cluster(
-    what: str, one: str, read: Callable[[str, Options], Draft], check: Callable[[str], object]
-) -> Kind:
+def _cluster_kind(
+    what: str, one: str, read: Callable[[str, ImportOptions], Draft], check: Callable[[str], object]
+) -> FileKind:
     """A kind of file that describes all hosts; ``one`` is the hint where several are given."""
 
-    def draft(name: str, text: str, options: Options) -> Draft:
+    def draft(name: str, text: str, options: ImportOptions) -> Draft:
         return read(text, options)
 
-    return _single(what, lambda files: (f"{len(files)} files: {listed(files)}", one), draft, check)
+    return _single_file_kind(
+        what, lambda files: (f"{len(files)} files: {shorten_list(files)}", one), draft, check
+    )
 
 
-def _single(
+def _single_file_kind(
     what: str,
     several: Callable[[Mapping[str, str]], tuple[str, str]],
-    draft: Callable[[str, str, Options], Draft],
+    draft: Callable[[str, str, ImportOptions], Draft],
     check: Callable[[str], object],
-) -> Kind:
+) -> FileKind:
     """A kind of which one file is read; ``several``: problem and hint where more are given."""
 
     def the_one(files: Mapping[str, str]) -> tuple[str, str]:
@@ -73,66 +77,68 @@ def _single(
             raise InputError(problem, hint=hint)
         return next(iter(files.items()))
 
-    def read(files: Mapping[str, str], options: Options) -> Draft:
+    def read(files: Mapping[str, str], options: ImportOptions) -> Draft:
         name, text = the_one(files)
-        with within(name):
+        with error_context(name):
             return draft(name, text, options)
 
     def check_beginnings(files: Mapping[str, str]) -> None:
         name, text = the_one(files)
-        with within(name):
+        with error_context(name):
             check(text)
 
-    return Kind(what, read, check_beginnings)
+    return FileKind(what, read, check_beginnings)
 
 
-KINDS: Mapping[str, Kind] = {
-    "nvidia-smi": _node(
+KINDS: Mapping[str, FileKind] = {
+    "nvidia-smi": _node_kind(
         "what nvidia-smi topo -m prints", nvidia_smi.SOURCE, nvidia_smi.read, nvidia_smi.read
     ),
-    "nccl-xml": _node(
+    "nccl-xml": _node_kind(
         "what NCCL or RCCL writes to NCCL_TOPO_DUMP_FILE",
         "a NCCL topology",
         nccl_xml.read,
         nccl_xml.check_beginning,
     ),
-    "rocm-smi": _node(
+    "rocm-smi": _node_kind(
         "what rocm-smi --showtopo or amd-smi topology --json prints",
         rocm_smi.SOURCE,
         rocm_smi.read,
         rocm_smi.read,
     ),
-    "hwloc": _node("what lstopo --of xml prints", hwloc.SOURCE, hwloc.read, hwloc.check_beginning),
-    "slurm": Kind(
+    "hwloc": _node_kind(
+        "what lstopo --of xml prints", hwloc.SOURCE, hwloc.read, hwloc.check_beginning
+    ),
+    "slurm": FileKind(
         "topology.conf, topology.yaml or what scontrol show topology prints",
         slurm.read,
         slurm.check_beginning,
     ),
-    "topograph": _cluster(
+    "topograph": _cluster_kind(
         "the JSON of topograph's graph engine, or one of its models",
         "give one graph or model",
         topograph.read,
         topograph.check_beginning,
     ),
-    "kubernetes": _cluster(
+    "kubernetes": _cluster_kind(
         "what kubectl get nodes -o json prints",
         "give one list of nodes",
         kubernetes.read,
         kubernetes.check_beginning,
     ),
-    "jax": _cluster(
+    "jax": _cluster_kind(
         f"the JSON that this prints:\n{jax_dump.SNIPPET}",
         "jax.devices() lists all devices of a job: one process's dump is enough",
         jax_dump.read,
         jax_dump.check_beginning,
     ),
-    "graph": _cluster(
+    "graph": _cluster_kind(
         "a graph: GraphML, node-link JSON, a topology of MSCCL, TE-CCL or TACOS",
         "give one graph",
         reader.read,
         reading.check_beginning,
     ),
-    "ibnetdiscover": _cluster(
+    "ibnetdiscover": _cluster_kind(
         "what ibnetdiscover prints",
         "give one subnet at a time",
         ibnetdiscover.read,
@@ -144,19 +150,21 @@ KINDS: Mapping[str, Kind] = {
 _NODES = ("nvidia-smi", "nccl-xml", "rocm-smi", "hwloc")
 
 
-def import_texts(kind: str, files: Mapping[str, str], options: Options | None = None) -> Draft:
+def import_texts(
+    kind: str, files: Mapping[str, str], options: ImportOptions | None = None
+) -> Draft:
     """The draft of a system from files of one kind, given as texts by file name.
 
     Raises InputError for an unknown kind, and, naming the file, for what is wrong in it.
     """
-    options = options or Options()
+    options = options or ImportOptions()
     _check_options(kind, options)
     draft = _kind(kind, files).read(files, options)
-    with within(listed(files)):
+    with error_context(shorten_list(files)):
         return draft.settled()
 
 
-def _check_options(kind: str, options: Options) -> None:
+def _check_options(kind: str, options: ImportOptions) -> None:
     """Raises InputError for an option that a kind of file has no use for."""
     if options.gpu is not None and kind in KINDS and kind not in _NODES:
         raise InputError(
@@ -175,9 +183,9 @@ def check_beginnings(kind: str, files: Mapping[str, str]) -> None:
     _kind(kind, files).check_beginnings(files)
 
 
-def _kind(kind: str, files: Mapping[str, str]) -> Kind:
+def _kind(kind: str, files: Mapping[str, str]) -> FileKind:
     if kind not in KINDS:
-        raise InputError(f"no kind of file {kind!r}", hint=nearest(kind, KINDS))
+        raise InputError(f"no kind of file {kind!r}", hint=suggest_nearest(kind, KINDS))
     if not files:
         raise InputError("no file to import", hint=f"give {KINDS[kind].what}")
     return KINDS[kind]

@@ -18,7 +18,7 @@ LONGEST_TOKEN = 2**18
 """Characters of one tag, or of one comment: what is longer expat would read again and again."""
 
 
-class _Watched:
+class _PiecewiseText:
     """A text that is read in pieces, while the parser gets on with it."""
 
     def __init__(self, text: str, parser: DefusedXMLParser) -> None:
@@ -39,13 +39,13 @@ class _Watched:
         return self._text.read(characters)
 
 
-def parsed(text: str) -> Element:
+def parse_xml(text: str) -> Element:
     """The root element. Raises InputError for what is no XML, has entities, or is too deep."""
     depth = count = 0
     root: Element | None = None
     parser = DefusedXMLParser()
-    watched = _Watched(text, parser)
-    with _one_error():
+    watched = _PiecewiseText(text, parser)
+    with _unify_errors():
         for event, element in iterparse(watched, ("start", "end"), parser):
             depth += 1 if event == "start" else -1
             count += event == "start"
@@ -60,15 +60,15 @@ def parsed(text: str) -> Element:
 
 def check_beginning(text: str, *roots: str) -> None:
     """Raises InputError for a text whose beginning is no XML, or of other roots than these."""
-    first = _First()
-    with _one_error():
+    first = _FirstTag()
+    with _unify_errors():
         DefusedXMLParser(target=first).feed(text[:BEGINNING])
     if first.tag is None or first.tag.rpartition("}")[2] not in roots:
         what = "no XML" if first.tag is None else f"XML of <{first.tag[:40]}>"
         raise InputError(what, hint=f"it begins with {' or '.join(f'<{tag}>' for tag in roots)}")
 
 
-class _First:
+class _FirstTag:
     """Keeps nothing of a document but its first tag."""
 
     tag: str | None = None
@@ -84,7 +84,7 @@ class _First:
 
 
 @contextmanager
-def _one_error() -> Iterator[None]:
+def _unify_errors() -> Iterator[None]:
     """What parsers raise becomes InputError."""
     try:
         yield
@@ -106,7 +106,7 @@ def walk(root: Element) -> Iterator[tuple[Element, tuple[Element, ...]]]:
         stack.extend((child, (*path, element)) for child in reversed(element))
 
 
-def whole(element: Element, key: str, most: int, where: str) -> int:
+def parse_whole_attribute(element: Element, key: str, most: int, where: str) -> int:
     """A whole number from 0 to ``most`` in an attribute. Raises InputError."""
     text = element.get(key, "")
     try:

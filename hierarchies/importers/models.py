@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from hierarchies.devices import devices
-from hierarchies.errors import InputError, nearest
+from hierarchies.errors import InputError, suggest_nearest
 from hierarchies.files.loading import load
 from hierarchies.importers.claims import Claim
-from hierarchies.importers.draft import Blank, Entry, Stated
+from hierarchies.importers.draft import Blank, Entry, StatedValue
 from hierarchies.system import System
 
 _ENTRIES = {
@@ -61,7 +61,7 @@ _INSTEAD = "leave --gpu out, and write what the GPU's data sheet states for each
 
 
 @dataclass(frozen=True)
-class Model:
+class GpuModel:
     """A GPU: its memory bandwidth and what one NVLink or xGMI link carries in each direction.
 
     ``links``: how many of these the catalogue's machine counts in its bandwidth, 0 if it has none;
@@ -90,7 +90,7 @@ class Model:
         """Its bandwidth; blank where the name fits several GPUs (A100 with 40 and with 80 GB)."""
         if self.name in _DEVICES:
             found = devices()[self.device]
-            return Stated(
+            return StatedValue(
                 found.memory_bytes_per_second,
                 f"{found.name} in the catalogue: {found.sources['memory_GB_per_s']}",
                 "memory_GB_per_s" in found.unconfirmed,
@@ -98,32 +98,32 @@ class Model:
         source = f"{self.system.name} in the catalogue: {self.system.memory_source}"
         if self.name in _SEVERAL:
             return Blank(self.system.memory_bytes_per_second, f"{_SEVERAL[self.name]}; {source}")
-        return Stated(
+        return StatedValue(
             self.system.memory_bytes_per_second,
             source,
             "memory_GB_per_s" in self.system.unconfirmed,
         )
 
     @property
-    def link(self) -> Stated | None:
+    def link(self) -> StatedValue | None:
         if not self.links:
             return None
         link = self.system.links[-1]
         source = link.source("bandwidth_GB_per_s")
-        return Stated(
+        return StatedValue(
             link.bandwidth_bytes_per_second / self.links,
             f"{self.links} links of {self.system.name} in the catalogue: {source}",
             "bandwidth_GB_per_s" in link.unconfirmed,
         )
 
 
-def model_named(name: str) -> Model:
+def find_model(name: str) -> GpuModel:
     """The GPU of a name, as people or the catalogue spell it.
 
     Raises InputError for one that the catalogue has no numbers of.
     """
     given = _words(name)
-    fits = [model for model in MODELS if _fits(given, model)]
+    fits = [model for model in MODELS if _is_match(given, model)]
     if fits:
         return _model(max(fits, key=lambda model: len(_words(model))))
     known = f"known are: {', '.join(MODELS)}; for another GPU {_INSTEAD}"
@@ -133,13 +133,13 @@ def model_named(name: str) -> Model:
     elif _OF_OTHERS.fullmatch(plain) or given & _OTHER_BOARDS:
         hint = known
     else:
-        hint = f"{nearest(name, MODELS)} For another GPU {_INSTEAD}"
+        hint = f"{suggest_nearest(name, MODELS)} For another GPU {_INSTEAD}"
     raise InputError(f"the catalogue has no GPU {name[:60]!r}", hint=hint)
 
 
-def _model(name: str) -> Model:
+def _model(name: str) -> GpuModel:
     entry, links, most_links, archs = _ENTRIES[name]
-    return Model(name, load(entry), links, most_links, archs)
+    return GpuModel(name, load(entry), links, most_links, archs)
 
 
 def _words(name: str) -> frozenset[str]:
@@ -148,7 +148,7 @@ def _words(name: str) -> frozenset[str]:
     return frozenset(re.findall(r"[a-z0-9]+", joined))
 
 
-def _fits(given: frozenset[str], model: str) -> bool:
+def _is_match(given: frozenset[str], model: str) -> bool:
     """Whether words name a model: all of its own, and nothing but what the catalogue calls it."""
     own = _words(model)
     return own <= given and given <= own | _words(_model(model).device) | _MAKERS
@@ -159,7 +159,7 @@ def numbers_of_links() -> frozenset[int]:
     return frozenset(most_links for _, _, most_links, _ in _ENTRIES.values())
 
 
-def model_of(device: str) -> tuple[Model, str] | None:
+def model_of(device: str) -> tuple[GpuModel, str] | None:
     """The GPU that a tool's name or PCI id probably means, and who says so of an id.
 
     None for a card of another board (``H100 PCIe``), whose numbers are others.
@@ -181,7 +181,7 @@ def memory_of(device: str) -> Blank:
         return Blank(None, f"say which GPU it is (--gpu {', '.join(MODELS)}), or write it")
     model, what = found
     memory = model.memory
-    value = memory.value if isinstance(memory, Stated) else memory.suggestion
+    value = memory.value if isinstance(memory, StatedValue) else memory.suggestion
     return Blank(value, f"{what}{memory.source}")
 
 
@@ -191,7 +191,7 @@ def claims_of_device(device: str, place: str, yields: bool = False) -> Iterator[
     A card of another board (``H100 PCIe``) is none of the catalogue's models.
     """
     same = frozenset(model for model in MODELS if _model(model).device == device)
-    names = [_named(word) for word in re.findall(r"[a-z0-9:]+", device.lower())]
+    names = [_model_in_word(word) for word in re.findall(r"[a-z0-9:]+", device.lower())]
     named = next(filter(None, names), "")
     if same:
         yield Claim("GPU model", "", place, device, same, yields)
@@ -201,7 +201,7 @@ def claims_of_device(device: str, place: str, yields: bool = False) -> Iterator[
         yield claim_of_model(named, place, device[:60], yields)
 
 
-def _named(word: str) -> str:
+def _model_in_word(word: str) -> str:
     """The GPU that one word of a device's name says, in the catalogue or not; else empty."""
     if word in MODELS or _OF_OTHERS.fullmatch(word):
         return word

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hierarchies.importers.draft import Blank, Entry, Stated
+from hierarchies.importers.draft import Blank, Entry, StatedValue
 
 _BY_SM = ((100, 40.1), (90, 20.6), (87, 20.0), (86, 12.0), (70, 20.0), (60, 18.0), (0, 20.0))
 _BY_GCN = (("gfx95", 48.0), ("gfx94", 48.0), ("94", 48.0), ("gfx90a", 36.0), ("910", 36.0))
@@ -13,21 +13,23 @@ _INTEL = ((0xCF, 40.0), (0x8F, 22.0), (0x55, 10.0), (0, 6.0))
 _AMD, _POWER, _ARM = 16.0, 32.0, 6.0
 
 
-def nvlink(sm: int) -> Stated:
+def nvlink_rate(sm: int) -> StatedValue:
     """Bytes a second of one NVLink of a GPU of compute capability ``sm`` (80 is 8.0)."""
     rate = next(rate for lowest, rate in _BY_SM if sm >= lowest)
-    return Stated(rate * 1e9, f"NCCL's table for sm {sm}, {rate:g} GB/s a link (src/graph/topo.h)")
+    return StatedValue(
+        rate * 1e9, f"NCCL's table for sm {sm}, {rate:g} GB/s a link (src/graph/topo.h)"
+    )
 
 
-def xgmi(gcn: str) -> Stated:
+def xgmi_rate(gcn: str) -> StatedValue:
     """The same of one xGMI link, by the architecture that RCCL writes (``gfx942``, ``908``)."""
     rate = next((rate for start, rate in _BY_GCN if gcn.startswith(start)), _VEGA)
-    return Stated(
+    return StatedValue(
         rate * 1e9, f"RCCL's table for gcn {gcn}, {rate:g} GB/s a link (src/graph/topo.h)"
     )
 
 
-def pcie(link_speed: str, link_width: int) -> Entry:
+def pcie_rate(link_speed: str, link_width: int) -> Entry:
     """Bytes a second of a PCIe link, as NCCL computes it from what the kernel says of it."""
     words = link_speed.split()
     known = _GIGATRANSFERS.get(words[0]) if words else None
@@ -36,10 +38,10 @@ def pcie(link_speed: str, link_width: int) -> Entry:
     width = link_width or 16
     rate = width * known / 80
     text = f"NCCL's {rate:g} GB/s for PCIe of {words[0]} GT/s and {width} lanes"
-    return Stated(rate * 1e9, f"{text} (src/graph/topo.cc)")
+    return StatedValue(rate * 1e9, f"{text} (src/graph/topo.cc)")
 
 
-def between_sockets(arch: str, vendor: str, family: int, model: int) -> Blank:
+def socket_link_rate(arch: str, vendor: str, family: int, model: int) -> Blank:
     """What NCCL takes the link between two sockets to carry; no file says it."""
     rate = {"ppc64": _POWER, "arm64": _ARM}.get(arch)
     if vendor == "AuthenticAMD":

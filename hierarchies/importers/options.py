@@ -10,7 +10,7 @@ MOST_NODES = 10**6
 
 
 @dataclass(frozen=True)
-class Options:
+class ImportOptions:
     """``nodes``: how many such nodes there are; ``gpu``: the model of its GPUs, one of ``MODELS``;
     ``keys``: labels of Kubernetes nodes that name the levels, outermost first.
     """

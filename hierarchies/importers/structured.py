@@ -22,7 +22,7 @@ _NULLS = frozenset({"", "~", "null", "Null", "NULL"})
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-def from_json(text: str) -> Any:
+def parse_json(text: str) -> Any:
     """What a JSON text says. Raises InputError for what is none, or is nested too deeply."""
     try:
         return json.loads(text)
@@ -52,7 +52,7 @@ def check_beginning(text: str, *words: str) -> None:
         raise InputError("JSON of something else", hint=f"it has {' or '.join(words)}")
 
 
-def from_yaml(text: str) -> Any:
+def parse_yaml(text: str) -> Any:
     """What a YAML text says: every scalar as the text that is written, empty ones as None.
 
     So ``0010`` stays the name of a host. Raises InputError for what is no YAML, for more than one
@@ -61,7 +61,7 @@ def from_yaml(text: str) -> Any:
     """
     _check_length(text)
     try:
-        return _built(_events(text))
+        return _build_value(_events(text))
     except yaml.YAMLError as error:
         raise InputError(f"not YAML: {_first_line(error)}", where=_place(error)) from None
     except InputError:
@@ -115,7 +115,7 @@ def _line(event: Any) -> str:
     return f"line {event.start_mark.line + 1}"
 
 
-def _built(events: Iterator[Any]) -> Any:
+def _build_value(events: Iterator[Any]) -> Any:
     """The value of the one document that the events are of, None for none."""
     value, documents = None, 0
     for event in events:
@@ -160,7 +160,7 @@ def _place(error: yaml.YAMLError) -> str:
     return f"line {mark.line + 1}" if mark else ""
 
 
-def mapping(value: Any, what: str) -> dict[str, Any]:
+def require_mapping(value: Any, what: str) -> dict[str, Any]:
     """The value, if it is a mapping. Raises InputError."""
     if not isinstance(value, dict):
         raise InputError(f"{what} is not a mapping of keys to values")

@@ -16,20 +16,20 @@ _TUNING = (
 )
 
 
-def _by_nccl(**microseconds: float) -> Latencies:
+def _nccl_latencies(**microseconds: float) -> Latencies:
     return {
         key: Blank(each * 1e-6, _TUNING, needed=key == "latency_us")
         for key, each in microseconds.items()
     }
 
 
-NETWORK = _by_nccl(latency_us=14.0, ll_latency_us=2.7, ll128_latency_us=4.0)
-NVLINK = _by_nccl(latency_us=3.4, ll_latency_us=0.6, ll128_latency_us=1.9)
-PCIE = _by_nccl(latency_us=5.7, ll_latency_us=1.0)
-PCIE_OF_AMD = _by_nccl(latency_us=5.7)
+NETWORK = _nccl_latencies(latency_us=14.0, ll_latency_us=2.7, ll128_latency_us=4.0)
+NVLINK = _nccl_latencies(latency_us=3.4, ll_latency_us=0.6, ll128_latency_us=1.9)
+PCIE = _nccl_latencies(latency_us=5.7, ll_latency_us=1.0)
+PCIE_OF_AMD = _nccl_latencies(latency_us=5.7)
 
 
-def of_mi300x(level: int) -> Latencies:
+def suggest_mi300x_latencies(level: int) -> Latencies:
     """Those of a level of the catalogue's MI300X: -1 are its xGMI links, 0 its network."""
     link = load("mi300x").links[level]
     source = f"mi300x in the catalogue: {link.source('latency_us')}"

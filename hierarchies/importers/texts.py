@@ -11,7 +11,7 @@ LARGEST_BYTES = 16 * 2**20
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 
 
-def texts(paths: Iterable[str]) -> dict[str, str]:
+def read_texts(paths: Iterable[str]) -> dict[str, str]:
     """The text of every file, by the path given. Raises InputError, naming the file."""
     return {path: _text(path) for path in paths}
 
@@ -23,10 +23,10 @@ def _text(path: str) -> str:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise InputError(f"cannot read the file: {reason}", where=path) from None
-    return decoded(content, path)
+    return decode_text(content, path)
 
 
-def decoded(content: bytes, where: str) -> str:
+def decode_text(content: bytes, where: str) -> str:
     """The text that bytes are. Raises InputError for what is too large, or no text in UTF-8."""
     if len(content) > LARGEST_BYTES:
         raise InputError(

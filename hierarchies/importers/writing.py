@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from hierarchies.files.reading import BLANK
-from hierarchies.files.values import pairs, quoted, spelled
-from hierarchies.importers.draft import Blank, Draft, DraftLevel, Entry, Lack, Stated, Value
+from hierarchies.files.values import quote, spell_pairs, spell_value
+from hierarchies.importers.draft import Blank, Draft, DraftLevel, Entry, Lack, StatedValue, Value
 
 _WIDTH = 100
 _PER_SECOND, _MICROSECONDS = "_GB_per_s", "_us"
 
 
-def toml(draft: Draft) -> str:
+def draft_to_toml(draft: Draft) -> str:
     """The description that ``hierarchies.read`` takes, or refuses for its blanks.
 
     An unknown value is ``"?"``, with a suggestion and its source beside it.
@@ -29,13 +29,13 @@ def _lines(draft: Draft) -> Iterator[str]:
             f'Where "{BLANK}" stands, write the value, and in the source of that name where it '
             "is from; suggestions stand beside it."
         )
-    yield from pairs({"name": draft.name, "title": draft.title})
-    yield from ("", "[device]", *pairs({"name": draft.device or "not said"}))
+    yield from spell_pairs({"name": draft.name, "title": draft.title})
+    yield from ("", "[device]", *spell_pairs({"name": draft.device or "not said"}))
     entry = draft.memory_bytes_per_second
     yield _entry("memory_GB_per_s", entry)
-    doubted = isinstance(entry, Stated) and entry.unconfirmed
-    yield from pairs({"unconfirmed": ["memory_GB_per_s"] if doubted else None})
-    yield from pairs({"source": _source(entry)})
+    doubted = isinstance(entry, StatedValue) and entry.unconfirmed
+    yield from spell_pairs({"unconfirmed": ["memory_GB_per_s"] if doubted else None})
+    yield from spell_pairs({"source": _source(entry)})
     for level in draft.levels:
         yield from _level(level, innermost=level is draft.levels[-1])
     for lack in draft.lacks:
@@ -48,43 +48,43 @@ def _level(level: DraftLevel, innermost: bool) -> Iterator[str]:
     if level.about:
         yield from _comment(level.about)
     domain = entries["domain"]
-    if isinstance(domain, Stated):
+    if isinstance(domain, StatedValue):
         yield from _comment(f"{domain.value}: {domain.source}")
-    yield from ("[[level]]", *pairs({"name": level.name, "medium": level.medium or None}))
+    yield from ("[[level]]", *spell_pairs({"name": level.name, "medium": level.medium or None}))
     for key, entry in entries.items():
         yield _entry(key, entry)
     numbers = {key: entry for key, entry in entries.items() if key != "domain"}
-    doubted = [k for k, e in numbers.items() if isinstance(e, Stated) and e.unconfirmed]
+    doubted = [k for k, e in numbers.items() if isinstance(e, StatedValue) and e.unconfirmed]
     crossed = level.through if level.through or not innermost else None
-    yield from pairs({"through": crossed, "unconfirmed": doubted or None})
-    given = {k: _source(e) for k, e in numbers.items() if isinstance(e, Stated) or e.needed}
-    yield from ("", "[level.source]", *pairs(given))
+    yield from spell_pairs({"through": crossed, "unconfirmed": doubted or None})
+    given = {k: _source(e) for k, e in numbers.items() if isinstance(e, StatedValue) or e.needed}
+    yield from ("", "[level.source]", *spell_pairs(given))
 
 
 def _lack(lack: Lack) -> Iterator[str]:
     short = {"bandwidth_share": lack.share} if lack.share else {"missing": True}
     entries = {"unit": lack.unit, **short, "source": lack.source}
-    yield from ("", "[[exception]]", *pairs(entries))
+    yield from ("", "[[exception]]", *spell_pairs(entries))
 
 
 def _entry(key: str, entry: Entry) -> str:
-    if isinstance(entry, Stated):
-        return f"{key} = {spelled(written(key, entry.value))}"
+    if isinstance(entry, StatedValue):
+        return f"{key} = {spell_value(scale_to_unit(key, entry.value))}"
     advice = "not said"
     if entry.suggestion is not None:
-        advice = f"perhaps {spelled(written(key, entry.suggestion))}: {entry.source}"
+        advice = f"perhaps {spell_value(scale_to_unit(key, entry.suggestion))}: {entry.source}"
     elif entry.source:
         advice = entry.source
     if not entry.needed:
-        return f"# {key} = {BLANK}  may be left out; {_one_line(advice)}"
-    return f"{key} = {quoted(BLANK)}  # {_one_line(advice)}"
+        return f"# {key} = {BLANK}  may be left out; {_to_one_line(advice)}"
+    return f"{key} = {quote(BLANK)}  # {_to_one_line(advice)}"
 
 
 def _source(entry: Entry) -> str:
     return BLANK if isinstance(entry, Blank) else entry.source
 
 
-def written(key: str, value: Value) -> Value:
+def scale_to_unit(key: str, value: Value) -> Value:
     """A value in the unit that its key names: GB/s and microseconds of bytes/s and seconds."""
     if isinstance(value, (bool, str)):
         return value
@@ -95,13 +95,13 @@ def written(key: str, value: Value) -> Value:
     return value
 
 
-def _one_line(text: str) -> str:
+def _to_one_line(text: str) -> str:
     return "".join(c if c.isprintable() else " " for c in text)
 
 
 def _comment(text: str) -> Iterable[str]:
     line = "#"
-    for word in _one_line(text).split():
+    for word in _to_one_line(text).split():
         if len(line) + 1 + len(word) > _WIDTH and line != "#":
             yield line
             line = "#"

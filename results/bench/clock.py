@@ -15,17 +15,17 @@ from typing import Any
 from hierarchies import load
 from hierarchies.devices import device_named
 from synth.collective.ranking.request import Watcher
-from synth.step.models import Spelling, zoo_step
-from synth.step.search.job import Job
-from synth.step.search.links import Least, Priced
+from synth.step.models import ModelSettings, zoo_step
+from synth.step.search.job import PlanningProblem
+from synth.step.search.links import BoundLinks, PricedLinks
 from synth.step.search.pins import Pins
 from synth.step.search.planning import Planner
 from synth.step.search.searching import Search
 from synth.step.search.sums.choosing import BUCKETS
-from synth.step.sharding import apply, parse_recipe, plan_of, prepared
-from synth.step.simulation import Predicted, Runtime, Sources, predicted
-from synth.step.simulation.groups import Grouping
-from synth.step.simulation.predicting import grouped
+from synth.step.sharding import apply, parse_recipe, plan_of, prepare_step
+from synth.step.simulation import Sources, StepPrediction, StepRuntime, predict_step
+from synth.step.simulation.groups import OperationGrouping
+from synth.step.simulation.predicting import group_operations
 
 Figures = dict[str, float]
 REPEATED = 7
@@ -37,10 +37,10 @@ def plans() -> Figures:
     What one that fits takes to be composed, once its parts and links are known.
     """
     system = load("dgx-a100:64")
-    spelling = Spelling(batch=1536, dtype="bfloat16")
-    job = Job("gpt3-175b", {}, spelling, system, device_named(system.device))
+    spelling = ModelSettings(batch=1536, dtype="bfloat16")
+    job = PlanningProblem("gpt3-175b", {}, spelling, system, device_named(system.device))
     composer = Planner(job).composer
-    composed = composer.on(Priced(system))
+    composed = composer.on(PricedLinks(system))
     some = job.candidates(Pins.parse("tensor=8 zero=1"))
     fitting = [one for one in some if composer.size_bytes(one.recipe) <= job.device.memory_bytes]
     composed.seconds(fitting)
@@ -59,11 +59,11 @@ def search() -> Figures:
     found: dict[str, float] = {}
     for nodes, batch in ((64, 1536), (512, 4096)):
         system = load(f"dgx-a100:{nodes}")
-        spelling = Spelling(batch=batch, dtype="bfloat16")
-        job = Job("gpt3-175b", {}, spelling, system, device_named(system.device))
+        spelling = ModelSettings(batch=batch, dtype="bfloat16")
+        job = PlanningProblem("gpt3-175b", {}, spelling, system, device_named(system.device))
         some, composer = job.families(Pins({})), Planner(job).composer
         begun = process_time()
-        links = Priced(system), Least(system)
+        links = PricedLinks(system), BoundLinks(system)
         memory = job.device.memory_bytes
         searched = Search(composer, some, memory, *links, Watcher(), BUCKETS)
         cheapest = list(islice(searched.cheapest(), 5))
@@ -81,18 +81,18 @@ def program() -> Figures:
     The first time, and from other seconds. Seconds of sections and redistributions are given;
     tracing, planning and these are not here.
     """
-    step = zoo_step("gpt3-175b", {}, Spelling(batch=768, dtype="bfloat16"))
+    step = zoo_step("gpt3-175b", {}, ModelSettings(batch=768, dtype="bfloat16"))
     recipe = (
         "data=8 tensor=8 pipe=16; batch over data; weights over tensor as Megatron; zero=1;"
         " schedule 1f1b, 96 microbatches"
     )
     plan = plan_of(step, parse_recipe(recipe))
-    made, ready = apply(step, plan), prepared(step, plan)
+    made, ready = apply(step, plan), prepare_step(step, plan)
     sources = Sources(lambda section: 1e-4, lambda *how: 1e-4, lambda *how: 1e-5)
-    known = grouped(plan, made, Runtime())
+    known = group_operations(plan, made, StepRuntime())
 
-    def run(grouping: Grouping | None) -> Predicted:
-        return predicted(ready, plan, made, sources, None, grouping)
+    def run(grouping: OperationGrouping | None) -> StepPrediction:
+        return predict_step(ready, plan, made, sources, None, grouping)
 
     whole = run(known)
     return {

@@ -20,11 +20,11 @@ from grammar import Goal, Instruction, Program, parse, spell
 from hierarchies import Axis, Reduction, Tree, load, placements
 from hierarchies.links import Network
 from results.bench import clock
-from synth.collective.emit import TARGETS, CannotExpressError, Options, Source, emit
+from synth.collective.emit import TARGETS, CannotExpressError, EmitOptions, EmitSource, emit
 from synth.collective.price.flows import simulate
 from synth.collective.price.step_prices import Simulator
-from synth.collective.price.steps import StepPrice
-from synth.collective.ranking.answers import priced
+from synth.collective.price.steps import InstructionPrice
+from synth.collective.ranking.answers import price_phases
 from synth.collective.ranking.planner import answers
 from synth.collective.ranking.request import Report, Request
 from synth.collective.semantics.layout import Move
@@ -32,15 +32,15 @@ from synth.collective.semantics.lowering import lower
 from synth.collective.semantics.programs import Language, Vertex, explore_moves, explore_states
 from synth.collective.semantics.rules import State
 from synth.collective.semantics.schedule import Exchange, Schedule
-from synth.collective.verify.rehearsal import derived
+from synth.collective.verify.rehearsal import derive_valid
 from synth.collective.verify.symbolic import Proved, prove
 from synth.collective.workload.files import read_job
 from synth.collective.workload.planner import plan_job
 from synth.events.overlap import makespan_seconds
-from synth.search.best_first import Explored
+from synth.search.best_first import PathGraph
 
 Figures = dict[str, float]
-Graph = Explored[Vertex, Move]
+Graph = PathGraph[Vertex, Move]
 GOALS = (Goal.ALL_REDUCE, Goal.REDUCE_SCATTER, Goal.ALL_GATHER, Goal.ALL_TO_ALL)
 SEED = 2110_10548
 PAYLOAD_BYTES = 2**30
@@ -182,8 +182,8 @@ def emission() -> Figures:
         derivation, reduction = answer.candidate.derivation, answer.candidate.reduction
         schedule = lower(derivation, reduction, PAYLOAD_BYTES)
         assert isinstance(answer.verdict, Proved)
-        options = Options(channels=16)
-        source = Source(schedule, system, answer.prices, answer.verdict, options)
+        options = EmitOptions(channels=16)
+        source = EmitSource(schedule, system, answer.prices, answer.verdict, options)
         for target in TARGETS:
             taken, written = seconds(partial(_emitted, target, source))
             (later if answer.rank > 1 else first).append(taken * 1e3)
@@ -197,7 +197,7 @@ def emission() -> Figures:
     }
 
 
-def _emitted(target: str, source: Source) -> bool:
+def _emitted(target: str, source: EmitSource) -> bool:
     """Whether the target can express the schedule, by writing it."""
     try:
         emit(target, source)
@@ -236,7 +236,9 @@ def symmetry(name: str, segments: str) -> Figures:
     return {"symmetric_seconds": taken, "flows_seconds": each}
 
 
-def _there_and_back(name: str, segments: int) -> tuple[Schedule, tuple[StepPrice, ...], Network]:
+def _there_and_back(
+    name: str, segments: int
+) -> tuple[Schedule, tuple[InstructionPrice, ...], Network]:
     system = load(name)
     axis = Axis("a0", system.devices)
     [placement] = placements(system.hierarchy, (axis,))
@@ -247,10 +249,10 @@ def _there_and_back(name: str, segments: int) -> tuple[Schedule, tuple[StepPrice
     steps = [f"reduce-scatter {one}" for one in slices]
     steps.append(f"all-reduce {digits[0]} parallel(root)")
     steps += [f"all-gather {one}" for one in reversed(slices)]
-    derivation = derived(parse("; ".join(steps)), reduction.tree)
+    derivation = derive_valid(parse("; ".join(steps)), reduction.tree)
     schedule = lower(derivation, reduction, PAYLOAD_BYTES, segments)
     each = PAYLOAD_BYTES / segments
-    prices = tuple(priced(Simulator(system), derivation, reduction, each))
+    prices = tuple(price_phases(Simulator(system), derivation, reduction, each))
     return schedule, prices, Network.of(system)
 
 
@@ -268,7 +270,7 @@ def proofs(digits: str, sample: str) -> Figures:
     return {"slowest": max(found), "median": median(found), "proofs": len(found)}
 
 
-def _drawn(graph: Explored[State, Instruction], sample: int) -> Iterator[tuple[Instruction, ...]]:
+def _drawn(graph: PathGraph[State, Instruction], sample: int) -> Iterator[tuple[Instruction, ...]]:
     """Random paths to a goal, each equally likely; always the same ones."""
     random = Random(SEED)
     tables = _completions(graph)
@@ -284,7 +286,7 @@ def _drawn(graph: Explored[State, Instruction], sample: int) -> Iterator[tuple[I
         yield tuple(steps)
 
 
-def _following(graph: Explored[State, Instruction]) -> dict[int, list[tuple[int, int]]]:
+def _following(graph: PathGraph[State, Instruction]) -> dict[int, list[tuple[int, int]]]:
     following: dict[int, list[tuple[int, int]]] = {}
     edges = zip(graph.sources.tolist(), graph.labels.tolist(), graph.targets.tolist(), strict=True)
     for source, label, target in edges:
@@ -292,7 +294,7 @@ def _following(graph: Explored[State, Instruction]) -> dict[int, list[tuple[int,
     return following
 
 
-def _completions(graph: Explored[State, Instruction]) -> list[list[int]]:
+def _completions(graph: PathGraph[State, Instruction]) -> list[list[int]]:
     """For 0, 1, ... moves: from how many paths each vertex reaches a goal in exactly so many."""
     table = [0] * len(graph.vertices)
     for goal in graph.goals.tolist():

@@ -27,13 +27,13 @@ from pathlib import Path
 from typing import Any
 
 from hierarchies import Axis, Domain, Reduction, System, catalogue, load
-from hierarchies.fabric import cast, members
+from hierarchies.fabric import count_members, roles_of
 from results import pages, record
 from results.bounds import figures, optimum
 from results.bounds.figures import short, summed
 from synth.collective.algorithms.algorithms import Choice
 from synth.collective.price.bound import bound
-from synth.collective.price.steps import busy_in_all
+from synth.collective.price.steps import total_busy_seconds
 from synth.collective.ranking.planner import answers
 from synth.collective.ranking.request import Answer, Report, Request
 from synth.collective.semantics.programs import Language
@@ -145,7 +145,7 @@ def _within(system: System, reduction: Reduction) -> System:
 
     Levels that those it spans pass through stay as they are.
     """
-    counts = [members(slots) for slots in cast(reduction, _all(reduction), ())]
+    counts = [count_members(slots) for slots in roles_of(reduction, _all(reduction), ())]
     used = {level for level, count in enumerate(counts) if count > 1}
     used |= {inner for level in used for inner in system.through(level)}
     links = tuple(
@@ -163,7 +163,7 @@ def _all(reduction: Reduction) -> tuple[int, ...]:
 
 def _busiest(answer: Answer) -> tuple[str, float]:
     """The resource that is busy longest in all segments of all stripes, and its seconds."""
-    busy = busy_in_all([(stripe.prices, stripe.part.segments) for stripe in answer.stripes])
+    busy = total_busy_seconds([(stripe.prices, stripe.part.segments) for stripe in answer.stripes])
     return max(busy.items(), key=lambda item: item[1])
 
 

@@ -16,11 +16,11 @@ from typing import Any
 
 from hierarchies import InputError
 from results import pages, record
-from synth.search.core import least
+from synth.search.core import minimize
 from synth.search.space import BestFound, Budget, Optimal
-from synth.step.models import Spelling, zoo_step
+from synth.step.models import ModelSettings, zoo_step
 from synth.step.rows import plain_prices, seconds_of
-from synth.step.rows.tables import tables_of
+from synth.step.rows.tables import costs_of
 from synth.step.sharding import Cuts, Plan, parse_recipe, plan_of
 
 DATA = Path(__file__).with_name("choice.json")
@@ -44,14 +44,14 @@ RECIPES = (
 
 def measured(name: str) -> dict[str, Any]:
     """One model: what is chosen, how well that is proved, and the recipes beside it."""
-    step = zoo_step(name, {}, Spelling(batch=BATCH))
+    step = zoo_step(name, {}, ModelSettings(batch=BATCH))
     rates = {axis: 1e9 * rate for axis, rate in GB_PER_SECOND.items()}
     prices = plain_prices(SIZES, rates, 1e12 * TERAFLOPS, 1e9 * MEMORY_GB_PER_SECOND)
     begun = process_time()
     plan = Plan(tuple(SIZES.items()), Cuts((), ()))
-    tables = tables_of(step, plan, prices)
+    tables = costs_of(step, plan, prices)
     priced = process_time()
-    found = least(tables.costs, Budget(ROUNDS), gap=GAP)
+    found = minimize(tables.costs, Budget(ROUNDS), gap=GAP)
     searched = process_time()
     assert isinstance(found, Optimal | BestFound), name
     own = seconds_of(step, replace(plan, cuts=tables.cuts(found.state)), prices)

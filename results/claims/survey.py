@@ -19,10 +19,10 @@ from synth.collective.price.step_prices import Simulator
 from synth.collective.semantics.layout import Move
 from synth.collective.semantics.lowering import moves
 from synth.collective.semantics.programs import Language, Vertex, explore_moves
-from synth.collective.verify.rehearsal import derived
-from synth.search.best_first import Explored
+from synth.collective.verify.rehearsal import derive_valid
+from synth.search.best_first import PathGraph
 
-Graph = Explored[Vertex, Move]
+Graph = PathGraph[Vertex, Move]
 Over = tuple[str, ...]
 INSIDE, ONE_EACH, BOTH = "inside one node", "one GPU of each node", "several GPUs of several nodes"
 SPANNING = "spanning nodes"
@@ -117,7 +117,7 @@ class Surveyor:
 
     def _case(self, placement: Placement, over: Over) -> Case:
         reduction = Reduction(placement, over)
-        plain = moves(derived(parse("all-reduce root inside"), reduction.tree))
+        plain = moves(derive_valid(parse("all-reduce root inside"), reduction.tree))
         default = sum(self._simulator.prices(plain, reduction, self.payload_bytes))
         best, program = self._best(reduction)
         return Case(

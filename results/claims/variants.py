@@ -22,11 +22,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from grammar import Groups, Instruction, admitted
+from grammar import Groups, Instruction, list_instructions
 from hierarchies import Axis, Hierarchy, Level, Placement
 from synth.collective.semantics.rules import Rulebook, State
-from synth.collective.semantics.truth_tables import Space, space
-from synth.search.best_first import Explored, Puzzle, explore
+from synth.collective.semantics.truth_tables import TruthTables, truth_tables
+from synth.search.best_first import PathGraph, Puzzle, explore
 
 Digit = tuple[int, ...]
 Steps = tuple[Instruction, ...]
@@ -111,7 +111,7 @@ def alphabet(digits: tuple[Digit, ...], *, across: bool = False) -> tuple[Instru
 
     return tuple(
         Instruction(said.collective, Groups(spread(said.groups.free), spread(said.groups.zero)))
-        for said in admitted(len(digits), across=across)
+        for said in list_instructions(len(digits), across=across)
     )
 
 
@@ -119,7 +119,7 @@ class Goal:
     """Every device ends with every chunk, summed over its own reduction group."""
 
     def __init__(self, request: Request) -> None:
-        self._space: Space = space(len(request.factors))
+        self._space: TruthTables = truth_tables(len(request.factors))
         self._request = request
         self.state: State = self._space.full
         for factor in request.replicating:
@@ -197,7 +197,7 @@ def search(request: Request, variant: str, max_steps: int) -> Found:
     return Found(digits, len(choices), expanded, frozenset(_paths(graph)))
 
 
-def _paths(graph: Explored[State, Instruction]) -> Iterator[Steps]:
+def _paths(graph: PathGraph[State, Instruction]) -> Iterator[Steps]:
     """Every path to a goal, written out."""
     following: dict[int, list[tuple[int, int]]] = {}
     for source, label, target in zip(graph.sources, graph.labels, graph.targets, strict=True):

@@ -9,13 +9,13 @@ from typing import Any
 
 from results import record
 from results.ddp.measure import ROUNDS, compared_of
-from synth.step.bucketing import Filling
-from synth.step.bucketing.clock import timed
+from synth.step.bucketing import FillPolicy
+from synth.step.bucketing.clock import simulate_buckets
 
 Told = dict[str, Any]
 NEAR = 0.05
 """Between a gain as simulated and as measured."""
-USUAL, BEST = Filling.USUAL.value, Filling.BEST.value
+USUAL, BEST = FillPolicy.USUAL.value, FillPolicy.BEST.value
 
 
 def figures(folder: Path) -> Told:
@@ -56,9 +56,11 @@ def _row(told: Told, one: Told) -> Told:
     assert {len(way["seconds"]) for way in one["ways"].values()} == {ROUNDS}
     # of nine the second and the second last hold the median in 96 of 100 cases
     ways = ways_of(
-        one, lambda _, way: timed(backward, tuple(way["ends"]), sums, taken).seconds, inner=1
+        one,
+        lambda _, way: simulate_buckets(backward, tuple(way["ends"]), sums, taken).seconds,
+        inner=1,
     )
-    [ours] = [way for way in simulated.ways if way.filling is Filling.BEST]
+    [ours] = [way for way in simulated.ways if way.filling is FillPolicy.BEST]
     least = simulated.least.seconds
     return {
         "model": one["name"],

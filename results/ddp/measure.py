@@ -21,8 +21,15 @@ from results.runs.predicted import Taken, calibrated
 from results.runs.ranks import Ranks, ranks
 from results.testbed.hosts.network import network
 from results.testbed.systems import built
-from synth.step.bucketing import AXIS, Compared, Filling, Replica, compared, script
-from synth.step.bucketing.gradients import Backward, Gradient
+from synth.step.bucketing import (
+    AXIS,
+    BucketComparison,
+    FillPolicy,
+    Replica,
+    compare_policies,
+    write_script,
+)
+from synth.step.bucketing.gradients import BackwardPass, Gradient
 from synth.step.bucketing.sums import Sums
 from synth.step.emit import write
 
@@ -69,9 +76,9 @@ def _trained(hired: Ranks, told: Told, model: Model, seed: int) -> Told:
         upto = simulated.replica.backward.upto_bytes
         ends = (0, *one.ends)
         caps = [(upto[b] - upto[a]) / MIB for a, b in pairwise(ends)]
-        ours = one.filling is Filling.BEST
-        text = script(simulated, model.name, COMMAND) if ours else ""
-        hired.all("way", one.filling.value, text, None if one.filling is Filling.USUAL else caps)
+        ours = one.filling is FillPolicy.BEST
+        text = write_script(simulated, model.name, COMMAND) if ours else ""
+        hired.all("way", one.filling.value, text, None if one.filling is FillPolicy.USUAL else caps)
     names = [one.filling.value for one in simulated.ways]
     seconds: dict[str, list[float]] = {name: [] for name in names}
     for turn in range(WARM_UPS + ROUNDS):
@@ -81,7 +88,7 @@ def _trained(hired: Ranks, told: Told, model: Model, seed: int) -> Told:
             if turn >= WARM_UPS:
                 seconds[name].append(round(took, 5))
     sums = {name: hired.all("sums", name)[0] for name in sorted(names)}
-    usual = sums[Filling.USUAL.value]
+    usual = sums[FillPolicy.USUAL.value]
     assert all(abs(one - usual) <= 1e-6 * abs(usual) for one in sums.values()), sums
     found["ways"] = {
         one.filling.value: {
@@ -113,17 +120,19 @@ def profile_of(several: Sequence[tuple[list[Made], float, float]]) -> Told:
     }
 
 
-def backward_of(profile: Told) -> Backward:
+def backward_of(profile: Told) -> BackwardPass:
     """As ``synth.step.bucketing`` has it, of what was measured."""
     made = [Gradient(name, -1, count, 4 * count, at) for name, count, at in profile["gradients"]]
     back = max(profile["backward_seconds"], made[-1].ready_seconds)
-    return Backward("f32", tuple(made), back, profile["update_seconds"])
+    return BackwardPass("f32", tuple(made), back, profile["update_seconds"])
 
 
-def compared_of(told: Told, profile: Told) -> Compared:
+def compared_of(told: Told, profile: Told) -> BucketComparison:
     """Ways to fill buckets, on a network calibrated to its all-reduces."""
     system = calibrated(told["megabits_per_second"], told["rows"])["all-reduce", WORLD]
     [placement] = placements(system.hierarchy, [Axis(AXIS, WORLD)])
     wide = profile["backward_spread"] / 2
     sums, taken = Sums(system, placement), Taken.of(told).by_collective
-    return compared(Replica(backward_of(profile), "measured", 1 - wide, 1 + wide, sums, taken))
+    return compare_policies(
+        Replica(backward_of(profile), "measured", 1 - wide, 1 + wide, sums, taken)
+    )

@@ -21,12 +21,12 @@ from typing import Any
 from hierarchies import Axis, System, load, placements
 from hierarchies.devices import device_named
 from results.steps.rows import raw_rows
-from synth.measure.calibration.typical import typical
-from synth.step.bucketing import AXIS, Replica, replica
-from synth.step.bucketing.choosing import filled, soonest
-from synth.step.bucketing.clock import Ends, timed
+from synth.measure.calibration.typical import apply_typical
+from synth.step.bucketing import AXIS, Replica, build_replica
+from synth.step.bucketing.choosing import fill_buckets, find_buckets
+from synth.step.bucketing.clock import Ends, simulate_buckets
 from synth.step.bucketing.sums import Sums
-from synth.step.models import Spelling, zoo_step
+from synth.step.models import ModelSettings, zoo_step
 
 TABLE = "ddl_benchmarks_overlap"
 MACHINE = Path(__file__).with_name("pcie-nodes.toml")
@@ -125,10 +125,12 @@ def _beside(
     summing = _sums(network, accels).seconds
     ends: Mapping[str, Ends] = {
         NONE: (len(backward.gradients),),
-        EACH: filled(backward, (0,)),
-        MERGED: soonest(backward, summing),
+        EACH: fill_buckets(backward, (0,)),
+        MERGED: find_buckets(backward, summing),
     }
-    simulated = {name: timed(backward, each, summing).seconds for name, each in ends.items()}
+    simulated = {
+        name: simulate_buckets(backward, each, summing).seconds for name, each in ends.items()
+    }
     return {
         "network": network,
         "model": model,
@@ -155,7 +157,7 @@ def machine(network: str, accels: int) -> System:
     system = load(f"{MACHINE}:{max(1, accels // 4)}")
     node, *inner = system.links
     node = replace(node, medium=medium, bandwidth_bytes_per_second=rate)
-    return typical(replace(system, links=(node, *inner)))
+    return apply_typical(replace(system, links=(node, *inner)))
 
 
 @cache
@@ -164,5 +166,5 @@ def _replica(model: str, samples: int) -> Replica:
     [network, *_] = NETWORKS
     system = machine(network, 4)
     [placement] = placements(system.hierarchy, [Axis(AXIS, 4)])
-    step = zoo_step(model, {}, Spelling(batch=4 * samples, optimizer="sgd"))
-    return replica(step, system, placement, device_named("V100 SXM2"))
+    step = zoo_step(model, {}, ModelSettings(batch=4 * samples, optimizer="sgd"))
+    return build_replica(step, system, placement, device_named("V100 SXM2"))

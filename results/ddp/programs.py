@@ -15,7 +15,7 @@ from math import ceil, prod
 from grammar import parse
 from hierarchies import Axis, Placement, Reduction, System, placements
 from synth.collective.algorithms.algorithms import Choice
-from synth.collective.emit import Options, Source, emit
+from synth.collective.emit import EmitOptions, EmitSource, emit
 from synth.collective.price.step_prices import Simulator
 from synth.collective.ranking.planner import answers
 from synth.collective.ranking.request import Request
@@ -24,7 +24,7 @@ from synth.collective.semantics.lowering import buffer_fraction, lower, moves
 from synth.collective.semantics.rules import Derivation, derive
 from synth.collective.semantics.schedule import Exchange
 from synth.collective.verify.symbolic import Proved
-from synth.events.overlap import Work, makespan_seconds
+from synth.events.overlap import PhaseWork, makespan_seconds
 from synth.step.bucketing import AXIS
 
 PLAIN = "all-reduce root inside"
@@ -103,7 +103,7 @@ def best(system: System, made_by: str) -> tuple[Program, str]:
     found, verdict = answer.candidate, stripe.verdict
     assert isinstance(verdict, Proved)
     schedule = lower(found.derivation, found.reduction, PAYLOAD_BYTES, found.segments)
-    source = Source(schedule, system, stripe.prices, verdict, Options(made_by=made_by))
+    source = EmitSource(schedule, system, stripe.prices, verdict, EmitOptions(made_by=made_by))
     [text] = emit("torch", source).values()
     return Program(found.text, found.segments, found.reduction), str(text)
 
@@ -126,7 +126,7 @@ class Seconds:
             self._known[size_bytes] = makespan_seconds(phases, segments)
         return self._known[size_bytes]
 
-    def _phases(self, size_bytes: float) -> list[Work]:
+    def _phases(self, size_bytes: float) -> list[PhaseWork]:
         return [
             price.work
             for simulator, move in zip(self._simulators, self.program.moves, strict=True)

@@ -12,10 +12,10 @@ from typing import Any
 from hierarchies import Axis, load, placements
 from hierarchies.devices import device_named
 from results.steps.rows import raw_rows
-from synth.step.bucketing import AXIS, replica
-from synth.step.bucketing.choosing import MIB, filled, usual
-from synth.step.bucketing.clock import timed
-from synth.step.models import Spelling, zoo_step
+from synth.step.bucketing import AXIS, build_replica
+from synth.step.bucketing.choosing import MIB, fill_buckets, fill_by_default
+from synth.step.bucketing.clock import simulate_buckets
+from synth.step.models import ModelSettings, zoo_step
 
 TABLE, MODEL = "pytorch_ddp_bucket", "resnet50"
 SMALL = "DDP, bucket_cap_mb=1"
@@ -40,11 +40,11 @@ def beside(devices: int, samples: int, slower: float) -> Told:
     system = load(name)
     assert system.device is not None
     [placement] = placements(system.hierarchy, [Axis(AXIS, devices)])
-    step = zoo_step(MODEL, {}, Spelling(batch=devices * samples, optimizer="sgd"))
-    one = replica(step, system, placement, device_named(system.device))
+    step = zoo_step(MODEL, {}, ModelSettings(batch=devices * samples, optimizer="sgd"))
+    one = build_replica(step, system, placement, device_named(system.device))
     default, small = (
-        timed(one.backward, ends, one.sums.seconds).seconds
-        for ends in (usual(one.backward), filled(one.backward, (MIB,)))
+        simulate_buckets(one.backward, ends, one.sums.seconds).seconds
+        for ends in (fill_by_default(one.backward), fill_buckets(one.backward, (MIB,)))
     )
     return {
         "system": name,

@@ -32,9 +32,15 @@ from results.testbed.hosts.network import network
 from results.testbed.systems import built
 from synth.collective.algorithms.algorithms import Choice
 from synth.measure.calibration.measurements import Sample
-from synth.step.bucketing import Compared, Filling, Replica, compared, script
-from synth.step.bucketing.choosing import soonest, usual
-from synth.step.bucketing.clock import Ends, Summing
+from synth.step.bucketing import (
+    BucketComparison,
+    FillPolicy,
+    Replica,
+    compare_policies,
+    write_script,
+)
+from synth.step.bucketing.choosing import fill_by_default, find_buckets
+from synth.step.bucketing.clock import AllReduceSeconds, Ends
 from synth.step.bucketing.sums import Sums
 
 COMMAND = "python -m results.ddp replay"
@@ -160,12 +166,12 @@ def _trained(hired: Ranks, told: Told, profile: Told, seed: int) -> Told:
     upto = backward_of(profile).upto_bytes
     for name, ends in ways.items():
         caps = [(upto[b] - upto[a]) / MIB for a, b in pairwise((0, *ends))]
-        default = name in (Filling.USUAL.value, BY_PROGRAM)
+        default = name in (FillPolicy.USUAL.value, BY_PROGRAM)
         if name in (BY_PROGRAM, OURS_BY_PROGRAM):
             hired.all("way_by_program", name, None if default else caps)
         else:
-            ours = name == Filling.BEST.value
-            text = script(simulated, profile["name"], COMMAND) if ours else ""
+            ours = name == FillPolicy.BEST.value
+            text = write_script(simulated, profile["name"], COMMAND) if ours else ""
             hired.all("way", name, text, None if default else caps)
     names = [*ways]
     seconds: dict[str, list[float]] = {name: [] for name in names}
@@ -192,7 +198,7 @@ def _trained(hired: Ranks, told: Told, profile: Told, seed: int) -> Told:
     return {**profile, "ways": rows}
 
 
-def summing_of(told: Told) -> tuple[Sums, Summing]:
+def summing_of(told: Told) -> tuple[Sums, AllReduceSeconds]:
     """Seconds of gloo's all-reduce over all ranks, and of the program, by what was measured."""
     system = built(tuple(told["shape"]), tuple(told["megabits_per_second"]))
     one = told["program"]
@@ -212,12 +218,12 @@ def summing_of(told: Told) -> tuple[Sums, Summing]:
     return Sums(flat, placed(flat), Choice.RING), Seconds(program, steps)
 
 
-def ways_of(told: Told, profile: Told) -> tuple[Compared, dict[str, Ends]]:
+def ways_of(told: Told, profile: Told) -> tuple[BucketComparison, dict[str, Ends]]:
     """Fillings for gloo's all-reduce, and the ends of all ways by name: two are by the program."""
     sums, by_program = summing_of(told)
     backward, wide = backward_of(profile), profile["backward_spread"] / 2
-    found = compared(Replica(backward, "measured", 1 - wide, 1 + wide, sums))
+    found = compare_policies(Replica(backward, "measured", 1 - wide, 1 + wide, sums))
     ways = {one.filling.value: one.ends for one in found.ways}
-    ways[BY_PROGRAM] = usual(backward)
-    ways[OURS_BY_PROGRAM] = soonest(backward, by_program)
+    ways[BY_PROGRAM] = fill_by_default(backward)
+    ways[OURS_BY_PROGRAM] = find_buckets(backward, by_program)
     return found, ways

@@ -12,7 +12,7 @@ from results import record
 from results.ddp.judged import BEST, NEAR, USUAL, ways_of
 from results.ddp.measure import backward_of
 from results.ddp.replay import BY_PROGRAM, NETWORKS, OURS_BY_PROGRAM, summing_of
-from synth.step.bucketing.clock import Summing, timed
+from synth.step.bucketing.clock import AllReduceSeconds, simulate_buckets
 from synth.step.bucketing.sums import Sums
 
 Told = dict[str, Any]
@@ -61,7 +61,7 @@ def figures(folder: Path) -> Told:
     }
 
 
-def _alone(told: Told, by_program: Summing) -> list[Told]:
+def _alone(told: Told, by_program: AllReduceSeconds) -> list[Told]:
     """The program by itself, as it ran and as its steps say."""
     return [
         {
@@ -75,14 +75,14 @@ def _alone(told: Told, by_program: Summing) -> list[Told]:
     ]
 
 
-def _as_it_ran(by_program: Summing, ran: list[Told]) -> Summing:
+def _as_it_ran(by_program: AllReduceSeconds, ran: list[Told]) -> AllReduceSeconds:
     """The program's seconds by its steps, times how much longer it took by itself."""
     sizes = [one["size_bytes"] for one in ran]
     longer = [one["seconds"] / one["predicted_seconds"] for one in ran]
     return lambda size: by_program(size) * float(np.interp(np.log(size), np.log(sizes), longer))
 
 
-def _row(told: Told, one: Told, sums: Sums, by_program: Summing, ran: list[Told]) -> Told:
+def _row(told: Told, one: Told, sums: Sums, by_program: AllReduceSeconds, ran: list[Told]) -> Told:
     """Ours is of both sums the one whose buckets end first on the clock.
 
     ``own_gain``: of ours by the program, with the program's seconds as it ran by itself.
@@ -91,13 +91,13 @@ def _row(told: Told, one: Told, sums: Sums, by_program: Summing, ran: list[Told]
 
     def predicted(name: str, way: Told) -> float:
         summing = by_program if name in PROGRAMS else sums.seconds
-        return timed(backward, tuple(way["ends"]), summing).seconds
+        return simulate_buckets(backward, tuple(way["ends"]), summing).seconds
 
     # of six the least and the most hold the median in 97 of 100 cases
     ways = ways_of(one, predicted, inner=0)
     ours = min((BEST, OURS_BY_PROGRAM), key=lambda name: ways[name]["predicted_seconds"])
     ends = tuple(one["ways"][OURS_BY_PROGRAM]["ends"])
-    alone = timed(backward, ends, _as_it_ran(by_program, ran)).seconds
+    alone = simulate_buckets(backward, ends, _as_it_ran(by_program, ran)).seconds
     computing = backward.compute_seconds + backward.update_seconds
     whole = backward.upto_bytes[-1]
     return {

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from hierarchies import System
-from synth.measure.calibration.fit import Calibrated, fit
+from synth.measure.calibration.fit import FitResult, fit
 from synth.measure.calibration.measurements import FEWEST_SIZES, Configuration, Measurement
 from synth.measure.calibration.prediction import Predictor
 
@@ -41,12 +41,12 @@ class Judged:
         return self.low <= self.seconds <= self.high
 
 
-def fitted(machines: Sequence[System], measurements: Sequence[Measurement]) -> Calibrated:
+def fitted(machines: Sequence[System], measurements: Sequence[Measurement]) -> FitResult:
     """The description that explains the measurements best, fitted to them."""
     return min((fit(machine, measurements) for machine in machines), key=lambda each: each.loss)
 
 
-def judged(found: Calibrated, measurement: Measurement) -> Iterator[Judged]:
+def judged(found: FitResult, measurement: Measurement) -> Iterator[Judged]:
     predictor = Predictor(found.system, measurement)
     for sample in measurement.samples:
         said = predictor.at(sample.size_bytes)

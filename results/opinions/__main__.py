@@ -32,7 +32,7 @@ from results.opinions.cases import PAYLOADS, Case, Pair, Pairs, cases, hows, seg
 from results.opinions.fairness import fairness
 from results.opinions.wires import Wires
 from synth.collective.price.flows import simulate
-from synth.collective.price.steps import StepPrice, total_seconds
+from synth.collective.price.steps import InstructionPrice, total_seconds
 from synth.collective.semantics.schedule import Exchange, Phase
 from synth.events.overlap import makespan_seconds
 
@@ -180,7 +180,7 @@ class Study:
         key = (case.system, case.segments, *(phase_key(*one) for one in phases))
         return self.court.seconds(key, lambda: problem(pair.schedule, how, Wires(system), PIECES))
 
-    def _phase(self, system: System, case: Case, phase: Phase, price: StepPrice) -> float:
+    def _phase(self, system: System, case: Case, phase: Phase, price: InstructionPrice) -> float:
         """A phase by itself; noted with its kind when it is first met."""
         how = (price.algorithm, price.protocol)
         key = (case.system, phase_key(phase, how))
@@ -225,7 +225,7 @@ class Study:
         }
 
 
-def kind_of(system: System, phase: Exchange, price: StepPrice) -> Kind:
+def kind_of(system: System, phase: Exchange, price: InstructionPrice) -> Kind:
     """Collective, algorithm, and what its groups span."""
     wires = Wires(system)
     columns = zip(*(wires.digits(int(device)) for device in phase.groups[0]), strict=True)
@@ -281,7 +281,7 @@ def pieces_of(study: Study) -> list[dict[str, Any]]:
     return told
 
 
-def longest(study: Study, name: str) -> Iterator[tuple[Kind, Phase, StepPrice]]:
+def longest(study: Study, name: str) -> Iterator[tuple[Kind, Phase, InstructionPrice]]:
     """The single steps over all devices that are cut into pieces, by chains and by trees."""
     seen = set()
     for case in cases():

@@ -27,13 +27,13 @@ from hierarchies import (
 from results.opinions.application import How
 from synth.collective.algorithms.algorithms import Choice
 from synth.collective.price.step_prices import Simulator
-from synth.collective.price.steps import StepPrice
-from synth.collective.ranking.answers import priced
+from synth.collective.price.steps import InstructionPrice
+from synth.collective.ranking.answers import price_phases
 from synth.collective.ranking.library import Library
 from synth.collective.semantics.lowering import lower
 from synth.collective.semantics.programs import Language
 from synth.collective.semantics.schedule import Schedule
-from synth.collective.verify.rehearsal import derived
+from synth.collective.verify.rehearsal import derive_valid
 
 CATALOGUE = ("dgx-h100:2", "p2-a100:2", "dgx1-v100:2", "l40s-pcie:2", "tpu-v5e-slice:2")
 MOST_FLAT, MOST_TREES = 16, 8
@@ -71,7 +71,7 @@ class Pair:
     placement: str
     program: str
     schedule: Schedule
-    prices: tuple[StepPrice, ...]
+    prices: tuple[InstructionPrice, ...]
 
 
 def _switch(ports: int, gigabytes_per_second: float, microseconds: float, *through: str) -> Link:
@@ -161,10 +161,10 @@ class Pairs:
         for placement in placements(system.hierarchy, axes):
             reduction = Reduction(placement, over)
             for program in self._programs(reduction):
-                derivation = derived(program, reduction.tree)
+                derivation = derive_valid(program, reduction.tree)
                 schedule = lower(derivation, reduction, case.payload_bytes, case.segments)
                 each = schedule.padded_bytes / case.segments
-                prices = tuple(priced(simulator, derivation, reduction, each))
+                prices = tuple(price_phases(simulator, derivation, reduction, each))
                 yield Pair(str(placement), str(program), schedule, prices)
 
     def _programs(self, reduction: Reduction) -> Iterator[Program]:
@@ -175,6 +175,6 @@ class Pairs:
             yield Program(steps)
 
 
-def hows(prices: Sequence[StepPrice]) -> tuple[How, ...]:
+def hows(prices: Sequence[InstructionPrice]) -> tuple[How, ...]:
     """By which algorithm and protocol each phase is carried out."""
     return tuple((price.algorithm, price.protocol) for price in prices)

@@ -14,7 +14,7 @@ import numpy as np
 
 from results.opinions.application import Problem
 from results.opinions.asking import verdicts
-from synth.events.max_min import Sharing, scarce
+from synth.events.max_min import Sharing, scarce_uses
 
 SETS = 200
 MOST_LINKS, MOST_FLOWS = 12, 60
@@ -107,7 +107,7 @@ def _shared(told: Flows) -> tuple[Sharing, float]:
     entries = [(n, link) for n, flow in enumerate(told.flows) for link in flow.links]
     flow, link = (np.array(column, dtype=np.int64) for column in zip(*entries, strict=True))
     ceilings = np.array([one.most_bytes_per_second for one in told.flows]) / whole
-    uses = scarce(flow, link, whole / np.array(told.bytes_per_second)[link], ceilings)
+    uses = scarce_uses(flow, link, whole / np.array(told.bytes_per_second)[link], ceilings)
     return Sharing(uses, ceilings.tolist()), whole
 
 

@@ -20,7 +20,7 @@ from results.steps.hindrances import Late
 from results.steps.protocol import short
 from results.steps.shapes import Plan, Shape
 from synth.step.search.finalists import Finalist
-from synth.step.search.resolution import advised, difference
+from synth.step.search.resolution import choose_advised, compare_seconds
 
 TWICE = 2.0
 """A run that takes so many times what is expected is late: more went on than its plan says."""
@@ -141,10 +141,10 @@ class Judged:
         pairs = [
             self.seconds[one] < self.seconds[other]
             for (one, here), (other, there) in combinations(zip(several, ends, strict=True), 2)
-            if difference(here, there).told
+            if compare_seconds(here, there).told
         ]
-        told = [difference(ends[0], one) for one in ends]
-        first = several[advised(mine, told, on.job.device.memory_bytes)]
+        told = [compare_seconds(ends[0], one) for one in ends]
+        first = several[choose_advised(mine, told, on.job.device.memory_bytes)]
         order = [first, *(at for at in self.order if at != first)]
         return {
             "advised": ranked(self.seconds, order, self.composed),

@@ -7,18 +7,18 @@ from dataclasses import dataclass, replace
 from functools import cache
 from math import inf
 
-from hierarchies import InputError, System, load, row_major
+from hierarchies import InputError, System, load, row_major_placement
 from hierarchies.devices import device_named
 from results.steps.shapes import Plan, Shape
-from synth.measure.calibration.typical import typical
-from synth.step.models import Spelling
-from synth.step.redistribution.seconds import Answers
-from synth.step.search.finalists import Finalist, finalist
-from synth.step.search.job import SAMPLES, Job
-from synth.step.search.links import Candidate, Priced, axes_of
+from synth.measure.calibration.typical import apply_typical
+from synth.step.models import ModelSettings
+from synth.step.redistribution.seconds import RequestAnswers
+from synth.step.search.finalists import Finalist, simulate_finalist
+from synth.step.search.job import SAMPLES, PlanningProblem
+from synth.step.search.links import PlacedRecipe, PricedLinks, axes_of
 from synth.step.search.pins import Pins
 from synth.step.search.planning import Planner
-from synth.step.search.resolution import Likely, likely
+from synth.step.search.resolution import UncertainSeconds, estimate_errors
 from synth.step.sharding import Recipe
 
 NOTHING = Pins({})
@@ -31,7 +31,7 @@ class Offer:
     ``seconds`` of a step are composed, as those that the search goes by.
     """
 
-    candidate: Candidate | None
+    candidate: PlacedRecipe | None
     seconds: float = inf
     size_bytes: float = inf
     refused: str = ""
@@ -72,9 +72,9 @@ class Offered:
 
     def __init__(self, asked: Asked) -> None:
         system, self._links, self._answers = _machine(asked.machine)
-        spelling = Spelling(batch=asked.sequences, dtype="bfloat16")
+        spelling = ModelSettings(batch=asked.sequences, dtype="bfloat16")
         device = device_named(asked.device)
-        self.job = Job(asked.model, asked.sizes, spelling, system, device)
+        self.job = PlanningProblem(asked.model, asked.sizes, spelling, system, device)
         self._composer = Planner(self.job).composer
         self._composition = self._composer.on(self._links)
         several = self.job.candidates(NOTHING)
@@ -88,12 +88,12 @@ class Offered:
         """
         try:
             recipe = recipe_of(plan)
-            placement = row_major(self.job.system.hierarchy, axes_of(recipe))
+            placement = row_major_placement(self.job.system.hierarchy, axes_of(recipe))
             if placement is None:
                 return Offer(None, refused="an axis ends in the middle of a node")
             if recipe not in self._every:
                 return Offer(None, refused=_not_tried(plan))
-            candidate = Candidate(replace(recipe, layers=built(layers)), placement.matrix)
+            candidate = PlacedRecipe(replace(recipe, layers=built(layers)), placement.matrix)
             size = self._composer.size_bytes(candidate.recipe)
             [seconds] = self._composition.seconds([candidate])
         except InputError as error:
@@ -104,13 +104,15 @@ class Offered:
         """Whether a device has so much memory."""
         return size_bytes <= self.job.device.memory_bytes
 
-    def simulated(self, one: Candidate) -> Finalist:
+    def simulated(self, one: PlacedRecipe) -> Finalist:
         """A plan on the clock. Raises InputError for one that the whole step refuses."""
-        return finalist(self.job.of_layers, self.job.layers, one, self._answers, self.job.device)
+        return simulate_finalist(
+            self.job.of_layers, self.job.layers, one, self._answers, self.job.device
+        )
 
-    def likely(self, several: Sequence[Finalist]) -> list[Likely]:
+    def likely(self, several: Sequence[Finalist]) -> list[UncertainSeconds]:
         """What simulated plans may be off by."""
-        return likely(several, self._composer, self._links, self.job.system)
+        return estimate_errors(several, self._composer, self._links, self.job.system)
 
 
 @cache
@@ -120,10 +122,10 @@ def offered(asked: Asked) -> Offered:
 
 
 @cache
-def _machine(name: str) -> tuple[System, Priced, Answers]:
+def _machine(name: str) -> tuple[System, PricedLinks, RequestAnswers]:
     """What models that are asked for on one machine share: collectives are priced once."""
-    system = typical(load(name))
-    return system, Priced(system), Answers(system, stripes=False)
+    system = apply_typical(load(name))
+    return system, PricedLinks(system), RequestAnswers(system, stripes=False)
 
 
 def _not_tried(plan: Plan) -> str:

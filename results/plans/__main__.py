@@ -22,12 +22,12 @@ from synth.collective.price.defaults import defaults
 from synth.collective.price.step_prices import Simulator
 from synth.collective.price.steps import total_seconds
 from synth.collective.ranking.request import Watcher
-from synth.measure.calibration.typical import typical
-from synth.step.models import Spelling
-from synth.step.search.families import gathered
-from synth.step.search.finalists import by_framework
-from synth.step.search.job import Job
-from synth.step.search.links import Candidate, Least, Priced
+from synth.measure.calibration.typical import apply_typical
+from synth.step.models import ModelSettings
+from synth.step.search.families import group_by_recipe
+from synth.step.search.finalists import is_framework_order
+from synth.step.search.job import PlanningProblem
+from synth.step.search.links import BoundLinks, PlacedRecipe, PricedLinks
 from synth.step.search.pins import Pins
 from synth.step.search.planning import Planner
 from synth.step.search.searching import Search
@@ -43,7 +43,7 @@ CASES = (
     ("gpt3-175b", "dgx-a100:32", 1536, 2048),
     ("gpt2-xl", "aws-p4d:2", 512, 1024),
 )
-RECIPES: dict[str, Callable[[Candidate], bool]] = {
+RECIPES: dict[str, Callable[[PlacedRecipe], bool]] = {
     "data parallel": lambda one: _only(one, "data") and one.recipe.zero == 0,
     "FSDP": lambda one: _only(one, "data") and one.recipe.zero == 3,
     "Megatron": lambda one: one.recipe.zero <= 1 and bool(one.recipe.megatron),
@@ -51,11 +51,11 @@ RECIPES: dict[str, Callable[[Candidate], bool]] = {
 """Recipes that people use, each the best of its kind where frameworks lay axes out."""
 
 
-def _only(one: Candidate, axis: str) -> bool:
+def _only(one: PlacedRecipe, axis: str) -> bool:
     return [name for name, size in one.recipe.axes if size > 1] == [axis]
 
 
-class Usual(Priced):
+class Usual(PricedLinks):
     """What the runtime's own collectives take: no program of ours. There is one way to send."""
 
     def asked(self, goal: Goal, placement: Placement, size_bytes: int) -> float:
@@ -66,20 +66,24 @@ class Usual(Priced):
 
 def measured(model: str, machine: str, batch: int, sequence: int) -> dict[str, Any]:
     """One case: the best of all, and the best with one freedom less."""
-    system = typical(load(machine))
-    spelling = Spelling(batch=batch, dtype="bfloat16")
-    job = Job(model, {"sequence": sequence}, spelling, system, device_named(system.device))
+    system = apply_typical(load(machine))
+    spelling = ModelSettings(batch=batch, dtype="bfloat16")
+    job = PlanningProblem(
+        model, {"sequence": sequence}, spelling, system, device_named(system.device)
+    )
     planner, begun = Planner(job), process_time()
     found = planner.plans(Pins({}), 5, Watcher())
     took = process_time() - begun
-    priced, least = Priced(system), Least(system)
+    priced, least = PricedLinks(system), BoundLinks(system)
     usual = Usual(system)
     every = job.candidates(Pins({}))
-    laid_out = [one for one in every if by_framework(one, system)]
+    laid_out = [one for one in every if is_framework_order(one, system)]
 
-    def best(some: Sequence[Candidate], links: Priced) -> float | None:
+    def best(some: Sequence[PlacedRecipe], links: PricedLinks) -> float | None:
         memory = job.device.memory_bytes
-        search = Search(planner.composer, gathered(some), memory, links, least, Watcher(), BUCKETS)
+        search = Search(
+            planner.composer, group_by_recipe(some), memory, links, least, Watcher(), BUCKETS
+        )
         return next((one.seconds for one in search.cheapest()), None)
 
     both = [(one.candidate, one.found.seconds) for one in found.finalists]

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 
 from grammar.tensors.operations import Step
-from synth.measure.profiles import Block, Event, events
+from synth.measure.profiles import OperationBlock, ProfileEvent, list_events
 from synth.step.emit import write
-from synth.step.models import Spelling, zoo_step
-from synth.step.sharding import Plan, Program, apply, parse_recipe, plan_of, prepared
+from synth.step.models import ModelSettings, zoo_step
+from synth.step.sharding import Plan, StepProgram, apply, parse_recipe, plan_of, prepare_step
 from synth.step.simulation import Overlap
 
 RUNTIME = "torch"
@@ -81,23 +81,23 @@ class Planned:
     whole: Step
     step: Step
     plan: Plan
-    program: Program
+    program: StepProgram
 
     @cached_property
-    def pairs(self) -> list[tuple[Block, Event]]:
-        return list(events(RUNTIME, self.step, self.program, self.plan.parts))
+    def pairs(self) -> list[tuple[OperationBlock, ProfileEvent]]:
+        return list(list_events(RUNTIME, self.step, self.program, self.plan.parts))
 
     @cached_property
-    def events(self) -> Mapping[str, Event]:
+    def events(self) -> Mapping[str, ProfileEvent]:
         return {event.key: event for _, event in self.pairs}
 
 
 @cache
 def planned(model: Model, text: str) -> Planned:
-    spelling = Spelling(batch=model.batch, optimizer=model.optimizer, unrolled=True)
+    spelling = ModelSettings(batch=model.batch, optimizer=model.optimizer, unrolled=True)
     step = zoo_step(model.name, dict(model.sizes), spelling)
     plan = plan_of(step, parse_recipe(text))
-    return Planned(step, prepared(step, plan), plan, apply(prepared(step, plan), plan))
+    return Planned(step, prepare_step(step, plan), plan, apply(prepare_step(step, plan), plan))
 
 
 DP = "data=2; batch over data"

@@ -20,8 +20,8 @@ from results.runs.measure import measure
 from results.runs.replay import WORLDS as REPLAYED
 from results.runs.replay import replay, replayed
 from results.testbed.systems import built
-from synth.step.models import Spelling
-from synth.step.search.job import Job
+from synth.step.models import ModelSettings
+from synth.step.search.job import PlanningProblem
 from synth.step.search.pins import Pins
 
 WORLDS = {2: RATES[1], 4: REPLAYED[4], 8: REPLAYED[8]}
@@ -34,10 +34,10 @@ Told = dict[str, Any]
 
 def every(world: int, megabits: float, model: Model = DECODER) -> list[Case]:
     """What the planner would try for so many ranks, by the sizes of their axes."""
-    spelling = Spelling(batch=model.batch, optimizer=model.optimizer)
+    spelling = ModelSettings(batch=model.batch, optimizer=model.optimizer)
     system = built((world,), (megabits,))
     priced_on = device_named("H100 SXM5 80 GB")  # candidates are not priced
-    job = Job(model.name, dict(model.sizes), spelling, system, priced_on)
+    job = PlanningProblem(model.name, dict(model.sizes), spelling, system, priced_on)
     return [
         Case(model, text, megabits)
         for text in dict.fromkeys(str(one.recipe) for one in job.candidates(PINS))

@@ -22,7 +22,7 @@ from results.testbed.hosts.wiring import Wiring
 from results.testbed.systems import built
 from synth.measure.profiles import drift_of
 from synth.step.emit import write
-from synth.step.trials import drawn, in_pieces
+from synth.step.trials import draw_inputs, split_stacks
 
 ROUNDS = 15
 WARM_UPS = 3
@@ -135,7 +135,7 @@ def run(hired: Ranks, case: Case) -> Told:
     one = case.planned
     job = Job(
         case.text,
-        in_pieces(one.step, drawn(one.whole, BATCHES, CLASSES)),
+        split_stacks(one.step, draw_inputs(one.whole, BATCHES, CLASSES)),
         events_of(case),
     )
     hired.all("load", job)

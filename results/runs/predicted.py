@@ -20,24 +20,24 @@ from results.testbed.prices import Fit
 from results.testbed.systems import built
 from synth.collective.algorithms.algorithms import Choice
 from synth.collective.ranking.request import Answer, Request
-from synth.collective.semantics.point_to_point import NOBODY, PointToPoint, Transfer
+from synth.collective.semantics.point_to_point import NOBODY, PointToPoint, TransferKind
 from synth.compute import Estimate, Section
-from synth.events.contention import contended
-from synth.events.longest_path import arranged
+from synth.events.contention import time_with_contention
+from synth.events.longest_path import arrange_tasks
 from synth.measure.calibration.fit import fit
 from synth.measure.calibration.measurements import SEND_RECEIVE, Measurement, Sample
-from synth.measure.profiles import composed
-from synth.step.emit import sections
-from synth.step.emit.scheduled import Scheduled
+from synth.measure.profiles import compose_seconds
+from synth.step.emit import split_sections
+from synth.step.emit.scheduled import ScheduleText
 from synth.step.emit.sections import Sections
-from synth.step.point_to_point import priced_transfer
-from synth.step.redistribution import How, Move, Path
-from synth.step.redistribution.seconds import Answers, Redistributor
+from synth.step.point_to_point import price_transfer
+from synth.step.redistribution import MoveKind, RedistributionPath, ShardingMove
+from synth.step.redistribution.seconds import Redistributor, RequestAnswers
 from synth.step.schedules import Action
-from synth.step.schedules.clock import Protocol, scheduled
-from synth.step.sharding import Moved
-from synth.step.sharding.microbatches import of_one, of_one_pass
-from synth.step.simulation import Simulated, device, simulate
+from synth.step.schedules.clock import TransferProtocol, build_transfer_graph
+from synth.step.sharding import RedistributedValue
+from synth.step.sharding.microbatches import strip_time, to_microbatch
+from synth.step.simulation import DeviceTimeline, simulate, write_device
 from synth.step.simulation.device import grouping_of
 
 Told = dict[str, Any]
@@ -91,7 +91,7 @@ def calibrated(megabits: float, rows: list[Told], world: int = 2) -> Systems:
         found.setdefault((kind, row["members"]), []).append(Sample(row["size_bytes"], seconds))
     return {
         (kind, members): _straight(system, samples)
-        if kind in (SEND_RECEIVE, How.PERMUTE.value)
+        if kind in (SEND_RECEIVE, MoveKind.PERMUTE.value)
         else fitted(system, kind, (members,), samples)
         for (kind, members), samples in found.items()
     }
@@ -122,7 +122,7 @@ def fitted(
     return fit(system, [Measurement(kind, members, busy, tuple(samples), algorithm)]).system
 
 
-class Rings(Answers):
+class Rings(RequestAnswers):
     """Answers by rings alone: gloo has nothing else, and it is rings that were measured.
 
     But for all-to-alls, which are sent piece by piece to each.
@@ -154,17 +154,17 @@ class Prices:
     def __call__(self, kind: Type, source: Sharding, target: Sharding) -> float:
         return self._seconds(kind, self._paths[kind, source, target].requests(self._sizes))
 
-    def moved(self, one: Moved) -> float:
+    def moved(self, one: RedistributedValue) -> float:
         """Of what is sent of one microbatch."""
         whole, path = one.value.type, one.path
-        kind, _, _ = of_one_pass(whole, path.source, path.target, self._parts)
-        every = (of_one(move, whole, self._parts) for move in path.requests(self._sizes))
+        kind, _, _ = strip_time(whole, path.source, path.target, self._parts)
+        every = (to_microbatch(move, whole, self._parts) for move in path.requests(self._sizes))
         return self._seconds(kind, [move for move, _ in filter(None, every)])
 
-    def _seconds(self, kind: Type, moves: Iterable[Move]) -> float:
+    def _seconds(self, kind: Type, moves: Iterable[ShardingMove]) -> float:
         return sum(
             self._known[move.how.value, move.devices(self._sizes)]
-            .along(Path(move.before, move.after, (move,)), kind)
+            .along(RedistributionPath(move.before, move.after, (move,)), kind)
             .seconds
             for move in moves
         )
@@ -172,7 +172,7 @@ class Prices:
 
 def simulated(
     case: Case, systems: Systems, seconds: Mapping[int, Estimate], taken: float
-) -> Simulated:
+) -> DeviceTimeline:
     """A case on a calibrated network, whose operations take so long."""
     one = case.planned
 
@@ -180,7 +180,7 @@ def simulated(
         assert not section.rest, "every operation is part of an event"
         return section.measured.seconds
 
-    written = device(
+    written = write_device(
         one.step,
         one.plan,
         one.program,
@@ -206,7 +206,7 @@ def predicted(case: Case, systems: Systems, events: Mapping[str, float], taken: 
     if case.planned.program.places:
         return _in_passes(case, systems, events, taken.by_transfer)
     one = case.planned
-    seconds = composed(one.pairs, lambda event: _sure(events[event.key]), one.plan.parts)
+    seconds = compose_seconds(one.pairs, lambda event: _sure(events[event.key]), one.plan.parts)
     found = simulated(case, systems, seconds, taken.by_collective)
     return Predicted(found.seconds, found.compute_seconds)
 
@@ -238,17 +238,17 @@ def _in_passes(
     and receiver compute on what that leaves of their cores.
     """
     one, prices = case.planned, Prices(case, systems)
-    order = Scheduled(one.plan).order
+    order = ScheduleText(one.plan).order
     alone, sums = defaultdict[str, float](float), defaultdict[str, float](float)
     for block, event in one.pairs:
         (alone if block.of else sums)[str(block.phase)] += events[event.key]
-    cut = sections(one.step, one.program, one.plan.parts)
+    cut = split_sections(one.step, one.program, one.plan.parts)
     meeting = defaultdict[str, float](float)
     for section in cut.sections:
         for moved in section.instructions:
-            if isinstance(moved, Moved) and moved.path.requests(one.plan.sizes):
+            if isinstance(moved, RedistributedValue) and moved.path.requests(one.plan.sizes):
                 meeting[str(section.phase)] += prices.moved(moved)
-    graph = scheduled(order, Protocol.EAGER)
+    graph = build_transfer_graph(order, TransferProtocol.EAGER)
 
     def computing(action: Action) -> float:
         key = f"{action.stage}{action.kind.value}"
@@ -275,8 +275,8 @@ def _in_passes(
         place = queue.index(order.numbers[reader])
         graph.before[number] += queue[max(0, place - 2) : max(0, place - 1)]
     tops = [1.0] * len(order.actions) + [taken or 1.0] * len(graph.transfers)
-    _, ends_at = contended(
-        arranged(graph.before, [*graph.queues, *ports.values()]), seconds, uses, None, tops
+    _, ends_at = time_with_contention(
+        arrange_tasks(graph.before, [*graph.queues, *ports.values()]), seconds, uses, None, tops
     )
     begins = [
         ("every stage ", *(f"{stage} " for stage, at in order.rank_of.items() if at == rank))
@@ -308,5 +308,5 @@ def _sent(system: System, size: int) -> float:
     """Seconds of a buffer from the first device to the second."""
     [placement] = placements(system.hierarchy, (Axis("pipe", system.devices),))
     sources = np.array([NOBODY, 0, *[NOBODY] * (system.devices - 2)])
-    request = PointToPoint(Transfer.SEND_RECEIVE, placement, sources, size)
-    return priced_transfer(request, system).seconds
+    request = PointToPoint(TransferKind.SEND_RECEIVE, placement, sources, size)
+    return price_transfer(request, system).seconds

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 from grammar.tensors.sharding import Type, part_shape
 from results.runs.cases import RUNTIME, Case
-from synth.step.emit import LANGUAGES, Section, sections
-from synth.step.redistribution import padded
-from synth.step.sharding import Done, Moved
-from synth.step.sharding.program import Key, makes
+from synth.step.emit import LANGUAGES, ProgramSection, split_sections
+from synth.step.redistribution import pad_move
+from synth.step.sharding import LocalOperation, RedistributedValue
+from synth.step.sharding.program import Key, keys_made_by
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ def functions(case: Case) -> str:
     ends = {id(block.of[-1]): event.key for block, event in one.pairs if block.of}
     sums = {str(block.phase): event.key for block, event in one.pairs if not block.of}
     found = []
-    for section in sections(one.step, one.program, one.plan.parts).sections:
+    for section in split_sections(one.step, one.program, one.plan.parts).sections:
         lines = list(_lines(case, section, ends))
         if section.phase and (key := sums.get(str(section.phase))):
             lines += [f'if AT["microbatch"]: slept("{key}")']
@@ -46,25 +46,27 @@ def functions(case: Case) -> str:
     return "\n\n".join(found)
 
 
-def _lines(case: Case, section: Section, ends: Mapping[int, str]) -> Iterator[str]:
+def _lines(case: Case, section: ProgramSection, ends: Mapping[int, str]) -> Iterator[str]:
     """Begun early is what a written step begins early: all that is made here and sent at last."""
     sizes = case.planned.plan.parts
     moved = [
-        one for one in section.instructions if isinstance(one, Moved) and one.path.requests(sizes)
+        one
+        for one in section.instructions
+        if isinstance(one, RedistributedValue) and one.path.requests(sizes)
     ]
-    early: dict[Key, list[Moved]] = {}
+    early: dict[Key, list[RedistributedValue]] = {}
     for other in moved if case.overlap else ():
         early.setdefault((other.value.name, other.path.source), []).append(other)
     begun: dict[int, str] = {}
     for one in section.instructions:
-        if isinstance(one, Done) and id(one) in ends:
+        if isinstance(one, LocalOperation) and id(one) in ends:
             yield f'slept("{ends[id(one)]}")'
-        if isinstance(one, Moved) and one.path.requests(sizes):
+        if isinstance(one, RedistributedValue) and one.path.requests(sizes):
             if id(one) in begun:
                 yield f"begun.pop({begun[id(one)]})()"
             else:
                 yield from _calls(case, one)
-        for key in makes(one):
+        for key in keys_made_by(one):
             for other in early.get(key, ()):
                 begun[id(other)] = str(len(begun))
                 *first, last = _calls(case, other)
@@ -73,11 +75,11 @@ def _lines(case: Case, section: Section, ends: Mapping[int, str]) -> Iterator[st
                 yield f"begun[{begun[id(other)]}] = {later}"
 
 
-def _calls(case: Case, one: Moved) -> Iterator[str]:
+def _calls(case: Case, one: RedistributedValue) -> Iterator[str]:
     """The calls of the written file, of some buffer of the same size; of what is flat, padded."""
     language, sizes = LANGUAGES[RUNTIME], case.planned.plan.parts
     for move in one.path.requests(sizes):
-        block, inside = padded(move, one.value.type, sizes)
+        block, inside = pad_move(move, one.value.type, sizes)
         kind = Type(block.dtype, part_shape(block, inside.before, sizes))
         text = f"held({kind.shape}, {language.dtypes[kind.dtype]})"
         yield language.move(text, inside, kind, sizes)

@@ -31,7 +31,7 @@ from distributed import Client
 from results import pages, record
 from results.speedup.perfect import Several, perfectly
 from synth.ask.partition import Piece, carry_out
-from synth.ask.questions.question import asked
+from synth.ask.questions.question import parse_question
 from synth.ask.table import VERBS
 from synth.collective.ranking.request import Watcher
 from synth.search.forks import WORTH_SECONDS
@@ -95,7 +95,9 @@ def by(workers: Workers) -> Ask:
     """Asks workers."""
 
     def ask(verb: str, given: dict[str, Any]) -> str:
-        return json.dumps(QuestionRun(workers, verb, asked(VERBS[verb].question, given)).run().body)
+        return json.dumps(
+            QuestionRun(workers, verb, parse_question(VERBS[verb].question, given)).run().body
+        )
 
     return ask
 

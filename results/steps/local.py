@@ -9,7 +9,7 @@ from results.steps.shapes import Plan, Shape
 from synth.compute import (
     TYPICAL,
     Attention,
-    Product,
+    MatrixProduct,
     attention_estimate,
     bytes_estimate,
     product_estimate,
@@ -100,7 +100,7 @@ def _matrices(shape: Shape, plan: Plan) -> list[tuple[int, int]]:
 
 
 def _product(rows: int, depth: int, columns: int, shape: Shape, device: Device) -> float:
-    product = Product(rows, columns, depth, dtype=shape.dtype)
+    product = MatrixProduct(rows, columns, depth, dtype=shape.dtype)
     return product_estimate(product, device).seconds
 
 
@@ -116,7 +116,7 @@ def _attention(shape: Shape, plan: Plan, device: Device) -> tuple[float, float, 
         )
         once, twice = (attention_estimate(one, device).seconds for one in sides)
         return once, twice, 0.0
-    product = Product(length, length, width, heads, shape.dtype)
+    product = MatrixProduct(length, length, width, heads, shape.dtype)
     once = 2 * product_estimate(product, device).seconds
     scores = bytes_estimate(SCORED * 2 * heads * length * length, device).seconds
     return once, 2 * once, scores

@@ -13,14 +13,14 @@ import numpy as np
 
 from grammar import Goal
 from hierarchies import Axis, Placement, Reduction, System, load
-from hierarchies.placement import row_major
+from hierarchies.placement import row_major_placement
 from results.steps.shapes import Plan
 from synth.collective.price.defaults import defaults
 from synth.collective.price.step_prices import Simulator
 from synth.collective.price.steps import total_seconds
-from synth.collective.semantics.point_to_point import NOBODY, PointToPoint, Transfer
-from synth.measure.calibration.typical import typical
-from synth.step.point_to_point import priced_transfer
+from synth.collective.semantics.point_to_point import NOBODY, PointToPoint, TransferKind
+from synth.measure.calibration.typical import apply_typical
+from synth.step.point_to_point import price_transfer
 
 PIPE, DATA, TENSOR = "pipe", "data", "tensor"
 
@@ -58,7 +58,7 @@ class Network:
 
 @cache
 def _system(machine: str, nodes: int) -> tuple[System, Simulator]:
-    system = typical(load(f"{machine}:{nodes}"))
+    system = apply_typical(load(f"{machine}:{nodes}"))
     return system, Simulator(system)
 
 
@@ -73,7 +73,7 @@ def _placement(machine: str, nodes: int, pipe: int, data: int, tensor: int) -> P
     axes = [Axis("left", left), Axis(PIPE, pipe), Axis(DATA, data), Axis(TENSOR, tensor)]
     if left * pipe * data * tensor != system.devices:
         return None
-    return row_major(system.hierarchy, axes)
+    return row_major_placement(system.hierarchy, axes)
 
 
 @cache
@@ -92,5 +92,5 @@ def _send(machine: str, nodes: int, placement: Placement, size: int) -> float:
     stride = sizes[DATA] * sizes[TENSOR]
     devices = np.arange(system.devices)
     senders = np.where(devices % (stride * sizes[PIPE]) >= stride, devices - stride, NOBODY)
-    request = PointToPoint(Transfer.SEND_RECEIVE, placement, senders, size)
-    return priced_transfer(request, system).seconds
+    request = PointToPoint(TransferKind.SEND_RECEIVE, placement, senders, size)
+    return price_transfer(request, system).seconds

@@ -24,15 +24,15 @@ from scipy.optimize import least_squares
 from results.steps.composed import Floats
 from results.steps.protocol import fitted_to, short, summed_up
 from results.steps.rows import Raw, raw_rows
-from synth.events.longest_path import timed
+from synth.events.longest_path import time_tasks
 from synth.step.schedules import (
     Durations,
-    Order,
-    Protocol,
-    Scheduled,
+    PipelineSchedule,
+    TransferGraph,
+    TransferProtocol,
+    build_transfer_graph,
     interleaved,
     one_f_one_b,
-    scheduled,
     zero_bubble,
     zero_bubble_h1,
 )
@@ -59,7 +59,7 @@ class Run:
     name: str
     configuration: str
     schedule: str
-    order: Order
+    order: PipelineSchedule
     durations: Durations
     transfer: float
     staggered: bool
@@ -67,8 +67,8 @@ class Run:
     seconds: float
 
     @cached_property
-    def _clock(self) -> tuple[Scheduled, Floats, Floats]:
-        graph = scheduled(self.order, Protocol.EAGER)
+    def _clock(self) -> tuple[TransferGraph, Floats, Floats]:
+        graph = build_transfer_graph(self.order, TransferProtocol.EAGER)
         of = self.durations.on(self.order)
         passes = [of(action) for action in self.order.actions]
         handed = [self.transfer] * len(graph.transfers)
@@ -79,7 +79,9 @@ class Run:
         """Seconds of the step with passes so many times as long, and so much longer each."""
         graph, alone, passes = self._clock
         factor, more = numbers
-        begins, ends = timed(graph.tasks, alone * np.where(passes, factor, 1.0) + more * passes)
+        begins, ends = time_tasks(
+            graph.tasks, alone * np.where(passes, factor, 1.0) + more * passes
+        )
         rows = [(begins[queue[0]], ends[queue[-1]]) for queue in graph.queues]
         if self.staggered:
             return max(end - begin for begin, end in rows)

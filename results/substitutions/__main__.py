@@ -19,10 +19,10 @@ from hierarchies.devices import device_named
 from results import pages, record
 from synth.ask.training.planned import SUBSTITUTIONS
 from synth.collective.ranking.request import Watcher
-from synth.measure.calibration.typical import typical
+from synth.measure.calibration.typical import apply_typical
 from synth.search.space import Budget
-from synth.step.models import Spelling
-from synth.step.search.job import Job
+from synth.step.models import ModelSettings
+from synth.step.search.job import PlanningProblem
 from synth.step.search.pins import Pins
 from synth.step.search.planning import Planner
 
@@ -46,9 +46,9 @@ BUDGET = Budget(SUBSTITUTIONS)
 
 def measured(model: str, machine: str, pins: dict[str, str]) -> dict[str, Any]:
     """One case: the first plan, and the best that was made of it."""
-    system = typical(load(machine))
-    spelling = Spelling(batch=SAMPLES * system.devices, dtype="bfloat16")
-    job = Job(model, {}, spelling, system, device_named(system.device))
+    system = apply_typical(load(machine))
+    spelling = ModelSettings(batch=SAMPLES * system.devices, dtype="bfloat16")
+    job = PlanningProblem(model, {}, spelling, system, device_named(system.device))
     planner = Planner(job)
     first = planner.plans(Pins(pins), 1, Watcher()).finalists[0]
     begun = process_time()

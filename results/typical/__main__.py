@@ -17,7 +17,7 @@ import numpy as np
 
 import synth.measure.calibration
 from hierarchies.calibration import MODEL
-from hierarchies.files.values import pairs
+from hierarchies.files.values import spell_pairs
 from results import pages, record
 from results.fidelity.tables import SHARED
 from results.typical.doctored import doctored
@@ -34,7 +34,7 @@ from results.typical.model import (
 )
 from results.typical.noise import noise
 from results.typical.rows import Floats, Machine, machines, rows
-from synth.measure.calibration.typical import Typical
+from synth.measure.calibration.typical import TypicalNumbers
 
 COMMAND = "python -m results.typical"
 DATA = Path(__file__).with_name("typical.json")
@@ -69,7 +69,7 @@ class Learned:
         mine = [n for n, machine in enumerate(self.known) if machine.group == group]
         return np.isin(self.model.rows.family, mine)
 
-    def numbers(self, unknowns: Floats, skip: str = "") -> Typical:
+    def numbers(self, unknowns: Floats, skip: str = "") -> TypicalNumbers:
         """Unknowns as the numbers of a file, with the spreads of all groups but one."""
         some = [n for n, machine in enumerate(self.known) if machine.group != skip]
         named = {medium for n in some for medium in self.known[n].media if medium}
@@ -159,16 +159,16 @@ def by_family(found: Learned) -> list[dict[str, Any]]:
     return told
 
 
-def written(found: Typical, origin: dict[str, str]) -> str:
+def written(found: TypicalNumbers, origin: dict[str, str]) -> str:
     """The file of numbers."""
     some = found.model_dump()
     tables = {key: some.pop(key) for key in ("medium", "spread")}
     made = f"commit {origin['commit']}, {origin['date']}"
     head = f"# Made by `{origin['command']}` at {made}: do not edit."
-    lines = [head, *pairs(some)]
+    lines = [head, *spell_pairs(some)]
     for key, entries in tables.items():
         for entry in entries:
-            lines += ["", f"[[{key}]]", *pairs(entry)]
+            lines += ["", f"[[{key}]]", *spell_pairs(entry)]
     return "\n".join(lines) + "\n"
 
 

@@ -9,10 +9,10 @@ from typing import Any
 from results.typical.rows import Machine
 from synth.measure.calibration.measurements import SEND_RECEIVE, Measurement
 from synth.measure.calibration.prediction import Predictor
-from synth.measure.calibration.typical import Typical, typical
+from synth.measure.calibration.typical import TypicalNumbers, apply_typical
 from synth.measure.doctor import Diagnosis, diagnose
-from synth.measure.logs.matching import Matched
-from synth.measure.logs.tables import Log, Table
+from synth.measure.logs.matching import MatchedLog
+from synth.measure.logs.tables import CheckedLog, Table
 
 DAMAGED = 2.0
 """A halved link, and a NIC whose traffic another takes, are busy for twice as long."""
@@ -30,7 +30,7 @@ class Judged:
     found: bool
 
 
-def doctored(known: Sequence[Machine], apart: Mapping[str, Typical]) -> dict[str, Any]:
+def doctored(known: Sequence[Machine], apart: Mapping[str, TypicalNumbers]) -> dict[str, Any]:
     """Of tables with large sizes: how many are as expected, and how many damaged ones are found.
 
     Each by what all other groups taught. A dead NIC is one of several: the next takes its traffic.
@@ -48,8 +48,8 @@ def doctored(known: Sequence[Machine], apart: Mapping[str, Typical]) -> dict[str
     }
 
 
-def _judged(machine: Machine, apart: Mapping[str, Typical]) -> Iterator[Judged]:
-    system = typical(machine.system, apart[machine.group])
+def _judged(machine: Machine, apart: Mapping[str, TypicalNumbers]) -> Iterator[Judged]:
+    system = apply_typical(machine.system, apart[machine.group])
     for measurement in machine.measurements:
         if measurement.collective == SEND_RECEIVE:
             continue
@@ -71,8 +71,8 @@ def _judged(machine: Machine, apart: Mapping[str, Typical]) -> Iterator[Judged]:
 
 def _diagnosed(system: Any, measurement: Measurement) -> Diagnosis:
     table = Table(measurement.source, measurement.collective)
-    log = Log(table, measurement.collective, None, 1, None, ())
-    return diagnose(system, [Matched(log, measurement)])
+    log = CheckedLog(table, measurement.collective, None, 1, None, ())
+    return diagnose(system, [MatchedLog(log, measurement)])
 
 
 def damaged(system: Any, measurement: Measurement) -> Measurement:

@@ -24,7 +24,7 @@ from scipy.sparse import csr_array
 from hierarchies import INSIDE
 from results.typical.rows import LEVELS, Floats, Integers, Rows
 from synth.collective.algorithms.protocols import Protocol
-from synth.measure.calibration.typical import SWITCHED, Medium, Spread, Typical
+from synth.measure.calibration.typical import SWITCHED, Medium, Spread, TypicalNumbers
 
 CLASSES = (0, 1 << 16, 1 << 24)
 NOISE = np.array([0.4, 0.5, 0.25])
@@ -186,7 +186,7 @@ def learn(model: Model, keep: Kept, start: Floats = START, rounds: int = 15) -> 
     return np.asarray(least_squares(off, start, x_scale=SPREAD, max_nfev=rounds).x)
 
 
-def typical(unknowns: Floats, source: str, counts: dict[str, int], tables: int) -> Typical:
+def typical(unknowns: Floats, source: str, counts: dict[str, int], tables: int) -> TypicalNumbers:
     """Unknowns as numbers of a file, without spreads; ``counts``: families by medium, "" all."""
     found = {name: float(np.exp(each)) for name, each in zip(NAMES, unknowns, strict=True)}
 
@@ -200,7 +200,7 @@ def typical(unknowns: Floats, source: str, counts: dict[str, int], tables: int) 
         return Medium(name=name, families=counts.get(name, 0), hop_us=hops, share=share)
 
     ways = ("in-network", "direct", "tree inside", "tree between")
-    return Typical(
+    return TypicalNumbers(
         source=source,
         families=counts[""],
         tables=tables,

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from hierarchies import System
 from results.fidelity.tables import Family, systems, tables, told
-from synth.measure.calibration.candidates import Candidate, candidates, chosen
+from synth.measure.calibration.candidates import FitCandidate, candidates, choose_algorithm
 from synth.measure.calibration.measurements import Measurement
 from synth.measure.calibration.typical import medium_of
 
@@ -136,8 +136,8 @@ def rows(known: Sequence[Machine], runtime: str) -> Rows:
 
 def _ways(
     machine: Machine, measurement: Measurement, runtime: str
-) -> Iterator[tuple[Any, Sequence[Candidate]]]:
+) -> Iterator[tuple[Any, Sequence[FitCandidate]]]:
     known = candidates(machine.system, measurement)
     for sample in measurement.samples:
-        taken = chosen(machine.system, measurement, runtime, sample.size_bytes)
+        taken = choose_algorithm(machine.system, measurement, runtime, sample.size_bytes)
         yield sample, [one for one in known if taken in (None, one.way.algorithm.value)] or known

@@ -5,10 +5,10 @@ line and service ask through the same table, so both refuse the same mistakes in
 question is self-contained: it holds the texts of files, and no verb reads a disk.
 
 >>> from synth.collective.ranking.request import Watcher
->>> from synth.ask.questions.question import asked
+>>> from synth.ask.questions.question import parse_question
 >>> from synth.ask.table import VERBS
 >>> verb = VERBS["count"]
->>> reply = verb.answer(asked(verb.question, {"digits": 2, "max_steps": 3}), Watcher())
+>>> reply = verb.answer(parse_question(verb.question, {"digits": 2, "max_steps": 3}), Watcher())
 >>> reply.outcome.name, reply.body["by_length"]
 ('OK', [1, 4, 24])
 """

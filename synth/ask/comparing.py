@@ -10,20 +10,20 @@ from pydantic import ValidationError
 from hierarchies import InputError
 from synth.ask.answers import judge
 from synth.ask.answers.comparing import (
-    Changed,
-    Compared,
     DiffReply,
     KeptAnswer,
     KeptPlan,
     KeptRanking,
     KeptSweep,
+    LineDifference,
+    Recommendation,
     Scalar,
-    Told,
+    ValueDifference,
 )
-from synth.ask.questions.fields import File, Flag, Limited
+from synth.ask.questions.fields import CostLimit, File, Flag
 from synth.ask.questions.question import Question
 from synth.ask.reply import Outcome, Reply, reply
-from synth.ask.taking import taken
+from synth.ask.taking import recommend
 from synth.collective.ranking.request import Watcher
 
 _KINDS: Mapping[str, type[KeptAnswer]] = {
@@ -32,7 +32,7 @@ _KINDS: Mapping[str, type[KeptAnswer]] = {
     "answers": KeptRanking,
 }
 """The model of an answer by a key that tells it; of several the first."""
-_NEAR = 1e-9
+_TOLERANCE = 1e-9
 
 
 class DiffQuestion(Question):
@@ -40,44 +40,47 @@ class DiffQuestion(Question):
 
     first: Annotated[
         dict[str, Any],
-        Limited.TEXT,
+        CostLimit.TEXT,
         Flag("What 'top --json' or 'plan --json' printed", spelled="FIRST", file=File.ANSWER),
     ]
     second: Annotated[
         dict[str, Any],
-        Limited.TEXT,
+        CostLimit.TEXT,
         Flag("The same, later or asked otherwise", spelled="SECOND", file=File.ANSWER),
     ]
 
 
 def diff(question: DiffQuestion, watcher: Watcher) -> Reply:
     """What two answers say differently; the outcome is NO if there is anything."""
-    first, second = kept_answers(question)
-    asked = list(_changed(first.asked, second.asked))
-    machine = list(_changed(first.system.numbers, second.system.numbers))
-    lines = [*_to_take(question), *_compared(first, second)]
+    first, second = read_kept_answers(question)
+    asked = list(_diff_values(first.asked, second.asked))
+    machine = list(_diff_values(first.system.numbers, second.system.numbers))
+    lines = [*_diff_recommendation(question), *_diff_lines(first, second)]
     same = not (asked or machine or lines)
     found = DiffReply.like(same=same, asked=asked, machine=machine, lines=lines)
     return reply(found, Outcome.OK if same else Outcome.NO)
 
 
-def _to_take(question: DiffQuestion) -> Iterator[Compared]:
+def _diff_recommendation(question: DiffQuestion) -> Iterator[LineDifference]:
     """What each answer has one take now, if that differs; of answers that this code reads whole."""
-    first, second = map(_taken, (question.first, question.second))
+    first, second = map(_recommendation_of, (question.first, question.second))
     if first and second and not _agree(first, second):
-        yield Compared(what="to take now", first=first, second=second)
+        yield LineDifference(what="to take now", first=first, second=second)
 
 
-def _taken(given: Mapping[str, Any]) -> Told | None:
+def _recommendation_of(given: Mapping[str, Any]) -> Recommendation | None:
     try:
-        return taken(judge("top").validate_python(given))
+        return recommend(judge("top").validate_python(given))
     except ValidationError:
         return None  # of another edition: its rows are compared
 
 
-def kept_answers(question: DiffQuestion) -> tuple[KeptAnswer, KeptAnswer]:
+def read_kept_answers(question: DiffQuestion) -> tuple[KeptAnswer, KeptAnswer]:
     """Both answers, read. Raises InputError for JSON that is none, and for two of several kinds."""
-    first, second = _kept(question.first, "first"), _kept(question.second, "second")
+    first, second = (
+        _read_kept_answer(question.first, "first"),
+        _read_kept_answer(question.second, "second"),
+    )
     if type(first) is not type(second):
         raise InputError(
             "the two answer different questions: one size, a range of sizes, or a whole job",
@@ -86,7 +89,7 @@ def kept_answers(question: DiffQuestion) -> tuple[KeptAnswer, KeptAnswer]:
     return first, second
 
 
-def _kept(given: Mapping[str, Any], where: str) -> KeptAnswer:
+def _read_kept_answer(given: Mapping[str, Any], where: str) -> KeptAnswer:
     """An answer, read. Raises InputError for JSON that is none of ``top`` or ``plan``."""
     hint = "give what 'collsynth top --json' or 'collsynth plan --json' printed"
     model = next((model for key, model in _KINDS.items() if key in given), None)
@@ -100,20 +103,22 @@ def _kept(given: Mapping[str, Any], where: str) -> KeptAnswer:
         raise InputError(found["msg"].lower(), where=place, hint=hint) from None
 
 
-def _changed(first: Mapping[str, Scalar], second: Mapping[str, Scalar]) -> Iterator[Changed]:
+def _diff_values(
+    first: Mapping[str, Scalar], second: Mapping[str, Scalar]
+) -> Iterator[ValueDifference]:
     for what in dict.fromkeys((*first, *second)):
         if first.get(what) != second.get(what):
-            yield Changed(what=what, first=first.get(what), second=second.get(what))
+            yield ValueDifference(what=what, first=first.get(what), second=second.get(what))
 
 
-def _compared(first: KeptAnswer, second: KeptAnswer) -> Iterator[Compared]:
+def _diff_lines(first: KeptAnswer, second: KeptAnswer) -> Iterator[LineDifference]:
     """The lines that differ: prices within rounding are the same."""
     before, after = first.lines, second.lines
     for what in dict.fromkeys((*before, *after)):
         one, other = before.get(what), after.get(what)
         if not (one and other and _agree(one, other)):
-            yield Compared(what=what, first=one, second=other)
+            yield LineDifference(what=what, first=one, second=other)
 
 
-def _agree(one: Told, other: Told) -> bool:
-    return one.how == other.how and abs(one.seconds - other.seconds) <= _NEAR * one.seconds
+def _agree(one: Recommendation, other: Recommendation) -> bool:
+    return one.how == other.how and abs(one.seconds - other.seconds) <= _TOLERANCE * one.seconds

@@ -27,7 +27,7 @@ _before: list[tuple[int, int, int]] = []
 
 
 @contextmanager
-def kept() -> Iterator[None]:
+def collect_garbage_seldom() -> Iterator[None]:
     """While this lasts, in any thread, garbage is looked for seldom."""
     with _lock:
         often, *others = now = gc.get_threshold()

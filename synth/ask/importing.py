@@ -7,12 +7,12 @@ from typing import Annotated
 from pydantic import Field
 
 from hierarchies import InputError
-from hierarchies.importers import KINDS, Draft, Options, around, import_texts
+from hierarchies.importers import KINDS, Draft, ImportOptions, import_texts, wrap_network
 from hierarchies.importers.models import MODELS
 from synth.ask.answers.importing import ImportReply
 from synth.ask.questions import notations
-from synth.ask.questions.fields import File, Flag, Limited
-from synth.ask.questions.flags import Figure, Names, PerhapsMachine
+from synth.ask.questions.fields import CostLimit, File, Flag
+from synth.ask.questions.flags import Figure, Names, OptionalMachine
 from synth.ask.questions.named_texts import MOST_FILES, NamedText, system_of
 from synth.ask.questions.question import Question
 from synth.ask.reply import Reply, reply
@@ -29,7 +29,7 @@ class ImportQuestion(Question):
     kind: Annotated[str, Flag(f"What the files are: {', '.join(KINDS)}", spelled="KIND")]
     files: Annotated[
         list[NamedText],
-        Limited.TEXT,
+        CostLimit.TEXT,
         Flag("The files", spelled="FILE...", file=File.TOPOLOGIES),
     ] = Field(min_length=1, max_length=MOST_FILES)
     nodes: Annotated[Figure | None, Flag("How many such nodes there are")] = None
@@ -39,7 +39,7 @@ class ImportQuestion(Question):
         Flag("Labels that name the levels, outermost first", ": a,b,c", notation=notations.NAMES),
     ] = Field(default_factory=list)
     inside: Annotated[
-        PerhapsMachine,
+        OptionalMachine,
         Flag("The system whose nodes an imported network joins", spelled="--inside"),
     ] = None
     suggested: Annotated[bool, Flag("Take suggestions as values, marked unconfirmed")] = False
@@ -54,17 +54,17 @@ class ImportQuestion(Question):
             found[file.name] = file.text
         return found
 
-    def options(self) -> Options:
+    def options(self) -> ImportOptions:
         """What the files do not say."""
-        return Options(self.nodes, self.gpu, tuple(self.keys))
+        return ImportOptions(self.nodes, self.gpu, tuple(self.keys))
 
     def draft(self) -> Draft:
         """What the files say, around the nodes of ``inside``. Raises InputError as that reads."""
         draft = import_texts(self.kind, self.texts(), self.options())
-        return draft if self.inside is None else around(draft, system_of(self.inside))
+        return draft if self.inside is None else wrap_network(draft, system_of(self.inside))
 
 
-def imported(question: ImportQuestion, watcher: Watcher) -> Reply:
+def import_topology(question: ImportQuestion, watcher: Watcher) -> Reply:
     """What the files say, what they leave open, and the description to be completed."""
     draft = question.draft()
     if question.suggested:

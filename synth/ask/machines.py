@@ -6,11 +6,11 @@ from typing import Annotated
 
 from pydantic import Field
 
-from grammar import Goal, admitted
-from hierarchies import Placement, catalogue, count_placements, known, placements
+from grammar import Goal, list_instructions
+from hierarchies import Placement, catalogue, count_placements, load_known, placements
 from hierarchies.graphs import graph_of
 from synth.ask.answers.graphs import GraphFormat, GraphReply
-from synth.ask.answers.machine_parts import Machine as MachineInBrief
+from synth.ask.answers.machine_parts import MachineInBrief as MachineInBrief
 from synth.ask.answers.machine_parts import MachineInFull
 from synth.ask.answers.machines import (
     CatalogueReply,
@@ -20,20 +20,20 @@ from synth.ask.answers.machines import (
     SystemReply,
 )
 from synth.ask.answers.ranked import matrix_of
-from synth.ask.questions.fields import Flag, Limited
+from synth.ask.questions.fields import CostLimit, Flag
 from synth.ask.questions.flags import (
-    Across,
+    AcrossGroups,
     Axes,
     Machine,
     MaxSteps,
     OnePlacement,
-    PerhapsMachine,
-    Requested,
+    OptionalMachine,
+    RequestedGoal,
 )
 from synth.ask.questions.named_texts import system_of
 from synth.ask.questions.question import FaultyQuestion, Question, axes_of
 from synth.ask.questions.question import matrix_of as frozen_matrix
-from synth.ask.reply import Reply, reply, searched
+from synth.ask.reply import Reply, reply, reply_of_search
 from synth.collective.ranking.request import Watcher
 from synth.collective.semantics.programs import Language, explore_states
 
@@ -41,7 +41,7 @@ from synth.collective.semantics.programs import Language, explore_states
 class SystemsQuestion(FaultyQuestion):
     """List the known machines, or show one with its links and their sources."""
 
-    system: Annotated[PerhapsMachine, Flag("Show this one in full", spelled="NAME")] = None
+    system: Annotated[OptionalMachine, Flag("Show this one in full", spelled="NAME")] = None
 
 
 class GraphQuestion(FaultyQuestion):
@@ -70,22 +70,22 @@ class PlaceQuestion(Question):
 class CountQuestion(Question):
     """Count the valid programs of a synthesis tree by their length."""
 
-    digits: Annotated[int, Limited.DIGITS, Flag("Digits of the synthesis tree")] = Field(ge=0)
+    digits: Annotated[int, CostLimit.DIGITS, Flag("Digits of the synthesis tree")] = Field(ge=0)
     max_steps: MaxSteps = 5
-    across: Across = False
-    request: Requested = Goal.ALL_REDUCE
+    across: AcrossGroups = False
+    request: RequestedGoal = Goal.ALL_REDUCE
 
 
-def systems(question: SystemsQuestion, watcher: Watcher) -> Reply:
+def show_systems(question: SystemsQuestion, watcher: Watcher) -> Reply:
     """The catalogue, or one system with all its numbers and their sources."""
     if question.system is not None:
         system = question.changed(system_of(question.system))
         return reply(SystemReply.like(system=MachineInFull.of(system)))
-    listed = [MachineInBrief.of(known(name)) for name in catalogue()]
+    listed = [MachineInBrief.of(load_known(name)) for name in catalogue()]
     return reply(CatalogueReply.like(systems=listed))
 
 
-def graph(question: GraphQuestion, watcher: Watcher) -> Reply:
+def graph_machine(question: GraphQuestion, watcher: Watcher) -> Reply:
     """A machine as a graph in one format, and in few words what is in it."""
     # Not at the top of the file: networkx takes longer to load than all other modules together.
     from hierarchies.graphs.formats import FORMATS
@@ -117,11 +117,11 @@ def count(question: CountQuestion, watcher: Watcher) -> Reply:
     """How many instructions a tree admits, and how many valid programs there are by length."""
     language = Language(question.max_steps, question.across, question.request)
     graph = explore_states(question.digits, language, watcher.searching)
-    choices = admitted(question.digits, across=question.across, goal=question.request)
+    choices = list_instructions(question.digits, across=question.across, goal=question.request)
     found = CountReply.like(
         question,
         graph,
         by_length=graph.count()[1:],
         instructions=len(choices),
     )
-    return searched(found)
+    return reply_of_search(found)

@@ -8,34 +8,34 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from hierarchies import InputError, System, described
+from hierarchies import InputError, System, describe_system
 from synth.ask.answers.measured import CalibratedReply, DoctorReply, TestsReply, warnings_of
 from synth.ask.questions import notations
-from synth.ask.questions.fields import File, Flag, Limited
+from synth.ask.questions.fields import CostLimit, File, Flag
 from synth.ask.questions.flags import Figure, Machine, Numbers
 from synth.ask.questions.named_texts import MOST_FILES, NamedText, system_of
 from synth.ask.questions.question import PricedQuestion, Question
 from synth.ask.reply import Outcome, Reply, reply
-from synth.collective.algorithms.runtimes import runtime
+from synth.collective.algorithms.runtimes import runtime_of_system
 from synth.collective.ranking.request import Watcher
 from synth.measure.calibration.candidates import candidates
 from synth.measure.calibration.experiments import Experiment, experiments, script
 from synth.measure.calibration.fit import fit
 from synth.measure.calibration.measurements import FEWEST_SIZES
 from synth.measure.calibration.solver import LEAST_LATENCY, MOST_SHARE
-from synth.measure.calibration.typical import typical
+from synth.measure.calibration.typical import apply_typical
 from synth.measure.doctor import Diagnosis, diagnose, is_collective
 from synth.measure.logs.devices import check_devices
-from synth.measure.logs.matching import FromCaller, Matched, matched
-from synth.measure.logs.reading import check_log, logs_of
-from synth.measure.logs.tables import Log
+from synth.measure.logs.matching import CallerFacts, MatchedLog, match_log
+from synth.measure.logs.reading import check_log, parse_logs
+from synth.measure.logs.tables import CheckedLog
 
 
 @dataclass(frozen=True)
-class Readable:
+class ReadableLogs:
     """The tables of logs that a verb uses, and sentences on those that it cannot use."""
 
-    runs: tuple[Matched, ...]
+    runs: tuple[MatchedLog, ...]
     left_out: tuple[str, ...]
 
 
@@ -45,7 +45,7 @@ class LogsQuestion(Question):
     system: Machine
     files: Annotated[
         list[NamedText],
-        Limited.TEXT,
+        CostLimit.TEXT,
         Flag(
             "Logs of nccl-tests or rccl-tests: text, JSON or CSV",
             spelled="FILE...",
@@ -66,11 +66,11 @@ class LogsQuestion(Question):
         Flag(
             "How many children of each level a group had ranks in",
             ", as in 2,8",
-            notation=notations.numbers("are no members", "a number for each level"),
+            notation=notations.number_notation("are no members", "a number for each level"),
         ),
     ] = None
 
-    def unusable(self, system: System, one: Matched) -> str:
+    def unusable(self, system: System, one: MatchedLog) -> str:
         """Why the verb cannot use a table; "" if it can."""
         try:
             candidates(system, one.measurement)
@@ -78,7 +78,7 @@ class LogsQuestion(Question):
             return error.problem
         return ""
 
-    def matched(self, system: System) -> Readable:
+    def matched(self, system: System) -> ReadableLogs:
         """The tables of all files that the verb can use, on the devices they were taken on.
 
         Raises InputError for files that cannot be read, for logs that contradict the system or each
@@ -87,8 +87,8 @@ class LogsQuestion(Question):
         """
         logs = self.logs()
         check_devices(system, logs)
-        given = FromCaller(self.hosts, tuple(self.members) if self.members else None)
-        found = [matched(system, log, given) for log in logs]
+        given = CallerFacts(self.hosts, tuple(self.members) if self.members else None)
+        found = [match_log(system, log, given) for log in logs]
         reasons = [self.unusable(system, one) for one in found]
         left_out = tuple(
             f"{one.log.source}: a table of {one.measurement.collective} is left out: {why}"
@@ -98,16 +98,18 @@ class LogsQuestion(Question):
         runs = tuple(one for one, why in zip(found, reasons, strict=True) if not why)
         if not runs:
             raise InputError("; ".join(left_out), hint="give a log with a table that can be used")
-        return Readable(runs, left_out)
+        return ReadableLogs(runs, left_out)
 
-    def logs(self) -> list[Log]:
-        """All tables of all files. Raises InputError as ``matched``, but of no system."""
+    def logs(self) -> list[CheckedLog]:
+        """All tables of all files. Raises InputError as ``match_log``, but of no system."""
         if not self.files:
             raise InputError("no log is given", hint="name files that nccl-tests wrote")
         logs = [
-            log for file in self.files for log in logs_of(file.text, _source(file), self.collective)
+            log
+            for file in self.files
+            for log in parse_logs(file.text, _source(file), self.collective)
         ]
-        _one_kind(logs)
+        _check_one_kind(logs)
         return logs
 
     def check_logs(self) -> None:
@@ -130,7 +132,7 @@ class CalibrateQuestion(LogsQuestion):
         Flag("Only these of the tests", ", by name", notation=notations.NAMES),
     ] = Field(default_factory=list, max_length=MOST_FILES)
 
-    def unusable(self, system: System, one: Matched) -> str:
+    def unusable(self, system: System, one: MatchedLog) -> str:
         """Why a table cannot be fitted; "" if it can."""
         sizes = len({sample.size_bytes for sample in one.measurement.samples})
         few = f"{sizes} of at least {FEWEST_SIZES} sizes that tell latency from bandwidth"
@@ -150,7 +152,7 @@ class CalibrateQuestion(LogsQuestion):
         Raises InputError for a name that none of them has, and where neither NVIDIA's tests nor
         AMD's run.
         """
-        if (by := runtime(system)).timing:
+        if (by := runtime_of_system(system)).timing:
             what = system.device or system.name
             problem = f"neither nccl-tests nor rccl-tests run on {what}: {by.value} has its"
             raise InputError(f"{problem} collectives", where="--plan", hint=by.timing)
@@ -165,7 +167,7 @@ class CalibrateQuestion(LogsQuestion):
 class DoctorQuestion(LogsQuestion, PricedQuestion):
     """What should I get, and why don't I? Measured beside predicted, and the level at fault."""
 
-    def unusable(self, system: System, one: Matched) -> str:
+    def unusable(self, system: System, one: MatchedLog) -> str:
         """Why a table cannot be held to a prediction and a bound; "" if it can."""
         unbounded = "no collective, so nothing bounds it; 'calibrate' fits it"
         return super().unusable(system, one) or ("" if is_collective(one) else unbounded)
@@ -176,7 +178,7 @@ def _source(file: NamedText) -> str:
     return PurePath(file.name).name or file.name
 
 
-def _one_kind(logs: list[Log]) -> None:
+def _check_one_kind(logs: list[CheckedLog]) -> None:
     kinds: dict[tuple[str, ...], str] = {}
     for log in logs:
         if log.devices:
@@ -194,7 +196,7 @@ def calibrate(question: CalibrateQuestion, watcher: Watcher) -> Reply:
         return _plan(system, question)
     readable = question.matched(system)
     runs = readable.runs
-    diagnosis = diagnose(typical(replace(system, calibration=None)), runs)
+    diagnosis = diagnose(apply_typical(replace(system, calibration=None)), runs)
     _check_bounds(diagnosis)
     calibrated = fit(system, [run.measurement for run in runs])
     warnings = [*warnings_of(runs), *readable.left_out]
@@ -203,7 +205,7 @@ def calibrate(question: CalibrateQuestion, watcher: Watcher) -> Reply:
     device = next(
         (name for run in runs for name in run.log.devices if name.isprintable()), "device"
     )
-    text = "\n".join([*comments, described(calibrated.system, device)])
+    text = "\n".join([*comments, describe_system(calibrated.system, device)])
     return reply(CalibratedReply.of(system, calibrated, diagnosis, runs, warnings, text))
 
 

@@ -12,47 +12,47 @@ from typing import Annotated, Any
 from pydantic import ConfigDict, Field
 
 from grammar import Goal
-from grammar.tensors.sharding import Kind
-from hierarchies import InputError, nearest
-from synth.ask.answers.degraded import GroupStep
+from grammar.tensors.sharding import ReductionKind
+from hierarchies import InputError, suggest_nearest
+from synth.ask.answers.degraded import GroupStepPart
 from synth.ask.answers.given import (
-    Remembered,
+    EarlierAnswer,
     UnevenRanking,
-    planned,
-    remembered,
-    uneven_of,
+    read_answer,
+    read_plan_entries,
+    read_uneven_ranking,
 )
 from synth.ask.answers.outputs import (
-    Checked,
     EmittedGroupsReply,
     EmittedPlanReply,
     EmittedReply,
-    HandedStripe,
+    PayloadStripe,
+    ResultCheck,
     RunReply,
 )
-from synth.ask.answers.parts import SCHEMA_VERSION, Json, TextFile, as_json
-from synth.ask.export import hand_out
+from synth.ask.answers.parts import SCHEMA_VERSION, Json, TextFile, to_json
+from synth.ask.export import prepare_emit_input
 from synth.ask.questions import notations
-from synth.ask.questions.fields import File, Flag, Limited
-from synth.ask.questions.flags import Figure, Measure, PerhapsBytes, PerhapsMachine, ProgramText
-from synth.ask.questions.question import PerhapsPlacedQuestion, PricedQuestion
+from synth.ask.questions.fields import CostLimit, File, Flag
+from synth.ask.questions.flags import Figure, Measure, OptionalBytes, OptionalMachine, ProgramText
+from synth.ask.questions.question import PricedQuestion, ProgramQuestion
 from synth.ask.reply import Outcome, Reply, reply
 from synth.collective.algorithms.algorithms import Choice
-from synth.collective.degraded.handing import Handed, run_on_arrays
+from synth.collective.degraded.handing import PricedGroupProgram, run_on_arrays
 from synth.collective.emit import (
     TARGETS,
-    Entry,
-    Options,
+    EmitOptions,
+    EmitSource,
+    PackageEntry,
     RankOrder,
-    Source,
     emit,
     emit_all,
     target_of,
 )
-from synth.collective.emit.source import digits
+from synth.collective.emit.source import hash_digits
 from synth.collective.ranking.request import Watcher, programs_text
-from synth.collective.run import BACKENDS, Seen, Trial, run
-from synth.collective.semantics.schedule import ends, padded
+from synth.collective.run import BACKENDS, TrialRequest, TrialResult, run
+from synth.collective.semantics.schedule import pad_length, slice_ends
 
 MOST_HOSTS = 2**16
 ALL = "all"
@@ -61,7 +61,7 @@ GROUPS_FORMAT, GROUPS_VERSION = "collsynth-groups", 1
 """Where reductions do not add: who cannot tell must not add."""
 
 
-class HandOutQuestion(PerhapsPlacedQuestion, PricedQuestion):
+class EmitInputQuestion(ProgramQuestion, PricedQuestion):
     """A program on one placement, or an answer that ``top`` gave before (the key ``from``).
 
     ``rank`` chooses among the answers, and ``placement`` too where several have that rank.
@@ -73,25 +73,25 @@ class HandOutQuestion(PerhapsPlacedQuestion, PricedQuestion):
         ProgramText | None,
         Flag("A program", ", a file, or -, unless --from", "PROGRAM", file=File.PROGRAM),
     ] = None
-    system: Annotated[PerhapsMachine, Flag("Where it runs", ", unless --from")] = None
+    system: Annotated[OptionalMachine, Flag("Where it runs", ", unless --from")] = None
     answer: Annotated[
         dict[str, Any] | None,
-        Limited.ANSWER,
+        CostLimit.ANSWER,
         Flag("What 'top --json' printed", ": a file, or -", "--from ANSWER", file=File.ANSWER),
     ] = Field(default=None, alias="from")
     rank: Annotated[Figure, Flag("Which answer of --from")] = 1
     entry: Annotated[
         str | None, Flag("Which entry of a plan, by its name", "; all: every one, as one package")
     ] = None
-    bytes: PerhapsBytes = None
+    bytes: OptionalBytes = None
     request: Annotated[
         Goal | None, Field(strict=False), Flag("What the program does, if no all-reduce")
     ] = None
     op: Annotated[
-        Kind,
+        ReductionKind,
         Field(strict=False),
-        Flag(f"The reduction operation: {', '.join(one.value for one in Kind)}"),
-    ] = Kind.SUM
+        Flag(f"The reduction operation: {', '.join(one.value for one in ReductionKind)}"),
+    ] = ReductionKind.SUM
     algorithm: Annotated[
         Choice | None, Field(strict=False), Flag("What is predicted, as in top")
     ] = None
@@ -101,7 +101,7 @@ class HandOutQuestion(PerhapsPlacedQuestion, PricedQuestion):
         Flag("Into how many the payload is cut, to overlap"),
     ] = None
 
-    def chosen(self) -> Remembered:
+    def chosen(self) -> EarlierAnswer:
         """The program to hand out: from ``answer``, or from ``program`` and ``system``.
 
         Raises InputError if neither or both are given, and for what does not fit together.
@@ -120,26 +120,26 @@ class HandOutQuestion(PerhapsPlacedQuestion, PricedQuestion):
         else:
             system, reduction = self.place(self.program)
             system = self.priced(system)
-            found = Remembered(system, reduction, self.program, 2**30, Choice.AUTO)
+            found = EarlierAnswer(system, reduction, self.program, 2**30, Choice.AUTO)
         return self._changed(found)
 
-    def planned(self) -> dict[str, Remembered]:
+    def planned(self) -> dict[str, EarlierAnswer]:
         """All entries of a plan, by name. Raises InputError for an answer that is no plan."""
         if self.answer is None:
             raise InputError("entries of no plan", where="--entry", hint="give one with --from")
         self._check_alone()
-        return {name: self._changed(one) for name, one in planned(self.answer).items()}
+        return {name: self._changed(one) for name, one in read_plan_entries(self.answer).items()}
 
-    def _remembered(self, answer: dict[str, Any]) -> Remembered:
+    def _remembered(self, answer: dict[str, Any]) -> EarlierAnswer:
         if self.entry is None:
-            return remembered(answer, self.rank, self.placement, self.bytes)
-        found = planned(answer)
+            return read_answer(answer, self.rank, self.placement, self.bytes)
+        found = read_plan_entries(answer)
         if self.entry not in found:
-            hint = nearest(self.entry, found)
+            hint = suggest_nearest(self.entry, found)
             raise InputError(f"no entry {self.entry!r}", where="--entry", hint=hint)
         return found[self.entry]
 
-    def _changed(self, found: Remembered) -> Remembered:
+    def _changed(self, found: EarlierAnswer) -> EarlierAnswer:
         """As the question would have it: another size, other segments."""
         return replace(
             found,
@@ -158,7 +158,7 @@ class HandOutQuestion(PerhapsPlacedQuestion, PricedQuestion):
         if self.answer is None or "uneven" not in self.answer:
             return None
         self._check_alone()
-        return uneven_of(self.answer)
+        return read_uneven_ranking(self.answer)
 
     def answered_devices(self) -> int:
         """How many devices the machine of the answer has, 0 without one. Raises as ``chosen``."""
@@ -181,7 +181,7 @@ class HandOutQuestion(PerhapsPlacedQuestion, PricedQuestion):
             )
 
 
-class EmitQuestion(HandOutQuestion):
+class EmitQuestion(EmitInputQuestion):
     """Write a program, or an answer of top, for a runtime or tool."""
 
     target: Annotated[str, Flag(f"One of: {', '.join(TARGETS)}")]
@@ -202,10 +202,10 @@ class EmitQuestion(HandOutQuestion):
     )
 
 
-class RunQuestion(HandOutQuestion):
+class RunQuestion(EmitInputQuestion):
     """Execute a program here, check it, and print measured beside predicted time."""
 
-    bytes: Annotated[PerhapsBytes, Flag("The largest buffer of a device", ", e.g. 1MiB")] = 2**20
+    bytes: Annotated[OptionalBytes, Flag("The largest buffer of a device", ", e.g. 1MiB")] = 2**20
     backend: Annotated[str, Flag(f"One of: {', '.join(BACKENDS)}")] = "numpy"
     dtype: Annotated[str, Flag("What the tensor is made of")] = "float32"
     repeat: Annotated[int, Flag("How often it is timed")] = Field(default=5, ge=1, le=1000)
@@ -214,17 +214,19 @@ class RunQuestion(HandOutQuestion):
         Measure, Flag("Seconds after which all are ended", spelled="--timeout")
     ] = Field(default=120.0, gt=0, strict=False)
 
-    def trial(self, payload_bytes: int) -> Trial:
+    def trial(self, payload_bytes: int) -> TrialRequest:
         """How it is run."""
-        return Trial(payload_bytes, self.dtype, self.repeat, self.check, self.timeout_seconds)
+        return TrialRequest(
+            payload_bytes, self.dtype, self.repeat, self.check, self.timeout_seconds
+        )
 
 
-def emitted(question: EmitQuestion, watcher: Watcher) -> Reply:
+def emit_program(question: EmitQuestion, watcher: Watcher) -> Reply:
     """A program in the words of a runtime or tool, as files."""
     ranking = question.groups()
     if ranking is not None:
-        return _emitted_groups(question, ranking)
-    options = Options(
+        return _emit_groups(question, ranking)
+    options = EmitOptions(
         rank_order=question.rank_order,
         hosts=tuple(question.hosts or ()),
         host_level=question.host_level,
@@ -232,39 +234,40 @@ def emitted(question: EmitQuestion, watcher: Watcher) -> Reply:
         made_by=f"collsynth {version('collsynth')}",
     )
     if question.entry == ALL:
-        return _emitted_plan(question, options)
+        return _emit_plan(question, options)
     source = _source(question, question.chosen(), options)
     files = emit(question.target, source)
     return reply(EmittedReply.of(source, question.target, files))
 
 
-def _source(question: EmitQuestion, chosen: Remembered, options: Options) -> Source:
+def _source(question: EmitQuestion, chosen: EarlierAnswer, options: EmitOptions) -> EmitSource:
     """What is handed out; in one segment for targets that have no more."""
     if not target_of(question.target).overlaps:
         chosen = replace(chosen, segments=1)
-    return hand_out(chosen, options).source
+    return prepare_emit_input(chosen, options).source
 
 
-def _emitted_plan(question: EmitQuestion, options: Options) -> Reply:
+def _emit_plan(question: EmitQuestion, options: EmitOptions) -> Reply:
     """All entries of a plan, as one package or a file each."""
     entries = [
-        Entry(name, _source(question, one, options)) for name, one in question.planned().items()
+        PackageEntry(name, _source(question, one, options))
+        for name, one in question.planned().items()
     ]
     return reply(EmittedPlanReply.of(entries, question.target, emit_all(question.target, entries)))
 
 
-def executed(question: RunQuestion, watcher: Watcher) -> Reply:
+def run_program(question: RunQuestion, watcher: Watcher) -> Reply:
     """What was seen when a program ran here, beside what was predicted for its system."""
     if question.entry == ALL:
         raise InputError("a run of every entry", where="--entry", hint="name one")
     ranking = question.groups()
     if ranking is not None:
-        return _executed_groups(question, ranking)
-    given = hand_out(question.chosen(), Options())
+        return _run_groups(question, ranking)
+    given = prepare_emit_input(question.chosen(), EmitOptions())
     schedule = given.source.schedule
     trial = question.trial(given.source.payload_bytes)
     seen = run(question.backend, given.source, trial, watcher.go_on)
-    checked = _checked(seen)
+    checked = _result_check_of(seen)
     same = checked.bitwise_equal or not BACKENDS[question.backend].same_bits
     wrong = question.check and not (checked.equal and same)
     found = RunReply(
@@ -276,9 +279,9 @@ def executed(question: RunQuestion, watcher: Watcher) -> Reply:
         backend=question.backend,
         devices=schedule.devices,
         bytes=seen.bytes,
-        padded_bytes=_padded(given.source, seen),
+        padded_bytes=_padded_bytes(given.source, seen),
         segments=seen.segments or schedule.segments,
-        stripes=HandedStripe.all_of(given.source),
+        stripes=PayloadStripe.all_of(given.source),
         dtype=question.dtype,
         check=checked if question.check else None,
         measured_seconds=seen.seconds,
@@ -289,16 +292,16 @@ def executed(question: RunQuestion, watcher: Watcher) -> Reply:
     return reply(found, Outcome.NO if wrong else Outcome.OK)
 
 
-def _checked(seen: Seen) -> Checked:
+def _result_check_of(seen: TrialResult) -> ResultCheck:
     """How the result compared; an infinite or NaN error becomes None, as JSON has neither."""
-    return Checked(
+    return ResultCheck(
         equal=seen.equal,
         error=seen.error if seen.error is not None and isfinite(seen.error) else None,
         bitwise_equal=seen.bitwise_equal,
     )
 
 
-def _emitted_groups(question: EmitQuestion, ranking: UnevenRanking) -> Reply:
+def _emit_groups(question: EmitQuestion, ranking: UnevenRanking) -> Reply:
     """A program of explicit groups: as data only, as no mesh has its groups."""
     if question.target != "json":
         target_of(question.target)
@@ -318,29 +321,29 @@ def _emitted_groups(question: EmitQuestion, ranking: UnevenRanking) -> Reply:
         op=question.op,
         proof="proved",
         proved_for=len(found.devices),
-        files=[TextFile(name=f"groups_{digits(text)}.json", text=text)],
+        files=[TextFile(name=f"groups_{hash_digits(text)}.json", text=text)],
     )
     return reply(emitted)
 
 
-def groups_document(handed: Handed, op: Kind = Kind.SUM) -> Json:
+def groups_document(handed: PricedGroupProgram, op: ReductionKind = ReductionKind.SUM) -> Json:
     """The program as data: steps over groups of ranks, which chunks each keeps, device ids."""
     return {
         "format": GROUPS_FORMAT,
         "version": GROUPS_VERSION,
         "system": handed.system,
         "devices": list(handed.devices),
-        **({} if op is Kind.SUM else {"op": op.value}),
+        **({} if op is ReductionKind.SUM else {"op": op.value}),
         "program": handed.program.text,
         "bytes": handed.payload_bytes,
         "chunks": handed.program.chunks,
         "segments": handed.segments,
         "proved_for": len(handed.devices),
-        "steps": [as_json(GroupStep.of(step)) for step in handed.program.steps],
+        "steps": [to_json(GroupStepPart.of(step)) for step in handed.program.steps],
     }
 
 
-def _executed_groups(question: RunQuestion, ranking: UnevenRanking) -> Reply:
+def _run_groups(question: RunQuestion, ranking: UnevenRanking) -> Reply:
     """What was seen when a program of explicit groups ran on arrays."""
     if question.backend != "numpy":
         raise InputError(
@@ -352,7 +355,7 @@ def _executed_groups(question: RunQuestion, ranking: UnevenRanking) -> Reply:
     size = question.bytes or 2**20
     chosen = ranking.handed(question.rank)
     seen = run_on_arrays(chosen, question.dtype, size, question.repeat, question.op)
-    checked = _checked(seen)
+    checked = _result_check_of(seen)
     chunks = chosen.program.chunks
     each = -(-seen.bytes // chunks)
     found = RunReply(
@@ -378,17 +381,17 @@ def _executed_groups(question: RunQuestion, ranking: UnevenRanking) -> Reply:
     return reply(found, Outcome.NO if wrong else Outcome.OK)
 
 
-def _padded(source: Source, seen: Seen) -> int:
+def _padded_bytes(source: EmitSource, seen: TrialResult) -> int:
     """The payload's bytes with padding: each stripe's slice is padded to whole pieces.
 
     Where the goal is in pieces, as an all-gather's is, each of them is sliced and padded by itself.
     """
     schedules = source.schedules
     each = source.schedule.pieces if source.schedule.goal.in_pieces else 1
-    cuts = (0, *ends([one.payload_bytes for one in schedules], -(-seen.bytes // each)))
+    cuts = (0, *slice_ends([one.payload_bytes for one in schedules], -(-seen.bytes // each)))
     segments = [stripe.segments for stripe in seen.stripes]
     segments = segments or [seen.segments or one.segments for one in schedules]
     return sum(
-        each * padded(end - begin, one.pieces // each * cut)
+        each * pad_length(end - begin, one.pieces // each * cut)
         for one, cut, (begin, end) in zip(schedules, segments, pairwise(cuts), strict=True)
     )

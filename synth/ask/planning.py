@@ -9,16 +9,16 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 
 from grammar import Goal
-from hierarchies import MOST_AXES, InputError, System, within
+from hierarchies import MOST_AXES, InputError, System, error_context
 from synth.ask.answers import judge
 from synth.ask.answers.degraded import CostReply, UnevenReply
 from synth.ask.answers.planning import JobReply, PlanReply, SystemsRankedReply
 from synth.ask.answers.ranked import RankingReply, SweepReply
 from synth.ask.questions import notations
-from synth.ask.questions.collectives import Collectives, job_asked
-from synth.ask.questions.fields import File, Flag, Limited
+from synth.ask.questions.collectives import Collectives, job_of_collectives
+from synth.ask.questions.fields import CostLimit, File, Flag
 from synth.ask.questions.flags import (
-    Across,
+    AcrossGroups,
     Algorithm,
     Axes,
     Bytes,
@@ -28,13 +28,13 @@ from synth.ask.questions.flags import (
     Measure,
     OneOrMoreBytes,
     OnePlacement,
-    Over,
-    PerhapsOver,
-    Requested,
+    OptionalReducedAxes,
+    ReducedAxes,
+    RequestedGoal,
     Segments,
     Stripes,
 )
-from synth.ask.questions.named_texts import Given, job_of, system_of
+from synth.ask.questions.named_texts import NameOrText, job_of, system_of
 from synth.ask.questions.question import (
     FaultyQuestion,
     MachineQuestion,
@@ -44,22 +44,22 @@ from synth.ask.questions.question import (
     matrix_of,
     segment_counts,
 )
-from synth.ask.reply import Outcome, Reply, reply, searched
-from synth.ask.training.planned import StepPlanQuestion, planned_step
+from synth.ask.reply import Outcome, Reply, reply, reply_of_search
+from synth.ask.training.planned import StepPlanQuestion, plan_step
 from synth.collective.algorithms.algorithms import Choice
 from synth.collective.degraded import UnevenRequest, uneven_answers
-from synth.collective.degraded.comparison import cost, uneven_request
-from synth.collective.ranking.advice import advised, kept
+from synth.collective.degraded.comparison import compare_machines, uneven_request
+from synth.collective.ranking.advice import fix_placement, rank_with_advice
 from synth.collective.ranking.library import Library
-from synth.collective.ranking.request import Alone, Request, Unranked, Watcher
+from synth.collective.ranking.request import Request, SerialWatcher, UnrankedWatcher, Watcher
 from synth.collective.ranking.sizes import check_range, sweep
 from synth.collective.semantics.programs import Language
-from synth.collective.workload.files import sizes_of
-from synth.collective.workload.job import Job
-from synth.collective.workload.planner import How, plan_job
-from synth.collective.workload.shapes import Shape, Sharding, Training
+from synth.collective.workload.files import parse_sizes
+from synth.collective.workload.job import Workload
+from synth.collective.workload.planner import SearchSettings, plan_job
+from synth.collective.workload.shapes import StateSharding, Training, TransformerShape
 from synth.collective.workload.transformer import transformer_job
-from synth.search.forks import forked
+from synth.search.forks import map_in_forks
 
 MOST_SYSTEMS = 1024
 
@@ -72,7 +72,7 @@ class RankedQuestion(FaultyQuestion, PricedQuestion):
 
     axes: Axes
     reduce: Annotated[
-        PerhapsOver,
+        OptionalReducedAxes,
         Flag(
             "Axes the request is over",
             ", separated by commas. Again for each further collective of a job, "
@@ -80,14 +80,14 @@ class RankedQuestion(FaultyQuestion, PricedQuestion):
         ),
     ] = None
     bytes: OneOrMoreBytes = 2**30
-    k: Annotated[int, Limited.K, Flag("How many answers", spelled="-k")] = 10
+    k: Annotated[int, CostLimit.K, Flag("How many answers", spelled="-k")] = 10
     max_steps: MaxSteps = 5
     algorithm: Algorithm = Choice.AUTO
     placement: OnePlacement = None
     per_placement: Annotated[bool, Flag("Rank inside each placement")] = False
-    across: Across = False
+    across: AcrossGroups = False
     collapse: Collapse = True
-    request: Requested = Goal.ALL_REDUCE
+    request: RequestedGoal = Goal.ALL_REDUCE
     segments: Segments = "auto"
     stripes: Stripes = True
     exact: Annotated[bool, Flag("Rank also what prices cannot tell apart")] = False
@@ -109,7 +109,7 @@ class RankedQuestion(FaultyQuestion, PricedQuestion):
                 raise InputError(f"{key} beside several collectives", where=key, hint=hint)
         return self
 
-    def job(self) -> Job:
+    def job(self) -> Workload:
         """The job that several collectives are, as a job file would say it.
 
         Raises InputError for what no job may be, and for what is asked of one collective only.
@@ -118,7 +118,7 @@ class RankedQuestion(FaultyQuestion, PricedQuestion):
             if given:
                 hint = "leave it out, or ask for one collective"
                 raise InputError("several collectives share a placement", where=flag, hint=hint)
-        return job_asked(self.axes, self.collectives)
+        return job_of_collectives(self.axes, self.collectives)
 
     def asked(self) -> Request:
         """The question as the planner's request; of a range of sizes, at its largest.
@@ -153,8 +153,8 @@ class TopQuestion(RankedQuestion, MachineQuestion):
     """Rank programs for a collective, proved, fastest first; or find a placement for several."""
 
     def asked_of(self, system: System) -> Request:
-        """The request of one collective on the placement that is kept. Raises as ``kept``."""
-        return kept(system, self.asked())
+        """The request of one collective on the placement that is kept. Raises as ``fix_placement``."""
+        return fix_placement(system, self.asked())
 
     def uneven(self) -> tuple[Request, UnevenRequest]:
         """The request of one collective, and what of it is asked of a machine that lacks devices.
@@ -180,14 +180,14 @@ class SweepQuestion(RankedQuestion):
     """Put the question of top to several systems, and compare their best answers."""
 
     systems: Annotated[
-        list[Given],
-        Limited.SYSTEMS,
+        list[NameOrText],
+        CostLimit.SYSTEMS,
         Flag(
             "Catalogue names, name:N or name:AxB, or files", spelled="SYSTEM...", file=File.SYSTEMS
         ),
     ] = Field(min_length=1, max_length=MOST_SYSTEMS)
-    k: Annotated[int, Limited.K, Flag("How many answers of each", spelled="-k")] = 10
-    explain: bool = False  # asked with ``top``, whose table has room for reasons
+    k: Annotated[int, CostLimit.K, Flag("How many answers of each", spelled="-k")] = 10
+    explain: bool = False  # asked with ``rank_programs``, whose table has room for reasons
 
     def tops(self) -> list[TopQuestion]:
         """The question put to each of the systems."""
@@ -199,12 +199,12 @@ class CostQuestion(MachineQuestion):
     """Tell what it costs that something is missing or slower, and what to do about it."""
 
     axes: Annotated[Axes, Flag("Those of the whole machine", ", as in data=32")]
-    reduce: Over
+    reduce: ReducedAxes
     bytes: Bytes = 2**30
     max_steps: MaxSteps = 5
     algorithm: Algorithm = Choice.AUTO
     placement: OnePlacement = None
-    request: Requested = Goal.ALL_REDUCE
+    request: RequestedGoal = Goal.ALL_REDUCE
     segments: Segments = "auto"
     stripes: Stripes = True
 
@@ -218,13 +218,13 @@ class JobPlanQuestion(Question):
     """What is asked of the one placement for all collectives of a job, and of their programs."""
 
     job: Annotated[
-        Given | None,
-        Limited.TEXT,
+        NameOrText | None,
+        CostLimit.TEXT,
         Flag("A job file, or the name of a shipped job", file=File.JOB),
     ] = None
     max_steps: MaxSteps = 5
     algorithm: Algorithm = Choice.AUTO
-    across: Across = False
+    across: AcrossGroups = False
     collapse: Collapse = True
     segments: Segments = "auto"
     stripes: Stripes = True
@@ -234,7 +234,7 @@ class JobPlanQuestion(Question):
 class PlanQuestion(MachineQuestion, StepPlanQuestion, JobPlanQuestion):
     """Plan a model's whole training step; or find the one placement for a job's collectives."""
 
-    k: Annotated[int, Limited.K, Flag("How many plans or placements to list", spelled="-k")] = 5
+    k: Annotated[int, CostLimit.K, Flag("How many plans or placements to list", spelled="-k")] = 5
 
     @model_validator(mode="after")
     def _a_model_or_a_job(self) -> Self:
@@ -275,10 +275,10 @@ class JobQuestion(Question):
     experts: Annotated[Figure, Flag("Experts in each layer")] = 0
     experts_per_token: Annotated[Figure, Flag("Experts that see a token")] = 2
     sharding: Annotated[
-        Sharding,
+        StateSharding,
         Field(strict=False),
         Flag("none, optimizer, fsdp or hsdp"),
-    ] = Sharding.NONE
+    ] = StateSharding.NONE
     sequence_parallel: bool = True
     recompute: Annotated[bool, Flag("Activations are computed twice")] = False
     memory_GB: Annotated[  # noqa: N815 - the unit
@@ -286,18 +286,20 @@ class JobQuestion(Question):
     ] = Field(default=None, strict=False)
     most_bubble: Measure | None = Field(default=None, strict=False)
 
-    def job(self) -> Job:
+    def job(self) -> Workload:
         """The job. Raises InputError for numbers that make no transformer."""
         given = {name: getattr(self, name) for name in type(self).model_fields}
-        shape = {one.name: given[one.name] for one in fields(Shape) if one.name in given}
+        shape = {one.name: given[one.name] for one in fields(TransformerShape) if one.name in given}
         training = {one.name: given[one.name] for one in fields(Training) if one.name in given}
-        sizes = {name: sizes_of(_whole(size)) for name, size in self.axes.items()}
-        return transformer_job(Shape(**shape), Training(**training), sizes, name=self.name)
+        sizes = {name: parse_sizes(_parse_whole(size)) for name, size in self.axes.items()}
+        return transformer_job(
+            TransformerShape(**shape), Training(**training), sizes, name=self.name
+        )
 
 
-def how(question: PlanQuestion | RankedQuestion) -> How:
+def search_settings(question: PlanQuestion | RankedQuestion) -> SearchSettings:
     """How programs for a job are looked for. Raises InputError for what makes no sense."""
-    return How(
+    return SearchSettings(
         question.k,
         Language(question.max_steps, question.across),
         question.algorithm,
@@ -308,11 +310,11 @@ def how(question: PlanQuestion | RankedQuestion) -> How:
     )
 
 
-def _whole(size: str | int) -> str | int:
+def _parse_whole(size: str | int) -> str | int:
     return int(size) if isinstance(size, str) and size.isdecimal() else size
 
 
-def top(
+def rank_programs(
     question: TopQuestion, watcher: Watcher, known: Callable[[Language], Library] | None = None
 ) -> Reply:
     """The ranked, proved programs; for a range of sizes, which is best from which size on.
@@ -322,15 +324,15 @@ def top(
     """
     system = question.machine()
     if question.collectives:
-        return _planned(system, question.job(), question, watcher)
+        return _plan_job(system, question.job(), question, watcher)
     if system.missing:
-        return _uneven(system, question, watcher)
+        return _rank_uneven(system, question, watcher)
     if isinstance(question.bytes, tuple):
         request = question.asked_of(system)
-        return ranked(SweepReply.of(sweep(system, request, *question.bytes, watcher)))
+        return reply_with_outcome(SweepReply.of(sweep(system, request, *question.bytes, watcher)))
     request = question.asked()
-    report = advised(system, request, watcher, known(request.language) if known else None)
-    return ranked(RankingReply.of(report, question.explain))
+    report = rank_with_advice(system, request, watcher, known(request.language) if known else None)
+    return reply_with_outcome(RankingReply.of(report, question.explain))
 
 
 def sweep_systems(question: SweepQuestion, watcher: Watcher) -> Reply:
@@ -339,57 +341,61 @@ def sweep_systems(question: SweepQuestion, watcher: Watcher) -> Reply:
     Several at once where there may be several processes; ranges of sizes one after the other, as
     each has many sizes to be asked at once, and one system may take longer than all others.
     """
-    unranked = Unranked(watcher)
+    unranked = UnrankedWatcher(watcher)
 
     def answered(one: TopQuestion) -> Reply:
-        with within(one.system_name):
-            return top(one, unranked)
+        with error_context(one.system_name):
+            return rank_programs(one, unranked)
 
-    at_once = watcher if isinstance(question.bytes, int) else Alone(watcher)
-    replies = forked(answered, question.tops(), at_once)
+    at_once = watcher if isinstance(question.bytes, int) else SerialWatcher(watcher)
+    replies = map_in_forks(answered, question.tops(), at_once)
     systems = [judge("top").validate_python(one.body) for one in replies]
     complete = all(one.complete for one in systems) and len(systems) == len(question.systems)
-    return ranked(SystemsRankedReply.like(systems=systems, complete=complete))
+    return reply_with_outcome(SystemsRankedReply.like(systems=systems, complete=complete))
 
 
-def ranked(
+def reply_with_outcome(
     found: RankingReply | SweepReply | UnevenReply | PlanReply | SystemsRankedReply,
 ) -> Reply:
     """A reply with its outcome: PARTIAL if work was left out, else NO if z3 refutes any answer."""
     others = found.elsewhere if isinstance(found, RankingReply) else []
     answers = (*found.answers, *(one.answer for one in others))
     refuted = any(one.proof == "refuted" for one in answers)
-    return searched(found, Outcome.NO if refuted else Outcome.OK)
+    return reply_of_search(found, Outcome.NO if refuted else Outcome.OK)
 
 
 def plan(question: PlanQuestion, watcher: Watcher) -> Reply:
     """Plans of a model's step; or the placement on which a job's collectives expose least."""
     if question.job is None:
         name = str(getattr(question.system, "name", question.system))
-        return planned_step(question, question.machine(), name, question.k, watcher)
-    return _planned(question.machine(), job_of(question.job), question, watcher)
+        return plan_step(question, question.machine(), name, question.k, watcher)
+    return _plan_job(question.machine(), job_of(question.job), question, watcher)
 
 
-def _planned(
-    system: System, job: Job, question: PlanQuestion | TopQuestion, watcher: Watcher
+def _plan_job(
+    system: System, job: Workload, question: PlanQuestion | TopQuestion, watcher: Watcher
 ) -> Reply:
-    return ranked(PlanReply.of(plan_job(system.check_even(), job, how(question), watcher)))
+    return reply_with_outcome(
+        PlanReply.of(plan_job(system.check_even(), job, search_settings(question), watcher))
+    )
 
 
-def job(question: JobQuestion, watcher: Watcher) -> Reply:
+def derive_job(question: JobQuestion, watcher: Watcher) -> Reply:
     """A job file for ``plan``, from the shape of a transformer and how it is trained."""
     return reply(JobReply.of(question.job()))
 
 
-def costs(question: CostQuestion, watcher: Watcher) -> Reply:
+def price_faults(question: CostQuestion, watcher: Watcher) -> Reply:
     """A request on the healthy machine and on what is left of it."""
     whole = question.priced(system_of(question.system))
-    found = cost(whole.healthy, question.machine(), question.asked(), Unranked(watcher))
-    return searched(CostReply.of(found))
+    found = compare_machines(
+        whole.healthy, question.machine(), question.asked(), UnrankedWatcher(watcher)
+    )
+    return reply_of_search(CostReply.of(found))
 
 
-def _uneven(system: System, question: TopQuestion, watcher: Watcher) -> Reply:
+def _rank_uneven(system: System, question: TopQuestion, watcher: Watcher) -> Reply:
     """The ranking of a machine that lacks devices."""
     asked, request = question.uneven()
     report = uneven_answers(system, asked.axes, asked.over, request, watcher)
-    return ranked(UnevenReply.of(report))
+    return reply_with_outcome(UnevenReply.of(report))

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from pydantic import BaseModel
 
-from synth.ask.answers.parts import Json, as_json
+from synth.ask.answers.parts import Json, to_json
 
 
 class Outcome(IntEnum):
@@ -35,17 +35,17 @@ class Reply:
 
 def reply(answer: BaseModel, outcome: Outcome = Outcome.OK) -> Reply:
     """An answer as JSON."""
-    return Reply(as_json(answer), outcome)
+    return Reply(to_json(answer), outcome)
 
 
-class Searched(Protocol):
+class SearchAnswer(Protocol):
     """An answer of work that may be stopped; then it is not ``complete``."""
 
     @property
     def complete(self) -> bool: ...
 
 
-def searched(answer: Searched, outcome: Outcome = Outcome.OK) -> Reply:
+def reply_of_search(answer: SearchAnswer, outcome: Outcome = Outcome.OK) -> Reply:
     """The reply of work that may be stopped: PARTIAL if it was, whatever else is known by then."""
     assert isinstance(answer, BaseModel)
     return reply(answer, outcome if answer.complete else Outcome.PARTIAL)

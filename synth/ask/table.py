@@ -7,41 +7,48 @@ from dataclasses import dataclass
 from typing import Any
 
 from synth.ask.comparing import DiffQuestion, diff
-from synth.ask.importing import ImportQuestion, imported
+from synth.ask.importing import ImportQuestion, import_topology
 from synth.ask.machines import (
     CountQuestion,
     GraphQuestion,
     PlaceQuestion,
     SystemsQuestion,
     count,
-    graph,
+    graph_machine,
     place,
-    systems,
+    show_systems,
 )
 from synth.ask.measured import CalibrateQuestion, DoctorQuestion, calibrate, doctor
-from synth.ask.outputs import EmitQuestion, RunQuestion, emitted, executed
+from synth.ask.outputs import EmitQuestion, RunQuestion, emit_program, run_program
 from synth.ask.planning import (
     CostQuestion,
     JobQuestion,
     PlanQuestion,
     SweepQuestion,
     TopQuestion,
-    costs,
-    job,
+    derive_job,
     plan,
+    price_faults,
+    rank_programs,
     sweep_systems,
-    top,
 )
-from synth.ask.programs import CheckQuestion, LowerQuestion, TimeQuestion, check, lowered, time
+from synth.ask.programs import (
+    CheckQuestion,
+    LowerQuestion,
+    TimeQuestion,
+    check,
+    lower_program,
+    time,
+)
 from synth.ask.questions.question import Question
 from synth.ask.reply import Outcome, Reply
-from synth.ask.training.bucketed import BucketsQuestion, bucketed
-from synth.ask.training.orders import OrderQuestion, ordered
+from synth.ask.training.bucketed import BucketsQuestion, find_buckets
+from synth.ask.training.orders import OrderQuestion, show_schedule
 from synth.ask.training.profiles import ProfileQuestion, profile
 from synth.ask.training.shards import ShardQuestion, shard
-from synth.ask.training.simulated import SimulateQuestion, simulated
+from synth.ask.training.simulated import SimulateQuestion, simulate_step
 from synth.ask.training.traces import TraceQuestion, trace
-from synth.ask.training.trained import TrainQuestion, trained
+from synth.ask.training.trained import TrainQuestion, train_step
 from synth.collective.ranking.request import Watcher
 
 
@@ -68,29 +75,29 @@ class Verb:
 
 
 VERBS: Mapping[str, Verb] = {
-    "systems": Verb(SystemsQuestion, systems),
-    "import": Verb(ImportQuestion, imported),
-    "graph": Verb(GraphQuestion, graph),
+    "systems": Verb(SystemsQuestion, show_systems),
+    "import": Verb(ImportQuestion, import_topology),
+    "graph": Verb(GraphQuestion, graph_machine),
     "place": Verb(PlaceQuestion, place),
     "count": Verb(CountQuestion, count, partial=True),
-    "top": Verb(TopQuestion, top, partial=True),
+    "top": Verb(TopQuestion, rank_programs, partial=True),
     "sweep": Verb(SweepQuestion, sweep_systems, partial=True),
-    "cost": Verb(CostQuestion, costs, partial=True),
+    "cost": Verb(CostQuestion, price_faults, partial=True),
     "plan": Verb(PlanQuestion, plan, partial=True),
-    "job": Verb(JobQuestion, job),
-    "order": Verb(OrderQuestion, ordered),
+    "job": Verb(JobQuestion, derive_job),
+    "order": Verb(OrderQuestion, show_schedule),
     "diff": Verb(DiffQuestion, diff),
     "check": Verb(CheckQuestion, check),
-    "lower": Verb(LowerQuestion, lowered),
+    "lower": Verb(LowerQuestion, lower_program),
     "time": Verb(TimeQuestion, time),
-    "emit": Verb(EmitQuestion, emitted),
-    "run": Verb(RunQuestion, executed, repeatable=False),
+    "emit": Verb(EmitQuestion, emit_program),
+    "run": Verb(RunQuestion, run_program, repeatable=False),
     "calibrate": Verb(CalibrateQuestion, calibrate),
     "doctor": Verb(DoctorQuestion, doctor),
     "trace": Verb(TraceQuestion, trace),
     "shard": Verb(ShardQuestion, shard),
-    "simulate": Verb(SimulateQuestion, simulated),
-    "buckets": Verb(BucketsQuestion, bucketed),
-    "train": Verb(TrainQuestion, trained, repeatable=False),
+    "simulate": Verb(SimulateQuestion, simulate_step),
+    "buckets": Verb(BucketsQuestion, find_buckets),
+    "train": Verb(TrainQuestion, train_step, repeatable=False),
     "profile": Verb(ProfileQuestion, profile, repeatable=False),
 }

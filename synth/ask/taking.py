@@ -8,58 +8,63 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from synth.ask.answers.comparing import Told
+from synth.ask.answers.comparing import Recommendation
 from synth.ask.answers.degraded import UnevenReply
 from synth.ask.answers.planning import PlanReply
-from synth.ask.answers.ranked import Answer, RankedAnswer, RankingReply, SweepReply
+from synth.ask.answers.ranked import PlacedAnswer, RankedAnswer, RankingReply, SweepReply
 from synth.collective.price.resolution import FINEST
-from synth.collective.ranking.how_to_get import By
-from synth.collective.ranking.request import Against
+from synth.collective.ranking.how_to_get import AdviceKind
+from synth.collective.ranking.request import DefaultComparison
 
 _DEFAULT = "the default"
 
 
-def to_be_had(answer: Answer) -> bool:
+def is_available(answer: PlacedAnswer) -> bool:
     """Whether an answer is proved, and a line or a file away."""
-    return answer.proof == "proved" and answer.advice.by in (By.ENVIRONMENT, By.FILE)
+    return answer.proof == "proved" and answer.advice.by in (
+        AdviceKind.ENVIRONMENT,
+        AdviceKind.FILE,
+    )
 
 
-def best_to_be_had(answers: Sequence[RankedAnswer]) -> RankedAnswer | None:
+def best_available(answers: Sequence[RankedAnswer]) -> RankedAnswer | None:
     """The answer that takes least, as a runtime would run it, of those that gain and can be had."""
-    gain = (one for one in answers if one.against_best is Against.FASTER and to_be_had(one))
+    gain = (
+        one for one in answers if one.against_best is DefaultComparison.FASTER and is_available(one)
+    )
     return min(gain, key=lambda one: one.runtime_seconds, default=None)
 
 
 def groups_gain(reply: UnevenReply) -> bool:
     """Whether the best program of explicit groups is proved and surely faster than one call."""
     first = reply.answers[0]
-    return first.against_default is Against.FASTER and first.proof == "proved"
+    return first.against_default is DefaultComparison.FASTER and first.proof == "proved"
 
 
 def job_gains(reply: PlanReply) -> bool:
     """Whether entries of a job gain surely, and so that a step waits less."""
-    gains = (one.answer.against_default is Against.FASTER for one in reply.entries)
-    had = (to_be_had(one.answer) for one in reply.entries)
+    gains = (one.answer.against_default is DefaultComparison.FASTER for one in reply.entries)
+    had = (is_available(one.answer) for one in reply.entries)
     default_seconds, seconds = reply.default_exposed_seconds, reply.runtime_exposed_seconds
     longer = default_seconds / seconds if seconds else 1.0
     return any(map(all, zip(gains, had, strict=True))) and longer > 1 + FINEST
 
 
-def taken(reply: RankingReply | SweepReply | UnevenReply | PlanReply) -> Told | None:
+def recommend(reply: RankingReply | SweepReply | UnevenReply | PlanReply) -> Recommendation | None:
     """What is to be taken now, and its seconds; None where nothing was found, and of a range."""
     match reply:
         case PlanReply() if reply.ranking:
             gains, ours = job_gains(reply), reply.runtime_exposed_seconds
-            default = Told(how=_DEFAULT, seconds=reply.default_exposed_seconds)
-            return Told(how="what gains", seconds=ours) if gains else default
+            default = Recommendation(how=_DEFAULT, seconds=reply.default_exposed_seconds)
+            return Recommendation(how="what gains", seconds=ours) if gains else default
         case UnevenReply(answers=[best, *_]):
-            default = Told(how=_DEFAULT, seconds=reply.flat_seconds)
-            found = Told(how=best.program, seconds=best.seconds)
+            default = Recommendation(how=_DEFAULT, seconds=reply.flat_seconds)
+            found = Recommendation(how=best.program, seconds=best.seconds)
             return found if groups_gain(reply) else default
         case RankingReply(answers=[_, *_]):
-            if had := best_to_be_had(reply.answers):
-                return Told(how=had.program, seconds=had.runtime_seconds)
+            if had := best_available(reply.answers):
+                return Recommendation(how=had.program, seconds=had.runtime_seconds)
             plain = min(reply.answers, key=lambda one: one.baseline_seconds)
             how = f"{_DEFAULT}, {plain.default.name}" if plain.steps else "nothing to do"
-            return Told(how=how, seconds=plain.baseline_seconds)
+            return Recommendation(how=how, seconds=plain.baseline_seconds)
     return None

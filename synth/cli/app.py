@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from synth.cli.commands import COMMANDS, GROUPS, SERVICE, InOrder
+from synth.cli.commands import COMMANDS, GROUPS, SERVICE, OrderedCommand
 from synth.cli.commands.asking import Store, Verbose
 
 app = typer.Typer(
@@ -38,7 +38,7 @@ def _main(
 
 
 for _name, _command in COMMANDS.items():
-    app.command(_name, cls=InOrder)(_command)
+    app.command(_name, cls=OrderedCommand)(_command)
 for _name, _command in SERVICE.items():
     app.command(_name)(_command)
 for _name, _group in GROUPS.items():

@@ -18,18 +18,18 @@ from pydantic import BaseModel
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from hierarchies import InputError, within
+from hierarchies import InputError, error_context
 from synth.ask.answers import judge
 from synth.ask.answers.parts import TextFile
 from synth.ask.export import WrongProgramError
-from synth.ask.heap import kept
+from synth.ask.heap import collect_garbage_seldom
 from synth.ask.questions.fields import flag_of, lists_of
-from synth.ask.questions.question import Question, asked
+from synth.ask.questions.question import Question, parse_question
 from synth.ask.reply import Outcome, Reply
 from synth.ask.table import VERBS
-from synth.cli.collected import collected
-from synth.cli.inputs import READERS, names_only, unread
-from synth.cli.outputs import deliver, printing
+from synth.cli.collected import collect_items
+from synth.cli.inputs import READERS, skip_files, strip_texts
+from synth.cli.outputs import deliver, flush_stdout
 from synth.collective.ranking.request import Watcher
 from synth.search.forks import processors
 from synth.show.report import report
@@ -41,7 +41,7 @@ INTERRUPTED = 130
 log = logging.getLogger("collsynth")
 
 
-class Before(Protocol):
+class AnswerCache(Protocol):
     """A cache of earlier answers; both methods raise InputError where it cannot be reached."""
 
     def find(self, verb: str, question: Question) -> Reply | None: ...
@@ -49,7 +49,7 @@ class Before(Protocol):
     def keep(self, verb: str, question: Question, reply: Reply, seconds: float) -> None: ...
 
 
-Opening = Callable[[], AbstractContextManager[Before | None]]
+CacheOpener = Callable[[], AbstractContextManager[AnswerCache | None]]
 
 
 def ask(
@@ -61,7 +61,7 @@ def ask(
     output: str | None = None,
     page: str | None = None,
     apart: Mapping[str, str] = MappingProxyType({}),
-    before: Opening = nullcontext,
+    before: CacheOpener = nullcontext,
 ) -> int:
     """Put a question, print the answer, and say how it ended: the exit code.
 
@@ -74,12 +74,14 @@ def ask(
     try:
         _check_page(page)
         model = VERBS[verb].question
-        question = asked(model, dict(_read(model, _with_ending(model, flags, output, as_json))))
+        question = parse_question(
+            model, dict(_read(model, _add_format(model, flags, output, as_json)))
+        )
         if log.isEnabledFor(logging.INFO):
-            named = names_only(question.model_dump(mode="json", exclude_none=True))
+            named = strip_texts(question.model_dump(mode="json", exclude_none=True))
             log.info("asked: %s", json.dumps(named))
-        with before() as known, _watching(budget_seconds, VERBS[verb].partial) as watcher:
-            reply = _answered(verb, question, watcher, known)
+        with before() as known, _watch(budget_seconds, VERBS[verb].partial) as watcher:
+            reply = _answer_or_reuse(verb, question, watcher, known)
         log.info("%s answered in %.3f s", verb, clock.perf_counter() - begun)
         empty = False
         if as_json:
@@ -90,7 +92,7 @@ def ask(
         for ending, place in apart.items():
             deliver([_file(reply.body, ending)], place)
         if page is not None:
-            given = names_only(question.model_dump(mode="json", exclude_defaults=True))
+            given = strip_texts(question.model_dump(mode="json", exclude_defaults=True))
             text = report(verb, given, reply.body)
             deliver([TextFile(name=f"{verb}.html", text=text)], page)
     except InputError as error:
@@ -120,7 +122,7 @@ def _check_page(page: str | None) -> None:
         )
 
 
-def _with_ending(
+def _add_format(
     model: type[Question], flags: Mapping[str, Any], output: str | None, as_json: bool
 ) -> Mapping[str, Any]:
     """The flags, with the format that ``-o x.svg`` names where the flag for it is not given.
@@ -131,17 +133,19 @@ def _with_ending(
     if as_json or not ending:
         return flags
     takes = (name for name in model.model_fields if (f := flag_of(model, name)) and f.ending)
-    return {**{name: ending for name in takes if flags.get(name) is None}, **_given(flags)}
+    return {**{name: ending for name in takes if flags.get(name) is None}, **_drop_missing(flags)}
 
 
-def _given(flags: Mapping[str, Any]) -> dict[str, Any]:
+def _drop_missing(flags: Mapping[str, Any]) -> dict[str, Any]:
     """Without flags that are not given."""
     return {
         name: value for name, value in flags.items() if value is not None and value is not False
     }
 
 
-def _answered(verb: str, question: Question, watcher: _Screen, before: Before | None) -> Reply:
+def _answer_or_reuse(
+    verb: str, question: Question, watcher: _Screen, before: AnswerCache | None
+) -> Reply:
     """The earlier answer if there is one; else a new one, which is kept."""
     if before is None:
         return _answer(verb, question, watcher)
@@ -160,7 +164,7 @@ def _answered(verb: str, question: Question, watcher: _Screen, before: Before | 
 
 
 def _answer(verb: str, question: Question, watcher: Watcher) -> Reply:
-    with kept():
+    with collect_garbage_seldom():
         return VERBS[verb].answer(question, watcher)
 
 
@@ -176,7 +180,7 @@ def _show(verb: str, body: dict[str, Any], output: str | None) -> bool:
     elif output is not None:
         typer.echo(f"nothing is written to {output}: this answer has no files", err=True)
     if verb in TABLES:
-        with printing():
+        with flush_stdout():
             console().print(TABLES[verb](body))
     return output is None or bool(body.get("files"))
 
@@ -249,7 +253,7 @@ class _Screen(Watcher):
 
 
 @contextmanager
-def _watching(budget_seconds: float | None, part: bool) -> Iterator[_Screen]:
+def _watch(budget_seconds: float | None, part: bool) -> Iterator[_Screen]:
     """Progress on standard error where that is a terminal. Raises InputError for no budget."""
     if budget_seconds is not None and not budget_seconds > 0:
         raise InputError(f"the budget is {budget_seconds} s", hint="give seconds above 0")
@@ -266,19 +270,19 @@ def _watching(budget_seconds: float | None, part: bool) -> Iterator[_Screen]:
 def _read(model: type[BaseModel], flags: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """The keys and values of a question from its flags. Raises InputError that names the flag."""
     for key, each in lists_of(model).items():
-        flags, items = collected(model, key, flags)
+        flags, items = collect_items(model, key, flags)
         if items:
             yield key, [dict(_read(each.item, item)) for item in items]
-    given = _given(flags)
+    given = _drop_missing(flags)
     asked_by = {name: flag for name in given if (flag := flag_of(model, name))}
     nobody = {flag.unread for flag in asked_by.values()}
     for name, flag in asked_by.items():
         key = model.model_fields[name].alias or name
         if flag.file is not None:
-            reader = unread if key in nobody else READERS[flag.file]
+            reader = skip_files if key in nobody else READERS[flag.file]
             yield key, reader(given[name])
         elif flag.notation is not None:
-            with within(flag.word):
+            with error_context(flag.word):
                 read = flag.notation.read(given[name])
             yield key, read
         else:

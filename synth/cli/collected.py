@@ -12,13 +12,13 @@ from typing import Any
 from pydantic import BaseModel
 
 from hierarchies import InputError
-from synth.ask.questions.fields import Each, flag_of, lists_of
+from synth.ask.questions.fields import ItemFlags, flag_of, lists_of
 
 Words = Sequence[tuple[str, str]]
 Item = dict[str, str]
 
 
-def collected(
+def collect_items(
     model: type[BaseModel], key: str, flags: Mapping[str, Any]
 ) -> tuple[dict[str, Any], list[Item]]:
     """The flags of the question, and those of each item if there are several.
@@ -44,41 +44,41 @@ def collected(
     return rest, []
 
 
-def _items(each: Each, words: Words) -> list[Item]:
+def _items(each: ItemFlags, words: Words) -> list[Item]:
     items: list[Item] = []
     for name, value in words:
         if name == each.begins:
             items.append({})
         elif not items:
-            raise _early(each, name)
+            raise _early_flag_error(each, name)
         elif name in items[-1]:
-            problem = f"{_flag(each, name)} is given twice for {_begun(each, items[-1])}"
+            problem = f"{_flag(each, name)} is given twice for {_begin_text(each, items[-1])}"
             raise InputError(problem, hint="give it once")
         items[-1][name] = value
     for name, field in each.item.model_fields.items():
         for item in items:
             if field.is_required() and name not in item:
                 hint = f"of several each needs its own, after its {_flag(each, each.begins)}"
-                problem = f"{_begun(each, item)} has no {_flag(each, name)}"
+                problem = f"{_begin_text(each, item)} has no {_flag(each, name)}"
                 raise InputError(problem, hint=hint)
     return items
 
 
-def _check_alone(model: type[BaseModel], each: Each, words: Words) -> None:
+def _check_alone(model: type[BaseModel], each: ItemFlags, words: Words) -> None:
     """Refuse what the question itself has no field for. Raises InputError."""
     begins = [name for name, _ in words].index(each.begins) if words else 0
     for position, (name, _) in enumerate(words):
         if name in model.model_fields:
             continue
         if position < begins:
-            raise _early(each, name)
+            raise _early_flag_error(each, name)
         raise InputError(
             f"{_flag(each, name)} weighs a collective against others, and there is only one",
             hint=f"name the others, each with its {_flag(each, each.begins)}, or leave it out",
         )
 
 
-def _early(each: Each, name: str) -> InputError:
+def _early_flag_error(each: ItemFlags, name: str) -> InputError:
     begins = _flag(each, each.begins)
     return InputError(
         f"{_flag(each, name)} stands before the first {begins}",
@@ -86,11 +86,11 @@ def _early(each: Each, name: str) -> InputError:
     )
 
 
-def _begun(each: Each, item: Item) -> str:
+def _begin_text(each: ItemFlags, item: Item) -> str:
     return f"{_flag(each, each.begins)} {item[each.begins]}"
 
 
-def _flag(each: Each, name: str) -> str:
+def _flag(each: ItemFlags, name: str) -> str:
     found = flag_of(each.item, name)
     assert found is not None
     return found.word

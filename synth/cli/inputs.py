@@ -11,50 +11,50 @@ from pathlib import Path
 from typing import Any
 
 from hierarchies import InputError, file_text
-from hierarchies.importers import texts
+from hierarchies.importers import read_texts
 from synth.ask.questions.fields import File
 from synth.collective.workload.files import job_file_text
-from synth.measure.logs.files import log_text
-from synth.step.models import OWN, own_step
+from synth.measure.logs.files import read_log_text
+from synth.step.models import OWN_PATTERN, own_step
 from synth.step.zoo.sizes import ZOO
 
 _FILE_NAME = re.compile(r"[^\s;#]*[./\\][^\s;#]*")
-Named = dict[str, str]
+NamedTextJson = dict[str, str]
 
 
-def system(spec: str) -> str | Named:
+def read_system(spec: str) -> str | NamedTextJson:
     """A known machine's name unchanged; for a file its text, with the file's name as typed."""
     text = file_text(spec)
-    return spec if text is None else _named(spec, text)
+    return spec if text is None else _named_text(spec, text)
 
 
-def systems(specs: Sequence[str]) -> list[str | Named]:
-    """Several systems, each as ``system`` reads it."""
-    return [system(spec) for spec in specs]
+def read_systems(specs: Sequence[str]) -> list[str | NamedTextJson]:
+    """Several systems, each as ``read_system`` reads it."""
+    return [read_system(spec) for spec in specs]
 
 
-def job(spec: str) -> str | Named:
+def read_job(spec: str) -> str | NamedTextJson:
     """A shipped job's name unchanged; for a file its text, with the file's name as typed."""
     text = job_file_text(spec)
-    return spec if text is None else _named(spec, text)
+    return spec if text is None else _named_text(spec, text)
 
 
-def files(paths: Sequence[str]) -> list[Named]:
+def read_files(paths: Sequence[str]) -> list[NamedTextJson]:
     """Other people's descriptions, by the names of their files; one named twice is one."""
-    return [_named(path, text) for path, text in texts(paths).items()]
+    return [_named_text(path, text) for path, text in read_texts(paths).items()]
 
 
-def logs(paths: Sequence[str]) -> list[Named]:
+def read_logs(paths: Sequence[str]) -> list[NamedTextJson]:
     """Logs of measurements, by the names of their files."""
-    return [_named(path, log_text(path)) for path in paths]
+    return [_named_text(path, read_log_text(path)) for path in paths]
 
 
-def unread(paths: Sequence[str]) -> list[Named]:
+def skip_files(paths: Sequence[str]) -> list[NamedTextJson]:
     """Files that another flag makes useless: named, but not read (``calibrate --plan``)."""
-    return [_named(path, "") for path in paths]
+    return [_named_text(path, "") for path in paths]
 
 
-def answer(text: str) -> Any:
+def read_answer(text: str) -> Any:
     """What ``top --json`` printed: in a file, or on standard input for ``-``."""
     where = "standard input" if text == "-" else text
     hint = "give what 'collsynth top --json' or 'collsynth plan --json' printed"
@@ -70,7 +70,7 @@ def answer(text: str) -> Any:
     return found
 
 
-def program(text: str, what: str = "a program") -> str:
+def read_program(text: str, what: str = "a program") -> str:
     """Standard input for ``-``, a file's text if there is such a file, else the text itself."""
     try:
         if text == "-":
@@ -87,42 +87,42 @@ def program(text: str, what: str = "a program") -> str:
     return text
 
 
-def step(spec: str) -> str | Named:
+def read_step(spec: str) -> str | NamedTextJson:
     """A name of the zoo unchanged; else a text: of a file, of what FILE.py:FUNCTION traces to.
 
     The latter runs the file, which nothing but this command line does.
     """
     if spec in ZOO:
         return spec
-    if OWN.fullmatch(spec):
-        return _named(spec, str(own_step(spec)))
-    text = program(spec, "a model of the zoo")
-    return spec if text == spec else _named(spec, text)
+    if OWN_PATTERN.fullmatch(spec):
+        return _named_text(spec, str(own_step(spec)))
+    text = read_program(spec, "a model of the zoo")
+    return spec if text == spec else _named_text(spec, text)
 
 
-def names_only(question: Any) -> Any:
+def strip_texts(question: Any) -> Any:
     """A question as it is logged: each named text is replaced by its name."""
     if isinstance(question, dict):
         if question.keys() == {"name", "text"}:
             return question["name"]
-        return {key: names_only(value) for key, value in question.items()}
-    return [names_only(part) for part in question] if isinstance(question, list) else question
+        return {key: strip_texts(value) for key, value in question.items()}
+    return [strip_texts(part) for part in question] if isinstance(question, list) else question
 
 
-def _named(name: str, text: str) -> Named:
+def _named_text(name: str, text: str) -> NamedTextJson:
     return {"name": name, "text": text}
 
 
 READERS: Mapping[File, Callable[[Any], Any]] = {
-    File.SYSTEM: system,
-    File.SYSTEMS: systems,
-    File.JOB: job,
-    File.TOPOLOGIES: files,
-    File.LOGS: logs,
-    File.ANSWER: answer,
-    File.PROGRAM: program,
-    File.ORDER: partial(program, what="a pipeline order"),
-    File.STEP: step,
-    File.PLAN: partial(program, what="a plan"),
+    File.SYSTEM: read_system,
+    File.SYSTEMS: read_systems,
+    File.JOB: read_job,
+    File.TOPOLOGIES: read_files,
+    File.LOGS: read_logs,
+    File.ANSWER: read_answer,
+    File.PROGRAM: read_program,
+    File.ORDER: partial(read_program, what="a pipeline order"),
+    File.STEP: read_step,
+    File.PLAN: partial(read_program, what="a plan"),
 }
 """What reads a word that may name a file, by what the file holds."""

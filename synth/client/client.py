@@ -14,22 +14,22 @@ from uuid import uuid4
 import httpx
 
 from synth.client.replies import (
-    Answer,
     Event,
     JobNow,
     Json,
-    Listed,
+    ListPage,
+    PermalinkAnswer,
     ServiceError,
-    accepted,
-    events,
+    parse_events,
+    raise_for_refusal,
     refusal,
     retry_after,
 )
-from synth.client.texts import sendable, text_of
+from synth.client.texts import text_of, to_sendable
 
 OnProgress = Callable[[Json], None]
-ENDED = frozenset({"done", "partial", "failed", "cancelled"})
-_RETRIED = frozenset({429, 502, 503, 504})
+ENDED_STATUSES = frozenset({"done", "partial", "failed", "cancelled"})
+_RETRIED_STATUSES = frozenset({429, 502, 503, 504})
 _WAIT_SECONDS = 10.0
 _LONGEST_POLL_SECONDS = 2.0
 
@@ -140,7 +140,7 @@ class Client:
         """
         asked = filters
         while True:
-            page = Listed.model_validate(self.send_for_json("GET", "/v1/jobs", params=asked))
+            page = ListPage.model_validate(self.send_for_json("GET", "/v1/jobs", params=asked))
             yield from page.jobs
             if page.next is None:
                 return
@@ -152,7 +152,7 @@ class Client:
 
     def systems(self) -> list[Json]:
         """The descriptions of machines that your team keeps at the service."""
-        return Listed.model_validate(self.send_for_json("GET", "/v1/systems")).systems
+        return ListPage.model_validate(self.send_for_json("GET", "/v1/systems")).systems
 
     def put_system(self, name: str, text: str | Path) -> Json:
         """Keep a description (TOML, or a path to it) there, for questions to use by its name."""
@@ -182,14 +182,14 @@ class Client:
                 problem = (
                     f"{self._http.base_url} cannot be reached: {error or type(error).__name__}"
                 )
-            if response is not None and response.status_code not in _RETRIED:
-                return accepted(response)
+            if response is not None and response.status_code not in _RETRIED_STATUSES:
+                return raise_for_refusal(response)
             asked_seconds = retry_after(response)
             wait_seconds = pause_seconds if asked_seconds is None else asked_seconds
             if time.monotonic() + wait_seconds > until:
                 if response is None:
                     raise ServiceError(problem)
-                return accepted(response)
+                return raise_for_refusal(response)
             self._sleep(wait_seconds)
             pause_seconds = min(2 * pause_seconds, 5.0)
 
@@ -205,7 +205,7 @@ class Client:
         with self._http.stream("GET", path, headers=headers) as response:
             if response.status_code >= 400:
                 response.read()
-            yield from events(accepted(response).iter_lines())
+            yield from parse_events(raise_for_refusal(response).iter_lines())
 
     def pause(self, seconds: float) -> None:
         """Sleep, by the function that the client was given."""
@@ -221,7 +221,7 @@ class Client:
     ) -> Json | Job:
         headers = {"Prefer": prefer, "Idempotency-Key": idempotency_key or uuid4().hex}
         params = {} if budget_seconds is None else {"budget": budget_seconds}
-        sent = {key: sendable(value) for key, value in question.items()}
+        sent = {key: to_sendable(value) for key, value in question.items()}
         path = f"/v1/{quote(verb, safe='')}"
         response = self.send("POST", path, json=sent, headers=headers, params=params)
         if response.status_code == 202:
@@ -274,7 +274,7 @@ class Job:
                     if event.kind == "end":
                         return
             except (httpx.TransportError, ServiceError) as error:
-                if isinstance(error, ServiceError) and error.status not in _RETRIED:
+                if isinstance(error, ServiceError) and error.status not in _RETRIED_STATUSES:
                     raise
                 self.status()  # asks again for a while, and raises where the service stays away
             self.client.pause(0.25)
@@ -297,7 +297,7 @@ class Job:
             if on_progress is not None and now.revision != seen:
                 seen = now.revision
                 on_progress(status)
-            if now.status in ENDED:
+            if now.status in ENDED_STATUSES:
                 return self._ended(now)
             if until is not None and time.monotonic() + pause_seconds > until:
                 raise StillRunningError(self, now.best)
@@ -306,7 +306,9 @@ class Job:
 
     def _ended(self, now: JobNow) -> Json:
         if now.answer is not None:
-            return Answer.model_validate(self.client.send_for_json("GET", now.answer)).answer
+            return PermalinkAnswer.model_validate(
+                self.client.send_for_json("GET", now.answer)
+            ).answer
         if now.status != "failed" and now.best is not None:
             best: Json = now.best
             return best

@@ -53,7 +53,7 @@ class JobNow(BaseModel):
     answer: str | None = None
 
 
-class Listed(BaseModel):
+class ListPage(BaseModel):
     """A list of what a team has; ``next`` is what the next page comes after."""
 
     jobs: list[dict[str, Any]] = []
@@ -61,13 +61,13 @@ class Listed(BaseModel):
     next: str | None = None
 
 
-class Answer(BaseModel):
+class PermalinkAnswer(BaseModel):
     """An answer under its permalink."""
 
     answer: dict[str, Any]
 
 
-def accepted(response: httpx.Response) -> httpx.Response:
+def raise_for_refusal(response: httpx.Response) -> httpx.Response:
     """The response, if the service did what was asked. Raises the error of a refusal."""
     if response.status_code < 400:
         return response
@@ -93,7 +93,7 @@ def retry_after(response: httpx.Response | None) -> float | None:
     return float(given) if given.isdecimal() else None
 
 
-def events(lines: Iterator[str]) -> Iterator[tuple[str, Event]]:
+def parse_events(lines: Iterator[str]) -> Iterator[tuple[str, Event]]:
     """The events of a stream with their ids, by the rules of the HTML standard."""
     kind, mark, data = "message", "", list[str]()
     for line in lines:

@@ -29,12 +29,12 @@ def text_of(path: Path) -> str:
         raise InputError("is no text in UTF-8", where=str(path)) from None
 
 
-def sendable(value: Any) -> Any:
+def to_sendable(value: Any) -> Any:
     """A value of a question as it is sent: paths become the names and texts of their files."""
     if isinstance(value, Path):
         return named_text(value)
     if isinstance(value, Mapping):
-        return {key: sendable(inner) for key, inner in value.items()}
+        return {key: to_sendable(inner) for key, inner in value.items()}
     if isinstance(value, (list, tuple)):
-        return [sendable(inner) for inner in value]
+        return [to_sendable(inner) for inner in value]
     return value

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from grammar.tensors.sharding import dtype_bytes
 from hierarchies import InputError
 from hierarchies.devices import Device
-from synth.compute.roofline import TYPICAL, UNMEASURED, Estimate, Rates
+from synth.compute.roofline import TYPICAL, UNMEASURED, Estimate, RooflineRates
 
 FORWARD, BACKWARD = 0.6, 0.45
 """Shares of the matrix rate where attention was not measured: on an A100 version 2 reaches about
@@ -54,7 +54,7 @@ class Attention:
         return 2 * once if self.backward else once
 
 
-def attention_estimate(one: Attention, device: Device, rates: Rates = TYPICAL) -> Estimate:
+def attention_estimate(one: Attention, device: Device, rates: RooflineRates = TYPICAL) -> Estimate:
     """Seconds of flash attention. Raises InputError for a type that the device has no rate for."""
     peak = device.peak(one.dtype)
     rate = attention_rate(device, one.dtype, one.backward)

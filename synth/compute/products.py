@@ -18,7 +18,7 @@ from synth.compute.flops import flops_of, type_of
 
 
 @dataclass(frozen=True)
-class Product:
+class MatrixProduct:
     """``batch`` products of (rows, depth) with (depth, columns), of elements of one type.
 
     ``stored_bytes`` are those of operands and result where these are not the matrices themselves:
@@ -50,7 +50,7 @@ class Product:
         return self.batch * sides * dtype_bytes(self.dtype)
 
 
-def product_of(operation: Operation) -> Product:
+def product_of(operation: Operation) -> MatrixProduct:
     """The sizes of ``dot_general``, ``ragged_dot_general``, ``conv_general_dilated``.
 
     Raises InputError for operands that cannot be multiplied.
@@ -76,4 +76,4 @@ def product_of(operation: Operation) -> Product:
     if not flops or not rows:
         raise InputError(f"{operation.primitive} of no size", where=operation.line)
     depth = max(1, flops // (2 * batch * rows * columns))
-    return Product(rows, columns, depth, batch, left.dtype, stored)
+    return MatrixProduct(rows, columns, depth, batch, left.dtype, stored)

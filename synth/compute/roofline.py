@@ -25,9 +25,9 @@ from grammar.tensors.primitives import MULTIPLIED, REPEATED
 from hierarchies import InputError
 from hierarchies.devices import Device
 from synth.compute.flops import type_of
-from synth.compute.products import Product, product_of
+from synth.compute.products import MatrixProduct, product_of
 
-How = Literal["measured", "fitted", "roofline"]
+Provenance = Literal["measured", "fitted", "roofline"]
 
 VIEWS = frozenset(
     ("reshape", "squeeze", "stop_gradient", "bitcast_convert_type", "optimization_barrier")
@@ -53,13 +53,13 @@ UNMEASURED_MEMORY = 0.9
 class Estimate:
     """Seconds of one operation, between ``low`` and ``high`` in nine of ten cases, and how known.
 
-    ``measured`` on such a device, ``fitted`` to measurements on it, or ``roofline``: from rates.
+    ``measured`` on such a device, ``fit_matrix_rate`` to measurements on it, or ``roofline``: from rates.
     """
 
     seconds: float
     low: float
     high: float
-    how: How
+    how: Provenance
 
     def times(self, factor: float) -> Estimate:
         """So many times as much."""
@@ -68,7 +68,7 @@ class Estimate:
 
 
 @dataclass(frozen=True)
-class Rates:
+class RooflineRates:
     """What operations reach of the best that was measured, and between which ratios they lie.
 
     ``products`` of the matrix rate and ``memory`` of the memory's; ``low`` and ``high`` are ratios
@@ -81,16 +81,18 @@ class Rates:
     high: float
     memory_low: float
     memory_high: float
-    how: How = "roofline"
+    how: Provenance = "roofline"
 
 
-TYPICAL = Rates(0.87, 0.7, 0.8, 1.25, 0.6, 2.2)
+TYPICAL = RooflineRates(0.87, 0.7, 0.8, 1.25, 0.6, 2.2)
 """The middle of what large products of one model reach on an A100 and an H100; judged by other rows
 of ``tests/synth/compute/matmuls.csv``. Of the memory's rate an addition reaches all, an activation
 0.6 and a normalisation 0.4 of the best, on both."""
 
 
-def estimated(operation: Operation, device: Device, rates: Rates = TYPICAL) -> Estimate:
+def estimate_operation(
+    operation: Operation, device: Device, rates: RooflineRates = TYPICAL
+) -> Estimate:
     """Seconds of one operation on the part that one device holds: types are of that part.
 
     Raises InputError for a loop, whose body is to be asked for, for a type of elements that the
@@ -107,24 +109,28 @@ def estimated(operation: Operation, device: Device, rates: Rates = TYPICAL) -> E
     return bytes_estimate(read + sum(one.type.bytes for one in operation.results), device, rates)
 
 
-def product_estimate(product: Product, device: Device, rates: Rates = TYPICAL) -> Estimate:
+def product_estimate(
+    product: MatrixProduct, device: Device, rates: RooflineRates = TYPICAL
+) -> Estimate:
     """Seconds of a product of matrices."""
     peak = device.peak(product.dtype)
     rate = min(peak, rates.products * (device.reached(product.dtype) or UNMEASURED * peak))
     least = max(product.flops / peak, product.bytes / device.memory_bytes_per_second)
-    moved = _moved(product.bytes, device)
-    seconds = max(_computed(product, device, rate), moved)
-    return _between(seconds, least, rates.low, rates.high, device, rates.how)
+    moved = _memory_seconds(product.bytes, device)
+    seconds = max(_compute_seconds(product, device, rate), moved)
+    return _estimate_between(seconds, least, rates.low, rates.high, device, rates.how)
 
 
-def bytes_estimate(size: int, device: Device, rates: Rates = TYPICAL) -> Estimate:
+def bytes_estimate(size: int, device: Device, rates: RooflineRates = TYPICAL) -> Estimate:
     """Seconds of work that reads and writes so many bytes, and computes little beside."""
     least = size / device.memory_bytes_per_second
-    seconds = max(_moved(size, device) / rates.memory, least)
-    return _between(seconds, least, rates.memory_low, rates.memory_high, device, rates.how)
+    seconds = max(_memory_seconds(size, device) / rates.memory, least)
+    return _estimate_between(seconds, least, rates.memory_low, rates.memory_high, device, rates.how)
 
 
-def fitted(samples: Sequence[tuple[Product, float]], device: Device) -> Rates:
+def fit_matrix_rate(
+    samples: Sequence[tuple[MatrixProduct, float]], device: Device
+) -> RooflineRates:
     """The share of the matrix rate that measured products of a device reach, and its interval.
 
     The median of the shares, so that a stray row does not move it, and all rows are between
@@ -139,7 +145,7 @@ def fitted(samples: Sequence[tuple[Product, float]], device: Device) -> Rates:
     return replace(found, low=min(1.0, *ratios), high=max(1.0, *ratios))
 
 
-def _computed(product: Product, device: Device, rate: float) -> float:
+def _compute_seconds(product: MatrixProduct, device: Device, rate: float) -> float:
     """The fastest way to cut it into tiles; parts of a split depth are written, and added up."""
     usual, small = device.tile, device.smallest_tile
     share = SMALLER if small < usual else 1.0
@@ -154,27 +160,29 @@ def _computed(product: Product, device: Device, rate: float) -> float:
     )
     result = product.batch * product.rows * product.columns
     return min(
-        _rounds(product, device, rows, columns, splits) / (each * rate)
-        + (_moved(2 * splits * _PARTIAL_BYTES * result, device) if splits > 1 else 0.0)
+        _rounded_operations(product, device, rows, columns, splits) / (each * rate)
+        + (_memory_seconds(2 * splits * _PARTIAL_BYTES * result, device) if splits > 1 else 0.0)
         for rows, columns, each, splits in ways
     )
 
 
-def _rounds(product: Product, device: Device, rows: int, columns: int, splits: int) -> float:
+def _rounded_operations(
+    product: MatrixProduct, device: Device, rows: int, columns: int, splits: int
+) -> float:
     """Operations of all processors that are busy for as long as the last of them."""
     tiles = product.batch * ceil(product.rows / rows) * ceil(product.columns / columns) * splits
     busy = ceil(tiles / device.multiprocessors) * device.multiprocessors
     return 2.0 * busy * rows * columns * product.depth / splits
 
 
-def _moved(size: int, device: Device) -> float:
+def _memory_seconds(size: int, device: Device) -> float:
     """Seconds at the best rate of the memory that was measured."""
     assumed = UNMEASURED_MEMORY * device.memory_bytes_per_second
     return size / (device.reached_bytes_per_second or assumed)
 
 
-def _between(
-    seconds: float, least: float, low: float, high: float, device: Device, how: How
+def _estimate_between(
+    seconds: float, least: float, low: float, high: float, device: Device, how: Provenance
 ) -> Estimate:
     launched = seconds + device.launch_seconds
     return Estimate(launched, max(least, low * launched), high * launched, how)

@@ -24,7 +24,7 @@ from synth.compute.roofline import (
     TYPICAL,
     VIEWS,
     Estimate,
-    Rates,
+    RooflineRates,
     bytes_estimate,
     product_estimate,
 )
@@ -74,7 +74,7 @@ def scores_of(operations: Iterable[Operation]) -> frozenset[Shape]:
     """
     several = tuple(operations)
     weighed = {_shape(one.results[0].type) for one in several if one.primitive == EXPONENTIAL}
-    made = (_shape(one.results[0].type) for one in several if _makes_scores(one))
+    made = (_shape(one.results[0].type) for one in several if _is_score_product(one))
     return frozenset(weighed.intersection(made))
 
 
@@ -86,7 +86,7 @@ def is_scores(kind: Type, scores: Collection[Shape]) -> bool:
 def section_estimate(
     section: Section,
     device: Device,
-    rates: Rates = TYPICAL,
+    rates: RooflineRates = TYPICAL,
     scores: Collection[Shape] = (),
 ) -> Estimate:
     """Seconds of a section; ``scores`` are the shapes of those that are never in memory.
@@ -95,21 +95,29 @@ def section_estimate(
     """
     if not section.rest:
         return section.measured
-    found = [*_products(section, device, rates, scores), *_fused(section, device, rates, scores)]
+    found = [
+        *_products(section, device, rates, scores),
+        *_fused_kernel(section, device, rates, scores),
+    ]
     if section.measured == NOTHING:
-        return together(found)
-    return together((section.measured, together(found).times(section.rest)))
+        return sum_estimates_of_section(found)
+    return sum_estimates_of_section(
+        (section.measured, sum_estimates_of_section(found).times(section.rest))
+    )
 
 
 def section_parts(
-    section: Section, device: Device, rates: Rates = TYPICAL, scores: Collection[Shape] = ()
+    section: Section, device: Device, rates: RooflineRates = TYPICAL, scores: Collection[Shape] = ()
 ) -> tuple[Estimate, Estimate]:
     """Products of matrices of a section, and what is between them. Raises as the whole does.
 
     What was measured is divided as its estimate would be.
     """
     told = (section, device, rates, scores)
-    both = together(_products(*told)), together(_fused(*told))
+    both = (
+        sum_estimates_of_section(_products(*told)),
+        sum_estimates_of_section(_fused_kernel(*told)),
+    )
     if section.measured == NOTHING:
         return both
     whole, estimate = section_estimate(*told), sum(one.seconds for one in both)
@@ -117,7 +125,7 @@ def section_parts(
     return whole.times(share), whole.times(1.0 - share)
 
 
-def together(several: Iterable[Estimate]) -> Estimate:
+def sum_estimates_of_section(several: Iterable[Estimate]) -> Estimate:
     """One after the other; as well known as the least of them."""
     total = NOTHING
     for at, one in enumerate(several):
@@ -134,7 +142,7 @@ _ORDER = {"measured": 0, "fitted": 1, "roofline": 2}
 
 
 def _products(
-    section: Section, device: Device, rates: Rates, scores: Collection[Shape]
+    section: Section, device: Device, rates: RooflineRates, scores: Collection[Shape]
 ) -> Iterator[Estimate]:
     """Those of matrices one by one; those with scores as attention, forward and backward."""
     inside = []
@@ -145,12 +153,12 @@ def _products(
             else:
                 yield product_estimate(product_of(one), device, rates)
     if inside:
-        causal = any(_masks(one, scores) for one in section.operations)
+        causal = any(_is_mask(one, scores) for one in section.operations)
         yield from _attention(inside, causal, device, rates)
 
 
 def _attention(
-    products: Sequence[Operation], causal: bool, device: Device, rates: Rates
+    products: Sequence[Operation], causal: bool, device: Device, rates: RooflineRates
 ) -> Iterator[Estimate]:
     """Of a backward pass there are four products, and flash attention makes the scores again."""
     back = len(products) // IN_GRADIENTS * IN_GRADIENTS
@@ -166,8 +174,8 @@ def _attention(
         yield Estimate(seconds, max(least, LOW * seconds), HIGH * seconds, rates.how)
 
 
-def _fused(
-    section: Section, device: Device, rates: Rates, scores: Collection[Shape]
+def _fused_kernel(
+    section: Section, device: Device, rates: RooflineRates, scores: Collection[Shape]
 ) -> Iterator[Estimate]:
     """What is between products is one kernel: it reads from outside, and writes what is read."""
     roots: dict[str, str] = {}
@@ -194,7 +202,7 @@ def _fused(
         made = {value.name: value.type for one in some for value in one.results}
         read: dict[str, Type] = {}
         streams: dict[str, frozenset[str]] = {}
-        for name, operand in _read(some, roots):
+        for name, operand in _operands_read(some, roots):
             if name not in made and name not in section.constants:
                 sources = remade.get(name, (Value(name, operand.type),))
                 read |= {source.name: source.type for source in sources}
@@ -204,14 +212,16 @@ def _fused(
             for name, kind in made.items()
             if name not in remade and (name in kept or readers.get(name, set()) - {number})
         }
-        again = [read[name] for name in _read_twice(some, roots, streams, written)]
+        again = [read[name] for name in _bytes_read_twice(some, roots, streams, written)]
         several = (*read.values(), *again, *written.values())
         moved = sum(kind.bytes for kind in several if not is_scores(kind, scores))
         if moved:
             yield bytes_estimate(moved, device, rates)
 
 
-def _read(operations: Iterable[Operation], roots: Mapping[str, str]) -> Iterator[tuple[str, Value]]:
+def _operands_read(
+    operations: Iterable[Operation], roots: Mapping[str, str]
+) -> Iterator[tuple[str, Value]]:
     """The operands of operations by the names of the values that they are views of."""
     for one in operations:
         for operand in one.operands:
@@ -219,7 +229,7 @@ def _read(operations: Iterable[Operation], roots: Mapping[str, str]) -> Iterator
                 yield roots.get(operand.name, operand.name), operand
 
 
-def _read_twice(
+def _bytes_read_twice(
     operations: Sequence[Operation],
     roots: Mapping[str, str],
     streams: Mapping[str, frozenset[str]],
@@ -235,7 +245,7 @@ def _read_twice(
     known = {name: (0, several) for name, several in streams.items()}
     passes: dict[str, set[int]] = {}
     for one in operations:
-        before = [known[name] for name, _ in _read((one,), roots) if name in known]
+        before = [known[name] for name, _ in _operands_read((one,), roots) if name in known]
         turn = max((number for number, _ in before), default=0)
         stream = frozenset[str]().union(*(some for _, some in before))
         made = {value.name for value in one.results}
@@ -254,11 +264,11 @@ def _row_bytes(one: Operation) -> float:
     return type_of(one.operands[0]).bytes / max(1, one.results[0].type.elements)
 
 
-def _masks(one: Operation, scores: Collection[Shape]) -> bool:
+def _is_mask(one: Operation, scores: Collection[Shape]) -> bool:
     return one.primitive == "select_n" and is_scores(one.results[0].type, scores)
 
 
-def _makes_scores(one: Operation) -> bool:
+def _is_score_product(one: Operation) -> bool:
     if one.primitive != "dot_general":
         return False
     given: Mapping[str, Any] = one.parameter

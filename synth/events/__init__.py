@@ -7,8 +7,8 @@ links. On the same link each gets half, and nothing is gained. Where the order o
 given, as a training step's plan gives it, there is no queue: ``longest_path``, and ``contention``
 where links or cores are shared on top of it.
 
->>> from synth.events.overlap import Work, makespan_seconds
->>> inside, between = Work(0.0, {"nvlink": 1.0}), Work(0.0, {"network": 1.0})
+>>> from synth.events.overlap import PhaseWork, makespan_seconds
+>>> inside, between = PhaseWork(0.0, {"nvlink": 1.0}), PhaseWork(0.0, {"network": 1.0})
 >>> makespan_seconds([inside, between], segments=4)
 5.0
 >>> makespan_seconds([inside, inside], segments=4)

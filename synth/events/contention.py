@@ -6,8 +6,8 @@ than all the time, each gets a max-min fair share of its own full speed. A colle
 tenth of the cores on which a product computes slows both by a tenth of a tenth and more: the
 product to 10/11.
 
->>> from synth.events.longest_path import arranged
->>> tasks = arranged(before=[(), ()], queues=[[0], [1]])
+>>> from synth.events.longest_path import arrange_tasks
+>>> tasks = arrange_tasks(before=[(), ()], queues=[[0], [1]])
 >>> contended(tasks, [1.0, 3.0], [[(0, 1.0)], [(0, 1.0)]])[1]
 [2.0, 4.0]
 
@@ -21,12 +21,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from synth.events.engine import Course, Engine
-from synth.events.longest_path import Arranged
-from synth.events.max_min import Paces, Uses
+from synth.events.longest_path import TaskOrder
+from synth.events.max_min import FlowPaces, Uses
 
 
-def contended(
-    tasks: Arranged,
+def time_with_contention(
+    tasks: TaskOrder,
     seconds: Sequence[float],
     uses: Sequence[Uses],
     waits: Sequence[float] | None = None,
@@ -49,7 +49,7 @@ def contended(
     rest = [one - wait for one, wait in zip(seconds, waits, strict=True)]
     tops = ceilings or [1.0] * len(uses)
     work = [one * top for one, top in zip(rest, tops, strict=True)]
-    engine = Engine(Course([1] * len(seconds), alone, moved, before), Paces(uses, tops, work))
+    engine = Engine(Course([1] * len(seconds), alone, moved, before), FlowPaces(uses, tops, work))
     for _ in engine.moments():
         pass
     return [one for [one] in engine.begins], [one for [one] in engine.ends]

@@ -9,7 +9,7 @@ A queue by ready time would be another schedule: it may do first what the plan h
 >>> ends
 [1.0, 6.0, 4.0]
 
-``Levels.ends`` times many plans of one structure at once, bit for bit as ``timed`` times each.
+``Levels.ends`` times many plans of one structure at once, bit for bit as ``time_tasks`` times each.
 
 Laws, which tests hold: no end is earlier when some task takes longer; no end of all is before the
 busiest resource's sum, nor before the longest chain of predecessors.
@@ -67,11 +67,11 @@ class Levels:
 
 
 @dataclass(frozen=True)
-class Arranged:
+class TaskOrder:
     """Tasks that can all be done: for each, what must have ended, and one order for all of them.
 
     ``previous`` is the task before it on its resource, or -1; ``before`` are its predecessors, and
-    of a task that needs several resources the tasks before it on the others. Only ``arranged``
+    of a task that needs several resources the tasks before it on the others. Only ``arrange_tasks``
     makes one.
     """
 
@@ -106,13 +106,13 @@ class Arranged:
         return Levels(np.array(order, np.int64), rows)
 
 
-def arranged(before: Sequence[Sequence[int]], queues: Sequence[Sequence[int]]) -> Arranged:
+def arrange_tasks(before: Sequence[Sequence[int]], queues: Sequence[Sequence[int]]) -> TaskOrder:
     """Tasks by their predecessors, and what each resource does in turn; a task may need none.
 
     Each resource goes on until a task of its lacks a predecessor, and is taken up again when that
     was done: time grows with tasks and predecessors. Raises CircleError where some can never start.
     """
-    previous, following, needed = _on_resources(before, queues)
+    previous, following, needed = _resource_neighbours(before, queues)
     done = bytearray(len(before))
     waiting: dict[int, list[int]] = {}
     sequence: list[int] = []
@@ -134,11 +134,11 @@ def arranged(before: Sequence[Sequence[int]], queues: Sequence[Sequence[int]]) -
                 continue
             break
     if len(sequence) < len(before):
-        raise CircleError(_circle(before, queues, set(sequence)))
-    return Arranged(needed, previous, sequence)
+        raise CircleError(_find_circle(before, queues, set(sequence)))
+    return TaskOrder(needed, previous, sequence)
 
 
-def _on_resources(
+def _resource_neighbours(
     before: Sequence[Sequence[int]], queues: Sequence[Sequence[int]]
 ) -> tuple[list[int], list[int], Sequence[Sequence[int]]]:
     """For each task the one before and the one behind it on its resource, or -1; and its needs.
@@ -160,7 +160,7 @@ def _on_resources(
     return previous, following, needed
 
 
-def timed(tasks: Arranged, seconds: Sequence[float]) -> tuple[list[float], list[float]]:
+def time_tasks(tasks: TaskOrder, seconds: Sequence[float]) -> tuple[list[float], list[float]]:
     """When each task begins and ends that takes so long: as soon as it may, from 0 on."""
     before, previous = tasks.before, tasks.previous
     begins, ends = [0.0] * len(seconds), [0.0] * (len(seconds) + 1)
@@ -175,7 +175,7 @@ def timed(tasks: Arranged, seconds: Sequence[float]) -> tuple[list[float], list[
     return begins, ends
 
 
-def _circle(
+def _find_circle(
     before: Sequence[Sequence[int]], queues: Sequence[Sequence[int]], done: set[int]
 ) -> list[int]:
     """From what a resource waits for to what a resource of that does first, and so on.

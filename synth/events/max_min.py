@@ -39,7 +39,7 @@ Numbers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
 
-def scarce(flow: Numbers, resource: Numbers, part: Floats, ceilings: Floats) -> list[Uses]:
+def scarce_uses(flow: Numbers, resource: Numbers, part: Floats, ceilings: Floats) -> list[Uses]:
     """The uses of each flow, without resources that never decide a flow's level.
 
     Entry i says that ``flow[i]`` at level 1 keeps ``resource[i]`` busy for ``part[i]``; ceilings
@@ -59,14 +59,14 @@ def scarce(flow: Numbers, resource: Numbers, part: Floats, ceilings: Floats) -> 
     uses: list[list[tuple[int, float]]] = [[] for _ in ceilings]
     numbers = count()
     for key, found in alike.items():
-        for parts in _largest(found):
+        for parts in _maximal_rows(found):
             number = next(numbers)
             for user, each in zip(np.frombuffer(key, np.int64).tolist(), parts, strict=True):
                 uses[user].append((number, float(each)))
     return list(uses)
 
 
-def _largest(rows: list[Floats]) -> list[Floats]:
+def _maximal_rows(rows: list[Floats]) -> list[Floats]:
     """The rows that no other row equals or exceeds in every place."""
     kept: list[Floats] = []
     for row in sorted(rows, key=lambda row: -float(row.sum())):
@@ -248,7 +248,7 @@ class Sharing:
         return found
 
 
-class Paces:
+class FlowPaces:
     """The paces of flows that move, for the event engine: what of an item is moved in a second.
 
     At level 1 an item takes ``seconds``; levels are shared fairly up to the ceilings.

@@ -46,7 +46,7 @@ def _slopes(parts: tuple[tuple[str, float], ...]) -> Slopes:
 
 
 @dataclass(frozen=True)
-class Work:
+class PhaseWork:
     """A phase of one segment: seconds it waits, then seconds it keeps each resource busy alone."""
 
     latency_seconds: float
@@ -75,7 +75,7 @@ class Work:
 class Lane:
     """One pipeline: the phases of a segment, and how many equal segments go through them."""
 
-    phases: tuple[Work, ...]
+    phases: tuple[PhaseWork, ...]
     segments: int = 1
 
     def __post_init__(self) -> None:
@@ -84,7 +84,7 @@ class Lane:
 
 
 @dataclass(frozen=True)
-class Span:
+class PhaseSpan:
     """When a phase of a segment began to wait for its messages, and when it was done."""
 
     segment: int
@@ -94,12 +94,12 @@ class Span:
     lane: int = 0
 
 
-def side_by_side(lanes: Sequence[Lane]) -> tuple[Span, ...]:
+def simulate_lanes(lanes: Sequence[Lane]) -> tuple[PhaseSpan, ...]:
     """Follow the phases of all segments of all lanes, event by event; in the order they end.
 
     The work grows with the segments times the phases. Phases count from 0 in each lane.
     """
-    paces = Paces(lanes)
+    paces = PhasePaces(lanes)
     engine = Engine(paces.course(lanes), paces)
     places = [(i, j) for i, lane in enumerate(lanes) for j in range(len(lane.phases))]
     spans = []
@@ -107,26 +107,26 @@ def side_by_side(lanes: Sequence[Lane]) -> tuple[Span, ...]:
         for track in sorted(ended, reverse=True):
             lane, phase = places[track]
             segment = engine.done[track] - 1
-            spans.append(Span(segment, phase, engine.begins[track][segment], now, lane))
+            spans.append(PhaseSpan(segment, phase, engine.begins[track][segment], now, lane))
     return tuple(spans)
 
 
-def together_seconds(lanes: Sequence[Lane], limit_seconds: float = inf) -> float:
+def makespan_within(lanes: Sequence[Lane], limit_seconds: float = inf) -> float:
     """When the last segment of all lanes is done; infinity as soon as that must exceed the limit.
 
     What a resource carries in all is a bound from the first, and the more it has idled, the later
     all of that is done. On the way, so is each phase: those of its segments that are left, one
     after the other, and the phases after it. The end is, to the bit, that of the last span of
-    ``side_by_side``.
+    ``simulate_lanes``.
     """
     latest = limit_seconds * (1 + _SLACK)
-    carried = _carried(lanes)
+    carried = _busy_seconds(lanes)
     busiest = max(carried, key=lambda name: carried[name], default="")
-    idles = latest - carried.get(busiest, 0.0) - _after_all(lanes, busiest)
+    idles = latest - carried.get(busiest, 0.0) - _seconds_after_all(lanes, busiest)
     return inf if idles < 0 else _end_seconds(lanes, latest, busiest, idles)
 
 
-def _carried(lanes: Sequence[Lane]) -> dict[str, float]:
+def _busy_seconds(lanes: Sequence[Lane]) -> dict[str, float]:
     """For how long each resource is busy in all."""
     found: dict[str, float] = {}
     for lane in lanes:
@@ -136,24 +136,24 @@ def _carried(lanes: Sequence[Lane]) -> dict[str, float]:
     return found
 
 
-def _after_all(lanes: Sequence[Lane], name: str) -> float:
+def _seconds_after_all(lanes: Sequence[Lane], name: str) -> float:
     """How long the phases last that come after the last use of a resource, whichever that is."""
     found = []
     for lane in lanes:
         uses = [j for j, phase in enumerate(lane.phases) if phase.busy.get(name)]
-        found += [_after(lane)[uses[-1]]] if uses else []
+        found += [_seconds_after(lane)[uses[-1]]] if uses else []
     return min(found, default=0.0)
 
 
-def _after(lane: Lane) -> list[float]:
+def _seconds_after(lane: Lane) -> list[float]:
     """For each phase, how long those after it take alone."""
     back = accumulate((phase.alone_seconds for phase in reversed(lane.phases)), initial=0.0)
     return list(back)[-2::-1]
 
 
-def makespan_seconds(phases: Sequence[Work], segments: int) -> float:
+def makespan_seconds(phases: Sequence[PhaseWork], segments: int) -> float:
     """When the last of the segments of one lane is done."""
-    return together_seconds([Lane(tuple(phases), segments)])
+    return makespan_within([Lane(tuple(phases), segments)])
 
 
 def _end_seconds(  # noqa: C901 - calls cost half
@@ -167,14 +167,14 @@ def _end_seconds(  # noqa: C901 - calls cost half
     the next event, which is faster than a queue of events, and no spans are kept. Within a moment
     tracks come in another order than there, which changes no time.
     """
-    shares = Paces(lanes)
+    shares = PhasePaces(lanes)
     course = shares.course(lanes)
     items, waits, moved = course.items, course.waits, course.moved
     before = [each[0] if each else -1 for each in course.before]
     uses = [phase.busy.get(busiest, 0.0) for lane in lanes for phase in lane.phases]
     known: dict[int, tuple[list[tuple[int, float]], float]] = {}
     alone = [phase.alone_seconds for lane in lanes for phase in lane.phases]
-    after = [seconds for lane in lanes for seconds in _after(lane)]
+    after = [seconds for lane in lanes for seconds in _seconds_after(lane)]
     tracks = len(items)
     done = [*[0.0] * tracks, inf]  # the last for what comes after nothing
     idle = [*[True] * tracks, False]
@@ -225,7 +225,7 @@ def _end_seconds(  # noqa: C901 - calls cost half
                 free += (track, track + 1)
 
 
-class Paces:
+class PhasePaces:
     """The paces of the phases in flight.
 
     Max-min fair: a phase at speed x, a share of its own fastest pace, keeps a resource busy for x
@@ -277,12 +277,12 @@ class Paces:
             lowest = together & -together
             moving.append(lowest.bit_length() - 1)
             together ^= lowest
-        speeds = _fair(tuple([self._slopes[track] for track in moving]))
+        speeds = _fair_speeds(tuple([self._slopes[track] for track in moving]))
         return [(moving[i], speed / self._seconds[moving[i]]) for i, speed in speeds]
 
 
 @lru_cache(maxsize=2**15)
-def _fair(moving: tuple[Slopes, ...]) -> list[tuple[int, float]]:
+def _fair_speeds(moving: tuple[Slopes, ...]) -> list[tuple[int, float]]:
     """The speeds of phases that move together, by their places.
 
     All speeds are raised alike until a resource is full; then those of the others, and so on.

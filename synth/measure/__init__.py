@@ -4,7 +4,7 @@
 its prediction, and ``profiles`` measures what a device computes in a step.
 
 >>> from hierarchies import load
->>> from synth.measure.calibration.experiments import isolating
->>> print(isolating(load("dgx-h100:2"), "gpu").program)
+>>> from synth.measure.calibration.experiments import isolating_experiment
+>>> print(isolating_experiment(load("dgx-h100:2"), "gpu").program)
 all_reduce_perf -b 1K -e 1G -f 2 -g 1 -w 5 -n 20
 """

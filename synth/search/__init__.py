@@ -21,8 +21,8 @@ budget, an observer, and the answers there may be. ``backtracking`` walks in it;
 ``message_passing`` choose where costs are of two choices at a time. ``front`` keeps all that
 nothing beats in two costs, as seconds and bytes:
 
->>> from synth.search.front import front
+>>> from synth.search.front import find_front
 >>> seconds, sizes = [5.0, 3.0, 4.0], [10, 30, 40]
->>> front(seconds, sizes, lambda some: [seconds[number] for number in some])
+>>> find_front(seconds, sizes, lambda some: [seconds[number] for number in some])
 {1: 3.0, 0: 5.0}
 """

@@ -39,7 +39,7 @@ class Puzzle(Generic[V, L]):
 
 
 @dataclass(frozen=True)
-class Explored(Generic[V, L]):
+class PathGraph(Generic[V, L]):
     """Every path of at most ``max_moves`` moves from the start to a goal, as a graph.
 
     Vertex 0 is the start. Edges are sorted by their source: ``sources``, ``targets`` and
@@ -79,14 +79,14 @@ class Explored(Generic[V, L]):
     def _numbers(self) -> dict[V, int]:
         return {vertex: number for number, vertex in enumerate(self.vertices)}
 
-    def among(self, keeps: Callable[[V], bool]) -> Explored[V, L]:
+    def among(self, keeps: Callable[[V], bool]) -> PathGraph[V, L]:
         """Only the moves between vertices that are kept."""
         fit = np.fromiter(map(keeps, self.vertices), dtype=bool, count=len(self.vertices))
         kept = np.flatnonzero(fit[self.sources] & fit[self.targets])
         sources, targets = self.sources[kept], self.targets[kept]
         return replace(self, sources=sources, targets=targets, labels=self.labels[kept])
 
-    def between(self, start: V, goal: V) -> Explored[V, L]:
+    def between(self, start: V, goal: V) -> PathGraph[V, L]:
         """The same moves with another start, and one goal; both are vertices."""
         first, last = self._numbers[start], self._numbers[goal]
         vertices, place = list(self.vertices), np.arange(len(self.vertices))
@@ -160,7 +160,7 @@ class Explored(Generic[V, L]):
         paths cost about k times their length.
         """
         array = np.asarray(prices, dtype=np.int64)
-        ranking = _Ranking(self, array, tuple(ranks), self._remaining(array))
+        ranking = _PathSearch(self, array, tuple(ranks), self._remaining(array))
         return ranking.paths(BEYOND - 1 if limit is None else limit)
 
 
@@ -176,7 +176,7 @@ _Partial = tuple[int, int, tuple[int, ...], int, int, tuple[int, ...]]
 
 
 @dataclass(frozen=True)
-class _Ranking(Generic[V, L]):
+class _PathSearch(Generic[V, L]):
     """Best-first search with the exact price that remains.
 
     A partial path is (price of its best completion, moves that completion has in all, ranks so
@@ -184,7 +184,7 @@ class _Ranking(Generic[V, L]):
     answers.
     """
 
-    graph: Explored[V, L]
+    graph: PathGraph[V, L]
     prices: Integers
     ranks: tuple[int, ...]
     remaining: list[Integers]
@@ -218,7 +218,7 @@ class _Ranking(Generic[V, L]):
 
 def explore(
     puzzle: Puzzle[V, L], max_moves: int, *, go_on: Callable[[int], bool] = lambda expanded: True
-) -> Explored[V, L]:
+) -> PathGraph[V, L]:
     """Walk everything that can lie on a path of at most ``max_moves`` moves to a goal.
 
     ``go_on`` is called before each expansion but the start's with how many vertices have been
@@ -245,12 +245,12 @@ def explore(
                         fresh.append(target)
                 edges.append((numbers[vertex], label, numbers[target]))
         frontier = fresh if complete else []
-    return _assembled(tuple(numbers), edges, goals, max_moves, complete)
+    return _assemble_graph(tuple(numbers), edges, goals, max_moves, complete)
 
 
-def joined(
+def join_vertices(
     vertices: Sequence[V], moves: Callable[[V], Iterable[tuple[L, V]]], max_moves: int
-) -> Explored[V, L]:
+) -> PathGraph[V, L]:
     """All moves between some vertices, each of which may be a start or a goal: see ``between``."""
     numbers = {vertex: number for number, vertex in enumerate(vertices)}
     edges = [
@@ -258,16 +258,16 @@ def joined(
         for vertex, number in numbers.items()
         for label, target in moves(vertex)
     ]
-    return _assembled(tuple(vertices), edges, set(numbers.values()), max_moves, complete=True)
+    return _assemble_graph(tuple(vertices), edges, set(numbers.values()), max_moves, complete=True)
 
 
-def _assembled(
+def _assemble_graph(
     vertices: tuple[V, ...],
     edges: list[tuple[int, L, int]],
     goals: set[int],
     max_moves: int,
     complete: bool,
-) -> Explored[V, L]:
+) -> PathGraph[V, L]:
     """Keep the vertices and edges from which a goal can be reached."""
     into: dict[int, list[int]] = {}
     for source, _, target in edges:
@@ -287,7 +287,7 @@ def _assembled(
         if source in alive and target in alive
     )
     columns = np.array(rows, dtype=np.int64).reshape(-1, 3)
-    return Explored(
+    return PathGraph(
         tuple(vertices[old] for old in kept),
         tuple(alphabet),
         sources=columns[:, 0],

@@ -12,11 +12,11 @@ from heapq import heapify, heappop, heappush
 
 from synth.search.elimination import (
     MOST_ENTRIES,
-    Eliminated,
-    TooWide,
-    completed,
+    EliminatedVariable,
+    WidthExceeded,
+    complete_choice,
     eliminate,
-    eliminated,
+    eliminate_variables,
     take_out,
 )
 from synth.search.message_passing import CLOSED, pass_messages
@@ -32,14 +32,14 @@ class Core:
 
     costs: Pairwise
     kept: tuple[int, ...]
-    taken: Sequence[Eliminated]
+    taken: Sequence[EliminatedVariable]
 
     def completed(self, states: Sequence[int]) -> Choice:
         """The states of all variables, best beside those of the core."""
-        return completed(self.taken, dict(zip(self.kept, states, strict=True)))
+        return complete_choice(self.taken, dict(zip(self.kept, states, strict=True)))
 
 
-def core(costs: Pairwise) -> Core:
+def reduce_to_core(costs: Pairwise) -> Core:
     """Take out what has two neighbours at most, until nothing has; one variable stays at least."""
     beside = [set(near) for near in costs.neighbours]
     ready = [(len(near), variable) for variable, near in enumerate(beside) if len(near) <= 2]
@@ -55,7 +55,7 @@ def core(costs: Pairwise) -> Core:
         for one in take_out(beside, variable):
             if len(beside[one]) <= 2:
                 heappush(ready, (len(beside[one]), one))
-    taken, tables = eliminated(costs, order)
+    taken, tables = eliminate_variables(costs, order)
     kept = tuple(sorted({*range(len(beside))} - {*order}))
     number = {old: new for new, old in enumerate(kept)}
     alone = [tables[one,] for one in kept]
@@ -64,7 +64,7 @@ def core(costs: Pairwise) -> Core:
     return Core(Pairwise(alone, pairs), kept, taken)
 
 
-def least(
+def minimize(
     costs: Pairwise,
     budget: Budget | None = None,
     observer: Observer | None = None,
@@ -79,11 +79,11 @@ def least(
     allowed = costs.without_dead()
     if isinstance(allowed, Infeasible):
         return allowed
-    smaller = core(allowed)
+    smaller = reduce_to_core(allowed)
     exact = eliminate(smaller.costs, most_entries)
     found: Found[Choice] = (
         pass_messages(smaller.costs, budget, observer, gap=gap)
-        if isinstance(exact, TooWide)
+        if isinstance(exact, WidthExceeded)
         else exact
     )
     match found:

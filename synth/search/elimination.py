@@ -26,14 +26,14 @@ Names = tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class TooWide:
+class WidthExceeded:
     """Not tried: the largest table would have so many entries."""
 
     entries: int
 
 
 @dataclass(frozen=True, eq=False)
-class Eliminated:
+class EliminatedVariable:
     """A variable that was minimised out: its ``best`` state for each choice of its neighbours."""
 
     variable: int
@@ -48,7 +48,7 @@ def min_fill(costs: Pairwise) -> tuple[Names, int]:
     """
     states = [len(one) for one in costs.alone]
     beside = [set(one) for one in costs.neighbours]
-    fill = {variable: _missing(beside, variable) for variable in range(len(states))}
+    fill = {variable: _count_missing_edges(beside, variable) for variable in range(len(states))}
     next_ones = [(missing, variable) for variable, missing in fill.items()]
     heapify(next_ones)
     variables, entries = [], 1
@@ -61,7 +61,7 @@ def min_fill(costs: Pairwise) -> tuple[Names, int]:
         around = take_out(beside, variable)
         entries = max(entries, prod(states[one] for one in (*around, variable)))
         for one in around.union(*(beside[near] for near in around)):
-            missing = _missing(beside, one)
+            missing = _count_missing_edges(beside, one)
             if fill[one] != missing:
                 fill[one] = missing
                 heappush(next_ones, (missing, one))
@@ -77,7 +77,7 @@ def take_out(beside: Sequence[set[int]], variable: int) -> set[int]:
     return around
 
 
-def _missing(beside: Sequence[set[int]], variable: int) -> int:
+def _count_missing_edges(beside: Sequence[set[int]], variable: int) -> int:
     """How many edges between neighbours there are not."""
     around = beside[variable]
     return sum(len(around - beside[one]) - 1 for one in around) // 2
@@ -85,24 +85,24 @@ def _missing(beside: Sequence[set[int]], variable: int) -> int:
 
 def eliminate(
     costs: Pairwise, most_entries: int = MOST_ENTRIES
-) -> Optimal[tuple[int, ...]] | Infeasible | TooWide:
+) -> Optimal[tuple[int, ...]] | Infeasible | WidthExceeded:
     """The best choice, the first of equal ones by the states of the last variable eliminated.
 
     Infeasible where every choice costs infinitely much.
     """
     order, entries = min_fill(costs)
     if entries > most_entries:
-        return TooWide(entries)
-    taken, tables = eliminated(costs, order)
+        return WidthExceeded(entries)
+    taken, tables = eliminate_variables(costs, order)
     if np.isinf(tables[()]):
         return NO_CHOICE
-    states = completed(taken, {})
+    states = complete_choice(taken, {})
     return Optimal(states, costs.cost(states))
 
 
-def eliminated(
+def eliminate_variables(
     costs: Pairwise, variables: Sequence[int]
-) -> tuple[list[Eliminated], Mapping[Names, Costs]]:
+) -> tuple[list[EliminatedVariable], Mapping[Names, Costs]]:
     """Minimise some variables out, one after the other; and the tables that are left.
 
     What no variable that is left has a part in is the table of none.
@@ -131,12 +131,14 @@ def eliminated(
                 of[one].discard(names)
         axis = every.index(variable)
         beside = (*every[:axis], *every[axis + 1 :])
-        taken.append(Eliminated(variable, beside, total.argmin(axis)))
+        taken.append(EliminatedVariable(variable, beside, total.argmin(axis)))
         add(beside, total.min(axis))
     return taken, tables
 
 
-def completed(taken: Sequence[Eliminated], states: Mapping[int, int]) -> tuple[int, ...]:
+def complete_choice(
+    taken: Sequence[EliminatedVariable], states: Mapping[int, int]
+) -> tuple[int, ...]:
     """The states of all variables: the best of those minimised out, beside those that are given."""
     found = dict(states)
     for one in reversed(taken):

@@ -56,7 +56,7 @@ _share: int | None = None
 """In a fork: how many processes may work for its item, itself among them."""
 
 
-class Crew(Protocol):
+class WorkControl(Protocol):
     """For whom work is done: ``processes`` may do so at the moment, as long as ``go_on``."""
 
     @property
@@ -74,10 +74,10 @@ def processors() -> int:
     return min(MOST, count)
 
 
-def forked(
+def map_in_forks(
     work: Callable[[T], R],
     items: Iterable[T | None],
-    crew: Crew,
+    crew: WorkControl,
     *,
     guessed: bool = False,
     known: Callable[[], int] = lambda: 0,
@@ -99,7 +99,7 @@ def forked(
     """
     coming, done, spent = iter(items), 0, 0.0
     first = GUESSES if guessed else 1  # before that no two would be begun at once
-    while not at_once and (done < first or spent < WORTH_SECONDS or _allowed(crew) < 2):
+    while not at_once and (done < first or spent < WORTH_SECONDS or _allowed_processes(crew) < 2):
         begun = clock()
         item = next(coming, None)
         if item is None or (done and not crew.go_on()):
@@ -110,15 +110,15 @@ def forked(
         done += 1
     left = len(items) - done if isinstance(items, Sequence) else None
     with closing(Team(work, known)) as team:
-        yield from _by(team, coming, crew, _Ahead(done, left, guessed))
+        yield from _results_of_team(team, coming, crew, _LookAhead(done, left, guessed))
 
 
-def several_in(crew: Crew) -> bool:
+def is_parallel(crew: WorkControl) -> bool:
     """Whether more than one may work at the moment."""
-    return _allowed(crew) > 1
+    return _allowed_processes(crew) > 1
 
 
-def _allowed(crew: Crew) -> int:
+def _allowed_processes(crew: WorkControl) -> int:
     """How many processes may work."""
     if not FORKS:
         return 1
@@ -126,7 +126,7 @@ def _allowed(crew: Crew) -> int:
 
 
 @dataclass
-class _Ahead:
+class _LookAhead:
     """How far items are begun before results are told. Mutable.
 
     ``done`` are told; ``left``: how many there are beyond those, where that is known.
@@ -155,11 +155,13 @@ class _Ahead:
         self.left = None if self.left is None else self.left - 1
 
 
-def _by(team: Team[T, R], coming: Iterator[T | None], crew: Crew, ahead: _Ahead) -> Iterator[R]:
+def _results_of_team(
+    team: Team[T, R], coming: Iterator[T | None], crew: WorkControl, ahead: _LookAhead
+) -> Iterator[R]:
     """What a team makes of the items that are to come, in their order."""
     told: dict[int, R] = {}
     while True:
-        processes = max(1, _allowed(crew))
+        processes = max(1, _allowed_processes(crew))
         while team.busy < processes and ahead.room and (item := next(coming, None)) is not None:
             team.begin(ahead.begun, item, ahead.share(processes))
             ahead.begun += 1
@@ -240,20 +242,20 @@ class Team(Generic[T, R]):
         return _Fork(pid, here, self._known())
 
 
-class Meanwhile(Generic[R]):
+class BackgroundWork(Generic[R]):
     """Some work that a fork does while its caller does other. Mutable; to be left, which ends it.
 
     It is the crew that is left for the other work. Where no second process may work, or the fork
     ends without a word, the caller does it when it asks for what came of it.
     """
 
-    def __init__(self, work: Callable[[], R], crew: Crew) -> None:
+    def __init__(self, work: Callable[[], R], crew: WorkControl) -> None:
         self._work, self._crew = work, crew
         self._team: Team[None, R] = Team(lambda _: work(), lambda: 0)
         self._found: dict[int, R] = {}
 
-    def __enter__(self) -> Meanwhile[R]:
-        if several_in(self._crew):
+    def __enter__(self) -> BackgroundWork[R]:
+        if is_parallel(self._crew):
             self._team.begin(0, None, 1)
         return self
 
@@ -309,7 +311,7 @@ def _serve(
         for one in others:
             one.close()
         coming: SimpleQueue[tuple[int, T]] = SimpleQueue()
-        threading.Thread(target=_read, args=(own, coming), daemon=True).start()
+        threading.Thread(target=_take_items, args=(own, coming), daemon=True).start()
         while True:
             _share, item = coming.get()
             own.send(work(item))
@@ -317,7 +319,7 @@ def _serve(
         os._exit(1)
 
 
-def _read(own: Connection[Any, Any], coming: SimpleQueue[Any]) -> None:
+def _take_items(own: Connection[Any, Any], coming: SimpleQueue[Any]) -> None:
     """Take items until nobody is there to send any."""
     with suppress(EOFError, OSError):
         while True:

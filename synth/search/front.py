@@ -16,16 +16,16 @@ from numpy.typing import NDArray
 
 Costs = NDArray[np.float64]
 Numbers = NDArray[np.intp]
-Told = Callable[[Sequence[int]], Sequence[float]]
+Pricer = Callable[[Sequence[int]], Sequence[float]]
 """A cost of each of some choices, by their numbers."""
 
 
-def front(
+def find_front(
     bounds: Sequence[float] | Costs,
     sizes: Sequence[float] | Costs,
-    price: Told,
+    price: Pricer,
     go_on: Callable[[], bool] = lambda: True,
-    nearer: Told | None = None,
+    nearer: Pricer | None = None,
 ) -> dict[int, float]:
     """The numbers of those on the front with their seconds, the fastest and largest first.
 
@@ -37,11 +37,11 @@ def front(
     took, rough = np.full(len(lows), np.nan), np.full(len(lows), nearer is not None)
     left = np.arange(len(lows))
     while True:
-        best = _front(np.flatnonzero(~np.isnan(took)), took, large)
-        left = left[~_beaten(lows[left], large[left], took[best], large[best])]
+        best = _front_of(np.flatnonzero(~np.isnan(took)), took, large)
+        left = left[~_find_beaten(lows[left], large[left], took[best], large[best])]
         if not len(left) or not go_on():
             return dict(zip(best.tolist(), took[best].tolist(), strict=True))
-        some = _front(left, lows, large)
+        some = _front_of(left, lows, large)
         if nearer is not None and len(far := some[rough[some]]):
             alike = np.isin(lows[left] + 1j * large[left], lows[far] + 1j * large[far])
             far = left[alike & rough[left]]
@@ -51,14 +51,14 @@ def front(
             left = left[np.isnan(took[left])]
 
 
-def _front(numbers: Numbers, seconds: Costs, sizes: Costs) -> Numbers:
+def _front_of(numbers: Numbers, seconds: Costs, sizes: Costs) -> Numbers:
     """Those of some that no other of them beats, by increasing seconds and falling sizes."""
     order = numbers[np.lexsort((sizes[numbers], seconds[numbers]))]
     smallest = np.minimum.accumulate(np.append(np.inf, sizes[order]))
     return order[sizes[order] < smallest[:-1]]
 
 
-def _beaten(lows: Costs, large: Costs, seconds: Costs, sizes: Costs) -> NDArray[np.bool_]:
+def _find_beaten(lows: Costs, large: Costs, seconds: Costs, sizes: Costs) -> NDArray[np.bool_]:
     """Which of some a front beats for sure: what it has by their bound and needs no more."""
     before = np.searchsorted(seconds, lows, side="right")
     return np.append(np.inf, sizes)[before] <= large

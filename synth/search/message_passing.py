@@ -44,8 +44,8 @@ def pass_messages(
     allowed = costs.without_dead()
     if isinstance(allowed, Infeasible):
         return allowed
-    finite = _Finite(allowed)
-    passing = _Passing(finite.costs)
+    finite = _FiniteCosts(allowed)
+    passing = _MessageRun(finite.costs)
     best: tuple[tuple[int, ...], float] | None = None
     bound, waited = 0.0, 0
     for done in range(budget.evaluations):
@@ -72,7 +72,7 @@ def pass_messages(
     return BestFound(*best, bound)
 
 
-class _Finite:
+class _FiniteCosts:
     """The same costs with a large number for what cannot be: more than all that can be together.
 
     What can be costs less than ``possible``, what cannot more.
@@ -88,7 +88,7 @@ class _Finite:
         self.costs = Pairwise(alone, pairs)
 
 
-class _Passing:
+class _MessageRun:
     """Messages of one run; ``into[v, w]`` is what w hears from v, an entry for each state of w."""
 
     def __init__(self, costs: Pairwise) -> None:

@@ -10,7 +10,7 @@ from starlette.middleware import Middleware
 
 from synth.ask.identity.edition import edition
 from synth.service.http import answers, health, jobs, problems, systems, verbs
-from synth.service.http.authentication import key_in_address
+from synth.service.http.authentication import refuse_key_in_address
 from synth.service.http.cross_site import CrossSiteGuard
 from synth.service.http.documents import describe
 from synth.service.http.middleware import RequestMiddleware
@@ -50,7 +50,7 @@ def build(state: AppState, life: Life = no_life) -> FastAPI:
             Middleware(
                 RequestMiddleware,
                 metrics=state.metrics,
-                refused=lambda request: key_in_address(request) or guard(request),
+                refused=lambda request: refuse_key_in_address(request) or guard(request),
                 respond=refusal_response,
             ),
         ],

@@ -10,7 +10,7 @@ from synth.ask.identity.canonical import key_of
 from synth.ask.questions.question import Question
 from synth.ask.reply import Outcome, Reply
 from synth.ask.table import VERBS
-from synth.service.jobs.questions import prepared
+from synth.service.jobs.questions import prepare_question
 from synth.service.store import Store
 
 
@@ -33,11 +33,11 @@ class Cache:
     def keep(self, verb: str, question: Question, reply: Reply, seconds: float) -> None:
         """Keep an answer and the seconds it took, if it is complete and repeatable."""
         if VERBS[verb].repeatable and not VERBS[verb].cut_short(reply):
-            self._store.answers.keep(prepared(verb, question).answered(reply, seconds))
+            self._store.answers.keep(prepare_question(verb, question).answered(reply, seconds))
 
 
 @contextmanager
-def opened(url: str) -> Iterator[Cache]:
+def open_cache(url: str) -> Iterator[Cache]:
     """The cache in a store, whose tables are made where there are none."""
     with Store(url) as store:
         store.migrate()

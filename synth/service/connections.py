@@ -28,7 +28,7 @@ _OTHER_FILES = 256
 MOST_ACCEPTED = 32
 """So many connections are accepted before any of them is counted: asyncio accepts as many in one
 turn as are told to wait in the queue, and has files for all of them before one can be ended."""
-_SPENT = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+_EXHAUSTED_ERRNOS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 log = logging.getLogger("collsynth.service")
 
 
@@ -42,7 +42,7 @@ def most_connections() -> int:
     return max(16, min(soft, wanted) - _OTHER_FILES)
 
 
-class Seldom:
+class ThrottledWarning:
     """Logs a warning once in so many seconds at most: of a thousand that are alike the first."""
 
     def __init__(self, seconds: float = 60.0, clock: Callable[[], float] = time.monotonic) -> None:
@@ -60,11 +60,11 @@ def handle_accept_errors(loop: asyncio.AbstractEventLoop) -> None:
 
     asyncio tries again by itself a second later.
     """
-    seldom = Seldom()
+    seldom = ThrottledWarning()
 
     def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")
-        if isinstance(error, OSError) and error.errno in _SPENT:
+        if isinstance(error, OSError) and error.errno in _EXHAUSTED_ERRNOS:
             seldom.warn("no connection can be accepted: %s", error.strerror)
         else:
             loop.default_exception_handler(context)
@@ -81,7 +81,7 @@ class BoundedConnection(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
     """
 
     most = most_connections()
-    seldom = Seldom()
+    seldom = ThrottledWarning()
     _timer: asyncio.TimerHandle | None = None
     _taken: asyncio.TimerHandle | None = None
 

@@ -31,11 +31,11 @@ class RefusalError(Exception):
 
 def bad_input(error: InputError) -> RefusalError:
     """422: a mistake of the caller in a question."""
-    problem, where, hint = (clipped(text) for text in (error.problem, error.where, error.hint))
+    problem, where, hint = (clip_text(text) for text in (error.problem, error.where, error.hint))
     return RefusalError(HTTPStatus.UNPROCESSABLE_ENTITY, problem, where=where, hint=hint)
 
 
-def clipped(text: str) -> str:
+def clip_text(text: str) -> str:
     """A text cut off after some length: errors may quote all that they are about."""
     return text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]}..."
 
@@ -55,7 +55,7 @@ def too_large(most_bytes: int) -> RefusalError:
     )
 
 
-def not_there(what: str) -> RefusalError:
+def not_found(what: str) -> RefusalError:
     """404: what does not exist and, in the same words, what belongs to another team."""
     return RefusalError(HTTPStatus.NOT_FOUND, f"there is no such {what}")
 

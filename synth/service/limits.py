@@ -7,8 +7,8 @@ from math import prod
 from typing import assert_never
 
 from hierarchies import InputError
-from synth.ask.outputs import HandOutQuestion
-from synth.ask.questions.fields import Limited, limited_fields, marks_of
+from synth.ask.outputs import EmitInputQuestion
+from synth.ask.questions.fields import CostLimit, limited_fields, marks_of
 from synth.ask.questions.named_texts import NamedText, system_of
 from synth.ask.questions.question import Question
 
@@ -51,9 +51,11 @@ class Limits:
     def body_bytes_for(self, question: type[Question]) -> int:
         """The most bytes of a body, by what files the question has room for: few have any."""
         marks = marks_of(question)
-        if marks & {Limited.TEXT, Limited.ANSWER}:
+        if marks & {CostLimit.TEXT, CostLimit.ANSWER}:
             return self.body_bytes
-        described = 2 * self.description_bytes if marks & {Limited.SYSTEM, Limited.SYSTEMS} else 0
+        described = (
+            2 * self.description_bytes if marks & {CostLimit.SYSTEM, CostLimit.SYSTEMS} else 0
+        )
         return min(self.body_bytes, self.plain_body_bytes + described)
 
     def check(self, question: Question) -> None:
@@ -62,29 +64,29 @@ class Limits:
         Raises it, too, for a system that cannot be read, as its devices cannot be counted.
         """
         numbers = {
-            Limited.K: self.k,
-            Limited.MAX_STEPS: self.max_steps,
-            Limited.DIGITS: self.digits,
+            CostLimit.K: self.k,
+            CostLimit.MAX_STEPS: self.max_steps,
+            CostLimit.DIGITS: self.digits,
         }
         for limited, key, given in limited_fields(question):
             match limited:
-                case Limited.K | Limited.MAX_STEPS | Limited.DIGITS:
+                case CostLimit.K | CostLimit.MAX_STEPS | CostLimit.DIGITS:
                     _check_number(key, given, numbers[limited])
-                case Limited.TREE:
+                case CostLimit.TREE:
                     _check_number(key, prod(given), self.devices)
-                case Limited.SYSTEMS:
+                case CostLimit.SYSTEMS:
                     _check_number(key, len(given), self.systems)
                     self.check_description(*(one.text for one in given if not isinstance(one, str)))
                     for one in given:
                         self._check_system(key, one)
-                case Limited.SYSTEM:
+                case CostLimit.SYSTEM:
                     self._check_system(key, given)
-                case Limited.ANSWER:
-                    assert isinstance(question, HandOutQuestion)
+                case CostLimit.ANSWER:
+                    assert isinstance(question, EmitInputQuestion)
                     self.check_devices(question.answered_devices(), key)
-                case Limited.TEXT:
+                case CostLimit.TEXT:
                     pass  # no longer than its body, which ``body_bytes`` holds
-                case Limited.HERE:
+                case CostLimit.HERE:
                     _check_not_here(key, given)
                 case _:
                     assert_never(limited)

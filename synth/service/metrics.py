@@ -25,7 +25,7 @@ _JOB_SECONDS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
 
 
 @dataclass(frozen=True)
-class Elsewhere:
+class ExternalCounts:
     """What is counted where it happens.
 
     ``jobs`` counts those of the store by status, ``queues`` for each team with queued jobs how many
@@ -128,19 +128,19 @@ class Metrics:
         """Count a failure of the store."""
         self._store_errors.inc()
 
-    def read_from(self, elsewhere: Elsewhere) -> None:
+    def read_from(self, elsewhere: ExternalCounts) -> None:
         """Add counts that are kept elsewhere; each read of the metrics calls these functions."""
-        self.registry.register(_Others(elsewhere))
+        self.registry.register(_StateCollector(elsewhere))
 
     def text(self) -> bytes:
         """All metrics in Prometheus's text format."""
         return generate_latest(self.registry)
 
 
-class _Others(Collector):
+class _StateCollector(Collector):
     """Jobs in the store and how long they wait, workers that were lost or have nothing to do."""
 
-    def __init__(self, elsewhere: Elsewhere) -> None:
+    def __init__(self, elsewhere: ExternalCounts) -> None:
         self._elsewhere = elsewhere
         self._created = time.time()
 

@@ -10,7 +10,7 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 
-class Recent(Generic[K, V]):
+class LruCache(Generic[K, V]):
     """The values used last, by key; together they never weigh more than ``most_bytes``.
 
     Not for several threads: everything that uses one runs on the same event loop.

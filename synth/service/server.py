@@ -19,7 +19,7 @@ from fastapi import FastAPI
 
 from hierarchies import InputError
 from synth.service.app import build
-from synth.service.auth.keys import Keys
+from synth.service.auth.keys import Authenticator
 from synth.service.auth.presence import Presence
 from synth.service.auth.proxy import Proxy
 from synth.service.connections import (
@@ -31,7 +31,7 @@ from synth.service.http.state import AppState
 from synth.service.jobs.broker import Broker
 from synth.service.jobs.dispatcher import Dispatcher
 from synth.service.jobs.notifications import Notifications
-from synth.service.metrics import Elsewhere, Metrics
+from synth.service.metrics import ExternalCounts, Metrics
 from synth.service.settings import LOOPBACK, Settings
 from synth.service.store import Store, StoreError
 from synth.service.supervisor import Supervisor
@@ -67,15 +67,15 @@ class Service:
         self.dispatcher = Dispatcher(store, workers, settings, metrics, notify, trial)
         self.broker = Broker(store, settings, metrics, notifications, self.dispatcher)
         metrics.read_from(
-            Elsewhere(
-                partial(_if_reached, store.jobs.counts),
-                partial(_if_reached, store.jobs.queues),
+            ExternalCounts(
+                partial(_count_if_reached, store.jobs.counts),
+                partial(_count_if_reached, store.jobs.queues),
                 lambda: workers.lost,
                 lambda: workers.idle,
             )
         )
         self._key_threads = Threads(metrics, "keys")
-        keys = Keys(store, self._key_threads, settings.limits) if settings.keys else None
+        keys = Authenticator(store, self._key_threads, settings.limits) if settings.keys else None
         proxy = _proxy_of(settings)
         presence = Presence(settings.limits)
         self.state = AppState(
@@ -112,7 +112,7 @@ def _proxy_of(settings: Settings) -> Proxy | None:
     return Proxy(networks, settings.proxy_secret, settings.teams, settings.admins)
 
 
-def _if_reached(count: Callable[[], Mapping[Any, T]]) -> Mapping[Any, T]:
+def _count_if_reached(count: Callable[[], Mapping[Any, T]]) -> Mapping[Any, T]:
     """What the store counts; nothing where it cannot be reached."""
     try:
         return count()

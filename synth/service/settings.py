@@ -56,10 +56,10 @@ class Settings:
 LOOPBACK = (ip_network("127.0.0.0/8"), ip_network("::1"))
 
 
-def networks(text: str) -> tuple[IPv4Network | IPv6Network, ...]:
+def parse_networks(text: str) -> tuple[IPv4Network | IPv6Network, ...]:
     """Addresses and networks, divided by commas. Raises InputError for what is none."""
     try:
-        return tuple(ip_network(one) for one in listed(text))
+        return tuple(ip_network(one) for one in split_commas(text))
     except ValueError as error:
         hint = "as in 127.0.0.1 or 10.0.0.0/8, divided by commas"
         raise InputError(str(error), where="--trusted-proxy", hint=hint) from None
@@ -68,7 +68,7 @@ def networks(text: str) -> tuple[IPv4Network | IPv6Network, ...]:
 def teams_of_groups(text: str) -> dict[str, str]:
     """The team of each group, ``GROUP=TEAM`` divided by commas. Raises InputError for others."""
     found = {}
-    for one in listed(text):
+    for one in split_commas(text):
         group, sign, team = (part.strip() for part in one.rpartition("="))
         if not (group and sign and team):
             hint = "as in ml-infra=infra,ml-research=research"
@@ -77,7 +77,7 @@ def teams_of_groups(text: str) -> dict[str, str]:
     return found
 
 
-def listed(text: str) -> list[str]:
+def split_commas(text: str) -> list[str]:
     """What is divided by commas in a text."""
     return [one.strip() for one in text.split(",") if one.strip()]
 
@@ -123,12 +123,12 @@ def default_store(folder: Path) -> str:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         writable = os.access(folder, os.W_OK | os.X_OK)
     except OSError as error:
-        raise _unwritable(folder, error.strerror or str(error)) from None
+        raise _refuse_folder(folder, error.strerror or str(error)) from None
     if not writable:
-        raise _unwritable(folder, "permission denied")
+        raise _refuse_folder(folder, "permission denied")
     return f"sqlite:///{folder / FILE_NAME}"
 
 
-def _unwritable(folder: Path, why: str) -> InputError:
+def _refuse_folder(folder: Path, why: str) -> InputError:
     hint = "name another database with --store, as in sqlite:////var/lib/collsynth/collsynth.db"
     return InputError(f"cannot keep data in {str(folder)!r}: {why}", where="--store", hint=hint)

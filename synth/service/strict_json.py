@@ -18,7 +18,7 @@ MOST_VALUES = 250_000
 MOST_KEYS = 10_000
 """Of one object: what objects in questions map are axes, links and faults."""
 _MOST_DIGITS = 100
-_SHOWN = 40
+_MOST_SHOWN = 40
 
 
 def json_of(raw: bytes) -> Any:
@@ -38,7 +38,7 @@ def json_of(raw: bytes) -> Any:
     try:
         found = _DECODER.decode(text)
     except RecursionError:
-        raise _too_deep() from None
+        raise _refuse_depth() from None
     except json.JSONDecodeError as error:
         problem = f"the body is not JSON: {error.msg} at line {error.lineno}, column {error.colno}"
         raise not_json(
@@ -63,7 +63,7 @@ def _check_values(raw: bytes) -> None:
         raise not_json(f"the body has more than {MOST_VALUES} values", hint)
 
 
-def _too_deep() -> RefusalError:
+def _refuse_depth() -> RefusalError:
     return not_json(f"the body is nested more than {DEEPEST} deep", "no question needs that")
 
 
@@ -79,7 +79,7 @@ def _check_depth(found: Any) -> None:
             for inner in (one.values() if isinstance(one, dict) else one)
             if isinstance(inner, (dict, list))
         ]
-    raise _too_deep()
+    raise _refuse_depth()
 
 
 def _check_characters(found: Any) -> None:
@@ -92,18 +92,18 @@ def _check_characters(found: Any) -> None:
         raise not_json(problem, "write the whole character") from None
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _parse_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(pairs) > MOST_KEYS:
         raise not_json(f"an object has {len(pairs)} keys", f"none needs more than {MOST_KEYS}")
     found = dict(pairs)
     if len(found) != len(pairs):
         counts = Counter(name for name, _ in pairs)
         twice = next(name for name, count in counts.items() if count > 1)
-        raise not_json(f"the key {twice[:_SHOWN]!r} is given twice", "give it once")
+        raise not_json(f"the key {twice[:_MOST_SHOWN]!r} is given twice", "give it once")
     return found
 
 
-def _integer(digits: str) -> int:
+def _parse_integer(digits: str) -> int:
     count = len(digits.lstrip("-"))
     if count > _MOST_DIGITS:
         problem = f"the number {digits[:12]}... has {count} digits"
@@ -111,21 +111,21 @@ def _integer(digits: str) -> int:
     return int(digits)
 
 
-def _real(digits: str) -> float:
+def _parse_real(digits: str) -> float:
     found = float(digits)
     if found in (float("inf"), float("-inf")) or len(digits) > _MOST_DIGITS:
-        problem = f"the number {digits[:_SHOWN]} cannot be held"
+        problem = f"the number {digits[:_MOST_SHOWN]} cannot be held"
         raise not_json(problem, "no number is above 1.7e308, or needs more than 100 digits")
     return found
 
 
-def _no_number(name: str) -> NoReturn:
+def _refuse_constant(name: str) -> NoReturn:
     raise not_json(f"{name} is no JSON", "give a number, or leave the key out")
 
 
 _DECODER = json.JSONDecoder(
-    object_pairs_hook=_object,
-    parse_int=_integer,
-    parse_float=_real,
-    parse_constant=_no_number,
+    object_pairs_hook=_parse_object,
+    parse_int=_parse_integer,
+    parse_float=_parse_real,
+    parse_constant=_refuse_constant,
 )

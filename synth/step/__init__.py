@@ -17,9 +17,9 @@ another. Only the first needs JAX, and only where something is traced.
 
 What each stage of a pipeline does, in which order, and until when:
 
->>> from synth.step.schedules import Durations, gpipe, timeline
+>>> from synth.step.schedules import Durations, gpipe, time_schedule
 >>> order = gpipe(ranks=4, microbatches=8)
->>> found = timeline(order, Durations(forward_seconds=1, backward_seconds=2).on(order))
+>>> found = time_schedule(order, Durations(forward_seconds=1, backward_seconds=2).on(order))
 >>> found.seconds, round(found.idle_share, 3)
 (33.0, 0.273)
 
@@ -28,19 +28,19 @@ square root does not.
 
 >>> from grammar.tensors.operations import Operation, Value
 >>> from grammar.tensors.sharding import Type
->>> from synth.step.factors import rows
+>>> from synth.step.factors import list_rows
 >>> x, y = Value("x", Type("f32", (8,))), Value("y", Type("f32", (8,)))
 >>> for name in ("neg", "sqrt"):
-...     print(name, *rows(Operation(name, (x,), (y,))), sep="  ")
+...     print(name, *list_rows(Operation(name, (x,), (y,))), sep="  ")
 neg  [R] -> [R]  [0] -> [0]  [sum] -> [sum]  [max] -> [min]  [min] -> [max]
 sqrt  [R] -> [R]  [0] -> [0]
 
 How a value comes to lie another way, by the fewest bytes:
 
->>> from grammar.tensors.sharding import Kind, Sharding, Type, replicated
->>> from synth.step.redistribution import path_between
->>> partial = Sharding(((), ()), ((Kind.SUM, "data"),))
->>> path = path_between(Type("f32", (8, 16)), partial, replicated(2), {"data": 4})
+>>> from grammar.tensors.sharding import ReductionKind, Sharding, Type, replicated_sharding
+>>> from synth.step.redistribution import find_path
+>>> partial = Sharding(((), ()), ((ReductionKind.SUM, "data"),))
+>>> path = find_path(Type("f32", (8, 16)), partial, replicated_sharding(2), {"data": 4})
 >>> print(*path.moves)
 all-reduce (sum) over data
 """

@@ -31,12 +31,12 @@ STEPS_KEPT = 32
 
 LEAST_JAX = (0, 10)
 
-OWN = re.compile(r"(?P<file>.+\.py):(?P<function>[A-Za-z_]\w*)")
+OWN_PATTERN = re.compile(r"(?P<file>.+\.py):(?P<function>[A-Za-z_]\w*)")
 """A model of one's own: a file, and a function in it."""
 
 
 @dataclass(frozen=True)
-class Spelling:
+class ModelSettings:
     """How a model of the zoo is written down, as ``zoo.models.How`` says, and what trains it.
 
     ``infer``: it is not trained, but reads so many new tokens after those that it keeps.
@@ -50,18 +50,18 @@ class Spelling:
     infer: int | None = None
 
 
-def zoo_step(name: str, changes: Mapping[str, int], spelling: Spelling) -> Step:
+def zoo_step(name: str, changes: Mapping[str, int], spelling: ModelSettings) -> Step:
     """The step of a model of the zoo. Raises InputError, also where JAX is not installed.
 
     Who asks again soon gets the same object: what is known of it (``same.Same``) is known still.
     """
-    return _traced(name, tuple(sorted(changes.items())), spelling)
+    return _trace_zoo(name, tuple(sorted(changes.items())), spelling)
 
 
 @lru_cache(STEPS_KEPT)
-def _traced(name: str, changes: tuple[tuple[str, int], ...], spelling: Spelling) -> Step:
+def _trace_zoo(name: str, changes: tuple[tuple[str, int], ...], spelling: ModelSettings) -> Step:
     model = _zoo_model(name, dict(changes), spelling)
-    with _jax():
+    with _require_jax():
         from synth.step.zoo.models import Inference
         from synth.step.zoo.table import inference_step_of, step_of
     if isinstance(model, Inference):
@@ -70,7 +70,7 @@ def _traced(name: str, changes: tuple[tuple[str, int], ...], spelling: Spelling)
 
 
 def zoo_function(
-    name: str, changes: Mapping[str, int], spelling: Spelling
+    name: str, changes: Mapping[str, int], spelling: ModelSettings
 ) -> tuple[Callable[..., Any], tuple[Any, Any, Any]]:
     """The function that ``zoo_step`` traces, and the shapes of what it is called with.
 
@@ -78,7 +78,7 @@ def zoo_function(
     ``zoo_step`` does.
     """
     model = _zoo_model(name, changes, spelling)
-    with _jax():
+    with _require_jax():
         from synth.step.zoo.models import Inference
         from synth.step.zoo.optimizers import OPTIMIZERS
     if isinstance(model, Inference):
@@ -87,9 +87,9 @@ def zoo_function(
     return how.step(model.loss), (model.parameters, how.moments(model.parameters), model.batch)
 
 
-def checked_sizes(name: str, changes: Mapping[str, int], spelling: Spelling) -> Any:
+def check_zoo_sizes(name: str, changes: Mapping[str, int], spelling: ModelSettings) -> Any:
     """The sizes of a model of the zoo, which may be written down so. Raises InputError; no JAX."""
-    if OWN.fullmatch(name):
+    if OWN_PATTERN.fullmatch(name):
         hint = "a model of one's own is code, which only the command line runs, on its own machine"
         raise InputError(f"no model {name!r}", hint=hint)
     sizes = sizes_of(name, changes)
@@ -101,12 +101,12 @@ def checked_sizes(name: str, changes: Mapping[str, int], spelling: Spelling) -> 
     return sizes
 
 
-def _zoo_model(name: str, changes: Mapping[str, int], spelling: Spelling) -> Model | Inference:
-    sizes = checked_sizes(name, changes, spelling)
-    with _jax():
-        from synth.step.zoo.models import How
+def _zoo_model(name: str, changes: Mapping[str, int], spelling: ModelSettings) -> Model | Inference:
+    sizes = check_zoo_sizes(name, changes, spelling)
+    with _require_jax():
+        from synth.step.zoo.models import ModelOptions
         from synth.step.zoo.table import inference_of, model_of
-    how = How(spelling.batch, spelling.unrolled, spelling.remat, spelling.dtype)
+    how = ModelOptions(spelling.batch, spelling.unrolled, spelling.remat, spelling.dtype)
     if spelling.infer:
         return inference_of(name, sizes, how, spelling.infer)
     return model_of(name, sizes, how)
@@ -119,12 +119,12 @@ def own_step(spec: str) -> Step:
     a whole step with what it is called with: ``(step, parameters, moments, batch)``. Its attribute
     ``replicated`` may name primitives that are not known, and that every device is to do whole.
     """
-    found = OWN.fullmatch(spec)
+    found = OWN_PATTERN.fullmatch(spec)
     assert found is not None, spec
-    with _jax():
-        from synth.step.trace.tracing import shapes, traced
+    with _require_jax():
+        from synth.step.trace.tracing import shapes_of, trace_step
         from synth.step.zoo.optimizers import OPTIMIZERS
-    function = getattr(_loaded(Path(found["file"])), found["function"], None)
+    function = getattr(_load_module(Path(found["file"])), found["function"], None)
     if not callable(function):
         raise InputError(f"no function {found['function']!r}", where=found["file"])
     try:
@@ -142,8 +142,8 @@ def own_step(spec: str) -> Step:
         case _:
             hint = "return (loss, parameters, batch), or (step, parameters, moments, batch)"
             raise InputError(f"it returned a {type(given).__name__}", where=spec, hint=hint)
-    made = traced(name, whole, called_with, unknown)
-    _OWN_FUNCTIONS[str(made)] = (whole, shapes(called_with))
+    made = trace_step(name, whole, called_with, unknown)
+    _OWN_FUNCTIONS[str(made)] = (whole, shapes_of(called_with))
     return made
 
 
@@ -159,7 +159,7 @@ def own_function(text: str) -> tuple[Callable[..., Any], tuple[Any, Any, Any]] |
     return _OWN_FUNCTIONS.get(text)
 
 
-def _loaded(path: Path) -> Any:
+def _load_module(path: Path) -> Any:
     """The module that a file is; what it imports may lie beside it."""
     if not path.is_file():
         raise InputError(f"there is no file {str(path)!r}")
@@ -178,7 +178,7 @@ def _loaded(path: Path) -> Any:
 
 
 @contextmanager
-def _jax() -> Iterator[None]:
+def _require_jax() -> Iterator[None]:
     """Around imports that need JAX. Raises InputError that says how to have it.
 
     An older JAX is refused before it is loaded: its jaxprs have other primitives.
@@ -186,16 +186,16 @@ def _jax() -> Iterator[None]:
     with suppress(PackageNotFoundError):
         found = version("jax")
         if tuple(map(int, re.findall(r"\d+", found)[:2])) < LEAST_JAX:
-            raise _needs_jax(f"this is {found}")
+            raise _missing_jax_error(f"this is {found}")
     try:
         yield
     except ImportError as error:
         named = (error.name or "").split(".")[0]
         if named not in ("jax", "jaxlib"):
             raise
-        raise _needs_jax(str(error)) from None
+        raise _missing_jax_error(str(error)) from None
 
 
-def _needs_jax(found: str) -> InputError:
+def _missing_jax_error(found: str) -> InputError:
     problem = f"tracing a model needs JAX {'.'.join(map(str, LEAST_JAX))} or later, and {found}"
     return InputError(problem, hint="pip install 'collsynth[jax]'")

@@ -19,17 +19,17 @@ from grammar import Collective
 from hierarchies import Devices, Domain, Fit, System
 from hierarchies.links import Floats, Numbers, Wiring, mesh_link
 from synth.collective.algorithms.algorithms import Algorithm
-from synth.collective.algorithms.link_loads import Entry, around, carried_by_link
+from synth.collective.algorithms.link_loads import Entry, route_around_circles, sum_by_link
 from synth.collective.algorithms.protocols import Protocol
-from synth.collective.price.steps import StepPrice
+from synth.collective.price.steps import InstructionPrice
 from synth.collective.semantics.point_to_point import PointToPoint
 
 _MEMORY = "memory"
-_WITHIN = 1e-12
+_TOLERANCE = 1e-12
 """Two resources that are busy as long but for rounding: the outer one is named."""
 
 
-def priced_transfer(request: PointToPoint, system: System) -> StepPrice:
+def price_transfer(request: PointToPoint, system: System) -> InstructionPrice:
     """What it costs and why; nothing where every device keeps what it has.
 
     Raises InputError for a system of more links than can be followed one by one, and for one that
@@ -40,12 +40,12 @@ def priced_transfer(request: PointToPoint, system: System) -> StepPrice:
     names = (*system.hierarchy.names, _MEMORY)
     if not len(pairs):
         free = tuple((name, 0.0) for name in names)
-        return StepPrice(request.what.value, None, size, 0.0, 0.0, _MEMORY, free[:-1], free)
+        return InstructionPrice(request.what.value, None, size, 0.0, 0.0, _MEMORY, free[:-1], free)
     wiring = Wiring(system)
     legs = list(_legs(pairs, wiring))
     entries = [entry for leg in legs for entry in leg.entries(wiring)]
-    entries += [_ones(wiring.memories(end)) for end in pairs.T]
-    carried = carried_by_link(entries, wiring) * size
+    entries += [_unit_load(wiring.memories(end)) for end in pairs.T]
+    carried = sum_by_link(entries, wiring) * size
     firsts = (*wiring.firsts, wiring.links)
     busy, most = [], []
     for level, name in enumerate(names):
@@ -55,8 +55,8 @@ def priced_transfer(request: PointToPoint, system: System) -> StepPrice:
         most.append((name, float(carried[here].max(initial=0.0))))
     latency = _launch(system) + _longest_wait(legs, len(pairs), system)
     longest = max(seconds for _, seconds in busy)
-    busiest = next(name for name, seconds in busy if seconds >= longest * (1 - _WITHIN))
-    return StepPrice(
+    busiest = next(name for name, seconds in busy if seconds >= longest * (1 - _TOLERANCE))
+    return InstructionPrice(
         request.what.value,
         None,
         size,
@@ -90,12 +90,16 @@ class _Leg:
             case Domain.SWITCH:
                 yield from self._through(self.level, wiring)
             case Domain.BUS:
-                yield _ones(wiring.buses(self.level, self.source))
+                yield _unit_load(wiring.buses(self.level, self.source))
             case Domain.MESH:
-                yield _ones(wiring.meshes(self.level, self.source) + mesh_link(size, here, there))
+                yield _unit_load(
+                    wiring.meshes(self.level, self.source) + mesh_link(size, here, there)
+                )
             case Domain.RING | Domain.TORUS:
                 circles = wiring.circles(self.level, self.source)
-                passed = around(size, circles, here, there, np.ones(len(here)), link.wraps)
+                passed = route_around_circles(
+                    size, circles, here, there, np.ones(len(here)), link.wraps
+                )
                 for circle, place, each in passed:
                     yield np.zeros_like(circle), circle + place, each
 
@@ -104,9 +108,9 @@ class _Leg:
         ends = (self.source, self.target)
         for way, device in enumerate(ends):
             if wiring.system.links[level].domain is Domain.BUS:
-                yield _ones(wiring.buses(level, device))
+                yield _unit_load(wiring.buses(level, device))
             else:
-                yield _ones(wiring.ports(level, device) + way)
+                yield _unit_load(wiring.ports(level, device) + way)
 
     def hops(self, wiring: Wiring) -> Numbers:
         """How many links of the level each message crosses one after the other."""
@@ -133,7 +137,7 @@ def _legs(pairs: Devices, wiring: Wiring) -> Iterator[_Leg]:
         now[which] = ends
 
 
-def _ones(links: Numbers) -> Entry:
+def _unit_load(links: Numbers) -> Entry:
     """A byte of each message on a link."""
     return np.zeros_like(links), links, np.ones(len(links))
 

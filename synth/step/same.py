@@ -10,14 +10,14 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 
-class Same(Generic[T]):
+class IdentityKey(Generic[T]):
     """A key for ``lru_cache``, which keeps the object alive with what is known of it."""
 
     def __init__(self, one: T) -> None:
         self.one = one
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Same) and self.one is other.one
+        return isinstance(other, IdentityKey) and self.one is other.one
 
     def __hash__(self) -> int:
         return id(self.one)

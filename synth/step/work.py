@@ -24,7 +24,7 @@ KINDS: Mapping[str, frozenset[str]] = {
 
 
 @dataclass(frozen=True)
-class Work:
+class PrimitiveWork:
     """All that one primitive does in a step: how often it is done, and its operations in all."""
 
     primitive: str
@@ -42,18 +42,18 @@ class Repetition:
     line: str
 
 
-def work_of(step: Step) -> tuple[Work, ...]:
+def work_of(step: Step) -> tuple[PrimitiveWork, ...]:
     """The work by primitive, the most first. Raises InputError for operands that cannot be."""
     times: Counter[str] = Counter()
     flops: Counter[str] = Counter()
-    for operation, count in primitives(step.graph):
+    for operation, count in count_primitives(step.graph):
         times[operation.primitive] += count
         flops[operation.primitive] += count * flops_of(operation)
-    found = (Work(name, _kind(name), times[name], flops[name]) for name in times)
+    found = (PrimitiveWork(name, _kind_of(name), times[name], flops[name]) for name in times)
     return tuple(sorted(found, key=lambda one: (-one.flops, -one.times, one.primitive)))
 
 
-def repetitions(step: Step) -> tuple[Repetition, ...]:
+def list_repetitions(step: Step) -> tuple[Repetition, ...]:
     """The loops in the order of the text, those inside others after them."""
     return tuple(
         Repetition(
@@ -61,17 +61,19 @@ def repetitions(step: Step) -> tuple[Repetition, ...]:
             sum(1 for _ in one.body.everywhere()) if one.body else 0,
             one.line,
         )
-        for one, count in _done(step.graph, repeat(1))
+        for one, count in _count_operations(step.graph, repeat(1))
         if one.primitive == REPEATED
     )
 
 
-def primitives(graph: Graph, each: Iterable[int] | None = None) -> Iterator[tuple[Operation, int]]:
+def count_primitives(
+    graph: Graph, each: Iterable[int] | None = None
+) -> Iterator[tuple[Operation, int]]:
     """All operations but the loops themselves, and how often each is done.
 
     ``each``: how often those of the graph itself are, once unless given.
     """
-    every = _done(graph, repeat(1) if each is None else each)
+    every = _count_operations(graph, repeat(1) if each is None else each)
     return ((one, times) for one, times in every if one.primitive != REPEATED)
 
 
@@ -102,7 +104,7 @@ def _peak(graph: Graph, in_place: set[str]) -> int:
             if result.name not in in_place:
                 living[result.name] = result.type.bytes
                 held += result.type.bytes
-        inside = 0 if operation.body is None else _peak(operation.body, _stacked(operation))
+        inside = 0 if operation.body is None else _peak(operation.body, _stacked_names(operation))
         most = max(most, held + inside)
         for one in (*operation.operands, *operation.results):
             if ends.get(str(one), 0) <= at:
@@ -110,19 +112,19 @@ def _peak(graph: Graph, in_place: set[str]) -> int:
     return most
 
 
-def _stacked(loop: Operation) -> set[str]:
+def _stacked_names(loop: Operation) -> set[str]:
     """What the body writes into the results of the loop, which are counted outside."""
     assert loop.body is not None
     return {str(one) for one in loop.body.outputs}
 
 
-def _done(graph: Graph, each: Iterable[int]) -> Iterator[tuple[Operation, int]]:
+def _count_operations(graph: Graph, each: Iterable[int]) -> Iterator[tuple[Operation, int]]:
     """All operations, and how often each is done."""
     for operation, times in zip(graph.operations, each, strict=False):
         yield operation, times
         if operation.body is not None:
-            yield from _done(operation.body, repeat(times * length_of(operation)))
+            yield from _count_operations(operation.body, repeat(times * length_of(operation)))
 
 
-def _kind(primitive: str) -> str:
+def _kind_of(primitive: str) -> str:
     return next((kind for kind, names in KINDS.items() if primitive in names), "unknown")

@@ -24,12 +24,12 @@ from equations.executed import execute
 from equations.laid_out import along, means
 from equations.parts import execute_part
 from grammar.tensors.operations import Literal, Operand, Operation, Value
-from grammar.tensors.sharding import Kind, Lie, Split
-from synth.step.factors import Row, part, rows, typed
+from grammar.tensors.sharding import AxisSharding, ReductionKind, Split
+from synth.step.factors import Row, list_rows, part_of, shard_operation
 
 Array = Any
 Told = Mapping[str, Any]
-Combination = tuple[tuple[Lie, ...], tuple[Lie, ...]]
+Combination = tuple[tuple[AxisSharding, ...], tuple[AxisSharding, ...]]
 DRAWS, PARTS, AXIS = 6, 2, "a"
 MORE = 18
 """So many more draws of what is right and no row: a predicate is one bit of luck a draw."""
@@ -45,18 +45,22 @@ class Found:
     missing: frozenset[Combination]
 
 
-def lies_of(value: Operand) -> list[Lie]:
+def lies_of(value: Operand) -> list[AxisSharding]:
     """Every way a value may lie along an axis of two."""
     if isinstance(value, Literal) or value.type.dtype == "key":
         return [None]
     cut = [Split(at) for at, size in enumerate(value.type.shape) if size % PARTS == 0]
-    return [None, *cut, *(k for k in Kind if value.type.dtype != "bool" or k is not Kind.SUM)]
+    return [
+        None,
+        *cut,
+        *(k for k in ReductionKind if value.type.dtype != "bool" or k is not ReductionKind.SUM),
+    ]
 
 
 def enumerated(case: Case, table: Sequence[Row] | None = None) -> Found:
     """All combinations of an equation, against its rows."""
     operation = case.operation
-    legal = rows(operation) if table is None else table
+    legal = list_rows(operation) if table is None else table
     known = {(row.operands, row.results) for row in legal}
     implied = set(_implied(known, operation))
     operands = list(product(*map(lies_of, operation.operands)))
@@ -79,7 +83,7 @@ def enumerated(case: Case, table: Sequence[Row] | None = None) -> Found:
     return Found(count, len(legal), frozenset(wrong), frozenset(missing))
 
 
-def is_right(case: Case, before: tuple[Lie, ...], after: tuple[Lie, ...]) -> bool:
+def is_right(case: Case, before: tuple[AxisSharding, ...], after: tuple[AxisSharding, ...]) -> bool:
     """One combination, in as many draws; not as the table says."""
     tried = [Tried(before, {after}, told) for told in variants(case.operation)]
     for seed in range(DRAWS):
@@ -94,8 +98,8 @@ class Tried:
     The parts are told ``told``, or compute what a row of the table says.
     """
 
-    before: tuple[Lie, ...]
-    right: set[tuple[Lie, ...]]
+    before: tuple[AxisSharding, ...]
+    right: set[tuple[AxisSharding, ...]]
     told: Told | None = None
     row: Row | None = None
 
@@ -125,8 +129,8 @@ def _made(
     """Each result on all devices; None if the parts do not fit together."""
     try:
         if tried.row is not None:
-            how = typed(operation, {AXIS: tried.row}, {AXIS: PARTS})
-            todo = part(operation, how, {AXIS: PARTS})
+            how = shard_operation(operation, {AXIS: tried.row}, {AXIS: PARTS})
+            todo = part_of(operation, how, {AXIS: PARTS})
             found = [execute_part(todo, one, {AXIS: PARTS}, (d,)) for d, one in enumerate(devices)]
         else:
             assert tried.told is not None
@@ -136,7 +140,9 @@ def _made(
     return [list(one) for one in zip(*found, strict=True)]
 
 
-def _is(made: list[list[Array]] | None, after: tuple[Lie, ...], expected: Sequence[Array]) -> bool:
+def _is(
+    made: list[list[Array]] | None, after: tuple[AxisSharding, ...], expected: Sequence[Array]
+) -> bool:
     if made is None:
         return False
     each = zip(made, after, expected, strict=True)
@@ -146,12 +152,12 @@ def _is(made: list[list[Array]] | None, after: tuple[Lie, ...], expected: Sequen
 def _implied(known: Iterable[Combination], operation: Operation) -> Iterator[Combination]:
     """The rows, and what follows as a replicated value is read as a maximum (minimum) of equals."""
 
-    def operand(value: Operand, lie: Lie) -> list[Lie]:
-        return [lie, None] if lie in (Kind.MAX, Kind.MIN) else [lie]
+    def operand(value: Operand, lie: AxisSharding) -> list[AxisSharding]:
+        return [lie, None] if lie in (ReductionKind.MAX, ReductionKind.MIN) else [lie]
 
-    def result(value: Value, lie: Lie) -> list[Lie]:
+    def result(value: Value, lie: AxisSharding) -> list[AxisSharding]:
         if lie is None and value.type.dtype != "key":
-            return [None, Kind.MAX, Kind.MIN]
+            return [None, ReductionKind.MAX, ReductionKind.MIN]
         return [lie]
 
     for before, after in known:

@@ -15,17 +15,17 @@ import jax
 import numpy as np
 
 from equations.executed import is_key
-from grammar.tensors.sharding import Kind, Lie, Sharding, Split
+from grammar.tensors.sharding import AxisSharding, ReductionKind, Sharding, Split
 
 Array = Any
 Draws = np.random.Generator
 Place = tuple[int, ...]
 """A device: its coordinate on each axis, in the order of the sizes."""
 
-PUT_TOGETHER: Mapping[Kind, Callable[[Array, Array], Array]] = {
-    Kind.SUM: np.add,
-    Kind.MAX: np.maximum,
-    Kind.MIN: np.minimum,
+PUT_TOGETHER: Mapping[ReductionKind, Callable[[Array, Array], Array]] = {
+    ReductionKind.SUM: np.add,
+    ReductionKind.MAX: np.maximum,
+    ReductionKind.MIN: np.minimum,
 }
 
 
@@ -47,10 +47,10 @@ def _words(draws: Draws, shape: Sequence[int]) -> Array:
     return np.where(draws.integers(0, 3, shape) == 0, ~found, found).astype(np.uint32)
 
 
-def parted(whole: Array, kind: Kind, parts: int, draws: Draws) -> list[Array]:
+def parted(whole: Array, kind: ReductionKind, parts: int, draws: Draws) -> list[Array]:
     """Arrays of the same shape whose sum, maximum or minimum is the whole."""
     whole = np.asarray(whole)
-    if kind is Kind.SUM:
+    if kind is ReductionKind.SUM:
         found = [fractions(draws, whole.shape, whole.dtype) for _ in range(parts - 1)]
         rest = whole
         for one in found:
@@ -60,35 +60,37 @@ def parted(whole: Array, kind: Kind, parts: int, draws: Draws) -> list[Array]:
     return [np.where(holder == part, whole, _beyond(whole, kind, draws)) for part in range(parts)]
 
 
-def _beyond(whole: Array, kind: Kind, draws: Draws) -> Array:
+def _beyond(whole: Array, kind: ReductionKind, draws: Draws) -> Array:
     """Below the whole, if a maximum is to be it, else above; often equal to it."""
     if whole.dtype == bool:
         other = draws.integers(0, 2, whole.shape).astype(bool)
-        return whole & other if kind is Kind.MAX else whole | other
+        return whole & other if kind is ReductionKind.MAX else whole | other
     if whole.dtype == np.uint32:
         other = _words(draws, whole.shape)
-        return PUT_TOGETHER[Kind.MIN if kind is Kind.MAX else Kind.MAX](whole, other)
+        return PUT_TOGETHER[ReductionKind.MIN if kind is ReductionKind.MAX else ReductionKind.MAX](
+            whole, other
+        )
     step = np.abs(fractions(draws, whole.shape, whole.dtype))
-    return (whole - step if kind is Kind.MAX else whole + step).astype(whole.dtype)
+    return (whole - step if kind is ReductionKind.MAX else whole + step).astype(whole.dtype)
 
 
-def along(whole: Array, lie: Lie, parts: int, draws: Draws) -> list[Array]:
+def along(whole: Array, lie: AxisSharding, parts: int, draws: Draws) -> list[Array]:
     """The parts of a value along one axis."""
     match lie:
         case None:
             return [whole] * parts
-        case Kind():
+        case ReductionKind():
             return parted(whole, lie, parts, draws)
         case Split(dimension):
             return list(np.split(whole, parts, dimension))
 
 
-def means(parts: Sequence[Array], lie: Lie, whole: Array) -> bool:
+def means(parts: Sequence[Array], lie: AxisSharding, whole: Array) -> bool:
     """Are these the parts of the whole along one axis?"""
     match lie:
         case None:
             return all(equal(part, whole) for part in parts)
-        case Kind():
+        case ReductionKind():
             if len({part.shape for part in parts}) > 1 or is_key(whole):
                 return False
             with np.errstate(all="ignore"):

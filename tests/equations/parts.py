@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from equations.executed import execute
-from synth.step.factors import Index, Offset, Part
+from synth.step.factors import Index, Offset, OperationPart
 
 Array = Any
 
 
 def execute_part(
-    part: Part, operands: Sequence[Array], sizes: Mapping[str, int], at: Sequence[int]
+    part: OperationPart, operands: Sequence[Array], sizes: Mapping[str, int], at: Sequence[int]
 ) -> list[Array]:
     """What the device at these coordinates computes."""
     operation, offset = part.operation, part.offset
@@ -46,7 +46,7 @@ def execute_part(
             return execute(operation.primitive, dropping, [operands[0], indices, *operands[2:]])
 
 
-def _own(part: Part, offset: Offset, indices: Array, first: int) -> Array:
+def _own(part: OperationPart, offset: Offset, indices: Array, first: int) -> Array:
     """Indices into the part; what is not its own is far outside."""
     indices = indices.copy()
     column = indices[..., offset.entry]
@@ -58,7 +58,9 @@ def _own(part: Part, offset: Offset, indices: Array, first: int) -> Array:
     return indices
 
 
-def _looked_up(part: Part, offset: Offset, operands: Sequence[Array], number: int) -> Array:
+def _looked_up(
+    part: OperationPart, offset: Offset, operands: Sequence[Array], number: int
+) -> Array:
     """What is not the part's own is zero; what is outside of the whole, filled in by part 0."""
     told = part.operation.parameter
     table, indices = map(np.asarray, operands)
@@ -80,7 +82,9 @@ def _looked_up(part: Part, offset: Offset, operands: Sequence[Array], number: in
     return np.where(missing, filled, found)
 
 
-def _clipped_elsewhere(part: Part, offset: Offset, indices: Array, shape: Sequence[int]) -> Array:
+def _clipped_elsewhere(
+    part: OperationPart, offset: Offset, indices: Array, shape: Sequence[int]
+) -> Array:
     """In the mode that clips, the other entries of an index are clipped, not only this one."""
     told: dict[str, Any] = dict(part.operation.parameter)
     if told["mode"] != "clip":

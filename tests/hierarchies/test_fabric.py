@@ -8,20 +8,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grammar import admitted
+from grammar import list_instructions
 from hierarchies import Domain, Hierarchy, InputError, Level, Link, Reduction, System
 from hierarchies.fabric import (
     Cast,
     Role,
     Slot,
     busiest_block,
-    busy_blocks,
-    cast,
-    children_of,
+    count_busy_blocks,
+    count_children,
+    count_members,
     groups_of_children,
-    load,
-    members,
-    participating,
+    participation,
+    roles_of,
+    route_load,
 )
 from price_oracle import Fraction, Machine, groups_of
 from strategies import reductions
@@ -37,8 +37,10 @@ SLOTS = st.lists(
 def instructed(draw: st.DrawFn) -> tuple[Reduction, Cast, list[tuple[int, ...]]]:
     """A reduction, the roles an instruction gives to its parts, and the groups it names."""
     reduction = draw(reductions().filter(lambda r: r.tree.digits))
-    chosen = draw(st.sampled_from(admitted(len(reduction.tree.digits), across=True))).groups
-    return reduction, cast(reduction, chosen.free, chosen.zero), groups_of(reduction, chosen)
+    chosen = draw(
+        st.sampled_from(list_instructions(len(reduction.tree.digits), across=True))
+    ).groups
+    return reduction, roles_of(reduction, chosen.free, chosen.zero), groups_of(reduction, chosen)
 
 
 def _children(reduction: Reduction, level: int, devices: tuple[int, ...]) -> list[int]:
@@ -63,8 +65,8 @@ def test_members_counts_the_children_that_hold_members_of_one_group(
     reduction, levels, groups = case
     for group in groups:
         columns = zip(*map(reduction.placement.hierarchy.digits, group), strict=True)
-        assert [len(set(column)) for column in columns] == [members(s) for s in levels]
-    assert len(groups[0]) == prod(members(slots) for slots in levels)
+        assert [len(set(column)) for column in columns] == [count_members(s) for s in levels]
+    assert len(groups[0]) == prod(count_members(slots) for slots in levels)
 
 
 @given(instructed())
@@ -78,7 +80,7 @@ def test_playing_names_the_children_with_a_device_that_takes_part(
             for group in groups
             for device in group
         }
-        assert seen == set(np.flatnonzero(participating(slots)).tolist())
+        assert seen == set(np.flatnonzero(participation(slots)).tolist())
 
 
 @given(instructed(), st.data())
@@ -114,7 +116,7 @@ def test_groups_of_children_are_those_of_the_instruction(
         }
         found = groups_of_children(slots)
         assert {tuple(row) for row in found.tolist()} == expected
-        assert found.shape == (len(expected), members(slots))
+        assert found.shape == (len(expected), count_members(slots))
 
 
 def test_the_only_child_of_a_parent_is_a_group() -> None:
@@ -131,7 +133,9 @@ def test_one_message_takes_the_shortest_ways(domain: Domain, wraps: bool, childr
     for source, target in permutations(range(children), 2):
         demand = np.zeros((children, children))
         demand[source, target] = 1
-        found = load(domain, (Slot(children, Role.FREE),), lambda m, demand=demand: demand, wraps)
+        found = route_load(
+            domain, (Slot(children, Role.FREE),), lambda m, demand=demand: demand, wraps
+        )
         routes = machine.routes(source, target)
         assert {len(way) for _, way in routes} == {found.hops}
         assert found.peak == pytest.approx(float(max(share for share, _ in routes)))
@@ -139,7 +143,7 @@ def test_one_message_takes_the_shortest_ways(domain: Domain, wraps: bool, childr
 
 def test_a_circle_too_large_to_route_is_refused() -> None:
     with pytest.raises(InputError, match="a ring of 1025 children; at most 1024"):
-        load(Domain.RING, (Slot(1025, Role.FREE),), cycle)
+        route_load(Domain.RING, (Slot(1025, Role.FREE),), cycle)
 
 
 @given(
@@ -152,7 +156,7 @@ def test_load_is_that_of_the_messages_one_by_one(
     domain: Domain, joined: bool, slots: tuple[Slot, ...], data: st.DataObject
 ) -> None:
     wraps = joined or domain not in (Domain.RING, Domain.TORUS)
-    m = members(slots)
+    m = count_members(slots)
     entry = st.integers(0, 4)
     rows = data.draw(st.lists(st.lists(entry, min_size=m, max_size=m), min_size=m, max_size=m))
     demand = np.array(rows, dtype=np.float64)
@@ -164,7 +168,7 @@ def test_load_is_that_of_the_messages_one_by_one(
         for i, j in permutations(range(m), 2)
         if demand[i, j]
     ]
-    found = load(domain, slots, lambda m: demand, wraps)
+    found = route_load(domain, slots, lambda m: demand, wraps)
     assert found.peak == pytest.approx(machine.busy(messages).get("child", 0.0))
     ways = [len(way) for a, b, _ in messages for _, way in machine.routes(a, b)]
     assert found.hops == max(ways, default=1)
@@ -177,8 +181,8 @@ def test_neighbouring_slots_of_a_role_are_as_good_as_one(
     for place, slot in enumerate(slots):
         merged = (*slots[:place], Slot(slot.size * factor, slot.role), *slots[place + 1 :])
         parted = (*slots[:place], slot, Slot(factor, slot.role), *slots[place + 1 :])
-        assert members(merged) == members(parted)
-        assert participating(merged).tolist() == participating(parted).tolist()
+        assert count_members(merged) == count_members(parted)
+        assert participation(merged).tolist() == participation(parted).tolist()
         assert groups_of_children(merged).tolist() == groups_of_children(parted).tolist()
 
 
@@ -192,10 +196,10 @@ def test_idle_children_stand_after_all_others_and_do_nothing(
     slots: tuple[Slot, ...], idle: int
 ) -> None:
     more = (*slots, Slot(idle, Role.IDLE))
-    assert children_of(more) == children_of(slots) + idle
-    assert participating(more).tolist() == [*participating(slots).tolist(), *[False] * idle]
+    assert count_children(more) == count_children(slots) + idle
+    assert participation(more).tolist() == [*participation(slots).tolist(), *[False] * idle]
     assert groups_of_children(more).tolist() == groups_of_children(slots).tolist()
-    assert members(more) == members(slots)
+    assert count_members(more) == count_members(slots)
 
 
 @given(instructed(), st.data())
@@ -210,4 +214,4 @@ def test_busy_blocks_are_those_with_a_device_that_takes_part(
         divisors = [d for d in range(1, cards[deepest] + 1) if cards[deepest] % d == 0]
     block = data.draw(st.sampled_from(divisors)) * prod(cards[deepest + 1 :])
     there = {device // block for group in groups for device in group}
-    assert busy_blocks(levels, block) == len(there)
+    assert count_busy_blocks(levels, block) == len(there)

@@ -6,7 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hierarchies import Domain, Hierarchy, InputError, System, described, fault_of, load, read
+from hierarchies import (
+    Domain,
+    Hierarchy,
+    InputError,
+    System,
+    describe_system,
+    load,
+    parse_fault,
+    read,
+)
 from strategies import hierarchies, switches, systems
 
 TEXT = """\
@@ -42,7 +51,7 @@ def test_a_name_is_read_as_it_is_told(hierarchy: Hierarchy, data: st.DataObject)
     device = data.draw(st.integers(0, hierarchy.devices - 1))
     path = hierarchy.digits(device)[: data.draw(st.integers(1, len(hierarchy.levels)))]
     name = "/".join(f"{n}{d}" for n, d in zip(hierarchy.names, path, strict=False))
-    fault = fault_of(name, hierarchy)
+    fault = parse_fault(name, hierarchy)
     assert (fault.path, fault.missing, fault.name(hierarchy)) == (path, True, name)
 
 
@@ -55,21 +64,21 @@ def test_devices_that_are_missing_are_those_of_the_unit(
     name = "/".join(f"{n}{d}" for n, d in zip(system.hierarchy.names, path, strict=True))
     if system.devices == 1:
         with pytest.raises(InputError, match="no device is left"):
-            system.with_faults([fault_of(name, system.hierarchy)])
+            system.with_faults([parse_fault(name, system.hierarchy)])
         return
-    left = system.with_faults([fault_of(name, system.hierarchy)])
+    left = system.with_faults([parse_fault(name, system.hierarchy)])
     assert left.devices - len(left.missing) == system.devices - 1
 
 
 def test_nic_and_port_are_one() -> None:
     hierarchy = load("dgx-h100:4").hierarchy
-    assert fault_of("node3/nic2", hierarchy) == fault_of("node3/port2", hierarchy)
+    assert parse_fault("node3/nic2", hierarchy) == parse_fault("node3/port2", hierarchy)
 
 
 def test_without_whole_outer_units_a_machine_is_the_smaller_one() -> None:
     system = load("dgx-h100:4")
     less = system.with_faults(
-        [fault_of("node1", system.hierarchy), fault_of("node3/nic2", system.hierarchy, 0.5)]
+        [parse_fault("node1", system.hierarchy), parse_fault("node3/nic2", system.hierarchy, 0.5)]
     )
     assert less.hierarchy == load("dgx-h100:3").hierarchy
     assert less.faults_text == "node2/port2 at 0.5 of its bandwidth"
@@ -78,7 +87,7 @@ def test_without_whole_outer_units_a_machine_is_the_smaller_one() -> None:
 
 def test_what_is_as_fast_as_it_was_is_no_fault() -> None:
     system = load("dgx-h100:4")
-    assert system.with_faults([fault_of("node3", system.hierarchy, 1.0)]) == system
+    assert system.with_faults([parse_fault("node3", system.hierarchy, 1.0)]) == system
 
 
 @pytest.mark.parametrize(
@@ -101,7 +110,7 @@ def test_what_is_as_fast_as_it_was_is_no_fault() -> None:
 def test_what_cannot_be_missing_is_refused(names: list[str], told: str) -> None:
     system = read(TEXT)
     with pytest.raises(InputError, match=told):
-        system.with_faults([fault_of(name, system.hierarchy) for name in names])
+        system.with_faults([parse_fault(name, system.hierarchy) for name in names])
 
 
 def test_exceptions_of_a_description() -> None:
@@ -141,27 +150,27 @@ def test_a_cable_of_a_ring_can_be_slow_but_not_missing() -> None:
     ring = read(TEXT.replace('domain = "switch"\nbandwidth_GB_per_s = 300',
                              'domain = "ring"\nbandwidth_GB_per_s = 300'))  # fmt: skip
     assert ring.links[1].domain is Domain.RING
-    slow = ring.with_faults([fault_of("node2/gpu3-gpu0", ring.hierarchy, 0.5)])
+    slow = ring.with_faults([parse_fault("node2/gpu3-gpu0", ring.hierarchy, 0.5)])
     assert slow.faults_text == "node2/gpu0-gpu3 at 0.5 of its bandwidth"
     with pytest.raises(InputError, match="cannot be missing"):
-        ring.with_faults([fault_of("node2/gpu0-gpu1", ring.hierarchy)])
+        ring.with_faults([parse_fault("node2/gpu0-gpu1", ring.hierarchy)])
     with pytest.raises(InputError, match="no cable"):
-        ring.with_faults([fault_of("node2/gpu0-gpu2", ring.hierarchy, 0.5)])
+        ring.with_faults([parse_fault("node2/gpu0-gpu2", ring.hierarchy, 0.5)])
 
 
 def test_a_system_that_lacks_devices_says_so_to_who_needs_them_all() -> None:
     system = switches(Hierarchy.of(node=2, gpu=2))
     assert system.check_even() is system
     with pytest.raises(InputError, match="lacks 1 of 4 devices"):
-        system.with_faults([fault_of("node0/gpu1", system.hierarchy)]).check_even()
+        system.with_faults([parse_fault("node0/gpu1", system.hierarchy)]).check_even()
 
 
 @pytest.mark.parametrize("names", [["node3/gpu5"], ["node1/port2", "node0"], ["node2/gpu1"]])
 def test_a_system_is_written_with_what_it_lacks(names: list[str]) -> None:
     healthy = load("dgx-h100:4")
-    slow = fault_of("node2/port1", healthy.hierarchy, 0.25, "a test")
-    lacking = [fault_of(name, healthy.hierarchy, 0.0, "seen") for name in names]
+    slow = parse_fault("node2/port1", healthy.hierarchy, 0.25, "a test")
+    lacking = [parse_fault(name, healthy.hierarchy, 0.0, "seen") for name in names]
     system = healthy.with_faults([*lacking, slow])
-    again = read(described(system))
+    again = read(describe_system(system))
     assert again.faults == system.faults
     assert (again.devices, again.missing) == (system.devices, system.missing)

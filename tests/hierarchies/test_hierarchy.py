@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hierarchies import Hierarchy, InputError, Level, nearest
+from hierarchies import Hierarchy, InputError, Level, suggest_nearest
 from strategies import hierarchies
 
 
@@ -63,7 +63,7 @@ def test_an_unknown_level_is_answered_with_the_nearest() -> None:
 
 
 def test_there_may_be_nothing_to_offer() -> None:
-    assert nearest("node", []) == "there are none"
+    assert suggest_nearest("node", []) == "there are none"
 
 
 @pytest.mark.parametrize("name", ["", "4", "a b", "node.gpu", "_x", "é", "a;b", "a\n", "d1#"])

@@ -15,20 +15,20 @@ from hierarchies import (
     InputError,
     Link,
     System,
-    asked_as,
     catalogue,
-    described,
+    describe_system,
     load,
     read,
+    spell_machine,
 )
-from hierarchies.parts import reshaped
+from hierarchies.parts import reshape_system
 from strategies import systems
 
 
 @given(systems())
 def test_the_same_shape_is_the_same_machine(system: System) -> None:
-    assert reshaped(system, system.hierarchy.cardinalities) == system
-    only = reshaped(system, system.hierarchy.cardinalities[:1])
+    assert reshape_system(system, system.hierarchy.cardinalities) == system
+    only = reshape_system(system, system.hierarchy.cardinalities[:1])
     assert only == system
 
 
@@ -38,7 +38,7 @@ def test_every_device_of_a_part_keeps_what_it_shares(system: System, data: st.Da
     counts = system.hierarchy.cardinalities
     shape = tuple(data.draw(st.integers(1, count)) for count in counts)
     try:
-        part = reshaped(system, shape)
+        part = reshape_system(system, shape)
     except InputError:
         return
     assert part.hierarchy.cardinalities == shape
@@ -57,11 +57,11 @@ def test_every_device_of_a_part_keeps_what_it_shares(system: System, data: st.Da
 )
 def test_how_a_machine_is_asked_for_gives_that_machine(spec: str) -> None:
     system = load(spec)
-    assert load(asked_as(system.name, system.hierarchy.cardinalities)) == system
+    assert load(spell_machine(system.name, system.hierarchy.cardinalities)) == system
 
 
 def test_what_nobody_knows_is_asked_for_by_its_outermost_count() -> None:
-    assert asked_as("ours", (2, 8)) == "ours:2"
+    assert spell_machine("ours", (2, 8)) == "ours:2"
 
 
 def test_a_slice_of_tpus_is_x_first_as_google_writes_it() -> None:
@@ -99,14 +99,14 @@ def test_ends_of_a_tpu_slice_are_joined_where_google_says(spec: str, joined: boo
     assert {link.wraps for link in system.links} == {joined}
     for level, link in enumerate(system.links):
         assert link.ports == system.hierarchy.devices_in_child(level)
-    again = read(described(system))
+    again = read(describe_system(system))
     assert [link.wraps for link in again.links] == [link.wraps for link in system.links]
 
 
 def test_a_part_of_a_ring_is_a_line() -> None:
     ring = Link(Domain.RING, 1e9, 0.0)
     system = System("r", "", Hierarchy.of(node=4, gpu=8), (replace(ring), ring), 1e12)
-    part = reshaped(system, (4, 4))
+    part = reshape_system(system, (4, 4))
     assert [link.wraps for link in part.links] == [True, False]
 
 

@@ -20,7 +20,7 @@ from hierarchies import (
     Placement,
     count_placements,
     placements,
-    row_major,
+    row_major_placement,
 )
 from strategies import hierarchies, placed
 
@@ -155,7 +155,7 @@ def test_the_placement_of_frameworks_is_the_one_whose_mesh_counts_row_by_row(
 ) -> None:
     every = list(placements(placement.hierarchy, placement.axes))
     wanted = [one for one in every if laid_out_row_by_row(one)]
-    found = row_major(placement.hierarchy, placement.axes)
+    found = row_major_placement(placement.hierarchy, placement.axes)
     assert [found] == wanted if wanted else found is None
 
 
@@ -173,7 +173,12 @@ def test_jax_makes_the_mesh_that_is_said() -> None:
 
 def test_where_frameworks_lay_axes() -> None:
     eights = Hierarchy.of(node=4, gpu=8)
-    found = row_major(eights, (Axis("data", 8), Axis("model", 4)))
+    found = row_major_placement(eights, (Axis("data", 8), Axis("model", 4)))
     assert str(found) == "[[4, 2], [1, 4]]"
-    assert str(row_major(eights, (Axis("model", 4), Axis("data", 8)))) == "[[4, 1], [1, 8]]"
-    assert row_major(Hierarchy.of(node=3, gpu=4), (Axis("data", 2), Axis("model", 6))) is None
+    assert (
+        str(row_major_placement(eights, (Axis("model", 4), Axis("data", 8)))) == "[[4, 1], [1, 8]]"
+    )
+    assert (
+        row_major_placement(Hierarchy.of(node=3, gpu=4), (Axis("data", 2), Axis("model", 6)))
+        is None
+    )

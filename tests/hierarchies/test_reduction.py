@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 
 from hierarchies import Axis, Digit, Hierarchy, InputError, Placement, Reduction, Tree
-from hierarchies.reduction import Part
+from hierarchies.reduction import DigitPart
 from located import located
 from strategies import reductions
 from synth.collective.semantics.programs import Language, explore_states
@@ -119,7 +119,7 @@ def test_axes_side_by_side_that_are_not_reduced_over_are_one_part() -> None:
         axes = (Axis("data", 2), Axis("model", prod(model)), Axis("pipe", prod(pipe)))
         placement = Placement(MACHINE, axes, ((1, 2), model, pipe))
         found.add(Reduction(placement, ("data",)).parts)
-    assert found == {((Part(2, None),), (Part(2, 0), Part(4, None)))}
+    assert found == {((DigitPart(2, None),), (DigitPart(2, 0), DigitPart(4, None)))}
 
 
 def test_collapse_makes_one_digit_of_a_level() -> None:

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hierarchies import Axis, Hierarchy, Level, Placement, in_words
-from hierarchies.wording import first_group, ranges
+from hierarchies import Axis, Hierarchy, Level, Placement, describe_axes
+from hierarchies.wording import first_group, format_ranges
 from strategies import placed
 
 
@@ -38,7 +38,7 @@ def test_the_first_group_is_that_of_the_definition(placement: Placement) -> None
 
 @given(st.sets(st.integers(0, 200), min_size=1))
 def test_ranges_say_which_numbers(numbers: set[int]) -> None:
-    text = ranges(sorted(numbers))
+    text = format_ranges(sorted(numbers))
     named: set[int] = set()
     for part in text.replace(", ...", "").split(", "):
         first, _, last = part.partition("-")
@@ -50,7 +50,7 @@ def test_ranges_say_which_numbers(numbers: set[int]) -> None:
 
 @given(placed())
 def test_every_axis_above_one_is_said_with_as_many_devices_as_it_has(placement: Placement) -> None:
-    said = in_words(placement)
+    said = describe_axes(placement)
     assert len(said) == sum(axis.size > 1 for axis in placement.axes)
     for axis, text in zip((one for one in placement.axes if one.size > 1), said, strict=True):
         assert text.startswith(f"{axis.name} ")
@@ -80,13 +80,13 @@ def test_every_axis_above_one_is_said_with_as_many_devices_as_it_has(placement: 
 )
 def test_a_placement_of_nodes(matrix: tuple[tuple[int, ...], ...], said: tuple[str, ...]) -> None:
     hierarchy = Hierarchy((Level("node", 4), Level("gpu", 8)))
-    assert in_words(Placement(hierarchy, (Axis("data", 8), Axis("model", 4)), matrix)) == said
+    assert describe_axes(Placement(hierarchy, (Axis("data", 8), Axis("model", 4)), matrix)) == said
 
 
 def test_dimensions_of_a_torus_are_said_as_such() -> None:
     hierarchy = Hierarchy((Level("z", 4), Level("y", 4), Level("x", 4)))
     matrix = ((2, 4, 2), (2, 1, 2))
-    assert in_words(Placement(hierarchy, (Axis("data", 16), Axis("model", 4)), matrix)) == (
+    assert describe_axes(Placement(hierarchy, (Axis("data", 16), Axis("model", 4)), matrix)) == (
         "data along x (2 of 4) by y (all 4) by z (2 of 4) (ranks 0, 2, 4, ..., 46)",
         "model along x (2 of 4) by z (2 of 4) (ranks 0-1, 16-17)",
     )
@@ -95,11 +95,11 @@ def test_dimensions_of_a_torus_are_said_as_such() -> None:
 def test_a_torus_inside_nodes_is_said_with_both() -> None:
     hierarchy = Hierarchy((Level("node", 2), Level("y", 4), Level("x", 4)))
     whole = Placement(hierarchy, (Axis("fsdp", 32),), ((2, 4, 4),))
-    assert in_words(whole) == (
+    assert describe_axes(whole) == (
         "fsdp along x (all 4) by y (all 4) in each of the 2 nodes (ranks 0-31)",
     )
     axes = (Axis("data", 2), Axis("tensor", 16))
-    assert in_words(Placement(hierarchy, axes, ((2, 1, 1), (1, 4, 4)))) == (
+    assert describe_axes(Placement(hierarchy, axes, ((2, 1, 1), (1, 4, 4)))) == (
         "data across all 2 nodes (ranks 0, 16)",
         "tensor along x (all 4) by y (all 4) of a node (ranks 0-15)",
     )

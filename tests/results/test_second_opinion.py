@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from exhaustive import examples
 from grammar import Collective
 from hierarchies import Axis, Domain, Hierarchy, Link, Reduction, System, placements
-from hierarchies.fabric import cast
+from hierarchies.fabric import roles_of
 from results import pages, record
 from results.opinions import __main__ as opinions
 from results.opinions import application, asking, cases, fairness, messages, wires
@@ -164,7 +164,7 @@ def test_prices_wait_as_long_as_messages_do(
     [placement] = placements(hierarchy, (Axis("all", members),))
     reduction = Reduction(placement, ("all",))
     free = tuple(range(len(reduction.tree.digits)))
-    [line] = Simulator(system).by(collective, algorithm, cast(reduction, free, ()))
+    [line] = Simulator(system).by(collective, algorithm, roles_of(reduction, free, ()))
     expansion = messages.expand(collective, algorithm, counts, 1)
     found = longest_wait(expansion, counts, tuple(latencies))
     assert found == pytest.approx(line.latency_seconds)

@@ -33,14 +33,14 @@ from results.steps.protocol import (
 from results.steps.rows import Row, census, elsewhere, families, raw_rows, told
 from results.steps.shapes import Plan, Shape, stages, stages_as_built
 from shared import shared
-from synth.events.longest_path import arranged, timed
+from synth.events.longest_path import arrange_tasks, time_tasks
 from synth.step.schedules import (
     Durations,
-    Order,
+    PipelineSchedule,
     interleaved,
     one_f_one_b,
-    parse,
-    timeline,
+    parse_schedule,
+    time_schedule,
     zero_bubble,
     zero_bubble_h1,
 )
@@ -174,7 +174,7 @@ def test_a_pipeline_of_equal_stages_is_what_its_order_takes_on_the_clock(
 ) -> None:
     """``synth.step.schedules`` plays one forward, one backward, and knows no formula."""
     order = one_f_one_b(ranks=pipe, microbatches=micros)
-    clock = timeline(order, Durations(forward, backward).on(order)).seconds
+    clock = time_schedule(order, Durations(forward, backward).on(order)).seconds
     work = (forward + backward,) * pipe
     none, zeros = (0.0,) * pipe, (0,) * pipe
     one = Parts(micros, 1, work, none, zeros, zeros, none, none, False, 0, none, 0.0, 0.0, 0.0)
@@ -309,7 +309,7 @@ def test_a_table_of_several_steps_has_each_by_itself() -> None:
 # --- pipeline schedules -------------------------------------------------------------------------
 
 
-def run(order: Order, staggered: bool = False) -> pipelines.Run:
+def run(order: PipelineSchedule, staggered: bool = False) -> pipelines.Run:
     seconds = Durations(2.0, 3.0, 1.0)
     return pipelines.Run({}, "one", "one", "any", order, seconds, 0.5, staggered, 0.1, 30.0)
 
@@ -322,7 +322,7 @@ def test_a_run_on_the_clock_is_counted_by_hand() -> None:
     assert (one.work, one.simple) == (5.0, 10.0)
     late = run(one_f_one_b(2, 1), staggered=True)
     assert late.estimate() == pytest.approx(11.0)
-    alone = replace(late, order=parse("0F0 0B0\n1F0 1B0\n2F0 2B0"))
+    alone = replace(late, order=parse_schedule("0F0 0B0\n1F0 1B0\n2F0 2B0"))
     assert alone.estimate() == pytest.approx(3 * 5 + 4 * 0.5)
     busy = Durations(2.0, 22.0, 20.0)
     later = replace(late, order=zero_bubble(2, 4, busy, 0.5, room=8), durations=busy)
@@ -373,7 +373,7 @@ def test_buckets_beside_a_backward_pass_are_what_the_clock_says(
     count = len(pieces)
     before = [[] for _ in pieces] + [[at] for at in range(len(sent))]
     queues = [list(range(count)), list(range(count, count + len(sent)))]
-    _, finished = timed(arranged(before, queues), [*pieces, *sent])
+    _, finished = time_tasks(arrange_tasks(before, queues), [*pieces, *sent])
     found = replicated.exposed(np.array([backward]), several, np.array([hops]), np.array([rate]))
     assert found[0] == pytest.approx(max(0.0, max(finished) - backward), abs=1e-9)
 

@@ -11,8 +11,8 @@ from results.typical.model import CLASSES, MEDIA, START, Model, kin, typical
 from results.typical.rows import machines, rows
 from synth.collective.price.resolution import OTHERS_LINKS, OTHERS_MESSAGES
 from synth.measure.calibration.prediction import Predictor
-from synth.measure.calibration.typical import learned
-from synth.measure.calibration.typical import typical as priced
+from synth.measure.calibration.typical import apply_typical as priced
+from synth.measure.calibration.typical import load_typical
 
 
 def test_the_page_is_what_the_data_gives() -> None:
@@ -22,8 +22,8 @@ def test_the_page_is_what_the_data_gives() -> None:
 
 def test_the_numbers_that_price_are_those_of_the_data() -> None:
     data = record.read(results_typical.DATA)
-    assert learned().model_dump(exclude={"spread"}) == data["numbers"]
-    assert [(one.medium, one.from_bytes) for one in learned().spread] == [
+    assert load_typical().model_dump(exclude={"spread"}) == data["numbers"]
+    assert [(one.medium, one.from_bytes) for one in load_typical().spread] == [
         (medium, least) for medium in MEDIA for least in CLASSES
     ]
 
@@ -34,7 +34,7 @@ def test_what_is_learned_is_what_prices_say(name: str) -> None:
     """The arrays that are fitted, and the lines of the simulator, before anything is learned."""
     [machine] = [one for one in machines() if one.name == name and one.judged]
     numbers = typical(START, "", {"": 1}, 1)
-    known = numbers.model_copy(update={"spread": learned().spread})
+    known = numbers.model_copy(update={"spread": load_typical().spread})
     found = Model(rows([machine], MODEL)).seconds(START)
     system = priced(machine.system, known)
     assert isinstance(system.calibration, Calibration)

@@ -9,8 +9,8 @@ from math import isfinite
 from typing import Any
 
 from hierarchies.errors import InputError
-from hierarchies.graphs.graph import Edge, Graph, Join, Kind, Node
-from hierarchies.importers.hostlist import listed
+from hierarchies.graphs.graph import Edge, Join, MachineGraph, Node, NodeKind
+from hierarchies.importers.hostlist import shorten_list
 
 MOST_NODES, MOST_EDGES = 20_000, 200_000
 _RATES = {
@@ -26,20 +26,20 @@ _RATES = {
 """Keys of an edge's bandwidth, and bytes a second of their units; None: the file has no unit."""
 _LATENCIES = {"latency_seconds": 1.0, "latency_us": 1e-6, "latency_ns": 1e-9}
 _KINDS = {
-    Kind.DEVICE: re.compile(r"device|gpu|npu|tpu|dcu|accelerator|rank|host|compute", re.I),
-    Kind.SWITCH: re.compile(r"switch|nvs|spine|leaf|core|router|tor\b|sw\d", re.I),
-    Kind.PORT: re.compile(r"port|nic|hca|uplink", re.I),
-    Kind.BUS: re.compile(r"bus|numa|medium", re.I),
+    NodeKind.DEVICE: re.compile(r"device|gpu|npu|tpu|dcu|accelerator|rank|host|compute", re.I),
+    NodeKind.SWITCH: re.compile(r"switch|nvs|spine|leaf|core|router|tor\b|sw\d", re.I),
+    NodeKind.PORT: re.compile(r"port|nic|hca|uplink", re.I),
+    NodeKind.BUS: re.compile(r"bus|numa|medium", re.I),
 }
 
 Attributes = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Given:
+class SourceGraph:
     """A graph as it was read. ``source`` says what the file is; ``notes`` what was odd."""
 
-    graph: Graph
+    graph: MachineGraph
     source: str
     in_bytes: bool = True
     notes: tuple[str, ...] = ()
@@ -55,12 +55,12 @@ class Arc:
     both: bool = False
 
 
-def made(
+def graph_of_arcs(
     nodes: Mapping[str, Attributes],
     arcs: Sequence[Arc],
     source: str,
     notes: tuple[str, ...] = (),
-) -> Given:
+) -> SourceGraph:
     """The graph of nodes and arcs. Raises InputError for what is none, or goes one way only."""
     if not 0 < len(nodes) <= MOST_NODES or len(arcs) > 2 * MOST_EDGES:
         raise InputError(
@@ -69,22 +69,22 @@ def made(
         )
     kinds = _kinds(nodes)
     joined = {end for arc in arcs for end in (arc.here, arc.there)}
-    idle = [name for name in nodes if name not in joined and kinds[name] is not Kind.DEVICE]
+    idle = [name for name in nodes if name not in joined and kinds[name] is not NodeKind.DEVICE]
     if idle:
         nodes = {
             name: values
             for name, values in nodes.items()
-            if name in joined or kinds[name] is Kind.DEVICE
+            if name in joined or kinds[name] is NodeKind.DEVICE
         }
-        notes = (*notes, f"left out, as nothing joins them: {listed(idle)}")
+        notes = (*notes, f"left out, as nothing joins them: {shorten_list(idle)}")
     units: set[bool] = set()
     made = [
         Node(
             name,
             kinds[name],
             str(values.get("level") or ""),
-            number if kinds[name] is Kind.DEVICE else None,
-            _rate(values, units) if kinds[name] in (Kind.BUS, Kind.PORT) else None,
+            number if kinds[name] is NodeKind.DEVICE else None,
+            _rate(values, units) if kinds[name] in (NodeKind.BUS, NodeKind.PORT) else None,
             _latency(values),
             str(values.get("reduces", "")).lower() in ("true", "1"),
         )
@@ -93,17 +93,19 @@ def made(
     edges = _edges(nodes, arcs, units)
     if len(units) > 1:
         raise InputError("some bandwidths have a unit and some have none", hint="name it in all")
-    return Given(Graph("graph", tuple(made), edges), source, units != {False}, notes)
+    return SourceGraph(MachineGraph("graph", tuple(made), edges), source, units != {False}, notes)
 
 
-def _kinds(nodes: Mapping[str, Attributes]) -> dict[str, Kind]:
+def _kinds(nodes: Mapping[str, Attributes]) -> dict[str, NodeKind]:
     """What each node is: as its attribute says, else as its name does; else a device."""
     found = {}
     for name, values in nodes.items():
         said = str(values.get("kind") or values.get("type") or values.get("role") or "")
         last = name.rpartition("/")[2]
         fits = [kind for kind, words in _KINDS.items() if words.search(said or last)]
-        found[name] = Kind(said) if said in [*Kind] else fits[-1] if fits else Kind.DEVICE
+        found[name] = (
+            NodeKind(said) if said in [*NodeKind] else fits[-1] if fits else NodeKind.DEVICE
+        )
     return found
 
 

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from hierarchies.errors import InputError
 from hierarchies.graphs.graph import Edge
-from hierarchies.importers.graphs.domains import Domain
+from hierarchies.importers.graphs.domains import GraphDomain
 from hierarchies.links import circle_links
 
 MOST_CABLES = 3_000
@@ -38,13 +38,13 @@ class Grid:
     places: Mapping[str, tuple[int, ...]]
 
 
-def grid(domain: Domain, like: Grid | None = None) -> Grid:
+def find_grid(domain: GraphDomain, like: Grid | None = None) -> Grid:
     """The dimensions of a torus of devices. Raises InputError for cables that make none.
 
     The outer dimension is the one whose cables join the farthest numbers. Several tori must have
     one order: ``like`` that of the first by its labels, else by what cables carry and how many.
     """
-    devices = sorted(domain.devices, key=natural)
+    devices = sorted(domain.devices, key=natural_sort_key)
     number = {frozenset({device}): place for place, device in enumerate(devices)}
     pairs: dict[_Pair, Edge] = {}
     for one, other, edge in domain.cables:
@@ -54,23 +54,23 @@ def grid(domain: Domain, like: Grid | None = None) -> Grid:
         pairs[ends[0], ends[1]] = edge
     if len(pairs) > MOST_CABLES:
         raise InputError(f"{len(pairs)} cables between devices", hint=f"at most {MOST_CABLES}")
-    classes = _by_label(pairs) or _factors(pairs, len(devices))
+    classes = _group_by_label(pairs) or _factors(pairs, len(devices))
     found = sorted(classes, key=lambda one: -_stride(one))
     if like is not None:
         order = like.labels
 
         def place(one: Sequence[_Pair]) -> tuple[float, ...]:
             label = pairs[one[0]].level
-            return order.index(label) if label in order else -1, _fastest(one, pairs), len(one)
+            return order.index(label) if label in order else -1, _fastest_rate(one, pairs), len(one)
 
         found.sort(key=place)
-    axes = [axis for axis in (_around(one, pairs, len(devices)) for one in found) if axis]
+    axes = [axis for axis in (_walk_circle(one, pairs, len(devices)) for one in found) if axis]
     if len(axes) < len(found):
-        raise _irregular(domain, pairs, devices)
+        raise _irregular_error(domain, pairs, devices)
     places = list(zip(*(axis.places for axis in axes), strict=True))
     sizes = tuple(1 + max(column) for column in zip(*places, strict=True))
     if len(set(places)) < len(places) or int(np.prod(sizes)) != len(devices):
-        raise _irregular(domain, pairs, devices)
+        raise _irregular_error(domain, pairs, devices)
     names = tuple(_name({pairs[pair].level for pair in one}) for one in found)
     wraps = tuple(axis.wraps for axis in axes)
     return Grid(sizes, wraps, names, dict(zip(devices, places, strict=True)))
@@ -80,7 +80,7 @@ def _name(labels: set[str]) -> str:
     return labels.pop() if len(labels) == 1 else ""
 
 
-def natural(name: str) -> tuple[object, ...]:
+def natural_sort_key(name: str) -> tuple[object, ...]:
     """Sorts ``gpu10`` after ``gpu9``."""
     parts, word = [], ""
     for letter in name:
@@ -96,7 +96,7 @@ def _stride(pairs: Sequence[_Pair]) -> int:
     return min(high - low for low, high in pairs)
 
 
-def _by_label(pairs: Mapping[_Pair, Edge]) -> list[list[_Pair]]:
+def _group_by_label(pairs: Mapping[_Pair, Edge]) -> list[list[_Pair]]:
     """Cables by the level that they are said to belong to; none where some are silent."""
     labels: dict[str, list[_Pair]] = {}
     for pair, edge in pairs.items():
@@ -115,16 +115,16 @@ def _factors(pairs: Mapping[_Pair, Edge], devices: int) -> list[list[_Pair]]:
         across = apart[x, ends[:, 0]] + apart[y, ends[:, 1]]
         along = apart[x, ends[:, 1]] + apart[y, ends[:, 0]]
         for other in np.flatnonzero(across != along).tolist():
-            _join(part, index, other)
+            _unite(part, index, other)
     places = {pair: index for index, pair in enumerate(edges)}
     for here in range(devices):
         for one, other in combinations(sorted(beside[here]), 2):
             if other not in beside[one] and beside[one] & beside[other] == {here}:
                 first, second = sorted((here, one)), sorted((here, other))
-                _join(part, places[first[0], first[1]], places[second[0], second[1]])
+                _unite(part, places[first[0], first[1]], places[second[0], second[1]])
     classes: dict[int, list[_Pair]] = {}
     for index, pair in enumerate(edges):
-        classes.setdefault(_first(part, index), []).append(pair)
+        classes.setdefault(_find_root(part, index), []).append(pair)
     return _squares(list(classes.values()), pairs, devices)
 
 
@@ -139,14 +139,14 @@ def _squares(
     twos.sort(key=_stride)
     while len(twos) > 1:
         one, other = twos.pop(0), twos.pop(0)
-        alike = _fastest(one, pairs) == _fastest(other, pairs)
+        alike = _fastest_rate(one, pairs) == _fastest_rate(other, pairs)
         rest += [[*one, *other]] if alike else [one]
         if not alike:
             twos.insert(0, other)
     return [*rest, *twos]
 
 
-def _fastest(one: Sequence[_Pair], pairs: Mapping[_Pair, Edge]) -> float:
+def _fastest_rate(one: Sequence[_Pair], pairs: Mapping[_Pair, Edge]) -> float:
     return max(pairs[pair].bandwidth_bytes_per_second or 0.0 for pair in one)
 
 
@@ -158,17 +158,17 @@ class _Axis:
     wraps: bool
 
 
-def _around(one: Sequence[_Pair], pairs: Mapping[_Pair, Edge], devices: int) -> _Axis | None:
+def _walk_circle(one: Sequence[_Pair], pairs: Mapping[_Pair, Edge], devices: int) -> _Axis | None:
     """One dimension, walked from an end if it has one; None where it is no circle and no line."""
     part = list(range(devices))
     chosen = set(one)
     for pair in pairs:
         if pair not in chosen:
-            _join(part, *pair)
-    places = sorted({_first(part, device) for device in range(devices)})
+            _unite(part, *pair)
+    places = sorted({_find_root(part, device) for device in range(devices)})
     near: dict[int, set[int]] = {place: set() for place in places}
     for low, high in one:
-        a, b = _first(part, low), _first(part, high)
+        a, b = _find_root(part, low), _find_root(part, high)
         near[a].add(b)
         near[b].add(a)
     size = len(places)
@@ -186,7 +186,7 @@ def _around(one: Sequence[_Pair], pairs: Mapping[_Pair, Edge], devices: int) -> 
     if len(one) != devices // size * joined:
         return None
     number = {place: index for index, place in enumerate(around)}
-    return _Axis(tuple(number[_first(part, device)] for device in range(devices)), wraps)
+    return _Axis(tuple(number[_find_root(part, device)] for device in range(devices)), wraps)
 
 
 def _distances(edges: Sequence[_Pair], devices: int) -> npt.NDArray[np.int64]:
@@ -209,17 +209,19 @@ def _distances(edges: Sequence[_Pair], devices: int) -> npt.NDArray[np.int64]:
     return found
 
 
-def _first(part: list[int], one: int) -> int:
+def _find_root(part: list[int], one: int) -> int:
     while part[one] != one:
         part[one] = one = part[part[one]]
     return one
 
 
-def _join(part: list[int], one: int, other: int) -> None:
-    part[_first(part, one)] = _first(part, other)
+def _unite(part: list[int], one: int, other: int) -> None:
+    part[_find_root(part, one)] = _find_root(part, other)
 
 
-def _irregular(domain: Domain, pairs: Mapping[_Pair, Edge], devices: Sequence[str]) -> InputError:
+def _irregular_error(
+    domain: GraphDomain, pairs: Mapping[_Pair, Edge], devices: Sequence[str]
+) -> InputError:
     """The error that names the first device whose cables are unlike those of another."""
     cables: dict[str, list[float]] = {device: [] for device in devices}
     for (one, other), edge in pairs.items():

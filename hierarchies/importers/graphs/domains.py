@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from hierarchies.errors import InputError
-from hierarchies.graphs.graph import Edge, Graph, Join, Kind, Node
+from hierarchies.graphs.graph import Edge, Join, MachineGraph, Node, NodeKind
 
 Devices = frozenset[str]
 
@@ -31,14 +31,14 @@ class Terminal:
 
 
 @dataclass(frozen=True)
-class Domain:
+class GraphDomain:
     """What joins some devices: a switch or bus with its terminals, or cables between ends.
 
     ``cables`` join two sets of devices each: single devices, or the devices behind a port.
     """
 
     name: str
-    kind: Kind | None
+    kind: NodeKind | None
     devices: Devices
     terminals: tuple[Terminal, ...] = ()
     cables: tuple[tuple[Terminal, Terminal, Edge], ...] = ()
@@ -52,7 +52,7 @@ class Domain:
 class Wires:
     """A graph with what is behind each of its nodes."""
 
-    graph: Graph
+    graph: MachineGraph
 
     @cached_property
     def nodes(self) -> Mapping[str, Node]:
@@ -72,7 +72,7 @@ class Wires:
     @cached_property
     def heights(self) -> Mapping[str, int]:
         """How far each node is from a device. Raises InputError where one is joined to none."""
-        found = {name: 0 for name, node in self.nodes.items() if node.kind is Kind.DEVICE}
+        found = {name: 0 for name, node in self.nodes.items() if node.kind is NodeKind.DEVICE}
         layer = list(found)
         if not layer:
             raise InputError("no device was found", hint="give nodes the attribute kind=device")
@@ -98,7 +98,11 @@ class Wires:
             there = self.other(edge, name)
             attached = edge.kind is Join.ATTACHED and self.hanging(edge) == name
             lower = edge.kind is Join.LINK and self.heights[there] < self.heights[name]
-            if attached or (lower and kind is not Kind.PORT) or (lower and not self._hung(name)):
+            if (
+                attached
+                or (lower and kind is not NodeKind.PORT)
+                or (lower and not self._hung(name))
+            ):
                 found.append(there)
         return tuple(found)
 
@@ -107,7 +111,7 @@ class Wires:
 
     def hanging(self, edge: Edge) -> str:
         """Which end of an attached edge hangs on the other: a port, else a bus, the outer one."""
-        rank = {Kind.PORT: 2, Kind.BUS: 1, Kind.SWITCH: 0, Kind.DEVICE: 0}
+        rank = {NodeKind.PORT: 2, NodeKind.BUS: 1, NodeKind.SWITCH: 0, NodeKind.DEVICE: 0}
         ends = (edge.one, edge.other)
         return max(ends, key=lambda end: (rank[self.nodes[end].kind], self.heights[end]))
 
@@ -116,7 +120,7 @@ class Wires:
         if name not in self._behind:
             below = (
                 [frozenset({name})]
-                if self.nodes[name].kind is Kind.DEVICE
+                if self.nodes[name].kind is NodeKind.DEVICE
                 else [self.behind(one) for one in self.inward(name)]
             )
             self._behind[name] = frozenset().union(*below)
@@ -129,24 +133,26 @@ class Wires:
     def terminal(self, end: str, edge: Edge) -> Terminal:
         """The way by which an edge leads into a domain from one end."""
         hangs: frozenset[str] = frozenset()
-        if self.nodes[end].kind is Kind.PORT:
+        if self.nodes[end].kind is NodeKind.PORT:
             below = self.inward(end)
-            hangs = frozenset(b for b in below if self.nodes[b].kind is not Kind.DEVICE)
-        elif self.nodes[end].kind is not Kind.DEVICE:
+            hangs = frozenset(b for b in below if self.nodes[b].kind is not NodeKind.DEVICE)
+        elif self.nodes[end].kind is not NodeKind.DEVICE:
             hangs = frozenset({end})
         rate = edge.bandwidth_bytes_per_second
         return Terminal(self.behind(end), hangs, rate, edge.latency_seconds)
 
 
-def domains(wires: Wires) -> list[Domain]:
+def find_domains(wires: Wires) -> list[GraphDomain]:
     """All domains of a graph: switches and buses, then cables between devices or ports."""
     found = [
-        _middle(wires, node) for node in wires.graph.nodes if node.kind in (Kind.SWITCH, Kind.BUS)
+        _domain_of_middle(wires, node)
+        for node in wires.graph.nodes
+        if node.kind in (NodeKind.SWITCH, NodeKind.BUS)
     ]
-    return [*found, *_cabled(wires)]
+    return [*found, *_cable_domains(wires)]
 
 
-def _middle(wires: Wires, node: Node) -> Domain:
+def _domain_of_middle(wires: Wires, node: Node) -> GraphDomain:
     terminals = []
     inward = wires.inward(node.name)
     for edge in wires.edges[node.name]:
@@ -154,7 +160,7 @@ def _middle(wires: Wires, node: Node) -> Domain:
         if there in inward:
             terminals.append(wires.terminal(there, edge))
         elif (
-            wires.nodes[there].kind is not Kind.PORT
+            wires.nodes[there].kind is not NodeKind.PORT
             and wires.heights[there] == wires.heights[node.name]
         ):
             raise InputError(
@@ -162,9 +168,10 @@ def _middle(wires: Wires, node: Node) -> Domain:
                 hint="in a tree switches are joined by those above them",
             )
     terminals += [
-        Terminal(wires.behind(port), _hangs(wires, port), 0.0) for port in _dead(wires, node)
+        Terminal(wires.behind(port), _attachments(wires, port), 0.0)
+        for port in _dead_ports(wires, node)
     ]
-    return Domain(
+    return GraphDomain(
         node.name,
         node.kind,
         frozenset().union(*(terminal.behind for terminal in terminals)),
@@ -177,12 +184,12 @@ def _middle(wires: Wires, node: Node) -> Domain:
     )
 
 
-def _hangs(wires: Wires, port: str) -> frozenset[str]:
+def _attachments(wires: Wires, port: str) -> frozenset[str]:
     below = wires.inward(port)
-    return frozenset(b for b in below if wires.nodes[b].kind is not Kind.DEVICE)
+    return frozenset(b for b in below if wires.nodes[b].kind is not NodeKind.DEVICE)
 
 
-def _dead(wires: Wires, switch: Node) -> Iterator[str]:
+def _dead_ports(wires: Wires, switch: Node) -> Iterator[str]:
     """Ports whose traffic goes over ports of this switch, as their own cable is dead."""
     found = {}
     for edge in wires.edges[switch.name]:
@@ -193,13 +200,14 @@ def _dead(wires: Wires, switch: Node) -> Iterator[str]:
     yield from found
 
 
-def _cabled(wires: Wires) -> Iterator[Domain]:
+def _cable_domains(wires: Wires) -> Iterator[GraphDomain]:
     """Connected cables between devices, or between ports, as one domain each."""
     cables = [
         edge
         for edge in wires.graph.edges
         if edge.kind is Join.LINK
-        and {wires.nodes[edge.one].kind, wires.nodes[edge.other].kind} <= {Kind.DEVICE, Kind.PORT}
+        and {wires.nodes[edge.one].kind, wires.nodes[edge.other].kind}
+        <= {NodeKind.DEVICE, NodeKind.PORT}
         and not _is_way_in(wires, edge)
     ]
     part = {end: end for edge in cables for end in (edge.one, edge.other)}
@@ -222,18 +230,18 @@ def _cabled(wires: Wires) -> Iterator[Domain]:
         devices = frozenset().union(*(one.behind | other.behind for one, other, _ in joined))
         labels = {edge.level for edge in edges}
         label = labels.pop() if len(labels) == 1 else ""
-        yield Domain(name, None, devices, cables=joined, level=label)
+        yield GraphDomain(name, None, devices, cables=joined, level=label)
 
 
 def _is_way_in(wires: Wires, edge: Edge) -> bool:
     """Whether a cable from a device to a port is how that port hangs on it, no ring's."""
     kinds = {wires.nodes[edge.one].kind, wires.nodes[edge.other].kind}
-    port = edge.one if wires.nodes[edge.one].kind is Kind.PORT else edge.other
+    port = edge.one if wires.nodes[edge.one].kind is NodeKind.PORT else edge.other
     return (
-        kinds == {Kind.DEVICE, Kind.PORT}
+        kinds == {NodeKind.DEVICE, NodeKind.PORT}
         and bool(wires.inward(port))
         and any(
-            wires.nodes[wires.other(e, port)].kind in (Kind.SWITCH, Kind.BUS)
+            wires.nodes[wires.other(e, port)].kind in (NodeKind.SWITCH, NodeKind.BUS)
             for e in wires.edges[port]
         )
     )

@@ -12,17 +12,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from hierarchies.errors import InputError
-from hierarchies.graphs.graph import Kind
-from hierarchies.importers.graphs.circles import Grid, grid
-from hierarchies.importers.graphs.domains import Devices, Domain, Terminal
-from hierarchies.importers.hostlist import listed
+from hierarchies.graphs.graph import NodeKind
+from hierarchies.importers.graphs.circles import Grid, find_grid
+from hierarchies.importers.graphs.domains import Devices, GraphDomain, Terminal
+from hierarchies.importers.hostlist import shorten_list
 from hierarchies.system import Domain as Kinds
 
 Unit = Devices
 
 
 @dataclass(frozen=True)
-class Found:
+class GraphLevel:
     """A level as it was found: its domains, and the units that each joins, in no order yet.
 
     ``hangs_on``: the names of the middles of inner levels that its terminals hang on.
@@ -31,7 +31,7 @@ class Found:
     """
 
     kind: Kinds
-    domains: tuple[Domain, ...]
+    domains: tuple[GraphDomain, ...]
     units: Mapping[str, tuple[Unit, ...]]
     hangs_on: frozenset[str] = frozenset()
     torus: tuple[Grid, ...] = ()
@@ -58,11 +58,11 @@ class Found:
         return labels.pop() if len(labels) == 1 else ""
 
 
-def levels(found: Sequence[Domain], devices: Devices) -> list[Found]:
+def find_levels(found: Sequence[GraphDomain], devices: Devices) -> list[GraphLevel]:
     """The levels, innermost first. Raises InputError, naming what does not fit."""
     left = sorted(found, key=lambda domain: (len(domain.devices), domain.name))
     units: tuple[Unit, ...] = tuple(frozenset({device}) for device in sorted(devices))
-    made: list[Found] = []
+    made: list[GraphLevel] = []
     while left:
         inner = [one for one in left if not any(o.devices < one.devices for o in left)]
         _check_apart(inner, devices, made)
@@ -70,74 +70,80 @@ def levels(found: Sequence[Domain], devices: Devices) -> list[Found]:
         units = tuple(domain.devices for domain in inner)
         left = [domain for domain in left if domain not in inner]
     if len(units) > 1:
-        raise InputError(f"the devices are in {len(units)} parts that nothing joins{_so_far(made)}")
+        raise InputError(
+            f"the devices are in {len(units)} parts that nothing joins{_describe_levels_so_far(made)}"
+        )
     return list(made)
 
 
-def _so_far(made: Sequence[Found]) -> str:
+def _describe_levels_so_far(made: Sequence[GraphLevel]) -> str:
     if not made:
         return ""
     inside = ", ".join(f"{level.count} in a {level.kind.value}" for level in made)
     return f"; inside: {inside}"
 
 
-def _check_apart(inner: Sequence[Domain], devices: Devices, made: Sequence[Found]) -> None:
+def _check_apart(
+    inner: Sequence[GraphDomain], devices: Devices, made: Sequence[GraphLevel]
+) -> None:
     """The innermost domains must hold every device once, and be of one kind."""
     times = Counter(device for domain in inner for device in domain.devices)
     for device in sorted(devices):
         if times[device] != 1:
             what = "no domain" if not times[device] else "several that overlap"
-            names = listed(d.name for d in inner if device in d.devices)
+            names = shorten_list(d.name for d in inner if device in d.devices)
             raise InputError(
                 f"{device!r} is in {what} of this size{f' ({names})' if names else ''}"
-                f"{_so_far(made)}",
+                f"{_describe_levels_so_far(made)}",
                 hint="in a hierarchy every device is in one domain of each level",
             )
     kinds = {domain.kind for domain in inner}
     if len(kinds) > 1:
-        names = listed(f"{d.name} ({d.kind.value if d.kind else 'cables'})" for d in inner)
+        names = shorten_list(f"{d.name} ({d.kind.value if d.kind else 'cables'})" for d in inner)
         raise InputError(f"unlike things join devices at one level: {names}")
     if len({domain.reduces for domain in inner}) > 1:
         raise InputError("some switches of a level add up and some do not")
 
 
-def _levels_of(inner: Sequence[Domain], units: Sequence[Unit]) -> list[Found]:
+def _levels_of(inner: Sequence[GraphDomain], units: Sequence[Unit]) -> list[GraphLevel]:
     """The level that domains make, or the levels of a torus."""
-    held = {domain.name: _inside(domain, units) for domain in inner}
+    held = {domain.name: _units_inside(domain, units) for domain in inner}
     kind = inner[0].kind
     if kind is None:
-        return _of_cables(inner, held)
-    joins = Kinds.SWITCH if kind is Kind.SWITCH else Kinds.BUS
+        return _level_of_cables(inner, held)
+    joins = Kinds.SWITCH if kind is NodeKind.SWITCH else Kinds.BUS
     for domain in inner:
         for terminal in domain.terminals:
             _check_within(terminal, held[domain.name], domain)
     hangs = [t.hangs_on for domain in inner for t in domain.terminals]
-    return [Found(joins, tuple(inner), held, frozenset().union(*hangs))]
+    return [GraphLevel(joins, tuple(inner), held, frozenset().union(*hangs))]
 
 
-def _inside(domain: Domain, units: Sequence[Unit]) -> tuple[Unit, ...]:
+def _units_inside(domain: GraphDomain, units: Sequence[Unit]) -> tuple[Unit, ...]:
     """The units that a domain joins. Raises InputError where it holds only a part of one."""
     held = []
     for unit in units:
         common = unit & domain.devices
         if common and common != unit:
             raise InputError(
-                f"{domain.name!r} joins only {listed(sorted(common))} of {listed(sorted(unit))}"
+                f"{domain.name!r} joins only {shorten_list(sorted(common))} of {shorten_list(sorted(unit))}"
             )
         if common:
             held.append(unit)
     return tuple(held)
 
 
-def _check_within(terminal: Terminal, units: Iterable[Unit], domain: Domain) -> None:
+def _check_within(terminal: Terminal, units: Iterable[Unit], domain: GraphDomain) -> None:
     if not any(terminal.behind <= unit for unit in units):
         raise InputError(
             f"one cable into {domain.name!r} serves several units: "
-            f"{listed(sorted(terminal.behind))}",
+            f"{shorten_list(sorted(terminal.behind))}",
         )
 
 
-def _of_cables(inner: Sequence[Domain], held: Mapping[str, tuple[Unit, ...]]) -> list[Found]:
+def _level_of_cables(
+    inner: Sequence[GraphDomain], held: Mapping[str, tuple[Unit, ...]]
+) -> list[GraphLevel]:
     """A ring, a mesh, or the dimensions of a torus."""
     hangs = frozenset().union(
         *(end.hangs_on for domain in inner for cable in domain.cables for end in cable[:2])
@@ -148,19 +154,19 @@ def _of_cables(inner: Sequence[Domain], held: Mapping[str, tuple[Unit, ...]]) ->
         [shape] = kinds
         assert shape is not None
         kind, joined = shape
-        return [Found(kind, tuple(inner), held, hangs, joined=joined)]
-    first = grid(inner[0])
-    grids = tuple(grid(domain, first) for domain in inner) if len(inner) > 1 else (first,)
+        return [GraphLevel(kind, tuple(inner), held, hangs, joined=joined)]
+    first = find_grid(inner[0])
+    grids = tuple(find_grid(domain, first) for domain in inner) if len(inner) > 1 else (first,)
     sizes = {(one.sizes, one.wraps) for one in grids}
     if len(sizes) > 1:
         raise InputError(f"circles of unlike sizes: {sorted(one for one, _ in sizes)}")
     return [
-        Found(Kinds.TORUS, tuple(inner), held, hangs, grids, dimension)
+        GraphLevel(Kinds.TORUS, tuple(inner), held, hangs, grids, dimension)
         for dimension in reversed(range(len(grids[0].sizes)))
     ]
 
 
-def _shape(domain: Domain, units: Sequence[Unit]) -> tuple[Kinds, bool] | None:
+def _shape(domain: GraphDomain, units: Sequence[Unit]) -> tuple[Kinds, bool] | None:
     """A mesh or ring of units, and whether its ends are joined; None if cables make neither."""
     number = {unit: place for place, unit in enumerate(units)}
     pairs = set()

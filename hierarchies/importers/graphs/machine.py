@@ -10,16 +10,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from hierarchies.errors import InputError
-from hierarchies.faults import fault_of
-from hierarchies.graphs.graph import Graph, Kind
+from hierarchies.faults import parse_fault
+from hierarchies.graphs.graph import MachineGraph, NodeKind
 from hierarchies.graphs.machine import graph_of
 from hierarchies.hierarchy import NAME, RESERVED, Hierarchy, Level, is_numbered
-from hierarchies.importers.draft import Blank, Draft, DraftLevel, Lack, Stated
-from hierarchies.importers.graphs.arcs import Given
-from hierarchies.importers.graphs.circles import natural
-from hierarchies.importers.graphs.domains import Devices, Domain, Terminal, Wires, domains
-from hierarchies.importers.graphs.levels import Found, levels
-from hierarchies.importers.graphs.places import Places, places
+from hierarchies.importers.draft import Blank, Draft, DraftLevel, Lack, StatedValue
+from hierarchies.importers.graphs.arcs import SourceGraph
+from hierarchies.importers.graphs.circles import natural_sort_key
+from hierarchies.importers.graphs.domains import Devices, GraphDomain, Terminal, Wires, find_domains
+from hierarchies.importers.graphs.levels import GraphLevel, find_levels
+from hierarchies.importers.graphs.places import DevicePlaces, find_places
 from hierarchies.system import Domain as Kinds
 from hierarchies.system import Link, System
 
@@ -30,11 +30,11 @@ _SCALE = 1e9
 
 
 @dataclass
-class _Facts:
+class _LevelFacts:
     """What a level is, as far as the graph says it."""
 
     name: str
-    found: Found
+    found: GraphLevel
     position: int
     ports: int = 1
     rate: float | None = None
@@ -43,19 +43,19 @@ class _Facts:
     lacks: list[Lack] = field(default_factory=list)
 
 
-def draft_of(given: Given) -> Draft:
+def draft_of(given: SourceGraph) -> Draft:
     """The draft of a graph that is a hierarchy. Raises InputError, naming what is irregular."""
     wires = Wires(given.graph)
-    devices = frozenset(n.name for n in given.graph.nodes if n.kind is Kind.DEVICE)
+    devices = frozenset(n.name for n in given.graph.nodes if n.kind is NodeKind.DEVICE)
     assert wires.heights
-    joined = domains(wires)
-    where = places(levels(joined, devices), devices) if joined else None
+    joined = find_domains(wires)
+    where = find_places(find_levels(joined, devices), devices) if joined else None
     if where is None or not where.levels:
         raise InputError("nothing joins the devices", hint="a graph has edges")
     facts = _facts(where, given.source)
     lacks = [lack for fact in facts for lack in fact.lacks]
     lacks += [
-        Lack(_spelled(facts, digits), f"{given.source}: it is not there")
+        Lack(_spell_unit(facts, digits), f"{given.source}: it is not there")
         for digits in where.missing()
     ]
     if len(lacks) > MOST_LACKS:
@@ -66,7 +66,7 @@ def draft_of(given: Given) -> Draft:
     return Draft(
         "graph",
         f"{given.source}: {shape}",
-        tuple(_drafted(fact, given) for fact in facts),
+        tuple(_draft_level(fact, given) for fact in facts),
         notes=given.notes,
         counted={name.replace("switchs", "switches").replace("buss", "buses"): count
                  for name, count in counted.items()},
@@ -74,24 +74,24 @@ def draft_of(given: Given) -> Draft:
     )  # fmt: skip
 
 
-def _facts(where: Places, source: str) -> list[_Facts]:
+def _facts(where: DevicePlaces, source: str) -> list[_LevelFacts]:
     names = _names(where.levels)
-    facts = [_Facts(n, f, i) for i, (n, f) in enumerate(zip(names, where.levels, strict=True))]
+    facts = [_LevelFacts(n, f, i) for i, (n, f) in enumerate(zip(names, where.levels, strict=True))]
     middles = {d.name: fact for fact in facts for d in fact.found.domains if d.kind}
     for fact in reversed(facts):
-        fact.through = _through(fact, middles)
+        fact.through = _crossed_levels(fact, middles)
         if fact.found.torus:
-            _torus(fact, where)
+            _read_torus(fact, where)
         elif fact.found.kind is Kinds.SWITCH:
             _switches(fact, facts, where, source)
         elif fact.found.kind is Kinds.BUS:
-            _buses(fact)
+            _read_buses(fact)
         else:
             _cables(fact, facts, where, source)
     return facts
 
 
-def _names(found: Sequence[Found]) -> list[str]:
+def _names(found: Sequence[GraphLevel]) -> list[str]:
     """The labels that the graph has, if they can be names; else usual ones."""
     labels = [level.label for level in found]
     fit = all(
@@ -106,7 +106,7 @@ def _names(found: Sequence[Found]) -> list[str]:
     return list(reversed([*inner, *more][: len(found)]))
 
 
-def _through(fact: _Facts, middles: dict[str, _Facts]) -> tuple[str, ...]:
+def _crossed_levels(fact: _LevelFacts, middles: dict[str, _LevelFacts]) -> tuple[str, ...]:
     crossed = {middles[name].name: middles[name] for name in fact.found.hangs_on}
     if len(crossed) > 1:
         raise InputError(f"cables of one level hang on switches of several: {', '.join(crossed)}")
@@ -121,7 +121,9 @@ def _through(fact: _Facts, middles: dict[str, _Facts]) -> tuple[str, ...]:
     return tuple(n for name, inner in crossed.items() for n in (name, *inner.through))
 
 
-def _switches(fact: _Facts, facts: Sequence[_Facts], where: Places, source: str) -> None:
+def _switches(
+    fact: _LevelFacts, facts: Sequence[_LevelFacts], where: DevicePlaces, source: str
+) -> None:
     """Ports and bandwidths of the children of switches."""
     by_unit: list[tuple[Devices, list[Terminal]]] = []
     for domain in fact.found.domains:
@@ -129,7 +131,7 @@ def _switches(fact: _Facts, facts: Sequence[_Facts], where: Places, source: str)
             by_unit.append((unit, [t for t in domain.terminals if t.behind <= unit]))
     fact.ports = max(len(terminals) for _, terminals in by_unit)
     terminals = [terminal for _, several in by_unit for terminal in several]
-    _usual(fact, terminals)
+    _set_usual_rates(fact, terminals)
     inside = 1
     for inner in facts[fact.position + 1 :]:
         inside *= inner.found.count
@@ -138,18 +140,18 @@ def _switches(fact: _Facts, facts: Sequence[_Facts], where: Places, source: str)
         short = fact.ports - len(several)
         if short and len(unit) == inside:
             raise InputError(
-                f"{_spelled(facts, path)} ({min(unit, key=natural)!r}, ...) has {len(several)} "
+                f"{_spell_unit(facts, path)} ({min(unit, key=natural_sort_key)!r}, ...) has {len(several)} "
                 f"cables of level {fact.name!r}, others have {fact.ports}"
             )
         fact.lacks += _slow_ports(fact, facts, path, several, where)
 
 
 def _slow_ports(
-    fact: _Facts,
-    facts: Sequence[_Facts],
+    fact: _LevelFacts,
+    facts: Sequence[_LevelFacts],
     path: tuple[int, ...],
     several: Sequence[Terminal],
-    where: Places,
+    where: DevicePlaces,
 ) -> Iterator[Lack]:
     """The ports of a unit that carry less than others, by the numbers that faults call them."""
     inside = 1
@@ -163,20 +165,20 @@ def _slow_ports(
         number = port + taken[port]
         taken[port] += 1
         if terminal.rate != fact.rate and terminal.rate is not None and fact.rate:
-            name = _spelled(facts, path)
+            name = _spell_unit(facts, path)
             if fact.ports > 1:
                 name = f"{name}/port{number}"
             yield Lack(name, "the graph", terminal.rate / fact.rate)
 
 
-def _number(facts: Sequence[_Facts], digits: Iterable[int]) -> int:
+def _number(facts: Sequence[_LevelFacts], digits: Iterable[int]) -> int:
     number = 0
     for digit, fact in zip(digits, facts, strict=True):
         number = number * fact.found.count + digit
     return number
 
 
-def _usual(fact: _Facts, ends: Sequence[Terminal]) -> None:
+def _set_usual_rates(fact: _LevelFacts, ends: Sequence[Terminal]) -> None:
     """The bandwidth of a level is that of its best cables, its latency that of most."""
     rates = [end.rate for end in ends if end.rate]
     fact.rate = max(rates, default=None)
@@ -184,7 +186,7 @@ def _usual(fact: _Facts, ends: Sequence[Terminal]) -> None:
     fact.latency_seconds = times.most_common(1)[0][0] if times else None
 
 
-def _buses(fact: _Facts) -> None:
+def _read_buses(fact: _LevelFacts) -> None:
     rates = {domain.rate for domain in fact.found.domains}
     if len(rates) > 1:
         raise InputError(f"the buses of a level differ: {fact.found.domains[0].name!r}")
@@ -192,21 +194,23 @@ def _buses(fact: _Facts) -> None:
     fact.latency_seconds = fact.found.domains[0].latency_seconds
 
 
-def _cables(fact: _Facts, facts: Sequence[_Facts], where: Places, source: str) -> None:
+def _cables(
+    fact: _LevelFacts, facts: Sequence[_LevelFacts], where: DevicePlaces, source: str
+) -> None:
     """Bandwidths of a ring or mesh; slower cables by their two ends."""
     every = [cable for domain in fact.found.domains for cable in domain.cables]
-    _usual(fact, [one for one, *_ in every])
+    _set_usual_rates(fact, [one for one, *_ in every])
     for one, other, _ in every:
         if one.rate != fact.rate and one.rate and fact.rate:
             ends = [where.path(end.behind, fact.position) for end in (one, other)]
             low, high = sorted(end[-1] for end in ends)
-            parent = _spelled(facts, ends[0][:-1])
+            parent = _spell_unit(facts, ends[0][:-1])
             cable = f"{fact.name}{low}-{fact.name}{high}"
             name = f"{parent}/{cable}" if parent else cable
             fact.lacks.append(Lack(name, "the graph", one.rate / fact.rate))
 
 
-def _torus(fact: _Facts, where: Places) -> None:
+def _read_torus(fact: _LevelFacts, where: DevicePlaces) -> None:
     mine = []
     for domain in fact.found.domains:
         for one, other, _ in domain.cables:
@@ -214,53 +218,53 @@ def _torus(fact: _Facts, where: Places) -> None:
             if where.devices[a][fact.position] != where.devices[b][fact.position]:
                 mine.append(one)
     fact.ports = 0
-    _usual(fact, mine)
+    _set_usual_rates(fact, mine)
     slow = next((end for end in mine if end.rate != fact.rate), None)
     if slow is not None:
         raise InputError(f"cables of one dimension of a torus differ, at {min(slow.behind)!r}")
 
 
-def _spelled(facts: Sequence[_Facts], digits: Iterable[int]) -> str:
+def _spell_unit(facts: Sequence[_LevelFacts], digits: Iterable[int]) -> str:
     return "/".join(f"{fact.name}{digit}" for fact, digit in zip(facts, digits, strict=False))
 
 
-def _drafted(fact: _Facts, given: Given) -> DraftLevel:
+def _draft_level(fact: _LevelFacts, given: SourceGraph) -> DraftLevel:
     source = given.source
     if fact.rate is None:
-        rate: Stated | Blank = Blank(None, f"{source} does not say it")
+        rate: StatedValue | Blank = Blank(None, f"{source} does not say it")
     elif given.in_bytes:
-        rate = Stated(fact.rate, source)
+        rate = StatedValue(fact.rate, source)
     else:
         rate = Blank(None, f"{source} says {fact.rate:g}, without a unit")
     reduces = any(domain.reduces for domain in fact.found.domains)
     latency = fact.latency_seconds
     return DraftLevel(
         fact.name,
-        Stated(fact.found.kind.value, source),
+        StatedValue(fact.found.kind.value, source),
         rate,
-        Stated(latency, source) if latency is not None else Blank(None, "the graph has none"),
-        Stated(fact.found.count, source),
-        Stated(fact.ports, source) if fact.ports else _of_torus(fact, given),
+        StatedValue(latency, source) if latency is not None else Blank(None, "the graph has none"),
+        StatedValue(fact.found.count, source),
+        StatedValue(fact.ports, source) if fact.ports else _devices_inside_torus(fact, given),
         fact.through,
-        Stated(True, source) if reduces else None,
-        wraps=None if fact.found.wraps else Stated(False, source),
+        StatedValue(True, source) if reduces else None,
+        wraps=None if fact.found.wraps else StatedValue(False, source),
     )
 
 
-def _of_torus(fact: _Facts, given: Given) -> Stated:
+def _devices_inside_torus(fact: _LevelFacts, given: SourceGraph) -> StatedValue:
     sizes = fact.found.torus[0].sizes
     inside = 1
     for size in sizes[fact.found.dimension + 1 :]:
         inside *= size
-    return Stated(inside, given.source)
+    return StatedValue(inside, given.source)
 
 
 def _check_exact(
-    given: Given,
-    joined: Sequence[Domain],
-    facts: Sequence[_Facts],
+    given: SourceGraph,
+    joined: Sequence[GraphDomain],
+    facts: Sequence[_LevelFacts],
     lacks: Sequence[Lack],
-    where: Places,
+    where: DevicePlaces,
 ) -> None:
     """Refuse a draft whose own graph is another one than what was read. Raises InputError."""
     scale = 1.0 if given.in_bytes else _SCALE
@@ -278,10 +282,10 @@ def _check_exact(
         for fact in facts
     ]
     system = System("graph", "", hierarchy, tuple(links), 1e12)
-    faults = [fault_of(lack.unit, hierarchy, lack.share) for lack in lacks]
+    faults = [parse_fault(lack.unit, hierarchy, lack.share) for lack in lacks]
     made = graph_of(System("graph", "", hierarchy, tuple(links), 1e12, faults=tuple(faults)))
     names = {system.hierarchy.device(digits): device for device, digits in where.devices.items()}
-    rename = {n.name: names[n.number or 0] for n in made.nodes if n.kind is Kind.DEVICE}
+    rename = {n.name: names[n.number or 0] for n in made.nodes if n.kind is NodeKind.DEVICE}
     ours = _fingerprint(made, scale, rename)
     theirs = _prints(joined, Wires(given.graph), 1.0, {})
     if ours != theirs:
@@ -292,20 +296,20 @@ def _check_exact(
         )
 
 
-def _ports(fact: _Facts, given: Given) -> Stated:
-    return Stated(fact.ports, "") if fact.ports else _of_torus(fact, given)
+def _ports(fact: _LevelFacts, given: SourceGraph) -> StatedValue:
+    return StatedValue(fact.ports, "") if fact.ports else _devices_inside_torus(fact, given)
 
 
 _Print = tuple[object, ...]
 
 
-def _fingerprint(graph: Graph, scale: float, rename: dict[str, str]) -> Counter[_Print]:
+def _fingerprint(graph: MachineGraph, scale: float, rename: dict[str, str]) -> Counter[_Print]:
     wires = Wires(graph)
-    return _prints(domains(wires), wires, scale, rename)
+    return _prints(find_domains(wires), wires, scale, rename)
 
 
 def _prints(
-    joined: Sequence[Domain], wires: Wires, scale: float, rename: dict[str, str]
+    joined: Sequence[GraphDomain], wires: Wires, scale: float, rename: dict[str, str]
 ) -> Counter[_Print]:
     """What each domain joins, by the names of devices alone: equal for graphs that are one."""
 

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from hierarchies.importers.graphs.circles import natural
-from hierarchies.importers.graphs.domains import Devices, Domain
-from hierarchies.importers.graphs.levels import Found
+from hierarchies.importers.graphs.circles import natural_sort_key
+from hierarchies.importers.graphs.domains import Devices, GraphDomain
+from hierarchies.importers.graphs.levels import GraphLevel
 from hierarchies.system import Domain as Kinds
 
 Digits = tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class Places:
+class DevicePlaces:
     """Levels, outermost first, and the digits of every device and unit; what is missing is last."""
 
-    levels: tuple[Found, ...]
+    levels: tuple[GraphLevel, ...]
     devices: Mapping[str, Digits]
 
     @property
@@ -38,16 +38,16 @@ class Places:
                         yield (*parent, digit)
 
 
-def places(found: Sequence[Found], devices: Devices) -> Places:
+def find_places(found: Sequence[GraphLevel], devices: Devices) -> DevicePlaces:
     """The digits of every device, by domains from the outermost on."""
     outermost_first = tuple(reversed(found))
     digits: dict[str, Digits] = {}
-    _place(outermost_first, devices, (), digits)
-    return Places(outermost_first, digits)
+    _place_part(outermost_first, devices, (), digits)
+    return DevicePlaces(outermost_first, digits)
 
 
-def _place(
-    levels: tuple[Found, ...], part: Devices, above: Digits, digits: dict[str, Digits]
+def _place_part(
+    levels: tuple[GraphLevel, ...], part: Devices, above: Digits, digits: dict[str, Digits]
 ) -> None:
     position = len(above)
     if position == len(levels):
@@ -60,12 +60,12 @@ def _place(
         return
     [domain] = [one for one in level.domains if one.devices == part]
     units = level.units[domain.name]
-    for number, unit in enumerate(_ordered(levels, position, domain, units)):
-        _place(levels, unit, (*above, number), digits)
+    for number, unit in enumerate(_order_units(levels, position, domain, units)):
+        _place_part(levels, unit, (*above, number), digits)
 
 
-def _ordered(
-    levels: tuple[Found, ...], position: int, domain: Domain, units: Sequence[Devices]
+def _order_units(
+    levels: tuple[GraphLevel, ...], position: int, domain: GraphDomain, units: Sequence[Devices]
 ) -> list[Devices]:
     """Units that share ports of outer levels side by side; in a ring, as they stand around."""
     blocks = [
@@ -79,18 +79,21 @@ def _ordered(
 
     def key(unit: Devices) -> tuple[object, ...]:
         shared = {block for block in blocks if unit < block}
-        each = ((-len(block), natural(_least(block))) for block in sorted(shared, key=len)[::-1])
-        return (*each, (-len(unit), natural(_least(unit))))
+        each = (
+            (-len(block), natural_sort_key(_least_device(block)))
+            for block in sorted(shared, key=len)[::-1]
+        )
+        return (*each, (-len(unit), natural_sort_key(_least_device(unit))))
 
     ordered = sorted(units, key=key)
-    return _around(domain, ordered) if levels[position].kind is Kinds.RING else ordered
+    return _order_around_ring(domain, ordered) if levels[position].kind is Kinds.RING else ordered
 
 
-def _least(devices: Devices) -> str:
-    return min(devices, key=natural)
+def _least_device(devices: Devices) -> str:
+    return min(devices, key=natural_sort_key)
 
 
-def _around(domain: Domain, units: Sequence[Devices]) -> list[Devices]:
+def _order_around_ring(domain: GraphDomain, units: Sequence[Devices]) -> list[Devices]:
     near: dict[Devices, list[Devices]] = {unit: [] for unit in units}
     for one, other, _ in domain.cables:
         near[one.behind].append(other.behind)

@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 from hierarchies.errors import InputError
-from hierarchies.graphs.graph import Kind
+from hierarchies.graphs.graph import NodeKind
 from hierarchies.importers.draft import Draft
-from hierarchies.importers.graphs.arcs import Given
+from hierarchies.importers.graphs.arcs import SourceGraph
 from hierarchies.importers.graphs.machine import draft_of
-from hierarchies.importers.graphs.reading import given
-from hierarchies.importers.options import Options
+from hierarchies.importers.graphs.reading import parse_graph
+from hierarchies.importers.options import ImportOptions
 
 MOST_DEVICES = 64
 """Of how many devices maximum flows are looked for."""
 
 
-def read(text: str, options: Options) -> Draft:
+def read(text: str, options: ImportOptions) -> Draft:
     """The levels of a graph. Raises InputError for a text that is none, and for what is irregular.
 
     The error says what the links allow by maximum flows, as a bound that needs no levels.
     """
-    found = given(text)
+    found = parse_graph(text)
     try:
         return draft_of(found)
     except InputError as error:
-        hints = (error.hint, _allowed(found))
+        hints = (error.hint, _describe_flow_rates(found))
         raise InputError(
             f"no hierarchy: {error.problem}",
             where=error.where,
@@ -31,17 +31,17 @@ def read(text: str, options: Options) -> Draft:
         ) from None
 
 
-def _allowed(found: Given) -> str:
-    devices = [node for node in found.graph.nodes if node.kind is Kind.DEVICE]
+def _describe_flow_rates(found: SourceGraph) -> str:
+    devices = [node for node in found.graph.nodes if node.kind is NodeKind.DEVICE]
     known = all(
         e.bandwidth_bytes_per_second is not None or e.kind != "link" for e in found.graph.edges
     )
     if not 1 < len(devices) <= MOST_DEVICES or not found.in_bytes or not known:
         return ""
     # Not at the top of the file: networkx takes longer to load than all other modules together.
-    from hierarchies.graphs.flow import allowed
+    from hierarchies.graphs.flow import flow_rates
 
-    rates = allowed(found.graph)
+    rates = flow_rates(found.graph)
     gather, across = (
         rate / 1e9 for rate in (rates.all_gather_bytes_per_second, rates.broadcast_bytes_per_second)
     )

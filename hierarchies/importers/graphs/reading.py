@@ -11,19 +11,31 @@ from typing import Any
 
 from hierarchies.errors import InputError
 from hierarchies.importers import markup, structured
-from hierarchies.importers.graphs.arcs import Arc, Attributes, Given, list_of, made, number_of
-from hierarchies.importers.graphs.synthesizers import check_tacos, msccl, tacos, te_ccl
-from hierarchies.importers.markup import parsed
-from hierarchies.importers.structured import from_json, mapping
+from hierarchies.importers.graphs.arcs import (
+    Arc,
+    Attributes,
+    SourceGraph,
+    graph_of_arcs,
+    list_of,
+    number_of,
+)
+from hierarchies.importers.graphs.synthesizers import (
+    check_tacos,
+    parse_msccl,
+    parse_tacos,
+    parse_te_ccl,
+)
+from hierarchies.importers.markup import parse_xml
+from hierarchies.importers.structured import parse_json, require_mapping
 
 
-def given(text: str) -> Given:
+def parse_graph(text: str) -> SourceGraph:
     """The graph of a text. Raises InputError for what is none that we know."""
     start = text.lstrip()[:1]
     if start == "<":
-        return _graphml(text)
+        return _parse_graphml(text)
     if start in "{[":
-        found = from_json(text)
+        found = parse_json(text)
         if isinstance(found, dict):
             for keys, read in _BY_KEYS.items():
                 if {*keys} <= found.keys():
@@ -33,7 +45,7 @@ def given(text: str) -> Given:
             hint="node-link data of networkx has 'nodes' and 'edges', a topology of MSCCL "
             "'links', of TE-CCL 'capacity'",
         )
-    return tacos(text)
+    return parse_tacos(text)
 
 
 def check_beginning(text: str) -> None:
@@ -47,8 +59,8 @@ def check_beginning(text: str) -> None:
         check_tacos(text)
 
 
-def _graphml(text: str) -> Given:
-    root = parsed(text)
+def _parse_graphml(text: str) -> SourceGraph:
+    root = parse_xml(text)
     for element in root.iter():
         element.tag = element.tag.rpartition("}")[2]
     graph = root.find("graph")
@@ -61,7 +73,7 @@ def _graphml(text: str) -> Given:
         Arc(edge.get("source", ""), edge.get("target", ""), _data(edge, keys), undirected)
         for edge in graph.iterfind("edge")
     ]
-    return made(nodes, arcs, "GraphML")
+    return graph_of_arcs(nodes, arcs, "GraphML")
 
 
 def _data(element: Any, keys: Mapping[str, Any]) -> dict[str, Any]:
@@ -78,25 +90,25 @@ def _data(element: Any, keys: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _node_link(found: Attributes) -> Given:
+def _parse_node_link(found: Attributes) -> SourceGraph:
     arcs_key = "edges" if "edges" in found else "links"
     nodes = {
-        str(mapping(node, "a node").get("id")): mapping(node, "a node")
+        str(require_mapping(node, "a node").get("id")): require_mapping(node, "a node")
         for node in list_of(found["nodes"], "nodes")
     }
     arcs = []
     for entry in list_of(found[arcs_key], arcs_key):
-        edge = mapping(entry, "an edge")
+        edge = require_mapping(entry, "an edge")
         ends = str(edge.get("source")), str(edge.get("target"))
         arcs.append(Arc(*ends, edge, not found.get("directed")))
-    return made(nodes, arcs, "node-link JSON")
+    return graph_of_arcs(nodes, arcs, "node-link JSON")
 
 
-_BY_KEYS: Mapping[tuple[str, ...], Callable[[Attributes], Given]] = {
-    ("nodes", "edges"): _node_link,
-    ("nodes", "links"): _node_link,
-    ("capacity",): te_ccl,
-    ("links",): msccl,
-    ("topology", "msccl_type"): msccl,
+_BY_KEYS: Mapping[tuple[str, ...], Callable[[Attributes], SourceGraph]] = {
+    ("nodes", "edges"): _parse_node_link,
+    ("nodes", "links"): _parse_node_link,
+    ("capacity",): parse_te_ccl,
+    ("links",): parse_msccl,
+    ("topology", "msccl_type"): parse_msccl,
 }
 """The readers of JSON by the keys that tell them, in the order they are tried."""

@@ -14,9 +14,9 @@ from hierarchies.importers.graphs.arcs import (
     MOST_NODES,
     Arc,
     Attributes,
-    Given,
+    SourceGraph,
+    graph_of_arcs,
     list_of,
-    made,
     number_of,
     table_of,
 )
@@ -25,7 +25,7 @@ _LONGEST_LINE = 4096
 """In characters: a row of TACOS's has four numbers."""
 
 
-def msccl(found: Attributes) -> Given:
+def parse_msccl(found: Attributes) -> SourceGraph:
     """MSCCL's topology: ``links[to][from]`` counts; ``switches`` limit several of them together."""
     if isinstance(found.get("topology"), dict):
         found = found["topology"]
@@ -40,10 +40,10 @@ def msccl(found: Attributes) -> Given:
         if rate
     ]
     if limits:
-        arcs = _starred(names, limits, arcs)
+        arcs = _limits_as_switch(names, limits, arcs)
         nodes["switch"] = {"kind": "switch"}
     note = "MSCCL counts links: what one carries is not in the file."
-    return made(nodes, arcs, "MSCCL's topology", (note,))
+    return graph_of_arcs(nodes, arcs, "MSCCL's topology", (note,))
 
 
 def _limit(entry: Any, names: Sequence[str]) -> tuple[frozenset[str], frozenset[str], float]:
@@ -57,7 +57,7 @@ def _limit(entry: Any, names: Sequence[str]) -> tuple[frozenset[str], frozenset[
     return ends[0], ends[1], number_of(entry[2], "bandwidth of a switch")
 
 
-def _starred(
+def _limits_as_switch(
     names: Sequence[str],
     limits: Iterable[tuple[frozenset[str], frozenset[str], float]],
     arcs: Sequence[Arc],
@@ -86,7 +86,7 @@ def _starred(
     return [*ways, *(Arc("switch", name, {"weight": into[name]}) for name in names)]
 
 
-def te_ccl(found: Attributes) -> Given:
+def parse_te_ccl(found: Attributes) -> SourceGraph:
     """TE-CCL's topology: ``capacity[from][to]`` in chunks a second, ``chunk_size`` in GB."""
     table = table_of(found["capacity"], "capacity")
     alpha = table_of(found["alpha"], "alpha") if found.get("alpha") else None
@@ -108,10 +108,10 @@ def te_ccl(found: Attributes) -> Given:
                     values["latency_seconds"] = alpha[source][target]
                 arcs.append(Arc(names[source], names[target], values))
     notes = () if size else ("Without chunk_size TE-CCL's capacities have no unit.",)
-    return made(nodes, arcs, "TE-CCL's topology", notes)
+    return graph_of_arcs(nodes, arcs, "TE-CCL's topology", notes)
 
 
-def tacos(text: str) -> Given:
+def parse_tacos(text: str) -> SourceGraph:
     """TACOS's CSV: the number of NPUs, a header, then source, target, latency (ns), GB/s."""
     rows = _rows(text)
     count = _devices(rows)
@@ -123,7 +123,7 @@ def tacos(text: str) -> Given:
         source, target, latency, rate = (number_of(cell, "a cell") for cell in row)
         values = {"latency_ns": latency, "bandwidth_GB_per_s": rate}
         arcs.append(Arc(str(int(source)), str(int(target)), values))
-    return made(nodes, arcs, "TACOS's topology")
+    return graph_of_arcs(nodes, arcs, "TACOS's topology")
 
 
 def check_tacos(text: str) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from math import ceil
 
 from hierarchies.errors import InputError
-from hierarchies.importers.networks.infiniband import Device, Subnet
+from hierarchies.importers.networks.infiniband import Subnet, SubnetDevice
 
 _ADAPTER = re.compile(r"(?:mlx[0-9]+_[0-9]+|HCA-?[0-9]+|ib[a-z]*[0-9]\S*|rocep\S+|hfi1_[0-9]+)")
 _UNNAMED = re.compile(r"\s*(?:MT[0-9]+\b.*|.*Mellanox Technologies.*)?")
@@ -31,7 +31,7 @@ class Machines:
     usual: int
 
 
-def is_aggregation(device: Device) -> bool:
+def is_aggregation(device: SubnetDevice) -> bool:
     """Whether a device is the part of a switch that adds up (SHARP), and no machine's adapter."""
     return not device.is_switch and _AGGREGATION in (device.description or "")
 
@@ -58,7 +58,7 @@ def machines_of(net: Subnet) -> Machines:
     return Machines(kept, tuple(nameless), tuple(few), usual)
 
 
-def _host(device: Device) -> str | None:
+def _host(device: SubnetDevice) -> str | None:
     if device.description is None:
         return device.id
     if _UNNAMED.fullmatch(device.description):

@@ -8,26 +8,32 @@ from dataclasses import dataclass
 from itertools import chain
 
 from hierarchies.errors import InputError
-from hierarchies.importers.draft import Blank, Draft, Stated
-from hierarchies.importers.hostlist import listed
+from hierarchies.importers.draft import Blank, Draft, StatedValue
+from hierarchies.importers.hostlist import shorten_list
 from hierarchies.importers.networks.ib_machines import (
     Machines,
     is_aggregation,
     machines_of,
     nameless_hosts,
 )
-from hierarchies.importers.networks.infiniband import Cable, Speed, Subnet, subnet
-from hierarchies.importers.networks.networks import NODE, Facts, Ports, Slower, network
+from hierarchies.importers.networks.infiniband import Cable, Speed, Subnet, parse_subnet
+from hierarchies.importers.networks.networks import (
+    NODE,
+    NetworkFacts,
+    Ports,
+    SlowerUnit,
+    draft_network,
+)
 from hierarchies.importers.networks.tiers import Host, Tiers
-from hierarchies.importers.options import Options
+from hierarchies.importers.options import ImportOptions
 
 _TIERS = ("pod", "zone")
 _MOST_TIERS = 8
 
 
-def read(text: str, options: Options) -> Draft:
+def read(text: str, options: ImportOptions) -> Draft:
     """The draft of a subnet. Raises InputError for a text that has no hosts below switches."""
-    net = subnet(text)
+    net = parse_subnet(text)
     switches = [device for device in net.devices.values() if device.is_switch]
     if not switches:
         raise InputError(
@@ -38,16 +44,16 @@ def read(text: str, options: Options) -> Draft:
     tier_of = _switch_tiers(net, machines)
     parts = _components(net, machines, tier_of)
     tiers = _tiers(net, machines, parts)
-    facts = Facts(
+    facts = NetworkFacts(
         "infiniband-fabric",
         "ibnetdiscover",
         ports=_ports(net, machines, tiers, parts),
-        slower=tuple(_slower(net, machines, parts[0])),
+        slower=tuple(_find_slower_units(net, machines, parts[0])),
         notes=tuple(_notes(net, machines, tier_of, parts)),
-        counted=_counted(net, machines, tier_of),
+        counted=_count_parts(net, machines, tier_of),
         medium="infiniband",
     )
-    return network(tiers, facts, options)
+    return draft_network(tiers, facts, options)
 
 
 def _switch_tiers(net: Subnet, machines: Machines) -> dict[str, int]:
@@ -119,7 +125,10 @@ def _tiers(net: Subnet, machines: Machines, parts: Sequence[Mapping[str, str]]) 
     hosts = tuple(
         Host(
             name,
-            (*(_named(net, tier[leaf]) for tier in reversed(parts[1:])), names[parts[0][leaf]]),
+            (
+                *(_switch_name(net, tier[leaf]) for tier in reversed(parts[1:])),
+                names[parts[0][leaf]],
+            ),
         )
         for name, leaf in where.items()
     )
@@ -135,7 +144,7 @@ def _tier_names(parts: Sequence[Mapping[str, str]]) -> tuple[str, ...]:
     return ("leaf" if alone else "group", *outer)
 
 
-def _named(net: Subnet, switch: str) -> str:
+def _switch_name(net: Subnet, switch: str) -> str:
     return net.devices[switch].description or switch
 
 
@@ -143,8 +152,8 @@ def _part_names(net: Subnet, part_of: Mapping[str, str]) -> dict[str, str]:
     """A name for each part of leaf switches: its first switch, and how many more there are."""
     inside: defaultdict[str, list[str]] = defaultdict(list)
     for switch, part in part_of.items():
-        inside[part].append(_named(net, switch))
-    return {part: listed(sorted(names), 1) for part, names in inside.items()}
+        inside[part].append(_switch_name(net, switch))
+    return {part: shorten_list(sorted(names), 1) for part, names in inside.items()}
 
 
 def _ports(
@@ -159,7 +168,9 @@ def _ports(
     ]
     speed = _usual_speed(nics)
     ports = {
-        NODE: Ports(Stated(machines.usual, "ibnetdiscover: cables of a host"), _bandwidth(speed))
+        NODE: Ports(
+            StatedValue(machines.usual, "ibnetdiscover: cables of a host"), _bandwidth(speed)
+        )
     }
     for name, part_of in zip(_tier_names(parts), parts, strict=True):
         uplinks = uplinks_of(net, part_of)
@@ -172,7 +183,7 @@ def _ports(
         )
         if most:
             upward = _usual_speed([cable for cables in uplinks.values() for cable in cables])
-            ports[name] = _shared(most, max(hosts.values()) * machines.usual, upward, name)
+            ports[name] = _share_uplinks(most, max(hosts.values()) * machines.usual, upward, name)
     return ports
 
 
@@ -182,42 +193,45 @@ def _whole_uplinks(net: Subnet, part_of: Mapping[str, str]) -> int:
     return max(map(len, alone.values())) * max(Counter(part_of.values()).values())
 
 
-def _slower(net: Subnet, machines: Machines, part_of: Mapping[str, str]) -> Iterable[Slower]:
+def _find_slower_units(
+    net: Subnet, machines: Machines, part_of: Mapping[str, str]
+) -> Iterable[SlowerUnit]:
     """Groups with fewer uplinks than a complete one, and hosts with fewer cables than is usual."""
     whole, names = _whole_uplinks(net, part_of), _part_names(net, part_of)
     level = _tier_names([part_of])[0]
     for part, cables in uplinks_of(net, part_of).items():
         if 0 < len(cables) < whole:
             source = f"ibnetdiscover: {len(cables)} of {whole} uplinks"
-            yield Slower(level, names[part], len(cables) / whole, source)
+            yield SlowerUnit(level, names[part], len(cables) / whole, source)
     for name, leaves in machines.leaves.items():
         if len(leaves) < machines.usual:
             source = f"ibnetdiscover: {len(leaves)} of {machines.usual} cables"
-            yield Slower(NODE, name, len(leaves) / machines.usual, source)
+            yield SlowerUnit(NODE, name, len(leaves) / machines.usual, source)
 
 
-def _shared(uplinks: int, nics: int, speed: Speed | None, name: str) -> Ports:
+def _share_uplinks(uplinks: int, nics: int, speed: Speed | None, name: str) -> Ports:
     """The uplinks of a unit as a port for each NIC below it, with its share of their bandwidth."""
     source = f"ibnetdiscover: the NICs of a whole {name}, which share its {uplinks} uplinks"
     if speed is None:
         return Ports(
-            Stated(nics, source), Blank(source=f"{uplinks} uplinks for {nics} NICs: their part")
+            StatedValue(nics, source),
+            Blank(source=f"{uplinks} uplinks for {nics} NICs: their part"),
         )
     each = f"{speed.spelled} = {speed.bits_per_second / 1e9:g} Gb/s"
     return Ports(
-        Stated(nics, source),
-        Stated(
+        StatedValue(nics, source),
+        StatedValue(
             uplinks * speed.bits_per_second / 8 / nics,
             f"ibnetdiscover: {uplinks} uplinks of {each} for {nics} NICs",
         ),
     )
 
 
-def _bandwidth(speed: Speed | None) -> Stated | Blank:
+def _bandwidth(speed: Speed | None) -> StatedValue | Blank:
     if speed is None:
         return Blank(source="the file has no speeds; of one NIC, per direction")
     source = f"ibnetdiscover: {speed.spelled} = {speed.bits_per_second / 1e9:g} Gb/s"
-    return Stated(speed.bits_per_second / 8, source)
+    return StatedValue(speed.bits_per_second / 8, source)
 
 
 def _usual_speed(cables: Iterable[Cable]) -> Speed | None:
@@ -237,7 +251,7 @@ def uplinks_of(net: Subnet, part_of: Mapping[str, str]) -> dict[str, list[Cable]
     return uplinks
 
 
-def _counted(net: Subnet, machines: Machines, tier_of: Mapping[str, int]) -> dict[str, int]:
+def _count_parts(net: Subnet, machines: Machines, tier_of: Mapping[str, int]) -> dict[str, int]:
     tiers = Counter(tier_of.values())
     names = ("leaf switches", "spine switches", "core switches")
     counted = {name: tiers[tier] for tier, name in enumerate(names) if tiers[tier]}
@@ -264,39 +278,43 @@ def _notes(
     if machines.few:
         yield (
             f"left out, as at most half of the usual {machines.usual} cables lead to them: "
-            f"{listed(machines.few)}"
+            f"{shorten_list(machines.few)}"
         )
     thin = [name for name, leaves in machines.leaves.items() if len(leaves) < machines.usual]
     if thin:
-        yield f"hosts with fewer than the usual {machines.usual} cables: {listed(thin)}"
+        yield f"hosts with fewer than the usual {machines.usual} cables: {shorten_list(thin)}"
     if machines.nameless:
         hosts = sum(nameless_hosts(machines, parts[0]).values())
         yield (
             f"{len(machines.nameless)} adapters do not say whose they are (or many hosts have one "
             f"name); with as many a host as usual they are {hosts} hosts."
         )
-    idle = [_named(net, d.id) for d in net.devices.values() if d.is_switch and d.id not in tier_of]
+    idle = [
+        _switch_name(net, d.id) for d in net.devices.values() if d.is_switch and d.id not in tier_of
+    ]
     if idle:
-        yield f"switches from which no host can be reached: {listed(idle)}"
-    yield from _short_switches(net, tier_of)
-    yield from _odd_speeds(net.cables)
+        yield f"switches from which no host can be reached: {shorten_list(idle)}"
+    yield from _find_short_switches(net, tier_of)
+    yield from _note_odd_speeds(net.cables)
 
 
-def _short_switches(net: Subnet, tier_of: Mapping[str, int]) -> Iterable[str]:
+def _find_short_switches(net: Subnet, tier_of: Mapping[str, int]) -> Iterable[str]:
     """Leaf switches with fewer uplinks than the most."""
     alone = {leaf: leaf for leaf, tier in tier_of.items() if tier == 0}
     counts = {leaf: len(cables) for leaf, cables in uplinks_of(net, alone).items()}
     most = max(counts.values(), default=0)
-    short = [f"{_named(net, leaf)} has {count}" for leaf, count in counts.items() if count < most]
+    short = [
+        f"{_switch_name(net, leaf)} has {count}" for leaf, count in counts.items() if count < most
+    ]
     if short:
         full = len(counts) - len(short)
         yield (
-            f"{full} of {len(counts)} leaf switches have {most} uplinks, {listed(short, 20)}. "
+            f"{full} of {len(counts)} leaf switches have {most} uplinks, {shorten_list(short, 20)}. "
             "The description gives every unit what one with all of them would have."
         )
 
 
-def _odd_speeds(cables: Sequence[Cable]) -> Iterable[str]:
+def _note_odd_speeds(cables: Sequence[Cable]) -> Iterable[str]:
     counts = Counter(cable.speed.spelled if cable.speed else "no speed" for cable in cables)
     if len(counts) > 1:
         yield "cables of several speeds: " + ", ".join(f"{n} of {s}" for s, n in counts.items())

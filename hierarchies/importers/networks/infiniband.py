@@ -45,7 +45,7 @@ class Speed:
 
 
 @dataclass(frozen=True)
-class Device:
+class SubnetDevice:
     """A switch, or an adapter (a NIC, a router, the aggregation node inside a switch)."""
 
     id: str
@@ -65,7 +65,7 @@ class Cable:
 class Subnet:
     """All devices by their ids, and all cables, each once."""
 
-    devices: Mapping[str, Device]
+    devices: Mapping[str, SubnetDevice]
     cables: tuple[Cable, ...]
 
     @cached_property
@@ -86,7 +86,7 @@ class Subnet:
         return tuple(each for each in ends if each[0] in switches and each[1] in switches)
 
 
-def subnet(text: str) -> Subnet:
+def parse_subnet(text: str) -> Subnet:
     """The devices and cables of a subnet.
 
     A cable stands in the blocks of both its ends, or of one; adapters may have no block of their
@@ -111,9 +111,9 @@ def _check_length(text: str) -> None:
 
 def _read(
     text: str,
-) -> tuple[dict[str, Device], dict[str, tuple[int, str | None]], dict[Port, Cable]]:
+) -> tuple[dict[str, SubnetDevice], dict[str, tuple[int, str | None]], dict[Port, Cable]]:
     """Devices with blocks, where and how ports first name others, and cables by both ends."""
-    devices: dict[str, Device] = {}
+    devices: dict[str, SubnetDevice] = {}
     peers: dict[str, tuple[int, str | None]] = {}
     cables: dict[Port, Cable] = {}
     current: str | None = None
@@ -124,7 +124,7 @@ def _read(
             continue
         try:
             if match := _HEADER.match(line):
-                current = _begin(match, devices)
+                current = _begin_device(match, devices)
             elif match := _PORT.match(line):
                 if current is None:
                     raise InputError("a port before any switch or adapter")
@@ -140,11 +140,11 @@ def _read(
     return devices, peers, cables
 
 
-def _begin(match: re.Match[str], devices: dict[str, Device]) -> str:
+def _begin_device(match: re.Match[str], devices: dict[str, SubnetDevice]) -> str:
     id = match[3]
     if id in devices:
         raise InputError(f"{id!r} is given twice")
-    devices[id] = Device(id, match[1] == "Switch", match[4])
+    devices[id] = SubnetDevice(id, match[1] == "Switch", match[4])
     return id
 
 
@@ -180,7 +180,9 @@ def _description(rest: str) -> str | None:
     return match[1] if match else None
 
 
-def _add_peers(devices: dict[str, Device], peers: Mapping[str, tuple[int, str | None]]) -> None:
+def _add_peers(
+    devices: dict[str, SubnetDevice], peers: Mapping[str, tuple[int, str | None]]
+) -> None:
     """Add adapters that have no block of their own, and only stand in those of switches."""
     for id, (number, description) in peers.items():
         if id in devices:
@@ -191,4 +193,4 @@ def _add_peers(devices: dict[str, Device], peers: Mapping[str, tuple[int, str | 
                 where=f"line {number}",
                 hint="the file may have been cut off",
             )
-        devices[id] = Device(id, False, description)
+        devices[id] = SubnetDevice(id, False, description)

@@ -13,11 +13,11 @@ from hierarchies.errors import InputError
 from hierarchies.files.loading import load
 from hierarchies.importers import structured
 from hierarchies.importers.contents import Contents, Unit
-from hierarchies.importers.draft import Blank, Draft, DraftLevel, Stated
-from hierarchies.importers.hostlist import listed
+from hierarchies.importers.draft import Blank, Draft, DraftLevel, StatedValue
+from hierarchies.importers.hostlist import shorten_list
 from hierarchies.importers.networks.networks import check_nodes
-from hierarchies.importers.options import Options
-from hierarchies.importers.structured import BEGINNING, from_json
+from hierarchies.importers.options import ImportOptions
+from hierarchies.importers.structured import BEGINNING, parse_json
 from hierarchies.importers.suggestions import NETWORK
 
 SNIPPET = """\
@@ -41,7 +41,7 @@ _KNOWN = {
 
 
 @dataclass(frozen=True)
-class Device:
+class JaxDevice:
     """One device in JAX's list; ``coords`` are x, y, z, empty where there are none."""
 
     id: int
@@ -59,12 +59,14 @@ def check_beginning(text: str) -> None:
         raise InputError("no list of devices", hint=f"it is made by\n{SNIPPET}")
 
 
-def read(text: str, options: Options) -> Draft:
+def read(text: str, options: ImportOptions) -> Draft:
     """The draft of what a dump lists. Raises InputError for devices that make no levels."""
     devices = devices_of(text)
     kinds = Counter(device.kind for device in devices)
     if len(kinds) > 1:
-        raise InputError(f"devices of several kinds: {listed(kinds)}", hint="import them apart")
+        raise InputError(
+            f"devices of several kinds: {shorten_list(kinds)}", hint="import them apart"
+        )
     dimensions = {len(device.coords) for device in devices}
     if len(dimensions) > 1:
         raise InputError("some devices have coords of another length than others")
@@ -72,9 +74,9 @@ def read(text: str, options: Options) -> Draft:
     return _torus(devices) if dimensions != {0} else _processes(devices)
 
 
-def devices_of(text: str) -> tuple[Device, ...]:
+def devices_of(text: str) -> tuple[JaxDevice, ...]:
     """The devices in a dump. Raises InputError for JSON that is none, and for an id given twice."""
-    found = from_json(text)
+    found = parse_json(text)
     if not isinstance(found, list) or not found:
         raise InputError("no list of devices", hint=f"it is made by\n{SNIPPET}")
     if len(found) > MOST_DEVICES:
@@ -82,11 +84,11 @@ def devices_of(text: str) -> tuple[Device, ...]:
     devices = tuple(_device(entry, f"device {i + 1}") for i, entry in enumerate(found))
     twice = [str(id) for id, count in Counter(d.id for d in devices).items() if count > 1]
     if twice:
-        raise InputError(f"ids given more than once: {listed(twice)}")
+        raise InputError(f"ids given more than once: {shorten_list(twice)}")
     return devices
 
 
-def _device(entry: Any, where: str) -> Device:
+def _device(entry: Any, where: str) -> JaxDevice:
     if isinstance(entry, dict):
         entry = [entry.get(field) for field in _FIELDS]
     if not isinstance(entry, list) or len(entry) != len(_FIELDS):
@@ -98,32 +100,32 @@ def _device(entry: Any, where: str) -> Device:
         raise InputError("device_kind is no text", where=where)
     if coords is not None and not (isinstance(coords, list) and 1 <= len(coords) <= 3):
         raise InputError("coords are not 1 to 3 numbers", where=where)
-    return Device(
-        _whole(id, f"{where}, id"),
-        _whole(process, f"{where}, process_index"),
+    return JaxDevice(
+        _parse_whole(id, f"{where}, id"),
+        _parse_whole(process, f"{where}, process_index"),
         kind,
-        tuple(_whole(c, f"{where}, coords") for c in coords or ()),
-        _whole(core or 0, f"{where}, core_on_chip"),
-        _whole(slice or 0, f"{where}, slice_index"),
+        tuple(_parse_whole(c, f"{where}, coords") for c in coords or ()),
+        _parse_whole(core or 0, f"{where}, core_on_chip"),
+        _parse_whole(slice or 0, f"{where}, slice_index"),
     )
 
 
-def _whole(value: Any, where: str) -> int:
+def _parse_whole(value: Any, where: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 10**9:
         raise InputError(f"{str(value)[:40]!r} is no number from 0", where=where)
     return value
 
 
-def _torus(devices: Sequence[Device]) -> Draft:
+def _torus(devices: Sequence[JaxDevice]) -> Draft:
     """Levels from coords: slices, then z, y and x of the chips in one slice, then cores."""
     axes = "xyz"[: len(devices[0].coords)]
-    slices: dict[int, list[Device]] = {}
+    slices: dict[int, list[JaxDevice]] = {}
     for device in devices:
         slices.setdefault(device.slice, []).append(device)
     boxes = {number: _box(inside) for number, inside in slices.items()}
     shapes = Counter(boxes.values())
     if len(shapes) > 1:
-        each = "; ".join(f"slice {number}: {_spelled(b, axes)}" for number, b in boxes.items())
+        each = "; ".join(f"slice {number}: {_spell_box(b, axes)}" for number, b in boxes.items())
         raise InputError(
             f"slices of several shapes: {each[:300]}", hint="import slices of one shape"
         )
@@ -133,7 +135,7 @@ def _torus(devices: Sequence[Device]) -> Draft:
     notes = [_WRAPS, *_order_note(devices)]
     return Draft(
         "jax-devices",
-        f"{kind}: {len(slices)} slices of {_spelled(shape, axes)}",
+        f"{kind}: {len(slices)} slices of {_spell_box(shape, axes)}",
         levels,
         device=kind,
         memory_bytes_per_second=_memory(kind),
@@ -159,7 +161,7 @@ _WRAPS = (
 )
 
 
-def _box(devices: Sequence[Device]) -> tuple[int, ...]:
+def _box(devices: Sequence[JaxDevice]) -> tuple[int, ...]:
     """The extents of the box that devices fill, x first, cores last.
 
     Raises InputError if one is missing, or two are at one place.
@@ -170,7 +172,7 @@ def _box(devices: Sequence[Device]) -> tuple[int, ...]:
     extents = tuple(high - low + 1 for low, high in zip(lows, highs, strict=True))
     if len(set(places)) != len(places):
         twice = [str(place) for place, count in Counter(places).items() if count > 1]
-        raise InputError(f"two devices at one place (coords and core): {listed(twice)}")
+        raise InputError(f"two devices at one place (coords and core): {shorten_list(twice)}")
     if prod(extents) != len(places):
         raise InputError(
             f"{len(places)} devices in a box of {' x '.join(map(str, extents))} (coords and core)",
@@ -179,7 +181,7 @@ def _box(devices: Sequence[Device]) -> tuple[int, ...]:
     return extents
 
 
-def _spelled(box: Sequence[int], axes: str) -> str:
+def _spell_box(box: Sequence[int], axes: str) -> str:
     cores = f" x {box[-1]} cores" if box[-1] > 1 else ""
     return " x ".join(f"{extent} {a}" for extent, a in zip(box, axes, strict=False)) + cores
 
@@ -203,7 +205,7 @@ def _slice_level(count: int) -> DraftLevel:
         Blank("switch", "slices are joined by a data centre's network"),
         Blank(source="of one host's NIC, per direction; the dump does not know it"),
         Blank(source="of the data centre's network; the dump does not know it"),
-        Stated(count, f"{_SOURCE}: slice_index"),
+        StatedValue(count, f"{_SOURCE}: slice_index"),
         Blank(source="how many NICs all hosts of one slice have together"),
     )
 
@@ -219,11 +221,11 @@ def _axis_level(kind: str, axis: str, count: int, inside: int) -> DraftLevel:
         latency = Blank(link.latency_seconds, origin + link.source("latency_us", "no source"))
     return DraftLevel(
         axis,
-        Stated("torus", f"{_SOURCE}: coords"),
+        StatedValue("torus", f"{_SOURCE}: coords"),
         bandwidth,
         latency,
-        Stated(count, f"{_SOURCE}: coords"),
-        Stated(inside, "every device of a torus has links of its own"),
+        StatedValue(count, f"{_SOURCE}: coords"),
+        StatedValue(inside, "every device of a torus has links of its own"),
     )
 
 
@@ -233,7 +235,7 @@ def _core_level(count: int) -> DraftLevel:
         Blank("bus", "cores of a chip share its memory; the dump does not say how they are joined"),
         Blank(source="between the cores of one chip: about its memory's bandwidth"),
         Blank(),
-        Stated(count, f"{_SOURCE}: core_on_chip"),
+        StatedValue(count, f"{_SOURCE}: core_on_chip"),
     )
 
 
@@ -247,7 +249,7 @@ def _memory(kind: str) -> Blank:
     )
 
 
-def _order_note(devices: Sequence[Device]) -> list[str]:
+def _order_note(devices: Sequence[JaxDevice]) -> list[str]:
     """A note on whether JAX's ids count devices as the levels do: slices, z, y, x, cores."""
     by_place = sorted(devices, key=lambda d: (d.slice, *reversed(d.coords), d.core))
     if [d.id for d in by_place] == sorted(d.id for d in devices):
@@ -256,11 +258,11 @@ def _order_note(devices: Sequence[Device]) -> list[str]:
     return [f"JAX's ids run in another order than this description's, {order}"]
 
 
-def _processes(devices: Sequence[Device]) -> Draft:
+def _processes(devices: Sequence[JaxDevice]) -> Draft:
     """Without coords: nodes are the processes, each with as many devices."""
     held = Counter(device.process for device in devices)
     if len(set(held.values())) > 1:
-        each = listed(f"process {process} has {count}" for process, count in held.items())
+        each = shorten_list(f"process {process} has {count}" for process, count in held.items())
         raise InputError(
             f"processes with different numbers of devices: {each}",
             hint="import processes that are alike",
@@ -272,7 +274,7 @@ def _processes(devices: Sequence[Device]) -> Draft:
         Blank("switch", "usual for a network of nodes"),
         Blank(source="of one NIC, per direction: 400 Gb/s are 50 GB/s"),
         NETWORK["latency_us"],
-        Stated(len(held), source),
+        StatedValue(len(held), source),
         Blank(source="how many NICs a node has for this network"),
     )
     device = DraftLevel(
@@ -280,7 +282,7 @@ def _processes(devices: Sequence[Device]) -> Draft:
         Blank(source="switch, mesh or ring: what joins the devices of one process"),
         Blank(source="of one device's port, per direction"),
         Blank(),
-        Stated(inside, source),
+        StatedValue(inside, source),
     )
     kind = devices[0].kind
     slices = len({d.slice for d in devices})

@@ -10,14 +10,14 @@ from typing import Any
 
 from hierarchies.errors import InputError
 from hierarchies.importers import structured
-from hierarchies.importers.claims import Between, Claim
+from hierarchies.importers.claims import Claim, NumberRange
 from hierarchies.importers.draft import Draft
-from hierarchies.importers.hostlist import MOST_HOSTS, listed
-from hierarchies.importers.networks.networks import Facts, Groups, network
+from hierarchies.importers.hostlist import MOST_HOSTS, shorten_list
+from hierarchies.importers.networks.networks import HostGroups, NetworkFacts, draft_network
 from hierarchies.importers.networks.switches import tier_names
 from hierarchies.importers.networks.tiers import Host, Tiers, check_nested
-from hierarchies.importers.options import Options
-from hierarchies.importers.structured import from_json
+from hierarchies.importers.options import ImportOptions
+from hierarchies.importers.structured import parse_json
 
 _RESOURCES = ("nvidia.com/gpu", "amd.com/gpu", "google.com/tpu", "aws.amazon.com/neuron")
 _COUNT = "nvidia.com/gpu.count"
@@ -66,7 +66,7 @@ PRESETS = (
 
 
 @dataclass(frozen=True)
-class Node:
+class KubernetesNode:
     """One node: its labels, and how many devices of which model it says it has.
 
     ``counts`` are all places that state the number of its devices, the one that is used first.
@@ -84,7 +84,7 @@ def check_beginning(text: str) -> None:
     structured.check_beginning(text, '"items"')
 
 
-def read(text: str, options: Options) -> Draft:
+def read(text: str, options: ImportOptions) -> Draft:
     """The draft of a cluster from a list of nodes.
 
     ``options.keys`` are the labels to go by, outermost first; without them a preset whose labels
@@ -105,9 +105,9 @@ def read(text: str, options: Options) -> Draft:
     check_nested(tiers, f"outermost first: {', '.join(keys)}")
     counted = {"gpus": sum(node.devices for node in working)} if working[0].devices else {}
     levels = ", ".join(f"{t} = {key}" for t, key in zip(tiers.names, keys, strict=True)) or "none"
-    notes = [f"labels of {name}: {levels}", *_left_out(nodes, working), *_contents(working)]
+    notes = [f"labels of {name}: {levels}", *_note_left_out(nodes, working), *_contents(working)]
     devices = {node.name: node.devices for node in working} if working[0].devices else {}
-    facts = Facts(
+    facts = NetworkFacts(
         "kubernetes-cluster",
         "labels of Kubernetes",
         notes=tuple(notes),
@@ -116,12 +116,12 @@ def read(text: str, options: Options) -> Draft:
         models=tuple({node.model for node in working if node.model}),
         claims=tuple(claim for node in working for claim in _claims(node)),
     )
-    return network(tiers, facts, options, _accelerators(working))
+    return draft_network(tiers, facts, options, _accelerators(working))
 
 
-def nodes_of(text: str) -> tuple[Node, ...]:
+def nodes_of(text: str) -> tuple[KubernetesNode, ...]:
     """The nodes of a Kubernetes list. Raises InputError for JSON that is none."""
-    found = from_json(text)
+    found = parse_json(text)
     items = found.get("items") if isinstance(found, dict) else None
     if not isinstance(items, list):
         raise InputError("no list of nodes", hint="give what kubectl get nodes -o json prints")
@@ -130,7 +130,7 @@ def nodes_of(text: str) -> tuple[Node, ...]:
     return tuple(_node(item, f"items, entry {i + 1}") for i, item in enumerate(items))
 
 
-def _node(item: Any, where: str) -> Node:
+def _node(item: Any, where: str) -> KubernetesNode:
     metadata = _mapping(_mapping(item, where).get("metadata"), f"{where}, metadata")
     name = metadata.get("name")
     if not isinstance(name, str) or not name:
@@ -148,15 +148,15 @@ def _node(item: Any, where: str) -> Node:
     allocatable = _mapping(status.get("allocatable") or {}, where)
     elsewhere = (("allocatable", allocatable.get(resource)), (_COUNT, labels.get(_COUNT)))
     counts = [("capacity", devices), *((p, _number(n)) for p, n in elsewhere if n is not None)]
-    return Node(name, labels, devices, model, tuple(counts) if resource else ())
+    return KubernetesNode(name, labels, devices, model, tuple(counts) if resource else ())
 
 
-def _claims(node: Node) -> Iterator[Claim]:
+def _claims(node: KubernetesNode) -> Iterator[Claim]:
     """What the places of a node state of its number of devices, if they differ."""
     if len({count for _, count in node.counts}) > 1:
         for place, count in node.counts:
             follows = place != node.counts[0][0]
-            values = Between(count, count)
+            values = NumberRange(count, count)
             yield Claim("devices", f"node {node.name}", place, str(count), values, follows)
 
 
@@ -164,13 +164,13 @@ def _number(value: Any) -> int:
     return int(value) if re.fullmatch(r"[0-9]{1,6}", str(value), re.ASCII) else 0
 
 
-def _keys(nodes: Sequence[Node], options: Options) -> tuple[str, tuple[str, ...]]:
+def _keys(nodes: Sequence[KubernetesNode], options: ImportOptions) -> tuple[str, tuple[str, ...]]:
     """Whose labels name the levels, and the labels, outermost first."""
     if options.keys:
         for key in options.keys:
             missing = [node.name for node in nodes if key not in node.labels]
             if missing:
-                raise InputError(f"no label {key!r} on {listed(missing)}", where="--keys")
+                raise InputError(f"no label {key!r} on {shorten_list(missing)}", where="--keys")
         return "--keys", options.keys
     partly = []
     for preset in PRESETS:
@@ -179,20 +179,20 @@ def _keys(nodes: Sequence[Node], options: Options) -> tuple[str, tuple[str, ...]
         if preset.needed in some and not bare:
             return preset.name, tuple(some)
         if preset.needed in some:
-            partly.append(f"those of {preset.name} are not on {listed(bare)}")
+            partly.append(f"those of {preset.name} are not on {shorten_list(bare)}")
     raise InputError(
         f"no labels that say where every node hangs{': ' if partly else ''}{'; '.join(partly)}",
         hint="name them, outermost first: --keys LABEL,LABEL",
     )
 
 
-def _left_out(nodes: Sequence[Node], working: Sequence[Node]) -> list[str]:
+def _note_left_out(nodes: Sequence[KubernetesNode], working: Sequence[KubernetesNode]) -> list[str]:
     kept = {node.name for node in working}
     others = [node.name for node in nodes if node.name not in kept]
-    return [f"without devices, left out: {listed(others)}"] if others else []
+    return [f"without devices, left out: {shorten_list(others)}"] if others else []
 
 
-def _contents(nodes: Sequence[Node]) -> list[str]:
+def _contents(nodes: Sequence[KubernetesNode]) -> list[str]:
     """What the nodes say they hold."""
     kinds = Counter((node.devices, node.model) for node in nodes if node.devices)
     if not kinds:
@@ -204,9 +204,9 @@ def _contents(nodes: Sequence[Node]) -> list[str]:
     return [f"inside: {parts}"]
 
 
-def _accelerators(nodes: Sequence[Node]) -> tuple[Groups, ...]:
+def _accelerators(nodes: Sequence[KubernetesNode]) -> tuple[HostGroups, ...]:
     """The accelerator domains by the first writer whose labels all nodes have."""
-    found: list[Groups] = []
+    found: list[HostGroups] = []
     for name, keys in _ACCELERATORS:
         if found and not (name == "subdomain" and found[0].name == "domain"):
             continue
@@ -216,7 +216,7 @@ def _accelerators(nodes: Sequence[Node]) -> tuple[Groups, ...]:
             if all(key in node.labels for key in keys)
         }
         if len(of) == len(nodes):
-            found.append(Groups(name, of))
+            found.append(HostGroups(name, of))
     return tuple(found)
 
 

@@ -10,10 +10,10 @@ from math import prod
 from hierarchies.errors import InputError
 from hierarchies.importers.claims import Claim
 from hierarchies.importers.contents import Contents, Unit
-from hierarchies.importers.draft import Blank, Draft, DraftLevel, Entry, Lack, Stated
-from hierarchies.importers.hostlist import listed
-from hierarchies.importers.networks.tiers import Host, Tiers, largest_even_part, with_groups
-from hierarchies.importers.options import Options
+from hierarchies.importers.draft import Blank, Draft, DraftLevel, Entry, Lack, StatedValue
+from hierarchies.importers.hostlist import shorten_list
+from hierarchies.importers.networks.tiers import Host, Tiers, add_groups, largest_even_part
+from hierarchies.importers.options import ImportOptions
 from hierarchies.importers.suggestions import NETWORK
 
 NODE = "node"
@@ -30,7 +30,7 @@ class Ports:
 
 
 @dataclass(frozen=True)
-class Groups:
+class HostGroups:
     """The group that each host is in, by the host's name."""
 
     name: str
@@ -38,7 +38,7 @@ class Groups:
 
 
 @dataclass(frozen=True)
-class Slower:
+class SlowerUnit:
     """A unit with a share of the usual bandwidth: a host with 7 of 8 cables has 0.875."""
 
     level: str
@@ -48,7 +48,7 @@ class Slower:
 
 
 @dataclass(frozen=True)
-class Facts:
+class NetworkFacts:
     """What a file says beside its tiers: its source, links by level and their medium, notes, plain
     counts.
 
@@ -60,7 +60,7 @@ class Facts:
     source: str
     domain: Entry | None = None
     ports: Mapping[str, Ports] = field(default_factory=dict)
-    slower: tuple[Slower, ...] = ()
+    slower: tuple[SlowerUnit, ...] = ()
     notes: tuple[str, ...] = ()
     counted: Mapping[str, int] = field(default_factory=dict)
     medium: str = ""
@@ -69,8 +69,11 @@ class Facts:
     claims: tuple[Claim, ...] = ()
 
 
-def network(
-    tiers: Tiers, facts: Facts, options: Options, accelerators: Sequence[Groups] = ()
+def draft_network(
+    tiers: Tiers,
+    facts: NetworkFacts,
+    options: ImportOptions,
+    accelerators: Sequence[HostGroups] = (),
 ) -> Draft:
     """The draft of a network whose innermost level are its nodes, or its accelerator domains.
 
@@ -82,24 +85,24 @@ def network(
     units are so unlike that a system of equal ones would be twice as large as what there is.
     """
     check_nodes(len(tiers.hosts), options)
-    hosts, innermost, notes = _with_accelerators(tiers.trimmed(), accelerators)
+    hosts, innermost, notes = _add_accelerators(tiers.trimmed(), accelerators)
     units = hosts if innermost == NODE else hosts.without_hosts()
-    draft = _drafted(units, innermost, _members(hosts, units), facts, notes)
+    draft = _draft_of_tiers(units, innermost, _members(hosts, units), facts, notes)
     whole = [groups for groups in accelerators if len({*groups.of.values()}) == 1]
     if innermost != NODE or not whole or len(whole[0].of) < len(tiers.hosts):
         return draft
     name, (label,) = whole[0].name, {*whole[0].of.values()}
     one = Tiers((name,), tuple(Host(host.name, (label,)) for host in tiers.hosts))
-    return replace(draft, wider=network_of_groups(one, facts, name))
+    return replace(draft, wider=draft_group_network(one, facts, name))
 
 
-def network_of_groups(tiers: Tiers, facts: Facts, name: str) -> Draft:
+def draft_group_network(tiers: Tiers, facts: NetworkFacts, name: str) -> Draft:
     """The draft of a network whose innermost units are the groups of the innermost tier.
 
     For hosts of which a group is one machine (NVLink between them), called ``name``.
     """
     groups = tiers.without_hosts()
-    return _drafted(groups, name, _members(tiers, groups), facts, ())
+    return _draft_of_tiers(groups, name, _members(tiers, groups), facts, ())
 
 
 def _members(tiers: Tiers, units: Tiers) -> Mapping[str, tuple[str, ...]]:
@@ -112,11 +115,11 @@ def _members(tiers: Tiers, units: Tiers) -> Mapping[str, tuple[str, ...]]:
     return {name: tuple(hosts) for name, hosts in found.items()}
 
 
-def _drafted(
+def _draft_of_tiers(
     even: Tiers,
     innermost: str,
     members: Mapping[str, tuple[str, ...]],
-    facts: Facts,
+    facts: NetworkFacts,
     notes: Sequence[str],
 ) -> Draft:
     names, counts = (*even.names, innermost), even.full()
@@ -126,7 +129,7 @@ def _drafted(
         facts.name,
         f"{facts.source}: {_product(counts, names)}",
         tuple(_level(names, counts, position, facts) for position in range(len(names))),
-        notes=(*facts.notes, *notes, *_unevenness(even, names), advice, *outer),
+        notes=(*facts.notes, *notes, *_note_unevenness(even, names), advice, *outer),
         counted={"nodes": sum(map(len, members.values())), **facts.counted},
         lacks=_lacks(even, names, facts),
         claims=facts.claims,
@@ -137,7 +140,7 @@ def _drafted(
 
 
 def _contents(
-    tiers: Tiers, names: Sequence[str], members: Mapping[str, tuple[str, ...]], facts: Facts
+    tiers: Tiers, names: Sequence[str], members: Mapping[str, tuple[str, ...]], facts: NetworkFacts
 ) -> Contents:
     digits = tiers.numbers()
     units = []
@@ -152,7 +155,7 @@ def _path(names: Sequence[str], digits: Sequence[int]) -> str:
     return "/".join(f"{name}{digit}" for name, digit in zip(names, digits, strict=False))
 
 
-def _lacks(tiers: Tiers, names: Sequence[str], facts: Facts) -> tuple[Lack, ...]:
+def _lacks(tiers: Tiers, names: Sequence[str], facts: NetworkFacts) -> tuple[Lack, ...]:
     """What is missing or slower, in the numbers of the draft's units."""
     if not tiers.uneven and not facts.slower:
         return ()
@@ -172,13 +175,13 @@ def _lacks(tiers: Tiers, names: Sequence[str], facts: Facts) -> tuple[Lack, ...]
     return lacks
 
 
-def _with_accelerators(
-    tiers: Tiers, accelerators: Sequence[Groups]
+def _add_accelerators(
+    tiers: Tiers, accelerators: Sequence[HostGroups]
 ) -> tuple[Tiers, str, tuple[str, ...]]:
     """The tiers of hosts, what their innermost units are (nodes or domains), and notes on both."""
     notes, last, name = [], None, ""
     for groups in accelerators:
-        grouped = with_groups(tiers, groups.name, groups.of)
+        grouped = add_groups(tiers, groups.name, groups.of)
         tiers, last, name = grouped.tiers, grouped.tier, groups.name
         notes.append(grouped.note)
     if last is None or last != len(tiers.names) - 1:
@@ -191,7 +194,7 @@ def _with_accelerators(
     return tiers, name, tuple(notes)
 
 
-def check_nodes(found: int, options: Options) -> None:
+def check_nodes(found: int, options: ImportOptions) -> None:
     """Raises InputError if the user asks for another number of nodes than a file has."""
     if options.nodes not in (None, found):
         raise InputError(
@@ -200,28 +203,30 @@ def check_nodes(found: int, options: Options) -> None:
         )
 
 
-def cable(
+def cable_level(
     name: str, domain: str, count: Entry | None, source: str, ports: int | None = None
 ) -> DraftLevel:
     """A level whose children are joined by cables between neighbours: a ring or torus."""
     return DraftLevel(
         name,
-        Stated(domain, source),
+        StatedValue(domain, source),
         Blank(source="of one link between neighbours, per direction"),
         NETWORK["latency_us"],
         count,
-        None if ports is None else Stated(ports, "every device has a link of its own"),
+        None if ports is None else StatedValue(ports, "every device has a link of its own"),
     )
 
 
-def _level(names: Sequence[str], counts: Sequence[int], position: int, facts: Facts) -> DraftLevel:
+def _level(
+    names: Sequence[str], counts: Sequence[int], position: int, facts: NetworkFacts
+) -> DraftLevel:
     name = names[position]
     ports = facts.ports.get(name) or _blank_ports(name, position == len(names) - 1)
     return DraftLevel(
         name,
-        facts.domain or Stated("switch", facts.source),
+        facts.domain or StatedValue("switch", facts.source),
         ports.bandwidth_bytes_per_second,
-        count=Stated(counts[position], facts.source),
+        count=StatedValue(counts[position], facts.source),
         ports=ports.count,
         through=tuple(names[position + 1 :]),
         medium=facts.medium,
@@ -247,7 +252,7 @@ def _advice(unit: str) -> str:
     )
 
 
-def _unevenness(tiers: Tiers, names: Sequence[str]) -> tuple[str, ...]:
+def _note_unevenness(tiers: Tiers, names: Sequence[str]) -> tuple[str, ...]:
     """Notes on units with fewer children than others. Raises InputError for a wild mixture."""
     if not tiers.uneven:
         return ()
@@ -282,6 +287,6 @@ def _short_units(tiers: Tiers, names: Sequence[str]) -> list[str]:
             each = (f"{path[-1]} has {count}" for path, count in short.items())
             texts.append(
                 f"of {len(children)} at level {names[tier - 1]}, {len(children) - len(short)} have "
-                f"{most} {names[tier]}, {listed(each, _MOST_SHORT)}"
+                f"{most} {names[tier]}, {shorten_list(each, _MOST_SHORT)}"
             )
     return texts[:_MOST_TIERS_SHOWN]

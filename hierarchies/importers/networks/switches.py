@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from hierarchies.errors import InputError
-from hierarchies.importers.hostlist import listed
+from hierarchies.importers.hostlist import shorten_list
 from hierarchies.importers.networks.tiers import DEEPEST, Host, Tiers
 
 _TIERS = ("leaf", "spine", "core", "hall")
@@ -22,7 +22,7 @@ class Switch:
 
 
 @dataclass(frozen=True)
-class Tree:
+class SwitchTree:
     """The tiers that a forest of switches makes, its topmost switches, notes on what was odd."""
 
     tiers: Tiers
@@ -30,7 +30,7 @@ class Tree:
     notes: tuple[str, ...]
 
 
-def tree(switches: Sequence[Switch]) -> Tree:
+def build_switch_tree(switches: Sequence[Switch]) -> SwitchTree:
     """The tiers of switches above the hosts, outermost first; several tops are a tier, too.
 
     A host on several leaf switches counts at the first, with a note, as Slurm warns and goes on.
@@ -52,18 +52,18 @@ def tree(switches: Sequence[Switch]) -> Tree:
                 placed[host] = Host(host, paths[switch.name])
     notes = []
     if again:
-        notes.append(f"on more than one leaf switch, counted at the first: {listed(again)}")
+        notes.append(f"on more than one leaf switch, counted at the first: {shorten_list(again)}")
     idle = [s.name for s in switches if not s.hosts and not s.below]
     if idle:
-        notes.append(f"switches without hosts: {listed(idle)}")
+        notes.append(f"switches without hosts: {shorten_list(idle)}")
     if undescribed:
         notes.append(
             f"named by a switch above them, but described nowhere, so taken as without hosts: "
-            f"{listed(undescribed)}"
+            f"{shorten_list(undescribed)}"
         )
-    hosts, more = _equally_deep(tuple(placed.values()))
+    hosts, more = _equalize_depth(tuple(placed.values()))
     tops = tuple(dict.fromkeys(host.path[0] for host in hosts))
-    return Tree(Tiers(tier_names(len(hosts[0].path)), hosts), tops, (*notes, *more))
+    return SwitchTree(Tiers(tier_names(len(hosts[0].path)), hosts), tops, (*notes, *more))
 
 
 def tier_names(depth: int) -> tuple[str, ...]:
@@ -108,7 +108,7 @@ def _path(name: str, parents: dict[str, str]) -> tuple[str, ...]:
     return tuple(reversed(path))
 
 
-def _equally_deep(hosts: tuple[Host, ...]) -> tuple[tuple[Host, ...], tuple[str, ...]]:
+def _equalize_depth(hosts: tuple[Host, ...]) -> tuple[tuple[Host, ...], tuple[str, ...]]:
     """All hosts below as many switches as the deepest: a lone leaf stands for its own spine."""
     if not hosts:
         raise InputError("no switch has hosts", hint="leaf switches name their nodes")
@@ -121,6 +121,6 @@ def _equally_deep(hosts: tuple[Host, ...]) -> tuple[tuple[Host, ...], tuple[str,
     )
     note = (
         f"less deep than other switches with hosts, so each stands for the switches between, too: "
-        f"{listed(shallow)}"
+        f"{shorten_list(shallow)}"
     )
     return padded, (note,)

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from hierarchies.errors import InputError
-from hierarchies.importers.draft import refines
-from hierarchies.importers.hostlist import listed
+from hierarchies.importers.draft import is_refinement
+from hierarchies.importers.hostlist import shorten_list
 
 DEEPEST = 12
 _CANDIDATES, _MOST_PARTS = 6, 64
@@ -54,7 +54,7 @@ class Tiers:
                 )
         twice = [name for name, count in Counter(h.name for h in self.hosts).items() if count > 1]
         if twice:
-            raise InputError(f"hosts given more than once: {listed(twice)}")
+            raise InputError(f"hosts given more than once: {shorten_list(twice)}")
 
     def children(self, tier: int) -> dict[_UNIT, int]:
         """For every unit of a tier (0 = all there is), how many units or hosts it holds.
@@ -122,7 +122,7 @@ class Tiers:
 
 
 @dataclass(frozen=True)
-class Grouped:
+class GroupedTiers:
     """Tiers after groups of hosts were laid beside them.
 
     ``tier`` is the position of the tier whose units are the groups, None where there is none.
@@ -133,7 +133,7 @@ class Grouped:
     note: str
 
 
-def with_groups(tiers: Tiers, name: str, groups: Mapping[str, str]) -> Grouped:
+def add_groups(tiers: Tiers, name: str, groups: Mapping[str, str]) -> GroupedTiers:
     """The tiers with one more, if these groups of hosts nest with them.
 
     ``groups`` names the group of each host. Groups that are exactly the units of a tier, single
@@ -141,31 +141,33 @@ def with_groups(tiers: Tiers, name: str, groups: Mapping[str, str]) -> Grouped:
     """
     lost = [host.name for host in tiers.hosts if host.name not in groups]
     if lost:
-        return Grouped(tiers, None, f"{name}: not taken as a level: {listed(lost)} are in none")
+        return GroupedTiers(
+            tiers, None, f"{name}: not taken as a level: {shorten_list(lost)} are in none"
+        )
     label = [groups[host.name] for host in tiers.hosts]
     if len(set(label)) == len(label):
-        return Grouped(tiers, None, f"{name}: each is one node")
-    depth = _deepest_around(tiers, label)
+        return GroupedTiers(tiers, None, f"{name}: each is one node")
+    depth = _deepest_common_tier(tiers, label)
     if len({host.path[:depth] for host in tiers.hosts}) == len(set(label)):
         what = f"each is one {tiers.names[depth - 1]}" if depth else "one holds all nodes"
-        return Grouped(tiers, depth - 1 if depth else None, f"{name}: {what}")
-    if depth < len(tiers.names) and not refines(
+        return GroupedTiers(tiers, depth - 1 if depth else None, f"{name}: {what}")
+    if depth < len(tiers.names) and not is_refinement(
         [host.path[: depth + 1] for host in tiers.hosts], label
     ):
         cut = f"they cut across the units of {tiers.names[depth]!r}"
-        return Grouped(tiers, None, f"{name}: not taken as a level: {cut}")
+        return GroupedTiers(tiers, None, f"{name}: not taken as a level: {cut}")
     hosts = tuple(
         replace(host, path=(*host.path[:depth], group, *host.path[depth:]))
         for host, group in zip(tiers.hosts, label, strict=True)
     )
     names = (*tiers.names[:depth], name, *tiers.names[depth:])
-    return Grouped(Tiers(names, hosts), depth, f"{name}: a level of its own")
+    return GroupedTiers(Tiers(names, hosts), depth, f"{name}: a level of its own")
 
 
-def _deepest_around(tiers: Tiers, label: Sequence[str]) -> int:
+def _deepest_common_tier(tiers: Tiers, label: Sequence[str]) -> int:
     """The deepest tier whose units hold whole groups."""
     for depth in range(len(tiers.names), 0, -1):
-        if refines(label, [host.path[:depth] for host in tiers.hosts]):
+        if is_refinement(label, [host.path[:depth] for host in tiers.hosts]):
             return depth
     return 0
 
@@ -178,7 +180,7 @@ def check_nested(tiers: Tiers, order: str) -> None:
     for outer in range(len(tiers.names) - 1):
         above = [host.path[outer] for host in tiers.hosts]
         below = [host.path[outer + 1] for host in tiers.hosts]
-        if not refines(below, above) and refines(above, below):
+        if not is_refinement(below, above) and is_refinement(above, below):
             first = next(host for host in tiers.hosts)
             raise InputError(
                 f"{tiers.names[outer + 1]} is outside {tiers.names[outer]}, not inside it: "

@@ -10,12 +10,12 @@ from typing import Any
 from hierarchies.errors import InputError
 from hierarchies.importers import structured
 from hierarchies.importers.draft import Draft
-from hierarchies.importers.hostlist import MOST_HOSTS, Names, listed
-from hierarchies.importers.networks.networks import Facts, Groups, network
-from hierarchies.importers.networks.switches import Switch, tier_names, tree
+from hierarchies.importers.hostlist import MOST_HOSTS, HostlistExpander, shorten_list
+from hierarchies.importers.networks.networks import HostGroups, NetworkFacts, draft_network
+from hierarchies.importers.networks.switches import Switch, build_switch_tree, tier_names
 from hierarchies.importers.networks.tiers import Host, Tiers, check_nested
-from hierarchies.importers.options import Options
-from hierarchies.importers.structured import from_json, from_yaml, mapping
+from hierarchies.importers.options import ImportOptions
+from hierarchies.importers.structured import parse_json, parse_yaml, require_mapping
 
 _NAME = "topograph-cluster"
 _GROUPS = {"domain": "domain", "sub-domain": "subdomain", "nvlink": "domain"}
@@ -26,27 +26,27 @@ class Cluster:
     """Hosts below tiers of switches, and the accelerator domains they are in, largest first."""
 
     tiers: Tiers
-    domains: tuple[Groups, ...]
+    domains: tuple[HostGroups, ...]
     notes: tuple[str, ...]
     models: tuple[str, ...] = ()
 
 
-def read(text: str, options: Options) -> Draft:
+def read(text: str, options: ImportOptions) -> Draft:
     """The draft of a cluster from a graph or a model. Raises InputError for what is neither."""
-    cluster = cluster_of(text)
-    facts = Facts(
+    cluster = parse_cluster(text)
+    facts = NetworkFacts(
         _NAME,
         "topograph",
         notes=cluster.notes,
         counted=cluster.tiers.switches(),
         models=cluster.models,
     )
-    return network(cluster.tiers, facts, options, cluster.domains)
+    return draft_network(cluster.tiers, facts, options, cluster.domains)
 
 
-def cluster_of(text: str) -> Cluster:
+def parse_cluster(text: str) -> Cluster:
     """What a graph or a model says. Raises InputError for text that is neither."""
-    found = from_json(text) if text.lstrip().startswith("{") else from_yaml(text)
+    found = parse_json(text) if text.lstrip().startswith("{") else parse_yaml(text)
     if isinstance(found, dict) and "instances" in found:
         return _graph(_list(found["instances"], "instances"))
     if isinstance(found, dict) and ("blocks" in found or "capacity_blocks" in found):
@@ -85,14 +85,14 @@ def _graph(instances: list[Any]) -> Cluster:
 
 
 def _model(found: Mapping[str, Any]) -> Cluster:
-    names = Names()
+    names = HostlistExpander()
     if "blocks" in found:
         blocks = _list(found["blocks"], "blocks")
-        above = mapping(found.get("switches") or {}, "switches")
+        above = require_mapping(found.get("switches") or {}, "switches")
         under: dict[str, str] = {}
     else:
         blocks = _list(found["capacity_blocks"], "capacity_blocks")
-        above, under = _old_switches(_list(found.get("switches"), "switches"))
+        above, under = _parse_old_switches(_list(found.get("switches"), "switches"))
     hosts: dict[str, list[str]] = {}
     labels: dict[str, dict[str, str]] = {}
     models = Counter[str]()
@@ -108,19 +108,22 @@ def _model(found: Mapping[str, Any]) -> Cluster:
         labels |= dict.fromkeys(nodes, _labels(block))
         models[str(block.get("type") or "")] += len(nodes)
     switches = [
-        Switch(name, tuple(_texts(mapping(value or {}, name).get("switches"), name, empty=True)))
+        Switch(
+            name,
+            tuple(_texts(require_mapping(value or {}, name).get("switches"), name, empty=True)),
+        )
         for name, value in above.items()
-        if name not in hosts or mapping(value or {}, name).get("switches")
+        if name not in hosts or require_mapping(value or {}, name).get("switches")
     ]
     switches += [Switch(name, hosts=tuple(nodes)) for name, nodes in hosts.items()]
-    found_tree = tree(switches)
+    found_tree = build_switch_tree(switches)
     notes = (*found_tree.notes, *_models_note(models))
     if empty:
-        notes = (*notes, f"blocks left out, as they have no nodes: {listed(empty)}")
+        notes = (*notes, f"blocks left out, as they have no nodes: {shorten_list(empty)}")
     return Cluster(found_tree.tiers, _domains(labels), notes, tuple(filter(None, models)))
 
 
-def _old_switches(entries: list[Any]) -> tuple[dict[str, Any], dict[str, str]]:
+def _parse_old_switches(entries: list[Any]) -> tuple[dict[str, Any], dict[str, str]]:
     """Switches as models before 2025 list them, and the switch of each capacity block."""
     above, under = {}, {}
     for where, switch in _entries(entries, "switches"):
@@ -137,7 +140,7 @@ def _labels(entry: Mapping[str, Any]) -> dict[str, str]:
     """The accelerator domains that an instance or block is labelled with."""
     found: dict[str, str] = {}
     for room in ("labels", "annotations", "attributes"):
-        for key, value in mapping(entry.get(room) or {}, room).items():
+        for key, value in require_mapping(entry.get(room) or {}, room).items():
             group = _GROUPS.get(key.rpartition("/")[2])
             if group and value is not None:
                 found[group] = str(value)
@@ -146,7 +149,7 @@ def _labels(entry: Mapping[str, Any]) -> dict[str, str]:
     return found
 
 
-def _domains(labels: Mapping[str, Mapping[str, str]]) -> tuple[Groups, ...]:
+def _domains(labels: Mapping[str, Mapping[str, str]]) -> tuple[HostGroups, ...]:
     """Domains, and domains inside domains: a name counts only together with what it is in."""
     result = []
     for depth, name in enumerate(("domain", "subdomain")):
@@ -157,7 +160,7 @@ def _domains(labels: Mapping[str, Mapping[str, str]]) -> tuple[Groups, ...]:
             if all(key in found for key in outer)
         }
         if of:
-            result.append(Groups(name, of))
+            result.append(HostGroups(name, of))
     return tuple(result)
 
 
@@ -170,7 +173,7 @@ def _entries(values: list[Any], what: str) -> Iterator[tuple[str, dict[str, Any]
     """The mappings of a list, each after its place."""
     for number, value in enumerate(values, start=1):
         where = f"{what}, entry {number}"
-        yield where, mapping(value, where)
+        yield where, require_mapping(value, where)
 
 
 def _list(value: Any, what: str) -> list[Any]:

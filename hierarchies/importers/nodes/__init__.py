@@ -5,10 +5,10 @@ levels of that picture, so that the same node is the same draft whoever describe
 the links between GPUs decides a level's domain: all pairs joined alike are a mesh, a circle is a
 ring; anything else fits no level, and the draft says so.
 
->>> from hierarchies.importers.nodes.islands import shape
+>>> from hierarchies.importers.nodes.islands import find_shape
 >>> ring = {(0, 1): 2, (1, 2): 2, (2, 3): 2, (0, 3): 2}
->>> shape(4, ring).domain.value
+>>> find_shape(4, ring).domain.value
 'ring'
->>> shape(4, {**ring, (0, 2): 2, (1, 3): 2}).domain.value
+>>> find_shape(4, {**ring, (0, 2): 2, (1, 3): 2}).domain.value
 'mesh'
 """

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from hierarchies.importers.claims import Between, Claim
+from hierarchies.importers.claims import Claim, NumberRange
 from hierarchies.importers.contents import devices_of_machine
 from hierarchies.importers.draft import DraftLevel, Lack
 from hierarchies.importers.models import (
-    Model,
+    GpuModel,
     claim_of_architecture,
     claim_of_model,
     claims_of_device,
     numbers_of_links,
 )
-from hierarchies.importers.nodes.picture import Picture
+from hierarchies.importers.nodes.picture import NodePicture
 
 
-def claims_of(picture: Picture) -> Iterator[Claim]:
+def claims_of(picture: NodePicture) -> Iterator[Claim]:
     """All that the file states, and what the catalogue has of a GPU that the user names."""
     yield from picture.claims
     if picture.arch:
@@ -31,28 +31,28 @@ def claims_of(picture: Picture) -> Iterator[Claim]:
             yield Claim("maker", "the GPUs", picture.source, maker, frozenset({maker}))
             yield Claim("maker", "the GPUs", place, known, frozenset({known}))
         if picture.links_known and len(picture.gpus) > 1:
-            yield from _of_links(picture, picture.model, place)
+            yield from _claims_of_links(picture, picture.model, place)
 
 
-def _of_links(picture: Picture, model: Model, place: str) -> Iterator[Claim]:
+def _claims_of_links(picture: NodePicture, model: GpuModel, place: str) -> Iterator[Claim]:
     """The links of the GPU that has most of them, and those of the model.
 
     GPUs in a virtual machine see only a part of their direct links; into switches they see all. A
     number of links that no model of the catalogue has is that of a variant (an H800 has 8).
     """
     topic, most = f"{picture.link_name}s of a GPU", model.most_links
-    found = picture.switched or max(_direct(picture), default=0)
+    found = picture.switched or max(_count_direct_links(picture), default=0)
     words = f"{found}" if found else "none"
     if picture.bonded:
         found = min(found, 1)
-    yield Claim(topic, "", picture.source, words, Between(found, found))
+    yield Claim(topic, "", picture.source, words, NumberRange(found, found))
     least = most if picture.switched and not picture.bonded else min(1, most)
     words = f"{most}" if least == most else f"1 to {most}"
     of_none = 0 < found < most and found not in numbers_of_links()
-    yield Claim(topic, "", place, words, Between(least, most), yields=of_none)
+    yield Claim(topic, "", place, words, NumberRange(least, most), yields=of_none)
 
 
-def _direct(picture: Picture) -> list[int]:
+def _count_direct_links(picture: NodePicture) -> list[int]:
     totals = [0] * len(picture.gpus)
     for pair, count in picture.direct.items():
         for gpu in pair:
@@ -60,7 +60,7 @@ def _direct(picture: Picture) -> list[int]:
     return totals
 
 
-def unlisted(picture: Picture) -> tuple[str, ...]:
+def warn_of_unlisted(picture: NodePicture) -> tuple[str, ...]:
     """A warning where the switches of the named GPU join more machines than the file lists."""
     if picture.model is None or picture.switched is None:
         return ()
@@ -75,7 +75,7 @@ def unlisted(picture: Picture) -> tuple[str, ...]:
     return (warning,)
 
 
-def hint_of(picture: Picture) -> str:
+def hint_of(picture: NodePicture) -> str:
     """What to do where the file and the named model contradict each other."""
     known = picture.links_known and (picture.switched or any(picture.direct.values()))
     if picture.model is None or known or not picture.model.most_links:
@@ -86,8 +86,8 @@ def hint_of(picture: Picture) -> str:
     )
 
 
-def degraded(
-    picture: Picture, off: Sequence[int], order: Sequence[int], levels: Sequence[DraftLevel]
+def degraded_gpus(
+    picture: NodePicture, off: Sequence[int], order: Sequence[int], levels: Sequence[DraftLevel]
 ) -> tuple[tuple[Lack, ...], tuple[str, ...]]:
     """Exceptions and warnings for GPUs that have lost links, in the numbers of the levels.
 
@@ -109,7 +109,7 @@ def degraded(
     return tuple(lacks), tuple(warnings)
 
 
-def _command(picture: Picture) -> str:
+def _command(picture: NodePicture) -> str:
     return "amd-smi xgmi --link-status" if picture.amd else "nvidia-smi nvlink -s"
 
 

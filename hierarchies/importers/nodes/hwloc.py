@@ -11,18 +11,23 @@ from xml.etree.ElementTree import Element
 
 from hierarchies.errors import InputError
 from hierarchies.importers import markup
-from hierarchies.importers.draft import UNKNOWN, Blank, Entry, Stated
-from hierarchies.importers.markup import parsed, walk, whole
-from hierarchies.importers.nodes.interfaces import Interface, chosen, virtual
+from hierarchies.importers.draft import UNKNOWN, Blank, Entry, StatedValue
+from hierarchies.importers.markup import parse_whole_attribute, parse_xml, walk
+from hierarchies.importers.nodes.interfaces import Interface, choose_nics, count_virtual
 from hierarchies.importers.nodes.islands import parts_of
-from hierarchies.importers.nodes.locality import Way, groupings, near, slowest_alone
+from hierarchies.importers.nodes.locality import (
+    Way,
+    find_groupings,
+    find_near_gpus,
+    slowest_private_link,
+)
 from hierarchies.importers.nodes.picture import (
     Nic,
-    Picture,
+    NodePicture,
     check_alike,
     check_sizes,
+    count_switch_links,
     cpu_note,
-    into_switches,
 )
 
 SOURCE = "hwloc's XML"
@@ -38,7 +43,7 @@ _RATE = re.compile(r"[0-9]{1,6}(\.[0-9]{1,9})?")
 
 
 @dataclass(frozen=True)
-class _Device:
+class _PciDevice:
     """A PCI device, the objects it lies in, and those that lie in it."""
 
     element: Element
@@ -66,23 +71,23 @@ def check_beginning(text: str) -> None:
     markup.check_beginning(text, "topology")
 
 
-def read(text: str) -> Picture:
+def read(text: str) -> NodePicture:
     """The node that a text describes. Raises InputError for what is no such text."""
-    root = parsed(text)
+    root = parse_xml(text)
     if root.tag != "topology" or root.find("object") is None:
         raise InputError("not hwloc's XML", hint="lstopo --of xml writes it")
     return _picture(root)
 
 
-def _is_gpu(device: _Device) -> bool:
+def _is_gpu(device: _PciDevice) -> bool:
     if device.kind.startswith(_GPU_CLASSES):
         return True
     names = device.names()
     return device.kind.startswith(_DISPLAY) and any(_COMPUTE.match(name) for name in names)
 
 
-def _picture(root: Element) -> Picture:
-    devices = [_Device(e, path) for e, path in walk(root) if path and e.get("type") == "PCIDev"]
+def _picture(root: Element) -> NodePicture:
+    devices = [_PciDevice(e, path) for e, path in walk(root) if path and e.get("type") == "PCIDev"]
     gpus = [device for device in devices if _is_gpu(device)]
     if not gpus:
         what = f"{len(devices)} PCI devices, none of them a GPU" if devices else "no PCI devices"
@@ -90,20 +95,20 @@ def _picture(root: Element) -> Picture:
     listed = [device for device in devices if _is_nic(device)]
     check_sizes(len(gpus), len(listed))
     check_alike("PCI", {gpu.kind[5:16] for gpu in gpus})
-    found = chosen([Interface(nic.names()[-1], nic.kind[6:15]) for nic in listed])
+    found = choose_nics([Interface(nic.names()[-1], nic.kind[6:15]) for nic in listed])
     real = [listed[place] for place in found.kept]
     nics, notes = _nics(real, gpus)
     links = _links(root, gpus)
     ways = [gpu.way for gpu in gpus]
-    return Picture(
+    return NodePicture(
         SOURCE,
         tuple(_name(gpu) for gpu in gpus),
         links.direct,
         links.switched,
         links.link,
         links.known,
-        groupings(ways, [nic.way for nic in devices if _is_nic(nic)], _rate),
-        slowest_alone(ways, [gpu.element for gpu in gpus], _rate),
+        find_groupings(ways, [nic.way for nic in devices if _is_nic(nic)], _rate),
+        slowest_private_link(ways, [gpu.element for gpu in gpus], _rate),
         nics,
         _model(gpus[0]),
         amd=_AMD in gpus[0].kind,
@@ -111,7 +116,7 @@ def _picture(root: Element) -> Picture:
         counted={
             "gpus": len(gpus),
             "nics": len(real),
-            **virtual(len(listed) - len(real)),
+            **count_virtual(len(listed) - len(real)),
             "connections": sum(links.direct.values())
             + (links.switched or 0) * (len(gpus) - len(links.short))
             + sum(links.short.values()),
@@ -124,20 +129,22 @@ def _picture(root: Element) -> Picture:
     )
 
 
-def _name(gpu: _Device) -> str:
+def _name(gpu: _PciDevice) -> str:
     return gpu.element.get("pci_busid", "?")[:20]
 
 
-def _model(gpu: _Device) -> str:
+def _model(gpu: _PciDevice) -> str:
     models = (e.get("value", "") for e in gpu.element.iter("info") if e.get("name") == "GPUModel")
     return next(models, "")[:80] or f"PCI {gpu.kind[6:15]}"
 
 
-def _is_nic(device: _Device) -> bool:
+def _is_nic(device: _PciDevice) -> bool:
     return device.kind.startswith(_NIC_CLASSES) and bool(device.names())
 
 
-def _nics(nics: list[_Device], gpus: list[_Device]) -> tuple[tuple[Nic, ...], tuple[str, ...]]:
+def _nics(
+    nics: list[_PciDevice], gpus: list[_PciDevice]
+) -> tuple[tuple[Nic, ...], tuple[str, ...]]:
     """The NICs with a device for verbs (``mlx5_0``), else all NICs; hwloc gives no speed."""
     fabrics = [nic for nic in nics if any(_is_fabric(e) for e in nic.element.iter("object"))]
     kept = fabrics or nics
@@ -146,7 +153,9 @@ def _nics(nics: list[_Device], gpus: list[_Device]) -> tuple[tuple[Nic, ...], tu
         gone = ", ".join(nic.names()[0] for nic in nics if nic not in kept)
         notes = (f"Left out of the level 'node', as they have no verbs: {gone}.",)
     ways = [gpu.way for gpu in gpus]
-    return tuple(Nic(nic.names()[-1][:100], None, near(nic.way, ways)) for nic in kept), notes
+    return tuple(
+        Nic(nic.names()[-1][:100], None, find_near_gpus(nic.way, ways)) for nic in kept
+    ), notes
 
 
 def _is_fabric(element: Element) -> bool:
@@ -162,11 +171,11 @@ def _rate(element: Element) -> Entry:
     if element.get("type") in ("Package", "Socket") or not _RATE.fullmatch(text) or not float(text):
         return Blank(None, f"{SOURCE} does not say it")
     source = f"{SOURCE}: {float(text):g} GB/s at {element.get('pci_busid', 'a bridge')[:20]}"
-    return Stated(float(text) * 1e9, source)
+    return StatedValue(float(text) * 1e9, source)
 
 
 @dataclass(frozen=True)
-class _Links:
+class _HwlocLinks:
     known: bool
     direct: Mapping[tuple[int, int], int]
     switched: int | None = None
@@ -178,14 +187,14 @@ class _Links:
     warnings: tuple[str, ...] = ()
 
 
-def _links(root: Element, gpus: list[_Device]) -> _Links:
+def _links(root: Element, gpus: list[_PciDevice]) -> _HwlocLinks:
     """NVLinks, which hwloc sees only if it was built with NVML."""
     if _AMD in gpus[0].kind:
-        return _Links(False, {}, notes=("hwloc's XML does not tell xGMI links.",))
+        return _HwlocLinks(False, {}, notes=("hwloc's XML does not tell xGMI links.",))
     found = [e for e in root if e.get("name") == "NVLinkBandwidth"]
     if not found:
         note = "No NVLinks in the file: hwloc sees them only if it was built with NVML."
-        return _Links(False, {}, notes=(note,))
+        return _HwlocLinks(False, {}, notes=(note,))
     place = _places(gpus)
     objects = _words(found[0], "indexes")
     rates = _numbers(_words(found[0], "u64values"))
@@ -202,13 +211,13 @@ def _links(root: Element, gpus: list[_Device]) -> _Links:
             f"NVLinkBandwidth lists {len(listed)} of {len(gpus)} GPUs, not {_name(absent)}: what "
             "NVLinks join is left open."
         )
-        return _Links(False, {}, warnings=(note,))
-    return _of_matrix(index, packages, rates, len(gpus))
+        return _HwlocLinks(False, {}, warnings=(note,))
+    return _links_of_matrix(index, packages, rates, len(gpus))
 
 
-def _of_matrix(
+def _links_of_matrix(
     index: list[int | None], packages: Collection[int], rates: list[int], gpus: int
-) -> _Links:
+) -> _HwlocLinks:
     """Rows and columns are GPUs by their numbers, the CPUs in ``packages``, and NVSwitches."""
     size = len(index)
     direct: dict[tuple[int, int], int] = {}
@@ -231,21 +240,21 @@ def _of_matrix(
     apart = (rate for i, rate in enumerate(rates) if i // size != i % size)
     unit = gcd(*direct.values(), *apart) or 1
     source = f"{SOURCE}, NVLinkBandwidth: {unit / 1000:g} GB/s"
-    link = Stated(unit * 1e6, source)
+    link = StatedValue(unit * 1e6, source)
     bonds = to_cpu[0] // unit if len(set(to_cpu)) == 1 else 0
     notes = cpu_note("NVLink bond", [rate // unit for rate in to_cpu])
     if not any(into):
         counts = {pair: rate // unit for pair, rate in direct.items()}
-        return _Links(True, counts, link=link, notes=notes, to_cpu=bonds)
-    most, short = into_switches(
+        return _HwlocLinks(True, counts, link=link, notes=notes, to_cpu=bonds)
+    most, short = count_switch_links(
         [rate // unit for rate in into], [f"GPU {gpu}" for gpu in range(gpus)], bool(direct)
     )
     parts = parts_of(gpus + size, switches)[:gpus]
     alone = {gpu for gpu, count in short.items() if not count}
-    return _Links(True, {}, most, link, _completed(parts, alone), notes, bonds, short)
+    return _HwlocLinks(True, {}, most, link, _complete_parts(parts, alone), notes, bonds, short)
 
 
-def _completed(parts: tuple[int, ...], alone: Collection[int]) -> tuple[int, ...]:
+def _complete_parts(parts: tuple[int, ...], alone: Collection[int]) -> tuple[int, ...]:
     """The parts with each GPU that has no links put into the smallest of the others."""
     sizes = Counter(part for gpu, part in enumerate(parts) if gpu not in alone)
     whole = list(parts)
@@ -255,7 +264,7 @@ def _completed(parts: tuple[int, ...], alone: Collection[int]) -> tuple[int, ...
     return tuple(whole)
 
 
-def _places(gpus: list[_Device]) -> dict[str, int]:
+def _places(gpus: list[_PciDevice]) -> dict[str, int]:
     """The number of each GPU, by its hwloc index and by the indices of what lies in it."""
     return {
         element.get("gp_index", ""): number
@@ -270,5 +279,7 @@ def _words(element: Element, tag: str) -> list[str]:
 
 def _numbers(words: list[str]) -> list[int]:
     for word in words:
-        whole(Element("u64values", value=word), "value", MOST_MEGABYTES, "NVLinkBandwidth")
+        parse_whole_attribute(
+            Element("u64values", value=word), "value", MOST_MEGABYTES, "NVLinkBandwidth"
+        )
     return [int(word) for word in words]

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from hierarchies.importers.hostlist import listed
+from hierarchies.importers.hostlist import shorten_list
 
 _MADE_UP = re.compile(
     r"(br-|br\d|bridge|veth|virbr|vnet|docker|podman|lo$|lo\d|tap|tun|cni|flannel|cali|cilium|lxc"
@@ -33,7 +33,7 @@ _FUNCTIONS_OF = {
 """Virtual functions by vendor, as Linux's drivers list them (mlx4, mlx5, ixgbevf, iavf, bnxt)."""
 
 
-class Made(Enum):
+class InterfaceOrigin(Enum):
     """What stands behind an interface, the best to take as a NIC first."""
 
     PORT = "port"
@@ -56,59 +56,69 @@ class Interface:
     on_pci: bool = True
 
     @property
-    def made(self) -> Made:
+    def made(self) -> InterfaceOrigin:
         if _BOND.match(self.name):
-            return Made.BOND
+            return InterfaceOrigin.BOND
         if _MADE_UP.match(self.name) or _TAGGED.fullmatch(self.name):
-            return Made.SOFTWARE
+            return InterfaceOrigin.SOFTWARE
         if not self.on_pci:
-            return Made.UNKNOWN
+            return InterfaceOrigin.UNKNOWN
         if self.pci in _PARAVIRTUAL:
-            return Made.PARAVIRTUAL
+            return InterfaceOrigin.PARAVIRTUAL
         vendor, _, device = self.pci.partition(":")
-        return Made.FUNCTION if device in _FUNCTIONS_OF.get(vendor, ()) else Made.PORT
+        return (
+            InterfaceOrigin.FUNCTION
+            if device in _FUNCTIONS_OF.get(vendor, ())
+            else InterfaceOrigin.PORT
+        )
 
 
 @dataclass(frozen=True)
-class Chosen:
+class NicSelection:
     """The places of the interfaces that are NICs, and what is said of the others."""
 
     kept: tuple[int, ...]
     notes: tuple[str, ...]
 
 
-def chosen(interfaces: Sequence[Interface]) -> Chosen:
+def choose_nics(interfaces: Sequence[Interface]) -> NicSelection:
     """Ports, with the virtual functions of other vendors' ports; else the best that there is.
 
     What software alone has made is never taken. The names that are left out are said.
     """
     made = [interface.made for interface in interfaces]
-    best = min((list(Made).index(each) for each in made), default=0)
+    best = min((list(InterfaceOrigin).index(each) for each in made), default=0)
     kept = []
-    vendors = {one.pci[:4] for one, each in zip(interfaces, made, strict=True) if each is Made.PORT}
+    vendors = {
+        one.pci[:4]
+        for one, each in zip(interfaces, made, strict=True)
+        if each is InterfaceOrigin.PORT
+    }
     for place, (interface, each) in enumerate(zip(interfaces, made, strict=True)):
-        function = each is Made.FUNCTION and interface.pci[:4] not in vendors
-        if each is not Made.SOFTWARE and (each is list(Made)[best] or function):
+        function = each is InterfaceOrigin.FUNCTION and interface.pci[:4] not in vendors
+        if each is not InterfaceOrigin.SOFTWARE and (
+            each is list(InterfaceOrigin)[best] or function
+        ):
             kept.append(place)
     gone = [place for place in range(len(interfaces)) if place not in kept]
-    return Chosen(tuple(kept), _notes([interfaces[place] for place in gone]))
+    return NicSelection(tuple(kept), _notes([interfaces[place] for place in gone]))
 
 
-def virtual(count: int) -> dict[str, int]:
+def count_virtual(count: int) -> dict[str, int]:
     """The count of interfaces that are no NICs, for what was found in a file."""
     return {"virtual interfaces": count} if count else {}
 
 
 def _notes(gone: Sequence[Interface]) -> tuple[str, ...]:
     reasons = {
-        Made.FUNCTION: "virtual functions of ports that are listed, too",
-        Made.UNKNOWN: "no PCIe device is behind them",
-        Made.PARAVIRTUAL: "a hypervisor makes them up",
-        Made.BOND: "they bond others",
-        Made.SOFTWARE: "they are made by software",
+        InterfaceOrigin.FUNCTION: "virtual functions of ports that are listed, too",
+        InterfaceOrigin.UNKNOWN: "no PCIe device is behind them",
+        InterfaceOrigin.PARAVIRTUAL: "a hypervisor makes them up",
+        InterfaceOrigin.BOND: "they bond others",
+        InterfaceOrigin.SOFTWARE: "they are made by software",
     }
     return tuple(
-        f"Left out of the NICs, as {reason}: {listed(names)}."
+        f"Left out of the NICs, as {reason}: {shorten_list(names)}."
         for made, reason in reasons.items()
         if (names := [interface.name[:40] for interface in gone if interface.made is made])
     )

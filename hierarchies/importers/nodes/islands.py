@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from hierarchies.errors import InputError
-from hierarchies.importers.hostlist import listed
+from hierarchies.importers.hostlist import shorten_list
 from hierarchies.system import Domain
 
 Links = Mapping[tuple[int, int], int]
@@ -15,7 +15,7 @@ LARGEST_RING, MOST_STEPS = 32, 20_000
 
 
 @dataclass(frozen=True)
-class Shape:
+class IslandShape:
     """Equal islands of GPUs, each in the order in which its GPUs stand, and how they are joined.
 
     ``domain`` None: the links make neither a mesh nor a ring. ``links``: how many join two
@@ -31,38 +31,40 @@ class Shape:
     off: tuple[int, ...] = ()
 
 
-def between(links: Links, one: int, other: int) -> int:
+def count_links_between(links: Links, one: int, other: int) -> int:
     """How many links join two GPUs."""
     return links.get((min(one, other), max(one, other)), 0)
 
 
-def shape(gpus: int, links: Links, names: Sequence[str] = ()) -> Shape:
+def find_shape(gpus: int, links: Links, names: Sequence[str] = ()) -> IslandShape:
     """The shape of direct links; fewer than half of the GPUs may have lost all of theirs.
 
     Raises InputError, with the ``names`` of GPUs, if the islands are of unequal sizes.
     """
-    parts = members(parts_of(gpus, links))
+    parts = members_of_parts(parts_of(gpus, links))
     alone = tuple(part[0] for part in parts if len(part) == 1)
     linked = [part for part in parts if len(part) > 1]
     if not linked:
-        return Shape(tuple(parts), None, 0, ring=False)
-    whole = _completed(linked, alone) if 2 * len(alone) < gpus else None
+        return IslandShape(tuple(parts), None, 0, ring=False)
+    whole = _complete_parts(linked, alone) if 2 * len(alone) < gpus else None
     if whole is None:
         called = names or [f"GPU {number}" for number in range(gpus)]
-        each = "; ".join(listed(called[gpu] for gpu in part) for part in parts)
+        each = "; ".join(shorten_list(called[gpu] for gpu in part) for part in parts)
         raise InputError(
             f"links join the GPUs in parts of {' and '.join(map(str, sorted({*map(len, parts)})))}"
             f": {each}",
             hint="in a system all parts are alike: import the GPUs of one part, or write it down",
         )
-    found = _mesh(linked, links) or _ring(linked, links) or _irregular(linked, links)
+    found = (
+        _match_mesh(linked, links) or _match_ring(linked, links) or _irregular_shape(linked, links)
+    )
     if not alone:
         return found
     domain = found.domain if found.domain is Domain.MESH else None
-    return Shape(tuple(whole), domain, found.links, ring=False, off=alone)
+    return IslandShape(tuple(whole), domain, found.links, ring=False, off=alone)
 
 
-def _completed(
+def _complete_parts(
     linked: list[tuple[int, ...]], alone: tuple[int, ...]
 ) -> list[tuple[int, ...]] | None:
     """The parts with the GPUs that have no links added to those that are short of some.
@@ -85,50 +87,56 @@ def parts_of(gpus: int, links: Links) -> tuple[int, ...]:
     return tuple(part)
 
 
-def members(parts: Sequence[int]) -> list[tuple[int, ...]]:
+def members_of_parts(parts: Sequence[int]) -> list[tuple[int, ...]]:
     """The GPUs of each part: (0, 0, 2, 2) gives (0, 1) and (2, 3)."""
     return [
         tuple(gpu for gpu, mine in enumerate(parts) if mine == part) for part in sorted(set(parts))
     ]
 
 
-def _mesh(parts: list[tuple[int, ...]], links: Links) -> Shape | None:
-    counts = {between(links, a, b) for part in parts for a in part for b in part if a != b}
+def _match_mesh(parts: list[tuple[int, ...]], links: Links) -> IslandShape | None:
+    counts = {
+        count_links_between(links, a, b) for part in parts for a in part for b in part if a != b
+    }
     if len(counts) == 1 and 0 not in counts:
-        return Shape(tuple(parts), Domain.MESH, counts.pop())
+        return IslandShape(tuple(parts), Domain.MESH, counts.pop())
     return None
 
 
-def _ring(parts: list[tuple[int, ...]], links: Links) -> Shape | None:
+def _match_ring(parts: list[tuple[int, ...]], links: Links) -> IslandShape | None:
     counts = {count for count in links.values() if count}
-    two = all(_neighbours(gpu, part, links) == 2 for part in parts for gpu in part)
+    two = all(_count_neighbours(gpu, part, links) == 2 for part in parts for gpu in part)
     if len(counts) != 1 or not two:
         return None
-    rings = [_around(part, links) for part in parts]
+    rings = [_find_ring(part, links) for part in parts]
     found = tuple(ring for ring in rings if ring)
-    return Shape(found, Domain.RING, counts.pop()) if len(found) == len(parts) else None
+    return IslandShape(found, Domain.RING, counts.pop()) if len(found) == len(parts) else None
 
 
-def _irregular(parts: list[tuple[int, ...]], links: Links) -> Shape:
-    rings = [_around(part, links) for part in parts]
-    totals = [sum(between(links, gpu, peer) for peer in part) for part in parts for gpu in part]
+def _irregular_shape(parts: list[tuple[int, ...]], links: Links) -> IslandShape:
+    rings = [_find_ring(part, links) for part in parts]
+    totals = [
+        sum(count_links_between(links, gpu, peer) for peer in part)
+        for part in parts
+        for gpu in part
+    ]
     if all(rings):
-        return Shape(tuple(ring for ring in rings if ring), None, min(totals) / 2)
-    return Shape(tuple(parts), None, min(totals) / 2, ring=False)
+        return IslandShape(tuple(ring for ring in rings if ring), None, min(totals) / 2)
+    return IslandShape(tuple(parts), None, min(totals) / 2, ring=False)
 
 
-def _neighbours(gpu: int, part: tuple[int, ...], links: Links) -> int:
-    return sum(between(links, gpu, peer) > 0 for peer in part)
+def _count_neighbours(gpu: int, part: tuple[int, ...], links: Links) -> int:
+    return sum(count_links_between(links, gpu, peer) > 0 for peer in part)
 
 
-def _around(part: tuple[int, ...], links: Links) -> tuple[int, ...] | None:
+def _find_ring(part: tuple[int, ...], links: Links) -> tuple[int, ...] | None:
     """A ring through all GPUs of a part, the most links first; None if none is found in time."""
     if len(part) > LARGEST_RING:
         return None
     nearest = {
         gpu: sorted(
-            (peer for peer in part if between(links, gpu, peer)),
-            key=lambda peer: (between(links, gpu, peer), -peer),
+            (peer for peer in part if count_links_between(links, gpu, peer)),
+            key=lambda peer: (count_links_between(links, gpu, peer), -peer),
         )
         for gpu in part
     }
@@ -138,7 +146,7 @@ def _around(part: tuple[int, ...], links: Links) -> tuple[int, ...] | None:
             return None
         path = stack.pop()
         if len(path) == len(part):
-            if between(links, path[-1], path[0]):
+            if count_links_between(links, path[-1], path[0]):
                 return path
             continue
         stack.extend((*path, peer) for peer in nearest[path[-1]] if peer not in path)

@@ -9,18 +9,22 @@ from xml.etree.ElementTree import Element
 from hierarchies.errors import InputError
 from hierarchies.importers import markup, nccl_rates
 from hierarchies.importers.draft import UNKNOWN, Blank, Entry
-from hierarchies.importers.markup import parsed, walk, whole
+from hierarchies.importers.markup import parse_whole_attribute, parse_xml, walk
 from hierarchies.importers.models import memory_of
-from hierarchies.importers.nodes.interfaces import Interface, chosen, virtual
-from hierarchies.importers.nodes.locality import groupings, near, slowest_alone
+from hierarchies.importers.nodes.interfaces import Interface, choose_nics, count_virtual
+from hierarchies.importers.nodes.locality import (
+    find_groupings,
+    find_near_gpus,
+    slowest_private_link,
+)
 from hierarchies.importers.nodes.picture import (
-    Grouping,
+    GpuGrouping,
     Nic,
-    Picture,
+    NodePicture,
     check_alike,
     check_sizes,
+    count_switch_links,
     cpu_note,
-    into_switches,
 )
 
 MOST_LINKS_OF_ONE = 1000
@@ -31,7 +35,7 @@ _MEGABIT = 1e6 / 8
 
 
 @dataclass(frozen=True)
-class _Found:
+class _XmlDevice:
     """An element, and those that it lies in, from its CPU on."""
 
     element: Element
@@ -52,8 +56,8 @@ class _Found:
 class _Parts:
     """GPUs and ports; ``partial``: the file has only the PCIe devices that they are."""
 
-    gpus: Sequence[_Found]
-    nics: Sequence[_Found]
+    gpus: Sequence[_XmlDevice]
+    nics: Sequence[_XmlDevice]
     partial: bool
 
 
@@ -62,9 +66,9 @@ def check_beginning(text: str) -> None:
     markup.check_beginning(text, "system")
 
 
-def read(text: str) -> Picture:
+def read(text: str) -> NodePicture:
     """The node that a text describes. Raises InputError for what is no such text."""
-    root = parsed(text)
+    root = parse_xml(text)
     _check_root(root)
     return _picture(root)
 
@@ -85,18 +89,18 @@ def _check_root(root: Element) -> None:
 
 
 def _parts(root: Element) -> _Parts:
-    found = [_Found(element, path) for element, path in walk(root)]
+    found = [_XmlDevice(element, path) for element, path in walk(root)]
     ports = [each for each in found if each.element.tag == "net"]
     if gpus := [each for each in found if each.element.tag == "gpu"]:
         return _Parts(gpus, ports, False)
-    slots = [_Found(e.element, (*e.path, e.element)) for e in found if e.element.tag == "pci"]
+    slots = [_XmlDevice(e.element, (*e.path, e.element)) for e in found if e.element.tag == "pci"]
     kinds = [slot.element.get("class", "")[:6] for slot in slots]
     gpus = [slot for slot, kind in zip(slots, kinds, strict=True) if kind in _GPU_CLASSES]
     nics = [slot for slot, kind in zip(slots, kinds, strict=True) if kind in _NIC_CLASSES]
     return _Parts(gpus, [*ports, *(nic for nic in nics if not len(nic.element))], True)
 
 
-def _picture(root: Element) -> Picture:
+def _picture(root: Element) -> NodePicture:
     parts = _parts(root)
     if not parts.gpus:
         raise InputError("no <gpu>, and no PCIe device that is one")
@@ -110,9 +114,9 @@ def _picture(root: Element) -> Picture:
             raise InputError(f"GPU {name} lies in no <cpu>", hint=hint)
     amd = any(gpu.element.find("xgmi") is not None or gpu.element.get("gcn") for gpu in parts.gpus)
     source = "RCCL's topology XML" if amd else "NCCL's topology XML"
-    nics = chosen([_interface(nic) for nic in parts.nics])
+    nics = choose_nics([_interface(nic) for nic in parts.nics])
     notes = nics.notes
-    links = _Links({})
+    links = _XmlLinks({})
     device, arch = "", ""
     link: Entry = UNKNOWN
     if parts.partial:
@@ -126,7 +130,7 @@ def _picture(root: Element) -> Picture:
         notes = (*notes, f"The file shows {len(hosts)} hosts that one NVLink domain joins.")
     direct, switched = links.direct, links.switched
     total = sum(direct.values()) + links.into
-    return Picture(
+    return NodePicture(
         source,
         _gpu_names(parts, names),
         direct,
@@ -134,7 +138,7 @@ def _picture(root: Element) -> Picture:
         link,
         not parts.partial,
         _groups(parts),
-        slowest_alone(
+        slowest_private_link(
             [gpu.bridges for gpu in parts.gpus], [gpu.slot for gpu in parts.gpus], _speed
         ),
         _nics(parts, nics.kept),
@@ -147,7 +151,7 @@ def _picture(root: Element) -> Picture:
         counted={
             "gpus": len(names),
             "nics": len(nics.kept),
-            **virtual(len(parts.nics) - len(nics.kept)),
+            **count_virtual(len(parts.nics) - len(nics.kept)),
             ("xgmi" if amd else "nvlinks"): total,
         },
         to_cpu=links.to_cpu,
@@ -162,10 +166,10 @@ def _gpu_names(parts: _Parts, names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _sm(gpu: Element) -> int:
-    return whole(gpu, "sm", 100_000, "gpu") if gpu.get("sm") else 0
+    return parse_whole_attribute(gpu, "sm", 100_000, "gpu") if gpu.get("sm") else 0
 
 
-def _device(gpus: Sequence[_Found], amd: bool) -> tuple[str, str, Entry]:
+def _device(gpus: Sequence[_XmlDevice], amd: bool) -> tuple[str, str, Entry]:
     """The GPUs' name, architecture, and what one link carries. Raises InputError if they differ."""
     key = "gcn" if amd else "sm"
     kinds = {gpu.element.get(key, "")[:20] for gpu in gpus}
@@ -174,7 +178,7 @@ def _device(gpus: Sequence[_Found], amd: bool) -> tuple[str, str, Entry]:
     kind = kinds.pop()
     if not kind:
         return name, "", UNKNOWN
-    rate = nccl_rates.xgmi(kind) if amd else nccl_rates.nvlink(_sm(gpus[0].element))
+    rate = nccl_rates.xgmi_rate(kind) if amd else nccl_rates.nvlink_rate(_sm(gpus[0].element))
     return f"{key} {kind}{', ' if name else ''}{name}", kind, rate
 
 
@@ -192,7 +196,7 @@ def _memory(slot: Element) -> Blank:
 
 
 @dataclass(frozen=True)
-class _Links:
+class _XmlLinks:
     """Links from GPU to GPU, links of a GPU into switches and to its CPU, and what is left out."""
 
     direct: Mapping[tuple[int, int], int]
@@ -203,14 +207,14 @@ class _Links:
     into: int = 0
 
 
-def _links(gpus: Sequence[_Found], names: tuple[str, ...]) -> _Links:
+def _links(gpus: Sequence[_XmlDevice], names: tuple[str, ...]) -> _XmlLinks:
     place = {name: index for index, name in enumerate(names)}
     direct: dict[tuple[int, int], int] = {}
     into, to_cpu = [0] * len(gpus), [0] * len(gpus)
     notes = set()
     for index, gpu in enumerate(gpus):
         for link in (*gpu.element.iterfind("nvlink"), *gpu.element.iterfind("xgmi")):
-            count = whole(link, "count", MOST_LINKS_OF_ONE, f"GPU {names[index]}")
+            count = parse_whole_attribute(link, "count", MOST_LINKS_OF_ONE, f"GPU {names[index]}")
             target, kind = link.get("target", "").lower(), link.get("tclass", "").lower()
             if kind.startswith(_SWITCH_LINK) and not _is_power(gpu):
                 into[index] += count
@@ -225,9 +229,9 @@ def _links(gpus: Sequence[_Found], names: tuple[str, ...]) -> _Links:
                 notes.add("Links to GPUs that are not in the file are left out.")
         if gpu.element.find("c2c") is not None:
             notes.add("C2C links to CPUs are left out.")
-    switched, short = into_switches(into, names, any(direct.values()))
-    return _Links(
-        _both_ways(direct, names),
+    switched, short = count_switch_links(into, names, any(direct.values()))
+    return _XmlLinks(
+        _check_both_ways(direct, names),
         switched,
         short,
         to_cpu[0] if len(set(to_cpu)) == 1 else 0,
@@ -236,12 +240,12 @@ def _links(gpus: Sequence[_Found], names: tuple[str, ...]) -> _Links:
     )
 
 
-def _is_power(gpu: _Found) -> bool:
+def _is_power(gpu: _XmlDevice) -> bool:
     """Whether a GPU hangs on a POWER CPU: there NVLinks into bridges lead to it, to no NVSwitch."""
     return gpu.path[0].get("arch", "").startswith("ppc")
 
 
-def _both_ways(
+def _check_both_ways(
     direct: dict[tuple[int, int], int], names: tuple[str, ...]
 ) -> dict[tuple[int, int], int]:
     for (one, other), count in direct.items():
@@ -262,34 +266,34 @@ def _nics(parts: _Parts, kept: Sequence[int]) -> tuple[Nic, ...]:
         speed = nic.element.get("speed")
         rate = None
         if nic.element.tag == "net" and speed is not None:
-            rate = whole(nic.element, "speed", 10**12, "net") * _MEGABIT or None
-        beside = near(nic.bridges, ways)
+            rate = parse_whole_attribute(nic.element, "speed", 10**12, "net") * _MEGABIT or None
+        beside = find_near_gpus(nic.bridges, ways)
         nics.append(Nic(_name(nic)[:100], rate, beside, default=not _is_physical(nic)))
     return tuple(nics)
 
 
-def _interface(nic: _Found) -> Interface:
+def _interface(nic: _XmlDevice) -> Interface:
     return Interface(_name(nic), _pci_id(nic.slot), _is_physical(nic))
 
 
-def _name(nic: _Found) -> str:
+def _name(nic: _XmlDevice) -> str:
     return nic.element.get("name") or nic.element.get("busid") or "a NIC"
 
 
-def _is_physical(nic: _Found) -> bool:
+def _is_physical(nic: _XmlDevice) -> bool:
     return any(element.tag == "pci" for element in nic.path)
 
 
-def _groups(parts: _Parts) -> tuple[Grouping, ...]:
+def _groups(parts: _Parts) -> tuple[GpuGrouping, ...]:
     ports = [nic.bridges for nic in parts.nics if _is_physical(nic)]
-    return groupings([gpu.bridges for gpu in parts.gpus], ports, _uplink)
+    return find_groupings([gpu.bridges for gpu in parts.gpus], ports, _uplink)
 
 
 def _uplink(bridge: Element) -> Entry:
     if bridge.tag == "cpu":
         family, model = (_number(bridge.get(key)) for key in ("familyid", "modelid"))
         arch = bridge.get("arch", "")
-        return nccl_rates.between_sockets(arch, bridge.get("vendor", ""), family, model)
+        return nccl_rates.socket_link_rate(arch, bridge.get("vendor", ""), family, model)
     return _speed(bridge)
 
 
@@ -298,4 +302,4 @@ def _number(text: str | None) -> int:
 
 
 def _speed(slot: Element) -> Entry:
-    return nccl_rates.pcie(slot.get("link_speed", ""), _number(slot.get("link_width")))
+    return nccl_rates.pcie_rate(slot.get("link_speed", ""), _number(slot.get("link_width")))

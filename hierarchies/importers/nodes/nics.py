@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hierarchies.importers.draft import Blank, DraftLevel, Entry, Stated
-from hierarchies.importers.nodes.picture import Nic, Picture
-from hierarchies.importers.suggestions import NETWORK, of_mi300x
+from hierarchies.importers.draft import Blank, DraftLevel, Entry, StatedValue
+from hierarchies.importers.nodes.picture import Nic, NodePicture
+from hierarchies.importers.suggestions import NETWORK, suggest_mi300x_latencies
 
 FASTEST = 1e12 / 8
 _MEDIA = {
@@ -20,13 +20,15 @@ _GIGABIT = 1e9 / 8
 LevelsAndNotes = tuple[tuple[DraftLevel, ...], tuple[str, ...]]
 
 
-def network(picture: Picture, inner: tuple[DraftLevel, ...], nodes: int | None) -> LevelsAndNotes:
+def network_level(
+    picture: NodePicture, inner: tuple[DraftLevel, ...], nodes: int | None
+) -> LevelsAndNotes:
     """The level ``node``, if there are NICs or the user counts nodes; and what is left out."""
     if not picture.nics and nodes is None:
         note = f"{picture.source} shows no NIC: the system is this one node (--nodes adds more)."
         return (), (note,)
-    nics, notes = _chosen(picture)
-    count = None if nodes is None else Stated(nodes, "said by whoever imported it")
+    nics, notes = _choose_used_nics(picture)
+    count = None if nodes is None else StatedValue(nodes, "said by whoever imported it")
     ports, more = _ports(nics, len(picture.gpus))
     level = DraftLevel(
         "node",
@@ -34,10 +36,10 @@ def network(picture: Picture, inner: tuple[DraftLevel, ...], nodes: int | None) 
         _bandwidth(nics, picture),
         count=count,
         ports=ports,
-        through=_through(picture, inner),
+        through=_crossed_inner_levels(picture, inner),
         about=f"NICs: {', '.join(nic.name for nic in nics)}" if nics else "",
-        medium=_medium(nics),
-    ).having(of_mi300x(0) if picture.amd else NETWORK)
+        medium=_common_medium(nics),
+    ).having(suggest_mi300x_latencies(0) if picture.amd else NETWORK)
     if not inner[-1].ll128_latency_seconds:
         level = replace(level, ll128_latency_seconds=None)
     if count is None:
@@ -45,7 +47,7 @@ def network(picture: Picture, inner: tuple[DraftLevel, ...], nodes: int | None) 
     return (level,), (*notes, *more)
 
 
-def _medium(nics: tuple[Nic, ...]) -> str:
+def _common_medium(nics: tuple[Nic, ...]) -> str:
     """The medium that all NICs' names tell; "" where they tell none."""
     found = {
         next((medium for name, medium in _MEDIA.items() if nic.name.startswith(name)), "")
@@ -54,23 +56,23 @@ def _medium(nics: tuple[Nic, ...]) -> str:
     return found.pop() if len(found) == 1 else ""
 
 
-def _chosen(picture: Picture) -> tuple[tuple[Nic, ...], tuple[str, ...]]:
+def _choose_used_nics(picture: NodePicture) -> tuple[tuple[Nic, ...], tuple[str, ...]]:
     """The NICs that jobs use: the fastest, and those beside GPUs if some are."""
     nics = picture.nics
     notes: list[str] = []
     rates = {nic.bytes_per_second or 0.0 for nic in nics}
     if len(rates) > 1:
         fast = tuple(nic for nic in nics if (nic.bytes_per_second or 0.0) == max(rates))
-        notes.append(_left_out(nics, fast, "slower"))
+        notes.append(_note_left_out(nics, fast, "slower"))
         nics = fast
     beside = tuple(nic for nic in nics if nic.near)
     if beside and len(beside) < len(nics):
-        notes.append(_left_out(nics, beside, "behind no PCIe switch of a GPU"))
+        notes.append(_note_left_out(nics, beside, "behind no PCIe switch of a GPU"))
         nics = beside
     return nics, tuple(notes)
 
 
-def _left_out(nics: tuple[Nic, ...], kept: tuple[Nic, ...], why: str) -> str:
+def _note_left_out(nics: tuple[Nic, ...], kept: tuple[Nic, ...], why: str) -> str:
     gone = ", ".join(nic.name for nic in nics if nic not in kept)
     return f"Left out of the level 'node', as they are {why}: {gone}."
 
@@ -80,24 +82,24 @@ def _ports(nics: tuple[Nic, ...], gpus: int) -> tuple[Entry, tuple[str, ...]]:
     if not ports:
         return Blank(None, "no NIC was found"), ()
     if gpus % ports == 0 or ports % gpus == 0:
-        return Stated(ports, f"{ports} NIC ports were found"), ()
+        return StatedValue(ports, f"{ports} NIC ports were found"), ()
     fewer = max(number for number in range(1, ports) if gpus % number == 0 or number % gpus == 0)
     reason = f"{ports} NIC ports cannot be shared evenly by {gpus} GPUs; {fewer} can"
     return Blank(fewer, reason), (f"{reason}: the ports are left open.",)
 
 
-def _bandwidth(nics: tuple[Nic, ...], picture: Picture) -> Entry:
+def _bandwidth(nics: tuple[Nic, ...], picture: NodePicture) -> Entry:
     rate = nics[0].bytes_per_second if nics else None
     if rate is None:
         return Blank(None, f"{picture.source} does not say how fast the NICs are")
     gigabits = rate / _GIGABIT
     text = f"{picture.source} says {gigabits:g} Gb/s"
     if rate <= FASTEST:
-        return Stated(rate, f"{text} for {nics[0].name}", nics[0].default)
+        return StatedValue(rate, f"{text} for {nics[0].name}", nics[0].default)
     return Blank(rate / 1000, f"{text}, which no NIC has: perhaps a thousandth is meant")
 
 
-def _through(picture: Picture, inner: tuple[DraftLevel, ...]) -> tuple[str, ...]:
+def _crossed_inner_levels(picture: NodePicture, inner: tuple[DraftLevel, ...]) -> tuple[str, ...]:
     """The inner levels that network traffic crosses: none beside NVLink, else the PCIe links."""
     if picture.direct or picture.switched is not None or not picture.links_known:
         return ()

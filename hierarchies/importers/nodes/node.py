@@ -8,14 +8,27 @@ from pathlib import PurePath
 
 from hierarchies.errors import InputError
 from hierarchies.files.loading import load
-from hierarchies.importers.draft import UNKNOWN, Blank, Draft, DraftLevel, Entry, Stated, refines
-from hierarchies.importers.models import Model, memory_of, model_named, model_of
-from hierarchies.importers.nodes.agreement import claims_of, degraded, hint_of, unlisted
-from hierarchies.importers.nodes.islands import Shape, members, shape
-from hierarchies.importers.nodes.nics import network
-from hierarchies.importers.nodes.picture import MOST_GPUS, Grouping, Picture
-from hierarchies.importers.options import Options
-from hierarchies.importers.suggestions import NVLINK, PCIE, PCIE_OF_AMD, of_mi300x
+from hierarchies.importers.draft import (
+    UNKNOWN,
+    Blank,
+    Draft,
+    DraftLevel,
+    Entry,
+    StatedValue,
+    is_refinement,
+)
+from hierarchies.importers.models import GpuModel, find_model, memory_of, model_of
+from hierarchies.importers.nodes.agreement import (
+    claims_of,
+    degraded_gpus,
+    hint_of,
+    warn_of_unlisted,
+)
+from hierarchies.importers.nodes.islands import IslandShape, find_shape, members_of_parts
+from hierarchies.importers.nodes.nics import network_level
+from hierarchies.importers.nodes.picture import MOST_GPUS, GpuGrouping, NodePicture
+from hierarchies.importers.options import ImportOptions
+from hierarchies.importers.suggestions import NVLINK, PCIE, PCIE_OF_AMD, suggest_mi300x_latencies
 from hierarchies.system import LONGEST_NAME, Domain
 
 _ISLAND = "island"
@@ -26,7 +39,7 @@ _JOIN = {
 }
 
 
-def draft_of(picture: Picture, file: str, options: Options) -> Draft:
+def draft_of(picture: NodePicture, file: str, options: ImportOptions) -> Draft:
     """The node's levels, its network outermost; the draft is named after the file.
 
     Raises InputError if no system can hold it.
@@ -35,10 +48,10 @@ def draft_of(picture: Picture, file: str, options: Options) -> Draft:
         raise InputError("no GPU was found")
     if len(picture.gpus) > MOST_GPUS:
         raise InputError(f"{len(picture.gpus)} GPUs in one node")
-    picture = _with_model(picture, options.gpu)
-    inside = _inside(picture)
+    picture = _add_model(picture, options.gpu)
+    inside = _find_inner_levels(picture)
     inner, order, notes = inside.levels, inside.order, inside.notes
-    outer, more = network(replace(picture, groups=inside.groups), inner, options.nodes)
+    outer, more = network_level(replace(picture, groups=inside.groups), inner, options.nodes)
     if order != tuple(range(len(order))):
         names = ", ".join(picture.gpus[gpu] for gpu in order)
         notes = (f"Devices are numbered in this order: {names}.", *notes)
@@ -48,7 +61,7 @@ def draft_of(picture: Picture, file: str, options: Options) -> Draft:
     stem = PurePath(file).name.partition(".")[0]
     name = "".join(c if c.isalnum() or c in "-_." else "-" for c in stem)[:LONGEST_NAME]
     levels = (*outer, *inner)
-    lacks, warnings = degraded(picture, inside.off, order, levels)
+    lacks, warnings = degraded_gpus(picture, inside.off, order, levels)
     draft = Draft(
         name or "imported",
         f"Node of {len(picture.gpus)} GPUs, as told by {picture.source}",
@@ -59,23 +72,23 @@ def draft_of(picture: Picture, file: str, options: Options) -> Draft:
         picture.counted,
         lacks,
         tuple(claims_of(picture)),
-        (*picture.warnings, *unlisted(picture), *warnings),
+        (*picture.warnings, *warn_of_unlisted(picture), *warnings),
         holds_devices=True,
     )
     return draft.settled(hint_of(picture))
 
 
-def _with_model(picture: Picture, name: str | None) -> Picture:
+def _add_model(picture: NodePicture, name: str | None) -> NodePicture:
     """The same with what the catalogue has of a GPU that the user names."""
     if name is None:
         return picture
-    model = model_named(name)
+    model = find_model(name)
     link = picture.link
     notes = picture.notes
     if isinstance(link, Blank):
         link = model.link or link
     elif model.link is not None:
-        notes = (*notes, _two_rates(picture, link, model))
+        notes = (*notes, _note_two_rates(picture, link, model))
     return replace(
         picture,
         device=picture.device if name.lower() in picture.device.lower() else name,
@@ -86,7 +99,7 @@ def _with_model(picture: Picture, name: str | None) -> Picture:
     )
 
 
-def _two_rates(picture: Picture, link: Stated, model: Model) -> str:
+def _note_two_rates(picture: NodePicture, link: StatedValue, model: GpuModel) -> str:
     assert model.link is not None, "asked only of a GPU that has links"
     stated, known = float(link.value) / 1e9, float(model.link.value) / 1e9
     return (
@@ -96,7 +109,7 @@ def _two_rates(picture: Picture, link: Stated, model: Model) -> str:
 
 
 @dataclass(frozen=True)
-class _Inside:
+class _NodeLevels:
     """The levels inside a node, the order of its GPUs, the groupings that became levels, and the
     GPUs that have lost all links.
     """
@@ -104,36 +117,36 @@ class _Inside:
     levels: tuple[DraftLevel, ...]
     order: tuple[int, ...]
     notes: tuple[str, ...] = ()
-    groups: tuple[Grouping, ...] = ()
+    groups: tuple[GpuGrouping, ...] = ()
     off: tuple[int, ...] = ()
 
 
-def _inside(picture: Picture) -> _Inside:
+def _find_inner_levels(picture: NodePicture) -> _NodeLevels:
     gpus = len(picture.gpus)
     everyone = tuple(range(gpus))
     if not picture.links_known:
-        return _Inside((_unknown_links(picture),), everyone)
+        return _NodeLevels((_unknown_links(picture),), everyone)
     if picture.switched is not None:
         found = _switches(picture)
     else:
-        found = shape(gpus, picture.direct, picture.gpus)
+        found = find_shape(gpus, picture.direct, picture.gpus)
     size = len(found.islands[0])
     if size == gpus and (gpus > 1 or found.domain):
         level, notes = _island(picture, found, gpus)
-        return _Inside((level,), found.islands[0], notes, off=found.off)
-    return replace(_grouped(picture, found, size), off=found.off)
+        return _NodeLevels((level,), found.islands[0], notes, off=found.off)
+    return replace(_group_levels(picture, found, size), off=found.off)
 
 
-def _switches(picture: Picture) -> Shape:
+def _switches(picture: NodePicture) -> IslandShape:
     """GPUs that NVSwitches join. Raises InputError if the parts they are joined in are unequal."""
-    parts = members(picture.switch_parts or (0,) * len(picture.gpus))
+    parts = members_of_parts(picture.switch_parts or (0,) * len(picture.gpus))
     if len({len(part) for part in parts}) > 1:
         sizes = " and ".join(str(len(part)) for part in parts)
         raise InputError(f"NVSwitches join the GPUs in parts of {sizes}")
-    return Shape(tuple(parts), Domain.SWITCH, picture.switched or 0)
+    return IslandShape(tuple(parts), Domain.SWITCH, picture.switched or 0)
 
 
-def _reduces(picture: Picture) -> Blank | None:
+def _switches_reduce(picture: NodePicture) -> Blank | None:
     """Whether the NVSwitches add up: no file says it, but those of Hopper and later do."""
     reduces = picture.reduces
     known = (picture.model, "") if picture.model else model_of(picture.device)
@@ -146,43 +159,45 @@ def _reduces(picture: Picture) -> Blank | None:
     return Blank(True, reason, needed=False) if reduces else None
 
 
-def _unknown_links(picture: Picture) -> DraftLevel:
+def _unknown_links(picture: NodePicture) -> DraftLevel:
     reason = f"{picture.source} has no {picture.link_name}s in it"
     count = len(picture.gpus)
-    domain, bandwidth, reduces = Blank(None, reason), _of_link(picture, reason), None
+    domain, bandwidth, reduces = Blank(None, reason), _blank_of_link(picture, reason), None
     if picture.model and picture.model.system.hierarchy.cardinalities[-1] == count:
         link, name = picture.model.system.links[-1], picture.model.system.name
         domain = Blank(link.domain.value, f"{reason}; as {name} in the catalogue")
         source = link.source("bandwidth_GB_per_s")
         bandwidth = Blank(link.bandwidth_bytes_per_second, f"{reason}; as {name}: {source}")
-        reduces = _reduces(picture) if link.reduces else None
+        reduces = _switches_reduce(picture) if link.reduces else None
     return _gpu_level(picture, domain, bandwidth, count, reduces)
 
 
-def _of_link(picture: Picture, reason: str) -> Blank:
-    if isinstance(picture.link, Stated):
+def _blank_of_link(picture: NodePicture, reason: str) -> Blank:
+    if isinstance(picture.link, StatedValue):
         value, source = float(picture.link.value), picture.link.source
         return Blank(None, f"{reason}; one link has {value / 1e9:g} GB/s ({source})")
     return Blank(None, reason)
 
 
 def _gpu_level(
-    picture: Picture, domain: Entry, bandwidth: Entry, count: int, reduces: Entry | None
+    picture: NodePicture, domain: Entry, bandwidth: Entry, count: int, reduces: Entry | None
 ) -> DraftLevel:
-    stated = Stated(count, f"{picture.source} shows {len(picture.gpus)} GPUs")
+    stated = StatedValue(count, f"{picture.source} shows {len(picture.gpus)} GPUs")
     medium = "xgmi" if picture.amd else "nvlink"
     level = DraftLevel("gpu", domain, bandwidth, count=stated, reduces=reduces, medium=medium)
-    return level.having(of_mi300x(-1) if picture.amd else NVLINK)
+    return level.having(suggest_mi300x_latencies(-1) if picture.amd else NVLINK)
 
 
-def _island(picture: Picture, found: Shape, count: int) -> tuple[DraftLevel, tuple[str, ...]]:
-    bandwidth = _times(picture, found.links)
+def _island(
+    picture: NodePicture, found: IslandShape, count: int
+) -> tuple[DraftLevel, tuple[str, ...]]:
+    bandwidth = _rate_of_links(picture, found.links)
     name = picture.link_name
     if found.domain is not None:
-        domain: Entry = Stated(
+        domain: Entry = StatedValue(
             found.domain.value, f"{picture.several(found.links)} {_JOIN[found.domain]}"
         )
-        reduces = _reduces(picture) if found.domain is Domain.SWITCH else None
+        reduces = _switches_reduce(picture) if found.domain is Domain.SWITCH else None
         return _gpu_level(picture, domain, bandwidth, count, reduces), ()
     note = (
         f"The {name}s are neither a ring nor the same between every two GPUs, and no system "
@@ -190,27 +205,29 @@ def _island(picture: Picture, found: Shape, count: int) -> tuple[DraftLevel, tup
     )
     reason = f"{name}s make neither a ring nor a mesh"
     if not found.ring:
-        level = _gpu_level(picture, Blank(None, reason), _of_link(picture, reason), count, None)
+        level = _gpu_level(
+            picture, Blank(None, reason), _blank_of_link(picture, reason), count, None
+        )
         return level, (note,)
     domain = Blank("ring", f"{reason}, but rings through all GPUs exist")
     if not picture.links_counted:
         level = _gpu_level(
             picture,
             domain,
-            _of_link(picture, f"how many {name}s a GPU has is not told"),
+            _blank_of_link(picture, f"how many {name}s a GPU has is not told"),
             count,
             None,
         )
         return level, (note,)
     reason = f"rings that use all links of a GPU: {picture.several(found.links)} to each neighbour"
-    if isinstance(bandwidth, Stated):
+    if isinstance(bandwidth, StatedValue):
         bandwidth = Blank(bandwidth.value, f"{reason}; {bandwidth.source}")
     else:
         bandwidth = Blank(bandwidth.suggestion, f"{reason}; {bandwidth.source}")
     return _gpu_level(picture, domain, bandwidth, count, None), (note,)
 
 
-def _times(picture: Picture, links: float) -> Entry:
+def _rate_of_links(picture: NodePicture, links: float) -> Entry:
     link, several = picture.link, picture.several(links)
     if isinstance(link, Blank):
         reason = link.source or "what one carries depends on the GPU: say --gpu"
@@ -218,18 +235,18 @@ def _times(picture: Picture, links: float) -> Entry:
         return Blank(suggested, f"{several}; {reason}")
     each = float(link.value)
     source = f"{several} of {each / 1e9:g} GB/s: {link.source}"
-    return Stated(each * links, source, link.unconfirmed)
+    return StatedValue(each * links, source, link.unconfirmed)
 
 
-def _grouped(picture: Picture, found: Shape, size: int) -> _Inside:
+def _group_levels(picture: NodePicture, found: IslandShape, size: int) -> _NodeLevels:
     """Levels of sockets, PCIe switches and islands around the innermost level of GPUs."""
     gpus = len(picture.gpus)
     groups = picture.groups
     if size > 1:
         part = {gpu: index for index, island in enumerate(found.islands) for gpu in island}
         parts = tuple(part[gpu] for gpu in range(gpus))
-        groups = (*groups, Grouping(_ISLAND, parts, _between_islands(picture, found)))
-    kept, notes = _nested(groups, gpus)
+        groups = (*groups, GpuGrouping(_ISLAND, parts, _rate_between_islands(picture, found)))
+    kept, notes = _select_nested(groups, gpus)
     place = {gpu: index for island in found.islands for index, gpu in enumerate(island)}
     ranks = [tuple(map(group.parts.index, group.parts)) for group in kept]
     order = tuple(sorted(range(gpus), key=lambda gpu: (*(rank[gpu] for rank in ranks), place[gpu])))
@@ -244,21 +261,23 @@ def _grouped(picture: Picture, found: Shape, size: int) -> _Inside:
         notes = (*notes, *more)
     else:
         last = _pcie_level(picture, count)
-    return _Inside((*_chained(levels), last), order, notes, kept)
+    return _NodeLevels((*_chain_crossings(levels), last), order, notes, kept)
 
 
-def _nested(
-    groups: tuple[Grouping, ...], gpus: int
-) -> tuple[tuple[Grouping, ...], tuple[str, ...]]:
+def _select_nested(
+    groups: tuple[GpuGrouping, ...], gpus: int
+) -> tuple[tuple[GpuGrouping, ...], tuple[str, ...]]:
     """The groupings that divide evenly and do not cut each other; islands go before sockets."""
-    kept: list[Grouping] = []
+    kept: list[GpuGrouping] = []
     notes = []
     for group in reversed(groups):
         sizes = {group.parts.count(part) for part in group.parts}
         finer = kept[0].parts if kept else tuple(range(gpus))
-        if len(set(group.parts)) in (1, len(set(finer))) or (kept and refines(group.parts, finer)):
+        if len(set(group.parts)) in (1, len(set(finer))) or (
+            kept and is_refinement(group.parts, finer)
+        ):
             continue
-        if len(sizes) > 1 or not refines(finer, group.parts):
+        if len(sizes) > 1 or not is_refinement(finer, group.parts):
             what = "do not hold equally many GPUs" if len(sizes) > 1 else "cut the linked GPUs"
             notes.append(f"The parts of level {group.name!r} {what}: the level is left out.")
             continue
@@ -269,7 +288,7 @@ def _nested(
     return tuple(kept), tuple(notes)
 
 
-def _chained(levels: list[DraftLevel]) -> list[DraftLevel]:
+def _chain_crossings(levels: list[DraftLevel]) -> list[DraftLevel]:
     """A socket's traffic crosses the PCIe switches inside it, and what these cross."""
     chained = list(levels)
     for outer, inner in reversed(list(pairwise(range(len(levels))))):
@@ -279,15 +298,17 @@ def _chained(levels: list[DraftLevel]) -> list[DraftLevel]:
     return chained
 
 
-def _group_level(picture: Picture, group: Grouping, count: int, found: Shape) -> DraftLevel:
+def _group_level(
+    picture: NodePicture, group: GpuGrouping, count: int, found: IslandShape
+) -> DraftLevel:
     size = len(found.islands[0])
     source = f"{picture.source}: {len(set(group.parts))} parts of {len(picture.gpus)} GPUs"
     level = DraftLevel(
         group.name,
-        Stated("switch", "PCIe and the sockets, taken as a switch that never blocks"),
+        StatedValue("switch", "PCIe and the sockets, taken as a switch that never blocks"),
         group.uplink,
-        count=Stated(count, source),
-        ports=Stated(1, source),
+        count=StatedValue(count, source),
+        ports=StatedValue(1, source),
         through=() if size > 1 else ("gpu",),
         medium="pcie",
     ).having(PCIE_OF_AMD if picture.amd else PCIE)
@@ -295,7 +316,7 @@ def _group_level(picture: Picture, group: Grouping, count: int, found: Shape) ->
         return level
     if found.domain is not Domain.SWITCH:
         way = picture.several(picture.to_cpu) + " to its CPU" if picture.to_cpu else "a PCIe link"
-        return replace(level, ports=Stated(size, f"every GPU has {way} of its own"))
+        return replace(level, ports=StatedValue(size, f"every GPU has {way} of its own"))
     reason = f"{picture.source} shows no links between the switches of the parts"
     return replace(
         level,
@@ -306,21 +327,21 @@ def _group_level(picture: Picture, group: Grouping, count: int, found: Shape) ->
     ).having(NVLINK)
 
 
-def _between_islands(picture: Picture, found: Shape) -> Blank:
+def _rate_between_islands(picture: NodePicture, found: IslandShape) -> Blank:
     if found.domain is Domain.SWITCH:
         return Blank(None, f"{picture.source} shows no links between the switches of the parts")
     if picture.to_cpu:
-        return _over_cpus(picture, found)
+        return _rate_over_cpus(picture, found)
     reason = "what a GPU gets on the way over PCIe; less where GPUs share it"
-    if isinstance(picture.pcie, Stated):
+    if isinstance(picture.pcie, StatedValue):
         return Blank(picture.pcie.value, f"{reason}; {picture.pcie.source}")
     return Blank(None, reason)
 
 
-def _over_cpus(picture: Picture, found: Shape) -> Blank:
+def _rate_over_cpus(picture: NodePicture, found: IslandShape) -> Blank:
     """What a GPU gets from socket to socket: its links to the CPU, or its share between CPUs."""
-    lead = _times(picture, picture.to_cpu)
-    rate = lead.value if isinstance(lead, Stated) else lead.suggestion
+    lead = _rate_of_links(picture, picture.to_cpu)
+    rate = lead.value if isinstance(lead, StatedValue) else lead.suggestion
     reason = f"over the CPUs, to which each GPU has {lead.source}"
     sockets = [group for group in picture.groups if group.name == "socket"]
     between = sockets[0].uplink if sockets else UNKNOWN
@@ -332,15 +353,15 @@ def _over_cpus(picture: Picture, found: Shape) -> Blank:
     return Blank(rate, reason)
 
 
-def _pcie_level(picture: Picture, count: int) -> DraftLevel:
+def _pcie_level(picture: NodePicture, count: int) -> DraftLevel:
     about = "The GPUs meet on PCIe only, which is taken as a switch that never blocks."
     pcie = picture.pcie
     if pcie == UNKNOWN:
         pcie = Blank(None, f"{picture.source} does not say how fast PCIe is")
     return DraftLevel(
         "gpu",
-        Stated("switch", f"no {picture.link_name}s: {about}"),
+        StatedValue("switch", f"no {picture.link_name}s: {about}"),
         pcie,
-        count=Stated(count, f"{picture.source} shows {len(picture.gpus)} GPUs"),
+        count=StatedValue(count, f"{picture.source} shows {len(picture.gpus)} GPUs"),
         medium="pcie",
     ).having(PCIE_OF_AMD if picture.amd else PCIE)

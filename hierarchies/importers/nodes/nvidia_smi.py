@@ -9,8 +9,8 @@ from dataclasses import replace
 from itertools import pairwise
 
 from hierarchies.errors import InputError
-from hierarchies.importers.nodes.interfaces import Interface, chosen, virtual
-from hierarchies.importers.nodes.islands import members, parts_of
+from hierarchies.importers.nodes.interfaces import Interface, choose_nics, count_virtual
+from hierarchies.importers.nodes.islands import members_of_parts, parts_of
 from hierarchies.importers.nodes.nvidia_tables import (
     INSIDE_SOCKET,
     NEAR,
@@ -20,7 +20,13 @@ from hierarchies.importers.nodes.nvidia_tables import (
     legend_of,
     nic_names,
 )
-from hierarchies.importers.nodes.picture import MOST_GPUS, Grouping, Nic, Picture, check_length
+from hierarchies.importers.nodes.picture import (
+    MOST_GPUS,
+    GpuGrouping,
+    Nic,
+    NodePicture,
+    check_length,
+)
 
 SOURCE = "nvidia-smi topo -m"
 MOST_LINKS = 18
@@ -44,7 +50,7 @@ _NO_LEGEND = (
 )
 
 
-def read(text: str) -> Picture:
+def read(text: str) -> NodePicture:
     """The node whose matrix is in a text. Raises InputError for what is none, or far too long."""
     check_length(text, SOURCE)
     lines = _ESCAPES.sub("", text).splitlines()
@@ -149,11 +155,11 @@ def _is_cell(cell: str) -> bool:
     return cell in _CELLS or bool(_LINKS.fullmatch(cell))
 
 
-def _picture(matrix: Matrix, legend: Legend) -> Picture:
+def _picture(matrix: Matrix, legend: Legend) -> NodePicture:
     links = _links(matrix)
-    switched, short, notes = _switch(matrix, links)
+    switched, short, notes = _find_switch_links(matrix, links)
     every = _nics(matrix, legend)
-    found = chosen([Interface(nic.name) for nic in every])
+    found = choose_nics([Interface(nic.name) for nic in every])
     nics = tuple(every[place] for place in found.kept)
     notes = (*notes, *found.notes)
     if any(name not in matrix.cells for name in matrix.nics):
@@ -163,11 +169,11 @@ def _picture(matrix: Matrix, legend: Legend) -> Picture:
     known = bool(links) or not legend.only_pcie
     if not links and not legend.kinds and len(matrix.gpus) > 1:
         notes = (*notes, _NO_LEGEND)
-    counted = {"gpus": len(matrix.gpus), "nics": len(nics), **virtual(len(every) - len(nics))}
+    counted = {"gpus": len(matrix.gpus), "nics": len(nics), **count_virtual(len(every) - len(nics))}
     if known:
         into = 0 if switched is None else switched * (len(matrix.gpus) - len(short))
         counted["nvlinks"] = into + sum(short.values()) if switched else sum(links.values())
-    return Picture(
+    return NodePicture(
         SOURCE if known else f"{SOURCE}p",
         matrix.gpus,
         {} if switched is not None else links,
@@ -202,7 +208,7 @@ def _links(matrix: Matrix) -> dict[tuple[int, int], int]:
     return links
 
 
-def _switch(
+def _find_switch_links(
     matrix: Matrix, links: Mapping[tuple[int, int], int]
 ) -> tuple[int | None, dict[int, int], tuple[str, ...]]:
     """How many links lead from a GPU into NVSwitches, which GPUs have fewer, and a note.
@@ -215,7 +221,7 @@ def _switch(
         for gpu in pair:
             each[gpu] = max(each[gpu], count)
     on = [gpu for gpu in range(gpus) if each[gpu]]
-    if len(on) < 3 or 2 * len(on) <= gpus or not _through_switches(links, each, on):
+    if len(on) < 3 or 2 * len(on) <= gpus or not _joined_by_switches(links, each, on):
         return None, {}, ()
     counts = Counter(each[gpu] for gpu in on)
     usual = max(counts, key=lambda links: (counts[links], links))
@@ -230,7 +236,7 @@ def _switch(
     return None, {}, (note,)
 
 
-def _through_switches(
+def _joined_by_switches(
     links: Mapping[tuple[int, int], int], each: Sequence[int], on: Sequence[int]
 ) -> bool:
     """Whether any two of these GPUs have as many links as the one with fewer."""
@@ -249,20 +255,20 @@ def _nics(matrix: Matrix, legend: Legend) -> tuple[Nic, ...]:
     return tuple(nics)
 
 
-def _groups(matrix: Matrix, nics: Sequence[int]) -> tuple[Grouping, ...]:
+def _groups(matrix: Matrix, nics: Sequence[int]) -> tuple[GpuGrouping, ...]:
     """Sockets and PCIe switches, by the GPUs; ``nics`` are the columns of NICs that count."""
     groups = []
     for name, cells in (("socket", INSIDE_SOCKET), ("bridge", NEAR)):
         parts = _parts(matrix, cells)
         inside = all(
-            any(_meets(matrix, gpu, nic, cells) for gpu in part for nic in nics)
-            for part in members(parts)
+            any(_is_connected(matrix, gpu, nic, cells) for gpu in part for nic in nics)
+            for part in members_of_parts(parts)
         )
-        groups.append(Grouping(name, parts, nics_inside=inside))
+        groups.append(GpuGrouping(name, parts, nics_inside=inside))
     return tuple(groups)
 
 
-def _meets(matrix: Matrix, gpu: int, nic: int, cells: tuple[str, ...]) -> bool:
+def _is_connected(matrix: Matrix, gpu: int, nic: int, cells: tuple[str, ...]) -> bool:
     return matrix.cells[matrix.gpus[gpu]][len(matrix.gpus) + nic] in cells
 
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from hierarchies.importers.claims import Between, Claim
+from hierarchies.importers.claims import Claim, NumberRange
 
 NEAR = ("PIX", "PXB")
 INSIDE_SOCKET = (*NEAR, "PHB", "NODE")
@@ -57,28 +57,28 @@ def legend_of(lines: list[str]) -> Legend:
 
 def claims_of(matrix: Matrix, legend: Legend) -> Iterator[Claim]:
     """What the matrix and the other tables of a text state of the same things."""
-    yield from _of_legend(matrix, legend)
-    yield from _of_nics(matrix)
-    yield from _of_cpus(matrix)
+    yield from _claims_of_legend(matrix, legend)
+    yield from _claims_of_nics(matrix)
+    yield from _claims_of_cpus(matrix)
 
 
-def _of_legend(matrix: Matrix, legend: Legend) -> Iterator[Claim]:
+def _claims_of_legend(matrix: Matrix, legend: Legend) -> Iterator[Claim]:
     linked = [name for name, cells in matrix.cells.items() if any(c[:2] == "NV" for c in cells)]
     if linked and legend.only_pcie:
         row = f"in row {linked[0]}"
-        yield Claim("NVLinks", "the GPUs", "the matrix", row, Between(1, 1))
-        yield Claim("NVLinks", "the GPUs", "the legend", "no NV#", Between(0, 0), True)
+        yield Claim("NVLinks", "the GPUs", "the matrix", row, NumberRange(1, 1))
+        yield Claim("NVLinks", "the GPUs", "the legend", "no NV#", NumberRange(0, 0), True)
     if legend.nics:
         for name in dict.fromkeys((*matrix.nics, *legend.nics)):
             if name.startswith("NIC") and (name in matrix.nics) != (name in legend.nics):
                 here = name in matrix.nics
                 words = ("missing", "there")
-                first, second = Between(here, here), Between(not here, not here)
+                first, second = NumberRange(here, here), NumberRange(not here, not here)
                 yield Claim("NIC columns", name, "the matrix", words[here], first)
                 yield Claim("NIC columns", name, "the NIC legend", words[not here], second, True)
 
 
-def _of_nics(matrix: Matrix) -> Iterator[Claim]:
+def _claims_of_nics(matrix: Matrix) -> Iterator[Claim]:
     """Connections of GPUs and NICs, which stand in the rows of both."""
     for column, nic in enumerate(matrix.nics, start=len(matrix.gpus)):
         if nic not in matrix.cells:
@@ -91,7 +91,7 @@ def _of_nics(matrix: Matrix) -> Iterator[Claim]:
                 yield Claim("connection", ends, "rows of NICs", there, frozenset({there}), True)
 
 
-def _of_cpus(matrix: Matrix) -> Iterator[Claim]:
+def _claims_of_cpus(matrix: Matrix) -> Iterator[Claim]:
     """Pairs of GPUs that the matrix puts on one socket and the affinities on two, or reversed."""
     cpus = {gpu: found for gpu in matrix.gpus if (found := _mask(matrix.cpus.get(gpu, "")))}
     for row, gpu in enumerate(matrix.gpus):

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from hierarchies.errors import InputError
 from hierarchies.importers.claims import Claim
 from hierarchies.importers.draft import UNKNOWN, Entry
-from hierarchies.importers.hostlist import listed
-from hierarchies.importers.models import Model
+from hierarchies.importers.hostlist import shorten_list
+from hierarchies.importers.models import GpuModel
 
 MOST_GPUS, MOST_NICS = 1024, 8192
 """Of one node; each NIC is compared with each GPU."""
@@ -31,7 +31,7 @@ class Nic:
 
 
 @dataclass(frozen=True)
-class Grouping:
+class GpuGrouping:
     """GPUs that lie together (socket, PCIe switch): the part of each, and what leads out of one.
 
     ``nics_inside``: every part has NICs of its own, whose traffic does not leave it.
@@ -44,7 +44,7 @@ class Grouping:
 
 
 @dataclass(frozen=True)
-class Picture:
+class NodePicture:
     """One node. GPUs are numbered as ``gpus`` lists them, by the names that the file gives them.
 
     ``direct``: how many links join two GPUs, lower number first, pairs without any left out.
@@ -71,7 +71,7 @@ class Picture:
     switched: int | None = None
     link: Entry = UNKNOWN
     links_known: bool = True
-    groups: tuple[Grouping, ...] = ()
+    groups: tuple[GpuGrouping, ...] = ()
     pcie: Entry = UNKNOWN
     nics: tuple[Nic, ...] = ()
     device: str = ""
@@ -82,7 +82,7 @@ class Picture:
     notes: tuple[str, ...] = ()
     counted: Mapping[str, int] = field(default_factory=dict)
     switch_parts: tuple[int, ...] = ()
-    model: Model | None = None
+    model: GpuModel | None = None
     to_cpu: int = 0
     bonded: bool = False
     links_counted: bool = True
@@ -101,7 +101,7 @@ class Picture:
         return f"{links:g} {self.link_name}{'' if links == 1 else 's'}"
 
 
-def into_switches(
+def count_switch_links(
     counts: Sequence[int], names: Sequence[str], direct: bool
 ) -> tuple[int | None, dict[int, int]]:
     """The links of a GPU into switches, and which GPUs have fewer of them; None without any.
@@ -115,7 +115,7 @@ def into_switches(
     short = {gpu: count for gpu, count in enumerate(counts) if count < most}
     if direct or 2 * len(short) >= len(counts):
         what = "besides links from GPU to GPU" if direct else f"by {most} links"
-        others = listed(f"{names[gpu]} by {count}" for gpu, count in short.items())
+        others = shorten_list(f"{names[gpu]} by {count}" for gpu, count in short.items())
         raise InputError(
             f"some GPUs hang on NVSwitches {what}{f', but {others}' if short else ''}",
             hint="a GPU may have lost links: nvidia-smi nvlink -s shows which",

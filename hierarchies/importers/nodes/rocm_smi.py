@@ -10,28 +10,34 @@ from __future__ import annotations
 from collections.abc import Iterator, Set
 from itertools import combinations
 
-from hierarchies.importers.claims import Between, Claim
+from hierarchies.importers.claims import Claim, NumberRange
 from hierarchies.importers.nodes.islands import parts_of
-from hierarchies.importers.nodes.picture import Grouping, Picture, check_length
-from hierarchies.importers.nodes.rocm_tables import DIRECT, DISABLED, ROCM_SMI, Tables, tables_of
+from hierarchies.importers.nodes.picture import GpuGrouping, NodePicture, check_length
+from hierarchies.importers.nodes.rocm_tables import (
+    DIRECT,
+    DISABLED,
+    ROCM_SMI,
+    RocmTables,
+    parse_tables,
+)
 
 SOURCE = ROCM_SMI
 _TOPIC = "xGMI link"
-_LINKED, _APART = Between(1, 1), Between(0, 0)
+_LINKED, _APART = NumberRange(1, 1), NumberRange(0, 0)
 _Pair = tuple[int, int]
 
 
-def read(text: str) -> Picture:
+def read(text: str) -> NodePicture:
     """The node that a text describes. Raises InputError for what is none, or far too long."""
     check_length(text, SOURCE)
-    return _picture(tables_of(text))
+    return _picture(parse_tables(text))
 
 
-def _picture(tables: Tables) -> Picture:
+def _picture(tables: RocmTables) -> NodePicture:
     gpus = len(tables.gpus)
     pairs = list(combinations(range(gpus), 2))
-    hive = _hive(tables, pairs)
-    claims = [*_claims(tables, hive), *_of_hops(tables, {*pairs} - {*hive})]
+    hive = _find_xgmi_pairs(tables, pairs)
+    claims = [*_claims(tables, hive), *_claims_of_hops(tables, {*pairs} - {*hive})]
     apart = {claim.subject for claim in claims if claim.values == _APART}
     direct = {pair: 1 for pair in hive if _subject(tables, pair) not in apart}
     notes = tables.notes
@@ -40,7 +46,7 @@ def _picture(tables: Tables) -> Picture:
         notes = (*notes, hops)
     if direct:
         notes = (*notes, "How many xGMI links join two GPUs is not told: taken as one.")
-    return Picture(
+    return NodePicture(
         tables.source,
         tables.gpus,
         direct,
@@ -53,11 +59,11 @@ def _picture(tables: Tables) -> Picture:
     )
 
 
-def _subject(tables: Tables, pair: _Pair) -> str:
+def _subject(tables: RocmTables, pair: _Pair) -> str:
     return f"{tables.gpus[pair[0]]} and {tables.gpus[pair[1]]}"
 
 
-def _hive(tables: Tables, pairs: list[_Pair]) -> list[_Pair]:
+def _find_xgmi_pairs(tables: RocmTables, pairs: list[_Pair]) -> list[_Pair]:
     """The pairs that xGMI joins, over other GPUs or not, by the types, or else by one hop."""
     types = tables.printed.get("link type")
     if types is not None:
@@ -65,7 +71,7 @@ def _hive(tables: Tables, pairs: list[_Pair]) -> list[_Pair]:
     return [pair for pair in pairs if tables.number("hops", *pair) == 1]
 
 
-def _claims(tables: Tables, hive: list[_Pair]) -> Iterator[Claim]:
+def _claims(tables: RocmTables, hive: list[_Pair]) -> Iterator[Claim]:
     """Which pairs are linked, by each table; types and hops yield to weights and bandwidths."""
     weights = {pair: tables.number("weight", *pair) for pair in hive}
     least = min((weight for weight in weights.values() if weight is not None), default=0)
@@ -92,7 +98,7 @@ def _claims(tables: Tables, hive: list[_Pair]) -> Iterator[Claim]:
             yield Claim(_TOPIC, subject, "the table 'numa bw'", none, _APART)
 
 
-def _of_hops(tables: Tables, others: Set[_Pair]) -> Iterator[Claim]:
+def _claims_of_hops(tables: RocmTables, others: Set[_Pair]) -> Iterator[Claim]:
     """One hop is xGMI by the tools' manuals, so it contradicts another type of link."""
     for pair in sorted(others):
         if "link type" in tables.printed and tables.number("hops", *pair) == 1:
@@ -102,11 +108,11 @@ def _of_hops(tables: Tables, others: Set[_Pair]) -> Iterator[Claim]:
             yield Claim(_TOPIC, subject, "the table 'hops'", "1 hop", _LINKED, True)
 
 
-def _groups(tables: Tables, pairs: list[_Pair]) -> tuple[Grouping, ...]:
+def _groups(tables: RocmTables, pairs: list[_Pair]) -> tuple[GpuGrouping, ...]:
     """Parts of GPUs that are nearer to each other, by the weights of their links."""
     known = {pair: n for pair in pairs if (n := tables.number("weight", *pair)) is not None}
     if len(set(known.values())) != 2:
         return ()
     least = min(known.values())
     near = {pair: 1 for pair, weight in known.items() if weight == least}
-    return (Grouping("socket", parts_of(len(tables.gpus), near)),)
+    return (GpuGrouping("socket", parts_of(len(tables.gpus), near)),)

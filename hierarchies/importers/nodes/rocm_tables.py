@@ -36,7 +36,7 @@ Table = list[list[str]]
 
 
 @dataclass(frozen=True)
-class Tables:
+class RocmTables:
     """For every two GPUs the cells of each table that can be used, by the table's name.
 
     Names are ``access``, ``weight``, ``hops``, ``link type`` and ``numa bw``; ``notes`` say which
@@ -54,13 +54,13 @@ class Tables:
         return int(cell) if cell.isdigit() else None
 
 
-def tables_of(text: str) -> Tables:
+def parse_tables(text: str) -> RocmTables:
     """The tables of a text. Raises InputError for none that can be used, or of several nodes."""
-    found = _from_json(text) if text.lstrip().startswith(("[", "{")) else _from_text(text)
-    return _usable(found)
+    found = _parse_json(text) if text.lstrip().startswith(("[", "{")) else _parse_text(text)
+    return _select_usable(found)
 
 
-def _from_text(text: str) -> Tables:
+def _parse_text(text: str) -> RocmTables:
     printed: dict[str, Table] = {}
     gpus: tuple[str, ...] = ()
     notes: list[str] = []
@@ -75,7 +75,7 @@ def _from_text(text: str) -> Tables:
         try:
             header, rows = _table(lines, number + 1, name)
         except InputError as error:
-            notes.append(_left_out(name, error))
+            notes.append(_note_left_out(name, error))
             continue
         if (gpus and header != gpus) or name in printed:
             raise InputError("tables of different GPUs", hint="give the text of one node")
@@ -83,10 +83,10 @@ def _from_text(text: str) -> Tables:
     if not printed:
         hint = notes[0] if notes else "it is headed 'Hops between ...' or 'HOPS TABLE:'"
         raise InputError(f"no table of {source} was found", hint=hint)
-    return Tables(gpus, printed, source, tuple(notes))
+    return RocmTables(gpus, printed, source, tuple(notes))
 
 
-def _left_out(name: str, error: InputError) -> str:
+def _note_left_out(name: str, error: InputError) -> str:
     return f"The table {name!r} is left out: {error}."
 
 
@@ -113,7 +113,7 @@ def _row(line: str, gpu: str, gpus: int) -> list[str]:
     return cells
 
 
-def _from_json(text: str) -> Tables:
+def _parse_json(text: str) -> RocmTables:
     try:
         raw = json.loads(text)
     except (ValueError, RecursionError):
@@ -132,7 +132,7 @@ def _from_json(text: str) -> Tables:
         name: [[_cell(row[number], key) for number in numbers] for row in links]
         for name, key in _KEYS.items()
     }
-    return Tables(tuple(f"GPU{number}" for number in numbers), printed, AMD_SMI)
+    return RocmTables(tuple(f"GPU{number}" for number in numbers), printed, AMD_SMI)
 
 
 def _cell(link: Mapping[str, Any], key: str) -> str:
@@ -149,7 +149,7 @@ def _is_entry(entry: Any) -> bool:
     )
 
 
-def _usable(tables: Tables) -> Tables:
+def _select_usable(tables: RocmTables) -> RocmTables:
     """The tables whose cells are what they should be, and the same both ways.
 
     Raises InputError where none of what remains says which GPUs are linked.
@@ -162,7 +162,7 @@ def _usable(tables: Tables) -> Tables:
             _check(name, table, tables.gpus)
         except InputError as error:
             first = first or error
-            notes.append(_left_out(name, error))
+            notes.append(_note_left_out(name, error))
             continue
         kept[name] = table
     if "link type" not in kept and "hops" not in kept:
@@ -170,7 +170,7 @@ def _usable(tables: Tables) -> Tables:
             raise first
         hint = f"give all that {tables.source} prints"
         raise InputError("neither types of links nor hops are told", hint=hint)
-    return Tables(tables.gpus, kept, tables.source, tuple(notes))
+    return RocmTables(tables.gpus, kept, tables.source, tuple(notes))
 
 
 def _check(name: str, table: Table, gpus: Sequence[str]) -> None:

@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from hierarchies.errors import InputError, nearest
-from hierarchies.importers.hostlist import Names
+from hierarchies.errors import InputError, suggest_nearest
+from hierarchies.importers.hostlist import HostlistExpander
 from hierarchies.importers.networks.switches import Switch
-from hierarchies.importers.slurm.layout import Group, Layout, hosts_of
+from hierarchies.importers.slurm.layout import NodeGroup, SlurmLayout, hosts_of
 from hierarchies.importers.structured import BEGINNING
 
 _PAIR = re.compile(
@@ -43,14 +43,14 @@ def sizes_note(sizes: str) -> str:
 
 
 @dataclass(frozen=True)
-class Line:
+class ConfLine:
     """One line that is not blank: its number, and its values by the keys' usual spelling."""
 
     number: int
     values: Mapping[str, str]
 
 
-def lines(text: str) -> Iterator[Line]:
+def parse_lines(text: str) -> Iterator[ConfLine]:
     """The settings of a topology.conf. Raises InputError for a line that is none, and for many."""
     _check_length(text)
     held, first = "", 0
@@ -63,17 +63,17 @@ def lines(text: str) -> Iterator[Line]:
             held += f"{line[:-1]} "
             continue
         if (held + line).strip():
-            yield Line(first, _values(held + line, first))
+            yield ConfLine(first, _values(held + line, first))
         held, first = "", 0
     if held.strip():
-        yield Line(first, _values(held, first))
+        yield ConfLine(first, _values(held, first))
 
 
 def check_beginning(text: str) -> None:
     """Raises InputError for a text of too many lines, or whose first lines are no settings."""
     _check_length(text)
     head = text[:BEGINNING] if "\n" in text[:BEGINNING] else text[: 2 * _LONGEST_LINE]
-    for _ in lines(head if len(head) == len(text) else head.rpartition("\n")[0] or head):
+    for _ in parse_lines(head if len(head) == len(text) else head.rpartition("\n")[0] or head):
         pass
 
 
@@ -99,7 +99,7 @@ def _values(line: str, number: int) -> dict[str, str]:
             raise InputError(
                 f"unknown key {match[1]!r}",
                 where=f"line {number}",
-                hint=nearest(match[1], _KEYS.values()),
+                hint=suggest_nearest(match[1], _KEYS.values()),
             )
         if key in values:
             raise InputError(f"{key} is given twice", where=f"line {number}")
@@ -108,12 +108,12 @@ def _values(line: str, number: int) -> dict[str, str]:
     return values
 
 
-def layout(text: str) -> Layout:
+def parse_conf(text: str) -> SlurmLayout:
     """What a topology.conf says. Keys are read in any case; ``LinkSpeed`` is noted, not used."""
-    names = Names()
+    names = HostlistExpander()
     switches, blocks, rings, notes = [], [], [], []
     below: dict[str, tuple[int, int]] = {}
-    for line in lines(text):
+    for line in parse_lines(text):
         try:
             match line.values:
                 case {"SwitchName": name}:
@@ -124,9 +124,9 @@ def layout(text: str) -> Layout:
                 case {"BlockSizes": sizes}:
                     notes.append(sizes_note(sizes))
                 case {"BlockName": name}:
-                    blocks.append(Group(name, hosts_of(line.values.get("Nodes"), names)))
+                    blocks.append(NodeGroup(name, hosts_of(line.values.get("Nodes"), names)))
                 case {"RingName": name}:
-                    rings.append(Group(name, hosts_of(line.values.get("Nodes"), names)))
+                    rings.append(NodeGroup(name, hosts_of(line.values.get("Nodes"), names)))
                 case {"AggregatedBlock": _}:
                     continue
                 case _:
@@ -138,10 +138,12 @@ def layout(text: str) -> Layout:
             raise error.at(f"line {line.number}") from None
         if "LinkSpeed" in line.values and SPEED_NOTE not in notes:
             notes.append(SPEED_NOTE)
-    return Layout(tuple(switches), tuple(blocks), tuple(rings), notes=tuple(notes), below=below)
+    return SlurmLayout(
+        tuple(switches), tuple(blocks), tuple(rings), notes=tuple(notes), below=below
+    )
 
 
-def _switch(name: str, values: Mapping[str, str], names: Names) -> Switch:
+def _switch(name: str, values: Mapping[str, str], names: HostlistExpander) -> Switch:
     below = hosts_of(values.get("Switches"), names)
     nodes = hosts_of(values.get("Nodes"), names)
     if below and nodes and "Level" not in values:

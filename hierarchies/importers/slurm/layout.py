@@ -6,19 +6,19 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from hierarchies.importers.hostlist import Names
+from hierarchies.importers.hostlist import HostlistExpander
 from hierarchies.importers.networks.switches import Switch
 
 _NOTHING = ("", "(null)", "none")
 
 
-def hosts_of(text: str | None, names: Names) -> tuple[str, ...]:
+def hosts_of(text: str | None, names: HostlistExpander) -> tuple[str, ...]:
     """The names of a hostlist, none for what Slurm and its tools write where there are none."""
     return () if text is None or text.strip().lower() in _NOTHING else names.of(text)
 
 
 @dataclass(frozen=True)
-class Group:
+class NodeGroup:
     """A block or ring of nodes. One without nodes only fills up the file."""
 
     name: str
@@ -35,7 +35,7 @@ class Torus:
 
 
 @dataclass(frozen=True)
-class Layout:
+class SlurmLayout:
     """Switches, blocks, rings or tori, as they are written; at least one of them is there.
 
     ``below``: the nodes below switches, where the line of a switch lists them beside the switches
@@ -44,8 +44,8 @@ class Layout:
     """
 
     switches: tuple[Switch, ...] = ()
-    blocks: tuple[Group, ...] = ()
-    rings: tuple[Group, ...] = ()
+    blocks: tuple[NodeGroup, ...] = ()
+    rings: tuple[NodeGroup, ...] = ()
     tori: tuple[Torus, ...] = ()
     notes: tuple[str, ...] = ()
     below: Mapping[str, tuple[int, int]] = field(default_factory=dict)
@@ -55,7 +55,7 @@ class Layout:
 _COUNT = re.compile(r"\s*#\s*Number of Nodes in block(\d{1,6}):\s*(\d{1,9})\s*", re.IGNORECASE)
 
 
-def counted(text: str, blocks: Sequence[Group]) -> Mapping[str, tuple[int, int]]:
+def counted(text: str, blocks: Sequence[NodeGroup]) -> Mapping[str, tuple[int, int]]:
     """Nodes of blocks by the comments of Azure's azslurm, which numbers blocks from 1 in order.
 
     As of https://github.com/Azure/cyclecloud-slurm/pull/399, in both languages.

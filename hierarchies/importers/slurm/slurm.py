@@ -7,24 +7,24 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import prod
 
-from hierarchies.errors import InputError, within
-from hierarchies.importers.claims import Between, Claim
-from hierarchies.importers.draft import Blank, Draft, Stated
-from hierarchies.importers.hostlist import listed
+from hierarchies.errors import InputError, error_context
+from hierarchies.importers.claims import Claim, NumberRange
+from hierarchies.importers.draft import Blank, Draft, StatedValue
+from hierarchies.importers.hostlist import shorten_list
 from hierarchies.importers.networks.networks import (
     NODE,
-    Facts,
-    cable,
+    NetworkFacts,
+    cable_level,
     check_nodes,
-    network,
-    network_of_groups,
+    draft_group_network,
+    draft_network,
 )
-from hierarchies.importers.networks.switches import tree
-from hierarchies.importers.networks.tiers import Host, Tiers, with_groups
-from hierarchies.importers.options import Options
+from hierarchies.importers.networks.switches import build_switch_tree
+from hierarchies.importers.networks.tiers import Host, Tiers, add_groups
+from hierarchies.importers.options import ImportOptions
 from hierarchies.importers.slurm import conf as slurm_conf
 from hierarchies.importers.slurm import yaml as slurm_yaml
-from hierarchies.importers.slurm.layout import Group, Layout, Torus, counted
+from hierarchies.importers.slurm.layout import NodeGroup, SlurmLayout, Torus, counted
 from hierarchies.importers.structured import check_yaml_beginning
 
 _NAME, _SOURCE = "slurm-cluster", "Slurm's topology"
@@ -35,38 +35,44 @@ _RACKS = (
 _NOT_STATED = Blank("switch", "usual; Slurm does not say what joins blocks or rings")
 
 
-def read(files: Mapping[str, str], options: Options) -> Draft:
+def read(files: Mapping[str, str], options: ImportOptions) -> Draft:
     """The draft of a cluster from Slurm's file; a topology.yaml wins over a topology.conf.
 
     No bandwidth is in it: Slurm knows none. Raises InputError, naming the file.
     """
-    name, text = _the_one(files)
+    name, text = _select_file(files)
     ignored = [other for other in files if other != name] if _is_yaml(name, text) else []
-    with within(name):
-        layout = slurm_yaml.layout(text) if _is_yaml(name, text) else slurm_conf.layout(text)
+    with error_context(name):
+        layout = (
+            slurm_yaml.parse_topology_yaml(text)
+            if _is_yaml(name, text)
+            else slurm_conf.parse_conf(text)
+        )
         draft = _draft(replace(layout, counted=counted(text, layout.blocks)), options)
     notes = (
-        (f"left out, as Slurm does beside a topology.yaml: {listed(ignored)}",) if ignored else ()
+        (f"left out, as Slurm does beside a topology.yaml: {shorten_list(ignored)}",)
+        if ignored
+        else ()
     )
     return replace(draft, notes=(*notes, *draft.notes))
 
 
 def check_beginning(files: Mapping[str, str]) -> None:
     """Raises InputError, naming the file, for one whose first lines are none of Slurm's."""
-    name, text = _the_one(files)
-    with within(name):
+    name, text = _select_file(files)
+    with error_context(name):
         if _is_yaml(name, text):
             check_yaml_beginning(text)
         else:
             slurm_conf.check_beginning(text)
 
 
-def _the_one(files: Mapping[str, str]) -> tuple[str, str]:
+def _select_file(files: Mapping[str, str]) -> tuple[str, str]:
     """The file that counts, by name. Raises InputError where several could."""
     named = {name: text for name, text in files.items() if _is_yaml(name, text)} or files
     if len(named) > 1:
         raise InputError(
-            f"{len(named)} files: {listed(named)}", hint="give the topology of one cluster"
+            f"{len(named)} files: {shorten_list(named)}", hint="give the topology of one cluster"
         )
     return next(iter(named.items()))
 
@@ -75,8 +81,8 @@ def _is_yaml(name: str, text: str) -> bool:
     return name.endswith((".yaml", ".yml")) or text.lstrip().startswith(("- ", "---"))
 
 
-def _draft(layout: Layout, options: Options) -> Draft:
-    layout = _filled(layout)
+def _draft(layout: SlurmLayout, options: ImportOptions) -> Draft:
+    layout = _drop_empty_groups(layout)
     if layout.tori:
         return _torus(layout.tori, layout.notes, options)
     if layout.rings:
@@ -90,7 +96,7 @@ def _draft(layout: Layout, options: Options) -> Draft:
     )
 
 
-def _filled(layout: Layout) -> Layout:
+def _drop_empty_groups(layout: SlurmLayout) -> SlurmLayout:
     """The layout without blocks and rings that have no nodes, which a note names."""
     empty = [group.name for group in (*layout.blocks, *layout.rings) if not group.nodes]
     if not empty:
@@ -99,56 +105,56 @@ def _filled(layout: Layout) -> Layout:
         tuple(group for group in groups if group.nodes) for groups in (layout.blocks, layout.rings)
     )
     if not (blocks or rings or layout.switches):
-        raise InputError(f"no block or ring has nodes: {listed(empty)}")
-    note = f"left out, as they have no nodes: {listed(empty)}"
+        raise InputError(f"no block or ring has nodes: {shorten_list(empty)}")
+    note = f"left out, as they have no nodes: {shorten_list(empty)}"
     return replace(layout, blocks=blocks, rings=rings, notes=(*layout.notes, note))
 
 
-def _switches(layout: Layout, options: Options) -> Draft:
-    found = tree(layout.switches)
+def _switches(layout: SlurmLayout, options: ImportOptions) -> Draft:
+    found = build_switch_tree(layout.switches)
     tiers, notes = found.tiers, [*layout.notes, *found.notes]
     if len(found.tops) > 1:
         notes.append(
-            f"no switch joins {listed(found.tops)}: Slurm keeps every job inside one of them. "
+            f"no switch joins {shorten_list(found.tops)}: Slurm keeps every job inside one of them. "
             "The outermost level takes it that something joins them."
         )
     if layout.blocks:
         groups = {node: block.name for block in layout.blocks for node in block.nodes}
-        grouped = with_groups(tiers, "block", groups)
+        grouped = add_groups(tiers, "block", groups)
         tiers = grouped.tiers
         notes.append(grouped.note)
-    claims = (*_below(layout, found.tiers), *_counted(layout))
+    claims = (*_nodes_below(layout, found.tiers), *_counted(layout))
     counted = found.tiers.switches()
-    facts = Facts(_NAME, _SOURCE, notes=tuple(notes), counted=counted, claims=claims)
-    return network(tiers, facts, options)
+    facts = NetworkFacts(_NAME, _SOURCE, notes=tuple(notes), counted=counted, claims=claims)
+    return draft_network(tiers, facts, options)
 
 
-def _below(layout: Layout, tiers: Tiers) -> Iterator[Claim]:
+def _nodes_below(layout: SlurmLayout, tiers: Tiers) -> Iterator[Claim]:
     """The nodes below a switch, as its own line lists them and as the leaf switches do."""
     there = Counter(name for host in tiers.hosts for name in {*host.path})
     for name, (count, line) in layout.below.items():
         by_leaves = there[name]
         place, words = "the lines of leaf switches", f"{by_leaves}"
-        yield Claim("nodes", f"switch {name}", place, words, Between(by_leaves, by_leaves))
-        mine = Between(count, count)
+        yield Claim("nodes", f"switch {name}", place, words, NumberRange(by_leaves, by_leaves))
+        mine = NumberRange(count, count)
         yield Claim("nodes", f"switch {name}", f"line {line}", f"{count}", mine, yields=True)
 
 
-def _counted(layout: Layout) -> Iterator[Claim]:
+def _counted(layout: SlurmLayout) -> Iterator[Claim]:
     """The nodes of a block, as a comment counts them and as the block lists them."""
     there = {block.name: len({*block.nodes}) for block in layout.blocks}
     for name, (count, line) in layout.counted.items():
         listed_there = there.get(name, 0)
-        mine, comment = Between(listed_there, listed_there), Between(count, count)
+        mine, comment = NumberRange(listed_there, listed_there), NumberRange(count, count)
         yield Claim("nodes", f"block {name}", "its list", f"{listed_there}", mine)
         yield Claim("nodes", f"block {name}", f"line {line}", f"{count}", comment, yields=True)
 
 
-def _blocks(layout: Layout, options: Options) -> Draft:
+def _blocks(layout: SlurmLayout, options: ImportOptions) -> Draft:
     blocks, notes = layout.blocks, layout.notes
     _check_apart(blocks, "block")
     hosts = tuple(Host(node, (block.name,)) for block in blocks for node in block.nodes)
-    facts = Facts(
+    facts = NetworkFacts(
         _NAME,
         _SOURCE,
         _NOT_STATED,
@@ -158,32 +164,36 @@ def _blocks(layout: Layout, options: Options) -> Draft:
     )
     tiers = Tiers(("block",), hosts)
     racks = replace(facts, notes=(*notes, _RACKS))
-    return replace(network(tiers, facts, options), wider=network_of_groups(tiers, racks, "block"))
+    return replace(
+        draft_network(tiers, facts, options), wider=draft_group_network(tiers, racks, "block")
+    )
 
 
-def _rings(rings: Sequence[Group], notes: Sequence[str], options: Options) -> Draft:
+def _rings(rings: Sequence[NodeGroup], notes: Sequence[str], options: ImportOptions) -> Draft:
     _check_apart(rings, "ring")
     hosts = tuple(Host(node, (ring.name,)) for ring in rings for node in ring.nodes)
-    facts = Facts(_NAME, _SOURCE, _NOT_STATED, notes=tuple(notes), counted={"rings": len(rings)})
-    draft = network(Tiers(("ring",), hosts), facts, options)
+    facts = NetworkFacts(
+        _NAME, _SOURCE, _NOT_STATED, notes=tuple(notes), counted={"rings": len(rings)}
+    )
+    draft = draft_network(Tiers(("ring",), hosts), facts, options)
     *outer, nodes = draft.levels
-    closed = cable(NODE, "ring", nodes.count, _SOURCE)
+    closed = cable_level(NODE, "ring", nodes.count, _SOURCE)
     return replace(draft, levels=(*(replace(level, through=()) for level in outer), closed))
 
 
-def _torus(tori: Sequence[Torus], notes: Sequence[str], options: Options) -> Draft:
+def _torus(tori: Sequence[Torus], notes: Sequence[str], options: ImportOptions) -> Draft:
     if len(tori) > 1:
         raise InputError(
-            f"{len(tori)} tori: {listed(torus.name for torus in tori)}",
+            f"{len(tori)} tori: {shorten_list(torus.name for torus in tori)}",
             hint="import one: leave the others out of the file",
         )
     x, y, z = tori[0].dimensions
     check_nodes(prod((x, y, z)), options)
     levels = [
-        cable(name, "torus", Stated(count, _SOURCE), _SOURCE, ports)
+        cable_level(name, "torus", StatedValue(count, _SOURCE), _SOURCE, ports)
         for name, count, ports in (("z", z, x * y), ("y", y, x), ("x", x, 1))
         if count > 1
-    ] or [cable("x", "torus", Stated(1, _SOURCE), _SOURCE)]
+    ] or [cable_level("x", "torus", StatedValue(1, _SOURCE), _SOURCE)]
     return Draft(
         _NAME,
         f"{_SOURCE}: a torus of {z} z x {y} y x {x} x",
@@ -193,7 +203,7 @@ def _torus(tori: Sequence[Torus], notes: Sequence[str], options: Options) -> Dra
     )
 
 
-def _check_apart(groups: Sequence[Group], what: str) -> None:
+def _check_apart(groups: Sequence[NodeGroup], what: str) -> None:
     twice = [name for name, count in Counter(g.name for g in groups).items() if count > 1]
     if twice:
-        raise InputError(f"{what}s given twice: {listed(twice)}")
+        raise InputError(f"{what}s given twice: {shorten_list(twice)}")

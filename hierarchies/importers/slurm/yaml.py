@@ -10,82 +10,90 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-from hierarchies.errors import InputError, nearest, within
-from hierarchies.importers.hostlist import Names, listed
+from hierarchies.errors import InputError, error_context, suggest_nearest
+from hierarchies.importers.hostlist import HostlistExpander, shorten_list
 from hierarchies.importers.networks.switches import Switch
 from hierarchies.importers.slurm.conf import sizes_note
-from hierarchies.importers.slurm.layout import Group, Layout, Torus, hosts_of
-from hierarchies.importers.structured import from_yaml, mapping
+from hierarchies.importers.slurm.layout import NodeGroup, SlurmLayout, Torus, hosts_of
+from hierarchies.importers.structured import parse_yaml, require_mapping
 
 _KINDS = ("tree", "block", "flat", "ring", "torus3d")
 _TRUE = frozenset({"true", "yes", "on"})
 _LONGEST_NUMBER = 9
 
 
-def layout(text: str) -> Layout:
+def parse_topology_yaml(text: str) -> SlurmLayout:
     """The topology that the cluster uses, with a note of the others.
 
     Raises InputError for text that is no topology.yaml and for a flat topology, which says
     nothing of where nodes are.
     """
-    found = from_yaml(text)
+    found = parse_yaml(text)
     if not isinstance(found, list) or not found:
         raise InputError(
             "no list of topologies", hint="a topology.yaml begins with '- topology: name'"
         )
-    entries = [mapping(entry, "a topology") for entry in found]
-    chosen = _chosen(entries)
+    entries = [require_mapping(entry, "a topology") for entry in found]
+    chosen = _choose_topology(entries)
     name = _text(chosen.get("topology"), "topology")
     others = [str(entry.get("topology")) for entry in entries if entry is not chosen]
-    notes = (f"other topologies of the file are left out: {listed(others)}",) if others else ()
-    with within(f"topology {name!r}"):
+    notes = (
+        (f"other topologies of the file are left out: {shorten_list(others)}",) if others else ()
+    )
+    with error_context(f"topology {name!r}"):
         return _layout(chosen, notes)
 
 
-def _chosen(entries: list[dict[str, Any]]) -> dict[str, Any]:
+def _choose_topology(entries: list[dict[str, Any]]) -> dict[str, Any]:
     for entry in entries:
         if str(entry.get("cluster_default")).lower() in _TRUE:
             return entry
     if len(entries) == 1:
         return entries[0]
-    names = listed(str(entry.get("topology")) for entry in entries)
+    names = shorten_list(str(entry.get("topology")) for entry in entries)
     raise InputError(
         f"several topologies and none is the cluster's default: {names}",
         hint="write cluster_default: true in one of them",
     )
 
 
-def _layout(entry: dict[str, Any], notes: tuple[str, ...]) -> Layout:
+def _layout(entry: dict[str, Any], notes: tuple[str, ...]) -> SlurmLayout:
     given = [kind for kind in _KINDS if kind in entry]
     if len(given) != 1:
         unknown = [key for key in entry if key not in ("topology", "cluster_default")]
-        hint = nearest(unknown[0], _KINDS) if unknown and not given else "exactly one is needed"
+        hint = (
+            suggest_nearest(unknown[0], _KINDS)
+            if unknown and not given
+            else "exactly one is needed"
+        )
         raise InputError(f"a topology with {' and '.join(given) or 'no known type'}", hint=hint)
-    names, kind = Names(), given[0]
+    names, kind = HostlistExpander(), given[0]
     match kind:
         case "tree":
-            switches = _entries(mapping(entry[kind], kind).get("switches"), "switches")
-            return Layout(switches=tuple(_switch(s, names) for s in switches), notes=notes)
+            switches = _entries(require_mapping(entry[kind], kind).get("switches"), "switches")
+            return SlurmLayout(switches=tuple(_switch(s, names) for s in switches), notes=notes)
         case "block":
-            section = mapping(entry[kind], kind)
+            section = require_mapping(entry[kind], kind)
             blocks = _entries(section.get("blocks"), "blocks")
             sizes = section.get("block_sizes")
             if sizes:
                 notes = (*notes, sizes_note(",".join(map(str, sizes))))
-            return Layout(blocks=tuple(_group(b, "block", names) for b in blocks), notes=notes)
+            return SlurmLayout(blocks=tuple(_group(b, "block", names) for b in blocks), notes=notes)
         case "ring":
-            rings = tuple(_group(ring, "ring", names) for ring in _listed(entry[kind], kind))
-            return Layout(rings=rings, notes=notes)
+            rings = tuple(
+                _group(ring, "ring", names) for ring in _entries_of_section(entry[kind], kind)
+            )
+            return SlurmLayout(rings=rings, notes=notes)
         case "torus3d":
-            tori = tuple(_torus(torus, names) for torus in _listed(entry[kind], kind))
-            return Layout(tori=tori, notes=notes)
+            tori = tuple(_torus(torus, names) for torus in _entries_of_section(entry[kind], kind))
+            return SlurmLayout(tori=tori, notes=notes)
     raise InputError(
         "the topology is flat: it says nothing of where nodes are",
         hint="ibnetdiscover, or the labels of Kubernetes nodes, may say it",
     )
 
 
-def _switch(entry: dict[str, Any], names: Names) -> Switch:
+def _switch(entry: dict[str, Any], names: HostlistExpander) -> Switch:
     name = _text(entry.get("switch"), "switch")
     children, nodes = (_hosts(entry.get(key), key, names) for key in ("children", "nodes"))
     if children and nodes:
@@ -95,16 +103,16 @@ def _switch(entry: dict[str, Any], names: Names) -> Switch:
     return Switch(name, children, nodes)
 
 
-def _group(entry: dict[str, Any], key: str, names: Names) -> Group:
-    return Group(_text(entry.get(key), key), _hosts(entry.get("nodes"), "nodes", names))
+def _group(entry: dict[str, Any], key: str, names: HostlistExpander) -> NodeGroup:
+    return NodeGroup(_text(entry.get(key), key), _hosts(entry.get("nodes"), "nodes", names))
 
 
-def _hosts(value: Any, what: str, names: Names) -> tuple[str, ...]:
+def _hosts(value: Any, what: str, names: HostlistExpander) -> tuple[str, ...]:
     """The names of one hostlist or of a list of them, none where there is no such."""
     return hosts_of(_text(value, what), names) if value else ()
 
 
-def _torus(entry: dict[str, Any], names: Names) -> Torus:
+def _torus(entry: dict[str, Any], names: HostlistExpander) -> Torus:
     """A torus whose nodes fill it, as Slurm asks; the first node is at 0, 0, 0, x runs fastest."""
     name = next((str(v) for k, v in entry.items() if k in ("torus", "torus3d", "name")), "torus")
     dimensions = _dimensions(entry)
@@ -124,12 +132,12 @@ def _torus(entry: dict[str, Any], names: Names) -> Torus:
 
 
 def _dimensions(entry: dict[str, Any]) -> tuple[int, int, int]:
-    dims = mapping(entry.get("dims"), "dims")
+    dims = require_mapping(entry.get("dims"), "dims")
     x, y, z = (_number(dims.get(axis), f"dims, {axis}") for axis in "xyz")
     return x, y, z
 
 
-def _listed(section: Any, what: str) -> list[dict[str, Any]]:
+def _entries_of_section(section: Any, what: str) -> list[dict[str, Any]]:
     """The entries of a section: its one list, whatever the key is called, or itself."""
     if isinstance(section, dict):
         lists = [value for key, value in section.items() if _is_entries(value)]
@@ -146,7 +154,7 @@ def _is_entries(value: Any) -> bool:
 def _entries(value: Any, what: str) -> list[dict[str, Any]]:
     if not isinstance(value, list) or not value:
         raise InputError(f"no {what}", hint="a list with at least one entry is needed")
-    return [mapping(entry, what) for entry in value]
+    return [require_mapping(entry, what) for entry in value]
 
 
 def _text(value: Any, what: str) -> str:

@@ -15,16 +15,16 @@ from functools import cache
 from statistics import median
 from typing import Any
 
-from hierarchies import load, row_major
+from hierarchies import load, row_major_placement
 from hierarchies.devices import device_named
 from results.steps.protocol import short
 from results.steps.rows import LeftOutError, Raw, raw_rows
-from synth.measure.calibration.typical import typical
-from synth.step.models import Spelling, zoo_step
-from synth.step.search.finalists import on_clock, rooflines_of
+from synth.measure.calibration.typical import apply_typical
+from synth.step.models import ModelSettings, zoo_step
+from synth.step.search.finalists import rooflines_of, simulate_plan
 from synth.step.search.links import axes_of
 from synth.step.sharding import parse_recipe, plan_of
-from synth.step.simulation.sources import Network
+from synth.step.simulation.sources import NetworkPrices
 
 DEVICES: Mapping[str, tuple[str, str]] = {
     "A100-SXM-80GB": ("A100 SXM4 80 GB", "dgx-a100"),
@@ -141,16 +141,16 @@ def runs() -> tuple[list[tuple[str, Run]], dict[str, Counter[str]]]:
 def _simulated(
     system: str, device_name: str, devices: int, samples: int, dtype: str, groups: int
 ) -> float:
-    machine, device = typical(load(system)), device_named(device_name)
-    spelling = Spelling(batch=devices * samples, optimizer="adamw", dtype=dtype)
+    machine, device = apply_typical(load(system)), device_named(device_name)
+    spelling = ModelSettings(batch=devices * samples, optimizer="adamw", dtype=dtype)
     step = zoo_step("resnet50", {"groups": groups}, spelling)
     batch = f"; batch over data; {BUCKETS}" if devices > 1 else ""
     recipe = parse_recipe(f"data={devices}{batch}")
-    placement = row_major(machine.hierarchy, axes_of(recipe))
+    placement = row_major_placement(machine.hierarchy, axes_of(recipe))
     assert placement is not None
     plan = plan_of(step, recipe)
-    network = Network.of(machine, placement)
-    return on_clock(step, plan, rooflines_of(step, plan, device), network).seconds
+    network = NetworkPrices.of(machine, placement)
+    return simulate_plan(step, plan, rooflines_of(step, plan, device), network).seconds
 
 
 def estimate(one: Run, *, together: bool = False) -> float:

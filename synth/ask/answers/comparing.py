@@ -8,14 +8,14 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from hierarchies.units import volume
-from synth.ask.answers.parts import Part, Reply, Seconds
+from hierarchies.units import format_bytes
+from synth.ask.answers.parts import AnswerPart, ReplyModel, Seconds
 
 Scalar = bool | int | float | str | None
-_ASKED = ("job", "request", "bytes", "algorithm", "collapse")
+_QUESTION_KEYS = ("job", "request", "bytes", "algorithm", "collapse")
 
 
-class Changed(Part):
+class ValueDifference(AnswerPart):
     """One thing that two answers say differently; null where one does not say it."""
 
     what: str = Field(description="Its key; of a machine's level, with the level's name.")
@@ -23,37 +23,37 @@ class Changed(Part):
     second: Scalar = Field(description="In the second answer.")
 
 
-class Told(Part):
+class Recommendation(AnswerPart):
     """One line of an answer: what is recommended, and what it takes."""
 
     how: str = Field(description="Placement and program.")
     seconds: Seconds = Field(description="Predicted.")
 
 
-class Compared(Part):
+class LineDifference(AnswerPart):
     """The same line of two answers; null where one has no such line."""
 
     what: str = Field(description="To take now; a rank, a size, or an entry of a job.")
-    first: Told | None = Field(description="In the first answer.")
-    second: Told | None = Field(description="In the second answer.")
+    first: Recommendation | None = Field(description="In the first answer.")
+    second: Recommendation | None = Field(description="In the second answer.")
 
 
-class DiffReply(Reply):
+class DiffReply(ReplyModel):
     """How two answers differ: in what was asked, in the machine, and in what is recommended."""
 
     same: bool = Field(description="Whether they agree in all of it.")
-    asked: list[Changed] = Field(description="What was asked.")
-    machine: list[Changed] = Field(description="Numbers of the machine.")
-    lines: list[Compared] = Field(description="Recommendations that differ, in their order.")
+    asked: list[ValueDifference] = Field(description="What was asked.")
+    machine: list[ValueDifference] = Field(description="Numbers of the machine.")
+    lines: list[LineDifference] = Field(description="Recommendations that differ, in their order.")
 
 
-class _Kept(BaseModel):
+class _KeptPart(BaseModel):
     """Part of an answer: other keys are not read."""
 
     model_config = ConfigDict(extra="ignore")
 
 
-class _Answer(_Kept):
+class _KeptAnswerRow(_KeptPart):
     rank: int
     placement: list[list[int]] = []
     program: str
@@ -61,13 +61,15 @@ class _Answer(_Kept):
     seconds: Seconds
 
     @property
-    def told(self) -> Told:
+    def told(self) -> Recommendation:
         cut = f" in {self.segments} segments" if self.segments > 1 else ""
         where = f"{self.placement} " if self.placement else ""
-        return Told(how=f"{where}{self.program or 'nothing to do'}{cut}", seconds=self.seconds)
+        return Recommendation(
+            how=f"{where}{self.program or 'nothing to do'}{cut}", seconds=self.seconds
+        )
 
 
-class _Named(_Kept):
+class _KeptLevel(_KeptPart):
     """A level with its numbers: those are read whatever they are called."""
 
     model_config = ConfigDict(extra="allow")
@@ -75,17 +77,17 @@ class _Named(_Kept):
     name: str
 
 
-class _Unit(_Kept):
+class _Unit(_KeptPart):
     unit: str
 
 
-class _Calibration(_Kept):
+class _Calibration(_KeptPart):
     sources: list[str] = []
 
 
-class _Machine(_Kept):
+class _KeptMachine(_KeptPart):
     name: str
-    levels: list[_Named]
+    levels: list[_KeptLevel]
     device: dict[str, Any] = {}
     exceptions: list[_Unit] = []
     calibration: _Calibration | None = None
@@ -95,21 +97,21 @@ class _Machine(_Kept):
         """What prices rest on, by name: ``node bandwidth_GB_per_s``."""
         found: dict[str, Scalar] = {
             "name": self.name,
-            "levels": _joined(one.name for one in self.levels),
+            "levels": _join_names(one.name for one in self.levels),
         }
         for level in self.levels:
-            numbers = _plain(level.model_extra or {})
+            numbers = _scalars_of(level.model_extra or {})
             found |= {f"{level.name} {key}": value for key, value in numbers}
-        found |= {f"device {key}": value for key, value in _plain(self.device)}
-        found["missing or slower"] = _joined(one.unit for one in self.exceptions)
-        found["calibrated by"] = _joined(self.calibration.sources if self.calibration else ())
+        found |= {f"device {key}": value for key, value in _scalars_of(self.device)}
+        found["missing or slower"] = _join_names(one.unit for one in self.exceptions)
+        found["calibrated by"] = _join_names(self.calibration.sources if self.calibration else ())
         return found
 
 
-class KeptAnswer(_Kept, ABC):
+class KeptAnswer(_KeptPart, ABC):
     """What was asked, of which machine, and the lines of the answer."""
 
-    system: _Machine
+    system: _KeptMachine
     reduce: list[str] = []
     job: Scalar = None
     request: Scalar = None
@@ -120,25 +122,25 @@ class KeptAnswer(_Kept, ABC):
     @property
     def asked(self) -> dict[str, Scalar]:
         """What an answer repeats of its question."""
-        given = {key: getattr(self, key) for key in _ASKED}
-        return {"reduce": _joined(self.reduce)} | {
-            key: value if isinstance(value, Scalar) else _in_words(value)
+        given = {key: getattr(self, key) for key in _QUESTION_KEYS}
+        return {"reduce": _join_names(self.reduce)} | {
+            key: value if isinstance(value, Scalar) else _size_words(value)
             for key, value in given.items()
         }
 
     @property
     @abstractmethod
-    def lines(self) -> dict[str, Told]:
+    def lines(self) -> dict[str, Recommendation]:
         """What is recommended, by rank, size or entry, in order."""
 
 
 class KeptRanking(KeptAnswer):
     """What ``top`` answers for one size, also of a machine that lacks devices."""
 
-    answers: list[_Answer]
+    answers: list[_KeptAnswerRow]
 
     @property
-    def lines(self) -> dict[str, Told]:
+    def lines(self) -> dict[str, Recommendation]:
         several = len({one.rank for one in self.answers}) < len(self.answers)
         return {
             f"rank {one.rank}{f' of {one.placement}' if several else ''}": one.told
@@ -146,60 +148,60 @@ class KeptRanking(KeptAnswer):
         }
 
 
-class _Stretch(_Kept):
+class _KeptStretch(_KeptPart):
     from_bytes: int
-    first: _Answer
+    first: _KeptAnswerRow
 
 
 class KeptSweep(KeptAnswer):
     """What ``top`` answers for a range of sizes."""
 
-    stretches: list[_Stretch]
+    stretches: list[_KeptStretch]
 
     @property
-    def lines(self) -> dict[str, Told]:
-        return {f"from {volume(one.from_bytes)}": one.first.told for one in self.stretches}
+    def lines(self) -> dict[str, Recommendation]:
+        return {f"from {format_bytes(one.from_bytes)}": one.first.told for one in self.stretches}
 
 
-class _Option(_Kept):
+class _Option(_KeptPart):
     axes: dict[str, int]
     placement: list[list[int]]
     exposed_seconds: Seconds
 
 
-class _Entry(_Kept):
+class _KeptEntry(_KeptPart):
     name: str
-    answer: _Answer
+    answer: _KeptAnswerRow
 
 
 class KeptPlan(KeptAnswer):
     """What ``plan`` answers: its placement, then the job's entries on it."""
 
     ranking: Annotated[list[_Option], Field(min_length=1)]
-    entries: list[_Entry]
+    entries: list[_KeptEntry]
 
     @property
-    def lines(self) -> dict[str, Told]:
+    def lines(self) -> dict[str, Recommendation]:
         best = self.ranking[0]
         axes = ", ".join(f"{name}={size}" for name, size in best.axes.items())
-        step = Told(how=f"{axes} as {best.placement}", seconds=best.exposed_seconds)
+        step = Recommendation(how=f"{axes} as {best.placement}", seconds=best.exposed_seconds)
         return {"the step": step} | {one.name: one.answer.told for one in self.entries}
 
 
-def _plain(found: Mapping[str, Any]) -> Iterator[tuple[str, Scalar]]:
+def _scalars_of(found: Mapping[str, Any]) -> Iterator[tuple[str, Scalar]]:
     """The keys that are one word or number, but for the names of things."""
     for key, value in found.items():
         if key not in ("name", "source") and isinstance(value, bool | int | float | str | None):
             yield key, value
 
 
-def _in_words(value: object) -> str:
+def _size_words(value: object) -> str:
     """The ends of a range of sizes as one reads them, anything else as it is."""
     match value:
         case [int(low), int(high)]:
-            return f"{volume(low)} to {volume(high)}"
+            return f"{format_bytes(low)} to {format_bytes(high)}"
     return str(value)
 
 
-def _joined(names: Iterable[str]) -> str | None:
+def _join_names(names: Iterable[str]) -> str | None:
     return ", ".join(names) or None

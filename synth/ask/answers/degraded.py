@@ -9,25 +9,32 @@ from pydantic import Field
 from grammar import Goal
 from synth.ask.answers.machine_parts import MachineInFull
 from synth.ask.answers.parts import (
+    AnswerPart,
     Axes,
     ChoiceName,
     Complete,
-    Judged,
     LimitedBy,
     Matrix,
     Number,
-    Part,
     Positive,
-    Predicted,
+    PredictedSeconds,
     Seconds,
-    StepPrice,
+    StepPricePart,
+    VerdictPart,
     Whole,
-    judged_keys,
+    verdict_keys,
 )
-from synth.ask.answers.ranked import LAID_OUT_BY, Against, Asked, LaidOutBy, axes_of, matrix_of
+from synth.ask.answers.ranked import (
+    LAID_OUT_BY,
+    Against,
+    CollectiveReply,
+    LaidOutBy,
+    axes_of,
+    matrix_of,
+)
 from synth.collective import degraded
 from synth.collective.degraded import UnevenReport
-from synth.collective.degraded.comparison import Cost, Followed
+from synth.collective.degraded.comparison import Cost, SimulatedProgram
 from synth.collective.degraded.ranking import EvenChoice
 from synth.collective.ranking import request as planned
 from synth.collective.verify import concrete
@@ -36,14 +43,14 @@ Ranks = list[Whole]
 GroupCollective = Literal["all-reduce", "reduce-scatter", "all-gather", "reduce", "broadcast"]
 
 
-class Left(Part):
+class RemainingMachine(AnswerPart):
     """What is left of a machine."""
 
     left: str = Field(min_length=1, description="In words.")
     devices: list[Whole] = Field(min_length=1, description="The ids of its devices, by rank.")
 
 
-class GroupStep(Part):
+class GroupStepPart(AnswerPart):
     """A step over explicit groups of ranks."""
 
     collective: GroupCollective = Field(description="What every group does.")
@@ -62,7 +69,7 @@ class GroupStep(Part):
         )
 
 
-class UnevenAnswer(Judged):
+class UnevenAnswerPart(VerdictPart):
     """A program of explicit groups."""
 
     rank: Positive = Field(description="1 is the best.")
@@ -70,12 +77,12 @@ class UnevenAnswer(Judged):
     program: str = Field(description="Its steps in words.")
     chunks: Positive = Field(description="Into how many the payload is cut.")
     segments: Positive = Field(description="Into how many each goes through the steps.")
-    seconds: Predicted
+    seconds: PredictedSeconds
     speedup: Number = Field(description="flat_seconds / seconds.")
     against_default: Against = Field(description="The plain all-reduce, as far as prices can tell.")
     limited_by: LimitedBy
-    steps: list[StepPrice] = Field(description="Of one segment.")
-    group_steps: list[GroupStep] = Field(description="Who does what with whom.")
+    steps: list[StepPricePart] = Field(description="Of one segment.")
+    group_steps: list[GroupStepPart] = Field(description="Who does what with whom.")
     proved_for: Positive = Field(description="The proof is for so many devices.")
     others: Whole = Field(description="So many other programs that prices do not tell from it.")
 
@@ -89,21 +96,21 @@ class UnevenAnswer(Judged):
             program=candidate.program.text,
             chunks=candidate.program.chunks,
             speedup=flat / candidate.seconds if candidate.seconds else 1.0,
-            steps=[StepPrice.of(price) for price in candidate.prices],
-            group_steps=[GroupStep.of(step) for step in candidate.program.steps],
+            steps=[StepPricePart.of(price) for price in candidate.prices],
+            group_steps=[GroupStepPart.of(step) for step in candidate.program.steps],
             proved_for=report.axis.size,
-            **judged_keys(answer.verdict),
+            **verdict_keys(answer.verdict),
         )
 
 
-class EvenInside(Part):
+class EvenMachine(AnswerPart):
     """One of the largest even machines inside, by itself."""
 
     machine: str = Field(description="In words.")
     devices: Positive = Field(description="How many it has.")
     program: str = Field(description="Its best program.")
     segments: Positive = Field(description="Into how many the payload is cut.")
-    seconds: Predicted
+    seconds: PredictedSeconds
 
     @classmethod
     def of(cls, choice: EvenChoice) -> Self:
@@ -115,20 +122,20 @@ class EvenInside(Part):
         )
 
 
-class ProgramsConsidered(Part):
+class ProgramsConsidered(AnswerPart):
     """What the answers were chosen from."""
 
     programs: Whole = Field(description="How many were ranked.")
 
 
-class UnevenReply(Asked):
+class UnevenReply(CollectiveReply):
     """The best programs of explicit groups for a machine that lacks devices."""
 
     bytes: Positive = Field(description="What each device has to reduce.")
     algorithm: ChoiceName = Field(description="Which algorithms steps may use.")
-    uneven: Left = Field(description="What is left.")
-    answers: list[UnevenAnswer] = Field(description="Best first.")
-    choices: list[EvenInside] = Field(description="The largest even machines inside.")
+    uneven: RemainingMachine = Field(description="What is left.")
+    answers: list[UnevenAnswerPart] = Field(description="Best first.")
+    choices: list[EvenMachine] = Field(description="The largest even machines inside.")
     flat_seconds: Seconds = Field(description="The plain all-reduce in one step.")
     bound_seconds: Seconds = Field(description="What no schedule can beat.")
     bound_by: str = Field(description="The level whose links impose the bound.")
@@ -145,22 +152,22 @@ class UnevenReply(Asked):
             reduce=[report.axis.name],
             bytes=request.payload_bytes,
             algorithm=request.choice,
-            uneven=Left.like(survivors, left=survivors.units_left()),
-            answers=[UnevenAnswer.of(answer, report) for answer in report.answers],
-            choices=[EvenInside.of(choice) for choice in report.choices],
+            uneven=RemainingMachine.like(survivors, left=survivors.units_left()),
+            answers=[UnevenAnswerPart.of(answer, report) for answer in report.answers],
+            choices=[EvenMachine.of(choice) for choice in report.choices],
             bound_seconds=report.bound.seconds,
             bound_by=report.bound.level,
             considered=ProgramsConsidered.like(report),
         )
 
 
-class BestAnswer(Judged):
+class BestAnswer(VerdictPart):
     """The best answer on one machine, in few words."""
 
     axes: Axes = Field(description="Sizes by name.")
     placement: Matrix | None = Field(description="Null where groups are explicit.")
     program: str = Field(description="Its steps.")
-    seconds: Predicted
+    seconds: PredictedSeconds
     baseline_seconds: Seconds = Field(description="Of the default.")
     bound_seconds: Seconds = Field(description="What no schedule can beat.")
 
@@ -174,7 +181,7 @@ class BestAnswer(Judged):
             placement=matrix_of(placement),
             program=answer.candidate.text,
             bound_seconds=answer.bound.seconds,
-            **judged_keys(answer.verdict),
+            **verdict_keys(answer.verdict),
         )
 
     @classmethod
@@ -187,18 +194,18 @@ class BestAnswer(Judged):
             program=answer.candidate.program.text,
             baseline_seconds=report.flat_seconds,
             bound_seconds=report.bound.seconds,
-            **judged_keys(answer.verdict),
+            **verdict_keys(answer.verdict),
         )
 
 
-class BusyLink(Part):
+class BusyLink(AnswerPart):
     """A link, and how much of the time it is busy."""
 
     link: str = Field(description="Which.")
     busy_share: float = Field(ge=0, allow_inf_nan=False, description="Of the time.")
 
 
-class FollowedProgram(Part):
+class FollowedProgram(AnswerPart):
     """One program followed link by link."""
 
     program: str = Field(description="Its steps.")
@@ -208,12 +215,12 @@ class FollowedProgram(Part):
     busiest: list[BusyLink] = Field(description="The links that are busy most.")
 
     @classmethod
-    def of(cls, followed: Followed) -> Self:
+    def of(cls, followed: SimulatedProgram) -> Self:
         busiest = [BusyLink(link=name, busy_share=share) for name, share in followed.busiest]
         return cls.like(followed, busiest=busiest)
 
 
-class CostReply(Asked):
+class CostReply(CollectiveReply):
     """What it costs that something is missing or slower."""
 
     bytes: Positive = Field(description="The largest buffer of a device.")
@@ -223,7 +230,7 @@ class CostReply(Asked):
     )
     best: BestAnswer = Field(description="On the machine as it is.")
     lost_seconds: float = Field(allow_inf_nan=False, description="The difference.")
-    choices: list[EvenInside] = Field(description="The largest even machines inside.")
+    choices: list[EvenMachine] = Field(description="The largest even machines inside.")
     followed: FollowedProgram | None = Field(description="Null where devices are missing.")
     complete: Complete
     laid_out_by: LaidOutBy = LAID_OUT_BY
@@ -231,11 +238,11 @@ class CostReply(Asked):
     @classmethod
     def of(cls, cost: Cost) -> Self:
         before, now = cost.healthy, cost.now
-        choices: list[EvenInside] = []
+        choices: list[EvenMachine] = []
         by_framework = isinstance(now, planned.Report) and now.request.by_framework
         if isinstance(now, UnevenReport):
             best = BestAnswer.of_uneven(now)
-            choices = [EvenInside.of(choice) for choice in now.choices]
+            choices = [EvenMachine.of(choice) for choice in now.choices]
         else:
             best = BestAnswer.of(now.answers[0])
         return cls.like(

@@ -12,7 +12,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import BaseModel, Field, ValidationError
 
 from grammar import Collective, Goal
-from grammar.tensors.sharding import Kind
+from grammar.tensors.sharding import ReductionKind
 from hierarchies import (
     Axis,
     CalibrationTable,
@@ -26,13 +26,13 @@ from hierarchies import (
     Reduction,
     System,
     calibration_of,
-    fault_of,
-    within,
+    error_context,
+    parse_fault,
 )
-from hierarchies.units import volume
+from hierarchies.units import format_bytes
 from synth.collective.algorithms.algorithms import Choice
 from synth.collective.degraded import GroupProgram
-from synth.collective.degraded.handing import Handed
+from synth.collective.degraded.handing import PricedGroupProgram
 from synth.collective.verify.concrete import GroupStep
 
 Matrix = list[list[int]]
@@ -40,7 +40,7 @@ Segments = Annotated[int, Field(ge=1, le=4096)]
 Payload = Annotated[int, Field(ge=1)]
 
 
-class _Level(BaseModel):
+class _JsonLevel(BaseModel):
     name: str
     count: int
     domain: Domain
@@ -78,7 +78,7 @@ def _seconds(microseconds: float | None) -> float | None:
     return None if microseconds is None else microseconds * 1e-6
 
 
-class _Exception(BaseModel):
+class _JsonException(BaseModel):
     unit: str
     missing: bool
     bandwidth_share: float | None
@@ -87,21 +87,21 @@ class _Exception(BaseModel):
     def fault(self, hierarchy: Hierarchy) -> Fault:
         """The same of a machine."""
         share = 0.0 if self.missing else self.bandwidth_share or 1.0
-        return fault_of(self.unit, hierarchy, share, self.source)
+        return parse_fault(self.unit, hierarchy, share, self.source)
 
 
-class _Device(BaseModel):
+class _JsonDevice(BaseModel):
     memory_GB_per_s: float
     source: str
     unconfirmed: list[str]
 
 
-class _Machine(BaseModel):
+class _JsonMachine(BaseModel):
     name: str
     title: str
-    levels: list[_Level]
-    exceptions: list[_Exception]
-    device: _Device
+    levels: list[_JsonLevel]
+    exceptions: list[_JsonException]
+    device: _JsonDevice
     launches: bool
     calibration: CalibrationTable | None
 
@@ -123,90 +123,90 @@ class _Machine(BaseModel):
         return healthy.with_faults(faults) if faults else healthy
 
 
-class _Stripe(BaseModel):
+class _JsonStripe(BaseModel):
     program: str
     bytes: Payload
     segments: Segments
 
 
-class _Answer(BaseModel):
+class _JsonAnswer(BaseModel):
     rank: int
     axes: dict[str, int]
     placement: Matrix
     program: str
     segments: Segments
-    stripes: list[_Stripe]
+    stripes: list[_JsonStripe]
 
 
-class _Ranking(BaseModel):
+class _JsonRanking(BaseModel):
     """What ``top`` printed: the request, and its answers."""
 
-    system: _Machine
+    system: _JsonMachine
     request: Goal
     over: list[str] = Field(alias="reduce")
     bytes: Payload
     algorithm: Choice
     collapse: bool
-    answers: list[_Answer]
+    answers: list[_JsonAnswer]
 
 
-class _Stretch(BaseModel):
+class _JsonStretch(BaseModel):
     from_bytes: Payload
-    first: _Answer
+    first: _JsonAnswer
     until_bytes: Payload | None = None
-    last: _Answer | None = None
+    last: _JsonAnswer | None = None
 
-    def at(self, size_bytes: int) -> _Answer:
+    def at(self, size_bytes: int) -> _JsonAnswer:
         """The answer at one of its sizes: where it ends that is cut as it was priced there."""
         return self.last if self.last and size_bytes == self.until_bytes else self.first
 
 
-class _Sweep(BaseModel):
+class _JsonSweep(BaseModel):
     """What ``top`` printed of a range of sizes: one answer for each size."""
 
-    system: _Machine
+    system: _JsonMachine
     request: Goal
     over: list[str] = Field(alias="reduce")
     bytes: tuple[Payload, Payload]
     algorithm: Choice
     collapse: bool
-    stretches: Annotated[list[_Stretch], Field(min_length=1)]
+    stretches: Annotated[list[_JsonStretch], Field(min_length=1)]
 
-    def at(self, size_bytes: int | None) -> _Ranking:
+    def at(self, size_bytes: int | None) -> _JsonRanking:
         """The ranking of one of its sizes. Raises InputError for a size that was not asked."""
         smallest, largest = self.bytes
         if size_bytes is None or not smallest <= size_bytes <= largest:
             size = "no size" if size_bytes is None else f"{size_bytes} bytes"
-            ends = (f"{volume(end)} ({end})" for end in self.bytes)
+            ends = (f"{format_bytes(end)} ({end})" for end in self.bytes)
             raise InputError(
                 f"{size} of an answer for a range",
                 where="--bytes",
                 hint=f"choose one: {' to '.join(ends)}",
             )
         before = [one for one in self.stretches if one.from_bytes <= size_bytes]
-        return _Ranking.model_construct(
+        return _JsonRanking.model_construct(
             **{**dict(self), "bytes": size_bytes}, answers=[before[-1].at(size_bytes)]
         )
 
 
-class _Entry(BaseModel):
+class _JsonEntry(BaseModel):
     name: str
     request: Goal
     over: list[str]
     bytes: Payload
-    answer: _Answer
+    answer: _JsonAnswer
 
 
-class _Plan(BaseModel):
+class _JsonPlan(BaseModel):
     """What ``plan`` printed: each entry is a request with one answer."""
 
-    system: _Machine
+    system: _JsonMachine
     algorithm: Choice
     collapse: bool
-    entries: list[_Entry]
+    entries: list[_JsonEntry]
 
 
-class _GroupStep(BaseModel):
+class _JsonGroupStep(BaseModel):
     collective: Collective
     groups: list[list[int]]
     pieces: list[list[list[int]]] | None = None
@@ -219,37 +219,37 @@ class _GroupStep(BaseModel):
         return GroupStep(self.collective, tuple(map(tuple, self.groups)), pieces)
 
 
-class _UnevenAnswer(BaseModel):
+class _JsonUnevenAnswer(BaseModel):
     rank: int
     program: str
     chunks: Annotated[int, Field(ge=1, le=2**16)]
     segments: Segments
     seconds: float
-    group_steps: list[_GroupStep]
+    group_steps: list[_JsonGroupStep]
 
 
-class _Named(BaseModel):
+class _JsonName(BaseModel):
     name: str
 
 
-class _Left(BaseModel):
+class _JsonRemaining(BaseModel):
     devices: Annotated[list[int], Field(min_length=1)]
 
 
 class UnevenRanking(BaseModel):
     """What ``top`` printed of a machine that lacks devices."""
 
-    system: _Named
+    system: _JsonName
     bytes: Payload
-    uneven: _Left
-    answers: list[_UnevenAnswer]
+    uneven: _JsonRemaining
+    answers: list[_JsonUnevenAnswer]
     flat_seconds: float
 
-    def handed(self, rank: int) -> Handed:
+    def handed(self, rank: int) -> PricedGroupProgram:
         """The program of a rank. Raises InputError if there is none."""
-        [found, *_] = _of_rank(self.answers, rank)
+        [found, *_] = _filter_by_rank(self.answers, rank)
         steps = tuple(one.step() for one in found.group_steps)
-        return Handed(
+        return PricedGroupProgram(
             self.system.name,
             tuple(self.uneven.devices),
             self.bytes,
@@ -261,7 +261,7 @@ class UnevenRanking(BaseModel):
 
 
 @dataclass(frozen=True)
-class Slice:
+class AnswerStripe:
     """One stripe of an answer: its program, its bytes of the payload, and in how many segments."""
 
     program: str
@@ -270,7 +270,7 @@ class Slice:
 
 
 @dataclass(frozen=True)
-class Remembered:
+class EarlierAnswer:
     """One answer: where it runs, what it is, and for which payload it was ranked.
 
     ``beside`` has all stripes of the answer; empty if there is only one. ``program`` is then how
@@ -284,19 +284,19 @@ class Remembered:
     algorithm: Choice
     segments: int = 1
     goal: Goal = Goal.ALL_REDUCE
-    beside: tuple[Slice, ...] = ()
-    op: Kind = Kind.SUM
+    beside: tuple[AnswerStripe, ...] = ()
+    op: ReductionKind = ReductionKind.SUM
 
     @property
-    def slices(self) -> tuple[Slice, ...]:
+    def slices(self) -> tuple[AnswerStripe, ...]:
         """All that is sent side by side: the stripes, or the one program with all bytes."""
-        return self.beside or (Slice(self.program, self.payload_bytes, self.segments),)
+        return self.beside or (AnswerStripe(self.program, self.payload_bytes, self.segments),)
 
 
 _HINT = "give what 'collsynth top --json' or 'collsynth plan --json' printed"
 
 
-def planned(given: Mapping[str, Any]) -> dict[str, Remembered]:
+def read_plan_entries(given: Mapping[str, Any]) -> dict[str, EarlierAnswer]:
     """The answers to all entries of a plan, by their names.
 
     Raises InputError for JSON that is no plan, and for a name that two entries have.
@@ -305,8 +305,8 @@ def planned(given: Mapping[str, Any]) -> dict[str, Remembered]:
         raise InputError(
             "an entry of an answer that is no plan", where="--entry", hint="choose by --rank"
         )
-    plan = _read(_Plan, given, _HINT)
-    found = {one.name: _remembered(plan, one, one.answer) for one in plan.entries}
+    plan = _read(_JsonPlan, given, _HINT)
+    found = {one.name: _build_answer(plan, one, one.answer) for one in plan.entries}
     if len(found) < len(plan.entries):
         raise InputError(
             "two entries have one name", where="from.entries", hint="choose by --rank, their number"
@@ -314,12 +314,12 @@ def planned(given: Mapping[str, Any]) -> dict[str, Remembered]:
     return found
 
 
-def remembered(
+def read_answer(
     given: Mapping[str, Any],
     rank: int,
     placement: Matrix | None = None,
     size_bytes: int | None = None,
-) -> Remembered:
+) -> EarlierAnswer:
     """The answer of a rank, in a ranking or among the entries of a plan; of a range, of a size.
 
     ``placement`` chooses where several answers of a ranking have that rank.
@@ -327,18 +327,18 @@ def remembered(
     Raises InputError for JSON that is none of them, and for a rank or a size it does not have.
     """
     if "entries" in given:
-        plan = _read(_Plan, given, _HINT)
-        answer = _chosen([entry.answer for entry in plan.entries], rank, None)
+        plan = _read(_JsonPlan, given, _HINT)
+        answer = _choose_answer([entry.answer for entry in plan.entries], rank, None)
         [entry] = [entry for entry in plan.entries if entry.answer is answer]
-        return _remembered(plan, entry, answer)
+        return _build_answer(plan, entry, answer)
     if "stretches" in given:
-        ranking = _read(_Sweep, given, _HINT).at(size_bytes)
+        ranking = _read(_JsonSweep, given, _HINT).at(size_bytes)
     else:
-        ranking = _read(_Ranking, given, _HINT)
-    return _remembered(ranking, ranking, _chosen(ranking.answers, rank, placement))
+        ranking = _read(_JsonRanking, given, _HINT)
+    return _build_answer(ranking, ranking, _choose_answer(ranking.answers, rank, placement))
 
 
-def uneven_of(given: Mapping[str, Any]) -> UnevenRanking:
+def read_uneven_ranking(given: Mapping[str, Any]) -> UnevenRanking:
     """The ranking of a machine that lacks devices. Raises InputError for JSON that is none."""
     return _read(UnevenRanking, given, "give what 'collsynth top --json' printed")
 
@@ -356,14 +356,16 @@ def _read(model: type[M], given: Mapping[str, Any], hint: str) -> M:
         raise InputError(problem, where=where, hint=hint) from None
 
 
-def _remembered(reply: _Ranking | _Plan, asked: _Ranking | _Entry, answer: _Answer) -> Remembered:
-    with within("from.system"):
+def _build_answer(
+    reply: _JsonRanking | _JsonPlan, asked: _JsonRanking | _JsonEntry, answer: _JsonAnswer
+) -> EarlierAnswer:
+    with error_context("from.system"):
         system = reply.system.system()
     axes = tuple(Axis(name, size) for name, size in answer.axes.items())
     matrix = tuple(tuple(row) for row in answer.placement)
     placed = Placement(system.hierarchy, axes, matrix)
     several = answer.stripes if len(answer.stripes) > 1 else []
-    return Remembered(
+    return EarlierAnswer(
         system,
         Reduction(placed, tuple(asked.over), reply.collapse),
         answer.program,
@@ -371,23 +373,25 @@ def _remembered(reply: _Ranking | _Plan, asked: _Ranking | _Entry, answer: _Answ
         reply.algorithm,
         answer.segments,
         asked.request,
-        tuple(Slice(one.program, one.bytes, one.segments) for one in several),
+        tuple(AnswerStripe(one.program, one.bytes, one.segments) for one in several),
     )
 
 
-def _chosen(answers: Sequence[_Answer], rank: int, placement: Matrix | None) -> _Answer:
+def _choose_answer(
+    answers: Sequence[_JsonAnswer], rank: int, placement: Matrix | None
+) -> _JsonAnswer:
     here = [one for one in answers if placement is None or one.placement == placement]
-    found = _of_rank(here, rank)
+    found = _filter_by_rank(here, rank)
     if len(found) > 1:
         hint = f"choose a placement: {', '.join(str(answer.placement) for answer in found)}"
         raise InputError(f"{len(found)} answers have rank {rank}", where="rank", hint=hint)
     return found[0]
 
 
-A = TypeVar("A", _Answer, _UnevenAnswer)
+A = TypeVar("A", _JsonAnswer, _JsonUnevenAnswer)
 
 
-def _of_rank(answers: Sequence[A], rank: int) -> list[A]:
+def _filter_by_rank(answers: Sequence[A], rank: int) -> list[A]:
     found = [answer for answer in answers if answer.rank == rank]
     if not found:
         have = ", ".join(str(answer.rank) for answer in answers) or "none"

@@ -10,9 +10,9 @@ from typing import Self
 from pydantic import Field
 
 from hierarchies import System
-from hierarchies.graphs import Graph, Join, Kind
-from synth.ask.answers.machine_parts import DomainName, Machine, MachineException
-from synth.ask.answers.parts import Number, OneFile, Part, Reply, TextFile, Whole
+from hierarchies.graphs import Join, MachineGraph, NodeKind
+from synth.ask.answers.machine_parts import DomainName, MachineException, MachineInBrief
+from synth.ask.answers.parts import AnswerPart, Number, OneFile, ReplyModel, TextFile, Whole
 
 
 class GraphFormat(StrEnum):
@@ -24,7 +24,7 @@ class GraphFormat(StrEnum):
     SVG = auto()
 
 
-class LevelOfGraph(Part):
+class LevelOfGraph(AnswerPart):
     """What of a graph belongs to one level."""
 
     name: str = Field(description="The level.")
@@ -36,7 +36,7 @@ class LevelOfGraph(Part):
     fastest_GB_per_s: Number | None = Field(description="Of a cable; null as well.")
 
     @classmethod
-    def all_of(cls, system: System, graph: Graph) -> list[Self]:
+    def all_of(cls, system: System, graph: MachineGraph) -> list[Self]:
         """For each level, outermost first."""
         nodes = Counter((node.level, node.kind.value) for node in graph.nodes)
         rates: dict[str, list[float]] = {name: [] for name in system.hierarchy.names}
@@ -58,7 +58,7 @@ class LevelOfGraph(Part):
         ]
 
 
-class Nodes(Part):
+class Nodes(AnswerPart):
     """How many nodes a graph has, by their kinds."""
 
     device: Whole = Field(description="GPUs, TPUs.")
@@ -67,7 +67,7 @@ class Nodes(Part):
     bus: Whole = Field(description="Media that children share.")
 
 
-class Edges(Part):
+class Edges(AnswerPart):
     """How many edges a graph has, by their kinds."""
 
     link: Whole = Field(description="Cables.")
@@ -75,10 +75,10 @@ class Edges(Part):
     detour: Whole = Field(description="From dead ports to others.")
 
 
-class GraphReply(Reply):
+class GraphReply(ReplyModel):
     """A machine as a graph."""
 
-    system: Machine = Field(description="The machine.")
+    system: MachineInBrief = Field(description="The machine.")
     exceptions: list[MachineException] = Field(description="What of it is missing or slower.")
     format: GraphFormat = Field(strict=False, description="How the file is written.")
     nodes: Nodes = Field(description="What stands in it.")
@@ -87,18 +87,18 @@ class GraphReply(Reply):
     files: OneFile = Field(description="The graph.")
 
     @classmethod
-    def of(cls, system: System, graph: Graph, format: GraphFormat, text: str) -> Self:
+    def of(cls, system: System, graph: MachineGraph, format: GraphFormat, text: str) -> Self:
         return cls.like(
-            system=Machine.of(system),
+            system=MachineInBrief.of(system),
             exceptions=MachineException.all_of(system),
             format=format,
-            nodes=Nodes.like(**_by_kind(Kind, [node.kind for node in graph.nodes])),
-            edges=Edges.like(**_by_kind(Join, [edge.kind for edge in graph.edges])),
+            nodes=Nodes.like(**_count_by_kind(NodeKind, [node.kind for node in graph.nodes])),
+            edges=Edges.like(**_count_by_kind(Join, [edge.kind for edge in graph.edges])),
             levels=LevelOfGraph.all_of(system, graph),
             files=[TextFile(name=f"{system.name}.{format.value}", text=text)],
         )
 
 
-def _by_kind(kinds: type[StrEnum], found: Sequence[StrEnum]) -> dict[str, int]:
+def _count_by_kind(kinds: type[StrEnum], found: Sequence[StrEnum]) -> dict[str, int]:
     counted = Counter(found)
     return {kind.value: counted[kind] for kind in kinds}

@@ -7,41 +7,41 @@ from typing import Self
 from pydantic import Field
 
 from hierarchies import importers
-from hierarchies.importers import Draft, DraftLevel, Stated, toml, written
+from hierarchies.importers import Draft, DraftLevel, StatedValue, draft_to_toml, scale_to_unit
 from hierarchies.importers.draft import Value
 from synth.ask.answers.machine_parts import DomainName
 from synth.ask.answers.parts import (
+    AnswerPart,
     Number,
     OneFile,
-    Part,
     Positive,
-    Reply,
+    ReplyModel,
     TextFile,
     Whole,
-    sometimes,
+    optional_key,
 )
 
 
-class DraftedLevel(Part):
+class DraftedLevel(AnswerPart):
     """One level as far as it is known: null where it is blank, left out where there is no such."""
 
     name: str = Field(description="What its units are called.")
-    count: Positive | None = sometimes("How many in each unit above.")
+    count: Positive | None = optional_key("How many in each unit above.")
     domain: DomainName | None = Field(description="How the children of one parent are joined.")
     bandwidth_GB_per_s: Number | None = Field(description="Of one port, in one direction.")
     latency_us: Number | None = Field(description="Of a message by protocol Simple.")
-    ll_latency_us: Number | None = sometimes("By LL.")
-    ll128_latency_us: Number | None = sometimes("By LL128.")
-    ports: Positive | None = sometimes("Of one child.")
-    reduces: bool | None = sometimes("Whether its switches can add up.")
+    ll_latency_us: Number | None = optional_key("By LL.")
+    ll128_latency_us: Number | None = optional_key("By LL128.")
+    ports: Positive | None = optional_key("Of one child.")
+    reduces: bool | None = optional_key("Whether its switches can add up.")
     through: list[str] = Field(description="Inner levels whose links are crossed, too.")
     sources: dict[str, str] = Field(description="Where each known value stands, by its key.")
 
     @classmethod
     def of(cls, level: DraftLevel) -> Self:
         entries = level.entries()
-        known = {key: entry for key, entry in entries.items() if isinstance(entry, Stated)}
-        stated = {key: written(key, entry.value) for key, entry in known.items()}
+        known = {key: entry for key, entry in entries.items() if isinstance(entry, StatedValue)}
+        stated = {key: scale_to_unit(key, entry.value) for key, entry in known.items()}
         return cls.like(
             name=level.name,
             through=list(level.through),
@@ -50,7 +50,7 @@ class DraftedLevel(Part):
         )
 
 
-class Drafted(Part):
+class DraftPart(AnswerPart):
     """What the files say."""
 
     name: str = Field(description="What the description is called.")
@@ -65,7 +65,11 @@ class Drafted(Part):
     @classmethod
     def of(cls, draft: Draft) -> Self:
         memory = draft.memory_bytes_per_second
-        rate = written("memory_GB_per_s", memory.value) if isinstance(memory, Stated) else None
+        rate = (
+            scale_to_unit("memory_GB_per_s", memory.value)
+            if isinstance(memory, StatedValue)
+            else None
+        )
         return cls.like(
             draft,
             memory_GB_per_s=rate,
@@ -74,7 +78,7 @@ class Drafted(Part):
         )
 
 
-class Blank(Part):
+class BlankPart(AnswerPart):
     """A value that the files do not say."""
 
     place: str = Field(description="device, or the name of a level.")
@@ -90,27 +94,27 @@ class Blank(Part):
             blank,
             place=place,
             key=key,
-            suggestion=None if perhaps is None else written(key, perhaps),
+            suggestion=None if perhaps is None else scale_to_unit(key, perhaps),
             reason=blank.source,
         )
 
 
-class ImportReply(Reply):
+class ImportReply(ReplyModel):
     """What files say of a machine, what they leave open, and the description to be completed."""
 
     kind: str = Field(description="What the files were said to be.")
-    draft: Drafted = Field(description="What they say.")
-    blanks: list[Blank] = Field(description="What they do not say.")
+    draft: DraftPart = Field(description="What they say.")
+    blanks: list[BlankPart] = Field(description="What they do not say.")
     complete: bool = Field(description="Whether nothing needed is blank.")
     files: OneFile = Field(description="The description, in TOML.")
 
     @classmethod
     def of(cls, kind: str, draft: Draft) -> Self:
-        blanks = [Blank.of(place, key, blank) for place, key, blank in draft.blanks()]
+        blanks = [BlankPart.of(place, key, blank) for place, key, blank in draft.blanks()]
         return cls.like(
             kind=kind,
-            draft=Drafted.of(draft),
+            draft=DraftPart.of(draft),
             blanks=blanks,
             complete=not any(blank.needed for blank in blanks),
-            files=[TextFile(name=f"{draft.name}.toml", text=toml(draft))],
+            files=[TextFile(name=f"{draft.name}.toml", text=draft_to_toml(draft))],
         )

@@ -9,17 +9,25 @@ from pydantic import Field
 
 import hierarchies
 from hierarchies import Domain, Hierarchy, Level, Link, System, table_of
-from synth.ask.answers.parts import Number, Part, Positive, Share, Told, Whole, sometimes
-from synth.collective.algorithms.runtimes import Runtime, runtime
+from synth.ask.answers.parts import (
+    AnswerPart,
+    NonEmptyText,
+    Number,
+    Positive,
+    Share,
+    Whole,
+    optional_key,
+)
+from synth.collective.algorithms.runtimes import CollectiveRuntime, runtime_of_system
 from synth.collective.emit.document.schema import LevelPart
-from synth.measure.calibration.experiments import isolating, lines
+from synth.measure.calibration.experiments import isolating_experiment, launch_lines
 
-RuntimeName = Annotated[Runtime, Field(strict=False)]
+RuntimeName = Annotated[CollectiveRuntime, Field(strict=False)]
 PricesName = Literal["stated", "typical", "calibrated"]
 DomainName = Annotated[Domain, Field(strict=False)]
 
 
-class LevelInBrief(LevelPart, Part):
+class LevelInBrief(LevelPart, AnswerPart):
     """One level of a machine."""
 
     @classmethod
@@ -67,7 +75,7 @@ def _microseconds(seconds: float | None) -> float | None:
     return None if seconds is None else seconds * 1e6
 
 
-class Device(Part):
+class DevicePart(AnswerPart):
     """The device of a machine."""
 
     memory_GB_per_s: Number = Field(description="The bandwidth of its memory.")
@@ -75,7 +83,7 @@ class Device(Part):
     unconfirmed: list[str] = Field(description="Keys whose numbers no primary source confirms.")
 
 
-class MachineException(Part):
+class MachineException(AnswerPart):
     """Something of a machine that is missing or slower than its description says."""
 
     unit: str = Field(description="Which: a path like rack0/node3, numbers from 0.")
@@ -96,28 +104,32 @@ class MachineException(Part):
         ]
 
 
-class _Way(Part):
+class _FitScopePart(AnswerPart):
     """What a fitted number is of; a key that is left out stands for all of them."""
 
-    collective: Told = sometimes("Of this collective only.", "")
-    algorithm: Told = sometimes("Of this algorithm only.", "")
-    protocol: Told = sometimes("Of this protocol only.", "")
+    collective: NonEmptyText = optional_key("Of this collective only.", "")
+    algorithm: NonEmptyText = optional_key("Of this algorithm only.", "")
+    protocol: NonEmptyText = optional_key("Of this protocol only.", "")
 
 
-class Fit(_Way):
+class FitPart(_FitScopePart):
     """Fitted numbers of one way, by level."""
 
     launch_us: Number = Field(description="What a call costs, whatever its size.")
     hop_us: dict[str, Number] = Field(description="Waited for with every message.")
     gap_us: dict[str, Number] = Field(description="What must lie between two messages.")
     share: dict[str, Number] = Field(description="Of the bandwidth described, what is had.")
-    peer_us: dict[str, Number] = sometimes("For each member that one exchanges with at once.", {})
-    wide: dict[str, Number] = sometimes("Of the share, what more than two children have.", {})
-    loss: dict[str, Number] = sometimes("Of the share, what each doubling of children loses.", {})
+    peer_us: dict[str, Number] = optional_key(
+        "For each member that one exchanges with at once.", {}
+    )
+    wide: dict[str, Number] = optional_key("Of the share, what more than two children have.", {})
+    loss: dict[str, Number] = optional_key(
+        "Of the share, what each doubling of children loses.", {}
+    )
     rows: Whole = Field(description="How many measured rows were taken to have gone this way.")
 
 
-class Residual(_Way):
+class ResidualPart(_FitScopePart):
     """How far measured times lay from fitted ones, in one class of sizes."""
 
     from_bytes: Whole = Field(description="Where the class begins.")
@@ -127,7 +139,7 @@ class Residual(_Way):
     high: Number = Field(description="Nine of ten lie below.")
 
 
-class MeasuredTable(Part):
+class MeasuredTablePart(AnswerPart):
     """What measured rows were of."""
 
     collective: str = Field(description="Of this collective.")
@@ -138,24 +150,24 @@ class MeasuredTable(Part):
     forced: bool = Field(description="Whether the algorithm is known to have run; else: assigned.")
 
 
-class Stray(Part):
+class StrayPart(AnswerPart):
     """How far tables lay from fits without them, in one class of sizes."""
 
-    collective: Told = sometimes("Of this collective only.", "")
+    collective: NonEmptyText = optional_key("Of this collective only.", "")
     from_bytes: Whole = Field(description="Where the class begins.")
     tables: Whole = Field(description="How many were left out, one after the other.")
     low: Number = Field(description="Nine of ten ratios of measured to fitted lie above.")
     high: Number = Field(description="Nine of ten lie below.")
 
 
-class Untold(Part):
+class AmbiguityPart(AnswerPart):
     """Levels of which one is slower than expected, and no row tells which."""
 
     levels: Annotated[list[str], Field(min_length=2)] = Field(description="Of which one is slow.")
     taken: str = Field(description="The one that is taken to be.")
 
 
-class Calibration(Part):
+class CalibrationPart(AnswerPart):
     """What was measured on a machine: the ``[calibration]`` of its description."""
 
     runtime: Literal["fastest", "model"] = Field(description="How the runtime was seen to choose.")
@@ -163,17 +175,19 @@ class Calibration(Part):
     sources: list[str] = Field(description="Which measurements.")
     undetermined: list[str] = Field(description="What they do not tell.")
     dropped: list[str] = Field(description="Rows that the fit did not follow.")
-    fit: list[Fit] = Field(min_length=1, description="The fitted numbers.")
-    residual: Annotated[list[Residual], Field(min_length=1)] = sometimes("How far off.", [])
-    measured: Annotated[list[MeasuredTable], Field(min_length=1)] = sometimes("Of what.", [])
-    stray: Annotated[list[Stray], Field(min_length=1)] = sometimes("How far off others.", [])
-    machines: Annotated[list[Residual], Field(min_length=1)] = sometimes(
+    fit: list[FitPart] = Field(min_length=1, description="The fitted numbers.")
+    residual: Annotated[list[ResidualPart], Field(min_length=1)] = optional_key("How far off.", [])
+    measured: Annotated[list[MeasuredTablePart], Field(min_length=1)] = optional_key("Of what.", [])
+    stray: Annotated[list[StrayPart], Field(min_length=1)] = optional_key("How far off others.", [])
+    machines: Annotated[list[ResidualPart], Field(min_length=1)] = optional_key(
         "How far machines with such links lie from each other: nothing else is farther off.", []
     )
-    untold: Annotated[list[Untold], Field(min_length=1)] = sometimes("Levels not told apart.", [])
+    untold: Annotated[list[AmbiguityPart], Field(min_length=1)] = optional_key(
+        "Levels not told apart.", []
+    )
 
 
-class Machine(Part):
+class MachineInBrief(AnswerPart):
     """A machine in a few words."""
 
     name: str = Field(description="Its name in the catalogue, or in its description.")
@@ -186,23 +200,25 @@ class Machine(Part):
         return cls.like(system, levels=LevelInBrief.all_of(system.hierarchy))
 
 
-class TellingTest(Part):
+class TellingTest(AnswerPart):
     """A test that tells levels apart of which one is slow: the innermost one alone."""
 
     levels: Annotated[list[str], Field(min_length=2)] = Field(description="Of which one is slow.")
-    test: Told = Field(description="Its name, in a plan of tests.")
-    where: Told = Field(description="On which devices, in words.")
-    line: Told = Field(description="The line that runs it, TESTS being the folder of nccl-tests.")
+    test: NonEmptyText = Field(description="Its name, in a plan of tests.")
+    where: NonEmptyText = Field(description="On which devices, in words.")
+    line: NonEmptyText = Field(
+        description="The line that runs it, TESTS being the folder of nccl-tests."
+    )
 
     @classmethod
-    def of(cls, system: System, untold: hierarchies.Untold) -> Self | None:
+    def of(cls, system: System, untold: hierarchies.UndeterminedLevels) -> Self | None:
         """None where no group of ranks has that level alone."""
         inner = max(untold.levels, key=system.hierarchy.index)
         whole = replace(system, faults=())
-        one = isolating(whole, inner)
+        one = isolating_experiment(whole, inner)
         if one is None:
             return None
-        line = lines(whole, one).mpirun
+        line = launch_lines(whole, one).mpirun
         return cls.like(untold, test=one.name, where=one.groups.where, line=line)
 
     @classmethod
@@ -212,7 +228,7 @@ class TellingTest(Part):
         return [test for one in known if (test := cls.of(system, one))]
 
 
-class MachineInFull(Part):
+class MachineInFull(AnswerPart):
     """A machine with every number of its links, and who says so."""
 
     name: str = Field(description="Its name in the catalogue, or in its description.")
@@ -220,14 +236,14 @@ class MachineInFull(Part):
     devices: Positive = Field(description="How many devices it has, the missing ones included.")
     levels: list[LevelInFull] = Field(min_length=1, description="Outermost first.")
     exceptions: list[MachineException] = Field(description="What is missing or slower.")
-    device: Device = Field(description="What its devices are.")
+    device: DevicePart = Field(description="What its devices are.")
     launches: bool = Field(description="Whether a call costs its launch where it is not fitted.")
     runtime: RuntimeName = Field(description="What carries its collectives out.")
     prices: PricesName = Field(description="What prices follow: see --prices.")
-    calibration: Calibration | None = Field(
+    calibration: CalibrationPart | None = Field(
         description="What prices follow: measurements, or what such links reach; null: as stated."
     )
-    tells: Annotated[list[TellingTest], Field(min_length=1)] = sometimes(
+    tells: Annotated[list[TellingTest], Field(min_length=1)] = optional_key(
         "The tests that tell levels apart which measurements do not.", []
     )
 
@@ -237,14 +253,14 @@ class MachineInFull(Part):
         return cls.like(
             system,
             levels=LevelInFull.of_all(system),
-            runtime=runtime(system),
+            runtime=runtime_of_system(system),
             exceptions=MachineException.all_of(system),
-            device=Device.like(
+            device=DevicePart.like(
                 system,
                 memory_GB_per_s=system.memory_bytes_per_second / 1e9,
                 source=system.memory_source,
             ),
-            calibration=Calibration.model_validate(
+            calibration=CalibrationPart.model_validate(
                 {"families": 0} | table_of(known, hierarchy.names)
             )
             if known

@@ -6,28 +6,28 @@ from typing import Annotated, Self
 
 from pydantic import Discriminator, Field, Tag
 
-from hierarchies import Placement, in_words
-from synth.ask.answers.machine_parts import Machine, MachineInFull
+from hierarchies import Placement, describe_axes
+from synth.ask.answers.machine_parts import MachineInBrief, MachineInFull
 from synth.ask.answers.parts import (
+    AnswerPart,
     Axes,
     GoalName,
     Matrix,
-    Part,
     Positive,
-    Reply,
+    ReplyModel,
     Whole,
-    having,
+    discriminate_by,
 )
 from synth.collective.emit.conventions import conventions
 
 
-class CatalogueReply(Reply):
+class CatalogueReply(ReplyModel):
     """All known machines."""
 
-    systems: list[Machine] = Field(min_length=1, description="The catalogue, in few words.")
+    systems: list[MachineInBrief] = Field(min_length=1, description="The catalogue, in few words.")
 
 
-class SystemReply(Reply):
+class SystemReply(ReplyModel):
     """One machine with all its numbers and their sources."""
 
     system: MachineInFull = Field(description="The machine that was asked for.")
@@ -35,11 +35,11 @@ class SystemReply(Reply):
 
 SystemsReply = Annotated[
     Annotated[CatalogueReply, Tag("systems")] | Annotated[SystemReply, Tag("")],
-    Discriminator(having("systems")),
+    Discriminator(discriminate_by("systems")),
 ]
 
 
-class FrameworkOrder(Part):
+class FrameworkOrder(AnswerPart):
     """What a placement asks of a framework that counts ranks in an order of its own."""
 
     framework: str = Field(description="Its name.")
@@ -48,7 +48,7 @@ class FrameworkOrder(Part):
     say: str = Field(min_length=1, description="The line to write or to change, or why not.")
 
 
-class PlacementInWords(Part):
+class PlacementInWords(AnswerPart):
     """A placement as people say it."""
 
     lies: list[str] = Field(description="For each axis above 1 where its groups lie.")
@@ -57,20 +57,20 @@ class PlacementInWords(Part):
     @classmethod
     def of(cls, placement: Placement, torus: bool) -> Self:
         orders = [FrameworkOrder.like(one) for one in conventions(placement, torus)]
-        return cls(lies=list(in_words(placement)), orders=orders)
+        return cls(lies=list(describe_axes(placement)), orders=orders)
 
 
-class PlaceReply(Reply):
+class PlaceReply(ReplyModel):
     """Every placement of axes on a machine, or the one that was asked for."""
 
-    system: Machine = Field(description="The machine.")
+    system: MachineInBrief = Field(description="The machine.")
     axes: Axes = Field(description="Sizes by name; their order is that of the rows.")
     count: Positive = Field(description="How many placements there are.")
     placements: list[Matrix] = Field(description="One row an axis, one column a level.")
     described: list[PlacementInWords] = Field(description="The same in words, in that order.")
 
 
-class CountReply(Reply):
+class CountReply(ReplyModel):
     """How many valid programs a tree of so many digits has."""
 
     request: GoalName = Field(description="What they are for.")

@@ -10,27 +10,40 @@ from pydantic import Discriminator, Field, Tag
 
 import hierarchies
 from hierarchies import System
-from synth.ask.answers.machine_parts import Machine, PricesName, TellingTest, Untold
+from synth.ask.answers.machine_parts import AmbiguityPart, MachineInBrief, PricesName, TellingTest
 from synth.ask.answers.parts import (
+    AnswerPart,
     Number,
     OneFile,
-    Part,
     Positive,
     ProtocolName,
-    Reply,
+    ReplyModel,
     Seconds,
     TextFile,
     Whole,
-    having,
+    discriminate_by,
 )
-from synth.measure.calibration.experiments import Experiment, isolating, kept, lines
-from synth.measure.calibration.fit import Calibrated
-from synth.measure.calibration.residuals import FittedRow, unexpected
-from synth.measure.doctor import Carried, Diagnosis, Finding, FindingKind, Reading, Run, carried
-from synth.measure.logs.matching import Matched
+from synth.measure.calibration.experiments import (
+    Experiment,
+    isolating_experiment,
+    launch_lines,
+    log_command,
+)
+from synth.measure.calibration.fit import FitResult
+from synth.measure.calibration.residuals import FittedRow, find_unexpected
+from synth.measure.doctor import (
+    CarriedShare,
+    Diagnosis,
+    Finding,
+    FindingKind,
+    MeasuredRun,
+    SizeReading,
+    carried_shares,
+)
+from synth.measure.logs.matching import MatchedLog
 
 
-class ExperimentPart(Part):
+class ExperimentPart(AnswerPart):
     """One test to run."""
 
     name: str = Field(description="What findings call it.")
@@ -51,34 +64,34 @@ class ExperimentPart(Part):
 
     @classmethod
     def of(cls, system: System, one: Experiment) -> Self:
-        how = lines(system, one)
+        how = launch_lines(system, one)
         return cls.like(
             one,
             one.groups,
             collective=one.goal.value,
             groups=one.groups.where,
-            mpirun=kept(how.mpirun, one),
-            srun=kept(how.srun, one),
+            mpirun=log_command(how.mpirun, one),
+            srun=log_command(how.srun, one),
         )
 
 
-class TestsReply(Reply):
+class TestsReply(ReplyModel):
     """The tests to run, with the lines that run them and what each tells."""
 
-    system: Machine = Field(description="The machine.")
+    system: MachineInBrief = Field(description="The machine.")
     experiments: list[ExperimentPart] = Field(description="The tests, innermost level first.")
     files: OneFile = Field(description="The script that runs them all.")
 
     @classmethod
     def of(cls, system: System, found: Sequence[Experiment], script: str) -> Self:
         return cls.like(
-            system=Machine.of(system),
+            system=MachineInBrief.of(system),
             experiments=[ExperimentPart.of(system, one) for one in found],
             files=[TextFile(name="tests.sh", text=script)],
         )
 
 
-class ClassResidual(Part):
+class ClassResidual(AnswerPart):
     """How far measured times lay from fitted ones, in one class."""
 
     collective: str = Field(description="Of this collective; empty: of any.")
@@ -91,7 +104,7 @@ class ClassResidual(Part):
     high: Number = Field(description="The upper end of nine of ten ratios.")
 
 
-class ClassStray(Part):
+class ClassStray(AnswerPart):
     """How far tables lay from fits without them, in one class of sizes."""
 
     collective: str = Field(description="Of this collective; empty: of any other.")
@@ -101,7 +114,7 @@ class ClassStray(Part):
     high: Number = Field(description="The upper end of nine of ten ratios.")
 
 
-class OffRow(Part):
+class OffRow(AnswerPart):
     """A measured size that lies off its fitted time."""
 
     source: str = Field(description="Of which log.")
@@ -122,7 +135,7 @@ class UnexpectedRow(OffRow):
     high: Number = Field(description="The upper end of it.")
 
 
-class CarriedLevel(Part):
+class CarriedLevel(AnswerPart):
     """Which share of their stated rate the links of a level carried."""
 
     level: str = Field(description="Its name.")
@@ -136,15 +149,15 @@ class CarriedLevel(Part):
     tests: list[str] = Field(description="The test of a plan that tells more, if any does.")
 
     @classmethod
-    def of(cls, system: System, one: Carried) -> Self:
+    def of(cls, system: System, one: CarriedShare) -> Self:
         link = system.links[system.hierarchy.index(one.level)]
-        test = isolating(system, one.level)
+        test = isolating_experiment(system, one.level)
         more = [test.name] if test and (one.least or not one.told) else []
         rate = link.bandwidth_bytes_per_second / 1e9
         return cls.like(one, GB_per_s=rate, shares=dict(one.shares), tests=more)
 
 
-class UntoldLevels(Untold):
+class AmbiguousLevels(AmbiguityPart):
     """The same, and the tests that tell."""
 
     text: str = Field(min_length=1, description="In words.")
@@ -152,16 +165,16 @@ class UntoldLevels(Untold):
     tells: TellingTest | None = Field(description="One that is enough; null where none can be.")
 
     @classmethod
-    def of(cls, system: System, one: hierarchies.Untold) -> Self:
-        tests = [test.name for name in one.levels if (test := isolating(system, name))]
+    def of(cls, system: System, one: hierarchies.UndeterminedLevels) -> Self:
+        tests = [test.name for name in one.levels if (test := isolating_experiment(system, name))]
         return cls.like(one, text=str(one), tests=tests, tells=TellingTest.of(system, one))
 
 
-FALLING: Sequence[FindingKind] = ("short", "level-short", "open")
+SHORTFALLS: Sequence[FindingKind] = ("short", "level-short", "open")
 """Findings of runs that fall short, and of the levels that do, surely or likely."""
 
 
-class FindingPart(Part):
+class FindingPart(AnswerPart):
     """One statement about a run."""
 
     kind: FindingKind = Field(description="What sort of statement it is.")
@@ -178,10 +191,10 @@ class FindingPart(Part):
         return cls.like(finding, level=finding.level or None)
 
 
-class CalibratedReply(Reply):
+class CalibratedReply(ReplyModel):
     """A system's numbers fitted to measured rows."""
 
-    system: Machine = Field(description="The machine.")
+    system: MachineInBrief = Field(description="The machine.")
     sources: list[str] = Field(description="Which logs.")
     rows: Whole = Field(description="How many were fitted.")
     median_error: Number | None = Field(description="Of the fit, relative; null without rows.")
@@ -193,7 +206,7 @@ class CalibratedReply(Reply):
     residuals: list[ClassResidual] = Field(description="How far off, class by class.")
     strays: list[ClassStray] = Field(description="How far off where tables were left out.")
     undetermined: list[str] = Field(description="What the rows do not tell.")
-    untold: list[UntoldLevels] = Field(description="Levels that the rows do not tell apart.")
+    untold: list[AmbiguousLevels] = Field(description="Levels that the rows do not tell apart.")
     dropped: list[str] = Field(description="Rows that the fit did not follow.")
     short: list[FindingPart] = Field(
         description="What falls short in the logs, of what such links reach: prices are of that."
@@ -208,9 +221,9 @@ class CalibratedReply(Reply):
     def of(
         cls,
         system: System,
-        calibrated: Calibrated,
+        calibrated: FitResult,
         diagnosis: Diagnosis,
-        matched: Sequence[Matched],
+        matched: Sequence[MatchedLog],
         warnings: Sequence[str],
         description: str,
     ) -> Self:
@@ -223,29 +236,29 @@ class CalibratedReply(Reply):
         off = [abs(row.fitted_seconds / row.seconds - 1) for row in kept]
         return cls.like(
             found,
-            system=Machine.of(system),
+            system=MachineInBrief.of(system),
             rows=len(calibrated.rows),
             median_error=median(off) if off else None,
             levels=[
                 CarriedLevel.of(system, one)
-                for one in carried(system, [one.measurement for one in matched])
+                for one in carried_shares(system, [one.measurement for one in matched])
             ],
             worst=OffRow.of(max(calibrated.rows, key=lambda row: row.off)),
             unexpected=[
                 UnexpectedRow.of(one.row, low=one.low, high=one.high)
-                for one in unexpected(found, calibrated.rows)
+                for one in find_unexpected(found, calibrated.rows)
             ],
             residuals=[ClassResidual.like(one) for one in found.residuals],
             strays=[ClassStray.like(one) for one in found.strays],
-            untold=[UntoldLevels.of(system, one) for one in found.untold],
-            short=[FindingPart.of(one) for one in diagnosis.findings if one.kind in FALLING],
+            untold=[AmbiguousLevels.of(system, one) for one in found.untold],
+            short=[FindingPart.of(one) for one in diagnosis.findings if one.kind in SHORTFALLS],
             contradicted=[FindingPart.of(one) for one in diagnosis.contradictions],
             warnings=list(warnings),
             files=[TextFile(name=f"{system.name}.toml", text=description)],
         )
 
 
-def warnings_of(matched: Sequence[Matched]) -> Iterator[str]:
+def warnings_of(matched: Sequence[MatchedLog]) -> Iterator[str]:
     """What was wrong with logs, each beside its source."""
     for one in matched:
         for warning in one.log.warnings:
@@ -254,11 +267,11 @@ def warnings_of(matched: Sequence[Matched]) -> Iterator[str]:
 
 CalibrateReply = Annotated[
     Annotated[TestsReply, Tag("experiments")] | Annotated[CalibratedReply, Tag("")],
-    Discriminator(having("experiments")),
+    Discriminator(discriminate_by("experiments")),
 ]
 
 
-class RunRow(Part):
+class RunRow(AnswerPart):
     """One size of a run, measured beside predicted and bound."""
 
     bytes: Positive = Field(description="The size.")
@@ -275,7 +288,7 @@ class RunRow(Part):
     predicted_protocol: ProtocolName = Field(description="By which protocol.")
 
     @classmethod
-    def of(cls, reading: Reading, factor: float) -> Self:
+    def of(cls, reading: SizeReading, factor: float) -> Self:
         """``factor``: what a collective's bytes a second are multiplied by to get its busbw."""
         size, predicted = reading.size_bytes, reading.predicted
         margin = predicted.interval
@@ -298,7 +311,7 @@ class RunRow(Part):
         )
 
 
-class DiagnosedRun(Part):
+class DiagnosedRun(AnswerPart):
     """One table of a log, row by row."""
 
     source: str = Field(description="Which file, and which table of it.")
@@ -321,7 +334,7 @@ class DiagnosedRun(Part):
     rows: list[RunRow] = Field(description="In the order of the log.")
 
     @classmethod
-    def of(cls, run: Run) -> Self:
+    def of(cls, run: MeasuredRun) -> Self:
         log = run.matched.log
         return cls.like(
             run,
@@ -333,10 +346,10 @@ class DiagnosedRun(Part):
         )
 
 
-class DoctorReply(Reply):
+class DoctorReply(ReplyModel):
     """What a system should give, beside what it gave."""
 
-    system: Machine = Field(description="The machine.")
+    system: MachineInBrief = Field(description="The machine.")
     prices: PricesName = Field(description="What predictions follow: see --prices.")
     runs: list[DiagnosedRun] = Field(min_length=1, description="One a table.")
     findings: list[FindingPart] = Field(description="What they say together.")
@@ -345,7 +358,7 @@ class DoctorReply(Reply):
     @classmethod
     def of(cls, system: System, diagnosis: Diagnosis, left_out: Sequence[str]) -> Self:
         return cls.like(
-            system=Machine.of(system),
+            system=MachineInBrief.of(system),
             prices=system.prices,
             runs=[DiagnosedRun.of(run) for run in diagnosis.runs],
             findings=[FindingPart.of(finding) for finding in diagnosis.findings],

@@ -10,25 +10,25 @@ from pydantic import Discriminator, Field, Tag
 
 from synth.ask.answers.parts import (
     SCHEMA_VERSION,
+    AnswerPart,
     BinaryFile,
     GoalName,
     Number,
     OneFile,
     OperationName,
-    Part,
     Positive,
-    Predicted,
-    Reply,
+    PredictedSeconds,
+    ReplyModel,
     Seconds,
     TextFile,
-    having,
+    discriminate_by,
 )
-from synth.collective.emit import Entry, Files, Source
+from synth.collective.emit import EmitSource, Files, PackageEntry
 from synth.collective.ranking.request import programs_text
 
 AnyFile = Annotated[
     Annotated[TextFile, Tag("")] | Annotated[BinaryFile, Tag("base64")],
-    Discriminator(having("base64")),
+    Discriminator(discriminate_by("base64")),
 ]
 
 
@@ -39,7 +39,7 @@ def _file(name: str, content: str | bytes) -> TextFile | BinaryFile:
     return BinaryFile(name=name, base64=b64encode(content).decode())
 
 
-class HandedStripe(Part):
+class PayloadStripe(AnswerPart):
     """One of the programs that share the payload."""
 
     program: str = Field(description="Its steps.")
@@ -47,7 +47,7 @@ class HandedStripe(Part):
     segments: Positive = Field(description="Into how many its slice is cut.")
 
     @classmethod
-    def all_of(cls, source: Source) -> list[Self]:
+    def all_of(cls, source: EmitSource) -> list[Self]:
         """The schedules that share the payload: what each carries out, on how much of it."""
         return [
             cls.like(schedule, program=str(schedule.program), bytes=schedule.payload_bytes)
@@ -55,7 +55,7 @@ class HandedStripe(Part):
         ]
 
 
-class EmittedReply(Reply):
+class EmittedReply(ReplyModel):
     """A program in the words of a runtime or tool."""
 
     target: str = Field(description="Which runtime or tool.")
@@ -64,12 +64,12 @@ class EmittedReply(Reply):
     op: OperationName = Field(description="The reduction operation.")
     proof: Literal["proved", "unknown"] = Field(description="What z3 says now.")
     segments: Positive = Field(description="1 for targets that cannot overlap.")
-    stripes: list[HandedStripe] = Field(min_length=1, description="The programs side by side.")
-    seconds: Predicted
+    stripes: list[PayloadStripe] = Field(min_length=1, description="The programs side by side.")
+    seconds: PredictedSeconds
     files: list[AnyFile] = Field(min_length=1, description="What to save.")
 
     @classmethod
-    def of(cls, source: Source, target: str, files: Files) -> Self:
+    def of(cls, source: EmitSource, target: str, files: Files) -> Self:
         return cls.like(
             source,
             source.schedule,
@@ -77,12 +77,12 @@ class EmittedReply(Reply):
             system=source.system.name,
             program=programs_text(str(schedule.program) for schedule in source.schedules),
             proof="proved" if source.proved else "unknown",
-            stripes=HandedStripe.all_of(source),
+            stripes=PayloadStripe.all_of(source),
             files=[_file(name, content) for name, content in files.items()],
         )
 
 
-class EmittedGroupsReply(Reply):
+class EmittedGroupsReply(ReplyModel):
     """A program of explicit groups, for a machine that lacks devices."""
 
     target: Literal["json"] = Field(description="The one that can list groups.")
@@ -94,17 +94,17 @@ class EmittedGroupsReply(Reply):
     files: OneFile = Field(description="What to save.")
 
 
-class EmittedEntry(Part):
+class EmittedEntry(AnswerPart):
     """One of the collectives of a plan."""
 
     name: str = Field(description="What the job calls it.")
     request: GoalName = Field(description="What is to be done.")
     program: str = Field(description="Its steps; of several stripes all, with ' | ' between.")
     proof: Literal["proved", "unknown"] = Field(description="What z3 says now.")
-    seconds: Predicted
+    seconds: PredictedSeconds
 
     @classmethod
-    def of(cls, entry: Entry) -> Self:
+    def of(cls, entry: PackageEntry) -> Self:
         source = entry.source
         return cls.like(
             source,
@@ -115,7 +115,7 @@ class EmittedEntry(Part):
         )
 
 
-class EmittedPlanReply(Reply):
+class EmittedPlanReply(ReplyModel):
     """All collectives of a plan in the words of a runtime or tool."""
 
     target: str = Field(description="Which runtime or tool.")
@@ -124,7 +124,7 @@ class EmittedPlanReply(Reply):
     files: list[AnyFile] = Field(min_length=1, description="What to save, in one folder.")
 
     @classmethod
-    def of(cls, entries: Sequence[Entry], target: str, files: Files) -> Self:
+    def of(cls, entries: Sequence[PackageEntry], target: str, files: Files) -> Self:
         return cls(
             schema_version=SCHEMA_VERSION,
             target=target,
@@ -138,11 +138,11 @@ EmitReply = Annotated[
     Annotated[EmittedReply, Tag("")]
     | Annotated[EmittedGroupsReply, Tag("proved_for")]
     | Annotated[EmittedPlanReply, Tag("entries")],
-    Discriminator(having("proved_for", "entries")),
+    Discriminator(discriminate_by("proved_for", "entries")),
 ]
 
 
-class Checked(Part):
+class ResultCheck(AnswerPart):
     """How a result compares with what it should be; null where a backend cannot tell."""
 
     equal: bool | None = Field(description="Whether it is right, as far as rounding allows.")
@@ -152,7 +152,7 @@ class Checked(Part):
     )
 
 
-class RunReply(Reply):
+class RunReply(ReplyModel):
     """What was seen when a program ran here, beside what was predicted for its system."""
 
     system: str = Field(description="The name of the machine that was asked about.")
@@ -164,9 +164,9 @@ class RunReply(Reply):
     bytes: Positive = Field(description="As run: whole elements.")
     padded_bytes: Positive = Field(description="With the padding at the end of each slice.")
     segments: Positive = Field(description="Into how many the first slice was cut.")
-    stripes: list[HandedStripe] = Field(description="Side by side; none of explicit groups.")
+    stripes: list[PayloadStripe] = Field(description="Side by side; none of explicit groups.")
     dtype: str = Field(description="What was reduced.")
-    check: Checked | None = Field(description="Null unless it was asked for.")
+    check: ResultCheck | None = Field(description="Null unless it was asked for.")
     measured_seconds: Seconds = Field(description="The median, on this machine's processes.")
     measured_plain_seconds: Seconds = Field(description="Of the plain collective.")
     predicted_seconds: Seconds = Field(description="For the system that was asked about.")

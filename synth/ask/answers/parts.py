@@ -17,16 +17,16 @@ from pydantic import (
 )
 
 from grammar import Goal
-from grammar.tensors.sharding import Kind
+from grammar.tensors.sharding import ReductionKind
 from synth.collective.algorithms.algorithms import Algorithm, Choice
 from synth.collective.algorithms.protocols import Protocol
 from synth.collective.emit.document import schema
 from synth.collective.emit.document.schema import Positive as Positive
-from synth.collective.price.defaults import Defaults as RuntimeDefaults
+from synth.collective.price.defaults import RuntimeDefaults as RuntimeDefaults
 from synth.collective.price.intervals import Interval as PriceInterval
-from synth.collective.price.steps import StepPrice as PricedStep
+from synth.collective.price.steps import InstructionPrice as PricedStep
 from synth.collective.ranking import how_to_get
-from synth.collective.ranking.how_to_get import AS_IT_IS, By
+from synth.collective.ranking.how_to_get import KEEP_DEFAULT, AdviceKind
 from synth.collective.verify.symbolic import Proved, Refuted, Unknown, Verdict
 from synth.collective.verify.verdict import Violation
 
@@ -42,7 +42,7 @@ Matrix = Annotated[list[Annotated[list[Positive], Field(min_length=1)]], Field(m
 Axes = Annotated[dict[str, Positive], Field(min_length=1)]
 
 GoalName = Annotated[Goal, Field(strict=False)]
-OperationName = Annotated[Kind, Field(strict=False)]
+OperationName = Annotated[ReductionKind, Field(strict=False)]
 ChoiceName = Annotated[Choice, Field(strict=False)]
 AlgorithmName = Annotated[Algorithm, Field(strict=False)]
 ProtocolName = Annotated[Protocol, Field(strict=False)]
@@ -54,29 +54,29 @@ StepName = CollectiveName | Literal["transpose"]
 DefaultName = Literal["ring", "tree", "nvls", "nvls_tree", "direct", "xla"]
 
 
-def as_json(answer: BaseModel) -> Json:
+def to_json(answer: BaseModel) -> Json:
     """The JSON of an answer: keys in the order of the model, those that were not given left out."""
     return answer.model_dump(mode="json", exclude_unset=True)
 
 
-def _without_default(schema: Json) -> None:
+def _drop_default(schema: Json) -> None:
     schema.pop("default", None)
 
 
-def sometimes(description: str, default: Any = None) -> Any:
+def optional_key(description: str, default: Any = None) -> Any:
     """A key that may be left out; the default is no value it ever has, or null."""
-    return Field(default=default, description=description, json_schema_extra=_without_default)
+    return Field(default=default, description=description, json_schema_extra=_drop_default)
 
 
-Told = Annotated[str, Field(min_length=1)]
+NonEmptyText = Annotated[str, Field(min_length=1)]
 
 
 LimitedBy = Annotated[str, Field(description="A level, memory or latency; empty: nothing to do.")]
-Predicted = Annotated[Seconds, Field(description="Predicted.")]
+PredictedSeconds = Annotated[Seconds, Field(description="Predicted.")]
 Complete = Annotated[bool, Field(description="True if nothing better can exist.")]
 
 
-class Part(schema.Part):
+class AnswerPart(schema.DocumentPart):
     """What all parts of answers have in common: how one is made of what was found."""
 
     @classmethod
@@ -89,15 +89,15 @@ class Part(schema.Part):
         for name in cls.model_fields:
             for one in found:
                 if name not in rest and (value := getattr(one, name, ...)) is not ...:
-                    rest[name] = _listed(value)
+                    rest[name] = _to_lists(value)
         return cls(**rest)
 
 
-def _listed(value: Any) -> Any:
-    return [_listed(one) for one in value] if isinstance(value, tuple) else value
+def _to_lists(value: Any) -> Any:
+    return [_to_lists(one) for one in value] if isinstance(value, tuple) else value
 
 
-class Reply(Part):
+class ReplyModel(AnswerPart):
     """What every answer begins with."""
 
     schema_version: Version
@@ -107,7 +107,7 @@ class Reply(Part):
         return super().like(*found, schema_version=SCHEMA_VERSION, **rest)
 
 
-class StepPrice(Part):
+class StepPricePart(AnswerPart):
     """What one step costs, and why."""
 
     collective: StepName = Field(description="What it does.")
@@ -132,7 +132,7 @@ class StepPrice(Part):
         )
 
 
-class Counterexample(Part):
+class Counterexample(AnswerPart):
     """Where a program goes wrong; digits are those of the program's tree."""
 
     step: Whole | None = Field(description="Counted from 0; null: the goal is missed.")
@@ -155,7 +155,7 @@ def _case(proof: str, counterexample: Json) -> Json:
     return {"properties": properties, **rest}
 
 
-class Ordered(Part):
+class OrderedPart(AnswerPart):
     """A part with keys of several models, of which ``last`` are written last, in that order.
 
     Fields of a model begin with those that it inherits, and a verdict does not stand first.
@@ -176,7 +176,7 @@ VERDICT: tuple[str, ...] = ("proof", "counterexample", "proof_reason")
 DEFAULTS: tuple[str, ...] = ("defaults", "default", "later_default")
 
 
-class Judged(Ordered):
+class VerdictPart(OrderedPart):
     """z3's verdict: the counterexample is there if it refutes, a reason if it does not know."""
 
     last = VERDICT
@@ -192,10 +192,10 @@ class Judged(Ordered):
 
     proof: Literal["proved", "refuted", "unknown"] = Field(description="What z3 says.")
     counterexample: Counterexample | None = Field(description="Of a refuted program; else null.")
-    proof_reason: Told = sometimes("Why z3 does not know; only if it does not.", "")
+    proof_reason: NonEmptyText = optional_key("Why z3 does not know; only if it does not.", "")
 
     @model_validator(mode="after")
-    def _agrees(self) -> Judged:
+    def _agrees(self) -> VerdictPart:
         if (self.counterexample is None) == (self.proof == "refuted"):
             raise ValueError("a counterexample belongs to what is refuted")
         if bool(self.proof_reason) != (self.proof == "unknown"):
@@ -203,8 +203,8 @@ class Judged(Ordered):
         return self
 
 
-def judged_keys(verdict: Verdict) -> Json:
-    """A verdict of z3 as the keys of ``Judged``: proof, counterexample, reason."""
+def verdict_keys(verdict: Verdict) -> Json:
+    """A verdict of z3 as the keys of ``VerdictPart``: proof, counterexample, reason."""
     match verdict:
         case Proved():
             return {"proof": "proved", "counterexample": None}
@@ -214,14 +214,14 @@ def judged_keys(verdict: Verdict) -> Json:
             return {"proof": "unknown", "counterexample": None, "proof_reason": verdict.reason}
 
 
-class Advised(Part):
+class AdvicePart(AnswerPart):
     """How an answer is got from a runtime."""
 
-    by: Annotated[By, Field(strict=False)] = Field(description="What it takes.")
+    by: Annotated[AdviceKind, Field(strict=False)] = Field(description="What it takes.")
     text: str = Field(min_length=1, description="The line, the command, or why there is none.")
 
 
-class WorthMeasuring(Part):
+class DecidingRunPart(AnswerPart):
     """A run that decides between an answer and the default: prices do not tell them apart."""
 
     speedup: Number = Field(description="Over the default: what is expected.")
@@ -232,17 +232,17 @@ class WorthMeasuring(Part):
     default_seconds: Seconds = Field(description="Expected of the default.")
     commands: list[str] = Field(min_length=1, description="What to run, in turn.")
     decides_speedup: Number = Field(description="Take it from this measured speed-up on.")
-    advice: Advised = Field(description="How to get it then.")
+    advice: AdvicePart = Field(description="How to get it then.")
     said: str = Field(min_length=1, description="What is expected, in a line.")
     decides: str = Field(min_length=1, description="What decides, in a line.")
 
     @classmethod
-    def of(cls, found: how_to_get.WorthMeasuring) -> Self:
+    def of(cls, found: how_to_get.SuggestedRun) -> Self:
         return cls.like(
             found,
             speedup_interval=list(found.between),
-            decides_speedup=how_to_get.DECIDES,
-            advice=Advised.like(found.advice),
+            decides_speedup=how_to_get.DECIDING_RATIO,
+            advice=AdvicePart.like(found.advice),
         )
 
     @property
@@ -251,17 +251,17 @@ class WorthMeasuring(Part):
         return self.commands[0].startswith("collsynth emit")
 
 
-class DefaultChoice(Part):
+class DefaultChoice(AnswerPart):
     """What the runtime would choose for the plain collective."""
 
     name: DefaultName = Field(description="Which way.")
     protocol: ProtocolName = Field(description="By which protocol.")
     seconds: Seconds = Field(description="What that takes.")
     interval_seconds: Interval | None = Field(description="Of a calibrated system; else null.")
-    advice: Advised = Field(description="How to get it: by setting nothing.")
+    advice: AdvicePart = Field(description="How to get it: by setting nothing.")
 
 
-class LaterDefault(Part):
+class LaterDefault(AnswerPart):
     """What NCCL after 2.28 would choose: it has NVLS for two GPUs of a node in a communicator."""
 
     name: DefaultName = Field(description="Which way.")
@@ -269,26 +269,26 @@ class LaterDefault(Part):
     seconds: Seconds = Field(description="What that takes.")
 
 
-class Defaults(Ordered):
+class DefaultsPart(OrderedPart):
     """What the runtime could do for the plain collective, and what it would choose."""
 
     defaults: dict[DefaultName, Seconds] = Field(
         min_length=1, description="The seconds of each way there is."
     )
     default: DefaultChoice = Field(description="The one that the runtime would choose.")
-    later_default: LaterDefault | None = sometimes(
+    later_default: LaterDefault | None = optional_key(
         "What NCCL after 2.28 would choose, where that is another way."
     )
 
 
 def default_keys(found: RuntimeDefaults, interval: PriceInterval | None) -> Json:
-    """The runtime's choices as the keys of ``Defaults``: seconds by name, and the one chosen."""
+    """The runtime's choices as the keys of ``DefaultsPart``: seconds by name, and the one chosen."""
     chosen = DefaultChoice(
         name=cast(DefaultName, found.chosen),
         protocol=found.protocol,
         seconds=found.seconds[found.chosen],
         interval_seconds=interval_of(interval),
-        advice=Advised.like(AS_IT_IS),
+        advice=AdvicePart.like(KEEP_DEFAULT),
     )
     keys: Json = {"defaults": found.seconds, "default": chosen}
     if later := found.later:
@@ -305,7 +305,7 @@ def interval_of(interval: PriceInterval | None) -> list[float] | None:
     return None if interval is None else [interval.low_seconds, interval.high_seconds]
 
 
-class TextFile(Part):
+class TextFile(AnswerPart):
     """A file of text."""
 
     name: str = Field(min_length=1, description="What to call it.")
@@ -316,7 +316,7 @@ class TextFile(Part):
         return self.text.encode()
 
 
-class BinaryFile(Part):
+class BinaryFile(AnswerPart):
     """A file that is no text."""
 
     name: str = Field(min_length=1, description="What to call it.")
@@ -330,7 +330,7 @@ class BinaryFile(Part):
 OneFile = Annotated[list[TextFile], Field(min_length=1, max_length=1)]
 
 
-def having(*keys: str) -> Callable[[Any], str]:
+def discriminate_by(*keys: str) -> Callable[[Any], str]:
     """A discriminator for unions: the first of ``keys`` that an answer has, "" if it has none."""
 
     def first(given: Any) -> str:

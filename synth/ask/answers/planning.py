@@ -9,32 +9,32 @@ from pydantic import Discriminator, Field, Tag
 from synth.ask.answers.degraded import UnevenReply
 from synth.ask.answers.machine_parts import MachineInFull
 from synth.ask.answers.parts import (
+    AnswerPart,
     Axes,
     ChoiceName,
     GoalName,
     Interval,
-    Judged,
     Matrix,
     Number,
     OneFile,
-    Part,
     Positive,
-    Reply,
+    ReplyModel,
     Seconds,
     TextFile,
+    VerdictPart,
     Whole,
-    having,
+    discriminate_by,
     interval_of,
 )
-from synth.ask.answers.ranked import Answer, RankingReply, SweepReply, axes_of, matrix_of
+from synth.ask.answers.ranked import PlacedAnswer, RankingReply, SweepReply, axes_of, matrix_of
 from synth.ask.answers.training.planned import StepPlanReply
-from synth.collective.workload.assignments import SettledUnpriced
+from synth.collective.workload.assignments import SettledTraffic
 from synth.collective.workload.files import write
-from synth.collective.workload.job import Job
-from synth.collective.workload.planner import JobPlan, Option, Planned
+from synth.collective.workload.job import Workload
+from synth.collective.workload.planner import JobPlacement, JobPlan, PlacedEntry
 
 
-class PlacementOption(Part):
+class PlacementOption(AnswerPart):
     """A placement of a whole job."""
 
     axes: Axes = Field(description="Sizes by name, also of axes that the job leaves open.")
@@ -44,7 +44,7 @@ class PlacementOption(Part):
     tied: bool = Field(description="Whether prices do not tell it from the first.")
 
     @classmethod
-    def of(cls, plan: JobPlan, option: Option) -> Self:
+    def of(cls, plan: JobPlan, option: JobPlacement) -> Self:
         return cls.like(
             option,
             axes=axes_of(option.axes),
@@ -54,7 +54,7 @@ class PlacementOption(Part):
         )
 
 
-class PlannedEntry(Part):
+class PlannedEntry(AnswerPart):
     """One of the job's collectives on the best placement."""
 
     name: str = Field(description="What the job calls it.")
@@ -68,7 +68,7 @@ class PlannedEntry(Part):
     alone_seconds: Seconds = Field(description="One call where it is best for this entry alone.")
     alone_placement: Matrix = Field(description="The placement on which it is.")
     loss: Number = Field(description="Seconds of one call / alone_seconds.")
-    answer: Answer = Field(description="Its best program.")
+    answer: PlacedAnswer = Field(description="Its best program.")
 
     @property
     def runtime_exposed_seconds(self) -> float:
@@ -77,7 +77,7 @@ class PlannedEntry(Part):
         return self.exposed_seconds * self.answer.runtime_seconds / seconds if seconds else 0.0
 
     @classmethod
-    def of(cls, one: Planned) -> Self:
+    def of(cls, one: PlacedEntry) -> Self:
         entry, alone = one.entry, one.alone_seconds
         return cls.like(
             entry,
@@ -88,11 +88,11 @@ class PlannedEntry(Part):
             hidden=float(entry.hidden),
             alone_placement=matrix_of(one.alone_placement),
             loss=one.answer.candidate.seconds / alone if alone else 1.0,
-            answer=Answer.of(one.answer),
+            answer=PlacedAnswer.of(one.answer),
         )
 
 
-class UnpricedEntry(Part):
+class UnpricedEntry(AnswerPart):
     """Communication of a job that no collective can say."""
 
     name: str = Field(description="What the job calls it.")
@@ -102,18 +102,18 @@ class UnpricedEntry(Part):
     why: str = Field(description="Why it has no price.")
 
     @classmethod
-    def of(cls, one: SettledUnpriced) -> Self:
+    def of(cls, one: SettledTraffic) -> Self:
         return cls.like(one, bytes=one.payload_bytes, times=float(one.times))
 
 
-class PlacementsConsidered(Part):
+class PlacementsConsidered(AnswerPart):
     """What a placement was chosen from."""
 
     placements: Whole = Field(description="How many were looked at.")
     of_placements: Whole = Field(description="How many there are, over all sizes of open axes.")
 
 
-class PlanReply(Reply):
+class PlanReply(ReplyModel):
     """The placement on which a job's collectives are exposed for least time."""
 
     system: MachineInFull = Field(description="The machine.")
@@ -129,7 +129,7 @@ class PlanReply(Reply):
     complete: bool = Field(description="False if a better placement may be missing.")
 
     @property
-    def answers(self) -> list[Answer]:
+    def answers(self) -> list[PlacedAnswer]:
         """Those to the job's collectives."""
         return [entry.answer for entry in self.entries]
 
@@ -160,36 +160,36 @@ TopReply = Annotated[
     | Annotated[SweepReply, Tag("stretches")]
     | Annotated[UnevenReply, Tag("uneven")]
     | Annotated[PlanReply, Tag("entries")],
-    Discriminator(having("stretches", "uneven", "entries")),
+    Discriminator(discriminate_by("stretches", "uneven", "entries")),
 ]
 
 
 PlanAnswer = Annotated[
     Annotated[PlanReply, Tag("")] | Annotated[StepPlanReply, Tag("plans")],
-    Discriminator(having("plans")),
+    Discriminator(discriminate_by("plans")),
 ]
 
 
-class SystemsRankedReply(Reply):
+class SystemsRankedReply(ReplyModel):
     """One question put to several systems."""
 
     systems: list[TopReply] = Field(min_length=1, description="What top answers of each, in order.")
     complete: bool = Field(description="False if something of one, or one, may be missing.")
 
     @property
-    def answers(self) -> list[Judged]:
+    def answers(self) -> list[VerdictPart]:
         """Those of all systems."""
         return [answer for one in self.systems for answer in one.answers]
 
 
-class JobReply(Reply):
+class JobReply(ReplyModel):
     """A job file for ``plan``."""
 
     job: str = Field(description="The job's name.")
     files: OneFile = Field(description="The job file, in TOML.")
 
     @classmethod
-    def of(cls, job: Job) -> Self:
+    def of(cls, job: Workload) -> Self:
         return cls.like(
             job=job.name,
             files=[TextFile(name="job.toml", text=write(job))],

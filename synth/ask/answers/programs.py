@@ -11,23 +11,23 @@ from synth.ask.answers.machine_parts import LevelInBrief, MachineException, Pric
 from synth.ask.answers.parts import (
     DEFAULTS,
     VERDICT,
+    AnswerPart,
     Axes,
     CollectiveName,
-    Defaults,
+    DefaultsPart,
     GoalName,
     Interval,
-    Judged,
     LimitedBy,
     Matrix,
     Number,
-    Ordered,
-    Part,
+    OrderedPart,
     Positive,
-    Predicted,
+    PredictedSeconds,
     ProtocolName,
-    Reply,
+    ReplyModel,
     Seconds,
-    StepPrice,
+    StepPricePart,
+    VerdictPart,
     Version,
     Whole,
 )
@@ -41,25 +41,27 @@ from synth.collective.emit.document.schema import (
     Steps,
 )
 from synth.collective.ranking import settings
-from synth.collective.semantics.rules import Kind
+from synth.collective.semantics.rules import DemandKind
 
 
-class TreePart(Part):
+class TreePart(AnswerPart):
     """The tree a program is over."""
 
     names: list[str] = Field(description="Of its digits, outermost first.")
     sizes: list[Positive] = Field(description="Of its digits.")
 
 
-class Refused(Part):
+class RefusalPart(AnswerPart):
     """Where the rules refuse a program."""
 
     step: Whole | None = Field(description="Counted from 0; null: the goal is missed.")
-    kind: Annotated[Kind, Field(strict=False)] = Field(description="What sort of mistake it is.")
+    kind: Annotated[DemandKind, Field(strict=False)] = Field(
+        description="What sort of mistake it is."
+    )
     reason: str = Field(min_length=1, description="In a sentence.")
 
 
-class Replayed(Part):
+class ReplayPart(AnswerPart):
     """What was seen when a program was carried out on arrays."""
 
     devices: Positive = Field(description="How many there were.")
@@ -68,12 +70,12 @@ class Replayed(Part):
     reason: str | None = Field(description="What went wrong; else null.")
 
     @classmethod
-    def of(cls, devices: int, elements: int, reason: str | None) -> Replayed:
+    def of(cls, devices: int, elements: int, reason: str | None) -> ReplayPart:
         """``reason``: what went wrong, if anything did."""
         return cls(devices=devices, elements=elements, equal=reason is None, reason=reason)
 
 
-class CheckReply(Reply, Judged):
+class CheckReply(ReplyModel, VerdictPart):
     """Whether a program does what is requested, or what goes wrong and where."""
 
     last = (*VERDICT, "replay")
@@ -84,8 +86,8 @@ class CheckReply(Reply, Judged):
     tree: TreePart = Field(description="The tree it is over.")
     valid: bool = Field(description="Derived by the rules, and proved by z3.")
     states: list[list[str]] = Field(description="Who holds what, before and after each step.")
-    refused: Refused | None = Field(description="Why the rules refuse it; else null.")
-    replay: Replayed | None = Field(description="Null unless it was asked for.")
+    refused: RefusalPart | None = Field(description="Why the rules refuse it; else null.")
+    replay: ReplayPart | None = Field(description="Null unless it was asked for.")
 
     @property
     def right(self) -> bool:
@@ -93,7 +95,7 @@ class CheckReply(Reply, Judged):
         return self.valid and (self.replay is None or self.replay.equal)
 
 
-class LowerReply(Head, Ordered):
+class LowerReply(Head, OrderedPart):
     """The schedule of a program for the real devices, as a document."""
 
     last = (
@@ -113,7 +115,7 @@ class LowerReply(Head, Ordered):
     steps: Steps
 
 
-class TimeReply(Reply, Defaults):
+class TimeReply(ReplyModel, DefaultsPart):
     """What each step of a program costs and why."""
 
     last = (
@@ -133,8 +135,8 @@ class TimeReply(Reply, Defaults):
     program: str = Field(description="Its canonical spelling.")
     bytes: Positive = Field(description="The largest buffer of a device.")
     segments: Positive = Field(description="Into how many the payload is cut.")
-    steps: list[StepPrice] = Field(description="Of one segment.")
-    seconds: Predicted
+    steps: list[StepPricePart] = Field(description="Of one segment.")
+    seconds: PredictedSeconds
     barrier_seconds: Seconds = Field(description="In one segment.")
     baseline_seconds: Seconds = Field(description="Of the default on the same placement.")
     interval_seconds: Interval | None = Field(description="Of a calibrated system; else null.")
@@ -144,7 +146,7 @@ class TimeReply(Reply, Defaults):
     limited_by: LimitedBy
 
 
-class CallOfProgram(Part):
+class CallOfProgram(AnswerPart):
     """A call of a program, of one segment."""
 
     collective: CollectiveName = Field(description="What it does.")
@@ -156,7 +158,7 @@ class CallOfProgram(Part):
     own_protocol: ProtocolName = Field(description="By which protocol.")
 
     @classmethod
-    def of(cls, call: settings.Call) -> Self:
+    def of(cls, call: settings.RuntimeCall) -> Self:
         way, protocol = call.way
         own_way, own_protocol = call.own_way
         return cls(
@@ -170,7 +172,7 @@ class CallOfProgram(Part):
         )
 
 
-class CallsOfProgram(Part):
+class CallsOfProgram(AnswerPart):
     """The calls of a program, and what is to be set for them to go as priced."""
 
     own_seconds: Seconds = Field(description="If nothing is set.")
@@ -178,6 +180,6 @@ class CallsOfProgram(Part):
     each: list[CallOfProgram] = Field(min_length=1, description="Of all stripes in turn.")
 
     @classmethod
-    def of(cls, calls: settings.Calls) -> Self:
+    def of(cls, calls: settings.RuntimeCalls) -> Self:
         each = [CallOfProgram.of(call) for call in calls.each]
         return cls(own_seconds=calls.own_seconds, environment=calls.line, each=each)

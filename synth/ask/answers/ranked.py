@@ -12,43 +12,43 @@ from synth.ask.answers.machine_parts import MachineInFull
 from synth.ask.answers.parts import (
     DEFAULTS,
     VERDICT,
-    Advised,
+    AdvicePart,
+    AnswerPart,
     Axes,
     ChoiceName,
     Complete,
+    DecidingRunPart,
     DefaultName,
-    Defaults,
+    DefaultsPart,
     GoalName,
     Interval,
     Json,
-    Judged,
     LimitedBy,
     Matrix,
     Number,
-    Part,
     Positive,
-    Predicted,
+    PredictedSeconds,
     ProtocolName,
-    Reply,
+    ReplyModel,
     Seconds,
     Share,
-    StepPrice,
+    StepPricePart,
+    VerdictPart,
     Whole,
-    WorthMeasuring,
     default_keys,
     interval_of,
-    judged_keys,
-    sometimes,
+    optional_key,
+    verdict_keys,
 )
 from synth.ask.answers.programs import CallsOfProgram
-from synth.collective.price.resolution import Estimate
+from synth.collective.price.resolution import PriceEstimate
 from synth.collective.ranking import request as planned
 from synth.collective.ranking import sizes as by_size
-from synth.collective.ranking.explanation import why
-from synth.collective.ranking.how_to_get import advice, worth_measuring
+from synth.collective.ranking.explanation import explain_answer
+from synth.collective.ranking.how_to_get import advise, find_deciding_run
 
 
-class Stripe(Judged):
+class RankedStripe(VerdictPart):
     """One of the programs that share the payload."""
 
     program: str = Field(description="Its steps, separated by '; '.")
@@ -58,7 +58,7 @@ class Stripe(Judged):
     steps: Whole = Field(description="How many there are.")
 
     @classmethod
-    def of(cls, stripe: planned.Stripe, payload_bytes: int) -> Self:
+    def of(cls, stripe: planned.PricedStripe, payload_bytes: int) -> Self:
         part = stripe.part
         return cls.like(
             part,
@@ -66,14 +66,14 @@ class Stripe(Judged):
             share=part.size_bytes / payload_bytes,
             bytes=part.size_bytes,
             steps=len(stripe.prices),
-            **judged_keys(stripe.verdict),
+            **verdict_keys(stripe.verdict),
         )
 
 
-Against = Annotated[planned.Against, Field(strict=False)]
+Against = Annotated[planned.DefaultComparison, Field(strict=False)]
 
 
-class Answer(Judged, Defaults):
+class PlacedAnswer(VerdictPart, DefaultsPart):
     """A placement and the programs that run on it, with their price, proof and reasons."""
 
     last = (
@@ -91,37 +91,37 @@ class Answer(Judged, Defaults):
     placement: Matrix = Field(description="One row an axis, one column a level.")
     program: str = Field(description="Its steps; empty where there is nothing to do.")
     segments: Positive = Field(description="Into how many the first stripe's slice is cut.")
-    seconds: Predicted
+    seconds: PredictedSeconds
     barrier_seconds: Seconds = Field(description="Of the first stripe's program, uncut.")
     baseline_seconds: Seconds = Field(description="Of the default on the same placement.")
     speedup: Number = Field(description="baseline_seconds / runtime_seconds.")
     bound_seconds: Seconds = Field(description="What no schedule can beat on this placement.")
     limited_by: LimitedBy
-    steps: list[StepPrice] = Field(description="Of one segment; of all stripes in turn.")
-    stripes: list[Stripe] = Field(min_length=1, description="The programs side by side.")
+    steps: list[StepPricePart] = Field(description="Of one segment; of all stripes in turn.")
+    stripes: list[RankedStripe] = Field(min_length=1, description="The programs side by side.")
     interval_seconds: Interval | None = Field(description="Of a calibrated system; else null.")
     baseline_interval_seconds: Interval | None = Field(description="The same of the default.")
     why: list[str] = Field(min_length=1, description="Sentences: what the prices say.")
     against_default: Against = Field(description="As far as prices can tell, as it would be run.")
     runtime_seconds: Seconds = Field(description="As the runtime runs it.")
-    advice: Advised = Field(description="How to get it.")
-    worth_measuring: WorthMeasuring | None = sometimes(
+    advice: AdvicePart = Field(description="How to get it.")
+    worth_measuring: DecidingRunPart | None = optional_key(
         "The run that decides, where prices do not tell it from the default and it may gain."
     )
-    calls: CallsOfProgram | None = sometimes(
+    calls: CallsOfProgram | None = optional_key(
         "Of a program of several calls, or segments: what its price takes them by."
     )
-    unmeasured: str | None = sometimes(
+    unmeasured: str | None = optional_key(
         "What of its prices, and of the default's, no row of a calibration measured, in words."
     )
     others: Whole = Field(description="So many other programs that prices do not tell from it.")
     least_seconds: Seconds = Field(description="The least price among it and them.")
 
     @classmethod
-    def of(cls, answer: planned.Answer, best: Estimate | None = None, **more: Any) -> Self:
+    def of(cls, answer: planned.Answer, best: PriceEstimate | None = None, **more: Any) -> Self:
         """An answer; a run is worth it over the default on its placement, or over the ``best``."""
-        if found := worth_measuring(answer, best):
-            more["worth_measuring"] = WorthMeasuring.of(found)
+        if found := find_deciding_run(answer, best):
+            more["worth_measuring"] = DecidingRunPart.of(found)
         if answer.called and answer.called.each and not answer.plain:
             more["calls"] = CallsOfProgram.of(answer.called)
         if answer.not_measured:
@@ -137,15 +137,15 @@ class Answer(Judged, Defaults):
             program=candidate.text,
             speedup=answer.baseline_seconds / seconds if seconds else 1.0,
             bound_seconds=answer.bound.seconds,
-            steps=[StepPrice.of(price) for stripe in answer.stripes for price in stripe.prices],
-            stripes=[Stripe.of(stripe, payload_bytes) for stripe in answer.stripes],
+            steps=[StepPricePart.of(price) for stripe in answer.stripes for price in stripe.prices],
+            stripes=[RankedStripe.of(stripe, payload_bytes) for stripe in answer.stripes],
             interval_seconds=interval_of(answer.interval),
             baseline_interval_seconds=interval_of(answer.baseline_interval),
-            why=why(answer),
+            why=explain_answer(answer),
             against_default=answer.against_default,
-            advice=Advised.like(advice(answer)),
+            advice=AdvicePart.like(advise(answer)),
             **default_keys(answer.defaults, answer.baseline_interval),
-            **judged_keys(answer.verdict),
+            **verdict_keys(answer.verdict),
             **more,
         )
 
@@ -160,18 +160,18 @@ def matrix_of(placement: Placement) -> list[list[int]]:
     return [list(row) for row in placement.matrix]
 
 
-class RankedAnswer(Answer):
+class RankedAnswer(PlacedAnswer):
     """An answer beside others."""
 
-    last = (*Answer.last, "tied", "against_best_default")
+    last = (*PlacedAnswer.last, "tied", "against_best_default")
 
     tied: bool = Field(description="Whether prices do not tell it from the first.")
-    against_best_default: Against | None = sometimes(
+    against_best_default: Against | None = optional_key(
         "The same of the fastest default of all placements, where that is on another one."
     )
 
     @classmethod
-    def beside(cls, first: planned.Answer, best: Estimate, answer: planned.Answer) -> Self:
+    def beside(cls, first: planned.Answer, best: PriceEstimate, answer: planned.Answer) -> Self:
         """An answer, and whether prices tell it from the first, and from the ``best`` default."""
         tied = not first.estimate.told_from(answer.estimate)
         if answer.baseline_estimate == best:
@@ -179,12 +179,12 @@ class RankedAnswer(Answer):
         return cls.of(answer, best, tied=tied, against_best_default=answer.against(best))
 
     @property
-    def against_best(self) -> planned.Against:
+    def against_best(self) -> planned.DefaultComparison:
         """What prices can tell of it and the fastest default of all placements."""
         return self.against_best_default or self.against_default
 
 
-class Asked(Reply):
+class CollectiveReply(ReplyModel):
     """What was asked."""
 
     system: MachineInFull = Field(description="The machine.")
@@ -192,7 +192,7 @@ class Asked(Reply):
     reduce: list[str] = Field(min_length=1, description="The axes it is over.")
 
 
-def _asked_keys(system: System, request: planned.Request) -> Json:
+def _request_keys(system: System, request: planned.Request) -> Json:
     """What of a question rankings and sweeps repeat, but for its bytes."""
     return {
         "system": MachineInFull.of(system),
@@ -203,7 +203,7 @@ def _asked_keys(system: System, request: planned.Request) -> Json:
     }
 
 
-class Considered(Part):
+class CandidatesConsidered(AnswerPart):
     """What the answers were chosen from."""
 
     placements: Whole = Field(description="How many were looked at.")
@@ -211,25 +211,27 @@ class Considered(Part):
     programs: Whole = Field(description="How many were ranked.")
 
 
-class Elsewhere(Part):
+class FasterPlacement(AnswerPart):
     """Another placement, on which the collective would be faster if nothing else were sent."""
 
     gain: Number = Field(description="Seconds of the first answer / its seconds.")
-    answer: Answer = Field(description="The best program there; its rank follows the answers'.")
+    answer: PlacedAnswer = Field(
+        description="The best program there; its rank follows the answers'."
+    )
 
     @classmethod
     def of(cls, first: planned.Answer, answer: planned.Answer) -> Self:
         gain = first.candidate.seconds / answer.candidate.seconds
-        return cls(gain=gain, answer=Answer.of(answer))
+        return cls(gain=gain, answer=PlacedAnswer.of(answer))
 
 
 LaidOutBy = Literal["framework"]
-LAID_OUT_BY: Any = sometimes(
+LAID_OUT_BY: Any = optional_key(
     "Who chose the placement, if nobody asked for one and other axes send what is not said.", ""
 )
 
 
-class RankingReply(Asked):
+class RankingReply(CollectiveReply):
     """The best placements and programs for one size, best first."""
 
     bytes: Positive = Field(description="The largest buffer of a device.")
@@ -237,11 +239,13 @@ class RankingReply(Asked):
     collapse: bool = Field(description="Whether a level has one digit in programs.")
     answers: list[RankedAnswer] = Field(description="Best first.")
     best_default_seconds: Seconds = Field(description="Of the fastest default of all placements.")
-    considered: Considered = Field(description="What they were chosen from.")
+    considered: CandidatesConsidered = Field(description="What they were chosen from.")
     complete: Complete
     explain: bool = Field(description="Whether the table says why of every answer.")
     laid_out_by: LaidOutBy = LAID_OUT_BY
-    elsewhere: list[Elsewhere] = sometimes("Faster placements, if nothing else were sent.", [])
+    elsewhere: list[FasterPlacement] = optional_key(
+        "Faster placements, if nothing else were sent.", []
+    )
 
     @classmethod
     def of(cls, report: planned.Report, explain: bool) -> Self:
@@ -249,36 +253,36 @@ class RankingReply(Asked):
         defaults = (one.baseline_estimate for one in report.answers)
         best = min(defaults, key=lambda one: one.ticks)
         if report.request.by_framework:
-            found = [Elsewhere.of(first, one) for one in report.faster_elsewhere]
+            found = [FasterPlacement.of(first, one) for one in report.faster_elsewhere]
             others = {"elsewhere": found}
         return cls.like(
             report,
             report.looked,
             report.request,
-            **_asked_keys(report.system, report.request),
+            **_request_keys(report.system, report.request),
             bytes=report.request.payload_bytes,
             answers=[RankedAnswer.beside(first, best, one) for one in report.answers],
-            considered=Considered.like(report.looked),
+            considered=CandidatesConsidered.like(report.looked),
             explain=explain,
             **others,
         )
 
 
-class Trial(Part):
+class StretchTrial(AnswerPart):
     """What is worth measuring of a stretch, at a size that one would type."""
 
     bytes: Positive = Field(description="The size.")
-    worth_measuring: WorthMeasuring = Field(description="The run that decides there.")
+    worth_measuring: DecidingRunPart = Field(description="The run that decides there.")
 
     @classmethod
     def of(cls, answer: planned.Answer) -> Self | None:
         """Of an answer to that size, if it is worth a run."""
-        found = worth_measuring(answer)
-        worth = found and WorthMeasuring.of(found)
+        found = find_deciding_run(answer)
+        worth = found and DecidingRunPart.of(found)
         return cls(bytes=answer.payload_bytes, worth_measuring=worth) if worth else None
 
 
-class Stretch(Part):
+class StretchPart(AnswerPart):
     """Neighbouring sizes with the same placement, program, line to set, and gain; or without any.
 
     Where nothing gains that prices can tell, nor is worth measuring, the default is kept, whatever
@@ -287,25 +291,28 @@ class Stretch(Part):
 
     from_bytes: Positive = Field(description="Its smallest size.")
     until_bytes: Positive = Field(description="Its largest size.")
-    first: Answer = Field(description="The answer at the smallest size.")
-    last: Answer = Field(description="The answer at the largest size.")
-    trial: Trial | None = sometimes("What is worth measuring, if anything is.")
+    first: PlacedAnswer = Field(description="The answer at the smallest size.")
+    last: PlacedAnswer = Field(description="The answer at the largest size.")
+    trial: StretchTrial | None = optional_key("What is worth measuring, if anything is.")
 
     @classmethod
-    def of(cls, stretch: by_size.Stretch) -> Self:
+    def of(cls, stretch: by_size.SizeRange) -> Self:
         """A stretch, with the answers at its ends."""
-        trial = stretch.trial and Trial.of(stretch.trial)
-        first, last = Answer.of(stretch.first), Answer.of(stretch.last)
+        trial = stretch.trial and StretchTrial.of(stretch.trial)
+        first, last = PlacedAnswer.of(stretch.first), PlacedAnswer.of(stretch.last)
         return cls.like(stretch, first=first, last=last, **({"trial": trial} if trial else {}))
 
     @property
     def keeps_default(self) -> bool:
         """Whether there is nothing to set, to run or to know but that."""
-        open_ = self.first.against_default in (planned.Against.SAME, planned.Against.SLOWER)
+        open_ = self.first.against_default in (
+            planned.DefaultComparison.SAME,
+            planned.DefaultComparison.SLOWER,
+        )
         return open_ and self.trial is None
 
 
-class SizeFigures(Part):
+class SizeFigures(AnswerPart):
     """The figures of one size."""
 
     bytes: Positive = Field(description="The size.")
@@ -320,26 +327,26 @@ class SizeFigures(Part):
     worth_measuring: bool = Field(description="Whether it may gain what a run would tell.")
 
     @classmethod
-    def of(cls, size_bytes: int, answer: Answer) -> Self:
+    def of(cls, size_bytes: int, answer: PlacedAnswer) -> Self:
         plain = answer.default
         more = {"default_name": plain.name, "default_protocol": plain.protocol}
         worth = answer.worth_measuring is not None
         return cls.like(answer, bytes=size_bytes, worth_measuring=worth, **more)
 
 
-class SweepReply(Asked):
+class SweepReply(CollectiveReply):
     """From which size on which placement and program is the best."""
 
     bytes: list[Positive] = Field(min_length=2, max_length=2, description="Both ends.")
     algorithm: ChoiceName = Field(description="Which algorithms steps may use.")
     collapse: bool = Field(description="Whether a level has one digit in programs.")
-    stretches: list[Stretch] = Field(description="From the smallest size on.")
+    stretches: list[StretchPart] = Field(description="From the smallest size on.")
     sizes: list[SizeFigures] = Field(description="Every size that was asked.")
     complete: Complete
     laid_out_by: LaidOutBy = LAID_OUT_BY
 
     @property
-    def answers(self) -> list[Answer]:
+    def answers(self) -> list[PlacedAnswer]:
         """The answers at the ends of stretches: those between have the same programs."""
         return [end for one in self.stretches for end in (one.first, one.last)]
 
@@ -347,15 +354,15 @@ class SweepReply(Asked):
     def of(cls, sweep: by_size.Sweep) -> Self:
         return cls.like(
             sweep.request,
-            **_asked_keys(sweep.system, sweep.request),
+            **_request_keys(sweep.system, sweep.request),
             bytes=[sweep.smallest_bytes, sweep.largest_bytes],
-            stretches=[Stretch.of(one) for one in sweep.stretches],
-            sizes=[SizeFigures.of(size, Answer.of(answer)) for size, answer in sweep.sizes],
+            stretches=[StretchPart.of(one) for one in sweep.stretches],
+            sizes=[SizeFigures.of(size, PlacedAnswer.of(answer)) for size, answer in sweep.sizes],
             complete=sweep.complete,
         )
 
 
-class Leading(Part):
+class LeadingAnswer(AnswerPart):
     """One of the best so far: found and priced, and not proved yet."""
 
     rank: Positive
@@ -366,12 +373,12 @@ class Leading(Part):
     proof: Literal["not yet"]
 
     @classmethod
-    def of(cls, best: planned.Provisional) -> Self:
+    def of(cls, best: planned.ProvisionalResult) -> Self:
         return cls.like(best, axes=axes_of(best.axes), proof="not yet")
 
 
-class BestSoFar(Part):
+class BestSoFar(AnswerPart):
     """What is shown while work goes on: no answer, and so without the version of one."""
 
-    answers: list[Leading]
+    answers: list[LeadingAnswer]
     complete: Literal[False]

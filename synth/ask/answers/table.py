@@ -57,7 +57,7 @@ REPLIES: Mapping[str, Any] = {
 """By verb its answer's model, or a union of models; every answer fits exactly one of a union."""
 
 
-class _Untitled(GenerateJsonSchema):
+class _UntitledSchema(GenerateJsonSchema):
     """Without titles of fields: they repeat the keys."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:
@@ -75,7 +75,7 @@ def schema() -> Json:
     asked: list[tuple[str, JsonSchemaMode, TypeAdapter[Any]]] = [
         (verb, "validation", judge(verb)) for verb in REPLIES
     ]
-    found, rest = TypeAdapter.json_schemas(asked, schema_generator=_Untitled)
+    found, rest = TypeAdapter.json_schemas(asked, schema_generator=_UntitledSchema)
     own = {verb: found[verb, "validation"] for verb in REPLIES}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

@@ -5,11 +5,11 @@ code that answers changes, so do all keys: an answer of older code is not found.
 draws tables does not count, as it changes no answer.
 
 >>> from synth.ask.identity.canonical import key_of
->>> from synth.ask.questions.question import asked
+>>> from synth.ask.questions.question import parse_question
 >>> from synth.ask.table import VERBS
 >>> given = {"system": "dgx-h100", "axes": {"data": 32}, "reduce": ["data"]}
 >>> one, other, third = (
-...     key_of("top", asked(VERBS["top"].question, {**given, "bytes": size}))
+...     key_of("top", parse_question(VERBS["top"].question, {**given, "bytes": size}))
 ...     for size in ("1GiB", 1073741824, "1GB")
 ... )
 >>> one == other, one == third

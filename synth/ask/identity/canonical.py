@@ -9,7 +9,7 @@ from synth.ask.identity.edition import edition
 from synth.ask.questions.question import Question
 
 
-def canonical(verb: str, question: Question) -> str:
+def canonical_text(verb: str, question: Question) -> str:
     """The question with every default written out, in the order of the model: JSON in ASCII.
 
     Two spellings of one question (``1GiB`` and ``1073741824``) are the same text. Axes keep the
@@ -21,9 +21,9 @@ def canonical(verb: str, question: Question) -> str:
 
 def key_of(verb: str, question: Question) -> str:
     """The key of a question's answer: 64 hex digits of the question and the code that answers."""
-    return key_of_text(canonical(verb, question))
+    return key_of_text(canonical_text(verb, question))
 
 
 def key_of_text(text: str) -> str:
-    """The same key, from the text that ``canonical`` makes of a question."""
+    """The same key, from the text that ``canonical_text`` makes of a question."""
     return sha256(f"{edition()}\n{text}".encode()).hexdigest()

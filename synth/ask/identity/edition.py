@@ -20,7 +20,7 @@ from importlib.resources.abc import Traversable
 
 from synth.ask.partition import carry_out
 
-_OURS = ("hierarchies", "grammar", "synth")
+_PACKAGES = ("hierarchies", "grammar", "synth")
 _DATA = (".lark", ".toml", ".jinja")
 _IMPORT = re.compile(
     rb"^[ \t]*(?:from[ \t]+([\w.]+)[ \t]+import[ \t]+(?:\(([^)]*)\)|([^\n(]*))"
@@ -44,7 +44,9 @@ def edition() -> str:
 
 def sources(module: str) -> dict[str, bytes]:
     """The contents by path: a module, all of ours it reaches by imports, their packages' data."""
-    there = {path: file for ours in _OURS for path, file in _below(resources.files(ours), ours)}
+    there = {
+        path: file for ours in _PACKAGES for path, file in _walk_files(resources.files(ours), ours)
+    }
     found: dict[str, bytes] = {}
     waiting, met = [module], {module}
     while waiting:
@@ -52,7 +54,7 @@ def sources(module: str) -> dict[str, bytes]:
         for path in (f"{place}.py", f"{place}/__init__.py"):
             if path in there:
                 found[path] = there[path].read_bytes()
-                fresh = set(_imported(found[path])) - met
+                fresh = set(_find_imports(found[path])) - met
                 met |= fresh
                 waiting += fresh
     for path, file in there.items():
@@ -61,14 +63,14 @@ def sources(module: str) -> dict[str, bytes]:
     return found
 
 
-def _below(folder: Traversable, place: str) -> Iterator[tuple[str, Traversable]]:
+def _walk_files(folder: Traversable, place: str) -> Iterator[tuple[str, Traversable]]:
     """The files in and below a folder, by their paths."""
     for entry in folder.iterdir():
         path = f"{place}/{entry.name}"
         if entry.name.endswith((".py", *_DATA)):
             yield path, entry
         elif entry.is_dir():
-            yield from _below(entry, path)
+            yield from _walk_files(entry, path)
 
 
 def _package(path: str, there: Container[str]) -> str:
@@ -80,7 +82,7 @@ def _package(path: str, there: Container[str]) -> str:
     return f"{path}/__init__.py"
 
 
-def _imported(source: bytes) -> Iterator[str]:
+def _find_imports(source: bytes) -> Iterator[str]:
     """Our modules a source may import: of ``from a.b import c`` ``a``, ``a.b`` and ``a.b.c``."""
     for module, bracketed, plain, several in _IMPORT.findall(source):
         names = _NAMES.findall(_COMMENT.sub(b"", bracketed or plain or several))
@@ -88,5 +90,5 @@ def _imported(source: bytes) -> Iterator[str]:
             names = [module, *(b"%b.%b" % (module, name) for name in names)]
         for name in names:
             parts = name.decode().split(".")
-            if parts[0] in _OURS:
+            if parts[0] in _PACKAGES:
                 yield from (".".join(parts[:count]) for count in range(1, len(parts) + 1))

@@ -5,18 +5,18 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from synth.ask.answers.parts import Json, as_json
-from synth.ask.answers.ranked import BestSoFar, Leading
-from synth.collective.ranking.request import Provisional
+from synth.ask.answers.parts import Json, to_json
+from synth.ask.answers.ranked import BestSoFar, LeadingAnswer
+from synth.collective.ranking.request import ProvisionalResult
 
 MOST_SHOWN = 10
 """How many are shown, however many were asked for."""
 
 
-def best_so_far_json(best: Sequence[Provisional]) -> Json:
+def best_so_far_json(best: Sequence[ProvisionalResult]) -> Json:
     """The first of them, with the keys that answers of ``top`` have for the same."""
-    shown = [Leading.of(one) for one in best[:MOST_SHOWN]]
-    return as_json(BestSoFar(answers=shown, complete=False))
+    shown = [LeadingAnswer.of(one) for one in best[:MOST_SHOWN]]
+    return to_json(BestSoFar(answers=shown, complete=False))
 
 
 NOTHING_YET = json.dumps(best_so_far_json(())).encode()

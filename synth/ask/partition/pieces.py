@@ -6,11 +6,11 @@ import json
 
 from pydantic import TypeAdapter
 
-from synth.ask.answers.parts import Json, Part, as_json
-from synth.ask.heap import kept
+from synth.ask.answers.parts import AnswerPart, Json, to_json
+from synth.ask.heap import collect_garbage_seldom
 from synth.ask.partition.library_cache import LibraryCache
-from synth.ask.planning import TopQuestion, top
-from synth.ask.questions.question import asked
+from synth.ask.planning import TopQuestion, rank_programs
+from synth.ask.questions.question import parse_question
 from synth.ask.reply import Reply
 from synth.ask.table import VERBS
 from synth.collective.ranking.request import Watcher
@@ -19,7 +19,7 @@ REPLY = TypeAdapter(Reply)
 """The result of a piece."""
 
 
-class Piece(Part):
+class Piece(AnswerPart):
     """A question for one worker, which may do parts of it by several processes at once."""
 
     verb: str
@@ -28,7 +28,7 @@ class Piece(Part):
     @property
     def text(self) -> str:
         """The piece as it travels."""
-        return json.dumps(as_json(self), allow_nan=False)
+        return json.dumps(to_json(self), allow_nan=False)
 
     @property
     def partial(self) -> bool:
@@ -45,10 +45,12 @@ def carry_out(piece: Piece, watcher: Watcher, libraries: LibraryCache | None = N
     """The result of a piece as JSON. Raises InputError for what cannot be answered."""
     libraries = libraries or LibraryCache()
     verb = VERBS[piece.verb]
-    question = asked(verb.question, piece.question)
-    with kept():
+    question = parse_question(verb.question, piece.question)
+    with collect_garbage_seldom():
         if isinstance(question, TopQuestion):
-            reply = top(question, watcher, lambda language: libraries.library(language, watcher))
+            reply = rank_programs(
+                question, watcher, lambda language: libraries.library(language, watcher)
+            )
         else:
             reply = verb.answer(question, watcher)
     return {"body": reply.body, "outcome": int(reply.outcome)}

@@ -14,27 +14,27 @@ from pydantic import BeforeValidator, Field
 from grammar import Goal
 from hierarchies import InputError
 from synth.ask.questions import notations
-from synth.ask.questions.fields import Each, Flag
-from synth.ask.questions.flags import Bytes, Measure, Over, Requested
+from synth.ask.questions.fields import Flag, ItemFlags
+from synth.ask.questions.flags import Bytes, Measure, ReducedAxes, RequestedGoal
 from synth.ask.questions.question import Question
 from synth.collective.workload.asked import Sent, job_of
-from synth.collective.workload.job import Job
+from synth.collective.workload.job import Workload
 
 MOST_COLLECTIVES = 64
 
 
-def _one_size(value: object) -> object:
+def _check_one_size(value: object) -> object:
     if (isinstance(value, str) and ".." in value) or isinstance(value, (list, tuple)):
         hint = "give each of several collectives one size"
         raise InputError("a range of sizes among several collectives", hint=hint)
     return value
 
 
-class CollectiveAsked(Question):
+class CollectiveRequest(Question):
     """One of several collectives that a training step asks for."""
 
-    reduce: Over
-    bytes: Annotated[Bytes, BeforeValidator(_one_size)]
+    reduce: ReducedAxes
+    bytes: Annotated[Bytes, BeforeValidator(_check_one_size)]
     times: Annotated[
         Measure,
         Field(gt=0),
@@ -49,30 +49,38 @@ class CollectiveAsked(Question):
             notation=notations.NUMBER,
         ),
     ] = 0
-    request: Requested = Goal.ALL_REDUCE
+    request: RequestedGoal = Goal.ALL_REDUCE
 
 
 Collectives = Annotated[
-    list[CollectiveAsked],
+    list[CollectiveRequest],
     Field(
         max_length=MOST_COLLECTIVES,
         description="All that a training step sends, in the place of reduce, bytes and request.",
     ),
-    Each(CollectiveAsked, "reduce"),
+    ItemFlags(CollectiveRequest, "reduce"),
 ]
 
 
-def job_asked(axes: Mapping[str, int], collectives: Sequence[CollectiveAsked]) -> Job:
+def job_of_collectives(
+    axes: Mapping[str, int], collectives: Sequence[CollectiveRequest]
+) -> Workload:
     """The job of these collectives. Raises InputError for what no job may be."""
     return job_of(
         axes,
         [
-            Sent(tuple(one.reduce), one.bytes, _plain(one.times), one.request, _plain(one.hidden))
+            Sent(
+                tuple(one.reduce),
+                one.bytes,
+                _plain_number(one.times),
+                one.request,
+                _plain_number(one.hidden),
+            )
             for one in collectives
         ],
     )
 
 
-def _plain(number: float) -> int | float:
+def _plain_number(number: float) -> int | float:
     """A whole number without a point, so that it is spelled as one."""
     return int(number) if float(number).is_integer() else number

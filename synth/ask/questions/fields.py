@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from pydantic_core import CoreSchema
 
 
-class Limited(Enum):
+class CostLimit(Enum):
     """Which cost grows with a field, as ``k: Annotated[int, Limited.K]``; in the order of checking.
 
     A service limits how much one question may ask for. It does not look for keys by name, as a
     new key would escape its limits. So every field of every question is one of three: its
-    type bounds it (a switch, one of some names, a list of at most so many), it is ``Limited``, or
-    it is ``Harmless``. A test goes over all of them.
+    type bounds it (a switch, one of some names, a list of at most so many), it is ``CostLimit``, or
+    it is ``LimitExemption``. A test goes over all of them.
     """
 
     K = auto()
@@ -51,7 +51,7 @@ class Limited(Enum):
 
 
 @dataclass(frozen=True)
-class Harmless:
+class LimitExemption:
     """Why a number needs no limit."""
 
     why: str
@@ -140,7 +140,7 @@ class Flag:
 
 
 @dataclass(frozen=True)
-class Each:
+class ItemFlags:
     """The mark of a list whose items are given one after the other on a command line.
 
     ``begins`` names the flag that begins an item; those that follow belong to it: in ``--reduce
@@ -152,7 +152,7 @@ class Each:
     begins: str
 
 
-class Kind(StrEnum):
+class FlagKind(StrEnum):
     """What follows a flag: nothing (a switch), a whole number, any number, or any text."""
 
     SWITCH = auto()
@@ -162,7 +162,7 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True)
-class Asked:
+class FlagEntry:
     """A flag as a command or a form shows it, such as ``--bytes`` with its help and default.
 
     ``word`` is what one types, or the name of an argument; ``metavar`` stands for its value.
@@ -172,7 +172,7 @@ class Asked:
     name: str
     word: str
     help: str
-    kind: str = Kind.TEXT
+    kind: str = FlagKind.TEXT
     metavar: str = ""
     required: bool = False
     several: bool = False
@@ -195,13 +195,15 @@ def flag_of(question: type[BaseModel], name: str) -> Flag | None:
     return reduce(lambda earlier, later: later.over(earlier), flags, Flag("", spelled=spelled))
 
 
-def flags_of(question: type[BaseModel]) -> list[Asked]:
+def flags_of(question: type[BaseModel]) -> list[FlagEntry]:
     """The flags of a question: arguments first, then required ones, then its own before inherited
     ones.
     """
     kin = {name: age for age, one in enumerate(question.__mro__) for name in get_annotations(one)}
     flags = {name: flag_of(question, name) for name in question.model_fields}
-    found = {name: _asked(question, name, flag) for name, flag in flags.items() if flag is not None}
+    found = {
+        name: _flag_entry(question, name, flag) for name, flag in flags.items() if flag is not None
+    }
     for key, each in lists_of(question).items():
         for one in flags_of(each.item):
             begins = one.name == each.begins
@@ -212,21 +214,21 @@ def flags_of(question: type[BaseModel]) -> list[Asked]:
     )
 
 
-def lists_of(question: type[BaseModel]) -> dict[str, Each]:
+def lists_of(question: type[BaseModel]) -> dict[str, ItemFlags]:
     """The lists of a question whose items are given one after the other."""
     return {
         name: mark
         for name, field in question.model_fields.items()
         for mark in field.metadata
-        if isinstance(mark, Each)
+        if isinstance(mark, ItemFlags)
     }
 
 
-def _asked(question: type[BaseModel], name: str, flag: Flag) -> Asked:
+def _flag_entry(question: type[BaseModel], name: str, flag: Flag) -> FlagEntry:
     field = question.model_fields[name]
     worded = flag.notation is not None or flag.file is not None
-    kind = Kind.TEXT if worded else _KINDS.get(_plain(field.annotation), Kind.TEXT)
-    return Asked(
+    kind = FlagKind.TEXT if worded else _KINDS.get(_plain_type(field.annotation), FlagKind.TEXT)
+    return FlagEntry(
         name=name,
         word=flag.word,
         help=_sentence(flag.what + flag.typed),
@@ -234,11 +236,13 @@ def _asked(question: type[BaseModel], name: str, flag: Flag) -> Asked:
         metavar=flag.spelled.partition(" ")[2],
         required=field.is_required(),
         several=flag.spelled.endswith("..."),
-        default=None if field.is_required() or kind is Kind.SWITCH else _usual(field, flag),
+        default=None
+        if field.is_required() or kind is FlagKind.SWITCH
+        else _default_value(field, flag),
     )
 
 
-def _usual(field: FieldInfo, flag: Flag) -> Any:
+def _default_value(field: FieldInfo, flag: Flag) -> Any:
     """The default of a field, as one would type it; None if it is empty."""
     usual = field.get_default(call_default_factory=True)
     if usual is None or usual in ([], {}):
@@ -250,34 +254,38 @@ def _sentence(text: str) -> str:
     return text if text.endswith(".") else f"{text}."
 
 
-_KINDS: Mapping[Any, Kind] = {bool: Kind.SWITCH, int: Kind.WHOLE, float: Kind.NUMBER}
+_KINDS: Mapping[Any, FlagKind] = {
+    bool: FlagKind.SWITCH,
+    int: FlagKind.WHOLE,
+    float: FlagKind.NUMBER,
+}
 
 
-def _plain(annotation: Any) -> Any:
+def _plain_type(annotation: Any) -> Any:
     """The type inside ``Annotated`` and ``| None``: of ``Annotated[int, ...] | None`` it is int."""
     if get_origin(annotation) is Annotated:
-        return _plain(get_args(annotation)[0])
+        return _plain_type(get_args(annotation)[0])
     parts = [one for one in get_args(annotation) if one is not NoneType]
-    return _plain(parts[0]) if get_origin(annotation) in (Union, UnionType) else annotation
+    return _plain_type(parts[0]) if get_origin(annotation) in (Union, UnionType) else annotation
 
 
-def marks_of(question: type[BaseModel]) -> set[Limited]:
-    """All ``Limited`` marks of a question's fields."""
+def marks_of(question: type[BaseModel]) -> set[CostLimit]:
+    """All ``CostLimit`` marks of a question's fields."""
     marks = (mark for field in question.model_fields.values() for mark in field.metadata)
-    return {mark for mark in marks if isinstance(mark, Limited)}
+    return {mark for mark in marks if isinstance(mark, CostLimit)}
 
 
-def limited_fields(question: BaseModel) -> Iterator[tuple[Limited, str, Any]]:
-    """The ``Limited`` fields that a question fills, each with its key and value; those that are
+def limited_fields(question: BaseModel) -> Iterator[tuple[CostLimit, str, Any]]:
+    """The ``CostLimit`` fields that a question fills, each with its key and value; those that are
     cheap to check come first.
     """
     found = [
         (mark, field.alias or name, getattr(question, name))
         for name, field in type(question).model_fields.items()
         for mark in field.metadata
-        if isinstance(mark, Limited)
+        if isinstance(mark, CostLimit)
     ]
-    order = list(Limited)
+    order = list(CostLimit)
     for mark, key, given in sorted(found, key=lambda one: order.index(one[0])):
         if given is not None:
             yield mark, key, given

@@ -13,13 +13,13 @@ from pydantic import BeforeValidator, Field
 from grammar import Goal
 from hierarchies import MOST_AXES
 from synth.ask.questions import notations
-from synth.ask.questions.fields import File, Flag, Harmless, Limited
-from synth.ask.questions.named_texts import Given
+from synth.ask.questions.fields import CostLimit, File, Flag, LimitExemption
+from synth.ask.questions.named_texts import NameOrText
 from synth.ask.questions.notations import size_in_bytes
 from synth.collective.algorithms.algorithms import Choice
 
 
-def _size(value: object) -> object:
+def _parse_size(value: object) -> object:
     return _read(value)
 
 
@@ -30,7 +30,7 @@ def _read(value: object, otherwise: str = "") -> object:
 _A_RANGE = f"; or a range of sizes, as in {notations.A_RANGE}"
 
 
-def _sizes(value: object) -> object:
+def _parse_sizes(value: object) -> object:
     """``1KiB..4GiB`` as the sizes at both ends; anything else as one size."""
     if isinstance(value, str) and ".." in value:
         value = value.split("..", 1)
@@ -39,31 +39,31 @@ def _sizes(value: object) -> object:
     return _read(value, _A_RANGE)
 
 
-_RECKONED = Harmless("it is reckoned with: a larger one takes no longer")
-_FACTOR = Harmless("the product must be that of the system's devices")
+_NO_LIMIT = LimitExemption("it is reckoned with: a larger one takes no longer")
+_FACTOR = LimitExemption("the product must be that of the system's devices")
 
 
 _ONE_SIZE = Flag("The whole tensor on each device", ", e.g. 64MiB", notation=notations.SIZES)
 
-Figure = Annotated[int, _RECKONED]
-Measure = Annotated[float, _RECKONED]
-Size = Annotated[Figure, BeforeValidator(_size, json_schema_input_type=int | str)]
+Figure = Annotated[int, _NO_LIMIT]
+Measure = Annotated[float, _NO_LIMIT]
+Size = Annotated[Figure, BeforeValidator(_parse_size, json_schema_input_type=int | str)]
 Bytes = Annotated[Size, _ONE_SIZE]
 OneOrMoreBytes = Annotated[
     Figure | tuple[Figure, Figure],
-    BeforeValidator(_sizes, json_schema_input_type=int | str | tuple[int | str, int | str]),
+    BeforeValidator(_parse_sizes, json_schema_input_type=int | str | tuple[int | str, int | str]),
     _ONE_SIZE,
     Flag("The whole tensor on each device", f", e.g. 64MiB; or a range: {notations.A_RANGE}"),
 ]
-PerhapsBytes = Annotated[Size | None, _ONE_SIZE]
+OptionalBytes = Annotated[Size | None, _ONE_SIZE]
 
 _AXES = Flag("Names and sizes", ", as in data=8,model=4", notation=notations.AXES)
 _REDUCE = Flag("Axes the request is over", ", separated by commas", notation=notations.NAMES)
 Axes = Annotated[dict[str, Annotated[int, _FACTOR]], Field(max_length=MOST_AXES), _AXES]
-PerhapsAxes = Annotated[Axes | None, _AXES]
+OptionalAxes = Annotated[Axes | None, _AXES]
 Names = Annotated[list[str], Field(max_length=MOST_AXES)]
-Over = Annotated[Names, _REDUCE]
-PerhapsOver = Annotated[Names | None, _REDUCE]
+ReducedAxes = Annotated[Names, _REDUCE]
+OptionalReducedAxes = Annotated[Names | None, _REDUCE]
 Numbers = Annotated[list[Annotated[int, _FACTOR]], Field(max_length=MOST_AXES)]
 Matrix = Annotated[list[Numbers], Field(max_length=MOST_AXES)]
 OnePlacement = Annotated[
@@ -71,7 +71,7 @@ OnePlacement = Annotated[
     Flag("One placement", ", as in '[[1, 8], [4, 1]]'", notation=notations.MATRIX),
 ]
 Collapse = Annotated[bool, Flag("One tree digit for each axis on a level", spelled="--no-collapse")]
-Requested = Annotated[
+RequestedGoal = Annotated[
     Goal,
     Field(strict=False),
     Flag(f"What is asked for: {', '.join(goal.value for goal in Goal)}"),
@@ -84,10 +84,10 @@ ProgramText = Annotated[
 _SYSTEM = Flag(
     "A catalogue name, name:N or name:AxB, or a TOML file", spelled="SYSTEM", file=File.SYSTEM
 )
-Machine = Annotated[Given, Limited.SYSTEM, _SYSTEM]
-PerhapsMachine = Annotated[Given | None, Limited.SYSTEM, _SYSTEM]
-MaxSteps = Annotated[int, Limited.MAX_STEPS, Flag("The longest programs to look at")]
-Across = Annotated[bool, Flag("Also groups over any set of digits")]
+Machine = Annotated[NameOrText, CostLimit.SYSTEM, _SYSTEM]
+OptionalMachine = Annotated[NameOrText | None, CostLimit.SYSTEM, _SYSTEM]
+MaxSteps = Annotated[int, CostLimit.MAX_STEPS, Flag("The longest programs to look at")]
+AcrossGroups = Annotated[bool, Flag("Also groups over any set of digits")]
 Algorithm = Annotated[
     Choice,
     Field(strict=False),

@@ -10,17 +10,17 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, ValidationError
 
-from hierarchies import InputError, System, described_by, known
-from synth.ask.questions.plain import refused, shown
-from synth.collective.workload.files import known_job, read_job
-from synth.collective.workload.job import Job
+from hierarchies import InputError, System, load_known, parse_description
+from synth.ask.questions.plain import input_error_of, show_value
+from synth.collective.workload.files import load_shipped_job, read_job
+from synth.collective.workload.job import Workload
 
 LONGEST_NAME = 4096
 MOST_FILES = 4096
 _A_TEXT = 'One of your own is given as {"name": "my.toml", "text": "..."}'
 
 
-def _name(name: str) -> str:
+def _check_name(name: str) -> str:
     if not 0 < len(name) <= LONGEST_NAME or not name.isprintable():
         hint = f"one line of printable text, of at most {LONGEST_NAME} characters"
         raise InputError(f"{name[:80]!r} is no name of a text", hint=hint)
@@ -32,23 +32,23 @@ class NamedText(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
-    name: Annotated[str, AfterValidator(_name)]
+    name: Annotated[str, AfterValidator(_check_name)]
     text: str
 
 
-def _given(value: object) -> object:
+def _parse_given(value: object) -> object:
     """A name or a named text, chosen by type, so that an error is about the one that was meant."""
     if isinstance(value, NamedText) or (isinstance(value, str) and len(value) <= LONGEST_NAME):
         return value
     if not isinstance(value, dict):
-        raise InputError(f"{shown(value)} cannot be used", hint=f"a name. {_A_TEXT}")
+        raise InputError(f"{show_value(value)} cannot be used", hint=f"a name. {_A_TEXT}")
     try:
         return NamedText.model_validate(value)
     except ValidationError as error:
-        raise refused(error, value) from None
+        raise input_error_of(error, value) from None
 
 
-Given = Annotated[str | NamedText, BeforeValidator(_given)]
+NameOrText = Annotated[str | NamedText, BeforeValidator(_parse_given)]
 
 
 def system_of(given: str | NamedText) -> System:
@@ -58,12 +58,12 @@ def system_of(given: str | NamedText) -> System:
     for what is wrong in the text.
     """
     if isinstance(given, NamedText):
-        return described_by(given.name, given.text)
-    return known(given, _A_TEXT)
+        return parse_description(given.name, given.text)
+    return load_known(given, _A_TEXT)
 
 
-def job_of(given: str | NamedText) -> Job:
+def job_of(given: str | NamedText) -> Workload:
     """A shipped job by its name, or the one that a text describes. Raises InputError likewise."""
     if isinstance(given, NamedText):
         return read_job(given.text, where=given.name)
-    return known_job(given, _A_TEXT)
+    return load_shipped_job(given, _A_TEXT)

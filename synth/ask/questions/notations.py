@@ -15,13 +15,13 @@ from typing import Any
 
 from hierarchies import InputError
 from synth.ask.questions.fields import Notation
-from synth.ask.questions.plain import LARGEST, shown
+from synth.ask.questions.plain import LARGEST, show_value
 from synth.collective.workload.quantities import UNITS
 
 _SIZE = re.compile(r"(?P<number>[0-9]{1,19}(\.[0-9]{1,18})?) *(?P<unit>[A-Za-z]*)")
 _WHOLE = re.compile(r"-?[0-9]{1,18}")
 _UNITS = {"": 1, **UNITS}
-_WRITTEN = ("TiB", "GiB", "MiB", "KiB")
+_WRITTEN_UNITS = ("TiB", "GiB", "MiB", "KiB")
 
 
 def size_in_bytes(text: str | int, otherwise: str = "") -> int:
@@ -35,7 +35,7 @@ def size_in_bytes(text: str | int, otherwise: str = "") -> int:
     match = _SIZE.fullmatch(str(text).strip())
     if not match or match["unit"] not in _UNITS:
         hint = "a number of at least 1 and a unit, as in 4096, 64MiB or 1GB"
-        raise InputError(f"the size {shown(str(text))} cannot be read", hint=hint + otherwise)
+        raise InputError(f"the size {show_value(str(text))} cannot be read", hint=hint + otherwise)
     size = Fraction(match["number"]) * _UNITS[match["unit"]]
     problem = f"the size {str(text)!r} is {float(size):g} bytes"
     if size < 1 or size.denominator != 1:
@@ -47,7 +47,7 @@ def size_in_bytes(text: str | int, otherwise: str = "") -> int:
 
 def size_text(size: int) -> str:
     """A size in the largest unit it is a whole number of: ``size_in_bytes`` reads it back."""
-    unit = next((one for one in _WRITTEN if size % _UNITS[one] == 0), "")
+    unit = next((one for one in _WRITTEN_UNITS if size % _UNITS[one] == 0), "")
     return f"{size // _UNITS[unit]}{unit}"
 
 
@@ -61,7 +61,7 @@ A_RANGE = sizes_text(A_RANGE_BYTES)
 """The range of sizes that examples name, and that a page draws curves over."""
 
 
-def _axes(text: str) -> dict[str, int]:
+def _parse_axes(text: str) -> dict[str, int]:
     """``data=8,model=4`` to names and sizes."""
     axes: dict[str, int] = {}
     for item in text.split(","):
@@ -76,7 +76,7 @@ def _axes(text: str) -> dict[str, int]:
     return axes
 
 
-def _open_axes(text: str) -> dict[str, str]:
+def _parse_open_axes(text: str) -> dict[str, str]:
     """``data=any,tensor=1|2|4`` to names and their allowed sizes, as text."""
     axes: dict[str, str] = {}
     for item in text.split(","):
@@ -88,7 +88,7 @@ def _open_axes(text: str) -> dict[str, str]:
     return axes
 
 
-def _shares(items: Iterable[str]) -> dict[str, float]:
+def _parse_shares(items: Iterable[str]) -> dict[str, float]:
     """``node3=0.5`` and others to names and shares of bandwidth."""
     found: dict[str, float] = {}
     for item in items:
@@ -114,16 +114,16 @@ def _shares_text(shares: Mapping[str, float]) -> str:
     return ", ".join(f"{unit}={share}" for unit, share in shares.items())
 
 
-def _stripped(items: Iterable[str]) -> list[str]:
+def _strip_items(items: Iterable[str]) -> list[str]:
     return [item.strip() for item in items]
 
 
-def _names(text: str) -> list[str]:
+def _parse_names(text: str) -> list[str]:
     """``a, b`` to names."""
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
-def _number(text: str) -> int | float:
+def _parse_number(text: str) -> int | float:
     """``160`` or ``0.5``."""
     try:
         return int(text) if _WHOLE.fullmatch(text) else float(text)
@@ -131,11 +131,11 @@ def _number(text: str) -> int | float:
         raise InputError(f"{text[:40]!r} is no number", hint="write one, as in 160") from None
 
 
-def _segments(text: str) -> str | int:
+def _parse_segments(text: str) -> str | int:
     return int(text) if _WHOLE.fullmatch(text) else text
 
 
-def _matrix(text: str) -> Any:
+def _parse_matrix(text: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
@@ -143,11 +143,11 @@ def _matrix(text: str) -> Any:
         raise InputError(f"{text[:80]!r} is no matrix", hint=hint) from None
 
 
-def numbers(wrong: str, hint: str) -> Notation:
+def number_notation(wrong: str, hint: str) -> Notation:
     """A notation of numbers, as in ``2,8``; for anything else an error says ``wrong``."""
 
     def read(text: str) -> list[int]:
-        items = _stripped(text.split(","))
+        items = _strip_items(text.split(","))
         if not all(map(_WHOLE.fullmatch, items)):
             raise InputError(f"{text!r} {wrong}", hint=f"write {hint}, as in 2,8")
         return [int(item) for item in items]
@@ -155,13 +155,13 @@ def numbers(wrong: str, hint: str) -> Notation:
     return Notation(read)
 
 
-AXES = Notation(_axes, _axes_text)
-OPEN_AXES = Notation(_open_axes)
-NAMES = Notation(_names, ", ".join)
-SEVERAL_NAMES = Notation(_stripped, ", ".join)
-SHARES = Notation(_shares, _shares_text)
+AXES = Notation(_parse_axes, _axes_text)
+OPEN_AXES = Notation(_parse_open_axes)
+NAMES = Notation(_parse_names, ", ".join)
+SEVERAL_NAMES = Notation(_strip_items, ", ".join)
+SHARES = Notation(_parse_shares, _shares_text)
 SIZES = Notation(str, sizes_text)
 """Read by the question itself: in JSON, too, a size may be a text."""
-SEGMENTS = Notation(_segments)
-NUMBER = Notation(_number)
-MATRIX = Notation(_matrix)
+SEGMENTS = Notation(_parse_segments)
+NUMBER = Notation(_parse_number)
+MATRIX = Notation(_parse_matrix)

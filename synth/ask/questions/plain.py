@@ -27,17 +27,17 @@ _SHORT.maxlevel, _SHORT.maxdict, _SHORT.maxlist, _SHORT.maxtuple = 4, 12, 24, 24
 _SHORT.maxstring, _SHORT.maxother, _SHORT.maxlong = 120, 120, 60
 
 
-def shown(value: object) -> str:
+def show_value(value: object) -> str:
     """A value as it is shown in an error: the whole of it if it is short."""
     return _SHORT.repr(value)
 
 
-def shortened(value: Any) -> Any:
+def shorten_value(value: Any) -> Any:
     """The same with the first few members of whatever has many."""
     if isinstance(value, dict):
-        return {key: shortened(part) for key, part in islice(value.items(), _FEW)}
+        return {key: shorten_value(part) for key, part in islice(value.items(), _FEW)}
     if isinstance(value, list):
-        return [shortened(part) for part in value[:_FEW]]
+        return [shorten_value(part) for part in value[:_FEW]]
     return value
 
 
@@ -86,7 +86,7 @@ def place_of(keys: tuple[object, ...]) -> str:
     return ".".join(part if part.isprintable() else repr(part) for part in parts)
 
 
-def refused(error: ValidationError, given: object) -> InputError:
+def input_error_of(error: ValidationError, given: object) -> InputError:
     """The first thing that pydantic found in what was given, in our words, at its key."""
     found = error.errors(include_url=False)[0]
     place = place_of(tuple(_keys(found["loc"], given, lacks=found["type"] == "missing")))
@@ -94,7 +94,7 @@ def refused(error: ValidationError, given: object) -> InputError:
     if isinstance(own, InputError):
         return own.at(place) if place else own
     hint = _HINTS.get(found["type"]) or found["msg"][0].lower() + found["msg"][1:]
-    value = "null" if found["input"] is None else shown(found["input"])
+    value = "null" if found["input"] is None else show_value(found["input"])
     return InputError(f"{value} cannot be used", where=place, hint=hint)
 
 
@@ -104,13 +104,13 @@ def _keys(loc: tuple[int | str, ...], given: Any, *, lacks: bool) -> Iterator[in
     Pydantic names validators of its own among them, as those of unions.
     """
     for key in loc:
-        if key in given if isinstance(given, dict) else _numbers(given, key):
+        if key in given if isinstance(given, dict) else _is_member_number(given, key):
             given = given[key]
         elif not (lacks and key == loc[-1]):
             continue
         yield key
 
 
-def _numbers(given: object, key: int | str) -> bool:
+def _is_member_number(given: object, key: int | str) -> bool:
     """Whether a key is the number of a member of a list."""
     return isinstance(given, list) and isinstance(key, int) and key < len(given)

@@ -16,10 +16,10 @@ from hierarchies import (
     Reduction,
     System,
     count_placements,
-    fault_of,
-    first_refused,
+    error_context,
+    find_first_refused,
+    parse_fault,
     placements,
-    within,
 )
 from synth.ask.questions import notations
 from synth.ask.questions.fields import Flag
@@ -30,18 +30,18 @@ from synth.ask.questions.flags import (
     Matrix,
     Measure,
     OnePlacement,
-    Over,
-    PerhapsAxes,
-    PerhapsMachine,
-    PerhapsOver,
+    OptionalAxes,
+    OptionalMachine,
+    OptionalReducedAxes,
     Prices,
     ProgramText,
-    Requested,
+    ReducedAxes,
+    RequestedGoal,
 )
 from synth.ask.questions.named_texts import LONGEST_NAME, system_of
-from synth.ask.questions.plain import check_plain, refused, shortened
+from synth.ask.questions.plain import check_plain, input_error_of, shorten_value
 from synth.collective.price.segments import SEGMENTS
-from synth.measure.calibration.typical import typical
+from synth.measure.calibration.typical import apply_typical
 
 
 class Question(BaseModel):
@@ -80,15 +80,15 @@ class FaultyQuestion(Question):
         given = [(name, 0.0, "--without") for name in self.without]
         given += [(name, share, "--slow") for name, share in self.slow.items()]
         for name, share, where in given:
-            with within(where):
+            with error_context(where):
                 if where == "--slow" and not 0 < share <= 1:
                     raise InputError(f"{name} = {share:g}", hint="above 0 and at most 1")
-                found.append(fault_of(name, system.hierarchy, share))
+                found.append(parse_fault(name, system.hierarchy, share))
         try:
             return system.with_faults(found) if found else system
         except InputError:
-            count = first_refused(len(found), lambda n: system.with_faults(found[:n]))
-        with within(given[count - 1][2]):
+            count = find_first_refused(len(found), lambda n: system.with_faults(found[:n]))
+        with error_context(given[count - 1][2]):
             return system.with_faults(found[:count])
 
 
@@ -99,7 +99,7 @@ class PricedQuestion(Question):
 
     def priced(self, system: System) -> System:
         """The system, priced by what its links' media reach unless data sheets are asked for."""
-        return typical(system) if self.prices == "typical" else system
+        return apply_typical(system) if self.prices == "typical" else system
 
 
 class MachineQuestion(FaultyQuestion, PricedQuestion):
@@ -133,10 +133,10 @@ class PlacedQuestion(Question):
     program: ProgramText
     system: Machine
     axes: Axes
-    reduce: Over
+    reduce: ReducedAxes
     placement: OnePlacement = None
     collapse: Collapse = True
-    request: Requested = Goal.ALL_REDUCE
+    request: RequestedGoal = Goal.ALL_REDUCE
 
     def reduction(self, system: System) -> Reduction:
         """The reduction the program is for.
@@ -158,13 +158,13 @@ class PlacedQuestion(Question):
         return Reduction(placement, tuple(self.reduce), self.collapse)
 
 
-class PerhapsPlacedQuestion(Question):
+class ProgramQuestion(Question):
     """A program and where it runs, as far as that is given."""
 
     program: ProgramText | None = None
-    system: PerhapsMachine = None
-    axes: PerhapsAxes = None
-    reduce: PerhapsOver = None
+    system: OptionalMachine = None
+    axes: OptionalAxes = None
+    reduce: OptionalReducedAxes = None
     placement: OnePlacement = None
     collapse: Collapse = True
 
@@ -186,17 +186,17 @@ Q = TypeVar("Q", bound=Question)
 _MOST_ERRORS = 1000
 
 
-def asked(model: type[Q], given: object) -> Q:
+def parse_question(model: type[Q], given: object) -> Q:
     """A question from JSON-like data. Raises InputError, naming the key that cannot be used."""
     check_plain(given)
     try:
         return model.model_validate(given)
     except ValidationError as error:
         if error.error_count() <= _MOST_ERRORS:
-            raise refused(error, given) from None
+            raise input_error_of(error, given) from None
         count = error.error_count()
     try:  # to look at the first of very many takes pydantic longer than to find all of a few
-        model.model_validate(shortened(given))
+        model.model_validate(shorten_value(given))
     except ValidationError as error:
-        raise refused(error, given) from None
+        raise input_error_of(error, given) from None
     raise InputError(f"{count} mistakes in it", hint="the schema says what it may hold")

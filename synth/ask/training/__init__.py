@@ -1,8 +1,8 @@
 """The verbs that look at whole training steps: what they are asked, and how they answer.
 
 >>> from synth.collective.ranking.request import Watcher
->>> from synth.ask.training.orders import OrderQuestion, ordered
+>>> from synth.ask.training.orders import OrderQuestion, show_schedule
 >>> asked = OrderQuestion(order="gpipe", stages=2, microbatches=4)
->>> round(ordered(asked, Watcher()).body["idle_share"], 6)
+>>> round(show_schedule(asked, Watcher()).body["idle_share"], 6)
 0.2
 """

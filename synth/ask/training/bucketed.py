@@ -19,8 +19,8 @@ from synth.ask.training.machines import Accelerator, accelerator_of
 from synth.ask.training.simulated import size_of
 from synth.ask.training.traces import SHAPE, ModelQuestion
 from synth.collective.ranking.request import Watcher
-from synth.step.bucketing import AXIS, compared, replica
-from synth.step.bucketing import script as script_of
+from synth.step.bucketing import AXIS, build_replica, compare_policies
+from synth.step.bucketing import write_script as script_of
 
 
 class BucketsQuestion(ModelQuestion, MachineQuestion):
@@ -46,7 +46,7 @@ class BucketsQuestion(ModelQuestion, MachineQuestion):
             raise InputError(f"{samples} samples for {devices} devices", where=where, hint=hint)
 
 
-def bucketed(question: BucketsQuestion, watcher: Watcher) -> Reply:
+def find_buckets(question: BucketsQuestion, watcher: Watcher) -> Reply:
     """The model on all devices of a machine, each a replica, and buckets beside DDP's own."""
     system = question.checked()
     device = accelerator_of(system, question.device)
@@ -54,6 +54,6 @@ def bucketed(question: BucketsQuestion, watcher: Watcher) -> Reply:
     samples, _ = size_of(step)
     question.check_batch(samples, system.devices)
     [placement] = placements(system.hierarchy, (Axis(AXIS, system.devices),))
-    found = compared(replica(step, system, placement, device))
+    found = compare_policies(build_replica(step, system, placement, device))
     script = script_of(found, step.name, f"collsynth {version('collsynth')}")
     return reply(BucketsReply.of(step.name, samples, found, device.name, script))

@@ -12,27 +12,35 @@ from synth.ask.answers.training.gained import ProgramOfPlan
 from synth.ask.reply import Reply, reply
 from synth.ask.training.gaining import programs_of
 from synth.ask.training.machines import StepOnMachineQuestion, accelerator_of
-from synth.collective.emit import Options
-from synth.step.frameworks import FRAMEWORKS, Machine, Model, Written, configuration
+from synth.collective.emit import EmitOptions
+from synth.step.frameworks import (
+    FRAMEWORKS,
+    FrameworkFiles,
+    ModelSpec,
+    PlacedSystem,
+    write_configuration,
+)
 from synth.step.frameworks import Configurations as Found
-from synth.step.frameworks import Job as Training
-from synth.step.redistribution.seconds import Answers
-from synth.step.search.finalists import simulated
-from synth.step.search.gaining import gaining
-from synth.step.search.links import Candidate
+from synth.step.frameworks import TrainingSpec as Training
+from synth.step.redistribution.seconds import RequestAnswers
+from synth.step.search.finalists import simulate_candidate
+from synth.step.search.gaining import list_gains
+from synth.step.search.links import PlacedRecipe
 from synth.step.sharding import Recipe, parse_recipe
 from synth.step.zoo.sizes import sizes_of
 
 Framework = Literal["megatron", "bridge", "torchtitan", "torchtitan-toml", "deepspeed", "mesh"]
 """Those of ``synth.step.frameworks``; JAX's mesh and partition specs are ``mesh``."""
 
-_NAMED = {"mesh": "jax"}
+_RUNTIME_NAMES = {"mesh": "jax"}
 """Runtimes that are frameworks of another name."""
 
 
 def runtime_of(framework: str) -> str:
     """What a question calls a framework."""
-    return next((runtime for runtime, name in _NAMED.items() if name == framework), framework)
+    return next(
+        (runtime for runtime, name in _RUNTIME_NAMES.items() if name == framework), framework
+    )
 
 
 def is_framework(runtime: str) -> bool:
@@ -50,7 +58,7 @@ def check_model_and_machine(question: StepOnMachineQuestion) -> str:
     return question.model
 
 
-def configured(question: StepOnMachineQuestion, runtime: str) -> Reply:
+def configure_framework(question: StepOnMachineQuestion, runtime: str) -> Reply:
     """The files of one framework for a plan, with programs for the collectives that gain by them.
 
     Raises InputError for what is no model of the zoo, on no machine, or no recipe, and for what
@@ -58,10 +66,10 @@ def configured(question: StepOnMachineQuestion, runtime: str) -> Reply:
     """
     model = check_model_and_machine(question)
     recipe, step = parse_recipe(question.text()), question.step()
-    system, placement = _placed(question, recipe)
-    name = _NAMED.get(runtime, runtime)
-    written = _written(question, runtime, recipe, step)
-    programs, more = _programs(step, recipe, system, placement, Found({name: written}, {}))
+    system, placement = _place_axes(question, recipe)
+    name = _RUNTIME_NAMES.get(runtime, runtime)
+    written = _write_files(question, runtime, recipe, step)
+    programs, more = _find_programs(step, recipe, system, placement, Found({name: written}, {}))
     files = {**written.files, **{file.partition("/")[2]: text for file, text in more.items()}}
     return reply(
         ConfiguredReply.like(
@@ -80,40 +88,40 @@ def configured(question: StepOnMachineQuestion, runtime: str) -> Reply:
 
 
 def check_configured(question: StepOnMachineQuestion, runtime: str) -> None:
-    """Raises InputError as ``configured``, but for JAX's specs: those are of a step's inputs."""
-    if runtime not in _NAMED:
-        _written(question, runtime, parse_recipe(question.text()), None)
+    """Raises InputError as ``configure_framework``, but for JAX's specs: those are of a step's inputs."""
+    if runtime not in _RUNTIME_NAMES:
+        _write_files(question, runtime, parse_recipe(question.text()), None)
 
 
-def _written(
+def _write_files(
     question: StepOnMachineQuestion, runtime: str, recipe: Recipe, step: Step | None
-) -> Written:
+) -> FrameworkFiles:
     """The files of a framework; of a step that was not traced, of all frameworks but JAX."""
     model = check_model_and_machine(question)
     sizes = sizes_of(model, question.sizes)
-    return configuration(
-        _NAMED.get(runtime, runtime),
+    return write_configuration(
+        _RUNTIME_NAMES.get(runtime, runtime),
         recipe,
-        Model(model, sizes, step),
+        ModelSpec(model, sizes, step),
         Training(question.batch, getattr(sizes, "sequence", 1), question.dtype),
-        Machine(*_placed(question, recipe), Options()),
+        PlacedSystem(*_place_axes(question, recipe), EmitOptions()),
     )
 
 
-def _placed(question: StepOnMachineQuestion, recipe: Recipe) -> tuple[System, Placement]:
+def _place_axes(question: StepOnMachineQuestion, recipe: Recipe) -> tuple[System, Placement]:
     found = question.placed(dict(recipe.axes))
     assert found is not None
     system, placement, _ = found
     return system, placement
 
 
-def _programs(
+def _find_programs(
     step: Step, recipe: Recipe, system: System, placement: Placement, written: Found
 ) -> tuple[list[ProgramOfPlan], dict[str, str]]:
     """None on a machine that does not say its accelerators: then nobody knows what is hidden."""
     if not system.device:
         return [], {}
-    answers = Answers(system, stripes=False)
-    one = Candidate(recipe, placement.matrix)
-    found = simulated(step, one, answers, accelerator_of(system, None))
-    return programs_of(system, placement, gaining(found, answers), written)
+    answers = RequestAnswers(system, stripes=False)
+    one = PlacedRecipe(recipe, placement.matrix)
+    found = simulate_candidate(step, one, answers, accelerator_of(system, None))
+    return programs_of(system, placement, list_gains(found, answers), written)

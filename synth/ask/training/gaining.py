@@ -7,16 +7,16 @@ from dataclasses import replace
 from importlib.metadata import version
 
 from hierarchies import Placement, Reduction, System
-from hierarchies.units import duration
-from synth.ask.answers.given import Remembered, Slice
+from hierarchies.units import format_duration
+from synth.ask.answers.given import AnswerStripe, EarlierAnswer
 from synth.ask.answers.training.gained import ProgramOfPlan
-from synth.ask.export import hand_out
+from synth.ask.export import prepare_emit_input
 from synth.collective.algorithms.algorithms import Choice
-from synth.collective.emit import CannotExpressError, Options, RankOrder, emit
+from synth.collective.emit import CannotExpressError, EmitOptions, RankOrder, emit
 from synth.collective.price.steps import total_seconds
-from synth.collective.ranking.how_to_get import By, advice
+from synth.collective.ranking.how_to_get import AdviceKind, advise
 from synth.step.frameworks import Configurations
-from synth.step.search.gaining import Sending
+from synth.step.search.gaining import CollectiveGain
 
 RANKS: Mapping[str, RankOrder] = {
     "megatron": RankOrder.MEGATRON,
@@ -29,7 +29,7 @@ RANKS: Mapping[str, RankOrder] = {
 
 
 def programs_of(
-    system: System, placement: Placement, gains: Sequence[Sending], written: Configurations
+    system: System, placement: Placement, gains: Sequence[CollectiveGain], written: Configurations
 ) -> tuple[list[ProgramOfPlan], dict[str, str]]:
     """Each that can be had, and its files beside the configurations of all that run the plan.
 
@@ -38,29 +38,29 @@ def programs_of(
     found: list[ProgramOfPlan] = []
     files: dict[str, str] = {}
     for one in gains:
-        how = advice(one.answer)
-        if how.by is By.FILE:
+        how = advise(one.answer)
+        if how.by is AdviceKind.FILE:
             own = _files(system, placement, one, written)
             if own:
-                plan = executed(system, placement, one)
+                plan = execution_plans_of(system, placement, one)
                 because = plan if isinstance(plan, str) else ""
                 own |= {} if isinstance(plan, str) else plan
                 files |= own
                 found.append(ProgramOfPlan.of(one, "", list(own), because))
-        elif how.by is By.ENVIRONMENT:
+        elif how.by is AdviceKind.ENVIRONMENT:
             found.append(ProgramOfPlan.of(one, how.text, []))
     return found, files
 
 
 def _files(
-    system: System, placement: Placement, one: Sending, written: Configurations
+    system: System, placement: Placement, one: CollectiveGain, written: Configurations
 ) -> dict[str, str]:
     """In the order of ranks in which each framework is started."""
     return {
         f"{framework}/programs/{name}": text
         for framework, found in written.written.items()
-        for name, text in emitted(
-            remembered(system, placement, one),
+        for name, text in emit_files(
+            earlier_answer_of(system, placement, one),
             "jax" if framework == "jax" else "torch",
             RANKS[framework] if "slurm_hostfile" in found.files else RankOrder.MACHINE,
             _name(one),
@@ -68,18 +68,20 @@ def _files(
     }
 
 
-def executed(system: System, placement: Placement, one: Sending) -> dict[str, str] | str:
+def execution_plans_of(
+    system: System, placement: Placement, one: CollectiveGain
+) -> dict[str, str] | str:
     """The program as an execution plan for MSCCL++, device by device; or why there is none.
 
     Such a plan has no segments, without which a program may take longer than the runtime's own.
     """
-    chosen = remembered(system, placement, one)
+    chosen = earlier_answer_of(system, placement, one)
     if chosen.beside:
         return f"it is split over {len(chosen.beside)} programs side by side"
-    found = hand_out(replace(chosen, segments=1), _options(RankOrder.MACHINE))
+    found = prepare_emit_input(replace(chosen, segments=1), _options(RankOrder.MACHINE))
     seconds = total_seconds(found.source.prices)
     if seconds >= found.plain_seconds:
-        own = f"{duration(seconds)}, and the runtime's own choice {duration(found.plain_seconds)}"
+        own = f"{format_duration(seconds)}, and the runtime's own choice {format_duration(found.plain_seconds)}"
         return f"in one segment it takes {own}"
     try:
         files = emit("mscclpp", found.source)
@@ -88,33 +90,35 @@ def executed(system: System, placement: Placement, one: Sending) -> dict[str, st
     return {f"mscclpp/programs/{_name(one)}/{file}": str(text) for file, text in files.items()}
 
 
-def _options(order: RankOrder) -> Options:
-    return Options(rank_order=order, made_by=f"collsynth {version('collsynth')}")
+def _options(order: RankOrder) -> EmitOptions:
+    return EmitOptions(rank_order=order, made_by=f"collsynth {version('collsynth')}")
 
 
-def emitted(
-    chosen: Remembered, target: str, order: RankOrder, name: str
+def emit_files(
+    chosen: EarlierAnswer, target: str, order: RankOrder, name: str
 ) -> Iterator[tuple[str, str]]:
     """Files of a program, in a folder; none where the target has no words for it."""
     try:
-        files = emit(target, hand_out(chosen, _options(order)).source)
+        files = emit(target, prepare_emit_input(chosen, _options(order)).source)
     except CannotExpressError:
         return
     for file, text in files.items():
         yield f"{name}/{file}", str(text)
 
 
-def _name(one: Sending) -> str:
+def _name(one: CollectiveGain) -> str:
     """``reduce_scatter_data_16384``: the goal, its axes, and bytes of the largest buffer."""
     goal = one.sent.goal.value.replace("-", "_")
     return "_".join([goal, *one.sent.over, str(one.sent.size_bytes)])
 
 
-def remembered(system: System, placement: Placement, one: Sending) -> Remembered:
+def earlier_answer_of(system: System, placement: Placement, one: CollectiveGain) -> EarlierAnswer:
     """Its programs on the plan's own placement, whose axes the answer may call otherwise."""
     parts = [stripe.part for stripe in one.answer.stripes]
-    several = tuple(Slice(str(part.program), part.size_bytes, part.segments) for part in parts)
-    return Remembered(
+    several = tuple(
+        AnswerStripe(str(part.program), part.size_bytes, part.segments) for part in parts
+    )
+    return EarlierAnswer(
         system,
         Reduction(placement, one.sent.over),
         several[0].program,

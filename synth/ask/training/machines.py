@@ -6,10 +6,17 @@ from collections.abc import Mapping
 from math import prod
 from typing import Annotated
 
-from hierarchies import InputError, Placement, System, count_placements, placements, row_major
+from hierarchies import (
+    InputError,
+    Placement,
+    System,
+    count_placements,
+    placements,
+    row_major_placement,
+)
 from hierarchies.devices import Device, device_named, devices
 from synth.ask.questions.fields import Flag
-from synth.ask.questions.flags import OnePlacement, PerhapsMachine
+from synth.ask.questions.flags import OnePlacement, OptionalMachine
 from synth.ask.questions.named_texts import system_of
 from synth.ask.questions.question import PricedQuestion, axes_of, matrix_of
 from synth.ask.training.plans import PlannedQuestion
@@ -27,11 +34,11 @@ def accelerator_of(system: System, name: str | None) -> Device:
             problem = f"{system.name} does not say which accelerators it has"
             raise InputError(problem, where="--device", hint=f"one of {', '.join(devices())}")
         return device_named(system.device)
-    begun = [one for one in devices() if _plain(one).startswith(_plain(name))]
+    begun = [one for one in devices() if _normalize_name(one).startswith(_normalize_name(name))]
     return device_named(begun[0] if len(begun) == 1 else name)
 
 
-def _plain(name: str) -> str:
+def _normalize_name(name: str) -> str:
     """A device's name without what people spell in several ways."""
     return "".join(filter(str.isalnum, name.lower()))
 
@@ -39,7 +46,7 @@ def _plain(name: str) -> str:
 class StepOnMachineQuestion(PlannedQuestion, PricedQuestion):
     """A training step, the plan that cuts it, and where it runs, if that is said."""
 
-    system: Annotated[PerhapsMachine, Flag("Where it runs", ", to have seconds, too")] = None
+    system: Annotated[OptionalMachine, Flag("Where it runs", ", to have seconds, too")] = None
     placement: OnePlacement = None
 
     def placed(self, axes: Mapping[str, int]) -> tuple[System, Placement, bool] | None:
@@ -68,7 +75,7 @@ class StepOnMachineQuestion(PlannedQuestion, PricedQuestion):
             return Placement(system.hierarchy, named, matrix_of(self.placement)), False
         if count_placements(system.hierarchy, named) == 1:
             return next(placements(system.hierarchy, named)), False
-        found = row_major(system.hierarchy, named)
+        found = row_major_placement(system.hierarchy, named)
         if found is None:
             raise InputError(
                 f"laid out with the last axis innermost they cut a level of {system.hierarchy} in "

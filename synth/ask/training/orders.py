@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from hierarchies import InputError, nearest, within
+from hierarchies import InputError, error_context, suggest_nearest
 from synth.ask.answers.training.orders import OrderReply
 from synth.ask.questions.fields import File, Flag
 from synth.ask.questions.flags import Measure
@@ -18,24 +18,24 @@ from synth.step.schedules import (
     ONE_STAGE,
     SCHEDULES,
     V_SHAPED,
-    Communicated,
+    CommSchedule,
     Durations,
-    Order,
-    Protocol,
-    Timeline,
+    PipelineSchedule,
+    ScheduleTimeline,
+    TransferProtocol,
     Transfers,
     check_sizes,
     chunks_of,
     communicates,
-    parse,
-    parse_communicated,
-    timeline,
+    parse_comm_schedule,
+    parse_schedule,
+    time_schedule,
     zero_bubble,
 )
 
 MOST_ACTIONS = 2**15
 MOST_RANKS = 256
-SEARCHED = "zero-bubble"
+SEARCHED_SCHEDULE = "zero-bubble"
 _NAME = re.compile(r"[a-z0-9_-]+")
 Count = Annotated[int, Field(ge=1, le=MOST_ACTIONS)]
 Seconds = Annotated[Measure, Field(ge=0, strict=False)]
@@ -70,7 +70,7 @@ class OrderQuestion(Question):
     ] = None
     transfer: Annotated[Seconds, Flag("Seconds from rank to rank")] = 0.0
     protocol: Annotated[
-        Protocol | None,
+        TransferProtocol | None,
         Field(strict=False),
         Flag(
             "eager: sent when ready; rendezvous: when the receiver is free, too; blocking: and "
@@ -79,7 +79,7 @@ class OrderQuestion(Question):
         ),
     ] = None
 
-    def chosen(self) -> Order | Communicated:
+    def chosen(self) -> PipelineSchedule | CommSchedule:
         """The order, with its sends and receives if it has some.
 
         Raises InputError for a name that is none, and for what is wrong in a text.
@@ -88,16 +88,18 @@ class OrderQuestion(Question):
             return self._made()
         if _NAME.fullmatch(self.order):
             problem = f"no schedule is called {self.order[:40]!r}"
-            raise InputError(problem, where="ORDER", hint=nearest(self.order, SCHEDULES))
+            raise InputError(problem, where="ORDER", hint=suggest_nearest(self.order, SCHEDULES))
         if self.chunks is not None:
             raise InputError("an order says which stages a rank has", where="--chunks")
-        found: Order | Communicated
-        with within("ORDER"):
+        found: PipelineSchedule | CommSchedule
+        with error_context("ORDER"):
             if communicates(self.order):
-                found = parse_communicated(self.order, self.protocol or Protocol.RENDEZVOUS)
+                found = parse_comm_schedule(
+                    self.order, self.protocol or TransferProtocol.RENDEZVOUS
+                )
                 order = found.order
             else:
-                found = order = parse(self.order)
+                found = order = parse_schedule(self.order)
         for flag, given, there in (
             ("--stages", self.stages, order.stages),
             ("--microbatches", self.microbatches, order.microbatches),
@@ -108,7 +110,7 @@ class OrderQuestion(Question):
 
     def check(self) -> None:
         """Raises InputError as ``chosen`` and ``timed``; no order is searched."""
-        if self.durations and self.order == SEARCHED:
+        if self.durations and self.order == SEARCHED_SCHEDULE:
             self.check_named()
         else:
             self.timed(self.chosen())
@@ -135,7 +137,7 @@ class OrderQuestion(Question):
         if 3 * self.stages * self.microbatches > MOST_ACTIONS:
             problem = f"{self.stages} stages and {self.microbatches} microbatches are too many"
             raise InputError(problem, hint=f"one times the other at most {MOST_ACTIONS // 3}")
-        if self.order == SEARCHED and self.stages > MOST_RANKS:
+        if self.order == SEARCHED_SCHEDULE and self.stages > MOST_RANKS:
             hint = f"at most {MOST_RANKS}: this order is searched"
             raise InputError(f"{self.stages} ranks", where="--stages", hint=hint)
         check_sizes(self.order, self.stages // chunks, self.microbatches, chunks)
@@ -145,25 +147,25 @@ class OrderQuestion(Question):
         """How many stages a rank has, of a schedule by its name."""
         return chunks_of(self.order, self.chunks or 1)
 
-    def _made(self) -> Order:
+    def _made(self) -> PipelineSchedule:
         """A schedule by its name."""
         self.check_named()
         assert self.stages
         assert self.microbatches
-        if self.order == SEARCHED:
+        if self.order == SEARCHED_SCHEDULE:
             return zero_bubble(self.stages, self.microbatches, self.durations, self.transfer)
         return SCHEDULES[self.order](self.stages // self.each, self.microbatches, self.each)
 
-    def timed(self, order: Order | Communicated) -> Timeline:
+    def timed(self, order: PipelineSchedule | CommSchedule) -> ScheduleTimeline:
         """The order on the clock. Raises InputError where blocking transfers stand still."""
-        if isinstance(order, Communicated):
+        if isinstance(order, CommSchedule):
             return order.timeline(self.durations.on(order.order), self.transfers.seconds)
-        return timeline(order, self.durations.on(order), self.transfers)
+        return time_schedule(order, self.durations.on(order), self.transfers)
 
     @property
     def transfers(self) -> Transfers:
         """How it is sent from rank to rank."""
-        usual = Protocol.RENDEZVOUS if communicates(self.order) else Protocol.EAGER
+        usual = TransferProtocol.RENDEZVOUS if communicates(self.order) else TransferProtocol.EAGER
         return Transfers(self.transfer, self.protocol or usual)
 
     @property
@@ -172,7 +174,7 @@ class OrderQuestion(Question):
         return Durations(self.forward, self.backward, self.weight)
 
 
-def ordered(question: OrderQuestion, watcher: Watcher) -> Reply:
+def show_schedule(question: OrderQuestion, watcher: Watcher) -> Reply:
     """An order with its times, what each rank holds, and the file that PyTorch reads."""
     order = question.chosen()
     found = question.timed(order)

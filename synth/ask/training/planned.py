@@ -8,22 +8,22 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from hierarchies import System
-from synth.ask.answers.training.planned import Asked, Handed, StepPlanReply
+from synth.ask.answers.training.planned import PlanContext, PlanOutputs, StepPlanReply
 from synth.ask.questions import notations
 from synth.ask.questions.fields import Flag
 from synth.ask.questions.flags import Figure
 from synth.ask.questions.question import Question
-from synth.ask.reply import Outcome, Reply, searched
+from synth.ask.reply import Outcome, Reply, reply_of_search
 from synth.ask.training.gaining import programs_of
 from synth.ask.training.machines import Accelerator, accelerator_of
 from synth.ask.training.simulated import products, size_of
-from synth.collective.ranking.request import Remembering, Unranked, Watcher
+from synth.collective.ranking.request import StoppableWatcher, UnrankedWatcher, Watcher
 from synth.search.space import Budget
-from synth.step.frameworks import Job as Training
-from synth.step.frameworks import Machine, Model, configurations
-from synth.step.models import Spelling
+from synth.step.frameworks import ModelSpec, PlacedSystem, write_configurations
+from synth.step.frameworks import TrainingSpec as Training
+from synth.step.models import ModelSettings
 from synth.step.search.finalists import Finalist
-from synth.step.search.job import Job
+from synth.step.search.job import PlanningProblem
 from synth.step.search.pins import Pins
 from synth.step.search.planning import Planner
 from synth.step.zoo.sizes import apart, sizes_of
@@ -77,12 +77,12 @@ class StepPlanQuestion(Question):
         length = {} if self.sequence is None else {"sequence": self.sequence}
         return {**self.sizes, **length}
 
-    def spelling(self) -> Spelling:
+    def spelling(self) -> ModelSettings:
         """How the model is written down."""
-        return Spelling(batch=self.batch, dtype=self.dtype, optimizer=self.optimizer)
+        return ModelSettings(batch=self.batch, dtype=self.dtype, optimizer=self.optimizer)
 
 
-def planned_step(
+def plan_step(
     question: StepPlanQuestion, system: System, name: str, k: int, watcher: Watcher
 ) -> Reply:
     """The fastest plans of a step, simulated; and the best with what was asked for beside them.
@@ -92,15 +92,15 @@ def planned_step(
     assert question.model is not None
     device = accelerator_of(system, question.device)
     changes = apart(question.model, question.changes(), gcd(question.batch, system.devices))
-    job = Job(question.model, changes, question.spelling(), system.check_even(), device)
+    job = PlanningProblem(question.model, changes, question.spelling(), system.check_even(), device)
     planner = Planner(job)
     pins, others = question.pins()
-    remembering = Remembering(watcher)
+    remembering = StoppableWatcher(watcher)
     found = planner.plans(pins, k, remembering, front=True)
     why_not = None
     if others.said and remembering.go_on():
         both = Pins({**others.said, **pins.said, **others.said})
-        why_not = planner.plans(both, 1, Unranked(remembering))
+        why_not = planner.plans(both, 1, UnrankedWatcher(remembering))
     flops, dtype = products(job.step)
     samples, tokens = size_of(job.step)
     closer = None
@@ -108,8 +108,8 @@ def planned_step(
         closer = planner.finer(found.finalists[0], Budget(SUBSTITUTIONS))
     written = None
     if found.finalists:
-        written = _written(planner, found.finalists[found.advised(device.memory_bytes)])
-    asked = Asked(
+        written = _write_outputs(planner, found.finalists[found.advised(device.memory_bytes)])
+    asked = PlanContext(
         job,
         name,
         flops,
@@ -125,18 +125,18 @@ def planned_step(
         complete=all(one.complete for one in (found, why_not) if one) and not remembering.stopped,
     )
     answer = StepPlanReply.of(asked, found, why_not)
-    return searched(answer, Outcome.OK if answer.plans else Outcome.NO)
+    return reply_of_search(answer, Outcome.OK if answer.plans else Outcome.NO)
 
 
-def _written(planner: Planner, best: Finalist) -> Handed:
+def _write_outputs(planner: Planner, best: Finalist) -> PlanOutputs:
     """The best plan as the files of frameworks, with programs for what gains by them."""
     job = planner.job
     sizes, spelled = sizes_of(job.model, job.changes), job.spelling
-    found = configurations(
+    found = write_configurations(
         best.candidate.recipe,
-        Model(job.model, sizes, job.step),
+        ModelSpec(job.model, sizes, job.step),
         Training(spelled.batch, getattr(sizes, "sequence", 1), spelled.dtype),
-        Machine(job.system, best.placement),
+        PlacedSystem(job.system, best.placement),
     )
     programs, files = programs_of(job.system, best.placement, planner.gaining(best), found)
-    return Handed({**found.files, **files}, found.refused, programs, planner.sending(best))
+    return PlanOutputs({**found.files, **files}, found.refused, programs, planner.sending(best))

@@ -17,20 +17,20 @@ from pydantic import Field
 from grammar.tensors.operations import Step
 from hierarchies import InputError
 from synth.ask.questions.fields import File, Flag
-from synth.ask.questions.flags import PerhapsAxes
+from synth.ask.questions.flags import OptionalAxes
 from synth.ask.questions.question import axes_of
 from synth.ask.training.traces import ModelQuestion
 from synth.step.sharded_step import check_known
 from synth.step.sharding import (
     Plan,
-    Program,
     Recipe,
+    StepProgram,
     apply,
     parse_plan,
     parse_recipe,
     plan_of,
     plan_text,
-    prepared,
+    prepare_step,
 )
 from synth.step.sharding.plan import MOST_PASSES
 
@@ -41,16 +41,16 @@ MOST_DEVICES = 2**20
 _AXES = re.compile(r"(?!zero=)[A-Za-z_]\w*=\d+(\s+[A-Za-z_]\w*=\d+)*")
 """How a recipe begins that says its axes; ``zero=1`` is none."""
 
-_IN_FULL = re.compile(r"\s*(#.*\n\s*)*plan\s")
+_FULL_PLAN = re.compile(r"\s*(#.*\n\s*)*plan\s")
 
 
 @dataclass(frozen=True)
-class Planned:
+class StepWithPlan:
     """A step as its plan has it, what every device does, and the plan as it was said."""
 
     step: Step
     plan: Plan
-    program: Program
+    program: StepProgram
     text: str
 
 
@@ -67,15 +67,15 @@ class PlannedQuestion(ModelQuestion):
             file=File.PLAN,
         ),
     ] = None
-    axes: Annotated[PerhapsAxes, Flag("Names and sizes, unless the plan says them")] = None
+    axes: Annotated[OptionalAxes, Flag("Names and sizes, unless the plan says them")] = None
 
-    def planned(self, step: Step) -> Planned:
+    def planned(self, step: Step) -> StepWithPlan:
         """The step cut by the plan.
 
         Raises InputError as ``cut``, and for a plan that the step cannot follow to its end.
         """
         plan, text = self.cut(step)
-        return Planned(prepared(step, plan), plan, apply(step, plan), text)
+        return StepWithPlan(prepare_step(step, plan), plan, apply(step, plan), text)
 
     def cut(self, step: Step) -> tuple[Plan, str]:
         """The plan of the step, and how it is said.
@@ -85,7 +85,7 @@ class PlannedQuestion(ModelQuestion):
         """
         text = self.text()
         check_known(step)
-        if _IN_FULL.match(text):
+        if _FULL_PLAN.match(text):
             plan = parse_plan(text, step)
             check_axes(dict(plan.axes))
             check_passes(plan.order.stages if plan.order else 1, plan.microbatches)
@@ -98,7 +98,7 @@ class PlannedQuestion(ModelQuestion):
     def recipe(self) -> Recipe | None:
         """The plan as a recipe, None where it is in full. Raises InputError as ``planned``."""
         text = self.text()
-        return None if _IN_FULL.match(text) else parse_recipe(text)
+        return None if _FULL_PLAN.match(text) else parse_recipe(text)
 
     def text(self) -> str:
         """The plan with its axes. Raises InputError as ``planned``."""
@@ -109,7 +109,7 @@ class PlannedQuestion(ModelQuestion):
             raise InputError("a number of more than 18 digits", where="plan")
         if self.axes is None:
             return self.plan
-        if _IN_FULL.match(self.plan):
+        if _FULL_PLAN.match(self.plan):
             raise InputError("a plan in full says its axes", where="--axes", hint="leave them out")
         given = " ".join(f"{axis.name}={axis.size}" for axis in axes_of(self.axes))
         first = self.plan.partition(";")[0].strip()

@@ -7,12 +7,12 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from synth.ask.answers.training.profiles import ProfileReply
-from synth.ask.questions.fields import Flag, Limited
+from synth.ask.questions.fields import CostLimit, Flag
 from synth.ask.questions.flags import Measure
 from synth.ask.reply import Reply, reply
 from synth.ask.training.plans import PlannedQuestion
 from synth.collective.ranking.request import Watcher
-from synth.measure.profiles import Trial, events, measured
+from synth.measure.profiles import ProfileTrial, list_events, measure_events
 
 
 class ProfileQuestion(PlannedQuestion):
@@ -21,7 +21,7 @@ class ProfileQuestion(PlannedQuestion):
     runtime: Annotated[Literal["jax", "torch"], Flag("What does it: jax or torch")] = "jax"
     measure: Annotated[
         bool,
-        Limited.HERE,
+        CostLimit.HERE,
         Flag("Only say what would be measured", spelled="--no-measure"),
     ] = True
     processes: Annotated[
@@ -45,10 +45,10 @@ def profile(question: ProfileQuestion, watcher: Watcher) -> Reply:
     """What is measured once of the plan's work; and, unless only that is asked, its seconds."""
     step = question.step()
     found = question.planned(step)
-    pairs = list(events(question.runtime, found.step, found.program, found.plan.parts))
+    pairs = list(list_events(question.runtime, found.step, found.program, found.plan.parts))
     seen = None
     if question.measure:
-        trial = Trial(
+        trial = ProfileTrial(
             question.runtime,
             question.processes,
             question.threads,
@@ -57,7 +57,7 @@ def profile(question: ProfileQuestion, watcher: Watcher) -> Reply:
             question.timeout_seconds,
         )
         each = (event for _, event in pairs)
-        seen = measured(each, trial, step.name, found.text, watcher.go_on)
+        seen = measure_events(each, trial, step.name, found.text, watcher.go_on)
     return reply(
         ProfileReply.of(found.step, pairs, text=found.text, runtime=question.runtime, profile=seen)
     )

@@ -17,7 +17,7 @@ from synth.ask.training.shards import ShardQuestion
 from synth.ask.training.simulated import SimulateQuestion, size_of
 from synth.ask.training.traces import ModelQuestion
 from synth.ask.training.trained import TrainQuestion
-from synth.step.models import checked_sizes
+from synth.step.models import check_zoo_sizes
 from synth.step.search.pins import AXES, Pins
 from synth.step.sharding import Recipe, check
 
@@ -30,7 +30,7 @@ for it, takes half a second. Steps of transformers have half of it, those that c
 def check_plans(question: StepPlanQuestion, system: System) -> None:
     """Raises InputError for a model, sizes, a device or pins of no use on a machine."""
     assert question.model is not None
-    checked_sizes(question.model, question.changes(), question.spelling())
+    check_zoo_sizes(question.model, question.changes(), question.spelling())
     accelerator_of(system, question.device)
     for pins in question.pins():
         _check_pins(pins, system.check_even().devices, question.batch)

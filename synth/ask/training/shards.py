@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from grammar.tensors.operations import ShardedStep, Step
 from grammar.tensors.parser import parse_either
 from hierarchies import InputError
-from synth.ask.answers.training.shards import Machine, ShardReply
+from synth.ask.answers.training.shards import ShardReply, TargetMachine
 from synth.ask.reply import Reply, reply
 from synth.ask.training.machines import StepOnMachineQuestion
 from synth.ask.training.plans import check_axes
 from synth.collective.ranking.request import Watcher
-from synth.step.redistribution.seconds import Answers, Redistributor
-from synth.step.sharded_step import check, sharded_step
-from synth.step.sharded_step.machine import on_machine
+from synth.step.redistribution.seconds import Redistributor, RequestAnswers
+from synth.step.sharded_step import check, write_sharded_step
+from synth.step.sharded_step.machine import choose_fastest_paths
 from synth.step.sharding.plan import TIME
 
 
@@ -39,23 +39,23 @@ def shard(question: ShardQuestion, watcher: Watcher) -> Reply:
         check(given)
         machine = _machine(question, axes)
         return reply(ShardReply.of(given, None, machine))
-    return _planned(question, given)
+    return _shard_by_plan(question, given)
 
 
-def _planned(question: ShardQuestion, step: Step) -> Reply:
+def _shard_by_plan(question: ShardQuestion, step: Step) -> Reply:
     """By its plan, with the redistributions that are fastest on the machine."""
     found = question.planned(step)
     program, machine = found.program, _machine(question, dict(found.plan.axes))
     if machine is not None:
-        program = on_machine(program, machine.redistributor)
-    sharded = sharded_step(found.step, found.plan, program)
+        program = choose_fastest_paths(program, machine.redistributor)
+    sharded = write_sharded_step(found.step, found.plan, program)
     return reply(ShardReply.of(sharded, found.text, machine))
 
 
-def _machine(question: ShardQuestion, axes: Mapping[str, int]) -> Machine | None:
+def _machine(question: ShardQuestion, axes: Mapping[str, int]) -> TargetMachine | None:
     """Where it runs, with what redistributes there."""
     found = question.placed(axes)
     if found is None:
         return None
     system, placement, by_framework = found
-    return Machine(Redistributor(Answers(system), placement), by_framework)
+    return TargetMachine(Redistributor(RequestAnswers(system), placement), by_framework)

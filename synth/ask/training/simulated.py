@@ -16,34 +16,40 @@ from hierarchies import InputError
 from hierarchies.devices import Device
 from synth.ask.answers.parts import TextFile
 from synth.ask.answers.training import shards
-from synth.ask.answers.training.simulated import Asked, SimulateReply
+from synth.ask.answers.training.simulated import SimulateReply, SimulationContext
 from synth.ask.questions.fields import Flag
-from synth.ask.questions.flags import Measure, PerhapsMachine
+from synth.ask.questions.flags import Measure, OptionalMachine
 from synth.ask.reply import Outcome, Reply, reply
 from synth.ask.training.machines import Accelerator, StepOnMachineQuestion, accelerator_of
-from synth.ask.training.plans import Planned
+from synth.ask.training.plans import StepWithPlan
 from synth.collective.ranking.request import Watcher
 from synth.collective.workload.files import write
-from synth.collective.workload.job import Entry, Job, JobAxis
-from synth.collective.workload.quantities import amount_of
-from synth.compute import Estimate, How, Section, together
+from synth.collective.workload.job import Entry, JobAxis, Workload
+from synth.collective.workload.quantities import parse_amount
+from synth.compute import Estimate, Provenance, Section, sum_estimates_of_section
 from synth.compute.flops import flops_of, type_of
-from synth.step.schedules import Protocol
+from synth.step.schedules import TransferProtocol
 from synth.step.sharding import Plan
 from synth.step.simulation import Overlap
-from synth.step.simulation.collected import collected
-from synth.step.simulation.gains import gains
-from synth.step.simulation.groups import scores_in
-from synth.step.simulation.predicting import Predicted, Runtime, Sources, grouped, predicted
-from synth.step.simulation.sources import Network, Rooflines
-from synth.step.simulation.trace import trace
-from synth.step.work import primitives
+from synth.step.simulation.collected import list_collectives
+from synth.step.simulation.gains import simulate_gains
+from synth.step.simulation.groups import find_scores
+from synth.step.simulation.predicting import (
+    Sources,
+    StepPrediction,
+    StepRuntime,
+    group_operations,
+    predict_step,
+)
+from synth.step.simulation.sources import NetworkPrices, Rooflines
+from synth.step.simulation.trace import write_trace
+from synth.step.work import count_primitives
 
 
 class SimulateQuestion(StepOnMachineQuestion):
     """Put a training step on the clock: seconds, memory, what waits for what; nothing is run."""
 
-    system: Annotated[PerhapsMachine, Flag("Where it is to run")] = None
+    system: Annotated[OptionalMachine, Flag("Where it is to run")] = None
     device: Accelerator = None
     overlap: Annotated[
         Literal["none", "gradients", "all"],
@@ -58,13 +64,13 @@ class SimulateQuestion(StepOnMachineQuestion):
         Flag("How many layers before they are read parameters are asked for, by --overlap all"),
     ] = 1
     protocol: Annotated[
-        Protocol,
+        TransferProtocol,
         Field(strict=False),
         Flag(
             "Between stages: eager: sent when ready; rendezvous: when the receiver is free, too;"
             " blocking: and the sender waits"
         ),
-    ] = Protocol.EAGER
+    ] = TransferProtocol.EAGER
     taken: Annotated[
         Measure,
         Field(ge=0, lt=1, strict=False),
@@ -76,11 +82,11 @@ class SimulateQuestion(StepOnMachineQuestion):
     ] = "flash"
 
     @property
-    def runtime(self) -> Runtime:
+    def runtime(self) -> StepRuntime:
         """How it is carried out."""
         prefetch = self.prefetch if self.overlap == "all" else None
         overlap = Overlap(sends=self.overlap != "none", prefetch=prefetch)
-        return Runtime(overlap, self.protocol, self.taken, flash=self.attention == "flash")
+        return StepRuntime(overlap, self.protocol, self.taken, flash=self.attention == "flash")
 
     def step(self) -> Step:
         """The step, in which each replica of a recipe normalises its own samples, as frameworks do.
@@ -98,7 +104,7 @@ class SimulateQuestion(StepOnMachineQuestion):
             raise InputError("on which machine?", where="SYSTEM", hint="as in dgx-h100:8")
 
 
-def simulated(question: SimulateQuestion, watcher: Watcher) -> Reply:
+def simulate_step(question: SimulateQuestion, watcher: Watcher) -> Reply:
     """A step on the clock, and what would make it faster."""
     question.check_machine()
     step = question.step()
@@ -107,15 +113,15 @@ def simulated(question: SimulateQuestion, watcher: Watcher) -> Reply:
     assert lies is not None
     system, placement, by_framework = lies
     device = accelerator_of(system, question.device)
-    network = Network.of(system, placement)
-    clock = _Clock(found, question.runtime, network, device)
+    network = NetworkPrices.of(system, placement)
+    clock = _StepTimer(found, question.runtime, network, device)
     whole = clock.run(clock.likely)
     flops, dtype = products(step)
-    asked = Asked(
+    asked = SimulationContext(
         step,
         found.plan,
         found.text,
-        shards.Machine(network.redistributor, by_framework),
+        shards.TargetMachine(network.redistributor, by_framework),
         device.name,
         round(device.memory_bytes),
         device.peak(dtype),
@@ -126,26 +132,26 @@ def simulated(question: SimulateQuestion, watcher: Watcher) -> Reply:
         *size_of(step),
         flops,
     )
-    gained = list(gains(whole, clock.likely, clock.run))
-    files = [TextFile(name=f"{step.name}.trace.json", text=trace(step.name, whole))]
+    gained = list(simulate_gains(whole, clock.likely, clock.run))
+    files = [TextFile(name=f"{step.name}.trace.json", text=write_trace(step.name, whole))]
     files += _job(step, found.plan, whole)
     answer = SimulateReply.of(asked, whole, gained, files)
     return reply(answer, Outcome.OK if answer.fits else Outcome.NO)
 
 
 @dataclass
-class _Clock:
+class _StepTimer:
     """A step that is timed from several sources of seconds; sections are estimated once."""
 
-    planned: Planned
-    runtime: Runtime
-    network: Network
+    planned: StepWithPlan
+    runtime: StepRuntime
+    network: NetworkPrices
     device: Device
 
     def __post_init__(self) -> None:
         one = self.planned
-        scores = scores_in(one.program, one.plan.parts) if self.runtime.flash else frozenset()
-        self._grouping = grouped(one.plan, one.program, self.runtime)
+        scores = find_scores(one.program, one.plan.parts) if self.runtime.flash else frozenset()
+        self._grouping = group_operations(one.plan, one.program, self.runtime)
         rooflines = Rooflines(self.device, scores)
         known: dict[int, tuple[Section, Estimate]] = {}
 
@@ -161,20 +167,20 @@ class _Clock:
         self.slow = Sources(lambda one: estimated(one).high, *network)
 
     @property
-    def how(self) -> How:
+    def how(self) -> Provenance:
         """How the least known section is known."""
-        return together(one for _, one in self._known.values()).how
+        return sum_estimates_of_section(one for _, one in self._known.values()).how
 
-    def run(self, sources: Sources) -> Predicted:
+    def run(self, sources: Sources) -> StepPrediction:
         one = self.planned
         told = (one.step, one.plan, one.program, sources, self.runtime)
-        return predicted(*told, self._grouping)
+        return predict_step(*told, self._grouping)
 
 
 def products(step: Step) -> tuple[int, str]:
     """Operations of all products of matrices, and the type that most of them are in."""
     found: Counter[str] = Counter()
-    for one, times in primitives(step.graph):
+    for one, times in count_primitives(step.graph):
         if one.primitive in MULTIPLIED:
             found[type_of(one.operands[0]).dtype] += times * flops_of(one)
     [(dtype, _)] = found.most_common(1) or [("f32", 0)]
@@ -194,23 +200,23 @@ def size_of(step: Step) -> tuple[int, int]:
     return batch[0][1].type.shape[0], tokens[0] if tokens else 0
 
 
-def _job(step: Step, plan: Plan, found: Predicted) -> list[TextFile]:
+def _job(step: Step, plan: Plan, found: StepPrediction) -> list[TextFile]:
     """The collectives as a job, which ``plan --job`` reads."""
     entries = tuple(
         Entry(
             f"{one.goal.value} of {one.size_bytes} B over {', '.join(one.over)}",
             one.goal,
             one.over,
-            amount_of(f"{one.size_bytes} B"),
-            amount_of(one.times),
-            amount_of(round(one.hidden, 6)),
+            parse_amount(f"{one.size_bytes} B"),
+            parse_amount(one.times),
+            parse_amount(round(one.hidden, 6)),
         )
-        for one in collected(plan, found)
+        for one in list_collectives(plan, found)
         if one.times
     )
     if not entries:
         return []
-    job = Job(
+    job = Workload(
         step.name,
         f"The collectives of a step of {step.name}, as simulated",
         ("collsynth simulate: hidden shares are computed on the clock",),

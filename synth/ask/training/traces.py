@@ -12,21 +12,21 @@ from grammar.tensors.parser import check_beginning, parse_step
 from hierarchies import InputError
 from synth.ask.answers.training.traces import TraceReply
 from synth.ask.questions import notations
-from synth.ask.questions.fields import File, Flag, Harmless, Limited
-from synth.ask.questions.named_texts import Given, NamedText
+from synth.ask.questions.fields import CostLimit, File, Flag, LimitExemption
+from synth.ask.questions.named_texts import NamedText, NameOrText
 from synth.ask.questions.question import Question
 from synth.ask.reply import Reply, reply
 from synth.collective.ranking.request import Watcher
-from synth.step.models import Spelling, checked_sizes, zoo_step
+from synth.step.models import ModelSettings, check_zoo_sizes, zoo_step
 from synth.step.zoo.sizes import apart, sizes_of
 
-SHAPE = Harmless("shapes grow with it, operations do not, and unrolled layers have a limit")
+SHAPE = LimitExemption("shapes grow with it, operations do not, and unrolled layers have a limit")
 
 
 S = TypeVar("S", covariant=True)
 
 
-class Parse(Protocol[S]):
+class StepParser(Protocol[S]):
     """What reads a text: a step, or a step that may be sharded."""
 
     def __call__(self, text: str, *, where: str) -> S: ...
@@ -39,8 +39,8 @@ class ModelQuestion(Question):
     """
 
     model: Annotated[
-        Given,
-        Limited.TEXT,
+        NameOrText,
+        CostLimit.TEXT,
         Flag(
             "A model of the zoo, as gpt2-small, or a step that was kept",
             ", a file or -; or a model of your own: FILE.py:FUNCTION, which is run",
@@ -68,9 +68,9 @@ class ModelQuestion(Question):
         Flag("No training: a pass over so many new tokens, with a cache of those before"),
     ] = None
 
-    def spelling(self) -> Spelling:
+    def spelling(self) -> ModelSettings:
         """How a model of the zoo is written down."""
-        return Spelling(
+        return ModelSettings(
             batch=self.batch,
             optimizer=self.optimizer,
             dtype=self.dtype,
@@ -95,14 +95,14 @@ class ModelQuestion(Question):
                     hint = "a text is what it is: trace the model again"
                     raise InputError("this changes models of the zoo", where=name, hint=hint)
         else:
-            checked_sizes(self.model, self.sizes, self.spelling())
+            check_zoo_sizes(self.model, self.sizes, self.spelling())
 
     def check_beginning(self) -> None:
         """Raises InputError for a text that can be seen to be no step before it is read."""
         if isinstance(self.model, NamedText):
             check_beginning(self.model.text, where=self.model.name)
 
-    def read(self, parse: Parse[S], replicas: int = 1) -> S | Step:
+    def read(self, parse: StepParser[S], replicas: int = 1) -> S | Step:
         """The step, by ``parse`` where it is a text; ``replicas`` normalise their own samples."""
         self.check_model()
         if isinstance(self.model, NamedText):

@@ -12,38 +12,38 @@ from pydantic import Field
 
 from grammar.tensors.operations import Step
 from hierarchies import InputError
-from synth.ask.answers.training.trained import TrainReply, Tried, tried
-from synth.ask.questions.fields import Flag, Limited
-from synth.ask.questions.flags import Measure, PerhapsMachine
+from synth.ask.answers.training.trained import TrainReply, TrialReport, trial_report_of
+from synth.ask.questions.fields import CostLimit, Flag
+from synth.ask.questions.flags import Measure, OptionalMachine
 from synth.ask.questions.named_texts import NamedText
 from synth.ask.reply import Outcome, Reply, reply
-from synth.ask.training.configured import Framework, check_model_and_machine, configured
+from synth.ask.training.configured import Framework, check_model_and_machine, configure_framework
 from synth.ask.training.machines import StepOnMachineQuestion
-from synth.ask.training.plans import Planned
+from synth.ask.training.plans import StepWithPlan
 from synth.collective.ranking.request import Watcher
-from synth.step.emit import Programs, programs_for, with_statement, write
+from synth.step.emit import Programs, add_statement, programs_for, write
 from synth.step.models import own_function
 from synth.step.sharding import Plan
 from synth.step.trials import (
-    Alone,
-    Trial,
+    SingleDeviceRun,
+    TrialSettings,
     Values,
-    as_text,
-    by_own,
     check,
-    compared,
-    drawn,
-    in_jax,
-    in_pieces,
+    compare_runs,
+    draw_inputs,
+    run_in_jax,
+    run_own_function,
+    run_text,
+    split_stacks,
 )
-from synth.step.trials import trained as trained_in
+from synth.step.trials import run_trial as trained_in
 
-FEW = 8
+MODEL_CLASSES = 8
 """Classes and tokens in the batches of a trial: models of the zoo have at least as many."""
-_WRITTEN = ("jax", "torch")
+_RUNTIMES = ("jax", "torch")
 """The runtimes that the whole step is written for."""
 
-LEAST = 2
+TEXT_CLASSES = 2
 """Of a step of which only the text is known."""
 
 
@@ -51,7 +51,7 @@ class TrainQuestion(StepOnMachineQuestion):
     """Cut a training step by a plan, as a file for JAX or PyTorch; --check trains with it here."""
 
     system: Annotated[
-        PerhapsMachine,
+        OptionalMachine,
         Flag("Where it is to run", ": it has as many devices as the axes multiply to"),
     ] = None
     runtime: Annotated[
@@ -70,7 +70,9 @@ class TrainQuestion(StepOnMachineQuestion):
         ),
     ] = "none"
     check: Annotated[
-        bool, Limited.HERE, Flag("Train some steps in processes here, and compare with one device")
+        bool,
+        CostLimit.HERE,
+        Flag("Train some steps in processes here, and compare with one device"),
     ] = False
     backend: Annotated[Literal["gloo"], Flag("What processes send by: gloo")] = "gloo"
     steps: Annotated[int, Field(ge=1, le=100), Flag("How many steps are compared")] = 3
@@ -91,7 +93,7 @@ class TrainQuestion(StepOnMachineQuestion):
 
         And where what is made cannot be sent beside compute.
         """
-        if self.runtime in _WRITTEN:
+        if self.runtime in _RUNTIMES:
             self.overlaps()
             return
         check_model_and_machine(self)
@@ -115,11 +117,11 @@ class TrainQuestion(StepOnMachineQuestion):
         return True
 
 
-def trained(question: TrainQuestion, watcher: Watcher) -> Reply:
+def train_step(question: TrainQuestion, watcher: Watcher) -> Reply:
     """The step as every device does it; and, if asked, whether devices do what one does."""
     question.check_runtime()
-    if question.runtime not in _WRITTEN:
-        return configured(question, question.runtime)
+    if question.runtime not in _RUNTIMES:
+        return configure_framework(question, question.runtime)
     step = question.step()
     found = question.planned(step)
     plan = found.plan
@@ -141,8 +143,8 @@ def trained(question: TrainQuestion, watcher: Watcher) -> Reply:
     files |= {f"{name}.py": module for name, module in modules.items()}
     seen = None
     if question.check:
-        seen = _tried(question, step, found, files, watcher)
-        files[next(iter(files))] = with_statement(text, _statement(question.runtime, seen))
+        seen = _try_training(question, step, found, files, watcher)
+        files[next(iter(files))] = add_statement(text, _statement(question.runtime, seen))
     answer = TrainReply.of(
         found.step,
         found.program,
@@ -172,35 +174,37 @@ def _programs(question: TrainQuestion, plan: Plan, made_by: str) -> Programs | N
     return programs_for(question.runtime, system, placement, plan.parts, made_by)
 
 
-def _tried(
+def _try_training(
     question: TrainQuestion,
     step: Step,
-    planned: Planned,
+    planned: StepWithPlan,
     files: Mapping[str, str],
     watcher: Watcher,
-) -> Tried:
+) -> TrialReport:
     """By the step as it was before the plan: what one device does knows nothing of it."""
     world, ready = planned.plan.devices, planned.step
     order = planned.plan.order
     stages = 1 if order is None else order.stages
-    trial = Trial(
+    trial = TrialSettings(
         question.runtime,
         question.processes or (1 if question.runtime == "jax" and stages > 1 else world),
         question.steps,
         question.timeout_seconds,
     )
     check(trial, world, sum(value.type.bytes for value in step.graph.inputs), stages)
-    inputs = drawn(step, trial.steps, LEAST if isinstance(question.model, NamedText) else FEW)
+    inputs = draw_inputs(
+        step, trial.steps, TEXT_CLASSES if isinstance(question.model, NamedText) else MODEL_CLASSES
+    )
     with tempfile.TemporaryDirectory(prefix="collsynth-") as place:
-        given = in_pieces(ready, inputs)
+        given = split_stacks(ready, inputs)
         sharded = trained_in(files, world, given, trial, Path(place), watcher.go_on)
-    alone = _alone(question, step, inputs, trial)
+    alone = _train_alone(question, step, inputs, trial)
     axes = dict(planned.plan.axes)
-    found = compared(ready, planned.program, axes, alone.of(ready), sharded)
-    return tried(alone.what, trial.processes, found)
+    found = compare_runs(ready, planned.program, axes, alone.of(ready), sharded)
+    return trial_report_of(alone.what, trial.processes, found)
 
 
-def _statement(runtime: str, seen: Tried) -> str:
+def _statement(runtime: str, seen: TrialReport) -> str:
     """What the heading of a file says of its trial: it was this file, at these sizes."""
     steps = f"{len(seen.steps)} step{'s' if len(seen.steps) > 1 else ''}"
     processes = f"{seen.processes} process{'es' if seen.processes > 1 else ''}"
@@ -214,12 +218,14 @@ def _statement(runtime: str, seen: Tried) -> str:
     )
 
 
-def _alone(question: TrainQuestion, step: Step, inputs: Values, trial: Trial) -> Alone:
+def _train_alone(
+    question: TrainQuestion, step: Step, inputs: Values, trial: TrialSettings
+) -> SingleDeviceRun:
     """The steps on one device, by the model's own function where this process has it."""
     if not isinstance(question.model, NamedText):
         model = (question.model, question.sizes, question.spelling())
-        return in_jax(step, model, inputs, trial.steps)
+        return run_in_jax(step, model, inputs, trial.steps)
     function = own_function(question.model.text)
     if function is None:
-        return as_text(step, inputs, trial)
-    return by_own(step, function, inputs, trial)
+        return run_text(step, inputs, trial)
+    return run_own_function(step, function, inputs, trial)

@@ -16,7 +16,7 @@ import typer
 
 from synth.cli.commands.keys import keys
 from synth.cli.commands.serving import serve
-from synth.cli.commands.verbs import InOrder as InOrder
+from synth.cli.commands.verbs import OrderedCommand as OrderedCommand
 from synth.cli.commands.verbs import commands
 
 COMMANDS: Mapping[str, Callable[..., None]] = commands()

@@ -35,7 +35,7 @@ def ask_and_exit(
     from synth.cli.ask import ask
 
     url = chosen_store.get()
-    more = {} if url is None else {"before": partial(_answers_in, url)}
+    more = {} if url is None else {"before": partial(_open_answers, url)}
     to = {ending: file for ending, file in apart.items() if file is not None}
     code = ask(
         verb,
@@ -52,18 +52,18 @@ def ask_and_exit(
 
 
 @contextmanager
-def _answers_in(url: str) -> Iterator[Cache]:
+def _open_answers(url: str) -> Iterator[Cache]:
     """The answers kept in a store. Raises InputError where it cannot be used."""
     try:
         # Not at the top of the file: it loads what the extra server installs.
-        from synth.service.cache import opened
+        from synth.service.cache import open_cache
     except ModuleNotFoundError as error:
         # Not at the top of the file: it loads numpy, and --help must not wait for it.
         from hierarchies import InputError
 
         hint = "pip install 'collsynth[server]'"
         raise InputError(f"there is no {error.name} here", where="--store", hint=hint) from None
-    with opened(url) as cache:
+    with open_cache(url) as cache:
         yield cache
 
 
@@ -72,7 +72,7 @@ def _choose(url: str | None) -> None:
 
 
 @contextmanager
-def logging_to(handler: logging.Handler, level: int = logging.INFO) -> Iterator[None]:
+def log_to(handler: logging.Handler, level: int = logging.INFO) -> Iterator[None]:
     """Send what the process logs to one handler, as long as a command runs.
 
     Afterwards the log goes where it went before: a stream that is closed by then is not written to.
@@ -92,7 +92,7 @@ def _log(context: typer.Context, wanted: bool) -> None:
     if wanted:
         handler = logging.StreamHandler(sys.stderr)
         handler.setFormatter(logging.Formatter("%(name)s: %(message)s"))
-        context.with_resource(logging_to(handler))
+        context.with_resource(log_to(handler))
 
 
 Verbose = Annotated[

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from synth.cli.commands.asking import chosen_store
-from synth.cli.commands.serving import AsJson, StoreUrl, reporting_mistakes
+from synth.cli.commands.serving import AsJson, StoreUrl, report_mistakes
 
 if TYPE_CHECKING:
-    from synth.service.store import Revoked, SignedOut, Store
+    from synth.service.store import EndedSessions, RevokedKey, Store
 
 Cancel = Annotated[
     bool, typer.Option("--cancel", help="Cancel what was asked that has not ended, too.")
@@ -103,20 +103,20 @@ def revoke(
 
             hint = "'collsynth keys list' lists them"
             raise InputError(f"there is no key {key_id[:40]!r}", hint=hint)
-        _say(_revoked(gone, cancel), _revoked_json(gone, cancel), as_json)
+        _say(_revoked_text(gone, cancel), _revoked_json(gone, cancel), as_json)
 
 
-def _revoked(gone: Revoked, cancelled: bool) -> str:
+def _revoked_text(gone: RevokedKey, cancelled: bool) -> str:
     key = gone.key
     again = " again: it was revoked before" if key.revoked else ""
     used = f"{key.last_used:%Y-%m-%d %H:%M} UTC" if key.last_used else "never"
     return (
         f"revoked {key.id} of {key.team}{f' ({key.name})' if key.name else ''}{again};"
-        f" last used {used}; {_left(gone, cancelled, 'revoke')}"
+        f" last used {used}; {_remains_text(gone, cancelled, 'revoke')}"
     )
 
 
-def _left(gone: Revoked | SignedOut, cancelled: bool, command: str) -> str:
+def _remains_text(gone: RevokedKey | EndedSessions, cancelled: bool, command: str) -> str:
     """What of a key or person has ended, and what goes on."""
     jobs = f"jobs {'cancelled' if cancelled else 'that go on'}: {len(gone.jobs)}"
     going_on = gone.jobs and not cancelled
@@ -124,7 +124,7 @@ def _left(gone: Revoked | SignedOut, cancelled: bool, command: str) -> str:
     return f"sessions ended: {gone.sessions}; {jobs}{hint}"
 
 
-def _revoked_json(gone: Revoked, cancelled: bool) -> dict[str, Any]:
+def _revoked_json(gone: RevokedKey, cancelled: bool) -> dict[str, Any]:
     return {
         "id": gone.key.id,
         "team": gone.key.team,
@@ -165,7 +165,7 @@ def sign_out(
         if not (gone.sessions or gone.jobs):
             hint = "give the name that the proxy has for them; jobs have it as asked_by"
             raise InputError(f"nobody is signed in as {person[:80]!r}", hint=hint)
-        said = f"signed out {person}; {_left(gone, cancel, 'sign-out')}"
+        said = f"signed out {person}; {_remains_text(gone, cancel, 'sign-out')}"
         _say(said, {"person": person, **asdict(gone), "cancelled": cancel}, as_json)
 
 
@@ -185,7 +185,7 @@ def _say(text: str, body: Any, as_json: bool) -> None:
 
 @contextmanager
 def _store(url: str | None) -> Iterator[Store]:
-    with reporting_mistakes():
+    with report_mistakes():
         # Not at the top of the file: it loads what the extra server installs.
         from synth.service.settings import store_url
         from synth.service.store import Store

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
-from synth.cli.commands.asking import chosen_store, logging_to
+from synth.cli.commands.asking import chosen_store, log_to
 from synth.cli.commands.verbs import keyword
 
 if TYPE_CHECKING:
@@ -38,12 +38,12 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Log warnings only.")
 
 
 def _option(usual: Any, help: str, **bounds: int) -> Any:
-    """A field of ``Options``: what it is if nothing is said, and what it is for."""
+    """A field of ``ServeOptions``: what it is if nothing is said, and what it is for."""
     return field(default=usual, metadata={"help": help, **bounds})
 
 
 @dataclass(frozen=True)
-class Options:
+class ServeOptions:
     """What a server is told: each is a flag, and a variable COLLSYNTH_* of the same name."""
 
     host: str = _option("127.0.0.1", "The address to listen on.")
@@ -91,10 +91,10 @@ class Options:
             workers=self.workers or os.cpu_count() or 1,
             executor=self.executor,
             keys=self.keys or not made.is_loopback(self.host) or proxied,
-            proxy_secret=_checked_secret(self.proxy_secret, self.teams or self.admins),
-            trusted_proxies=made.networks(self.trusted_proxy),
+            proxy_secret=_check_secret(self.proxy_secret, self.teams or self.admins),
+            trusted_proxies=made.parse_networks(self.trusted_proxy),
             teams=made.teams_of_groups(self.teams),
-            admins=frozenset(made.listed(self.admins)),
+            admins=frozenset(made.split_commas(self.admins)),
             wait_seconds=self.wait,
             grace_seconds=self.grace,
             keep_days=self.keep_days or None,
@@ -108,20 +108,20 @@ class Options:
 
 def serve(store: str | None, quiet: bool, **given: Any) -> None:
     """Serve every verb over HTTP, with jobs that survive and a page to look at."""
-    with reporting_mistakes():
+    with report_mistakes():
         # Not at the top of the file: they load what the extra server installs.
         from synth.service.http.logs import json_log
         from synth.service.server import serve as serve_until_stopped
 
-        settings = Options(**given).settings(store)
-        with logging_to(json_log(sys.stderr), logging.WARNING if quiet else logging.INFO):
+        settings = ServeOptions(**given).settings(store)
+        with log_to(json_log(sys.stderr), logging.WARNING if quiet else logging.INFO):
             serve_until_stopped(settings, typer.echo)
 
 
 def _parameters() -> Iterator[Parameter]:
     """The flags of ``serve`` as typer has them."""
-    kinds = get_type_hints(Options)
-    for one in fields(Options):
+    kinds = get_type_hints(ServeOptions)
+    for one in fields(ServeOptions):
         word = f"--{one.name.replace('_', '-')}"
         option = typer.Option(word, envvar=f"COLLSYNTH_{one.name.upper()}", **one.metadata)
         yield keyword(one.name, Annotated[kinds[one.name], option], one.default)
@@ -133,7 +133,7 @@ serve.__signature__ = Signature(list(_parameters()))  # type: ignore[attr-define
 serve.__annotations__ = {one.name: one.annotation for one in _parameters()}
 
 
-def _checked_secret(secret: str | None, people: str) -> str | None:
+def _check_secret(secret: str | None, people: str) -> str | None:
     """The secret of the proxy; None without one. Raises InputError for one that is guessed soon."""
     # Not at the top of the file: it loads numpy, and --help must not wait for it.
     from hierarchies import InputError
@@ -150,7 +150,7 @@ def _checked_secret(secret: str | None, people: str) -> str | None:
 
 
 @contextmanager
-def reporting_mistakes() -> Iterator[None]:
+def report_mistakes() -> Iterator[None]:
     """A caller's mistake, and an extra that is not installed, as one line and exit code 2."""
     # Not at the top of the file: it loads numpy, and --help must not wait for it.
     from hierarchies import InputError

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from synth.ask.questions.fields import Asked
+from synth.ask.questions.fields import FlagEntry
 from synth.cli.commands.asking import Verbose, ask_and_exit
 
 _TYPES = {"switch": bool, "whole": int, "number": float, "text": str}
@@ -36,9 +36,9 @@ _OUTPUTS = {
     "calibrate": "A file for the description or script; with --json, the JSON.",
 }
 """The help of ``-o``, for each verb whose answer has files."""
-_REPORTED = ("top", "sweep", "plan")
+_REPORT_VERBS = ("top", "sweep", "plan")
 """The verbs whose answers can be had as a page."""
-APART = {
+SEPARATE_OUTPUTS = {
     "simulate": {
         "trace_out": (".trace.json", "A file for the timeline, which ui.perfetto.dev shows."),
         "job_out": (".job.toml", "A file for the collectives as a job, which plan --job reads."),
@@ -56,7 +56,7 @@ Budget = Annotated[
 ]
 
 
-class InOrder(TyperCommand):
+class OrderedCommand(TyperCommand):
     """A command that remembers the order of its flags: some belong to the one before them.
 
     Parsers keep the values of a repeated flag together, and forget what stood between them.
@@ -77,7 +77,7 @@ def commands() -> dict[str, Callable[..., None]]:
 
 def _command(verb: str, row: Mapping[str, Any]) -> Callable[..., None]:
     """A verb's command for typer: a function whose signature lists the flags."""
-    asked_for = [Asked(**flag) for flag in row["flags"]]
+    asked_for = [FlagEntry(**flag) for flag in row["flags"]]
     each = {one.name: one.each for one in asked_for if one.each}
 
     def command(
@@ -89,8 +89,10 @@ def _command(verb: str, row: Mapping[str, Any]) -> Callable[..., None]:
         report: str | None = None,
         **flags: Any,
     ) -> None:
-        apart = {ending: flags.pop(name) for name, (ending, _) in APART.get(verb, {}).items()}
-        flags = _in_order(flags, each, context.meta.get(_ORDER, ()))
+        apart = {
+            ending: flags.pop(name) for name, (ending, _) in SEPARATE_OUTPUTS.get(verb, {}).items()
+        }
+        flags = _collect_in_order(flags, each, context.meta.get(_ORDER, ()))
         ask_and_exit(
             verb, flags, as_json=as_json, budget=budget, output=output, page=report, apart=apart
         )
@@ -106,7 +108,7 @@ def _command(verb: str, row: Mapping[str, Any]) -> Callable[..., None]:
     return command
 
 
-def _in_order(
+def _collect_in_order(
     flags: Mapping[str, Any], each: Mapping[str, str], order: Sequence[str]
 ) -> dict[str, Any]:
     """The flags, and in the place of those of items one list of them as they were given.
@@ -121,7 +123,7 @@ def _in_order(
     return found
 
 
-def _parameter(flag: Asked) -> Parameter:
+def _parameter(flag: FlagEntry) -> Parameter:
     """A flag as typer has it."""
     kind: Any = list[str] if flag.several or flag.each else _TYPES[flag.kind]
     option: Any
@@ -143,10 +145,10 @@ def _terminal(verb: str, partial: bool) -> Iterator[Parameter]:
     if verb in _OUTPUTS:
         option = typer.Option("-o", "--output", help=_OUTPUTS[verb])
         yield keyword("output", Annotated[str | None, option], None)
-    for name, (_, said) in APART.get(verb, {}).items():
+    for name, (_, said) in SEPARATE_OUTPUTS.get(verb, {}).items():
         option = typer.Option(f"--{name.replace('_', '-')}", metavar="FILE", help=said)
         yield keyword(name, Annotated[str | None, option], None)
-    if verb in _REPORTED:
+    if verb in _REPORT_VERBS:
         yield keyword("report", Report, None)
     if partial:
         yield keyword("budget", Budget, None)

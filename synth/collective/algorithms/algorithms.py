@@ -2,7 +2,7 @@
 
 One row per algorithm and collective says what crosses each level and how many messages wait for
 each other. Quantities are for a buffer of one byte per device. A recipe asks how the members of a
-group lie under one parent (``Place``), so that groups may have any number of members anywhere. For
+group lie under one parent (``GroupPlace``), so that groups may have any number of members anywhere. For
 grids one number a level is enough, outermost first: ``members[l]``, how many children of a parent
 at level l hold members of a group.
 Whatever a child must pass on is spread evenly over its members, as a runtime with several channels
@@ -29,14 +29,14 @@ from grammar import Collective
 from hierarchies import INSIDE, Domain, Link, System
 from hierarchies.fabric import Weights
 from synth.collective.algorithms.traffic import (
+    GroupPlace,
     Members,
-    Place,
+    chain_from_first,
+    chain_to_first,
     cycle,
     folded_cycle,
-    from_first,
     halving,
     pairs,
-    towards_first,
     tree_peak,
     trees_from_first,
     trees_to_first,
@@ -76,7 +76,7 @@ class Choice(Enum):
 
 
 @dataclass(frozen=True)
-class Recipe:
+class AlgorithmRecipe:
     """One algorithm for one collective.
 
     ``passed(place)``: bytes one participant sends across the level (and receives), at the busiest
@@ -91,9 +91,9 @@ class Recipe:
     """
 
     fits: Callable[[Members], bool]
-    passed: Callable[[Place], float]
+    passed: Callable[[GroupPlace], float]
     demand: Callable[[int], Weights]
-    waited: Callable[[Place], float]
+    waited: Callable[[GroupPlace], float]
     memory: Callable[[int], float]
     spared: int = 0
     at_once: bool = False
@@ -102,17 +102,17 @@ class Recipe:
 
     def crossing(self, members: Members, level: int) -> float:
         """The bytes that a member of a grid sends across a level, 0 where no group varies."""
-        return self.passed(Place.of(members, level)) if members[level] > 1 else 0.0
+        return self.passed(GroupPlace.of(members, level)) if members[level] > 1 else 0.0
 
     def waits(self, members: Members, level: int) -> float:
         """How many messages of a grid wait for each other across a level."""
         if members[level] == 1:
             return 0.0
-        each = self.waited(Place.of(members, level))
+        each = self.waited(GroupPlace.of(members, level))
         return float(ceil(prod(members[:level]) * each)) if self.in_turn else each
 
 
-def _always(members: Members) -> bool:
+def _any_members(members: Members) -> bool:
     return True
 
 
@@ -120,63 +120,63 @@ def _powers_of_two(members: Members) -> bool:
     return all(m & (m - 1) == 0 for m in members)
 
 
-def _ring(rounds: int) -> tuple[Callable[[Place], float], Callable[[Place], float]]:
+def _ring(rounds: int) -> tuple[Callable[[GroupPlace], float], Callable[[GroupPlace], float]]:
     """What passes and waits in a ring: every member passes on all pieces but one each round."""
 
-    def passed(at: Place) -> float:
+    def passed(at: GroupPlace) -> float:
         return rounds * at.part * at.edges / at.child
 
-    def waited(at: Place) -> float:
+    def waited(at: GroupPlace) -> float:
         """All edges of the ring; each round a piece crosses all but one of them: see ``spared``."""
         return float(rounds * (at.children if at.outermost else at.children - 1))
 
     return passed, waited
 
 
-def _chain_passed(at: Place) -> float:
+def _chain_passed(at: GroupPlace) -> float:
     return 1 / at.child
 
 
-def _tree_passed(at: Place) -> float:
+def _tree_passed(at: GroupPlace) -> float:
     return tree_peak(at.children) / at.child
 
 
-def _tree_waited(at: Place) -> float:
+def _tree_waited(at: GroupPlace) -> float:
     """Up to the root and down again."""
     return 2.0 * ceil(log2(at.children))
 
 
-def _split_passed(rounds: int) -> Callable[[Place], float]:
+def _split_passed(rounds: int) -> Callable[[GroupPlace], float]:
     """Halving outermost digits first, or direct exchange: pieces end in the order of members.
 
     A member sends as many pieces of the k as there are others under this parent.
     """
 
-    def passed(at: Place) -> float:
+    def passed(at: GroupPlace) -> float:
         return rounds * (at.parent - at.child) / at.parent / (at.group / at.parent)
 
     return passed
 
 
-def _halvings(rounds: int) -> Callable[[Place], float]:
+def _halving_waited(rounds: int) -> Callable[[GroupPlace], float]:
     return lambda at: rounds * log2(at.children)
 
 
-def _at_once(rounds: int) -> Callable[[Place], float]:
+def _constant_waited(rounds: int) -> Callable[[GroupPlace], float]:
     return lambda at: float(rounds)
 
 
-def _chain_and_back_waited(at: Place) -> float:
+def _chain_and_back_waited(at: GroupPlace) -> float:
     """Up a chain to its end and down again."""
     return 2.0 * (at.children - 1)
 
 
-def _rooted_tree_waited(at: Place) -> float:
+def _rooted_tree_waited(at: GroupPlace) -> float:
     """One message between the root and the trees of the others, then down or up those."""
-    return _twice_inside(at) * (1.0 + ceil(log2(at.children - 1)))
+    return _waits_inside(at) * (1.0 + ceil(log2(at.children - 1)))
 
 
-def _twice_inside(at: Place) -> int:
+def _waits_inside(at: GroupPlace) -> int:
     """How often an inner level is waited for: in the root's child, and again in another child.
 
     Pieces are spread over all members of a child, so most of them do not leave it at the root.
@@ -184,26 +184,26 @@ def _twice_inside(at: Place) -> int:
     return 1 if at.outermost else 2
 
 
-def _rooted_chain_waited(at: Place) -> float:
-    return float(_twice_inside(at) * (at.children - 1))
+def _rooted_chain_waited(at: GroupPlace) -> float:
+    return float(_waits_inside(at) * (at.children - 1))
 
 
-def _there_and_back_passed(at: Place) -> float:
+def _there_and_back_passed(at: GroupPlace) -> float:
     return 2 * (at.children - 1) / at.children / at.child
 
 
-def _pulled_and_copied(at: Place) -> float:
+def _in_network_passed(at: GroupPlace) -> float:
     """The buffer goes out for all to pull, and the own piece for the switch to copy."""
     return (at.children + 1) / at.children / at.child
 
 
-def _around_passed(at: Place) -> float:
+def _around_passed(at: GroupPlace) -> float:
     """Every piece of an all-to-all goes round a ring the shorter way: k²/4 hops for each member."""
     k = at.group
     return k * k // 4 / k * at.edges / at.child
 
 
-def _around_waited(at: Place) -> float:
+def _around_waited(at: GroupPlace) -> float:
     """Half way round, counted at each level as if the longest half lay there."""
     return _ring(1)[1](at) / 2
 
@@ -214,38 +214,38 @@ def _memory(per_byte: int, whole: bool) -> Callable[[int], float]:
 
 
 _AR = Collective.ALL_REDUCE
-_TOGETHER = tuple(one for one in Collective if not one.apart)
+_SYNCHRONIZED = tuple(one for one in Collective if not one.apart)
 """All but the all-to-all: members add up, or get, the same."""
 
 
-def _touched(collective: Collective) -> int:
+def _memory_per_byte(collective: Collective) -> int:
     """Memory traffic for each byte sent on: a read and a write, and for a sum one read more."""
     return 3 * collective.facts.reducing + 2 * collective.facts.copying
 
 
-def _splitting() -> dict[tuple[Collective, Algorithm], Recipe]:
+def _splitting_recipes() -> dict[tuple[Collective, Algorithm], AlgorithmRecipe]:
     """Rings, halving/doubling and direct exchange, for the collectives that pass pieces."""
     rows = {}
-    for collective in _TOGETHER:
+    for collective in _SYNCHRONIZED:
         if collective.rooted:
             continue
         rounds = collective.rounds
-        memory = _memory(_touched(collective), whole=False)
+        memory = _memory(_memory_per_byte(collective), whole=False)
         split = _split_passed(rounds)
         passed, waited = _ring(rounds)
-        rows[collective, Algorithm.RING] = Recipe(
-            _always, passed, cycle, waited, memory, spared=rounds, in_turn=True
+        rows[collective, Algorithm.RING] = AlgorithmRecipe(
+            _any_members, passed, cycle, waited, memory, spared=rounds, in_turn=True
         )
-        rows[collective, Algorithm.HALVING_DOUBLING] = Recipe(
-            _powers_of_two, split, halving, _halvings(rounds), memory
+        rows[collective, Algorithm.HALVING_DOUBLING] = AlgorithmRecipe(
+            _powers_of_two, split, halving, _halving_waited(rounds), memory
         )
-        rows[collective, Algorithm.DIRECT] = Recipe(
-            _always, split, pairs, _at_once(rounds), memory, at_once=True
+        rows[collective, Algorithm.DIRECT] = AlgorithmRecipe(
+            _any_members, split, pairs, _constant_waited(rounds), memory, at_once=True
         )
     return rows
 
 
-def _rooted() -> dict[tuple[Collective, Algorithm], Recipe]:
+def _rooted_recipes() -> dict[tuple[Collective, Algorithm], AlgorithmRecipe]:
     """Chains and trees for reduce and broadcast; "ring" is their pipelined chain.
 
     The chain is linear: a ring cut open before the root, one for each place at which it enters a
@@ -258,12 +258,12 @@ def _rooted() -> dict[tuple[Collective, Algorithm], Recipe]:
     """
     rows = {}
     for collective, chain, trees in (
-        (Collective.REDUCE, towards_first, trees_to_first),
-        (Collective.BROADCAST, from_first, trees_from_first),
+        (Collective.REDUCE, chain_to_first, trees_to_first),
+        (Collective.BROADCAST, chain_from_first, trees_from_first),
     ):
-        memory = _memory(_touched(collective), whole=True)
-        rows[collective, Algorithm.RING] = Recipe(
-            _always,
+        memory = _memory(_memory_per_byte(collective), whole=True)
+        rows[collective, Algorithm.RING] = AlgorithmRecipe(
+            _any_members,
             _chain_passed,
             chain,
             _ring(1)[1],
@@ -272,68 +272,72 @@ def _rooted() -> dict[tuple[Collective, Algorithm], Recipe]:
             linear=True,
             in_turn=True,
         )
-        rows[collective, Algorithm.TREE] = Recipe(
-            _always, _chain_passed, trees, _rooted_tree_waited, memory
+        rows[collective, Algorithm.TREE] = AlgorithmRecipe(
+            _any_members, _chain_passed, trees, _rooted_tree_waited, memory
         )
     return rows
 
 
-def _in_network() -> dict[tuple[Collective, Algorithm], Recipe]:
+def _in_network_recipes() -> dict[tuple[Collective, Algorithm], AlgorithmRecipe]:
     """Through switches that reduce; a device reads and writes what it sends and gets, no more."""
     rows = {}
-    for collective in _TOGETHER:
+    for collective in _SYNCHRONIZED:
         whole = collective is _AR
         turns = 2 * collective.facts.reducing + collective.facts.copying
-        rows[collective, Algorithm.IN_NETWORK] = Recipe(
-            _always,
-            _pulled_and_copied if whole else _chain_passed,
+        rows[collective, Algorithm.IN_NETWORK] = AlgorithmRecipe(
+            _any_members,
+            _in_network_passed if whole else _chain_passed,
             pairs,
-            _at_once(turns),
+            _constant_waited(turns),
             (lambda k: 1 + 1 / k) if collective.in_pieces else (lambda k: 2.0),
         )
     return rows
 
 
-def _exchanging() -> dict[tuple[Collective, Algorithm], Recipe]:
+def _exchange_recipes() -> dict[tuple[Collective, Algorithm], AlgorithmRecipe]:
     """An all-to-all: pieces that nobody adds, sent directly or passed around a ring."""
     collective = Collective.ALL_TO_ALL
-    memory = _memory(_touched(collective), whole=False)
+    memory = _memory(_memory_per_byte(collective), whole=False)
     return {
-        (collective, Algorithm.RING): Recipe(
-            _always,
+        (collective, Algorithm.RING): AlgorithmRecipe(
+            _any_members,
             _around_passed,
             cycle,
             _around_waited,
             lambda k: 2 * (k * k // 4) / k,
             in_turn=True,
         ),
-        (collective, Algorithm.DIRECT): Recipe(
-            _always, _split_passed(1), pairs, _at_once(1), memory, at_once=True
+        (collective, Algorithm.DIRECT): AlgorithmRecipe(
+            _any_members, _split_passed(1), pairs, _constant_waited(1), memory, at_once=True
         ),
     }
 
 
-RECIPES: Mapping[tuple[Collective, Algorithm], Recipe] = {
-    **_splitting(),
-    (_AR, Algorithm.TREE): Recipe(
-        _always, _tree_passed, two_trees, _tree_waited, _memory(_touched(_AR), whole=True)
+RECIPES: Mapping[tuple[Collective, Algorithm], AlgorithmRecipe] = {
+    **_splitting_recipes(),
+    (_AR, Algorithm.TREE): AlgorithmRecipe(
+        _any_members,
+        _tree_passed,
+        two_trees,
+        _tree_waited,
+        _memory(_memory_per_byte(_AR), whole=True),
     ),
-    **_rooted(),
-    **_in_network(),
-    **_exchanging(),
+    **_rooted_recipes(),
+    **_in_network_recipes(),
+    **_exchange_recipes(),
 }
 
 
-_THERE_AND_BACK = Recipe(
-    _always,
+_THERE_AND_BACK = AlgorithmRecipe(
+    _any_members,
     _there_and_back_passed,
     cycle,
     _chain_and_back_waited,
-    _memory(_touched(_AR), whole=True),
+    _memory(_memory_per_byte(_AR), whole=True),
 )
 
 
-def _chained(collective: Collective) -> Recipe:
+def _is_chained(collective: Collective) -> AlgorithmRecipe:
     """A tree that is a chain at one level: up it and down again, each member being an end once."""
     if collective is _AR:
         return _THERE_AND_BACK
@@ -348,7 +352,7 @@ def recipe_at(
     reduces: bool = False,
     inside: bool = False,
     wraps: bool = True,
-) -> Recipe:
+) -> AlgorithmRecipe:
     """The row for one level: what an algorithm does there depends on how children are joined.
 
     Trees are double binary where a switch joins the children, and chains along the links
@@ -363,7 +367,7 @@ def recipe_at(
         algorithm = Algorithm.TREE
     recipe = RECIPES[collective, algorithm]
     if algorithm is Algorithm.TREE and domain is not Domain.SWITCH:
-        recipe = _chained(collective)
+        recipe = _is_chained(collective)
     elif algorithm is Algorithm.TREE and inside and collective is _AR:
         recipe = replace(recipe, waited=_chain_and_back_waited)
     if domain is Domain.MESH and algorithm in (Algorithm.RING, Algorithm.TREE):
@@ -373,9 +377,9 @@ def recipe_at(
     return recipe
 
 
-def recipes(collective: Collective, algorithm: Algorithm, system: System) -> list[Recipe]:
+def recipes(collective: Collective, algorithm: Algorithm, system: System) -> list[AlgorithmRecipe]:
     """The row for each level."""
-    between = network(system)
+    between = innermost_network_level(system)
     return [
         recipe_at(
             collective,
@@ -389,7 +393,7 @@ def recipes(collective: Collective, algorithm: Algorithm, system: System) -> lis
     ]
 
 
-def network(system: System) -> int:
+def innermost_network_level(system: System) -> int:
     """The innermost level of the network: -1 if all links are as quick as the devices' own.
 
     The devices' own is the innermost of more than one child; a node alone still has a network
@@ -401,7 +405,7 @@ def network(system: System) -> int:
     return max((level for level in range(own) if waits[level] > waits[own]), default=-1)
 
 
-def offered(
+def offered_algorithms(
     collective: Collective,
     members: Members,
     links: Sequence[Link],

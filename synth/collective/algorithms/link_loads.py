@@ -18,13 +18,13 @@ import numpy as np
 from grammar import Collective
 from hierarchies import Domain
 from hierarchies.links import Floats, Numbers, Wiring, circle_links, mesh_link
-from synth.collective.algorithms.algorithms import Algorithm, Recipe, recipes
+from synth.collective.algorithms.algorithms import Algorithm, AlgorithmRecipe, recipes
 from synth.collective.algorithms.protocols import Protocol
-from synth.collective.algorithms.traffic import Shape, cut_ring, through_switch
+from synth.collective.algorithms.traffic import GroupShape, cut_ring, through_switch
 from synth.collective.semantics.schedule import Exchange, GroupList, Phase
 
 
-class Way(Structure):
+class PhaseLoadKey(Structure):
     """How a phase is carried out: those facts of its price that decide its loads."""
 
     @property
@@ -52,7 +52,7 @@ class Footprint:
     carried_bytes: Floats
 
 
-def footprint(phase: Phase, price: Way, wiring: Wiring) -> Footprint:
+def footprint(phase: Phase, price: PhaseLoadKey, wiring: Wiring) -> Footprint:
     """The loads of a phase carried out as its price says: its algorithm, its size.
 
     Every device of a transpose is a group of its own. Raises InputError for groups in a grid that
@@ -61,9 +61,9 @@ def footprint(phase: Phase, price: Way, wiring: Wiring) -> Footprint:
     if not isinstance(phase, Exchange):
         whose = np.arange(len(phase.devices))
         memory = (whose, wiring.memories(phase.devices), 2 * price.size_bytes)
-        return gathered(phase.devices[:, None].tolist(), [memory], wiring)
+        return merge_entries(phase.devices[:, None].tolist(), [memory], wiring)
     assert price.algorithm is not None
-    shape = Shape.of(wiring.system.hierarchy, phase.among)
+    shape = GroupShape.of(wiring.system.hierarchy, phase.among)
     if not isinstance(phase.among, GroupList):
         shape.check_grids()
     loads = Loads(phase.collective, price.algorithm, shape, wiring)
@@ -73,25 +73,25 @@ def footprint(phase: Phase, price: Way, wiring: Wiring) -> Footprint:
         (shape.whose, memories, loads.touched()[shape.whose] * price.size_bytes)
     ]
     entries += [(group, link, each * flagged) for group, link, each in loads.entries()]
-    return gathered(phase.listed, entries, wiring)
+    return merge_entries(phase.listed, entries, wiring)
 
 
 Entry = tuple[Numbers, Numbers, Floats | float]
 """Groups, links and the bytes of each, all of one shape or made so."""
 
 
-def carried_by_link(entries: Sequence[Entry], wiring: Wiring) -> Floats:
+def sum_by_link(entries: Sequence[Entry], wiring: Wiring) -> Floats:
     """The bytes of all entries together on every link, shape (links,)."""
     carried = np.zeros(wiring.links)
-    for _, link, each in [*entries, *_detoured(entries, wiring)]:
+    for _, link, each in [*entries, *_detour_loads(entries, wiring)]:
         carried += np.bincount(link, np.broadcast_to(each, link.shape), wiring.links)
     return carried
 
 
-def gathered(groups: list[list[int]], entries: Sequence[Entry], wiring: Wiring) -> Footprint:
+def merge_entries(groups: list[list[int]], entries: Sequence[Entry], wiring: Wiring) -> Footprint:
     """Entries as one, those of the same group and link summed."""
     keys, values = [], []
-    for group, link, each in [*entries, *_detoured(entries, wiring)]:
+    for group, link, each in [*entries, *_detour_loads(entries, wiring)]:
         key = group * wiring.links + link
         keys.append(key.ravel())
         values.append(np.broadcast_to(each, key.shape).ravel())
@@ -102,7 +102,7 @@ def gathered(groups: list[list[int]], entries: Sequence[Entry], wiring: Wiring) 
     return Footprint(groups, group, link, summed[some])
 
 
-def _detoured(entries: Sequence[Entry], wiring: Wiring) -> Iterator[Entry]:
+def _detour_loads(entries: Sequence[Entry], wiring: Wiring) -> Iterator[Entry]:
     """The load of each missing link again, on the links that carry it instead."""
     for missing, others in wiring.detours.items():
         for group, link, each in entries:
@@ -121,7 +121,7 @@ class Loads:
     """
 
     def __init__(
-        self, collective: Collective, algorithm: Algorithm, shape: Shape, wiring: Wiring
+        self, collective: Collective, algorithm: Algorithm, shape: GroupShape, wiring: Wiring
     ) -> None:
         self.collective, self.algorithm = collective, algorithm
         self.shape, self.wiring = shape, wiring
@@ -198,7 +198,7 @@ class Loads:
                     size = system.hierarchy.cardinalities[level]
                     who, here, there, each = self._messages(level, size)
                     circles = whose[who] * wiring.links + wiring.circles(level, member[who])
-                    passed = around(size, circles, here, there, each, link.wraps)
+                    passed = route_around_circles(size, circles, here, there, each, link.wraps)
                     for circle, link_there, load in passed:
                         yield *np.divmod(circle + link_there, wiring.links), load
 
@@ -254,7 +254,7 @@ class Loads:
 
 @cache
 def _shares(
-    collective: Collective, row: Recipe, m: int, switched: bool
+    collective: Collective, row: AlgorithmRecipe, m: int, switched: bool
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """What each of m children sends, and receives, in units of what the busiest sends."""
     demand = demand_of(collective, row, m)
@@ -263,7 +263,7 @@ def _shares(
     return tuple(sent.tolist()), tuple(received.tolist())
 
 
-def demand_of(collective: Collective, row: Recipe, m: int) -> Floats:
+def demand_of(collective: Collective, row: AlgorithmRecipe, m: int) -> Floats:
     """Who of m children sends how much to whom, in units of what the busiest sends.
 
     The first sends nothing in a reduce and gets nothing in a broadcast, whatever is said of a mesh.
@@ -276,7 +276,7 @@ def demand_of(collective: Collective, row: Recipe, m: int) -> Floats:
     return demand
 
 
-def around(
+def route_around_circles(
     size: int, circle: Numbers, source: Numbers, target: Numbers, weight: Floats, wraps: bool
 ) -> Iterator[tuple[Numbers, Numbers, Floats]]:
     """What messages put on the links of circles, forth and back by turns: circle, link, bytes.

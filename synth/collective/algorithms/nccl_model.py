@@ -33,7 +33,7 @@ from math import inf, log2, prod
 
 from grammar import Collective, Goal
 from hierarchies import Domain, Link, System
-from synth.collective.algorithms.algorithms import Algorithm, network
+from synth.collective.algorithms.algorithms import Algorithm, innermost_network_level
 from synth.collective.algorithms.protocols import Protocol, protocols
 
 RING, TREE, NVLS, NVLS_TREE = "ring", "tree", "nvls", "nvls_tree"
@@ -58,7 +58,7 @@ topology, so its own on a node. Later versions, which also ask for several ranks
 (``hasMultiRankNvml``), give up below 2 alone."""
 
 
-def has(collective: Collective, algorithm: Algorithm, links: Iterable[Link]) -> bool:
+def has_algorithm(collective: Collective, algorithm: Algorithm, links: Iterable[Link]) -> bool:
     """Whether the runtime has an algorithm for a collective among devices that ``links`` join.
 
     Trees are for all-reduces alone, switches that reduce for these and for pieces; what all send to
@@ -94,7 +94,7 @@ class Ranks:
     @property
     def network(self) -> int:
         """The innermost level of the network; -1 if there is none."""
-        return network(self.system)
+        return innermost_network_level(self.system)
 
     @property
     def inside(self) -> tuple[int, ...]:

@@ -18,39 +18,39 @@ from grammar import Goal
 WARM_UP, REPEATS = 5, 20
 
 
-def program(collective: str) -> str:
+def suite_program(collective: str) -> str:
     """What the suites call the test of a collective: ``reduce_scatter_perf``."""
     name = "alltoall" if collective == Goal.ALL_TO_ALL.value else collective.replace("-", "_")
     return f"{name}_perf"
 
 
-def arguments(smallest_bytes: int, largest_bytes: int) -> str:
+def suite_arguments(smallest_bytes: int, largest_bytes: int) -> str:
     """Sizes that double from one to another, or a single one, on one device a rank."""
     doubles = " -f 2" * (smallest_bytes != largest_bytes)
     sizes = f"-b {_size(smallest_bytes)} -e {_size(largest_bytes)}{doubles}"
     return f"{sizes} -g 1 -w {WARM_UP} -n {REPEATS}"
 
 
-def timed(collective: str, smallest_bytes: int, largest_bytes: int) -> str:
+def suite_command(collective: str, smallest_bytes: int, largest_bytes: int) -> str:
     """A test with its arguments."""
-    return f"{program(collective)} {arguments(smallest_bytes, largest_bytes)}"
+    return f"{suite_program(collective)} {suite_arguments(smallest_bytes, largest_bytes)}"
 
 
-def mpirun(ranks: int, environment: Mapping[str, str], command: str, hosts: int = 0) -> str:
+def mpirun_command(ranks: int, environment: Mapping[str, str], command: str, hosts: int = 0) -> str:
     """Started by Open MPI, which hands the environment on, on so many hosts alike; 0: unknown."""
     spread = f" --map-by ppr:{ranks // hosts}:node" if hosts else ""
-    passed = "".join(f" -x {key}={_quoted(value)}" for key, value in environment.items())
+    passed = "".join(f" -x {key}={_quote(value)}" for key, value in environment.items())
     return f"mpirun -np {ranks}{spread}{passed} {command}"
 
 
-def srun(ranks: int, environment: Mapping[str, str], command: str, hosts: int = 0) -> str:
+def srun_command(ranks: int, environment: Mapping[str, str], command: str, hosts: int = 0) -> str:
     """Started by Slurm, which takes the environment along, on so many hosts alike; 0: unknown."""
     spread = f" -N {hosts} --ntasks-per-node={ranks // hosts}" if hosts else ""
-    before = "".join(f"{key}={_quoted(value)} " for key, value in environment.items())
+    before = "".join(f"{key}={_quote(value)} " for key, value in environment.items())
     return f"{before}srun -n {ranks}{spread} {command}"
 
 
-def _quoted(value: str) -> str:
+def _quote(value: str) -> str:
     """In quotes where it has a blank."""
     return f'"{value}"' if " " in value else value
 

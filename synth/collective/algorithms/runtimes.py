@@ -23,7 +23,7 @@ from enum import Enum
 from hierarchies import System
 
 
-class Runtime(Enum):
+class CollectiveRuntime(Enum):
     """What carries collectives out."""
 
     NCCL = "NCCL"
@@ -34,30 +34,30 @@ class Runtime(Enum):
     @property
     def told(self) -> bool:
         """Whether it reads NCCL_ALGO and NCCL_PROTO."""
-        return self in (Runtime.NCCL, Runtime.RCCL)
+        return self in (CollectiveRuntime.NCCL, CollectiveRuntime.RCCL)
 
     @property
     def counted(self) -> str:
         """By whom bandwidth is counted so, in words."""
         return {
-            Runtime.NCCL: "as nccl-tests count it",
-            Runtime.RCCL: "as rccl-tests count it",
-            Runtime.XLA: "what each device of a ring sends in a second",
-            Runtime.NEURON: "as nccom-test counts it, but for its GiB",
+            CollectiveRuntime.NCCL: "as nccl-tests count it",
+            CollectiveRuntime.RCCL: "as rccl-tests count it",
+            CollectiveRuntime.XLA: "what each device of a ring sends in a second",
+            CollectiveRuntime.NEURON: "as nccom-test counts it, but for its GiB",
         }[self]
 
     @property
     def untold(self) -> str:
         """Why a call cannot be had by another algorithm than its own; empty where it can."""
         return {
-            Runtime.XLA: "XLA is told no algorithm",
-            Runtime.NEURON: "no way is known to tell Neuron an algorithm",
+            CollectiveRuntime.XLA: "XLA is told no algorithm",
+            CollectiveRuntime.NEURON: "no way is known to tell Neuron an algorithm",
         }.get(self, "")
 
     @property
     def unmodelled(self) -> str:
         """What is not known of its own choice; empty where a model of it is published."""
-        if self is not Runtime.NEURON:
+        if self is not CollectiveRuntime.NEURON:
             return ""
         return (
             "how Neuron chooses is not published: the default is what NCCL would take on such "
@@ -68,26 +68,30 @@ class Runtime(Enum):
     def timing(self) -> str:
         """How its collectives are timed, where NVIDIA's tests and AMD's do not run; else empty."""
         return {
-            Runtime.XLA: "time them in JAX: a file of collsynth emit --target jax does, by "
+            CollectiveRuntime.XLA: "time them in JAX: a file of collsynth emit --target jax does, by "
             "python collsynth_jax.py --bytes N --repeat 20; its times are not read here",
-            Runtime.NEURON: "nccom-test -r WORKERS -N INSTANCES -b 1kb -e 1gb -f 4 allr times "
+            CollectiveRuntime.NEURON: "nccom-test -r WORKERS -N INSTANCES -b 1kb -e 1gb -f 4 allr times "
             "them (allg, redsct); what it prints is not read here",
         }.get(self, "")
 
 
-def runtime_of(device: str, media: Collection[str], *, torus: bool) -> Runtime:
+def runtime_of(device: str, media: Collection[str], *, torus: bool) -> CollectiveRuntime:
     """By what devices are called, and by what joins them; NCCL where neither tells.
 
     ``torus``: nothing but tori joins them, as it joins the TPUs of a slice.
     """
     if device.startswith(("Trainium", "Inferentia")):
-        return Runtime.NEURON
+        return CollectiveRuntime.NEURON
     if device.startswith("TPU") or "ici" in media or torus:
-        return Runtime.XLA
-    return Runtime.RCCL if device.startswith("Instinct") or "xgmi" in media else Runtime.NCCL
+        return CollectiveRuntime.XLA
+    return (
+        CollectiveRuntime.RCCL
+        if device.startswith("Instinct") or "xgmi" in media
+        else CollectiveRuntime.NCCL
+    )
 
 
-def runtime(system: System) -> Runtime:
+def runtime_of_system(system: System) -> CollectiveRuntime:
     """What carries collectives out on a system."""
     media = {link.medium for link in system.links}
     return runtime_of(system.device, media, torus=system.is_torus)

@@ -15,8 +15,8 @@ from hierarchies import Devices, InputError, System
 from hierarchies.fabric import Cast, groups_of_children
 from hierarchies.links import Floats, Wiring
 from synth.collective.algorithms.algorithms import Algorithm
-from synth.collective.algorithms.link_loads import Loads, carried_by_link
-from synth.collective.algorithms.traffic import Shape
+from synth.collective.algorithms.link_loads import Loads, sum_by_link
+from synth.collective.algorithms.traffic import GroupShape
 from synth.collective.semantics.schedule import GroupList
 
 MOST_DEVICES = 2**16
@@ -39,17 +39,17 @@ class SlowestLinks:
         """What all groups together, given by roles or as a list, put on links."""
         return Loads(collective, algorithm, self.shape(groups), self._wiring)
 
-    def _shape(self, groups: Groups) -> Shape:
+    def _shape(self, groups: Groups) -> GroupShape:
         """Where the members of groups are."""
         among: Devices | GroupList
         if isinstance(groups, GroupList):
             among = groups
         else:
             among = groups_of_children(tuple(chain(*groups)))
-        return Shape.of(self._wiring.system.hierarchy, among)
+        return GroupShape.of(self._wiring.system.hierarchy, among)
 
 
-def carried_and_busy(
+def loads_per_level(
     loads: Loads,
 ) -> tuple[tuple[float, ...], tuple[float, ...], tuple[tuple[float, float], ...]]:
     """For each level, and one byte of the largest buffer, the most that a link carries and the
@@ -57,18 +57,22 @@ def carried_and_busy(
     and that receive.
     """
     wiring = loads.wiring
-    carried = carried_by_link(list(loads.entries()), wiring)
+    carried = sum_by_link(list(loads.entries()), wiring)
     busy = carried / wiring.bandwidths
-    return _by_level(wiring, carried), _by_level(wiring, busy), _each_way(wiring, busy)
+    return (
+        _max_per_level(wiring, carried),
+        _max_per_level(wiring, busy),
+        _max_per_direction(wiring, busy),
+    )
 
 
-def _by_level(wiring: Wiring, each: Floats) -> tuple[float, ...]:
+def _max_per_level(wiring: Wiring, each: Floats) -> tuple[float, ...]:
     """The maximum at each level of a number for every link; shape (links,) to one a level."""
     borders = zip(wiring.firsts[:-1], wiring.firsts[1:], strict=True)
     return tuple(float(each[a:b].max(initial=0.0)) for a, b in borders)
 
 
-def _each_way(wiring: Wiring, each: Floats) -> tuple[tuple[float, float], ...]:
+def _max_per_direction(wiring: Wiring, each: Floats) -> tuple[tuple[float, float], ...]:
     """The same for links of even and of odd numbers: of a port, the way out and the way in."""
     borders = zip(wiring.firsts[:-1], wiring.firsts[1:], strict=True)
     rows = [each[a:b] for a, b in borders]

@@ -1,8 +1,8 @@
 """Who sends how much to whom among the children of one parent: circles, chains, pairs, two trees.
 
 Each is a matrix for m children, row to column, in units of what the busiest of them sends. How the
-members of a group lie under that parent is a ``Place``, under all parents of all levels a
-``Shape``.
+members of a group lie under that parent is a ``GroupPlace``, under all parents of all levels a
+``GroupShape``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Members = tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class Place:
+class GroupPlace:
     """How the members of a group lie under one parent of a level, seen from one child.
 
     ``group`` members in all, ``parent`` of them under this parent, spread over so many of its
@@ -40,7 +40,7 @@ class Place:
     equal: bool = True
 
     @classmethod
-    def of(cls, members: Members, level: int) -> Place:
+    def of(cls, members: Members, level: int) -> GroupPlace:
         """The place of any member where groups are grids, as all of them are alike."""
         inside = prod(members[level + 1 :])
         return cls(prod(members), members[level] * inside, members[level], inside)
@@ -66,7 +66,7 @@ class Place:
 
 
 @dataclass(frozen=True, eq=False)
-class Level:
+class LevelMembers:
     """Where the members of all groups are at one level.
 
     A *pair* is a group and a parent under which it has members. For each pair ``owner`` is its
@@ -84,7 +84,7 @@ class Level:
     child: Numbers
 
     @classmethod
-    def of(cls, shape: Shape, roots: Numbers, children: int, devices: int) -> Level:
+    def of(cls, shape: GroupShape, roots: Numbers, children: int, devices: int) -> LevelMembers:
         child = shape.member // devices
         first = child == (roots // devices)[shape.whose]
         wide = 1 + int(shape.member.max(initial=0))
@@ -100,7 +100,7 @@ class Level:
 
 
 @dataclass(frozen=True, eq=False)
-class Shape:
+class GroupShape:
     """Groups of devices as one array of all their members, and where these are in a hierarchy.
 
     ``sizes`` are the groups' numbers of members, ``whose`` is the group of each member. A group
@@ -115,7 +115,7 @@ class Shape:
     equal: bool = True
 
     @classmethod
-    def of(cls, hierarchy: Hierarchy, among: Devices | GroupList) -> Shape:
+    def of(cls, hierarchy: Hierarchy, among: Devices | GroupList) -> GroupShape:
         """The groups of a grid, or of a list."""
         if not isinstance(among, GroupList):
             return cls(hierarchy, np.full(*among.shape), among.ravel())
@@ -128,10 +128,10 @@ class Shape:
         return np.repeat(np.arange(len(self.sizes)), self.sizes)
 
     @cached_property
-    def levels(self) -> tuple[Level, ...]:
+    def levels(self) -> tuple[LevelMembers, ...]:
         roots = self.member[np.cumsum(self.sizes) - self.sizes]
         return tuple(
-            Level.of(self, roots, children, self.hierarchy.devices_in_child(level))
+            LevelMembers.of(self, roots, children, self.hierarchy.devices_in_child(level))
             for level, children in enumerate(self.hierarchy.cardinalities)
         )
 
@@ -145,7 +145,7 @@ class Shape:
         """The levels at which some group has members in several children of one parent."""
         return tuple(level for level, m in enumerate(self.most) if m > 1)
 
-    def places(self, level: int) -> tuple[list[Place], Numbers]:
+    def places(self, level: int) -> tuple[list[GroupPlace], Numbers]:
         """The distinct places of members at a level; and for each member the number of its own."""
         at = self.levels[level]
         columns = (self.sizes[self.whose], at.inside[at.parent], at.m[at.parent], at.p)
@@ -153,7 +153,9 @@ class Shape:
             rows, which = np.array([column[:1] for column in columns]).T, np.zeros_like(at.p)
         else:
             rows, which = np.unique(np.stack(columns, axis=1), axis=0, return_inverse=True)
-        return [Place(k, q, m, p, self.equal) for k, q, m, p in rows.tolist()], which.reshape(-1)
+        return [GroupPlace(k, q, m, p, self.equal) for k, q, m, p in rows.tolist()], which.reshape(
+            -1
+        )
 
     def check_grids(self) -> None:
         """Refuse groups that are no grids of digits, or not all alike. InputError."""
@@ -189,7 +191,7 @@ def folded_cycle(m: int) -> Weights:
     return demand
 
 
-def towards_first(m: int) -> Weights:
+def chain_to_first(m: int) -> Weights:
     """A chain that ends at the first member."""
     demand = np.zeros((m, m))
     for i in range(1, m):
@@ -197,9 +199,9 @@ def towards_first(m: int) -> Weights:
     return demand
 
 
-def from_first(m: int) -> Weights:
+def chain_from_first(m: int) -> Weights:
     """A chain that begins at the first member."""
-    return towards_first(m).T
+    return chain_to_first(m).T
 
 
 def pairs(m: int) -> Weights:

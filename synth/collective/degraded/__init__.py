@@ -6,11 +6,11 @@ families (level by level, and through the largest even machine inside), are prov
 this size, and priced with every link by itself.
 
 >>> from dataclasses import replace
->>> from hierarchies import fault_of, load
+>>> from hierarchies import parse_fault, load
 >>> from synth.collective.degraded import Survivors
 >>> from synth.collective.degraded.programs import level_programs
 >>> system = load("dgx-h100:2")
->>> survivors = Survivors(replace(system, faults=(fault_of("node1/gpu5", system.hierarchy),)))
+>>> survivors = Survivors(replace(system, faults=(parse_fault("node1/gpu5", system.hierarchy),)))
 >>> survivors.count
 15
 >>> for program in list(level_programs(survivors))[:3]:

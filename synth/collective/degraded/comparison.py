@@ -9,10 +9,10 @@ from grammar import Goal
 from hierarchies import Axis, InputError, System
 from hierarchies.links import Network
 from synth.collective.degraded import UnevenReport, UnevenRequest, uneven_answers
-from synth.collective.price.flows import Flowed, simulate
+from synth.collective.price.flows import FlowResult, simulate
 from synth.collective.price.step_prices import Simulator
-from synth.collective.ranking.advice import kept
-from synth.collective.ranking.answers import alone, moved
+from synth.collective.ranking.advice import fix_placement
+from synth.collective.ranking.answers import move_answer, price_alone
 from synth.collective.ranking.planner import answers
 from synth.collective.ranking.request import Answer, Report, Request, Watcher
 from synth.collective.semantics.lowering import lower
@@ -23,7 +23,7 @@ MOST_FOLLOWED = 512
 
 
 @dataclass(frozen=True)
-class Followed:
+class SimulatedProgram:
     """One program, simulated group by group on every link: healthy links, and those at hand.
 
     ``busiest`` are the busiest links at hand, by name, each with the share of time it is busy.
@@ -48,7 +48,7 @@ class Cost:
     healthy: Answer
     same_seconds: float | None
     now: Report | UnevenReport
-    followed: Followed | None
+    followed: SimulatedProgram | None
 
     @property
     def seconds(self) -> float:
@@ -60,7 +60,9 @@ class Cost:
         return self.now.complete
 
 
-def cost(whole: System, system: System, request: Request, watcher: Watcher | None = None) -> Cost:
+def compare_machines(
+    whole: System, system: System, request: Request, watcher: Watcher | None = None
+) -> Cost:
     """Answer a request on a whole machine and on what is left of it.
 
     With devices missing, the request must have one axis; its size becomes the number that is left.
@@ -70,31 +72,33 @@ def cost(whole: System, system: System, request: Request, watcher: Watcher | Non
     Raises InputError where nothing is missing or slower, and for a request that does not fit.
     """
     watcher = watcher or Watcher()
-    found = _cost(whole, system, request, watcher)
+    found = _compare_machines(whole, system, request, watcher)
     least = found.healthy.candidate.seconds
     faster = found.seconds < least or found.seconds > (found.same_seconds or found.seconds)
     if faster and not request.exact and found.complete:
-        return _cost(whole, system, replace(request, exact=True), watcher)
+        return _compare_machines(whole, system, replace(request, exact=True), watcher)
     return found
 
 
-def fitted(whole: System, system: System, request: Request) -> tuple[Request, tuple[Axis, ...]]:
+def fit_request(
+    whole: System, system: System, request: Request
+) -> tuple[Request, tuple[Axis, ...]]:
     """The request of the whole machine, on the placement that is kept, and the axes of the other.
 
-    Raises InputError as ``cost``; nothing is searched.
+    Raises InputError as ``compare_machines``; nothing is searched.
     """
     if not system.faults and system.devices == whole.devices:
         raise InputError("nothing is missing or slower", hint="say what: --without or --slow")
-    request = kept(whole, replace(request, k=1))
+    request = fix_placement(whole, replace(request, k=1))
     left = system.devices - len(system.missing)
-    axes = _left(request.axes, left) if left != whole.devices else request.axes
+    axes = _shrink_axes(request.axes, left) if left != whole.devices else request.axes
     if system.missing:
         uneven_request(request)
     return request, axes
 
 
-def _cost(whole: System, system: System, request: Request, watcher: Watcher) -> Cost:
-    request, axes = fitted(whole, system, request)
+def _compare_machines(whole: System, system: System, request: Request, watcher: Watcher) -> Cost:
+    request, axes = fit_request(whole, system, request)
     before = answers(whole, request, watcher).answers[0]
     if system.missing:
         now: Report | UnevenReport = uneven_answers(
@@ -105,10 +109,10 @@ def _cost(whole: System, system: System, request: Request, watcher: Watcher) -> 
     if axes != request.axes:
         return Cost(system, before, None, now, None)
     simulator = Simulator(system, request.choice)
-    before, best = _best_of_both(Simulator(whole, request.choice), simulator, before, now)
+    before, best = _keep_better_answers(Simulator(whole, request.choice), simulator, before, now)
     now = replace(now, answers=(best,))
-    same = moved(simulator, before).candidate.seconds
-    return Cost(system, before, same, now, _followed(whole, simulator, before))
+    same = move_answer(simulator, before).candidate.seconds
+    return Cost(system, before, same, now, _simulate_program(whole, simulator, before))
 
 
 def uneven_request(request: Request) -> UnevenRequest:
@@ -132,7 +136,7 @@ def uneven_request(request: Request) -> UnevenRequest:
     )
 
 
-def _left(axes: Sequence[Axis], devices: int) -> tuple[Axis, ...]:
+def _shrink_axes(axes: Sequence[Axis], devices: int) -> tuple[Axis, ...]:
     if len(axes) != 1:
         raise InputError(
             f"{len(axes)} axes on a machine of which {devices} devices are left",
@@ -141,7 +145,7 @@ def _left(axes: Sequence[Axis], devices: int) -> tuple[Axis, ...]:
     return (replace(axes[0], size=devices),)
 
 
-def _best_of_both(
+def _keep_better_answers(
     healthy: Simulator, slower: Simulator, before: Answer, now: Report
 ) -> tuple[Answer, Answer]:
     """The better of two answers on each machine: what is found on one may be missed on the other.
@@ -151,8 +155,8 @@ def _best_of_both(
     told to be the slower of the two.
     """
     best = now.answers[0]
-    best = min(best, moved(slower, before), key=_ticks)
-    before = min(before, moved(healthy, best), key=_ticks)
+    best = min(best, move_answer(slower, before), key=_ticks)
+    before = min(before, move_answer(healthy, best), key=_ticks)
     if before.candidate.ticks > best.candidate.ticks:
         paced = replace(best.candidate, reduction=before.candidate.reduction)
         before = replace(before, candidate=paced, stripes=best.stripes, limited_by=best.limited_by)
@@ -163,7 +167,7 @@ def _ticks(answer: Answer) -> int:
     return answer.candidate.ticks
 
 
-def _followed(whole: System, simulator: Simulator, best: Answer) -> Followed | None:
+def _simulate_program(whole: System, simulator: Simulator, best: Answer) -> SimulatedProgram | None:
     """The largest stripe's program for the whole payload, in at most ``MOST_SEGMENTS`` segments.
 
     Each machine uses the algorithms that are best on it. None for very large machines.
@@ -175,10 +179,10 @@ def _followed(whole: System, simulator: Simulator, best: Answer) -> Followed | N
     schedule = lower(part.derivation, reduction, best.payload_bytes, segments)
     size = best.payload_bytes / segments
 
-    def run(on: Simulator) -> Flowed:
-        prices = alone(on, part.derivation, reduction, size, segments)
+    def run(on: Simulator) -> FlowResult:
+        prices = price_alone(on, part.derivation, reduction, size, segments)
         return simulate(schedule, prices, Network.of(on.system))
 
     before, now = run(Simulator(whole, simulator.choice)), run(simulator)
     busiest = now.busiest(5) if schedule.phases else ()
-    return Followed(str(part.program), segments, before.seconds, now.seconds, busiest)
+    return SimulatedProgram(str(part.program), segments, before.seconds, now.seconds, busiest)

@@ -14,13 +14,13 @@ from grammar import Collective, Instruction
 from hierarchies import Digit, Tree
 from synth.collective.degraded.programs import Ranks, Survivors
 from synth.collective.semantics.schedule import GroupList
-from synth.collective.verify.concrete import GroupStep, grouped
+from synth.collective.verify.concrete import GroupStep, group_step_of
 
 MOST_CORES = 4
 
 
 @dataclass(frozen=True)
-class Core:
+class EvenCore:
     """An even machine inside an uneven one: 2 nodes of 7 GPUs where one of 16 GPUs is gone.
 
     ``counts`` are the children at each level; ``ranks`` are in the order of the tree's digits. A
@@ -47,7 +47,7 @@ class Core:
     def step(self, meant: Instruction) -> GroupStep:
         """An instruction on the core's tree as groups of ranks."""
         if meant not in self._steps:
-            plain = grouped(meant, self.tree)
+            plain = group_step_of(meant, self.tree)
             groups = tuple(tuple(self.ranks[d] for d in group) for group in plain.groups)
             self._steps[meant] = replace(plain, groups=groups)
         return self._steps[meant]
@@ -57,7 +57,7 @@ class Core:
         return self.survivors.listed(self.step(instruction))
 
 
-def cores(survivors: Survivors) -> tuple[Core, ...]:
+def find_cores(survivors: Survivors) -> tuple[EvenCore, ...]:
     """The largest even machines, largest first, at most ``MOST_CORES``, of two devices or more.
 
     One that another matches or exceeds at every level is left out: 2 x 6 beside 2 x 7.
@@ -65,7 +65,7 @@ def cores(survivors: Survivors) -> tuple[Core, ...]:
     found: dict[tuple[int, ...], Ranks] = {}
     cards = survivors.system.hierarchy.cardinalities
     for inner in product(*(range(1, card + 1) for card in cards[1:])):
-        chosen = _chosen(survivors, (cards[0], *inner))
+        chosen = _choose_units(survivors, (cards[0], *inner))
         if len(chosen[1]) > 1:
             found[chosen[0], *inner] = chosen[1]
     best = [
@@ -80,7 +80,7 @@ def cores(survivors: Survivors) -> tuple[Core, ...]:
     return tuple(_core(survivors, counts, found[counts]) for counts in best[:MOST_CORES])
 
 
-def _chosen(survivors: Survivors, counts: tuple[int, ...]) -> tuple[int, Ranks]:
+def _choose_units(survivors: Survivors, counts: tuple[int, ...]) -> tuple[int, Ranks]:
     """How many outermost units have these counts of children at inner levels; their ranks."""
     hierarchy = survivors.system.hierarchy
     good = set(survivors.devices)
@@ -103,16 +103,18 @@ def _chosen(survivors: Survivors, counts: tuple[int, ...]) -> tuple[int, Ranks]:
     raise AssertionError("a hierarchy has a level")
 
 
-def _core(survivors: Survivors, counts: tuple[int, ...], ranks: Ranks) -> Core:
+def _core(survivors: Survivors, counts: tuple[int, ...], ranks: Ranks) -> EvenCore:
     names = survivors.system.hierarchy.names
     digits = tuple(Digit(n, c) for n, c in zip(names, counts, strict=True) if c > 1)
     inside = set(ranks)
     outside = [rank for rank in range(survivors.count) if rank not in inside]
-    hosted = _hosted(survivors, ranks, outside)
-    return Core(survivors, counts, Tree(digits), ranks, tuple(hosted))
+    hosted = _host_outside_ranks(survivors, ranks, outside)
+    return EvenCore(survivors, counts, Tree(digits), ranks, tuple(hosted))
 
 
-def _hosted(survivors: Survivors, ranks: Ranks, outside: Sequence[int]) -> Iterator[Ranks]:
+def _host_outside_ranks(
+    survivors: Survivors, ranks: Ranks, outside: Sequence[int]
+) -> Iterator[Ranks]:
     """Groups of one rank inside (first) and the ranks outside that send to it.
 
     A rank outside sends within the smallest unit, such as its node, that has ranks inside; among

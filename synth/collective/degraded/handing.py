@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from math import inf
 
-from grammar.tensors.sharding import Kind
+from grammar.tensors.sharding import ReductionKind
 from hierarchies import InputError
-from synth.collective.degraded.lowering import scheduled
+from synth.collective.degraded.lowering import schedule_program
 from synth.collective.degraded.programs import GroupProgram
-from synth.collective.degraded.ranking import judged
-from synth.collective.run import Seen, Trial
-from synth.collective.run.arrays import on_arrays
+from synth.collective.degraded.ranking import judge_program
+from synth.collective.run import TrialRequest, TrialResult
+from synth.collective.run.arrays import time_on_arrays
 from synth.collective.semantics.schedule import Schedule
 from synth.collective.verify.symbolic import Proved
 
@@ -19,7 +19,7 @@ MOST_BYTES = 2**31
 
 
 @dataclass(frozen=True)
-class Handed:
+class PricedGroupProgram:
     """A program of explicit groups, the machine it is for, and the prices it came with.
 
     ``devices[rank]`` is the id of a device that is left; ``flat_seconds`` is the price of the
@@ -44,17 +44,21 @@ class Handed:
             raise InputError(
                 "a reduce-scatter without pieces", where="from", hint="say who keeps what"
             )
-        verdict = judged(self.program, len(self.devices))
+        verdict = judge_program(self.program, len(self.devices))
         if not isinstance(verdict, Proved):
             raise InputError(f"the program is not proved: {verdict}", where="from")
 
 
 def run_on_arrays(
-    handed: Handed, dtype: str, payload_bytes: int, repeat: int, op: Kind = Kind.SUM
-) -> Seen:
+    handed: PricedGroupProgram,
+    dtype: str,
+    payload_bytes: int,
+    repeat: int,
+    op: ReductionKind = ReductionKind.SUM,
+) -> TrialResult:
     """Replay a program on arrays, always checked, and timed beside the plain result.
 
-    Raises InputError for more than memory holds, and as ``Handed.check``.
+    Raises InputError for more than memory holds, and as ``PricedGroupProgram.check``.
     """
     handed.check()
     ranks = len(handed.devices)
@@ -62,7 +66,7 @@ def run_on_arrays(
         raise InputError(
             f"{ranks} devices with {payload_bytes} bytes each", where="--bytes", hint="give less"
         )
-    schedule = scheduled(handed.program, ranks, payload_bytes)
+    schedule = schedule_program(handed.program, ranks, payload_bytes)
     assert isinstance(schedule, Schedule)
-    trial = Trial(payload_bytes, dtype, repeat, timeout_seconds=inf)
-    return on_arrays([replace(schedule, op=op)], trial, go_on=lambda: True)
+    trial = TrialRequest(payload_bytes, dtype, repeat, timeout_seconds=inf)
+    return time_on_arrays([replace(schedule, op=op)], trial, go_on=lambda: True)

@@ -153,16 +153,16 @@ def level_programs(survivors: Survivors) -> Iterator[GroupProgram]:
     seen = set()
     for ways in product((None, _REDUCE, _SCATTER), repeat=len(levels)):
         for last in (None, _REDUCE, _SCATTER):
-            drafts = _drafted(survivors, list(zip(levels, ways, strict=True)), last)
+            drafts = _draft_steps(survivors, list(zip(levels, ways, strict=True)), last)
             if not drafts:
                 continue
-            made = _finished(drafts)
+            made = _finish_program(drafts)
             if made.steps not in seen:
                 seen.add(made.steps)
                 yield made
 
 
-def _drafted(
+def _draft_steps(
     survivors: Survivors, cuts: Sequence[tuple[int, _Way | None]], last: _Way | None
 ) -> list[_Draft]:
     """The steps of one program; none where the step at a level does nothing or cannot be made."""
@@ -187,7 +187,7 @@ def _drafted(
         else:
             teams = [(tuple(unit[0] for unit in units), part) for units, part in split]
         groups = tuple(
-            (unit, _shared(part, shares, len(unit)) if way is _SCATTER else ())
+            (unit, _equal_shares(part, shares, len(unit)) if way is _SCATTER else ())
             for units, part in split
             for unit in units
             if len(unit) > 1
@@ -196,15 +196,15 @@ def _drafted(
             return []
         forth.append(_Draft(way[0], groups, where))
         back.insert(0, _Draft(way[1], groups, where))
-    return [*forth, *_among(teams, last), *back]
+    return [*forth, *_draft_all_reduce(teams, last), *back]
 
 
-def _shared(part: _Part, shares: int, members: int) -> tuple[_Part, ...]:
+def _equal_shares(part: _Part, shares: int, members: int) -> tuple[_Part, ...]:
     """Equal shares for the first members, nothing for the others."""
     return (*part.cut(shares), *[_NOTHING] * (members - shares))
 
 
-def _among(teams: Sequence[_Team], last: _Way | None) -> list[_Draft]:
+def _draft_all_reduce(teams: Sequence[_Team], last: _Way | None) -> list[_Draft]:
     """The all-reduce inside each team of ranks, in one step or as the two steps of ``last``."""
     some = [(ranks, part) for ranks, part in teams if len(ranks) > 1]
     if not some:
@@ -216,7 +216,7 @@ def _among(teams: Sequence[_Team], last: _Way | None) -> list[_Draft]:
     return [_Draft(one, groups, where) for one in last or (Collective.ALL_REDUCE,)]
 
 
-def _finished(drafts: Sequence[_Draft]) -> GroupProgram:
+def _finish_program(drafts: Sequence[_Draft]) -> GroupProgram:
     """Cut the payload into so many chunks that each piece is a whole number of them."""
     parts = [part for draft in drafts for _, some in draft.groups for part in some]
     whole = lcm(*((part.begin.denominator) for part in parts),

@@ -12,17 +12,26 @@ import numpy as np
 from grammar import Collective, Goal
 from hierarchies import Axis, InputError, System
 from synth.collective.algorithms.algorithms import Choice
-from synth.collective.degraded.cores import Core, cores
-from synth.collective.degraded.lowering import in_full, phases, rehearsed
+from synth.collective.degraded.cores import EvenCore, find_cores
+from synth.collective.degraded.lowering import (
+    phases_of_program,
+    rehearse_on_integers,
+    spell_out_pieces,
+)
 from synth.collective.degraded.programs import GroupProgram, Survivors, level_programs
 from synth.collective.price.bound import Bound, bound_of_groups
-from synth.collective.price.resolution import Estimate, estimate, shown
-from synth.collective.price.segments import SEGMENTS, Choices, Followed, cheapest
+from synth.collective.price.resolution import PriceEstimate, estimate_as_shown, estimate_price
+from synth.collective.price.segments import SEGMENTS, Choices, PathRanking, cheapest_paths
 from synth.collective.price.step_prices import Simulator
-from synth.collective.price.steps import TICKS_PER_SECOND, StepPrice, limiting, total_seconds
-from synth.collective.ranking.distinct import Distinct, Grouping, Member
+from synth.collective.price.steps import (
+    TICKS_PER_SECOND,
+    InstructionPrice,
+    limiting_resource,
+    total_seconds,
+)
+from synth.collective.ranking.distinct import AnswerGrouping, DistinctAnswer, Member
 from synth.collective.ranking.library import Labels, Library
-from synth.collective.ranking.request import Against, Watcher
+from synth.collective.ranking.request import DefaultComparison, Watcher
 from synth.collective.semantics.programs import Language
 from synth.collective.semantics.schedule import GroupList
 from synth.collective.verify.concrete import GroupStep, prove_groups
@@ -56,7 +65,7 @@ class UnevenCandidate:
     ticks: int
     program: GroupProgram
     segments: int
-    prices: tuple[StepPrice, ...]
+    prices: tuple[InstructionPrice, ...]
 
     @property
     def key(self) -> tuple[int, int, str]:
@@ -68,7 +77,7 @@ class UnevenCandidate:
 
     @property
     def limited_by(self) -> str:
-        return limiting(self.prices, self.segments)
+        return limiting_resource(self.prices, self.segments)
 
 
 @dataclass(frozen=True)
@@ -82,7 +91,7 @@ class UnevenAnswer:
     rank: int
     candidate: UnevenCandidate
     verdict: Verdict
-    against_default: Against
+    against_default: DefaultComparison
     others: int = 0
 
 
@@ -90,7 +99,7 @@ class UnevenAnswer:
 class EvenChoice:
     """What else one could do: run on an even part, without some devices."""
 
-    core: Core
+    core: EvenCore
     candidate: UnevenCandidate
 
 
@@ -131,12 +140,12 @@ def uneven_answers(
     watcher = watcher or Watcher()
     survivors = Survivors(system)
     axis = only_axis(axes, over, survivors)
-    search = _Search(survivors, request, watcher)
+    search = _FamilySearch(survivors, request, watcher)
     best, choices = search.run()
     answers = []
     for rank, found in enumerate(best, start=1):
-        verdict = judged(found.what.program, survivors.count)
-        told = _against(system, found.what, search.flat)
+        verdict = judge_program(found.what.program, survivors.count)
+        told = _compare_with_plain(system, found.what, search.flat)
         answers.append(UnevenAnswer(rank, found.what, verdict, told, found.others))
         watcher.judged(rank, len(best))
     everyone = [np.array(survivors.devices, dtype=np.int64)]
@@ -153,22 +162,24 @@ def uneven_answers(
     )
 
 
-def _against(system: System, one: UnevenCandidate, flat: Sequence[StepPrice]) -> Against:
+def _compare_with_plain(
+    system: System, one: UnevenCandidate, flat: Sequence[InstructionPrice]
+) -> DefaultComparison:
     """What prices tell of a candidate and the plain all-reduce."""
-    ours = estimate(system, one.ticks, one.segments * one.prices)
-    default = estimate(system, sum(price.ticks for price in flat), flat)
+    ours = estimate_price(system, one.ticks, one.segments * one.prices)
+    default = estimate_price(system, sum(price.ticks for price in flat), flat)
     if ours.surely_below(default):
-        return Against.FASTER
-    return Against.SLOWER if default.surely_below(ours) else Against.SAME
+        return DefaultComparison.FASTER
+    return DefaultComparison.SLOWER if default.surely_below(ours) else DefaultComparison.SAME
 
 
-def judged(program: GroupProgram, ranks: int) -> Verdict:
+def judge_program(program: GroupProgram, ranks: int) -> Verdict:
     """The verdict of z3 on a program at this size.
 
     Raises AssertionError if a replay on arrays disagrees with a proof: that is our own bug.
     """
     verdict = prove_groups(program.steps, ranks, chunks=program.chunks)
-    failure = rehearsed(program, ranks)
+    failure = rehearse_on_integers(program, ranks)
     if failure is not None and not isinstance(verdict, Refuted):
         raise AssertionError(f"{program.text}: {failure}, but {verdict}")
     return verdict
@@ -201,11 +212,11 @@ class _Family:
 
     paths: Sequence[Labels]
     labels: int
-    priced: Callable[[int, float], Sequence[StepPrice]]
+    priced: Callable[[int, float], Sequence[InstructionPrice]]
     program: Callable[[int], GroupProgram]
 
 
-class _Search:
+class _FamilySearch:
     """Prices all programs of both families and keeps the best."""
 
     def __init__(self, survivors: Survivors, request: UnevenRequest, watcher: Watcher) -> None:
@@ -213,21 +224,21 @@ class _Search:
         self._simulator = Simulator(survivors.system, request.choice)
         self._library = Library(Language(request.max_steps), watcher.searching)
         self._stopped = False
-        self.flat: Sequence[StepPrice] = ()
+        self.flat: Sequence[InstructionPrice] = ()
         self.programs = 0
 
     @property
     def complete(self) -> bool:
         return self._library.complete and not self._stopped
 
-    def run(self) -> tuple[list[Distinct[UnevenCandidate]], tuple[EvenChoice, ...]]:
+    def run(self) -> tuple[list[DistinctAnswer[UnevenCandidate]], tuple[EvenChoice, ...]]:
         if self._survivors.count == 1:
             nothing = UnevenCandidate(0, GroupProgram((), 1, ()), 1, ())
-            return [Distinct(nothing, Estimate(0), 0, 0)], ()
+            return [DistinctAnswer(nothing, PriceEstimate(0), 0, 0)], ()
         levels = self._of_levels()
         self.flat = levels.priced(0, self._request.payload_bytes)
         families, choices = [levels], []
-        for core in cores(self._survivors):
+        for core in find_cores(self._survivors):
             if not self._go_on():
                 break
             [alone] = self._best(self._on_core(core, ()), 1, None, self._go_on)
@@ -237,7 +248,7 @@ class _Search:
         best = self._exactly(families) if self._request.exact else self._distinct(families)
         return best, tuple(choices)
 
-    def _exactly(self, families: Sequence[_Family]) -> list[Distinct[UnevenCandidate]]:
+    def _exactly(self, families: Sequence[_Family]) -> list[DistinctAnswer[UnevenCandidate]]:
         """The cheapest programs of all families, each an answer of its own."""
         found: list[UnevenCandidate] = []
         for family in families:
@@ -249,13 +260,13 @@ class _Search:
             one.program.steps: one for one in sorted(found, key=lambda c: c.key, reverse=True)
         }
         ranked = sorted(unique.values(), key=lambda one: one.key)[: self._request.k]
-        return [Distinct(one, Estimate(one.ticks), 0, one.ticks) for one in ranked]
+        return [DistinctAnswer(one, PriceEstimate(one.ticks), 0, one.ticks) for one in ranked]
 
-    def _distinct(self, families: Sequence[_Family]) -> list[Distinct[UnevenCandidate]]:
+    def _distinct(self, families: Sequence[_Family]) -> list[DistinctAnswer[UnevenCandidate]]:
         """The answers that prices tell apart, of all families together."""
-        grouping: Grouping[UnevenCandidate] = Grouping()
-        followed = [Followed(family.paths, self._works(family)) for family in families]
-        orders = [_numbered(number, one) for number, one in enumerate(followed)]
+        grouping: AnswerGrouping[UnevenCandidate] = AnswerGrouping()
+        followed = [PathRanking(family.paths, self._works(family)) for family in families]
+        orders = [_ranked_paths(number, one) for number, one in enumerate(followed)]
         first = True
         for ticks, number, segments, path in merge(*orders):
             while len(grouping) < self._request.k and grouping.settle(ticks):
@@ -264,7 +275,7 @@ class _Search:
                 break
             first = False
             one = self._candidate(families[number], path, segments, ticks)
-            apart = shown(self._survivors.system, ticks, segments * one.prices)
+            apart = estimate_as_shown(self._survivors.system, ticks, segments * one.prices)
             simplicity = (1, segments, len(one.program.steps), (one.program.text,))
             grouping.add(Member(apart, simplicity, one.program.steps, one))
         while len(grouping) < self._request.k and grouping.settle(inf):
@@ -285,7 +296,7 @@ class _Search:
     def _candidate(self, family: _Family, path: int, segments: int, ticks: int) -> UnevenCandidate:
         each = self._request.payload_bytes / segments
         prices = tuple(p for label in family.paths[path] for p in family.priced(label, each))
-        program = in_full(family.program(path), self._survivors.count)
+        program = spell_out_pieces(family.program(path), self._survivors.count)
         return UnevenCandidate(ticks, program, segments, prices)
 
     def _go_on(self) -> bool:
@@ -297,10 +308,10 @@ class _Search:
         self, family: _Family, count: int, limit: int | None, go_on: Callable[[], bool]
     ) -> list[UnevenCandidate]:
         """The best programs of a family, none above the limit."""
-        followed = Followed(family.paths, self._works(family))
+        followed = PathRanking(family.paths, self._works(family))
         made = [
             self._candidate(family, one.path, one.segments, one.ticks)
-            for one in cheapest(followed, count, limit, go_on)
+            for one in cheapest_paths(followed, count, limit, go_on)
         ]
         return sorted(made, key=lambda candidate: candidate.key)[:count]
 
@@ -310,7 +321,7 @@ class _Search:
         labels: dict[_Kind, int] = {}
         paths = []
         for program in programs:
-            steps = phases(program, self._survivors.devices, program.chunks)
+            steps = phases_of_program(program, self._survivors.devices, program.chunks)
             assert not isinstance(steps, Failure)
             path = []
             for one in steps:
@@ -320,13 +331,13 @@ class _Search:
             paths.append(tuple(path))
         kinds = list(labels)
 
-        def priced(label: int, payload_bytes: float) -> Sequence[StepPrice]:
+        def priced(label: int, payload_bytes: float) -> Sequence[InstructionPrice]:
             collective, groups, share = kinds[label]
             return [self._simulator.exchange(collective, groups, share * payload_bytes)]
 
         return _Family(paths, len(labels), priced, programs.__getitem__)
 
-    def _on_core(self, core: Core, ends: Sequence[GroupStep]) -> _Family:
+    def _on_core(self, core: EvenCore, ends: Sequence[GroupStep]) -> _Family:
         """The *core* family: any program on the core's tree, between the steps in ``ends``."""
         depth = len(core.tree.digits)
         paths, alphabet = self._library.paths(depth), self._library.graph(depth).alphabet
@@ -337,7 +348,7 @@ class _Search:
             texts = [*texts, f"reduce {outside} into the {core.text}", f"broadcast to {outside}"]
         steps = [*(core.step(move.instruction) for move in alphabet), *ends]
 
-        def priced(label: int, payload_bytes: float) -> Sequence[StepPrice]:
+        def priced(label: int, payload_bytes: float) -> Sequence[InstructionPrice]:
             if label < len(alphabet):
                 return self._simulator.move(alphabet[label], core, payload_bytes)
             end = steps[label]
@@ -355,7 +366,7 @@ class _Search:
         return _Family(paths, len(steps), priced, program)
 
 
-def _numbered(number: int, followed: Followed) -> Iterator[tuple[int, int, int, int]]:
+def _ranked_paths(number: int, followed: PathRanking) -> Iterator[tuple[int, int, int, int]]:
     """The paths of a family by price: ticks, the family, the segments, the path."""
     for one in followed:
         yield one.ticks, number, one.segments, one.path

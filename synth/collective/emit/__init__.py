@@ -1,6 +1,6 @@
 """Schedules as files for other runtimes and tools. Nothing here imports them.
 
-A target is a row of ``TARGETS`` with one pure function, from a ``Source`` (a schedule, its prices,
+A target is a row of ``TARGETS`` with one pure function, from a ``EmitSource`` (a schedule, its prices,
 its verdict) to files. A target that cannot express a step raises an error with the step's number
 and the targets that can, rather than write something else than what was proved.
 
@@ -16,21 +16,21 @@ hierarchies.errors.InputError: --target: no target 'svgg'; did you mean svg?
 """
 
 from synth.collective.emit.mesh import Mesh, RankOrder
-from synth.collective.emit.package import Entry, emit_all
-from synth.collective.emit.source import CannotExpressError, Files, Options, Source
-from synth.collective.emit.targets import TARGETS, able_to_run, emit, target_of
+from synth.collective.emit.package import PackageEntry, emit_all
+from synth.collective.emit.source import CannotExpressError, EmitOptions, EmitSource, Files
+from synth.collective.emit.targets import TARGETS, emit, runnable_targets, target_of
 
 __all__ = [
     "TARGETS",
     "CannotExpressError",
-    "Entry",
+    "EmitOptions",
+    "EmitSource",
     "Files",
     "Mesh",
-    "Options",
+    "PackageEntry",
     "RankOrder",
-    "Source",
-    "able_to_run",
     "emit",
     "emit_all",
+    "runnable_targets",
     "target_of",
 ]

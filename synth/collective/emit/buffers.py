@@ -12,7 +12,7 @@ from synth.collective.semantics.schedule import Phase, Schedule, Transpose
 
 
 @dataclass(frozen=True, eq=False)
-class Buffers:
+class BufferHistory:
     """Rows are moments: before the first phase, and after each one. Columns are devices.
 
     ``parts[moment, device]``: the device's buffer is the payload divided by this number; 0 if
@@ -23,18 +23,18 @@ class Buffers:
     needed: npt.NDArray[np.bool_]
 
 
-def buffers(schedule: Schedule) -> Buffers:
+def follow_buffers(schedule: Schedule) -> BufferHistory:
     """Follow the sizes of all buffers forwards through a schedule, and their use backwards."""
-    parts = [_at_first(schedule)]
+    parts = [_initial_sizes(schedule)]
     for phase in schedule.phases:
-        parts.append(_after(phase, parts[-1]))
-    needed = [_at_last(schedule)]
+        parts.append(_sizes_after(phase, parts[-1]))
+    needed = [_result_devices(schedule)]
     for phase, held in zip(reversed(schedule.phases), reversed(parts[:-1]), strict=True):
-        needed.append(_before(phase, needed[-1]) & (held > 0))
-    return Buffers(np.stack(parts), np.stack(needed[::-1]))
+        needed.append(_needed_before(phase, needed[-1]) & (held > 0))
+    return BufferHistory(np.stack(parts), np.stack(needed[::-1]))
 
 
-def _at_first(schedule: Schedule) -> Devices:
+def _initial_sizes(schedule: Schedule) -> Devices:
     """What devices are given: for an all-gather a piece; for a broadcast only the first has any."""
     goal = schedule.goal
     parts = np.full(schedule.devices, schedule.pieces if goal.gathers else 1, dtype=np.int64)
@@ -43,7 +43,7 @@ def _at_first(schedule: Schedule) -> Devices:
     return parts
 
 
-def _at_last(schedule: Schedule) -> npt.NDArray[np.bool_]:
+def _result_devices(schedule: Schedule) -> npt.NDArray[np.bool_]:
     """Whose buffers are the result."""
     needed = np.ones(schedule.devices, dtype=bool)
     if schedule.goal.to_first:
@@ -51,7 +51,7 @@ def _at_last(schedule: Schedule) -> npt.NDArray[np.bool_]:
     return needed
 
 
-def _after(phase: Phase, parts: Devices) -> Devices:
+def _sizes_after(phase: Phase, parts: Devices) -> Devices:
     if isinstance(phase, Transpose):
         return parts
     groups, members = phase.groups, phase.groups.shape[1]
@@ -67,7 +67,7 @@ def _after(phase: Phase, parts: Devices) -> Devices:
     return now
 
 
-def _before(phase: Phase, needed: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+def _needed_before(phase: Phase, needed: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
     """Which buffers are needed before a phase, if those in ``needed`` are after it."""
     if isinstance(phase, Transpose):
         return needed

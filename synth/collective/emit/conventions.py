@@ -14,13 +14,13 @@ from typing import Protocol
 import numpy as np
 
 from hierarchies import Axis, Devices, Hierarchy, InputError, Placement
-from synth.collective.emit.frameworks import FRAMEWORKS, Framework
+from synth.collective.emit.frameworks import FRAMEWORKS, FrameworkRankOrder
 from synth.collective.emit.mesh import RankOrder, mesh
 
 HOST_LEVELS = ("node", "host")
 BY_COORDINATES = "sorted(jax.devices(), key=lambda d: (*d.coords[::-1], d.core_on_chip))"
 """A TPU's chips in the order of levels z, y, x: JAX's ids count them in some other order."""
-ALREADY = "already the default"
+ALREADY_DEFAULT = "already the default"
 """What is said of a framework whose own order it is."""
 _LAUNCHERS = "start the job by 'emit --target slurm' (or torchrun, rankfile) --rank-order"
 
@@ -39,7 +39,7 @@ class Convention:
     possible: bool = True
 
 
-class Said(Protocol):
+class ConventionText(Protocol):
     """What is said of a framework, here or in an answer that was read back."""
 
     @property
@@ -59,7 +59,7 @@ def conventions(placement: Placement, torus: bool = False) -> tuple[Convention, 
     """
     if torus:
         return (_jax(placement, BY_COORDINATES),)
-    found = [_of(name, one, placement) for name, one in FRAMEWORKS.items()]
+    found = [_convention_of(name, one, placement) for name, one in FRAMEWORKS.items()]
     return (*found, _device_mesh(placement), _jax(placement, "jax.devices()"))
 
 
@@ -74,29 +74,29 @@ def plain_order(placement: Placement) -> tuple[int, ...] | None:
     return first if parts == sorted(parts, key=first.index) else None
 
 
-def _of(name: str, framework: Framework, placement: Placement) -> Convention:
+def _convention_of(name: str, framework: FrameworkRankOrder, placement: Placement) -> Convention:
     """What a placement asks of a framework that computes coordinates from ranks."""
     try:
         slowest = framework.positions(placement.axes)
     except InputError as error:
         return Convention(framework.title, False, error.problem, possible=False)
-    wanted = _above_one(slowest, placement)
+    wanted = _select_axes_above_one(slowest, placement)
     own = ", ".join(framework.name(placement.axes[place]) for place in wanted)
     plain = plain_order(placement)
     if plain == wanted:
         return Convention(framework.title, True, f"counts {own}, the last one fastest")
-    if plain_order(_reordered(placement, slowest)) == tuple(
+    if plain_order(_reorder_rows(placement, slowest)) == tuple(
         place for place, axis in enumerate(slowest) if placement.axes[axis].size > 1
     ):
         axes = ",".join(f"{a.name}={a.size}" for a in map(placement.axes.__getitem__, slowest))
         say = f"the default, if asked with --axes {axes} (the order counts inside a level)"
         return Convention(framework.title, False, say)
-    line = _line(name, framework, placement, plain) or _distribution(placement, wanted)
+    line = _order_setting(name, framework, placement, plain) or _distribution(placement, wanted)
     return Convention(framework.title, False, line or f"{_LAUNCHERS} {name}")
 
 
-def _line(
-    name: str, framework: Framework, placement: Placement, plain: tuple[int, ...] | None
+def _order_setting(
+    name: str, framework: FrameworkRankOrder, placement: Placement, plain: tuple[int, ...] | None
 ) -> str:
     """The framework's own way to count the axes in another order; empty if it has none."""
     if plain is None:
@@ -127,7 +127,7 @@ IN_ORDER = "NCCL_LAUNCH_ORDER_IMPLICIT=1"
 """What a program with several groups under way at once needs: all ranks start them in one order."""
 
 
-def by_torchrun(hierarchy: Hierarchy, overlapped: bool = False) -> str:
+def torchrun_command(hierarchy: Hierarchy, overlapped: bool = False) -> str:
     """What starts a process for each device by torchrun, the same line on every host.
 
     Hosts meet at the first, which is called as launchers' files call it. ``overlapped``: whether
@@ -166,13 +166,13 @@ def ranked_devices(placement: Placement, slowest: Sequence[int]) -> Devices:
 def _device_mesh(placement: Placement) -> Convention:
     """PyTorch's DeviceMesh, whose axes are counted as the caller lists them."""
     axes, plain = placement.axes, plain_order(placement)
-    listed = _listed(axes, plain)
+    listed = _axes_as_listed(axes, plain)
     if listed:
         shape, names = _shape(listed)
         line = f'init_device_mesh("cuda", {shape}, mesh_dim_names={names})'
-        return Convention("PyTorch DeviceMesh", plain == _given(placement), line)
+        return Convention("PyTorch DeviceMesh", plain == _axes_as_given(placement), line)
     shape, names = _shape(axes)
-    ranks = _folded(f"torch.arange({placement.hierarchy.devices})", "permute", placement)
+    ranks = _fold_devices(f"torch.arange({placement.hierarchy.devices})", "permute", placement)
     line = f'DeviceMesh("cuda", {ranks}, mesh_dim_names={names})'
     return Convention("PyTorch DeviceMesh", False, line)
 
@@ -180,20 +180,20 @@ def _device_mesh(placement: Placement) -> Convention:
 def _jax(placement: Placement, devices: str) -> Convention:
     """JAX: a mesh of devices in an order; ``create_device_mesh`` only where it would be that."""
     axes, plain = placement.axes, plain_order(placement)
-    listed = _listed(axes, plain)
+    listed = _axes_as_listed(axes, plain)
     counted = devices != BY_COORDINATES
     shape, names = _shape(listed or axes)
     if listed and counted:
         line = f"Mesh(mesh_utils.create_device_mesh({shape}), {names})"
-        return Convention("JAX", plain == _given(placement), line)
+        return Convention("JAX", plain == _axes_as_given(placement), line)
     if listed:
         line = f"Mesh(numpy.array({devices}).reshape{shape}, {names})"
     else:
-        line = f"Mesh({_folded(f'numpy.array({devices})', 'transpose', placement)}, {names})"
+        line = f"Mesh({_fold_devices(f'numpy.array({devices})', 'transpose', placement)}, {names})"
     return Convention("JAX", False, line)
 
 
-def _folded(devices: str, transpose: str, placement: Placement) -> str:
+def _fold_devices(devices: str, transpose: str, placement: Placement) -> str:
     """Devices in machine order as an array with an axis for each axis: reshaped and transposed."""
     machine = mesh(placement).axes
     order = sorted(range(len(machine)), key=lambda i: (machine[i].axis, machine[i].level))
@@ -203,7 +203,7 @@ def _folded(devices: str, transpose: str, placement: Placement) -> str:
     return f"{devices}.reshape({inner}).{transpose}({turned}).reshape({sizes})"
 
 
-def _listed(axes: Sequence[Axis], plain: tuple[int, ...] | None) -> list[Axis]:
+def _axes_as_listed(axes: Sequence[Axis], plain: tuple[int, ...] | None) -> list[Axis]:
     """The axes in plain order, those of size 1 before all others; none if there is no such."""
     if plain is None:
         return []
@@ -211,15 +211,15 @@ def _listed(axes: Sequence[Axis], plain: tuple[int, ...] | None) -> list[Axis]:
     return [*ones, *(axes[place] for place in plain)]
 
 
-def _given(placement: Placement) -> tuple[int, ...]:
-    return _above_one(range(len(placement.axes)), placement)
+def _axes_as_given(placement: Placement) -> tuple[int, ...]:
+    return _select_axes_above_one(range(len(placement.axes)), placement)
 
 
-def _above_one(order: Sequence[int], placement: Placement) -> tuple[int, ...]:
+def _select_axes_above_one(order: Sequence[int], placement: Placement) -> tuple[int, ...]:
     return tuple(place for place in order if placement.axes[place].size > 1)
 
 
-def _reordered(placement: Placement, order: Sequence[int]) -> Placement:
+def _reorder_rows(placement: Placement, order: Sequence[int]) -> Placement:
     """The same matrix with its rows in another order: inside a level the axes split anew."""
     axes = tuple(placement.axes[place] for place in order)
     return Placement(placement.hierarchy, axes, tuple(placement.matrix[place] for place in order))
@@ -233,11 +233,11 @@ def _shape(axes: Sequence[Axis]) -> tuple[str, str]:
     return f"({inside}{comma})", f"({names}{comma})"
 
 
-def told(found: Iterable[Said]) -> Iterator[tuple[str, str]]:
+def summarize_conventions(found: Iterable[ConventionText]) -> Iterator[tuple[str, str]]:
     """Conventions in few words: frameworks of which the same is said, and what."""
     found = list(found)
     if same := [one.framework for one in found if one.default]:
-        yield ", ".join(same), ALREADY
+        yield ", ".join(same), ALREADY_DEFAULT
     lines: dict[str, list[str]] = {}
     for one in found:
         if not one.default:

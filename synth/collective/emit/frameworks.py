@@ -26,7 +26,7 @@ class Parallelism(Enum):
     TENSOR = "the matrices"
 
 
-_CALLED = {
+_AXIS_NAMES = {
     Parallelism.PIPELINE: "pipeline pipe pp stage",
     Parallelism.REPLICATE: "data dp batch replica replicate dp_replicate ddp",
     Parallelism.SHARD: "fsdp shard dp_shard zero",
@@ -35,7 +35,7 @@ _CALLED = {
     Parallelism.TENSOR: "tensor tp model mp",
 }
 KINDS: Mapping[str, Parallelism] = {
-    name: kind for kind, names in _CALLED.items() for name in names.split()
+    name: kind for kind, names in _AXIS_NAMES.items() for name in names.split()
 }
 """The kind of an axis by its name, in lower case with ``_`` for ``-``."""
 
@@ -47,7 +47,7 @@ def kind_of(name: str) -> Parallelism | None:
 
 
 @dataclass(frozen=True)
-class Framework:
+class FrameworkRankOrder:
     """A framework with a rank order of its own.
 
     ``order``: the kinds it has with its names for them, the slowest first. ``apart``: kinds that
@@ -109,8 +109,8 @@ class Framework:
 
 _EXPERTS_APART = "experts are laid over the same ranks once more, in a grid without it"
 
-FRAMEWORKS: Mapping[str, Framework] = {
-    "megatron": Framework(
+FRAMEWORKS: Mapping[str, FrameworkRankOrder] = {
+    "megatron": FrameworkRankOrder(
         "Megatron",
         {
             Parallelism.PIPELINE: "pp",
@@ -123,7 +123,7 @@ FRAMEWORKS: Mapping[str, Framework] = {
         "megatron/core/parallel_state.py, 2026-11-22",
         ((Parallelism.EXPERT, Parallelism.CONTEXT, _EXPERTS_APART),),
     ),
-    "torchtitan": Framework(
+    "torchtitan": FrameworkRankOrder(
         "torchtitan",
         {
             Parallelism.PIPELINE: "pp",
@@ -140,7 +140,7 @@ FRAMEWORKS: Mapping[str, Framework] = {
             (Parallelism.EXPERT, Parallelism.TENSOR, _EXPERTS_APART),
         ),
     ),
-    "deepspeed": Framework(
+    "deepspeed": FrameworkRankOrder(
         "DeepSpeed",
         {
             Parallelism.PIPELINE: "pipe",

@@ -12,14 +12,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from synth.collective.emit.buffers import Buffers, buffers
-from synth.collective.emit.source import CannotExpressError, Files, Source, cannot, in_stripe
-from synth.collective.emit.text import by_ranks, python_file
+from synth.collective.emit.buffers import BufferHistory, follow_buffers
+from synth.collective.emit.source import (
+    CannotExpressError,
+    EmitSource,
+    Files,
+    inexpressible_error,
+    number_stripe_errors,
+)
+from synth.collective.emit.text import python_file, reorder_by_ranks
 from synth.collective.semantics.schedule import Exchange, Phase, Transpose
 
 
 @dataclass(frozen=True)
-class _Step:
+class _PhaseStep:
     """What a phase needs beyond its collective and groups.
 
     * ``alone``: devices that take no part get groups of one;
@@ -33,33 +39,33 @@ class _Step:
     idle: bool = False
 
 
-def write(source: Source) -> Files:
+def write(source: EmitSource) -> Files:
     """``collsynth_jax_STAMP.py``, its groups given by mesh axes where they can be, else one by one.
 
     Raises CannotExpressError for programs during which devices need buffers of unlike sizes.
     """
     try:
-        return _written("jax", source, explicit=False)
+        return _write_stripes("jax", source, explicit=False)
     except CannotExpressError:
-        return _written("jax", source, explicit=True)
+        return _write_stripes("jax", source, explicit=True)
 
 
-def write_flat(source: Source) -> Files:
+def write_flat(source: EmitSource) -> Files:
     """``collsynth_jax_flat_STAMP.py``, by explicit groups: for any mesh in the order of the ranks.
 
     Raises CannotExpressError for programs during which devices need buffers of unlike sizes.
     """
-    return _written("jax-flat", source, explicit=True)
+    return _write_stripes("jax-flat", source, explicit=True)
 
 
-def _written(target: str, source: Source, explicit: bool) -> Files:
+def _write_stripes(target: str, source: EmitSource, explicit: bool) -> Files:
     found = []
     for number, stripe in enumerate(source.stripes, 1):
-        with in_stripe(source, number):
+        with number_stripe_errors(source, number):
             found.append(_steps(stripe, explicit))
     steps = [step for of_stripe in found for step in of_stripe]
-    first, last = by_ranks(source)
-    ordered = ([_Step()] * len(first), [_Step()] * len(last))
+    first, last = reorder_by_ranks(source)
+    ordered = ([_PhaseStep()] * len(first), [_PhaseStep()] * len(last))
     return python_file(
         target,
         source,
@@ -78,7 +84,9 @@ def _written(target: str, source: Source, explicit: bool) -> Files:
 
 
 def _numbers(
-    source: Source, steps: Sequence[tuple[_Step, ...]], what: Callable[[Exchange, _Step], bool]
+    source: EmitSource,
+    steps: Sequence[tuple[_PhaseStep, ...]],
+    what: Callable[[Exchange, _PhaseStep], bool],
 ) -> list[str]:
     """The numbers, from 1, of exchanges for which ``what`` is true; with stripes if several."""
     found = []
@@ -90,33 +98,39 @@ def _numbers(
     return found
 
 
-def _steps(source: Source, explicit: bool) -> tuple[_Step, ...]:
+def _steps(source: EmitSource, explicit: bool) -> tuple[_PhaseStep, ...]:
     schedule, found = source.schedule, []
-    held, parts = buffers(schedule), schedule.pieces if schedule.goal.gathers else 1
+    held, parts = follow_buffers(schedule), schedule.pieces if schedule.goal.gathers else 1
     for number, phase in enumerate(schedule.phases):
         found.append(_step(source, held, number, phase))
         if found[-1].alone and not explicit:
-            raise cannot(source, number, "only devices with some coordinates 0 take part")
+            raise inexpressible_error(
+                source, number, "only devices with some coordinates 0 take part"
+            )
         parts = _parts_after(phase, parts)
         _check_one_shape(source, held, number, parts)
     return tuple(found)
 
 
-def _step(source: Source, held: Buffers, number: int, phase: Phase) -> _Step:
+def _step(source: EmitSource, held: BufferHistory, number: int, phase: Phase) -> _PhaseStep:
     needed = held.needed[number + 1]
     if isinstance(phase, Exchange):
         idle = phase.groups.size < source.schedule.devices
         in_pieces = phase.collective.in_pieces
         if idle and phase.collective.apart:
-            raise cannot(source, number, "only some devices take part, and all have blocks")
-        return _Step(alone=idle and not in_pieces, everyone=idle and in_pieces)
+            raise inexpressible_error(
+                source, number, "only some devices take part, and all have blocks"
+            )
+        return _PhaseStep(alone=idle and not in_pieces, everyone=idle and in_pieces)
     moving = np.zeros_like(needed)
     moving[phase.devices] = True
     if not (moving & needed).any():
-        return _Step(idle=True)
+        return _PhaseStep(idle=True)
     if (needed & ~moving).any():
-        raise cannot(source, number, "only some of the devices whose buffers are needed take part")
-    return _Step()
+        raise inexpressible_error(
+            source, number, "only some of the devices whose buffers are needed take part"
+        )
+    return _PhaseStep()
 
 
 def _parts_after(phase: Phase, parts: int) -> int:
@@ -127,12 +141,12 @@ def _parts_after(phase: Phase, parts: int) -> int:
     return parts // members if phase.collective.gathers else parts * members
 
 
-def _check_one_shape(source: Source, held: Buffers, number: int, parts: int) -> None:
+def _check_one_shape(source: EmitSource, held: BufferHistory, number: int, parts: int) -> None:
     """Refuse a phase after which some device needs a buffer of another size than all have."""
     other = held.needed[number + 1] & (held.parts[number + 1] != parts)
     if other.any():
         wrong = int(held.parts[number + 1][other][0])
-        raise cannot(
+        raise inexpressible_error(
             source,
             number,
             f"some devices need {_share(wrong)} of the payload after it and others "

@@ -17,16 +17,16 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from hierarchies import Devices, InputError, Placement, System, within
+from hierarchies import Devices, InputError, Placement, System, error_context
 from synth.collective.emit.conventions import BY_COORDINATES, level_of_hosts
 from synth.collective.emit.frameworks import FRAMEWORKS
 from synth.collective.emit.mesh import RankOrder, mesh
-from synth.collective.emit.source import Files, Options, Source
+from synth.collective.emit.source import EmitOptions, EmitSource, Files
 
 _HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
-class Placed(Protocol):
+class LaunchPlacement(Protocol):
     """A placement on a system, and who counts ranks how: all that a launcher asks of a source."""
 
     @property
@@ -36,10 +36,10 @@ class Placed(Protocol):
     def system(self) -> System: ...
 
     @property
-    def options(self) -> Options: ...
+    def options(self) -> EmitOptions: ...
 
 
-def host_level(source: Placed) -> int:
+def host_level(source: LaunchPlacement) -> int:
     """The position of the level whose units are hosts; -1 if the whole machine is one host.
 
     Raises InputError for a level asked for that is not there.
@@ -47,12 +47,12 @@ def host_level(source: Placed) -> int:
     hierarchy = source.placement.hierarchy
     asked = source.options.host_level
     if asked is not None:
-        with within("host level"):
+        with error_context("host level"):
             return hierarchy.index(asked)
     return level_of_hosts(hierarchy)
 
 
-def hosts(source: Placed) -> tuple[str, ...]:
+def hosts(source: LaunchPlacement) -> tuple[str, ...]:
     """The names of the hosts, in the order of the hierarchy.
 
     Raises InputError if the names given are not as many as the hosts, or not different, or not
@@ -74,19 +74,19 @@ def hosts(source: Placed) -> tuple[str, ...]:
     return given
 
 
-def places(source: Placed) -> Devices:
+def places(source: LaunchPlacement) -> Devices:
     """The host of every device and its number there, shape (devices, 2)."""
     hierarchy = source.placement.hierarchy
     devices = np.arange(hierarchy.devices)
     return np.stack(np.divmod(devices, hierarchy.devices_in_child(host_level(source))), axis=1)
 
 
-def seats(source: Placed) -> Devices:
+def seats(source: LaunchPlacement) -> Devices:
     """The host of every rank and its device's number there, shape (ranks, 2)."""
     return np.asarray(places(source)[_devices(source)])
 
 
-def rankfile(source: Placed) -> Files:
+def rankfile(source: LaunchPlacement) -> Files:
     """A rankfile of Open MPI, and the script that gives each rank its device."""
     names, ranks = hosts(source), seats(source)
     run = f"-n {len(ranks)} bash on_device.sh PROGRAM"
@@ -101,11 +101,11 @@ def rankfile(source: Placed) -> Files:
     ]
     return {
         "rankfile": _text([*_header(source, how), *lines]),
-        "on_device.sh": _on_device(source, "OMPI_COMM_WORLD_RANK", how),
+        "on_device.sh": _device_script(source, "OMPI_COMM_WORLD_RANK", how),
     }
 
 
-def slurm(source: Placed) -> Files:
+def slurm(source: LaunchPlacement) -> Files:
     """A host file of Slurm's srun, and the script that gives each task its device.
 
     The host file has no comments: a line of it is a task.
@@ -120,11 +120,11 @@ def slurm(source: Placed) -> Files:
     ]
     return {
         "slurm_hostfile": _text([names[host] for host, _ in ranks.tolist()]),
-        "on_device.sh": _on_device(source, "SLURM_PROCID", how),
+        "on_device.sh": _device_script(source, "SLURM_PROCID", how),
     }
 
 
-def torchrun(source: Placed) -> Files:
+def torchrun(source: LaunchPlacement) -> Files:
     """A Python module that turns torchrun's host and local rank into the rank of the placement.
 
     torchrun itself can only number host by host.
@@ -165,7 +165,7 @@ def apply():
     return {"collsynth_ranks.py": _text(header) + body}
 
 
-def jax_devices(source: Source) -> Files:
+def jax_devices(source: EmitSource) -> Files:
     """The order of ``jax.devices()`` that makes a mesh of the parallelism axes.
 
     A TPU's chips are known by their coordinates: their ids count hosts of 2 x 2 chips.
@@ -193,7 +193,7 @@ def jax_devices(source: Source) -> Files:
     return {"jax_devices.json": _json(body)}
 
 
-def kubernetes(source: Placed) -> Files:
+def kubernetes(source: LaunchPlacement) -> Files:
     """A ConfigMap with the ranks of each pod, for jobs of one pod a host."""
     count = len(hosts(source))
     header = _header(
@@ -223,24 +223,24 @@ def kubernetes(source: Placed) -> Files:
     return {"ranks.yaml": _text([*header, *head, *lines])}
 
 
-def _devices(source: Placed) -> Devices:
+def _devices(source: LaunchPlacement) -> Devices:
     """The device of every rank."""
     return mesh(source.placement, rank_order(source)).devices
 
 
-def rank_order(source: Placed) -> RankOrder:
+def rank_order(source: LaunchPlacement) -> RankOrder:
     """How ranks are counted here: by the axes, unless the options name a framework."""
     asked = source.options.rank_order
     return RankOrder.AXES if asked is RankOrder.MACHINE else asked
 
 
-def _ranks_by_host(source: Placed) -> list[tuple[int, ...]]:
+def _ranks_by_host(source: LaunchPlacement) -> list[tuple[int, ...]]:
     """For each host the ranks of its devices."""
     rank_of = np.argsort(_devices(source))
     return [tuple(row) for row in rank_of.reshape(len(hosts(source)), -1).tolist()]
 
 
-def _about(source: Placed) -> dict[str, Any]:
+def _about(source: LaunchPlacement) -> dict[str, Any]:
     placement = source.placement
     return {
         "system": source.system.name,
@@ -251,7 +251,7 @@ def _about(source: Placed) -> dict[str, Any]:
     }
 
 
-def _header(source: Placed, how: list[str]) -> list[str]:
+def _header(source: LaunchPlacement, how: list[str]) -> list[str]:
     """Comment lines that say what the ranks of a file are, and how the file is used."""
     placement, order = source.placement, rank_order(source)
     axes = ", ".join(f"{axis.name}={axis.size}" for axis in placement.axes)
@@ -266,7 +266,7 @@ def _header(source: Placed, how: list[str]) -> list[str]:
     ]
 
 
-def _on_device(source: Placed, variable: str, how: list[str]) -> str:
+def _device_script(source: LaunchPlacement, variable: str, how: list[str]) -> str:
     """A script that shows a process the devices of its host, those of lower ranks first.
 
     Launchers number the processes of a host by rank; so local process i finds its device at

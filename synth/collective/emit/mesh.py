@@ -103,14 +103,14 @@ def mesh(placement: Placement, order: RankOrder = RankOrder.MACHINE) -> Mesh:
 
 
 @dataclass(frozen=True)
-class Among:
+class MeshGroups:
     """Groups that differ in ``over`` (slowest first), of devices whose ``at_zero`` are 0."""
 
     over: Dims
     at_zero: Dims = ()
 
 
-def among(groups: Devices, mesh: Mesh) -> Among | None:
+def find_mesh_axes(groups: Devices, mesh: Mesh) -> MeshGroups | None:
     """The mesh axes that name groups of devices, shape (groups, members); None if none do."""
     coordinates = np.array(np.unravel_index(mesh.ranks(groups), mesh.shape)).reshape(
         len(mesh.shape), *groups.shape
@@ -121,13 +121,13 @@ def among(groups: Devices, mesh: Mesh) -> Among | None:
         sorted(varying, key=lambda dim: int((first[dim] == 0).cumprod().sum()), reverse=True)
     )
     zero = tuple(dim for dim, at in enumerate(coordinates) if dim not in varying and not at.any())
-    found = Among(over, zero)
-    same = np.array_equal(_sorted(spelled_out(found, mesh)), _sorted(groups))
+    found = MeshGroups(over, zero)
+    same = np.array_equal(_sort_groups(expand_groups(found, mesh)), _sort_groups(groups))
     return found if same else None
 
 
-def spelled_out(groups: Among, mesh: Mesh) -> Devices:
-    """The devices of every group, shape (groups, members): the inverse of ``among``."""
+def expand_groups(groups: MeshGroups, mesh: Mesh) -> Devices:
+    """The devices of every group, shape (groups, members): the inverse of ``find_mesh_axes``."""
     index = tuple(
         slice(0, 1) if d in groups.at_zero else slice(None) for d in range(len(mesh.axes))
     )
@@ -137,5 +137,5 @@ def spelled_out(groups: Among, mesh: Mesh) -> Devices:
     return np.asarray(part.transpose([*fixed, *groups.over]).reshape(-1, members))
 
 
-def _sorted(groups: Devices) -> Devices:
+def _sort_groups(groups: Devices) -> Devices:
     return np.asarray(groups[np.argsort(groups[:, 0])])

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from grammar.tensors.sharding import Kind
-from synth.collective.emit.source import Files, Source
+from grammar.tensors.sharding import ReductionKind
+from synth.collective.emit.source import EmitSource, Files
 from synth.collective.emit.text import python_file
 
 
-def write(source: Source) -> Files:
+def write(source: EmitSource) -> Files:
     """``collsynth_mpi_STAMP.py``. Raises CannotExpressError for groups no mesh has."""
     op = source.schedule.op
-    return python_file("mpi", source, with_op="" if op is Kind.SUM else f", MPI.{op.name}")
+    return python_file("mpi", source, with_op="" if op is ReductionKind.SUM else f", MPI.{op.name}")

@@ -34,11 +34,11 @@ from grammar import Collective, instructions
 from hierarchies import Devices, InputError
 from synth.collective.algorithms.algorithms import Algorithm
 from synth.collective.emit.launchers import host_level
-from synth.collective.emit.source import CannotExpressError, Files, Source
+from synth.collective.emit.source import CannotExpressError, EmitSource, Files
 from synth.collective.semantics.schedule import Exchange
 
 MOST_CHANNELS = 64
-SAID = (Algorithm.RING, Algorithm.TREE)
+TUNABLE_ALGORITHMS = (Algorithm.RING, Algorithm.TREE)
 """The algorithms that the table has rows for."""
 BUILD = (
     "Build the plugin with *nChannels = 0 in pluginGetCollInfo, where it has 1: else all other "
@@ -54,7 +54,7 @@ NAMES = {
 }
 
 
-def write(source: Source) -> Files:
+def write(source: EmitSource) -> Files:
     """The table.
 
     Raises CannotExpressError for an all-to-all, for a call that is priced by no ring or tree, and
@@ -75,7 +75,7 @@ def write(source: Source) -> Files:
     return {_file(source): "\n".join(lines) + "\n"}
 
 
-def _rows(source: Source, channels: int) -> Iterator[str]:
+def _rows(source: EmitSource, channels: int) -> Iterator[str]:
     """A row for each call and each shape of its communicators."""
     exchanges = [phase for phase in source.schedule.phases if isinstance(phase, Exchange)]
     schedule = source.schedule
@@ -83,7 +83,7 @@ def _rows(source: Source, channels: int) -> Iterator[str]:
     prices = [price for price in source.prices if price.algorithm is not None]
     known: dict[str, str] = {}
     for at, (step, exchange, price) in enumerate(zip(steps, exchanges, prices, strict=True), 1):
-        if why := unsaid(step.collective.value, price.algorithm):
+        if why := explain_missing_row(step.collective.value, price.algorithm):
             raise CannotExpressError(why, where=f"step {at}")
         assert price.algorithm
         way = f"{price.algorithm.value},{price.protocol.value}"
@@ -98,14 +98,14 @@ def _rows(source: Source, channels: int) -> Iterator[str]:
         yield f"{name},{first},{last},{way},{channels},{nodes_and_ranks}"
 
 
-def unsaid(collective: str, algorithm: Algorithm | None) -> str:
+def explain_missing_row(collective: str, algorithm: Algorithm | None) -> str:
     """Why the table has no row for a call by an algorithm; nothing where it has one."""
-    if algorithm is None or algorithm in SAID:
+    if algorithm is None or algorithm in TUNABLE_ALGORITHMS:
         return ""
     return f"{collective}: it goes by {algorithm.value}, and the table says rings and trees only"
 
 
-def _nodes(source: Source, groups: Devices) -> list[int]:
+def _nodes(source: EmitSource, groups: Devices) -> list[int]:
     """On how many nodes the groups of a call lie: each number once."""
     devices = source.system.hierarchy.devices_in_child(host_level(source))
     hosts = np.sort(groups // devices, axis=1)
@@ -113,7 +113,7 @@ def _nodes(source: Source, groups: Devices) -> list[int]:
     return sorted(set(counts.tolist()))
 
 
-def _header(source: Source, channels: int) -> Iterator[str]:
+def _header(source: EmitSource, channels: int) -> Iterator[str]:
     schedule = source.schedule
     for paragraph in source.reached:
         yield from map(_comment, wrap(paragraph, 98))
@@ -130,7 +130,7 @@ def _header(source: Source, channels: int) -> Iterator[str]:
     yield "# collective_type,min_bytes,max_bytes,algorithm,protocol,channels,nNodes,nRanks"
 
 
-def _file(source: Source) -> str:
+def _file(source: EmitSource) -> str:
     return f"nccl_tuner_{source.stamp}.csv"
 
 

@@ -12,23 +12,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hierarchies import InputError
-from synth.collective.emit.source import Files, Source
+from synth.collective.emit.source import EmitSource, Files
 from synth.collective.emit.targets import emit, target_of
-from synth.collective.emit.text import rendered, request
+from synth.collective.emit.text import render_template, request_words
 
 _MODULES = {"torch": "torch", "jax": "jax", "jax-flat": "jax", "mpi": "mpi"}
 """Targets whose files are Python modules, each with the runtime that it is for."""
 
 
 @dataclass(frozen=True)
-class Entry:
+class PackageEntry:
     """One collective of a job, by its name there, and what is handed out for it."""
 
     name: str
-    source: Source
+    source: EmitSource
 
 
-def emit_all(target: str, entries: Sequence[Entry]) -> Files:
+def emit_all(target: str, entries: Sequence[PackageEntry]) -> Files:
     """The files of a target for all collectives of a job.
 
     A package for targets of Python modules; one file each for others; for targets that only say
@@ -72,10 +72,10 @@ def _names(names: Sequence[str]) -> list[str]:
     return found
 
 
-def _index(runtime: str, entries: Sequence[Entry], modules: Sequence[str]) -> str:
+def _index(runtime: str, entries: Sequence[PackageEntry], modules: Sequence[str]) -> str:
     """The package's own file: its modules, and what makes them all ready."""
     first = entries[0].source
-    return rendered(
+    return render_template(
         f"package_{runtime}.py.jinja",
         made_by=first.options.made_by,
         system=first.system,
@@ -88,7 +88,7 @@ def _index(runtime: str, entries: Sequence[Entry], modules: Sequence[str]) -> st
                 "over": ", ".join(entry.source.schedule.reduction.over),
                 "milliseconds": entry.source.seconds * 1e3,
                 "payload_bytes": entry.source.payload_bytes,
-                **request(entry.source.schedule),
+                **request_words(entry.source.schedule),
             }
             for entry, module in zip(entries, modules, strict=True)
         ],

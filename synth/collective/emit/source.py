@@ -8,13 +8,13 @@ from dataclasses import dataclass, field, replace
 from hashlib import sha256
 
 from grammar import Goal
-from grammar.tensors.sharding import Kind
+from grammar.tensors.sharding import ReductionKind
 from hierarchies import InputError, Placement, Reduction, System
 from synth.collective.emit.mesh import Mesh, RankOrder, mesh
-from synth.collective.price.steps import StepPrice
+from synth.collective.price.steps import InstructionPrice
 from synth.collective.semantics.schedule import Exchange, Schedule
 from synth.collective.verify.symbolic import Proved, Unknown
-from synth.events.overlap import Lane, together_seconds
+from synth.events.overlap import Lane, makespan_within
 
 Files = dict[str, str | bytes]
 """The files of a target: their contents by name."""
@@ -24,7 +24,7 @@ def stamp(
     reduction: Reduction,
     goal: Goal,
     slices: Iterable[tuple[str, int, int]],
-    op: Kind = Kind.SUM,
+    op: ReductionKind = ReductionKind.SUM,
     order: RankOrder = RankOrder.MACHINE,
 ) -> str:
     """Six digits that go into the names of a program's files, which so tell programs apart.
@@ -38,10 +38,10 @@ def stamp(
     levels = [(level.name, level.cardinality) for level in placement.hierarchy.levels]
     where = (levels, axes, placement.matrix, reduction.over)
     known = (where, goal.value, op.value, order.value, list(slices))
-    return digits(repr(known))
+    return hash_digits(repr(known))
 
 
-def digits(text: str) -> str:
+def hash_digits(text: str) -> str:
     """Six digits that tell a text from others."""
     return sha256(text.encode()).hexdigest()[:6]
 
@@ -52,7 +52,7 @@ def module_name(runtime: str, stamped: str) -> str:
 
 
 @dataclass(frozen=True)
-class Options:
+class EmitOptions:
     """What a caller may say about the form of what is emitted.
 
     * ``rank_order``: how the job's processes are numbered;
@@ -70,7 +70,7 @@ class Options:
 
 
 @dataclass(frozen=True)
-class Source:
+class EmitSource:
     """A schedule on a system, with the price of each phase and z3's verdict on its program.
 
     Prices are of one segment. Where several programs run side by side, each has a slice of the
@@ -81,10 +81,10 @@ class Source:
 
     schedule: Schedule
     system: System
-    prices: tuple[StepPrice, ...]
+    prices: tuple[InstructionPrice, ...]
     verdict: Proved | Unknown
-    options: Options = field(default_factory=Options)
-    beside: tuple[Source, ...] = ()
+    options: EmitOptions = field(default_factory=EmitOptions)
+    beside: tuple[EmitSource, ...] = ()
     reached: tuple[str, ...] = ()
 
     @property
@@ -96,7 +96,7 @@ class Source:
         return mesh(self.placement, self.options.rank_order)
 
     @property
-    def stripes(self) -> tuple[Source, ...]:
+    def stripes(self) -> tuple[EmitSource, ...]:
         """The stripes that run side by side, each as a source of its own; at least one."""
         return (replace(self, beside=()), *self.beside)
 
@@ -132,27 +132,27 @@ class Source:
     @property
     def seconds(self) -> float:
         """The simulated time, with overlapping segments and stripes side by side."""
-        return together_seconds(self.lanes)
+        return makespan_within(self.lanes)
 
 
 class CannotExpressError(InputError):
     """A target has no way to say a step. ``step`` counts the exchanges of the schedule from 1."""
 
 
-def step_of(schedule: Schedule, phase: int) -> int:
+def step_number(schedule: Schedule, phase: int) -> int:
     """The number of the step a phase belongs to: how many exchanges there are up to it."""
     return sum(isinstance(p, Exchange) for p in schedule.phases[: phase + 1])
 
 
-def cannot(source: Source, phase: int, why: str) -> CannotExpressError:
+def inexpressible_error(source: EmitSource, phase: int, why: str) -> CannotExpressError:
     """The error for a phase, by its position in the schedule, that a target cannot express."""
     what = source.schedule.phases[phase]
     name = what.collective.value if isinstance(what, Exchange) else "transpose"
-    return CannotExpressError(f"{name}: {why}", where=f"step {step_of(source.schedule, phase)}")
+    return CannotExpressError(f"{name}: {why}", where=f"step {step_number(source.schedule, phase)}")
 
 
 @contextmanager
-def in_stripe(source: Source, number: int) -> Iterator[None]:
+def number_stripe_errors(source: EmitSource, number: int) -> Iterator[None]:
     """Add the stripe's number, from 1, to any CannotExpressError that is raised inside."""
     try:
         yield

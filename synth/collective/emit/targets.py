@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from hierarchies import InputError, nearest
+from hierarchies import InputError, suggest_nearest
 from synth.collective.emit import jax, launchers, mpi, nccl_tuner, torch
 from synth.collective.emit.chakra import trace as chakra
 from synth.collective.emit.document import writing as document
 from synth.collective.emit.mscclpp import plan as mscclpp
-from synth.collective.emit.source import CannotExpressError, Files, Source
+from synth.collective.emit.source import CannotExpressError, EmitSource, Files
 from synth.collective.emit.timeline import svg as picture
 from synth.collective.emit.timeline import trace as timeline
 
@@ -26,11 +26,11 @@ class Target:
     """
 
     summary: str
-    write: Callable[[Source], Files]
+    write: Callable[[EmitSource], Files]
     runs: bool = False
     overlaps: bool = False
     places: bool = False
-    check: Callable[[Source], None] | None = None
+    check: Callable[[EmitSource], None] | None = None
 
 
 TARGETS: Mapping[str, Target] = {
@@ -61,11 +61,13 @@ TARGETS: Mapping[str, Target] = {
 def target_of(name: str) -> Target:
     """The row of a target. Raises InputError if there is none so named."""
     if name not in TARGETS:
-        raise InputError(f"no target {name!r}", where="--target", hint=nearest(name, TARGETS))
+        raise InputError(
+            f"no target {name!r}", where="--target", hint=suggest_nearest(name, TARGETS)
+        )
     return TARGETS[name]
 
 
-def emit(target: str, source: Source) -> Files:
+def emit(target: str, source: EmitSource) -> Files:
     """The files of a target for a schedule.
 
     Raises InputError for a target that does not exist, and CannotExpressError, which names the
@@ -79,20 +81,20 @@ def emit(target: str, source: Source) -> Files:
     try:
         return row.write(source)
     except CannotExpressError as error:
-        able = ", ".join(able_to_run(source)) or "none"
+        able = ", ".join(runnable_targets(source)) or "none"
         raise CannotExpressError(
             f"{target} cannot express {error.problem}", where=error.where, hint=f"these can: {able}"
         ) from None
 
 
-def able_to_run(source: Source) -> tuple[str, ...]:
+def runnable_targets(source: EmitSource) -> tuple[str, ...]:
     """The targets that can carry out a schedule."""
     several = bool(source.beside) or source.schedule.segments > 1
     able = {n: t for n, t in TARGETS.items() if t.runs and (t.overlaps or not several)}
-    return tuple(name for name, target in able.items() if _can(target, source))
+    return tuple(name for name, target in able.items() if _is_expressible(target, source))
 
 
-def _check_alone(target: str, source: Source) -> None:
+def _check_alone(target: str, source: EmitSource) -> None:
     """Refuse segments and stripes where a target has no words for them."""
     if source.beside:
         able = ", ".join(name for name, row in TARGETS.items() if row.overlaps)
@@ -107,7 +109,7 @@ def _check_alone(target: str, source: Source) -> None:
         )
 
 
-def _can(target: Target, source: Source) -> bool:
+def _is_expressible(target: Target, source: EmitSource) -> bool:
     try:
         (target.check or target.write)(source)
     except InputError:

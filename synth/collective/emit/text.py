@@ -7,14 +7,20 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from grammar.tensors.sharding import Kind
+from grammar.tensors.sharding import ReductionKind
 from hierarchies import Placement
-from synth.collective.emit.buffers import Buffers, buffers
-from synth.collective.emit.conventions import IN_ORDER, by_torchrun
+from synth.collective.emit.buffers import BufferHistory, follow_buffers
+from synth.collective.emit.conventions import IN_ORDER, torchrun_command
 from synth.collective.emit.frameworks import FRAMEWORKS
-from synth.collective.emit.mesh import Mesh, RankOrder, among
+from synth.collective.emit.mesh import Mesh, RankOrder, find_mesh_axes
 from synth.collective.emit.mesh import mesh as mesh_of
-from synth.collective.emit.source import Files, Source, cannot, in_stripe, module_name
+from synth.collective.emit.source import (
+    EmitSource,
+    Files,
+    inexpressible_error,
+    module_name,
+    number_stripe_errors,
+)
 from synth.collective.semantics.schedule import Exchange, Schedule, Transpose
 
 _NUMBERING = {
@@ -26,8 +32,12 @@ _NUMBERING = {
     },
 }
 _SHOWN = 8
-_TOTALS = {Kind.SUM: "sum", Kind.MAX: "maximum", Kind.MIN: "minimum"}
-_SUMMED = {Kind.SUM: "Sum a tensor", Kind.MAX: "The maximum", Kind.MIN: "The minimum"}
+_TOTALS = {ReductionKind.SUM: "sum", ReductionKind.MAX: "maximum", ReductionKind.MIN: "minimum"}
+_SUMMED = {
+    ReductionKind.SUM: "Sum a tensor",
+    ReductionKind.MAX: "The maximum",
+    ReductionKind.MIN: "The minimum",
+}
 
 
 @cache
@@ -41,19 +51,19 @@ def templates(package: str) -> Environment:
     )
 
 
-def python_file(target: str, source: Source, **more: Any) -> Files:
+def python_file(target: str, source: EmitSource, **more: Any) -> Files:
     """``collsynth_TARGET_STAMP.py``. Raises CannotExpressError for groups no mesh axes can give."""
     name, runtime = module_name(target, source.stamp), target.partition("-")[0]
-    words = _words(source) | {"module": name} | more
-    return {f"{name}.py": rendered(f"{runtime}.py.jinja", **words)}
+    words = _template_words(source) | {"module": name} | more
+    return {f"{name}.py": render_template(f"{runtime}.py.jinja", **words)}
 
 
-def rendered(template: str, **words: Any) -> str:
+def render_template(template: str, **words: Any) -> str:
     """A template of this package, filled in."""
     return templates("synth.collective.emit").get_template(template).render(**words)
 
 
-def _words(source: Source) -> dict[str, Any]:
+def _template_words(source: EmitSource) -> dict[str, Any]:
     schedule, mesh = source.schedule, source.mesh
     reduction, placement = schedule.reduction, source.placement
     axes = [(axis.name, mesh.of_axis(number)) for number, axis in enumerate(placement.axes)]
@@ -66,9 +76,9 @@ def _words(source: Source) -> dict[str, Any]:
     steps = [step for stripe in stripes for step in stripe["steps"]]
     overlapped = len(stripes) > 1 or stripes[0]["segments"] > 1
     return {
-        **request(schedule),
+        **request_words(schedule),
         "made_by": source.options.made_by,
-        "launch": tried(placement, source.options.rank_order, overlapped),
+        "launch": trial_command(placement, source.options.rank_order, overlapped),
         "in_order": IN_ORDER,
         "over": ", ".join(reduction.over),
         "system": source.system,
@@ -80,20 +90,20 @@ def _words(source: Source) -> dict[str, Any]:
         "seconds": source.seconds,
         "reached": source.reached,
         "members": reduction.tree.devices,
-        **mesh_words(placement, source.options.rank_order),
+        **describe_mesh(placement, source.options.rank_order),
         "reduced": _strings(reduced),
         **stripes[0],
         "striped": len(stripes) > 1,
         "stripes": stripes,
         "overlapped": overlapped,
-        "ascending": all(_ascending(names, mesh) for names in orders),
+        "ascending": all(_is_ascending(names, mesh) for names in orders),
         "transposes": any("shape" in step for step in steps),
         "in_place": any(not e.collective.in_pieces for e in exchanges),
         "collectives": {exchange.collective.value for exchange in exchanges},
     }
 
 
-def mesh_words(placement: Placement, order: RankOrder) -> dict[str, Any]:
+def describe_mesh(placement: Placement, order: RankOrder) -> dict[str, Any]:
     """How ranks are numbered, and the mesh that their coordinates are of."""
     made = mesh_of(placement, order)
     parts = [(axis.name, made.of_axis(number)) for number, axis in enumerate(placement.axes)]
@@ -105,16 +115,16 @@ def mesh_words(placement: Placement, order: RankOrder) -> dict[str, Any]:
     }
 
 
-def tried(placement: Placement, order: RankOrder, overlapped: bool = False) -> str:
+def trial_command(placement: Placement, order: RankOrder, overlapped: bool = False) -> str:
     """How a file for PyTorch is tried, up to its name: what starts it on this machine."""
-    line = by_torchrun(placement.hierarchy, overlapped)
+    line = torchrun_command(placement.hierarchy, overlapped)
     ranks = "" if order is RankOrder.MACHINE else f"; ranks are numbered {_NUMBERING[order]}"
     if "--nnodes" not in line:
         return f"Try it{ranks}:\n{line} "
     return f"Try it, on every host (host0 is the first){ranks}:\n{line} \\\n    "
 
 
-def request(schedule: Schedule) -> dict[str, Any]:
+def request_words(schedule: Schedule) -> dict[str, Any]:
     """What is requested, by the names it has in text, as a function and as a class.
 
     ``sums``: whether it adds up, and so rounds; ``total`` is what comes of several values.
@@ -129,7 +139,7 @@ def request(schedule: Schedule) -> dict[str, Any]:
         "op": schedule.op.value,
         "total": _TOTALS[schedule.op],
         "summed": _SUMMED[schedule.op],
-        "sums": goal.reduces and schedule.op is Kind.SUM,
+        "sums": goal.reduces and schedule.op is ReductionKind.SUM,
         "rooted": goal.rooted,
         "in_pieces": schedule.goal.in_pieces,
         "given": schedule.given_pieces,
@@ -137,12 +147,12 @@ def request(schedule: Schedule) -> dict[str, Any]:
     }
 
 
-def _stripes(source: Source) -> list[dict[str, Any]]:
+def _stripes(source: EmitSource) -> list[dict[str, Any]]:
     """What is said of each program that runs side by side, its steps given by mesh axes."""
     found = []
     for number, stripe in enumerate(source.stripes, 1):
-        with in_stripe(source, number):
-            steps = _steps(stripe, buffers(stripe.schedule))
+        with number_stripe_errors(source, number):
+            steps = _steps(stripe, follow_buffers(stripe.schedule))
         schedule = stripe.schedule
         found.append(
             {
@@ -159,12 +169,12 @@ def _stripes(source: Source) -> list[dict[str, Any]]:
     return found
 
 
-def _steps(source: Source, held: Buffers) -> list[dict[str, Any]]:
-    first, last = by_ranks(source)
+def _steps(source: EmitSource, held: BufferHistory) -> list[dict[str, Any]]:
+    first, last = reorder_by_ranks(source)
     return [*first, *_phases(source, held), *last]
 
 
-def by_ranks(source: Source) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+def reorder_by_ranks(source: EmitSource) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Steps before and after a schedule's that put the caller's pieces in the order of ranks.
 
     In a schedule they are in that of members, outermost level first. None if that is the same.
@@ -183,7 +193,7 @@ def by_ranks(source: Source) -> tuple[list[dict[str, Any]], list[dict[str, Any]]
     return first, [{**after, "only": ()}] if schedule.result_pieces > 1 else []
 
 
-def _members(source: Source) -> tuple[tuple[int, ...], list[int]]:
+def _members(source: EmitSource) -> tuple[tuple[int, ...], list[int]]:
     """The sizes of the mesh axes of a reduction group by ranks; by members, which are slowest.
 
     They differ where ranks are numbered by axes and several of these are on several levels.
@@ -195,7 +205,7 @@ def _members(source: Source) -> tuple[tuple[int, ...], list[int]]:
     return tuple(axis.size for axis in own), [own.index(axis) for axis in by_members]
 
 
-def _phases(source: Source, held: Buffers) -> list[dict[str, Any]]:
+def _phases(source: EmitSource, held: BufferHistory) -> list[dict[str, Any]]:
     mesh, schedule = source.mesh, source.schedule
     found: list[dict[str, Any]] = []
     for number, phase in enumerate(schedule.phases):
@@ -211,9 +221,9 @@ def _phases(source: Source, held: Buffers) -> list[dict[str, Any]]:
                 }
             )
             continue
-        read = among(phase.groups, mesh)
+        read = find_mesh_axes(phase.groups, mesh)
         if read is None:
-            raise cannot(source, number, "its groups are no product of mesh axes")
+            raise inexpressible_error(source, number, "its groups are no product of mesh axes")
         over = mesh.named(read.over)
         at_zero = mesh.named(read.at_zero)
         found.append(
@@ -229,7 +239,7 @@ def _phases(source: Source, held: Buffers) -> list[dict[str, Any]]:
     return found
 
 
-def _parts(phase: Exchange, held: Buffers, moment: int) -> int:
+def _parts(phase: Exchange, held: BufferHistory, moment: int) -> int:
     """By how much the payload is divided in a member's larger buffer; only a broadcast asks."""
     if not phase.collective.from_first:
         return 1
@@ -239,7 +249,7 @@ def _parts(phase: Exchange, held: Buffers, moment: int) -> int:
     return int(roots.pop())
 
 
-def _first_group(phase: Exchange, source: Source) -> str:
+def _first_group(phase: Exchange, source: EmitSource) -> str:
     ranks = source.mesh.ranks(phase.groups[0]).tolist()
     shown = ", ".join(str(rank) for rank in ranks[:_SHOWN])
     more = ", ..." if len(ranks) > _SHOWN else ""
@@ -248,7 +258,7 @@ def _first_group(phase: Exchange, source: Source) -> str:
     return f"{groups}, as [{shown}{more}]"
 
 
-def _ascending(names: tuple[str, ...], mesh: Mesh) -> bool:
+def _is_ascending(names: tuple[str, ...], mesh: Mesh) -> bool:
     """Whether the members of groups over these mesh axes have ascending ranks."""
     order = [axis.name for axis in mesh.axes if axis.name in names]
     return list(names) == order

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from grammar import Goal
-from grammar.tensors.sharding import Kind
-from synth.collective.emit.source import Files, Source
+from grammar.tensors.sharding import ReductionKind
+from synth.collective.emit.source import EmitSource, Files
 from synth.collective.emit.text import python_file
 
 _OWN = {
@@ -33,12 +33,12 @@ _OTHERS = (
 """What else a process group can be asked for."""
 
 
-def write(source: Source) -> Files:
+def write(source: EmitSource) -> Files:
     """``collsynth_torch_STAMP.py``. Raises CannotExpressError for groups no mesh has."""
     schedule = source.schedule
     own = _OWN[schedule.goal]
     names = sorted({*_OTHERS, *(name for names in _OWN.values() for name in names)})
-    sums = schedule.op is Kind.SUM
+    sums = schedule.op is ReductionKind.SUM
     return python_file(
         "torch",
         source,

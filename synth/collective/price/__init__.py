@@ -6,7 +6,7 @@ what the runtime would take if nobody planned, priced by the same lines, and a l
 schedule can beat, from counting what must cross each cut. For 1 GiB on two nodes:
 
 >>> from hierarchies import Axis, Reduction, load, placements
->>> from hierarchies.units import duration
+>>> from hierarchies.units import format_duration
 >>> from synth.collective.price.bound import bound
 >>> from synth.collective.price.defaults import defaults
 >>> from synth.collective.price.step_prices import Simulator
@@ -14,9 +14,9 @@ schedule can beat, from counting what must cross each cut. For 1 GiB on two node
 >>> [placement] = placements(system.hierarchy, [Axis("data", 16)])
 >>> reduction = Reduction(placement, ("data",))
 >>> found = defaults(Simulator(system), reduction, payload_bytes=2**30)
->>> {name: duration(seconds) for name, seconds in found.seconds.items()}
+>>> {name: format_duration(seconds) for name, seconds in found.seconds.items()}
 {'ring': '5.19 ms', 'tree': '4.86 ms', 'nvls_tree': '2.73 ms'}
 >>> least = bound(system, reduction, payload_bytes=2**30)
->>> duration(least.seconds), least.level
+>>> format_duration(least.seconds), least.level
 ('2.68 ms', 'node')
 """

@@ -45,20 +45,20 @@ import numpy as np
 
 from grammar import Goal
 from hierarchies import Devices, Domain, Reduction, System
-from hierarchies.fabric import Cast, cast, groups_of_children, groups_within
+from hierarchies.fabric import Cast, count_groups_within, groups_of_children, roles_of
 from hierarchies.links import Wiring
 from synth.collective.algorithms.protocols import protocols
-from synth.collective.price.cuts import crossed, cut_seconds, needs, turned_round
+from synth.collective.price.cuts import buffers_across, cut_seconds, is_crossed, torus_orders
 from synth.collective.price.parts import (
-    Asked,
-    all_leaving,
+    GroupedGoal,
     arcs,
-    held_in_rows,
-    leaving,
-    leaving_slab,
-    leaving_slabs,
-    siblings_leaving,
-    with_switches,
+    count_held_in_rows,
+    leaving_rate,
+    rate_with_switches,
+    siblings_leaving_rate,
+    slab_leaving_rate,
+    total_leaving_rate,
+    total_slab_leaving_rate,
 )
 
 _ROUNDED = 1e-12
@@ -85,8 +85,8 @@ def bound(
     missing, it is the larger of the healthy system's bound and what ``cuts`` counts. Raises
     InputError for a system that lacks devices.
     """
-    roles = cast(reduction, tuple(range(len(reduction.tree.digits))), ())
-    return bound_among(system, roles, payload_bytes, goal)
+    roles = roles_of(reduction, tuple(range(len(reduction.tree.digits))), ())
+    return bound_of_roles(system, roles, payload_bytes, goal)
 
 
 def bound_by_calls(
@@ -102,30 +102,30 @@ def bound_by_calls(
     physical = bound(system, reduction, payload_bytes, goal)
     if goal.rounds == 1:
         return physical
-    roles = cast(reduction, tuple(range(len(reduction.tree.digits))), ())
-    asked = Asked(_at_best(system.check_even()), roles, goal)
+    roles = roles_of(reduction, tuple(range(len(reduction.tree.digits))), ())
+    asked = GroupedGoal(_best_case_system(system.check_even()), roles, goal)
     each = [
-        Bound(payload_bytes * _together_by_calls(asked, level), name)
+        Bound(payload_bytes * _seconds_of_calls(asked, level), name)
         for level, name in enumerate(system.hierarchy.names)
     ]
     return max(physical, *each, key=_seconds)
 
 
-def bound_among(system: System, roles: Cast, payload_bytes: float, goal: Goal) -> Bound:
+def bound_of_roles(system: System, roles: Cast, payload_bytes: float, goal: Goal) -> Bound:
     """The same for groups given by the roles of each level's children, of which some may be idle.
 
     Idle devices pass nothing on, but for those of a ring or torus, and what only they can reach
     does not count: three GPUs that have two NICs leave their node by two.
     """
-    system = _at_best(system.check_even())
-    asked = Asked(system, roles, goal)
+    system = _best_case_system(system.check_even())
+    asked = GroupedGoal(system, roles, goal)
     best = _one_message(asked)
-    for turned in (Asked(*each, goal) for each in turned_round(system, roles)):
+    for turned in (GroupedGoal(*each, goal) for each in torus_orders(system, roles)):
         for level, name in enumerate(turned.system.hierarchy.names):
             cuts = (
-                *_parts_alone(turned, level),
+                *_seconds_of_part(turned, level),
                 *_slabs(turned, level),
-                *_parts_together(turned, level),
+                *_seconds_of_parts(turned, level),
             )
             seconds = payload_bytes * max(cuts, default=0.0)
             if seconds > best.seconds * (1 + _ROUNDED):
@@ -144,7 +144,7 @@ def bound_of_groups(
     For machines with missing devices or slower links. ``groups`` are arrays of device ids, each
     group's root first; they may have unequally many members in units.
     """
-    seconds = cut_seconds(Wiring(_at_best(system)), groups, goal)
+    seconds = cut_seconds(Wiring(_best_case_system(system)), groups, goal)
     level = max(range(len(seconds)), key=lambda level: seconds[level])
     best = Bound(seconds[level] * payload_bytes, system.hierarchy.names[level])
     for outermost in range(len(seconds)):
@@ -158,7 +158,7 @@ def _seconds(one: Bound) -> float:
     return one.seconds
 
 
-def _at_best(system: System) -> System:
+def _best_case_system(system: System) -> System:
     """The machine as it is at its best, by its description or as measured, whichever is faster.
 
     A bound must not be above what was measured, and a description may be wrong; but that rows were
@@ -192,7 +192,7 @@ def _at_best(system: System) -> System:
     return replace(system, links=tuple(links), calibration=None)
 
 
-def _one_message(asked: Asked) -> Bound:
+def _one_message(asked: GroupedGoal) -> Bound:
     """The least seconds of one message, which members that are apart at some level must wait for.
 
     The message crosses the links of the outermost level they span, or those of a level outside.
@@ -212,76 +212,82 @@ def _one_message_across(system: System, outermost: int) -> Bound:
 # One part alone.
 
 
-def _parts_alone(asked: Asked, level: int) -> Iterator[float]:
+def _seconds_of_part(asked: GroupedGoal, level: int) -> Iterator[float]:
     """Seconds, for one byte of buffer, that a part takes for itself, and with its siblings.
 
     The parents of a level are of two kinds for rooted goals: one holds roots, the others none.
     """
     system = asked.system
-    if not crossed(system, level):
+    if not is_crossed(system, level):
         return
     children = groups_of_children(asked.roles[level])
     size, here = asked.children(level), asked.within(level)
-    alike = groups_within(asked.roles[level + 1 :])
+    alike = count_groups_within(asked.roles[level + 1 :])
     parents = (True, False) if asked.outside(level) > 1 else (True,)
     for arc in (1, *arcs(asked, level)):
-        held, roots = held_in_rows(children, size, arc), held_in_rows(children[:, :1], size, arc)
+        held, roots = (
+            count_held_in_rows(children, size, arc),
+            count_held_in_rows(children[:, :1], size, arc),
+        )
         for parent in parents:
-            for each in needs(asked.goal, here * held, asked.k, roots * parent):
+            for each in buffers_across(asked.goal, here * held, asked.k, roots * parent):
                 asked_of = alike * each.sum(axis=0)
-                yield float((asked_of / leaving(asked, level, arc, parent)).max())
+                yield float((asked_of / leaving_rate(asked, level, arc, parent)).max())
                 if size % arc == 0:
-                    room = siblings_leaving(asked, level, arc, parent)
+                    room = siblings_leaving_rate(asked, level, arc, parent)
                     yield float(asked_of[::arc].sum()) / room
 
 
-def _slabs(asked: Asked, level: int) -> Iterator[float]:
+def _slabs(asked: GroupedGoal, level: int) -> Iterator[float]:
     """Seconds, for one byte of buffer, that a row of children under every parent at once takes;
     and all such rows together, those of one child each.
     """
     linked = asked.system.links[level].domain in (Domain.RING, Domain.TORUS, Domain.MESH)
-    if not linked or asked.units(level) == 1 or not crossed(asked.system, level):
+    if not linked or asked.units(level) == 1 or not is_crossed(asked.system, level):
         return
     children, size = groups_of_children(asked.roles[level]), asked.children(level)
-    many = groups_within((*asked.roles[:level], *asked.roles[level + 1 :]))
+    many = count_groups_within((*asked.roles[:level], *asked.roles[level + 1 :]))
     inside = asked.outside(level) * asked.within(level)
     for arc in (1, *arcs(asked, level)):
-        held, roots = held_in_rows(children, size, arc), held_in_rows(children[:, :1], size, arc)
-        for each in needs(asked.goal, inside * held, asked.k, roots):
-            yield many * float(each.sum(axis=0).max()) / leaving_slab(asked, level, arc)
+        held, roots = (
+            count_held_in_rows(children, size, arc),
+            count_held_in_rows(children[:, :1], size, arc),
+        )
+        for each in buffers_across(asked.goal, inside * held, asked.k, roots):
+            yield many * float(each.sum(axis=0).max()) / slab_leaving_rate(asked, level, arc)
     if not asked.goal.apart and not any(link.reduces for link in asked.system.links):
         turns = asked.goal.rounds * (asked.counts[level] - 1)
-        yield many * len(children) * turns / leaving_slabs(asked, level)
+        yield many * len(children) * turns / total_slab_leaving_rate(asked, level)
 
 
 # All parts together.
 
 
-def _parts_together(asked: Asked, level: int) -> Iterator[float]:
+def _seconds_of_parts(asked: GroupedGoal, level: int) -> Iterator[float]:
     """Seconds, for one byte of buffer, that all parts of a kind take: alike and side by side."""
     system = asked.system
-    if not crossed(system, level):
+    if not is_crossed(system, level):
         return
-    children, replicas = asked.children(level), groups_within(asked.roles)
+    children, replicas = asked.children(level), count_groups_within(asked.roles)
     for arc in (1, *(arc for arc in arcs(asked, level) if children % arc == 0)):
-        held = asked.within(level) * held_in_rows(
+        held = asked.within(level) * count_held_in_rows(
             groups_of_children(asked.roles[level]), children, arc
         )
         p = held[:, ::arc]
         parts = asked.outside(level) * (p > 0).sum(axis=1)  # that each group touches
         touched = float(parts.mean())
-        room = all_leaving(asked, level, arc)
+        room = total_leaving_rate(asked, level, arc)
         if asked.goal.apart:
             sent = asked.outside(level) * float((p * (asked.k - p)).sum(axis=1).mean())
             yield replicas * sent / asked.k / room
         elif asked.goal.rounds == 1:
             yield replicas * (touched - 1) / room
         elif touched > 1:
-            yield replicas * 2 * (touched - 1) / with_switches(asked, level, arc)
+            yield replicas * 2 * (touched - 1) / rate_with_switches(asked, level, arc)
             yield replicas * float((parts * (parts > 1)).mean()) / room
 
 
-def _together_by_calls(asked: Asked, level: int) -> float:
+def _seconds_of_calls(asked: GroupedGoal, level: int) -> float:
     """Seconds, for one byte of buffer, of an all-reduce in which all children are parts.
 
     What leaves parts and what enters them counts together, over both ways of all links. M parts of
@@ -289,10 +295,15 @@ def _together_by_calls(asked: Asked, level: int) -> float:
     a call through a switch that joins s of them s + 1 for s - 1 turns.
     """
     system = asked.system
-    reducing = [j for j in range(level + 1) if crossed(system, j) and system.links[j].reduces]
-    if not reducing or not crossed(system, level):
+    reducing = [j for j in range(level + 1) if is_crossed(system, j) and system.links[j].reduces]
+    if not reducing or not is_crossed(system, level):
         return 0.0
     most = max(prod(asked.counts[j : level + 1]) for j in reducing)
     turn = min(2.0, (most + 1) / (most - 1) if most > 1 else inf)
     touched = asked.outside(level) * asked.counts[level]
-    return groups_within(asked.roles) * (touched - 1) * turn / all_leaving(asked, level, 1)
+    return (
+        count_groups_within(asked.roles)
+        * (touched - 1)
+        * turn
+        / total_leaving_rate(asked, level, 1)
+    )

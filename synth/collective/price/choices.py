@@ -13,37 +13,39 @@ from collections.abc import Mapping, Sequence
 
 from synth.collective.price.segments import Choices, best_choice
 from synth.collective.price.step_prices import Grid, Simulator
-from synth.collective.price.steps import StepPrice
-from synth.collective.price.ways import Line, Pick, fastest
+from synth.collective.price.steps import InstructionPrice
+from synth.collective.price.ways import LinePicker, PriceLine, pick_fastest
 from synth.collective.semantics.layout import Move
 
 _ALIKE = 1 + 1e-9
 """Times that differ by less are the same: two algorithms may do the same in another order."""
 
 
-def undominated(lines: Sequence[Line], size_bytes: float) -> list[Line]:
+def select_undominated(lines: Sequence[PriceLine], size_bytes: float) -> list[PriceLine]:
     """The lines worth a choice for a buffer of some size, the fastest alone first.
 
     One is left out if another waits no longer and keeps no resource busy for longer; of two that
     are the same in all of it the first stays.
     """
-    first = fastest(lines, size_bytes)
-    kept: list[Line] = [first]
-    asks = [_asks(first, size_bytes)]
+    first = pick_fastest(lines, size_bytes)
+    kept: list[PriceLine] = [first]
+    asks = [_demands_of(first, size_bytes)]
     for line in lines:
-        ask = _asks(line, size_bytes)
-        if any(_no_more(other, ask) for other in asks):
+        ask = _demands_of(line, size_bytes)
+        if any(_is_dominated(other, ask) for other in asks):
             continue
-        still = [i for i, other in enumerate(asks) if i == 0 or not _no_more(ask, other)]
+        still = [i for i, other in enumerate(asks) if i == 0 or not _is_dominated(ask, other)]
         kept, asks = [*(kept[i] for i in still), line], [*(asks[i] for i in still), ask]
     return kept
 
 
-def _asks(line: Line, size_bytes: float) -> tuple[float, dict[str, float]]:
+def _demands_of(line: PriceLine, size_bytes: float) -> tuple[float, dict[str, float]]:
     return line.waiting_seconds(size_bytes), dict(line.resources)
 
 
-def _no_more(one: tuple[float, dict[str, float]], other: tuple[float, dict[str, float]]) -> bool:
+def _is_dominated(
+    one: tuple[float, dict[str, float]], other: tuple[float, dict[str, float]]
+) -> bool:
     """Whether one waits no longer than the other and needs no resource for longer, but for
     roundings.
     """
@@ -61,20 +63,20 @@ def choices(
     ``sizes`` are the bytes of one segment. Of a single one nothing overlaps: there the fastest is
     the only one.
     """
-    worth = _Worth()
+    worth = _UndominatedLines()
     return {
         segments: simulator.alternatives(
-            alphabet, where, size_bytes, worth.lines if segments > 1 else _only_the_fastest
+            alphabet, where, size_bytes, worth.lines if segments > 1 else _keep_fastest
         )
         for segments, size_bytes in sizes.items()
     }
 
 
-def _only_the_fastest(lines: Sequence[Line], size_bytes: float) -> list[Line]:
-    return [fastest(lines, size_bytes)]
+def _keep_fastest(lines: Sequence[PriceLine], size_bytes: float) -> list[PriceLine]:
+    return [pick_fastest(lines, size_bytes)]
 
 
-class _Worth:
+class _UndominatedLines:
     """The lines worth a choice. Mutable: remembers those of lines seen before, by place in memory.
 
     Of the size of a buffer they depend only by what lines wait, and by which is the fastest.
@@ -83,25 +85,25 @@ class _Worth:
     def __init__(self) -> None:
         self._known: dict[tuple[int, int, tuple[float, ...]], _Kept] = {}
 
-    def lines(self, lines: Sequence[Line], size_bytes: float) -> list[Line]:
+    def lines(self, lines: Sequence[PriceLine], size_bytes: float) -> list[PriceLine]:
         waits = tuple(line.waiting_seconds(size_bytes) for line in lines)
-        key = id(lines), id(fastest(lines, size_bytes)), waits
+        key = id(lines), id(pick_fastest(lines, size_bytes)), waits
         if key not in self._known:
-            self._known[key] = lines, undominated(lines, size_bytes)
+            self._known[key] = lines, select_undominated(lines, size_bytes)
         return self._known[key][1]
 
 
-_Kept = tuple[Sequence[Line], list[Line]]
+_Kept = tuple[Sequence[PriceLine], list[PriceLine]]
 """Lines, so that their place stays theirs, and those worth a choice."""
 
 
-def chosen(
+def choose_phases(
     simulator: Simulator,
     moves: Sequence[Move],
     where: Grid,
     payload_bytes: float,
     segments: int,
-) -> tuple[StepPrice, ...]:
+) -> tuple[InstructionPrice, ...]:
     """The prices of a program's phases, of one segment, by the algorithms best for the whole.
 
     ``payload_bytes`` is that of one segment. Of choices that tie the first counts: each step by
@@ -112,12 +114,12 @@ def chosen(
     return tuple(
         price
         for move, number in zip(moves, best, strict=True)
-        for price in simulator.move(move, where, payload_bytes, _nth(number))
+        for price in simulator.move(move, where, payload_bytes, _pick_nth(number))
     )
 
 
-def _nth(number: int) -> Pick:
+def _pick_nth(number: int) -> LinePicker:
     """Picks the n-th line worth a choice, counted from 0; the first is the fastest."""
     if number == 0:
-        return fastest
-    return lambda lines, size_bytes: undominated(lines, size_bytes)[number]
+        return pick_fastest
+    return lambda lines, size_bytes: select_undominated(lines, size_bytes)[number]

@@ -22,7 +22,7 @@ from hierarchies.links import Floats, Numbers, Wiring
 Counts = Floats
 
 
-def needs(goal: Goal, p: Counts, k: Counts | int, rooted: Counts) -> tuple[Counts, Counts]:
+def buffers_across(goal: Goal, p: Counts, k: Counts | int, rooted: Counts) -> tuple[Counts, Counts]:
     """Buffers that must leave a part and enter it, which has p of the k members of each group.
 
     With 3 of 8 members of an all-gather it sends 3/8 and takes in 5/8. ``rooted`` is 1 for a group
@@ -45,7 +45,7 @@ def needs(goal: Goal, p: Counts, k: Counts | int, rooted: Counts) -> tuple[Count
     return out * cut, into * cut
 
 
-def turned_round(system: System, roles: Cast) -> Iterator[tuple[System, Cast]]:
+def torus_orders(system: System, roles: Cast) -> Iterator[tuple[System, Cast]]:
     """The same machine with the dimensions of its torus in every order, the given one first.
 
     A torus has no outer dimension, but a hierarchy has, and parts are rows of children there:
@@ -69,7 +69,7 @@ def turned_round(system: System, roles: Cast) -> Iterator[tuple[System, Cast]]:
         yield turned, tuple(roles[i] for i in place)
 
 
-def crossed(system: System, level: int) -> bool:
+def is_crossed(system: System, level: int) -> bool:
     """Whether there are messages that cross a level's links: its own, or those of outer levels."""
     cardinalities = system.hierarchy.cardinalities
     return cardinalities[level] > 1 or any(
@@ -89,7 +89,7 @@ def cut_seconds(wiring: Wiring, groups: Sequence[Devices], goal: Goal) -> tuple[
     roots = np.array([group[0] for group in groups])
     found = []
     for level in range(len(wiring.system.links)):
-        if not crossed(wiring.system, level):
+        if not is_crossed(wiring.system, level):
             found.append(0.0)
             continue
         inside = wiring.system.hierarchy.devices_in_child(level)
@@ -97,14 +97,16 @@ def cut_seconds(wiring: Wiring, groups: Sequence[Devices], goal: Goal) -> tuple[
         p = np.zeros((len(groups), len(units)))
         np.add.at(p, (whose, unit), 1.0)
         rooted = (roots[:, None] // inside == units).astype(np.float64)
-        room = _leaving(wiring, level, member, unit)
-        both = needs(goal, p, sizes, rooted)
+        room = _leaving_rate(wiring, level, member, unit)
+        both = buffers_across(goal, p, sizes, rooted)
         alone = max(float((each.sum(axis=0) / room).max()) for each in both)
-        found.append(max(alone, _together(wiring.system, level, p, goal) / float(room.sum())))
+        found.append(
+            max(alone, _buffers_together(wiring.system, level, p, goal) / float(room.sum()))
+        )
     return tuple(found)
 
 
-def _together(system: System, level: int, p: Counts, goal: Goal) -> float:
+def _buffers_together(system: System, level: int, p: Counts, goal: Goal) -> float:
     """Buffers out of all parts together, of all groups; counted for an all-reduce only.
 
     A group in M parts sends 2 (M - 1), or M where a switch between them reduces.
@@ -118,7 +120,7 @@ def _together(system: System, level: int, p: Counts, goal: Goal) -> float:
     return float((2 * (several - 1)).sum())
 
 
-def _leaving(wiring: Wiring, level: int, devices: Numbers, unit: Numbers) -> Floats:
+def _leaving_rate(wiring: Wiring, level: int, devices: Numbers, unit: Numbers) -> Floats:
     """Bytes a second that can leave each unit by the links that its devices can reach.
 
     Entry i of the last two says that a device is in a unit, counted from 0.
@@ -127,12 +129,14 @@ def _leaving(wiring: Wiring, level: int, devices: Numbers, unit: Numbers) -> Flo
     total = np.zeros(1 + int(unit.max()))
     for outer in range(level + 1):
         counted = any(outer < inner <= level for inner in system.through(outer))
-        if crossed(system, outer) and not counted:
-            total += _own(wiring, outer, devices, unit, level)
+        if is_crossed(system, outer) and not counted:
+            total += _own_leaving_rate(wiring, outer, devices, unit, level)
     return total
 
 
-def _own(wiring: Wiring, outer: int, devices: Numbers, unit: Numbers, level: int) -> Floats:
+def _own_leaving_rate(
+    wiring: Wiring, outer: int, devices: Numbers, unit: Numbers, level: int
+) -> Floats:
     """Bytes a second that can leave each unit by one level's links.
 
     A missing port still counts, as its bytes make a detour over other ports. Of these the unit's

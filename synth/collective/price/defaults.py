@@ -19,8 +19,8 @@ from dataclasses import dataclass, replace
 from grammar import Collective, Goal
 from hierarchies import Reduction
 from hierarchies.calibration import FASTEST
-from hierarchies.fabric import Cast, cast, members
-from synth.collective.algorithms.algorithms import Algorithm, Choice, offered
+from hierarchies.fabric import Cast, count_members, roles_of
+from synth.collective.algorithms.algorithms import Algorithm, Choice, offered_algorithms
 from synth.collective.algorithms.nccl_model import (
     MOST_LL_BYTES,
     NVLS,
@@ -28,14 +28,14 @@ from synth.collective.algorithms.nccl_model import (
     RING,
     TREE,
     Ranks,
-    has,
+    has_algorithm,
 )
 from synth.collective.algorithms.protocols import Protocol
-from synth.collective.algorithms.runtimes import Runtime, runtime
+from synth.collective.algorithms.runtimes import CollectiveRuntime, runtime_of_system
 from synth.collective.price.step_prices import Simulator
-from synth.collective.price.steps import StepPrice, priced_by, total_seconds
-from synth.collective.price.torus_default import in_all_dimensions
-from synth.collective.price.ways import Line, fastest, usable
+from synth.collective.price.steps import InstructionPrice, price_of_line, total_seconds
+from synth.collective.price.torus_default import price_torus_rings
+from synth.collective.price.ways import PriceLine, pick_fastest, usable_protocols
 
 DIRECT, XLA = "direct", "xla"
 ALGORITHMS = {
@@ -48,18 +48,18 @@ ALGORITHMS = {
 
 
 @dataclass(frozen=True)
-class Defaults:
+class RuntimeDefaults:
     """The plain collective over whole reduction groups, by each way the runtime has, by name.
 
     ``options`` are ring, tree, nvls, nvls_tree (of an all-to-all: direct) and xla, those that there
     are, in this order; where there is nothing to do, a ring of no step. ``chosen`` is the choice of
-    the ``runtime``; ``later`` what NCCL after 2.28 has and would choose, where that is another way.
+    the ``runtime_of_system``; ``later`` what NCCL after 2.28 has and would choose, where that is another way.
     """
 
-    options: Mapping[str, tuple[StepPrice, ...]]
+    options: Mapping[str, tuple[InstructionPrice, ...]]
     chosen: str
-    runtime: Runtime = Runtime.NCCL
-    later: Defaults | None = None
+    runtime: CollectiveRuntime = CollectiveRuntime.NCCL
+    later: RuntimeDefaults | None = None
 
     @property
     def seconds(self) -> dict[str, float]:
@@ -67,7 +67,7 @@ class Defaults:
         return {name: total_seconds(prices) for name, prices in self.options.items()}
 
     @property
-    def baseline(self) -> tuple[StepPrice, ...]:
+    def baseline(self) -> tuple[InstructionPrice, ...]:
         """The prices of the runtime's choice."""
         return self.options[self.chosen]
 
@@ -82,7 +82,7 @@ def defaults(
     reduction: Reduction,
     payload_bytes: float,
     goal: Goal = Goal.ALL_REDUCE,
-) -> Defaults:
+) -> RuntimeDefaults:
     """What the runtime has for a goal on a placement, and what it would choose.
 
     ``payload_bytes`` is the largest buffer of a device, as ``Goal`` says. All options are priced,
@@ -91,10 +91,10 @@ def defaults(
     any other name it does what it would do by itself.
     """
     if not reduction.tree.digits:
-        return Defaults({RING: ()}, RING)
-    roles = cast(reduction, tuple(range(len(reduction.tree.digits))), ())
-    found = of_call(simulator, Collective(goal.value), roles, payload_bytes)
-    prices = in_all_dimensions(simulator, reduction, payload_bytes, goal)
+        return RuntimeDefaults({RING: ()}, RING)
+    roles = roles_of(reduction, tuple(range(len(reduction.tree.digits))), ())
+    found = defaults_of_call(simulator, Collective(goal.value), roles, payload_bytes)
+    prices = price_torus_rings(simulator, reduction, payload_bytes, goal)
     if not prices:
         return found
     told = simulator.choice in (Choice.RING, Choice.TREE)
@@ -102,32 +102,32 @@ def defaults(
     return replace(found, options={**found.options, XLA: prices}, chosen=chosen)
 
 
-def of_call(
+def defaults_of_call(
     simulator: Simulator, collective: Collective, roles: Cast, size_bytes: float
-) -> Defaults:
+) -> RuntimeDefaults:
     """What NCCL has for one call on some groups, and what it would choose; no torus' own.
 
     ``size_bytes`` is of the largest buffer of a member.
     """
     goal = Goal(collective.value)
-    ranks = Ranks(simulator.system, tuple(members(slots) for slots in roles))
-    every = names(ranks, goal, later=True)
+    ranks = Ranks(simulator.system, tuple(count_members(slots) for slots in roles))
+    every = available_algorithms(ranks, goal, later=True)
     lines = {name: simulator.by(collective, ALGORITHMS[name], roles) for name in every}
-    now = {name: lines[name] for name in names(ranks, goal)}
-    found = taken(ranks, goal, now, size_bytes, simulator.choice)
+    now = {name: lines[name] for name in available_algorithms(ranks, goal)}
+    found = choose_default(ranks, goal, now, size_bytes, simulator.choice)
     if len(now) == len(lines):
         return found
-    later = taken(ranks, goal, lines, size_bytes, simulator.choice)
+    later = choose_default(ranks, goal, lines, size_bytes, simulator.choice)
     return found if later.chosen == found.chosen else replace(found, later=later)
 
 
-def taken(
+def choose_default(
     ranks: Ranks,
     goal: Goal,
-    lines: Mapping[str, Sequence[Line]],
+    lines: Mapping[str, Sequence[PriceLine]],
     payload_bytes: float,
     choice: Choice = Choice.AUTO,
-) -> Defaults:
+) -> RuntimeDefaults:
     """The runtime's choice: a protocol for each way, of its lines; then one of the ways."""
     found = {name: _line(ranks, goal, name, some, payload_bytes) for name, some in lines.items()}
     asked = choice.value
@@ -141,9 +141,11 @@ def taken(
             return quickest_seconds(ranks, goal, name, payload_bytes)
         return ranks.seconds(goal, name, found[name].protocol, payload_bytes)
 
-    options = {name: (priced_by(goal.value, line, payload_bytes),) for name, line in found.items()}
+    options = {
+        name: (price_of_line(goal.value, line, payload_bytes),) for name, line in found.items()
+    }
     chosen = few[0] if len(few) == 1 else min(few, key=modelled_seconds)
-    return Defaults(options, chosen, runtime(ranks.system))
+    return RuntimeDefaults(options, chosen, runtime_of_system(ranks.system))
 
 
 def quickest_seconds(ranks: Ranks, goal: Goal, name: str, payload_bytes: float) -> float:
@@ -152,22 +154,24 @@ def quickest_seconds(ranks: Ranks, goal: Goal, name: str, payload_bytes: float) 
     Of all that the links know, even where one was forced: of measured rows with a forced protocol
     that names the faster algorithm more often (on L40S 245 of 272 pairs right, else 233).
     """
-    known = usable(ALGORITHMS[name], (ranks.system.links[level] for level in ranks.spans))
+    known = usable_protocols(ALGORITHMS[name], (ranks.system.links[level] for level in ranks.spans))
     return min(ranks.seconds(goal, name, protocol, payload_bytes) for protocol in known)
 
 
-def names(ranks: Ranks, goal: Goal, *, later: bool = False) -> Iterator[str]:
+def available_algorithms(ranks: Ranks, goal: Goal, *, later: bool = False) -> Iterator[str]:
     """The ways there are, in NCCL's words; of those that tie the first is chosen.
 
     ``later``: in NCCL after 2.28, which has NVLS for two GPUs of a node, too.
     """
     if goal.apart:
-        known = offered(Collective(goal.value), ranks.counts, ranks.system.links, Choice.AUTO)
+        known = offered_algorithms(
+            Collective(goal.value), ranks.counts, ranks.system.links, Choice.AUTO
+        )
         yield DIRECT if Algorithm.DIRECT in known else RING
         return
     yield RING
     links = [ranks.system.links[level] for level in ranks.spans]
-    if has(Collective(goal.value), Algorithm.TREE, links):
+    if has_algorithm(Collective(goal.value), Algorithm.TREE, links):
         yield TREE
     if not goal.rooted and (later or ranks.multicasts):
         if ranks.reduces(ranks.spans):
@@ -176,12 +180,14 @@ def names(ranks: Ranks, goal: Goal, *, later: bool = False) -> Iterator[str]:
             yield NVLS_TREE
 
 
-def _line(ranks: Ranks, goal: Goal, name: str, lines: Sequence[Line], payload_bytes: float) -> Line:
+def _line(
+    ranks: Ranks, goal: Goal, name: str, lines: Sequence[PriceLine], payload_bytes: float
+) -> PriceLine:
     """The protocol NCCL takes for one way: the fastest by its model; for sends and receives LL as
     long as they are short. As measured, where it was.
     """
     if ranks.system.calibration:
-        return fastest(lines, payload_bytes)
+        return pick_fastest(lines, payload_bytes)
     if goal.apart:
         short = payload_bytes / ranks.ranks <= MOST_LL_BYTES
         return next((line for line in lines if short and line.protocol is Protocol.LL), lines[0])

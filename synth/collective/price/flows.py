@@ -26,13 +26,13 @@ import numpy as np
 from hierarchies import InputError
 from hierarchies.links import Floats, Network, Numbers
 from synth.collective.algorithms.link_loads import Footprint, footprint
-from synth.collective.price.steps import StepPrice
+from synth.collective.price.steps import InstructionPrice
 from synth.collective.semantics.schedule import Exchange, Schedule
 from synth.events.engine import Course, Engine
-from synth.events.max_min import Paces, scarce
+from synth.events.max_min import FlowPaces, scarce_uses
 
-GoOn = Callable[[int, int], bool]
-ASKED_EVERY = 500
+ShouldContinue = Callable[[int, int], bool]
+CHECK_EVERY = 500
 """How many completions lie between two calls that ask whether to go on."""
 
 
@@ -48,7 +48,7 @@ class GroupSpan:
 
 
 @dataclass(frozen=True, eq=False)
-class Flowed:
+class FlowResult:
     """What came of a schedule on a network.
 
     ``seconds``: when the last flow was done, or how far it was followed. ``begins`` and ``ends``,
@@ -94,10 +94,10 @@ class Flowed:
 
 def simulate(
     schedule: Schedule,
-    prices: Sequence[StepPrice],
+    prices: Sequence[InstructionPrice],
     network: Network,
-    go_on: GoOn = lambda done, of: True,
-) -> Flowed:
+    go_on: ShouldContinue = lambda done, of: True,
+) -> FlowResult:
     """Follow every flow of a schedule on a network, event by event.
 
     ``prices`` are of one segment of each phase: they say by which algorithm it is carried out, the
@@ -109,16 +109,16 @@ def simulate(
     course, segments = _Course(schedule, prices, network), schedule.segments
     flows = len(course.waits)
     items = Course([segments] * flows, course.waits, [True] * flows, course.earlier)
-    engine = Engine(items, Paces(course.uses, course.ceilings, course.claims))
+    engine = Engine(items, FlowPaces(course.uses, course.ceilings, course.claims))
     completions, asked, end = 0, 0, 0.0
     for now, ended in engine.moments():
         end = now
         completions += len(ended)
-        if completions - asked >= ASKED_EVERY and completions < flows * segments:
+        if completions - asked >= CHECK_EVERY and completions < flows * segments:
             asked = completions
             if not go_on(completions, flows * segments):
                 break
-    return Flowed(
+    return FlowResult(
         network,
         end,
         completions,
@@ -138,7 +138,9 @@ class _Course:
     segment in ``claims`` seconds.
     """
 
-    def __init__(self, schedule: Schedule, prices: Sequence[StepPrice], network: Network) -> None:
+    def __init__(
+        self, schedule: Schedule, prices: Sequence[InstructionPrice], network: Network
+    ) -> None:
         _check(schedule, prices, network)
         found = [
             footprint(phase, price, network.wiring)
@@ -149,7 +151,7 @@ class _Course:
         self.phases = np.repeat(np.arange(len(counts)), counts)
         self.groups = np.arange(firsts[-1]) - firsts[self.phases]
         self.waits: list[float] = np.repeat([p.latency_seconds for p in prices], counts).tolist()
-        self.earlier = _earlier(found, schedule.devices)
+        self.earlier = _find_earlier(found, schedule.devices)
         self.carried_bytes = np.zeros(network.wiring.links)
         claims = np.zeros(firsts[-1])
         for first, one in zip(firsts, found, strict=False):
@@ -157,7 +159,7 @@ class _Course:
             self.carried_bytes += carried
             pace = (carried / network.bandwidths)[one.link]
             np.maximum.at(claims, first + one.group, pace)
-        flow = np.concatenate([np.arange(0), *map(_numbered, firsts, found)])
+        flow = np.concatenate([np.arange(0), *map(_number_groups, firsts, found)])
         link = np.concatenate([np.arange(0), *(one.link for one in found)])
         carried = np.concatenate([np.zeros(0), *(one.carried_bytes for one in found)])
         parts = carried / network.bandwidths[link] / claims[flow]
@@ -165,14 +167,14 @@ class _Course:
         np.maximum.at(most, flow, parts)
         self.claims: list[float] = claims.tolist()
         self.ceilings: list[float] = (1 / most).tolist()
-        self.uses = scarce(flow, link, parts, 1 / most)
+        self.uses = scarce_uses(flow, link, parts, 1 / most)
 
 
-def _numbered(first: int, one: Footprint) -> Numbers:
+def _number_groups(first: int, one: Footprint) -> Numbers:
     return first + one.group
 
 
-def _check(schedule: Schedule, prices: Sequence[StepPrice], network: Network) -> None:
+def _check(schedule: Schedule, prices: Sequence[InstructionPrice], network: Network) -> None:
     hierarchy = schedule.reduction.placement.hierarchy
     if network.system.hierarchy != hierarchy:
         raise InputError(
@@ -189,7 +191,7 @@ def _check(schedule: Schedule, prices: Sequence[StepPrice], network: Network) ->
         )
 
 
-def _earlier(found: Sequence[Footprint], devices: int) -> list[list[int]]:
+def _find_earlier(found: Sequence[Footprint], devices: int) -> list[list[int]]:
     """For each flow the flows that came last, in earlier phases, on any of its devices."""
     last = [-1] * devices
     earlier: list[list[int]] = []

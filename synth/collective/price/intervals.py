@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from hierarchies import Calibration, Measured, System
-from synth.collective.price.steps import StepPrice
+from hierarchies import Calibration, MeasuredRange, System
+from synth.collective.price.steps import InstructionPrice
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Interval:
     among_machines: bool = False
 
 
-def widened(
+def widening_ratios(
     calibration: Calibration | None,
     way: tuple[str, str, str],
     members: tuple[int, ...],
@@ -52,17 +52,17 @@ def widened(
     return min([1.0, *(one.low for one in known)]), max([1.0, *(one.high for one in known)])
 
 
-def of_step(system: System, price: StepPrice) -> Interval:
+def interval_of_step(system: System, price: InstructionPrice) -> Interval:
     """The interval of one phase. A transpose is no message: it is taken at its price."""
     if price.algorithm is None:
         return Interval(price.seconds, price.seconds)
     way = (price.what, price.algorithm.value, price.protocol.value)
-    low, high = widened(system.calibration, way, price.members, price.size_bytes)
+    low, high = widening_ratios(system.calibration, way, price.members, price.size_bytes)
     return Interval(low * price.seconds, high * price.seconds)
 
 
-def interval(
-    system: System, prices: Iterable[StepPrice], seconds: float | None = None
+def interval_of_program(
+    system: System, prices: Iterable[InstructionPrice], seconds: float | None = None
 ) -> Interval | None:
     """The interval of a program, from the prices of its phases; None without a calibration.
 
@@ -75,32 +75,36 @@ def interval(
     total = sum(price.seconds for price in prices)
     if not total:
         return Interval(0.0, 0.0)
-    each = [of_step(system, price) for price in prices]
+    each = [interval_of_step(system, price) for price in prices]
     whole = total if seconds is None else seconds
     low = sum(one.low_seconds for one in each) / total
     high = sum(one.high_seconds for one in each) / total
     return Interval(low * whole, high * whole, system.calibration.families > 0)
 
 
-def unmeasured(system: System, prices: Iterable[StepPrice]) -> str:
+def explain_unmeasured(system: System, prices: Iterable[InstructionPrice]) -> str:
     """What of a calibrated system's prices no row measured, and from what it is priced; else empty.
 
     A collective by an algorithm was measured where rows were forced to use it, whatever their
-    protocol, members and sizes; their intervals are those of the unmeasured (``widened``) where
+    protocol, members and sizes; their intervals are those of the unmeasured (``widening_ratios``) where
     these differ, too. Where the runtime chose, only its choice at a size was measured.
     First come levels that bytes cross and that were not told apart.
     """
     prices = tuple(prices)
-    return "; ".join(filter(None, (_untold(system, prices), _ways_unmeasured(system, prices))))
+    return "; ".join(
+        filter(
+            None, (_explain_undetermined(system, prices), _explain_unmeasured_ways(system, prices))
+        )
+    )
 
 
-def _untold(system: System, prices: Sequence[StepPrice]) -> str:
+def _explain_undetermined(system: System, prices: Sequence[InstructionPrice]) -> str:
     known = system.calibration
     busy = {name for price in prices for name, seconds in price.busy_seconds if seconds}
     return "; ".join(str(one) for one in (known.untold if known else ()) if busy & {*one.levels})
 
 
-def _ways_unmeasured(system: System, prices: Sequence[StepPrice]) -> str:
+def _explain_unmeasured_ways(system: System, prices: Sequence[InstructionPrice]) -> str:
     known = system.calibration
     if known is None or not known.measured:
         return ""
@@ -114,10 +118,10 @@ def _ways_unmeasured(system: System, prices: Sequence[StepPrice]) -> str:
     collectives = {what for what, _ in missing}
     kin = [one for one in known.measured if one.collective in collectives] or known.measured
     are = "was" if len(missing) == 1 else "were"
-    return f"{_named(missing)} {are} not measured here: priced from {_sources(kin)}"
+    return f"{_spell_ways(missing)} {are} not measured here: priced from {_sources(kin)}"
 
 
-def _was_measured(known: Calibration, price: StepPrice, algorithm: str) -> bool:
+def _was_measured(known: Calibration, price: InstructionPrice, algorithm: str) -> bool:
     how = algorithm, price.protocol.value
     return any(
         one.covers(price.what, how, price.members, price.size_bytes)
@@ -130,14 +134,14 @@ def _was_measured(known: Calibration, price: StepPrice, algorithm: str) -> bool:
     )
 
 
-def _sources(measured: Iterable[Measured]) -> str:
+def _sources(measured: Iterable[MeasuredRange]) -> str:
     """The measured ways, and those collectives for which the runtime chose the way."""
     measured = tuple(measured)
     forced = {(one.collective, way) for one in measured if one.forced for way, _ in one.ways}
     chosen = {one.collective for one in measured if not one.forced}
-    named = [_named(sorted(forced))] if forced else []
+    named = [_spell_ways(sorted(forced))] if forced else []
     return ", ".join([*named, *(f"{what} as the runtime chose" for what in sorted(chosen))])
 
 
-def _named(ways: Iterable[tuple[str, str]]) -> str:
+def _spell_ways(ways: Iterable[tuple[str, str]]) -> str:
     return ", ".join(f"{what} by {how}" for what, how in ways)

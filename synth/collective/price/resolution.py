@@ -11,7 +11,7 @@ NICs by rings, though each may be off by 40%; 3 ms by rings are not told from 4 
 So the speed-up of one over another lies in an interval: over all that the unknowns may be. Each
 unknown alone (the others held) makes the quotient of two sums (p + q z) / (r + s z), which never
 turns; so both ends are at corners, where each is at its lowest or its highest. However the unknowns
-agree, the interval is as wide as what no unknown says: ``finest``, the share of a price below which
+agree, the interval is as wide as what no unknown says: ``finest_resolution``, the share of a price below which
 differences are never told.
 
 A program is *surely faster* where the whole interval of its speed-up is above 1. That is a strict
@@ -29,8 +29,8 @@ from math import inf
 from hierarchies import System
 from synth.collective.algorithms.algorithms import Algorithm
 from synth.collective.algorithms.protocols import Protocol
-from synth.collective.price.intervals import of_step
-from synth.collective.price.steps import LATENCY, StepPrice
+from synth.collective.price.intervals import interval_of_step
+from synth.collective.price.steps import LATENCY, InstructionPrice
 
 FINEST = 0.02
 """Prices that differ by this share or less are never told apart."""
@@ -48,7 +48,7 @@ WORTH = 0.1
 
 
 @dataclass(frozen=True)
-class Source:
+class PriceErrorSource:
     """One source of error: what errs together."""
 
     algorithm: Algorithm | None
@@ -61,15 +61,15 @@ Ends = tuple[float, float]
 
 
 @dataclass(frozen=True)
-class Estimate:
+class PriceEstimate:
     """A price in ticks, and the part of it that is owed to each source of error.
 
-    ``owed`` is empty where only the price is known. ``finest`` is the share
+    ``owed`` is empty where only the price is known. ``finest_resolution`` is the share
     of a price below which differences are never told.
     """
 
     ticks: int
-    owed: Mapping[Source, Ends] = field(default_factory=dict)
+    owed: Mapping[PriceErrorSource, Ends] = field(default_factory=dict)
     finest: float = FINEST
 
     @property
@@ -82,13 +82,13 @@ class Estimate:
         """The most that measurements let the price be, in ticks."""
         return sum(high for _, high in self.owed.values()) or float(self.ticks)
 
-    def surely_below(self, other: Estimate) -> bool:
+    def surely_below(self, other: PriceEstimate) -> bool:
         """Whether this is faster than the other whatever the errors are, and by enough to tell.
 
         That is where the least of ``speedup_over`` is above 1, found by a sum alone: the difference
         of two prices is least where each source is at the end that makes it so.
         """
-        if not beyond(self.ticks, other.ticks, max(self.finest, other.finest)):
+        if not is_beyond(self.ticks, other.ticks, max(self.finest, other.finest)):
             return False
         if not self.owed or not other.owed:
             return True
@@ -99,14 +99,14 @@ class Estimate:
         """The largest price in ticks of what can be surely below this."""
         return (100 * self.ticks - 1) // (100 + _percent(self.finest))
 
-    def perhaps_below(self, other: Estimate) -> bool:
+    def perhaps_below(self, other: PriceEstimate) -> bool:
         """Whether this is expected to be faster, by enough to be worth measuring, but not surely.
 
         Then the figures between which the speed-up lies are on both sides of 1.
         """
-        return beyond(self.ticks, other.ticks, WORTH) and not self.surely_below(other)
+        return is_beyond(self.ticks, other.ticks, WORTH) and not self.surely_below(other)
 
-    def speedup_over(self, other: Estimate) -> tuple[float, float]:
+    def speedup_over(self, other: PriceEstimate) -> tuple[float, float]:
         """The least and the most of other / this, whatever the errors are; this is not 0.
 
         The quotient is largest, or smallest, where those sources are high that add most to the one
@@ -119,10 +119,10 @@ class Estimate:
             ends += self._quotients(other)
         return min(ends), max(ends)
 
-    def _quotients(self, other: Estimate) -> Iterator[float]:
+    def _quotients(self, other: PriceEstimate) -> Iterator[float]:
         """Other / this at the corners of which the least and the most are two."""
 
-        def steepness(source: Source) -> float:
+        def steepness(source: PriceErrorSource) -> float:
             (low, high), (low_of_other, high_of_other) = self._of(source), other._of(source)
             return _quotient(high_of_other - low_of_other, high - low)
 
@@ -131,20 +131,20 @@ class Estimate:
             for highs in (sources[:cut], sources[cut:]):
                 yield _quotient(other.if_high(highs), self.if_high(highs))
 
-    def if_high(self, sources: Collection[Source]) -> float:
+    def if_high(self, sources: Collection[PriceErrorSource]) -> float:
         """The price in ticks if these sources' errors are as high as can be, all others' as low."""
         return sum(ends[source in sources] for source, ends in self.owed.items())
 
-    def _of(self, source: Source) -> Ends:
+    def _of(self, source: PriceErrorSource) -> Ends:
         return self.owed.get(source, (0.0, 0.0))
 
-    def _more_of(self, other: Estimate) -> Iterator[Ends]:
+    def _more_of(self, other: PriceEstimate) -> Iterator[Ends]:
         """How much more the other owes to each source, at its lowest and at its highest."""
         for source in {**self.owed, **other.owed}:
             mine, its = self._of(source), other._of(source)
             yield its[0] - mine[0], its[1] - mine[1]
 
-    def told_from(self, other: Estimate) -> bool:
+    def told_from(self, other: PriceEstimate) -> bool:
         """Whether one of the two is surely below the other."""
         return self.surely_below(other) or other.surely_below(self)
 
@@ -153,23 +153,25 @@ def _quotient(above: float, below: float) -> float:
     return above / below if below else inf
 
 
-def together(weighted: Iterable[tuple[float, Estimate]]) -> Estimate:
+def sum_estimates(weighted: Iterable[tuple[float, PriceEstimate]]) -> PriceEstimate:
     """Several prices, each so many times, as one: what they owe to the same source adds up."""
-    ticks, owed, finest = 0.0, dict[Source, Ends](), FINEST
+    ticks, owed, finest = 0.0, dict[PriceErrorSource, Ends](), FINEST
     for times, one in weighted:
         ticks += times * one.ticks
         finest = max(finest, one.finest)
         for source, (low, high) in one.owed.items():
             _add(owed, source, times * low, times * high)
-    return Estimate(round(ticks), owed, finest)
+    return PriceEstimate(round(ticks), owed, finest)
 
 
-def _add(owed: dict[Source, Ends], source: Source, low: float, high: float) -> None:
+def _add(
+    owed: dict[PriceErrorSource, Ends], source: PriceErrorSource, low: float, high: float
+) -> None:
     lows, highs = owed.get(source, (0.0, 0.0))
     owed[source] = lows + low, highs + high
 
 
-def finest(system: System) -> float:
+def finest_resolution(system: System) -> float:
     """The share of a price below which programs on a system are one answer."""
     return FINEST_OF_OTHERS if system.prices == "typical" else FINEST
 
@@ -178,63 +180,65 @@ def _percent(share: float) -> int:
     return round(100 * share)
 
 
-def beyond(ticks: int, other: int, share: float = FINEST) -> bool:
+def is_beyond(ticks: int, other: int, share: float = FINEST) -> bool:
     """Whether the other price is above this one by more than a share of it, in whole percent."""
     return 100 * (other - ticks) > _percent(share) * ticks
 
 
-def near(ticks: int, share: float = FINEST) -> int:
+def largest_near(ticks: int, share: float = FINEST) -> int:
     """The largest price that is not beyond a given one."""
     return ticks + _percent(share) * ticks // 100
 
 
-def estimate(system: System, ticks: int, prices: Iterable[StepPrice]) -> Estimate:
+def estimate_price(system: System, ticks: int, prices: Iterable[InstructionPrice]) -> PriceEstimate:
     """A price and what it owes, from the phases of all that runs, of every segment.
 
     Where phases overlap, the price of the whole owes each source the share that it has in the sum
     of the phases, as an interval has it.
     """
-    owed: dict[Source, Ends] = {}
+    owed: dict[PriceErrorSource, Ends] = {}
     waits = total = 0.0
     for price in prices:
         if price.seconds:
             total += price.seconds
             waits += price.latency_seconds
-            low, high = _between(system, price)
+            low, high = _seconds_interval(system, price)
             for source, share in _parts(system, price):
                 _add(owed, source, share * low, share * high)
     scale = ticks / total if total else 0.0
     apart = {source: (scale * low, scale * high) for source, (low, high) in owed.items()}
-    return Estimate(ticks, apart, _claimed(system, waits / total if total else 0.0))
+    return PriceEstimate(ticks, apart, _claimable_share(system, waits / total if total else 0.0))
 
 
-def shown(system: System, ticks: int, prices: Iterable[StepPrice]) -> Estimate:
+def estimate_as_shown(
+    system: System, ticks: int, prices: Iterable[InstructionPrice]
+) -> PriceEstimate:
     """By what answers are told apart where they are shown: their seconds alone, until calibrated.
 
     One factor for a whole machine says nothing of which of two is faster. ``prices``: of all that
     runs; they are gone through only where measurements take them apart.
     """
     if system.prices == "calibrated":
-        return estimate(system, ticks, prices)
-    return Estimate(ticks, finest=finest(system))
+        return estimate_price(system, ticks, prices)
+    return PriceEstimate(ticks, finest=finest_resolution(system))
 
 
-def _between(system: System, price: StepPrice) -> Ends:
+def _seconds_interval(system: System, price: InstructionPrice) -> Ends:
     """The seconds between which one phase lies; of a data sheet's a transpose is at its price."""
     if system.calibration or price.algorithm is None:
-        found = of_step(system, price)
+        found = interval_of_step(system, price)
         return found.low_seconds, found.high_seconds
     return OF_A_SHEET[0] * price.seconds, OF_A_SHEET[1] * price.seconds
 
 
-def _claimed(system: System, waiting: float) -> float:
+def _claimable_share(system: System, waiting: float) -> float:
     """The share of a price below which no gain is claimed; ``waiting``: of it for messages."""
     if system.prices == "calibrated":
         return FINEST
     return OTHERS_MESSAGES * waiting + OTHERS_LINKS * (1 - waiting)
 
 
-def _parts(system: System, price: StepPrice) -> Iterator[tuple[Source, float]]:
+def _parts(system: System, price: InstructionPrice) -> Iterator[tuple[PriceErrorSource, float]]:
     """The sources of error of one phase and the share that each has: messages, what is busiest.
 
     Where prices are those of other machines or of data sheets, what is not known is the machine:
@@ -249,4 +253,4 @@ def _parts(system: System, price: StepPrice) -> Iterator[tuple[Source, float]]:
     waits = price.latency_seconds / price.seconds
     for waits_for, share in ((LATENCY, waits), (price.busiest, 1 - waits)):
         if share > 0:
-            yield Source(algorithm, protocol, waits_for), share
+            yield PriceErrorSource(algorithm, protocol, waits_for), share

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from synth.collective.price.steps import TICKS_PER_SECOND, ticks_of
-from synth.events.overlap import Lane, Work, together_seconds
+from synth.events.overlap import Lane, PhaseWork, makespan_within
 
 SEGMENTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
 """The numbers of segments that are tried where the caller leaves it open."""
@@ -33,13 +33,13 @@ _AHEAD = 8
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
-Phases = tuple[Work, ...]
+Phases = tuple[PhaseWork, ...]
 Choices = Sequence[Phases]
 """What a step may do: its phases by each of some algorithms, the fastest alone first."""
 
 
 @dataclass(frozen=True)
-class Overlapped:
+class SegmentedPath:
     """A path by its number, what it costs in ticks, and in how many segments."""
 
     path: int
@@ -47,19 +47,19 @@ class Overlapped:
     segments: int
 
 
-def price_ticks(phases: Sequence[Work], segments: int) -> int:
+def price_ticks(phases: Sequence[PhaseWork], segments: int) -> int:
     """The price of equal segments in whole picoseconds; of one, the sum of its phases' ticks."""
-    found = price_within(phases, segments, inf)
+    found = price_up_to(phases, segments, inf)
     assert found is not None
     return found
 
 
-def price_within(phases: Sequence[Work], segments: int, limit: float) -> int | None:
+def price_up_to(phases: Sequence[PhaseWork], segments: int, limit: float) -> int | None:
     """The same if it is not above a limit in ticks; None, or the price, if it is."""
     if segments == 1:
         return sum(ticks_of(phase.alone_seconds) for phase in phases)
     lane = Lane(tuple(phases), segments)
-    seconds = together_seconds([lane], limit / TICKS_PER_SECOND)
+    seconds = makespan_within([lane], limit / TICKS_PER_SECOND)
     return None if seconds == inf else ticks_of(seconds)
 
 
@@ -70,13 +70,13 @@ def bound_ticks(seconds: float | Floats) -> Floats:
 
 def best_choice(every: Sequence[Choices], segments: int) -> tuple[int, tuple[int, ...]]:
     """The least price in ticks over all choices of all steps, and which phases each step takes."""
-    tried = _Choosing(every, segments)
+    tried = _ChoiceSearch(every, segments)
     while not tried.settled:
         tried.follow()
     return tried.bound, tried.best
 
 
-class _Choosing:
+class _ChoiceSearch:
     """The choices of all steps of a program, followed in the order of their bounds. Mutable.
 
     ``best`` are the numbers of the cheapest so far, of those that tie the first in that order;
@@ -139,7 +139,7 @@ class _Choosing:
         if place not in self._known:
             chosen = zip(self._every, self._choice(place), strict=True)
             phases = [phase for some, number in chosen for phase in some[number]]
-            if (ticks := price_within(phases, self._segments, limit)) is None:
+            if (ticks := price_up_to(phases, self._segments, limit)) is None:
                 return None
             self._known[place] = ticks
         return self._known[place]
@@ -148,7 +148,7 @@ class _Choosing:
         return tuple(self._numbers[:, self._order[place]].tolist())
 
 
-class Followed:
+class PathRanking:
     """Prices of paths in segments, the cheapest first. Mutable.
 
     ``paths`` are lists of labels; ``moves`` has for each number of segments what every label may
@@ -170,14 +170,14 @@ class Followed:
         self._paths: list[list[int]] = [[] for _ in self._alike]
         for path, row in enumerate(whose.reshape(-1).tolist()):
             self._paths[row].append(path)
-        self._found: list[Overlapped] = []
+        self._found: list[SegmentedPath] = []
         self._in_order = self._cheapest_first()
         self._enough, self._limit = enough, inf
         self._least: dict[int, float] = {}
-        self._tried: dict[tuple[int, int], _Choosing] = {}
+        self._tried: dict[tuple[int, int], _ChoiceSearch] = {}
         self.looked = 0
 
-    def __iter__(self) -> Iterator[Overlapped]:
+    def __iter__(self) -> Iterator[SegmentedPath]:
         """Every path in every number of segments, by price; of equal ones the fewest segments."""
         number = 0
         while True:
@@ -193,7 +193,7 @@ class Followed:
         """The price of one path in so many segments, wherever it comes."""
         return best_choice([self._moves[segments][x] for x in self._labels[path]], segments)[0]
 
-    def _cheapest_first(self) -> Iterator[Overlapped]:
+    def _cheapest_first(self) -> Iterator[SegmentedPath]:
         """Follow only what could be the next: of all bounds the lowest is made sharper."""
         counts = sorted(self._moves)
         bounds = [bounds_of_rows(self._alike, self._moves[count], count) for count in counts]
@@ -213,14 +213,14 @@ class Followed:
             bound, segments, row = heappop(heap)
             one = self._choosing(row, segments)
             if one.settled:
-                yield from (Overlapped(path, bound, segments) for path in self._paths[row])
+                yield from (SegmentedPath(path, bound, segments) for path in self._paths[row])
             else:
                 self._follow(one, row)
                 heappush(heap, (one.bound, segments, row))
                 if self.looked == _MANY:
                     self._look_ahead(counts, ticks)
 
-    def _follow(self, one: _Choosing, row: int) -> None:
+    def _follow(self, one: _ChoiceSearch, row: int) -> None:
         """Follow the next choice of a row; to the end, if it is below what is enough."""
         looked = one.looked
         limited = self.looked >= _MANY and one.bound <= self._limit
@@ -249,26 +249,26 @@ class Followed:
                 self._limit = least
                 return
 
-    def _choosing(self, row: int, segments: int) -> _Choosing:
+    def _choosing(self, row: int, segments: int) -> _ChoiceSearch:
         if (segments, row) not in self._tried:
             every = [self._moves[segments][x] for x in self._labels[self._paths[row][0]]]
-            self._tried[segments, row] = _Choosing(every, segments)
+            self._tried[segments, row] = _ChoiceSearch(every, segments)
         return self._tried[segments, row]
 
 
-def cheapest(
-    followed: Followed,
+def cheapest_paths(
+    followed: PathRanking,
     count: int,
     limit: int | None = None,
     go_on: Callable[[], bool] = lambda: True,
-) -> list[Overlapped]:
+) -> list[SegmentedPath]:
     """The ``count`` cheapest paths and all that tie with the last of them; none above ``limit``.
 
     Each path comes once, with the number of segments it is cheapest in (the smallest of several).
     Where ``go_on`` answers False those looked at until then are returned; the first path is always
     looked at.
     """
-    best: dict[int, Overlapped] = {}
+    best: dict[int, SegmentedPath] = {}
     last = 0
     for one in followed:
         above = limit is not None and one.ticks > limit
@@ -296,7 +296,7 @@ def bounds_of_rows(rows: Integers, moves: Sequence[Choices], segments: int) -> F
     after the last that does. Label ``len(moves)`` does nothing.
     """
     names = sorted({n for some in moves for one in some for phase in one for n in phase.busy})
-    labels = np.array([_least(some, names) for some in (*moves, ((),))])
+    labels = np.array([_least_figures(some, names) for some in (*moves, ((),))])
     places = np.ascontiguousarray(rows.T)
     alone, longest, *_ = labels.T
     taken = alone[places]
@@ -313,7 +313,7 @@ def bounds_of_rows(rows: Integers, moves: Sequence[Choices], segments: int) -> F
     return bounds
 
 
-def _least(some: Choices, names: Sequence[str]) -> tuple[float, ...]:
+def _least_figures(some: Choices, names: Sequence[str]) -> tuple[float, ...]:
     """The least of what ``_figures`` says of each choice."""
     every = [_figures(phases, names) for phases in some]
     return tuple(map(min, zip(*every, strict=True))) if len(every) > 1 else every[0]
@@ -341,7 +341,7 @@ def _figures(phases: Phases, names: Sequence[str]) -> tuple[float, ...]:
     return tuple(found)
 
 
-def _figures_of_one(phase: Work, names: Sequence[str]) -> tuple[float, ...]:
+def _figures_of_one(phase: PhaseWork, names: Sequence[str]) -> tuple[float, ...]:
     """The same of a single phase, as most are."""
     found = [phase.alone_seconds, phase.alone_seconds]
     for name in names:

@@ -18,26 +18,41 @@ import numpy as np
 
 from grammar import Collective, Instruction
 from hierarchies import Domain, Reduction, System, Tree
-from hierarchies.fabric import Cast, busiest_block, cast, children_of, load, members
+from hierarchies.fabric import (
+    Cast,
+    busiest_block,
+    count_children,
+    count_members,
+    roles_of,
+    route_load,
+)
 from synth.collective.algorithms.algorithms import (
     RECIPES,
     Algorithm,
+    AlgorithmRecipe,
     Choice,
-    Recipe,
-    offered,
+    offered_algorithms,
     recipes,
 )
-from synth.collective.algorithms.nccl_model import Ranks, has
-from synth.collective.algorithms.slowest_links import Groups, SlowestLinks, carried_and_busy
+from synth.collective.algorithms.nccl_model import Ranks, has_algorithm
+from synth.collective.algorithms.slowest_links import Groups, SlowestLinks, loads_per_level
 from synth.collective.algorithms.traffic import through_switch
 from synth.collective.price.segments import Choices, Phases
-from synth.collective.price.steps import StepPrice, priced_by, ticks_of
+from synth.collective.price.steps import InstructionPrice, price_of_line, ticks_of
 from synth.collective.price.uneven_ways import uneven_ways
-from synth.collective.price.ways import MEMORY, Line, Pick, Way, fastest, told_apart, usable
+from synth.collective.price.ways import (
+    MEMORY,
+    AlgorithmWay,
+    LinePicker,
+    PriceLine,
+    has_two_directions,
+    pick_fastest,
+    usable_protocols,
+)
 from synth.collective.semantics.layout import Buffers, Move, Shuffle
 from synth.collective.semantics.lowering import buffer_fraction
 from synth.collective.semantics.schedule import GroupList
-from synth.events.overlap import Work
+from synth.events.overlap import PhaseWork
 
 
 class EvenPart(Structure):
@@ -51,7 +66,7 @@ class EvenPart(Structure):
 
 
 Grid = Reduction | EvenPart
-Worth = Callable[[Sequence[Line], float], Sequence[Line]]
+Worth = Callable[[Sequence[PriceLine], float], Sequence[PriceLine]]
 """The lines worth a choice for a buffer of some size in bytes."""
 
 
@@ -80,19 +95,19 @@ class Simulator:
         if isinstance(groups, GroupList):
             counts: Sequence[int] = self._slowest.shape(groups).most
         else:
-            counts = [members(slots) for slots in groups]
+            counts = [count_members(slots) for slots in groups]
         if algorithm is Algorithm.IN_NETWORK and not Ranks(self.system, tuple(counts)).multicasts:
             return False
         links = zip(self.system.links, counts, strict=True)
-        return has(collective, algorithm, [link for link, m in links if m > 1])
+        return has_algorithm(collective, algorithm, [link for link, m in links if m > 1])
 
     @cached_property
     def _slowest(self) -> SlowestLinks:
         return SlowestLinks(self.system)
 
     def move(
-        self, move: Move, where: Grid, payload_bytes: float, pick: Pick = fastest
-    ) -> list[StepPrice]:
+        self, move: Move, where: Grid, payload_bytes: float, pick: LinePicker = pick_fastest
+    ) -> list[InstructionPrice]:
         """The phases of one step with their prices: shuffles before, the collective, shuffles.
 
         ``pick`` chooses among the algorithms offered.
@@ -120,7 +135,7 @@ class Simulator:
         alphabet: Sequence[Move],
         where: Grid,
         payload_bytes: float,
-        pick: Pick = fastest,
+        pick: LinePicker = pick_fastest,
     ) -> list[Phases]:
         """The phases of each move as what they ask of the machine: as ``move``, without reasons."""
         every = self.alternatives(
@@ -132,12 +147,12 @@ class Simulator:
         self, alphabet: Sequence[Move], where: Grid, payload_bytes: float, worth: Worth
     ) -> list[Choices]:
         """The same by each line worth a choice, of those offered for a buffer of some size."""
-        lines: dict[Instruction, tuple[Line, ...]] = {}
+        lines: dict[Instruction, tuple[PriceLine, ...]] = {}
         sizes: dict[Buffers, float] = {}
-        steps: dict[tuple[int, float], list[Work]] = {}
+        steps: dict[tuple[int, float], list[PhaseWork]] = {}
 
         @cache
-        def shuffled(shuffle: Shuffle) -> Work:
+        def shuffled(shuffle: Shuffle) -> PhaseWork:
             return self._shuffle(shuffle, where, payload_bytes).work
 
         found: list[Choices] = []
@@ -166,16 +181,16 @@ class Simulator:
         collective: Collective,
         groups: Groups,
         size_bytes: float,
-        pick: Pick = fastest,
-    ) -> StepPrice:
+        pick: LinePicker = pick_fastest,
+    ) -> InstructionPrice:
         """One collective over all groups at once, by an algorithm of those offered.
 
         ``size_bytes`` is of the largest buffer.
         """
         lines = self.lines(collective, groups)
-        return priced_by(collective.value, pick(lines, size_bytes), size_bytes)
+        return price_of_line(collective.value, pick(lines, size_bytes), size_bytes)
 
-    def _lines(self, collective: Collective, groups: Groups) -> tuple[Line, ...]:
+    def _lines(self, collective: Collective, groups: Groups) -> tuple[PriceLine, ...]:
         """What each algorithm offered costs by each protocol, as lines in the size of the buffer.
 
         Of one algorithm the line of the Simple protocol is the first.
@@ -194,15 +209,17 @@ class Simulator:
         """
         links = self.system.links
         if not isinstance(groups, GroupList):
-            counts = tuple(members(slots) for slots in groups)
-            return offered(collective, counts, links, self.choice)
+            counts = tuple(count_members(slots) for slots in groups)
+            return offered_algorithms(collective, counts, links, self.choice)
         unfit = {Algorithm.HALVING_DOUBLING}
         if not groups.equal:
             unfit |= {Algorithm.DIRECT, Algorithm.IN_NETWORK}
         counts = self._slowest.shape(groups).most
-        return offered(collective, counts, links, self.choice, unfit)
+        return offered_algorithms(collective, counts, links, self.choice, unfit)
 
-    def _by(self, collective: Collective, algorithm: Algorithm, groups: Groups) -> tuple[Line, ...]:
+    def _by(
+        self, collective: Collective, algorithm: Algorithm, groups: Groups
+    ) -> tuple[PriceLine, ...]:
         """What one algorithm costs by each protocol that the links of a group know.
 
         Where groups wait differently, the one that waits longest decides.
@@ -213,20 +230,22 @@ class Simulator:
             ways = [self.way(collective, algorithm, groups)]
         fitted = self.system.calibration and self.system.calibration.protocols
         return tuple(
-            max((way.line(self.system, protocol) for way in ways), key=_longest_wait)
+            max((way.line(self.system, protocol) for way in ways), key=_waiting_time)
             for protocol in ways[0].protocols
             if not fitted or protocol.value in fitted
         )
 
-    def _shuffle(self, shuffle: Shuffle, where: Grid, payload_bytes: float) -> StepPrice:
+    def _shuffle(self, shuffle: Shuffle, where: Grid, payload_bytes: float) -> InstructionPrice:
         size = payload_bytes / buffer_fraction(shuffle.scattered, where.tree)
         seconds = 2 * size / self.system.memory_bytes_per_second
-        return StepPrice("transpose", None, size, seconds, 0.0, MEMORY, (), ((MEMORY, seconds),))
+        return InstructionPrice(
+            "transpose", None, size, seconds, 0.0, MEMORY, (), ((MEMORY, seconds),)
+        )
 
-    def way(self, collective: Collective, algorithm: Algorithm, roles: Cast) -> Way:
+    def way(self, collective: Collective, algorithm: Algorithm, roles: Cast) -> AlgorithmWay:
         """What one algorithm does on every level, before a protocol gives it a price."""
         self.system.check_even()
-        counts = tuple(members(slots) for slots in roles)
+        counts = tuple(count_members(slots) for slots in roles)
         spans = tuple(level for level, m in enumerate(counts) if m > 1)
         rows = recipes(collective, algorithm, self.system)
         crossing = [row.crossing(counts, i) if i in spans else 0.0 for i, row in enumerate(rows)]
@@ -234,7 +253,7 @@ class Simulator:
         busy = [seconds for _, seconds, _ in loads]
         one_way = self._one_way(collective, algorithm, roles, crossing)
         if self.system.faults:
-            _, slow, each = carried_and_busy(self._slowest.loads(collective, algorithm, roles))
+            _, slow, each = loads_per_level(self._slowest.loads(collective, algorithm, roles))
             busy = [max(pair) for pair in zip(busy, slow, strict=True)]
             one_way = [
                 both and (max(both[0], out), max(both[1], into))
@@ -243,7 +262,7 @@ class Simulator:
         waits = [row.waits(counts, i) if i in spans else 0.0 for i, row in enumerate(rows)]
         touched = max(rows[level].memory(prod(counts)) for level in spans)
         recipe = RECIPES[collective, algorithm]
-        return Way(
+        return AlgorithmWay(
             collective.value,
             algorithm,
             spans,
@@ -252,7 +271,7 @@ class Simulator:
             tuple(hops for _, _, hops in loads),
             tuple(waits),
             touched / self.system.memory_bytes_per_second,
-            usable(algorithm, (self.system.links[level] for level in spans)),
+            usable_protocols(algorithm, (self.system.links[level] for level in spans)),
             tuple((m - 1.0) * prod(counts[level + 1 :]) for level, m in enumerate(counts)),
             counts,
             recipe.spared,
@@ -275,11 +294,11 @@ class Simulator:
         ways = np.array(crossing)[:, None].repeat(2, axis=1)
         for level, link in enumerate(system.links):
             if algorithm is Algorithm.IN_NETWORK and link.reduces and crossing[level]:
-                both = through_switch(collective, members(roles[level]))
+                both = through_switch(collective, count_members(roles[level]))
                 ways[level] *= [float(way.max()) for way in both]
         found: list[tuple[float, float] | None] = []
         for level, row in enumerate(rows):
-            if not told_apart(system, level):
+            if not has_two_directions(system, level):
                 found.append(None)
                 continue
             passing = [ways[j] for j in range(level) if level in system.through(j)]
@@ -291,7 +310,7 @@ class Simulator:
         return found
 
     def _level(
-        self, level: int, row: Recipe, roles: Cast, crossing: list[float]
+        self, level: int, row: AlgorithmRecipe, roles: Cast, crossing: list[float]
     ) -> tuple[float, float, int]:
         """Per byte of buffer: bytes on a level's busiest link, its seconds; and the hops."""
         system, slots, inside = self.system, roles[level], roles[level + 1 :]
@@ -306,19 +325,19 @@ class Simulator:
         sharing = 1 if link.domain is Domain.TORUS else busiest_block(inside, whole)
         share, hops = 0.0, 1
         if crossing[level]:
-            routed = load(link.domain, slots, row.demand, link.wraps)
+            routed = route_load(link.domain, slots, row.demand, link.wraps)
             share, hops = sharing * crossing[level] * routed.peak, routed.hops
         if outer:
-            share += 2 * outer * sharing * busiest_block((slots,), children_of(slots))
+            share += 2 * outer * sharing * busiest_block((slots,), count_children(slots))
         return share, share / link.bandwidth_bytes_per_second, hops
 
 
-def _longest_wait(line: Line) -> float:
+def _waiting_time(line: PriceLine) -> float:
     return line.latency_seconds + line.gap_seconds
 
 
 def _groups(what: Instruction, where: Grid) -> Groups:
     """The groups that an instruction means: as roles where the levels of the machine say them."""
     if isinstance(where, Reduction):
-        return cast(where, what.groups.free, what.groups.zero)
+        return roles_of(where, what.groups.free, what.groups.zero)
     return where.among(what)

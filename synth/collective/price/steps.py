@@ -9,8 +9,8 @@ from math import ceil
 from hierarchies import InputError
 from synth.collective.algorithms.algorithms import Algorithm
 from synth.collective.algorithms.protocols import Protocol
-from synth.collective.price.ways import Line, OneWay, by_level, resources
-from synth.events.overlap import Work, makespan_seconds
+from synth.collective.price.ways import OneWay, PriceLine, busy_by_level, busy_resources
+from synth.events.overlap import PhaseWork, makespan_seconds
 from synth.search.best_first import BEYOND
 
 LATENCY = "latency"
@@ -21,7 +21,7 @@ TICKS_PER_SECOND = 10**12
 
 
 @dataclass(frozen=True)
-class StepPrice:
+class InstructionPrice:
     """What one phase costs and why.
 
     ``what`` is the collective's name, or ``transpose``; ``busiest`` the resource that is busy
@@ -45,10 +45,10 @@ class StepPrice:
     one_way: tuple[OneWay, ...] = ()
 
     @property
-    def work(self) -> Work:
+    def work(self) -> PhaseWork:
         """What it asks of the machine, for the price of phases that overlap."""
-        busy = resources(self.busy_seconds, self.one_way)
-        return Work(self.latency_seconds, {name: each for name, each in busy.items() if each})
+        busy = busy_resources(self.busy_seconds, self.one_way)
+        return PhaseWork(self.latency_seconds, {name: each for name, each in busy.items() if each})
 
     @property
     def limited_by(self) -> str:
@@ -60,10 +60,10 @@ class StepPrice:
         return ticks_of(self.seconds)
 
 
-def priced_by(collective: str, line: Line, size_bytes: float) -> StepPrice:
+def price_of_line(collective: str, line: PriceLine, size_bytes: float) -> InstructionPrice:
     """The price of a collective whose algorithm and protocol a line describes."""
     busiest, _ = max(line.loads, key=lambda item: item[1])
-    return StepPrice(
+    return InstructionPrice(
         collective,
         line.algorithm,
         size_bytes,
@@ -78,12 +78,12 @@ def priced_by(collective: str, line: Line, size_bytes: float) -> StepPrice:
     )
 
 
-def total_seconds(prices: Iterable[StepPrice]) -> float:
+def total_seconds(prices: Iterable[InstructionPrice]) -> float:
     """The price of phases that wait for each other: their sum, in whole picoseconds."""
     return sum(price.ticks for price in prices) / TICKS_PER_SECOND
 
 
-def summed(rows: Iterable[Iterable[tuple[str, float]]]) -> dict[str, float]:
+def sum_by_name(rows: Iterable[Iterable[tuple[str, float]]]) -> dict[str, float]:
     """The sum for each name, of what the prices of several phases say of it."""
     found: dict[str, float] = {}
     for row in rows:
@@ -92,7 +92,9 @@ def summed(rows: Iterable[Iterable[tuple[str, float]]]) -> dict[str, float]:
     return found
 
 
-def busy_in_all(stripes: Iterable[tuple[Sequence[StepPrice], int]]) -> dict[str, float]:
+def total_busy_seconds(
+    stripes: Iterable[tuple[Sequence[InstructionPrice], int]],
+) -> dict[str, float]:
     """How long each level is busy in all, and the memory: of a port's directions the busier one.
 
     ``stripes`` has the prices of one segment and how many there are. A reduce-scatter that sends
@@ -103,10 +105,10 @@ def busy_in_all(stripes: Iterable[tuple[Sequence[StepPrice], int]]) -> dict[str,
         for prices, many in stripes
         for price in prices
     )
-    return by_level(summed(rows))
+    return busy_by_level(sum_by_name(rows))
 
 
-def limiting(prices: Iterable[StepPrice], segments: int = 1) -> str:
+def limiting_resource(prices: Iterable[InstructionPrice], segments: int = 1) -> str:
     """The resource a program waits for longest: a level's name, ``memory`` or ``latency``.
 
     ``prices`` are of one segment. Where segments overlap, it is the resource that is busiest in
@@ -114,8 +116,8 @@ def limiting(prices: Iterable[StepPrice], segments: int = 1) -> str:
     """
     prices = tuple(prices)
     if segments > 1 and prices:
-        return _busiest(prices, segments)
-    waits = summed(
+        return _busiest_resource(prices, segments)
+    waits = sum_by_name(
         (
             (LATENCY, price.latency_seconds),
             (price.busiest, price.seconds - price.latency_seconds),
@@ -125,21 +127,25 @@ def limiting(prices: Iterable[StepPrice], segments: int = 1) -> str:
     return max(waits, key=lambda name: waits[name]) if waits else ""
 
 
-def _busiest(prices: tuple[StepPrice, ...], segments: int) -> str:
-    return _most_busy([(prices, segments)], makespan_seconds([p.work for p in prices], segments))
+def _busiest_resource(prices: tuple[InstructionPrice, ...], segments: int) -> str:
+    return _busiest_of_stripes(
+        [(prices, segments)], makespan_seconds([p.work for p in prices], segments)
+    )
 
 
-def limiting_side_by_side(
-    stripes: Sequence[tuple[Sequence[StepPrice], int]], seconds: float
+def limiting_of_stripes(
+    stripes: Sequence[tuple[Sequence[InstructionPrice], int]], seconds: float
 ) -> str:
     """The same for programs side by side, each with the prices of one of its segments."""
     if len(stripes) == 1:
-        return limiting(*stripes[0])
-    return _most_busy(stripes, seconds)
+        return limiting_resource(*stripes[0])
+    return _busiest_of_stripes(stripes, seconds)
 
 
-def _most_busy(stripes: Sequence[tuple[Sequence[StepPrice], int]], whole_seconds: float) -> str:
-    busy = busy_in_all(stripes)
+def _busiest_of_stripes(
+    stripes: Sequence[tuple[Sequence[InstructionPrice], int]], whole_seconds: float
+) -> str:
+    busy = total_busy_seconds(stripes)
     most = max(busy, key=lambda name: busy[name])
     return most if 2 * busy[most] >= whole_seconds else LATENCY
 

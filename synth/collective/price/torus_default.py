@@ -18,10 +18,10 @@ from math import prod
 
 from grammar import Collective, Goal
 from hierarchies import Domain, Reduction
-from hierarchies.fabric import cast, members
+from hierarchies.fabric import count_members, roles_of
 from synth.collective.algorithms.algorithms import Algorithm
 from synth.collective.price.step_prices import Simulator
-from synth.collective.price.steps import StepPrice, priced_by, summed, total_seconds
+from synth.collective.price.steps import InstructionPrice, price_of_line, sum_by_name, total_seconds
 
 _SCATTER, _GATHER = Collective.REDUCE_SCATTER, Collective.ALL_GATHER
 _STAGES = {
@@ -34,9 +34,9 @@ _Dimension = tuple[int, tuple[int, ...]]
 """How many members a group has along a dimension, and the tree's digits there."""
 
 
-def in_all_dimensions(
+def price_torus_rings(
     simulator: Simulator, reduction: Reduction, payload_bytes: float, goal: Goal
-) -> tuple[StepPrice, ...]:
+) -> tuple[InstructionPrice, ...]:
     """The phases by rings in all dimensions; none where groups do not span several of a torus."""
     system = simulator.system
     dimensions = _dimensions(reduction)
@@ -55,7 +55,7 @@ def _dimensions(reduction: Reduction) -> dict[int, _Dimension]:
     for level, parts in enumerate(reduction.parts):
         digits = tuple(dict.fromkeys(part.digit for part in parts if part.digit is not None))
         if digits:
-            found[level] = (members(cast(reduction, digits, ())[level]), digits)
+            found[level] = (count_members(roles_of(reduction, digits, ())[level]), digits)
     return found
 
 
@@ -65,7 +65,7 @@ def _phases(
     payload_bytes: float,
     goal: Goal,
     around: Sequence[_Dimension],
-) -> tuple[StepPrice, ...]:
+) -> tuple[InstructionPrice, ...]:
     """One phase a stage: each part is in another dimension, and the slowest is waited for."""
     many, found = len(around), []
     for collective in _STAGES[goal]:
@@ -76,24 +76,24 @@ def _phases(
                 order = [around[(first + turn) % many] for turn in range(many)]
                 before = [] if collective.apart else order[:stage]
                 size = payload_bytes / many / prod(count for count, _ in before)
-                roles = cast(reduction, order[stage][1], ())
+                roles = roles_of(reduction, order[stage][1], ())
                 algorithm = Algorithm.DIRECT if collective.apart else Algorithm.RING
                 line = simulator.by(collective, algorithm, roles)[0]
-                parts.append(priced_by(collective.value, line, size))
-            found.append(_together(parts))
+                parts.append(price_of_line(collective.value, line, size))
+            found.append(_combine_dimensions(parts))
     return tuple(found)
 
 
-def _together(parts: Sequence[StepPrice]) -> StepPrice:
+def _combine_dimensions(parts: Sequence[InstructionPrice]) -> InstructionPrice:
     """Phases in different dimensions at once, as the slowest that keeps the links of all busy.
 
     Memory is the same for all: what they do to it together takes at least so long.
     """
     slowest = max(parts, key=lambda one: one.seconds)
-    carried = summed(one.bytes_per_port for one in parts)
-    busy = summed(one.busy_seconds for one in parts)
+    carried = sum_by_name(one.bytes_per_port for one in parts)
+    busy = sum_by_name(one.busy_seconds for one in parts)
     busiest = max(busy, key=lambda name: busy[name])
-    return StepPrice(
+    return InstructionPrice(
         slowest.what,
         slowest.algorithm,
         slowest.size_bytes,

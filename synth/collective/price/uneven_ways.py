@@ -1,6 +1,6 @@
 """What an algorithm does among groups that are no grid: a node of seven GPUs beside one of eight.
 
-A grid has one ``Way``, as its groups are alike. In a list the loads of all groups add up on the
+A grid has one ``AlgorithmWay``, as its groups are alike. In a list the loads of all groups add up on the
 links, and each group waits for messages by itself: there is a way for each kind of waiting. For
 groups that are grids both say the same.
 """
@@ -11,22 +11,23 @@ import numpy as np
 
 from synth.collective.algorithms.algorithms import RECIPES
 from synth.collective.algorithms.link_loads import Loads
-from synth.collective.algorithms.slowest_links import carried_and_busy
-from synth.collective.price.ways import Way, told_apart, usable
+from synth.collective.algorithms.slowest_links import loads_per_level
+from synth.collective.price.ways import AlgorithmWay, has_two_directions, usable_protocols
 
 
-def uneven_ways(loads: Loads) -> list[Way]:
+def uneven_ways(loads: Loads) -> list[AlgorithmWay]:
     """A way for each kind of waiting; all carry the loads of all groups. A message is one hop."""
     shape, system = loads.shape, loads.wiring.system
-    carried, busy, ways = carried_and_busy(loads)
+    carried, busy, ways = loads_per_level(loads)
     one_way = tuple(
-        ways[level] if told_apart(system, level) else None for level in range(len(system.links))
+        ways[level] if has_two_directions(system, level) else None
+        for level in range(len(system.links))
     )
     touched = float(loads.touched().max(initial=0.0))
     recipe = RECIPES[loads.collective, loads.algorithm]
-    known = usable(loads.algorithm, (system.links[level] for level in shape.spans))
+    known = usable_protocols(loads.algorithm, (system.links[level] for level in shape.spans))
     return [
-        Way(
+        AlgorithmWay(
             loads.collective.value,
             loads.algorithm,
             tuple(level for level, n in enumerate(waits) if n),
@@ -43,11 +44,11 @@ def uneven_ways(loads: Loads) -> list[Way]:
             in_a_row,
             one_way=one_way,
         )
-        for waits, peers, in_a_row in _waiting(loads)
+        for waits, peers, in_a_row in _waiting_kinds(loads)
     ]
 
 
-def _waiting(loads: Loads) -> set[tuple[tuple[float, ...], tuple[float, ...], int]]:
+def _waiting_kinds(loads: Loads) -> set[tuple[tuple[float, ...], tuple[float, ...], int]]:
     """The distinct ways in which groups wait; groups of one member do not.
 
     Each is the messages over each level that wait for each other, the messages over each level that

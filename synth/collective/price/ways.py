@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from hierarchies import Domain, Link, System
 from synth.collective.algorithms.algorithms import Algorithm
 from synth.collective.algorithms.protocols import Protocol, protocols
-from synth.events.overlap import Work
+from synth.events.overlap import PhaseWork
 
 MEMORY = "memory"
 _OUT, _IN = " out", " in"
@@ -18,7 +18,9 @@ OneWay = tuple[str, float, float]
 """A level, and for how long its busiest port sends, and its busiest port receives."""
 
 
-def resources(loads: Iterable[tuple[str, float]], one_way: Sequence[OneWay]) -> dict[str, float]:
+def busy_resources(
+    loads: Iterable[tuple[str, float]], one_way: Sequence[OneWay]
+) -> dict[str, float]:
     """How long each resource is busy: a level is one, or two where directions are told apart.
 
     >>> resources([("gpu", 2.0), ("memory", 1.0)], [("gpu", 2.0, 0.25)])
@@ -34,7 +36,7 @@ def resources(loads: Iterable[tuple[str, float]], one_way: Sequence[OneWay]) -> 
     return found
 
 
-def by_level(busy: Mapping[str, float]) -> dict[str, float]:
+def busy_by_level(busy: Mapping[str, float]) -> dict[str, float]:
     """Of resources the levels: of two directions the one that is busy for longer."""
     found: dict[str, float] = {}
     for name, seconds in busy.items():
@@ -44,15 +46,15 @@ def by_level(busy: Mapping[str, float]) -> dict[str, float]:
 
 
 @dataclass(frozen=True)
-class Line:
+class PriceLine:
     """The price of one algorithm, by one protocol, as a line in the size of the buffer.
 
     ``loads``: for each resource (level names, and ``memory``) the seconds it is busy for one byte
     of buffer; ``bytes_per_port`` the bytes its busiest port or link carries then, flags included.
     In a calibrated system messages leave a gap between them, ``gap_seconds`` in all, which passes
     while bytes are on the wire: for small buffers the line is flat. ``members`` are those of its
-    ``Way``. ``one_way``: where the two directions of a level's ports are told apart, the seconds
-    of each for one byte; ``resources`` are the loads with both.
+    ``AlgorithmWay``. ``one_way``: where the two directions of a level's ports are told apart, the seconds
+    of each for one byte; ``busy_resources`` are the loads with both.
     """
 
     algorithm: Algorithm
@@ -68,7 +70,7 @@ class Line:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "seconds_per_byte", max(load for _, load in self.loads))
-        busy = resources(self.loads, self.one_way)
+        busy = busy_resources(self.loads, self.one_way)
         object.__setattr__(self, "resources", tuple((n, s) for n, s in busy.items() if s))
 
     def waiting_seconds(self, size_bytes: float) -> float:
@@ -77,17 +79,17 @@ class Line:
             0.0, self.gap_seconds - size_bytes * self.seconds_per_byte
         )
 
-    def work(self, size_bytes: float) -> Work:
+    def work(self, size_bytes: float) -> PhaseWork:
         """What it asks of the machine, of a buffer of some size."""
         busy = {name: size_bytes * load for name, load in self.resources}
-        return Work(self.waiting_seconds(size_bytes), busy)
+        return PhaseWork(self.waiting_seconds(size_bytes), busy)
 
     def seconds(self, size_bytes: float) -> float:
         return self.waiting_seconds(size_bytes) + size_bytes * self.seconds_per_byte
 
 
 @dataclass(frozen=True)
-class Way:
+class AlgorithmWay:
     """One algorithm for one collective among given groups: what it does at every level.
 
     For each level: the bytes on its busiest link and the seconds they take at the description's
@@ -118,7 +120,7 @@ class Way:
     members: tuple[int, ...] = ()
     one_way: tuple[tuple[float, float] | None, ...] = ()
 
-    def line(self, system: System, protocol: Protocol) -> Line:
+    def line(self, system: System, protocol: Protocol) -> PriceLine:
         """Its price by a protocol: as measured, if the system is calibrated for it.
 
         The formula is that of ``hierarchies.calibration``: hops by ``counted``, gaps by ``paced``,
@@ -157,7 +159,7 @@ class Way:
             if both and self.bytes_per_port[i]
         )
         loads.append((MEMORY, self.memory_seconds))
-        return Line(
+        return PriceLine(
             self.algorithm, latency, tuple(loads), flagged, protocol, gap, self.members, ways
         )
 
@@ -204,7 +206,7 @@ class Way:
         return inner, beside[0]
 
 
-def told_apart(system: System, level: int) -> bool:
+def has_two_directions(system: System, level: int) -> bool:
     """Whether what ports of a level send and what they receive are two resources.
 
     They are two wherever ports are those of a switch; but all algorithms load both ways alike,
@@ -220,38 +222,38 @@ def told_apart(system: System, level: int) -> bool:
     )
 
 
-def usable(algorithm: Algorithm, links: Iterable[Link]) -> tuple[Protocol, ...]:
+def usable_protocols(algorithm: Algorithm, links: Iterable[Link]) -> tuple[Protocol, ...]:
     """The protocols by which an algorithm may go over some links: through switches Simple only."""
     known = protocols(links)
     return known[:1] if algorithm is Algorithm.IN_NETWORK else known
 
 
-Pick = Callable[[Sequence[Line], float], Line]
+LinePicker = Callable[[Sequence[PriceLine], float], PriceLine]
 """Chooses the line a step runs by, given the size of its buffer; the first of those that tie."""
 
 
-def fastest(lines: Sequence[Line], size_bytes: float) -> Line:
+def pick_fastest(lines: Sequence[PriceLine], size_bytes: float) -> PriceLine:
     """The line that takes least time by itself."""
     return min(lines, key=lambda line: line.seconds(size_bytes))
 
 
-def leanest(lines: Sequence[Line], size_bytes: float) -> Line:
+def pick_leanest(lines: Sequence[PriceLine], size_bytes: float) -> PriceLine:
     """The line that keeps its busiest resource busy for least time, for steps that share it."""
     return min(lines, key=lambda line: (line.seconds_per_byte, line.latency_seconds))
 
 
-def lightest(lines: Sequence[Line], size_bytes: float) -> Line:
+def pick_lightest(lines: Sequence[PriceLine], size_bytes: float) -> PriceLine:
     """The line that keeps links busy for least time in sum, each way by itself.
 
     A reduce-scatter through a switch that adds up sends more than a ring does and receives next to
     nothing: an all-gather beside it is the other way round.
     """
 
-    def load(line: Line) -> float:
+    def load(line: PriceLine) -> float:
         return sum(seconds for name, seconds in line.resources if name != MEMORY)
 
     return min(lines, key=lambda line: (load(line), line.latency_seconds))
 
 
-BESIDE: Sequence[Pick] = (leanest, lightest)
+OVERLAP_PICKS: Sequence[LinePicker] = (pick_leanest, pick_lightest)
 """How the steps of programs side by side may take their algorithms, all of them alike."""

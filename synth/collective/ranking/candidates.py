@@ -15,16 +15,27 @@ from math import inf
 from grammar import Instruction
 from hierarchies import Reduction, Tree
 from synth.collective.price.bound import bound
-from synth.collective.price.choices import choices, chosen
-from synth.collective.price.resolution import Estimate, finest, near, shown
-from synth.collective.price.segments import Followed, Overlapped, Phases, bound_ticks, cheapest
+from synth.collective.price.choices import choices, choose_phases
+from synth.collective.price.resolution import (
+    PriceEstimate,
+    estimate_as_shown,
+    finest_resolution,
+    largest_near,
+)
+from synth.collective.price.segments import (
+    PathRanking,
+    Phases,
+    SegmentedPath,
+    bound_ticks,
+    cheapest_paths,
+)
 from synth.collective.price.step_prices import Simulator
-from synth.collective.price.steps import StepPrice
-from synth.collective.price.ways import BESIDE, Pick
-from synth.collective.ranking.distinct import Distinct, Grouping, Member
+from synth.collective.price.steps import InstructionPrice
+from synth.collective.price.ways import OVERLAP_PICKS, LinePicker
+from synth.collective.ranking.distinct import AnswerGrouping, DistinctAnswer, Member
 from synth.collective.ranking.library import Labels, Library
-from synth.collective.ranking.simpler_split import simpler
-from synth.collective.ranking.stripes import PhasesOf, Split, Stripe, price_of, split
+from synth.collective.ranking.simpler_split import find_simpler_split
+from synth.collective.ranking.stripes import PathStripe, PhasesOf, StripeSplit, price_of, split
 from synth.collective.semantics.layout import Move
 from synth.collective.semantics.lowering import buffer_fraction
 from synth.search.best_first import Path
@@ -42,7 +53,7 @@ _FARTHEST = 2
 
 
 @dataclass(frozen=True)
-class FoundPart:
+class CandidatePart:
     """A program's steps, the bytes of the payload that it is for, and in how many segments."""
 
     steps: tuple[Instruction, ...]
@@ -51,7 +62,7 @@ class FoundPart:
 
 
 @dataclass(frozen=True)
-class Found:
+class CandidatePrograms:
     """Programs for a reduction that run side by side, most often one.
 
     Where there are several, their steps take the algorithms that keep links busy for least time.
@@ -60,7 +71,7 @@ class Found:
 
     key: tuple[int, int, tuple[str, ...]]
     reduction: Reduction
-    parts: tuple[FoundPart, ...]
+    parts: tuple[CandidatePart, ...]
 
     @property
     def ticks(self) -> int:
@@ -97,7 +108,9 @@ class CandidateSearch:
         least = bound(self.simulator.system, reduction, self.payload_bytes, goal)
         return int(bound_ticks(least.seconds))
 
-    def best(self, reduction: Reduction, count: int, limit: int | None = None) -> list[Found]:
+    def best(
+        self, reduction: Reduction, count: int, limit: int | None = None
+    ) -> list[CandidatePrograms]:
         """The ``count`` best programs in the order of their keys, none dearer than the limit.
 
         Where ``go_on`` answers False, the best of those looked at until then. Exact among single
@@ -110,14 +123,14 @@ class CandidateSearch:
 
     def distinct(
         self, reduction: Reduction, count: int, limit: int | None = None
-    ) -> list[Distinct[Found]]:
+    ) -> list[DistinctAnswer[CandidatePrograms]]:
         """The ``count`` best answers that prices tell apart, each told as its simplest member.
 
         Those dearer than the limit are left out. Where ``go_on`` answers False, or after so many
         prices that it would take too long, those known are grouped.
         """
         every = _Candidates(self, reduction)
-        grouping: Grouping[Found] = Grouping(every.reach)
+        grouping: AnswerGrouping[CandidatePrograms] = AnswerGrouping(every.reach)
         for bound_, priced in every.in_order(grouping, limit):
             while len(grouping) < count and grouping.settle(bound_):
                 pass
@@ -144,19 +157,19 @@ class _Candidates:
         self._kinds, kind_of = _kinds(self._graph.alphabet, reduction.tree)
         self._by_kind = [tuple(kind_of[label] for label in path) for path in self._paths]
 
-    def found(self, priced: _Priced) -> Found:
+    def found(self, priced: _Priced) -> CandidatePrograms:
         """Paths side by side as what they mean on the tree, spelled."""
         ticks, slices = priced
         texts = self._texts(slices)
         parts = tuple(
-            FoundPart(
+            CandidatePart(
                 tuple(self._graph.alphabet[label].instruction for label in labels), size, segments
             )
             for labels, size, segments in slices
         )
-        return Found((ticks, len(texts), texts), self._reduction, parts)
+        return CandidatePrograms((ticks, len(texts), texts), self._reduction, parts)
 
-    def member(self, priced: _Priced) -> Member[Found]:
+    def member(self, priced: _Priced) -> Member[CandidatePrograms]:
         """The same beside others, from which prices tell it or do not."""
         ticks, slices = priced
         texts, segments = self._texts(slices), max(segments for _, _, segments in slices)
@@ -164,16 +177,16 @@ class _Candidates:
         simplicity = (len(slices), segments, len(texts), texts)
         return Member(self._estimate(ticks, slices), simplicity, program, self.found(priced))
 
-    def reach(self, estimate: Estimate) -> float:
+    def reach(self, estimate: PriceEstimate) -> float:
         """The largest price that measurements may not tell from a given one."""
         system = self._simulator.system
         calibration = system.calibration
         if calibration is None or system.prices == "typical":
-            return near(estimate.ticks, estimate.finest)
+            return largest_near(estimate.ticks, estimate.finest)
         lows = [one.low for one in calibration.residuals]
         lows += [one.low for one in calibration.strays]
         farthest: float = estimate.highest / min([1.0, *lows])
-        return max(near(estimate.ticks), min(farthest, _FARTHEST * estimate.ticks))
+        return max(largest_near(estimate.ticks), min(farthest, _FARTHEST * estimate.ticks))
 
     def cheapest_in_one(self, count: int, limit: int | None) -> Iterator[_Priced]:
         """The cheapest paths where steps wait for each other."""
@@ -184,15 +197,15 @@ class _Candidates:
         """The cheapest paths, and all that tie, in segments; and the best split over several."""
         followed, go_on, stripes = self._followed(), self._search.go_on, self._search.stripes
         enough = max(count, _SEEDS) if stripes and limit is None else count
-        seeds = cheapest(followed, enough, limit, go_on)
+        seeds = cheapest_paths(followed, enough, limit, go_on)
         yield from (self._alone(one.path, one.segments, one.ticks) for one in seeds)
         if stripes:
             if limit is not None:
-                seeds = cheapest(followed, _SEEDS, None, go_on)
+                seeds = cheapest_paths(followed, _SEEDS, None, go_on)
             yield from (self._side_by_side(one) for one in self._splits(seeds, limit)[:1])
 
     def in_order(
-        self, grouping: Grouping[Found], limit: int | None
+        self, grouping: AnswerGrouping[CandidatePrograms], limit: int | None
     ) -> Iterator[tuple[int, Callable[[], _Priced]]]:
         """Every program in every number of segments, with a bound in ticks, the lowest first.
 
@@ -205,13 +218,13 @@ class _Candidates:
             return
         followed = self._followed()
         if self._search.stripes:
-            seeds = cheapest(followed, _SEEDS, None, self._search.go_on)
+            seeds = cheapest_paths(followed, _SEEDS, None, self._search.go_on)
             for some in self._splits(seeds, limit):
                 yield 0, partial(self._side_by_side, some)
         yield from self._one_by_one(followed, grouping)
 
     def _one_by_one(
-        self, followed: Followed, grouping: Grouping[Found]
+        self, followed: PathRanking, grouping: AnswerGrouping[CandidatePrograms]
     ) -> Iterator[tuple[int, Callable[[], _Priced]]]:
         """Programs alone, those of one step first: whatever is left out, they are looked at."""
         least: dict[int, int] = {}
@@ -234,7 +247,7 @@ class _Candidates:
     def _alone(self, path: int, segments: int, ticks: int) -> _Priced:
         return ticks, ((self._paths[path], self._payload_bytes, segments),)
 
-    def _side_by_side(self, found: Split) -> _Priced:
+    def _side_by_side(self, found: StripeSplit) -> _Priced:
         slices = tuple((self._paths[s.path], s.size_bytes, s.segments) for s in found.stripes)
         return found.ticks, slices
 
@@ -252,27 +265,27 @@ class _Candidates:
         order = {text: rank for rank, text in enumerate(sorted(set(spelled)))}
         return graph.cheapest(prices, [order[text] for text in spelled], limit)
 
-    def _followed(self) -> Followed:
+    def _followed(self) -> PathRanking:
         sizes = {count: self._payload_bytes / count for count in self._search.segments}
         works = choices(self._simulator, self._kinds, self._reduction, sizes)
-        return Followed(self._by_kind, works, _SEEDS)
+        return PathRanking(self._by_kind, works, _SEEDS)
 
-    def _splits(self, seeds: Sequence[Overlapped], limit: int | None) -> list[Split]:
+    def _splits(self, seeds: Sequence[SegmentedPath], limit: int | None) -> list[StripeSplit]:
         """The best split found over several programs, if there is a better than one; a simpler."""
         search, paths = self._search, len(self._paths)
         seeds = sorted(seeds, key=lambda one: (one.ticks, one.path))[:_SEEDS]
-        ways = [self._phases_by(pick) for pick in BESIDE]
+        ways = [self._phases_by(pick) for pick in OVERLAP_PICKS]
         every = [
             split(way, paths, seeds, self._payload_bytes, search.segments, limit, search.go_on)
             for way in (ways if self._both_ways else ways[:1])
         ]
-        found = [_by_the_best(one.stripes, ways) for one in every if one]
+        found = [_price_stripes(one.stripes, ways) for one in every if one]
         if not found:
             return []
         best, way = min(found, key=lambda one: (one[0].ticks, one[0].stripes))
-        limit = near(best.ticks, finest(self._simulator.system))
-        simple = simpler(best, way, search.segments, limit)
-        return [best, _by_the_best(simple.stripes, ways)[0]]
+        limit = largest_near(best.ticks, finest_resolution(self._simulator.system))
+        simple = find_simpler_split(best, way, search.segments, limit)
+        return [best, _price_stripes(simple.stripes, ways)[0]]
 
     @property
     def _both_ways(self) -> bool:
@@ -281,7 +294,7 @@ class _Candidates:
         reducing = any(link.reduces for link in self._simulator.system.links)
         return reducing and not goal.apart and (goal.rounds > 1 or goal.rooted)
 
-    def _phases_by(self, pick: Pick) -> PhasesOf:
+    def _phases_by(self, pick: LinePicker) -> PhasesOf:
         """The phases of a path beside others, for so many bytes."""
         kinds, paths, reduction = self._kinds, self._by_kind, self._reduction
         usual = {self._payload_bytes / segments for segments in self._search.segments}
@@ -299,23 +312,25 @@ class _Candidates:
 
         return phases_of
 
-    def _estimate(self, ticks: int, slices: Sequence[_Slice]) -> Estimate:
+    def _estimate(self, ticks: int, slices: Sequence[_Slice]) -> PriceEstimate:
         """A price, and to which sources of error it is owed."""
         prices = (
             price
             for labels, size, segments in slices
             for price in segments * self._prices_of(labels, size / segments, segments, len(slices))
         )
-        return shown(self._simulator.system, ticks, prices)
+        return estimate_as_shown(self._simulator.system, ticks, prices)
 
     def _step_prices(
         self, labels: Labels, size_bytes: float, segments: int, beside: int
-    ) -> list[StepPrice]:
+    ) -> list[InstructionPrice]:
         """The phases of one segment, alone by the algorithms best for the whole."""
         moves = [self._graph.alphabet[label] for label in labels]
         if beside == 1:
-            return [*chosen(self._simulator, moves, self._reduction, size_bytes, segments)]
-        each = (self._simulator.move(m, self._reduction, size_bytes, BESIDE[0]) for m in moves)
+            return [*choose_phases(self._simulator, moves, self._reduction, size_bytes, segments)]
+        each = (
+            self._simulator.move(m, self._reduction, size_bytes, OVERLAP_PICKS[0]) for m in moves
+        )
         return [*chain(*each)]
 
 
@@ -340,8 +355,10 @@ def _kinds(alphabet: Sequence[Move], tree: Tree) -> tuple[list[Move], list[int]]
     return first, kind_of
 
 
-def _by_the_best(stripes: tuple[Stripe, ...], ways: Sequence[PhasesOf]) -> tuple[Split, PhasesOf]:
+def _price_stripes(
+    stripes: tuple[PathStripe, ...], ways: Sequence[PhasesOf]
+) -> tuple[StripeSplit, PhasesOf]:
     """Stripes with the least of their prices, and the way to take algorithms that has it."""
     priced = [(price_of(stripes, way), number) for number, way in enumerate(ways)]
     ticks, number = min((ticks, number) for ticks, number in priced if ticks is not None)
-    return Split(stripes, ticks), ways[number]
+    return StripeSplit(stripes, ticks), ways[number]

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Generic, TypeVar
 
-from synth.collective.price.resolution import Estimate, near
+from synth.collective.price.resolution import PriceEstimate, largest_near
 
 T = TypeVar("T")
 
@@ -32,7 +32,7 @@ class Member(Generic[T]):
     members, the simplest first.
     """
 
-    estimate: Estimate
+    estimate: PriceEstimate
     simplicity: tuple[int, int, int, tuple[str, ...]]
     program: Hashable
     what: T
@@ -43,31 +43,31 @@ class Member(Generic[T]):
 
 
 @dataclass(frozen=True)
-class Distinct(Generic[T]):
+class DistinctAnswer(Generic[T]):
     """An answer: the simplest member and its price, what else it stands for, the least price.
 
     ``others`` is how many other programs that is.
     """
 
     what: T
-    estimate: Estimate
+    estimate: PriceEstimate
     others: int
     least_ticks: int
 
 
-Reach = Callable[[Estimate], float]
+Reach = Callable[[PriceEstimate], float]
 """The largest price, in ticks, that may not be told from a given one."""
 
 
-def nearest_only(estimate: Estimate) -> float:
+def exact_reach(estimate: PriceEstimate) -> float:
     """The reach where nothing was measured."""
-    return float(near(estimate.ticks, estimate.finest))
+    return float(largest_near(estimate.ticks, estimate.finest))
 
 
-class Grouping(Generic[T]):
+class AnswerGrouping(Generic[T]):
     """Takes members as they are priced and settles answers, the fastest first. Mutable, one use."""
 
-    def __init__(self, reach: Reach = nearest_only) -> None:
+    def __init__(self, reach: Reach = exact_reach) -> None:
         self._reach = reach
         self._open: dict[int, Member[T]] = {}
         self._cheapest: list[tuple[int, tuple[int, int, int, tuple[str, ...]], int]] = []
@@ -106,7 +106,7 @@ class Grouping(Generic[T]):
                 return False
             every = self._open.values()
             tied = [one for one in every if not leader.estimate.surely_below(one.estimate)]
-            self._next = leader, _simplest(tied)
+            self._next = leader, _find_simplest(tied)
         leader, shown = self._next
         if bound <= self._reach(shown.estimate):
             return False
@@ -118,11 +118,11 @@ class Grouping(Generic[T]):
         self._count_in(len(self._shown) - 1, tuple(self._open))
         return True
 
-    def answers(self) -> list[Distinct[T]]:
+    def answers(self) -> list[DistinctAnswer[T]]:
         """Those settled until now, in order."""
         settled = zip(self._shown, self._behind, self._least, strict=True)
         return [
-            Distinct(one.what, one.estimate, len(behind) - 1, least)
+            DistinctAnswer(one.what, one.estimate, len(behind) - 1, least)
             for one, behind, least in settled
         ]
 
@@ -147,7 +147,7 @@ class Grouping(Generic[T]):
                 del self._open[one]
 
 
-def _simplest(tied: Sequence[Member[T]]) -> Member[T]:
+def _find_simplest(tied: Sequence[Member[T]]) -> Member[T]:
     """The simplest that no other is surely below."""
     cheap = sorted(tied, key=lambda one: one.ticks)
 

@@ -8,11 +8,17 @@ from __future__ import annotations
 from grammar import Instruction, spell
 from hierarchies import Tree
 from synth.collective.semantics.layout import Move
-from synth.collective.semantics.programs import GoOn, Language, Vertex, always, explore_moves
+from synth.collective.semantics.programs import (
+    Language,
+    ShouldContinue,
+    Vertex,
+    explore_moves,
+    never_stop,
+)
 from synth.collective.verify.verdict import Verdict
-from synth.search.best_first import Explored
+from synth.search.best_first import PathGraph
 
-Graph = Explored[Vertex, Move]
+Graph = PathGraph[Vertex, Move]
 Labels = tuple[int, ...]
 
 
@@ -23,7 +29,7 @@ class Library:
     ``verdicts`` has the verdicts on programs that were replayed and put to z3.
     """
 
-    def __init__(self, language: Language, go_on: GoOn = always) -> None:
+    def __init__(self, language: Language, go_on: ShouldContinue = never_stop) -> None:
         self.language = language
         self.complete = True
         self.verdicts: dict[tuple[Instruction, ...], Verdict] = {}

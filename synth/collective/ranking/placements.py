@@ -8,37 +8,37 @@ from functools import partial
 from itertools import accumulate, islice
 
 from hierarchies import Placement, Reduction, System, check_axes, count_placements, placements
-from hierarchies.fabric import alike
+from hierarchies.fabric import price_class
 from synth.collective.price.defaults import defaults
-from synth.collective.price.resolution import Estimate
+from synth.collective.price.resolution import PriceEstimate
 from synth.collective.price.step_prices import Simulator
 from synth.collective.price.steps import TICKS_PER_SECOND, total_seconds
-from synth.collective.ranking.candidates import CandidateSearch, Found
-from synth.collective.ranking.distinct import Distinct
+from synth.collective.ranking.candidates import CandidatePrograms, CandidateSearch
+from synth.collective.ranking.distinct import DistinctAnswer
 from synth.collective.ranking.library import Library
 from synth.collective.ranking.request import (
-    Looked,
-    Noting,
-    Provisional,
+    ProvisionalResult,
     Request,
+    SearchCoverage,
+    StopFlag,
     Watcher,
     programs_text,
 )
-from synth.search.forks import forked, several_in
+from synth.search.forks import is_parallel, map_in_forks
 
 _MANY_PROGRAMS = 10_000
 """To price so many takes a second and more."""
 
 
 @dataclass(frozen=True)
-class Placed:
+class PlacedCandidate:
     """An answer found, and the position of its placement among all of the question."""
 
     position: int
-    distinct: Distinct[Found]
+    distinct: DistinctAnswer[CandidatePrograms]
 
     @property
-    def found(self) -> Found:
+    def found(self) -> CandidatePrograms:
         """The program that is shown."""
         return self.distinct.what
 
@@ -49,15 +49,15 @@ class Placed:
 
 
 @dataclass(frozen=True)
-class BestPlaced:
+class BestPlacements:
     """The best programs of the placements looked at, in order, and how much was looked at."""
 
-    best: tuple[Placed, ...]
-    looked: Looked
+    best: tuple[PlacedCandidate, ...]
+    looked: SearchCoverage
 
 
 @dataclass(frozen=True)
-class _Alike:
+class _PlacementClass:
     """Placements on which a reduction costs the same, with their positions; its bound in ticks.
 
     Where all are searched anyway, that is 0.
@@ -76,26 +76,30 @@ class _Alike:
         """Over how many levels the groups are."""
         return len(self.first.tree.digits)
 
-    def placed(self, found: Iterable[Distinct[Found]]) -> Iterator[Placed]:
+    def placed(
+        self, found: Iterable[DistinctAnswer[CandidatePrograms]]
+    ) -> Iterator[PlacedCandidate]:
         """What was found for the first, on each of them."""
         for one in found:
             for position, reduction in self.reductions:
-                yield Placed(position, replace(one, what=replace(one.what, reduction=reduction)))
+                yield PlacedCandidate(
+                    position, replace(one, what=replace(one.what, reduction=reduction))
+                )
 
 
-def _deepest_meanwhile(every: Sequence[_Alike]) -> Sequence[_Alike]:
+def _reorder_by_depth(every: Sequence[_PlacementClass]) -> Sequence[_PlacementClass]:
     """In another order: those of one level less than the deepest first, then as they were."""
     deepest = max(one.depth for one in every)
     return sorted(every, key=lambda one: one.depth != deepest - 1)
 
 
-def _kept(every: Iterable[Placed], request: Request) -> tuple[Placed, ...]:
+def _keep_best(every: Iterable[PlacedCandidate], request: Request) -> tuple[PlacedCandidate, ...]:
     if request.per_placement:
         return tuple(sorted(every, key=lambda one: (one.position, one.key)))
     return tuple(sorted(every, key=lambda one: one.key)[: request.k])
 
 
-def how_many(system: System, request: Request) -> int:
+def placements_in_question(system: System, request: Request) -> int:
     """How many placements a question has. Raises InputError for axes that do not fit."""
     check_axes(system.hierarchy, request.axes)
     if request.placement is not None:
@@ -114,11 +118,11 @@ class PlacementSearch:
     def __init__(
         self, simulator: Simulator, request: Request, watcher: Watcher, library: Library
     ) -> None:
-        self._of = how_many(simulator.system, request)
+        self._of = placements_in_question(simulator.system, request)
         self._system = simulator.system
         self._request = request
         self._watcher = watcher
-        self._noting = Noting(watcher)
+        self._noting = StopFlag(watcher)
         self._library = library
         self._simulator = simulator
         self._search = CandidateSearch(
@@ -129,9 +133,9 @@ class PlacementSearch:
             stripes=request.stripes,
             go_on=self._noting.go_on,
         )
-        self._best: tuple[Placed, ...] = ()
+        self._best: tuple[PlacedCandidate, ...] = ()
 
-    def run(self) -> BestPlaced:
+    def run(self) -> BestPlacements:
         """The best programs of all placements. The first that is looked at always is.
 
         Each placement is looked at in the order of its bound where only the best of all are asked
@@ -141,10 +145,10 @@ class PlacementSearch:
         one level less come before: they search these while this one learns the deepest's programs.
         """
         every = self._by_bound()
-        at_once = self._all and several_in(self._noting) and self._many(every)
-        every = _deepest_meanwhile(every) if at_once else every
+        at_once = self._all and is_parallel(self._noting) and self._many(every)
+        every = _reorder_by_depth(every) if at_once else every
         done, programs, default = 0, 0, 0.0
-        searched = forked(
+        searched = map_in_forks(
             self._searched,
             self._to_search(every),
             self._noting,
@@ -155,7 +159,7 @@ class PlacementSearch:
         for kind in every:
             fresh = next(searched, None)
             if fresh is not None:
-                self._best = _kept([*self._best, *kind.placed(fresh)], self._request)
+                self._best = _keep_best([*self._best, *kind.placed(fresh)], self._request)
                 self._watcher.ranked(partial(self._so_far, self._best))
             elif not self._noting.go_on():
                 break
@@ -166,20 +170,24 @@ class PlacementSearch:
             done += many
             self._watcher.placed(done, self._of)
         complete = self._library.complete and not self._noting.stopped
-        return BestPlaced(self._best, Looked(default, done, self._of, programs, complete))
+        return BestPlacements(
+            self._best, SearchCoverage(default, done, self._of, programs, complete)
+        )
 
     @property
     def _all(self) -> bool:
         """Whether all placements must be searched."""
         return self._request.per_placement
 
-    def _many(self, every: Sequence[_Alike]) -> bool:
+    def _many(self, every: Sequence[_PlacementClass]) -> bool:
         """Whether there are so many programs that to search them will take long."""
         depths = sorted(kind.depth for kind in every)
         sums = accumulate(map(self._library.count, depths))
         return any(programs > _MANY_PROGRAMS for programs in sums)
 
-    def _to_search(self, every: Sequence[_Alike]) -> Iterator[tuple[Reduction, int | None]]:
+    def _to_search(
+        self, every: Sequence[_PlacementClass]
+    ) -> Iterator[tuple[Reduction, int | None]]:
         """What needs a search, each with the price that matters no more when it begins."""
         for kind in every:
             limit = self._limit
@@ -188,12 +196,14 @@ class PlacementSearch:
             self._library.paths(kind.depth)
             yield kind.first, limit
 
-    def _searched(self, one: tuple[Reduction, int | None]) -> Sequence[Distinct[Found]]:
+    def _searched(
+        self, one: tuple[Reduction, int | None]
+    ) -> Sequence[DistinctAnswer[CandidatePrograms]]:
         """The best answers for a reduction."""
         reduction, limit = one
         if self._request.exact:
             best = self._search.best(reduction, self._request.k, limit)
-            return [Distinct(one, Estimate(one.ticks), 0, one.ticks) for one in best]
+            return [DistinctAnswer(one, PriceEstimate(one.ticks), 0, one.ticks) for one in best]
         return self._search.distinct(reduction, self._request.k, limit)
 
     @property
@@ -203,17 +213,19 @@ class PlacementSearch:
             return None
         return self._best[-1].found.ticks
 
-    def _by_bound(self) -> Sequence[_Alike]:
+    def _by_bound(self) -> Sequence[_PlacementClass]:
         """All placements in the order in which they are looked at."""
         request = self._request
         kinds: dict[object, list[tuple[int, Reduction]]] = {}
         for position, placement in enumerate(self._placements()):
             reduction = Reduction(placement, request.over, request.collapse)
-            kinds.setdefault(alike(self._system, reduction), []).append((position, reduction))
+            kinds.setdefault(price_class(self._system, reduction), []).append((position, reduction))
         if self._all or len(kinds) == 1:
             deepest = sorted(kinds.values(), key=lambda some: -len(some[0][1].tree.digits))
-            return [_Alike(0, some) for some in deepest]
-        found = [_Alike(self._search.bound_ticks(some[0][1]), some) for some in kinds.values()]
+            return [_PlacementClass(0, some) for some in deepest]
+        found = [
+            _PlacementClass(self._search.bound_ticks(some[0][1]), some) for some in kinds.values()
+        ]
         return sorted(found, key=lambda one: one.least)
 
     def _placements(self) -> Iterable[Placement]:
@@ -227,11 +239,13 @@ class PlacementSearch:
         plain = defaults(self._simulator, reduction, request.payload_bytes, request.goal)
         return total_seconds(plain.baseline)
 
-    def _so_far(self, best: tuple[Placed, ...]) -> list[Provisional]:
-        return [provisional(rank, one.what) for rank, one in ranked(best, self._request)]
+    def _so_far(self, best: tuple[PlacedCandidate, ...]) -> list[ProvisionalResult]:
+        return [provisional_of(rank, one.what) for rank, one in rank_answers(best, self._request)]
 
 
-def ranked(best: Sequence[Placed], request: Request) -> list[tuple[int, Distinct[Found]]]:
+def rank_answers(
+    best: Sequence[PlacedCandidate], request: Request
+) -> list[tuple[int, DistinctAnswer[CandidatePrograms]]]:
     """Answers in their order with their ranks, which begin anew on each placement if asked so."""
     found, rank, last = [], 0, -1
     for one in best:
@@ -241,9 +255,11 @@ def ranked(best: Sequence[Placed], request: Request) -> list[tuple[int, Distinct
     return found
 
 
-def provisional(rank: int, found: Found) -> Provisional:
+def provisional_of(rank: int, found: CandidatePrograms) -> ProvisionalResult:
     """A program found, in a few words, before it is proved."""
     placement, texts = found.reduction.placement, iter(found.key[2])
     programs = ("; ".join(islice(texts, len(part.steps))) for part in found.parts)
     seconds = found.ticks / TICKS_PER_SECOND
-    return Provisional(rank, placement.axes, placement.matrix, programs_text(programs), seconds)
+    return ProvisionalResult(
+        rank, placement.axes, placement.matrix, programs_text(programs), seconds
+    )

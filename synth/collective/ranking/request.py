@@ -11,17 +11,17 @@ from grammar import Goal, Program
 from hierarchies import Axis, InputError, Reduction, System
 from synth.collective.algorithms.algorithms import Choice
 from synth.collective.price.bound import Bound
-from synth.collective.price.defaults import Defaults
+from synth.collective.price.defaults import RuntimeDefaults
 from synth.collective.price.intervals import Interval
-from synth.collective.price.resolution import Estimate
+from synth.collective.price.resolution import PriceEstimate
 from synth.collective.price.segments import SEGMENTS
-from synth.collective.price.steps import TICKS_PER_SECOND, StepPrice, total_seconds
-from synth.collective.ranking.settings import Calls
+from synth.collective.price.steps import TICKS_PER_SECOND, InstructionPrice, total_seconds
+from synth.collective.ranking.settings import RuntimeCalls
 from synth.collective.semantics.lowering import check_payload
 from synth.collective.semantics.programs import Language
 from synth.collective.semantics.rules import Derivation
 from synth.collective.verify.symbolic import Proved, Verdict
-from synth.search.forks import Crew
+from synth.search.forks import WorkControl
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Part:
+class ProgramPart:
     """A program, derived, for a slice of the payload, in so many segments.
 
     Where the goal is in pieces, one for each member, the slice is one of every piece.
@@ -90,7 +90,7 @@ class Candidate:
     """A placement and the programs that run on it side by side, most often one; the price."""
 
     reduction: Reduction
-    parts: tuple[Part, ...]
+    parts: tuple[ProgramPart, ...]
     ticks: int
 
     @property
@@ -117,15 +117,15 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Stripe:
+class PricedStripe:
     """A part of a candidate, its prices and its verdict; ``prices`` are of one of its segments."""
 
-    part: Part
-    prices: tuple[StepPrice, ...]
+    part: ProgramPart
+    prices: tuple[InstructionPrice, ...]
     verdict: Verdict
 
 
-class Against(Enum):
+class DefaultComparison(Enum):
     """An answer beside the runtime's own choice, as far as prices can tell.
 
     Not offered: it would be faster by algorithms that runtimes have not, and is not by theirs.
@@ -160,22 +160,22 @@ class Answer:
     rank: int
     candidate: Candidate
     payload_bytes: int
-    defaults: Defaults
+    defaults: RuntimeDefaults
     bound: Bound
     limited_by: str
-    stripes: tuple[Stripe, ...]
+    stripes: tuple[PricedStripe, ...]
     barrier_seconds: float
-    estimate: Estimate
-    baseline_estimate: Estimate
-    runtime_estimate: Estimate
-    runtime_prices: tuple[StepPrice, ...]
+    estimate: PriceEstimate
+    baseline_estimate: PriceEstimate
+    runtime_estimate: PriceEstimate
+    runtime_prices: tuple[InstructionPrice, ...]
     interval: Interval | None = None
     baseline_interval: Interval | None = None
     others: int = 0
     least_seconds: float = 0.0
     calls_bound: Bound | None = None
     by_size: bool = False
-    called: Calls | None = None
+    called: RuntimeCalls | None = None
     not_measured: str = ""
 
     @property
@@ -191,19 +191,19 @@ class Answer:
         return same and not others and first.part.segments == 1
 
     @property
-    def against_default(self) -> Against:
+    def against_default(self) -> DefaultComparison:
         """What prices can tell of it and the runtime's own choice."""
         return self.against(self.baseline_estimate)
 
-    def against(self, default: Estimate) -> Against:
+    def against(self, default: PriceEstimate) -> DefaultComparison:
         """What prices can tell of it and a default, be it on this placement or another."""
         if self.runtime_estimate.surely_below(default):
-            return Against.FASTER
+            return DefaultComparison.FASTER
         if self.estimate.surely_below(default) and not self.runtime_estimate.perhaps_below(default):
-            return Against.NOT_OFFERED
+            return DefaultComparison.NOT_OFFERED
         if default.surely_below(self.runtime_estimate):
-            return Against.SLOWER
-        return Against.SAME
+            return DefaultComparison.SLOWER
+        return DefaultComparison.SAME
 
     @property
     def runtime_seconds(self) -> float:
@@ -215,7 +215,7 @@ class Answer:
         return self.candidate.derivation.goal
 
     @property
-    def prices(self) -> tuple[StepPrice, ...]:
+    def prices(self) -> tuple[InstructionPrice, ...]:
         """Those of the first stripe."""
         return self.stripes[0].prices
 
@@ -231,7 +231,7 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Looked:
+class SearchCoverage:
     """How much was looked at, and whether that was all.
 
     ``complete`` is False if the search was stopped: then something better may be missing.
@@ -256,7 +256,7 @@ class Report:
     system: System
     request: Request
     answers: tuple[Answer, ...]
-    looked: Looked
+    looked: SearchCoverage
     faster_elsewhere: tuple[Answer, ...] = ()
 
     @property
@@ -265,7 +265,7 @@ class Report:
 
 
 @dataclass(frozen=True)
-class Provisional:
+class ProvisionalResult:
     """One of the best so far, in a few words, while the search goes on: nothing is proved yet.
 
     Of a whole job ``program`` is empty, and ``seconds`` are those that a step is exposed to.
@@ -304,11 +304,11 @@ class Watcher:
     def judged(self, done: int, of: int) -> None:
         """``done`` of ``of`` answers have been replayed and proved."""
 
-    def ranked(self, best: Callable[[], Sequence[Provisional]]) -> None:
+    def ranked(self, best: Callable[[], Sequence[ProvisionalResult]]) -> None:
         """The best so far have changed; call ``best`` to see them."""
 
 
-class Quiet(Watcher):
+class QuietWatcher(Watcher):
     """Stops when a watcher says so, and tells it nothing."""
 
     def __init__(self, watcher: Watcher) -> None:
@@ -320,7 +320,7 @@ class Quiet(Watcher):
         return self._watcher.processes
 
 
-class Alone(Quiet):
+class SerialWatcher(QuietWatcher):
     """The same, and one process works."""
 
     @property
@@ -328,7 +328,7 @@ class Alone(Quiet):
         return 1
 
 
-class Unranked(Quiet):
+class UnrankedWatcher(QuietWatcher):
     """Passes on the progress of one of several questions, but not the best so far.
 
     A ranking of one system says nothing of the best over all that are asked about. In a fork of
@@ -352,12 +352,12 @@ class Unranked(Quiet):
             self._watcher.judged(done, of)
 
 
-class Remembering(Unranked):
+class StoppableWatcher(UnrankedWatcher):
     """Passes all on, the best so far too, and remembers whether the work was ``stopped``."""
 
     def __init__(self, watcher: Watcher) -> None:
         super().__init__(watcher)
-        self.noting = Noting(watcher)
+        self.noting = StopFlag(watcher)
         self.go_on = self.noting.go_on  # type: ignore[method-assign]
 
     @property
@@ -365,18 +365,18 @@ class Remembering(Unranked):
         """Whether it was told to stop: then something may be missing."""
         return self.noting.stopped
 
-    def ranked(self, best: Callable[[], Sequence[Provisional]]) -> None:
+    def ranked(self, best: Callable[[], Sequence[ProvisionalResult]]) -> None:
         if os.getpid() == self._process:
             self._watcher.ranked(best)
 
 
-class Noting:
+class StopFlag:
     """Asks a watcher whether to go on, and remembers if not: then something may be missing.
 
     Mutable: once ``stopped`` it is asked no more.
     """
 
-    def __init__(self, watcher: Crew) -> None:
+    def __init__(self, watcher: WorkControl) -> None:
         self._watcher = watcher
         self.stopped = False
 

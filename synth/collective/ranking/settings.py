@@ -16,35 +16,35 @@ from math import prod
 from typing import Self
 
 from hierarchies import Reduction
-from hierarchies.fabric import cast
-from hierarchies.units import duration, volume
+from hierarchies.fabric import roles_of
+from hierarchies.units import format_bytes, format_duration
 from synth.collective.algorithms.algorithms import Algorithm
 from synth.collective.algorithms.nccl_model import SPELLINGS
 from synth.collective.algorithms.protocols import Protocol
-from synth.collective.algorithms.runtimes import Runtime
-from synth.collective.emit.nccl_tuner import unsaid
-from synth.collective.price.defaults import ALGORITHMS, Defaults, of_call
+from synth.collective.algorithms.runtimes import CollectiveRuntime
+from synth.collective.emit.nccl_tuner import explain_missing_row
+from synth.collective.price.defaults import ALGORITHMS, RuntimeDefaults, defaults_of_call
 from synth.collective.price.resolution import FINEST
 from synth.collective.price.step_prices import Simulator
-from synth.collective.price.steps import StepPrice
+from synth.collective.price.steps import InstructionPrice
 from synth.collective.semantics.lowering import moves
 from synth.collective.semantics.rules import Derivation
-from synth.events.overlap import Lane, together_seconds
+from synth.events.overlap import Lane, makespan_within
 
 _PROTOCOLS = {Protocol.SIMPLE: "Simple", Protocol.LL: "LL", Protocol.LL128: "LL128"}
 """What NCCL_PROTO calls them."""
 Way = tuple[str, Protocol]
-"""An algorithm, as ``Defaults.options`` has it, and a protocol."""
-Priced = tuple[Derivation, Sequence[StepPrice], int]
+"""An algorithm, as ``RuntimeDefaults.options`` has it, and a protocol."""
+Priced = tuple[Derivation, Sequence[InstructionPrice], int]
 """A program, the prices of the phases of one of its segments, and how many there are."""
 
 
 @dataclass(frozen=True)
-class Call:
+class RuntimeCall:
     """A call of a program: its price, and what the runtime would choose for it by itself."""
 
-    price: StepPrice
-    own: Defaults
+    price: InstructionPrice
+    own: RuntimeDefaults
 
     @property
     def way(self) -> Way:
@@ -62,28 +62,28 @@ class Call:
     def said(self) -> str:
         """``all-reduce of 2 MiB among 4 by Tree LL128 (by itself Ring Simple)``."""
         price = self.price
-        way, own_way = (in_words(*one).replace(",", "") for one in (self.way, self.own_way))
+        way, own_way = (spell_way(*one).replace(",", "") for one in (self.way, self.own_way))
         own = f" (by itself {own_way})" if own_way != way else ""
-        who = f"{price.what} of {volume(price.size_bytes)} among {prod(price.members)}"
+        who = f"{price.what} of {format_bytes(price.size_bytes)} among {prod(price.members)}"
         return f"{who} by {way}{own}"
 
 
 @dataclass(frozen=True)
-class Calls:
+class RuntimeCalls:
     """The calls of programs side by side, and what these ask of links as priced.
 
     ``own_prices``: of each program the phases of one segment, if nothing is set.
     """
 
-    each: tuple[Call, ...]
+    each: tuple[RuntimeCall, ...]
     lanes: tuple[Lane, ...]
-    own_prices: tuple[tuple[StepPrice, ...], ...]
+    own_prices: tuple[tuple[InstructionPrice, ...], ...]
 
     @classmethod
     def of(cls, simulator: Simulator, reduction: Reduction, programs: Sequence[Priced]) -> Self:
         """The calls of programs with the prices of their phases."""
-        found, lanes = list[Call](), list[Lane]()
-        own: list[tuple[StepPrice, ...]] = []
+        found, lanes = list[RuntimeCall](), list[Lane]()
+        own: list[tuple[InstructionPrice, ...]] = []
         for derivation, prices, segments in programs:
             calls = list(_calls(simulator, derivation, reduction, prices))
             chosen = iter([call.own.baseline[0] for call in calls])
@@ -95,16 +95,16 @@ class Calls:
     @cached_property
     def seconds(self) -> float:
         """As priced."""
-        return together_seconds(self.lanes)
+        return makespan_within(self.lanes)
 
     @cached_property
     def own_seconds(self) -> float:
         """By what the runtime takes each call by itself."""
         own = zip(self.own_prices, self.lanes, strict=True)
-        return together_seconds([_lane(prices, lane.segments) for prices, lane in own])
+        return makespan_within([_lane(prices, lane.segments) for prices, lane in own])
 
     @property
-    def apart(self) -> tuple[Call, ...]:
+    def apart(self) -> tuple[RuntimeCall, ...]:
         """Those that the runtime would not take so, if that makes the program slower."""
         if self.own_seconds <= self.seconds * (1 + FINEST):
             return ()
@@ -121,7 +121,7 @@ class Calls:
         """The line of the environment that makes the prices hold; empty if none does, or need."""
         told = {call.price.what: call.way for call in self.apart}
         named = all(name in SPELLINGS for name, _ in told.values())
-        return line_of(told) if told and named and not self.contrary else ""
+        return collective_settings(told) if told and named and not self.contrary else ""
 
     @property
     def foreign(self) -> bool:
@@ -140,14 +140,14 @@ class Calls:
         return (f"its price takes {each}", *self._to_set())
 
     def _to_set(self) -> Iterator[str]:
-        took = f"by the runtime's own choices the program takes {duration(self.own_seconds)}"
+        took = f"by the runtime's own choices the program takes {format_duration(self.own_seconds)}"
         if all(call.way == call.own_way for call in self.each):
             yield "the runtime takes all of these so by itself: set nothing"
         elif not self.apart:
             yield f"{took}, as near as prices can tell: set nothing"
         elif self.line:
             yield f"{took}; to have it as priced set {self.line}"
-            yield holds(*(call.price.what for call in self.apart))
+            yield explain_scope(*(call.price.what for call in self.apart))
         else:
             yield f"{took}, and no variable tells it otherwise{self._why_none()}"
 
@@ -161,7 +161,7 @@ class Calls:
         ways: dict[object, set[Way]] = {}
         for call in self.each:
             price = call.price
-            if unsaid(price.what, price.algorithm):
+            if explain_missing_row(price.what, price.algorithm):
                 return False
             alike = price.what, price.size_bytes, prod(price.members)
             ways.setdefault(alike, set()).add(call.way)
@@ -179,66 +179,71 @@ class Calls:
         return {call.way for call in self.each if call.price.what == what}
 
 
-def _lane(prices: Sequence[StepPrice], segments: int) -> Lane:
+def _lane(prices: Sequence[InstructionPrice], segments: int) -> Lane:
     return Lane(tuple(price.work for price in prices), segments)
 
 
 def _calls(
-    simulator: Simulator, derivation: Derivation, reduction: Reduction, prices: Iterable[StepPrice]
-) -> Iterator[Call]:
+    simulator: Simulator,
+    derivation: Derivation,
+    reduction: Reduction,
+    prices: Iterable[InstructionPrice],
+) -> Iterator[RuntimeCall]:
     sent = [price for price in prices if price.algorithm]
     for move, price in zip(moves(derivation), sent, strict=True):
         what = move.instruction
-        roles = cast(reduction, what.groups.free, what.groups.zero)
-        yield Call(price, of_call(simulator, what.collective, roles, price.size_bytes))
+        roles = roles_of(reduction, what.groups.free, what.groups.zero)
+        yield RuntimeCall(
+            price, defaults_of_call(simulator, what.collective, roles, price.size_bytes)
+        )
 
 
-def in_words(name: str, protocol: Protocol) -> str:
+def spell_way(name: str, protocol: Protocol) -> str:
     """A way in NCCL's words, as ``Ring, LL128``; what NCCL has no name for by ours."""
     return f"{SPELLINGS[name]}, {_PROTOCOLS[protocol]}" if name in SPELLINGS else name
 
 
-def setting(
+def way_setting(
     what: str,
     ways: Iterable[str],
     algorithm: Algorithm | None,
     protocol: Protocol,
-    by: Runtime = Runtime.NCCL,
+    by: CollectiveRuntime = CollectiveRuntime.NCCL,
 ) -> str:
     """The line of the environment by which NCCL takes an algorithm and a protocol for a collective.
 
-    ``ways`` are those that there are, as ``Defaults.options``. Empty where none of them is by the
+    ``ways`` are those that there are, as ``RuntimeDefaults.options``. Empty where none of them is by the
     algorithm, or NCCL_ALGO has no name for it, or the runtime has no such variables.
     """
     named = [name for name in ways if ALGORITHMS.get(name) is algorithm and name in SPELLINGS]
-    return line_of({what: (named[0], protocol)}) if named and by.told else ""
+    return collective_settings({what: (named[0], protocol)}) if named and by.told else ""
 
 
-def line_of(ways: Mapping[str, Way]) -> str:
+def collective_settings(ways: Mapping[str, Way]) -> str:
     """The line that gives some collectives their algorithm and protocol.
 
     It names the collectives. Without, it would hold for all that the process sends, and NCCL
     refuses what has no such algorithm ("no algorithm/protocol available for function AllGather ...
     NCCL_ALGO was set to Tree"). Names and signs are those of parseList in NCCL's tuning code.
     """
-    told = {function_of(what): way for what, way in ways.items()}
+    told = {nccl_function_name(what): way for what, way in ways.items()}
     algorithms = ";".join(f"{one}:{SPELLINGS[name]}" for one, (name, _) in told.items())
     protocols = ";".join(f"{one}:{_PROTOCOLS[by]}" for one, (_, by) in told.items())
     quoted = "'" if len(told) > 1 else ""  # a shell ends a command at a semicolon
     return f"NCCL_ALGO={quoted}{algorithms}{quoted} NCCL_PROTO={quoted}{protocols}{quoted}"
 
 
-def algorithm_of(what: str, name: str) -> str:
+def algorithm_setting(what: str, name: str) -> str:
     """The line that gives a collective its algorithm, and leaves the protocol to the runtime."""
-    return f"NCCL_ALGO={function_of(what)}:{SPELLINGS[name]}"
+    return f"NCCL_ALGO={nccl_function_name(what)}:{SPELLINGS[name]}"
 
 
-def function_of(what: str) -> str:
+def nccl_function_name(what: str) -> str:
     """What NCCL_ALGO calls a collective: ``allreduce`` for all-reduce, in any case of letters."""
     return what.replace("-", "")
 
 
-def holds(*what: str) -> str:
+def explain_scope(*what: str) -> str:
     """For what a line of the environment holds: more than for the call that it is meant for."""
     every = " and ".join(f"every {one}" for one in dict.fromkeys(what))
     return (

@@ -10,25 +10,33 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from synth.collective.ranking.stripes import PhasesOf, Split, Stripe, price_of, whole_bytes
+from synth.collective.ranking.stripes import (
+    PathStripe,
+    PhasesOf,
+    StripeSplit,
+    price_of,
+    round_to_bytes,
+)
 
 
-def simpler(found: Split, phases_of: PhasesOf, counts: Sequence[int], limit: int) -> Split:
+def find_simpler_split(
+    found: StripeSplit, phases_of: PhasesOf, counts: Sequence[int], limit: int
+) -> StripeSplit:
     """The simplest split tried whose price is at most the limit, in ticks, or that one.
 
     Fewest stripes first, the largest being kept; then fewest segments, the same in all stripes or
     no more than before; then equal shares before those found.
     """
-    for stripes in _simplest_first(found.stripes, sorted(counts)):
+    for stripes in _splits_by_simplicity(found.stripes, sorted(counts)):
         ticks = price_of(stripes, phases_of, limit)
         if ticks is not None:
-            return Split(stripes, ticks)
+            return StripeSplit(stripes, ticks)
     return found
 
 
-def _simplest_first(
-    stripes: tuple[Stripe, ...], counts: Sequence[int]
-) -> Iterator[tuple[Stripe, ...]]:
+def _splits_by_simplicity(
+    stripes: tuple[PathStripe, ...], counts: Sequence[int]
+) -> Iterator[tuple[PathStripe, ...]]:
     largest = sorted(stripes, key=lambda one: (-one.size_bytes, one.path, one.segments))
     most = max(one.segments for one in stripes)
     payload_bytes = sum(one.size_bytes for one in stripes)
@@ -36,7 +44,7 @@ def _simplest_first(
         kept = largest[:many]
         for count in (one for one in counts if one <= most):
             for shares in ([1.0] * many, [float(one.size_bytes) for one in kept]):
-                sizes = whole_bytes(shares, payload_bytes)
+                sizes = round_to_bytes(shares, payload_bytes)
                 yield tuple(
                     replace(one, size_bytes=size, segments=min(count, one.segments))
                     for one, size in zip(kept, sizes, strict=True)

@@ -23,15 +23,26 @@ from typing import Self
 
 from grammar import Instruction
 from hierarchies import InputError, System
-from synth.collective.price.resolution import beyond
+from synth.collective.price.resolution import is_beyond
 from synth.collective.price.step_prices import Simulator
-from synth.collective.ranking.answers import resized, unproved
-from synth.collective.ranking.how_to_get import to_set, worth_measuring
+from synth.collective.ranking.answers import resize_answer, unproved_answer
+from synth.collective.ranking.how_to_get import environment_line, find_deciding_run
 from synth.collective.ranking.library import Library
-from synth.collective.ranking.placements import Placed, PlacementSearch, how_many
-from synth.collective.ranking.planner import Wanted, answers_to
-from synth.collective.ranking.request import Against, Answer, Noting, Quiet, Request, Watcher
-from synth.search.forks import forked
+from synth.collective.ranking.placements import (
+    PlacedCandidate,
+    PlacementSearch,
+    placements_in_question,
+)
+from synth.collective.ranking.planner import AnswerRequest, make_answers
+from synth.collective.ranking.request import (
+    Answer,
+    DefaultComparison,
+    QuietWatcher,
+    Request,
+    StopFlag,
+    Watcher,
+)
+from synth.search.forks import map_in_forks
 
 _NEAR = 1.01
 """Sizes whose quotient is below this count as one."""
@@ -42,7 +53,7 @@ Choice = tuple[tuple[tuple[int, ...], ...], tuple[tuple[Instruction, ...], ...]]
 
 
 @dataclass(frozen=True)
-class Told:
+class SizeSummary:
     """What people are told of a size's answer, but for its figures.
 
     ``line``: what is set for it; ``against``: the default, and whether a run that decides between
@@ -52,7 +63,7 @@ class Told:
 
     choice: Choice
     line: str
-    against: Against
+    against: DefaultComparison
     worth: bool
 
     @classmethod
@@ -60,15 +71,15 @@ class Told:
         """Of an answer to one size."""
         candidate, against = answer.candidate, answer.against_default
         matrix = candidate.reduction.placement.matrix
-        worth = worth_measuring(answer) is not None
-        if not worth and against in (Against.SAME, Against.SLOWER):
-            return cls((matrix, ()), "", Against.SAME, worth)
+        worth = find_deciding_run(answer) is not None
+        if not worth and against in (DefaultComparison.SAME, DefaultComparison.SLOWER):
+            return cls((matrix, ()), "", DefaultComparison.SAME, worth)
         steps = tuple(part.derivation.instructions for part in candidate.parts)
-        return cls((matrix, steps), to_set(answer), against, worth)
+        return cls((matrix, steps), environment_line(answer), against, worth)
 
 
 @dataclass(frozen=True)
-class Stretch:
+class SizeRange:
     """Neighbouring sizes for which one does the same: their best answers have the same placement
     and program, are had alike and gain alike over the default; or the default is kept.
 
@@ -95,7 +106,7 @@ class Sweep:
     request: Request
     smallest_bytes: int
     largest_bytes: int
-    stretches: tuple[Stretch, ...]
+    stretches: tuple[SizeRange, ...]
     sizes: tuple[tuple[int, Answer], ...]
     complete: bool
 
@@ -113,7 +124,7 @@ def sweep(
     refuses.
     """
     watcher = watcher or Watcher()
-    asker = _Asker(system, request, watcher, Library(request.language, watcher.searching))
+    asker = _SizeSearch(system, request, watcher, Library(request.language, watcher.searching))
     asker.ask(grid(smallest_bytes, largest_bytes))
     asker.ask(asker.to_measure())
     sizes = tuple(sorted(asker.answers.items()))
@@ -145,26 +156,26 @@ def grid(smallest_bytes: int, largest_bytes: int) -> list[int]:
     return sizes
 
 
-def between(chosen: Mapping[int, Hashable]) -> list[tuple[int, int]]:
+def find_open_gaps(chosen: Mapping[int, Hashable]) -> list[tuple[int, int]]:
     """The neighbours between which there is something to ask: they differ, and are not near."""
     return [
         (low, high)
         for low, high in pairwise(sorted(chosen))
-        if chosen[low] != chosen[high] and not near(low, high)
+        if chosen[low] != chosen[high] and not is_near(low, high)
     ]
 
 
-def near(low: int, high: int) -> bool:
+def is_near(low: int, high: int) -> bool:
     """Whether a change between two sizes is known well enough: to a hundredth, or to the byte."""
     return high <= low * _NEAR or high - low < 2
 
 
-def midway(low: int, high: int) -> int:
+def geometric_middle(low: int, high: int) -> int:
     """Of 1 KiB and 4 KiB 2 KiB: the middle on a scale of ratios."""
     return max(low + 1, isqrt(low * high))
 
 
-def roundest(low: int, high: int) -> int:
+def roundest_size(low: int, high: int) -> int:
     """The size of a range that is shortest to type: a multiple of the largest power of two.
 
     Of 470 to 509 KiB that is 480 KiB, of 35 to 900 MiB 512 MiB.
@@ -189,12 +200,12 @@ def spans(choices: Sequence[Hashable]) -> list[tuple[int, int]]:
     return found
 
 
-def at(request: Request, size: int) -> Request:
+def request_at(request: Request, size: int) -> Request:
     """What is asked for one size of a range: the best single program."""
     return replace(request, payload_bytes=size, k=1, per_placement=False, stripes=False)
 
 
-class _Asker:
+class _SizeSearch:
     """Asks for sizes until it is known where the best changes, or it is stopped. Mutable, one use.
 
     ``answers`` and ``chosen`` have the answer of each size and what is told of it, ``complete``
@@ -206,14 +217,14 @@ class _Asker:
     ) -> None:
         self._simulator = Simulator(system, request.choice)
         self._request = request
-        self._watcher, self._quiet = watcher, Quiet(watcher)
-        self._noting = Noting(watcher)
+        self._watcher, self._quiet = watcher, QuietWatcher(watcher)
+        self._noting = StopFlag(watcher)
         self._library = library
-        self._of = how_many(system, request)
+        self._of = placements_in_question(system, request)
         self._round: set[int] = set()
         self._between: dict[tuple[int, int], tuple[int, ...]] = {}
         self.answers: dict[int, Answer] = {}
-        self.chosen: dict[int, Told] = {}
+        self.chosen: dict[int, SizeSummary] = {}
         self.complete = True
 
     def ask(self, sizes: Sequence[int]) -> None:
@@ -226,12 +237,12 @@ class _Asker:
             return
         self._round.update(sizes)
         asked, before = list[int](), len(self.answers)
-        found = forked(self._best, self._to_ask(sizes, asked), self._noting)
+        found = map_in_forks(self._best, self._to_ask(sizes, asked), self._noting)
         for (best, complete), size in zip(found, asked, strict=False):
-            wanted = [Wanted(1, best.distinct, size)]
-            [answer], judged = answers_to(self._simulator, wanted, self._quiet, self._library)
+            wanted = [AnswerRequest(1, best.distinct, size)]
+            [answer], judged = make_answers(self._simulator, wanted, self._quiet, self._library)
             self.answers[size] = replace(answer, by_size=True)
-            self.chosen[size] = Told.of(answer)
+            self.chosen[size] = SizeSummary.of(answer)
             expected = before + max(len(sizes), len(asked))
             self._watcher.placed(len(self.answers) * self._of, expected * self._of)
             self._watcher.judged(len(self.answers), expected)
@@ -243,15 +254,17 @@ class _Asker:
     def to_measure(self) -> list[int]:
         """The sizes to ask for stretches that are worth a run and have no round one yet."""
         return [
-            roundest(first, last)
+            roundest_size(first, last)
             for first, last in self._ends()
             if self.chosen[first].worth and not self._round_ones(first, last)
         ]
 
-    def stretches(self) -> tuple[Stretch, ...]:
+    def stretches(self) -> tuple[SizeRange, ...]:
         """Rows of neighbours for which one does the same."""
         return tuple(
-            Stretch(first, last, self.answers[first], self.answers[last], self._trial(first, last))
+            SizeRange(
+                first, last, self.answers[first], self.answers[last], self._trial(first, last)
+            )
             for first, last in self._ends()
         )
 
@@ -276,7 +289,7 @@ class _Asker:
         for size in sizes:
             asked.append(size)
             yield size
-        while len(self.chosen) - before < len(asked) or between(self.chosen):
+        while len(self.chosen) - before < len(asked) or find_open_gaps(self.chosen):
             fresh = [size for ends in self._settled(asked) for size in self._inside(*ends)]
             for size in fresh:
                 asked.append(size)
@@ -292,7 +305,7 @@ class _Asker:
         unknown = [size for size in asked if size not in self.chosen]
         return [
             (low, high)
-            for low, high in between(self.chosen)
+            for low, high in find_open_gaps(self.chosen)
             if not any(low < size < high for size in unknown)
         ]
 
@@ -304,7 +317,7 @@ class _Asker:
         if (low, high) not in self._between:
             followed = {low, high} <= self._round and self._same_program(low, high)
             around = self._around(low, high) if followed else ()
-            self._between[low, high] = around or (midway(low, high),)
+            self._between[low, high] = around or (geometric_middle(low, high),)
         return self._between[low, high]
 
     def _same_program(self, low: int, high: int) -> bool:
@@ -314,36 +327,38 @@ class _Asker:
     def _around(self, low: int, high: int) -> tuple[int, ...]:
         """The neighbours at which what is told of a program should change, if neither is an end."""
         first, last = low, high
-        while not near(first, last):
-            size = midway(first, last)
-            there = resized(self._simulator, self.answers[low], size)
-            if Told.of(there) == self.chosen[low]:
+        while not is_near(first, last):
+            size = geometric_middle(first, last)
+            there = resize_answer(self._simulator, self.answers[low], size)
+            if SizeSummary.of(there) == self.chosen[low]:
                 first = size
             else:
                 last = size
         return (first, last) if low < first and last < high else ()
 
-    def _best(self, size: int) -> tuple[Placed, bool]:
+    def _best(self, size: int) -> tuple[PlacedCandidate, bool]:
         """The best for a size, and whether all was looked at.
 
         Where prices do not tell that to gain, and tell it of one that is dearer, it is that one:
         as of one size, whose rows are both.
         """
-        found, complete = self._searched(at(self._request, size))
+        found, complete = self._searched(request_at(self._request, size))
         [best] = found
         if complete and self._open(best, size):
-            others, _ = self._searched(replace(at(self._request, size), k=_SEVERAL))
+            others, _ = self._searched(replace(request_at(self._request, size), k=_SEVERAL))
             best = next((one for one in others if self._as_told(one, size).gains), best)
         return best, complete
 
-    def _searched(self, request: Request) -> tuple[Sequence[Placed], bool]:
+    def _searched(self, request: Request) -> tuple[Sequence[PlacedCandidate], bool]:
         found = PlacementSearch(self._simulator, request, self._quiet, self._library).run()
         return found.best, found.looked.complete
 
-    def _open(self, best: Placed, size: int) -> bool:
+    def _open(self, best: PlacedCandidate, size: int) -> bool:
         """Whether it is expected to gain, and not told to."""
         answer = self._as_told(best, size)
-        return not answer.gains and beyond(answer.candidate.ticks, answer.baseline_estimate.ticks)
+        return not answer.gains and is_beyond(
+            answer.candidate.ticks, answer.baseline_estimate.ticks
+        )
 
-    def _as_told(self, one: Placed, size: int) -> Answer:
-        return unproved(self._simulator, one.distinct.what, self._request.goal, size)
+    def _as_told(self, one: PlacedCandidate, size: int) -> Answer:
+        return unproved_answer(self._simulator, one.distinct.what, self._request.goal, size)

@@ -22,9 +22,9 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 
-from synth.collective.price.segments import SEGMENTS, Overlapped, Phases, price_ticks
+from synth.collective.price.segments import SEGMENTS, Phases, SegmentedPath, price_ticks
 from synth.collective.price.steps import TICKS_PER_SECOND, ticks_of
-from synth.events.overlap import Lane, together_seconds
+from synth.events.overlap import Lane, makespan_within
 
 MOST_STRIPES = 4
 """How many programs run side by side at most: each has streams and groups of its own."""
@@ -47,7 +47,7 @@ PhasesOf = Callable[[int, float], Phases]
 
 
 @dataclass(frozen=True, order=True)
-class Stripe:
+class PathStripe:
     """A path by its number, the bytes of the payload it is for, and in how many segments."""
 
     path: int
@@ -56,10 +56,10 @@ class Stripe:
 
 
 @dataclass(frozen=True)
-class Split:
+class StripeSplit:
     """Stripes whose bytes sum to the payload, and what they cost side by side."""
 
-    stripes: tuple[Stripe, ...]
+    stripes: tuple[PathStripe, ...]
     ticks: int
 
 
@@ -96,7 +96,7 @@ def mix(loads: Floats, costs: Floats | None = None) -> Mix:
     return Mix(shares, float((shares @ loads).max(initial=0.0)), -least.ineqlin.marginals)
 
 
-def whole_bytes(parts: Sequence[float], payload_bytes: int) -> list[int]:
+def round_to_bytes(parts: Sequence[float], payload_bytes: int) -> list[int]:
     """Shares as whole bytes that sum to the payload exactly: thirds of 10 bytes are 3, 4 and 3."""
     ends = np.cumsum(parts) / np.sum(parts)
     cuts = [0, *(round(float(end) * payload_bytes) for end in ends[:-1]), payload_bytes]
@@ -104,7 +104,7 @@ def whole_bytes(parts: Sequence[float], payload_bytes: int) -> list[int]:
 
 
 def price_of(
-    stripes: Sequence[Stripe], phases_of: PhasesOf, limit: int | None = None
+    stripes: Sequence[PathStripe], phases_of: PhasesOf, limit: int | None = None
 ) -> int | None:
     """What stripes cost side by side, in whole picoseconds; one alone as any other program.
 
@@ -117,7 +117,7 @@ def price_of(
     if len(lanes) == 1:
         ticks = price_ticks(lanes[0].phases, lanes[0].segments)
     else:
-        seconds = together_seconds(lanes, inf if limit is None else limit / TICKS_PER_SECOND)
+        seconds = makespan_within(lanes, inf if limit is None else limit / TICKS_PER_SECOND)
         if seconds == inf:
             return None
         ticks = ticks_of(seconds)
@@ -127,12 +127,12 @@ def price_of(
 def split(
     phases_of: PhasesOf,
     paths: int,
-    singles: Sequence[Overlapped],
+    singles: Sequence[SegmentedPath],
     payload_bytes: int,
     counts: Sequence[int] = SEGMENTS,
     limit: int | None = None,
     go_on: Callable[[], bool] = lambda: True,
-) -> Split | None:
+) -> StripeSplit | None:
     """The best split found of a payload over programs that share the machine.
 
     ``phases_of`` prices the paths 0 to ``paths`` - 1; ``singles`` are the best of them alone, the
@@ -146,8 +146,8 @@ def split(
     size = payload_bytes / one.segments
     mixes = _Mixes([phases_of(path, size) for path in range(paths)], one.segments)
     climb = _Climb(phases_of, mixes, payload_bytes, numbers)
-    best: _Priced = (one.ticks, (Stripe(one.path, payload_bytes, one.segments),))
-    most = _worth(best[0]) if limit is None else min(limit, _worth(best[0]))
+    best: _Priced = (one.ticks, (PathStripe(one.path, payload_bytes, one.segments),))
+    most = _most_ticks_worth(best[0]) if limit is None else min(limit, _most_ticks_worth(best[0]))
     if ticks_of(mixes.least_seconds) > most:
         return None
     starts: list[_Priced] = []
@@ -156,19 +156,19 @@ def split(
         start = climb.start(choice, one.segments, limit + limit // _RAW) if go_on() else None
         starts += [start] if start else []
     found = min((climb.down(start) for start in sorted(starts)[:_REFINED] if go_on()), default=best)
-    while found[0] <= _worth(best[0]):
+    while found[0] <= _most_ticks_worth(best[0]):
         best = found
         more = climb.more(best) if len(best[1]) < MOST_STRIPES and go_on() else None
         found = climb.down(more) if more else best
-    return Split(best[1], best[0]) if len(best[1]) > 1 else None
+    return StripeSplit(best[1], best[0]) if len(best[1]) > 1 else None
 
 
-def _worth(ticks: int) -> int:
+def _most_ticks_worth(ticks: int) -> int:
     """What more stripes may cost at most, to be worth the groups and streams they need."""
     return ticks - max(1, ticks // _LEAST_GAIN)
 
 
-_Stripes = tuple[Stripe, ...]
+_Stripes = tuple[PathStripe, ...]
 _Priced = tuple[int, _Stripes]
 
 
@@ -248,10 +248,10 @@ class _Climb:
 
     def start(self, paths: tuple[int, ...], segments: int, limit: int) -> _Priced | None:
         """Shares by the linear program, in a few numbers of segments; a pair in several orders."""
-        sizes = whole_bytes(self._mixes.shares(paths), self._payload_bytes)
+        sizes = round_to_bytes(self._mixes.shares(paths), self._payload_bytes)
 
         def stripes(order: tuple[int, ...], count: int) -> _Stripes:
-            return tuple(Stripe(p, size, count) for p, size in zip(order, sizes, strict=True))
+            return tuple(PathStripe(p, size, count) for p, size in zip(order, sizes, strict=True))
 
         fewer = max(self._counts[0], min(segments // len(paths), _FEW))
         middle = max(count for count in self._counts if count <= fewer)
@@ -268,7 +268,7 @@ class _Climb:
         part, effort = 8, self._effort
         while part <= _SMALLEST and self._effort - effort < _EFFORT:
             step_bytes = self._payload_bytes // part
-            moved = _moved(best[1], step_bytes, self._least_bytes)
+            moved = _move_bytes(best[1], step_bytes, self._least_bytes)
             better = self._cheapest(chain(moved, self._changed(best[1])), best[0] - 1)
             if better:
                 best = better
@@ -284,7 +284,7 @@ class _Climb:
         """
         found = (
             (*rest, one, replace(two, segments=count))
-            for one, two, rest in _halved(best[1], self._least_bytes)
+            for one, two, rest in _halve_stripes(best[1], self._least_bytes)
             for count in self._near(one.segments, 2)
             if count <= one.segments
         )
@@ -330,7 +330,7 @@ class _Climb:
         return None if found is None or found > limit else found
 
 
-def _moved(stripes: _Stripes, step_bytes: int, least_bytes: int) -> Iterator[_Stripes]:
+def _move_bytes(stripes: _Stripes, step_bytes: int, least_bytes: int) -> Iterator[_Stripes]:
     """Some bytes of one stripe given to another."""
     for i, j in permutations(range(len(stripes)), 2):
         if stripes[i].size_bytes - step_bytes >= least_bytes:
@@ -340,7 +340,9 @@ def _moved(stripes: _Stripes, step_bytes: int, least_bytes: int) -> Iterator[_St
             yield tuple(moved)
 
 
-def _halved(stripes: _Stripes, least_bytes: int) -> Iterator[tuple[Stripe, Stripe, _Stripes]]:
+def _halve_stripes(
+    stripes: _Stripes, least_bytes: int
+) -> Iterator[tuple[PathStripe, PathStripe, _Stripes]]:
     """Each stripe that is large enough in two halves, and the others."""
     for number, stripe in enumerate(stripes):
         half = stripe.size_bytes // 2

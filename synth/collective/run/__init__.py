@@ -11,6 +11,6 @@ arrays, sums of whole numbers must equal the plain sum, bit for bit:
 """
 
 from synth.collective.run.backends import BACKENDS, Backend, check_trial, run
-from synth.collective.run.trial import RunError, Seen, Trial
+from synth.collective.run.trial import RunError, TrialRequest, TrialResult
 
-__all__ = ["BACKENDS", "Backend", "RunError", "Seen", "Trial", "check_trial", "run"]
+__all__ = ["BACKENDS", "Backend", "RunError", "TrialRequest", "TrialResult", "check_trial", "run"]

@@ -11,16 +11,18 @@ import numpy as np
 import numpy.typing as npt
 
 from grammar import Goal
-from grammar.tensors.sharding import Kind
+from grammar.tensors.sharding import ReductionKind
 from hierarchies import InputError
-from synth.collective.run.trial import RunError, Seen, Trial
+from synth.collective.run.trial import RunError, TrialRequest, TrialResult
 from synth.collective.semantics.schedule import Schedule
 from synth.collective.verify.replay import Failure, plain_result, replay_stripes
 
 Array = npt.NDArray[Any]
 
 
-def on_arrays(stripes: Sequence[Schedule], trial: Trial, go_on: Callable[[], bool]) -> Seen:
+def time_on_arrays(
+    stripes: Sequence[Schedule], trial: TrialRequest, go_on: Callable[[], bool]
+) -> TrialResult:
     """A run on arrays, always checked, as the check costs next to nothing.
 
     ``stripes`` are the schedules that share the payload; a plain schedule is a single one.
@@ -51,22 +53,22 @@ def on_arrays(stripes: Sequence[Schedule], trial: Trial, go_on: Callable[[], boo
 
     try:
         each = -(-elements // first.pieces) if first.goal.gathers else elements
-        given = drawn(first.devices, trial.dtype, each)
-        found, seconds, plain_seconds = _timed(given, run, plain, trial.repeat)
-        if first.goal is Goal.ALL_REDUCE and first.op is Kind.SUM:
-            checked = _compared(given, found, first.reduction.grid())
+        given = draw_inputs(first.devices, trial.dtype, each)
+        found, seconds, plain_seconds = _time_schedule(given, run, plain, trial.repeat)
+        if first.goal is Goal.ALL_REDUCE and first.op is ReductionKind.SUM:
+            checked = _compare_sums(given, found, first.reduction.grid())
         else:
-            checked = _compared_with(plain, run, given, found, first)
+            checked = _compare_with_plain(plain, run, given, found, first)
     except MemoryError:
         raise InputError(
             f"{first.devices} devices with {trial.payload_bytes} bytes each do not fit into memory",
             where="--bytes",
             hint="give less",
         ) from None
-    return Seen(elements * itemsize, seconds, plain_seconds, *checked)
+    return TrialResult(elements * itemsize, seconds, plain_seconds, *checked)
 
 
-def drawn(devices: int, dtype: str, elements: int) -> Array:
+def draw_inputs(devices: int, dtype: str, elements: int) -> Array:
     """What devices start with, shape (devices, elements): the same for every call."""
     kind, random = np.dtype(dtype), np.random.default_rng(0)
     shape = (devices, elements)
@@ -76,7 +78,7 @@ def drawn(devices: int, dtype: str, elements: int) -> Array:
     return random.integers(-100, 100, shape, kind)
 
 
-def _timed(
+def _time_schedule(
     given: Array, run: Callable[[Array], Array], plain: Callable[[Array], Array], repeat: int
 ) -> tuple[Array, float, float]:
     """The result of a run, its median seconds, and those of the plain result beside it."""
@@ -95,7 +97,7 @@ Checked = tuple[bool, float, bool]
 """Whether a result is right as far as rounding allows, its error, and whether its bits are."""
 
 
-def _compared_with(
+def _compare_with_plain(
     plain: Callable[[Array], Array],
     run: Callable[[Array], Array],
     given: Array,
@@ -107,9 +109,9 @@ def _compared_with(
     Sums of floats are compared bit for bit too, on whole numbers small enough to need no rounding.
     """
     wanted = plain(given)
-    sums = schedule.goal.reduces and schedule.op is Kind.SUM
+    sums = schedule.goal.reduces and schedule.op is ReductionKind.SUM
     if not (sums and np.issubdtype(given.dtype, np.floating)):
-        same = _same_bits(found, wanted)
+        same = _has_same_bits(found, wanted)
         return same, 0.0, same
     room = plain(np.abs(given).astype(np.float64))
     members = schedule.reduction.tree.devices
@@ -120,15 +122,15 @@ def _compared_with(
     most = max(1, min(100, exact // members))
     whole = np.random.default_rng(1).integers(-most, most + 1, given.shape).astype(given.dtype)
     whole[schedule.reduction.grid()[:, exact:]] = 0  # so many alone cannot pass what is exact
-    return error <= 1, error, _same_bits(run(whole), plain(whole))
+    return error <= 1, error, _has_same_bits(run(whole), plain(whole))
 
 
-def _same_bits(found: Array, wanted: Array) -> bool:
+def _has_same_bits(found: Array, wanted: Array) -> bool:
     kind = f"i{found.itemsize}"
     return bool((found.view(kind) == wanted.view(kind)).all())
 
 
-def _compared(given: Array, found: Array, groups: npt.NDArray[np.int64]) -> Checked:
+def _compare_sums(given: Array, found: Array, groups: npt.NDArray[np.int64]) -> Checked:
     """Whether the sums are right, their error, and whether all have the same bits.
 
     It goes group by group, so that few arrays of wider numbers are held at once.

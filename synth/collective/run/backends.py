@@ -13,16 +13,16 @@ from pathlib import Path
 
 from pydantic import TypeAdapter
 
-from hierarchies import InputError, nearest
-from synth.collective.emit import Files, Source, emit
-from synth.collective.run.arrays import on_arrays
+from hierarchies import InputError, suggest_nearest
+from synth.collective.emit import EmitSource, Files, emit
+from synth.collective.run.arrays import time_on_arrays
 from synth.collective.run.processes import Command, supervise
-from synth.collective.run.trial import RunError, Seen, Trial
+from synth.collective.run.trial import RunError, TrialRequest, TrialResult
 
 MOST_BYTES = 2**31
 """The most bytes for the payloads of all devices; a run keeps about four copies of them."""
 _INTEGERS = ("int32", "int64")
-_SEEN = TypeAdapter(Seen)
+_RESULT = TypeAdapter(TrialResult)
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ def _gloo(devices: int, file: Path, flags: Sequence[str]) -> list[Command]:
 
 
 def _mpi(devices: int, file: Path, flags: Sequence[str]) -> list[Command]:
-    words = (mpiexec() or "mpiexec", "-n", str(devices), sys.executable, "-m", "mpi4py")
+    words = (find_mpiexec() or "mpiexec", "-n", str(devices), sys.executable, "-m", "mpi4py")
     return [Command("mpiexec", (*words, str(file), *flags), {"OMP_NUM_THREADS": "1"})]
 
 
@@ -65,7 +65,7 @@ def _jax(devices: int, file: Path, flags: Sequence[str]) -> list[Command]:
     return [Command("the JAX process", (sys.executable, str(file), *flags), environment)]
 
 
-def mpiexec() -> str | None:
+def find_mpiexec() -> str | None:
     """The mpiexec beside this Python, else the one on the PATH."""
     beside = Path(sys.executable).parent / "mpiexec"
     return str(beside) if beside.is_file() else shutil.which("mpiexec")
@@ -106,8 +106,8 @@ BACKENDS: Mapping[str, Backend] = {
 
 
 def run(
-    backend: str, source: Source, trial: Trial, go_on: Callable[[], bool] = lambda: True
-) -> Seen:
+    backend: str, source: EmitSource, trial: TrialRequest, go_on: Callable[[], bool] = lambda: True
+) -> TrialResult:
     """Execute a schedule: how long it took, and whether the sums are right.
 
     Raises InputError for an unknown or missing backend, a dtype or size that it cannot take;
@@ -116,21 +116,21 @@ def run(
     row = _row(backend)
     _check(backend, row, source.schedule.devices, trial)
     if row.commands is None:
-        return on_arrays(source.schedules, trial, go_on)
-    return _carried_out(row, emit(row.target, source), source.schedule.devices, trial, go_on)
+        return time_on_arrays(source.schedules, trial, go_on)
+    return _run_file(row, emit(row.target, source), source.schedule.devices, trial, go_on)
 
 
 def _row(backend: str) -> Backend:
     if backend not in BACKENDS:
         raise InputError(
-            f"no backend {backend!r}", where="--backend", hint=nearest(backend, BACKENDS)
+            f"no backend {backend!r}", where="--backend", hint=suggest_nearest(backend, BACKENDS)
         )
     return BACKENDS[backend]
 
 
-def _carried_out(
-    row: Backend, files: Files, devices: int, trial: Trial, go_on: Callable[[], bool]
-) -> Seen:
+def _run_file(
+    row: Backend, files: Files, devices: int, trial: TrialRequest, go_on: Callable[[], bool]
+) -> TrialResult:
     """What the one emitted file reports when it is run by a process for each device."""
     assert row.commands is not None
     flags = ["--bytes", str(trial.payload_bytes), "--dtype", trial.dtype]
@@ -140,17 +140,17 @@ def _carried_out(
         file = Path(place) / name
         file.write_text(str(text), encoding="utf-8")
         commands = row.commands(devices, file, flags)
-        return _seen(supervise(commands, file.parent, trial.timeout_seconds, go_on))
+        return _parse_result(supervise(commands, file.parent, trial.timeout_seconds, go_on))
 
 
-def _check(name: str, row: Backend, devices: int, trial: Trial) -> None:
+def _check(name: str, row: Backend, devices: int, trial: TrialRequest) -> None:
     if missing := [module for module in row.needs if find_spec(module) is None]:
         raise InputError(
             f"backend {name!r} needs {', '.join(missing)}, which is not installed",
             where="--backend",
             hint=f"pip install 'collsynth[{row.target}]'",
         )
-    if name == "mpi" and mpiexec() is None:
+    if name == "mpi" and find_mpiexec() is None:
         raise InputError(
             "backend 'mpi' needs mpiexec, which is not on the path",
             where="--backend",
@@ -159,7 +159,7 @@ def _check(name: str, row: Backend, devices: int, trial: Trial) -> None:
     check_trial(name, devices, trial)
 
 
-def check_trial(name: str, devices: int, trial: Trial) -> None:
+def check_trial(name: str, devices: int, trial: TrialRequest) -> None:
     """Raises InputError for an unknown backend, and a dtype or size that it cannot take."""
     row = _row(name)
     if trial.dtype not in row.dtypes:
@@ -181,8 +181,8 @@ def check_trial(name: str, devices: int, trial: Trial) -> None:
         )
 
 
-def _seen(printed: str) -> Seen:
+def _parse_result(printed: str) -> TrialResult:
     for line in reversed(printed.splitlines()):
         if line.startswith("{"):
-            return _SEEN.validate_python(json.loads(line))
+            return _RESULT.validate_python(json.loads(line))
     raise RunError("the processes ended without a report")

@@ -55,7 +55,7 @@ def supervise(
         for number, command in enumerate(commands):
             running.append(_start(command, folder, number))
         while alive := [process for process in running if process.poll() is None]:
-            if failed := _failed(running):
+            if failed := _failed_processes(running):
                 break
             if time.monotonic() > end:
                 raise RunError(
@@ -68,7 +68,7 @@ def supervise(
             time.sleep(_POLL_SECONDS)
     finally:
         _end(running)
-    if failed := failed or _failed(running):
+    if failed := failed or _failed_processes(running):
         raise _failure(commands[failed[0]], running[failed[0]].returncode, folder, failed[0])
     return _output(folder, 0, "out").read_text(encoding="utf-8", errors="replace")
 
@@ -78,7 +78,7 @@ def _start(command: Command, folder: Path, number: int) -> subprocess.Popen[byte
 
     Where Linux's setpriv exists, the process also ends when this one is killed.
     """
-    guard = _guard()
+    guard = _guard_command()
     words = list(command.words)
     if guard:
         words = [guard, "--pdeathsig", "TERM", *_UNLESS_ORPHANED, str(os.getpid()), *words]
@@ -98,7 +98,7 @@ def _start(command: Command, folder: Path, number: int) -> subprocess.Popen[byte
 
 
 @cache
-def _guard() -> str | None:
+def _guard_command() -> str | None:
     """Linux's setpriv, if it is the one that can end a child when its parent dies."""
     found = shutil.which("setpriv")
     if found is None:
@@ -111,7 +111,7 @@ def _output(folder: Path, number: int, kind: str) -> Path:
     return folder / f"process{number}.{kind}"
 
 
-def _failed(running: Sequence[subprocess.Popen[bytes]]) -> list[int]:
+def _failed_processes(running: Sequence[subprocess.Popen[bytes]]) -> list[int]:
     return [number for number, process in enumerate(running) if process.poll() not in (None, 0)]
 
 
@@ -137,13 +137,13 @@ def _signal(process: subprocess.Popen[bytes], how: signal.Signals) -> None:
 def _failure(command: Command, code: int, folder: Path, number: int) -> RunError:
     text = _output(folder, number, "err").read_text(encoding="utf-8", errors="replace")
     text = text or _output(folder, number, "out").read_text(encoding="utf-8", errors="replace")
-    said = last_words(text)
+    said = last_message(text)
     how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
     words = f"; it said: {said}" if said else ""
     return RunError(f"{command.name} {how}, so all were ended{words}")
 
 
-def last_words(text: str) -> str:
+def last_message(text: str) -> str:
     """The message of the last exception in a process's output; without one, the last lines.
 
     Python underlines the code of a traceback, and JAX explains below it which frames it leaves

@@ -12,7 +12,7 @@ class RunError(InputError):
 
 
 @dataclass(frozen=True)
-class Trial:
+class TrialRequest:
     """What to execute: a payload of so many bytes of a dtype, how often, checked or not."""
 
     payload_bytes: int
@@ -23,7 +23,7 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class Slice:
+class PayloadSlice:
     """How much of the payload a stripe carried, and in how many segments."""
 
     elements: int
@@ -31,7 +31,7 @@ class Slice:
 
 
 @dataclass(frozen=True)
-class Seen:
+class TrialResult:
     """The bytes as run, median seconds, and those of the same backend's plain collective.
 
     ``equal``, ``error`` (in units of what rounding allows) and ``bitwise_equal`` compare the result
@@ -47,4 +47,4 @@ class Seen:
     error: float | None = None
     bitwise_equal: bool | None = None
     segments: int | None = None
-    stripes: tuple[Slice, ...] = ()
+    stripes: tuple[PayloadSlice, ...] = ()

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from grammar import Goal, Groups, Instruction
 from synth.collective.semantics.rules import AIMS, State
-from synth.collective.semantics.truth_tables import Space
+from synth.collective.semantics.truth_tables import TruthTables
 
 Digits = tuple[int, ...]
 Buffers = tuple[Digits, ...]
@@ -58,7 +58,9 @@ class Move:
     after: tuple[Shuffle, ...] = ()
 
 
-def kinds(space: Space, state: State, goal: Goal = Goal.ALL_REDUCE) -> tuple[Digits | None, ...]:
+def kinds(
+    space: TruthTables, state: State, goal: Goal = Goal.ALL_REDUCE
+) -> tuple[Digits | None, ...]:
     """For every skeleton device the digits its buffer is scattered over; None if it has none.
 
     Bit i of a skeleton device's number says whether its digit i is not 0. On the way to an
@@ -81,7 +83,7 @@ def kinds(space: Space, state: State, goal: Goal = Goal.ALL_REDUCE) -> tuple[Dig
 class Bookkeeper:
     """Follows buffers and layout through the steps of a program for a goal."""
 
-    def __init__(self, space: Space, goal: Goal = Goal.ALL_REDUCE) -> None:
+    def __init__(self, space: TruthTables, goal: Goal = Goal.ALL_REDUCE) -> None:
         canonical = tuple(space.devices) if goal.in_pieces else ()
         self.start = Layout(canonical, canonical)
         self._space = space
@@ -100,13 +102,13 @@ class Bookkeeper:
         shuffles: tuple[Shuffle, ...] = ()
         repairs: tuple[Shuffle, ...] = ()
         if instruction.collective.scatters:
-            layout = _touched(layout, groups.free)
-            front = _in_front(layout.now, groups.free)
+            layout = _append_digits(layout, groups.free)
+            front = _move_to_front(layout.now, groups.free)
             shuffles = _shuffles(held, layout.now, front, groups.zero)
         if instruction.collective.apart:
-            layout = Layout(layout.first, _in_front(layout.now, groups.free))
+            layout = Layout(layout.first, _move_to_front(layout.now, groups.free))
         if instruction.collective.gathers:
-            layout, repairs = _gathered(layout, groups, got, bystanders)
+            layout, repairs = _gather_layout(layout, groups, got, bystanders)
         reached = after & self._watched == self._end
         if reached:
             repairs += self._restored(layout, after)
@@ -139,13 +141,13 @@ class Bookkeeper:
         return tuple(sorted(sides[False])), tuple(sorted(sides[True]))
 
 
-def _touched(layout: Layout, digits: Digits) -> Layout:
+def _append_digits(layout: Layout, digits: Digits) -> Layout:
     """The layout once digits are scattered for the first time: behind all scattered before."""
     fresh = tuple(digit for digit in digits if digit not in layout.first)
     return Layout(layout.first + fresh, layout.now + fresh)
 
 
-def _gathered(
+def _gather_layout(
     layout: Layout, groups: Groups, got: Buffers, bystanders: Buffers
 ) -> tuple[Layout, tuple[Shuffle, ...]]:
     """The layout after an all-gather, which puts its digits in front, and shuffles to mend it.
@@ -153,7 +155,7 @@ def _gathered(
     All devices then use the new order. But if devices that took no part hold data which the two
     orders arrange differently, the old one stays, and those that took part transpose back at once.
     """
-    new = _in_front(layout.now, groups.free)
+    new = _move_to_front(layout.now, groups.free)
     if _shuffles(bystanders, layout.now, new, ()):
         return layout, _shuffles(got, new, layout.now, groups.zero)
     return Layout(layout.first, new), ()
@@ -173,7 +175,7 @@ def _order(digits: Digits, scattered: Digits) -> Digits:
     return tuple(digit for digit in digits if digit not in scattered)
 
 
-def _in_front(order: Digits, digits: Digits) -> Digits:
+def _move_to_front(order: Digits, digits: Digits) -> Digits:
     """The order once some digits are brought, or have come, to the front."""
     return digits + _order(order, digits)
 

@@ -10,8 +10,8 @@ from grammar import Goal, Groups
 from hierarchies import Devices, InputError, Reduction, Tree
 from synth.collective.semantics.layout import Bookkeeper, Move, Shuffle, kinds
 from synth.collective.semantics.rules import Derivation, State
-from synth.collective.semantics.schedule import Exchange, Phase, Schedule, Transpose, padded
-from synth.collective.semantics.truth_tables import Space, space
+from synth.collective.semantics.schedule import Exchange, Phase, Schedule, Transpose, pad_length
+from synth.collective.semantics.truth_tables import TruthTables, truth_tables
 
 
 def moves(derivation: Derivation) -> tuple[Move, ...]:
@@ -21,7 +21,7 @@ def moves(derivation: Derivation) -> tuple[Move, ...]:
 
 def _moves(derivation: Derivation) -> tuple[tuple[Move, ...], tuple[int, ...]]:
     """The moves, and every digit along which the payload is cut at some step."""
-    bookkeeper = Bookkeeper(space(len(derivation.tree.digits)), derivation.goal)
+    bookkeeper = Bookkeeper(truth_tables(len(derivation.tree.digits)), derivation.goal)
     layout = bookkeeper.start
     found = []
     scattered = set(layout.first)
@@ -49,8 +49,8 @@ def lower(
     check_payload(payload_bytes)
     steps, scattered = _moves(derivation)
     pieces = prod(reduction.tree.sizes[digit] for digit in scattered)
-    segment_bytes = padded(payload_bytes, pieces * segments) // segments
-    builder = _Builder(reduction, segment_bytes, derivation.goal)
+    segment_bytes = pad_length(payload_bytes, pieces * segments) // segments
+    builder = _PhaseBuilder(reduction, segment_bytes, derivation.goal)
     phases: list[Phase] = []
     for i, move in enumerate(steps):
         before, after = derivation.states[i], derivation.states[i + 1]
@@ -75,12 +75,12 @@ def buffer_fraction(scattered: tuple[int, ...], tree: Tree) -> int:
     return prod(tree.sizes[digit] for digit in scattered)
 
 
-class _Builder:
+class _PhaseBuilder:
     """Names the real devices of phases, by the grid of replicas and tree digits."""
 
     def __init__(self, reduction: Reduction, payload_bytes: int, goal: Goal) -> None:
         self._tree = reduction.tree
-        self._space: Space = space(len(self._tree.digits))
+        self._space: TruthTables = truth_tables(len(self._tree.digits))
         self._grid = reduction.grid().reshape(-1, *self._tree.sizes)
         self._payload_bytes = payload_bytes
         self._goal = goal

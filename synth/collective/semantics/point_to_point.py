@@ -13,12 +13,12 @@ from enum import Enum
 import numpy as np
 
 from hierarchies import Axis, Devices, InputError, Placement
-from hierarchies.errors import nearest
+from hierarchies.errors import suggest_nearest
 
 NOBODY = -1
 
 
-class Transfer(Enum):
+class TransferKind(Enum):
     """The kinds of point-to-point requests."""
 
     PERMUTE = "permute"
@@ -34,7 +34,7 @@ class PointToPoint:
     at most.
     """
 
-    what: Transfer
+    what: TransferKind
     placement: Placement
     senders: Devices
     size_bytes: int
@@ -43,7 +43,7 @@ class PointToPoint:
         named = self.senders[self.senders != NOBODY]
         assert len(self.senders) == self.placement.hierarchy.devices
         assert len(np.unique(named)) == len(named), "a device sends once at most"
-        assert self.what is not Transfer.PERMUTE or len(named) == len(self.senders)
+        assert self.what is not TransferKind.PERMUTE or len(named) == len(self.senders)
 
     @property
     def pairs(self) -> Devices:
@@ -81,7 +81,7 @@ def devices_at(placement: Placement, at: dict[str, Devices]) -> Devices:
     return np.asarray(np.argsort(place)[wanted])
 
 
-def send_receive(
+def stage_transfer(
     placement: Placement, axis: str, source: int, target: int, size_bytes: int
 ) -> PointToPoint:
     """From every device at one coordinate of an axis to the one at another: stage to stage.
@@ -90,16 +90,16 @@ def send_receive(
     """
     sizes = {one.name: one for one in placement.axes}
     if axis not in sizes:
-        raise InputError(f"no axis {axis!r} to send along", hint=nearest(axis, sizes))
+        raise InputError(f"no axis {axis!r} to send along", hint=suggest_nearest(axis, sizes))
     for where in (source, target):
-        _check_on(sizes[axis], where)
+        _check_axis(sizes[axis], where)
     at = coordinates(placement)
     senders = devices_at(placement, at | {axis: np.full_like(at[axis], source)})
     senders[(at[axis] != target) | (source == target)] = NOBODY
-    return PointToPoint(Transfer.SEND_RECEIVE, placement, senders, size_bytes)
+    return PointToPoint(TransferKind.SEND_RECEIVE, placement, senders, size_bytes)
 
 
-def _check_on(axis: Axis, coordinate: int) -> None:
+def _check_axis(axis: Axis, coordinate: int) -> None:
     if not 0 <= coordinate < axis.size:
         raise InputError(
             f"no coordinate {coordinate} on {axis.name}={axis.size}",

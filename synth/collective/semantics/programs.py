@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from grammar import MOST_STEPS, Goal, Instruction, admitted
+from grammar import MOST_STEPS, Goal, Instruction, list_instructions
 from hierarchies import InputError
 from synth.collective.semantics.layout import Bookkeeper, Layout, Move
 from synth.collective.semantics.rules import Rulebook, State
-from synth.collective.semantics.truth_tables import space
-from synth.search.best_first import Explored, Puzzle, explore
+from synth.collective.semantics.truth_tables import truth_tables
+from synth.search.best_first import PathGraph, Puzzle, explore
 
 Vertex = tuple[State, Layout]
-GoOn = Callable[[int], bool]
+ShouldContinue = Callable[[int], bool]
 
 
 @dataclass(frozen=True)
@@ -39,23 +39,25 @@ class Language:
             raise InputError(f"max-steps is {self.max_steps}", hint=f"at most {MOST_STEPS}")
 
 
-def always(expanded: int) -> bool:
+def never_stop(expanded: int) -> bool:
     """Always go on: for a search that is never stopped."""
     return True
 
 
 def explore_states(
-    depth: int, language: Language, go_on: GoOn = always
-) -> Explored[State, Instruction]:
+    depth: int, language: Language, go_on: ShouldContinue = never_stop
+) -> PathGraph[State, Instruction]:
     """Every valid program on a tree of ``depth`` digits, as paths from state to state."""
     goal = language.goal
-    space(depth)  # refuses a tree that is too deep before all that it admits is listed
-    rules = Rulebook(depth, admitted(depth, across=language.across, goal=goal), goal=goal)
+    truth_tables(depth)  # refuses a tree that is too deep before all that it admits is listed
+    rules = Rulebook(depth, list_instructions(depth, across=language.across, goal=goal), goal=goal)
     puzzle = Puzzle(rules.start, rules.moves, rules.reached, rules.at_least)
     return explore(puzzle, language.max_steps, go_on=go_on)
 
 
-def explore_moves(depth: int, language: Language, go_on: GoOn = always) -> Explored[Vertex, Move]:
+def explore_moves(
+    depth: int, language: Language, go_on: ShouldContinue = never_stop
+) -> PathGraph[Vertex, Move]:
     """The same programs as paths over (state, layout), labelled with all that a price needs."""
     states = explore_states(depth, language, go_on)
     rules = Rulebook(depth, (), goal=language.goal)

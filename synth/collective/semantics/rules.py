@@ -14,12 +14,17 @@ from enum import Enum
 
 from grammar import Collective, Goal, Groups, Instruction, Program, instructions, spell
 from hierarchies import Tree
-from synth.collective.semantics.truth_tables import Space, own_chunks, space, start
+from synth.collective.semantics.truth_tables import (
+    TruthTables,
+    own_chunks,
+    own_contributions,
+    truth_tables,
+)
 
 State = int
 
 
-class Kind(Enum):
+class DemandKind(Enum):
     """Why a rule asks for something: else numbers are wrong, shapes unequal, or the step silly."""
 
     SOUND = "unsound"
@@ -27,13 +32,13 @@ class Kind(Enum):
     PRUNED = "pruned"
 
 
-ALL_KINDS = frozenset(Kind)
+ALL_KINDS = frozenset(DemandKind)
 
 
 class Setting:
     """The groups of an instruction on the skeleton, as truth tables: the same in every state."""
 
-    def __init__(self, space: Space, groups: Groups) -> None:
+    def __init__(self, space: TruthTables, groups: Groups) -> None:
         self.space = space
         self.groups = groups
         self.members = groups.free
@@ -43,7 +48,7 @@ class Setting:
         self.leaders = space.all_zero(groups.free)
 
 
-class Moment:
+class InstructionContext:
     """An instruction together with the state before it: what its preconditions look at.
 
     ``held`` is what the devices that take part hold. ``rows`` is a table over devices and chunks:
@@ -105,9 +110,9 @@ class Moment:
 class Demand:
     """One precondition of a rule: its class, the reason given when it fails, and its test."""
 
-    kind: Kind
+    kind: DemandKind
     otherwise: str
-    met: Callable[[Moment], bool]
+    met: Callable[[InstructionContext], bool]
 
 
 @dataclass(frozen=True)
@@ -115,64 +120,72 @@ class Rule:
     """A collective's row of the table: its preconditions, and what its participants then hold."""
 
     demands: tuple[Demand, ...]
-    effect: Callable[[Moment], State]
+    effect: Callable[[InstructionContext], State]
 
 
-_SOMETHING = Demand(
-    Kind.PRUNED,
+_HOLDS_SOMETHING = Demand(
+    DemandKind.PRUNED,
     "a group holds nothing at all",
     lambda m: m.in_every_group(m.rows),
 )
 _SAME_ROWS = Demand(
-    Kind.SOUND, "members of a group hold different sets of chunks", Moment.same_rows
+    DemandKind.SOUND,
+    "members of a group hold different sets of chunks",
+    InstructionContext.same_rows,
 )
-_ONCE = Demand(Kind.SOUND, "a contribution would be added twice", lambda m: m.together()[1])
+_ONCE = Demand(DemandKind.SOUND, "a contribution would be added twice", lambda m: m.together()[1])
 _APART = Demand(
-    Kind.SOUND, "a contribution to a chunk would be sent twice", lambda m: m.together()[1]
+    DemandKind.SOUND, "a contribution to a chunk would be sent twice", lambda m: m.together()[1]
 )
 _CLOSED = Demand(
-    Kind.REGULAR, "the chunks held cannot be split evenly among the members", Moment.rows_closed
+    DemandKind.REGULAR,
+    "the chunks held cannot be split evenly among the members",
+    InstructionContext.rows_closed,
 )
-_ROWS_APART = Demand(Kind.SOUND, "two members of a group hold the same chunk", Moment.rows_apart)
+_ROWS_APART = Demand(
+    DemandKind.SOUND, "two members of a group hold the same chunk", InstructionContext.rows_apart
+)
 _ALIKE = Demand(
-    Kind.REGULAR, "the members' chunks do not fit together to equal pieces", Moment.rows_alike
+    DemandKind.REGULAR,
+    "the members' chunks do not fit together to equal pieces",
+    InstructionContext.rows_alike,
 )
 _CONTAINED = Demand(
-    Kind.PRUNED,
+    DemandKind.PRUNED,
     "the first member lacks something that another member holds",
     lambda m: not m.held & ~m.first(),
 )
-_NEWS = Demand(
-    Kind.PRUNED,
+_LEARNS_SOMETHING = Demand(
+    DemandKind.PRUNED,
     "in some group nobody would learn anything",
     lambda m: m.in_every_group(m.first() & ~m.held),
 )
-_CHANGE = Demand(Kind.PRUNED, "the step changes nothing", lambda m: True)
+_CHANGE = Demand(DemandKind.PRUNED, "the step changes nothing", lambda m: True)
 
 RULES: Mapping[Collective, Rule] = {
     Collective.ALL_REDUCE: Rule(
-        (_SAME_ROWS, _SOMETHING, _ONCE),
+        (_SAME_ROWS, _HOLDS_SOMETHING, _ONCE),
         lambda m: m.together()[0],
     ),
     Collective.REDUCE_SCATTER: Rule(
-        (_SAME_ROWS, _CLOSED, _SOMETHING, _ONCE),
-        Moment.scattered,
+        (_SAME_ROWS, _CLOSED, _HOLDS_SOMETHING, _ONCE),
+        InstructionContext.scattered,
     ),
     Collective.ALL_GATHER: Rule(
-        (_ROWS_APART, _ALIKE, _SOMETHING),
+        (_ROWS_APART, _ALIKE, _HOLDS_SOMETHING),
         lambda m: m.together()[0],
     ),
     Collective.REDUCE: Rule(
-        (_SAME_ROWS, _SOMETHING, _ONCE),
+        (_SAME_ROWS, _HOLDS_SOMETHING, _ONCE),
         lambda m: m.together()[0] & m.setting.leaders,
     ),
     Collective.BROADCAST: Rule(
-        (_CONTAINED, _SOMETHING, _NEWS),
-        Moment.first,
+        (_CONTAINED, _HOLDS_SOMETHING, _LEARNS_SOMETHING),
+        InstructionContext.first,
     ),
     Collective.ALL_TO_ALL: Rule(
-        (_SAME_ROWS, _CLOSED, _SOMETHING, _APART),
-        Moment.scattered,
+        (_SAME_ROWS, _CLOSED, _HOLDS_SOMETHING, _APART),
+        InstructionContext.scattered,
     ),
 }
 
@@ -186,33 +199,40 @@ class Aim:
     is for.
     """
 
-    start: Callable[[Space], State]
-    end: Callable[[Space], State]
+    start: Callable[[TruthTables], State]
+    end: Callable[[TruthTables], State]
     otherwise: str
-    watched: Callable[[Space], State] = lambda tables: tables.full
+    watched: Callable[[TruthTables], State] = lambda tables: tables.full
 
 
-def _everything(tables: Space) -> State:
+def _hold_everything(tables: TruthTables) -> State:
     return tables.full
 
 
-def _first_device(tables: Space) -> State:
+def _hold_first_device(tables: TruthTables) -> State:
     return tables.all_zero(tables.devices)
 
 
 _LACKING = "not every device ends with every"
 AIMS: Mapping[Goal, Aim] = {
-    Goal.ALL_REDUCE: Aim(start, _everything, f"{_LACKING} contribution"),
+    Goal.ALL_REDUCE: Aim(own_contributions, _hold_everything, f"{_LACKING} contribution"),
     Goal.REDUCE_SCATTER: Aim(
-        start, own_chunks, "not every device ends with its own chunk, complete, and nothing else"
+        own_contributions,
+        own_chunks,
+        "not every device ends with its own chunk, complete, and nothing else",
     ),
-    Goal.ALL_GATHER: Aim(own_chunks, _everything, f"{_LACKING} chunk"),
+    Goal.ALL_GATHER: Aim(own_chunks, _hold_everything, f"{_LACKING} chunk"),
     Goal.REDUCE: Aim(
-        start, _first_device, "the first device does not end with every contribution", _first_device
+        own_contributions,
+        _hold_first_device,
+        "the first device does not end with every contribution",
+        _hold_first_device,
     ),
-    Goal.BROADCAST: Aim(_first_device, _everything, f"{_LACKING} chunk"),
+    Goal.BROADCAST: Aim(_hold_first_device, _hold_everything, f"{_LACKING} chunk"),
     Goal.ALL_TO_ALL: Aim(
-        start, own_chunks, "not every device ends with what all have for it, and nothing else"
+        own_contributions,
+        own_chunks,
+        "not every device ends with what all have for it, and nothing else",
     ),
 }
 
@@ -222,7 +242,7 @@ class Refusal:
     """A step that may not be taken (``step`` counts from 0), or a goal that is missed (None)."""
 
     step: int | None
-    kind: Kind
+    kind: DemandKind
     reason: str
 
 
@@ -245,22 +265,22 @@ class Derivation:
 class Rulebook:
     """The rules over a tree of ``depth`` digits, for some instructions and classes of conditions.
 
-    ``start`` is the state a program for the ``goal`` starts from, ``end`` what must then be held.
+    ``own_contributions`` is the state a program for the ``goal`` starts from, ``end`` what must then be held.
     """
 
     def __init__(
         self,
         depth: int,
         choices: Iterable[Instruction],
-        kinds: frozenset[Kind] = ALL_KINDS,
+        kinds: frozenset[DemandKind] = ALL_KINDS,
         goal: Goal = Goal.ALL_REDUCE,
     ) -> None:
-        self.space = space(depth)
+        self.space = truth_tables(depth)
         aim = AIMS[goal]
         self.start: State = aim.start(self.space)
         self.end: State = aim.end(self.space)
         self._watched = aim.watched(self.space)
-        self._prune = Kind.PRUNED in kinds
+        self._prune = DemandKind.PRUNED in kinds
         self._pages: dict[Groups, tuple[Setting, list[tuple[Instruction, Rule]]]] = {}
         for choice in choices:
             rule = RULES[choice.collective]
@@ -273,7 +293,7 @@ class Rulebook:
         """Each instruction with the state it leads to, or with the first demand not met."""
         rows = self.space.drop(state, 2 * self.space.depth)
         for setting, rules in self._pages.values():
-            moment = Moment(setting, state, rows)
+            moment = InstructionContext(setting, state, rows)
             for choice, rule in rules:
                 yield choice, self._taken(moment, rule, state)
 
@@ -281,7 +301,7 @@ class Rulebook:
         """The instructions that may be taken, each with the state it leads to."""
         return [(choice, after) for choice, after in self.take(state) if isinstance(after, State)]
 
-    def _taken(self, moment: Moment, rule: Rule, state: State) -> State | Demand:
+    def _taken(self, moment: InstructionContext, rule: Rule, state: State) -> State | Demand:
         for demand in rule.demands:
             if not demand.met(moment):
                 return demand
@@ -315,7 +335,7 @@ def derive(
     tree: Tree,
     goal: Goal = Goal.ALL_REDUCE,
     *,
-    kinds: frozenset[Kind] = ALL_KINDS,
+    kinds: frozenset[DemandKind] = ALL_KINDS,
 ) -> Derivation | Refusal:
     """Take a program step by step from the start of a request to its goal.
 
@@ -333,11 +353,11 @@ def derive(
             return Refusal(index, after.kind, after.otherwise)
         states.append(after)
     if not last.reached(states[-1]):
-        return Refusal(None, Kind.SOUND, AIMS[goal].otherwise)
+        return Refusal(None, DemandKind.SOUND, AIMS[goal].otherwise)
     return Derivation(program, tree, meant, tuple(states), goal)
 
 
-def derived_on(derivation: Derivation, tree: Tree) -> Derivation:
+def derive_on(derivation: Derivation, tree: Tree) -> Derivation:
     """The same program, derived again on another tree with as many digits."""
     steps = tuple(spell(step, tree) for step in derivation.instructions)
     again = derive(Program(steps), tree, derivation.goal)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from grammar import Collective, Goal, Program
-from grammar.tensors.sharding import Kind
+from grammar.tensors.sharding import ReductionKind
 from hierarchies import Devices, InputError, Reduction
 
 
@@ -98,10 +98,10 @@ class Schedule:
     phases: tuple[Phase, ...]
     segments: int = 1
     goal: Goal = Goal.ALL_REDUCE
-    op: Kind = Kind.SUM
+    op: ReductionKind = ReductionKind.SUM
 
     def __post_init__(self) -> None:
-        if self.op is not Kind.SUM and not self.goal.reduces:
+        if self.op is not ReductionKind.SUM and not self.goal.reduces:
             able = ", ".join(goal.value for goal in Goal if goal.reduces)
             problem = f"{self.op.value}, and of {self.goal.value} nothing is reduced"
             raise InputError(problem, hint=f"these reduce: {able}")
@@ -127,19 +127,19 @@ class Schedule:
 
     @property
     def padded_bytes(self) -> int:
-        return padded(self.payload_bytes, self.pieces * self.segments)
+        return pad_length(self.payload_bytes, self.pieces * self.segments)
 
     @property
     def segment_bytes(self) -> int:
         return self.padded_bytes // self.segments
 
 
-def padded(length: int, pieces: int) -> int:
+def pad_length(length: int, pieces: int) -> int:
     """The least multiple of ``pieces`` that is not below ``length``."""
     return -(-length // pieces) * pieces
 
 
-def ends(sizes: Sequence[int], elements: int) -> tuple[int, ...]:
+def slice_ends(sizes: Sequence[int], elements: int) -> tuple[int, ...]:
     """Where each slice ends when a payload is cut in the ratios of ``sizes``.
 
     For sizes 1 and 3 and 9 elements: after 2, and after all 9.

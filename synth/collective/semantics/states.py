@@ -8,7 +8,7 @@ from grammar import Goal
 from hierarchies import Tree
 from synth.collective.semantics.layout import Digits, kinds
 from synth.collective.semantics.rules import Derivation, State
-from synth.collective.semantics.truth_tables import Space, space
+from synth.collective.semantics.truth_tables import TruthTables, truth_tables
 
 
 @dataclass(frozen=True)
@@ -46,19 +46,19 @@ class Holding:
 
 def holdings(derivation: Derivation) -> tuple[tuple[Holding, ...], ...]:
     """What is held before the first step and after each step, by the kinds of devices."""
-    tables = space(len(derivation.tree.digits))
+    tables = truth_tables(len(derivation.tree.digits))
     return tuple(
         _holdings(tables, state, derivation.tree, derivation.goal) for state in derivation.states
     )
 
 
-def _holdings(tables: Space, state: State, tree: Tree, goal: Goal) -> tuple[Holding, ...]:
+def _holdings(tables: TruthTables, state: State, tree: Tree, goal: Goal) -> tuple[Holding, ...]:
     """One line for each setting, zero or not, of the digits on which the holding depends."""
     depth = tables.depth
     scattered = kinds(tables, state)
-    summed = _summed(tables, state)
+    summed = _summed_digits(tables, state)
     alike = list(zip(scattered, summed, strict=True))
-    telling = [digit for digit in range(depth) if _matters(alike, digit)]
+    telling = [digit for digit in range(depth) if _is_dependent(alike, digit)]
     found = []
     for device in range(1 << depth):
         if any(device >> digit & 1 for digit in range(depth) if digit not in telling):
@@ -76,11 +76,11 @@ def _holdings(tables: Space, state: State, tree: Tree, goal: Goal) -> tuple[Hold
     return tuple(found)
 
 
-def _matters(alike: list[tuple[Digits | None, Digits]], digit: int) -> bool:
+def _is_dependent(alike: list[tuple[Digits | None, Digits]], digit: int) -> bool:
     return any(alike[device] != alike[device ^ (1 << digit)] for device in range(len(alike)))
 
 
-def _summed(tables: Space, state: State) -> list[Digits]:
+def _summed_digits(tables: TruthTables, state: State) -> list[Digits]:
     """For every skeleton device the digits over which its values are sums."""
     depth = tables.depth
     both = [

@@ -16,7 +16,7 @@ from hierarchies import InputError
 
 
 @dataclass(frozen=True)
-class Space:
+class TruthTables:
     """The truth tables over the digits of devices, chunks and contributors of a tree.
 
     Variables 0..L-1 are the device's digits, L..2L-1 the chunk's, 2L..3L-1 the contributor's.
@@ -90,26 +90,26 @@ def check_depth(depth: int) -> None:
 
 
 @cache
-def space(depth: int) -> Space:
+def truth_tables(depth: int) -> TruthTables:
     """The truth tables for trees of ``depth`` digits. Raises InputError for more than 8."""
     check_depth(depth)
     bits = 1 << (3 * depth)
-    zero = tuple(_zero(variable, bits) for variable in range(3 * depth))
+    zero = tuple(_zero_table(variable, bits) for variable in range(3 * depth))
     full = (1 << bits) - 1
-    own = tuple(_equal(zero[digit], zero[depth + digit], full) for digit in range(depth))
-    return Space(depth, full, zero, own)
+    own = tuple(_equal_bits(zero[digit], zero[depth + digit], full) for digit in range(depth))
+    return TruthTables(depth, full, zero, own)
 
 
-def start(tables: Space) -> int:
+def own_contributions(tables: TruthTables) -> int:
     """The state in which every device holds its own contribution to every chunk: d = q."""
     table = tables.full
     for digit in tables.devices:
         contributor = tables.zero[2 * tables.depth + digit]
-        table &= _equal(tables.zero[digit], contributor, tables.full)
+        table &= _equal_bits(tables.zero[digit], contributor, tables.full)
     return table
 
 
-def own_chunks(tables: Space) -> int:
+def own_chunks(tables: TruthTables) -> int:
     """The state in which every device holds the chunk with its own digits, complete: d = c."""
     table = tables.full
     for own in tables.own_row:
@@ -117,7 +117,7 @@ def own_chunks(tables: Space) -> int:
     return table
 
 
-def _zero(variable: int, bits: int) -> int:
+def _zero_table(variable: int, bits: int) -> int:
     width = 1 << variable
     table, done = (1 << width) - 1, 2 * width
     while done < bits:
@@ -126,5 +126,5 @@ def _zero(variable: int, bits: int) -> int:
     return table
 
 
-def _equal(left: int, right: int, full: int) -> int:
+def _equal_bits(left: int, right: int, full: int) -> int:
     return full & ~(left ^ right)

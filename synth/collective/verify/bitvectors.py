@@ -17,7 +17,7 @@ import z3
 from grammar import Collective, Goal
 from synth.collective.verify.verdict import Unknown, Violation
 
-Held = Any  # a z3 bit-vector over the unknown chunk: the contributors of a device's value of it
+Holdings = Any  # a z3 bit-vector over the unknown chunk: the contributors of a device's value of it
 Pieces = tuple[tuple[frozenset[int], ...], ...]
 
 
@@ -45,7 +45,7 @@ class Payload:
 
 
 @dataclass(frozen=True)
-class Wrong:
+class ViolationPlace:
     """A place where a step or the goal goes wrong."""
 
     violation: Violation
@@ -75,7 +75,7 @@ ENDS: dict[Goal, tuple[Violation, ...]] = {
 _SPLITTING = (Collective.REDUCE_SCATTER, Collective.ALL_TO_ALL)
 
 
-class Machine:
+class SymbolicMachine:
     """What every device holds of the unknown chunk, step after step. Mutable, private, one use."""
 
     def __init__(self, payload: Payload, effort: int) -> None:
@@ -84,10 +84,10 @@ class Machine:
         self._chunk = z3.BitVec("chunk", max(1, (payload.chunks - 1).bit_length()), context)
         self._context = context
         self._nothing = self._constant(0)
-        self._held: list[Held] = [self._at_start(device) for device in range(payload.devices)]
+        self._held: list[Holdings] = [self._at_start(device) for device in range(payload.devices)]
         self._effort = effort
 
-    def take(self, step: GroupStep) -> Wrong | Unknown | None:
+    def take(self, step: GroupStep) -> ViolationPlace | Unknown | None:
         """Take a step if it is sound, and return None; else where it goes wrong, or Unknown."""
         for violation in _DEMANDS[step.collective]:
             wrong = self._ask([self._broken(violation, group) for group in step.groups])
@@ -95,18 +95,18 @@ class Machine:
                 return wrong
             if wrong is not None:
                 return self._located(violation, step.groups, wrong)
-        after: dict[int, Held] = {}
+        after: dict[int, Holdings] = {}
         for number, group in enumerate(step.groups):
             pieces = None if step.pieces is None else step.pieces[number]
             if step.collective in _SPLITTING and pieces is None:
                 pieces = self._even_pieces(group)
                 if pieces is None:
-                    return Wrong(Violation.UNEVEN, group[0])
+                    return ViolationPlace(Violation.UNEVEN, group[0])
             after.update(zip(group, self._results(step.collective, group, pieces), strict=True))
         self._held = [after.get(device, held) for device, held in enumerate(self._held)]
         return None
 
-    def goal(self) -> Wrong | Unknown | None:
+    def goal(self) -> ViolationPlace | Unknown | None:
         """None if every device whose end matters holds what it must, and nothing else."""
         for violation in ENDS[self._payload.goal]:
             wrong = self._ended(violation)
@@ -114,7 +114,7 @@ class Machine:
                 return wrong
         return None
 
-    def _ended(self, violation: Violation) -> Wrong | Unknown | None:
+    def _ended(self, violation: Violation) -> ViolationPlace | Unknown | None:
         """Whether some device lacks something in the end, or holds too much."""
         rooted = self._payload.goal is Goal.REDUCE
         found = {}
@@ -128,9 +128,9 @@ class Machine:
         values = {device: self._value(model, bits) for device, bits in found.items()}
         device = next(device for device, bits in values.items() if bits)
         chunk = self._value(model, self._chunk)
-        return Wrong(violation, device, None, chunk, _lowest(values[device]))
+        return ViolationPlace(violation, device, None, chunk, _lowest_bit(values[device]))
 
-    def _at_start(self, device: int) -> Held:
+    def _at_start(self, device: int) -> Holdings:
         match self._payload.goal:
             case Goal.ALL_REDUCE | Goal.REDUCE_SCATTER | Goal.REDUCE | Goal.ALL_TO_ALL:
                 return self._constant(1 << device)
@@ -141,16 +141,16 @@ class Machine:
             case _:
                 assert_never(self._payload.goal)
 
-    def _at_end(self, device: int) -> Held:
+    def _at_end(self, device: int) -> Holdings:
         pieces = self._payload.goal in (Goal.REDUCE_SCATTER, Goal.ALL_TO_ALL)
         own = frozenset({device})
         return self._only(own, self._everything) if pieces else self._everything
 
     @property
-    def _everything(self) -> Held:
+    def _everything(self) -> Holdings:
         return self._constant((1 << self._payload.devices) - 1)
 
-    def _constant(self, bits: int) -> Held:
+    def _constant(self, bits: int) -> Holdings:
         return z3.BitVecVal(bits, self._payload.devices, self._context)
 
     def _ask(self, wrongs: Sequence[Any]) -> Any:
@@ -184,13 +184,15 @@ class Machine:
             seen = seen | held
         return self._any(wrongs)
 
-    def _located(self, violation: Violation, groups: Sequence[Sequence[int]], model: Any) -> Wrong:
+    def _located(
+        self, violation: Violation, groups: Sequence[Sequence[int]], model: Any
+    ) -> ViolationPlace:
         for group in groups:
             chunk, values = self._read(model, group)
             for one, other in permutations(group, 2):
-                guilty = _guilty(violation, values[one], values[other])
+                guilty = _guilty_contributions(violation, values[one], values[other])
                 if guilty:
-                    return Wrong(violation, one, other, chunk, _lowest(guilty))
+                    return ViolationPlace(violation, one, other, chunk, _lowest_bit(guilty))
         raise AssertionError("z3's counterexample breaks no precondition")
 
     def _read(self, model: Any, devices: Iterable[int]) -> tuple[int, dict[int, int]]:
@@ -200,7 +202,7 @@ class Machine:
     def _value(self, model: Any, term: Any) -> int:
         return int(model.eval(term, model_completion=True).as_long())
 
-    def _united(self, group: Sequence[int]) -> Held:
+    def _united(self, group: Sequence[int]) -> Holdings:
         return z3.simplify(reduce(or_, (self._held[member] for member in group)))
 
     def _even_pieces(self, group: Sequence[int]) -> tuple[frozenset[int], ...] | None:
@@ -222,7 +224,7 @@ class Machine:
         collective: Collective,
         group: Sequence[int],
         pieces: tuple[frozenset[int], ...] | None,
-    ) -> list[Held]:
+    ) -> list[Holdings]:
         """What the members hold afterwards, in their order."""
         united = self._united(group)
         match collective:
@@ -237,12 +239,12 @@ class Machine:
             case _:
                 assert_never(collective)
 
-    def _only(self, piece: frozenset[int], held: Held) -> Held:
+    def _only(self, piece: frozenset[int], held: Holdings) -> Holdings:
         inside = self._any(self._chunk == chunk for chunk in sorted(piece))
         return z3.If(inside, held, self._nothing)
 
 
-def _guilty(violation: Violation, one: int, other: int) -> int:
+def _guilty_contributions(violation: Violation, one: int, other: int) -> int:
     """The contributions, as bits, by which two members' values of a chunk break a precondition."""
     match violation:
         case Violation.UNEQUAL_ROWS:
@@ -253,5 +255,5 @@ def _guilty(violation: Violation, one: int, other: int) -> int:
             return one if other else 0
 
 
-def _lowest(bits: int) -> int:
+def _lowest_bit(bits: int) -> int:
     return (bits & -bits).bit_length() - 1

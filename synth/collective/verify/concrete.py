@@ -12,9 +12,9 @@ from itertools import product
 
 from grammar import Goal, Instruction
 from hierarchies import InputError, Tree
-from synth.collective.verify.bitvectors import ENDS, Machine, Payload, Wrong
+from synth.collective.verify.bitvectors import ENDS, Payload, SymbolicMachine, ViolationPlace
 from synth.collective.verify.bitvectors import GroupStep as GroupStep
-from synth.collective.verify.verdict import EFFORT, Proved, Refuted, Unknown, Verdict, share
+from synth.collective.verify.verdict import EFFORT, Proved, Refuted, Unknown, Verdict, share_effort
 
 
 def prove_groups(
@@ -69,11 +69,11 @@ def _check(step: GroupStep, payload: Payload, where: str) -> None:
         raise InputError("a piece names a chunk that does not exist", where=where, hint=hint)
 
 
-def _spelled(step: GroupStep) -> str:
+def _spell_step(step: GroupStep) -> str:
     return f"{step.collective.value} over {', '.join(str(list(group)) for group in step.groups)}"
 
 
-def grouped(meant: Instruction, tree: Tree) -> GroupStep:
+def group_step_of(meant: Instruction, tree: Tree) -> GroupStep:
     """The groups and pieces that an instruction means at the tree's sizes."""
     numbered = list(product(*(range(size) for size in tree.sizes)))
     free = meant.groups.free
@@ -95,20 +95,20 @@ def grouped(meant: Instruction, tree: Tree) -> GroupStep:
 
 def _decide(steps: Sequence[GroupStep], payload: Payload, effort: int) -> Verdict:
     checks = len(ENDS[payload.goal]) + 2 * len(steps)
-    part = share(effort, checks)
+    part = share_effort(effort, checks)
     if part is None:
         return Unknown(f"an effort of {effort} is too little to ask z3 up to {checks} times")
-    machine = Machine(payload, part)
+    machine = SymbolicMachine(payload, part)
     for number, step in enumerate(steps):
         match machine.take(step):
-            case Wrong() as wrong:
-                return _refutation(wrong, number, _spelled(step), payload)
+            case ViolationPlace() as wrong:
+                return _refutation(wrong, number, _spell_step(step), payload)
             case Unknown(reason):
                 return Unknown(f"step {number + 1}: {reason}")
             case None:
                 continue
     match machine.goal():
-        case Wrong() as wrong:
+        case ViolationPlace() as wrong:
             return _refutation(wrong, None, "", payload)
         case Unknown(reason):
             return Unknown(f"the goal: {reason}")
@@ -116,7 +116,9 @@ def _decide(steps: Sequence[GroupStep], payload: Payload, effort: int) -> Verdic
             return Proved((payload.devices,))
 
 
-def _refutation(wrong: Wrong, step: int | None, instruction: str, payload: Payload) -> Refuted:
+def _refutation(
+    wrong: ViolationPlace, step: int | None, instruction: str, payload: Payload
+) -> Refuted:
     def digits(number: int | None) -> tuple[int, ...] | None:
         return None if number is None else (number,)
 

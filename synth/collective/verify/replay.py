@@ -14,18 +14,29 @@ import numpy as np
 import numpy.typing as npt
 
 from grammar import Collective, Goal, Program, instructions
-from grammar.tensors.sharding import Kind
+from grammar.tensors.sharding import ReductionKind
 from hierarchies import Devices, Reduction, Tree
-from synth.collective.semantics.schedule import Exchange, Phase, Schedule, Transpose, ends, padded
+from synth.collective.semantics.schedule import (
+    Exchange,
+    Phase,
+    Schedule,
+    Transpose,
+    pad_length,
+    slice_ends,
+)
 
 Array = npt.NDArray[Any]
-_TOGETHER = {Kind.SUM: np.add, Kind.MAX: np.maximum, Kind.MIN: np.minimum}
+_TOGETHER = {
+    ReductionKind.SUM: np.add,
+    ReductionKind.MAX: np.maximum,
+    ReductionKind.MIN: np.minimum,
+}
 
 
 class Buffers(dict[int, Array]):
     """What each device holds; ``op`` puts what several hold together."""
 
-    def __init__(self, held: Mapping[int, Array], op: Kind) -> None:
+    def __init__(self, held: Mapping[int, Array], op: ReductionKind) -> None:
         super().__init__(held)
         self.op = op
 
@@ -62,10 +73,10 @@ def replay(
     ``before`` is called with each phase before it is run, and may raise to stop.
     """
     goal, count = schedule.goal, schedule.segments
-    given, got = _pieces_of_a_device(schedule)
-    pieces = _in_pieces(payloads, given)
+    given, got = _count_pieces(schedule)
+    pieces = _split_into_pieces(payloads, given)
     devices, _, length = pieces.shape
-    finer = padded(length, count if goal.in_pieces else schedule.pieces * count)
+    finer = pad_length(length, count if goal.in_pieces else schedule.pieces * count)
     whole = np.pad(pieces, ((0, 0), (0, 0), (0, finer - length)))
     parts = whole.reshape(devices, given, count, -1)
     found = []
@@ -78,17 +89,17 @@ def replay(
     return np.concatenate(found, axis=2)[:, :, :length].reshape(devices, -1)
 
 
-def _pieces_of_a_device(schedule: Schedule) -> tuple[int, int]:
+def _count_pieces(schedule: Schedule) -> tuple[int, int]:
     """Into how many pieces, each with an owner, the buffers at the start and at the end are cut."""
     given = schedule.pieces if schedule.goal in (Goal.REDUCE_SCATTER, Goal.ALL_TO_ALL) else 1
     got = schedule.pieces if schedule.goal in (Goal.ALL_GATHER, Goal.ALL_TO_ALL) else 1
     return given, got
 
 
-def _in_pieces(payloads: Array, pieces: int) -> Array:
+def _split_into_pieces(payloads: Array, pieces: int) -> Array:
     """Shape (devices, pieces, elements of one): zeros make the last ones as long as the others."""
     devices, length = payloads.shape
-    extra = padded(length, pieces) - length
+    extra = pad_length(length, pieces) - length
     return np.pad(payloads, ((0, 0), (0, extra))).reshape(devices, pieces, -1)
 
 
@@ -106,10 +117,10 @@ def replay_stripes(
     """
     if len(stripes) == 1:
         return replay(stripes[0], payloads, before)
-    given, got = _pieces_of_a_device(stripes[0])
-    pieces = _in_pieces(payloads, given)
+    given, got = _count_pieces(stripes[0])
+    pieces = _split_into_pieces(payloads, given)
     devices = len(payloads)
-    cuts = ends([stripe.payload_bytes for stripe in stripes], pieces.shape[2])
+    cuts = slice_ends([stripe.payload_bytes for stripe in stripes], pieces.shape[2])
     found = []
     for stripe, part in zip(stripes, np.split(pieces, cuts[:-1], axis=2), strict=True):
         done = replay(stripe, part.reshape(devices, -1), before)
@@ -124,7 +135,7 @@ def _replay_segment(
 ) -> Array | Failure:
     """What devices end with, ``length`` elements each."""
     everyone = list(range(len(payloads)))
-    firsts = _firsts(schedule.reduction)
+    firsts = _first_members(schedule.reduction)
     starting = firsts if schedule.goal is Goal.BROADCAST else everyone
     ending = firsts if schedule.goal is Goal.REDUCE else everyone
     buffers = Buffers({device: payloads[device].copy() for device in starting}, schedule.op)
@@ -150,7 +161,7 @@ def _replay_segment(
     return result
 
 
-def _firsts(reduction: Reduction) -> list[int]:
+def _first_members(reduction: Reduction) -> list[int]:
     """The first member of every reduction group."""
     return [int(device) for device in reduction.grid()[:, 0]]
 
@@ -174,7 +185,7 @@ def _exchange_pieces(
     """One collective in one group where ``own`` lists each member's pieces; some may have none."""
     match collective:
         case Collective.REDUCE_SCATTER:
-            whole = _reduced(group, buffers).reshape(-1, length)
+            whole = _reduce_group(group, buffers).reshape(-1, length)
             kept = [whole[places].reshape(-1) for places in own]
             buffers.update(dict(zip(group, kept, strict=True)))
         case Collective.ALL_GATHER:
@@ -188,16 +199,16 @@ def _exchange_pieces(
 def _exchange(collective: Collective, group: list[int], buffers: Buffers) -> None:
     match collective:
         case Collective.ALL_REDUCE:
-            total = _reduced(group, buffers)
+            total = _reduce_group(group, buffers)
             buffers.update({device: total.copy() for device in group})
         case Collective.REDUCE_SCATTER:
-            shares = _reduced(group, buffers).reshape(len(group), -1)
+            shares = _reduce_group(group, buffers).reshape(len(group), -1)
             buffers.update(dict(zip(group, shares, strict=True)))
         case Collective.ALL_GATHER:
             whole = np.stack([buffers[device] for device in group]).reshape(-1)
             buffers.update({device: whole.copy() for device in group})
         case Collective.REDUCE:
-            total = _reduced(group, buffers)
+            total = _reduce_group(group, buffers)
             for device in group:
                 del buffers[device]
             buffers[group[0]] = total
@@ -211,11 +222,11 @@ def _exchange(collective: Collective, group: list[int], buffers: Buffers) -> Non
             assert_never(collective)
 
 
-def _reduced(group: list[int], buffers: Buffers) -> Array:
-    return _together(np.stack([buffers[device] for device in group]), buffers.op)
+def _reduce_group(group: list[int], buffers: Buffers) -> Array:
+    return _combine(np.stack([buffers[device] for device in group]), buffers.op)
 
 
-def _together(stacked: Array, op: Kind) -> Array:
+def _combine(stacked: Array, op: ReductionKind) -> Array:
     """The sum, maximum or minimum of rows."""
     total: Array = _TOGETHER[op].reduce(stacked, axis=0, dtype=stacked.dtype)
     return total
@@ -228,17 +239,21 @@ def _transpose(phase: Transpose, buffers: Buffers) -> None:
         buffers[device] = view.transpose(axes).reshape(-1)
 
 
-def plain_sum(reduction: Reduction, payloads: Array, op: Kind = Kind.SUM) -> Array:
+def plain_sum(
+    reduction: Reduction, payloads: Array, op: ReductionKind = ReductionKind.SUM
+) -> Array:
     """What every schedule must give: the sum (maximum, minimum) over each reduction group, on all
     its members.
     """
     result = np.empty_like(payloads)
     for group in reduction.grid():
-        result[group] = _together(payloads[group], op)
+        result[group] = _combine(payloads[group], op)
     return result
 
 
-def plain_result(reduction: Reduction, payloads: Array, goal: Goal, op: Kind = Kind.SUM) -> Array:
+def plain_result(
+    reduction: Reduction, payloads: Array, goal: Goal, op: ReductionKind = ReductionKind.SUM
+) -> Array:
     """What every schedule for a goal must give, of the shape that ``replay`` gives it."""
     members = reduction.tree.devices
     grid = reduction.grid()
@@ -250,23 +265,23 @@ def plain_result(reduction: Reduction, payloads: Array, goal: Goal, op: Kind = K
             result[grid[:, 0]] = plain_sum(reduction, payloads, op)[grid[:, 0]]
             return result
         case Goal.BROADCAST:
-            return _filled(grid, [payloads[group[[0] * members]] for group in grid])
+            return _fill_rows(grid, [payloads[group[[0] * members]] for group in grid])
         case Goal.ALL_GATHER:
-            return _filled(
+            return _fill_rows(
                 grid, [payloads[[group] * members].reshape(members, -1) for group in grid]
             )
         case Goal.REDUCE_SCATTER:
-            pieces = _in_pieces(payloads, members)
-            return _filled(grid, [_together(pieces[group], op) for group in grid])
+            pieces = _split_into_pieces(payloads, members)
+            return _fill_rows(grid, [_combine(pieces[group], op) for group in grid])
         case Goal.ALL_TO_ALL:
-            pieces = _in_pieces(payloads, members)
+            pieces = _split_into_pieces(payloads, members)
             swapped = (pieces[group].swapaxes(0, 1) for group in grid)
-            return _filled(grid, [blocks.reshape(members, -1) for blocks in swapped])
+            return _fill_rows(grid, [blocks.reshape(members, -1) for blocks in swapped])
         case _:
             assert_never(goal)
 
 
-def _filled(grid: Devices, groups: list[Array]) -> Array:
+def _fill_rows(grid: Devices, groups: list[Array]) -> Array:
     """The rows of each group's members at the places of their devices."""
     result = np.empty((grid.size, groups[0].shape[1]), dtype=groups[0].dtype)
     for members, rows in zip(grid, groups, strict=True):
@@ -287,7 +302,7 @@ def compare_stripes(stripes: Sequence[Schedule], elements: int) -> Failure | Non
     """The same for schedules that each have a slice of the payload."""
     first = stripes[0]
     gathers = first.goal is Goal.ALL_GATHER
-    length = padded(elements, first.pieces) // first.pieces if gathers else elements
+    length = pad_length(elements, first.pieces) // first.pieces if gathers else elements
     payloads = _payloads(first.devices, length)
     result = replay_stripes(stripes, payloads)
     if isinstance(result, Failure):
@@ -311,12 +326,12 @@ def multiplicities(program: Program, tree: Tree, goal: Goal = Goal.ALL_REDUCE) -
     """How often device d's value of chunk c contains contributor q: shape (k, k, k).
 
     Runs any program for the goal that names levels of the tree, sound or not, for one group of k
-    devices; ``wanted`` says what a correct one ends with. Failure if a step adds arrays of unequal
+    devices; ``wanted_multiplicities`` says what a correct one ends with. Failure if a step adds arrays of unequal
     chunks or gathers a chunk twice, which no runtime could carry out. Raises InputError for bad
     names and for collectives that are none of the goal's.
     """
     k = tree.devices
-    counts = _at_start(k, goal)
+    counts = _initial_counts(k, goal)
     digits = np.array(list(np.ndindex(*tree.sizes)), dtype=np.int64).reshape(k, -1)
     for number, step in enumerate(instructions(program, tree, goal)):
         free, zero = list(step.groups.free), list(step.groups.zero)
@@ -325,13 +340,13 @@ def multiplicities(program: Program, tree: Tree, goal: Goal = Goal.ALL_REDUCE) -
         for key in sorted({tuple(row) for row in digits[playing][:, fixed].tolist()}):
             same = (digits[:, fixed] == np.array(key, dtype=np.int64)).all(axis=1)
             members = np.flatnonzero(playing & same)
-            reason = _count(step.collective, members, counts, digits[:, free])
+            reason = _count_contributions(step.collective, members, counts, digits[:, free])
             if reason:
                 return Failure(number, reason)
     return counts
 
 
-def _at_start(k: int, goal: Goal) -> Array:
+def _initial_counts(k: int, goal: Goal) -> Array:
     counts = np.zeros((k, k, k), dtype=np.int64)
     every = np.arange(k)
     match goal:
@@ -346,7 +361,7 @@ def _at_start(k: int, goal: Goal) -> Array:
     return counts
 
 
-def wanted(counts: Array, goal: Goal) -> Array:
+def wanted_multiplicities(counts: Array, goal: Goal) -> Array:
     """What ``multiplicities`` of a correct program are; as they are where it does not matter."""
     k = len(counts)
     match goal:
@@ -361,7 +376,7 @@ def wanted(counts: Array, goal: Goal) -> Array:
             assert_never(goal)
 
 
-def _count(collective: Collective, members: Array, counts: Array, own: Array) -> str:
+def _count_contributions(collective: Collective, members: Array, counts: Array, own: Array) -> str:
     """Carry out one collective in one group; the reason why it cannot be, or nothing."""
     held = counts[members]
     rows = np.asarray(held.any(axis=2))

@@ -16,7 +16,7 @@ import z3
 
 from grammar import Collective, Goal, Groups, Instruction, Program, instructions
 from hierarchies import Tree
-from synth.collective.verify.verdict import EFFORT, DigitValues, share
+from synth.collective.verify.verdict import EFFORT, DigitValues, share_effort
 from synth.collective.verify.verdict import Proved as Proved
 from synth.collective.verify.verdict import Refuted as Refuted
 from synth.collective.verify.verdict import Unknown as Unknown
@@ -68,17 +68,17 @@ def prove(
     cluster = _Cluster.of_depth(len(tree.digits))
     questions = tuple(_questions(cluster, steps, goal, regular))
     checks = 2 * len(questions)
-    part = share(effort, checks)
+    part = share_effort(effort, checks)
     if part is None:
         return Unknown(f"an effort of {effort} is too little to ask z3 up to {checks} times")
     for question in questions:
-        match _ask(cluster, question.wrong, part):
+        match _find_counterexample(cluster, question.wrong, part):
             case None:
                 continue
             case Unknown(reason):
                 place = "the goal" if question.step is None else f"step {question.step + 1}"
                 return Unknown(f"{place}: {reason}")
-            case _Found() as found:
+            case _Counterexample() as found:
                 return _refutation(found, question, program, tree, goal)
     return Proved()
 
@@ -169,18 +169,18 @@ class _Question:
 def _questions(
     cluster: _Cluster, steps: Sequence[Instruction], goal: Goal, regular: bool
 ) -> Iterator[_Question]:
-    has = _at_start(cluster, goal)
+    has = _initial_state(cluster, goal)
     for number, step in enumerate(steps):
         asked = _SOUND[step.collective] + (_REGULAR[step.collective] if regular else ())
         for violation in asked:
-            wrong = _broken(cluster, has, step.groups, violation)
+            wrong = _broken_precondition(cluster, has, step.groups, violation)
             yield _Question(number, violation, wrong)
-        has = _after(cluster, has, step)
-    for violation, wrong in _missed(cluster, has, goal):
+        has = _state_after(cluster, has, step)
+    for violation, wrong in _missed_goals(cluster, has, goal):
         yield _Question(None, violation, wrong)
 
 
-def _at_start(cluster: _Cluster, goal: Goal) -> Formula:
+def _initial_state(cluster: _Cluster, goal: Goal) -> Formula:
     match goal:
         case Goal.ALL_REDUCE | Goal.REDUCE_SCATTER | Goal.REDUCE | Goal.ALL_TO_ALL:
             return cluster.is_contributor
@@ -192,7 +192,9 @@ def _at_start(cluster: _Cluster, goal: Goal) -> Formula:
             assert_never(goal)
 
 
-def _missed(cluster: _Cluster, has: Formula, goal: Goal) -> Iterator[tuple[Violation, Formula]]:
+def _missed_goals(
+    cluster: _Cluster, has: Formula, goal: Goal
+) -> Iterator[tuple[Violation, Formula]]:
     """The ways to miss a goal, each with its formula: something is lacking, or it is too much."""
     match goal:
         case Goal.ALL_REDUCE | Goal.ALL_GATHER | Goal.BROADCAST:
@@ -206,7 +208,9 @@ def _missed(cluster: _Cluster, has: Formula, goal: Goal) -> Iterator[tuple[Viola
             assert_never(goal)
 
 
-def _broken(cluster: _Cluster, has: Formula, groups: Groups, violation: Violation) -> Formula:
+def _broken_precondition(
+    cluster: _Cluster, has: Formula, groups: Groups, violation: Violation
+) -> Formula:
     """The formula that device and other are two members of a group that break the precondition."""
     free, every = groups.free, cluster.every_digit
     theirs = cluster.with_digits(has, cluster.device, free, cluster.other)
@@ -231,14 +235,14 @@ def _broken(cluster: _Cluster, has: Formula, groups: Groups, violation: Violatio
             assert_never(violation)
     differ = z3.Or(*(cluster.device[i] != cluster.other[i] for i in free))
     return cluster.all_of(
-        _taking_part(cluster, groups),
+        _participation(cluster, groups),
         differ,
         *(cluster.device[i] == cluster.other[i] for i in every if i not in free),
         wrong,
     )
 
 
-def _after(cluster: _Cluster, has: Formula, step: Instruction) -> Formula:
+def _state_after(cluster: _Cluster, has: Formula, step: Instruction) -> Formula:
     """The state after a step; devices that take no part keep theirs."""
     free = step.groups.free
     united = cluster.some(
@@ -257,15 +261,15 @@ def _after(cluster: _Cluster, has: Formula, step: Instruction) -> Formula:
             new = cluster.with_digits(has, cluster.device, free, first)
         case _:
             assert_never(step.collective)
-    return z3.If(_taking_part(cluster, step.groups), new, has) if step.groups.zero else new
+    return z3.If(_participation(cluster, step.groups), new, has) if step.groups.zero else new
 
 
-def _taking_part(cluster: _Cluster, groups: Groups) -> Formula:
+def _participation(cluster: _Cluster, groups: Groups) -> Formula:
     return cluster.all_of(*(cluster.device[i] == 0 for i in groups.zero))
 
 
 @dataclass(frozen=True)
-class _Found:
+class _Counterexample:
     """The values of the unknowns that make a question's formula true."""
 
     sizes: DigitValues
@@ -275,17 +279,19 @@ class _Found:
     contributor: DigitValues
 
 
-def _ask(cluster: _Cluster, wrong: Formula, effort: int) -> _Found | Unknown | None:
+def _find_counterexample(
+    cluster: _Cluster, wrong: Formula, effort: int
+) -> _Counterexample | Unknown | None:
     """None if nothing of any size makes the formula true, else values that do, small ones first."""
     general = _solve(cluster, cluster.all_of(cluster.sane, wrong), effort)
     if general is None:
         return None
     smallest = [size == _SMALLEST for size in cluster.sizes]
     small = _solve(cluster, cluster.all_of(cluster.sane, *smallest, wrong), effort)
-    return small if isinstance(small, _Found) else general
+    return small if isinstance(small, _Counterexample) else general
 
 
-def _solve(cluster: _Cluster, formula: Formula, effort: int) -> _Found | Unknown | None:
+def _solve(cluster: _Cluster, formula: Formula, effort: int) -> _Counterexample | Unknown | None:
     # A solver for each question: after a push z3 would change to a strategy that hangs on some.
     solver = z3.Solver(ctx=cluster.context)
     solver.set("ctrl_c", False)  # an interrupt is the caller's, not an "unknown"
@@ -299,12 +305,12 @@ def _solve(cluster: _Cluster, formula: Formula, effort: int) -> _Found | Unknown
     return _values(cluster, solver.model())
 
 
-def _values(cluster: _Cluster, model: Any) -> _Found:
+def _values(cluster: _Cluster, model: Any) -> _Counterexample:
     def read(variables: Variables) -> DigitValues:
         return tuple(model.eval(v, model_completion=True).as_long() for v in variables)
 
     kinds = (cluster.sizes, cluster.device, cluster.other, cluster.chunk, cluster.contributor)
-    return _Found(*(read(kind) for kind in kinds))
+    return _Counterexample(*(read(kind) for kind in kinds))
 
 
 _ALONE = (Violation.NOT_CLOSED, Violation.GOAL_MISSED, Violation.GOAL_EXCEEDED)
@@ -312,7 +318,7 @@ _ALONE = (Violation.NOT_CLOSED, Violation.GOAL_MISSED, Violation.GOAL_EXCEEDED)
 
 
 def _refutation(
-    found: _Found, question: _Question, program: Program, tree: Tree, goal: Goal
+    found: _Counterexample, question: _Question, program: Program, tree: Tree, goal: Goal
 ) -> Refuted:
     return Refuted(
         violation=question.violation,

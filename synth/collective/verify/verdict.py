@@ -128,7 +128,7 @@ Verdict = Proved | Refuted | Unknown
 EFFORT = 20_000_000
 
 
-def share(effort: int, questions: int) -> int | None:
+def share_effort(effort: int, questions: int) -> int | None:
     """The part of z3's effort that each of several questions may cost.
 
     In z3's own resource units, of which a proof of a four-step program takes some 60,000: unlike

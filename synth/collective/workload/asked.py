@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from grammar import Goal
-from synth.collective.workload.job import Entry, Job, JobAxis
-from synth.collective.workload.quantities import amount_of
+from synth.collective.workload.job import Entry, JobAxis, Workload
+from synth.collective.workload.quantities import parse_amount
 
 NAME = "step"
 """What the job is called."""
@@ -27,7 +27,7 @@ class Sent:
     hidden: int | float = 0
 
 
-def job_of(axes: Mapping[str, int], collectives: Sequence[Sent]) -> Job:
+def job_of(axes: Mapping[str, int], collectives: Sequence[Sent]) -> Workload:
     """The job that sends these, as a job file of the same content would say it.
 
     An entry is called after what it does: ``all-reduce over data``; the second of a name gets a
@@ -39,7 +39,7 @@ def job_of(axes: Mapping[str, int], collectives: Sequence[Sent]) -> Job:
         same = sum(other.partition(" (")[0] == name for other in names)
         names.append(f"{name} ({same + 1})" if same else name)
     count = f"{len(names)} collective{'s' if len(names) > 1 else ''}"
-    return Job(
+    return Workload(
         name=NAME,
         title=count,
         sources=(),
@@ -51,9 +51,9 @@ def job_of(axes: Mapping[str, int], collectives: Sequence[Sent]) -> Job:
                 name,
                 one.goal,
                 one.over,
-                amount_of(one.payload_bytes),
-                amount_of(one.times),
-                amount_of(one.hidden),
+                parse_amount(one.payload_bytes),
+                parse_amount(one.times),
+                parse_amount(one.hidden),
             )
             for name, one in zip(names, collectives, strict=True)
         ),

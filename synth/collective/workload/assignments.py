@@ -12,16 +12,16 @@ from grammar import Goal
 from hierarchies import Axis, InputError
 from synth.collective.workload.job import (
     Entry,
-    Job,
     JobAxis,
     Requirement,
-    Unpriced,
+    UnpricedTraffic,
+    Workload,
     amounts_of,
     entry_value,
-    known_at,
     number_text,
+    values_at,
 )
-from synth.collective.workload.quantities import AtMost, Known, amounts_in, worked_out
+from synth.collective.workload.quantities import AtMostRule, Known, amounts_in, evaluate_amount
 
 Sizes = Mapping[str, int]
 MOST_ASSIGNMENTS = 100_000
@@ -49,7 +49,7 @@ class SettledEntry:
 
 
 @dataclass(frozen=True)
-class SettledUnpriced:
+class SettledTraffic:
     """Communication that is listed and not priced, and why."""
 
     name: str
@@ -67,10 +67,10 @@ class SettledJob:
     title: str
     axes: tuple[Axis, ...]
     entries: tuple[SettledEntry, ...]
-    unpriced: tuple[SettledUnpriced, ...]
+    unpriced: tuple[SettledTraffic, ...]
 
 
-def assignments(job: Job, devices: int) -> tuple[Sizes, ...]:
+def assignments(job: Workload, devices: int) -> tuple[Sizes, ...]:
     """All sizes of the axes that multiply to the number of devices and meet the requirements.
 
     For data = any, tensor = 1|2 and 8 devices: data 8 with tensor 1, data 4 with tensor 2.
@@ -80,18 +80,18 @@ def assignments(job: Job, devices: int) -> tuple[Sizes, ...]:
     """
     names = [axis.name for axis in job.axes]
     divisors = _divisors(devices)
-    sized = islice(_sized(job.axes, devices, divisors), MOST_ASSIGNMENTS + 1)
+    sized = islice(_enumerate_sizes(job.axes, devices, divisors), MOST_ASSIGNMENTS + 1)
     found = [dict(zip(names, sizes, strict=True)) for sizes in sized]
     if len(found) > MOST_ASSIGNMENTS:
         problem = f"the open axes may have more than {MOST_ASSIGNMENTS} different sizes"
         raise InputError(problem, where=job.places.of("axes"), hint="give some of them a size")
     if not found:
-        raise _misfit(job, devices, divisors)
-    fitting = [_Candidate(sizes, known_at(job, sizes)) for sizes in found]
+        raise _misfit_error(job, devices, divisors)
+    fitting = [_Candidate(sizes, values_at(job, sizes)) for sizes in found]
     for requirement in job.requires:
         met = [candidate for candidate in fitting if candidate.excess(requirement) <= 0]
         if not met:
-            raise _unmet(requirement, fitting)
+            raise _unmet_error(requirement, fitting)
         fitting = met
     return tuple(candidate.sizes for candidate in fitting)
 
@@ -105,46 +105,46 @@ class _Candidate:
 
     def values(self, requirement: Requirement) -> list[Fraction]:
         try:
-            return [worked_out(part, self.known) for part in amounts_in(requirement.rule)]
+            return [evaluate_amount(part, self.known) for part in amounts_in(requirement.rule)]
         except InputError as error:
-            problem = f"{error.problem} at {_spelled(self.sizes)}"
+            problem = f"{error.problem} at {_spell_sizes(self.sizes)}"
             raise InputError(problem, where=error.where or requirement.where) from None
 
     def excess(self, requirement: Requirement) -> Fraction:
         """How far the sizes are from meeting a requirement: 0 or less if they meet it."""
         values = self.values(requirement)
-        return values[0] - values[1] if isinstance(requirement.rule, AtMost) else values[0] % 1
+        return values[0] - values[1] if isinstance(requirement.rule, AtMostRule) else values[0] % 1
 
 
-def _unmet(requirement: Requirement, fitting: list[_Candidate]) -> InputError:
+def _unmet_error(requirement: Requirement, fitting: list[_Candidate]) -> InputError:
     """The error for a requirement that no sizes meet; it names the sizes that come nearest."""
     best = min(fitting, key=lambda candidate: candidate.excess(requirement))
     values = " against ".join(number_text(value) for value in best.values(requirement))
     devices = prod(best.sizes.values())
     rule = f"{requirement.name!r}, {requirement.rule}"
     problem = f"no sizes that multiply to {devices} devices meet the requirement {rule}"
-    hint = f"nearest are {_spelled(best.sizes)}: {values}"
+    hint = f"nearest are {_spell_sizes(best.sizes)}: {values}"
     return InputError(problem, where=requirement.where, hint=hint)
 
 
-def settled(job: Job, sizes: Sizes) -> SettledJob:
+def settle_job(job: Workload, sizes: Sizes) -> SettledJob:
     """The job with numbers only. Bytes are rounded up; entries over axes of size 1 are left out.
 
     Raises InputError for sizes the job does not have, and, with the place, for bytes and times
     that are not above 0, for a hidden share outside 0 to 1 and for a division by zero.
     """
     _check_sizes(job, sizes)
-    known = known_at(job, sizes)
+    known = values_at(job, sizes)
     return SettledJob(
         job.name,
         job.title,
         tuple(Axis(axis.name, sizes[axis.name]) for axis in job.axes),
-        tuple(_entry(e, known, sizes) for e in job.entries if _over(e, sizes)),
-        tuple(_unpriced(u, known, sizes) for u in job.unpriced if _over(u, sizes)),
+        tuple(_entry(e, known, sizes) for e in job.entries if _settled_axes(e, sizes)),
+        tuple(_unpriced(u, known, sizes) for u in job.unpriced if _settled_axes(u, sizes)),
     )
 
 
-def _check_sizes(job: Job, sizes: Sizes) -> None:
+def _check_sizes(job: Workload, sizes: Sizes) -> None:
     names = [axis.name for axis in job.axes]
     if set(sizes) != set(names):
         given = ", ".join(sizes) or "none"
@@ -155,30 +155,32 @@ def _check_sizes(job: Job, sizes: Sizes) -> None:
             raise InputError(problem, where=axis.where, hint=f"it may have {axis.text}")
 
 
-def _over(entry: Entry | Unpriced, sizes: Sizes) -> tuple[str, ...]:
+def _settled_axes(entry: Entry | UnpricedTraffic, sizes: Sizes) -> tuple[str, ...]:
     """The axes that have more than one device, in the order of the job."""
     return tuple(name for name, size in sizes.items() if name in entry.over and size > 1)
 
 
 def _entry(entry: Entry, known: Known, sizes: Sizes) -> SettledEntry:
     payload, times, hidden = _values(entry, known, sizes)
-    return SettledEntry(entry.name, entry.goal, _over(entry, sizes), ceil(payload), times, hidden)
+    return SettledEntry(
+        entry.name, entry.goal, _settled_axes(entry, sizes), ceil(payload), times, hidden
+    )
 
 
-def _unpriced(entry: Unpriced, known: Known, sizes: Sizes) -> SettledUnpriced:
+def _unpriced(entry: UnpricedTraffic, known: Known, sizes: Sizes) -> SettledTraffic:
     payload, times = _values(entry, known, sizes)
-    return SettledUnpriced(entry.name, _over(entry, sizes), ceil(payload), times, entry.why)
+    return SettledTraffic(entry.name, _settled_axes(entry, sizes), ceil(payload), times, entry.why)
 
 
-def _values(entry: Entry | Unpriced, known: Known, sizes: Sizes) -> list[Fraction]:
+def _values(entry: Entry | UnpricedTraffic, known: Known, sizes: Sizes) -> list[Fraction]:
     try:
         return [entry_value(entry, key, known) for key, _ in amounts_of(entry)]
     except InputError as error:
-        problem = f"{error.problem} at {_spelled(sizes)}"
+        problem = f"{error.problem} at {_spell_sizes(sizes)}"
         raise InputError(problem, where=error.where, hint=error.hint) from None
 
 
-def _sized(
+def _enumerate_sizes(
     axes: tuple[JobAxis, ...], room: int, divisors: tuple[int, ...]
 ) -> Iterator[tuple[int, ...]]:
     """All sizes that multiply to ``room``, whose divisors are among ``divisors``."""
@@ -188,7 +190,7 @@ def _sized(
         return
     for size in axes[0].sizes if axes[0].sizes is not None else divisors:
         if room % size == 0:
-            for rest in _sized(axes[1:], room // size, divisors):
+            for rest in _enumerate_sizes(axes[1:], room // size, divisors):
                 yield (size, *rest)
 
 
@@ -197,7 +199,7 @@ def _divisors(number: int) -> tuple[int, ...]:
     return tuple(sorted({*small, *(number // d for d in small)}))
 
 
-def _misfit(job: Job, devices: int, divisors: tuple[int, ...]) -> InputError:
+def _misfit_error(job: Workload, devices: int, divisors: tuple[int, ...]) -> InputError:
     least = prod(min(axis.sizes) for axis in job.axes if axis.sizes is not None)
     if least > devices:
         return InputError(
@@ -210,7 +212,7 @@ def _misfit(job: Job, devices: int, divisors: tuple[int, ...]) -> InputError:
             return InputError(
                 f"no size of axis {axis.name!r} divides the {devices} devices of the system",
                 where=axis.where,
-                hint=f"it may have {axis.text}; sizes that do are {_listed(divisors)}",
+                hint=f"it may have {axis.text}; sizes that do are {_shorten_list(divisors)}",
             )
     products = {1}
     for axis in job.axes:
@@ -221,14 +223,14 @@ def _misfit(job: Job, devices: int, divisors: tuple[int, ...]) -> InputError:
     return InputError(
         f"no product of the axes' sizes {goal} {devices}, the number of devices of the system",
         where=job.places.of("axes"),
-        hint=f"the products up to it are {_listed(sorted(products))}",
+        hint=f"the products up to it are {_shorten_list(sorted(products))}",
     )
 
 
-def _listed(numbers: tuple[int, ...] | list[int]) -> str:
+def _shorten_list(numbers: tuple[int, ...] | list[int]) -> str:
     more = ", ..." if len(numbers) > _SHOWN else ""
     return ", ".join(str(number) for number in numbers[:_SHOWN]) + more
 
 
-def _spelled(sizes: Sizes) -> str:
+def _spell_sizes(sizes: Sizes) -> str:
     return ", ".join(f"{name}={size}" for name, size in sizes.items())

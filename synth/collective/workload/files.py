@@ -12,20 +12,20 @@ from importlib.resources.abc import Traversable
 from typing import Any, TypeVar
 
 from grammar import Goal
-from hierarchies import InputError, nearest
+from hierarchies import InputError, suggest_nearest
 from hierarchies.files.loading import is_path, text_of_file, toml_names
 from hierarchies.files.toml_lines import Path as Keys
 from hierarchies.files.toml_lines import lines_of
 from synth.collective.workload.job import (
     Entry,
-    Job,
     JobAxis,
     NamedNumber,
-    Places,
     Requirement,
-    Unpriced,
+    SourcePlaces,
+    UnpricedTraffic,
+    Workload,
 )
-from synth.collective.workload.quantities import Amount, Number, Rule, amount_of, rule_of
+from synth.collective.workload.quantities import Amount, Number, Rule, parse_amount, parse_rule
 
 ANY = "any"
 MOST_CHARACTERS = 2**18
@@ -48,20 +48,20 @@ def shipped_jobs() -> tuple[str, ...]:
     return toml_names(_folder())
 
 
-def load_job(spec: str) -> Job:
+def load_job(spec: str) -> Workload:
     """A shipped job by its name, or the one a TOML file describes.
 
     Raises InputError for a job or file that does not exist, and, with the line, for whatever is
     wrong in the file.
     """
     text = job_file_text(spec)
-    return known_job(spec) if text is None else read_job(text, where=spec)
+    return load_shipped_job(spec) if text is None else read_job(text, where=spec)
 
 
-def known_job(name: str, otherwise: str = "") -> Job:
+def load_shipped_job(name: str, otherwise: str = "") -> Workload:
     """A shipped job by its name. Raises InputError for others, with ``otherwise`` in the hint."""
     if name not in shipped_jobs():
-        hint = f"{nearest(name, shipped_jobs())} {otherwise}".strip()
+        hint = f"{suggest_nearest(name, shipped_jobs())} {otherwise}".strip()
         raise InputError(f"no job {name!r}", hint=hint)
     return read_job(job_text(name), where=f"{name}.toml")
 
@@ -74,7 +74,7 @@ def job_file_text(spec: str) -> str | None:
     if spec in shipped_jobs():
         return None
     if not is_path(spec):
-        hint = f"{nearest(spec, shipped_jobs())} A file is named with its .toml or a path"
+        hint = f"{suggest_nearest(spec, shipped_jobs())} A file is named with its .toml or a path"
         raise InputError(f"no job {spec!r}", hint=hint)
     return text_of_file(spec, _MOST_READ)
 
@@ -88,15 +88,15 @@ def _folder() -> Traversable:
     return resources.files("synth.collective.workload").joinpath("jobs")
 
 
-def read_job(text: str, *, where: str = "job") -> Job:
+def read_job(text: str, *, where: str = "job") -> Workload:
     """The job that a TOML text describes. Raises InputError with ``where`` and the line."""
     if len(text) > MOST_CHARACTERS:
         hint = f"{MOST_CHARACTERS} at most"
         raise InputError(f"{len(text)} characters are no job", where=f"{where}, line 1", hint=hint)
-    return _job(_Table(_parsed(text, where), (), _Text(where, lines_of(text))))
+    return _job(_Table(_parse_toml(text, where), (), _Text(where, lines_of(text))))
 
 
-def _parsed(text: str, where: str) -> dict[str, Any]:
+def _parse_toml(text: str, where: str) -> dict[str, Any]:
     for number, line in enumerate(text.split("\n"), 1):
         if line.count(".") > MOST_DOTS:  # tomllib takes quadratic time for a.b.c...
             problem = f"{line.count('.')} dots"
@@ -141,15 +141,15 @@ class _Table:
         return self.text.place((*self.path, key))
 
     @property
-    def places(self) -> Places:
-        return Places(self.text.place(self.path), {key: self.place(key) for key in self.raw})
+    def places(self) -> SourcePlaces:
+        return SourcePlaces(self.text.place(self.path), {key: self.place(key) for key in self.raw})
 
     def check(self, known: Sequence[str]) -> None:
         """Refuse unknown keys, then missing keys that are needed."""
         for key in self.raw:
             if key not in known:
                 problem = f"unknown key {key!r}"
-                raise InputError(problem, where=self.place(key), hint=nearest(key, known))
+                raise InputError(problem, where=self.place(key), hint=suggest_nearest(key, known))
         for key in known:
             if key not in self.raw and key not in _OPTIONAL:
                 what = "[axes]" if key == "axes" else f"{key} = ..."
@@ -171,46 +171,46 @@ class _Table:
             yield _Table(raw, (*self.path, key, position), self.text)
 
 
-def _refused(value: object, wanted: str) -> InputError:
+def _refusal(value: object, wanted: str) -> InputError:
     return InputError(f"{value!r} cannot be used", hint=wanted)
 
 
 def _table(value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise _refused(value, "a table, one key a line under [its name]")
+        raise _refusal(value, "a table, one key a line under [its name]")
     return value
 
 
 def _tables(value: Any) -> list[dict[str, Any]]:
     if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
-        raise _refused(value, "tables, each under [[its name]]")
+        raise _refusal(value, "tables, each under [[its name]]")
     return value
 
 
 def _string(value: Any) -> str:
     if not isinstance(value, str):
-        raise _refused(value, "text in quotes")
+        raise _refusal(value, "text in quotes")
     return value
 
 
 def _strings(value: Any) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-        raise _refused(value, 'a list of texts, as in ["data", "tensor"]')
+        raise _refusal(value, 'a list of texts, as in ["data", "tensor"]')
     return tuple(value)
 
 
 def _amount(value: Any) -> Amount:
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
-        raise _refused(value, 'a number, or text as in "14 GB / tensor"')
-    return amount_of(value)
+        raise _refusal(value, 'a number, or text as in "14 GB / tensor"')
+    return parse_amount(value)
 
 
 def _rule(value: Any) -> Rule:
-    return rule_of(_string(value))
+    return parse_rule(_string(value))
 
 
 def _hidden(value: Any) -> Amount:
-    return amount_of(int(value)) if isinstance(value, bool) else _amount(value)
+    return parse_amount(int(value)) if isinstance(value, bool) else _amount(value)
 
 
 def _goal(value: Any) -> Goal:
@@ -218,10 +218,10 @@ def _goal(value: Any) -> Goal:
         return Goal(value)
     except ValueError:
         known = [goal.value for goal in Goal]
-        raise InputError(f"no request {value!r}", hint=nearest(str(value), known)) from None
+        raise InputError(f"no request {value!r}", hint=suggest_nearest(str(value), known)) from None
 
 
-def sizes_of(value: object) -> tuple[int, ...] | None:
+def parse_sizes(value: object) -> tuple[int, ...] | None:
     """The sizes of an axis: ``8``, ``"1|2|4|8"``, or ``None`` for ``"any"``. Raises InputError."""
     if value == ANY:
         return None
@@ -229,21 +229,21 @@ def sizes_of(value: object) -> tuple[int, ...] | None:
         return (value,)
     if isinstance(value, str) and _SIZES.fullmatch(value.strip()):
         return tuple(int(size) for size in value.split("|"))
-    raise _refused(value, 'a size, several as in "1|2|4|8", or "any"')
+    raise _refusal(value, 'a size, several as in "1|2|4|8", or "any"')
 
 
-def _job(table: _Table) -> Job:
+def _job(table: _Table) -> Workload:
     if not table.raw.get("collective"):
         hint = "add at least one [[collective]]"
         raise InputError("the job is empty", where=table.place("collective"), hint=hint)
     table.check(_JOB)
     axes, numbers = table.inside("axes"), table.inside("numbers")
     requires = table.inside("requires")
-    return Job(
+    return Workload(
         name=table.read("name", _string),
         title=table.read("title", _string, ""),
         sources=table.read("source", _strings, []),
-        axes=tuple(JobAxis(key, axes.read(key, sizes_of), axes.place(key)) for key in axes.raw),
+        axes=tuple(JobAxis(key, axes.read(key, parse_sizes), axes.place(key)) for key in axes.raw),
         numbers=tuple(
             NamedNumber(key, numbers.read(key, _amount), numbers.place(key)) for key in numbers.raw
         ),
@@ -269,9 +269,9 @@ def _entry(table: _Table) -> Entry:
     )
 
 
-def _unpriced(table: _Table) -> Unpriced:
+def _unpriced(table: _Table) -> UnpricedTraffic:
     table.check(_UNPRICED)
-    return Unpriced(
+    return UnpricedTraffic(
         name=table.read("name", _string),
         over=table.read("over", _strings),
         payload=table.read("bytes", _amount),
@@ -281,37 +281,37 @@ def _unpriced(table: _Table) -> Unpriced:
     )
 
 
-def write(job: Job) -> str:
+def write(job: Workload) -> str:
     """The job as a TOML text: ``read_job(write(job)) == job``."""
     blocks = [list(_head(job)), ["[axes]", *(_size_line(axis) for axis in job.axes)]]
     if job.numbers:
         lines = (f"{number.name} = {_toml_value(number.amount)}" for number in job.numbers)
         blocks.append(["[numbers]", *lines])
     if job.requires:
-        rules = (f"{_key(each.name)} = {_quoted(str(each.rule))}" for each in job.requires)
+        rules = (f"{_key(each.name)} = {_quote(str(each.rule))}" for each in job.requires)
         blocks.append(["[requires]", *rules])
     for entry in job.entries:
         blocks.append(["[[collective]]", *_lines(entry, f'request = "{entry.goal.value}"')])
     for other in job.unpriced:
-        blocks.append(["[[unpriced]]", *_lines(other, ""), f"why = {_quoted(other.why)}"])
+        blocks.append(["[[unpriced]]", *_lines(other, ""), f"why = {_quote(other.why)}"])
     return "\n\n".join("\n".join(block) for block in blocks) + "\n"
 
 
-def _head(job: Job) -> Iterator[str]:
-    yield f"name = {_quoted(job.name)}"
+def _head(job: Workload) -> Iterator[str]:
+    yield f"name = {_quote(job.name)}"
     if job.title:
-        yield f"title = {_quoted(job.title)}"
+        yield f"title = {_quote(job.title)}"
     if job.sources:
         yield "source = ["
-        yield from (f"    {_quoted(source)}," for source in job.sources)
+        yield from (f"    {_quote(source)}," for source in job.sources)
         yield "]"
 
 
-def _lines(entry: Entry | Unpriced, goal: str) -> Iterator[str]:
-    yield f"name = {_quoted(entry.name)}"
+def _lines(entry: Entry | UnpricedTraffic, goal: str) -> Iterator[str]:
+    yield f"name = {_quote(entry.name)}"
     if goal:
         yield goal
-    yield f"over = [{', '.join(_quoted(name) for name in entry.over)}]"
+    yield f"over = [{', '.join(_quote(name) for name in entry.over)}]"
     yield f"bytes = {_toml_value(entry.payload)}"
     yield f"times = {_toml_value(entry.times)}"
     if isinstance(entry, Entry):
@@ -321,7 +321,7 @@ def _lines(entry: Entry | Unpriced, goal: str) -> Iterator[str]:
 def _size_line(axis: JobAxis) -> str:
     if axis.sizes is not None and len(axis.sizes) == 1:
         return f"{axis.name} = {axis.sizes[0]}"
-    return f"{axis.name} = {_quoted(axis.text)}"
+    return f"{axis.name} = {_quote(axis.text)}"
 
 
 def _toml_value(amount: Amount) -> str:
@@ -329,12 +329,12 @@ def _toml_value(amount: Amount) -> str:
     text = str(amount)
     plain = isinstance(amount, Number) and not amount.unit
     bare = plain and (_WHOLE.fullmatch(text) or repr(float(text)) == text)
-    return text if bare else _quoted(text)
+    return text if bare else _quote(text)
 
 
 def _key(name: str) -> str:
-    return name if _BARE.fullmatch(name) else _quoted(name)
+    return name if _BARE.fullmatch(name) else _quote(name)
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

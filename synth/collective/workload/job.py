@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from grammar import Goal
-from hierarchies import InputError, nearest, within
+from hierarchies import InputError, error_context, suggest_nearest
 from hierarchies.hierarchy import check_distinct, check_name
 from synth.collective.workload.quantities import (
     EXTREMES,
@@ -16,9 +16,9 @@ from synth.collective.workload.quantities import (
     Known,
     Rule,
     amounts_in,
+    evaluate_amount,
     names_in,
     power_of_bytes,
-    worked_out,
 )
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
@@ -28,7 +28,7 @@ MOST_TIMES = 10**12
 
 
 @dataclass(frozen=True)
-class Places:
+class SourcePlaces:
     """Where a table and its keys were given, for errors: ``job.toml, line 7``."""
 
     table: str = ""
@@ -39,7 +39,7 @@ class Places:
         return self.keys.get(key, self.table)
 
 
-NOWHERE = Places()
+NOWHERE = SourcePlaces()
 
 
 @dataclass(frozen=True)
@@ -110,11 +110,11 @@ class Entry:
     payload: Amount
     times: Amount
     hidden: Amount
-    places: Places = field(default=NOWHERE, compare=False, repr=False)
+    places: SourcePlaces = field(default=NOWHERE, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
-class Unpriced:
+class UnpricedTraffic:
     """Communication of the job that no ``Goal`` can say, and ``why``. It is listed, not priced."""
 
     name: str
@@ -122,11 +122,11 @@ class Unpriced:
     payload: Amount
     times: Amount
     why: str
-    places: Places = field(default=NOWHERE, compare=False, repr=False)
+    places: SourcePlaces = field(default=NOWHERE, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
-class Job:
+class Workload:
     """What one training step communicates, on any machine the axes fit.
 
     The axes' sizes multiply to the number of devices. Raises InputError, with the place, for names
@@ -140,8 +140,8 @@ class Job:
     numbers: tuple[NamedNumber, ...]
     requires: tuple[Requirement, ...]
     entries: tuple[Entry, ...]
-    unpriced: tuple[Unpriced, ...] = ()
-    places: Places = field(default=NOWHERE, compare=False, repr=False)
+    unpriced: tuple[UnpricedTraffic, ...] = ()
+    places: SourcePlaces = field(default=NOWHERE, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         _check_text(self.name, "name", self.places)
@@ -157,12 +157,12 @@ class Job:
         names = [entry.name for entry in self.communications]
         for position, entry in enumerate(self.communications):
             if entry.name in names[:position]:
-                raise _twice(entry.name, entry.places.of("name"))
+                raise _find_repeated(entry.name, entry.places.of("name"))
             self._check_entry(entry, powers)
         self._check_constants()
 
     @property
-    def communications(self) -> tuple[Entry | Unpriced, ...]:
+    def communications(self) -> tuple[Entry | UnpricedTraffic, ...]:
         """All that the job sends, priced or not: entries, then unpriced ones."""
         return (*self.entries, *self.unpriced)
 
@@ -170,9 +170,9 @@ class Job:
         names = [requirement.name for requirement in self.requires]
         for position, requirement in enumerate(self.requires):
             where = requirement.where
-            _check_text(requirement.name, "name", Places(where))
+            _check_text(requirement.name, "name", SourcePlaces(where))
             if requirement.name in names[:position]:
-                raise _twice(requirement.name, where)
+                raise _find_repeated(requirement.name, where)
             found = [_power(part, powers, where) for part in amounts_in(requirement.rule)]
             if len(set(found)) > 1:
                 problem = f"{str(requirement.rule)!r} compares bytes with something else"
@@ -184,7 +184,7 @@ class Job:
         if not 1 <= len(self.axes) <= MOST_AXES:
             hint = f"from 1 to {MOST_AXES}, as in data = 8 under [axes]"
             raise InputError(f"the job has {len(self.axes)} axes", where=where, hint=hint)
-        with within(where):
+        with error_context(where):
             check_distinct(tuple(axis.name for axis in self.axes), "axis")
 
     def _powers(self) -> dict[str, int]:
@@ -195,11 +195,11 @@ class Job:
         powers = {axis.name: 0 for axis in self.axes}
         for number in self.numbers:
             if number.name in powers:
-                raise _twice(number.name, number.where)
+                raise _find_repeated(number.name, number.where)
             powers[number.name] = _power(number.amount, powers, number.where)
         return powers
 
-    def _check_entry(self, entry: Entry | Unpriced, powers: Powers) -> None:
+    def _check_entry(self, entry: Entry | UnpricedTraffic, powers: Powers) -> None:
         _check_text(entry.name, "name", entry.places)
         self._check_over(entry)
         for key, amount in amounts_of(entry):
@@ -208,7 +208,7 @@ class Job:
                 hint = "write bytes, as in 14 GB / tensor" if key == "bytes" else "a plain number"
                 problem = f"{key} of {entry.name!r}, {str(amount)!r}, has the wrong unit"
                 raise InputError(problem, where=where, hint=hint)
-        if isinstance(entry, Unpriced):
+        if isinstance(entry, UnpricedTraffic):
             _check_text(entry.why, "why", entry.places)
 
     def _check_constants(self) -> None:
@@ -216,7 +216,7 @@ class Job:
         fixed = {
             axis.name: axis.sizes[0] for axis in self.axes if axis.sizes and not axis.sizes[1:]
         }
-        known = known_at(self, fixed)
+        known = values_at(self, fixed)
         for entry in self.communications:
             if all(fixed.get(name) == 1 for name in entry.over):
                 continue
@@ -224,7 +224,7 @@ class Job:
                 if all(name in known for name in names_in(amount)):
                     entry_value(entry, key, known)
 
-    def _check_over(self, entry: Entry | Unpriced) -> None:
+    def _check_over(self, entry: Entry | UnpricedTraffic) -> None:
         where, known = entry.places.of("over"), [axis.name for axis in self.axes]
         if not entry.over:
             hint = f"name at least one of: {', '.join(known)}"
@@ -232,7 +232,7 @@ class Job:
         for name in entry.over:
             if name not in known:
                 problem = f"{entry.name!r} is over {name!r}, and there is no such axis"
-                raise InputError(problem, where=where, hint=nearest(name, known))
+                raise InputError(problem, where=where, hint=suggest_nearest(name, known))
             if entry.over.count(name) > 1:
                 problem = f"{entry.name!r} is over {name!r} twice"
                 raise InputError(problem, where=where, hint="name each axis once")
@@ -248,13 +248,13 @@ _BOUNDS = {
 }
 
 
-def amounts_of(entry: Entry | Unpriced) -> tuple[tuple[str, Amount], ...]:
+def amounts_of(entry: Entry | UnpricedTraffic) -> tuple[tuple[str, Amount], ...]:
     """The amounts of an entry by their keys: bytes, times and, of a collective, hidden."""
     amounts = (("bytes", entry.payload), ("times", entry.times))
     return (*amounts, ("hidden", entry.hidden)) if isinstance(entry, Entry) else amounts
 
 
-def known_at(job: Job, sizes: Mapping[str, int]) -> Known:
+def values_at(job: Workload, sizes: Mapping[str, int]) -> Known:
     """What the names of a job stand for at sizes of its axes, or why that cannot be worked out.
 
     With data = 8, ``batch / data`` stands for an eighth of the batch. Where sizes are left out, so
@@ -264,13 +264,13 @@ def known_at(job: Job, sizes: Mapping[str, int]) -> Known:
     for number in job.numbers:
         if all(name in known for name in names_in(number.amount)):
             try:
-                known[number.name] = worked_out(number.amount, known)
+                known[number.name] = evaluate_amount(number.amount, known)
             except InputError as error:
-                known[number.name] = _placed(error, number.where)
+                known[number.name] = _add_place(error, number.where)
     return known
 
 
-def entry_value(entry: Entry | Unpriced, key: str, known: Known) -> Fraction:
+def entry_value(entry: Entry | UnpricedTraffic, key: str, known: Known) -> Fraction:
     """One amount of an entry, worked out.
 
     Raises InputError, with the place, for a division by zero and for what is out of bounds: bytes
@@ -278,10 +278,10 @@ def entry_value(entry: Entry | Unpriced, key: str, known: Known) -> Fraction:
     """
     where = entry.places.of(key)
     try:
-        value = worked_out(dict(amounts_of(entry))[key], known)
+        value = evaluate_amount(dict(amounts_of(entry))[key], known)
     except InputError as error:
         problem = f"{key} of {entry.name!r}: {error.problem}"
-        raise _placed(InputError(problem, where=error.where, hint=error.hint), where) from None
+        raise _add_place(InputError(problem, where=error.where, hint=error.hint), where) from None
     most, hint = _BOUNDS[key]
     if value < 0 or (value == 0 and key != "hidden") or value > most:
         problem = f"{key} of {entry.name!r} would be {number_text(value)}"
@@ -294,7 +294,7 @@ def number_text(value: Fraction) -> str:
     return str(value) if value.denominator < 1000 else f"{float(value):.6g}"
 
 
-def _placed(error: InputError, where: str) -> InputError:
+def _add_place(error: InputError, where: str) -> InputError:
     """The error with a place, if it has none yet."""
     return error if error.where else InputError(error.problem, where=where, hint=error.hint)
 
@@ -303,19 +303,19 @@ def _power(amount: Amount, powers: Powers, where: str) -> int:
     for name in names_in(amount):
         if name not in powers:
             problem = f"{str(amount)!r} names {name!r}, which is no axis and no number given before"
-            raise InputError(problem, where=where, hint=nearest(name, powers))
-    with within(where):
+            raise InputError(problem, where=where, hint=suggest_nearest(name, powers))
+    with error_context(where):
         return power_of_bytes(amount, powers)
 
 
-def _twice(name: str, where: str) -> InputError:
+def _find_repeated(name: str, where: str) -> InputError:
     hint = "every axis, number, requirement and collective needs a name of its own"
     return InputError(f"the name {name!r} is given twice", where=where, hint=hint)
 
 
 def _check_symbol(name: str, what: str, where: str) -> None:
     """Refuse a name that an amount could not spell. Raises InputError."""
-    with within(where):
+    with error_context(where):
         check_name(name, what)
     if not _NAME.fullmatch(name) or name in EXTREMES:
         problem = f"{what} name {name!r} cannot stand in an amount"
@@ -323,7 +323,7 @@ def _check_symbol(name: str, what: str, where: str) -> None:
         raise InputError(problem, where=where, hint=hint)
 
 
-def _check_text(text: str, key: str, places: Places) -> None:
+def _check_text(text: str, key: str, places: SourcePlaces) -> None:
     """Refuse text that cannot stand in a table. Raises InputError."""
     if not text.strip() or not text.isprintable():
         raise InputError(f"{key} = {text!r}", where=places.of(key), hint="one line of text")

@@ -25,28 +25,28 @@ from hierarchies import (
     count_placements,
     load,
     placements,
-    row_major,
+    row_major_placement,
 )
-from hierarchies.fabric import alike
+from hierarchies.fabric import price_class
 from synth.collective.algorithms.algorithms import Choice
 from synth.collective.price.intervals import Interval
-from synth.collective.price.resolution import Estimate, together
+from synth.collective.price.resolution import PriceEstimate, sum_estimates
 from synth.collective.price.segments import SEGMENTS
 from synth.collective.price.step_prices import Simulator
 from synth.collective.price.steps import TICKS_PER_SECOND
 from synth.collective.ranking.answers import AnswerMaker
-from synth.collective.ranking.candidates import CandidateSearch, Found
-from synth.collective.ranking.distinct import Distinct
+from synth.collective.ranking.candidates import CandidatePrograms, CandidateSearch
+from synth.collective.ranking.distinct import DistinctAnswer
 from synth.collective.ranking.library import Library
-from synth.collective.ranking.request import Answer, Noting, Provisional, Watcher
+from synth.collective.ranking.request import Answer, ProvisionalResult, StopFlag, Watcher
 from synth.collective.semantics.programs import Language
-from synth.collective.workload.assignments import SettledEntry, SettledJob, assignments, settled
-from synth.collective.workload.job import Job
-from synth.search.forks import forked
+from synth.collective.workload.assignments import SettledEntry, SettledJob, assignments, settle_job
+from synth.collective.workload.job import Workload
+from synth.search.forks import map_in_forks
 
 
 @dataclass(frozen=True)
-class How:
+class SearchSettings:
     """How programs are looked for, the same for all entries of a job; ``k`` placements are kept.
 
     ``placement`` fixes the matrix instead of trying all.
@@ -66,7 +66,7 @@ class How:
 
 
 @dataclass(frozen=True)
-class Option:
+class JobPlacement:
     """Sizes of the axes, a placement, and the exposed communication seconds of a step there.
 
     ``estimate`` says what these seconds are owed to, the calls of all entries together.
@@ -75,7 +75,7 @@ class Option:
     axes: tuple[Axis, ...]
     placement: Placement
     exposed_seconds: float
-    estimate: Estimate
+    estimate: PriceEstimate
 
     @property
     def interval(self) -> Interval | None:
@@ -87,7 +87,7 @@ class Option:
 
 
 @dataclass(frozen=True)
-class Planned:
+class PlacedEntry:
     """An entry with its best program on the chosen placement.
 
     ``alone_placement`` is the best placement for this entry alone, with the same sizes of the
@@ -120,16 +120,19 @@ class JobPlan:
 
     system: System
     job: SettledJob
-    how: How
-    entries: tuple[Planned, ...]
-    ranking: tuple[Option, ...]
+    how: SearchSettings
+    entries: tuple[PlacedEntry, ...]
+    ranking: tuple[JobPlacement, ...]
     placements: int
     of_placements: int
     complete: bool
 
 
 def plan_job(
-    system: System | str, job: Job, how: How | None = None, watcher: Watcher | None = None
+    system: System | str,
+    job: Workload,
+    how: SearchSettings | None = None,
+    watcher: Watcher | None = None,
 ) -> JobPlan:
     """The placement on which a job's collectives are exposed for the least time, exactly.
 
@@ -138,7 +141,7 @@ def plan_job(
     job that does not fit the machine.
     """
     machine = load(system) if isinstance(system, str) else system
-    return _Planner(machine, job, how or How(), watcher or Watcher()).run()
+    return _JobPlanner(machine, job, how or SearchSettings(), watcher or Watcher()).run()
 
 
 @dataclass(frozen=True)
@@ -155,20 +158,22 @@ class _Choice:
 _Key = tuple[Goal, int, object]
 
 
-class _Planner:
+class _JobPlanner:
     """Prices choices and remembers what each kind of reduction costs. Mutable, one use."""
 
-    def __init__(self, system: System, job: Job, how: How, watcher: Watcher) -> None:
+    def __init__(
+        self, system: System, job: Workload, how: SearchSettings, watcher: Watcher
+    ) -> None:
         self._system = system
         self._how = how
         self._watcher = watcher
-        self._noting = Noting(watcher)
+        self._noting = StopFlag(watcher)
         self._simulator = Simulator(system, how.choice)
         self._libraries: dict[Goal, Library] = {}
         self._searches: dict[tuple[Goal, int], CandidateSearch] = {}
-        self._known: dict[_Key, Distinct[Found]] = {}
+        self._known: dict[_Key, DistinctAnswer[CandidatePrograms]] = {}
         self._bounds: dict[_Key, int] = {}
-        self._jobs = settled_on(system, job, how.placement)
+        self._jobs = settle_on_placement(system, job, how.placement)
         self._of = 1
         if how.placement is None:
             self._of = sum(count_placements(system.hierarchy, one.axes) for one in self._jobs)
@@ -186,7 +191,7 @@ class _Planner:
             if total is not None:
                 best = sorted([*best, (total, choice.order, choice)], key=lambda one: one[:2])
                 best = best[: self._how.k]
-                self._watcher.ranked(partial(_so_far, best))
+                self._watcher.ranked(partial(_best_so_far, best))
             done += 1
             self._watcher.placed(done, self._of)
         best = self._framework_first(best)
@@ -198,7 +203,7 @@ class _Planner:
             self._how,
             entries,
             tuple(
-                Option(
+                JobPlacement(
                     one.job.axes,
                     one.placement,
                     float(total) / TICKS_PER_SECOND,
@@ -219,11 +224,13 @@ class _Planner:
         It is the simplest of those that prices do not tell from the best: nothing has to be set.
         """
         first = best[0][2]
-        placement = row_major(self._system.hierarchy, first.job.axes)
+        placement = row_major_placement(self._system.hierarchy, first.job.axes)
         if placement is None or self._how.placement is not None or placement == first.placement:
             return best
         bounds = tuple(self._bound(entry, placement) for entry in first.job.entries)
-        usual = _Choice(_weighted(first.job, bounds), first.order, first.job, placement, bounds)
+        usual = _Choice(
+            _weigh_estimate(first.job, bounds), first.order, first.job, placement, bounds
+        )
         total = self._total(usual, None) or Fraction(0)
         if self._estimate(first).surely_below(self._estimate(usual)):
             return best
@@ -236,7 +243,7 @@ class _Planner:
         for job in self._jobs:
             for placement in self._placements(job):
                 bounds = tuple(self._bound(entry, placement) for entry in job.entries)
-                total = _weighted(job, bounds)
+                total = _weigh_estimate(job, bounds)
                 found.append(_Choice(total, len(found), job, placement, bounds))
         return sorted(found, key=lambda one: (one.bound, one.order))
 
@@ -250,11 +257,11 @@ class _Planner:
         """The weighted ticks of all entries; None where they exceed the limit."""
         ticks = list(choice.bounds)
         for number, entry in enumerate(choice.job.entries):
-            if limit is not None and _weighted(choice.job, ticks) > limit:
+            if limit is not None and _weigh_estimate(choice.job, ticks) > limit:
                 return None
             if entry.weight:
                 ticks[number] = self._best(entry, choice.placement).what.ticks
-        total = _weighted(choice.job, ticks)
+        total = _weigh_estimate(choice.job, ticks)
         return None if limit is not None and total > limit else total
 
     def _search_first(self, choices: Sequence[_Choice]) -> None:
@@ -270,18 +277,18 @@ class _Planner:
         }
         for entry, reduction in wanted.values():
             self._library(entry.goal).paths(len(reduction.tree.digits))
-        found = forked(self._searched, [*wanted.values()], self._noting)
+        found = map_in_forks(self._searched, [*wanted.values()], self._noting)
         self._known.update(zip(wanted, found, strict=False))
 
-    def _searched(self, one: tuple[SettledEntry, Reduction]) -> Distinct[Found]:
+    def _searched(self, one: tuple[SettledEntry, Reduction]) -> DistinctAnswer[CandidatePrograms]:
         entry, reduction = one
         [found] = self._search(entry).distinct(reduction, 1)
         return found
 
-    def _estimate(self, choice: _Choice) -> Estimate:
+    def _estimate(self, choice: _Choice) -> PriceEstimate:
         """What the exposed time of a choice is owed to."""
         exposed = [entry for entry in choice.job.entries if entry.weight]
-        return together(
+        return sum_estimates(
             (float(entry.weight), self._best(entry, choice.placement).estimate) for entry in exposed
         )
 
@@ -295,7 +302,7 @@ class _Planner:
             self._bounds[key] = self._search(entry).bound_ticks(reduction)
         return self._bounds[key]
 
-    def _best(self, entry: SettledEntry, placement: Placement) -> Distinct[Found]:
+    def _best(self, entry: SettledEntry, placement: Placement) -> DistinctAnswer[CandidatePrograms]:
         """The entry's best answer on a placement; those with equal prices share a search."""
         reduction = self._reduction(entry, placement)
         key = _key(self._system, entry, reduction)
@@ -323,10 +330,10 @@ class _Planner:
             self._libraries[goal] = Library(language, self._watcher.searching)
         return self._libraries[goal]
 
-    def _planned(self, chosen: _Choice) -> Sequence[Planned]:
+    def _planned(self, chosen: _Choice) -> Sequence[PlacedEntry]:
         """All entries on a choice; those of one goal are proved together."""
         entries, place = chosen.job.entries, chosen.placement
-        planned: dict[int, Planned] = {}
+        planned: dict[int, PlacedEntry] = {}
         for goal in dict.fromkeys(entry.goal for entry in entries):
             some = {n: self._best(one, place) for n, one in enumerate(entries) if one.goal is goal}
             several = [(found, entries[number].payload_bytes) for number, found in some.items()]
@@ -336,11 +343,13 @@ class _Planner:
                 answer = maker.answer(number + 1, found, entry.payload_bytes)
                 alone = self._alone(entry, chosen, found.what)
                 seconds, best = alone.ticks / TICKS_PER_SECOND, alone.reduction.placement
-                planned[number] = Planned(entry, answer, seconds, best)
+                planned[number] = PlacedEntry(entry, answer, seconds, best)
                 self._watcher.judged(len(planned), len(entries))
         return [planned[number] for number in range(len(entries))]
 
-    def _alone(self, entry: SettledEntry, chosen: _Choice, found: Found) -> Found:
+    def _alone(
+        self, entry: SettledEntry, chosen: _Choice, found: CandidatePrograms
+    ) -> CandidatePrograms:
         """The entry on the placement that is best for it alone."""
         others = sorted(
             (self._bound(entry, placement), number, placement)
@@ -355,15 +364,15 @@ class _Planner:
         return best
 
 
-def settled_on(
-    system: System, job: Job, placement: tuple[tuple[int, ...], ...] | None
+def settle_on_placement(
+    system: System, job: Workload, placement: tuple[tuple[int, ...], ...] | None
 ) -> list[SettledJob]:
     """The job with numbers only: of all sizes that its axes may have, or of those of a placement.
 
     Raises InputError where there are none; nothing is priced.
     """
-    jobs = [settled(job, sizes) for sizes in assignments(job, system.devices)]
-    found = jobs if placement is None else [_sized_for(placement, jobs)]
+    jobs = [settle_job(job, sizes) for sizes in assignments(job, system.devices)]
+    found = jobs if placement is None else [_set_axis_sizes(placement, jobs)]
     for one in found:
         check_axes(system.hierarchy, one.axes)
         if placement is not None:
@@ -371,7 +380,7 @@ def settled_on(
     return found
 
 
-def _sized_for(matrix: tuple[tuple[int, ...], ...], jobs: Sequence[SettledJob]) -> SettledJob:
+def _set_axis_sizes(matrix: tuple[tuple[int, ...], ...], jobs: Sequence[SettledJob]) -> SettledJob:
     """The job whose axes have the sizes of a placement. Raises InputError if there is none."""
     sizes = [prod(row) for row in matrix]
     for job in jobs:
@@ -382,10 +391,10 @@ def _sized_for(matrix: tuple[tuple[int, ...], ...], jobs: Sequence[SettledJob]) 
     raise InputError("the placement does not fit the job's axes", where="--placement", hint=hint)
 
 
-def _so_far(best: Sequence[tuple[Fraction, int, _Choice]]) -> list[Provisional]:
+def _best_so_far(best: Sequence[tuple[Fraction, int, _Choice]]) -> list[ProvisionalResult]:
     """The best placements so far, as progress reports show them."""
     return [
-        Provisional(
+        ProvisionalResult(
             rank,
             choice.job.axes,
             choice.placement.matrix,
@@ -398,10 +407,10 @@ def _so_far(best: Sequence[tuple[Fraction, int, _Choice]]) -> list[Provisional]:
 
 def _key(system: System, entry: SettledEntry, reduction: Reduction) -> _Key:
     """What an entry's price depends on besides the system: two placements may share it."""
-    return entry.goal, entry.payload_bytes, alike(system, reduction)
+    return entry.goal, entry.payload_bytes, price_class(system, reduction)
 
 
-def _weighted(job: SettledJob, ticks: tuple[int, ...] | list[int]) -> Fraction:
+def _weigh_estimate(job: SettledJob, ticks: tuple[int, ...] | list[int]) -> Fraction:
     return sum(
         (entry.weight * one for entry, one in zip(job.entries, ticks, strict=True)), Fraction(0)
     )

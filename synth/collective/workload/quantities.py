@@ -1,6 +1,6 @@
 """Amounts that depend on the sizes of axes, as in ``14 GB / tensor``: read, spelled, worked out.
 
-All arithmetic is exact. ``str(amount)`` is the spelling that ``amount_of`` reads back as the same.
+All arithmetic is exact. ``str(amount)`` is the spelling that ``parse_amount`` reads back as the same.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, assert_never, cast
 
 from lark import Lark, Token, Transformer, UnexpectedInput
 
-from hierarchies import InputError, nearest
+from hierarchies import InputError, suggest_nearest
 
 UNITS: Mapping[str, int] = {"B": 1} | {
     f"{prefix}{suffix}": (1000 if suffix == "B" else 1024) ** power
@@ -35,7 +35,7 @@ _SIGNS: Mapping[str, Callable[[Fraction, Fraction], Fraction]] = {
     "*": operator.mul,
     "/": operator.truediv,
 }
-_TIGHTNESS = {"+": 1, "-": 1, "*": 2, "/": 2}
+_BINDING_STRENGTHS = {"+": 1, "-": 1, "*": 2, "/": 2}
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Number:
 
 
 @dataclass(frozen=True)
-class Named:
+class NameReference:
     """The size of an axis, or a number that has a name."""
 
     name: str
@@ -72,7 +72,7 @@ class Named:
 
 
 @dataclass(frozen=True)
-class Operation:
+class BinaryOperation:
     """One of ``+ - * /`` between two amounts."""
 
     sign: str
@@ -80,9 +80,9 @@ class Operation:
     right: Amount
 
     def __str__(self) -> str:
-        own = _TIGHTNESS[self.sign]
-        left = f"({self.left})" if _tightness(self.left) < own else str(self.left)
-        right = f"({self.right})" if _tightness(self.right) <= own else str(self.right)
+        own = _BINDING_STRENGTHS[self.sign]
+        left = f"({self.left})" if _binding_strength(self.left) < own else str(self.left)
+        right = f"({self.right})" if _binding_strength(self.right) <= own else str(self.right)
         return f"{left} {self.sign} {right}"
 
 
@@ -97,11 +97,11 @@ class Extreme:
         return f"{self.which}({', '.join(str(part) for part in self.parts)})"
 
 
-Amount = Number | Named | Operation | Extreme
+Amount = Number | NameReference | BinaryOperation | Extreme
 
 
 @dataclass(frozen=True)
-class AtMost:
+class AtMostRule:
     """A rule for the sizes: one amount is not above another."""
 
     left: Amount
@@ -112,7 +112,7 @@ class AtMost:
 
 
 @dataclass(frozen=True)
-class Whole:
+class WholeRule:
     """A rule for the sizes: an amount is a whole number."""
 
     amount: Amount
@@ -121,21 +121,21 @@ class Whole:
         return f"{self.amount} is whole"
 
 
-Rule = AtMost | Whole
+Rule = AtMostRule | WholeRule
 
 
-def _tightness(amount: Amount) -> int:
-    return _TIGHTNESS[amount.sign] if isinstance(amount, Operation) else 3
+def _binding_strength(amount: Amount) -> int:
+    return _BINDING_STRENGTHS[amount.sign] if isinstance(amount, BinaryOperation) else 3
 
 
-def amount_of(given: str | int | float | Fraction) -> Amount:
+def parse_amount(given: str | int | float | Fraction) -> Amount:
     """An amount from a number or from text. Raises InputError for what cannot be read.
 
     Text is made of numbers (``96``, ``1.5``, ``175e9``) with or without a unit of bytes (``14 GB``,
     ``64 KiB``), names, ``+ - * /``, parentheses, ``min(..., ...)`` and ``max(..., ...)``.
     """
     if isinstance(given, str):
-        return _read(given)
+        return _parse_text(given)
     if given < 0:
         raise InputError(f"the number {given} is negative", hint="0 at least")
     if isinstance(given, Fraction):
@@ -145,32 +145,32 @@ def amount_of(given: str | int | float | Fraction) -> Amount:
 
 def _fraction(given: Fraction) -> Amount:
     top, bottom = Number(str(given.numerator)), Number(str(given.denominator))
-    return top if given.denominator == 1 else Operation("/", top, bottom)
+    return top if given.denominator == 1 else BinaryOperation("/", top, bottom)
 
 
-def rule_of(text: str) -> Rule:
+def parse_rule(text: str) -> Rule:
     """A rule from text: ``AMOUNT <= AMOUNT`` or ``AMOUNT is whole``. Raises InputError."""
     left, comparison, right = text.partition("<=")
     if comparison:
-        return AtMost(amount_of(left), amount_of(right))
+        return AtMostRule(parse_amount(left), parse_amount(right))
     body = text.strip().removesuffix("is whole")
     if body == text.strip() or not body[-1:].isspace():
         hint = "'16 GB / tensor <= 64 GB' or 'layers / pipeline is whole'"
         raise InputError(f"the rule {text!r} cannot be read", hint=f"write it as in {hint}")
-    return Whole(amount_of(body))
+    return WholeRule(parse_amount(body))
 
 
 def amounts_in(rule: Rule) -> tuple[Amount, ...]:
     """The amounts that a rule compares."""
-    return (rule.left, rule.right) if isinstance(rule, AtMost) else (rule.amount,)
+    return (rule.left, rule.right) if isinstance(rule, AtMostRule) else (rule.amount,)
 
 
 def names_in(amount: Amount) -> Iterator[str]:
     """The names an amount refers to, as often as it does."""
     match amount:
-        case Named(name):
+        case NameReference(name):
             yield name
-        case Operation(_, left, right):
+        case BinaryOperation(_, left, right):
             yield from names_in(left)
             yield from names_in(right)
         case Extreme(_, parts):
@@ -186,32 +186,34 @@ Known = Mapping[str, Fraction | InputError]
 """The value of each name, or the error that kept it unknown, raised where it is needed."""
 
 
-def worked_out(amount: Amount, known: Known) -> Fraction:
+def evaluate_amount(amount: Amount, known: Known) -> Fraction:
     """The value of an amount. Raises InputError for a division by zero and for unknown names."""
     match amount:
         case Number():
             return amount.value
-        case Named(name):
-            return _looked_up(name, known)
+        case NameReference(name):
+            return _look_up(name, known)
         case Extreme(which, parts):
-            values = [worked_out(part, known) for part in parts]
+            values = [evaluate_amount(part, known) for part in parts]
             return min(values) if which == "min" else max(values)
-        case Operation(sign, left, right):
-            return _combined(amount, sign, worked_out(left, known), worked_out(right, known))
+        case BinaryOperation(sign, left, right):
+            return _combine(
+                amount, sign, evaluate_amount(left, known), evaluate_amount(right, known)
+            )
         case _:
             assert_never(amount)
 
 
-def _looked_up(name: str, known: Known) -> Fraction:
+def _look_up(name: str, known: Known) -> Fraction:
     if name not in known:
-        raise InputError(f"no axis or number {name!r}", hint=nearest(name, known))
+        raise InputError(f"no axis or number {name!r}", hint=suggest_nearest(name, known))
     value = known[name]
     if isinstance(value, InputError):
         raise value
     return value
 
 
-def _combined(amount: Amount, sign: str, left: Fraction, right: Fraction) -> Fraction:
+def _combine(amount: Amount, sign: str, left: Fraction, right: Fraction) -> Fraction:
     if sign == "/" and not right:
         raise InputError(f"{str(amount)!r} divides by zero")
     value = _SIGNS[sign](left, right)
@@ -228,36 +230,36 @@ def power_of_bytes(amount: Amount, powers: Mapping[str, int]) -> int:
     match amount:
         case Number():
             return 1 if amount.unit else 0
-        case Named(name):
+        case NameReference(name):
             return powers.get(name, 0)
         case Extreme(_, parts):
-            return _agreed(amount, [power_of_bytes(part, powers) for part in parts])
-        case Operation(sign, left, right):
+            return _common_power(amount, [power_of_bytes(part, powers) for part in parts])
+        case BinaryOperation(sign, left, right):
             found = [power_of_bytes(left, powers), power_of_bytes(right, powers)]
             if sign in "+-":
-                return _agreed(amount, found)
+                return _common_power(amount, found)
             return found[0] + found[1] if sign == "*" else found[0] - found[1]
         case _:
             assert_never(amount)
 
 
-def _agreed(amount: Amount, powers: list[int]) -> int:
+def _common_power(amount: Amount, powers: list[int]) -> int:
     if len(set(powers)) > 1:
         hint = "give all parts a unit, as in 4096 B + 1 KiB"
         raise InputError(f"{str(amount)!r} mixes bytes with something else", hint=hint)
     return powers[0]
 
 
-class _Reader(Transformer[Token, Amount]):
+class _AmountTransformer(Transformer[Token, Amount]):
     def number(self, parts: list[Token | None]) -> Number:
         return Number(str(parts[0]), str(parts[1] or ""))
 
-    def named(self, parts: list[Token]) -> Named:
-        return Named(str(parts[0]))
+    def named(self, parts: list[Token]) -> NameReference:
+        return NameReference(str(parts[0]))
 
-    def operation(self, parts: list[Any]) -> Operation:
+    def operation(self, parts: list[Any]) -> BinaryOperation:
         left, sign, right = parts
-        return Operation(str(sign), left, right)
+        return BinaryOperation(str(sign), left, right)
 
     def extreme(self, parts: list[Any]) -> Extreme:
         return Extreme(str(parts[0]), tuple(parts[1:]))
@@ -268,10 +270,10 @@ def _lark() -> Lark:
     source = (
         resources.files("synth.collective.workload").joinpath("quantities.lark").read_text("utf-8")
     )
-    return Lark(source, parser="lalr", transformer=_Reader())
+    return Lark(source, parser="lalr", transformer=_AmountTransformer())
 
 
-def _read(text: str) -> Amount:
+def _parse_text(text: str) -> Amount:
     if len(text) > MOST_CHARACTERS:
         hint = f"{MOST_CHARACTERS} at most; give its parts names of their own"
         raise InputError(f"an amount of {len(text)} characters", hint=hint)

@@ -8,7 +8,7 @@ from enum import Enum
 from hierarchies import InputError
 
 
-class Sharding(Enum):
+class StateSharding(Enum):
     """What of the training state is cut up among the devices that see different data."""
 
     NONE = "none"
@@ -18,7 +18,7 @@ class Sharding(Enum):
 
 
 @dataclass(frozen=True)
-class Shape:
+class TransformerShape:
     """A decoder-only transformer.
 
     Attention has ``heads``, of which ``kv_heads`` groups share keys and values; the feed-forward
@@ -73,7 +73,7 @@ class Training:
     micro_batch: int = 1
     batch: int | None = None
     micro_batches: int | None = None
-    sharding: Sharding = Sharding.NONE
+    sharding: StateSharding = StateSharding.NONE
     sequence_parallel: bool = True
     recompute: bool = False
     capacity: float = 1.0

@@ -20,67 +20,77 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from grammar import Goal
-from hierarchies import InputError, nearest
+from hierarchies import InputError, suggest_nearest
 from synth.collective.workload.job import (
     Entry,
-    Job,
     JobAxis,
     NamedNumber,
     Requirement,
-    Unpriced,
+    UnpricedTraffic,
+    Workload,
     amounts_of,
 )
-from synth.collective.workload.quantities import Amount, amount_of, amounts_in, names_in, rule_of
-from synth.collective.workload.shapes import Shape, Sharding, Training
+from synth.collective.workload.quantities import (
+    Amount,
+    amounts_in,
+    names_in,
+    parse_amount,
+    parse_rule,
+)
+from synth.collective.workload.shapes import StateSharding, Training, TransformerShape
 
 Given = str | int | float
 STATE_BYTES = 12
 """Adam in mixed precision, per parameter: the parameter and two moments in fp32 (ZeRO)."""
 
 
-_DATA_AXES: Mapping[Sharding, tuple[str, ...]] = {
-    Sharding.NONE: ("data", "expert"),
-    Sharding.OPTIMIZER: ("data", "expert"),
-    Sharding.FSDP: ("shard",),
-    Sharding.HSDP: ("replica", "shard"),
+_DATA_AXES: Mapping[StateSharding, tuple[str, ...]] = {
+    StateSharding.NONE: ("data", "expert"),
+    StateSharding.OPTIMIZER: ("data", "expert"),
+    StateSharding.FSDP: ("shard",),
+    StateSharding.HSDP: ("replica", "shard"),
 }
 """The axes whose devices see different sequences."""
 
 
 def transformer_job(
-    shape: Shape,
+    shape: TransformerShape,
     training: Training,
     axes: Mapping[str, tuple[int, ...] | None],
     *,
     name: str = "transformer",
     title: str = "",
     sources: Sequence[str] = (),
-) -> Job:
+) -> Workload:
     """The job of one training step. ``axes`` has the sizes that each axis may have, ``None``: any.
 
     Axes are ``tensor``, ``pipeline``, and for the data: ``data`` (and ``expert``), ``shard`` with
     FSDP, ``replica`` and ``shard`` with HSDP. Times are those of the busiest pipeline stage, bytes
     those of its busiest device. Raises InputError for axes that do not go together.
     """
-    plan = _Plan(shape, training, tuple(axes))
-    requires = tuple(Requirement(key, rule_of(text)) for key, text in plan.requirements())
+    plan = _JobBuilder(shape, training, tuple(axes))
+    requires = tuple(Requirement(key, parse_rule(text)) for key, text in plan.requirements())
     entries, unpriced = tuple(plan.entries()), tuple(plan.unpriced())
-    communications: tuple[Entry | Unpriced, ...] = (*entries, *unpriced)
+    communications: tuple[Entry | UnpricedTraffic, ...] = (*entries, *unpriced)
     needed = [part for requirement in requires for part in amounts_in(requirement.rule)]
     needed += [amount for entry in communications for _, amount in amounts_of(entry)]
-    return Job(
+    return Workload(
         name,
         title,
         tuple(sources),
         tuple(JobAxis(axis, sizes) for axis, sizes in axes.items()),
-        _used(tuple(NamedNumber(key, amount_of(given)) for key, given in plan.numbers()), needed),
+        _used_numbers(
+            tuple(NamedNumber(key, parse_amount(given)) for key, given in plan.numbers()), needed
+        ),
         requires,
         entries,
         unpriced,
     )
 
 
-def _used(numbers: tuple[NamedNumber, ...], needed: Iterable[Amount]) -> tuple[NamedNumber, ...]:
+def _used_numbers(
+    numbers: tuple[NamedNumber, ...], needed: Iterable[Amount]
+) -> tuple[NamedNumber, ...]:
     """The numbers that the amounts refer to, directly or through other numbers."""
     names = {name for amount in needed for name in names_in(amount)}
     for number in reversed(numbers):
@@ -89,10 +99,10 @@ def _used(numbers: tuple[NamedNumber, ...], needed: Iterable[Amount]) -> tuple[N
     return tuple(number for number in numbers if number.name in names)
 
 
-class _Plan:
+class _JobBuilder:
     """The parts of the job, as names and formulas."""
 
-    def __init__(self, shape: Shape, training: Training, axes: tuple[str, ...]) -> None:
+    def __init__(self, shape: TransformerShape, training: Training, axes: tuple[str, ...]) -> None:
         self._shape = shape
         self._training = training
         self._axes = axes
@@ -105,7 +115,7 @@ class _Plan:
         for axis in self._axes:
             if axis not in known:
                 problem = f"no axis {axis!r} in a job whose sharding is {sharding.value!r}"
-                raise InputError(problem, hint=nearest(axis, known))
+                raise InputError(problem, hint=suggest_nearest(axis, known))
         needed = () if data[0] == "data" else data
         for axis in needed:
             if axis not in self._axes:
@@ -133,7 +143,7 @@ class _Plan:
 
     @property
     def _sharded(self) -> bool:
-        return self._training.sharding in (Sharding.FSDP, Sharding.HSDP)
+        return self._training.sharding in (StateSharding.FSDP, StateSharding.HSDP)
 
     @property
     def _stage_layers(self) -> str:
@@ -222,7 +232,7 @@ class _Plan:
         held = training.parameter_bytes + training.gradient_bytes
         if self._sharded:
             return f"{held + STATE_BYTES} B * stage_parameters / shard"
-        if training.sharding is Sharding.NONE:
+        if training.sharding is StateSharding.NONE:
             parts = "stage_parameters"
             parts = f"({parts} + stage_expert_parameters)" if self._shape.experts else parts
             return f"{held + STATE_BYTES} B * {parts}"
@@ -276,7 +286,7 @@ class _Plan:
     def _summed(self, whose: str, parameters: str, over: tuple[str, ...]) -> Iterator[Entry]:
         gradients = f"{self._training.gradient_bytes} B * {parameters}"
         hidden = self._all_but_one_layer
-        if self._training.sharding is Sharding.NONE:
+        if self._training.sharding is StateSharding.NONE:
             goal = Goal.ALL_REDUCE
             yield _entry(f"gradients{whose} summed", goal, over, gradients, "1", hidden)
             return
@@ -309,24 +319,24 @@ class _Plan:
                 goal, over, held = Goal.ALL_REDUCE, ("replica",), f"{held} / shard"
                 yield _entry(f"gradients of {unit} summed", goal, over, held, times, share)
 
-    def unpriced(self) -> Iterator[Unpriced]:
+    def unpriced(self) -> Iterator[UnpricedTraffic]:
         if not self._has("pipeline"):
             return
         sliced = self._has("tensor") and self._training.sequence_parallel
-        yield Unpriced(
+        yield UnpricedTraffic(
             "activations between stages",
             ("pipeline",),
-            amount_of("activations / tensor" if sliced else "activations"),
-            amount_of("2 * micro_batches"),
+            parse_amount("activations / tensor" if sliced else "activations"),
+            parse_amount("2 * micro_batches"),
             "a stage sends to the next and the previous one, which is no collective",
         )
         if self._shape.tied:
             gradients = f"{self._training.gradient_bytes} B * vocabulary * hidden"
-            yield Unpriced(
+            yield UnpricedTraffic(
                 "gradients of the embedding",
                 ("pipeline",),
-                amount_of(self._divided(gradients, "tensor")),
-                amount_of(1),
+                parse_amount(self._divided(gradients, "tensor")),
+                parse_amount(1),
                 "only the first and the last stage sum theirs, not the whole axis",
             )
 
@@ -334,4 +344,4 @@ class _Plan:
 def _entry(
     name: str, goal: Goal, over: tuple[str, ...], payload: str, times: str, hidden: str = "0"
 ) -> Entry:
-    return Entry(name, goal, over, amount_of(payload), amount_of(times), amount_of(hidden))
+    return Entry(name, goal, over, parse_amount(payload), parse_amount(times), parse_amount(hidden))

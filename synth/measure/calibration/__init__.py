@@ -6,8 +6,8 @@ how far it is off on rows that it had not seen, and what the rows leave open. A 
 which levels are timed apart, so this package also says which tests to run:
 
 >>> from hierarchies import load
->>> from synth.measure.calibration.experiments import isolating
->>> test = isolating(load("dgx-h100:2"), "gpu")
+>>> from synth.measure.calibration.experiments import isolating_experiment
+>>> test = isolating_experiment(load("dgx-h100:2"), "gpu")
 >>> print(test.program, test.arguments)
 all_reduce_perf -b 1K -e 1G -f 2 -g 1 -w 5 -n 20
 >>> test.groups.where

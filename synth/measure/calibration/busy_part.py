@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from math import lcm, prod
 
 from hierarchies import Domain, Hierarchy, InputError, Level, Link, System
-from hierarchies.fabric import Cast, Role, Slot, members
+from hierarchies.fabric import Cast, Role, Slot, count_members
 from synth.measure.calibration.measurements import Measurement
 
 
@@ -27,7 +27,7 @@ class BusyPart:
     @property
     def members(self) -> tuple[int, ...]:
         """How many children of each level contain ranks of one group."""
-        return tuple(members(slots) for slots in self.roles)
+        return tuple(count_members(slots) for slots in self.roles)
 
 
 def busy_part(system: System, measurement: Measurement) -> BusyPart:
@@ -38,7 +38,7 @@ def busy_part(system: System, measurement: Measurement) -> BusyPart:
     """
     _check_ranks(system, measurement)
     busy = measurement.busy
-    kept = _kept(system, busy)
+    kept = _kept_children(system, busy)
     roles = tuple(map(_slots, kept, busy, measurement.members))
     if busy == system.hierarchy.cardinalities:
         return BusyPart(system, roles)
@@ -81,7 +81,7 @@ def _check_ranks(system: System, measurement: Measurement) -> None:
         raise InputError("groups of one rank", where=where, hint="nothing was sent")
 
 
-def _kept(system: System, busy: Sequence[int]) -> tuple[int, ...]:
+def _kept_children(system: System, busy: Sequence[int]) -> tuple[int, ...]:
     """How many children of each level the part has: whole blocks that share a port, whole rings."""
     kept = []
     for level, (count, some) in enumerate(zip(system.hierarchy.cardinalities, busy, strict=True)):

@@ -12,19 +12,24 @@ from dataclasses import dataclass, replace
 from math import log2
 
 from grammar import Collective, Goal
-from hierarchies import Domain, InputError, System, nearest
+from hierarchies import Domain, InputError, System, suggest_nearest
 from hierarchies.calibration import FASTEST
-from synth.collective.algorithms.algorithms import Algorithm, network
+from synth.collective.algorithms.algorithms import Algorithm, innermost_network_level
 from synth.collective.algorithms.nccl_model import Ranks
 from synth.collective.algorithms.protocols import Protocol, protocols
-from synth.collective.price.defaults import ALGORITHMS, DIRECT, names, quickest_seconds
+from synth.collective.price.defaults import (
+    ALGORITHMS,
+    DIRECT,
+    available_algorithms,
+    quickest_seconds,
+)
 from synth.collective.price.step_prices import Simulator
-from synth.collective.price.ways import Way
+from synth.collective.price.ways import AlgorithmWay
 from synth.measure.calibration.busy_part import BusyPart, busy_part
 from synth.measure.calibration.measurements import SEND_RECEIVE, Measurement
 
 COLLECTIVES = (*(goal.value for goal in Goal), SEND_RECEIVE)
-_FORCED = {
+_FORCIBLE = {
     "nvls": Algorithm.IN_NETWORK,
     "nvlstree": Algorithm.IN_NETWORK,
     "collnet": Algorithm.IN_NETWORK,
@@ -37,16 +42,16 @@ WIDE_TREE = 0.5
 
 
 @dataclass(frozen=True)
-class Candidate:
+class FitCandidate:
     """One algorithm and protocol for a measurement, linear in what is fitted.
 
     For each level of the system: ``waited``, the messages that wait for each other; ``paced``, the
-    messages that keep a minimum gap; ``peers``, whom one exchanges with at once; ``wide``, what is
+    messages that keep a minimum gap; ``peers``, whom one exchanges with at once; ``wide_shares``, what is
     left of the bandwidth for more than two children, ``busy_seconds`` with that; and ``doublings``
     of two children, each of which may lose some more.
     """
 
-    way: Way
+    way: AlgorithmWay
     protocol: Protocol
     waited: tuple[float, ...]
     wide: tuple[float, ...]
@@ -74,15 +79,15 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Allowed:
+class PossibleWay:
     """A way that the runtime may have taken, by NCCL's name, and the protocols possible for it."""
 
     name: str
-    way: Way
+    way: AlgorithmWay
     protocols: tuple[Protocol, ...]
 
 
-def candidates(system: System, measurement: Measurement) -> tuple[Candidate, ...]:
+def candidates(system: System, measurement: Measurement) -> tuple[FitCandidate, ...]:
     """All ways that the runtime may have taken, one candidate for each protocol.
 
     Raises InputError if the ranks do not fit the system, and for a forced algorithm or protocol
@@ -91,13 +96,15 @@ def candidates(system: System, measurement: Measurement) -> tuple[Candidate, ...
     part = busy_part(system, measurement)
     links = part.system.links
     return tuple(
-        Candidate(each.way, protocol, each.way.counted(links), wide(system, each.way.algorithm))
-        for each in allowed_ways(part, measurement)
+        FitCandidate(
+            each.way, protocol, each.way.counted(links), wide_shares(system, each.way.algorithm)
+        )
+        for each in possible_ways(part, measurement)
         for protocol in each.protocols
     )
 
 
-def wide(system: System, algorithm: Algorithm) -> tuple[float, ...]:
+def wide_shares(system: System, algorithm: Algorithm) -> tuple[float, ...]:
     """By level what is left of an algorithm's bandwidth where more than two children take part.
 
     NCCL's trees between nodes reach half of what their bytes would need from four nodes on, as if
@@ -105,13 +112,13 @@ def wide(system: System, algorithm: Algorithm) -> tuple[float, ...]:
     GB/s, where two nodes reach 335 (../shared/data/published); on Alps, by NCCL's own choice, 47 at
     8 nodes and 64 MiB.
     """
-    tree, between = algorithm is Algorithm.TREE, network(system)
+    tree, between = algorithm is Algorithm.TREE, innermost_network_level(system)
     return tuple(
         WIDE_TREE if tree and level <= between else 1.0 for level in range(len(system.links))
     )
 
 
-def allowed_ways(part: BusyPart, measurement: Measurement) -> tuple[Allowed, ...]:
+def possible_ways(part: BusyPart, measurement: Measurement) -> tuple[PossibleWay, ...]:
     """The ways that the runtime may have taken, as the simulator prices them. Raises InputError
     as ``candidates``.
     """
@@ -120,7 +127,7 @@ def allowed_ways(part: BusyPart, measurement: Measurement) -> tuple[Allowed, ...
     for name, way in _ways(part, measurement):
         known = tuple(protocol for protocol in way.protocols if forced in (None, protocol))
         if known:
-            found.append(Allowed(name, way, known))
+            found.append(PossibleWay(name, way, known))
     if not found:
         but = [f"without {' and '.join(measurement.without)}"] if measurement.without else []
         ways = (measurement.algorithm, measurement.protocol)
@@ -133,7 +140,9 @@ def allowed_ways(part: BusyPart, measurement: Measurement) -> tuple[Allowed, ...
     return tuple(found)
 
 
-def chosen(system: System, measurement: Measurement, runtime: str, size_bytes: int) -> str | None:
+def choose_algorithm(
+    system: System, measurement: Measurement, runtime: str, size_bytes: int
+) -> str | None:
     """The algorithm a runtime takes for a size by NCCL's model; None where the model is not asked.
 
     That is the case if the algorithm was forced, for all-to-alls and sends and receives, which have
@@ -148,24 +157,28 @@ def chosen(system: System, measurement: Measurement, runtime: str, size_bytes: i
     def seconds(name: str) -> float:
         return quickest_seconds(ranks, goal, name, size_bytes)
 
-    allowed = (name for name in names(ranks, goal) if name not in measurement.without)
+    allowed = (
+        name for name in available_algorithms(ranks, goal) if name not in measurement.without
+    )
     return ALGORITHMS[min(allowed, key=seconds)].value
 
 
-def _ways(part: BusyPart, measurement: Measurement) -> Iterator[tuple[str, Way]]:
+def _ways(part: BusyPart, measurement: Measurement) -> Iterator[tuple[str, AlgorithmWay]]:
     """The runtime's ways for the collective, by name; only the forced one if it was forced."""
     if measurement.collective not in COLLECTIVES:
-        known = nearest(measurement.collective, COLLECTIVES)
+        known = suggest_nearest(measurement.collective, COLLECTIVES)
         raise InputError(
             f"no collective {measurement.collective!r}", where=measurement.source, hint=known
         )
     if measurement.collective == SEND_RECEIVE:
-        yield DIRECT, sent_around(part.system, part.members)
+        yield DIRECT, ring_exchange(part.system, part.members)
         return
     forced = _forced_algorithm(measurement)
     simulator = Simulator(replace(part.system, calibration=None))
     collective, goal = Collective(measurement.collective), Goal(measurement.collective)
-    for name in names(Ranks(part.system, part.members), goal, later=forced is not None):
+    for name in available_algorithms(
+        Ranks(part.system, part.members), goal, later=forced is not None
+    ):
         if forced in (None, ALGORITHMS[name]) and name not in measurement.without:
             yield name, simulator.way(collective, ALGORITHMS[name], part.roles)
 
@@ -173,9 +186,9 @@ def _ways(part: BusyPart, measurement: Measurement) -> Iterator[tuple[str, Way]]
 def _forced_algorithm(measurement: Measurement) -> Algorithm | None:
     if measurement.algorithm is None:
         return None
-    algorithm = _FORCED.get(measurement.algorithm.lower().replace("_", ""))
+    algorithm = _FORCIBLE.get(measurement.algorithm.lower().replace("_", ""))
     if algorithm is None:
-        hint = nearest(measurement.algorithm, sorted(_FORCED))
+        hint = suggest_nearest(measurement.algorithm, sorted(_FORCIBLE))
         raise InputError(
             f"no algorithm {measurement.algorithm!r}", where=measurement.source, hint=hint
         )
@@ -187,14 +200,14 @@ def _forced_protocol(measurement: Measurement) -> Protocol | None:
         return None
     known = [protocol.value for protocol in Protocol]
     if measurement.protocol.lower() not in known:
-        hint = nearest(measurement.protocol.lower(), known)
+        hint = suggest_nearest(measurement.protocol.lower(), known)
         raise InputError(
             f"no protocol {measurement.protocol!r}", where=measurement.source, hint=hint
         )
     return Protocol(measurement.protocol.lower())
 
 
-def sent_around(system: System, members: tuple[int, ...]) -> Way:
+def ring_exchange(system: System, members: tuple[int, ...]) -> AlgorithmWay:
     """Every rank sends its buffer to the next one, in rank order, and receives the previous one's.
 
     Exactly one edge of this circle leaves each child of a spanned level. It cannot use the ports
@@ -209,7 +222,7 @@ def sent_around(system: System, members: tuple[int, ...]) -> Way:
         rate = several if link.domain is Domain.SWITCH else link.bandwidth_bytes_per_second
         busy[level] = carried[level] / rate
     waits = tuple(float(level in spans) for level in range(len(members)))
-    return Way(
+    return AlgorithmWay(
         SEND_RECEIVE,
         Algorithm.DIRECT,
         spans,

@@ -1,6 +1,6 @@
 """What a fit expects of a machine before any row is seen: its ways, and their numbers.
 
-Where media are stated they are what such links reach elsewhere (``typical``), so that rows which
+Where media are stated they are what such links reach elsewhere (``apply_typical``), so that rows which
 say nothing of a link leave its price as it was. Else hops are the description's, by protocol;
 launches those of NCCL's model; a level has all of its bandwidth but what flags take. A level loses
 a little with each doubling of nodes.
@@ -15,10 +15,10 @@ import numpy as np
 
 from hierarchies import Crossing, Fit, System
 from hierarchies.calibration import ANY
-from synth.collective.algorithms.algorithms import Algorithm, network
+from synth.collective.algorithms.algorithms import Algorithm, innermost_network_level
 from synth.collective.algorithms.protocols import Protocol
 from synth.measure.calibration.prior import Floats, Key
-from synth.measure.calibration.typical import typical
+from synth.measure.calibration.typical import apply_typical
 
 LOSS, LOSS_ACROSS, LOSS_INSIDE = 0.03, 0.1, 0.01
 """The part of its bandwidth that each doubling of children is expected to lose: in the network, in
@@ -30,13 +30,13 @@ LEAST = 1e-9
 """Seconds that a message is expected to take at least: expectations are units, and none is 0."""
 
 
-def ways(leaves: Sequence[Key], system: System) -> tuple[Key, ...]:
+def wider_keys(leaves: Sequence[Key], system: System) -> tuple[Key, ...]:
     """Protocols, then algorithms for any collective, then the ways themselves.
 
     Sending to all at once is always among them: what peers cost no other algorithm tells.
     """
     found: dict[Key, None] = {}
-    for protocol in _known(system):
+    for protocol in _known_protocols(system):
         found[ANY, ANY, protocol.value] = None
         found[ANY, Algorithm.DIRECT.value, protocol.value] = None
     for key in leaves:
@@ -46,7 +46,7 @@ def ways(leaves: Sequence[Key], system: System) -> tuple[Key, ...]:
     return tuple(sorted(found, key=lambda key: (bool(key[0]), bool(key[1]))))
 
 
-def _known(system: System) -> list[Protocol]:
+def _known_protocols(system: System) -> list[Protocol]:
     """Protocols that at least one link supports."""
     return [
         protocol
@@ -57,7 +57,7 @@ def _known(system: System) -> list[Protocol]:
 
 def expected_fit(system: System, key: Key) -> Fit:
     """What a way is priced by before any row of the system is seen, as the fit of a calibration."""
-    known = typical(system).calibration
+    known = apply_typical(system).calibration
     if found := known and known.fit(*key):
         return found
     protocol = Protocol(key[2])
@@ -68,7 +68,7 @@ def expected_fit(system: System, key: Key) -> Fit:
     return Fit(key[2], levels, protocol.launch_seconds, key[1], key[0])
 
 
-def described(system: System, key: Key) -> Floats:
+def expected_numbers(system: System, key: Key) -> Floats:
     """The launch and those of ``PARTS`` before anything was measured; none is 0.
 
     Where nothing is known of peers, one is expected to cost what a message of a ring does, by
@@ -82,7 +82,7 @@ def described(system: System, key: Key) -> Floats:
         hops.append(max(level.hop_seconds, LEAST) * (WIRE if at_once and not peer else 1.0))
         inverse.append(1 / level.share)
         peers.append(peer or max(link.latency_seconds, LEAST))
-    between = network(system)
+    between = innermost_network_level(system)
     outside = LOSS_ACROSS if at_once else LOSS
     lost = [outside if level <= between else LOSS_INSIDE for level in range(len(system.links))]
     losses = [-log1p(-each) for each in lost]

@@ -14,25 +14,25 @@ from shlex import quote
 
 from grammar import Collective, Goal
 from hierarchies import InputError, System
-from hierarchies.units import duration
+from hierarchies.units import format_duration
 from synth.collective.algorithms import nccl_tests
 from synth.collective.algorithms.algorithms import Algorithm
-from synth.collective.algorithms.nccl_model import NVLS, RING, SPELLINGS, TREE, Ranks, has
+from synth.collective.algorithms.nccl_model import NVLS, RING, SPELLINGS, TREE, Ranks, has_algorithm
 from synth.collective.algorithms.protocols import Protocol, protocols
 from synth.measure.calibration.measurements import Measurement
 from synth.measure.calibration.prediction import Predictor
-from synth.measure.logs.matching import host_level, with_commas
+from synth.measure.logs.matching import find_host_level, join_with_commas
 
 SMALLEST_BYTES, LARGEST_BYTES, LARGEST_LL_BYTES = 2**10, 2**30, 2**26
 START_SECONDS = 10.0
 """A rough figure for the time to start a test, for the run time that is printed."""
-LOOK, FIT = "Look at their logs", "Calibrate with them"
+LOOK_HEADING, FIT_HEADING = "Look at their logs", "Calibrate with them"
 """What to do with logs of tests: first see whether the machine is as expected."""
 _PROTOCOL = {Protocol.SIMPLE: "Simple", Protocol.LL: "LL", Protocol.LL128: "LL128"}
 
 
 @dataclass(frozen=True)
-class Groups:
+class RankGroups:
     """Which ranks form groups: members and busy as in ``Measurement``, and how they are made.
 
     ``split`` is the value of NCCL_TESTS_SPLIT, "" for one group of all. ``where`` says it in words.
@@ -54,7 +54,7 @@ class Experiment:
 
     name: str
     goal: Goal
-    groups: Groups
+    groups: RankGroups
     algorithm: str | None
     protocol: Protocol | None
     smallest_bytes: int
@@ -68,7 +68,7 @@ class Experiment:
 
     @property
     def program(self) -> str:
-        return nccl_tests.program(self.goal.value)
+        return nccl_tests.suite_program(self.goal.value)
 
     @property
     def environment(self) -> dict[str, str]:
@@ -84,15 +84,15 @@ class Experiment:
 
     @property
     def arguments(self) -> str:
-        return nccl_tests.arguments(self.smallest_bytes, self.largest_bytes)
+        return nccl_tests.suite_arguments(self.smallest_bytes, self.largest_bytes)
 
     @property
     def notes(self) -> tuple[str, ...]:
         """Comment lines to stand above the output, so that the log itself says what was run."""
         ways = {k: v for k, v in self.environment.items() if k != "NCCL_TESTS_SPLIT"}
         comments = [f"# collective: {self.program.removesuffix('_perf')}"]
-        comments.append(f"# members: {with_commas(self.groups.members)}")
-        comments.append(f"# busy: {with_commas(self.groups.busy)}")
+        comments.append(f"# members: {join_with_commas(self.groups.members)}")
+        comments.append(f"# busy: {join_with_commas(self.groups.busy)}")
         if ways:
             comments.append("# algo: " + " ".join(f"{key}={value}" for key, value in ways.items()))
         return tuple(comments)
@@ -104,28 +104,28 @@ def experiments(system: System) -> tuple[Experiment, ...]:
         raise InputError(f"{system.name} has one device", hint="nothing is sent anywhere")
     found: dict[str, Experiment] = {}
     for groups in _all_groups(system):
-        for one in _on(system, groups):
+        for one in _experiments_on(system, groups):
             found.setdefault(one.name, one)
     return tuple(found.values())
 
 
-def isolating(system: System, level: str) -> Experiment | None:
+def isolating_experiment(system: System, level: str) -> Experiment | None:
     """The test that times one level alone, on its bandwidth; None if the level has one child."""
     position = system.hierarchy.index(level)
-    groups = next(_alone(system, position), None)
-    return None if groups is None else next(_on(system, groups), None)
+    groups = next(_groups_at_level(system, position), None)
+    return None if groups is None else next(_experiments_on(system, groups), None)
 
 
-def _all_groups(system: System) -> Iterator[Groups]:
+def _all_groups(system: System) -> Iterator[RankGroups]:
     counts = system.hierarchy.cardinalities
     several = [level for level, count in enumerate(counts) if count > 1]
     for level in reversed(several):
-        yield from _alone(system, level)
+        yield from _groups_at_level(system, level)
     for level in reversed(several):
-        yield from _inside(system, level)
+        yield from _groups_inside(system, level)
 
 
-def _alone(system: System, level: int) -> Iterator[Groups]:
+def _groups_at_level(system: System, level: int) -> Iterator[RankGroups]:
     """Groups whose ranks differ at one level only; in one outer unit where no split makes them."""
     counts, name = system.hierarchy.cardinalities, system.hierarchy.names[level]
     if counts[level] == 1:
@@ -135,19 +135,19 @@ def _alone(system: System, level: int) -> Iterator[Groups]:
     where = f"level {name} alone, all at once"
     if inner == 1:
         split = f"DIV {counts[level]}" if system.devices > counts[level] else ""
-        yield Groups(members, counts, split, where, f"{name}-alone")
+        yield RankGroups(members, counts, split, where, f"{name}-alone")
     elif system.devices == counts[level] * inner:
-        yield Groups(members, counts, f"MOD {inner}", where, f"{name}-alone")
+        yield RankGroups(members, counts, f"MOD {inner}", where, f"{name}-alone")
     elif _is_power(inner) and _is_power(counts[level]):
         rest = (2 ** (system.devices - 1).bit_length() - 1) ^ ((counts[level] - 1) * inner)
-        yield Groups(members, counts, f"AND 0x{rest:x}", where, f"{name}-alone")
+        yield RankGroups(members, counts, f"AND 0x{rest:x}", where, f"{name}-alone")
     else:
         busy = tuple(1 if i < level else count for i, count in enumerate(counts))
         one = f"{where}, in one {system.hierarchy.names[level - 1]}"
-        yield Groups(members, busy, f"MOD {inner}", one, f"{name}-alone")
+        yield RankGroups(members, busy, f"MOD {inner}", one, f"{name}-alone")
 
 
-def _inside(system: System, level: int) -> Iterator[Groups]:
+def _groups_inside(system: System, level: int) -> Iterator[RankGroups]:
     """Groups of all ranks in one child of the next outer level; of all ranks at the outermost."""
     counts, names = system.hierarchy.cardinalities, system.hierarchy.names
     if not any(count > 1 for count in counts[level + 1 :]):
@@ -155,13 +155,13 @@ def _inside(system: System, level: int) -> Iterator[Groups]:
     whole = prod(counts[level:])
     members = tuple(1 if i < level else count for i, count in enumerate(counts))
     if whole == system.devices:
-        yield Groups(members, counts, "", "all ranks together", "all")
+        yield RankGroups(members, counts, "", "all ranks together", "all")
         return
     where = f"all ranks of one {names[level - 1]}, each by itself"
-    yield Groups(members, counts, f"DIV {whole}", where, f"inside-{names[level - 1]}")
+    yield RankGroups(members, counts, f"DIV {whole}", where, f"inside-{names[level - 1]}")
 
 
-def _on(system: System, groups: Groups) -> Iterator[Experiment]:
+def _experiments_on(system: System, groups: RankGroups) -> Iterator[Experiment]:
     """The collectives to run on some groups, the most informative one first."""
     names = system.hierarchy.names
     spans = [level for level, m in enumerate(groups.members) if m > 1]
@@ -173,26 +173,38 @@ def _on(system: System, groups: Groups) -> Iterator[Experiment]:
     if not single:
         bandwidth = f"how {crossed} share the way: through, ports"
     ring = (Goal.ALL_REDUCE, RING)
-    yield _made(system, groups, ring, Protocol.SIMPLE, (bandwidth, f"latency of {crossed}"))
+    yield _make_experiment(
+        system, groups, ring, Protocol.SIMPLE, (bandwidth, f"latency of {crossed}")
+    )
     for protocol in known[1:] if single else ():
         what = f"{protocol.value}_latency of {crossed}"
-        yield _made(system, groups, ring, protocol, (what,))
-    yield _made(system, groups, (Goal.ALL_GATHER, None), None, (f"{bandwidth}, by another way",))
+        yield _make_experiment(system, groups, ring, protocol, (what,))
+    yield _make_experiment(
+        system, groups, (Goal.ALL_GATHER, None), None, (f"{bandwidth}, by another way",)
+    )
     if not single:
-        if has(Collective.ALL_REDUCE, Algorithm.TREE, links):
+        if has_algorithm(Collective.ALL_REDUCE, Algorithm.TREE, links):
             tree = (Goal.ALL_REDUCE, TREE)
-            yield _made(system, groups, tree, Protocol.SIMPLE, (f"trees over {crossed}",))
-        yield _made(system, groups, (Goal.REDUCE_SCATTER, None), None, ("a check of the rings",))
-        yield _made(system, groups, (Goal.ALL_TO_ALL, None), None, (f"exchanges over {crossed}",))
+            yield _make_experiment(
+                system, groups, tree, Protocol.SIMPLE, (f"trees over {crossed}",)
+            )
+        yield _make_experiment(
+            system, groups, (Goal.REDUCE_SCATTER, None), None, ("a check of the rings",)
+        )
+        yield _make_experiment(
+            system, groups, (Goal.ALL_TO_ALL, None), None, (f"exchanges over {crossed}",)
+        )
     if all(link.reduces for link in links) and Ranks(system, groups.members).multicasts:
         switches = f"what switches of {crossed} reduce"
-        yield _made(system, groups, (Goal.ALL_REDUCE, NVLS), None, (switches,))
-    yield _made(system, groups, (Goal.ALL_REDUCE, None), None, ("what the runtime chooses",))
+        yield _make_experiment(system, groups, (Goal.ALL_REDUCE, NVLS), None, (switches,))
+    yield _make_experiment(
+        system, groups, (Goal.ALL_REDUCE, None), None, ("what the runtime chooses",)
+    )
 
 
-def _made(
+def _make_experiment(
     system: System,
-    groups: Groups,
+    groups: RankGroups,
     what: tuple[Goal, str | None],
     protocol: Protocol | None,
     tells: tuple[str, ...],
@@ -213,30 +225,30 @@ def _made(
 
 
 @dataclass(frozen=True)
-class Lines:
+class LaunchLines:
     """How one experiment is started: by Open MPI or by Slurm."""
 
     mpirun: str
     srun: str
 
 
-def lines(system: System, experiment: Experiment) -> Lines:
+def launch_lines(system: System, experiment: Experiment) -> LaunchLines:
     """The command lines, one rank a device; ``$TESTS`` is the build folder of either suite.
 
     Where no level of the system is called node or host, ranks are left to the launcher to spread.
     """
-    busy, level = experiment.groups.busy, host_level(system)
+    busy, level = experiment.groups.busy, find_host_level(system)
     ranks = prod(busy)
     hosts = prod(busy[: level + 1]) if level is not None else 0
     environment = experiment.environment
     test = f"$TESTS/{experiment.program} {experiment.arguments}"
-    return Lines(
-        nccl_tests.mpirun(ranks, environment, test, hosts),
-        nccl_tests.srun(ranks, environment, test, hosts),
+    return LaunchLines(
+        nccl_tests.mpirun_command(ranks, environment, test, hosts),
+        nccl_tests.srun_command(ranks, environment, test, hosts),
     )
 
 
-def kept(command: str, experiment: Experiment) -> str:
+def log_command(command: str, experiment: Experiment) -> str:
     """The command, with its notes and its output written to the experiment's log file."""
     echoed = "; ".join(f"echo '{note}'" for note in experiment.notes)
     return f"({echoed}; {command}) > {experiment.file}"
@@ -246,9 +258,9 @@ def _is_power(number: int) -> bool:
     return number & (number - 1) == 0
 
 
-def in_all(seconds: Iterable[float]) -> str:
+def describe_total(seconds: Iterable[float]) -> str:
     """How long tests take together, in words: ``about 23.8 s in all``."""
-    return f"about {duration(sum(seconds))} in all"
+    return f"about {format_duration(sum(seconds))} in all"
 
 
 def script(
@@ -258,17 +270,17 @@ def script(
 
     ``spec`` is what the system is loaded by, to be used again with the logs.
     """
-    of, name = in_all(one.seconds for one in found), quote(spec or system.name)
+    of, name = describe_total(one.seconds for one in found), quote(spec or system.name)
     rows = [
         f"# {len(found)} tests for {system.name}, {system.hierarchy}: {of}",
         "# TESTS is the build folder of nccl-tests, or of rccl-tests: same names, same flags.",
-        f"# {LOOK}: collsynth doctor {name} *.txt",
-        f"# {FIT}, if nothing falls short: collsynth calibrate {name} *.txt -o my.toml",
+        f"# {LOOK_HEADING}: collsynth doctor {name} *.txt",
+        f"# {FIT_HEADING}, if nothing falls short: collsynth calibrate {name} *.txt -o my.toml",
         "TESTS=${TESTS:-./build}",
     ]
     for number, one in enumerate(found, start=1):
-        how = lines(system, one)
+        how = launch_lines(system, one)
         rows += ["", f"# {number}. {one.goal.value}, {one.groups.where}; about {one.seconds:.0f} s"]
         rows.append(f"#    tells: {'; '.join(one.tells)}")
-        rows.append(kept(how.srun if launcher == "srun" else how.mpirun, one))
+        rows.append(log_command(how.srun if launcher == "srun" else how.mpirun, one))
     return "\n".join(rows) + "\n"

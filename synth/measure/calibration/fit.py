@@ -10,24 +10,35 @@ from math import expm1, isfinite
 import numpy as np
 import numpy.typing as npt
 
-from hierarchies import Calibration, Crossing, Fit, InputError, System, Untold
+from hierarchies import Calibration, Crossing, Fit, InputError, System, UndeterminedLevels
 from hierarchies.calibration import FASTEST, MODEL
 from synth.collective.algorithms.algorithms import Algorithm
-from synth.measure.calibration.candidates import Candidate, candidates, chosen, wide
+from synth.measure.calibration.candidates import (
+    FitCandidate,
+    candidates,
+    choose_algorithm,
+    wide_shares,
+)
 from synth.measure.calibration.expectations import expected_fit
-from synth.measure.calibration.identifiability import undetermined
+from synth.measure.calibration.identifiability import explain_undetermined
 from synth.measure.calibration.measurements import FEWEST_SIZES, Measurement
-from synth.measure.calibration.prior import unmeasured
-from synth.measure.calibration.residuals import FittedRow, followed, residuals, strayed, strays
-from synth.measure.calibration.solver import Rows, Solution, solve, unseen_seconds
-from synth.measure.calibration.typical import typical
+from synth.measure.calibration.prior import unmeasured_ways
+from synth.measure.calibration.residuals import (
+    FittedRow,
+    find_outliers,
+    measured_ranges,
+    residuals,
+    table_residuals,
+)
+from synth.measure.calibration.solver import Rows, Solution, cross_validated_seconds, solve
+from synth.measure.calibration.typical import apply_typical
 
 PREFERRED = (MODEL, FASTEST)
 """How a runtime may choose its way: the one that explains the rows better; of equals the first."""
 
 
 @dataclass(frozen=True)
-class Calibrated:
+class FitResult:
     """A system with its calibration, and the rows that it was fitted to.
 
     ``loss`` is what the fit minimised: of two descriptions of one machine that are fitted to the
@@ -40,7 +51,7 @@ class Calibrated:
     loss: float
 
 
-def fit(system: System, measurements: Sequence[Measurement]) -> Calibrated:
+def fit(system: System, measurements: Sequence[Measurement]) -> FitResult:
     """Latency and bandwidth per level, algorithm and protocol, from measurements of one system.
 
     A calibration that the system has already is not looked at. Rows of no bytes are left out.
@@ -49,31 +60,31 @@ def fit(system: System, measurements: Sequence[Measurement]) -> Calibrated:
     twice, and times that are no positive, finite numbers.
     """
     bare = replace(system, calibration=None)
-    checked = [_checked(measurement) for measurement in measurements]
+    checked = [_check_measurement(measurement) for measurement in measurements]
     _check_together(checked)
     tried = [(rows, solve(bare, rows)) for rows in (_rows(bare, checked, how) for how in PREFERRED)]
     best = min(range(len(tried)), key=lambda which: tried[which][1].loss)
     rows, first = tried[best]
-    away = strayed(rows.sizes, rows.seconds, first.fitted, rows.table)
+    away = find_outliers(rows.sizes, rows.seconds, first.fitted, rows.table)
     solution = solve(bare, rows, ~away) if away.any() else first
     found = _fitted_rows(bare, rows, checked, solution, away)
-    found = _unseen(bare, rows, solution, found)
+    found = _cross_validate(bare, rows, solution, found)
     calibration = Calibration(
         tuple(_fits(bare, rows, solution)),
         residuals(found),
         tuple(dict.fromkeys(measurement.source for measurement in checked if measurement.source)),
-        undetermined(bare, rows, solution),
-        tuple(_dropped(found)),
+        explain_undetermined(bare, rows, solution),
+        tuple(_describe_dropped(found)),
         PREFERRED[best],
-        followed(found),
-        strays(found),
-        machines=known.residuals if (known := typical(bare).calibration) else (),
-        untold=tuple(_untold(bare, solution)),
+        measured_ranges(found),
+        table_residuals(found),
+        machines=known.residuals if (known := apply_typical(bare).calibration) else (),
+        untold=tuple(_undetermined(bare, solution)),
     )
-    return Calibrated(replace(bare, calibration=calibration), calibration, found, first.loss)
+    return FitResult(replace(bare, calibration=calibration), calibration, found, first.loss)
 
 
-def _checked(measurement: Measurement) -> Measurement:
+def _check_measurement(measurement: Measurement) -> Measurement:
     """The measurement without rows of no bytes, its sizes ascending."""
     where = measurement.source
     for sample in measurement.samples:
@@ -125,11 +136,11 @@ def _rows(system: System, measurements: Sequence[Measurement], runtime: str) -> 
     seconds: list[float] = []
     tables: list[int] = []
     numbers: list[int] = []
-    ways: list[Candidate] = []
+    ways: list[FitCandidate] = []
     for table, measurement in enumerate(measurements):
         known = candidates(system, measurement)
         for sample in measurement.samples:
-            taken = chosen(system, measurement, runtime, sample.size_bytes)
+            taken = choose_algorithm(system, measurement, runtime, sample.size_bytes)
             mine = [each for each in known if taken in (None, each.way.algorithm.value)] or known
             numbers += [len(sizes)] * len(mine)
             ways += mine
@@ -151,9 +162,12 @@ def _fits(system: System, rows: Rows, solution: Solution) -> Iterator[Fit]:
     algorithms = {one.value: one for one in Algorithm}
     gone = Counter(rows.candidates[pair].key for pair in solution.chosen)
     fitted = [*zip(solution.keys, solution.unknowns, strict=True)]
-    for key, unknowns in [*fitted, *unmeasured(solution.keys, solution.unknowns, solution.lowest)]:
+    for key, unknowns in [
+        *fitted,
+        *unmeasured_ways(solution.keys, solution.unknowns, solution.lowest),
+    ]:
         numbers = unknowns.tolist()
-        kept = wide(system, algorithms[key[1]]) if key[1] else (1.0,) * levels
+        kept = wide_shares(system, algorithms[key[1]]) if key[1] else (1.0,) * levels
         found = []
         for level, before in enumerate(expected_fit(system, key).levels):
             if not crossed[level]:
@@ -163,17 +177,26 @@ def _fits(system: System, rows: Rows, solution: Solution) -> Iterator[Fit]:
             if key[1] != Algorithm.DIRECT.value:
                 peer = 0.0
             share, loss = (float(f"{each:.6g}") for each in (1 / inverse, -expm1(-loss)))
-            found.append(Crossing(_short(hop), _short(gap), share, _short(peer), kept[level], loss))
-        yield Fit(key[2], tuple(found), _short(numbers[0]), key[1], key[0], gone[key])
+            found.append(
+                Crossing(
+                    _round_seconds(hop),
+                    _round_seconds(gap),
+                    share,
+                    _round_seconds(peer),
+                    kept[level],
+                    loss,
+                )
+            )
+        yield Fit(key[2], tuple(found), _round_seconds(numbers[0]), key[1], key[0], gone[key])
 
 
-def _untold(system: System, solution: Solution) -> Iterator[Untold]:
+def _undetermined(system: System, solution: Solution) -> Iterator[UndeterminedLevels]:
     names = system.hierarchy.names
     for levels, taken in solution.untold:
-        yield Untold(tuple(names[level] for level in levels), names[taken])
+        yield UndeterminedLevels(tuple(names[level] for level in levels), names[taken])
 
 
-def _short(seconds: float) -> float:
+def _round_seconds(seconds: float) -> float:
     """Rounded to tenths of nanoseconds: finer than any measured row, and short to write."""
     return max(0.0, round(seconds * 1e6, 4)) * 1e-6
 
@@ -213,27 +236,27 @@ def _is_forced(system: System, measurement: Measurement) -> bool:
     return len({each.way.algorithm for each in candidates(system, measurement)}) == 1
 
 
-def _unseen(
+def _cross_validate(
     system: System, rows: Rows, solution: Solution, found: Sequence[FittedRow]
 ) -> tuple[FittedRow, ...]:
     """The rows, each with its seconds by fits without it (cross-validation)."""
     kept = np.array([not row.dropped for row in found])
     starts = np.searchsorted(rows.table, rows.table)
     odd = (np.arange(len(found)) - starts) % 2
-    halves = unseen_seconds(system, rows, solution, kept, odd)
+    halves = cross_validated_seconds(system, rows, solution, kept, odd)
     names = [row.measurement.configuration for row in found]
     known = list(dict.fromkeys(names))
     tables = np.zeros(len(found))
     if len(known) > 1:
         groups = np.array([known.index(name) for name in names])
-        tables = unseen_seconds(system, rows, solution, kept, groups)
+        tables = cross_validated_seconds(system, rows, solution, kept, groups)
     return tuple(
         replace(row, halves_seconds=half, tables_seconds=table)
         for row, half, table in zip(found, halves.tolist(), tables.tolist(), strict=True)
     )
 
 
-def _dropped(rows: Sequence[FittedRow]) -> Iterator[str]:
+def _describe_dropped(rows: Sequence[FittedRow]) -> Iterator[str]:
     for row in rows:
         if row.dropped:
             where = row.measurement.source or "a table"

@@ -15,26 +15,26 @@ ALIKE = 0.02
 may grow and a launch shrink, and no row changes much."""
 
 
-def undetermined(system: System, rows: Rows, solution: Solution) -> tuple[str, ...]:
+def explain_undetermined(system: System, rows: Rows, solution: Solution) -> tuple[str, ...]:
     """Sentences on the numbers that the rows cannot determine, the widest first.
 
     Levels that no row crosses, ways that none went, and, from the singular values of the last least
     squares, numbers of which the rows know only a sum: one can grow as another shrinks.
     """
     return (
-        *_levels_unseen(system, rows),
-        *_ways_unseen(rows, solution),
-        *_shared(system, rows, solution),
+        *_find_unseen_levels(system, rows),
+        *_find_unseen_ways(rows, solution),
+        *_find_shared_numbers(system, rows, solution),
     )
 
 
-def _levels_unseen(system: System, rows: Rows) -> Iterator[str]:
+def _find_unseen_levels(system: System, rows: Rows) -> Iterator[str]:
     for level, name in enumerate(system.hierarchy.names):
         if not any(candidate.waited[level] for candidate in rows.candidates):
             yield f"no row crosses level {name!r}: its numbers stay as they were"
 
 
-def _ways_unseen(rows: Rows, solution: Solution) -> Iterator[str]:
+def _find_unseen_ways(rows: Rows, solution: Solution) -> Iterator[str]:
     gone = {rows.candidates[pair].key for pair in solution.chosen}
     for key in solution.keys:
         if key[0] and key not in gone:
@@ -44,15 +44,17 @@ def _ways_unseen(rows: Rows, solution: Solution) -> Iterator[str]:
             yield f"no row went by protocol {protocol}: its numbers follow those of the others"
 
 
-def _shared(system: System, rows: Rows, solution: Solution) -> Iterator[str]:
+def _find_shared_numbers(system: System, rows: Rows, solution: Solution) -> Iterator[str]:
     """What the rows leave together, and what they never were limited by, of which ways."""
     said: dict[str, list[str]] = {}
-    for way, text in _left_together(system, rows, solution):
+    for way, text in _describe_left_together(system, rows, solution):
         said.setdefault(text, []).append(way)
     yield from (f"{' and '.join(ways)}: {text}" for text, ways in said.items())
 
 
-def _left_together(system: System, rows: Rows, solution: Solution) -> Iterator[tuple[str, str]]:
+def _describe_left_together(
+    system: System, rows: Rows, solution: Solution
+) -> Iterator[tuple[str, str]]:
     """A way, and what the rows do not tell of it."""
     names = _names(system)
     design = solution.design.reshape(len(rows.sizes), len(solution.keys), len(names))
@@ -66,7 +68,11 @@ def _left_together(system: System, rows: Rows, solution: Solution) -> Iterator[t
                 if not any(other < {*together} for other in several):
                     numbers = " and ".join(names[seen[i]] for i in together)
                     yield _way(key), f"the rows tell only one sum of {numbers}"
-            never = [names[i] for i in range(len(names)) if not lengths[i] and _busy(rows, key, i)]
+            never = [
+                names[i]
+                for i in range(len(names))
+                if not lengths[i] and _is_busy_share(rows, key, i)
+            ]
             if len(seen) and never:
                 yield _way(key), f"nothing was limited by {' or '.join(never)}"
 
@@ -83,7 +89,7 @@ def _directions(columns: Floats) -> Iterator[list[int]]:
             yield together
 
 
-def _busy(rows: Rows, key: Key, column: int) -> bool:
+def _is_busy_share(rows: Rows, key: Key, column: int) -> bool:
     """Whether a column is the bandwidth share of a level that the way sends bytes over."""
     candidate = next(candidate for candidate in rows.candidates if candidate.key == key)
     which, level = divmod(column - 1, len(candidate.waited))

@@ -12,25 +12,25 @@ from dataclasses import dataclass
 from grammar import Goal
 from hierarchies import System
 from synth.collective.algorithms.nccl_model import Ranks
-from synth.collective.price.bound import Bound, bound_among
-from synth.collective.price.defaults import Defaults, taken
-from synth.collective.price.intervals import Interval, interval
-from synth.collective.price.steps import StepPrice, priced_by
-from synth.collective.price.ways import Line, fastest
+from synth.collective.price.bound import Bound, bound_of_roles
+from synth.collective.price.defaults import RuntimeDefaults, choose_default
+from synth.collective.price.intervals import Interval, interval_of_program
+from synth.collective.price.steps import InstructionPrice, price_of_line
+from synth.collective.price.ways import PriceLine, pick_fastest
 from synth.measure.calibration.busy_part import busy_part
-from synth.measure.calibration.candidates import Allowed, allowed_ways
+from synth.measure.calibration.candidates import PossibleWay, possible_ways
 from synth.measure.calibration.measurements import SEND_RECEIVE, Measurement
 
 
 @dataclass(frozen=True)
-class Predicted:
+class SizePrediction:
     """One size: the price of the way that was forced or chosen, and of all ways there are.
 
-    ``interval`` is the range that a calibration gives for the time; None without a calibration.
+    ``interval_of_program`` is the range that a calibration gives for the time; None without a calibration.
     """
 
     way: str
-    price: StepPrice
+    price: InstructionPrice
     options: Mapping[str, float]
     interval: Interval | None = None
 
@@ -45,31 +45,31 @@ class Predictor:
     def __init__(self, system: System, measurement: Measurement) -> None:
         self._measurement = measurement
         self._part = busy_part(system, measurement)
-        found = allowed_ways(self._part, measurement)
+        found = possible_ways(self._part, measurement)
         self._lines = {each.name: self._by_protocol(each) for each in found}
 
-    def at(self, size_bytes: int) -> Predicted:
+    def at(self, size_bytes: int) -> SizePrediction:
         found = self._taken(size_bytes)
         [price] = found.baseline
-        margin = interval(self._part.system, (price,))
-        return Predicted(found.chosen, price, found.seconds, margin)
+        margin = interval_of_program(self._part.system, (price,))
+        return SizePrediction(found.chosen, price, found.seconds, margin)
 
     def bound(self, size_bytes: int) -> Bound:
         """The time no schedule of a collective can beat; sends and receives have none."""
         goal = Goal(self._measurement.collective)
-        return bound_among(self._part.system, self._part.roles, size_bytes, goal)
+        return bound_of_roles(self._part.system, self._part.roles, size_bytes, goal)
 
-    def _by_protocol(self, each: Allowed) -> tuple[Line, ...]:
+    def _by_protocol(self, each: PossibleWay) -> tuple[PriceLine, ...]:
         """The lines of one way, one for each protocol; only fitted protocols, if any was fitted."""
         system = self._part.system
         fitted = system.calibration and system.calibration.protocols
         known = [one for one in each.protocols if not fitted or one.value in fitted]
         return tuple(each.way.line(system, one) for one in known or each.protocols)
 
-    def _taken(self, size_bytes: int) -> Defaults:
+    def _taken(self, size_bytes: int) -> RuntimeDefaults:
         if self._measurement.collective == SEND_RECEIVE:
             [(name, lines)] = self._lines.items()
-            price = priced_by(SEND_RECEIVE, fastest(lines, size_bytes), size_bytes)
-            return Defaults({name: (price,)}, name)
+            price = price_of_line(SEND_RECEIVE, pick_fastest(lines, size_bytes), size_bytes)
+            return RuntimeDefaults({name: (price,)}, name)
         ranks = Ranks(self._part.system, self._part.members)
-        return taken(ranks, Goal(self._measurement.collective), self._lines, size_bytes)
+        return choose_default(ranks, Goal(self._measurement.collective), self._lines, size_bytes)

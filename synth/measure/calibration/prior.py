@@ -62,23 +62,23 @@ def noise(size_bytes: int) -> float:
     return max((least, error) for least, error in NOISE if least <= size_bytes)[1]
 
 
-def part(column: int, levels: int) -> int:
+def part_of_column(column: int, levels: int) -> int:
     """What a column of a fit's unknowns is: 0 launch, else one more than its place in ``PARTS``."""
     return 0 if column == 0 else 1 + (column - 1) // levels
 
 
-def expected(keys: Sequence[Key], what: int) -> tuple[Floats, Floats]:
+def expected_prior(keys: Sequence[Key], what: int) -> tuple[Floats, Floats]:
     """The prior of all ways by one protocol, before any row: a matrix and a vector.
 
     Matrix x numbers - vector has independent entries of spread 1; ``what`` says which numbers (see
-    ``part``). The keys must contain the algorithm and the protocol of each way.
+    ``part_of_column``). The keys must contain the algorithm and the protocol of each way.
     """
     place = {key: number for number, key in enumerate(keys)}
     rows, wanted = np.zeros((len(keys), len(keys))), np.zeros(len(keys))
     for key, number in place.items():
         rows[number, number] = 1.0
         if key[0] or key[1]:
-            rows[number, place[_like(key)]] = -1.0
+            rows[number, place[_generalize_key(key)]] = -1.0
         if not key[0]:
             spread = (ALGORITHM if key[1] else PROTOCOL)[what]
             rows[number] /= spread
@@ -91,7 +91,7 @@ def expected(keys: Sequence[Key], what: int) -> tuple[Floats, Floats]:
     return rows, wanted
 
 
-def unmeasured(
+def unmeasured_ways(
     keys: Sequence[Key], unknowns: Floats, lowest: Floats
 ) -> Iterator[tuple[Key, Floats]]:
     """Ways that no row can have taken, by algorithms that some row can, with expected numbers.
@@ -105,26 +105,32 @@ def unmeasured(
         for collective, by in RECIPES:
             key = collective.value, algorithm, protocol
             if by.value == algorithm and key not in mine:
-                yield key, np.maximum(_given(key, mine, known), lowest[keys.index(_like(key))])
+                yield (
+                    key,
+                    np.maximum(
+                        _conditional_mean(key, mine, known),
+                        lowest[keys.index(_generalize_key(key))],
+                    ),
+                )
 
 
-def _given(key: Key, others: Sequence[Key], known: Floats) -> Floats:
+def _conditional_mean(key: Key, others: Sequence[Key], known: Floats) -> Floats:
     """A way's expectation given those of others: the conditional mean of a normal distribution."""
     levels = (known.shape[1] - 1) // len(PARTS)
     place = {other: number for number, other in enumerate(others)}
     ways = [other for other in others if other[0]]
-    strayed = np.array([known[place[way]] - known[place[_like(way)]] for way in ways])
-    found: Floats = known[place[_like(key)]].copy()
+    strayed = np.array([known[place[way]] - known[place[_generalize_key(way)]] for way in ways])
+    found: Floats = known[place[_generalize_key(key)]].copy()
     if not ways:
         return found
     for column in range(len(found)):
-        what = part(column, levels)
+        what = part_of_column(column, levels)
         weights = np.linalg.solve(_covariance(ways, ways, what), _covariance(ways, [key], what))
         found[column] += weights[:, 0] @ strayed[:, column]
     return found
 
 
-def _like(key: Key) -> Key:
+def _generalize_key(key: Key) -> Key:
     """The key one step more general: an algorithm for any collective, or a protocol for any
     algorithm.
     """

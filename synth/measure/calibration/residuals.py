@@ -3,7 +3,7 @@
 Two questions, two answers. A price of something measured is off as much as rows are that the fit
 had not seen (``residuals``). A price of something else (another collective, number of ranks or
 algorithm, sizes outside) is off as much as whole tables are, left out one after the other
-(``strays``): all rows of a table are off together, so a hundred rows of three tables say no more
+(``table_residuals``): all rows of a table are off together, so a hundred rows of three tables say no more
 about a fourth table than three numbers can.
 """
 
@@ -18,9 +18,9 @@ import numpy.typing as npt
 import scipy
 
 from grammar import Goal
-from hierarchies import Calibration, Measured, Residual, Stray
-from hierarchies.calibration import ANY, COVERED, NORMAL_MARGIN, beyond
-from synth.collective.price.intervals import widened
+from hierarchies import Calibration, MeasuredRange, Residual, TableResidual
+from hierarchies.calibration import ANY, COVERED, NORMAL_MARGIN, extrapolation_spread
+from synth.collective.price.intervals import widening_ratios
 from synth.collective.price.resolution import WORTH
 from synth.measure.calibration.measurements import FEWEST_SIZES, Configuration, Measurement
 from synth.measure.calibration.prior import ALGORITHM, Floats, Key, noise
@@ -71,7 +71,7 @@ class FittedRow:
 
 
 @dataclass(frozen=True)
-class Unexpected:
+class UnexpectedTiming:
     """A row that took more or less than its price, and than all that other rows say of it."""
 
     row: FittedRow
@@ -79,7 +79,7 @@ class Unexpected:
     high: float
 
 
-def strayed(
+def find_outliers(
     sizes: Floats, seconds: Floats, fitted: Floats, tables: Integers
 ) -> npt.NDArray[np.bool_]:
     """Which rows are outliers, ignored by the fit: off by more than a factor of 2 and 5 spreads.
@@ -137,7 +137,7 @@ def residuals(rows: Sequence[FittedRow]) -> tuple[Residual, ...]:
     return tuple(found)
 
 
-def followed(rows: Sequence[FittedRow]) -> tuple[Measured, ...]:
+def measured_ranges(rows: Sequence[FittedRow]) -> tuple[MeasuredRange, ...]:
     """What was measured: each collective and members, over ranges of sizes by their way.
 
     A range ends where the next one of the same runs begins: sizes between two rows are taken to go
@@ -149,7 +149,7 @@ def followed(rows: Sequence[FittedRow]) -> tuple[Measured, ...]:
         sizes = kinds.setdefault((one.collective, one.members, row.forced), {})
         sizes.setdefault(row.size_bytes, set()).add((row.way[1], row.way[2]))
     return tuple(
-        Measured(collective, members, ways, smallest, largest, forced)
+        MeasuredRange(collective, members, ways, smallest, largest, forced)
         for (collective, members, forced), sizes in kinds.items()
         for ways, smallest, largest in _ranges(sizes, forced)
     )
@@ -173,7 +173,7 @@ def _ranges(
     yield from ((ways, start, end) for (ways, start), end in zip(starts, ends, strict=True))
 
 
-def strays(rows: Sequence[FittedRow]) -> tuple[Stray, ...]:
+def table_residuals(rows: Sequence[FittedRow]) -> tuple[TableResidual, ...]:
     """For each class of sizes that has rows, the expected range for a row of a new table.
 
     The logarithms of ratios are taken to be normal about 0 with a spread of each table's own, whose
@@ -184,7 +184,7 @@ def strays(rows: Sequence[FittedRow]) -> tuple[Stray, ...]:
     classes: dict[tuple[str, int], dict[Configuration, list[float]]] = {}
     configurations = dict.fromkeys(row.measurement.configuration for row in rows)
     others = {
-        one: followed([row for row in rows if row.measurement.configuration != one])
+        one: measured_ranges([row for row in rows if row.measurement.configuration != one])
         for one in configurations
     }
     for row in rows:
@@ -193,22 +193,24 @@ def strays(rows: Sequence[FittedRow]) -> tuple[Stray, ...]:
         mine = classes.setdefault((whose, _class(row.size_bytes)), {})
         if row.tables_seconds:
             known = others[one.configuration]
-            farther = beyond(known, one.collective, one.members, row.size_bytes)
+            farther = extrapolation_spread(known, one.collective, one.members, row.size_bytes)
             off = float(np.log(row.seconds / row.tables_seconds))
-            off /= float(np.hypot(1, farther / _expected(row.size_bytes)))
+            off /= float(np.hypot(1, farther / _expected_factor(row.size_bytes)))
             mine.setdefault(one.configuration, []).append(off)
     found = []
     for (whose, smallest), tables in sorted(classes.items()):
         squares = [float(np.mean(np.square(offs))) for offs in tables.values()]
         freedom = len(squares) + 1
-        spread = float(np.sqrt((sum(squares) + _expected(smallest) ** 2) / freedom))
+        spread = float(np.sqrt((sum(squares) + _expected_factor(smallest) ** 2) / freedom))
         margin = float(scipy.special.stdtrit(freedom, (1 + COVERED) / 2))
         high = float(np.exp(margin * spread))
-        found.append(Stray(smallest, len(tables), _short(1 / high), _short(high), whose))
+        found.append(
+            TableResidual(smallest, len(tables), _round_ratio(1 / high), _round_ratio(high), whose)
+        )
     return tuple(found)
 
 
-def unexpected(known: Calibration, rows: Sequence[FittedRow]) -> Iterator[Unexpected]:
+def find_unexpected(known: Calibration, rows: Sequence[FittedRow]) -> Iterator[UnexpectedTiming]:
     """The sizes of which prices tell something else than was measured, the farthest off first.
 
     They lie outside of the interval that the calibration would have without them, by more than
@@ -223,12 +225,12 @@ def unexpected(known: Calibration, rows: Sequence[FittedRow]) -> Iterator[Unexpe
             seen.add(where)
             others = [one for one in rows if (one.measurement, one.size_bytes) != where]
             rest = replace(known, residuals=residuals(others))
-            low, high = widened(rest, row.way, row.measurement.members, row.size_bytes)
+            low, high = widening_ratios(rest, row.way, row.measurement.members, row.size_bytes)
             if not low / (1 + WORTH) <= row.times <= high * (1 + WORTH):
-                yield Unexpected(row, low, high)
+                yield UnexpectedTiming(row, low, high)
 
 
-def _expected(size_bytes: int) -> float:
+def _expected_factor(size_bytes: int) -> float:
     return EXPECTED if size_bytes < LARGE else EXPECTED_LARGE
 
 
@@ -236,7 +238,7 @@ def _class(size_bytes: int) -> int:
     return max(smallest for smallest in CLASSES if smallest <= size_bytes)
 
 
-def _short(ratio: float) -> float:
+def _round_ratio(ratio: float) -> float:
     return float(f"{ratio:.6g}")
 
 
@@ -265,9 +267,9 @@ def _residual(
     return Residual(
         smallest,
         len(ordered),
-        _short(low),
-        _short(middle),
-        _short(high),
+        _round_ratio(low),
+        _round_ratio(middle),
+        _round_ratio(high),
         protocol,
         algorithm,
         collective,

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from statistics import median
 
 from hierarchies import System
-from synth.collective.algorithms.algorithms import network
-from synth.measure.calibration.typical import learned, medium_of
+from synth.collective.algorithms.algorithms import innermost_network_level
+from synth.measure.calibration.typical import load_typical, medium_of
 
 SHORT = 0.9
 """A run below this share of the predicted bandwidth falls short."""
@@ -24,7 +24,7 @@ NINE_OF_TEN = 0.78
 
 
 @dataclass(frozen=True)
-class End:
+class LargestRow:
     """A table's largest row: how long it keeps each level busy, as expected, and what it took
     beyond what passes without bytes; in seconds."""
 
@@ -51,11 +51,11 @@ class Slowness:
     times: dict[int, list[float]] = field(default_factory=dict)
     untold: dict[tuple[int, ...], int] = field(default_factory=dict)
 
-    def add(self, end: End, level: int) -> None:
+    def add(self, end: LargestRow, level: int) -> None:
         self.times.setdefault(level, []).append(end.times(level))
 
 
-def slowness(system: System, ends: Sequence[End]) -> Slowness:
+def find_slowness(system: System, ends: Sequence[LargestRow]) -> Slowness:
     """What tables say of levels: those of few levels first, as they tell the others'."""
     found = Slowness()
     told: dict[int, float] = {}
@@ -68,7 +68,7 @@ def slowness(system: System, ends: Sequence[End]) -> Slowness:
             if number == 1 or least <= end.loads[busiest]:
                 found.add(end, busiest)
             elif least > known and unknown:
-                level = taken(system, end, unknown)
+                level = choose_slow_level(system, end, unknown)
                 found.add(end, level)
                 if len(unknown) > 1:
                     found.untold[tuple(unknown)] = level
@@ -78,20 +78,20 @@ def slowness(system: System, ends: Sequence[End]) -> Slowness:
     return found
 
 
-def taken(system: System, end: End, levels: Sequence[int]) -> int:
+def choose_slow_level(system: System, end: LargestRow, levels: Sequence[int]) -> int:
     """Of levels not told apart the busiest; not one inside a node if none is known to lag so."""
-    busiest, between = end.busiest(levels), network(system)
+    busiest, between = end.busiest(levels), innermost_network_level(system)
     outside = [level for level in levels if level <= between]
-    if busiest > between and outside and end.times(busiest) > lag(system, busiest):
+    if busiest > between and outside and end.times(busiest) > typical_lag(system, busiest):
         return end.busiest(outside)
     return busiest
 
 
-def lag(system: System, level: int) -> float:
+def typical_lag(system: System, level: int) -> float:
     """How many times as long as expected large rows take on nine of ten machines with such links;
     infinite where none are known."""
     medium = medium_of(system.links[level])
-    known = [one for one in learned().spread if one.medium == medium]
+    known = [one for one in load_typical().spread if one.medium == medium]
     if not known:
         return float("inf")
     return float(max(known, key=lambda one: one.from_bytes).high ** NINE_OF_TEN)

@@ -22,10 +22,17 @@ import numpy.typing as npt
 import scipy
 
 from hierarchies import System
-from synth.measure.calibration.candidates import Candidate
-from synth.measure.calibration.expectations import described, ways
-from synth.measure.calibration.prior import NOISE, PARTS, Floats, Key, expected, part
-from synth.measure.calibration.slow_level import End, slowness
+from synth.measure.calibration.candidates import FitCandidate
+from synth.measure.calibration.expectations import expected_numbers, wider_keys
+from synth.measure.calibration.prior import (
+    NOISE,
+    PARTS,
+    Floats,
+    Key,
+    expected_prior,
+    part_of_column,
+)
+from synth.measure.calibration.slow_level import LargestRow, find_slowness
 
 Integers = npt.NDArray[np.int64]
 
@@ -50,7 +57,7 @@ class Rows:
     seconds: Floats
     table: Integers
     row: Integers
-    candidates: tuple[Candidate, ...]
+    candidates: tuple[FitCandidate, ...]
 
 
 @dataclass(frozen=True)
@@ -84,7 +91,7 @@ def solve(system: System, rows: Rows, keep: npt.NDArray[np.bool_] | None = None)
     return min(found, key=lambda solution: solution.loss)
 
 
-def unseen_seconds(
+def cross_validated_seconds(
     system: System,
     rows: Rows,
     solution: Solution,
@@ -108,7 +115,7 @@ class _Problem:
     def __init__(self, system: System, rows: Rows) -> None:
         self.system, self.rows = system, rows
         self.levels = len(system.links)
-        self.keys = ways([candidate.key for candidate in rows.candidates], system)
+        self.keys = wider_keys([candidate.key for candidate in rows.candidates], system)
         self.place = np.array([self.keys.index(c.key) for c in rows.candidates])
         self.waited = np.array([c.waited for c in rows.candidates])
         self.paced = np.array([c.paced for c in rows.candidates])
@@ -118,7 +125,7 @@ class _Problem:
         self.memory = np.array([c.way.memory_seconds for c in rows.candidates])
         self.size, self.taken = rows.sizes[rows.row], rows.seconds[rows.row]
         self.first = np.searchsorted(rows.row, np.arange(len(rows.sizes)))
-        self.scale = np.array([described(system, key) for key in self.keys])
+        self.scale = np.array([expected_numbers(system, key) for key in self.keys])
         self._correct()
         self.lowest = np.zeros_like(self.scale)
         self.lowest[:, : 1 + self.levels] = LEAST_LATENCY * self.scale[:, : 1 + self.levels]
@@ -141,11 +148,11 @@ class _Problem:
         the same over TCP and RDMA.
         """
         ends = [
-            End(tuple(self._loads(self.scale)[pair].tolist()), self.taken[pair] - quiet)
+            LargestRow(tuple(self._loads(self.scale)[pair].tolist()), self.taken[pair] - quiet)
             for pair, seconds, quiet in self._ends(-1)
             if quiet <= seconds / 2 and quiet < self.taken[pair]
         ]
-        slow = slowness(self.system, ends)
+        slow = find_slowness(self.system, ends)
         for level, found in slow.times.items():
             off = min(max(float(np.median(found)), 1 / MOST_SHARE), 100.0)
             self.scale[:, self._part("share")][:, level] *= off
@@ -316,7 +323,9 @@ class _Problem:
         for protocol in dict.fromkeys(key[2] for key in self.keys):
             places = [i for i, key in enumerate(self.keys) if key[2] == protocol]
             for column in range(width):
-                apart, aim = expected([self.keys[i] for i in places], part(column, self.levels))
+                apart, aim = expected_prior(
+                    [self.keys[i] for i in places], part_of_column(column, self.levels)
+                )
                 found = np.zeros((len(places), len(self.keys), width))
                 found[:, places, column] = apart
                 rows.append(found.reshape(len(places), -1))

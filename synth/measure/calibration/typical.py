@@ -1,7 +1,7 @@
 """Prices before any calibration: what links of such media reach on clusters of other people.
 
 A data sheet says what a link could carry; collectives reach three quarters of it by NVLink and a
-seventh by TCP. ``typical.toml`` has what was learned from published measurements by medium and way
+seventh by TCP. ``apply_typical.toml`` has what was learned from published measurements by medium and way
 (``python -m results.typical`` makes it, and judges it by families of machines left out): launches,
 hops, shares, what a doubling of nodes loses, and how far machines lie from each other, which is the
 interval of such a price. It is no measurement of yours: a calibration replaces it, and the bound
@@ -27,11 +27,11 @@ SWITCHED = "pcie switched"
 """PCIe through switches, where it is described so; ``pcie`` is one medium for all (a bus)."""
 
 
-class _Strict(BaseModel):
+class _TypicalPart(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Medium(_Strict):
+class Medium(_TypicalPart):
     """What links of one medium reach: the wait of a message by protocol, the share of a ring."""
 
     name: str
@@ -40,7 +40,7 @@ class Medium(_Strict):
     share: float
 
 
-class Spread(_Strict):
+class Spread(_TypicalPart):
     """Between which ratios to the price machines lie, from a size on; of one medium."""
 
     medium: str
@@ -50,7 +50,7 @@ class Spread(_Strict):
     high: float
 
 
-class Typical(_Strict):
+class TypicalNumbers(_TypicalPart):
     """What was learned. Factors of ways and protocols are to a ring's share by Simple.
 
     ``loss``: of the bandwidth between nodes, with each doubling of these; ``wide``: what trees have
@@ -76,10 +76,10 @@ class Typical(_Strict):
 
 
 @cache
-def learned() -> Typical:
-    """The numbers of ``typical.toml``."""
+def load_typical() -> TypicalNumbers:
+    """The numbers of ``apply_typical.toml``."""
     text = files("synth.measure.calibration").joinpath("typical.toml").read_text(encoding="utf-8")
-    return Typical.model_validate(tomllib.loads(text))
+    return TypicalNumbers.model_validate(tomllib.loads(text))
 
 
 def medium_of(link: Link) -> str:
@@ -87,11 +87,11 @@ def medium_of(link: Link) -> str:
     return SWITCHED if link.medium == "pcie" and link.domain is not Domain.BUS else link.medium
 
 
-def typical(system: System, known: Typical | None = None) -> System:
+def apply_typical(system: System, known: TypicalNumbers | None = None) -> System:
     """The system priced by what its links' media reach; as it is where it is calibrated, where no
     medium is known, and where its numbers are effective ones.
     """
-    known = known or learned()
+    known = known or load_typical()
     media = [known.of(medium_of(link)) for link in system.links]
     if system.calibration or not system.launches or not any(media):
         return system
@@ -103,7 +103,7 @@ def typical(system: System, known: Typical | None = None) -> System:
 
 
 def _fit(
-    system: System, media: list[Medium | None], known: Typical, protocol: Protocol, way: str
+    system: System, media: list[Medium | None], known: TypicalNumbers, protocol: Protocol, way: str
 ) -> Fit:
     launch = known.launch_us[protocol.value] * 1e-6
     if way == Algorithm.IN_NETWORK.value:
@@ -116,7 +116,7 @@ def _fit(
 
 
 def _crossing(
-    link: Link, medium: Medium | None, known: Typical, protocol: Protocol, way: str
+    link: Link, medium: Medium | None, known: TypicalNumbers, protocol: Protocol, way: str
 ) -> Crossing:
     if medium is None:
         hop = protocol.latency_seconds(link) or link.latency_seconds
@@ -137,7 +137,7 @@ def _crossing(
     )
 
 
-def _residuals(media: list[Medium | None], known: Typical) -> tuple[Residual, ...]:
+def _residuals(media: list[Medium | None], known: TypicalNumbers) -> tuple[Residual, ...]:
     """The spread of the outermost level's medium: what joins most of the machine."""
     outermost = next(medium for medium in media if medium)
     return tuple(

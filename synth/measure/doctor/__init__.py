@@ -12,30 +12,30 @@ expected. A level then falls short of what its medium reaches elsewhere, not of 
 
 >>> from hierarchies import load
 >>> from synth.measure.doctor import diagnose
->>> from synth.measure.logs.matching import matched
->>> from synth.measure.logs.reading import logs_of
+>>> from synth.measure.logs.matching import match_log
+>>> from synth.measure.logs.reading import parse_logs
 >>> rows = [f"{size},{size / 60e9}" for size in (1 << 28, 1 << 29, 1 << 30)]
 >>> text = "\n".join(["# collective: all_gather", "# members: 1,8", "bytes,seconds", *rows])
->>> [log], system = logs_of(text, "node.csv"), load("dgx-a100:2")
->>> for finding in diagnose(system, [matched(system, log)]).findings:
+>>> [log], system = parse_logs(text, "node.csv"), load("dgx-a100:2")
+>>> for finding in diagnose(system, [match_log(system, log)]).findings:
 ...     print(finding.text)
 node.csv: all-gather of 1 x 8: 18% of the predicted bandwidth (by ring)
 level 'gpu' falls short: 18% of what is described
 """
 
 from synth.measure.doctor.blame import Finding, FindingKind
-from synth.measure.doctor.carried import Carried, carried
+from synth.measure.doctor.carried import CarriedShare, carried_shares
 from synth.measure.doctor.findings import Diagnosis, diagnose, is_collective
-from synth.measure.doctor.runs import Reading, Run
+from synth.measure.doctor.runs import MeasuredRun, SizeReading
 
 __all__ = [
-    "Carried",
+    "CarriedShare",
     "Diagnosis",
     "Finding",
     "FindingKind",
-    "Reading",
-    "Run",
-    "carried",
+    "MeasuredRun",
+    "SizeReading",
+    "carried_shares",
     "diagnose",
     "is_collective",
 ]

@@ -15,11 +15,11 @@ from typing import Literal
 
 from hierarchies import System
 from synth.collective.algorithms.nccl_model import SPELLINGS
-from synth.measure.calibration.experiments import isolating
+from synth.measure.calibration.experiments import isolating_experiment
 from synth.measure.calibration.prediction import Predictor
-from synth.measure.calibration.slow_level import SHORT, End, taken
+from synth.measure.calibration.slow_level import SHORT, LargestRow, choose_slow_level
 from synth.measure.doctor.next_steps import next_steps
-from synth.measure.doctor.runs import Run
+from synth.measure.doctor.runs import MeasuredRun
 
 CLEARED = 1.1
 """A level is cleared if it delivered this many times the share of this run in another run."""
@@ -62,34 +62,36 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Slow:
+class SlowLevel:
     """What a level delivers of its bandwidth, as the run named ``source`` showed."""
 
     share: float
     source: str
 
 
-Told = Mapping[str, Slow]
+SlowLevels = Mapping[str, SlowLevel]
 """Levels that were found slow."""
 
 
-def blamed(system: System, runs: Sequence[Run]) -> list[tuple[Finding, ...]]:
+def blame_levels(system: System, runs: Sequence[MeasuredRun]) -> list[tuple[Finding, ...]]:
     """For each run, in order, which level explains that it falls short; nothing if it does not."""
     found: dict[int, tuple[Finding, ...]] = {}
-    told: dict[str, Slow] = {}
+    told: dict[str, SlowLevel] = {}
     for crossed in range(1, len(system.links) + 1):
         mine = [at for at, run in enumerate(runs) if run.short and len(run.delivered) == crossed]
-        found |= {at: tuple(_blamed(system, runs[at], runs, dict(told))) for at in mine}
+        found |= {at: tuple(_blame_run(system, runs[at], runs, dict(told))) for at in mine}
         for one in (one for at in mine for one in found[at]):
             if one.kind == "level-short" and one.share:
-                slow = Slow(one.share, one.source)
+                slow = SlowLevel(one.share, one.source)
                 told[one.level] = max(told.get(one.level, slow), slow, key=lambda each: each.share)
     return [found.get(at, ()) for at in range(len(runs))]
 
 
-def _blamed(system: System, run: Run, runs: Sequence[Run], told: Told) -> Iterator[Finding]:
+def _blame_run(
+    system: System, run: MeasuredRun, runs: Sequence[MeasuredRun], told: SlowLevels
+) -> Iterator[Finding]:
     known = {name: one for name, one in told.items() if name in run.delivered}
-    explained = _explained(system, run, known) if known else None
+    explained = _explain_by_known(system, run, known) if known else None
     if explained:
         yield explained
     left = {}
@@ -109,10 +111,10 @@ def _blamed(system: System, run: Run, runs: Sequence[Run], told: Told) -> Iterat
             text = f"{no}: it delivers {best:.0%} in {shower.source}, and {share:.0%} would do here"
             yield Finding("cleared", text, name, run.source, best)
     if not explained:
-        yield from _left(system, run, left)
+        yield from _blame_remaining(system, run, left)
 
 
-def _explained(system: System, run: Run, known: Told) -> Finding | None:
+def _explain_by_known(system: System, run: MeasuredRun, known: SlowLevels) -> Finding | None:
     """What is known to be slow explains the run: by the predicted way, else by another."""
     links = tuple(
         replace(
@@ -123,7 +125,7 @@ def _explained(system: System, run: Run, known: Told) -> Finding | None:
         for name, link in zip(system.hierarchy.names, system.links, strict=True)
     )
     slow = Predictor(replace(system, links=links), run.matched.measurement)
-    ways = _fitting(run, [slow.at(one.size_bytes).options for one in run.large])
+    ways = _find_fitting_ways(run, [slow.at(one.size_bytes).options for one in run.large])
     if not ways:
         return None
     shown = " and ".join(
@@ -133,36 +135,38 @@ def _explained(system: System, run: Run, known: Told) -> Finding | None:
     if run.way in ways:
         text = f"{text}: so slow, {run.way} takes what was measured"
     else:
-        text = f"{text} if {' or '.join(ways)} ran, not {run.way}: {_tells(run)}"
+        text = f"{text} if {' or '.join(ways)} ran, not {run.way}: {_how_to_tell(run)}"
     level = next(iter(known)) if len(known) == 1 else ""
     return Finding("explained", text, level, run.source, run.share)
 
 
-def _left(system: System, run: Run, left: dict[str, float]) -> Iterator[Finding]:
+def _blame_remaining(system: System, run: MeasuredRun, left: dict[str, float]) -> Iterator[Finding]:
     """The level that no other run clears, or that there are several, or none."""
-    others = _as_other_way(run)
+    others = _explain_by_other_way(run)
     if len(left) == 1 and not others:
         [(name, share)] = left.items()
-        text = f"level {name!r} falls short: {share:.0%} of what {_expected(system)}"
-        text += _ports(system, name, share)
+        text = f"level {name!r} falls short: {share:.0%} of what {_describe_expected(system)}"
+        text += _describe_ports(system, name, share)
         then = next_steps(system, name)
         yield Finding("level-short", text, name, run.source, share, (name,), then=then)
     elif left:
-        yield _open(system, run, left, others)
+        yield _open_finding(system, run, left, others)
     else:
         text = "no level explains it: each delivers more in another run; what ran is not what was"
         yield Finding("unexplained", f"{text} predicted ({run.way})", source=run.source)
     if others:
-        yield _other(run, others)
+        yield _other_way_finding(run, others)
 
 
-def _open(system: System, run: Run, left: dict[str, float], others: Sequence[str]) -> Finding:
+def _open_finding(
+    system: System, run: MeasuredRun, left: dict[str, float], others: Sequence[str]
+) -> Finding:
     """The finding where more than one level, or another algorithm, would explain the run."""
     names = system.hierarchy.names
-    busy = End(tuple(run.delivered.get(name, 0.0) for name in names), 1.0)
-    likely = names[taken(system, busy, [names.index(name) for name in left])]
+    busy = LargestRow(tuple(run.delivered.get(name, 0.0) for name in names), 1.0)
+    likely = names[choose_slow_level(system, busy, [names.index(name) for name in left])]
     shares = [f"{name!r} with {share:.0%}" for name, share in left.items()]
-    listed = f"level {' or '.join(shares)} of what {_expected(system)}"
+    listed = f"level {' or '.join(shares)} of what {_describe_expected(system)}"
     if len(left) == 1:
         text = f"{listed} would explain it, and so would another algorithm"
     else:
@@ -170,26 +174,26 @@ def _open(system: System, run: Run, left: dict[str, float], others: Sequence[str
         if left[likely] == max(left.values()):
             why = "its links are busy longest, so the least fault of theirs explains it"
         text = f"{listed}: not told apart; most likely {likely!r}: {why}"
-    found = [isolating(system, name) for name in left]
+    found = [isolating_experiment(system, name) for name in left]
     tests = tuple(one.name for one in found if one is not None)
     then = next_steps(system, likely)
     return Finding("open", text, likely, run.source, left[likely], tuple(left), tests, then)
 
 
-def _expected(system: System) -> str:
+def _describe_expected(system: System) -> str:
     """What the share of a level is a share of: what ..."""
     if system.prices == "typical":
         return "such links reach"
     return "was measured before" if system.prices == "calibrated" else "is described"
 
 
-def _as_other_way(run: Run) -> list[str]:
+def _explain_by_other_way(run: MeasuredRun) -> list[str]:
     """Other ways than the predicted one that have about the measured time at large sizes."""
-    found = _fitting(run, [reading.predicted.options for reading in run.large])
+    found = _find_fitting_ways(run, [reading.predicted.options for reading in run.large])
     return [] if run.matched.measurement.algorithm else [way for way in found if way != run.way]
 
 
-def _fitting(run: Run, options: Sequence[Mapping[str, float]]) -> list[str]:
+def _find_fitting_ways(run: MeasuredRun, options: Sequence[Mapping[str, float]]) -> list[str]:
     """Of the seconds of each way at large sizes the ways that have about the measured ones."""
     found = []
     for way in options[-1] if options else ():
@@ -200,20 +204,20 @@ def _fitting(run: Run, options: Sequence[Mapping[str, float]]) -> list[str]:
     return found
 
 
-def _other(run: Run, others: Sequence[str]) -> Finding:
+def _other_way_finding(run: MeasuredRun, others: Sequence[str]) -> Finding:
     names = " and ".join(others)
     return Finding(
         "other-algorithm",
-        f"it is what {names} would take: did the runtime not choose {run.way}? {_tells(run)}",
+        f"it is what {names} would take: did the runtime not choose {run.way}? {_how_to_tell(run)}",
         source=run.source,
     )
 
 
-def _tells(run: Run) -> str:
+def _how_to_tell(run: MeasuredRun) -> str:
     return f"NCCL_ALGO={SPELLINGS[run.way]} or NCCL_DEBUG=INFO tells"
 
 
-def _ports(system: System, level: str, share: float) -> str:
+def _describe_ports(system: System, level: str, share: float) -> str:
     """``; as if 4 of its 8 ports carried``, where the arithmetic fits."""
     ports = system.links[system.hierarchy.index(level)].ports
     some = round(share * ports)

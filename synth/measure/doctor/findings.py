@@ -7,18 +7,18 @@ from dataclasses import dataclass
 from statistics import median
 
 from hierarchies import System
-from hierarchies.units import duration, volume
+from hierarchies.units import format_bytes, format_duration
 from synth.measure.calibration.measurements import SEND_RECEIVE
 from synth.measure.calibration.slow_level import SHORT
-from synth.measure.doctor.blame import Finding, FindingKind, blamed
-from synth.measure.doctor.runs import LARGE, SMALL, Reading, Run, run_of
-from synth.measure.logs.matching import Matched
+from synth.measure.doctor.blame import Finding, FindingKind, blame_levels
+from synth.measure.doctor.runs import LARGE, SMALL, MeasuredRun, SizeReading, run_of
+from synth.measure.logs.matching import MatchedLog
 
 MOSTLY = 0.5
 """Latency's share of the prediction from which on a size mostly waits for messages."""
 
 
-def is_collective(one: Matched) -> bool:
+def is_collective(one: MatchedLog) -> bool:
     """Whether a run is of a collective, which has a prediction and a bound."""
     return one.measurement.collective != SEND_RECEIVE
 
@@ -28,7 +28,7 @@ class Diagnosis:
     """All runs, and what they say together."""
 
     system: System
-    runs: tuple[Run, ...]
+    runs: tuple[MeasuredRun, ...]
     findings: tuple[Finding, ...]
 
     @property
@@ -37,7 +37,7 @@ class Diagnosis:
         return tuple(one for one in self.findings if one.kind == "below-bound")
 
 
-def diagnose(system: System, matched: Sequence[Matched]) -> Diagnosis:
+def diagnose(system: System, matched: Sequence[MatchedLog]) -> Diagnosis:
     """Compare runs with the prediction. Raises InputError for what cannot be priced.
 
     Sends and receives are left out: no bound is known of them.
@@ -46,28 +46,28 @@ def diagnose(system: System, matched: Sequence[Matched]) -> Diagnosis:
     return Diagnosis(system, runs, tuple(_findings(system, runs)))
 
 
-def _findings(system: System, runs: Sequence[Run]) -> Iterator[Finding]:
-    why = blamed(system, runs)
+def _findings(system: System, runs: Sequence[MeasuredRun]) -> Iterator[Finding]:
+    why = blame_levels(system, runs)
     for run, blame in zip(runs, why, strict=True):
         if run.beating:
-            yield _below_bound(system, run, run.beating)
-        yield from _reached(system, run)
+            yield _find_below_bound(system, run, run.beating)
+        yield from _describe_reached(system, run)
         if run.short:
             yield from blame
-            yield from _alike(run)
+            yield from _find_all_sizes_short(run)
         elif run.too_good and not run.beating:
-            yield _too_good(run)
-        yield from _waited(run)
-        yield from _between(run)
+            yield _find_too_fast(run)
+        yield from _find_small_sizes(run)
+        yield from _find_middle_sizes(run)
 
 
-def _reached(system: System, run: Run) -> Iterator[Finding]:
+def _describe_reached(system: System, run: MeasuredRun) -> Iterator[Finding]:
     if run.share is None:
         text = "all its sizes wait for messages: it says nothing of bandwidth"
-        yield Finding("no-large-sizes", f"{_named(run)}: {text}", source=run.source)
+        yield Finding("no-large-sizes", f"{_name_run(run)}: {text}", source=run.source)
         return
     kind: FindingKind = "short" if run.short else "as-predicted"
-    text = f"{_named(run)}: {run.share:.0%} of the predicted bandwidth (by {run.way})"
+    text = f"{_name_run(run)}: {run.share:.0%} of the predicted bandwidth (by {run.way})"
     expected = "less than nine of ten reach" if run.short else "as expected"
     if run.too_good or (run.beating and not run.short):
         kind, expected = "above-prediction", "more than nine of ten reach"
@@ -76,7 +76,7 @@ def _reached(system: System, run: Run) -> Iterator[Finding]:
     yield Finding(kind, text, source=run.source, share=run.share)
 
 
-def _alike(run: Run) -> Iterator[Finding]:
+def _find_all_sizes_short(run: MeasuredRun) -> Iterator[Finding]:
     """A finding on a run whose sizes that mostly wait for messages fall short as large ones do."""
     waits = [r for r in run.readings if r.waiting >= MOSTLY]
     if not waits or run.share is None:
@@ -86,14 +86,14 @@ def _alike(run: Run) -> Iterator[Finding]:
     if abs(share / run.share - 1) <= 1 - SHORT and share < SHORT * by_rate:
         sizes = [r.size_bytes for r in waits]
         text = (
-            f"from {volume(min(sizes))} to {volume(max(sizes))}, where it mostly waits for "
+            f"from {format_bytes(min(sizes))} to {format_bytes(max(sizes))}, where it mostly waits for "
             f"messages, {share:.0%} of the prediction as at large sizes; slower links alone would "
             f"leave {by_rate:.0%} there: what each message waits for is likely slow, too"
         )
         yield Finding("latency", text, source=run.source, share=share)
 
 
-def _too_good(run: Run) -> Finding:
+def _find_too_fast(run: MeasuredRun) -> Finding:
     return Finding(
         "above-prediction",
         f"faster than predicted: the description gives level {run.limited_by!r} too little, "
@@ -104,7 +104,7 @@ def _too_good(run: Run) -> Finding:
     )
 
 
-def _below_bound(system: System, run: Run, worst: Reading) -> Finding:
+def _find_below_bound(system: System, run: MeasuredRun, worst: SizeReading) -> Finding:
     """What was measured and what the description allows, with the place of either."""
     level = "" if worst.bound.level == "latency" else worst.bound.level
     limit = "one message takes"
@@ -115,8 +115,8 @@ def _below_bound(system: System, run: Run, worst: Reading) -> Finding:
     faster = f"{worst.bound.seconds / worst.seconds:.2g} times"
     return Finding(
         "below-bound",
-        f"{_named(run)} took {duration(worst.seconds)} at {volume(worst.size_bytes)}, and "
-        f"{system.name} as described allows no less than {duration(worst.bound.seconds)}, as "
+        f"{_name_run(run)} took {format_duration(worst.seconds)} at {format_bytes(worst.size_bytes)}, and "
+        f"{system.name} as described allows no less than {format_duration(worst.bound.seconds)}, as "
         f"{limit}: the machine has {faster} as much, or the log is of another",
         level,
         run.source,
@@ -124,19 +124,17 @@ def _below_bound(system: System, run: Run, worst: Reading) -> Finding:
     )
 
 
-def _waited(run: Run) -> Iterator[Finding]:
+def _find_small_sizes(run: MeasuredRun) -> Iterator[Finding]:
     """A finding on small sizes. The prices have a call's launch, so it is on what is above that."""
     if run.slower is None or run.extra_seconds is None:
         return
     small = [r for r in run.readings if r.waiting >= SMALL]
     if run.slower > 1 / SHORT and 2 * sum(r.explained for r in small) < len(small):
-        text = (
-            f"small sizes take {run.slower:.1f}x the prediction, {duration(run.extra_seconds)} more"
-        )
+        text = f"small sizes take {run.slower:.1f}x the prediction, {format_duration(run.extra_seconds)} more"
         yield Finding("latency", text, source=run.source, share=1 / run.slower)
 
 
-def _between(run: Run) -> Iterator[Finding]:
+def _find_middle_sizes(run: MeasuredRun) -> Iterator[Finding]:
     """A finding on middle sizes, of both latency and bandwidth: how far the worst is off."""
     middle = [r for r in run.readings if LARGE < r.waiting < SMALL]
     if not middle:
@@ -145,13 +143,13 @@ def _between(run: Run) -> Iterator[Finding]:
     if worst.share < SHORT and not worst.explained:
         sizes = sorted(r.size_bytes for r in middle)
         text = (
-            f"from {volume(sizes[0])} to {volume(sizes[-1])} {worst.share:.0%} of the prediction "
-            f"at worst, at {volume(worst.size_bytes)}"
+            f"from {format_bytes(sizes[0])} to {format_bytes(sizes[-1])} {worst.share:.0%} of the prediction "
+            f"at worst, at {format_bytes(worst.size_bytes)}"
         )
         yield Finding("middle", text, source=run.source, share=worst.share)
 
 
-def _named(run: Run) -> str:
+def _name_run(run: MeasuredRun) -> str:
     measurement = run.matched.measurement
     parts = " x ".join(str(count) for count in measurement.members)
     return f"{run.source}: {measurement.collective} of {parts}"

@@ -16,27 +16,27 @@ rocm.docs.amd.com/projects/TransferBench ("presets").
 from __future__ import annotations
 
 from hierarchies import System
-from synth.collective.algorithms.algorithms import network
-from synth.collective.algorithms.runtimes import Runtime, runtime
+from synth.collective.algorithms.algorithms import innermost_network_level
+from synth.collective.algorithms.runtimes import CollectiveRuntime, runtime_of_system
 
 
 def next_steps(system: System, level: str) -> tuple[str, ...]:
     """What tells which part of a level is slow; nothing where no tool of its links is known."""
-    by, at = runtime(system), system.hierarchy.index(level)
+    by, at = runtime_of_system(system), system.hierarchy.index(level)
     medium = system.links[at].medium
     if not by.told:
         return ()
-    if at <= network(system):
-        return _between(by, medium)
+    if at <= innermost_network_level(system):
+        return _next_steps_between(by, medium)
     pairs = "what pairs of its GPUs reach"
-    if by is Runtime.RCCL:
+    if by is CollectiveRuntime.RCCL:
         return (f"TransferBench a2a on a node shows {pairs}",)
     if medium == "nvlink":
         return (f"nvidia-smi nvlink -s on a node shows links that are down, nvbandwidth {pairs}",)
     return (f"nvbandwidth on a node shows {pairs}",)
 
 
-def _between(by: Runtime, medium: str) -> tuple[str, ...]:
+def _next_steps_between(by: CollectiveRuntime, medium: str) -> tuple[str, ...]:
     """Which nodes or NICs are slow; and which way bytes go, and by what algorithm."""
     pairs = f"{by.value.lower()}-tests on two nodes at a time"
     if medium in ("infiniband", "roce"):

@@ -10,12 +10,12 @@ from statistics import median
 from hierarchies import System
 from hierarchies.calibration import NORMAL_MARGIN
 from synth.collective.price.bound import Bound
-from synth.collective.price.steps import StepPrice
+from synth.collective.price.steps import InstructionPrice
 from synth.collective.price.ways import MEMORY
-from synth.measure.calibration.prediction import Predicted, Predictor
+from synth.measure.calibration.prediction import Predictor, SizePrediction
 from synth.measure.calibration.prior import noise
 from synth.measure.calibration.slow_level import NINE_OF_TEN, SHORT
-from synth.measure.logs.matching import Matched
+from synth.measure.logs.matching import MatchedLog
 from synth.measure.logs.tables import busbw_factor
 
 ROUNDING = 0.001
@@ -25,13 +25,13 @@ LARGE, SMALL = 0.1, 0.9
 
 
 @dataclass(frozen=True)
-class Reading:
+class SizeReading:
     """One size of a run: what it took, what it should have, and what no schedule can beat."""
 
     size_bytes: int
     in_place: bool
     seconds: float
-    predicted: Predicted
+    predicted: SizePrediction
     bound: Bound
 
     @property
@@ -76,17 +76,17 @@ class Reading:
 
 
 @dataclass(frozen=True)
-class Run:
+class MeasuredRun:
     """One log: its readings, and what its large sizes say of each level.
 
     ``share`` is the median of predicted/measured at large sizes, ``slower`` of measured/predicted
     at small ones, ``extra_seconds`` what small ones take beyond the prediction; each None without
-    such sizes. ``delivered`` are the shares of its described bandwidth that each level delivers at
+    such sizes. ``delivered_shares`` are the shares of its described bandwidth that each level delivers at
     least; ``limited_by`` is the level the prediction waits for longest.
     """
 
-    matched: Matched
-    readings: tuple[Reading, ...]
+    matched: MatchedLog
+    readings: tuple[SizeReading, ...]
     share: float | None
     slower: float | None
     extra_seconds: float | None
@@ -99,7 +99,7 @@ class Run:
         return self.matched.log.source
 
     @property
-    def large(self) -> tuple[Reading, ...]:
+    def large(self) -> tuple[SizeReading, ...]:
         """The sizes that are no matter of latency."""
         return tuple(r for r in self.readings if r.waiting <= LARGE)
 
@@ -114,7 +114,7 @@ class Run:
         return self.share is not None and self.share > 1 / SHORT and quick
 
     @property
-    def beating(self) -> Reading | None:
+    def beating(self) -> SizeReading | None:
         """The reading farthest below its bound, if any is: it contradicts the description."""
         found = [reading for reading in self.readings if reading.beats_bound]
         return min(found, key=lambda r: r.seconds / r.bound.seconds) if found else None
@@ -126,32 +126,32 @@ class Run:
         return busbw_factor(measurement.collective, prod(measurement.members))
 
 
-def run_of(system: System, one: Matched) -> Run:
+def run_of(system: System, one: MatchedLog) -> MeasuredRun:
     """A log priced size by size. Raises InputError for what cannot be priced."""
     predictor = Predictor(system, one.measurement)
-    known: dict[int, tuple[Predicted, Bound]] = {}
+    known: dict[int, tuple[SizePrediction, Bound]] = {}
     readings = []
     for sample in one.measurement.samples:
         size = sample.size_bytes
         if size not in known:
             known[size] = predictor.at(size), predictor.bound(size)
-        readings.append(Reading(size, sample.in_place, sample.seconds, *known[size]))
+        readings.append(SizeReading(size, sample.in_place, sample.seconds, *known[size]))
     large = [r for r in readings if r.waiting <= LARGE]
     small = [r for r in readings if r.waiting >= SMALL]
     last = max(readings, key=lambda r: r.size_bytes)
-    return Run(
+    return MeasuredRun(
         one,
         tuple(readings),
         median(r.share for r in large) if large else None,
         median(1 / r.share for r in small) if small else None,
         median(r.seconds - r.predicted.seconds for r in small) if small else None,
-        delivered([(r.seconds, r.predicted.price) for r in large]),
+        delivered_shares([(r.seconds, r.predicted.price) for r in large]),
         last.predicted.price.busiest,
         last.predicted.way,
     )
 
 
-def delivered(large: Sequence[tuple[float, StepPrice]]) -> dict[str, float]:
+def delivered_shares(large: Sequence[tuple[float, InstructionPrice]]) -> dict[str, float]:
     """For each level, the median share of its bandwidth used at large sizes.
 
     Of measured seconds, each beside the price of the way that ran.

@@ -14,8 +14,8 @@ import csv
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
-from synth.measure.logs.header import Facts
-from synth.measure.logs.tables import Row, Table, Timing
+from synth.measure.logs.header import RunFacts
+from synth.measure.logs.tables import LogRow, Table, Timing
 from synth.measure.logs.text import LONGEST_LINE
 
 _NOTE = re.compile(r"# *(?P<key>[a-z_]+): *(?P<value>.{1,400})")
@@ -28,12 +28,12 @@ def is_plain_csv(text: str) -> bool:
     return next((line for line in lines if not line.startswith("#")), "").startswith("bytes,")
 
 
-def plain_table(text: str, source: str) -> Table:
+def parse_plain_table(text: str, source: str) -> Table:
     """The one table of such a text; lines that are no numbers count as broken.
 
     Raises InputError where there are too many.
     """
-    facts, body = Facts(Table(source)), []
+    facts, body = RunFacts(Table(source)), []
     for line in text.splitlines():
         if not line.startswith("#"):
             body.append(line)
@@ -55,12 +55,12 @@ def csv_rows(lines: Iterable[str]) -> Iterator[list[str]]:
             yield from csv.reader([line], skipinitialspace=True)
 
 
-def _row(cells: Mapping[str, str]) -> Row | None:
+def _row(cells: Mapping[str, str]) -> LogRow | None:
     size = str(cells.get("bytes") or "").strip()
     out, inside = (_timing(cells.get(key)) for key in ("seconds", "inplace_seconds"))
     if not re.fullmatch(r"[0-9]{1,18}", size) or (out is None and inside is None):
         return None
-    return Row(int(size), -1, "", None, None, out, inside)
+    return LogRow(int(size), -1, "", None, None, out, inside)
 
 
 def _timing(text: str | None) -> Timing | None:

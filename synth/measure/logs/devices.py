@@ -17,8 +17,8 @@ import re
 from collections.abc import Iterable, Sequence
 
 from hierarchies import InputError, System, catalogue, load
-from synth.measure.logs.matching import host_level
-from synth.measure.logs.tables import Log
+from synth.measure.logs.matching import find_host_level
+from synth.measure.logs.tables import CheckedLog
 
 _MODEL = re.compile(r"\b(?:[A-Z]{1,2}\d{1,4}[A-Z]?|\d{4})\b")
 _IN_BRACKETS = re.compile(r"\(([^()]*)\)")
@@ -29,7 +29,7 @@ without."""
 _MOST_NAMED = 4
 
 
-def models(name: str) -> frozenset[str]:
+def model_words(name: str) -> frozenset[str]:
     """The words of a device's name that may be its model; none where nothing looks like one.
 
     A name in brackets is the one that the driver gives the chip.
@@ -38,32 +38,32 @@ def models(name: str) -> frozenset[str]:
     return frozenset((inner and _MODEL.findall(inner[1])) or _MODEL.findall(name))
 
 
-def form(name: str) -> str:
+def form_factor(name: str) -> str:
     """The form of a device by its name (``SXM4``, ``PCIE``, ``NVL``); "" where that is silent."""
     found = _FORM.search(name.upper())
     return found[1] if found else ""
 
 
-def agree(logged: str, described: str) -> bool:
+def is_same_device(logged: str, described: str) -> bool:
     """Whether a driver's name in a log may be that of a described device; also where one does not
     tell. Memory sizes of one model differ, and its links do not.
     """
-    if not (models(logged) and models(described)):
+    if not (model_words(logged) and model_words(described)):
         return True
-    given = form(logged) or ("SXM" if models(logged) & _BARE_SXM else "")
-    longer, shorter = sorted((given, form(described)), key=len, reverse=True)
-    return bool(models(logged) & models(described)) and longer.startswith(shorter)
+    given = form_factor(logged) or ("SXM" if model_words(logged) & _BARE_SXM else "")
+    longer, shorter = sorted((given, form_factor(described)), key=len, reverse=True)
+    return bool(model_words(logged) & model_words(described)) and longer.startswith(shorter)
 
 
-def check_devices(system: System, logs: Iterable[Log]) -> None:
+def check_devices(system: System, logs: Iterable[CheckedLog]) -> None:
     """Raises InputError for a log of a device that the system does not have.
 
     Nothing is said of devices whose name has no model, nor where the system names none.
     """
     for log in logs:
-        others = [name for name in log.devices if not agree(name, system.device)]
+        others = [name for name in log.devices if not is_same_device(name, system.device)]
         if others:
-            like = " or ".join(map(_named, machines_of([log])[:_MOST_NAMED]))
+            like = " or ".join(map(_spell_system, machines_of([log])[:_MOST_NAMED]))
             raise InputError(
                 f"{log.source} is of {' and '.join(others)}, and {system.name} has {system.device}",
                 where="SYSTEM",
@@ -71,7 +71,7 @@ def check_devices(system: System, logs: Iterable[Log]) -> None:
             )
 
 
-def machines_of(logs: Sequence[Log]) -> list[System]:
+def machines_of(logs: Sequence[CheckedLog]) -> list[System]:
     """The machines of the catalogue that all logs may be of, with as many hosts as ran.
 
     They have the devices that the logs name, and enough of them in a host. Those of makers come
@@ -82,26 +82,26 @@ def machines_of(logs: Sequence[Log]) -> list[System]:
     found = [
         load(f"{name}:{hosts}")
         for name in sorted(catalogue(), key=lambda name: (not name.startswith("dgx"), name))
-        if host_level(load(name)) == 0
+        if find_host_level(load(name)) == 0
     ]
     return [
         system
         for system in found
         if system.hierarchy.devices_in_child(0) >= in_a_host
         and logs
-        and all(_of(system, log.devices) for log in logs)
+        and all(_is_of_system(system, log.devices) for log in logs)
     ]
 
 
-def _named(system: System) -> str:
+def _spell_system(system: System) -> str:
     return f"{system.name}:{system.hierarchy.cardinalities[0]}"
 
 
-def _of(system: System, devices: Iterable[str]) -> bool:
+def _is_of_system(system: System, devices: Iterable[str]) -> bool:
     """Whether every device that tells its model is one that the system has, and some does."""
-    named = [name for name in devices if models(name)]
+    named = [name for name in devices if model_words(name)]
     return (
         bool(named)
-        and bool(models(system.device))
-        and all(agree(name, system.device) for name in named)
+        and bool(model_words(system.device))
+        and all(is_same_device(name, system.device) for name in named)
     )

@@ -42,11 +42,11 @@ _SPLIT = re.compile(
 _RULE = re.compile(r"(?P<name>AND|OR|MOD|DIV|[&|%/]) *(?P<value>\w+)")
 _RULES = {"&": "AND", "|": "OR", "%": "MOD", "/": "DIV"}
 
-Chosen = Mapping[str, frozenset[str]]
+ForcedNames = Mapping[str, frozenset[str]]
 """The words that a variable leaves to choose from, by collective; "" for all others."""
 
 
-def program_of(line: str) -> str | None:
+def find_program(line: str) -> str | None:
     """The collective whose test a line names (``all_reduce_perf``), in the tests' words."""
     found = _PROGRAM.search(line)
     return found[1] if found else None
@@ -68,7 +68,7 @@ def is_command(line: str) -> bool:
     return bool(_LAUNCHERS.search(before) or _PROMPT.fullmatch(before))
 
 
-def split_of(text: str) -> str | None:
+def parse_split(text: str) -> str | None:
     """``MOD 8`` of ``NCCL_TESTS_SPLIT="%8"``, ``AND 7`` of ``NCCL_TESTS_SPLIT_MASK=0x7``."""
     found = _SPLIT.search(text)
     if not found:
@@ -85,7 +85,7 @@ def split_of(text: str) -> str | None:
 
 
 @dataclass(frozen=True)
-class Forced:
+class ForcedChoice:
     """What a run was forced to use: one algorithm and protocol, or all algorithms but ``without``.
 
     ``unknown`` are variables whose values name nothing that we know.
@@ -102,29 +102,29 @@ class Forced:
 class Environment:
     """The variables that hold for the run that is being read, of known words only."""
 
-    _lasting: dict[str, Chosen | str] = field(default_factory=dict)
-    _of_run: dict[str, Chosen | str] = field(default_factory=dict)
+    _lasting: dict[str, ForcedNames | str] = field(default_factory=dict)
+    _of_run: dict[str, ForcedNames | str] = field(default_factory=dict)
 
     def read(self, line: str) -> None:
         """Take the variables that a line sets or unsets, for its run or from here on."""
         if "NCCL_" not in line:
             return
-        one_run = "NCCL INFO" in line or program_of(line) is not None
+        one_run = "NCCL INFO" in line or find_program(line) is not None
         held = self._of_run if one_run else self._lasting
         for found in _UNSET.finditer(line):
             for name in re.findall(r"NCCL_(\w+)", found["names"]):
                 held[name] = {}
         for found in _SET.finditer(line):
             name = found["name"] or found["other"]
-            held[name] = _chosen(name, found["given"] or found["value"])
-        if split := split_of(line):
+            held[name] = _parse_choice(name, found["given"] or found["value"])
+        if split := parse_split(line):
             held["TESTS_SPLIT"] = split
 
     def after_run(self) -> Environment:
         """The variables for the next run: what was exported."""
         return Environment(dict(self._lasting))
 
-    def forced(self, collective: str | None) -> Forced:
+    def forced(self, collective: str | None) -> ForcedChoice:
         """What the variables force a test of this collective to use, by the tests' name."""
         held = {**self._lasting, **self._of_run}
         function = (collective or "").replace("_", "")
@@ -140,7 +140,7 @@ class Environment:
         unknown = [f"NCCL_{name}" for name, words in sorted(ways.items()) if words == frozenset()]
         if len(protocols) > 1:
             unknown.append("NCCL_PROTO")
-        return Forced(
+        return ForcedChoice(
             next(iter(left)) if len(left) == 1 else None,
             next(iter(protocols)) if len(protocols) == 1 else None,
             tuple(name for name in SPELLINGS if name not in left) if len(left) > 1 else (),
@@ -149,7 +149,7 @@ class Environment:
         )
 
 
-def _chosen(name: str, value: str) -> Chosen:
+def _parse_choice(name: str, value: str) -> ForcedNames:
     """What ``ring,tree;allgather:^nvls`` leaves, by collective; no words where it names unknown
     ones, and no entry where the value is empty, which is as if unset (parseList in NCCL's tuning).
     """

@@ -9,7 +9,7 @@ from hierarchies import InputError
 MOST_BYTES = 2**28
 
 
-def log_text(path: str | Path) -> str:
+def read_log_text(path: str | Path) -> str:
     """The text of a log; what is no text in it is replaced by U+FFFD.
 
     Raises InputError for a file that cannot be read, or is too large for a log.

@@ -14,7 +14,7 @@ from typing import Any
 
 from hierarchies import InputError
 from synth.measure.logs.environment import Environment
-from synth.measure.logs.tables import COLLECTIVES, MOST_ROWS, UNREAD, Rank, Row, Table
+from synth.measure.logs.tables import COLLECTIVES, MOST_ROWS, UNREAD, LogRow, RankRecord, Table
 
 
 def color(split: str, rank: int) -> int:
@@ -39,7 +39,7 @@ def check_rows(count: int, source: str) -> None:
 
 
 @dataclass
-class Facts:
+class RunFacts:
     """Gathers what a file says of a run until the table of the run has been read.
 
     ``stated`` is that table as far as it is known; ``environment`` what forces the run; ``ended``:
@@ -47,7 +47,7 @@ class Facts:
     """
 
     stated: Table
-    places: list[Rank] = field(default_factory=list)
+    places: list[RankRecord] = field(default_factory=list)
     environment: Environment = field(default_factory=Environment)
     ended: bool = False
     _hosts: dict[str, int] = field(default_factory=dict)
@@ -67,7 +67,7 @@ class Facts:
             if found := read(value):
                 self.add(**{name: found})
 
-    def table(self, rows: Iterable[Row | None]) -> Table:
+    def table(self, rows: Iterable[LogRow | None]) -> Table:
         """What is known, with these rows; those that could not be read (None) are counted.
 
         Raises InputError where there are too many.
@@ -90,13 +90,13 @@ class Facts:
             ),
         )
 
-    def afresh(self, keep_places: bool = False) -> Facts:
+    def afresh(self, keep_places: bool = False) -> RunFacts:
         """The facts for the next run in the same file: comment notes stay, what a run printed goes.
 
         A run's list of devices and its command line go with its table, unless more tables follow
         without a list of their own (a test of several types or roots prints one list).
         """
-        return Facts(
+        return RunFacts(
             replace(self.stated, single_size=False, columns=()),
             list(self.places) if keep_places else [],
             self.environment if keep_places else self.environment.after_run(),

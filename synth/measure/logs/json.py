@@ -16,9 +16,9 @@ from typing import Any
 
 from hierarchies import InputError
 from synth.measure.logs.csv import csv_rows
-from synth.measure.logs.environment import Environment, program_of
-from synth.measure.logs.header import Facts, check_rows
-from synth.measure.logs.tables import COLLECTIVES, UNREAD, Rank, Row, Table, Timing
+from synth.measure.logs.environment import Environment, find_program
+from synth.measure.logs.header import RunFacts, check_rows
+from synth.measure.logs.tables import COLLECTIVES, UNREAD, LogRow, RankRecord, Table, Timing
 from synth.measure.logs.text import version_text
 
 MOST_OBJECTS = 100_000
@@ -40,18 +40,18 @@ def is_csv(text: str) -> bool:
     return re.match(r"\s*(numCycle, *)?(collective|name), ", text[:200]) is not None
 
 
-def json_tables(text: str, source: str) -> list[Table]:
+def parse_json_tables(text: str, source: str) -> list[Table]:
     """The table of an nccl-tests file, or the tables of rccl-tests' lines.
 
     Raises InputError for what is neither, never quoting the text, as it may be private.
     """
-    whole, lines = _parsed(text)
+    whole, lines = _parse_documents(text)
     if isinstance(whole, dict) and "results" in whole:
         return [_nccl(whole, source)]
     rows = whole if isinstance(whole, list) else [whole] if isinstance(whole, dict) else lines
     found = [row for row in rows if isinstance(row, dict) and "size" in row and "time" in row]
     if not found:
-        raise _no_log(source)
+        raise _no_log_error(source)
     return _rccl(found, source)
 
 
@@ -61,15 +61,15 @@ def check_json(text: str, source: str) -> None:
         hint = f"at most {MOST_OBJECTS} are read"
         raise InputError(f"JSON of {count} objects", where=source, hint=hint)
     if '"size"' not in text and '"results"' not in text:
-        raise _no_log(source)
+        raise _no_log_error(source)
 
 
-def _no_log(source: str) -> InputError:
+def _no_log_error(source: str) -> InputError:
     hint = "a file of nccl-tests' -J, or of rccl-tests' -Z json"
     return InputError("JSON that is no log", where=source, hint=hint)
 
 
-def csv_tables(text: str, source: str) -> list[Table]:
+def parse_csv_tables(text: str, source: str) -> list[Table]:
     """The tables of rccl-tests' CSV. Its head names fewer columns than its rows have.
 
     Raises InputError where there are too many.
@@ -84,7 +84,7 @@ def csv_tables(text: str, source: str) -> list[Table]:
     return _rccl(rows, source)
 
 
-def _parsed(text: str) -> tuple[Any, list[Any]]:
+def _parse_documents(text: str) -> tuple[Any, list[Any]]:
     """A JSON document, or its lines where each is one."""
     try:
         return _loads(text), []
@@ -97,7 +97,7 @@ def _line(text: str) -> Any:
     if not text.startswith("{") or len(text) > 10_000:
         return None
     try:
-        return _loads(_quoted(text))
+        return _loads(_quote_bare_words(text))
     except (ValueError, RecursionError):
         return None
 
@@ -105,25 +105,25 @@ def _line(text: str) -> Any:
 _BARE = re.compile(r"(?<=:)\s*(?!true|false|null|nan\b)([A-Za-z][\w/]*)(?=\s*[,}])")
 
 
-def _quoted(text: str) -> str:
+def _quote_bare_words(text: str) -> str:
     """rccl-tests writes ``"wrong":N/A`` and names without quotes."""
     return re.sub(r":\s*nan\b", ': "nan"', _BARE.sub(r'"\1"', text))
 
 
 def _loads(text: str) -> Any:
-    return json.loads(text, object_pairs_hook=_without_environment, parse_int=_integer)
+    return json.loads(text, object_pairs_hook=_strip_environment, parse_int=_integer)
 
 
 def _integer(text: str) -> int | float:
     return int(text) if len(text) <= 20 else float(text)
 
 
-def _without_environment(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+def _strip_environment(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     """A JSON object; of ``env`` only the variables for algorithm, protocol and split are kept."""
-    return {key: _known_ways(value) if key == "env" else value for key, value in pairs}
+    return {key: _parse_known_ways(value) if key == "env" else value for key, value in pairs}
 
 
-def _known_ways(environment: Any) -> Environment:
+def _parse_known_ways(environment: Any) -> Environment:
     found = Environment()
     for entry in environment if isinstance(environment, list) else ():
         named = isinstance(entry, str) and len(entry) < 300
@@ -134,22 +134,22 @@ def _known_ways(environment: Any) -> Environment:
 
 def _nccl(run: Mapping[str, Any], source: str) -> Table:
     environment = run.get("env")
-    facts = Facts(Table(source))
+    facts = RunFacts(Table(source))
     if isinstance(environment, Environment):
         facts.environment = environment
     arguments = run.get("args")
     if isinstance(arguments, list) and arguments and isinstance(arguments[0], str):
-        facts.add(collective=program_of(PurePosixPath(arguments[0][:1000]).name))
+        facts.add(collective=find_program(PurePosixPath(arguments[0][:1000]).name))
     version = run.get("nccl_version")
     facts.add(version=version_text(str(version)) if isinstance(version, int) else "")
     config = run.get("config")
     if isinstance(config, dict):
-        _configured(facts, config)
+        _read_configuration(facts, config)
     results = run.get("results")
     return facts.table(map(_nccl_row, results if isinstance(results, list) else ()))
 
 
-def _configured(facts: Facts, config: Mapping[str, Any]) -> None:
+def _read_configuration(facts: RunFacts, config: Mapping[str, Any]) -> None:
     devices = config.get("devices")
     each = _amount(config.get("nthreads"), 1) * _amount(config.get("ngpus"), 1)
     devices = devices if isinstance(devices, list) else []
@@ -165,7 +165,9 @@ def _configured(facts: Facts, config: Mapping[str, Any]) -> None:
         group = _amount(device.get("group"), 0)
         name = str(device.get("device_info", ""))[:80].strip()
         # Of a process with several devices only the first is recorded; the others follow it.
-        facts.places += [Rank(first[0] + i, group, number, first[1] + i, name) for i in range(each)]
+        facts.places += [
+            RankRecord(first[0] + i, group, number, first[1] + i, name) for i in range(each)
+        ]
     ranks = {place.rank for place in facts.places}
     if len(ranks) < len(facts.places):  # then every device was recorded
         kept = {place.rank: place for place in reversed(facts.places)}
@@ -176,7 +178,7 @@ def _amount(value: Any, otherwise: int) -> int:
     return value if type(value) is int and 0 <= value < 10**6 else otherwise
 
 
-def _nccl_row(row: Any) -> Row | None:
+def _nccl_row(row: Any) -> LogRow | None:
     if not isinstance(row, dict):
         return None
     size, count = row.get("size"), row.get("count")
@@ -189,7 +191,7 @@ def _nccl_row(row: Any) -> Row | None:
     where = int(root) if re.fullmatch(r"-?\d{1,9}", root) else None
     operation = row.get("redop")
     named = operation if isinstance(operation, str) and operation.isalpha() else None
-    return Row(size, count, str(row.get("type", ""))[:20], named, where, halves[0], halves[1])
+    return LogRow(size, count, str(row.get("type", ""))[:20], named, where, halves[0], halves[1])
 
 
 def _nccl_timing(half: Any) -> Timing | None:
@@ -239,7 +241,7 @@ def _rccl(rows: Iterable[Mapping[str, Any]], source: str) -> list[Table]:
 def _rccl_log(rows: Sequence[Mapping[str, Any]], source: str) -> Table:
     first = rows[0]
     name = str(first.get("name", "")).strip().lower().replace("_", "")
-    facts = Facts(Table(source, _RCCL_NAMES.get(name)))
+    facts = RunFacts(Table(source, _RCCL_NAMES.get(name)))
     for key, note in (
         ("ranks", "ranks"),
         ("gpus", "ranks"),
@@ -251,9 +253,9 @@ def _rccl_log(rows: Sequence[Mapping[str, Any]], source: str) -> Table:
     return facts.table(_rccl_rows(rows))
 
 
-def _rccl_rows(rows: Sequence[Mapping[str, Any]]) -> Iterator[Row | None]:
+def _rccl_rows(rows: Sequence[Mapping[str, Any]]) -> Iterator[LogRow | None]:
     """A row for each size and turn: an in-place time joins the out-of-place one before it."""
-    good: list[Row] = []
+    good: list[LogRow] = []
     for row in rows:
         timing = _timing([row.get(key) for key in ("time", "algBw", "busBw")], row.get("wrong"))
         size = str(row.get("size", "")).strip()
@@ -263,9 +265,9 @@ def _rccl_rows(rows: Sequence[Mapping[str, Any]]) -> Iterator[Row | None]:
         kind, operation = (str(row.get(key, "")).strip() for key in ("type", "redop"))
         inside = str(row.get("inPlace", "")).strip() in ("1", "true", "True")
         if not inside:
-            good.append(Row(int(size), -1, kind, operation, None, timing, None))
+            good.append(LogRow(int(size), -1, kind, operation, None, timing, None))
         elif good and good[-1].in_place is None and good[-1].size_bytes == int(size):
             good[-1] = replace(good[-1], kind=kind, operation=operation, in_place=timing)
         else:
-            good.append(Row(int(size), -1, kind, operation, None, None, timing))
+            good.append(LogRow(int(size), -1, kind, operation, None, None, timing))
     yield from good

@@ -13,15 +13,15 @@ from math import ceil, prod
 
 import numpy as np
 
-from hierarchies import InputError, System, asked_as
+from hierarchies import InputError, System, spell_machine
 from synth.collective.emit.conventions import level_of_hosts
 from synth.measure.calibration.measurements import Measurement, Sample
 from synth.measure.logs.header import color
-from synth.measure.logs.tables import Log
+from synth.measure.logs.tables import CheckedLog
 
 
 @dataclass(frozen=True)
-class FromCaller:
+class CallerFacts:
     """What the caller says where logs do not: hosts in all, or members of each level."""
 
     hosts: int | None = None
@@ -29,30 +29,30 @@ class FromCaller:
 
 
 @dataclass(frozen=True)
-class Matched:
+class MatchedLog:
     """A log, and the devices of a system it was taken on."""
 
-    log: Log
+    log: CheckedLog
     measurement: Measurement
 
 
-def matched(system: System, log: Log, given: FromCaller | None = None) -> Matched:
+def match_log(system: System, log: CheckedLog, given: CallerFacts | None = None) -> MatchedLog:
     """Map a log onto a system. Raises InputError for what does not fit, or is not stated."""
     try:
-        _check_counts(system, log, given or FromCaller())
-        members, busy = _members(system, log, given or FromCaller())
-        return Matched(log, _measurement(log, members, busy))
+        _check_counts(system, log, given or CallerFacts())
+        members, busy = _members(system, log, given or CallerFacts())
+        return MatchedLog(log, _measurement(log, members, busy))
     except InputError as error:
         raise error.at(log.source) from None
 
 
-def host_level(system: System) -> int | None:
+def find_host_level(system: System) -> int | None:
     """The level whose children are hosts; -1 if the whole system is one, None if nothing tells."""
     found = level_of_hosts(system.hierarchy)
     return found if found >= 0 or len(system.links) == 1 else None
 
 
-def _measurement(log: Log, members: tuple[int, ...], busy: tuple[int, ...]) -> Measurement:
+def _measurement(log: CheckedLog, members: tuple[int, ...], busy: tuple[int, ...]) -> Measurement:
     samples = tuple(
         Sample(row.size_bytes, timing.seconds, in_place)
         for row in log.rows
@@ -72,28 +72,28 @@ def _measurement(log: Log, members: tuple[int, ...], busy: tuple[int, ...]) -> M
 
 
 def _members(
-    system: System, log: Log, given: FromCaller
+    system: System, log: CheckedLog, given: CallerFacts
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The members of a group at each level, and of all that took part."""
     table = log.table
     if table.members or given.members:
         members = table.members or given.members or ()
         busy = table.busy or (members if table.split is None else None)
-        return _stated(system, log, members, busy or system.hierarchy.cardinalities)
+        return _check_stated(system, log, members, busy or system.hierarchy.cardinalities)
     total = _total(log)
     if total is None:
-        raise InputError("nothing tells the number of ranks", hint=_by_members(system))
+        raise InputError("nothing tells the number of ranks", hint=_members_hint(system))
     if total > system.devices:
         raise InputError(
             f"{total} ranks, and {system.name} has {system.devices} devices ({system.hierarchy})",
-            hint=_as_large(system, total),
+            hint=_suggest_larger(system, total),
         )
-    busy = _busy(system, total, given.hosts or log.hosts)
+    busy = _busy_counts(system, total, given.hosts or log.hosts)
     colors = _colors(log, total)
-    return (_grouped(log, busy, colors), busy) if colors else (busy, busy)
+    return (_members_of_group(log, busy, colors), busy) if colors else (busy, busy)
 
 
-def _check_counts(system: System, log: Log, given: FromCaller) -> None:
+def _check_counts(system: System, log: CheckedLog, given: CallerFacts) -> None:
     """Raises InputError where the log's list of devices contradicts the description or the caller:
     another number of hosts, more devices in a host than it has.
     """
@@ -104,11 +104,11 @@ def _check_counts(system: System, log: Log, given: FromCaller) -> None:
         )
     if log.table.members and given.members and log.table.members != given.members:
         raise InputError(
-            f"the log is of members {with_commas(log.table.members)}, --members says "
-            f"{with_commas(given.members)}",
+            f"the log is of members {join_with_commas(log.table.members)}, --members says "
+            f"{join_with_commas(given.members)}",
             hint="leave out --members where the log says it",
         )
-    level = host_level(system)
+    level = find_host_level(system)
     if level is None:
         return
     most = prod(system.hierarchy.cardinalities[level + 1 :])
@@ -124,15 +124,15 @@ def _check_counts(system: System, log: Log, given: FromCaller) -> None:
         )
 
 
-def _as_large(system: System, devices: int) -> str:
+def _suggest_larger(system: System, devices: int) -> str:
     """What to name instead of a system that is too small: the same of more outermost units."""
     units = ceil(devices / system.hierarchy.devices_in_child(0))
     counts = [units, *system.hierarchy.cardinalities[1:]]
-    return f"name the system as large as the one measured: {asked_as(system.name, counts)}"
+    return f"name the system as large as the one measured: {spell_machine(system.name, counts)}"
 
 
-def _stated(
-    system: System, log: Log, members: tuple[int, ...], busy: tuple[int, ...]
+def _check_stated(
+    system: System, log: CheckedLog, members: tuple[int, ...], busy: tuple[int, ...]
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     cardinalities = system.hierarchy.cardinalities
     for counts, what in ((members, "members"), (busy, "busy")):
@@ -141,29 +141,29 @@ def _stated(
         )
         if not fits:
             raise InputError(
-                f"{what} {with_commas(counts)} are not of {system.hierarchy}",
-                hint=_by_members(system),
+                f"{what} {join_with_commas(counts)} are not of {system.hierarchy}",
+                hint=_members_hint(system),
             )
     if any(one > all_ for one, all_ in zip(members, busy, strict=True)):
         raise InputError(
-            f"members {with_commas(members)} are more than are busy, {with_commas(busy)}"
+            f"members {join_with_commas(members)} are more than are busy, {join_with_commas(busy)}"
         )
-    level = host_level(system)
+    level = find_host_level(system)
     hosts = None if level is None else prod(busy[: level + 1])
     if log.hosts and hosts not in (None, log.hosts):
         raise InputError(
-            f"members {with_commas(members)} are on {hosts} hosts, the log is of {log.hosts}",
-            hint=_by_members(system),
+            f"members {join_with_commas(members)} are on {hosts} hosts, the log is of {log.hosts}",
+            hint=_members_hint(system),
         )
     if log.ranks is not None and prod(members) != log.ranks:
         raise InputError(
-            f"members {with_commas(members)} are {prod(members)} ranks, the log is of {log.ranks}",
+            f"members {join_with_commas(members)} are {prod(members)} ranks, the log is of {log.ranks}",
             hint="groups of the log are as large as its busbw says",
         )
     return members, busy
 
 
-def _total(log: Log) -> int | None:
+def _total(log: CheckedLog) -> int | None:
     """The ranks of a whole run, all groups together."""
     if log.groups > 1:
         return len(log.table.places)
@@ -172,15 +172,15 @@ def _total(log: Log) -> int | None:
     return log.ranks
 
 
-def _busy(system: System, total: int, hosts: int | None) -> tuple[int, ...]:
+def _busy_counts(system: System, total: int, hosts: int | None) -> tuple[int, ...]:
     """How many children of each level hold ranks, if hosts are filled one by one."""
     cardinalities = system.hierarchy.cardinalities
-    level = host_level(system)
+    level = find_host_level(system)
     if level is None:
         if total == system.devices:
             return cardinalities
         raise InputError(
-            f"{system.name} has no level that is called node or host", hint=_by_members(system)
+            f"{system.name} has no level that is called node or host", hint=_members_hint(system)
         )
     most = prod(cardinalities[: level + 1])
     if total == system.devices and hosts in (None, most):
@@ -195,26 +195,26 @@ def _busy(system: System, total: int, hosts: int | None) -> tuple[int, ...]:
             )
     if total % hosts:
         raise InputError(
-            f"{total} ranks are not spread evenly over {hosts} hosts", hint=_by_members(system)
+            f"{total} ranks are not spread evenly over {hosts} hosts", hint=_members_hint(system)
         )
     if hosts > most:
         raise InputError(
             f"the log is of {hosts} hosts, {system.name} has {most}",
-            hint=_as_large(system, hosts * system.hierarchy.devices_in_child(level)),
+            hint=_suggest_larger(system, hosts * system.hierarchy.devices_in_child(level)),
         )
-    outer = _filled(cardinalities[: level + 1], hosts)
-    inner = _filled(cardinalities[level + 1 :], total // hosts)
+    outer = _fill_levels(cardinalities[: level + 1], hosts)
+    inner = _fill_levels(cardinalities[level + 1 :], total // hosts)
     if outer is None or inner is None:
         where = "hosts" if outer is None else "ranks of a host"
         raise InputError(
             f"{hosts} hosts with {total // hosts} ranks can lie on {system.hierarchy} in several "
             f"ways: the {where} fill no whole level",
-            hint=_by_members(system),
+            hint=_members_hint(system),
         )
     return (*outer, *inner)
 
 
-def _filled(cardinalities: Sequence[int], count: int) -> tuple[int, ...] | None:
+def _fill_levels(cardinalities: Sequence[int], count: int) -> tuple[int, ...] | None:
     """``count`` units as members of each level, if only one way is possible; else None."""
     if count == prod(cardinalities):
         return tuple(cardinalities)
@@ -228,7 +228,7 @@ def _filled(cardinalities: Sequence[int], count: int) -> tuple[int, ...] | None:
     return None
 
 
-def _colors(log: Log, total: int) -> list[int]:
+def _colors(log: CheckedLog, total: int) -> list[int]:
     """The group of each rank, in the order of their numbers; none where all are in one."""
     places = sorted(log.table.places, key=lambda place: place.rank)
     if log.groups > 1:
@@ -239,7 +239,9 @@ def _colors(log: Log, total: int) -> list[int]:
     return []
 
 
-def _grouped(log: Log, busy: tuple[int, ...], colors: Sequence[int]) -> tuple[int, ...]:
+def _members_of_group(
+    log: CheckedLog, busy: tuple[int, ...], colors: Sequence[int]
+) -> tuple[int, ...]:
     """The members of one group at each level. Raises InputError unless all groups are alike."""
     spots = _spots(log, len(colors))
     shapes = set()
@@ -251,12 +253,12 @@ def _grouped(log: Log, busy: tuple[int, ...], colors: Sequence[int]) -> tuple[in
             raise InputError("a group of ranks is no block of levels", hint="use MOD or DIV")
         shapes.add(members)
     if len(shapes) > 1:
-        text = " and ".join(with_commas(shape) for shape in sorted(shapes))
+        text = " and ".join(join_with_commas(shape) for shape in sorted(shapes))
         raise InputError(f"groups lie differently on the machine: {text}", hint="use MOD or DIV")
     return shapes.pop()
 
 
-def _spots(log: Log, total: int) -> list[int]:
+def _spots(log: CheckedLog, total: int) -> list[int]:
     """The place of each rank, host by host: a launcher may deal ranks to hosts in turn."""
     places = sorted(log.table.places, key=lambda place: place.rank)
     if len(places) != total or any(place.host is None for place in places):
@@ -268,11 +270,11 @@ def _spots(log: Log, total: int) -> list[int]:
     return spots
 
 
-def _by_members(system: System) -> str:
-    example = with_commas(system.hierarchy.cardinalities)
+def _members_hint(system: System) -> str:
+    example = join_with_commas(system.hierarchy.cardinalities)
     return f"say how many children of each level a group has ranks in, as in --members {example}"
 
 
-def with_commas(numbers: Sequence[int]) -> str:
+def join_with_commas(numbers: Sequence[int]) -> str:
     """Numbers of levels as ``--members`` and notes in logs have them."""
     return ",".join(str(number) for number in numbers)

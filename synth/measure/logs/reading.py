@@ -14,30 +14,32 @@ from dataclasses import replace
 from itertools import chain
 from math import inf, isinf
 
-from hierarchies import InputError, nearest
+from hierarchies import InputError, suggest_nearest
 from synth.measure.calibration.measurements import SEND_RECEIVE
-from synth.measure.logs.csv import is_plain_csv, plain_table
-from synth.measure.logs.json import check_json, csv_tables, is_csv, is_json, json_tables
-from synth.measure.logs.sections import has_sections, section_tables
+from synth.measure.logs.csv import is_plain_csv, parse_plain_table
+from synth.measure.logs.json import check_json, is_csv, is_json, parse_csv_tables, parse_json_tables
+from synth.measure.logs.sections import has_sections, parse_sections
 from synth.measure.logs.tables import (
     COLLECTIVES,
     PIECES,
     UNREAD,
     WORD_BYTES,
-    Log,
-    Row,
+    CheckedLog,
+    LogRow,
     Table,
 )
 from synth.measure.logs.text import tables
 
-_ASK = "say --collective, or put a line '# collective: all_gather' at the top of the file"
+_COLLECTIVE_HINT = (
+    "say --collective, or put a line '# collective: all_gather' at the top of the file"
+)
 _MOST_LINES = 1_000_000
 _ROW = re.compile(rf"[0-9]\s+-?[0-9]+\s+(?:{'|'.join(WORD_BYTES)})(?:\s|$)")
 _UNPRICED = "no collective we price"
 _OLD_GATHER = ("all-gather", "reduce-scatter")
 
 
-def logs_of(text: str, source: str, collective: str | None = None) -> tuple[Log, ...]:
+def parse_logs(text: str, source: str, collective: str | None = None) -> tuple[CheckedLog, ...]:
     """Every table of a log, checked. ``collective`` says what was run where the log does not.
 
     ``source`` names the log in errors and warnings. Tables of tests that measure no request of ours
@@ -45,23 +47,23 @@ def logs_of(text: str, source: str, collective: str | None = None) -> tuple[Log,
     tables that contradict themselves.
     """
     if collective is not None:
-        collective = _named(collective)
+        collective = _parse_collective(collective)
     check_log(text, source)
     if is_json(text):
-        found = json_tables(text, source)
+        found = parse_json_tables(text, source)
     elif is_plain_csv(text):
-        found = [plain_table(text, source)]
+        found = [parse_plain_table(text, source)]
     elif is_csv(text):
-        found = csv_tables(text, source)
+        found = parse_csv_tables(text, source)
     elif _ROW.search(text) or not has_sections(text):
         found = tables(text.splitlines(), source)
     else:
-        found = section_tables(text, source)
+        found = parse_sections(text, source)
     found = [table for table in found if table.rows]
     if not found:
-        raise _no_table(source)
+        raise _no_table_error(source)
     read = [table for table in found if table.collective not in UNREAD] or found
-    first, *others = (_checked(table, collective) for table in read)
+    first, *others = (_check_table(table, collective) for table in read)
     unread = dict.fromkeys(table.collective for table in found if table not in read)
     notes = tuple(f"a table of {name} is left out: {_UNPRICED}" for name in unread)
     return (replace(first, warnings=first.warnings + notes), *others)
@@ -77,46 +79,46 @@ def check_log(text: str, source: str) -> None:
     if is_json(text):
         check_json(text, source)
     elif not (is_plain_csv(text) or is_csv(text) or _ROW.search(text) or has_sections(text)):
-        raise _no_table(source)
+        raise _no_table_error(source)
 
 
-def _no_table(source: str) -> InputError:
+def _no_table_error(source: str) -> InputError:
     hint = "a log has rows of size, count, type, ..., time, algbw, busbw"
     return InputError("no table of nccl-tests or rccl-tests", where=source, hint=hint)
 
 
-def _named(name: str) -> str:
+def _parse_collective(name: str) -> str:
     """A collective by our name or the tests'. Raises InputError for others."""
     known = {**COLLECTIVES, **{ours: ours for ours in COLLECTIVES.values()}}
     if name not in known:
-        hint = nearest(name, known)
+        hint = suggest_nearest(name, known)
         raise InputError(f"no collective {name!r}", where="--collective", hint=hint)
     return known[name]
 
 
-def _checked(table: Table, collective: str | None) -> Log:
+def _check_table(table: Table, collective: str | None) -> CheckedLog:
     """One table, believed. Raises InputError for what contradicts itself."""
     try:
-        _not_many_copies(table)
+        _check_distinct_ranks(table)
         what = _collective(table, collective)
-        _fits_rows(table, what)
+        _check_rows_of(table, what)
         ranks = _ranks(table, what)
-        _times_agree(table, what, ranks)
+        _check_times(table, what, ranks)
         groups = _groups(table)
-        return Log(
+        return CheckedLog(
             table,
             what,
             ranks,
             len(groups) if groups else 1,
             _hosts(table),
-            tuple(_usable(table.rows)),
+            tuple(_select_usable(table.rows)),
             tuple(dict.fromkeys(chain(table.warnings, _warnings(table)))),
         )
     except InputError as error:
         raise error.at(table.source) from None
 
 
-def _not_many_copies(table: Table) -> None:
+def _check_distinct_ranks(table: Table) -> None:
     ranks = [place.rank for place in table.places]
     if len(set(ranks)) < len(ranks):
         raise InputError(
@@ -146,21 +148,21 @@ def _collective(table: Table, given: str | None) -> str:
     if len(able) == 1:
         return able[0]
     if not able:
-        raise InputError("the rows fit no collective", hint=_ASK)
-    raise InputError(f"the rows fit {' and '.join(able)}", hint=_ASK)
+        raise InputError("the rows fit no collective", hint=_COLLECTIVE_HINT)
+    raise InputError(f"the rows fit {' and '.join(able)}", hint=_COLLECTIVE_HINT)
 
 
 def _collectives_by_rows(table: Table) -> list[str]:
     """What the rows can be of, by their reduction operation, root, counts, and ratios."""
-    return [what for what in COLLECTIVES.values() if _why_not(table, what) == ""]
+    return [what for what in COLLECTIVES.values() if _explain_mismatch(table, what) == ""]
 
 
-def _fits_rows(table: Table, what: str) -> None:
-    if why := _why_not(table, what):
+def _check_rows_of(table: Table, what: str) -> None:
+    if why := _explain_mismatch(table, what):
         raise InputError(f"these are no rows of {what}: {why}", hint="is the table another test's?")
 
 
-def _why_not(table: Table, what: str) -> str:
+def _explain_mismatch(table: Table, what: str) -> str:
     """Why rows cannot be of a collective; "" where they can."""
     row = max(table.rows, key=lambda row: row.size_bytes)
     reduces = what in ("all-reduce", "reduce-scatter", "reduce")
@@ -176,15 +178,15 @@ def _why_not(table: Table, what: str) -> str:
         return "they have no root"
     if table.columns and "redop" not in table.columns and what not in ("all-gather", "broadcast"):
         return "their head has no reduction operation"
-    low, high = _ranks_by_counts(table, what)
+    low, high = _rank_range_by_counts(table, what)
     if low > high or high < 2:
         return "size / (count x type) is not that of this test"
-    if _by_ratio(table, what) is None:
+    if _rank_range_by_ratio(table, what) is None:
         return "busbw / algbw is not that of this test"
-    return _why_not_checked(table, what)
+    return _explain_wrong_columns(table, what)
 
 
-def _why_not_checked(table: Table, what: str) -> str:
+def _explain_wrong_columns(table: Table, what: str) -> str:
     """Why the checked columns cannot be of a collective, "" where they can: all-to-all and
     send-receive tests never check in-place results.
     """
@@ -198,7 +200,7 @@ def _why_not_checked(table: Table, what: str) -> str:
     return ""
 
 
-def _ranks_by_counts(table: Table, what: str) -> tuple[float, float]:
+def _rank_range_by_counts(table: Table, what: str) -> tuple[float, float]:
     """The least and the greatest number of ranks by size / (count x type)."""
     low, high = 1.0, inf
     for row in table.rows:
@@ -214,7 +216,7 @@ def _ranks_by_counts(table: Table, what: str) -> tuple[float, float]:
     return low, high
 
 
-def _by_ratio(table: Table, what: str) -> tuple[float, float] | None:
+def _rank_range_by_ratio(table: Table, what: str) -> tuple[float, float] | None:
     """The least and the greatest number of ranks by busbw / algbw; None if there is none."""
     ratios = [timing.ratio() for row in table.rows for timing in row.timings]
     low = max((low for low, _ in ratios), default=0.0) * (1 - 1e-6)
@@ -242,12 +244,12 @@ def _ranks_of(low: float, high: float) -> tuple[float, float] | None:
 
 def _groups(table: Table) -> dict[int, int]:
     """How many ranks each group has, by the device list or by NCCL_TESTS_SPLIT."""
-    if not _complete(table):
+    if not _is_complete(table):
         return {}
     return dict(Counter(place.group for place in table.places))
 
 
-def _complete(table: Table) -> bool:
+def _is_complete(table: Table) -> bool:
     """Whether the list of devices has every rank from 0 on."""
     return bool(table.places) and {p.rank for p in table.places} == set(range(len(table.places)))
 
@@ -256,7 +258,7 @@ def _hosts(table: Table) -> int | None:
     hosts, each, ranks = table.stated_hosts, table.stated_per_host, table.stated_ranks
     if hosts and each and ranks and hosts * each != ranks:
         raise InputError(f"{hosts} nodes of {each} ranks are stated, and {ranks} ranks")
-    if not _complete(table) or any(place.host is None for place in table.places):
+    if not _is_complete(table) or any(place.host is None for place in table.places):
         return table.stated_hosts
     listed = len({place.host for place in table.places})
     if table.stated_hosts not in (None, listed):
@@ -281,16 +283,16 @@ def _ranks(table: Table, what: str) -> int | None:
         stated["the list of devices"] = (ranks, ranks)
     if table.stated_ranks and len(groups) <= 1:
         stated["the number of ranks that is stated"] = (table.stated_ranks, table.stated_ranks)
-    counts = _ranks_by_counts(table, what)
+    counts = _rank_range_by_counts(table, what)
     if what in PIECES and not isinf(counts[1]):
         stated["size / (count x type)"] = counts
-    ratio = _by_ratio(table, what)
+    ratio = _rank_range_by_ratio(table, what)
     if ratio is not None and ratio != (1.0, inf):
         stated["busbw / algbw"] = ratio
-    return _agreed(stated)
+    return _agree_on_ranks(stated)
 
 
-def _agreed(stated: dict[str, tuple[float, float]]) -> int | None:
+def _agree_on_ranks(stated: dict[str, tuple[float, float]]) -> int | None:
     if not stated:
         return None
     low = max(low for low, _ in stated.values()) * (1 - 1e-9)
@@ -311,7 +313,7 @@ def _span(low: float, high: float) -> str:
     return f"{low:.4g} or more" if isinf(high) else f"{low:.4g} to {high:.4g}"
 
 
-def _times_agree(table: Table, what: str, ranks: int | None) -> None:
+def _check_times(table: Table, what: str, ranks: int | None) -> None:
     """Raises InputError for a row whose algbw is not its size over its time."""
     for row in table.rows:
         for timing in row.timings:
@@ -327,7 +329,7 @@ def _times_agree(table: Table, what: str, ranks: int | None) -> None:
             )
 
 
-def _usable(rows: Iterable[Row]) -> Iterator[Row]:
+def _select_usable(rows: Iterable[LogRow]) -> Iterator[LogRow]:
     """Rows above 0 bytes, without the times that must not be used."""
     for row in rows:
         out, inside = (
@@ -347,7 +349,7 @@ def _warnings(table: Table) -> Iterator[str]:
             if timing.unusable:
                 bad.setdefault(timing.unusable, []).append(row.size_bytes)
     for why, sizes in bad.items():
-        yield f"{why} at {_listed(sizes)}: left out"
+        yield f"{why} at {_spell_sizes(sizes)}: left out"
     if empty := sum(1 for row in table.rows if not row.size_bytes):
         yield f"{empty} rows of 0 bytes left out"
     twice = [
@@ -356,13 +358,13 @@ def _warnings(table: Table) -> Iterator[str]:
         if n > 1
     ]
     if twice:
-        yield f"{_listed(twice)} measured more than once: all are kept"
+        yield f"{_spell_sizes(twice)} measured more than once: all are kept"
     places = table.places
-    if places and not _complete(table):
+    if places and not _is_complete(table):
         yield f"the list of devices has {len(places)} of the ranks up to {places[-1].rank}"
 
 
-def _listed(sizes: Sequence[int]) -> str:
+def _spell_sizes(sizes: Sequence[int]) -> str:
     several = sorted(set(sizes))
     shown = ", ".join(str(size) for size in several[:4])
     return f"{shown}{', ...' if len(several) > 4 else ''} bytes"

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from synth.measure.logs.environment import Environment, is_command
-from synth.measure.logs.json import check_json, csv_tables, is_csv, is_json, json_tables
+from synth.measure.logs.json import check_json, is_csv, is_json, parse_csv_tables, parse_json_tables
 from synth.measure.logs.tables import Table
-from synth.measure.logs.text import LONGEST_LINE, joined
+from synth.measure.logs.text import LONGEST_LINE, join_lines
 
 _BEGINS = re.compile(r"\s*(\{|\[\s*$|\[\s*\{)")
 _ANYWHERE = re.compile(
@@ -23,25 +23,25 @@ def has_sections(text: str) -> bool:
     return _ANYWHERE.search(text) is not None
 
 
-def section_tables(text: str, source: str) -> list[Table]:
+def parse_sections(text: str, source: str) -> list[Table]:
     """The tables of all parts in JSON or CSV, each forced by the nearest command line before it.
 
     Raises InputError where such a part is no log.
     """
     found = []
-    for environment, part in _parts(text):
+    for environment, part in _split_into_sections(text):
         if is_json(part):
             check_json(part, source)
-            read = json_tables(part, source)
+            read = parse_json_tables(part, source)
         else:
-            read = csv_tables(part, source)
-        found += [_forced(table, environment) for table in read]
+            read = parse_csv_tables(part, source)
+        found += [_add_forced(table, environment) for table in read]
     return found
 
 
-def _parts(text: str) -> Iterator[tuple[Environment, str]]:
+def _split_into_sections(text: str) -> Iterator[tuple[Environment, str]]:
     environment, lines = Environment(), list[str]()
-    for line in joined(text.splitlines()):
+    for line in join_lines(text.splitlines()):
         begins = is_csv(line) or (not lines and _BEGINS.match(line))
         sets = len(line) <= LONGEST_LINE and (is_command(line) or _SETS.match(line))
         if lines and (sets or is_csv(line)):
@@ -56,7 +56,7 @@ def _parts(text: str) -> Iterator[tuple[Environment, str]]:
         yield environment, "\n".join(lines)
 
 
-def _forced(table: Table, environment: Environment) -> Table:
+def _add_forced(table: Table, environment: Environment) -> Table:
     """The table with what its command line forces, where its own part does not say."""
     forced = environment.forced(table.collective)
     if table.algorithm or table.protocol or table.without or table.split:

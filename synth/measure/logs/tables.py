@@ -84,7 +84,7 @@ class Timing:
 
 
 @dataclass(frozen=True)
-class Row:
+class LogRow:
     """One size: the largest buffer of a rank in bytes, as all tests print it, and its times.
 
     ``count`` is the number of elements the test prints, -1 where it prints none; ``kind`` their
@@ -105,7 +105,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Rank:
+class RankRecord:
     """One line of the list of devices; hosts are numbered as they come up, their names dropped."""
 
     rank: int
@@ -130,8 +130,8 @@ class Table:
 
     source: str
     collective: str | None = None
-    rows: tuple[Row, ...] = ()
-    places: tuple[Rank, ...] = ()
+    rows: tuple[LogRow, ...] = ()
+    places: tuple[RankRecord, ...] = ()
     stated_ranks: int | None = None
     stated_hosts: int | None = None
     stated_per_host: int | None = None
@@ -154,7 +154,7 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Log:
+class CheckedLog:
     """A table that was checked: what it measured, among how many ranks, and what is doubtful.
 
     ``collective`` is a name of ``grammar.Goal``, or ``send-receive``. ``ranks`` are those of one
@@ -167,7 +167,7 @@ class Log:
     ranks: int | None
     groups: int
     hosts: int | None
-    rows: tuple[Row, ...]
+    rows: tuple[LogRow, ...]
     warnings: tuple[str, ...] = ()
 
     @property

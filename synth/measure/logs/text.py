@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal, InvalidOperation
 
-from synth.measure.logs.environment import is_command, program_of
-from synth.measure.logs.header import Facts, check_rows
-from synth.measure.logs.tables import WORD_BYTES, Rank, Row, Table, Timing
+from synth.measure.logs.environment import find_program, is_command
+from synth.measure.logs.header import RunFacts, check_rows
+from synth.measure.logs.tables import WORD_BYTES, LogRow, RankRecord, Table, Timing
 
 LONGEST_LINE = 4096
 """No test prints longer ones; what does is not looked at."""
@@ -35,15 +35,15 @@ def tables(lines: Iterable[str], source: str) -> list[Table]:
     counted as broken. Tables of one size each, as scripts make that start a test per size, become
     one if the runs were the same. Raises InputError where there are too many rows.
     """
-    reader = _Reader(Facts(Table(source)))
-    for line in joined(lines):
+    reader = _LogReader(RunFacts(Table(source)))
+    for line in join_lines(lines):
         if len(line) <= LONGEST_LINE:
             reader.read(line)
     reader.close()
-    return _runs_of_one_size(reader.logs)
+    return _merge_single_sizes(reader.logs)
 
 
-def joined(lines: Iterable[str]) -> Iterator[str]:
+def join_lines(lines: Iterable[str]) -> Iterator[str]:
     """The lines, a command that goes on behind a backslash as one."""
     kept: list[str] = []
     for line in lines:
@@ -56,17 +56,17 @@ def joined(lines: Iterable[str]) -> Iterator[str]:
 
 
 @dataclass
-class _Reader:
+class _LogReader:
     """Reads line by line: facts gather until rows come, rows until the table ends."""
 
-    facts: Facts
+    facts: RunFacts
     logs: list[Table] = field(default_factory=list)
-    _rows: list[Row | None] = field(default_factory=list)
+    _rows: list[LogRow | None] = field(default_factory=list)
     _count: int = 0
-    _torn: _Torn | None = None
+    _torn: _TornRow | None = None
 
     def read(self, line: str) -> None:
-        if found := _row_begun(line):
+        if found := _find_row_head(line):
             self._settle()
             self._torn = found
             return
@@ -104,11 +104,11 @@ class _Reader:
             check_rows(self._count, self.facts.stated.source)
 
 
-def _take_facts(facts: Facts, line: str) -> None:
+def _take_facts(facts: RunFacts, line: str) -> None:
     if device := _DEVICE.search(line):
         host = device["host"]
         facts.places.append(
-            Rank(
+            RankRecord(
                 int(device["rank"]),
                 int(device["group"] or 0),
                 None if host is None else facts.host_number(host),
@@ -121,10 +121,10 @@ def _take_facts(facts: Facts, line: str) -> None:
         facts.add(columns=tuple(head[: head.index("time")] if "time" in head else head[:8]))
         return
     if not facts.stated.version and ("NCCL" in line or "nccl" in line):
-        facts.add(version=version_in(line))
+        facts.add(version=find_version(line))
     if _RUN.search(line) and (sizes := _SIZES.search(line)):
         facts.add(single_size=sizes[1] == sizes[2])
-    if (name := program_of(line)) and not line.lstrip().startswith("# source:"):
+    if (name := find_program(line)) and not line.lstrip().startswith("# source:"):
         facts.add(collective=name)
     facts.environment.read(line)
     if (note := _NOTE.match(line)) and not facts.places:
@@ -137,7 +137,7 @@ _VERSIONS = (
 )
 
 
-def version_in(line: str) -> str:
+def find_version(line: str) -> str:
     """The version of NCCL or RCCL that a line names, without the build; "" if it names none."""
     for pattern in _VERSIONS:
         if found := pattern.search(line):
@@ -155,7 +155,7 @@ def version_text(text: str) -> str:
 
 
 @dataclass
-class _Torn:
+class _TornRow:
     """A row as far as it was read: its head, the numbers after it, and if only one half can be."""
 
     size_bytes: int
@@ -170,7 +170,7 @@ class _Torn:
         """Take the rest of the row, if this line is nothing else. Whole rows take no more."""
         if len(self.numbers) in _FULL or (len(self.numbers) in _HALF and not self.junk):
             return False
-        more = _unmarked(line).split()
+        more = _strip_rank_mark(line).split()
         if not more or not all(_is_number(token) for token in more):
             return False
         if len(self.numbers) + len(more) > max(_FULL):
@@ -178,7 +178,7 @@ class _Torn:
         self.numbers += more
         return True
 
-    def row(self) -> Row | None:
+    def row(self) -> LogRow | None:
         """The row, or None if it is incomplete: 4 columns of each half, and perhaps a root."""
         numbers = self.numbers
         if len(numbers) not in _FULL + _HALF:
@@ -192,10 +192,10 @@ class _Torn:
         if second is None and self.gap:
             first, second = None, first
         where = None if root is None else int(root)
-        return Row(self.size_bytes, self.count, self.kind, self.operation, where, first, second)
+        return LogRow(self.size_bytes, self.count, self.kind, self.operation, where, first, second)
 
 
-def _row_begun(line: str) -> _Torn | None:
+def _find_row_head(line: str) -> _TornRow | None:
     """The head of a row (size, count, type) anywhere in a line, and what numbers follow it."""
     tokens = line.split()
     for i in range(2, len(tokens)):
@@ -203,11 +203,11 @@ def _row_begun(line: str) -> _Torn | None:
             continue
         size, count = tokens[i - 2].rpartition(":")[2], tokens[i - 1]
         if _is_whole(size) and _is_whole(count) and not size.startswith("-"):
-            return _begun(line, tokens, i, (int(size), int(count)))
+            return _begin_row(line, tokens, i, (int(size), int(count)))
     return None
 
 
-def _begun(line: str, tokens: Sequence[str], i: int, amounts: tuple[int, int]) -> _Torn:
+def _begin_row(line: str, tokens: Sequence[str], i: int, amounts: tuple[int, int]) -> _TornRow:
     after = i + 1
     operation = None
     if after < len(tokens) and tokens[after].isalpha():
@@ -220,7 +220,7 @@ def _begun(line: str, tokens: Sequence[str], i: int, amounts: tuple[int, int]) -
     junk = after + len(numbers) < len(tokens)
     if junk and not numbers and (root := re.match(r"-1(?=[A-Za-z])", tokens[after])):
         numbers.append(root[0])
-    return _Torn(*amounts, tokens[i], operation, numbers[: max(_FULL)], _wide_gap(line), junk)
+    return _TornRow(*amounts, tokens[i], operation, numbers[: max(_FULL)], _wide_gap(line), junk)
 
 
 def _wide_gap(line: str) -> bool:
@@ -270,17 +270,17 @@ def _is_whole(token: str) -> bool:
 _MARK = re.compile(r"\s*(?:\[[^\]]{0,40}\](?:<\w{1,10}>)?:?|\d{1,7}:)\s")
 
 
-def _unmarked(line: str) -> str:
+def _strip_rank_mark(line: str) -> str:
     """A line without the tag of its rank: ``[1,0]<stdout>:``, ``[STAT]:``, ``0:``."""
     mark = _MARK.match(line)
     return line[mark.end() :] if mark else line
 
 
-def _runs_of_one_size(logs: Iterable[Table]) -> list[Table]:
+def _merge_single_sizes(logs: Iterable[Table]) -> list[Table]:
     """Tables of one size each that follow each other become one, where all else is the same."""
     found: list[Table] = []
     for log in logs:
-        if found and _same_run(found[-1], log):
+        if found and _is_same_run(found[-1], log):
             rows, broken = found[-1].rows + log.rows, found[-1].broken + log.broken
             found[-1] = replace(found[-1], rows=rows, broken=broken)
         else:
@@ -288,7 +288,7 @@ def _runs_of_one_size(logs: Iterable[Table]) -> list[Table]:
     return found
 
 
-def _same_run(one: Table, other: Table) -> bool:
+def _is_same_run(one: Table, other: Table) -> bool:
     def alike(log: Table) -> tuple[object, ...]:
         kinds = {(row.kind, row.operation, row.root) for row in log.rows}
         return (

@@ -1,50 +1,50 @@
 """Seconds of a plan's local work as measured here: equal blocks once, composed for the simulation.
 
-``events`` cuts a program in blocks of operations between which nothing is sent, and gives those
-that are equal one event, whose text is that of the written file; ``measured`` runs all of them
-in turns in processes of their own, beside a reference; ``composed`` gives every operation of a
+``list_events`` cuts a program in blocks of operations between which nothing is sent, and gives those
+that are equal one event, whose text is that of the written file; ``measure_events`` runs all of them
+in turns in processes of their own, beside a reference; ``compose_seconds`` gives every operation of a
 program its share. Communication is not measured here: the planner and its calibration price it.
 
 Two operations with nothing sent between them are one event, and here it is written for PyTorch:
 
 >>> from grammar.tensors.parser import parse_step
 >>> from synth.step.sharding import apply, parse_recipe, plan_of
->>> from synth.measure.profiles import events
+>>> from synth.measure.profiles import list_events
 >>> text = "step two\\nin x: f32[8] batch\\na: f32[8] = tanh(x)\\nb: f32[8] = neg(a)\\nout b"
 >>> step = parse_step(text)
 >>> plan = plan_of(step, parse_recipe("data=2; batch over data"))
->>> [(_, event)] = events("torch", step, apply(step, plan), plan.parts)
+>>> [(_, event)] = list_events("torch", step, apply(step, plan), plan.parts)
 >>> event.operations, [str(one) for one in event.inputs]
 (2, ['f32[4]'])
 """
 
-from synth.measure.profiles.blocks import Block, blocks
-from synth.measure.profiles.composed import composed
-from synth.measure.profiles.events import Event, events
+from synth.measure.profiles.blocks import OperationBlock, split_blocks
+from synth.measure.profiles.composed import compose_seconds
+from synth.measure.profiles.events import ProfileEvent, list_events
 from synth.measure.profiles.profile import (
     MOST_DRIFT,
-    Measured,
+    MeasuredEvent,
     Profile,
     check_here,
     drift_of,
     profile_text,
     read_profile,
 )
-from synth.measure.profiles.trial import Trial, measured
+from synth.measure.profiles.trial import ProfileTrial, measure_events
 
 __all__ = [
     "MOST_DRIFT",
-    "Block",
-    "Event",
-    "Measured",
+    "MeasuredEvent",
+    "OperationBlock",
     "Profile",
-    "Trial",
-    "blocks",
+    "ProfileEvent",
+    "ProfileTrial",
     "check_here",
-    "composed",
+    "compose_seconds",
     "drift_of",
-    "events",
-    "measured",
+    "list_events",
+    "measure_events",
     "profile_text",
     "read_profile",
+    "split_blocks",
 ]

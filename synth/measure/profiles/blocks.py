@@ -14,18 +14,18 @@ from dataclasses import dataclass, replace
 
 from grammar.tensors.operations import Graph, Operand, Operation, Step, Value
 from grammar.tensors.sharding import Sharding
-from synth.step.emit import Phase, Section, sections
-from synth.step.factors import Typed
-from synth.step.redistribution import How
-from synth.step.sharding import Done, Moved, Program, Sent
-from synth.step.sharding.plan import loop_of
-from synth.step.sharding.program import Key, makes, reads
+from synth.step.emit import Phase, ProgramSection, split_sections
+from synth.step.factors import OperationSharding
+from synth.step.redistribution import MoveKind
+from synth.step.sharding import LocalOperation, RedistributedValue, SentValue, StepProgram
+from synth.step.sharding.plan import scan_operands_of
+from synth.step.sharding.program import Key, keys_made_by, keys_read_by
 
-_REDUCING = (How.ALL_REDUCE, How.REDUCE_SCATTER)
+_REDUCING = (MoveKind.ALL_REDUCE, MoveKind.REDUCE_SCATTER)
 
 
 @dataclass(frozen=True)
-class Block:
+class OperationBlock:
     """Instructions, the values that they read from before, and those that are needed after.
 
     ``of`` are the operations of the program that it stands for: of a loop's own work the loop, of
@@ -34,130 +34,132 @@ class Block:
     stage it is, where the program has microbatches.
     """
 
-    instructions: tuple[Done | Moved, ...]
+    instructions: tuple[LocalOperation | RedistributedValue, ...]
     inputs: tuple[tuple[Value, Sharding], ...]
     outputs: tuple[tuple[Value, Sharding], ...]
-    of: tuple[Done, ...]
+    of: tuple[LocalOperation, ...]
     sent: frozenset[tuple[Value, Sharding]] = frozenset()
     phase: Phase | None = None
 
 
-def blocks(
-    step: Step, program: Program, sizes: Mapping[str, int], keeps: bool = False
-) -> Iterator[Block]:
+def split_blocks(
+    step: Step, program: StepProgram, sizes: Mapping[str, int], keeps: bool = False
+) -> Iterator[OperationBlock]:
     """All blocks of a program, those of bodies before what their loop does itself.
 
     ``keeps``: all that is made outside of loops is needed to the end of the function that makes it,
     as its variables live so long.
     """
-    for one in sections(step, program, sizes).sections:
+    for one in split_sections(step, program, sizes).sections:
         yield from _blocks(one.instructions, one.makes, sizes, one.phase, keeps)
         if one.adds:
-            yield _added(step.graph, one)
+            yield _accumulation_block(step.graph, one)
 
 
 def _blocks(
-    instructions: Sequence[Done | Moved],
+    instructions: Sequence[LocalOperation | RedistributedValue],
     made: Iterable[tuple[Operand, Sharding]],
     sizes: Mapping[str, int],
     phase: Phase | None,
     keeps: bool,
-) -> Iterator[Block]:
+) -> Iterator[OperationBlock]:
     sent = {
         one.value.name
         for one in instructions
-        if isinstance(one, Moved) and one.path.requests(sizes)
+        if isinstance(one, RedistributedValue) and one.path.requests(sizes)
     }
     reduced = {
         (one.value.name, one.path.source)
         for one in instructions
-        if isinstance(one, Moved) and one.path.moves and one.path.moves[0].how in _REDUCING
+        if isinstance(one, RedistributedValue)
+        and one.path.moves
+        and one.path.moves[0].how in _REDUCING
     }
     end = len(instructions)
     last = defaultdict[Key, int](lambda: end if keeps else -1)
     if not keeps:
         for at, one in enumerate(instructions):
-            last |= dict.fromkeys(reads(one), at)
+            last |= dict.fromkeys(keys_read_by(one), at)
         last |= {(value.name, lies): end for value, lies in made if isinstance(value, Value)}
     some: list[int] = []
 
-    def cut() -> Iterator[Block]:
-        if any(isinstance(instructions[at], Done) for at in some):
+    def cut() -> Iterator[OperationBlock]:
+        if any(isinstance(instructions[at], LocalOperation) for at in some):
             yield _block(instructions, some, last, reduced, phase)
             some.clear()
 
     for at, one in enumerate(instructions):
-        if isinstance(one, Done) and one.body is not None:
+        if isinstance(one, LocalOperation) and one.body is not None:
             yield from cut()
             body, graph = one.body, one.operation.body
             assert graph is not None
-            inner = [each for each in body.instructions if not isinstance(each, Sent)]
+            inner = [each for each in body.instructions if not isinstance(each, SentValue)]
             ends = zip(graph.outputs, body.outputs, strict=True)
             yield from _blocks(inner, ends, sizes, phase, keeps=False)
-            yield _own(one, phase)
-        elif isinstance(one, Moved) and one.path.requests(sizes):
+            yield _loop_block(one, phase)
+        elif isinstance(one, RedistributedValue) and one.path.requests(sizes):
             yield from cut()
         else:
             some.append(at)
-            if any(key[0] in sent for key in makes(one)):
+            if any(key[0] in sent for key in keys_made_by(one)):
                 yield from cut()
     yield from cut()
 
 
 def _block(
-    instructions: Sequence[Done | Moved],
+    instructions: Sequence[LocalOperation | RedistributedValue],
     some: Sequence[int],
     last: Mapping[Key, int],
     reduced: Collection[Key],
     phase: Phase | None,
-) -> Block:
+) -> OperationBlock:
     done = [instructions[at] for at in some]
     inputs: dict[Key, Value] = {}
     made: dict[Key, Value] = {}
     for one in done:
         values = _values(one)
-        inputs |= {key: values[key[0]] for key in reads(one) if key not in made}
-        made |= {key: values[key[0]] for key in makes(one) if key not in inputs}
+        inputs |= {key: values[key[0]] for key in keys_read_by(one) if key not in made}
+        made |= {key: values[key[0]] for key in keys_made_by(one) if key not in inputs}
     needed = [key for key in made if last[key] > some[-1]]
-    return Block(
+    return OperationBlock(
         tuple(done),
         tuple((value, lies) for (_, lies), value in inputs.items()),
         tuple((made[key], key[1]) for key in needed),
-        tuple(one for one in done if isinstance(one, Done)),
+        tuple(one for one in done if isinstance(one, LocalOperation)),
         frozenset((made[key], key[1]) for key in needed if key in reduced),
         phase,
     )
 
 
-def _values(one: Done | Moved) -> dict[str, Value]:
+def _values(one: LocalOperation | RedistributedValue) -> dict[str, Value]:
     """All that it reads and makes, by name."""
-    if isinstance(one, Moved):
+    if isinstance(one, RedistributedValue):
         return {one.value.name: one.value}
     touched = (*one.operation.operands, *one.operation.results)
     return {value.name: value for value in touched if isinstance(value, Value)}
 
 
-def _added(graph: Graph, one: Section) -> Block:
+def _accumulation_block(graph: Graph, one: ProgramSection) -> OperationBlock:
     """What a microbatch adds to the sums of those before it; the first has nothing to add to."""
-    done: list[Done] = []
+    done: list[LocalOperation] = []
     inputs: list[tuple[Value, Sharding]] = []
     outputs: list[tuple[Value, Sharding]] = []
     for name, lies in one.adds:
         mine = graph.values[name]
         before, after = (replace(mine, name=f"{name}/{word}") for word in ("before", "after"))
         operation = Operation("add", (before, mine), (after,))
-        done.append(Done(operation, Typed((lies, lies), (lies,), ())))
+        done.append(LocalOperation(operation, OperationSharding((lies, lies), (lies,), ())))
         inputs += [(before, lies), (mine, lies)]
         outputs.append((after, lies))
-    return Block(tuple(done), tuple(inputs), tuple(outputs), (), phase=one.phase)
+    return OperationBlock(tuple(done), tuple(inputs), tuple(outputs), (), phase=one.phase)
 
 
-def _own(one: Done, phase: Phase | None) -> Block:
+def _loop_block(one: LocalOperation, phase: Phase | None) -> OperationBlock:
     """What a loop does itself: it goes round a body that gives back what it is given."""
     loop, body, program = one.operation, one.operation.body, one.body
     assert body is not None
     assert program is not None
-    divided = loop_of(loop.parameter)
+    divided = scan_operands_of(loop.parameter)
     given = [
         (Value(f"given{at}", output.type), lies)
         for at, (output, lies) in enumerate(zip(body.outputs, program.outputs, strict=True))
@@ -171,9 +173,9 @@ def _own(one: Done, phase: Phase | None) -> Block:
         for output, lies in zip(body.outputs, program.outputs, strict=True)
     ]
     graph = Graph(tuple(value for value, _ in inner), (), tuple(value for value, _ in outputs))
-    idle = Program(tuple(lies for _, lies in inner), (), tuple(lies for _, lies in outputs))
+    idle = StepProgram(tuple(lies for _, lies in inner), (), tuple(lies for _, lies in outputs))
     operands = tuple(value for value, _ in given) + loop.operands[divided.constants :]
-    how = Typed(
+    how = OperationSharding(
         tuple(lies for _, lies in given) + one.how.operands[divided.constants :],
         one.how.results,
         (),
@@ -183,11 +185,13 @@ def _own(one: Done, phase: Phase | None) -> Block:
     stacks = zip(loop.results[divided.carried :], one.how.results[divided.carried :], strict=True)
     read = zip(operands, how.operands, strict=True)
     inputs = tuple((value, lies) for value, lies in read if isinstance(value, Value))
-    return Block((Done(operation, how, idle),), inputs, tuple(stacks), (one,), phase=phase)
+    return OperationBlock(
+        (LocalOperation(operation, how, idle),), inputs, tuple(stacks), (one,), phase=phase
+    )
 
 
-def operations(block: Block) -> Iterator[tuple[Operation, Typed]]:
+def list_operations(block: OperationBlock) -> Iterator[tuple[Operation, OperationSharding]]:
     """The operations of a block and how their values lie."""
     for one in block.instructions:
-        if isinstance(one, Done):
+        if isinstance(one, LocalOperation):
             yield one.operation, one.how

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from synth.compute import Estimate
-from synth.measure.profiles.blocks import Block
-from synth.measure.profiles.events import Event
-from synth.step.factors import part
-from synth.step.sharding import Done
+from synth.measure.profiles.blocks import OperationBlock
+from synth.measure.profiles.events import ProfileEvent
+from synth.step.factors import part_of
+from synth.step.sharding import LocalOperation
 from synth.step.simulation.groups import weight
 
 
-def composed(
-    pairs: Iterable[tuple[Block, Event]],
-    seconds: Callable[[Event], Estimate | None],
+def compose_seconds(
+    pairs: Iterable[tuple[OperationBlock, ProfileEvent]],
+    seconds: Callable[[ProfileEvent], Estimate | None],
     sizes: Mapping[str, int],
 ) -> dict[int, Estimate]:
-    """Of each operation, by the ``id`` of its ``Done``, its share of its block's seconds.
+    """Of each operation, by the ``id`` of its ``LocalOperation``, its share of its block's seconds.
 
     Shares go by bytes, and only show in the timeline: a block begins and ends as measured. Of a
     loop it is what the loop does itself. Sums over microbatches are no operation's. Operations of
@@ -34,7 +34,7 @@ def composed(
     return found
 
 
-def _weight(one: Done, sizes: Mapping[str, int]) -> float:
+def _weight(one: LocalOperation, sizes: Mapping[str, int]) -> float:
     if one.body is not None:
         return 1.0
-    return weight(part(one.operation, one.how, sizes).operation)
+    return weight(part_of(one.operation, one.how, sizes).operation)

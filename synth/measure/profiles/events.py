@@ -31,24 +31,24 @@ from grammar.tensors.operations import Graph, Operand, Step, Value
 from grammar.tensors.sharding import Type, part_shape
 from hierarchies import InputError
 from synth.compute import flops_of
-from synth.measure.profiles.blocks import Block, blocks, operations
-from synth.step.emit import Section, write_some
-from synth.step.factors import Typed, part
-from synth.step.sharding import Done, Moved, Program
+from synth.measure.profiles.blocks import OperationBlock, list_operations, split_blocks
+from synth.step.emit import ProgramSection, write_operations
+from synth.step.factors import OperationSharding, part_of
+from synth.step.sharding import LocalOperation, RedistributedValue, StepProgram
 
 _COMMENT = re.compile(r"^\s*#.*\n|  # .*$", re.MULTILINE)
 _FUNCTIONS = re.compile(r"^def (loop_\d+|device_step)\(.*?(?=^\S|\Z)", re.MULTILINE | re.DOTALL)
 
-KEEPING = ("torch",)
+KEEPING_RUNTIMES = ("torch",)
 """Runtimes in which the variables of a step live to its end, so that all that it makes lies
 elsewhere in memory; others let go of what is read no more, or never make it."""
 
 
 @dataclass(frozen=True)
-class Event:
+class ProfileEvent:
     """Work that one device does without a break, and what it reads: types of parts.
 
-    ``text`` is a file with a function ``device_step`` of a list of these inputs. ``operations``,
+    ``text`` is a file with a function ``device_step`` of a list of these inputs. ``list_operations``,
     ``flops`` and ``moved_bytes`` (read and written by each operation) are what an estimate of its
     seconds may go by.
     """
@@ -62,28 +62,28 @@ class Event:
     moved_bytes: int
 
 
-def events(
-    runtime: str, step: Step, program: Program, sizes: Mapping[str, int]
-) -> Iterator[tuple[Block, Event]]:
+def list_events(
+    runtime: str, step: Step, program: StepProgram, sizes: Mapping[str, int]
+) -> Iterator[tuple[OperationBlock, ProfileEvent]]:
     """Every block of a program with its event; equal blocks have one event.
 
     ``sizes`` are the ``parts`` of the plan, in which microbatches are. Raises InputError for what
     the runtime has no words for.
     """
-    known: dict[str, Event] = {}
-    for block in blocks(step, program, sizes, keeps=runtime in KEEPING):
+    known: dict[str, ProfileEvent] = {}
+    for block in split_blocks(step, program, sizes, keeps=runtime in KEEPING_RUNTIMES):
         event = _event(runtime, block, sizes)
         yield block, known.setdefault(event.key, event)
 
 
-def _event(runtime: str, block: Block, sizes: Mapping[str, int]) -> Event:
-    section = _renamed(block)
+def _event(runtime: str, block: OperationBlock, sizes: Mapping[str, int]) -> ProfileEvent:
+    section = _rename_values(block)
     sent = [
         str(new)
         for (new, _), old in zip(section.makes, block.outputs, strict=True)
         if old in block.sent
     ]
-    text = write_some(runtime, section, sizes, sent)
+    text = write_operations(runtime, section, sizes, sent)
     inputs = tuple(
         Type(value.type.dtype, part_shape(value.type, lies, sizes)) for value, lies in block.inputs
     )
@@ -91,13 +91,13 @@ def _event(runtime: str, block: Block, sizes: Mapping[str, int]) -> Event:
     axes = [f"{axis}={size}" for axis, size in sizes.items() if f'"{axis}"' in words]
     said = "\n".join((runtime, *axes, *map(str, inputs), words))
     flops, moved, names = 0, 0, []
-    for operation, how in operations(block):
+    for operation, how in list_operations(block):
         names.append(operation.primitive)
         flops += 0 if operation.body is not None else _flops(operation, how, sizes)
-        mine = part(operation, how, sizes).operation if operation.body is None else operation
+        mine = part_of(operation, how, sizes).operation if operation.body is None else operation
         touched = (*mine.operands, *mine.results)
         moved += sum(one.type.bytes for one in touched if isinstance(one, Value))
-    return Event(
+    return ProfileEvent(
         hashlib.sha256(said.encode()).hexdigest()[:16],
         _name(names, block.of[0].operation.line if block.of else ""),
         text,
@@ -108,9 +108,9 @@ def _event(runtime: str, block: Block, sizes: Mapping[str, int]) -> Event:
     )
 
 
-def _flops(operation: object, how: Typed, sizes: Mapping[str, int]) -> int:
+def _flops(operation: object, how: OperationSharding, sizes: Mapping[str, int]) -> int:
     try:
-        return flops_of(part(operation, how, sizes).operation)  # type: ignore[arg-type]
+        return flops_of(part_of(operation, how, sizes).operation)  # type: ignore[arg-type]
     except InputError:
         return 0
 
@@ -120,7 +120,7 @@ def _name(primitives: list[str], line: str) -> str:
     return " to ".join(ends) + (f" at {line}" if line else "")
 
 
-def _renamed(block: Block) -> Section:
+def _rename_values(block: OperationBlock) -> ProgramSection:
     """The block by itself, its values called by their place."""
     names: dict[str, str] = {}
 
@@ -135,22 +135,22 @@ def _renamed(block: Block) -> Section:
         return found
 
     inputs = tuple(value(one) for one, _ in block.inputs)
-    instructions: list[Done | Moved] = []
+    instructions: list[LocalOperation | RedistributedValue] = []
     for one in block.instructions:
         match one:
-            case Moved():
+            case RedistributedValue():
                 instructions.append(replace(one, value=value(one.value)))
-            case Done(operation=operation):
+            case LocalOperation(operation=operation):
                 mine = replace(
                     operation,
                     operands=tuple(map(renamed, operation.operands)),
                     results=tuple(map(value, operation.results)),
-                    body=operation.body and _plain(operation.body),
+                    body=operation.body and _plain_body(operation.body),
                     line="",
                 )
                 instructions.append(replace(one, operation=mine))
     outputs = tuple(value(one) for one, _ in block.outputs)
-    return Section(
+    return ProgramSection(
         None,
         tuple(instructions),
         tuple(zip(inputs, (lies for _, lies in block.inputs), strict=True)),
@@ -158,7 +158,7 @@ def _renamed(block: Block) -> Section:
     )
 
 
-def _plain(body: Graph) -> Graph:
+def _plain_body(body: Graph) -> Graph:
     """A body that does nothing, its values called by their place."""
     names = {one.name: replace(one, name=f"w{at}") for at, one in enumerate(body.inputs)}
     outputs = (names[one.name] if isinstance(one, Value) else one for one in body.outputs)

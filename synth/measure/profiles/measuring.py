@@ -31,7 +31,7 @@ _SIDE, _NUMBERS = 384, 2**20
 Work = Callable[[], object]
 
 
-class Runtime(Protocol):
+class EventRuntime(Protocol):
     """What runs the text of an event."""
 
     def work(self, text: str, inputs: Sequence[tuple[str, Sequence[int]]]) -> Work:
@@ -70,7 +70,9 @@ class Bench:
     """Events ready to be measured, as often as one likes."""
 
     def __init__(
-        self, runtime: Runtime, events: Mapping[str, tuple[str, Sequence[tuple[str, list[int]]]]]
+        self,
+        runtime: EventRuntime,
+        events: Mapping[str, tuple[str, Sequence[tuple[str, list[int]]]]],
     ) -> None:
         self._runtime = runtime
         self._works = {key: runtime.work(*one) for key, one in events.items()}
@@ -98,7 +100,7 @@ class Bench:
         self.refer()
 
 
-def drawn(dtype: str, shape: Sequence[int], draw: np.random.Generator) -> Any:
+def draw_numbers(dtype: str, shape: Sequence[int], draw: np.random.Generator) -> Any:
     """Numbers between 1/2 and 3/2, so that nothing overflows, is lost, or is no number.
 
     Whole ones are 0 or 1, as they may be indices.
@@ -129,11 +131,11 @@ class Torch:
 
     def work(self, text: str, inputs: Sequence[tuple[str, Sequence[int]]]) -> Work:
         torch = self._torch
-        space = _executed(text)
+        space = _execute_text(text)
         space["dist"] = SimpleNamespace(get_rank=lambda: 0)
         kinds = _torch_kinds()
         given = [
-            torch.as_tensor(drawn(dtype, shape, self._draw)).to(getattr(torch, kinds[dtype]))
+            torch.as_tensor(draw_numbers(dtype, shape, self._draw)).to(getattr(torch, kinds[dtype]))
             for dtype, shape in inputs
         ]
         if self._cuda:
@@ -147,7 +149,7 @@ class Torch:
         return once
 
     def seconds(self, work: Work) -> tuple[float, object]:
-        return self._on_gpu(work) if self._cuda else _timed(work)
+        return self._on_gpu(work) if self._cuda else _time_work(work)
 
     def _on_gpu(self, work: Work) -> tuple[float, object]:
         torch = self._torch
@@ -184,7 +186,7 @@ class Jax:
         empty = jax.jit(lambda: ())
         for _ in range(WARM_UPS):
             empty()
-        self._call = median(_timed(empty)[0] for _ in range(100))
+        self._call = median(_time_work(empty)[0] for _ in range(100))
 
     @property
     def device(self) -> str:
@@ -192,7 +194,7 @@ class Jax:
 
     def work(self, text: str, inputs: Sequence[tuple[str, Sequence[int]]]) -> Work:
         jax = self._jax
-        space = _executed(text)
+        space = _execute_text(text)
         axes = space["AXES"]
         space["lax"] = SimpleNamespace(
             **{name: getattr(jax.lax, name) for name in dir(jax.lax) if name[0] != "_"}
@@ -203,14 +205,14 @@ class Jax:
         )
         kinds = _jax_kinds()
         given = [
-            jax.numpy.asarray(drawn(dtype, shape, self._draw), kinds[dtype])
+            jax.numpy.asarray(draw_numbers(dtype, shape, self._draw), kinds[dtype])
             for dtype, shape in inputs
         ]
         step = jax.jit(space["device_step"])
         return lambda: jax.block_until_ready(step(given))
 
     def seconds(self, work: Work) -> tuple[float, object]:
-        taken, made = _timed(work)
+        taken, made = _time_work(work)
         return max(0.0, taken - self._call), made
 
     def reference(self) -> Work:
@@ -228,13 +230,13 @@ def _jax_kinds() -> Mapping[str, Any]:
     return {name: jnp.dtype(word) for name, word in LONG_DTYPES.items()}
 
 
-def _timed(work: Work) -> tuple[float, object]:
+def _time_work(work: Work) -> tuple[float, object]:
     begin = time.perf_counter()
     made = work()
     return time.perf_counter() - begin, made
 
 
-def _executed(text: str) -> dict[str, Any]:
+def _execute_text(text: str) -> dict[str, Any]:
     """The names of a written file, which is not the program that runs."""
     space: dict[str, Any] = {"__name__": "event"}
     exec(compile(text, "<event>", "exec"), space)  # what we wrote ourselves

@@ -24,7 +24,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from hierarchies import InputError
 from synth.compute import Estimate
-from synth.measure.profiles.events import Event
+from synth.measure.profiles.events import ProfileEvent
 
 MOST_DRIFT = 0.10
 """Of the reference: beyond it nothing is called measured."""
@@ -43,7 +43,7 @@ _OF_RUNTIME = {"torch": ("torch",), "jax": ("jax", "jaxlib")}
 
 
 @dataclass(frozen=True)
-class Where:
+class ProfileConditions:
     """What the seconds of a profile depend on beside the work."""
 
     processor: str
@@ -56,7 +56,7 @@ class Where:
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredEvent:
     """An event and its seconds: the median, and how far the middle half of its samples spread.
 
     ``spread`` is a share of the seconds.
@@ -81,16 +81,16 @@ class Profile:
     model: str
     plan: str
     date: str
-    where: Where
+    where: ProfileConditions
     reference_seconds: float
     drift: float
-    events: tuple[Measured, ...]
+    events: tuple[MeasuredEvent, ...]
 
     @cached_property
-    def by_key(self) -> dict[str, Measured]:
+    def by_key(self) -> dict[str, MeasuredEvent]:
         return {one.key: one for one in self.events}
 
-    def estimate(self, event: Event) -> Estimate:
+    def estimate(self, event: ProfileEvent) -> Estimate:
         """The seconds of an event, measured, or else fitted to all that were.
 
         Raises InputError where too few were measured.
@@ -106,7 +106,7 @@ class Profile:
         seconds = float(rates @ _counts(event))
         return Estimate(seconds, low * seconds, high * seconds, "fitted")
 
-    def seconds(self, event: Event) -> float:
+    def seconds(self, event: ProfileEvent) -> float:
         """Of an event that was measured.
 
         Raises InputError for another, which says what it may take.
@@ -131,18 +131,18 @@ class Profile:
         counts = np.array([_counts(one) for one in self.events], dtype=float)
         taken = np.array([max(one.seconds, 1e-9) for one in self.events])
         several = range(len(taken))
-        others = (_fitted(np.delete(counts, at, 0), np.delete(taken, at)) for at in several)
+        others = (_fit_counts(np.delete(counts, at, 0), np.delete(taken, at)) for at in several)
         expected = [counts[at] @ rates for at, rates in zip(several, others, strict=True)]
-        low, high = _nine_of_ten(np.log(taken / np.maximum(expected, 1e-12)))
-        return _fitted(counts, taken), min(1.0, low), max(1.0, high)
+        low, high = _find_interval(np.log(taken / np.maximum(expected, 1e-12)))
+        return _fit_counts(counts, taken), min(1.0, low), max(1.0, high)
 
 
-def _fitted(counts: Floats, taken: Floats) -> Floats:
+def _fit_counts(counts: Floats, taken: Floats) -> Floats:
     rates, _ = scipy.optimize.nnls(counts / taken[:, None], np.ones(len(taken)))
     return np.asarray(rates, dtype=float)
 
 
-def _nine_of_ten(logarithms: Floats) -> tuple[float, float]:
+def _find_interval(logarithms: Floats) -> tuple[float, float]:
     """The ratios between which one more of the same kind lies in nine of ten cases.
 
     Of many those that nine of ten lie between; few are taken to be normally distributed.
@@ -157,7 +157,7 @@ def _nine_of_ten(logarithms: Floats) -> tuple[float, float]:
     return float(np.exp(low)), float(np.exp(high))
 
 
-def _counts(one: Event | Measured) -> tuple[int, int, int]:
+def _counts(one: ProfileEvent | MeasuredEvent) -> tuple[int, int, int]:
     return one.operations, one.flops, one.moved_bytes
 
 
@@ -187,7 +187,7 @@ def check_here(profile: Profile, where: str = "profile") -> None:
     measured while the machine drifted.
     """
     there = profile.where
-    here = {"processor": processor(), "cores": os.cpu_count() or 1}
+    here = {"processor": processor_name(), "cores": os.cpu_count() or 1}
     here |= versions_of(there.runtime)
     told = {"processor": there.processor, "cores": there.cores, **there.versions}
     for name in told:
@@ -233,7 +233,7 @@ def versions_of(runtime: str) -> dict[str, str]:
     return found
 
 
-def processor() -> str:
+def processor_name() -> str:
     """The processor's name."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()

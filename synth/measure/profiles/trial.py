@@ -16,14 +16,14 @@ from typing import Any, Literal
 
 from hierarchies import InputError
 from synth.collective.run.processes import Command, supervise
-from synth.measure.profiles.events import Event
+from synth.measure.profiles.events import ProfileEvent
 from synth.measure.profiles.profile import (
-    Measured,
+    MeasuredEvent,
     Profile,
-    Where,
+    ProfileConditions,
     check_drift,
     drift_of,
-    processor,
+    processor_name,
     versions_of,
 )
 
@@ -37,7 +37,7 @@ C library gives large arrays back, and every step pays for having them again."""
 
 
 @dataclass(frozen=True)
-class Trial:
+class ProfileTrial:
     """How events are measured: in how many processes at once, with how many threads each.
 
     Each is pinned to a core where there is one thread each and a core for each. At most ``rounds``
@@ -52,9 +52,9 @@ class Trial:
     timeout_seconds: float = 600.0
 
 
-def measured(
-    events: Iterable[Event],
-    trial: Trial,
+def measure_events(
+    events: Iterable[ProfileEvent],
+    trial: ProfileTrial,
     model: str,
     plan: str,
     go_on: Callable[[], bool] = lambda: True,
@@ -99,7 +99,7 @@ def measured(
     return profile
 
 
-def _check(events: Iterable[Event], trial: Trial) -> None:
+def _check(events: Iterable[ProfileEvent], trial: ProfileTrial) -> None:
     if find_spec(trial.runtime) is None:
         hint = f"pip install 'collsynth[{trial.runtime}]'"
         raise InputError(
@@ -115,15 +115,19 @@ def _check(events: Iterable[Event], trial: Trial) -> None:
 
 
 def _profile(
-    events: dict[str, Event], found: list[dict[str, Any]], trial: Trial, model: str, plan: str
+    events: dict[str, ProfileEvent],
+    found: list[dict[str, Any]],
+    trial: ProfileTrial,
+    model: str,
+    plan: str,
 ) -> Profile:
     reference = [median(one["reference"]) for one in found]
     return Profile(
         model=model,
         plan=plan,
         date=datetime.now(tz=UTC).date().isoformat(),
-        where=Where(
-            processor=processor(),
+        where=ProfileConditions(
+            processor=processor_name(),
             cores=cpu_count() or 1,
             device=found[0]["device"],
             runtime=trial.runtime,
@@ -134,17 +138,17 @@ def _profile(
         reference_seconds=median(reference),
         drift=max(drift_of(one["reference"]) for one in found),
         events=tuple(
-            summed(one, [sample for part in found for sample in part["events"][key]])
+            summarise(one, [sample for part in found for sample in part["events"][key]])
             for key, one in events.items()
         ),
     )
 
 
-def summed(event: Event, samples: list[float]) -> Measured:
+def summarise(event: ProfileEvent, samples: list[float]) -> MeasuredEvent:
     """An event with what was measured of it."""
     seconds = median(samples)
     low, _, high = quantiles(samples, n=4) if len(samples) > 1 else (seconds,) * 3
-    return Measured(
+    return MeasuredEvent(
         event.key,
         event.name,
         event.operations,

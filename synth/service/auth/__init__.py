@@ -5,8 +5,8 @@ sessions, which begin with a key or with what a trusted proxy says of who has si
 Secrets are not kept, only digests of them, and are compared in constant time. A key that asks too
 often is refused, with the time to wait: a token bucket holds two seconds' worth of requests.
 
->>> from synth.service.auth.keys import Rates
->>> rates = Rates(clock=lambda: 0.0)
+>>> from synth.service.auth.keys import RateLimiter
+>>> rates = RateLimiter(clock=lambda: 0.0)
 >>> rates.take("a key", per_second=1)
 >>> rates.take("a key", per_second=1)
 >>> rates.take("a key", per_second=1)

@@ -16,7 +16,7 @@ from synth.service.auth.addresses import network_of
 from synth.service.auth.identity import Caller
 from synth.service.errors import RefusalError, too_many
 from synth.service.limits import Limits
-from synth.service.recent import Recent
+from synth.service.recent import LruCache
 from synth.service.store import Key, Person, Scope, Store, digest_of
 from synth.service.threads import Threads
 
@@ -32,7 +32,7 @@ KEY_SESSION_SECONDS = 7 * 24 * 3600
 PERSON_SESSION_SECONDS = 12 * 3600
 """How long who has signed in at a proxy stays so: until groups are looked at again."""
 _STRANGER = Key(_NO_ID, "", "", "0" * 64, None, None, datetime.fromtimestamp(0, UTC), revoked=True)
-Who: TypeAlias = Key | Person
+Principal: TypeAlias = Key | Person
 log = logging.getLogger("collsynth.service")
 
 
@@ -44,7 +44,7 @@ class _Bucket:
     at: float
 
 
-class Rates:
+class RateLimiter:
     """A token bucket for each key: a rate in requests a second, in bursts of seconds' worth."""
 
     def __init__(
@@ -52,7 +52,7 @@ class Rates:
     ) -> None:
         self._clock = clock
         self._burst_seconds = burst_seconds
-        self._buckets: Recent[str, _Bucket] = Recent(_REMEMBERED_BYTES)
+        self._buckets: LruCache[str, _Bucket] = LruCache(_REMEMBERED_BYTES)
 
     def take(self, name: str, per_second: float, problem: str = "") -> None:
         """Count a request. Raises RefusalError, which says when to come again, if too many came."""
@@ -71,7 +71,7 @@ class Rates:
         bucket.tokens -= 1
 
 
-class Keys:
+class Authenticator:
     """Admits requests by their keys, or by sessions that began with a key or at a proxy.
 
     A key that is revoked is admitted for some seconds still; a session is looked up each time, so
@@ -82,10 +82,10 @@ class Keys:
         self._store = store
         self._threads = threads
         self._limits = limits
-        self._rates = Rates()
-        self._failed = Rates(burst_seconds=_MINUTE_SECONDS)
-        self._noted: Recent[str, float] = Recent(_REMEMBERED_BYTES)
-        self._known: Recent[str, tuple[Key, float]] = Recent(_REMEMBERED_BYTES)
+        self._rates = RateLimiter()
+        self._failed = RateLimiter(burst_seconds=_MINUTE_SECONDS)
+        self._noted: LruCache[str, float] = LruCache(_REMEMBERED_BYTES)
+        self._known: LruCache[str, tuple[Key, float]] = LruCache(_REMEMBERED_BYTES)
 
     async def admit(self, secret: str | None, address: str = "") -> Caller:
         """The caller that a key stands for; ``address``: where the request comes from.
@@ -131,7 +131,7 @@ class Keys:
         """End a session."""
         await self._threads.do(self._store.keys.end_session, digest_of(token))
 
-    async def _caller(self, who: Who, session: str | None = None) -> Caller:
+    async def _caller(self, who: Principal, session: str | None = None) -> Caller:
         """The caller; counts one of their requests."""
         scopes = frozenset(Scope(scope) for scope in who.scopes.split())
         often = self._limits.requests_per_second
@@ -190,16 +190,16 @@ class Keys:
         key = self._store.keys.one(match["id"] if match else _NO_ID) or _STRANGER
         if not key.belongs_to(secret):
             return _refusal("this key is not admitted", "check that all of it was copied")
-        return key if key.valid else _over(key)
+        return key if key.valid else _refuse_ended_key(key)
 
-    def _of_session(self, session: str) -> Who | RefusalError:
+    def _of_session(self, session: str) -> Principal | RefusalError:
         who = self._store.keys.of_session(session)
         if who is None:
             return _refusal("this session is over", "sign in again")
-        return _over(who) if isinstance(who, Key) and not who.valid else who
+        return _refuse_ended_key(who) if isinstance(who, Key) and not who.valid else who
 
 
-def _over(key: Key) -> RefusalError:
+def _refuse_ended_key(key: Key) -> RefusalError:
     """What is said of a key that was right once: only to who has the whole of it."""
     hint = "ask who runs this service for another: 'collsynth keys create' makes one"
     if key.revoked or key.expires is None:

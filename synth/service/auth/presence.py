@@ -24,7 +24,7 @@ from synth.service.limits import Limits
 
 
 @dataclass
-class _Under:
+class _TeamLoad:
     """How many requests of a team are under way, and what their bodies come to."""
 
     requests: int = 0
@@ -36,7 +36,7 @@ class Visit:
     """One request of a team, from when its caller is known until it is answered."""
 
     limits: Limits
-    team: _Under
+    team: _TeamLoad
     body_bytes: int = 0
     gone: bool = False
 
@@ -62,12 +62,12 @@ class Presence:
     """The teams that are here. On the event loop only."""
 
     limits: Limits
-    _teams: WeakValueDictionary[str, _Under] = field(default_factory=WeakValueDictionary)
+    _teams: WeakValueDictionary[str, _TeamLoad] = field(default_factory=WeakValueDictionary)
     """Each as long as there is a visit."""
 
     def enter(self, team: str) -> Visit:
         """Begin a request of a team. Raises RefusalError where it has too many under way."""
-        found = self._teams.get(team) or _Under()
+        found = self._teams.get(team) or _TeamLoad()
         self._teams[team] = found
         most = self.limits.requests_at_once_per_team
         if found.requests >= most:

@@ -58,7 +58,7 @@ class Proxy:
         name = self.name(peer, headers)
         if name is None:
             return None
-        groups = [one.strip() for one in _only(headers, _GROUPS).split(",") if one.strip()]
+        groups = [one.strip() for one in _single_header(headers, _GROUPS).split(",") if one.strip()]
         scopes = [Scope.ASK, Scope.KEEP, *([Scope.ADMIN] if self.admins & {*groups} else [])]
         return Person(name, self._team(name, groups), " ".join(scopes))
 
@@ -66,7 +66,7 @@ class Proxy:
         """The name of who has signed in; None where the proxy does not say so, or in no letters."""
         if self.secret is None or not self._sent(peer, headers):
             return None
-        name = _only(headers, _NAME)
+        name = _single_header(headers, _NAME)
         return name if name.isprintable() and name else None
 
     def _team(self, name: str, groups: list[str]) -> str:
@@ -81,7 +81,7 @@ class Proxy:
 
     def _sent(self, peer: str, headers: Headers) -> bool:
         """Whether a request comes from a trusted proxy."""
-        given = _only(headers, SECRET_HEADER).encode()
+        given = _single_header(headers, SECRET_HEADER).encode()
         knows = self.secret is None or compare_digest(given, self.secret.encode())
         return knows and self._trusts(peer)
 
@@ -90,7 +90,7 @@ class Proxy:
         return found is not None and any(found in network for network in self.networks)
 
 
-def _only(headers: Headers, name: str) -> str:
+def _single_header(headers: Headers, name: str) -> str:
     """The text of a header that came once; "" for one that came twice, as a client's own might.
 
     And for one that is not UTF-8: texts that differ must not become one.

@@ -79,7 +79,7 @@ class Quotas:
         if not local and (free_at := await self._counted(self._worked, team, self._free_at)):
             seconds = limits.work_seconds_per_day
             problem = f"your team's jobs took {seconds:g} s of work within 24 hours"
-            raise _until(free_at, problem)
+            raise _refuse_until(free_at, problem)
 
     async def _check_key(self, caller: Caller, key_id: str) -> None:
         limits = self._limits
@@ -87,7 +87,7 @@ class Quotas:
         if await self._counted(self._today, key_id, self._jobs_today) >= quota:
             problem = f"this key brought {quota} jobs within 24 hours, and may bring no more"
             came = await self._threads.do(self._store.jobs.came_since, key_id, quota)
-            raise _until(((came or datetime.now(UTC)) + _DAY).timestamp(), problem)
+            raise _refuse_until(((came or datetime.now(UTC)) + _DAY).timestamp(), problem)
 
     def _add(self, caller: Caller, jobs: int, size_bytes: int) -> None:
         for known, more in (
@@ -130,7 +130,7 @@ class Quotas:
         return 0.0 if came is None else (came + _DAY).timestamp()
 
 
-def _until(free_at: float, problem: str) -> RefusalError:
+def _refuse_until(free_at: float, problem: str) -> RefusalError:
     """A refusal that says when to come again."""
     when = datetime.fromtimestamp(free_at, UTC)
     hint = f"from {when:%Y-%m-%d %H:%M} UTC on; known answers are still given"

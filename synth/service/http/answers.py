@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Request, Response
 
-from synth.service.http.authentication import Asking
+from synth.service.http.authentication import AskCaller
 from synth.service.http.documents import problems
 from synth.service.http.reading import JSON
 from synth.service.http.state import state_of
@@ -21,9 +21,9 @@ router = APIRouter(tags=["answers"])
     response_class=Response,
     responses={200: {"model": AnswerBody}, **problems(404)},
 )
-async def answer(
+async def get_answer(
     request: Request,
-    caller: Asking,
+    caller: AskCaller,
     key: Annotated[str, Path(pattern="^[0-9a-f]{64}$", description="The key of an answer.")],
 ) -> Response:
     """A complete answer with its question, for as long as it is kept."""

@@ -13,7 +13,7 @@ from fastapi.security import APIKeyHeader, HTTPAuthorizationCredentials, HTTPBea
 
 from synth.service.auth.identity import Caller
 from synth.service.errors import RefusalError
-from synth.service.http.logs import without_keys
+from synth.service.http.logs import mask_keys
 from synth.service.http.state import state_of, visit_of
 from synth.service.store import Scope
 
@@ -72,13 +72,13 @@ def _check_person(request: Request, caller: Caller) -> None:
         raise RefusalError(HTTPStatus.FORBIDDEN, problem, hint="sign in again")
 
 
-def key_in_address(request: Request) -> RefusalError | None:
+def refuse_key_in_address(request: Request) -> RefusalError | None:
     """The refusal of a request with a key in its address, where histories and logs have it.
 
     It is refused whatever it asks, even where no key is needed, so that nobody gets used to it.
     """
     address = f"{request.scope['path']}?{request.scope['query_string'].decode('latin-1')}"
-    if without_keys(unquote(address)) == unquote(address):
+    if mask_keys(unquote(address)) == unquote(address):
         return None
     problem = "there is a key in the address, which histories and logs of others keep"
     hint = "revoke it, and send another as 'Authorization: Bearer cs_...'"
@@ -100,7 +100,7 @@ _SCOPES: dict[Callable[..., Any], Sequence[Scope]] = {}
 """By each dependency the scopes of which it asks for one."""
 
 
-def _admitting(*scopes: Scope) -> Callable[..., Awaitable[Caller]]:
+def _admit_scopes(*scopes: Scope) -> Callable[..., Awaitable[Caller]]:
     """A dependency: a caller with one of these scopes. It raises RefusalError for any other."""
 
     async def admitted(caller: Annotated[Caller, Depends(authenticate)]) -> Caller:
@@ -117,8 +117,8 @@ def scopes_of(dependant: Dependant) -> Sequence[Scope]:
     return own or next(filter(None, map(scopes_of, dependant.dependencies)), ())
 
 
-Asking = Annotated[Caller, Depends(_admitting(Scope.ASK))]
-Keeping = Annotated[Caller, Depends(_admitting(Scope.KEEP))]
-Naming = Annotated[Caller, Depends(_admitting(Scope.ASK, Scope.KEEP))]
-Following = Annotated[Caller, Depends(_admitting(Scope.ASK, Scope.ADMIN))]
-Operating = Annotated[Caller, Depends(_admitting(Scope.ADMIN))]
+AskCaller = Annotated[Caller, Depends(_admit_scopes(Scope.ASK))]
+KeepCaller = Annotated[Caller, Depends(_admit_scopes(Scope.KEEP))]
+AskOrKeepCaller = Annotated[Caller, Depends(_admit_scopes(Scope.ASK, Scope.KEEP))]
+FollowCaller = Annotated[Caller, Depends(_admit_scopes(Scope.ASK, Scope.ADMIN))]
+AdminCaller = Annotated[Caller, Depends(_admit_scopes(Scope.ADMIN))]

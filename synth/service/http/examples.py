@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 _NESTED = "reduce-scatter node inside; all-reduce node parallel(root); all-gather node inside"
-_ON = {"system": "p2-a100:2", "axes": {"data": 32}, "reduce": ["data"]}
+_COLLECTIVE = {"system": "p2-a100:2", "axes": {"data": 32}, "reduce": ["data"]}
 _MATRIX = """\
 \tGPU0\tGPU1\tGPU2\tGPU3\tCPU Affinity\tNUMA Affinity
 GPU0\t X \tNV12\tNV12\tNV12\t0-31\t0
@@ -33,7 +33,7 @@ v0: f32[8,4] = dot_general(features, weight) dimension_numbers=(((1),(0)),((),()
 v1: f32[8,4] = max(v0, 0.0:f32) @mlp.py:3
 out v1
 """
-_TRAINED = """\
+_TRAINED_STEP = """\
 step mlp
 in weight: f32[16,4] parameter
 in features: f32[8,16] batch
@@ -44,7 +44,7 @@ v3: f32[16,4] = sub(weight, v2) @mlp.py:4
 out v3 -> weight
 """
 
-_KEPT = {
+_KEPT_ANSWER = {
     "system": {"name": "pair", "levels": [{"name": "gpu", "count": 2}]},
     "reduce": ["data"],
     "bytes": 1024,
@@ -71,7 +71,7 @@ EXAMPLES: Mapping[str, Mapping[str, Any]] = {
         "stripes": False,
         "k": 1,
     },
-    "cost": {**_ON, "slow": {"node1": 0.5}, "max_steps": 3, "stripes": False},
+    "cost": {**_COLLECTIVE, "slow": {"node1": 0.5}, "max_steps": 3, "stripes": False},
     "plan": {"system": "dgx-h100:4", "job": "gpt-18b-3d", "k": 1},
     "job": {
         "axes": {"data": "any", "tensor": "1|2|4|8"},
@@ -83,11 +83,11 @@ EXAMPLES: Mapping[str, Mapping[str, Any]] = {
         "micro_batches": 8,
     },
     "order": {"order": "1f1b", "stages": 4, "microbatches": 8, "transfer": 0.4},
-    "diff": {"first": _KEPT, "second": {**_KEPT, "bytes": 2048}},
+    "diff": {"first": _KEPT_ANSWER, "second": {**_KEPT_ANSWER, "bytes": 2048}},
     "check": {"program": _NESTED.replace("node", "d0"), "tree": [2, 16]},
-    "lower": {"program": _NESTED, **_ON},
-    "time": {"program": _NESTED, **_ON, "bytes": "64MiB"},
-    "emit": {"program": _NESTED, **_ON, "target": "torch"},
+    "lower": {"program": _NESTED, **_COLLECTIVE},
+    "time": {"program": _NESTED, **_COLLECTIVE, "bytes": "64MiB"},
+    "emit": {"program": _NESTED, **_COLLECTIVE, "target": "torch"},
     "run": {
         "program": "reduce-scatter root inside; all-gather root inside",
         "system": "dgx-h100:1",
@@ -110,7 +110,7 @@ EXAMPLES: Mapping[str, Mapping[str, Any]] = {
         "system": "dgx-h100:1",
     },
     "buckets": {
-        "model": {"name": "mlp.step", "text": _TRAINED},
+        "model": {"name": "mlp.step", "text": _TRAINED_STEP},
         "system": "dgx-h100:1",
     },
     "train": {

@@ -10,7 +10,7 @@ from fastapi.responses import JSONResponse
 
 from synth.ask.identity.edition import edition
 from synth.service.errors import RefusalError
-from synth.service.http.authentication import Operating
+from synth.service.http.authentication import AdminCaller
 from synth.service.http.documents import Health, problems
 from synth.service.http.state import state_of
 from synth.service.store import StoreError
@@ -46,7 +46,7 @@ async def readyz(request: Request) -> JSONResponse:
         **problems(),
     },
 )
-async def metrics(request: Request, caller: Operating) -> Response:
+async def metrics(request: Request, caller: AdminCaller) -> Response:
     """What this server has counted, for Prometheus."""
     state_of(request).metrics.ready.set(not await reasons(request))
     text = await state_of(request).broker.beside("", state_of(request).metrics.text)

@@ -10,12 +10,12 @@ from fastapi import APIRouter, Depends, Header, Path, Query, Request
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 
 from synth.service.errors import RefusalError
-from synth.service.http.authentication import Following
+from synth.service.http.authentication import FollowCaller
 from synth.service.http.documents import problems
 from synth.service.http.state import state_of
 from synth.service.jobs.bodies import JobBody, JobList
-from synth.service.jobs.broker import Event
-from synth.service.store import Job, Order, Status, Wanted
+from synth.service.jobs.broker import JobEvent
+from synth.service.store import JobFilter, JobOrder, Status, StoredJob
 
 router = APIRouter(tags=["jobs"])
 JobId = Annotated[str, Path(pattern="^[0-9a-f]{32}$", description="The id of a job.")]
@@ -23,18 +23,18 @@ _PROGRESS = {"status", "progress", "revision"}
 _ID = "^[0-9a-f]{32}$"
 
 
-async def own_job(request: Request, caller: Following, job_id: JobId) -> Job:
+async def own_job(request: Request, caller: FollowCaller, job_id: JobId) -> StoredJob:
     """The job in the address. Raises RefusalError where the caller's team has none of that id."""
     return await state_of(request).broker.job(caller, job_id)
 
 
-OwnJob = Annotated[Job, Depends(own_job)]
+OwnJob = Annotated[StoredJob, Depends(own_job)]
 
 
 @router.get("/v1/jobs", operation_id="list-jobs", responses=problems())
-async def jobs(
+async def list_jobs(
     request: Request,
-    caller: Following,
+    caller: FollowCaller,
     limit: Annotated[int, Query(ge=1, le=200, description="The most jobs of a page.")] = 50,
     after: Annotated[
         str | None, Query(pattern=_ID, description="The last job of the page before.")
@@ -45,17 +45,17 @@ async def jobs(
     text: Annotated[
         str, Query(max_length=200, description="Up to 8 words of what was asked, or came of it.")
     ] = "",
-    order: Order = Order.NEWEST,
+    order: JobOrder = JobOrder.NEWEST,
 ) -> JobList:
     """Your team's jobs, without their partial answers, and without the parts of pages."""
-    wanted = Wanted(status, verb, day, text)
+    wanted = JobFilter(status, verb, day, text)
     found = await state_of(request).broker.jobs(caller, limit, after, wanted, order)
     following = found[-1].id if len(found) == limit else None
     return JobList(jobs=[JobBody.of(job) for job in found], next=following)
 
 
 @router.get("/v1/jobs/{job_id}", operation_id="look-at-job", responses=problems(404))
-async def job(found: OwnJob) -> JobBody:
+async def get_job(found: OwnJob) -> JobBody:
     """A job: how far it is, the best answers so far, and in the end where its answer is."""
     return JobBody.of(found)
 
@@ -65,7 +65,7 @@ async def job(found: OwnJob) -> JobBody:
     operation_id="cancel-job",
     responses=problems(404),
 )
-async def cancel(request: Request, caller: Following, found: OwnJob) -> JobBody:
+async def cancel_job(request: Request, caller: FollowCaller, found: OwnJob) -> JobBody:
     """End a job before its time; what was found until then stays with it. One that ended stays."""
     return JobBody.of(await state_of(request).broker.cancel(caller, found.id))
 
@@ -76,9 +76,9 @@ async def cancel(request: Request, caller: Following, found: OwnJob) -> JobBody:
     response_class=EventSourceResponse,
     responses=problems(404),
 )
-async def events(
+async def follow_events(
     request: Request,
-    caller: Following,
+    caller: FollowCaller,
     found: OwnJob,
     last_event_id: Annotated[str | None, Header(description="The last revision seen.")] = None,
 ) -> AsyncIterator[ServerSentEvent]:
@@ -95,7 +95,7 @@ async def events(
                 yield ServerSentEvent(comment="this key is not admitted any more")
                 return
             ended = event.kind == "end"
-            yield _sent(event)
+            yield _sse_of(event)
     except RefusalError as refusal:
         yield ServerSentEvent(comment=str(refusal))
         return
@@ -103,7 +103,7 @@ async def events(
         yield ServerSentEvent(comment="the service is being stopped; connect again")
 
 
-def _sent(event: Event) -> ServerSentEvent:
+def _sse_of(event: JobEvent) -> ServerSentEvent:
     """An event as it is sent; only the last event of a revision has the revision as its id.
 
     So a client that reconnects after the first of two gets both again, and misses none.

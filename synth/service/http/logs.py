@@ -30,10 +30,10 @@ class JsonLines(logging.Formatter):
         fields |= getattr(record, "logged", {})
         if record.exc_info:
             fields["traceback"] = "".join(traceback.format_exception(*record.exc_info))
-        return without_keys(json.dumps(fields, default=str))
+        return mask_keys(json.dumps(fields, default=str))
 
 
-def without_keys(text: str) -> str:
+def mask_keys(text: str) -> str:
     """A text in which of every key there is only what it is listed by.
 
     >>> without_keys(f"/login?key=cs_0123456789abcdef_{'0' * 64}&next=/")

@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from synth.service.errors import RefusalError
 from synth.service.http.logs import SERVICE
-from synth.service.http.problems import Respond, unforeseen
+from synth.service.http.problems import Respond, refuse_unforeseen
 from synth.service.http.state import visit_of
 from synth.service.metrics import Metrics
 
@@ -26,7 +26,7 @@ log = logging.getLogger(SERVICE)
 
 
 @dataclass
-class _Seen:
+class _ResponseRecord:
     """What was observed of a response while it was sent."""
 
     status: int = 0
@@ -55,7 +55,7 @@ class RequestMiddleware:
         begun = time.perf_counter()
         request = Request(scope)
         request.state.request_id = _id_of(request)
-        seen = _Seen()
+        seen = _ResponseRecord()
 
         async def watched(message: Message) -> None:
             match message:
@@ -75,14 +75,14 @@ class RequestMiddleware:
         except Exception:
             log.exception("unforeseen", extra={"logged": {"request_id": request.state.request_id}})
             if not seen.status:
-                response = self.respond(request, unforeseen(request))
+                response = self.respond(request, refuse_unforeseen(request))
                 await response(scope, receive, watched)
         finally:
             if (visit := visit_of(request)) is not None:
                 visit.leave()
             self._note(request, seen, time.perf_counter() - begun)
 
-    def _note(self, request: Request, seen: _Seen, seconds: float) -> None:
+    def _note(self, request: Request, seen: _ResponseRecord, seconds: float) -> None:
         route = template(request.scope)
         self.metrics.answered(request.method, route, seen.status, seconds)
         logged: dict[str, Any] = {

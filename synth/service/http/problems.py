@@ -89,7 +89,7 @@ def _bad_parameter(request: Request, error: RequestValidationError) -> RefusalEr
     return RefusalError(HTTPStatus.UNPROCESSABLE_ENTITY, problem, where=place, hint=hint)
 
 
-def _framework(request: Request, error: HTTPException) -> RefusalError:
+def _router_refusal(request: Request, error: HTTPException) -> RefusalError:
     """404 and 405 of the router, in our words."""
     status = HTTPStatus(error.status_code)
     problem = {
@@ -110,7 +110,7 @@ def _methods(request: Request) -> set[str]:
     return {method for route in fitting for method in route.methods or ()}
 
 
-def unforeseen(request: Request) -> RefusalError:
+def refuse_unforeseen(request: Request) -> RefusalError:
     """The refusal after a bug of ours: it names the place in the log, and nothing else."""
     return RefusalError(
         HTTPStatus.INTERNAL_SERVER_ERROR,
@@ -123,5 +123,5 @@ _REFUSALS: Mapping[type[Exception], Callable[[Request, Any], RefusalError]] = {
     RefusalError: lambda request, refusal: refusal,
     InputError: lambda request, error: bad_input(error),
     RequestValidationError: _bad_parameter,
-    HTTPException: _framework,
+    HTTPException: _router_refusal,
 }

@@ -28,7 +28,7 @@ async def body_of(request: Request, most_bytes: int, most_seconds: float) -> byt
     _hold(request, known_bytes)
     try:
         async with asyncio.timeout(most_seconds):
-            return await _bounded(request, most_bytes, known_bytes)
+            return await _read_bounded(request, most_bytes, known_bytes)
     except TimeoutError:
         problem = f"the body did not arrive within {most_seconds:g} s"
         raise RefusalError(HTTPStatus.REQUEST_TIMEOUT, problem, where="body") from None
@@ -36,7 +36,7 @@ async def body_of(request: Request, most_bytes: int, most_seconds: float) -> byt
         raise RefusalError(HTTPStatus.BAD_REQUEST, "the body broke off", where="body") from None
 
 
-async def _bounded(request: Request, most_bytes: int, known_bytes: int) -> bytes:
+async def _read_bounded(request: Request, most_bytes: int, known_bytes: int) -> bytes:
     parts: list[bytes] = []
     size = 0
     async for part in request.stream():

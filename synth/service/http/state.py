@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from starlette.requests import HTTPConnection
 
-from synth.service.auth.keys import Keys
+from synth.service.auth.keys import Authenticator
 from synth.service.auth.presence import Presence, Visit
 from synth.service.auth.proxy import Proxy
 from synth.service.jobs.broker import Broker
@@ -24,7 +24,7 @@ class AppState:
     dispatcher: Dispatcher
     metrics: Metrics
     presence: Presence
-    keys: Keys | None
+    keys: Authenticator | None
     proxy: Proxy | None = None
 
 

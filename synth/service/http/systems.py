@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Request, Response
 
 from synth.service.errors import not_json
-from synth.service.http.authentication import Keeping, Naming
+from synth.service.http.authentication import AskOrKeepCaller, KeepCaller
 from synth.service.http.documents import problems
 from synth.service.http.reading import JSON, body_of, check_type
 from synth.service.http.state import state_of
@@ -42,7 +42,7 @@ _BODY = {
     operation_id="list-systems",
     responses=problems(),
 )
-async def systems(request: Request, caller: Naming) -> SystemList:
+async def list_systems(request: Request, caller: AskOrKeepCaller) -> SystemList:
     """The systems your team keeps here; questions name them like those of the catalogue."""
     found = await state_of(request).broker.systems.all(caller)
     return SystemList(systems=[SystemBody.of(system) for system in found])
@@ -53,7 +53,7 @@ async def systems(request: Request, caller: Naming) -> SystemList:
     operation_id="look-at-system",
     responses=problems(404),
 )
-async def system(request: Request, caller: Naming, name: Name) -> SystemBody:
+async def get_system(request: Request, caller: AskOrKeepCaller, name: Name) -> SystemBody:
     """One of them."""
     return SystemBody.of(await state_of(request).broker.systems.one(caller, name))
 
@@ -64,7 +64,7 @@ async def system(request: Request, caller: Naming, name: Name) -> SystemBody:
     responses=problems(400, 408, 409, 413, 415),
     openapi_extra=_BODY,
 )
-async def put(request: Request, caller: Keeping, name: Name) -> SystemBody:
+async def put_system(request: Request, caller: KeepCaller, name: Name) -> SystemBody:
     """Keep a description (TOML, as text or in JSON) in the place of the one of that name."""
     broker = state_of(request).broker
     text = await _text(request)
@@ -77,7 +77,7 @@ async def put(request: Request, caller: Keeping, name: Name) -> SystemBody:
     status_code=204,
     responses=problems(404),
 )
-async def delete(request: Request, caller: Keeping, name: Name) -> Response:
+async def delete_system(request: Request, caller: KeepCaller, name: Name) -> Response:
     """Forget one. Answers and jobs that were asked with it keep its text."""
     await state_of(request).broker.systems.delete(caller, name)
     return Response(status_code=204)

@@ -10,13 +10,13 @@ from fastapi import APIRouter, Header, Query, Request
 from starlette.responses import Response
 
 from synth.ask.table import VERBS
-from synth.service.http.authentication import Asking
+from synth.service.http.authentication import AskCaller
 from synth.service.http.documents import question_body, question_responses
 from synth.service.http.reading import JSON, json_body
 from synth.service.http.state import state_of
 from synth.service.jobs.bodies import JobBody, outcome_word
-from synth.service.jobs.broker import Accepted, Preferences
-from synth.service.jobs.known import Answered
+from synth.service.jobs.broker import PendingJob, Preferences
+from synth.service.jobs.known import DeliveredAnswer
 
 _WAIT = re.compile(r"\s*wait\s*=\s*\"?(?P<seconds>[0-9]{1,6})\"?\s*", re.IGNORECASE)
 _SANE_KEY = r"^[\x21-\x7e]{1,200}$"
@@ -65,7 +65,7 @@ def router() -> APIRouter:
 def _route(verb: str) -> Callable[..., Awaitable[Response]]:
     async def ask(
         request: Request,
-        caller: Asking,
+        caller: AskCaller,
         prefer: Prefer = None,
         idempotency_key: IdempotencyKey = None,
         budget: Budget = None,
@@ -74,14 +74,14 @@ def _route(verb: str) -> Callable[..., Awaitable[Response]]:
         raw = await json_body(request, VERBS[verb].question, broker.settings.limits)
         preferences = Preferences(wait_seconds(prefer), budget, idempotency_key)
         found = await broker.ask_json(caller, verb, raw, preferences)
-        return answered(found) if isinstance(found, Answered) else accepted(found)
+        return answer_response(found) if isinstance(found, DeliveredAnswer) else job_response(found)
 
     ask.__name__ = verb
     ask.__doc__ = VERBS[verb].question.__doc__
     return ask
 
 
-def answered(found: Answered) -> Response:
+def answer_response(found: DeliveredAnswer) -> Response:
     """The response with an answer: the very bytes that are kept."""
     headers = {
         "Collsynth-Outcome": outcome_word(found.outcome),
@@ -92,7 +92,7 @@ def answered(found: Answered) -> Response:
     return Response(found.body, 200, headers, JSON)
 
 
-def accepted(found: Accepted) -> Response:
+def job_response(found: PendingJob) -> Response:
     """The response with a job to come back to."""
     body = JobBody.of(found.job)
     headers = {"Location": body.url, "Retry-After": "1"}

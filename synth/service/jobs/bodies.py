@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field, PlainSerializer
 
 from synth.ask.reply import Outcome
 from synth.service.jobs.questions import question_in
-from synth.service.store import Job, Status, StoredAnswer, StoredSystem
+from synth.service.store import Status, StoredAnswer, StoredJob, StoredSystem
 
 
 def moment(when: datetime) -> str:
@@ -45,7 +45,7 @@ class JobBody(BaseModel):
     revision: int = Field(ge=0, description="Goes up with every change.")
 
     @staticmethod
-    def of(job: Job) -> JobBody:
+    def of(job: StoredJob) -> JobBody:
         """A job with its address and that of its answer."""
         key = job.answer_key if job.status is Status.DONE else None
         made = {

@@ -20,25 +20,31 @@ from synth.ask.reply import Outcome
 from synth.ask.table import VERBS
 from synth.service.auth.identity import Caller
 from synth.service.auth.quotas import Quotas
-from synth.service.errors import RefusalError, not_there, unavailable
+from synth.service.errors import RefusalError, not_found, unavailable
 from synth.service.jobs.dispatcher import Dispatcher
-from synth.service.jobs.known import Answered, KnownAnswers
+from synth.service.jobs.known import DeliveredAnswer, KnownAnswers
 from synth.service.jobs.names import name_of
-from synth.service.jobs.notifications import Notifications, notified_within
-from synth.service.jobs.questions import Prepared, own_names, prepare, question_in, with_own
+from synth.service.jobs.notifications import Notifications, wait_for_notification
+from synth.service.jobs.questions import (
+    PreparedQuestion,
+    own_names,
+    prepare,
+    question_in,
+    replace_own_names,
+)
 from synth.service.jobs.systems import TeamSystems
 from synth.service.metrics import Metrics
-from synth.service.recent import Recent
+from synth.service.recent import LruCache
 from synth.service.settings import Settings
 from synth.service.store import (
     ALL_JOBS,
-    Job,
+    JobFilter,
+    JobOrder,
     NewJob,
-    Order,
     Status,
     Store,
     StoredAnswer,
-    Wanted,
+    StoredJob,
 )
 from synth.service.strict_json import json_of
 from synth.service.threads import Readers, Threads
@@ -67,21 +73,21 @@ class Preferences:
 
 
 @dataclass(frozen=True)
-class Accepted:
+class PendingJob:
     """A job that has not ended yet."""
 
-    job: Job
+    job: StoredJob
 
 
 @dataclass(frozen=True)
-class Event:
+class JobEvent:
     """What happened to a job: ``progress``, ``best`` or ``end``, and the job as it then stood.
 
     One revision of a job may bring several events; ``last`` marks the last of them.
     """
 
     kind: str
-    job: Job
+    job: StoredJob
     last: bool = True
 
 
@@ -110,13 +116,13 @@ class Broker:
         self._quotas = Quotas(store, self._threads, settings.limits)
         self.systems = TeamSystems(store, self._threads, self._readers, settings.limits)
         self._known = KnownAnswers(store, self._threads, settings, metrics)
-        self._memo: Recent[bytes, str] = Recent(_MEMO_BYTES)
+        self._memo: LruCache[bytes, str] = LruCache(_MEMO_BYTES)
         self.draining = False
         self._store_checked_until = 0.0
 
     async def ask_json(
         self, caller: Caller, verb: str, raw: bytes, preferences: Preferences
-    ) -> Answered | Accepted:
+    ) -> DeliveredAnswer | PendingJob:
         """Answer a question that came as JSON, as ``ask`` does.
 
         A body that was sent before is recognised by its hash, and not even parsed. Raises
@@ -140,14 +146,14 @@ class Broker:
         *,
         size_bytes: int = 0,
         memo: bytes | None = None,
-    ) -> Answered | Accepted:
+    ) -> DeliveredAnswer | PendingJob:
         """Answer a question if the answer is known or comes in time; else return its job.
 
         Raises InputError for what is wrong in the question, and RefusalError for what goes beyond
         the limits of the caller, for a job that failed or was cancelled, and without a store.
         """
         texts = await self.systems.texts(caller, own_names(given))
-        whole = with_own(given, texts)
+        whole = replace_own_names(given, texts)
         prepared = await self._beside(caller, size_bytes, prepare, verb, whole)
         if VERBS[verb].repeatable:
             if memo is not None and not texts:
@@ -163,7 +169,7 @@ class Broker:
             job = await self._waited(job, wait_seconds)
         return await self._outcome(job)
 
-    async def job(self, caller: Caller, job_id: str, *, whole: bool = False) -> Job:
+    async def job(self, caller: Caller, job_id: str, *, whole: bool = False) -> StoredJob:
         """A job of the caller's team, without its question unless the ``whole`` is needed.
 
         Raises RefusalError where the team has no such job.
@@ -171,7 +177,7 @@ class Broker:
         look = self._store.jobs.one if whole else self._store.jobs.seen
         job = await self._threads.do(look, job_id)
         if job is None or (job.team != caller.team and not caller.admin):
-            raise not_there("job")
+            raise not_found("job")
         return job
 
     async def jobs(
@@ -179,9 +185,9 @@ class Broker:
         caller: Caller,
         limit: int,
         after: str | None = None,
-        wanted: Wanted = ALL_JOBS,
-        order: Order = Order.NEWEST,
-    ) -> list[Job]:
+        wanted: JobFilter = ALL_JOBS,
+        order: JobOrder = JobOrder.NEWEST,
+    ) -> list[StoredJob]:
         """A page of the team's jobs, without their ``best`` and without the parts of pages.
 
         ``after`` is the id of the last job of the page before. Raises InputError where the team has
@@ -190,12 +196,12 @@ class Broker:
         listed = self._store.jobs.listed
         return await self._threads.do(listed, caller.team, limit, after, wanted, order)
 
-    async def cancel(self, caller: Caller, job_id: str) -> Job:
+    async def cancel(self, caller: Caller, job_id: str) -> StoredJob:
         """Cancel a job, and return it as it stands then; one that has ended stays as it is."""
         await self.job(caller, job_id)
         job = await self._threads.do(self._store.jobs.cancel, job_id)
         if job is None:
-            raise not_there("job")
+            raise not_found("job")
         self._dispatcher.look(job_id)
         self._notifications.notify(job_id, job.status.ended)
         return job
@@ -204,10 +210,10 @@ class Broker:
         """An answer that the team has asked for. Raises RefusalError for any other."""
         found = await self._threads.do(self._store.answers.one, key, caller.team)
         if found is None:
-            raise not_there("answer")
+            raise not_found("answer")
         return found
 
-    async def events(self, caller: Caller, job_id: str, after: int = -1) -> AsyncIterator[Event]:
+    async def events(self, caller: Caller, job_id: str, after: int = -1) -> AsyncIterator[JobEvent]:
         """The events of a job after a revision, until the job ends or the service is stopped.
 
         Several changes in quick succession may come as one event. Changes made by this server are
@@ -219,16 +225,16 @@ class Broker:
             while True:
                 if job.revision > after and not job.status.ended:
                     better = job.best is not None and job.best != best
-                    yield Event("progress", job, last=not better)
+                    yield JobEvent("progress", job, last=not better)
                     if better:
-                        yield Event("best", job)
+                        yield JobEvent("best", job)
                     after, best = job.revision, job.best
                 if job.status.ended:
-                    yield Event("end", job)
+                    yield JobEvent("end", job)
                     return
                 if self.draining:
                     return
-                await notified_within(notified, _pause_seconds(job))
+                await wait_for_notification(notified, _pause_seconds(job))
                 if await self._threads.do(self._store.jobs.revision, job_id) != job.revision:
                     job = await self.job(caller, job_id)
 
@@ -258,7 +264,7 @@ class Broker:
         self._threads.close()
         self._readers.close()
 
-    def _checked(self, prepared: Prepared) -> str:
+    def _checked(self, prepared: PreparedQuestion) -> str:
         """The name of a question's job.
 
         Raises InputError for a question that asks for too much, or that has no answer.
@@ -268,8 +274,8 @@ class Broker:
         return name_of(prepared.verb, question_in(prepared.text))
 
     async def _submitted(
-        self, caller: Caller, prepared: Prepared, name: str, preferences: Preferences
-    ) -> Job:
+        self, caller: Caller, prepared: PreparedQuestion, name: str, preferences: Preferences
+    ) -> StoredJob:
         if self.draining:
             raise unavailable("the service is being stopped")
         key = preferences.idempotency_key
@@ -303,7 +309,7 @@ class Broker:
             self._dispatcher.wake()
         return submitted.job
 
-    async def _waited(self, job: Job, wait_seconds: float) -> Job:
+    async def _waited(self, job: StoredJob, wait_seconds: float) -> StoredJob:
         """Wait for a job to end; the job as it stands then, or when the time is over."""
         end = time.monotonic() + wait_seconds
         with self._notifications.subscribed(job.id, for_the_end=True) as notified:
@@ -312,9 +318,9 @@ class Broker:
                 left = end - time.monotonic()
                 if found is None or found.status.ended or left <= 0 or self.draining:
                     return found or job
-                await notified_within(notified, min(left, _pause_seconds(found)))
+                await wait_for_notification(notified, min(left, _pause_seconds(found)))
 
-    async def _outcome(self, job: Job) -> Answered | Accepted:
+    async def _outcome(self, job: StoredJob) -> DeliveredAnswer | PendingJob:
         match job.status:
             case Status.DONE:
                 stored = await self._threads.do(self._store.answers.one, job.answer_key)
@@ -322,16 +328,16 @@ class Broker:
                     raise unavailable("the job was forgotten at this very moment")
                 if VERBS[job.verb].repeatable:
                     self._known.remember(stored)
-                return Answered.of(stored, hit=False)
+                return DeliveredAnswer.of(stored, hit=False)
             case Status.PARTIAL:
                 best = job.best or NOTHING_YET
-                return Answered(job.verb, best, Outcome.PARTIAL, None, job=job.id)
+                return DeliveredAnswer(job.verb, best, Outcome.PARTIAL, None, job=job.id)
             case Status.FAILED:
                 raise refusal_of(job.problem or {})
             case Status.CANCELLED:
                 hint = f"what was found until then is at /v1/jobs/{job.id}"
                 raise RefusalError(HTTPStatus.CONFLICT, "the job was cancelled", hint=hint)
-        return Accepted(job)
+        return PendingJob(job)
 
     def _wait_seconds(self, preferences: Preferences) -> float:
         wished = preferences.wait_seconds
@@ -347,7 +353,7 @@ class Broker:
         return call(*given)
 
 
-def _pause_seconds(job: Job) -> float:
+def _pause_seconds(job: StoredJob) -> float:
     return CANCELLING_POLL_SECONDS if job.status is Status.CANCELLING else POLL_SECONDS
 
 

@@ -20,7 +20,7 @@ from synth.ask.table import VERBS
 from synth.service.jobs.runner import Runner
 from synth.service.metrics import Metrics
 from synth.service.settings import Settings
-from synth.service.store import Claim, Status, Store, StoreError
+from synth.service.store import JobClaim, Status, Store, StoreError
 from synth.service.workers import Workers
 
 _POLL_SECONDS = 1.0
@@ -69,7 +69,7 @@ class Dispatcher:
         self._lock = threading.Lock()
         self._runners: dict[str, Runner] = {}
         self._looks: set[str] = set()
-        self._unwanted: list[Claim] = []
+        self._unwanted: list[JobClaim] = []
         self._something = threading.Event()
         self._stopping = threading.Event()
         self._failures = 0

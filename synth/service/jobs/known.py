@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from synth.service.metrics import Metrics
-from synth.service.recent import Recent
+from synth.service.recent import LruCache
 from synth.service.settings import Settings
 from synth.service.store import Store, StoredAnswer
 from synth.service.threads import Threads
@@ -16,7 +16,7 @@ _SEEN_BYTES = 2**24
 
 
 @dataclass(frozen=True)
-class Answered:
+class DeliveredAnswer:
     """An answer as it is sent: ``body`` is its JSON, ``outcome`` how the question ended.
 
     ``key`` is that of its permalink and ``made`` when it was worked out; both are None for a
@@ -33,9 +33,11 @@ class Answered:
     job: str | None = None
 
     @staticmethod
-    def of(stored: StoredAnswer, *, hit: bool) -> Answered:
+    def of(stored: StoredAnswer, *, hit: bool) -> DeliveredAnswer:
         """An answer as the store keeps it."""
-        return Answered(stored.verb, stored.body, stored.outcome, stored.key, stored.created, hit)
+        return DeliveredAnswer(
+            stored.verb, stored.body, stored.outcome, stored.key, stored.created, hit
+        )
 
 
 class KnownAnswers:
@@ -48,10 +50,12 @@ class KnownAnswers:
         self._threads = threads
         self._metrics = metrics
         self._keep_seconds = settings.keep_seconds
-        self._answers: Recent[str, Answered] = Recent(settings.answers_bytes)
-        self._seen: Recent[tuple[str, str, datetime | None], bool] = Recent(_SEEN_BYTES)
+        self._answers: LruCache[str, DeliveredAnswer] = LruCache(settings.answers_bytes)
+        self._seen: LruCache[tuple[str, str, datetime | None], bool] = LruCache(_SEEN_BYTES)
 
-    async def find(self, team: str, key: str, idempotency_key: str | None) -> Answered | None:
+    async def find(
+        self, team: str, key: str, idempotency_key: str | None
+    ) -> DeliveredAnswer | None:
         """The answer under a key, if there is one; from now on the team may open its permalink.
 
         None, too, where the team has a job with that idempotency key: then that job is the reply.
@@ -75,13 +79,13 @@ class KnownAnswers:
         self._metrics.asked(stored.verb, "memory" if held else "store")
         return held or self.remember(stored)
 
-    def remember(self, stored: StoredAnswer) -> Answered:
+    def remember(self, stored: StoredAnswer) -> DeliveredAnswer:
         """Hold an answer in memory."""
-        known = Answered.of(stored, hit=True)
+        known = DeliveredAnswer.of(stored, hit=True)
         self._answers.put(stored.key, known, len(stored.body) + _ENTRY_BYTES)
         return known
 
-    def _remembered(self, key: str) -> Answered | None:
+    def _remembered(self, key: str) -> DeliveredAnswer | None:
         """An answer in memory, unless it is so old that the store may have deleted it."""
         known = self._answers.get(key)
         if known is None or known.made is None or self._keep_seconds is None:

@@ -23,12 +23,12 @@ from enum import Enum
 from functools import cache
 from typing import Any
 
-from hierarchies import InputError, asked_as, catalogue, described_by, known
-from hierarchies.units import volume
+from hierarchies import InputError, catalogue, load_known, parse_description, spell_machine
+from hierarchies.units import format_bytes
 from synth.ask.table import VERBS
-from synth.show.terminal.style import many
+from synth.show.terminal.style import pluralize
 
-PLAIN: Mapping[str, str] = {
+VERB_PHRASES: Mapping[str, str] = {
     "systems": "Show a machine",
     "import": "Import a topology",
     "graph": "Draw a machine",
@@ -60,9 +60,9 @@ _SUBJECT = ("kind", "order", "digits", "model", "job", "program", "collectives",
 """What a question is about, in the order in which it is read; the machine comes behind it."""
 _FIRST = ("axes", "batch", "sequence", "plan", "tree", "target")
 """What is told next, even as it is by default; of all other keys what is not so."""
-_ASIDE = ("request", "bytes", "reduce", "system", "first", "second", "from")
-_TOLD = {*_SUBJECT, *_FIRST, *_ASIDE}
-_SAID = {
+_SIDE_KEYS = ("request", "bytes", "reduce", "system", "first", "second", "from")
+_NAMED_KEYS = {*_SUBJECT, *_FIRST, *_SIDE_KEYS}
+_PHRASES = {
     "digits": "{} digits",
     "max_steps": "at most {} steps",
     "prices": "{} prices",
@@ -78,9 +78,9 @@ _SAID = {
 _LONGEST_CHARACTERS = 160
 _MOST_NAMED = 2
 """Of so many collectives each is told."""
-_CALLED = re.compile(r'^name = "([^"\n]+)"', re.MULTILINE)
+_NAME_LINE = re.compile(r'^name = "([^"\n]+)"', re.MULTILINE)
 _SHAPE = re.compile(r":[0-9]+(x[0-9]+)+$")
-_CALIBRATED = re.compile(r"^\[calibration\]", re.MULTILINE)
+_CALIBRATION_TABLE = re.compile(r"^\[calibration\]", re.MULTILINE)
 
 
 def name_of(verb: str, question: Mapping[str, Any]) -> str:
@@ -88,7 +88,7 @@ def name_of(verb: str, question: Mapping[str, Any]) -> str:
     subject = ", ".join(filter(None, _subject(question)))
     on = machine_in(question)
     about = f"{subject} on {on}" if subject and on else subject or on
-    parts = ", ".join(filter(None, (about, *_more(verb, question))))
+    parts = ", ".join(filter(None, (about, *_other_words(verb, question))))
     said = " ".join(filter(None, (_lead(verb, question, bool(parts)), parts))).split()
     name = "".join(one if one.isprintable() else "?" for one in " ".join(said))
     return name if len(name) <= _LONGEST_CHARACTERS else f"{name[:_LONGEST_CHARACTERS]}..."
@@ -98,9 +98,9 @@ def machine_in(question: Mapping[str, Any]) -> str:
     """The machine of a question as it is called in names; nothing where it has none."""
     match question.get("system"):
         case {"name": str(name), "text": str(text)}:
-            return _own(name, text)
+            return _own_text_name(name, text)
         case str(name):
-            return _whole(name) if name in catalogue() else name
+            return _whole_machine_name(name) if name in catalogue() else name
     return ""
 
 
@@ -114,7 +114,7 @@ def _lead(verb: str, question: Mapping[str, Any], more: bool) -> str:
         case "calibrate" if question.get("plan"):
             lead = "Tests to calibrate by"
         case _:
-            lead = PLAIN[verb]
+            lead = VERB_PHRASES[verb]
     return f"{lead}:" if more else lead
 
 
@@ -127,21 +127,21 @@ def _subject(question: Mapping[str, Any]) -> Iterator[str]:
         yield _sizes(question)
 
 
-def _more(verb: str, question: Mapping[str, Any]) -> Iterator[str]:
+def _other_words(verb: str, question: Mapping[str, Any]) -> Iterator[str]:
     """What else was asked, where it is not as it would be without a word."""
     by_tests = verb == "calibrate"  # whether there is a plan leads its name
     of_job = ("batch", "sequence") if question.get("job") else ()
     for key in _FIRST:
         if key not in of_job and not by_tests:
             yield _words(key, question.get(key))
-    usual = usual_of(verb)
+    usual = defaults_of(verb)
     for key, given in question.items():
-        if key not in _TOLD and not (key in usual and given == usual[key]):
+        if key not in _NAMED_KEYS and not (key in usual and given == usual[key]):
             yield _words(key, given)
 
 
 @cache
-def usual_of(verb: str) -> Mapping[str, Any]:
+def defaults_of(verb: str) -> Mapping[str, Any]:
     """What the keys of a question are without a word, as in JSON."""
     fields = VERBS[verb].question.model_fields
     found = {key: one.get_default(call_default_factory=True) for key, one in fields.items()}
@@ -156,12 +156,12 @@ def _words(key: str, given: Any) -> str:
         case bool():
             return f"{'' if given else 'no '}{key.replace('_', ' ')}"
         case int() if key == "k":
-            return many(given, "answer")
+            return pluralize(given, "answer")
         case [*several] if key == "collectives":
             few = len(several) <= _MOST_NAMED
             return " and ".join(map(_request, several)) if few else f"{len(several)} collectives"
     plain = "{}" if key in _SUBJECT else f"{key.replace('_', ' ')} {{}}"
-    return _SAID.get(key, plain).format(_value(given))
+    return _PHRASES.get(key, plain).format(_value(given))
 
 
 def _value(given: Any) -> str:
@@ -177,23 +177,23 @@ def _value(given: Any) -> str:
     return str(given)
 
 
-def _own(name: str, text: str) -> str:
+def _own_text_name(name: str, text: str) -> str:
     """A description of one's own: as it calls itself, with its count, and whether prices follow
     measurements; by its bare name where it cannot be read.
     """
-    called = _CALLED.search(text)
+    called = _NAME_LINE.search(text)
     said = called[1] if called else name
     with suppress(InputError):
-        system, shape = described_by(name, text), _SHAPE.search(name)
-        whole = asked_as(system.name, system.hierarchy.cardinalities)
+        system, shape = parse_description(name, text), _SHAPE.search(name)
+        whole = spell_machine(system.name, system.hierarchy.cardinalities)
         said = f"{system.name}{shape[0]}" if shape else whole
-    return f"{said}, calibrated" if _CALIBRATED.search(text) else said
+    return f"{said}, calibrated" if _CALIBRATION_TABLE.search(text) else said
 
 
 @cache
-def _whole(name: str) -> str:
+def _whole_machine_name(name: str) -> str:
     """A machine of the catalogue with the count that it has if none is asked for."""
-    return asked_as(name, known(name).hierarchy.cardinalities)
+    return spell_machine(name, load_known(name).hierarchy.cardinalities)
 
 
 def _request(asked: Mapping[str, Any]) -> str:
@@ -208,4 +208,4 @@ def _sizes(asked: Mapping[str, Any]) -> str:
     """The bytes, or both ends of a range of them."""
     size = asked.get("bytes")
     ends = size if isinstance(size, list) else [size]
-    return " to ".join(volume(one) for one in ends if isinstance(one, int))
+    return " to ".join(format_bytes(one) for one in ends if isinstance(one, int))

@@ -52,7 +52,7 @@ class Notifications:
                 notified.set()
 
 
-async def notified_within(notified: asyncio.Event, seconds: float) -> bool:
+async def wait_for_notification(notified: asyncio.Event, seconds: float) -> bool:
     """Wait for a notification, and reset its event; False if none came in that time."""
     try:
         await asyncio.wait_for(notified.wait(), seconds)

@@ -12,20 +12,20 @@ from typing import Any
 from uuid import uuid4
 
 from hierarchies import InputError, catalogue
-from synth.ask.identity.canonical import canonical, key_of_text
+from synth.ask.identity.canonical import canonical_text, key_of_text
 from synth.ask.identity.edition import edition
-from synth.ask.questions.question import Question, asked
+from synth.ask.questions.question import Question, parse_question
 from synth.ask.reply import Reply
 from synth.ask.table import VERBS
 from synth.service.store import StoredAnswer
 
 OWN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-_COUNTED = re.compile(r"(?P<name>[^:]+)(:[0-9]{1,18})?")
+_COUNTED_NAME = re.compile(r"(?P<name>[^:]+)(:[0-9]{1,18})?")
 _SYSTEM_KEYS = ("system", "inside")
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedQuestion:
     """A question ready to be answered and kept.
 
     ``text`` is its canonical JSON, ``key`` the hash under which the answer is kept. A verb that
@@ -51,18 +51,18 @@ class Prepared:
         )
 
 
-def prepare(verb: str, given: object) -> Prepared:
+def prepare(verb: str, given: object) -> PreparedQuestion:
     """Read and prepare what was sent. Raises InputError, naming the key that cannot be used."""
-    return prepared(verb, asked(VERBS[verb].question, given))
+    return prepare_question(verb, parse_question(VERBS[verb].question, given))
 
 
-def prepared(verb: str, question: Question) -> Prepared:
+def prepare_question(verb: str, question: Question) -> PreparedQuestion:
     """Prepare a question that has been read already."""
-    text = canonical(verb, question)
+    text = canonical_text(verb, question)
     key = key_of_text(text)
     if not VERBS[verb].repeatable:
         key = sha256(f"{key}\n{uuid4().hex}".encode()).hexdigest()
-    return Prepared(verb, question, text, key)
+    return PreparedQuestion(verb, question, text, key)
 
 
 def question_in(text: str) -> dict[str, Any]:
@@ -82,7 +82,7 @@ def own_names(given: object) -> tuple[str, ...]:
     return tuple(name for name in names if name is not None and name not in known)
 
 
-def with_own(given: object, texts: Mapping[str, str]) -> object:
+def replace_own_names(given: object, texts: Mapping[str, str]) -> object:
     """The question in which each name of a team's system is replaced by its name and text."""
     if not isinstance(given, dict) or not texts:
         return given
@@ -110,5 +110,5 @@ def check_own_name(name: str) -> str:
 
 
 def _own_name(given: object) -> str | None:
-    match = _COUNTED.fullmatch(given) if isinstance(given, str) else None
+    match = _COUNTED_NAME.fullmatch(given) if isinstance(given, str) else None
     return match["name"] if match and OWN_NAME.fullmatch(match["name"]) else None

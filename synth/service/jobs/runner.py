@@ -17,10 +17,10 @@ from hierarchies import InputError
 from synth.ask.partition import NOTHING_YET
 from synth.ask.reply import Reply
 from synth.ask.table import VERBS
-from synth.service.errors import clipped
-from synth.service.jobs.questions import Prepared, prepare, question_in
+from synth.service.errors import clip_text
+from synth.service.jobs.questions import PreparedQuestion, prepare, question_in
 from synth.service.limits import Limits
-from synth.service.store import Claim, Store, StoredAnswer, StoreError
+from synth.service.store import JobClaim, Store, StoredAnswer, StoreError
 from synth.service.workers import (
     InternalError,
     KilledError,
@@ -55,7 +55,7 @@ class Runner:
     (``no_workers``), the dispatcher gives the job back itself, so that it claims nothing before.
     """
 
-    claim: Claim
+    claim: JobClaim
     store: Store
     workers: Workers
     limits: Limits
@@ -197,7 +197,7 @@ class Runner:
         answer = prepared.answered(reply, time.monotonic() - begun)
         return answer.body if VERBS[self.verb].cut_short(reply) else answer
 
-    def _carried_out(self, prepared: Prepared) -> Reply:
+    def _carried_out(self, prepared: PreparedQuestion) -> Reply:
         question_run = QuestionRun(
             self.workers,
             prepared.verb,
@@ -270,4 +270,4 @@ def problem(error: InputError | WorkError) -> dict[str, Any]:
     ours = isinstance(error, InternalError)
     status = HTTPStatus.INTERNAL_SERVER_ERROR if ours else HTTPStatus.UNPROCESSABLE_ENTITY
     texts = {"problem": error.problem, "where": error.where, "hint": error.hint}
-    return {"status": int(status), **{key: clipped(text) for key, text in texts.items()}}
+    return {"status": int(status), **{key: clip_text(text) for key, text in texts.items()}}

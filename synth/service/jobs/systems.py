@@ -8,7 +8,7 @@ from http import HTTPStatus
 
 from hierarchies import InputError, read
 from synth.service.auth.identity import Caller
-from synth.service.errors import RefusalError, not_there
+from synth.service.errors import RefusalError, not_found
 from synth.service.jobs.questions import check_own_name
 from synth.service.limits import Limits
 from synth.service.store import Store, StoredSystem
@@ -35,7 +35,7 @@ class TeamSystems:
         """The system of that name. Raises RefusalError where the team has none."""
         found = await self._threads.do(self._store.systems.one, caller.team, name)
         if found is None:
-            raise not_there("system")
+            raise not_found("system")
         return found
 
     async def put(self, caller: Caller, name: str, text: str) -> StoredSystem:
@@ -50,15 +50,17 @@ class TeamSystems:
             kept = {one.name: one.text for one in await self.all(caller)} | {name: text}
             most, most_bytes = self._limits.systems_per_team, self._limits.systems_bytes_per_team
             if len(kept) > most:
-                raise _full(f"your team keeps {most} systems already")
+                raise _refuse_full(f"your team keeps {most} systems already")
             if sum(len(one.encode()) for one in kept.values()) > most_bytes:
-                raise _full(f"your team's systems would come to more than {most_bytes} bytes")
+                raise _refuse_full(
+                    f"your team's systems would come to more than {most_bytes} bytes"
+                )
             return await self._threads.do(self._store.systems.put, caller.team, name, text)
 
     async def delete(self, caller: Caller, name: str) -> None:
         """Forget the system of that name. Raises RefusalError where the team has none."""
         if not await self._threads.do(self._store.systems.remove, caller.team, name):
-            raise not_there("system")
+            raise not_found("system")
 
     async def texts(self, caller: Caller, names: Iterable[str]) -> dict[str, str]:
         """The descriptions the team has under these names; {} where too many are asked for."""
@@ -78,5 +80,5 @@ class TeamSystems:
         self._limits.check_devices(system.devices, name)
 
 
-def _full(problem: str) -> RefusalError:
+def _refuse_full(problem: str) -> RefusalError:
     return RefusalError(HTTPStatus.CONFLICT, problem, hint="delete one first")

@@ -15,18 +15,18 @@ from starlette.responses import Response
 from hierarchies import InputError
 from synth.ask.identity.edition import edition
 from synth.ask.planning import TopQuestion
-from synth.ask.questions.question import asked
+from synth.ask.questions.question import parse_question
 from synth.ask.reply import Outcome
-from synth.service.errors import not_there
+from synth.service.errors import not_found
 from synth.service.http.state import state_of
 from synth.service.jobs.bodies import outcome_word
-from synth.service.jobs.broker import Accepted, Preferences
+from synth.service.jobs.broker import PendingJob, Preferences
 from synth.service.jobs.names import name_of
 from synth.service.page.reference import Curl
 from synth.service.page.responses import PageCaller, PageRoute, own_address, page, see_other
-from synth.service.page.results import drawing_of, over_sizes, plans_of, ranking_of, result
-from synth.service.page.views import folders, found
-from synth.service.store import Job, StoredAnswer
+from synth.service.page.results import drawing_of, plans_of, question_over_sizes, ranking_of, result
+from synth.service.page.views import folders, view_of_answer
+from synth.service.store import StoredAnswer, StoredJob
 from synth.show.report.rendering import blocks
 from synth.show.terminal.rows import Ranking
 from synth.show.terminal.table import TABLES
@@ -37,8 +37,8 @@ Kind = Literal["answers", "jobs"]
 Name = Annotated[str, Path(pattern="^([0-9a-f]{64}|[0-9a-f]{32})$")]
 Key = Annotated[str, Path(pattern="^[0-9a-f]{64}$")]
 Index = Annotated[int, Query(alias="answer", ge=0, le=100_000)]
-Chosen = Annotated[int | None, Query(alias="answer", ge=0, le=100_000)]
-Against = Annotated[int | None, Query(ge=0, le=100_000)]
+RowQuery = Annotated[int | None, Query(alias="answer", ge=0, le=100_000)]
+OtherRowQuery = Annotated[int | None, Query(ge=0, le=100_000)]
 Rank = Annotated[str, Query(max_length=9)]
 _JOB_ID_CHARACTERS = 32
 
@@ -80,7 +80,7 @@ class ViewedAnswer:
         if self.verb != "top" or self.ranking is None:
             return None
         try:
-            return over_sizes(asked(TopQuestion, self.question), self.ranking)
+            return question_over_sizes(parse_question(TopQuestion, self.question), self.ranking)
         except InputError:
             return None
 
@@ -107,11 +107,11 @@ async def question_like(
         return None
     broker = state_of(request).broker
     whose = partial(broker.job, whole=True) if len(name) == _JOB_ID_CHARACTERS else broker.answer
-    found: Job | StoredAnswer = await whose(caller, name)
+    found: StoredJob | StoredAnswer = await whose(caller, name)
     return await broker.beside(caller.team, question_of, found) if found.verb == verb else None
 
 
-async def asked_on_page(
+async def ask_on_page(
     request: Request,
     caller: PageCaller,
     verb: str,
@@ -123,25 +123,25 @@ async def asked_on_page(
     Raises InputError for a question that makes no sense.
     """
     outcome = await state_of(request).broker.ask(caller, verb, given, how or Preferences())
-    if isinstance(outcome, Accepted):
+    if isinstance(outcome, PendingJob):
         return see_other(f"/jobs/{outcome.job.id}")
     if outcome.key is None:
         return see_other(f"/jobs/{outcome.job}")
     return see_other(f"/answers/{outcome.key}")
 
 
-def question_of(stored: StoredAnswer | Job) -> Any:
+def question_of(stored: StoredAnswer | StoredJob) -> Any:
     """The question of an answer or a job, as JSON."""
     return json.loads(stored.question)["question"]
 
 
-async def viewed(request: Request, caller: PageCaller, kind: Kind, name: Name) -> ViewedAnswer:
+async def view_answer(request: Request, caller: PageCaller, kind: Kind, name: Name) -> ViewedAnswer:
     """A complete answer, or what a job found so far. Raises RefusalError if there is neither."""
     broker = state_of(request).broker
     if kind == "jobs":
         job = await broker.job(caller, name, whole=True)
         if job.best is None:
-            raise not_there("answer")
+            raise not_found("answer")
         asked = await broker.beside(caller.team, question_of, job)
         body = await broker.beside(caller.team, json.loads, job.best)
         return ViewedAnswer(f"/jobs/{name}", job.verb, asked, body, partial=True)
@@ -193,7 +193,7 @@ def _page(
         view=view,
         plans=plans,
         index=view.index if view else index or 0,
-        found=found(viewed.verb, viewed.body),
+        found=view_of_answer(viewed.verb, viewed.body),
         folders=folders(viewed.body["files"]) if plans else (),
         frameworks={name: one.title.partition(" (")[0] for name, one in FRAMEWORKS.items()},
         said=list(blocks(TABLES[viewed.verb](viewed.body))) if told else (),
@@ -203,14 +203,14 @@ def _page(
 
 
 @router.get("/answers/{key}")
-async def answer(
+async def show_answer(
     request: Request,
     caller: PageCaller,
     key: Key,
-    index: Chosen = None,
-    against: Against = None,
+    index: RowQuery = None,
+    against: OtherRowQuery = None,
     rank: Rank = "",
 ) -> Response:
     """An answer under its permalink."""
-    found = await viewed(request, caller, "answers", key)
+    found = await view_answer(request, caller, "answers", key)
     return await answer_page(request, found, index, against, rank)

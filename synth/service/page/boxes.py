@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from hierarchies import InputError
-from synth.ask.questions.fields import Asked, Flag, Kind, flag_of, flags_of
+from synth.ask.questions.fields import Flag, FlagEntry, FlagKind, flag_of, flags_of
 from synth.ask.questions.question import Question
 
 
@@ -17,7 +17,7 @@ class Boxes:
     """The flags that have a box, by the name of the box, of a question."""
 
     question: type[Question]
-    by_name: Mapping[str, Asked]
+    by_name: Mapping[str, FlagEntry]
 
     @classmethod
     def of(cls, question: type[Question], names: Iterable[str]) -> Boxes:
@@ -39,7 +39,7 @@ class Boxes:
     @cached_property
     def switches(self) -> list[str]:
         """Those that are ticked."""
-        return [name for name, one in self.by_name.items() if one.kind == Kind.SWITCH]
+        return [name for name, one in self.by_name.items() if one.kind == FlagKind.SWITCH]
 
     @cached_property
     def usual(self) -> dict[str, str]:
@@ -47,7 +47,7 @@ class Boxes:
         return {
             name: "" if one.default is None else str(one.default)
             for name, one in self.by_name.items()
-            if one.kind != Kind.SWITCH
+            if one.kind != FlagKind.SWITCH
         }
 
     def flag(self, name: str) -> Flag:
@@ -59,10 +59,10 @@ class Boxes:
     def typed(self, name: str, text: str) -> Any:
         """A box's text as the question's value. Raises InputError for what cannot be read."""
         box = self.by_name[name]
-        if box.kind == Kind.SWITCH:
+        if box.kind == FlagKind.SWITCH:
             return not self.flag(name).turns_off
-        if box.kind == Kind.WHOLE:
-            return whole(text, name)
+        if box.kind == FlagKind.WHOLE:
+            return parse_whole(text, name)
         words = text.replace(",", " ").split() if box.several else text
         notation = self.flag(name).notation
         return words if notation is None else notation.read(words)
@@ -72,7 +72,7 @@ class Boxes:
         return str(self.flag(name).written(value))
 
 
-def whole(text: str, what: str) -> int:
+def parse_whole(text: str, what: str) -> int:
     """A whole number as it is typed. Raises InputError for what is none."""
     if not text.isascii() or not text.isdecimal() or len(text) > 18:
         raise InputError(f"{what} is {text[:40]!r}", hint="a whole number is needed")

@@ -10,7 +10,7 @@ from dataclasses import astuple, dataclass, fields
 from typing import Any
 
 from hierarchies import InputError
-from synth.ask.questions.collectives import CollectiveAsked
+from synth.ask.questions.collectives import CollectiveRequest
 from synth.ask.questions.fields import flag_of
 
 Fields = Mapping[str, Sequence[str]]
@@ -36,7 +36,7 @@ class CollectiveRow:
 
 def hint(name: str) -> str:
     """What is typed into a box of a row."""
-    flag = flag_of(CollectiveAsked, name)
+    flag = flag_of(CollectiveRequest, name)
     assert flag is not None
     return flag.what
 
@@ -75,17 +75,17 @@ def collectives_of(form: Fields, first: Mapping[str, Any]) -> list[dict[str, Any
     return found
 
 
-def row_of(asked: CollectiveAsked) -> CollectiveRow:
+def row_of(asked: CollectiveRequest) -> CollectiveRow:
     """The row that would ask for a collective again."""
     return CollectiveRow(**{one.name: text_of(asked, one.name) for one in fields(CollectiveRow)})
 
 
-def text_of(asked: CollectiveAsked, name: str) -> str:
+def text_of(asked: CollectiveRequest, name: str) -> str:
     """A figure of a collective as it is typed; a weight that is the usual one is left empty."""
-    value, field = getattr(asked, name), CollectiveAsked.model_fields[name]
+    value, field = getattr(asked, name), CollectiveRequest.model_fields[name]
     if name in WEIGHTS:
         return "" if value == field.default else f"{value:g}"
-    flag = flag_of(CollectiveAsked, name)
+    flag = flag_of(CollectiveRequest, name)
     assert flag is not None
     return str(flag.written(value))
 
@@ -93,7 +93,7 @@ def text_of(asked: CollectiveAsked, name: str) -> str:
 def _read(texts: Mapping[str, str]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, text in texts.items():
-        flag = flag_of(CollectiveAsked, name)
+        flag = flag_of(CollectiveRequest, name)
         assert flag is not None
         found[name] = text if flag.notation is None else flag.notation.read(text)
     return found

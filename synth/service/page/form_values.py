@@ -22,7 +22,7 @@ _LEAST_ROWS = 3
 _ALWAYS_SEEN = ("request", "bytes", "k", *WEIGHTS)
 HINTS = {**BOXES.hints, **{name: hint(name) for name in WEIGHTS}}
 SWITCHES = BOXES.switches
-USUAL = BOXES.usual | dict.fromkeys(WEIGHTS, "")
+DEFAULT_TEXTS = BOXES.usual | dict.fromkeys(WEIGHTS, "")
 """The texts in the boxes of a form that is not filled in: the defaults of a question."""
 
 
@@ -33,7 +33,7 @@ class FormValues:
     system: str = "dgx-h100"
     count: str = ""
     own: str = ""
-    texts: Mapping[str, str] = field(default_factory=USUAL.copy)
+    texts: Mapping[str, str] = field(default_factory=DEFAULT_TEXTS.copy)
     axes: tuple[AxisRow, ...] = ()
     sent: tuple[CollectiveRow, ...] = (CollectiveRow(),)
     ticked: frozenset[str] = field(default_factory=frozenset)
@@ -47,7 +47,7 @@ class FormValues:
     def open(self) -> bool:
         folded = {name: text for name, text in self.texts.items() if name not in _ALWAYS_SEEN}
         return bool(self.ticked) or any(
-            text not in ("", USUAL[name]) for name, text in folded.items()
+            text not in ("", DEFAULT_TEXTS[name]) for name, text in folded.items()
         )
 
 
@@ -55,27 +55,27 @@ EXAMPLE = FormValues(count="4", axes=(AxisRow("data", "32", True), AxisRow(), Ax
 """One collective over the one axis: nothing is asked that nobody chose."""
 
 
-def over_all(values: FormValues, devices: int) -> FormValues:
+def reduce_over_all(values: FormValues, devices: int) -> FormValues:
     """The form with one axis over so many devices, which is reduced over."""
-    return replace(values, axes=_enough([AxisRow("data", str(devices), True)]))
+    return replace(values, axes=_pad_rows([AxisRow("data", str(devices), True)]))
 
 
-def of_fields(fields: Fields) -> FormValues:
+def values_of_fields(fields: Fields) -> FormValues:
     """The form as it was sent."""
     system, count, own, *texts = (
-        (fields.get(name) or ("",))[0] for name in ("system", "count", "own", *USUAL)
+        (fields.get(name) or ("",))[0] for name in ("system", "count", "own", *DEFAULT_TEXTS)
     )
     switches = frozenset(name for name in SWITCHES if fields.get(name))
-    boxes = dict(zip(USUAL, texts, strict=True))
+    boxes = dict(zip(DEFAULT_TEXTS, texts, strict=True))
     sent = tuple(rows_of(fields)) or (CollectiveRow(),)
-    return FormValues(system, count, own, boxes, _enough(axis_rows(fields)), sent, switches)
+    return FormValues(system, count, own, boxes, _pad_rows(axis_rows(fields)), sent, switches)
 
 
-def of_question(question: TopQuestion) -> FormValues:
+def values_of_question(question: TopQuestion) -> FormValues:
     """The form that would put a question of ``top`` again."""
     own, name, count = machine_of(question)
     answers = {box: getattr(question, one.name) for box, one in BOXES.by_name.items()}
-    texts = {box: BOXES.written(box, answers[box]) for box in USUAL if box in answers}
+    texts = {box: BOXES.written(box, answers[box]) for box in DEFAULT_TEXTS if box in answers}
     over, others = question.reduce or [], question.collectives[1:]
     for first in question.collectives[:1]:
         texts |= {name: text_of(first, name) for name in ("bytes", "request", *WEIGHTS)}
@@ -85,8 +85,8 @@ def of_question(question: TopQuestion) -> FormValues:
         system=name,
         count=count,
         own=own,
-        texts=USUAL | texts,
-        axes=_enough(axes),
+        texts=DEFAULT_TEXTS | texts,
+        axes=_pad_rows(axes),
         sent=(*map(row_of, others), CollectiveRow()),
         ticked=frozenset(box for box in SWITCHES if answers[box] is BOXES.typed(box, "yes")),
     )
@@ -100,6 +100,6 @@ def machine_of(question: MachineQuestion) -> tuple[str, str, str]:
     return own, "" if own else name, count
 
 
-def _enough(rows: list[AxisRow]) -> tuple[AxisRow, ...]:
+def _pad_rows(rows: list[AxisRow]) -> tuple[AxisRow, ...]:
     """The rows, and empty ones so that without a script there is room for one more."""
     return tuple(rows) + (AxisRow(),) * max(1, _LEAST_ROWS - len(rows))

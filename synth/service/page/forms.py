@@ -15,12 +15,12 @@ from urllib.parse import parse_qs
 
 from hierarchies import InputError, Reduction, System, count_placements, placements
 from synth.ask.planning import TopQuestion
-from synth.ask.questions.question import asked, axes_of
-from synth.collective.ranking.advice import kept, left_over
-from synth.service.errors import clipped
-from synth.service.page.boxes import Boxes, whole
+from synth.ask.questions.question import axes_of, parse_question
+from synth.collective.ranking.advice import find_left_over_axes, fix_placement
+from synth.service.errors import clip_text
+from synth.service.page.boxes import Boxes, parse_whole
 from synth.service.page.collective_rows import WEIGHTS, collectives_of
-from synth.show.terminal.style import many
+from synth.show.terminal.style import pluralize
 
 Fields = Mapping[str, Sequence[str]]
 MOST_FIELDS = 200
@@ -30,13 +30,13 @@ BOXES = Boxes.of(
 )
 """The flags of ``top`` that have a box of their own."""
 _STUBS: dict[str, Any] = {"system": "dgx-h100", "axes": {}, "reduce": []}
-OWN = "own.toml"
+OWN_FILE = "own.toml"
 """What a description of one's own is called in mistakes."""
-_WHERE = {**BOXES.where, **{name: name for name in WEIGHTS}}
+_FIELD_BY_KEY = {**BOXES.where, **{name: name for name in WEIGHTS}}
 
 
 @dataclass
-class Checked:
+class FormFindings:
     """The findings by field: what is wrong, and facts such as ``4 node × 8 gpu: 32 devices``.
 
     ``where``: the field of each flag that a mistake may name; ``own``: what own texts are called;
@@ -47,13 +47,13 @@ class Checked:
     told: dict[str, str] = field(default_factory=dict)
     suits: dict[str, str] = field(default_factory=dict)
     where: Mapping[str, str] = field(default_factory=dict)
-    own: tuple[str, ...] = (OWN,)
+    own: tuple[str, ...] = (OWN_FILE,)
 
     def note(self, name: str, error: InputError) -> None:
         """Note what is wrong with a field, unless something is noted already."""
         place = f"{error.where}: " if error.where.startswith(self.own) else ""
         problem = f"{error.problem}; {error.hint}" if error.hint else error.problem
-        self.wrong.setdefault(name, place + clipped(problem))
+        self.wrong.setdefault(name, place + clip_text(problem))
 
     @contextmanager
     def noting(self, name: str) -> Iterator[None]:
@@ -86,20 +86,20 @@ def read(raw: bytes) -> Fields:
         raise InputError("the form cannot be read", hint=hint) from None
 
 
-def one_of(fields: Fields, name: str) -> str:
+def first_value(fields: Fields, name: str) -> str:
     """The first that was sent under a name; nothing where there is none."""
     return (fields.get(name) or ("",))[0].strip()
 
 
-def question(fields: Fields) -> tuple[dict[str, Any], Checked]:
+def question(fields: Fields) -> tuple[dict[str, Any], FormFindings]:
     """The question of ``top`` as JSON, and what could not be made one.
 
     With further collectives the form's own is the first of a list of them.
     """
-    checked = Checked(where=_WHERE)
+    checked = FormFindings(where=_FIELD_BY_KEY)
     axes, over = _axes(fields, checked)
     given: dict[str, Any] = {"system": system_in(fields), "axes": axes, "reduce": over}
-    given |= typed_in(fields, BOXES, checked)
+    given |= read_boxes(fields, BOXES, checked)
     first: dict[str, Any] = {"reduce": over}
     first |= {key: given[key] for key in ("bytes", "request") if key in given}
     with checked.noting("sent"):
@@ -109,24 +109,24 @@ def question(fields: Fields) -> tuple[dict[str, Any], Checked]:
     return given, checked
 
 
-def typed_in(fields: Fields, boxes: Boxes, checked: Checked) -> dict[str, Any]:
+def read_boxes(fields: Fields, boxes: Boxes, checked: FormFindings) -> dict[str, Any]:
     """What is typed into boxes, by the keys of the question; what cannot be read is noted."""
     given = {}
     for name, box in boxes.by_name.items():
-        if text := one_of(fields, name):
+        if text := first_value(fields, name):
             with checked.noting(name):
                 given[box.name] = boxes.typed(name, text)
     return given
 
 
 def check(
-    given: Mapping[str, Any], checked: Checked, limit: Callable[[TopQuestion], None]
-) -> Checked:
+    given: Mapping[str, Any], checked: FormFindings, limit: Callable[[TopQuestion], None]
+) -> FormFindings:
     """Everything that is wrong with a question, as far as it can be known at once.
 
     ``limit`` raises InputError for a question that asks for too much here.
     """
-    sound = _sound(dict(given), checked)
+    sound = _drop_wrong_fields(dict(given), checked)
     try:
         limit(sound)
     except InputError as error:
@@ -136,7 +136,7 @@ def check(
     return checked
 
 
-def _check_machine(sound: TopQuestion, system: System, checked: Checked) -> None:
+def _check_machine(sound: TopQuestion, system: System, checked: FormFindings) -> None:
     """Note the machine's devices, and whether the axes and those reduced over fit it."""
     tell_machine(system, checked)
     left = system.devices - len(system.missing)
@@ -151,11 +151,11 @@ def _check_machine(sound: TopQuestion, system: System, checked: Checked) -> None
             sound.asked()
         elif system.devices <= MOST_DEVICES:
             count = count_placements(system.hierarchy, axes)
-            checked.tell("axes", f"; {many(count, 'placement')}")
+            checked.tell("axes", f"; {pluralize(count, 'placement')}")
             _check_sent(sound, system, checked)
 
 
-def tell_machine(system: System, checked: Checked) -> None:
+def tell_machine(system: System, checked: FormFindings) -> None:
     """Say what the machine is."""
     levels = " × ".join(f"{one.cardinality} {one.name}" for one in system.hierarchy.levels)
     checked.tell("system", f"{levels}: {system.devices} devices")
@@ -165,7 +165,7 @@ def tell_machine(system: System, checked: Checked) -> None:
         checked.tell("system", f", {system.devices - len(system.missing)} of them left")
 
 
-def _check_sent(sound: TopQuestion, system: System, checked: Checked) -> None:
+def _check_sent(sound: TopQuestion, system: System, checked: FormFindings) -> None:
     """Note what is wrong with the collectives; and what of the axes is left unsaid."""
     if sound.collectives:
         with checked.noting("sent"):
@@ -176,17 +176,17 @@ def _check_sent(sound: TopQuestion, system: System, checked: Checked) -> None:
         first = next(placements(system.hierarchy, axes_of(sound.axes)))
         Reduction(first, tuple(sound.reduce or ()))
         request = sound.asked()
-        if kept(system, request) is not request:
-            others = " and ".join(left_over(request))
+        if fix_placement(system, request) is not request:
+            others = " and ".join(find_left_over_axes(request))
             checked.tell("reduce", f"{others}: nothing is said of what it sends, so the placement")
             checked.tell("reduce", " is the one that frameworks lay out; add what it sends below")
 
 
-def _sound(given: dict[str, Any], checked: Checked) -> TopQuestion:
+def _drop_wrong_fields(given: dict[str, Any], checked: FormFindings) -> TopQuestion:
     """The question without its wrong fields, which are noted; required ones become stand-ins."""
     while True:
         try:
-            return asked(TopQuestion, given)
+            return parse_question(TopQuestion, given)
         except InputError as error:
             name = _field(error)
             checked.note(name, error)
@@ -202,22 +202,22 @@ def _sound(given: dict[str, Any], checked: Checked) -> TopQuestion:
 
 def _field(error: InputError) -> str:
     """The field of the form that a mistake is about; for the user's own text it is the system."""
-    if error.where.startswith(OWN):
+    if error.where.startswith(OWN_FILE):
         return "system"
     listed, _, place = error.where.partition(".")
     if listed == "collectives":
         number, _, key = place.partition(".")
         return key.partition(".")[0] if number == "0" else "sent"
-    return _WHERE.get(error.where, error.where.split(".")[0].split(",")[0])
+    return _FIELD_BY_KEY.get(error.where, error.where.split(".")[0].split(",")[0])
 
 
 def system_in(fields: Fields) -> Any:
     """A name of the catalogue with a count, or a text of one's own."""
-    count = one_of(fields, "count")
+    count = first_value(fields, "count")
     counted = f":{count}" if count else ""
-    if own := one_of(fields, "own"):
-        return {"name": f"{OWN}{counted}", "text": own}
-    return f"{one_of(fields, 'system')}{counted}"
+    if own := first_value(fields, "own"):
+        return {"name": f"{OWN_FILE}{counted}", "text": own}
+    return f"{first_value(fields, 'system')}{counted}"
 
 
 def axis_rows(fields: Fields) -> list[AxisRow]:
@@ -230,7 +230,7 @@ def axis_rows(fields: Fields) -> list[AxisRow]:
     ]
 
 
-def _axes(fields: Fields, checked: Checked) -> tuple[dict[str, int], list[str]]:
+def _axes(fields: Fields, checked: FormFindings) -> tuple[dict[str, int], list[str]]:
     """The axes by name, and those whose box is ticked."""
     axes: dict[str, int] = {}
     over: list[str] = []
@@ -241,7 +241,7 @@ def _axes(fields: Fields, checked: Checked) -> tuple[dict[str, int], list[str]]:
         if name in axes:
             checked.note("axes", InputError(f"axis {name!r} is given twice"))
         with checked.noting("axes"):
-            axes[name] = whole(size, f"the size of {name or 'an axis'}")
+            axes[name] = parse_whole(size, f"the size of {name or 'an axis'}")
         if row.over:
             over.append(name)
     if not axes:

@@ -12,25 +12,25 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, Path, Query, Request
 from starlette.responses import HTMLResponse, Response
 
-from hierarchies.units import duration
-from synth.ask.answers.ranked import Leading
+from hierarchies.units import format_duration
+from synth.ask.answers.ranked import LeadingAnswer
 from synth.service.http.state import state_of
 from synth.service.jobs.broker import Preferences
-from synth.service.jobs.names import PLAIN
+from synth.service.jobs.names import VERB_PHRASES
 from synth.service.page.answer_routes import (
-    Against,
-    Chosen,
+    OtherRowQuery,
     Rank,
+    RowQuery,
     answer_page,
-    asked_on_page,
+    ask_on_page,
     form_of,
     question_of,
-    viewed,
+    view_answer,
 )
 from synth.service.page.rendering import render
 from synth.service.page.responses import PageCaller, PageRoute, page, see_other
-from synth.service.page.results import best_so_far
-from synth.service.store import Job, Order, Status, Wanted
+from synth.service.page.results import read_best_so_far
+from synth.service.store import JobFilter, JobOrder, Status, StoredJob
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 _JOBS_A_PAGE = 50
@@ -41,7 +41,7 @@ JobId = Annotated[str, Path(pattern="^[0-9a-f]{32}$")]
 class ViewedJob:
     """A job as a page shows it: what was asked, and for how long it is, or was, worked on."""
 
-    job: Job
+    job: StoredJob
 
     @cached_property
     def question(self) -> Any:
@@ -71,7 +71,7 @@ class ViewedJob:
     @property
     def took(self) -> str:
         """The same in words; nothing where it ended before it had begun."""
-        return duration(self.seconds) if self.seconds else ""
+        return format_duration(self.seconds) if self.seconds else ""
 
     @property
     def far(self) -> str:
@@ -85,7 +85,7 @@ class ViewedJob:
 
 
 @router.get("/jobs")
-async def jobs(
+async def show_jobs(
     request: Request,
     caller: PageCaller,
     after: str | None = None,
@@ -93,13 +93,13 @@ async def jobs(
     verb: str = "",
     day: date | Literal[""] = "",
     text: Annotated[str, Query(max_length=200)] = "",
-    order: Order = Order.NEWEST,
+    order: JobOrder = JobOrder.NEWEST,
 ) -> Response:
     """The team's jobs, in pages, sorted and filtered: what is chosen is in the address."""
     broker = state_of(request).broker
-    wanted = Wanted(status or None, verb or None, day or None, text)
+    wanted = JobFilter(status or None, verb or None, day or None, text)
     found = await broker.jobs(caller, _JOBS_A_PAGE, after, wanted, order)
-    by = None if order is Order.NEWEST else order
+    by = None if order is JobOrder.NEWEST else order
     chosen = {"text": text.strip(), "status": status, "verb": verb, "day": day, "order": by}
     kept = {name: str(value) for name, value in chosen.items() if value}
     older = None
@@ -112,19 +112,19 @@ async def jobs(
         "kept": kept,
         "days": _days(kept),
         "statuses": Status,
-        "orders": Order,
-        "verbs": PLAIN,
+        "orders": JobOrder,
+        "verbs": VERB_PHRASES,
     }
     return page(request, "jobs.html", here="jobs", **shown)
 
 
 @router.get("/jobs/{job_id}")
-async def job(
+async def show_job(
     request: Request,
     caller: PageCaller,
     job_id: JobId,
-    index: Chosen = None,
-    against: Against = None,
+    index: RowQuery = None,
+    against: OtherRowQuery = None,
     rank: Rank = "",
 ) -> Response:
     """A job: how far it is; or what came of it."""
@@ -132,34 +132,34 @@ async def job(
     if found.status is Status.DONE:
         return see_other(f"/answers/{found.answer_key}")
     if found.status.ended and found.best is not None:
-        part = await viewed(request, caller, "jobs", job_id)
-        if best_so_far(part.body) is None:
+        part = await view_answer(request, caller, "jobs", job_id)
+        if read_best_so_far(part.body) is None:
             return await answer_page(request, part, index, against, rank)
     view = ViewedJob(found)
-    return page(request, "job.html", here="jobs", job=found, view=view, best=_best(found))
+    return page(request, "job.html", here="jobs", job=found, view=view, best=_best_answers(found))
 
 
 @router.get("/jobs/{job_id}/best")
-async def best(request: Request, caller: PageCaller, job_id: JobId) -> Response:
+async def show_best(request: Request, caller: PageCaller, job_id: JobId) -> Response:
     """The best answers so far, as a part."""
     found = await state_of(request).broker.job(caller, job_id)
-    leading = await state_of(request).broker.beside(caller.team, _best, found)
+    leading = await state_of(request).broker.beside(caller.team, _best_answers, found)
     return HTMLResponse(render("best.html", best=leading, job=found))
 
 
 @router.post("/jobs/{job_id}/cancel")
-async def cancel(request: Request, caller: PageCaller, job_id: JobId) -> Response:
+async def cancel_job(request: Request, caller: PageCaller, job_id: JobId) -> Response:
     """End a job before its time."""
     await state_of(request).broker.cancel(caller, job_id)
     return see_other(f"/jobs/{job_id}")
 
 
 @router.post("/jobs/{job_id}/again")
-async def again(request: Request, caller: PageCaller, job_id: JobId) -> Response:
+async def ask_again(request: Request, caller: PageCaller, job_id: JobId) -> Response:
     """Ask the question of a job again: on to its answer, or to its new job."""
     found = await state_of(request).broker.job(caller, job_id, whole=True)
     at_once = Preferences(wait_seconds=0)
-    return await asked_on_page(request, caller, found.verb, question_of(found), at_once)
+    return await ask_on_page(request, caller, found.verb, question_of(found), at_once)
 
 
 def _days(kept: dict[str, str]) -> list[tuple[str, str, bool]]:
@@ -172,5 +172,5 @@ def _days(kept: dict[str, str]) -> list[tuple[str, str, bool]]:
     ]
 
 
-def _best(found: Job) -> list[Leading] | None:
-    return best_so_far(json.loads(found.best)) if found.best else None
+def _best_answers(found: StoredJob) -> list[LeadingAnswer] | None:
+    return read_best_so_far(json.loads(found.best)) if found.best else None

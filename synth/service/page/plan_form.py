@@ -11,15 +11,22 @@ from starlette.responses import Response
 
 from hierarchies import InputError
 from hierarchies.devices import devices
-from hierarchies.units import volume
+from hierarchies.units import format_bytes
 from synth.ask.planning import PlanQuestion
-from synth.ask.questions.question import asked
+from synth.ask.questions.question import parse_question
 from synth.ask.training.machines import accelerator_of
 from synth.ask.training.planned import StepPlanQuestion
 from synth.service.page.boxes import Boxes
 from synth.service.page.form_values import machine_of
-from synth.service.page.forms import Checked, Fields, one_of, system_in, tell_machine, typed_in
-from synth.service.page.one_form import Form, On
+from synth.service.page.forms import (
+    Fields,
+    FormFindings,
+    first_value,
+    read_boxes,
+    system_in,
+    tell_machine,
+)
+from synth.service.page.one_form import OnMachine, QuestionForm
 from synth.service.page.responses import PageCaller, PageRoute
 from synth.step.search.pins import Pins
 from synth.step.zoo.sizes import ZOO, sizes_of
@@ -27,12 +34,12 @@ from synth.step.zoo.sizes import ZOO, sizes_of
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 BOXES = Boxes.of(PlanQuestion, {*StepPlanQuestion.model_fields, "k"})
 MODELS = [*ZOO]
-_SEEN = ("model", "batch", "sequence", "dtype", "pin", "explain")
+_OPEN_FIELDS = ("model", "batch", "sequence", "dtype", "pin", "explain")
 _CHOICES = {
     name: get_args(PlanQuestion.model_fields[name].annotation) for name in ("dtype", "optimizer")
 }
 _STUBS = {"system": "dgx-h100", "model": "llama3-8b"}
-_WHERE = {**BOXES.where, "--device": "device"}
+_FIELD_BY_KEY = {**BOXES.where, "--device": "device"}
 
 
 @dataclass(frozen=True)
@@ -47,7 +54,7 @@ class PlanValues:
 
     @property
     def open(self) -> bool:
-        folded = {name: text for name, text in self.texts.items() if name not in _SEEN}
+        folded = {name: text for name, text in self.texts.items() if name not in _OPEN_FIELDS}
         return bool(self.ticked) or any(
             text not in ("", BOXES.usual[name]) for name, text in folded.items()
         )
@@ -58,15 +65,15 @@ EXAMPLE = PlanValues(
 )
 
 
-def of_fields(fields: Fields) -> PlanValues:
+def values_of_fields(fields: Fields) -> PlanValues:
     """The form as it was sent."""
-    system, count, own = (one_of(fields, name) for name in ("system", "count", "own"))
-    ticked = frozenset(name for name in BOXES.switches if one_of(fields, name))
-    texts = {name: one_of(fields, name) for name in BOXES.usual}
+    system, count, own = (first_value(fields, name) for name in ("system", "count", "own"))
+    ticked = frozenset(name for name in BOXES.switches if first_value(fields, name))
+    texts = {name: first_value(fields, name) for name in BOXES.usual}
     return PlanValues(system, count, own, texts, ticked)
 
 
-def of_question(asked: PlanQuestion) -> PlanValues:
+def values_of_question(asked: PlanQuestion) -> PlanValues:
     """The form that would put a question of ``plan`` for a model again."""
     own, name, count = machine_of(asked)
     given = {box: getattr(asked, one.name) for box, one in BOXES.by_name.items()}
@@ -77,23 +84,23 @@ def of_question(asked: PlanQuestion) -> PlanValues:
     return PlanValues(name, count, own, texts, ticked)
 
 
-def question(fields: Fields) -> tuple[dict[str, Any], Checked]:
+def question(fields: Fields) -> tuple[dict[str, Any], FormFindings]:
     """The question as JSON, and what could not be made one."""
-    checked = Checked(where=_WHERE)
-    given = {"system": system_in(fields), **typed_in(fields, BOXES, checked)}
+    checked = FormFindings(where=_FIELD_BY_KEY)
+    given = {"system": system_in(fields), **read_boxes(fields, BOXES, checked)}
     if "model" not in given:
         checked.note("model", InputError("no model is given", hint="llama3-8b, for one"))
     return given, checked
 
 
 def check(
-    given: Mapping[str, Any], checked: Checked, limit: Callable[[PlanQuestion], None]
-) -> Checked:
+    given: Mapping[str, Any], checked: FormFindings, limit: Callable[[PlanQuestion], None]
+) -> FormFindings:
     """Everything that is wrong with a question, as far as it can be known at once.
 
     ``limit`` raises InputError for a question that asks for too much here.
     """
-    sound = _sound({**_STUBS, **given}, checked)
+    sound = _drop_wrong_fields({**_STUBS, **given}, checked)
     with checked.noting("system"):
         limit(sound)
         machine = sound.machine()
@@ -101,7 +108,7 @@ def check(
         machine.check_even()
         with checked.noting("device"):
             device = accelerator_of(machine, sound.device)
-            checked.tell("device", f"{device.name}, {volume(device.memory_bytes)}")
+            checked.tell("device", f"{device.name}, {format_bytes(device.memory_bytes)}")
     for name in ("pin", "explain"):
         with checked.noting(name):
             Pins.parse(getattr(sound, name))
@@ -110,7 +117,7 @@ def check(
     return checked
 
 
-def _check_model(sound: PlanQuestion, checked: Checked) -> None:
+def _check_model(sound: PlanQuestion, checked: FormFindings) -> None:
     """Note what the model is, and how many tokens a step has."""
     assert sound.model is not None
     cut = {} if sound.sequence is None else {"sequence": sound.sequence}
@@ -123,14 +130,14 @@ def _check_model(sound: PlanQuestion, checked: Checked) -> None:
             checked.tell("batch", f"{sound.batch * tokens:,} tokens a step, {tokens:,} a sample")
 
 
-def _sound(given: dict[str, Any], checked: Checked) -> PlanQuestion:
+def _drop_wrong_fields(given: dict[str, Any], checked: FormFindings) -> PlanQuestion:
     """The question without its wrong fields, which are noted; required ones become stand-ins."""
     while True:
         try:
-            return asked(PlanQuestion, given)
+            return parse_question(PlanQuestion, given)
         except InputError as error:
             name = error.where.partition(".")[0].partition(",")[0]
-            box = _WHERE.get(name, name)
+            box = _FIELD_BY_KEY.get(name, name)
             checked.note(box if box in BOXES.by_name else "system", error)
             if given.get(name) != _STUBS.get(name) and name in _STUBS:
                 given[name] = _STUBS[name]
@@ -140,14 +147,14 @@ def _sound(given: dict[str, Any], checked: Checked) -> PlanQuestion:
                 given["system"] = _STUBS["system"]
 
 
-_FORM = Form(
+_FORM = QuestionForm(
     verb="plan",
     model=PlanQuestion,
     template="plan_form.html",
     here="plan",
     example=EXAMPLE,
-    of_fields=of_fields,
-    of_question=of_question,
+    of_fields=values_of_fields,
+    of_question=values_of_question,
     question=question,
     check=check,
     shown={
@@ -162,20 +169,20 @@ _FORM = Form(
 
 
 @router.get("/plan")
-async def form(
-    request: Request, caller: PageCaller, like: str | None = None, on: On = None
+async def show_form(
+    request: Request, caller: PageCaller, like: str | None = None, on: OnMachine = None
 ) -> Response:
     """The form, with an example, the question of an answer or of a job, or on its machine."""
     return await _FORM.show(request, caller, like, on)
 
 
 @router.post("/plan/check")
-async def checked(request: Request, caller: PageCaller) -> Response:
+async def check_form(request: Request, caller: PageCaller) -> Response:
     """What is wrong with the form so far, by field, and what it comes to."""
     return await _FORM.checked(request, caller)
 
 
 @router.post("/plan")
-async def put(request: Request, caller: PageCaller) -> Response:
+async def put_form(request: Request, caller: PageCaller) -> Response:
     """Put the question of the form: on to its answer or its job, or back with what is wrong."""
     return await _FORM.put(request, caller)

@@ -13,7 +13,7 @@ from typing import Any
 
 from jinja2 import Environment
 
-from synth.service.page.help import once, step, term
+from synth.service.page.help import link_once, link_step, link_term
 from synth.show.report.rendering import environment, style
 from synth.show.terminal.deciding import FIGURES, SETS
 from synth.show.terminal.rankings import LESS_IS_NO_BETTER
@@ -36,7 +36,7 @@ _TYPES = {
 
 
 @dataclass(frozen=True)
-class Static:
+class StaticFile:
     """A file as it is served."""
 
     content: bytes
@@ -45,14 +45,14 @@ class Static:
 
 
 @cache
-def static() -> Mapping[str, Static]:
+def static_files() -> Mapping[str, StaticFile]:
     """Every file under static/ by its path there, and the style that reports have too."""
     root = resources.files("synth.service.page") / "static"
     found = {"page.css": _static("page.css", style().encode())}
     return dict(sorted({**found, **dict(_files(root, ""))}.items()))
 
 
-def _files(folder: Traversable, before: str) -> Iterator[tuple[str, Static]]:
+def _files(folder: Traversable, before: str) -> Iterator[tuple[str, StaticFile]]:
     for one in folder.iterdir():
         path = f"{before}{one.name}"
         if one.is_dir():
@@ -66,13 +66,13 @@ def media_type(path: str) -> str:
     return _TYPES.get(PurePath(path).suffix, "application/octet-stream")
 
 
-def _static(path: str, content: bytes) -> Static:
-    return Static(content, media_type(path), sha256(content).hexdigest()[:16])
+def _static(path: str, content: bytes) -> StaticFile:
+    return StaticFile(content, media_type(path), sha256(content).hexdigest()[:16])
 
 
 def address(path: str) -> str:
     """The address of a static file; it changes with the content, so that browsers fetch it anew."""
-    return f"/static/{path}?v={static()[path].etag}"
+    return f"/static/{path}?v={static_files()[path].etag}"
 
 
 @cache
@@ -80,9 +80,9 @@ def _environment() -> Environment:
     made = environment("synth.service.page")
     made.globals |= {
         "static": address,
-        "term": term,
-        "step": step,
-        "once": once,
+        "term": link_term,
+        "step": link_step,
+        "once": link_once,
         "no_forms": set,
         "less_is_no_better": LESS_IS_NO_BETTER,
     }

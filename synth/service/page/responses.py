@@ -15,7 +15,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from hierarchies import InputError
 from synth.service.auth.identity import Caller
-from synth.service.errors import RefusalError, bad_input, not_there
+from synth.service.errors import RefusalError, bad_input, not_found
 from synth.service.http.authentication import authenticate
 from synth.service.http.problems import problem_response, request_id_of
 from synth.service.http.state import state_of
@@ -66,14 +66,14 @@ class PageRoute(APIRoute):
             try:
                 response = await handler(request)
             except _NoKeyError:
-                response = _to_login(request)
+                response = _redirect_to_login(request)
             except RefusalError as refusal:
-                response = refused(request, refusal)
+                response = refusal_page(request, refusal)
             except InputError as error:
-                response = refused(request, bad_input(error))
+                response = refusal_page(request, bad_input(error))
             except RequestValidationError:
-                response = refused(request, not_there("page"))
-            return _with_headers(response)
+                response = refusal_page(request, not_found("page"))
+            return _add_headers(response)
 
         return handle
 
@@ -100,7 +100,7 @@ def see_other(address: str) -> Response:
     return RedirectResponse(address, HTTPStatus.SEE_OTHER)
 
 
-def refused(request: Request, refusal: RefusalError) -> Response:
+def refusal_page(request: Request, refusal: RefusalError) -> Response:
     """A refusal as a page, in the same words as the API's problem.
 
     To a script it is a part like any other: what is wrong with a question is what it shows.
@@ -120,7 +120,7 @@ def refusal_response(request: Request, refusal: RefusalError) -> Response:
     path = request.url.path
     if path.startswith("/v1/") or not prefers_page(request.headers.get("accept", "")):
         return problem_response(request, refusal)
-    return _with_headers(refused(request, refusal))
+    return _add_headers(refusal_page(request, refusal))
 
 
 def prefers_page(accept: str) -> bool:
@@ -135,15 +135,15 @@ def prefers_page(accept: str) -> bool:
     return wanted.get("text/html", other) > data
 
 
-def _with_headers(response: Response) -> Response:
+def _add_headers(response: Response) -> Response:
     """The response with the headers that every page has."""
     for name, value in _HEADERS.items():
         response.headers.setdefault(name, value)
     return response
 
 
-def _to_login(request: Request) -> Response:
+def _redirect_to_login(request: Request) -> Response:
     if wants_part(request):
-        return refused(request, RefusalError(HTTPStatus.UNAUTHORIZED, "a key is needed"))
+        return refusal_page(request, RefusalError(HTTPStatus.UNAUTHORIZED, "a key is needed"))
     after = request.url.path if request.method == "GET" else "/"
     return see_other(f"/login?next={quote(after, safe='/')}")

@@ -10,15 +10,15 @@ from typing import Any
 from markupsafe import Markup
 
 from grammar import Goal
-from hierarchies.units import duration
+from hierarchies.units import format_duration
 from synth.ask.answers import judge
-from synth.ask.answers.degraded import UnevenAnswer, UnevenReply
-from synth.ask.answers.parts import StepPrice
+from synth.ask.answers.degraded import UnevenAnswerPart, UnevenReply
+from synth.ask.answers.parts import StepPricePart
 from synth.ask.answers.planning import PlanReply
 from synth.ask.answers.ranked import (
-    Answer,
     BestSoFar,
-    Leading,
+    LeadingAnswer,
+    PlacedAnswer,
     RankingReply,
     SweepReply,
 )
@@ -29,30 +29,30 @@ from synth.ask.questions.notations import A_RANGE_BYTES
 from synth.collective.emit import TARGETS, nccl_tuner
 from synth.collective.emit.mscclpp.homes import REFUSED
 from synth.collective.price.defaults import ALGORITHMS
-from synth.collective.ranking.how_to_get import By
-from synth.show.report.curves import Curves, curves
+from synth.collective.ranking.how_to_get import AdviceKind
+from synth.show.report.curves import Curves, draw_curves
 from synth.show.report.details import (
-    Device,
-    InPlaceOfCode,
+    DrawnDevice,
+    NoCodeAdvice,
     answer_at,
     answers_of,
+    axes_at,
     devices,
-    in_place_of_code,
-    lies,
-    over_at,
+    no_code_advice,
+    placement_lines,
     request_at,
     steps,
     title,
 )
-from synth.show.report.placement import Grouping, grouping
+from synth.show.report.placement import DrawnGroups, grouping
 from synth.show.report.plans import PlansView, plans_view
-from synth.show.report.ranks import Looked, groupings, looked_for, members, placed
-from synth.show.report.steps import timeline
+from synth.show.report.ranks import RankLookup, groupings, locate_rank, look_up_rank, members
+from synth.show.report.steps import draw_timeline
 from synth.show.report.topology import topology
 from synth.show.terminal.deciding import ToDo
-from synth.show.terminal.left_over import left_over_words, unsaid
-from synth.show.terminal.rows import Ranking, Row, default_first, elsewhere_rows, rows
-from synth.show.terminal.style import axes_text, lacking, many, searched, shape
+from synth.show.terminal.left_over import left_over_words, unused_axes_lines
+from synth.show.terminal.rows import Ranking, RankingRow, default_rows, elsewhere_rows, rows
+from synth.show.terminal.style import axes_text, considered_text, faults_text, pluralize, shape
 from synth.show.terminal.verdict import Verdict, row_to_do, verdict
 
 Json = Mapping[str, Any]
@@ -71,32 +71,32 @@ TABS = {
 }
 _GROUP_TABS = {"json": "JSON"}
 """Formats for programs of explicit groups, those of a machine that lacks devices."""
-RANKED = ("top", "plan")
+RANKED_VERBS = ("top", "plan")
 """The verbs whose answers have a ranking: of any other the page shows the JSON."""
 
 
 @dataclass(frozen=True)
-class Chosen:
+class RowDetails:
     """The details of one row of a ranking; with several stripes a step has both numbers.
 
     ``why``: in sentences. Of sizes at which the default is kept it is the default's, and there are
-    no ``steps``: the program that prices do not tell from it is nobody's matter. ``lies``: where
+    no ``steps``: the program that prices do not tell from it is nobody's matter. ``placement_lines``: where
     each axis lies, in words; none on a machine that lacks devices. ``to_do``: how it is got, or
     measured. ``instead``: what to do for it in place of code; None where its code does it.
     ``looked``: the device that was looked for by its rank.
     """
 
-    row: Row
+    row: RankingRow
     lies: Sequence[str]
-    answer: Answer | UnevenAnswer
+    answer: PlacedAnswer | UnevenAnswerPart
     why: Sequence[str]
-    steps: Sequence[tuple[str, StepPrice]]
+    steps: Sequence[tuple[str, StepPricePart]]
     picture: Json
     left_out: str
-    devices: Sequence[Device]
+    devices: Sequence[DrawnDevice]
     to_do: ToDo | None
-    instead: InPlaceOfCode | None
-    looked: Looked
+    instead: NoCodeAdvice | None
+    looked: RankLookup
 
 
 @dataclass(frozen=True)
@@ -112,15 +112,15 @@ class Result:
     title: str
     facts: tuple[str, ...]
     verdict: Verdict | None
-    default: Sequence[Row]
-    rows: Sequence[Row]
+    default: Sequence[RankingRow]
+    rows: Sequence[RankingRow]
     slower: Sequence[int]
     index: int
-    chosen: Chosen | None
+    chosen: RowDetails | None
     curves: Curves | None
     tabs: Mapping[str, str]
     unfit: Mapping[str, Sequence[str]]
-    elsewhere: Sequence[Row] = ()
+    elsewhere: Sequence[RankingRow] = ()
 
 
 def ranking_of(verb: str, body: object) -> Ranking | None:
@@ -129,7 +129,7 @@ def ranking_of(verb: str, body: object) -> Ranking | None:
     Plans of a whole step are no ranking of programs. Raises ValidationError for an answer that
     does not fit this code's model.
     """
-    if verb not in RANKED or not isinstance(body, dict) or "schema_version" not in body:
+    if verb not in RANKED_VERBS or not isinstance(body, dict) or "schema_version" not in body:
         return None
     found: Ranking | StepPlanReply = judge(verb).validate_python(body)
     return None if isinstance(found, StepPlanReply) else found
@@ -160,10 +160,10 @@ def drawing_of(verb: str, body: object) -> Markup | None:
     if verb != "simulate":
         return None
     found: SimulateReply = judge(verb).validate_python(body)
-    return timeline(found.name, found.seconds, found.ranks)
+    return draw_timeline(found.name, found.seconds, found.ranks)
 
 
-def best_so_far(body: object) -> list[Leading] | None:
+def read_best_so_far(body: object) -> list[LeadingAnswer] | None:
     """The best so far of a job; None for an answer, be it complete or in part.
 
     The two differ by a key: only an answer has a ``schema_version``.
@@ -179,7 +179,7 @@ def result(answer: Ranking, index: int | None, rank: str = "") -> Result:
     ``rank``: of a device that is looked for. Raises InputError for a row that it lacks.
     """
     found, told = rows(answer), verdict(answer)
-    default = default_first(answer) if isinstance(answer, RankingReply) else []
+    default = default_rows(answer) if isinstance(answer, RankingReply) else []
     slower = [at for at, row in enumerate(found) if row.slower]
     if not isinstance(answer, RankingReply | UnevenReply) or len(slower) == len(found + default):
         slower = []
@@ -196,8 +196,8 @@ def result(answer: Ranking, index: int | None, rank: str = "") -> Result:
         found,
         slower,
         index,
-        _chosen(answer, found, index, told, rank) if found else None,
-        curves(answer) if isinstance(answer, SweepReply) and answer.sizes else None,
+        _row_details(answer, found, index, told, rank) if found else None,
+        draw_curves(answer) if isinstance(answer, SweepReply) and answer.sizes else None,
         tabs,
         unfit,
         elsewhere_rows(answer) if isinstance(answer, RankingReply) else (),
@@ -207,20 +207,20 @@ def result(answer: Ranking, index: int | None, rank: str = "") -> Result:
 def _tabs(ranking: Ranking, index: int) -> tuple[Mapping[str, str], Mapping[str, Sequence[str]]]:
     """As which files a row can be had; and as which others not, by the reason why."""
     answer = answer_at(ranking, index)
-    if isinstance(ranking, UnevenReply) or not isinstance(answer, Answer):
+    if isinstance(ranking, UnevenReply) or not isinstance(answer, PlacedAnswer):
         return _GROUP_TABS, {}
     request = request_at(ranking, index)
     unfit: dict[str, list[str]] = {}
     fit = {}
     for target, label in TABS.items():
-        if why := _unfit(target, request, answer):
+        if why := _unfit_reason(target, request, answer):
             unfit.setdefault(why, []).append(label)
         else:
             fit[target] = label
     return fit, unfit
 
 
-def _unfit(target: str, request: Goal, answer: Answer) -> str:
+def _unfit_reason(target: str, request: Goal, answer: PlacedAnswer) -> str:
     """Why a target has no words for what is seen of a row at once; nothing where it may have."""
     row = TARGETS[target]
     if len(answer.stripes) > 1 and not (row.overlaps or row.places):
@@ -229,15 +229,15 @@ def _unfit(target: str, request: Goal, answer: Answer) -> str:
         return REFUSED[request]
     if target == "nccl-tuner" and request.apart:
         return f"NCCL asks no tuner how to send {request.value}"
-    return _untold(answer) if target == "nccl-tuner" else ""
+    return _tuner_gap(answer) if target == "nccl-tuner" else ""
 
 
-def _untold(answer: Answer) -> str:
+def _tuner_gap(answer: PlacedAnswer) -> str:
     """What NCCL's tuner has no row for: a step, or the default where that is kept for one call."""
     sent = [(one.collective, one.algorithm) for one in answer.steps]
-    if len(sent) == 1 and answer.advice.by is By.DEFAULT:
+    if len(sent) == 1 and answer.advice.by is AdviceKind.DEFAULT:
         sent += [(sent[0][0], ALGORITHMS.get(answer.default.name))]
-    return next(filter(None, (nccl_tuner.unsaid(*one) for one in sent)), "")
+    return next(filter(None, (nccl_tuner.explain_missing_row(*one) for one in sent)), "")
 
 
 def _facts(answer: Ranking) -> Iterator[str]:
@@ -245,39 +245,39 @@ def _facts(answer: Ranking) -> Iterator[str]:
     yield f"{shape(system.levels)}: {system.devices} devices"
     if answers:
         yield axes_text(answers[0].axes)
-    if lacks := lacking(system.exceptions):
+    if lacks := faults_text(system.exceptions):
         yield lacks
     match answer:
         case UnevenReply():
             yield f"left: {answer.uneven.left}"
-            yield f"{many(answer.considered.programs, 'program')} ranked"
+            yield f"{pluralize(answer.considered.programs, 'program')} ranked"
         case SweepReply():
             yield f"{len(answer.sizes)} sizes asked; changes are told to 1%"
             yield from left_over_words(answer)
         case RankingReply():
-            yield searched(answer.considered)
-            yield f"{many(answer.considered.programs, 'program')} ranked"
+            yield considered_text(answer.considered)
+            yield f"{pluralize(answer.considered.programs, 'program')} ranked"
             yield from left_over_words(answer)
         case PlanReply():
-            yield from _planned(answer)
+            yield from _plan_facts(answer)
 
 
-def _planned(answer: PlanReply) -> Iterator[str]:
+def _plan_facts(answer: PlanReply) -> Iterator[str]:
     if answer.ranking:
-        exposed = duration(answer.ranking[0].exposed_seconds)
-        plain = duration(answer.default_exposed_seconds)
+        exposed = format_duration(answer.ranking[0].exposed_seconds)
+        plain = format_duration(answer.default_exposed_seconds)
         yield f"a step waits {exposed} for communication; by the runtime's own choice {plain}"
     for one in answer.unpriced:
         yield f"not priced: {one.name}: {one.why}"
-    yield from unsaid(answer)
-    yield searched(answer.considered)
+    yield from unused_axes_lines(answer)
+    yield considered_text(answer.considered)
 
 
-def _chosen(
-    ranking: Ranking, found: Sequence[Row], index: int, verdict: Verdict | None, rank: str
-) -> Chosen:
+def _row_details(
+    ranking: Ranking, found: Sequence[RankingRow], index: int, verdict: Verdict | None, rank: str
+) -> RowDetails:
     answer = answer_at(ranking, index)
-    looked = looked_for(rank, partial(placed, ranking, index))
+    looked = look_up_rank(rank, partial(locate_rank, ranking, index))
     machine, around = ranking.system, looked.path
     drawn = topology(machine.levels, machine.exceptions, around=around)
     narrow = topology(machine.levels, machine.exceptions, narrow=True, around=around)
@@ -285,7 +285,7 @@ def _chosen(
     held = [*there, *devices(ranking, answer, narrow)]
     where = {str(one.number): one.coordinates for one in held if one.coordinates}
     found_groups = [asdict(one) for one in _groupings(ranking, index, held)]
-    asked = tuple(over_at(ranking, index))
+    asked = tuple(axes_at(ranking, index))
     first = next(n for n, one in enumerate(found_groups) if one["over"] == asked)
     drawings: dict[str, dict[str, Any]] = {
         name: {"nodes": one.nodes, "edges": one.edges, "left_out": one.left_out}
@@ -295,19 +295,19 @@ def _chosen(
     picture |= {"groupings": found_groups, "first": first, "here": looked.device}
     kept = isinstance(ranking, SweepReply) and ranking.stretches[index].keeps_default
     numbered = () if kept else tuple(steps(answer))
-    why = answer.why[: 1 if kept else None] if isinstance(answer, Answer) else ()
-    told, instead = lies(ranking, answer), in_place_of_code(ranking, index)
+    why = answer.why[: 1 if kept else None] if isinstance(answer, PlacedAnswer) else ()
+    told, instead = placement_lines(ranking, answer), no_code_advice(ranking, index)
     row = found[index]
     to_do = None
-    if isinstance(answer, Answer):
+    if isinstance(answer, PlacedAnswer):
         name = " to ".join(row.title) or f"row {row.rank}"
         request = request_at(ranking, index).value
         to_do = row_to_do(verdict, answer, index, name, request, " to ".join(row.speedup))
     shown = (numbered, picture, drawn.left_out, there, to_do, instead)
-    return Chosen(row, told, answer, why, *shown, looked)
+    return RowDetails(row, told, answer, why, *shown, looked)
 
 
-def _groupings(ranking: Ranking, index: int, held: Sequence[Device]) -> Iterator[Grouping]:
+def _groupings(ranking: Ranking, index: int, held: Sequence[DrawnDevice]) -> Iterator[DrawnGroups]:
     """The groups over each axis, and over all that the collective is over where these are several.
 
     On a machine that lacks devices there is one, of all that are left.
@@ -319,7 +319,7 @@ def _groupings(ranking: Ranking, index: int, held: Sequence[Device]) -> Iterator
         yield grouping(drawn, axes, over, members(ranking, answer, axes, over))
 
 
-def over_sizes(question: TopQuestion, ranking: Ranking) -> TopQuestion | None:
+def question_over_sizes(question: TopQuestion, ranking: Ranking) -> TopQuestion | None:
     """A question about one size, asked over a range of sizes; None where that is impossible.
 
     Machines that lack devices are asked about one size at a time.

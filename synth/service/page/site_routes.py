@@ -8,15 +8,15 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from synth.service.auth.keys import KEY_SESSION_SECONDS, PERSON_SESSION_SECONDS
-from synth.service.errors import RefusalError, not_there
+from synth.service.errors import RefusalError, not_found
 from synth.service.http.authentication import COOKIE, address_of, peer_of
 from synth.service.http.cross_site import host_of
 from synth.service.http.state import state_of
-from synth.service.page.forms import one_of
+from synth.service.page.forms import first_value
 from synth.service.page.help import TERMS
 from synth.service.page.help.documents import document, files
-from synth.service.page.one_form import sent_form
-from synth.service.page.rendering import media_type, static
+from synth.service.page.one_form import read_sent_form
+from synth.service.page.rendering import media_type, static_files
 from synth.service.page.responses import KEY_REFUSED, PageCaller, PageRoute, page, see_other
 from synth.service.settings import is_loopback
 
@@ -25,7 +25,7 @@ _MOST_KEY_BYTES = 4096
 
 
 @router.get("/login")
-async def login(request: Request, next: str = "/") -> Response:
+async def show_login(request: Request, next: str = "/") -> Response:
     """Where a key is given; who has signed in at the proxy has a session at once."""
     keys, proxy, after = state_of(request).keys, state_of(request).proxy, _own_address(next)
     if keys is None:
@@ -34,7 +34,7 @@ async def login(request: Request, next: str = "/") -> Response:
     if person is None:
         return page(request, "login.html", next=after, said="", keys=False)
     token = await keys.sign_in_person(person)
-    return await _signed_in(request, after, token, PERSON_SESSION_SECONDS)
+    return await _begin_session(request, after, token, PERSON_SESSION_SECONDS)
 
 
 @router.post("/login")
@@ -43,15 +43,15 @@ async def log_in(request: Request) -> Response:
     keys = state_of(request).keys
     if keys is None:
         return see_other("/")
-    fields = await sent_form(request, _MOST_KEY_BYTES)
-    secret, after = one_of(fields, "key"), _own_address(one_of(fields, "next") or "/")
+    fields = await read_sent_form(request, _MOST_KEY_BYTES)
+    secret, after = first_value(fields, "key"), _own_address(first_value(fields, "next") or "/")
     try:
         token = await keys.sign_in(secret, address_of(request))
     except RefusalError as refusal:
         if refusal.status not in KEY_REFUSED:
             raise
         return page(request, "login.html", status=403, next=after, said=refusal.problem, keys=False)
-    return await _signed_in(request, after, token, KEY_SESSION_SECONDS)
+    return await _begin_session(request, after, token, KEY_SESSION_SECONDS)
 
 
 @router.post("/logout")
@@ -66,12 +66,12 @@ async def log_out(request: Request) -> Response:
 
 
 @router.get("/signed-out")
-async def signed_out(request: Request) -> Response:
+async def show_signed_out(request: Request) -> Response:
     """Where who has signed out is not signed in again at once by the proxy."""
     return page(request, "signed_out.html", keys=False)
 
 
-async def _signed_in(request: Request, after: str, token: str, seconds: int) -> Response:
+async def _begin_session(request: Request, after: str, token: str, seconds: int) -> Response:
     """On to a page with the cookie of a session; the one before, whoever gave it, ends."""
     await _end_session(request)
     response = see_other(after)
@@ -90,17 +90,17 @@ async def _end_session(request: Request) -> None:
 
 
 @router.get("/help")
-async def help_page(request: Request, caller: PageCaller) -> Response:
+async def show_help(request: Request, caller: PageCaller) -> Response:
     """What the words of the page mean, and what each page is for."""
     return page(request, "help.html", here="help", terms=TERMS)
 
 
 @router.get("/docs/{path:path}")
-async def documentation(path: str, request: Request, caller: PageCaller) -> Response:
+async def show_documentation(path: str, request: Request, caller: PageCaller) -> Response:
     """A page of the documentation, or a file that one names."""
     found = files().get(path)
     if found is None:
-        raise not_there("page")
+        raise not_found("page")
     if path.endswith(".md"):
         shown = await asyncio.to_thread(document, path)
         return page(request, "document.html", here="help", document=shown)
@@ -108,11 +108,11 @@ async def documentation(path: str, request: Request, caller: PageCaller) -> Resp
 
 
 @router.get("/static/{path:path}")
-async def file(path: str, request: Request) -> Response:
+async def static_response(path: str, request: Request) -> Response:
     """One of them: the same for everybody, so no key is asked for."""
-    found = static().get(path)
+    found = static_files().get(path)
     if found is None:
-        raise not_there("file")
+        raise not_found("file")
     kept = "public, max-age=31536000, immutable" if "v" in request.query_params else "no-cache"
     etag = f'"{found.etag}"'
     headers = {"ETag": etag, "Cache-Control": kept, "Vary": "Accept-Encoding"}

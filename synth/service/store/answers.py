@@ -7,16 +7,16 @@ from dataclasses import asdict, fields
 from sqlalchemy import Connection, bindparam, exists, literal, select
 
 from synth.service.store.engines import Database, hold_answers, insert
-from synth.service.store.jobs import with_key
-from synth.service.store.records import Seen, StoredAnswer
+from synth.service.store.jobs import job_with_key
+from synth.service.store.records import SeenAnswer, StoredAnswer
 from synth.service.store.tables import ANSWER, SEEN
 
 _COLUMNS = tuple(ANSWER.c[field.name] for field in fields(StoredAnswer))
-_MINE = ANSWER.c.key == bindparam("key")
-_ASKED = exists().where(SEEN.c.team == bindparam("team"), SEEN.c.key == bindparam("key"))
-_ONE = select(*_COLUMNS).where(_MINE)
-_ONE_ASKED = _ONE.where(_ASKED)
-_LOOK = select(*_COLUMNS, _ASKED.label("before")).where(_MINE)
+_BY_KEY = ANSWER.c.key == bindparam("key")
+_SEEN_BY_TEAM = exists().where(SEEN.c.team == bindparam("team"), SEEN.c.key == bindparam("key"))
+_SELECT_ONE = select(*_COLUMNS).where(_BY_KEY)
+_SELECT_ONE_SEEN = _SELECT_ONE.where(_SEEN_BY_TEAM)
+_SELECT_AND_SEEN = select(*_COLUMNS, _SEEN_BY_TEAM.label("before")).where(_BY_KEY)
 """Made once: to make a statement takes longer than to have it carried out."""
 
 
@@ -28,25 +28,25 @@ class Answers:
 
     def one(self, key: str, team: str | None = None) -> StoredAnswer | None:
         """The answer under a key; given a team, only if that team has asked for it."""
-        chosen = _ONE if team is None else _ONE_ASKED
+        chosen = _SELECT_ONE if team is None else _SELECT_ONE_SEEN
         with self._database.reading() as connection:
             row = connection.execute(chosen, {"key": key, "team": team}).one_or_none()
             return None if row is None else StoredAnswer(**row._mapping)
 
-    def look(self, team: str, key: str, idempotency_key: str | None = None) -> Seen | None:
+    def look(self, team: str, key: str, idempotency_key: str | None = None) -> SeenAnswer | None:
         """The answer under a key, and whether the team has asked for it before; None: not known.
 
         None, too, where the team has a job with that idempotency key: then that job is the reply.
         """
-        chosen = _LOOK
+        chosen = _SELECT_AND_SEEN
         if idempotency_key is not None:
-            chosen = chosen.where(~exists().where(with_key(team, idempotency_key)))
+            chosen = chosen.where(~exists().where(job_with_key(team, idempotency_key)))
         with self._database.reading() as connection:
             row = connection.execute(chosen, {"key": key, "team": team}).one_or_none()
         if row is None:
             return None
         *columns, before = row
-        return Seen(StoredAnswer(*columns), bool(before))
+        return SeenAnswer(StoredAnswer(*columns), bool(before))
 
     def saw(self, team: str, key: str) -> None:
         """Note that a team has asked for an answer, if it is kept: then it may look at it."""

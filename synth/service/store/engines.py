@@ -30,7 +30,7 @@ from sqlalchemy.pool import ConnectionPoolEntry
 
 from hierarchies import InputError
 from synth.service.store.records import FullError, StoreError
-from synth.service.store.tables import Moment
+from synth.service.store.tables import UtcTime
 
 BUSY_SECONDS = 30.0
 LEAST_FREE_BYTES = 16 * 2**20
@@ -40,7 +40,7 @@ _FULL = re.compile("disk is full|No space left on device")
 """What SQLite and PostgreSQL say."""
 _ANSWERS_LOCK = 0x636F6C6D
 """The number of the lock in PostgreSQL: arbitrary, but not that of ``migrating``."""
-_NOW = select(func.clock_timestamp(type_=Moment()))
+_NOW = select(func.clock_timestamp(type_=UtcTime()))
 _HOLD = select(func.pg_advisory_xact_lock_shared(_ANSWERS_LOCK))
 _HOLD_ALONE = select(func.pg_advisory_xact_lock(_ANSWERS_LOCK))
 """Made once: to make a statement takes longer than to have it carried out."""
@@ -52,21 +52,21 @@ class Database:
     def __init__(self, url: str, now: Callable[[Connection], datetime]) -> None:
         self.engine = engine(url)
         self.now = now
-        self._writer = for_writing(self.engine)
-        self._reader = for_reading(self.engine)
+        self._writer = writing_engine(self.engine)
+        self._reader = reading_engine(self.engine)
         one_writer = self.engine.dialect.name == "sqlite"
         self._turn: Lock | nullcontext[None] = Lock() if one_writer else nullcontext()
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
         """What reads, statement by statement. Raises StoreError where that cannot be done."""
-        with _as_store_errors(self.engine), self._reader.begin() as connection:
+        with _raise_store_errors(self.engine), self._reader.begin() as connection:
             yield connection
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
         """A transaction that writes: whole, or not at all. Raises as ``reading``."""
-        with self._turn, _as_store_errors(self.engine), self._writer.begin() as connection:
+        with self._turn, _raise_store_errors(self.engine), self._writer.begin() as connection:
             yield connection
 
     def check_room(self) -> None:
@@ -99,7 +99,7 @@ def engine(given: str) -> Engine:
     return made
 
 
-def for_reading(made: Engine) -> Engine:
+def reading_engine(made: Engine) -> Engine:
     """The same engine; in PostgreSQL a statement that reads is sent alone.
 
     To begin and to end a transaction around it would be two more round trips.
@@ -109,7 +109,7 @@ def for_reading(made: Engine) -> Engine:
     return made.execution_options(isolation_level="AUTOCOMMIT")
 
 
-def for_writing(made: Engine) -> Engine:
+def writing_engine(made: Engine) -> Engine:
     """The same engine, whose transactions hold the right to write from their beginning."""
     return made.execution_options(**{_BEGIN: "BEGIN IMMEDIATE"})
 
@@ -139,7 +139,7 @@ def hold_answers(connection: Connection, *, alone: bool) -> None:
 
 
 @contextmanager
-def _as_store_errors(made: Engine) -> Iterator[None]:
+def _raise_store_errors(made: Engine) -> Iterator[None]:
     """Turns whatever goes wrong between us and the database into a StoreError."""
     try:
         yield
@@ -177,11 +177,11 @@ def _check_alive(connection: object, record: ConnectionPoolEntry, fairy: object)
     connection has something to be read only where it has ended.
     """
     driver: Any = record.driver_connection
-    if driver.closed or _readable(driver.fileno()):
+    if driver.closed or _is_readable(driver.fileno()):
         raise InvalidatePoolError
 
 
-def _readable(file: int) -> bool:
+def _is_readable(file: int) -> bool:
     with selectors.DefaultSelector() as selector:
         selector.register(file, selectors.EVENT_READ)
         return bool(selector.select(0))
@@ -189,12 +189,12 @@ def _readable(file: int) -> bool:
 
 def _configure(connection: SqliteConnection, record: object) -> None:
     connection.isolation_level = None
-    _write_ahead(connection)
+    _enable_write_ahead(connection)
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA foreign_keys = ON")
 
 
-def _write_ahead(connection: SqliteConnection) -> None:
+def _enable_write_ahead(connection: SqliteConnection) -> None:
     """Turn the write-ahead log on, with a loop: SQLite's own timeout does not cover this pragma."""
     end = time.monotonic() + BUSY_SECONDS
     while True:

@@ -32,33 +32,35 @@ from synth.service.store.engines import Database, insert
 from synth.service.store.records import (
     ALL_JOBS,
     ConflictError,
-    Job,
+    JobFilter,
+    JobOrder,
     NewJob,
-    Order,
     Status,
-    Submitted,
-    Wanted,
-    printable,
+    StoredJob,
+    SubmittedJob,
+    make_printable,
 )
-from synth.service.store.tables import JOB, Moment
+from synth.service.store.tables import JOB, UtcTime
 
-COLUMNS = tuple(JOB.c[field.name] for field in fields(Job))
+COLUMNS = tuple(JOB.c[field.name] for field in fields(StoredJob))
 _SORTED_BY = {
-    Order.NEWEST: (JOB.c.number,),
-    Order.OLDEST: (JOB.c.number,),
-    Order.LONGEST: (JOB.c.work_seconds, JOB.c.number),
+    JobOrder.NEWEST: (JOB.c.number,),
+    JobOrder.OLDEST: (JOB.c.number,),
+    JobOrder.LONGEST: (JOB.c.work_seconds, JOB.c.number),
 }
 _AMOUNT = re.compile(r"^([0-9.]+)([a-z]+)$")
 """An amount as it is typed, ``64mib``, which results have as ``64 MiB``."""
-_SEARCHED = (JOB.c.name, JOB.c.headline, JOB.c.asked_by)
+_SEARCH_COLUMNS = (JOB.c.name, JOB.c.headline, JOB.c.asked_by)
 MOST_WORDS = 8
 MOST_SEARCHED = 50_000
 _UNREAD = literal("").label("question")
-_SEEN = tuple(_UNREAD if column.name == "question" else column for column in COLUMNS)
-_LISTED = tuple(null().label("best") if column.name == "best" else column for column in _SEEN)
-_MINE = JOB.c.id == bindparam("id")
-_ONE, _ONE_SEEN = select(*COLUMNS).where(_MINE), select(*_SEEN).where(_MINE)
-_REVISION = select(JOB.c.revision).where(_MINE)
+_SHORT_COLUMNS = tuple(_UNREAD if column.name == "question" else column for column in COLUMNS)
+_LIST_COLUMNS = tuple(
+    null().label("best") if column.name == "best" else column for column in _SHORT_COLUMNS
+)
+_BY_ID = JOB.c.id == bindparam("id")
+_ONE, _ONE_SEEN = select(*COLUMNS).where(_BY_ID), select(*_SHORT_COLUMNS).where(_BY_ID)
+_REVISION = select(JOB.c.revision).where(_BY_ID)
 """Made once: to make a statement takes longer than to have it carried out."""
 
 
@@ -68,7 +70,7 @@ class Jobs:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def submit(self, new: NewJob) -> Submitted:
+    def submit(self, new: NewJob) -> SubmittedJob:
         """Queue a job, or find the one with an idempotency key that the team has used before.
 
         Raises ConflictError where that key came with another question.
@@ -88,23 +90,23 @@ class Jobs:
             # The row is no part of the statement: who keeps that would keep a question, too.
             made = connection.execute(added.returning(*COLUMNS), row).one_or_none()
             if made is not None:
-                return Submitted(Job(*made), created=True)
-            same = with_key(new.team, str(new.idempotency_key))
-            job = Job(*connection.execute(select(*COLUMNS).where(same)).one())
+                return SubmittedJob(StoredJob(*made), created=True)
+            same = job_with_key(new.team, str(new.idempotency_key))
+            job = StoredJob(*connection.execute(select(*COLUMNS).where(same)).one())
         if (job.verb, job.question) != (new.verb, new.question):
             problem = f"the idempotency key {new.idempotency_key!r} came with another question"
             raise ConflictError(f"{problem} before", hint="give every question a key of its own")
-        return Submitted(job, created=False)
+        return SubmittedJob(job, created=False)
 
-    def one(self, id: str) -> Job | None:
+    def one(self, id: str) -> StoredJob | None:
         """The job of that id."""
         with self._database.reading() as connection:
-            return _one(connection, _ONE, id)
+            return _select_one(connection, _ONE, id)
 
-    def seen(self, id: str) -> Job | None:
+    def seen(self, id: str) -> StoredJob | None:
         """The same without its question, which is not read."""
         with self._database.reading() as connection:
-            return _one(connection, _ONE_SEEN, id)
+            return _select_one(connection, _ONE_SEEN, id)
 
     def revision(self, id: str) -> int | None:
         """The revision of a job: cheaper than the whole job, whose ``best`` may be long."""
@@ -113,7 +115,7 @@ class Jobs:
 
     def came_with(self, team: str, idempotency_key: str) -> bool:
         """Whether a job of the team came with that idempotency key."""
-        found = select(JOB.c.number).where(with_key(team, idempotency_key))
+        found = select(JOB.c.number).where(job_with_key(team, idempotency_key))
         with self._database.reading() as connection:
             return connection.execute(found).scalar_one_or_none() is not None
 
@@ -122,16 +124,16 @@ class Jobs:
         team: str,
         limit: int,
         after: str | None = None,
-        wanted: Wanted = ALL_JOBS,
-        order: Order = Order.NEWEST,
-    ) -> list[Job]:
+        wanted: JobFilter = ALL_JOBS,
+        order: JobOrder = JobOrder.NEWEST,
+    ) -> list[StoredJob]:
         """A page of a team's jobs as ``seen``, without their ``best``, and no parts of pages.
 
         ``after`` is the id of the last job of the page before, so that jobs that come meanwhile
         do not shift the pages. Words are looked for in the latest ``MOST_SEARCHED`` jobs alone: no
         index has them. Raises InputError where the team has no such job, and for too many words.
         """
-        chosen = select(*_LISTED).where(JOB.c.team == team, ~JOB.c.part, *_conditions(wanted))
+        chosen = select(*_LIST_COLUMNS).where(JOB.c.team == team, ~JOB.c.part, *_conditions(wanted))
         if wanted.text:
             latest = select(JOB.c.number).where(JOB.c.team == team).order_by(JOB.c.number.desc())
             chosen = chosen.where(JOB.c.number.in_(latest.limit(MOST_SEARCHED)))
@@ -144,19 +146,21 @@ class Jobs:
                     hint = "give the id of a job that was listed"
                     raise InputError(f"there is no job {after!r} to go on after", hint=hint)
                 place, passed = tuple_(*sorted_by), tuple_(*last)
-                chosen = chosen.where(place > passed if order is Order.OLDEST else place < passed)
-            way = [one.asc() if order is Order.OLDEST else one.desc() for one in sorted_by]
+                chosen = chosen.where(
+                    place > passed if order is JobOrder.OLDEST else place < passed
+                )
+            way = [one.asc() if order is JobOrder.OLDEST else one.desc() for one in sorted_by]
             found = connection.execute(chosen.order_by(*way).limit(limit))
-            return [Job(*row) for row in found]
+            return [StoredJob(*row) for row in found]
 
-    def cancel(self, id: str) -> Job | None:
+    def cancel(self, id: str) -> StoredJob | None:
         """Cancel a job: a queued one ends at once, a running one is cancelling until it ends.
 
         The job as ``seen`` then.
         """
         with self._database.writing() as connection:
-            connection.execute(cancelling(JOB.c.id == id, self._database.now(connection)))
-            return _one(connection, _ONE_SEEN, id)
+            connection.execute(cancel_statement(JOB.c.id == id, self._database.now(connection)))
+            return _select_one(connection, _ONE_SEEN, id)
 
     def counts(self, team: str | None = None) -> dict[Status, int]:
         """The number of jobs by status, of a team or of all."""
@@ -169,7 +173,7 @@ class Jobs:
 
     def queues(self) -> dict[str, tuple[int, float]]:
         """For each team with queued jobs: how many, and how many seconds the oldest has waited."""
-        chosen = select(JOB.c.team, func.count(), func.min(JOB.c.created, type_=Moment()))
+        chosen = select(JOB.c.team, func.count(), func.min(JOB.c.created, type_=UtcTime()))
         queued = chosen.where(JOB.c.status == Status.QUEUED).group_by(JOB.c.team)
         with self._database.reading() as connection:
             now = self._database.now(connection)
@@ -191,7 +195,7 @@ class Jobs:
         newest = func.sum(JOB.c.work_seconds).over(order_by=JOB.c.number.desc())
         lately = (JOB.c.team == team) & (JOB.c.created >= when)
         jobs = select(JOB.c.created, newest.label("seconds")).where(lately).subquery()
-        latest = select(func.max(jobs.c.created, type_=Moment())).where(jobs.c.seconds >= seconds)
+        latest = select(func.max(jobs.c.created, type_=UtcTime())).where(jobs.c.seconds >= seconds)
         with self._database.reading() as connection:
             found: datetime | None = connection.execute(latest).scalar_one()
         return found
@@ -217,7 +221,7 @@ class Jobs:
             return connection.execute(found).scalar_one()
 
 
-def _conditions(wanted: Wanted) -> Iterator[ColumnElement[bool]]:
+def _conditions(wanted: JobFilter) -> Iterator[ColumnElement[bool]]:
     """What the jobs fulfil that are wanted."""
     if wanted.status is not None:
         yield JOB.c.status == wanted.status
@@ -227,21 +231,21 @@ def _conditions(wanted: Wanted) -> Iterator[ColumnElement[bool]]:
         first, last = (datetime.combine(wanted.day, end, UTC) for end in (time.min, time.max))
         yield JOB.c.created.between(first, last)
     for word in _words(wanted.text):
-        places = [func.lower(type_coerce(place, String)) for place in _SEARCHED]
+        places = [func.lower(type_coerce(place, String)) for place in _SEARCH_COLUMNS]
         spelled = dict.fromkeys((word, _AMOUNT.sub(r"\1 \2", word)))
         yield or_(*(p.contains(one, autoescape=True) for p in places for one in spelled))
 
 
 def _words(text: str) -> list[str]:
     """Each word once. Raises InputError for so many that to look for them takes long."""
-    words = list(dict.fromkeys(printable(text).lower().split()))
+    words = list(dict.fromkeys(make_printable(text).lower().split()))
     if len(words) > MOST_WORDS:
         hint = f"at most {MOST_WORDS}, each of which is in what was asked or in what came of it"
         raise InputError(f"{len(words)} words", where="text", hint=hint)
     return words
 
 
-def cancelling(whose: ColumnElement[bool], now: datetime) -> Update:
+def cancel_statement(whose: ColumnElement[bool], now: datetime) -> Update:
     """What cancels these jobs: queued ones end, running ones are told, the rest stays as it is."""
     queued = JOB.c.status == Status.QUEUED
     change = {
@@ -253,11 +257,11 @@ def cancelling(whose: ColumnElement[bool], now: datetime) -> Update:
     return update(JOB).where(whose, going_on).values(change)
 
 
-def with_key(team: str, idempotency_key: str) -> ColumnElement[bool]:
+def job_with_key(team: str, idempotency_key: str) -> ColumnElement[bool]:
     """The job of a team that came with that idempotency key, if there is one."""
     return (JOB.c.team == team) & (JOB.c.idempotency_key == idempotency_key)
 
 
-def _one(connection: Connection, chosen: Select[Any], id: str) -> Job | None:
+def _select_one(connection: Connection, chosen: Select[Any], id: str) -> StoredJob | None:
     row = connection.execute(chosen, {"id": id}).one_or_none()
-    return None if row is None else Job(*row)
+    return None if row is None else StoredJob(*row)

@@ -9,14 +9,14 @@ from secrets import token_hex
 from sqlalchemy import ColumnElement, Connection, delete, insert, select, true, update
 
 from synth.service.store.engines import Database
-from synth.service.store.jobs import cancelling
+from synth.service.store.jobs import cancel_statement
 from synth.service.store.records import (
+    EndedSessions,
     Key,
     NewKey,
     Person,
-    Revoked,
+    RevokedKey,
     Scope,
-    SignedOut,
     Status,
     digest_of,
 )
@@ -80,7 +80,7 @@ class Keys:
             now = self._database.now(connection)
             connection.execute(update(API_KEY).where(API_KEY.c.id == id).values(last_used=now))
 
-    def revoke(self, id: str, *, cancel: bool = False) -> Revoked | None:
+    def revoke(self, id: str, *, cancel: bool = False) -> RevokedKey | None:
         """Revoke a key, and end its sessions; None where there is none of that id.
 
         ``cancel``: its jobs are cancelled, too.
@@ -93,14 +93,14 @@ class Keys:
             connection.execute(update(API_KEY).where(mine).values(revoked=True))
             ended = self._ended(connection, SESSION.c.key_id == id)
             jobs = self._going_on(connection, JOB.c.key_id == id, cancel)
-            return Revoked(Key(**row._mapping), ended, jobs)
+            return RevokedKey(Key(**row._mapping), ended, jobs)
 
-    def sign_out(self, person: str, *, cancel: bool = False) -> SignedOut:
+    def sign_out(self, person: str, *, cancel: bool = False) -> EndedSessions:
         """End all sessions of somebody whom a proxy has signed in; ``cancel``: their jobs, too."""
         asked = JOB.c.key_id.is_(None) & (JOB.c.asked_by == person)
         with self._database.writing() as connection:
             ended = self._ended(connection, SESSION.c.person == person)
-            return SignedOut(ended, self._going_on(connection, asked, cancel))
+            return EndedSessions(ended, self._going_on(connection, asked, cancel))
 
     def sign_all_out(self) -> int:
         """End all sessions, whoever's they are; how many there were."""
@@ -162,7 +162,7 @@ class Keys:
         jobs = select(JOB.c.id).where(whose, unended).order_by(JOB.c.number)
         found = connection.execute(jobs.with_for_update() if cancel else jobs).scalars().all()
         if cancel:
-            connection.execute(cancelling(whose, self._database.now(connection)))
+            connection.execute(cancel_statement(whose, self._database.now(connection)))
         return tuple(found)
 
     def end_session(self, digest: str) -> None:

@@ -52,7 +52,7 @@ class Status(StrEnum):
         return self not in (Status.QUEUED, Status.RUNNING, Status.CANCELLING)
 
 
-class Order(StrEnum):
+class JobOrder(StrEnum):
     """The order of a list of jobs: by when they came, or by how long the work was."""
 
     NEWEST = "newest"
@@ -61,7 +61,7 @@ class Order(StrEnum):
 
 
 @dataclass(frozen=True)
-class Wanted:
+class JobFilter:
     """Which jobs of a list are wanted: all of a status, of a verb, that came on a day in UTC.
 
     Of these those that have every word of ``text`` in what was asked, what came of it, or who
@@ -74,7 +74,7 @@ class Wanted:
     text: str = ""
 
 
-ALL_JOBS = Wanted()
+ALL_JOBS = JobFilter()
 
 
 class Scope(StrEnum):
@@ -86,7 +86,7 @@ class Scope(StrEnum):
 
 
 @dataclass(frozen=True)
-class Revoked:
+class RevokedKey:
     """A key that is revoked now: as it was before, how many sessions ended with it, and the ids of
     the jobs that came with it and have not ended.
     """
@@ -97,7 +97,7 @@ class Revoked:
 
 
 @dataclass(frozen=True)
-class SignedOut:
+class EndedSessions:
     """Somebody whom a proxy had signed in: how many sessions ended, and the ids of the jobs that
     they asked for and that have not ended.
     """
@@ -160,7 +160,7 @@ class Person:
     scopes: str
 
 
-def printable(text: str) -> str:
+def make_printable(text: str) -> str:
     """A text without what databases keep differently: blanks stand for it."""
     return "".join(one if one.isprintable() else " " for one in text)
 
@@ -195,7 +195,7 @@ class StoredAnswer:
 
 
 @dataclass(frozen=True)
-class Seen:
+class SeenAnswer:
     """An answer as a team finds it; ``before``: the team has asked for it before."""
 
     answer: StoredAnswer
@@ -225,7 +225,7 @@ class NewJob:
 
 
 @dataclass(frozen=True)
-class Job:
+class StoredJob:
     """A question on its way to an answer.
 
     ``answer_key`` is where the answer is once the job is done; ``best`` the latest partial answer
@@ -259,35 +259,35 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Submitted:
+class SubmittedJob:
     """A job, and whether it is new: else it came before with the same idempotency key."""
 
-    job: Job
+    job: StoredJob
     created: bool
 
 
 @dataclass(frozen=True)
-class Claim:
+class JobClaim:
     """The right of an owner to write about a job, until the job ends or another claims it."""
 
-    job: Job
+    job: StoredJob
     owner: str
     token: str
 
 
 @dataclass(frozen=True)
-class Forgotten:
+class DeletionCounts:
     """How many jobs and answers were deleted, for their age or their size."""
 
     jobs: int
     answers: int
 
-    def __add__(self, other: Forgotten) -> Forgotten:
-        return Forgotten(self.jobs + other.jobs, self.answers + other.answers)
+    def __add__(self, other: DeletionCounts) -> DeletionCounts:
+        return DeletionCounts(self.jobs + other.jobs, self.answers + other.answers)
 
 
 @dataclass(frozen=True)
-class Noted:
+class ClaimState:
     """Whether work on a job shall go on. If not, the claim is ``lost``, or the job is cancelled."""
 
     going_on: bool

@@ -13,11 +13,11 @@ from synth.service.store.claims import Claims
 from synth.service.store.engines import Database, database_now, hold_answers, insert
 from synth.service.store.jobs import Jobs
 from synth.service.store.keys import Keys
-from synth.service.store.records import Forgotten, Status
+from synth.service.store.records import DeletionCounts, Status
 from synth.service.store.systems import Systems
 from synth.service.store.tables import ANSWER, JOB, SEEN, SERVER
 
-_ENDED = tuple(status for status in Status if status.ended)
+_ENDED_STATUSES = tuple(status for status in Status if status.ended)
 
 
 class Store:
@@ -73,7 +73,7 @@ class Store:
         """Close all connections."""
         self._database.engine.dispose()
 
-    def forget(self, keep_seconds: float, most: int) -> Forgotten:
+    def forget(self, keep_seconds: float, most: int) -> DeletionCounts:
         """Delete jobs that ended, and answers that were made, longer ago than that.
 
         At most so many of each, the oldest first. A job that has not ended is never deleted, nor an
@@ -83,7 +83,9 @@ class Store:
         with self._database.writing() as connection:
             hold_answers(connection, alone=True)
             before = self._database.now(connection) - timedelta(seconds=keep_seconds)
-            old = select(JOB.c.number).where(JOB.c.status.in_(_ENDED), JOB.c.finished < before)
+            old = select(JOB.c.number).where(
+                JOB.c.status.in_(_ENDED_STATUSES), JOB.c.finished < before
+            )
             oldest = old.order_by(JOB.c.finished, JOB.c.number).limit(most)
             jobs = connection.execute(delete(JOB).where(JOB.c.number.in_(oldest))).rowcount
             wanted = ANSWER.c.key.in_(select(JOB.c.answer_key))  # read once, not for each answer
@@ -92,9 +94,9 @@ class Store:
             keys = connection.execute(chosen).scalars().all()
             connection.execute(delete(SEEN).where(SEEN.c.key.in_(keys)))
             connection.execute(delete(ANSWER).where(ANSWER.c.key.in_(keys)))
-            return Forgotten(jobs, len(keys))
+            return DeletionCounts(jobs, len(keys))
 
-    def forget_beyond(self, most_bytes: int, most: int) -> Forgotten:
+    def forget_beyond(self, most_bytes: int, most: int) -> DeletionCounts:
         """Delete the oldest of teams that keep more than so many bytes of jobs, or of answers.
 
         An answer comes to its own bytes and those of its question.
@@ -104,7 +106,7 @@ class Store:
         newest = (JOB.c.finished.desc(), JOB.c.number.desc())
         held_bytes = func.sum(JOB.c.size_bytes, type_=BigInteger)
         so_far = held_bytes.over(partition_by=JOB.c.team, order_by=newest)
-        ended = select(JOB.c.number, so_far.label("bytes")).where(JOB.c.status.in_(_ENDED))
+        ended = select(JOB.c.number, so_far.label("bytes")).where(JOB.c.status.in_(_ENDED_STATUSES))
         jobs = ended.subquery()
         beyond = select(jobs.c.number).where(jobs.c.bytes > most_bytes)
         old_jobs = beyond.order_by(jobs.c.bytes.desc()).limit(most)
@@ -120,10 +122,10 @@ class Store:
             gone = connection.execute(delete(JOB).where(JOB.c.number.in_(old_jobs))).rowcount
             pairs = connection.execute(old_seen).all()
             if not pairs:
-                return Forgotten(gone, 0)
+                return DeletionCounts(gone, 0)
             of_them = tuple_(SEEN.c.team, SEEN.c.key).in_([tuple(pair) for pair in pairs])
             connection.execute(delete(SEEN).where(of_them))
             keys = [key for _, key in pairs]
             needed = select(SEEN.c.key).union_all(select(JOB.c.answer_key))
             lone = ANSWER.c.key.in_(keys) & ANSWER.c.key.not_in(needed)
-            return Forgotten(gone, connection.execute(delete(ANSWER).where(lone)).rowcount)
+            return DeletionCounts(gone, connection.execute(delete(ANSWER).where(lone)).rowcount)

@@ -31,7 +31,7 @@ class Systems:
     def one(self, team: str, name: str) -> StoredSystem | None:
         """A team's system of that name."""
         with self._database.reading() as connection:
-            row = connection.execute(select(SYSTEM).where(_named(team, name))).one_or_none()
+            row = connection.execute(select(SYSTEM).where(_has_name(team, name))).one_or_none()
             return None if row is None else StoredSystem(**row._mapping)
 
     def known(self, team: str) -> list[StoredSystem]:
@@ -44,8 +44,8 @@ class Systems:
     def remove(self, team: str, name: str) -> bool:
         """Delete a team's system; False where there was none."""
         with self._database.writing() as connection:
-            return connection.execute(delete(SYSTEM).where(_named(team, name))).rowcount == 1
+            return connection.execute(delete(SYSTEM).where(_has_name(team, name))).rowcount == 1
 
 
-def _named(team: str, name: str) -> ColumnElement[bool]:
+def _has_name(team: str, name: str) -> ColumnElement[bool]:
     return (SYSTEM.c.team == team) & (SYSTEM.c.name == name)

@@ -62,7 +62,7 @@ class Words(TypeDecorator[str]):
         return value
 
 
-class Moment(TypeDecorator[datetime]):
+class UtcTime(TypeDecorator[datetime]):
     """A time in UTC; SQLite knows no time zones."""
 
     impl = DateTime(timezone=True)
@@ -113,10 +113,10 @@ API_KEY = Table(
     Column("digest", String(64), nullable=False),
     Column("rate_per_second", Float),
     Column("jobs_per_day", Integer),
-    Column("created", Moment, nullable=False),
+    Column("created", UtcTime, nullable=False),
     Column("revoked", Boolean, nullable=False),
-    Column("expires", Moment),
-    Column("last_used", Moment),
+    Column("expires", UtcTime),
+    Column("last_used", UtcTime),
     Column("scopes", Words("scopes"), nullable=False, server_default="ask keep"),
 )
 
@@ -125,7 +125,7 @@ SESSION = Table(
     METADATA,
     Column("digest", String(64), primary_key=True),
     Column("key_id", Words("key"), ForeignKey("api_key.id")),
-    Column("expires", Moment, nullable=False, index=True),
+    Column("expires", UtcTime, nullable=False, index=True),
     Column("person", Words("name")),
     Column("team", Words("team")),
     Column("scopes", Words("scopes")),
@@ -137,7 +137,7 @@ SYSTEM = Table(
     Column("team", Words("team"), primary_key=True),
     Column("name", Words("system's name"), primary_key=True),
     Column("text", Words("system's text", None), nullable=False),
-    Column("changed", Moment, nullable=False),
+    Column("changed", UtcTime, nullable=False),
 )
 
 ANSWER = Table(
@@ -150,7 +150,7 @@ ANSWER = Table(
     Column("outcome", Integer, nullable=False),
     Column("body", LargeBinary, nullable=False),
     Column("seconds", Float, nullable=False),
-    Column("created", Moment, nullable=False, index=True),
+    Column("created", UtcTime, nullable=False, index=True),
     Column("size_bytes", Integer),
 )
 
@@ -165,7 +165,7 @@ SERVER = Table(
     "server",
     METADATA,
     Column("name", Words("server's name"), primary_key=True),
-    Column("seen", Moment, nullable=False),
+    Column("seen", UtcTime, nullable=False),
 )
 
 JOB = Table(
@@ -181,9 +181,9 @@ JOB = Table(
     Column("idempotency_key", Words("idempotency key")),
     Column("budget_seconds", Float),
     Column("status", _STATUS, nullable=False),
-    Column("created", Moment, nullable=False),
-    Column("started", Moment),
-    Column("finished", Moment, index=True),
+    Column("created", UtcTime, nullable=False),
+    Column("started", UtcTime),
+    Column("finished", UtcTime, index=True),
     Column("attempts", Integer, nullable=False),
     Column("losses", Integer, nullable=False),
     Column("progress", JsonText),
@@ -192,7 +192,7 @@ JOB = Table(
     Column("revision", Integer, nullable=False),
     Column("owner", Words("owner")),
     Column("token", String(32)),
-    Column("lease_until", Moment),
+    Column("lease_until", UtcTime),
     Column("asked_by", Words("name")),
     Column("part", Boolean, nullable=False, server_default=false()),
     Column("tried", Boolean, nullable=False, server_default=false()),

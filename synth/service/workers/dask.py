@@ -24,7 +24,7 @@ from pydantic import BaseModel
 from synth.ask.answers.parts import Json
 from synth.ask.identity.edition import edition
 from synth.ask.partition import LibraryCache, Piece
-from synth.service.workers.pool import OnProgress, Progress, guarded, ignore
+from synth.service.workers.pool import OnProgress, Progress, guard_callback, ignore
 from synth.service.workers.problems import (
     KilledError,
     NoWorkersError,
@@ -34,7 +34,7 @@ from synth.service.workers.problems import (
     outcome_text,
     result_of,
 )
-from synth.service.workers.reporting import PAUSE_SECONDS, Reporting
+from synth.service.workers.reporting import PAUSE_SECONDS, BudgetWatcher
 
 _LOOK_SECONDS = 0.5
 """How often to look for pieces that are late."""
@@ -47,7 +47,7 @@ _RETRIES = 2
 log = logging.getLogger("collsynth.work")
 
 
-class Order(BaseModel):
+class PieceOrder(BaseModel):
     """A piece to carry out, as text; its events go to the topic ``name``, with its ``number``."""
 
     name: str
@@ -69,7 +69,7 @@ class _Sender(BaseModel):
     edition: str
 
 
-class Report(BaseModel):
+class WorkerReport(BaseModel):
     """An event of the worker that has a piece: it has begun it, or made progress."""
 
     number: int
@@ -165,7 +165,7 @@ class DaskWorkers:
     ) -> DaskTicket:
         if self._closed.is_set() or not self._connected:
             raise NoWorkersError(f"the Dask cluster at {self._address} is gone")
-        order = Order(
+        order = PieceOrder(
             name=self._name,
             number=next(self._numbers),
             piece=piece.text,
@@ -224,7 +224,7 @@ class DaskWorkers:
 
     def _on_event(self, event: Any) -> None:
         """Handle an event of a worker: it has begun a piece, or made progress."""
-        report = Report.model_validate(event[1])
+        report = WorkerReport.model_validate(event[1])
         with self._lock:
             ticket = self._tickets.get(report.number)
         if ticket is None:
@@ -263,7 +263,7 @@ class DaskWorkers:
 class DaskTicket:
     """A piece that was sent to the cluster."""
 
-    def __init__(self, workers: DaskWorkers, order: Order, on_progress: OnProgress) -> None:
+    def __init__(self, workers: DaskWorkers, order: PieceOrder, on_progress: OnProgress) -> None:
         self.order = order
         self.future: Future[Json] = Future()
         self.future.set_running_or_notify_cancel()
@@ -271,7 +271,7 @@ class DaskTicket:
         self.late_seconds = self.late_by = inf
         self.begun = False
         self._workers = workers
-        self.on_progress = guarded(on_progress)
+        self.on_progress = guard_callback(on_progress)
         self._lock = threading.RLock()
 
     def stop(self) -> None:
@@ -327,22 +327,22 @@ def _text_of(away: Future[str]) -> str:
 
 _MOST_STOPPED = 1000
 """So many stops are remembered: a stop goes to all workers, and most never get its piece."""
-_stopped: dict[str, None] = {}
+_stopped_keys: dict[str, None] = {}
 """Pieces to stop, the latest last: module state, as Dask calls our functions and keeps no object of
 ours."""
-_stopping = threading.Lock()
+_stop_lock = threading.Lock()
 _libraries = LibraryCache()
-_one_at_a_time = threading.Lock()
+_work_lock = threading.Lock()
 _next_report = 0.0
 """When the next report is due, of any piece: a report costs about as much as sending a piece."""
 
 
 def stop_remotely(key: str) -> None:
     """Mark a piece as stopped, on a worker."""
-    with _stopping:
-        _stopped[key] = None
-        while len(_stopped) > _MOST_STOPPED:
-            del _stopped[next(iter(_stopped))]
+    with _stop_lock:
+        _stopped_keys[key] = None
+        while len(_stopped_keys) > _MOST_STOPPED:
+            del _stopped_keys[next(iter(_stopped_keys))]
 
 
 def carry_remotely(text: str) -> str:
@@ -353,14 +353,16 @@ def carry_remotely(text: str) -> str:
     sender = _Sender.model_validate_json(text)
     if sender.edition != edition():
         return other_edition(ours=sender.edition, theirs=edition())
-    order = Order.model_validate_json(text)
+    order = PieceOrder.model_validate_json(text)
     worker = get_worker()
 
     def report(**what: Any) -> None:
-        event = Report(number=order.number, **what).model_dump(mode="json", exclude_unset=True)
+        event = WorkerReport(number=order.number, **what).model_dump(
+            mode="json", exclude_unset=True
+        )
         worker.log_event(order.name, event)
 
-    with _one_at_a_time:
+    with _work_lock:
         begun = threading.Timer(PAUSE_SECONDS, report, kwargs={"begun": True})
         begun.start()
         try:
@@ -368,17 +370,17 @@ def carry_remotely(text: str) -> str:
             outcome = _outcome(order, send, threads)
         finally:
             begun.cancel()
-    with _stopping:
-        _stopped.pop(order.key, None)
+    with _stop_lock:
+        _stopped_keys.pop(order.key, None)
     return outcome
 
 
-def _outcome(order: Order, send: OnProgress, processes: int) -> str:
+def _outcome(order: PieceOrder, send: OnProgress, processes: int) -> str:
     """The outcome of an order's piece, by so many processes. Not for several threads at once."""
     global _next_report
-    watcher = Reporting(
+    watcher = BudgetWatcher(
         send,
-        lambda: order.key in _stopped,
+        lambda: order.key in _stopped_keys,
         order.budget_seconds,
         part=order.partial,
         next_report=_next_report,

@@ -34,7 +34,7 @@ def ignore(progress: Progress) -> None:
     """Takes a report of progress and does nothing."""
 
 
-def guarded(on_progress: OnProgress) -> OnProgress:
+def guard_callback(on_progress: OnProgress) -> OnProgress:
     """The same callback, but where it fails that is logged: it must not end the work."""
 
     def report(progress: Progress) -> None:

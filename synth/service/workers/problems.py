@@ -86,9 +86,9 @@ def outcome_text(
         problem, hint = "stopped before there was an answer", "it has no partial answer"
         return _problem(OverTimeError, problem=problem, hint=hint)
     except MemoryError:
-        return _too_large(memory_bytes)
+        return _memory_problem(memory_bytes)
     except Z3Exception as error:
-        return _too_large(memory_bytes) if "out of memory" in str(error) else _bug()
+        return _memory_problem(memory_bytes) if "out of memory" in str(error) else _bug()
     except Exception:
         return _bug()
 
@@ -97,7 +97,7 @@ def _problem(kind: type[Exception], **texts: str) -> str:
     return json.dumps({"kind": kind.__name__, **texts})
 
 
-def _too_large(memory_bytes: int | None) -> str:
+def _memory_problem(memory_bytes: int | None) -> str:
     memory = f"{memory_bytes / 2**20:.0f} MiB" if memory_bytes else "there is"
     problem = f"needs more than {memory} of memory"
     return _problem(OutOfMemoryError, problem=problem, hint="ask for less at once")
@@ -135,11 +135,11 @@ def result_of(text: str) -> Json:
             log.error("internal error %s\n%s", id, lines)
             raise InternalError(id)
         case {"kind": kind, **texts}:
-            raise _SENT[kind](**texts)
+            raise _ERRORS_BY_KIND[kind](**texts)
     raise AssertionError(text)
 
 
-_SENT: Mapping[str, type[InputError | WorkError]] = {
+_ERRORS_BY_KIND: Mapping[str, type[InputError | WorkError]] = {
     kind.__name__: kind for kind in (InputError, WrongProgramError, OverTimeError, OutOfMemoryError)
 }
 """Errors that travel by their name."""

@@ -17,11 +17,11 @@ from synth.ask.partition import LibraryCache, Piece
 from synth.service.workers.memory import MOST_KEPT_BYTES, data_bytes, limit_data
 from synth.service.workers.pool import Progress
 from synth.service.workers.problems import outcome_text, ran_out_of_memory
-from synth.service.workers.reporting import Reporting
+from synth.service.workers.reporting import BudgetWatcher
 
 
 @dataclass(frozen=True)
-class Order:
+class WorkOrder:
     """A piece to carry out, as text, with its budget and the memory it may have."""
 
     number: int
@@ -31,26 +31,26 @@ class Order:
 
 
 @dataclass(frozen=True)
-class Stop:
+class StopRequest:
     """The piece of that number, and all before it, are to come to an end."""
 
     number: int
 
 
 @dataclass(frozen=True)
-class MayUse:
+class ProcessGrant:
     """So many processes may work on the piece from now on, this one among them."""
 
     processes: int
 
 
 @dataclass(frozen=True)
-class Begun:
+class StartNotice:
     """An order has arrived: if the process dies from now on, the piece may be what kills it."""
 
 
 @dataclass(frozen=True)
-class Done:
+class EndNotice:
     """The end of a piece: the text that ``result_of`` reads.
 
     ``replace``: the process has kept so much memory that another should take its place.
@@ -60,8 +60,8 @@ class Done:
     replace: bool
 
 
-Instruction: TypeAlias = Order | Stop | MayUse
-Message: TypeAlias = Begun | Progress | Done
+Instruction: TypeAlias = WorkOrder | StopRequest | ProcessGrant
+Message: TypeAlias = StartNotice | Progress | EndNotice
 
 
 def serve(pipe: Connection[Message, Instruction]) -> None:
@@ -74,16 +74,16 @@ def serve(pipe: Connection[Message, Instruction]) -> None:
     fresh_bytes = data_bytes()
     while True:
         order = channel.orders.get()
-        channel.send(Begun())
+        channel.send(StartNotice())
         limit_data(order.memory_bytes)
-        outcome = _carried_out(channel, order, libraries)
+        outcome = _carry_out(channel, order, libraries)
         limit_data(None)
         spent = ran_out_of_memory(outcome) or data_bytes() > fresh_bytes + MOST_KEPT_BYTES
-        channel.send(Done(outcome, replace=spent))
+        channel.send(EndNotice(outcome, replace=spent))
 
 
-def _carried_out(channel: _Channel, order: Order, libraries: LibraryCache) -> str:
-    watcher = Reporting(
+def _carry_out(channel: _Channel, order: WorkOrder, libraries: LibraryCache) -> str:
+    watcher = BudgetWatcher(
         channel.send,
         lambda: channel.stopped >= order.number,
         order.budget_seconds,
@@ -98,7 +98,7 @@ class _Channel:
 
     def __init__(self, pipe: Connection[Message, Instruction]) -> None:
         self._pipe = pipe
-        self.orders: queue.SimpleQueue[Order] = queue.SimpleQueue()
+        self.orders: queue.SimpleQueue[WorkOrder] = queue.SimpleQueue()
         self.stopped = 0
         self.processes = 1
 
@@ -107,11 +107,11 @@ class _Channel:
         try:
             while True:
                 match self._pipe.recv():
-                    case Stop(number):
+                    case StopRequest(number):
                         self.stopped = max(self.stopped, number)
-                    case MayUse(processes):
+                    case ProcessGrant(processes):
                         self.processes = processes
-                    case Order() as order:
+                    case WorkOrder() as order:
                         self.orders.put(order)
         except (EOFError, OSError):
             os._exit(0)

@@ -23,7 +23,7 @@ from multiprocessing.connection import Connection
 
 from synth.ask.answers.parts import Json
 from synth.ask.partition import Piece
-from synth.service.workers.pool import OnProgress, Progress, guarded, ignore
+from synth.service.workers.pool import OnProgress, Progress, guard_callback, ignore
 from synth.service.workers.problems import (
     KilledError,
     NoWorkersError,
@@ -33,12 +33,12 @@ from synth.service.workers.problems import (
     result_of,
 )
 from synth.service.workers.process_main import (
-    Done,
+    EndNotice,
     Instruction,
-    MayUse,
     Message,
-    Order,
-    Stop,
+    ProcessGrant,
+    StopRequest,
+    WorkOrder,
     serve,
 )
 
@@ -51,8 +51,8 @@ _BEGINNINGS = 3
 class ProcessTicket:
     """A piece in the queue of a ProcessWorkers, or under way."""
 
-    def __init__(self, order: Order, on_progress: OnProgress) -> None:
-        self.order, self.on_progress = order, guarded(on_progress)
+    def __init__(self, order: WorkOrder, on_progress: OnProgress) -> None:
+        self.order, self.on_progress = order, guard_callback(on_progress)
         self.future: Future[Json] = Future()
         self.stopping = threading.Event()
         self.killing = threading.Event()
@@ -126,7 +126,7 @@ class ProcessWorkers:
         with self._lock:
             if self._closed:
                 raise NoWorkersError("the workers have been sent home")
-            order = Order(next(self._numbers), piece.text, budget_seconds, memory_bytes)
+            order = WorkOrder(next(self._numbers), piece.text, budget_seconds, memory_bytes)
             ticket = ProcessTicket(order, on_progress)
             self._waiting.put(ticket)
         return ticket
@@ -224,16 +224,16 @@ class _Slot(threading.Thread):
         self._process = None
         return process.end(patience_seconds)
 
-    def _awaited(self, process: _Process, ticket: ProcessTicket) -> Done:
+    def _awaited(self, process: _Process, ticket: ProcessTicket) -> EndNotice:
         """Wait for the end of a piece. Raises WorkError where it was killed or is too late."""
         budget, grace = ticket.order.budget_seconds, self._grace_seconds
         end = inf if budget is None else clock.monotonic() + budget + grace
         stopped, share = False, 0
         while True:
             if share != (share := self._share()):
-                process.send(MayUse(share))
+                process.send(ProcessGrant(share))
             match process.receive(LOOK_SECONDS):
-                case Done() as done:
+                case EndNotice() as done:
                     return done
                 case Progress() as progress:
                     ticket.on_progress(progress)
@@ -242,7 +242,7 @@ class _Slot(threading.Thread):
                 raise KilledError("ended as was asked")
             if not stopped and (ticket.stopping.is_set() or leave_by < inf):
                 stopped, end = True, min(end, now + grace)
-                process.send(Stop(ticket.order.number))
+                process.send(StopRequest(ticket.order.number))
             if now >= leave_by:
                 raise NoWorkersError("the workers were sent home while it was under way")
             if now >= end:
@@ -262,7 +262,7 @@ class _Process:
         self.begun = False
         theirs.close()
 
-    def begin(self, order: Order) -> None:
+    def begin(self, order: WorkOrder) -> None:
         self.begun = False
         self.send(order)
 

@@ -7,7 +7,7 @@ import time as clock
 from collections.abc import Callable, Sequence
 
 from synth.ask.partition import best_so_far_json
-from synth.collective.ranking.request import Provisional, Watcher
+from synth.collective.ranking.request import ProvisionalResult, Watcher
 from synth.service.workers.pool import OnProgress, Progress
 from synth.service.workers.problems import StoppedError
 
@@ -15,7 +15,7 @@ PAUSE_SECONDS = 0.2
 """The least time between two reports."""
 
 
-class Reporting(Watcher):
+class BudgetWatcher(Watcher):
     """Ends work after ``budget_seconds`` from now, or when ``stopped()`` is True.
 
     ``may_use`` says how many processes may work at the moment, this one among them.
@@ -40,7 +40,7 @@ class Reporting(Watcher):
         self._part = part
         self._may_use = may_use
         self.next_report = next_report
-        self._ranked: Callable[[], Sequence[Provisional]] | None = None
+        self._ranked: Callable[[], Sequence[ProvisionalResult]] | None = None
 
     @property
     def processes(self) -> int:
@@ -63,7 +63,7 @@ class Reporting(Watcher):
     def judged(self, done: int, of: int) -> None:
         self._report("answers proved", done, of)
 
-    def ranked(self, best: Callable[[], Sequence[Provisional]]) -> None:
+    def ranked(self, best: Callable[[], Sequence[ProvisionalResult]]) -> None:
         self._ranked = best
 
     def _report(self, stage: str, done: int, of: int | None) -> None:

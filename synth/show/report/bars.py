@@ -8,15 +8,15 @@ from html import escape
 
 from markupsafe import Markup
 
-from synth.show.report.colours import FEW
-from synth.show.report.curves import RIGHT, WIDTH, framed
+from synth.show.report.colours import FEW_COLOURS
+from synth.show.report.curves import RIGHT, WIDTH, frame_drawing
 
 _LEFT, _TOP, _TALL, _GAP, _LEGEND = 150, 30, 20, 7, 22
-_COLOURS = (*FEW, "#a6a6a6")
+_COLOURS = (*FEW_COLOURS, "#a6a6a6")
 
 
 @dataclass(frozen=True)
-class Bar:
+class StackedBar:
     """A bar: what it is called, and how much there is of each kind."""
 
     label: str
@@ -31,10 +31,10 @@ class Limit:
     label: str
 
 
-def bars(
+def draw_bars(
     heading: str,
     kinds: Sequence[str],
-    several: Sequence[Bar],
+    several: Sequence[StackedBar],
     text: Callable[[float], str],
     limit: Limit | None = None,
 ) -> Markup:
@@ -57,8 +57,10 @@ def bars(
     for number, one in enumerate(several):
         y = top + number * (_TALL + _GAP)
         parts += _bar(one, colours, (left, per), y, text)
-        parts.append(f'<text x="{left + most * per + 8:.1f}" y="{y + 14}">{_all(one, text)}</text>')
-    return Markup(framed(heading, parts, height))
+        parts.append(
+            f'<text x="{left + most * per + 8:.1f}" y="{y + 14}">{_total_text(one, text)}</text>'
+        )
+    return Markup(frame_drawing(heading, parts, height))
 
 
 def _legend(colours: Mapping[str, str]) -> Iterator[tuple[int, str]]:
@@ -84,7 +86,7 @@ def _limit(one: Limit, x: float, above: int, below: int) -> str:
 
 
 def _bar(
-    one: Bar,
+    one: StackedBar,
     colours: Mapping[str, str],
     scale: tuple[int, float],
     y: int,
@@ -104,5 +106,5 @@ def _bar(
         x += value * per
 
 
-def _all(one: Bar, text: Callable[[float], str]) -> str:
+def _total_text(one: StackedBar, text: Callable[[float], str]) -> str:
     return escape(text(sum(one.parts.values())))

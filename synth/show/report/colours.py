@@ -8,8 +8,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-FEW = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#4d4d4d")
-_MANY = ("#00224e", "#35456c", "#666970", "#948e77", "#c8b866", "#fee838")
+FEW_COLOURS = (
+    "#0072b2",
+    "#e69f00",
+    "#009e73",
+    "#cc79a7",
+    "#56b4e9",
+    "#d55e00",
+    "#f0e442",
+    "#4d4d4d",
+)
+_MANY_COLOURS = ("#00224e", "#35456c", "#666970", "#948e77", "#c8b866", "#fee838")
 DARK, LIGHT = "#000000", "#ffffff"
 """Of these two one has a contrast of at least 4.58 to any colour."""
 
@@ -25,7 +34,9 @@ class Paint:
 def paints(values: int) -> tuple[Paint, ...]:
     """A paint for each of so many values."""
     fills = (
-        FEW[:values] if values <= len(FEW) else [_shade(i / (values - 1)) for i in range(values)]
+        FEW_COLOURS[:values]
+        if values <= len(FEW_COLOURS)
+        else [_shade(i / (values - 1)) for i in range(values)]
     )
     return tuple(Paint(fill, ink_on(fill)) for fill in fills)
 
@@ -54,8 +65,8 @@ def _parts(colour: str) -> bytes:
 
 def _shade(share: float) -> str:
     """The shade at a share of the way through the many."""
-    place = share * (len(_MANY) - 1)
-    low = min(int(place), len(_MANY) - 2)
-    here, there = _parts(_MANY[low]), _parts(_MANY[low + 1])
+    place = share * (len(_MANY_COLOURS) - 1)
+    low = min(int(place), len(_MANY_COLOURS) - 2)
+    here, there = _parts(_MANY_COLOURS[low]), _parts(_MANY_COLOURS[low + 1])
     mixed = (round(a + (b - a) * (place - low)) for a, b in zip(here, there, strict=True))
     return f"#{bytes(mixed).hex()}"

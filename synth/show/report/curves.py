@@ -14,14 +14,14 @@ from math import ceil, floor, log10, prod
 
 from markupsafe import Markup
 
-from hierarchies.units import duration, volume
-from synth.ask.answers.ranked import SizeFigures, Stretch, SweepReply
+from hierarchies.units import format_bytes, format_duration
+from synth.ask.answers.ranked import SizeFigures, StretchPart, SweepReply
 from synth.collective.emit.timeline.svg import ticks
-from synth.collective.ranking.how_to_get import AS_IT_IS
+from synth.collective.ranking.how_to_get import KEEP_DEFAULT
 from synth.measure.logs.tables import busbw_factor
-from synth.show.report.colours import FEW
-from synth.show.terminal.rows import Row, bus_bandwidth, default_by_size, rows, speedup_text
-from synth.show.terminal.style import way_of
+from synth.show.report.colours import FEW_COLOURS
+from synth.show.terminal.rows import RankingRow, bus_bandwidth, default_by_size, rows, speedup_text
+from synth.show.terminal.style import algorithm_name
 
 LEFT, RIGHT, TOP, BOTTOM = 84, 24, 46, 42
 WIDTH, HEIGHT = 760, 340
@@ -37,9 +37,9 @@ Lines = dict[str, list[tuple[float, float]]]
 class Curves:
     """The figures of every size, where the best program changes, and the drawings of both.
 
-    In words, by size: the bus bandwidth of the best answer (``bandwidths``) and of the default
+    In words, by size: the bus bandwidth of the best answer (``draw_bandwidths``) and of the default
     (``default_bandwidths``), which way that is (``defaults``), and how often it takes as long, as
-    far as prices can tell (``speedups``). ``changes``: from which size on the default is which;
+    far as prices can tell (``draw_speedups``). ``changes``: from which size on the default is which;
     ``stretches``: what is to be done at which sizes, each but the first from a dotted line on.
     """
 
@@ -49,12 +49,12 @@ class Curves:
     defaults: Sequence[str]
     speedups: Sequence[str]
     changes: Sequence[str]
-    stretches: Sequence[ToDo]
+    stretches: Sequence[SizeRangeAction]
     drawings: Sequence[Markup]
 
 
 @dataclass(frozen=True)
-class ToDo:
+class SizeRangeAction:
     """From which size to which what is to be done: a program, if it is one, and how or why."""
 
     sizes: str
@@ -63,7 +63,7 @@ class ToDo:
 
 
 @dataclass(frozen=True)
-class Look:
+class LineStyle:
     """A line: its colour, its dashes (nothing is said by colour alone), its class and its name."""
 
     colour: str
@@ -73,11 +73,11 @@ class Look:
 
 
 _LOOKS = {
-    "best": Look("#0072b2", "", "best", "best answer"),
-    "default": Look("#d55e00", "12 3", "default", "default"),
-    "bound": Look("#6b6b6b", "6 4", "bound", "bound"),
-    "measured": Look("#0072b2", "", "best", "measured"),
-    "predicted": Look("#d55e00", "12 3", "default", "predicted"),
+    "best": LineStyle("#0072b2", "", "best", "best answer"),
+    "default": LineStyle("#d55e00", "12 3", "default", "default"),
+    "bound": LineStyle("#6b6b6b", "6 4", "bound", "bound"),
+    "measured": LineStyle("#0072b2", "", "best", "measured"),
+    "predicted": LineStyle("#d55e00", "12 3", "default", "predicted"),
 }
 
 
@@ -90,7 +90,7 @@ class Scale:
     text: Callable[[float], str]
 
 
-def curves(answer: SweepReply) -> Curves:
+def draw_curves(answer: SweepReply) -> Curves:
     """The curves of an answer over a range of sizes."""
     sizes = sorted(answer.sizes, key=lambda one: one.bytes)
     axes = answer.stretches[0].first.axes if answer.stretches else {}
@@ -123,7 +123,7 @@ def curves(answer: SweepReply) -> Curves:
         sizes,
         [bus_bandwidth(request, one.bytes, one.seconds, members) for one in sizes],
         [bus_bandwidth(request, one.bytes, one.baseline_seconds, members) for one in sizes],
-        [way_of(one.default_name, one.default_protocol) for one in sizes],
+        [algorithm_name(one.default_name, one.default_protocol) for one in sizes],
         [
             speedup_text(
                 one.against_default,
@@ -134,26 +134,28 @@ def curves(answer: SweepReply) -> Curves:
             for one in sizes
         ],
         default_by_size(answer),
-        [*map(_to_do, answer.stretches, rows(answer))],
+        [*map(_range_action, answer.stretches, rows(answer))],
         [Markup(one) for one in drawn if one],
     )
 
 
-def _to_do(stretch: Stretch, row: Row) -> ToDo:
+def _range_action(stretch: StretchPart, row: RankingRow) -> SizeRangeAction:
     """As the row of a ranking says it."""
     sizes = " to ".join(row.title)
     if stretch.keeps_default:
-        return ToDo(sizes, "", AS_IT_IS.text)
+        return SizeRangeAction(sizes, "", KEEP_DEFAULT.text)
     program = "; ".join(step for stripe in row.stripes for step in stripe.steps)
-    return ToDo(sizes, program, ", ".join(filter(None, (row.by, " to ".join(row.speedup)))))
+    return SizeRangeAction(
+        sizes, program, ", ".join(filter(None, (row.by, " to ".join(row.speedup))))
+    )
 
 
-def bandwidths(heading: str, lines: Lines) -> Markup:
+def draw_bandwidths(heading: str, lines: Lines) -> Markup:
     """Bus bandwidth in GB/s against size in bytes, a line for each name; nothing without points."""
     return Markup(_drawing(heading, lines, (), _rates))
 
 
-def speedups(heading: str, lines: Lines) -> Markup:
+def draw_speedups(heading: str, lines: Lines) -> Markup:
     """How often the default takes as long, against size in bytes, a line for each name."""
     return Markup(_drawing(heading, lines, (), _gains))
 
@@ -176,10 +178,10 @@ def _drawing(
             looks[name], [(x_at(across, x), y_at(up, y), x, y) for x, y in line], up.text
         )
     parts += _legend(heading, looks.values())
-    return framed(heading, parts)
+    return frame_drawing(heading, parts)
 
 
-def framed(heading: str, parts: Iterable[str], height: int = HEIGHT) -> str:
+def frame_drawing(heading: str, parts: Iterable[str], height: int = HEIGHT) -> str:
     """The drawing of figures that has these parts."""
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="curve" role="img" '
@@ -194,7 +196,9 @@ def _sizes(values: Sequence[float]) -> Scale:
     low, high = min(values), max(values)
     first, last = ceil(log10(low) / log10(2) - 1e-9), floor(log10(high) / log10(2) + 1e-9)
     every = max(1, ceil((last - first) / 10))
-    return Scale(_logarithmic(low, high), [2.0**n for n in range(first, last + 1, every)], volume)
+    return Scale(
+        _log_position(low, high), [2.0**n for n in range(first, last + 1, every)], format_bytes
+    )
 
 
 def _seconds(values: Sequence[float]) -> Scale:
@@ -204,35 +208,37 @@ def _seconds(values: Sequence[float]) -> Scale:
     factors = (1,) if len(powers) > 4 else (1, 2, 5)
     found = [10.0**power * factor for power in powers for factor in factors]
     inside = [one for one in found if low * 0.999 <= one <= high * 1.001]
-    return Scale(_logarithmic(low, high), inside, duration)
+    return Scale(_log_position(low, high), inside, format_duration)
 
 
 def _rates(values: Sequence[float]) -> Scale:
     """From 0 on."""
-    return _from_zero(values, lambda value: f"{value:g} GB/s")
+    return _zero_based_scale(values, lambda value: f"{value:g} GB/s")
 
 
 def _gains(values: Sequence[float]) -> Scale:
     """The same: how often the default takes as long."""
-    return _from_zero(values, lambda value: f"{value:.3g}x")
+    return _zero_based_scale(values, lambda value: f"{value:.3g}x")
 
 
-def _from_zero(values: Sequence[float], text: Callable[[float], str]) -> Scale:
+def _zero_based_scale(values: Sequence[float], text: Callable[[float], str]) -> Scale:
     """Up to a mark: none of the values lies above them all, so that each is read between two."""
     high = max(values)
     marks = ticks(high)
     if len(marks) > 1 and marks[-1] < high:
         marks.append(float(f"{marks[-1] + marks[1]:.6g}"))
-    return linear(0.0, max(high * 1.05, marks[-1]), marks, text)
+    return linear_scale(0.0, max(high * 1.05, marks[-1]), marks, text)
 
 
-def _logarithmic(low: float, high: float) -> Callable[[float], float]:
+def _log_position(low: float, high: float) -> Callable[[float], float]:
     """From 0 to 1 for values from the lowest to the highest; all at 0.5 if these are one."""
     wide = log10(high) - log10(low)
     return lambda value: (log10(value) - log10(low)) / wide if wide else 0.5
 
 
-def linear(low: float, high: float, marked: Sequence[float], text: Callable[[float], str]) -> Scale:
+def linear_scale(
+    low: float, high: float, marked: Sequence[float], text: Callable[[float], str]
+) -> Scale:
     """From the lowest to the highest, labelled where it is ``marked``."""
     wide = high - low
     return Scale(
@@ -279,29 +285,36 @@ def _marks(across: Scale, sizes: Sequence[int]) -> Iterator[str]:
         yield (
             f'<line class="crossover" x1="{x}" x2="{x}" y1="{TOP}" y2="{HEIGHT - BOTTOM}" '
             'stroke="currentColor" stroke-opacity="0.6" stroke-dasharray="2 4">'
-            f"<title>something else to do from {volume(size)} on</title></line>"
+            f"<title>something else to do from {format_bytes(size)} on</title></line>"
         )
         last = x + _LABEL > WIDTH - RIGHT
         begins = x - _LABEL if last else x
         if begins >= free:
             yield (
                 f'<text class="crossover" x="{x - 4 if last else x + 4:g}" y="{TOP + 10}" '
-                f'text-anchor="{"end" if last else "start"}" font-size="11">{volume(size)}</text>'
+                f'text-anchor="{"end" if last else "start"}" font-size="11">{format_bytes(size)}</text>'
             )
             free = begins + _LABEL
 
 
-def _looks(lines: Lines) -> Mapping[str, Look]:
+def _looks(lines: Lines) -> Mapping[str, LineStyle]:
     """How each line looks: those that mean something always alike, others by their order."""
     return {
         name: _LOOKS.get(name)
-        or Look(FEW[at % len(FEW)], _DASHES[at // len(FEW) % len(_DASHES)], "other", name)
+        or LineStyle(
+            FEW_COLOURS[at % len(FEW_COLOURS)],
+            _DASHES[at // len(FEW_COLOURS) % len(_DASHES)],
+            "other",
+            name,
+        )
         for at, name in enumerate(lines)
     }
 
 
 def _line(
-    look: Look, points: Sequence[tuple[float, float, float, float]], text: Callable[[float], str]
+    look: LineStyle,
+    points: Sequence[tuple[float, float, float, float]],
+    text: Callable[[float], str],
 ) -> Iterator[str]:
     dashed = f' stroke-dasharray="{look.dashes}"' if look.dashes else ""
     path = " ".join(f"{x},{y}" for x, y, _, _ in points)
@@ -314,11 +327,11 @@ def _line(
         yield (
             f'<circle class="{look.kind}" cx="{x}" cy="{y}" r="{seen[0]}" stroke="none" '
             f'fill="{look.colour}" fill-opacity="{seen[1]}">'
-            f"<title>{escape(look.label)}, {volume(size)}: {text(value)}</title></circle>"
+            f"<title>{escape(look.label)}, {format_bytes(size)}: {text(value)}</title></circle>"
         )
 
 
-def _legend(heading: str, looks: Iterable[Look]) -> Iterator[str]:
+def _legend(heading: str, looks: Iterable[LineStyle]) -> Iterator[str]:
     yield f'<text x="{LEFT}" y="14" font-weight="600">{escape(heading)}</text>'
     x = LEFT
     for look in looks:

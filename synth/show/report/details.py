@@ -8,20 +8,20 @@ from dataclasses import dataclass
 from typing import Any
 
 from grammar import Goal
-from hierarchies import InputError, asked_as, in_words
-from hierarchies.units import duration, volume
-from synth.ask.answers.degraded import UnevenAnswer, UnevenReply
-from synth.ask.answers.parts import StepPrice, as_json
+from hierarchies import InputError, describe_axes, spell_machine
+from hierarchies.units import format_bytes, format_duration
+from synth.ask.answers.degraded import UnevenAnswerPart, UnevenReply
+from synth.ask.answers.parts import StepPricePart, to_json
 from synth.ask.answers.planning import PlanReply
-from synth.ask.answers.ranked import Answer, RankingReply, SweepReply
+from synth.ask.answers.ranked import PlacedAnswer, RankingReply, SweepReply
 from synth.collective.algorithms.algorithms import Choice
 from synth.collective.algorithms.nccl_model import SPELLINGS
 from synth.collective.algorithms.protocols import Protocol
-from synth.collective.algorithms.runtimes import Runtime
+from synth.collective.algorithms.runtimes import CollectiveRuntime
 from synth.collective.price.defaults import ALGORITHMS
-from synth.collective.ranking.how_to_get import By, default_instead
-from synth.collective.ranking.request import Against
-from synth.collective.ranking.settings import holds, setting
+from synth.collective.ranking.how_to_get import AdviceKind, default_notice
+from synth.collective.ranking.request import DefaultComparison
+from synth.collective.ranking.settings import explain_scope, way_setting
 from synth.show.report.coordinates import coordinates
 from synth.show.report.topology import Topology, unit_name
 from synth.show.terminal.placements import placement_of
@@ -30,7 +30,7 @@ from synth.show.terminal.style import request_text
 
 
 @dataclass(frozen=True)
-class Device:
+class DrawnDevice:
     """A device that is drawn; where it is missing it has no coordinates."""
 
     number: int
@@ -39,7 +39,7 @@ class Device:
 
 
 @dataclass(frozen=True)
-class InPlaceOfCode:
+class NoCodeAdvice:
     """What to do for one call of the runtime's own, whose code alone would change nothing.
 
     ``settings``: lines of the environment, each with the sizes that it is for; ``words`` about
@@ -60,11 +60,11 @@ def title(answer: Ranking) -> str:
 
 def machine(answer: Ranking) -> str:
     """The machine that was asked of, as one asks for it."""
-    asked = asked_as(answer.system.name, [level.count for level in answer.system.levels])
+    asked = spell_machine(answer.system.name, [level.count for level in answer.system.levels])
     return f"{asked}, calibrated" if answer.system.prices == "calibrated" else asked
 
 
-def answers_of(answer: Ranking) -> Sequence[Answer | UnevenAnswer]:
+def answers_of(answer: Ranking) -> Sequence[PlacedAnswer | UnevenAnswerPart]:
     """The answers of the rows; of a range of sizes those at the smallest of each stretch.
 
     What is worth measuring there is so at the size at which the stretch is to be measured.
@@ -83,7 +83,7 @@ def answers_of(answer: Ranking) -> Sequence[Answer | UnevenAnswer]:
             return answer.answers
 
 
-def answer_at(answer: Ranking, index: int) -> Answer | UnevenAnswer:
+def answer_at(answer: Ranking, index: int) -> PlacedAnswer | UnevenAnswerPart:
     """The answer of a row. Raises InputError where there is no such row."""
     answers = answers_of(answer)
     if not 0 <= index < len(answers):
@@ -91,7 +91,7 @@ def answer_at(answer: Ranking, index: int) -> Answer | UnevenAnswer:
     return answers[index]
 
 
-def over_at(answer: Ranking, index: int) -> Sequence[str]:
+def axes_at(answer: Ranking, index: int) -> Sequence[str]:
     """The axes that the collective of a row is over."""
     return answer.entries[index].over if isinstance(answer, PlanReply) else answer.reduce
 
@@ -101,31 +101,33 @@ def request_at(ranking: Ranking, index: int) -> Goal:
     return ranking.entries[index].request if isinstance(ranking, PlanReply) else ranking.request
 
 
-def lies(ranking: Ranking, answer: Answer | UnevenAnswer) -> Sequence[str]:
+def placement_lines(ranking: Ranking, answer: PlacedAnswer | UnevenAnswerPart) -> Sequence[str]:
     """Where each axis lies, in words; nothing on a machine that lacks devices."""
-    if isinstance(answer, Answer):
+    if isinstance(answer, PlacedAnswer):
         with suppress(InputError):  # names that no machine has, in an answer that was sent
-            return in_words(placement_of(ranking.system.levels, answer.axes, answer.placement))
+            return describe_axes(placement_of(ranking.system.levels, answer.axes, answer.placement))
     return ()
 
 
-def devices(ranking: Ranking, answer: Answer | UnevenAnswer, drawn: Topology) -> Sequence[Device]:
+def devices(
+    ranking: Ranking, answer: PlacedAnswer | UnevenAnswerPart, drawn: Topology
+) -> Sequence[DrawnDevice]:
     """The devices that are drawn, each with its coordinates on the axes."""
     placed: Mapping[int, tuple[int, ...]] = {}
     if isinstance(ranking, UnevenReply):
         placed = {device: (rank,) for rank, device in enumerate(ranking.uneven.devices)}
-    elif isinstance(answer, Answer):
+    elif isinstance(answer, PlacedAnswer):
         placed = {one: coordinates(at, answer.placement) for one, at in drawn.devices.items()}
     return [
-        Device(one, unit_name(ranking.system.levels, at), placed.get(one, ()))
+        DrawnDevice(one, unit_name(ranking.system.levels, at), placed.get(one, ()))
         for one, at in drawn.devices.items()
     ]
 
 
-def steps(answer: Answer | UnevenAnswer) -> Iterator[tuple[str, StepPrice]]:
+def steps(answer: PlacedAnswer | UnevenAnswerPart) -> Iterator[tuple[str, StepPricePart]]:
     """The steps, numbered; with several stripes each has both numbers, as in ``2.1``."""
     counts = [len(answer.steps)]
-    if isinstance(answer, Answer):
+    if isinstance(answer, PlacedAnswer):
         counts = [one.steps for one in answer.stripes]
     numbers = [
         f"{stripe + 1}.{step + 1}" if len(counts) > 1 else str(step + 1)
@@ -135,87 +137,87 @@ def steps(answer: Answer | UnevenAnswer) -> Iterator[tuple[str, StepPrice]]:
     return zip(numbers, answer.steps, strict=True)
 
 
-def in_place_of_code(ranking: Ranking, index: int) -> InPlaceOfCode | None:
+def no_code_advice(ranking: Ranking, index: int) -> NoCodeAdvice | None:
     """What to do for a row of one call of the runtime's own; None for all that is a program.
 
     Raises InputError where there is no such row.
     """
     answer = answer_at(ranking, index)
-    if isinstance(ranking, UnevenReply) or not isinstance(answer, Answer):
+    if isinstance(ranking, UnevenReply) or not isinstance(answer, PlacedAnswer):
         return None
     stretch = ranking.stretches[index] if isinstance(ranking, SweepReply) else None
     if stretch and stretch.keeps_default:
-        return InPlaceOfCode("Nothing to paste: no program is told to be faster than the default.")
+        return NoCodeAdvice("Nothing to paste: no program is told to be faster than the default.")
     request = request_at(ranking, index)
     ends = (stretch.first, stretch.last) if stretch else (answer,)
     if not all(one.segments == 1 and is_plain(one, request) for one in ends):
         return None
     lines = [_setting(one, ranking.algorithm, ranking.system.runtime) for one in ends]
     if not any(lines):
-        return InPlaceOfCode(f"Nothing to paste: {_nothing(answer)}.")
+        return NoCodeAdvice(f"Nothing to paste: {_no_code_reason(answer)}.")
     sizes = (stretch.from_bytes, stretch.until_bytes) if stretch else (0,)
-    at = [volume(size) if len(set(lines)) > 1 else "" for size in sizes]
+    at = [format_bytes(size) if len(set(lines)) > 1 else "" for size in sizes]
     told = dict.fromkeys((to, line or "nothing to set") for to, line in zip(at, lines, strict=True))
-    return InPlaceOfCode(_in_all(answer), tuple(told))
+    return NoCodeAdvice(_environment_text(answer), tuple(told))
 
 
-def instead_of_code(ranking: Ranking, index: int) -> str:
+def no_code_text(ranking: Ranking, index: int) -> str:
     """What is said on top of the files of a row that keeps the default; nothing of any other.
 
     Raises InputError where there is no such row.
     """
     answer = answer_at(ranking, index)
-    if not isinstance(answer, Answer) or in_place_of_code(ranking, index) or not answer.steps:
+    if not isinstance(answer, PlacedAnswer) or no_code_advice(ranking, index) or not answer.steps:
         return ""
-    return default_instead(answer.against_default, answer.runtime_seconds, answer.baseline_seconds)
+    return default_notice(answer.against_default, answer.runtime_seconds, answer.baseline_seconds)
 
 
-def _in_all(answer: Answer) -> str:
+def _environment_text(answer: PlacedAnswer) -> str:
     """What is said of lines of the environment."""
     default = f"the default ({_default(answer)})"
     match answer.against_default:
-        case Against.SAME if not _by_default(answer):
+        case DefaultComparison.SAME if not _is_default(answer):
             told = f"Prices do not tell this from {default}: keep that, or time this. It is one"
-        case Against.SLOWER:
+        case DefaultComparison.SLOWER:
             told = f"This is slower than {default}: keep that. It is one"
         case _:
             told = "One"
     return (
         f"{told} call of the runtime's own, whose code alone gets what the runtime takes by "
         "itself. What it takes is set in the environment of every process, before it starts; "
-        f"{holds(answer.steps[0].collective)}. It was chosen for this size:"
+        f"{explain_scope(answer.steps[0].collective)}. It was chosen for this size:"
     )
 
 
-def _setting(answer: Answer, choice: Choice, by: Runtime) -> str:
+def _setting(answer: PlacedAnswer, choice: Choice, by: CollectiveRuntime) -> str:
     """The line of the environment for an answer; empty for what the runtime does by itself."""
-    if answer.advice.by is By.ENVIRONMENT:
+    if answer.advice.by is AdviceKind.ENVIRONMENT:
         return answer.advice.text
-    if _by_default(answer):
+    if _is_default(answer):
         held = choice in (Choice.RING, Choice.TREE) and by.told
         return f"NCCL_ALGO={SPELLINGS[answer.default.name]}" if held else ""
     [step] = answer.steps
     protocol = step.protocol or Protocol.SIMPLE
-    return setting(step.collective, answer.defaults, step.algorithm, protocol, by)
+    return way_setting(step.collective, answer.defaults, step.algorithm, protocol, by)
 
 
-def _by_default(answer: Answer) -> bool:
+def _is_default(answer: PlacedAnswer) -> bool:
     """Whether it is the runtime's own choice, by the same algorithm and protocol."""
     own = ALGORITHMS.get(answer.default.name), answer.default.protocol
     return all((one.algorithm, one.protocol) == own for one in answer.steps)
 
 
-def _default(answer: Answer) -> str:
+def _default(answer: PlacedAnswer) -> str:
     """The runtime's own choice, as ``tree, ll128, 356 us``."""
     chosen = answer.default
-    return f"{chosen.name}, {chosen.protocol.value}, {duration(chosen.seconds)}"
+    return f"{chosen.name}, {chosen.protocol.value}, {format_duration(chosen.seconds)}"
 
 
-def _nothing(answer: Answer) -> str:
+def _no_code_reason(answer: PlacedAnswer) -> str:
     """Why neither code nor a setting is to be pasted."""
-    if _by_default(answer):
+    if _is_default(answer):
         return "this is what the runtime does by itself"
-    if answer.advice.by is By.NOTHING:
+    if answer.advice.by is AdviceKind.NOTHING:
         return answer.advice.text
     return f"no runtime offers this; by itself it takes {_default(answer)}"
 
@@ -234,14 +236,14 @@ def emit_question(
     match ranking:
         case PlanReply():
             alone = {"entries": [ranking.entries[index]], "ranking": []}
-            given = as_json(ranking.model_copy(update=alone))
+            given = to_json(ranking.model_copy(update=alone))
         case SweepReply():
             stretch = ranking.stretches[index]
             own = stretch.trial.bytes if stretch.trial else stretch.from_bytes
             chosen["bytes"] = size_bytes or own
-            given = as_json(ranking.model_copy(update={"stretches": [stretch], "sizes": []}))
+            given = to_json(ranking.model_copy(update={"stretches": [stretch], "sizes": []}))
         case RankingReply() | UnevenReply():
-            given = as_json(ranking.model_copy(update={"answers": [answer]}))
-    if isinstance(answer, Answer):
+            given = to_json(ranking.model_copy(update={"answers": [answer]}))
+    if isinstance(answer, PlacedAnswer):
         chosen["placement"] = answer.placement
     return {"from": given, "rank": answer.rank, "target": target, **chosen}

@@ -15,7 +15,7 @@ MOST_DEVICES, MOST_NARROW = 128, 32
 DEVICE, GAP, PAD, HUB, HUB_WIDTH = 46, 12, 26, 64, 150
 GRID_GAP, ARC = 24, 12
 """Between the devices of a torus, and beyond them: there the links pass that close its circles."""
-ASIDE = DEVICE / 2 + ARC / 2
+SIDE_MARGIN = DEVICE / 2 + ARC / 2
 """How far from the middles of devices these links pass."""
 _WIDE, _HIGH = 1300, 800
 """What a page has room for without making a drawing smaller."""
@@ -25,7 +25,7 @@ _MOST_MESHED = 8
 _HUBS = {Domain.SWITCH, Domain.BUS}
 
 
-def folded(counts: Sequence[int], most: int) -> list[int]:
+def fold_counts(counts: Sequence[int], most: int) -> list[int]:
     """How many children are drawn at each level: of the innermost as many as there is room for,
     then two of each outer one, so that its links are seen, then more of the inner ones.
     """
@@ -45,7 +45,7 @@ def has_hub(level: LevelInFull, count: int) -> bool:
 
 
 @dataclass(frozen=True)
-class Layout:
+class DrawingLayout:
     """How much room everything takes; ``shown`` is how many children are drawn at each level.
 
     ``narrow``: units stand below each other, as on a telephone.
@@ -69,7 +69,9 @@ class Layout:
             return [1] * (depth - 1) + [min(_NARROW_COLUMNS, self.shown[-1])]
         if depth < _DEEP:
             return usual
-        outer = [_fits(*one) for one in zip(self.levels[:-1], self.shown[:-1], strict=True)]
+        outer = [
+            _possible_columns(*one) for one in zip(self.levels[:-1], self.shown[:-1], strict=True)
+        ]
         return max(([*some, usual[-1]] for some in product(*outer)), key=self._scale)
 
     def _scale(self, columns: Sequence[int]) -> float:
@@ -97,7 +99,7 @@ class Layout:
         )
 
 
-def _fits(level: LevelInFull, count: int) -> Sequence[int]:
+def _possible_columns(level: LevelInFull, count: int) -> Sequence[int]:
     """In how many columns so many children may stand: those of a circle in one row or column."""
     if level.domain in (Domain.RING, Domain.TORUS):
         return [1, count]

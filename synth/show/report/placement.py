@@ -9,9 +9,9 @@ from typing import Any
 
 from markupsafe import Markup
 
-from hierarchies import ranges
+from hierarchies import format_ranges
 from synth.show.report.colours import Paint, paints
-from synth.show.report.details import Device
+from synth.show.report.details import DrawnDevice
 from synth.show.report.layout import DEVICE
 from synth.show.report.topology import Box, Topology
 
@@ -23,7 +23,7 @@ Place = tuple[float, float]
 
 
 @dataclass(frozen=True)
-class Grouping:
+class DrawnGroups:
     """The groups over some axes: of each device that is drawn its own, by its position in
     ``paints`` and ``members``, the numbers of a group's devices in few words.
     """
@@ -36,26 +36,26 @@ class Grouping:
 
 
 def grouping(
-    devices: Sequence[Device],
+    devices: Sequence[DrawnDevice],
     axes: Sequence[str],
     over: Sequence[str],
-    members: Callable[[Device], Sequence[int]],
-) -> Grouping:
+    members: Callable[[DrawnDevice], Sequence[int]],
+) -> DrawnGroups:
     """The groups over some axes of the devices that are drawn; ``members``: all of a device's."""
     held = groups(devices, axes, over)
     first = {held[one.number]: one for one in reversed(devices) if one.number in held}
     found = {one: number for number, one in enumerate(sorted(first))}
-    return Grouping(
+    return DrawnGroups(
         over,
         caption(axes, over),
         paints(max(1, len(found))),
-        [ranges(members(first[one]), _MOST_RUNS) for one in found],
+        [format_ranges(members(first[one]), _MOST_RUNS) for one in found],
         {number: found[one] for number, one in held.items()},
     )
 
 
 def groups(
-    devices: Sequence[Device], axes: Sequence[str], over: Sequence[str]
+    devices: Sequence[DrawnDevice], axes: Sequence[str], over: Sequence[str]
 ) -> Mapping[int, tuple[int, ...]]:
     """The group of each device: its coordinates on the axes that the collective is not over.
 
@@ -69,9 +69,9 @@ def groups(
     }
 
 
-def drawing(
+def draw_machine(
     drawn: Topology,
-    devices: Sequence[Device],
+    devices: Sequence[DrawnDevice],
     axes: Sequence[str],
     over: Sequence[str],
     here: int | None = None,
@@ -139,7 +139,7 @@ def _units(drawn: Topology) -> Iterator[str]:
         if edge["data"]["label"]:
             ends = _ends(edge, middles, tops)
             if aside := edge["data"].get("aside"):
-                ends = _around(*ends, aside)
+                ends = _corner_points(*ends, aside)
             yield _label(edge["data"]["label"], *ends)
 
 
@@ -165,7 +165,7 @@ def _edge(edge: Mapping[str, Any], begin: Place, end: Place) -> str:
     faulty = "worn" in edge["classes"]
     dashes = ' stroke-dasharray="6 4"' if faulty else ""
     aside = edge["data"].get("aside", 0.0)
-    ends = [begin, *_around(begin, end, aside), end] if aside else [begin, end]
+    ends = [begin, *_corner_points(begin, end, aside), end] if aside else [begin, end]
     points = " ".join(f"{x:g},{y:g}" for x, y in ends)
     return (
         f'<polyline class="{"worn" if faulty else "wire"}" points="{points}" fill="none" '
@@ -173,7 +173,7 @@ def _edge(edge: Mapping[str, Any], begin: Place, end: Place) -> str:
     )
 
 
-def _around(begin: Place, end: Place, aside: float) -> tuple[Place, Place]:
+def _corner_points(begin: Place, end: Place, aside: float) -> tuple[Place, Place]:
     """Where a link turns that closes a circle: above the devices of a row, right of a column."""
     x, y = (aside, 0.0) if begin[0] == end[0] else (0.0, -aside)
     return (begin[0] + x, begin[1] + y), (end[0] + x, end[1] + y)
@@ -202,7 +202,7 @@ def _hub(name: str, at: Place) -> Iterator[str]:
 
 
 def _device(
-    one: Device, at: Place, axes: Sequence[str], paint: Paint | None, frame: str
+    one: DrawnDevice, at: Place, axes: Sequence[str], paint: Paint | None, frame: str
 ) -> Iterator[str]:
     """A device: its number, and its coordinates in the order of the axes; dashed if missing."""
     held = ", ".join(f"{n} {c}" for n, c in zip(axes, one.coordinates, strict=False))

@@ -6,22 +6,22 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from hierarchies import InputError, ranges
-from synth.ask.answers.degraded import UnevenAnswer, UnevenReply
+from hierarchies import InputError, format_ranges
+from synth.ask.answers.degraded import UnevenAnswerPart, UnevenReply
 from synth.ask.answers.machine_parts import LevelInFull
-from synth.ask.answers.ranked import Answer
+from synth.ask.answers.ranked import PlacedAnswer
 from synth.show.report.coordinates import coordinates, peers
-from synth.show.report.details import Device, answer_at, over_at
+from synth.show.report.details import DrawnDevice, answer_at, axes_at
 from synth.show.report.topology import Path, digits_of, unit_name
 from synth.show.terminal.rows import Ranking
 
 _MOST_RUNS = 16
-Members = Callable[[Device], Sequence[int]]
+Members = Callable[[DrawnDevice], Sequence[int]]
 Matrix = Sequence[Sequence[int]]
 
 
 @dataclass(frozen=True)
-class Group:
+class RankGroup:
     """Those with whom a device works over some axes: how many, and their numbers in few words."""
 
     over: Sequence[str]
@@ -30,7 +30,7 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Placed:
+class LocatedDevice:
     """A device that was looked for: its number and digits, its unit as faults name it, its
     coordinate on each axis, and its group over each, and over all that the collective is over.
     """
@@ -40,15 +40,15 @@ class Placed:
     path: Path
     unit: str
     coordinates: Mapping[str, int]
-    groups: Sequence[Group]
+    groups: Sequence[RankGroup]
 
 
 @dataclass(frozen=True)
-class Looked:
+class RankLookup:
     """What was typed into a box that asks for a rank, and its device, or why there is none."""
 
     rank: str
-    placed: Placed | None = None
+    placed: LocatedDevice | None = None
     refused: InputError | None = None
 
     @property
@@ -62,43 +62,43 @@ class Looked:
         return self.placed.device if self.placed else None
 
 
-def looked_for(rank: str, find: Callable[[str], Placed]) -> Looked:
+def look_up_rank(rank: str, find: Callable[[str], LocatedDevice]) -> RankLookup:
     """What comes of a rank as it was typed; of nothing nothing."""
     rank = rank.strip()
     if not rank:
-        return Looked("")
+        return RankLookup("")
     try:
-        return Looked(rank, find(rank))
+        return RankLookup(rank, find(rank))
     except InputError as error:
-        return Looked(rank, refused=error)
+        return RankLookup(rank, refused=error)
 
 
-def placed(ranking: Ranking, index: int, rank: str) -> Placed:
+def locate_rank(ranking: Ranking, index: int, rank: str) -> LocatedDevice:
     """The device of a rank in a row of an answer; ranks count devices host by host, from 0.
 
     Those of a machine that lacks devices count what is left. Raises InputError for a text that is
     no rank of it, and where there is no such row.
     """
     answer, levels = answer_at(ranking, index), ranking.system.levels
-    if isinstance(answer, Answer):
+    if isinstance(answer, PlacedAnswer):
         over = groupings(ranking, index)
-        return placed_on(levels, list(answer.axes), answer.placement, over, rank)
+        return locate_rank_on(levels, list(answer.axes), answer.placement, over, rank)
     assert isinstance(ranking, UnevenReply)
     left = ranking.uneven.devices
     number = _number(rank, len(left))
     path = digits_of(left[number], [level.count for level in levels])
-    groups = [Group(over, len(left), _few(left)) for over in groupings(ranking, index)]
+    groups = [RankGroup(over, len(left), _ranges_text(left)) for over in groupings(ranking, index)]
     held = dict(zip(answer.axes, [number], strict=True))
-    return Placed(number, left[number], path, unit_name(levels, path), held, groups)
+    return LocatedDevice(number, left[number], path, unit_name(levels, path), held, groups)
 
 
-def placed_on(
+def locate_rank_on(
     levels: Sequence[LevelInFull],
     axes: Sequence[str],
     matrix: Matrix,
     several: Sequence[Sequence[str]],
     rank: str,
-) -> Placed:
+) -> LocatedDevice:
     """The device of a rank on a whole machine; ``matrix``, the placement, has a row an axis.
 
     ``several``: over which axes groups are told. Raises InputError for a text that is no rank.
@@ -110,9 +110,9 @@ def placed_on(
     groups = []
     for over in several:
         together = peers(device, at, matrix, [axes.index(one) for one in over])
-        groups.append(Group(over, len(together), _few(together)))
+        groups.append(RankGroup(over, len(together), _ranges_text(together)))
     held = dict(zip(axes, at, strict=True))
-    return Placed(device, device, path, unit_name(levels, path), held, groups)
+    return LocatedDevice(device, device, path, unit_name(levels, path), held, groups)
 
 
 def _number(rank: str, devices: int) -> int:
@@ -122,23 +122,26 @@ def _number(rank: str, devices: int) -> int:
     return int(rank)
 
 
-def _few(numbers: Sequence[int]) -> str:
-    return ranges(numbers, _MOST_RUNS)
+def _ranges_text(numbers: Sequence[int]) -> str:
+    return format_ranges(numbers, _MOST_RUNS)
 
 
 def groupings(ranking: Ranking, index: int) -> Sequence[Sequence[str]]:
     """Over what groups are told: each axis, and all that the collective is over."""
-    asked = tuple(over_at(ranking, index))
+    asked = tuple(axes_at(ranking, index))
     return list(dict.fromkeys([*((one,) for one in answer_at(ranking, index).axes), asked]))
 
 
 def members(
-    ranking: Ranking, answer: Answer | UnevenAnswer, axes: Sequence[str], over: Sequence[str]
+    ranking: Ranking,
+    answer: PlacedAnswer | UnevenAnswerPart,
+    axes: Sequence[str],
+    over: Sequence[str],
 ) -> Members:
     """All that a device works with over some axes; on a machine that lacks devices all others."""
     if isinstance(ranking, UnevenReply):
         left = ranking.uneven.devices
         return lambda one: left
-    assert isinstance(answer, Answer)
+    assert isinstance(answer, PlacedAnswer)
     along, matrix = [axes.index(one) for one in over], answer.placement
     return lambda one: peers(one.number, one.coordinates, matrix, along)

@@ -20,14 +20,14 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from hierarchies.units import duration, volume
-from synth.show.terminal.style import axes_text, carried, way
+from hierarchies.units import format_bytes, format_duration
+from synth.show.terminal.style import algorithm_text, axes_text, port_loads
 
 _PACKAGE = "synth.show.report"
 
 
 @dataclass(frozen=True)
-class Lines:
+class Paragraph:
     """A paragraph whose lines stay apart."""
 
     text: str
@@ -52,8 +52,8 @@ def environment(*packages: str) -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    texts = (duration, volume, axes_text, way, carried)
-    made.filters |= {text.__name__: text for text in texts} | {"pretty": _pretty}
+    texts = (format_duration, format_bytes, axes_text, algorithm_text, port_loads)
+    made.filters |= {text.__name__: text for text in texts} | {"pretty": _pretty_json}
     return made
 
 
@@ -67,13 +67,13 @@ _WRITES = ("-o FILE", "-o FOLDER")
 """How lines begin that tell the flag."""
 
 
-def blocks(what: RenderableType) -> Iterator[Lines | Cells]:
+def blocks(what: RenderableType) -> Iterator[Paragraph | Cells]:
     """What a terminal shows, as paragraphs and tables: a report says the same, and no more.
 
     Which flag writes files is said to those alone who typed the command.
     """
     lines: list[str] = []
-    for one in _flat(what):
+    for one in _flatten(what):
         if isinstance(one, str):
             lines += [line for line in one.split("\n") if not line.startswith(_WRITES)]
             continue
@@ -83,11 +83,11 @@ def blocks(what: RenderableType) -> Iterator[Lines | Cells]:
     yield from _paragraphs(lines)
 
 
-def _flat(what: RenderableType) -> Iterator[str | Table]:
+def _flatten(what: RenderableType) -> Iterator[str | Table]:
     match what:
         case Group():
             for one in what.renderables:
-                yield from _flat(one)
+                yield from _flatten(one)
         case Text():
             yield what.plain
         case str() | Table():
@@ -96,11 +96,11 @@ def _flat(what: RenderableType) -> Iterator[str | Table]:
             raise AssertionError(f"no table has a {type(what).__name__}")
 
 
-def _paragraphs(lines: Sequence[str]) -> Iterator[Lines]:
+def _paragraphs(lines: Sequence[str]) -> Iterator[Paragraph]:
     """Texts with empty lines between them."""
     for text in "\n".join(lines).split("\n\n"):
         if text.strip():
-            yield Lines(text.strip("\n"))
+            yield Paragraph(text.strip("\n"))
 
 
 def _cells(table: Table) -> Cells:
@@ -114,5 +114,5 @@ def _cells(table: Table) -> Cells:
     )
 
 
-def _pretty(value: Any) -> str:
+def _pretty_json(value: Any) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False)

@@ -12,12 +12,12 @@ from html import escape
 
 from markupsafe import Markup
 
-from hierarchies.units import duration
+from hierarchies.units import format_duration
 from synth.ask.answers.training.simulated import RankOfStep, RowOfStep
-from synth.collective.emit.timeline.names import named, written
+from synth.collective.emit.timeline.names import bar_name_attributes, write_bar_name
 from synth.collective.emit.timeline.svg import ticks
 from synth.step.simulation.pipeline import PASSES
-from synth.step.simulation.simulation import Doing
+from synth.step.simulation.simulation import Activity
 
 _LEFT, _WIDTH, _RIGHT, _TOP = 170, 760, 70, 46
 _TALL, _GAP = 18, 6
@@ -35,31 +35,33 @@ _NARROW = 3
 
 MOST_RANKS = 32
 _COLOURS = {
-    Doing.COMPUTING: "#0072b2",
-    Doing.COMMUNICATION: "#e69f00",
-    Doing.EXPOSED: "#d55e00",
-    Doing.FORWARD: "#56b4e9",
-    Doing.BACKWARD: "#0072b2",
-    Doing.ONCE: "#009e73",
+    Activity.COMPUTING: "#0072b2",
+    Activity.COMMUNICATION: "#e69f00",
+    Activity.EXPOSED: "#d55e00",
+    Activity.FORWARD: "#56b4e9",
+    Activity.BACKWARD: "#0072b2",
+    Activity.ONCE: "#009e73",
 }
 """Of Okabe and Ito's, which people see apart whatever kind of colour blindness they have."""
 
 _KINDS = {
-    Doing.COMMUNICATION: "communication beside compute",
-    Doing.EXPOSED: "exposed: compute waits",
+    Activity.COMMUNICATION: "communication beside compute",
+    Activity.EXPOSED: "exposed: compute waits",
 }
 """What the legend calls them, where their names do not tell them apart."""
 
 
 @dataclass(frozen=True)
-class Line:
+class TimelineTrack:
     """A row of the drawing."""
 
     label: str
     rows: Sequence[RowOfStep]
 
 
-def timeline(name: str, seconds: float, ranks: Sequence[RankOfStep], whole: float = 0) -> Markup:
+def draw_timeline(
+    name: str, seconds: float, ranks: Sequence[RankOfStep], whole: float = 0
+) -> Markup:
     """The drawing; bars say what they are when pointed at.
 
     ``whole``: the time from left to right if it is longer, so that two may be compared.
@@ -72,7 +74,7 @@ def timeline(name: str, seconds: float, ranks: Sequence[RankOfStep], whole: floa
         f'viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
         f'font-family="system-ui, sans-serif" font-size="12" fill="currentColor" '
         f'data-seconds="{whole!r}">'
-        f"<title>Timeline of {escape(name)}: {duration(seconds)}</title>"
+        f"<title>Timeline of {escape(name)}: {format_duration(seconds)}</title>"
         f"{''.join(_legend(lines))}{''.join(_labels(lines, seconds, whole))}"
         f'<svg class="bars" x="{_LEFT}" y="{_TOP - 8}" width="{_WIDTH}" height="{height - _TOP}" '
         f'viewBox="0 0 {_WIDE} {height - _TOP}" preserveAspectRatio="none">'
@@ -81,28 +83,28 @@ def timeline(name: str, seconds: float, ranks: Sequence[RankOfStep], whole: floa
     )
 
 
-def _lines(ranks: Sequence[RankOfStep]) -> Iterator[Line]:
+def _lines(ranks: Sequence[RankOfStep]) -> Iterator[TimelineTrack]:
     """Passes of the ranks; then what the busiest rank is made of, stream by stream."""
     for number, rank in enumerate(ranks[:MOST_RANKS]):
         passes = [row for row in rank.rows if row.stream == PASSES]
         if passes:
-            yield Line(f"rank {number}" if len(ranks) > 1 else PASSES, passes)
+            yield TimelineTrack(f"rank {number}" if len(ranks) > 1 else PASSES, passes)
     busiest = min(range(len(ranks)), key=lambda number: ranks[number].idle_seconds)
     before = f"rank {busiest}, " if len(ranks) > 1 else ""
     rows = ranks[busiest].rows
     for stream in dict.fromkeys(row.stream for row in rows if row.stream != PASSES):
-        yield Line(f"{before}{stream}", [row for row in rows if row.stream == stream])
+        yield TimelineTrack(f"{before}{stream}", [row for row in rows if row.stream == stream])
 
 
-def _parts(row: RowOfStep) -> Mapping[Doing, float]:
+def _parts(row: RowOfStep) -> Mapping[Activity, float]:
     """Of which kinds a row is, and the part of its time that each takes."""
-    return {Doing(kind): part for kind, part in row.parts.items()} or {row.kind: 1.0}
+    return {Activity(kind): part for kind, part in row.parts.items()} or {row.kind: 1.0}
 
 
-def _legend(lines: Sequence[Line]) -> Iterator[str]:
+def _legend(lines: Sequence[TimelineTrack]) -> Iterator[str]:
     met = {kind for line in lines for row in line.rows for kind in _parts(row)}
     x = _LEFT
-    for kind in (one for one in Doing if one in met):
+    for kind in (one for one in Activity if one in met):
         yield (
             f'<rect x="{x}" y="4" width="12" height="12" fill="{_COLOURS[kind]}"/>'
             f'<text x="{x + 17}" y="14">{_KINDS.get(kind, kind.value)}</text>'
@@ -110,19 +112,19 @@ def _legend(lines: Sequence[Line]) -> Iterator[str]:
         x += 34 + 7 * len(_KINDS.get(kind, kind.value))
 
 
-def _labels(lines: Sequence[Line], seconds: float, whole: float) -> Iterator[str]:
+def _labels(lines: Sequence[TimelineTrack], seconds: float, whole: float) -> Iterator[str]:
     """What stands beside the bars: names, shares of the time, and the ends of the view."""
     yield (
         f'<text class="from" x="{_LEFT}" y="{_TOP - 14}" font-size="11">0 s</text>'
         f'<text class="until" x="{_LEFT + _WIDTH}" y="{_TOP - 14}" text-anchor="end" '
-        f'font-size="11">{duration(whole)}</text>'
+        f'font-size="11">{format_duration(whole)}</text>'
     )
     for moment in ticks(whole) if whole else ():
         x = _LEFT + _WIDTH * moment / whole
         if _LEFT + _BESIDE_ENDS <= x <= _LEFT + _WIDTH - _BESIDE_ENDS:
             yield (
                 f'<text class="tick" x="{x:.1f}" y="{_TOP - 14}" text-anchor="middle" '
-                f'font-size="11">{duration(moment)}</text>'
+                f'font-size="11">{format_duration(moment)}</text>'
             )
     for at, line in enumerate(lines):
         y = _TOP + at * (_TALL + _GAP) + _TALL // 2
@@ -137,7 +139,7 @@ def _labels(lines: Sequence[Line], seconds: float, whole: float) -> Iterator[str
         )
 
 
-def _bars(lines: Sequence[Line], seconds: float) -> Iterator[str]:
+def _bars(lines: Sequence[TimelineTrack], seconds: float) -> Iterator[str]:
     tall = len(lines) * (_TALL + _GAP)
     for moment in ticks(seconds):
         x = round(_WIDE * moment / seconds, 1) if seconds else 0
@@ -155,7 +157,7 @@ def _bars(lines: Sequence[Line], seconds: float) -> Iterator[str]:
             yield from _bar(row, y, _WIDE / seconds if seconds else 0.0)
 
 
-def _names(lines: Sequence[Line], seconds: float) -> Iterator[str]:
+def _names(lines: Sequence[TimelineTrack], seconds: float) -> Iterator[str]:
     """What stands upon the bars; apart, as their own drawing is drawn out to its width."""
     wide_per_second = _WIDTH / seconds if seconds else 0.0
     for at, line in enumerate(lines):
@@ -164,18 +166,18 @@ def _names(lines: Sequence[Line], seconds: float) -> Iterator[str]:
             if not row.parts:
                 x = _LEFT + row.begin_seconds * wide_per_second
                 wide = (row.end_seconds - row.begin_seconds) * wide_per_second
-                yield written(row.name, x, y, wide, _TALL, _COLOURS[row.kind])
+                yield write_bar_name(row.name, x, y, wide, _TALL, _COLOURS[row.kind])
 
 
 def _bar(row: RowOfStep, y: int, wide_per_second: float) -> Iterator[str]:
     """A row as a bar; one that stands for several has a part for each kind, one upon the other."""
     begin, took = row.begin_seconds, row.end_seconds - row.begin_seconds
-    exposed = ", exposed" if row.kind is Doing.EXPOSED else ""
-    said = f"{row.name}{exposed}: {duration(took)}, from {duration(begin)} on"
+    exposed = ", exposed" if row.kind is Activity.EXPOSED else ""
+    said = f"{row.name}{exposed}: {format_duration(took)}, from {format_duration(begin)} on"
     if row.parts:
         said += "; " + ", ".join(f"{part:.0%} {kind}" for kind, part in row.parts.items())
     low = float(y + _TALL)
-    name = "" if row.parts else named(row.name, _COLOURS[row.kind])
+    name = "" if row.parts else bar_name_attributes(row.name, _COLOURS[row.kind])
     edge = _EDGE if took * wide_per_second * _WIDTH > _NARROW * _WIDE else ""
     yield f'<g class="bar"{name}><title>{escape(said)}</title>'
     for kind, part in _parts(row).items():

@@ -18,7 +18,6 @@ from hierarchies import Domain
 from synth.ask.answers.machine_parts import LevelInFull, MachineException
 from synth.show.report.layout import (
     ARC,
-    ASIDE,
     DEVICE,
     GAP,
     GRID_GAP,
@@ -27,8 +26,9 @@ from synth.show.report.layout import (
     MOST_DEVICES,
     MOST_NARROW,
     PAD,
-    Layout,
-    folded,
+    SIDE_MARGIN,
+    DrawingLayout,
+    fold_counts,
     has_hub,
 )
 
@@ -79,11 +79,11 @@ def topology(
     digits of a device that is among them; without it the first of each unit are.
     """
     most = MOST_NARROW if narrow else MOST_DEVICES
-    shown = folded([level.count for level in levels], most)
-    layout = Layout(levels, shown, narrow)
-    drawing = _Drawing(layout, {one.unit: one for one in faults}, around)
+    shown = fold_counts([level.count for level in levels], most)
+    layout = DrawingLayout(levels, shown, narrow)
+    drawing = _TopologyDrawing(layout, {one.unit: one for one in faults}, around)
     drawing.children((), (0.0, 0.0))
-    left_out = _left_out(levels, shown)
+    left_out = _left_out_text(levels, shown)
     wide, high = layout.size(0)
     size = (wide - PAD, high - PAD * 1.5)  # the whole has no box around it
     return Topology(drawing.nodes, drawing.edges, drawing.devices, left_out, drawing.boxes, size)
@@ -105,7 +105,7 @@ def unit_name(levels: Sequence[LevelInFull], path: Path) -> str:
     return "/".join(f"{level.name}{n}" for level, n in zip(levels, path, strict=False))
 
 
-def _left_out(levels: Sequence[LevelInFull], shown: Sequence[int]) -> str:
+def _left_out_text(levels: Sequence[LevelInFull], shown: Sequence[int]) -> str:
     some = [
         f"{count} of {level.count} {level.name}s"
         for level, count in zip(levels, shown, strict=True)
@@ -134,10 +134,10 @@ def _number(path: Path, counts: Sequence[int]) -> int:
 
 
 @dataclass
-class _Drawing:
+class _TopologyDrawing:
     """The drawing so far."""
 
-    layout: Layout
+    layout: DrawingLayout
     faults: Mapping[str, MachineException]
     around: Path = ()
     nodes: list[Json] = field(default_factory=list)
@@ -222,7 +222,7 @@ class _Drawing:
                 closes = _closes(level, devices, (one, other))
                 label = speed(level) if closes and which not in told else ""
                 told |= {which} if closes else set()
-                self._cable(level, above, (one, other), label, ASIDE if closes else 0.0)
+                self._cable(level, above, (one, other), label, SIDE_MARGIN if closes else 0.0)
 
     def _hub(self, path: Path, children: list[Path], at: Mapping[str, float]) -> None:
         """What joins all children of a unit."""

@@ -6,18 +6,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from rich.console import RenderableType
 
-from hierarchies.units import duration, volume
-from synth.ask.answers.comparing import Changed, Compared, DiffReply, Told
+from hierarchies.units import format_bytes, format_duration
+from synth.ask.answers.comparing import DiffReply, LineDifference, Recommendation, ValueDifference
 from synth.show.terminal.style import paragraphs, table, table_of
 
-UNNAMED = ("first", "second")
+UNNAMED_HEADS = ("first", "second")
 _NAMES = ("system", "name", "systems", "model", "job", "plan", "pin", "request", "bytes")
 """Keys whose values say by themselves what an answer is about, the first that differs."""
 _LONGEST_CHARACTERS = 40
 _Heads = tuple[str, str]
 
 
-def diff(answer: DiffReply) -> RenderableType:
+def render_diff(answer: DiffReply) -> RenderableType:
     """What was asked and on what machine, where that differs; then the lines that do."""
     if answer.same:
         return paragraphs("the two answers are the same")
@@ -53,14 +53,16 @@ def heads(differences: Iterable[tuple[str, str, str]]) -> _Heads:
     }
     what = next((what for what in (*_NAMES, *found) if what in found), None)
     if what is None:
-        return UNNAMED
+        return UNNAMED_HEADS
     one, other = (said or f"no {what}" for said in found[what])
     return (one, other) if what in _NAMES else (f"{what} {one}", f"{what} {other}")
 
 
-def _changes(heading: str, changes: Sequence[Changed], heads: _Heads) -> Iterator[RenderableType]:
+def _changes(
+    heading: str, changes: Sequence[ValueDifference], heads: _Heads
+) -> Iterator[RenderableType]:
     if changes:
-        cells: Mapping[str, Callable[[Changed], str]] = {
+        cells: Mapping[str, Callable[[ValueDifference], str]] = {
             heading: lambda one: one.what,
             heads[0]: lambda one: value_text(one, one.first),
             heads[1]: lambda one: value_text(one, one.second),
@@ -69,10 +71,10 @@ def _changes(heading: str, changes: Sequence[Changed], heads: _Heads) -> Iterato
         yield ""
 
 
-def value_text(changed: Changed, value: object) -> str:
+def value_text(changed: ValueDifference, value: object) -> str:
     """A value as people read it."""
     if changed.what == "bytes" and isinstance(value, int):
-        return volume(value)
+        return format_bytes(value)
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
@@ -86,16 +88,23 @@ def line_headings(heads: _Heads) -> Sequence[str]:
     return ["", one, "time", other, "time", f"{other} takes"]
 
 
-def line_cells(line: Compared) -> Sequence[str]:
+def line_cells(line: LineDifference) -> Sequence[str]:
     """A line of both answers, step below step, and how many times as long the second takes."""
-    return [line.what, *_told(line.first), *_told(line.second), ratio(line)]
+    return [
+        line.what,
+        *_recommendation_cells(line.first),
+        *_recommendation_cells(line.second),
+        ratio(line),
+    ]
 
 
-def _told(found: Told | None) -> tuple[str, str]:
-    return (found.how.replace("; ", ";\n"), duration(found.seconds)) if found else ("none", "")
+def _recommendation_cells(found: Recommendation | None) -> tuple[str, str]:
+    return (
+        (found.how.replace("; ", ";\n"), format_duration(found.seconds)) if found else ("none", "")
+    )
 
 
-def _lines(lines: Sequence[Compared], heads: _Heads) -> Iterator[RenderableType]:
+def _lines(lines: Sequence[LineDifference], heads: _Heads) -> Iterator[RenderableType]:
     """Rank by rank, size by size, or entry by entry."""
     if lines:
         made = table(*line_headings(heads), right="time")
@@ -104,7 +113,7 @@ def _lines(lines: Sequence[Compared], heads: _Heads) -> Iterator[RenderableType]
         yield made
 
 
-def ratio(line: Compared) -> str:
+def ratio(line: LineDifference) -> str:
     """How many times as long the second takes as the first.
 
     Empty where one is lacking, and of ranks below the best whose programs differ: nobody would

@@ -13,36 +13,36 @@ from itertools import pairwise
 
 from rich.console import RenderableType
 
-from hierarchies.units import duration, volume
+from hierarchies.units import format_bytes, format_duration
 from synth.ask.answers.degraded import UnevenReply
-from synth.ask.answers.parts import WorthMeasuring
+from synth.ask.answers.parts import DecidingRunPart
 from synth.ask.answers.planning import PlanReply
-from synth.ask.answers.ranked import Answer, RankingReply, Stretch, SweepReply
+from synth.ask.answers.ranked import PlacedAnswer, RankingReply, StretchPart, SweepReply
 from synth.collective.price.resolution import FINEST
-from synth.collective.ranking.how_to_get import IN_TURN, By
-from synth.collective.ranking.request import Against
-from synth.show.terminal.rows import Ranking, Row
+from synth.collective.ranking.how_to_get import ALTERNATE_RUNS, AdviceKind
+from synth.collective.ranking.request import DefaultComparison
+from synth.show.terminal.rows import Ranking, RankingRow
 from synth.show.terminal.style import table_of
 
 _WIDE = 1.5
 """A stretch of sizes that ends at less than so many times its first is too narrow for a rule."""
-_MAYBE = "x?: expected, but prices do not tell it from the default"
+_MAYBE_LEGEND = "x?: expected, but prices do not tell it from the default"
 _FIRST = "host0:"
 _WRITE = "First write, from ANSWER.json, which this question prints with --json:"
-_AS_RUN = "run: as the runtime runs it, which no variable tells to take its calls as priced"
+_RUN_LEGEND = "run: as the runtime runs it, which no variable tells to take its calls as priced"
 
 
 @dataclass(frozen=True)
-class Run:
+class RowRun:
     """A run that decides about a row, by its position from 0 and what it is called."""
 
     row: int
     name: str
-    worth: WorthMeasuring
+    worth: DecidingRunPart
 
 
 @dataclass(frozen=True)
-class Written:
+class EmittedFile:
     """The file that a command of ``emit`` writes: for what target, its name, and for which size.
 
     The size is None where the answer is of one size.
@@ -58,13 +58,13 @@ class Written:
         return self.name.removesuffix(".py")
 
 
-def written(command: str) -> Written:
+def parse_emit_command(command: str) -> EmittedFile:
     """The file of a command: ``collsynth emit --from ANSWER.json ... --target torch -o FILE``."""
     given = dict(pairwise(command.split()))
     size = given.get("--bytes")
     target = given["--target"]
     file = given.get("-o", f"collsynth_{target}.py")  # answers of old say no file
-    return Written(target, file, int(size) if size else None)
+    return EmittedFile(target, file, int(size) if size else None)
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class ToDo:
     expected: str
     between: str = ""
     under: str = ""
-    file: Written | None = None
+    file: EmittedFile | None = None
     emits: str = ""
 
     @property
@@ -99,15 +99,15 @@ class ToDo:
         return self.sets.partition("; ")[2]
 
 
-def to_run(run: Run) -> ToDo:
+def to_do_of_run(run: RowRun) -> ToDo:
     """The commands that decide about a row, and the file that they run."""
     worth, how = run.worth, "run, to decide; it times the default, too"
     low, high = worth.speedup_interval
     hosts = " (on every host; host0 is the first)" * any(_FIRST in one for one in worth.commands)
     emits, lines = worth.commands[:1] * worth.emits, worth.commands[worth.emits :]
-    file = written(emits[0]) if emits else None
+    file = parse_emit_command(emits[0]) if emits else None
     sets = worth.advice.text
-    if worth.advice.by is By.ENVIRONMENT:
+    if worth.advice.by is AdviceKind.ENVIRONMENT:
         how = "run without the variable and with it, to decide"
     elif file:
         sets = "; ".join([file.name, *sets.split("; ")[1:]])
@@ -119,44 +119,46 @@ def to_run(run: Run) -> ToDo:
         sets,
         f"{worth.speedup:.2f}x",
         f"{low:.2f}x to {high:.2f}x",
-        duration(worth.default_seconds / worth.decides_speedup),
+        format_duration(worth.default_seconds / worth.decides_speedup),
         file,
         "".join(emits),
     )
 
 
-def decides(runs: Sequence[Run]) -> str:
+def decision_rule(runs: Sequence[RowRun]) -> str:
     """Which measured figure decides, in a line; nothing where no run does."""
     if not runs:
         return ""
     least = max(one.worth.decides_speedup for one in runs)
-    takes = dict.fromkeys(duration(one.worth.default_seconds) for one in runs)
+    takes = dict.fromkeys(format_duration(one.worth.default_seconds) for one in runs)
     default = f"of {next(iter(takes))}" if len(takes) == 1 else "that takes as long"
     return (
-        f"{IN_TURN}; take what is measured to be {least:.2f} times as fast as the default measured "
+        f"{ALTERNATE_RUNS}; take what is measured to be {least:.2f} times as fast as the default measured "
         f"beside it, or more; the last column is for a default {default}, as expected"
     )
 
 
-def worth_a_run(reply: Ranking) -> list[Run]:
+def find_deciding_runs(reply: Ranking) -> list[RowRun]:
     """The runs that are worth it, in the order of rows."""
     match reply:
         case RankingReply():
-            if any(one.against_best is Against.FASTER for one in reply.answers):
+            if any(one.against_best is DefaultComparison.FASTER for one in reply.answers):
                 return []  # there is something to do without a run
             found = [
-                Run(row, row_name(one, reply.answers), one.worth_measuring)
+                RowRun(row, row_name(one, reply.answers), one.worth_measuring)
                 for row, one in enumerate(reply.answers)
                 if one.worth_measuring
             ]
-            return _and_a_variable(sorted(found, key=lambda one: one.worth.seconds))
+            return _keep_best_and_variable(sorted(found, key=lambda one: one.worth.seconds))
         case SweepReply():
             every = enumerate(reply.stretches)
-            return [run for row, one in every if wide(reply, row) for run in _of_sizes(row, one)]
+            return [
+                run for row, one in every if is_wide(reply, row) for run in _stretch_runs(row, one)
+            ]
         case PlanReply():
             least = FINEST * reply.default_exposed_seconds
             return [
-                Run(row, one.name, one.answer.worth_measuring)
+                RowRun(row, one.name, one.answer.worth_measuring)
                 for row, one in enumerate(reply.entries)
                 if one.answer.worth_measuring
                 and one.default_exposed_seconds - one.runtime_exposed_seconds > least
@@ -165,28 +167,28 @@ def worth_a_run(reply: Ranking) -> list[Run]:
             return []
 
 
-def _and_a_variable(found: Sequence[Run]) -> list[Run]:
+def _keep_best_and_variable(found: Sequence[RowRun]) -> list[RowRun]:
     """Of runs, the fastest first: that one, and the fastest that only sets a variable, by rows.
 
     That is tried in a minute, and what gains more by a file gains it over this.
     """
-    quick = [one for one in found if one.worth.advice.by is By.ENVIRONMENT][:1]
+    quick = [one for one in found if one.worth.advice.by is AdviceKind.ENVIRONMENT][:1]
     both = [*quick, *(one for one in found[:1] if one not in quick)]
     return sorted(both, key=lambda one: one.row)
 
 
-def several_placements(answers: Sequence[Answer]) -> bool:
+def has_several_placements(answers: Sequence[PlacedAnswer]) -> bool:
     """Whether answers are on more than one placement."""
     return len({str(one.placement) for one in answers}) > 1
 
 
-def row_name(answer: Answer, answers: Sequence[Answer]) -> str:
+def row_name(answer: PlacedAnswer, answers: Sequence[PlacedAnswer]) -> str:
     """``row 1``; where several placements are ranked, with its own."""
-    where = f" on {answer.placement}" if several_placements(answers) else ""
+    where = f" on {answer.placement}" if has_several_placements(answers) else ""
     return f"row {answer.rank}{where}"
 
 
-def wide(reply: SweepReply, row: int) -> bool:
+def is_wide(reply: SweepReply, row: int) -> bool:
     """Whether a stretch of sizes is worth a rule of its own, not only a row.
 
     Who sends 580 KiB today sends 620 KiB tomorrow. The first and the last may go on beyond what was
@@ -197,11 +199,13 @@ def wide(reply: SweepReply, row: int) -> bool:
     return not inside or one.until_bytes >= _WIDE * one.from_bytes
 
 
-def _of_sizes(row: int, stretch: Stretch) -> Iterator[Run]:
+def _stretch_runs(row: int, stretch: StretchPart) -> Iterator[RowRun]:
     """The run that decides about a stretch, if it is worth one, at a size that one would type."""
     if trial := stretch.trial:
-        ends = dict.fromkeys(map(volume, (stretch.from_bytes, stretch.until_bytes)))
-        yield Run(row, f"{' to '.join(ends)}, at {volume(trial.bytes)}", trial.worth_measuring)
+        ends = dict.fromkeys(map(format_bytes, (stretch.from_bytes, stretch.until_bytes)))
+        yield RowRun(
+            row, f"{' to '.join(ends)}, at {format_bytes(trial.bytes)}", trial.worth_measuring
+        )
 
 
 SETS = "set this, or paste this file"
@@ -213,7 +217,7 @@ FIGURES: Mapping[str, Callable[[ToDo], str]] = {
 """What is known of each thing that there is to choose from, by the headings of columns."""
 
 
-def choices(of: str, to_do: Sequence[ToDo], how_decided: str) -> Iterator[RenderableType]:
+def render_choices(of: str, to_do: Sequence[ToDo], how_decided: str) -> Iterator[RenderableType]:
     """What there is to choose from in a terminal: a table, what decides, and what to do in turn.
 
     ``of``: what each is about, a row, sizes or an entry.
@@ -235,10 +239,10 @@ def choices(of: str, to_do: Sequence[ToDo], how_decided: str) -> Iterator[Render
             yield "\n".join([one.what, *(f"  {line}" for line in one.lines.splitlines())])
 
 
-def mark_lines(found: Iterable[Row]) -> Iterator[str]:
+def mark_lines(found: Iterable[RankingRow]) -> Iterator[str]:
     """What a question mark behind a speed-up means, and a second time, where there is one."""
     marked = list(found)
     if any(one.endswith("?") for row in marked for one in row.speedup):
-        yield _MAYBE
+        yield _MAYBE_LEGEND
     if any(row.as_run for row in marked):
-        yield _AS_RUN
+        yield _RUN_LEGEND

@@ -6,61 +6,61 @@ from collections.abc import Callable, Iterator, Mapping
 
 from rich.console import RenderableType
 
-from hierarchies.units import duration, volume
-from synth.ask.answers.degraded import CostReply, EvenInside, FollowedProgram, UnevenReply
+from hierarchies.units import format_bytes, format_duration
+from synth.ask.answers.degraded import CostReply, EvenMachine, FollowedProgram, UnevenReply
 from synth.show.terminal.deciding import mark_lines
-from synth.show.terminal.left_over import LAID_OUT
-from synth.show.terminal.placements import placement_of, words
-from synth.show.terminal.rows import in_lines, ranked_table, rows, stripe
+from synth.show.terminal.left_over import LAYOUT_TEXT
+from synth.show.terminal.placements import describe_placement, placement_of
+from synth.show.terminal.rows import ranked_table, rows, stripe, stripe_lines
 from synth.show.terminal.style import (
     axes_text,
-    lacking,
-    many,
+    faults_text,
     paragraphs,
+    pluralize,
     request_text,
     shape,
-    stopped,
+    stopped_warning,
     table,
     table_of,
 )
 
 
-def uneven(reply: UnevenReply) -> RenderableType:
+def render_uneven(reply: UnevenReply) -> RenderableType:
     """The ranking of a machine that lacks devices, and what else one could do."""
     columns = ("#", "program", "time", "speed-up", "bound", "limited by", "proof at this size")
     axes = axes_text(reply.answers[0].axes)
     size, found = len(reply.uneven.devices), rows(reply)
     return paragraphs(
-        f"all-reduce of {volume(reply.bytes)} over {axes} on {reply.system.name}",
-        f"{lacking(reply.system.exceptions)}: {reply.uneven.left}\n",
+        f"all-reduce of {format_bytes(reply.bytes)} over {axes} on {reply.system.name}",
+        f"{faults_text(reply.system.exceptions)}: {reply.uneven.left}\n",
         ranked_table(found, *columns),
         "",
         *_choices(reply.choices),
-        f"{many(reply.considered.programs, 'program')} of explicit groups ranked; "
+        f"{pluralize(reply.considered.programs, 'program')} of explicit groups ranked; "
         f"proofs hold for these {size} devices and groups, not for every size\n"
-        f"speed-up: over the plain all-reduce of one step, {duration(reply.flat_seconds)}\n"
+        f"speed-up: over the plain all-reduce of one step, {format_duration(reply.flat_seconds)}\n"
         "bound: share of the time that no schedule can avoid",
         *mark_lines(found),
-        stopped(reply.complete),
+        stopped_warning(reply.complete),
     )
 
 
-def _choices(choices: list[EvenInside]) -> Iterator[RenderableType]:
+def _choices(choices: list[EvenMachine]) -> Iterator[RenderableType]:
     """The even machines inside, as 4 nodes of 7 GPUs among 31, and the time each takes alone."""
     if choices:
         yield table_of(choices, _CHOICES, right="devices,time", wraps="program")
         yield ""
 
 
-_CHOICES: Mapping[str, Callable[[EvenInside], str]] = {
+_CHOICES: Mapping[str, Callable[[EvenMachine], str]] = {
     "or an even part": lambda one: one.machine,
     "devices": lambda one: str(one.devices),
-    "time": lambda one: duration(one.seconds),
-    "program": lambda one: in_lines([stripe(one.program, [one.segments])]),
+    "time": lambda one: format_duration(one.seconds),
+    "program": lambda one: stripe_lines([stripe(one.program, [one.segments])]),
 }
 
 
-def cost(reply: CostReply) -> RenderableType:
+def render_cost(reply: CostReply) -> RenderableType:
     """A request on the healthy machine and on the one at hand."""
     before, best, same = reply.healthy, reply.best, reply.same_program_seconds
     made = table("", "time", "x healthy", "bound", "program", right="time,x healthy,bound",
@@ -73,49 +73,49 @@ def cost(reply: CostReply) -> RenderableType:
     for name, seconds, bound, program in rows:
         made.add_row(
             name,
-            duration(seconds),
+            format_duration(seconds),
             f"{seconds / before.seconds:.2f}" if before.seconds else "-",
-            duration(bound),
+            format_duration(bound),
             program.replace(" | ", "\n| ").replace("; ", ";\n") or "(nothing to do)",
         )
     system, lost = reply.system, reply.lost_seconds
     asked = request_text(reply.request, reply.reduce, reply.bytes)
-    what = lacking(system.exceptions) or "the smaller machine"
+    what = faults_text(system.exceptions) or "the smaller machine"
     return paragraphs(
         f"{asked}, {axes_text(before.axes)} on {system.name}, {shape(system.levels)}",
-        *_placed(reply),
-        f"{what}: {duration(abs(lost))} {'more' if lost >= 0 else 'less'} a call\n",
+        *_placement_lines(reply),
+        f"{what}: {format_duration(abs(lost))} {'more' if lost >= 0 else 'less'} a call\n",
         made,
         "",
         *_choices(reply.choices),
-        *_followed(reply.followed),
-        stopped(reply.complete),
+        *_followed_lines(reply.followed),
+        stopped_warning(reply.complete),
     )
 
 
-def _placed(reply: CostReply) -> Iterator[str]:
+def _placement_lines(reply: CostReply) -> Iterator[str]:
     """Where the axes lie on the healthy machine, and where now if that is elsewhere."""
     said = []
     for one in (reply.healthy, reply.best):
         if one.placement is not None:
-            lies = words(placement_of(reply.system.levels, one.axes, one.placement))
+            lies = describe_placement(placement_of(reply.system.levels, one.axes, one.placement))
             said.append(f"{lies}, {one.placement}")
     yield from (f"placement: {each}" for each in said[:1])
     yield from (f"placement now: {each}" for each in said[1:] if each != said[0])
     if reply.laid_out_by:
-        yield f"placed {LAID_OUT}"
+        yield f"placed {LAYOUT_TEXT}"
     if said:
         yield ""
 
 
-def _followed(followed: FollowedProgram | None) -> Iterator[str]:
+def _followed_lines(followed: FollowedProgram | None) -> Iterator[str]:
     """What came of one program, followed on every link."""
     if followed is None:
         return
     cut = f" in {followed.segments} segments" if followed.segments > 1 else ""
     yield (
         f"link by link at the stated bandwidth, {followed.program or 'nothing'}{cut}: "
-        f"{duration(followed.healthy_seconds)} healthy, {duration(followed.seconds)} now"
+        f"{format_duration(followed.healthy_seconds)} healthy, {format_duration(followed.seconds)} now"
     )
     for one in followed.busiest:
         yield f"  {one.link} busy for {one.busy_share:.0%} of it"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from rich.console import RenderableType
 
 from hierarchies import Domain
-from synth.ask.answers.importing import Blank, Drafted, ImportReply
+from synth.ask.answers.importing import BlankPart, DraftPart, ImportReply
 from synth.show.terminal.style import paragraphs, table, table_of
 
 _KEYS = {
@@ -21,7 +21,7 @@ _KEYS = {
 """By column the key of a level whose value it shows."""
 
 
-def draft(reply: ImportReply) -> RenderableType:
+def render_draft(reply: ImportReply) -> RenderableType:
     """The levels with a question mark where something is blank, and the blanks one by one."""
     draft = reply.draft
     found = ", ".join(f"{count} {what}" for what, count in draft.counted.items())
@@ -51,19 +51,19 @@ def _cell(value: Domain | float | str | None, blank: bool) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _device(draft: Drafted) -> str:
+def _device(draft: DraftPart) -> str:
     memory = draft.memory_GB_per_s
     rate = "?" if memory is None else f"{memory:g}"
     return f"device: {draft.device or 'not said'}, memory {rate} GB/s"
 
 
-def _blanks(blanks: list[Blank]) -> Iterator[RenderableType]:
+def _blanks(blanks: list[BlankPart]) -> Iterator[RenderableType]:
     if blanks:
         yield ""
         yield table_of(blanks, _BLANKS, wraps="because")
 
 
-_BLANKS: Mapping[str, Callable[[Blank], str]] = {
+_BLANKS: Mapping[str, Callable[[BlankPart], str]] = {
     "blank": lambda one: f"{one.place} {one.key}{'' if one.needed else ' (may stay)'}",
     "perhaps": lambda one: "-" if one.suggestion is None else str(one.suggestion),
     "because": lambda one: one.reason or "the files do not say it",

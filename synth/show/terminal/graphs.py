@@ -8,28 +8,28 @@ from rich.console import RenderableType
 
 from hierarchies import Domain
 from synth.ask.answers.graphs import GraphReply, LevelOfGraph, Nodes
-from synth.show.terminal.style import lacking, many, paragraphs, shape, table_of
+from synth.show.terminal.style import faults_text, paragraphs, pluralize, shape, table_of
 
 _MIDDLES = {Domain.SWITCH: ("switch", "switches"), Domain.BUS: ("bus", "buses")}
 
 
-def graph(answer: GraphReply) -> RenderableType:
+def render_graph(answer: GraphReply) -> RenderableType:
     """How many nodes and cables, level by level, and how to have them."""
-    nodes = ", ".join(_counted(answer.nodes))
-    lacks = lacking(answer.exceptions)
+    nodes = ", ".join(_count_nodes(answer.nodes))
+    lacks = faults_text(answer.exceptions)
     return paragraphs(
         f"{answer.system.name}: {shape(answer.system.levels)}",
         f"exceptions: {lacks}" if lacks else None,
-        f"{nodes}; {many(answer.edges.link, 'cable')}\n",
+        f"{nodes}; {pluralize(answer.edges.link, 'cable')}\n",
         table_of(answer.levels, _LEVELS, right="cables"),
         "\n-o FILE writes it: .graphml and .json for networkx, .dot, .svg to look at.",
     )
 
 
-def _counted(nodes: Nodes) -> Iterator[str]:
-    yield many(nodes.device, "device")
+def _count_nodes(nodes: Nodes) -> Iterator[str]:
+    yield pluralize(nodes.device, "device")
     if nodes.port:
-        yield many(nodes.port, "port")
+        yield pluralize(nodes.port, "port")
     if nodes.switch:
         yield "1 switch" if nodes.switch == 1 else f"{nodes.switch} switches"
     if nodes.bus:
@@ -38,14 +38,14 @@ def _counted(nodes: Nodes) -> Iterator[str]:
 
 _LEVELS: Mapping[str, Callable[[LevelOfGraph], str]] = {
     "level": lambda level: level.name,
-    "joined by": lambda level: _joined(level),
+    "joined by": lambda level: _hub_text(level),
     "ports": lambda level: str(level.ports) if level.ports else "-",
     "cables": lambda level: str(level.links),
     "GB/s each": lambda level: _rates(level),
 }
 
 
-def _joined(level: LevelOfGraph) -> str:
+def _hub_text(level: LevelOfGraph) -> str:
     if level.domain not in _MIDDLES:
         return f"a {level.domain.value}"
     one, several = _MIDDLES[level.domain]

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import prod
 from typing import Any
 
-from hierarchies.units import duration, volume
+from hierarchies.units import format_bytes, format_duration
 from synth.ask.answers import judge
 from synth.ask.answers.degraded import CostReply, UnevenReply
 from synth.ask.answers.measured import (
-    FALLING,
+    SHORTFALLS,
     CalibratedReply,
     DoctorReply,
     FindingPart,
@@ -22,10 +22,10 @@ from synth.ask.answers.training.planned import StepPlanReply
 from synth.ask.answers.training.simulated import SimulateReply
 from synth.ask.table import VERBS
 from synth.collective.price.resolution import WORTH
-from synth.measure.calibration.experiments import in_all
+from synth.measure.calibration.experiments import describe_total
 from synth.measure.logs.tables import busbw_factor
 from synth.show.terminal.rows import Ranking
-from synth.show.terminal.style import axes_text, many
+from synth.show.terminal.style import axes_text, pluralize
 from synth.show.terminal.verdict import verdict
 
 NOTHING = "Nothing was found"
@@ -38,7 +38,7 @@ def headline(verb: str, body: Any) -> str:
     """
     if "schema_version" not in body:
         best = BestSoFar.model_validate(body).answers
-        said = f"{duration(best[0].seconds)}, not proved yet" if best else NOTHING
+        said = f"{format_duration(best[0].seconds)}, not proved yet" if best else NOTHING
         return f"Partial: {said}"
     answer = judge(verb).validate_python(body)
     said = _headline(answer)
@@ -54,20 +54,20 @@ def _headline(answer: object) -> str:
             return told.headline if told else NOTHING
         case StepPlanReply() as plans if plans.plans:
             best = plans.best
-            return f"{axes_text(best.axes)}: {duration(best.seconds)} a step"
+            return f"{axes_text(best.axes)}: {format_duration(best.seconds)} a step"
         case StepPlanReply() as none:
-            return none_fits(none)
+            return no_plan_headline(none)
         case SimulateReply() as simulated:
-            return f"{duration(simulated.seconds)} a step"
+            return f"{format_duration(simulated.seconds)} a step"
         case other:
             return headline_of(other)
 
 
-def none_fits(answer: StepPlanReply) -> str:
+def no_plan_headline(answer: StepPlanReply) -> str:
     """What a search without a plan comes to: that none fits only if that is proved."""
     if answer.proved == "infeasible":
         return "Nothing fits in memory"
-    return f"{NOTHING} that fits, of {many(answer.considered, 'plan')} looked at"
+    return f"{NOTHING} that fits, of {pluralize(answer.considered, 'plan')} looked at"
 
 
 def headline_of(answer: object) -> str:
@@ -81,20 +81,24 @@ def headline_of(answer: object) -> str:
         case DoctorReply():
             return _runs(answer)
         case CalibratedReply():
-            fitted = f"{many(answer.rows, 'measured row')} fitted{_off(answer)}{_untold(answer)}"
-            fitted = f"{fitted}, of {machine}" if (machine := falling(answer.short)) else fitted
+            fitted = f"{pluralize(answer.rows, 'measured row')} fitted{_fit_error_text(answer)}{_ambiguity_text(answer)}"
+            fitted = (
+                f"{fitted}, of {machine}"
+                if (machine := shortfall_headline(answer.short))
+                else fitted
+            )
             against = contradiction(answer.contradicted)
             return f"{against}; {fitted} all the same" if against else fitted
         case TestsReply():
-            seconds = in_all(one.seconds for one in answer.experiments)
-            return f"{many(len(answer.experiments), 'test')}, {seconds}"
+            seconds = describe_total(one.seconds for one in answer.experiments)
+            return f"{pluralize(len(answer.experiments), 'test')}, {seconds}"
     return ""
 
 
 def _runs(answer: DoctorReply) -> str:
     """How many runs fall short, and the levels that are to blame for it."""
     short = {one.source for one in answer.findings if one.kind in ("short", "level-short")}
-    runs = many(len(answer.runs), "run")
+    runs = pluralize(len(answer.runs), "run")
     if against := contradiction(answer.findings):
         return against
     if not short:
@@ -115,9 +119,9 @@ def contradiction(findings: Sequence[FindingPart]) -> str:
     return f"The log contradicts the description: {found[0].text}{more}"
 
 
-def falling(findings: Sequence[FindingPart]) -> str:
+def shortfall_headline(findings: Sequence[FindingPart]) -> str:
     """The machine whose runs fall short, and by which level; nothing if none does."""
-    if not any(one.kind in FALLING for one in findings):
+    if not any(one.kind in SHORTFALLS for one in findings):
         return ""
     told = dict.fromkeys(one.level for one in findings if one.kind == "level-short")
     if told:
@@ -129,19 +133,17 @@ def falling(findings: Sequence[FindingPart]) -> str:
     return f"a machine that falls short{by}"
 
 
-def _off(answer: CalibratedReply) -> str:
+def _fit_error_text(answer: CalibratedReply) -> str:
     """How far rows lie from the fit: in the middle, and the one that is farthest, at its size."""
     if answer.median_error is None or answer.worst is None:
         return ""
     worst = answer.worst
     off = abs(1 / worst.times - 1)
     far = f"{off:.1%}" if off < WORTH else f"{worst.times:.2g} times the price"
-    return (
-        f", {answer.median_error:.1%} off in the median, {far} at worst, at {volume(worst.bytes)}"
-    )
+    return f", {answer.median_error:.1%} off in the median, {far} at worst, at {format_bytes(worst.bytes)}"
 
 
-def _untold(answer: CalibratedReply) -> str:
+def _ambiguity_text(answer: CalibratedReply) -> str:
     pairs = (" and ".join(one.levels) for one in answer.untold)
     return "".join(f", but {pair} are not told apart" for pair in pairs)
 
@@ -150,25 +152,25 @@ def _systems(several: SystemsRankedReply) -> str:
     """The system that is fastest; of ranges of sizes the one with the most bus bandwidth."""
     if ranges := ranges_of(several):
         most = {
-            name: max((rate for _, rate in over_sizes(one)), default=0.0)
+            name: max((rate for _, rate in bandwidths_by_size(one)), default=0.0)
             for name, one in ranges.items()
         }
         return f"{max(most, key=lambda name: most[name])} has the most bus bandwidth"
     if not (seconds := seconds_of(several)):
         return NOTHING
     best = min(seconds, key=lambda name: seconds[name])
-    return f"{best} is the fastest: {duration(seconds[best])}"
+    return f"{best} is the fastest: {format_duration(seconds[best])}"
 
 
 def ranges_of(several: SystemsRankedReply) -> Mapping[str, SweepReply]:
     """By the name of a system what was found over a range of sizes."""
-    return {name: one for name, one in _named(several) if isinstance(one, SweepReply)}
+    return {name: one for name, one in _name_answers(several) if isinstance(one, SweepReply)}
 
 
 def seconds_of(several: SystemsRankedReply) -> Mapping[str, float]:
     """By the name of a system the time of its best answer; of a job what a step waits."""
     found = {}
-    for name, one in _named(several):
+    for name, one in _name_answers(several):
         match one:
             case PlanReply():
                 found[name] = one.ranking[0].exposed_seconds
@@ -177,7 +179,7 @@ def seconds_of(several: SystemsRankedReply) -> Mapping[str, float]:
     return found
 
 
-def over_sizes(reply: SweepReply) -> Iterator[tuple[float, float]]:
+def bandwidths_by_size(reply: SweepReply) -> Iterator[tuple[float, float]]:
     """Bus bandwidth of the best answer at each size, in GB/s."""
     axes: Mapping[str, int] = reply.stretches[0].first.axes if reply.stretches else {}
     factor = busbw_factor(reply.request.value, prod(axes.get(name, 1) for name in reply.reduce))
@@ -186,7 +188,7 @@ def over_sizes(reply: SweepReply) -> Iterator[tuple[float, float]]:
             yield float(one.bytes), factor * one.bytes / one.seconds / 1e9
 
 
-def _named(several: SystemsRankedReply) -> Iterator[tuple[str, Ranking]]:
+def _name_answers(several: SystemsRankedReply) -> Iterator[tuple[str, Ranking]]:
     """The answers by their systems, told apart by a number where several are called the same."""
     names: Sequence[str] = [one.system.name for one in several.systems]
     for at, (name, one) in enumerate(zip(names, several.systems, strict=True)):

@@ -10,21 +10,21 @@ from collections.abc import Iterator, Sequence
 from rich.console import RenderableType
 
 from synth.ask.answers.planning import PlanReply
-from synth.ask.answers.ranked import Answer, RankingReply, SweepReply
+from synth.ask.answers.ranked import PlacedAnswer, RankingReply, SweepReply
 from synth.show.terminal.rows import elsewhere_rows, ranked_table
 
-LAID_OUT = "as frameworks lay axes out (JAX, torch): the last innermost"
+LAYOUT_TEXT = "as frameworks lay axes out (JAX, torch): the last innermost"
 
 
 def laid_out_words(reply: RankingReply | SweepReply) -> Iterator[str]:
     """A line on placements that nobody asked for."""
     if reply.laid_out_by:
-        yield f"placed {LAID_OUT}"
+        yield f"placed {LAYOUT_TEXT}"
 
 
-def left_over(reply: RankingReply | SweepReply) -> Iterator[RenderableType]:
+def render_left_over(reply: RankingReply | SweepReply) -> Iterator[RenderableType]:
     """What is not priced, how to have it priced, and placements that would be faster alone."""
-    others = others_of(reply, reply.answers)
+    others = unreduced_axes_of(reply, reply.answers)
     if not others:
         return
     unpriced = f"not priced: what the axis {' or '.join(others)} sends"
@@ -45,12 +45,12 @@ def left_over(reply: RankingReply | SweepReply) -> Iterator[RenderableType]:
 def left_over_words(reply: RankingReply | SweepReply) -> Iterator[str]:
     """The same as facts beside a ranking: whose placement it is, and what is not priced."""
     if reply.laid_out_by:
-        yield f"placement {LAID_OUT}"
-    if others := others_of(reply, reply.answers):
+        yield f"placement {LAYOUT_TEXT}"
+    if others := unreduced_axes_of(reply, reply.answers):
         yield f"not priced: what {' and '.join(others)} sends"
 
 
-def unsaid(reply: PlanReply) -> Iterator[str]:
+def unused_axes_lines(reply: PlanReply) -> Iterator[str]:
     """Axes of a job over which nothing goes: a placement may move them about for nothing."""
     said = {name for entry in reply.entries for name in entry.over}
     said |= {name for one in reply.unpriced for name in one.over}
@@ -60,7 +60,9 @@ def unsaid(reply: PlanReply) -> Iterator[str]:
         yield f"not weighed: what the axis {' or '.join(others)} sends, of which nothing is said"
 
 
-def others_of(reply: RankingReply | SweepReply, answers: Sequence[Answer]) -> list[str]:
+def unreduced_axes_of(
+    reply: RankingReply | SweepReply, answers: Sequence[PlacedAnswer]
+) -> list[str]:
     """The axes that are not reduced over."""
     axes = answers[0].axes if answers else {}
     return [name for name in axes if name not in reply.reduce]

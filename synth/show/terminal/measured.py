@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from rich.console import RenderableType
 
-from hierarchies.units import duration, volume
+from hierarchies.units import format_bytes, format_duration
 from synth.ask.answers.measured import (
     CalibratedReply,
     ClassResidual,
@@ -18,68 +18,76 @@ from synth.ask.answers.measured import (
     RunRow,
     TestsReply,
 )
-from synth.measure.calibration.experiments import in_all
-from synth.show.terminal.headlines import falling, headline_of
-from synth.show.terminal.style import follows, many, paragraphs, shape, table, table_of, telling
+from synth.measure.calibration.experiments import describe_total
+from synth.show.terminal.headlines import headline_of, shortfall_headline
+from synth.show.terminal.style import (
+    paragraphs,
+    pluralize,
+    price_basis,
+    shape,
+    table,
+    table_of,
+    test_advice,
+)
 
 
-def doctor(answer: DoctorReply) -> RenderableType:
+def render_doctor(answer: DoctorReply) -> RenderableType:
     """Every run as a table, then what all say together: first what it comes to."""
     runs = [part for run in answer.runs for part in (*_run(run), "")]
     head = headline_of(answer)
     shown = [one for one in answer.findings if one.kind != "below-bound" or one.text not in head]
     findings = [line for finding in shown for line in _finding(finding)]
-    onward = [*to_run(answer.findings), *of_a_fault(answer.findings)]
-    said = (follows(answer.prices), head, *answer.left_out)
+    onward = [*tests_to_run(answer.findings), *fault_lines(answer.findings)]
+    said = (price_basis(answer.prices), head, *answer.left_out)
     return paragraphs(*runs, *said, *findings, *onward)
 
 
-def calibrated(answer: CalibratedReply | TestsReply) -> RenderableType:
+def render_calibration(answer: CalibratedReply | TestsReply) -> RenderableType:
     """How near the fit came to its rows, and what these leave open; or the tests to run."""
     if isinstance(answer, TestsReply):
         return _tests(answer)
     wider = [one for one in answer.residuals if not (one.collective or one.algorithm)]
     return paragraphs(
         f"{answer.system.name}, {shape(answer.system.levels)}: {headline_of(answer)}",
-        *of_a_fault(answer.short),
-        *untold(answer),
-        *carried(answer),
-        *unexpected(answer),
+        *fault_lines(answer.short),
+        *ambiguity_lines(answer),
+        *carried_share_lines(answer),
+        *unexpected_size_lines(answer),
         *(f"  {source}" for source in answer.sources),
         "",
         table_of([one for one in wider if not one.protocol], _RESIDUALS, right="sizes from,rows"),
         "",
-        *_listed("left out", answer.warnings),
-        *_listed("not followed by the fit", answer.dropped),
-        *_listed("undetermined, so priced like what is similar", answer.undetermined),
+        *_list_lines("left out", answer.warnings),
+        *_list_lines("not followed by the fit", answer.dropped),
+        *_list_lines("undetermined, so priced like what is similar", answer.undetermined),
         "-o FILE writes the calibrated description.",
     )
 
 
-def to_run(findings: Sequence[FindingPart]) -> Iterator[str]:
+def tests_to_run(findings: Sequence[FindingPart]) -> Iterator[str]:
     """What to run to find what is slow in levels that fall short, surely or likely."""
     steps = dict.fromkeys((one.level, step) for one in findings for step in one.then)
     yield from (f"next, of level {level!r}: {step}" for level, step in steps)
 
 
-def of_a_fault(findings: Sequence[FindingPart]) -> Iterator[str]:
+def fault_lines(findings: Sequence[FindingPart]) -> Iterator[str]:
     """That logs are of a machine that falls short, so prices fitted to them are of that."""
-    if machine := falling(findings):
+    if machine := shortfall_headline(findings):
         yield (
             f"these logs are of {machine}: prices calibrated with them are prices of that fault; "
             "mend it first and measure again, or keep them only to see what it costs"
         )
 
 
-def untold(answer: CalibratedReply) -> Iterator[str]:
+def ambiguity_lines(answer: CalibratedReply) -> Iterator[str]:
     """Which levels rows do not tell apart, and the test that does."""
     for one in answer.untold:
         yield one.text
         if one.tells:
-            yield telling(one.tells)
+            yield test_advice(one.tells)
 
 
-def carried(answer: CalibratedReply) -> Iterator[str]:
+def carried_share_lines(answer: CalibratedReply) -> Iterator[str]:
     """Which share of what a data sheet states the links of each level carried."""
     said = {level for one in answer.untold for level in one.levels}
     for one in answer.levels:
@@ -94,17 +102,17 @@ def carried(answer: CalibratedReply) -> Iterator[str]:
         yield f"level {one.level!r} carried {text} ({one.source}{tells})"
 
 
-def unexpected(answer: CalibratedReply) -> Iterator[str]:
+def unexpected_size_lines(answer: CalibratedReply) -> Iterator[str]:
     """Sizes that are off by more than prices tell: what they took, and what others say of them."""
     for one in answer.unexpected[:_MOST_UNEXPECTED]:
         members = " x ".join(map(str, one.members))
         yield (
             f"{one.source}: {one.collective} of {members} took {one.times:.2g} times its price at "
-            f"{volume(one.bytes)}, where all other sizes say {one.low:.2f} to {one.high:.2f}: "
+            f"{format_bytes(one.bytes)}, where all other sizes say {one.low:.2f} to {one.high:.2f}: "
             "measure it again, or trust no price near it more than that"
         )
     if (more := len(answer.unexpected) - _MOST_UNEXPECTED) > 0:
-        yield f"and {many(more, 'other size')} off by more than prices tell"
+        yield f"and {pluralize(more, 'other size')} off by more than prices tell"
 
 
 _MOST_UNEXPECTED = 3
@@ -112,23 +120,23 @@ _MOST_UNEXPECTED = 3
 
 
 _RESIDUALS: Mapping[str, Callable[[ClassResidual], str]] = {
-    "sizes from": lambda one: volume(one.smallest_bytes),
+    "sizes from": lambda one: format_bytes(one.smallest_bytes),
     "rows": lambda one: str(one.rows),
     "nine of ten took": lambda one: f"{one.low:.2f} to {one.high:.2f} times the price",
 }
 """Of rows that the fit had not seen, by class of sizes."""
 
 
-def _listed(head: str, lines: Sequence[str]) -> Iterator[str]:
+def _list_lines(head: str, lines: Sequence[str]) -> Iterator[str]:
     if lines:
         yield f"{head}:"
         yield from (f"  {line}" for line in lines)
 
 
 def _tests(answer: TestsReply) -> RenderableType:
-    seconds = in_all(one.seconds for one in answer.experiments)
+    seconds = describe_total(one.seconds for one in answer.experiments)
     return paragraphs(
-        f"{many(len(answer.experiments), 'test')} of {answer.system.name}, "
+        f"{pluralize(len(answer.experiments), 'test')} of {answer.system.name}, "
         f"{shape(answer.system.levels)}: {seconds}",
         "",
         table_of(answer.experiments, _TESTS, right="takes", wraps="tells"),
@@ -139,7 +147,7 @@ def _tests(answer: TestsReply) -> RenderableType:
 _TESTS: Mapping[str, Callable[[ExperimentPart], str]] = {
     "test": lambda one: one.name,
     "who": lambda one: one.groups,
-    "takes": lambda one: duration(one.seconds),
+    "takes": lambda one: format_duration(one.seconds),
     "tells": lambda one: "; ".join(one.tells),
 }
 
@@ -159,13 +167,13 @@ def _run(run: DiagnosedRun) -> Iterator[RenderableType]:
     columns = ("size", "time", "in place", "predicted", "bound")
     rates = ("busbw", "in-place busbw", "predicted busbw", "share")
     made = table(*columns, *rates, "predicted by", right=",".join((*columns, *rates)))
-    for row, out, inside in _side_by_side(run.rows):
+    for row, out, inside in _pair_rows(run.rows):
         made.add_row(
-            volume(row.bytes),
-            duration(out.seconds) if out else "-",
-            duration(inside.seconds) if inside else "-",
-            duration(row.predicted_seconds),
-            duration(row.bound_seconds),
+            format_bytes(row.bytes),
+            format_duration(out.seconds) if out else "-",
+            format_duration(inside.seconds) if inside else "-",
+            format_duration(row.predicted_seconds),
+            format_duration(row.bound_seconds),
             _rate(out.busbw_GB_per_s if out else None),
             _rate(inside.busbw_GB_per_s if inside else None),
             _rate(row.predicted_busbw_GB_per_s),
@@ -175,7 +183,7 @@ def _run(run: DiagnosedRun) -> Iterator[RenderableType]:
     yield made
 
 
-def _side_by_side(
+def _pair_rows(
     rows: Sequence[RunRow],
 ) -> Iterator[tuple[RunRow, RunRow | None, RunRow | None]]:
     """By size: its first row, then its rows out of place and in place, None where there is none."""

@@ -7,9 +7,9 @@ from math import prod
 
 from rich.console import RenderableType
 
-from hierarchies import Axis, Domain, Hierarchy, Level, Placement, in_words
+from hierarchies import Axis, Domain, Hierarchy, Level, Placement, describe_axes
 from synth.ask.answers.machine_parts import LevelInBrief, LevelInFull
-from synth.collective.emit.conventions import Said, conventions, told
+from synth.collective.emit.conventions import ConventionText, conventions, summarize_conventions
 from synth.show.terminal.style import table
 
 Levels = Sequence[LevelInBrief]
@@ -30,9 +30,9 @@ def placement_of(levels: Levels, axes: Mapping[str, int], matrix: Matrix) -> Pla
     )
 
 
-def words(placement: Placement) -> str:
+def describe_placement(placement: Placement) -> str:
     """Where each axis lies: ``data on all 8 gpus of a node (ranks 0-7); model across ...``."""
-    return "; ".join(in_words(placement)) or "everything on one device"
+    return "; ".join(describe_axes(placement)) or "everything on one device"
 
 
 def legend(levels: Levels, axes: Iterable[str]) -> str:
@@ -40,14 +40,16 @@ def legend(levels: Levels, axes: Iterable[str]) -> str:
     return f"rows {', '.join(axes)}; columns {', '.join(level.name for level in levels)}"
 
 
-def placed(
+def render_placements(
     levels: Levels, axes: Mapping[str, int], matrices: Sequence[Matrix]
 ) -> Iterator[RenderableType]:
     """The placements of some answers, each once: in words, and its matrix."""
     if not matrices:
         return
     different = {str(matrix): matrix for matrix in matrices}
-    said = {text: words(placement_of(levels, axes, one)) for text, one in different.items()}
+    said = {
+        text: describe_placement(placement_of(levels, axes, one)) for text, one in different.items()
+    }
     if len(said) == 1:
         for text, each in said.items():
             yield f"placement: {each}\n{text}: {legend(levels, axes)}"
@@ -70,10 +72,10 @@ def rank_orders(
     yield from order_table(found)
 
 
-def order_table(found: Iterable[Said]) -> Iterator[RenderableType]:
+def order_table(found: Iterable[ConventionText]) -> Iterator[RenderableType]:
     """What is said of each framework."""
     made = table("framework", "what to do", wraps="what to do")
     made.show_header = False
-    for frameworks, say in told(found):
+    for frameworks, say in summarize_conventions(found):
         made.add_row(f"  {frameworks}", say)
     yield made

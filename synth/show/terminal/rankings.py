@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from rich.console import RenderableType
 
-from hierarchies.units import duration, volume
+from hierarchies.units import format_bytes, format_duration
 from synth.ask.answers.degraded import UnevenReply
 from synth.ask.answers.machine_parts import MachineInFull
 from synth.ask.answers.planning import (
@@ -17,31 +17,44 @@ from synth.ask.answers.planning import (
     SystemsRankedReply,
     UnpricedEntry,
 )
-from synth.ask.answers.ranked import Answer, RankedAnswer, RankingReply, SweepReply
+from synth.ask.answers.ranked import PlacedAnswer, RankedAnswer, RankingReply, SweepReply
 from synth.collective.price.resolution import FINEST
-from synth.collective.ranking.how_to_get import By
-from synth.collective.ranking.request import Against
-from synth.collective.ranking.settings import holds
+from synth.collective.ranking.how_to_get import AdviceKind
+from synth.collective.ranking.request import DefaultComparison
+from synth.collective.ranking.settings import explain_scope
 from synth.show.terminal.deciding import mark_lines
-from synth.show.terminal.degraded import uneven
-from synth.show.terminal.left_over import laid_out_words, left_over, unsaid
-from synth.show.terminal.placements import Matrix, placed, placement_of, rank_orders, words
-from synth.show.terminal.rows import Row, Stripe, default_by_size, default_first, ranked_table, rows
+from synth.show.terminal.degraded import render_uneven
+from synth.show.terminal.left_over import laid_out_words, render_left_over, unused_axes_lines
+from synth.show.terminal.placements import (
+    Matrix,
+    describe_placement,
+    placement_of,
+    rank_orders,
+    render_placements,
+)
+from synth.show.terminal.rows import (
+    RankingRow,
+    StripeText,
+    default_by_size,
+    default_rows,
+    ranked_table,
+    rows,
+)
 from synth.show.terminal.style import (
     axes_text,
-    between,
-    followed,
-    how_often,
-    lacking,
-    many,
+    considered_text,
+    faults_text,
+    interval_text,
     paragraphs,
+    pluralize,
+    price_basis_lines,
     request_text,
-    searched,
     shape,
-    stopped,
+    stopped_warning,
     table_of,
+    times_text,
 )
-from synth.show.terminal.verdict import decision, of_later
+from synth.show.terminal.verdict import later_default_lines, render_decision
 
 _SAME = "same: prices do not tell them apart; none: no runtime offers it"
 _SPEEDUP = (
@@ -55,44 +68,44 @@ _NEAR = "near: so many other programs that prices do not tell from it; the simpl
 _BOUND = "bound: share of the time that no schedule can avoid"
 
 
-def top(reply: RankingReply | SweepReply | UnevenReply | PlanReply) -> RenderableType:
+def render_top(reply: RankingReply | SweepReply | UnevenReply | PlanReply) -> RenderableType:
     """The answers of one size, or of a range of sizes; of several collectives their plan."""
     match reply:
         case PlanReply():
-            return plan(reply)
+            return render_plan(reply)
         case SweepReply():
-            return sweep(reply)
+            return render_sweep(reply)
         case UnevenReply():
-            return uneven(reply)
+            return render_uneven(reply)
         case RankingReply():
-            return ranking(reply)
+            return render_ranking(reply)
 
 
-def ranking(reply: RankingReply) -> RenderableType:
+def render_ranking(reply: RankingReply) -> RenderableType:
     """The answers of one size."""
     axes = reply.answers[0].axes if reply.answers else {}
     matrices = [one.placement for one in reply.answers]
     near = ["near"] * any(one.others for one in reply.answers)
-    columns = _with_placement("#", "program", *near, "time", "busbw", "speed-up", "bound",
+    columns = _add_placement_column("#", "program", *near, "time", "busbw", "speed-up", "bound",
                               "limited by", "proof", matrices=matrices)  # fmt: skip
-    programs = many(reply.considered.programs, "program")
-    default = duration(reply.best_default_seconds)
+    programs = pluralize(reply.considered.programs, "program")
+    default = format_duration(reply.best_default_seconds)
     return paragraphs(
-        *_asked(reply, axes, matrices, reply.bytes),
-        ranked_table([*default_first(reply), *rows(reply)], *columns),
+        *_question_lines(reply, axes, matrices, reply.bytes),
+        ranked_table([*default_rows(reply), *rows(reply)], *columns),
         *_reasons(reply),
-        *_to_do(reply.answers),
-        *([*decision(reply)] or _later(reply)),
+        *_to_do_lines(reply.answers),
+        *([*render_decision(reply)] or _later_default_lines(reply)),
         *_rank_orders(reply.system, reply.answers[:1]),
-        f"\n{searched(reply.considered)}, {programs} ranked; best default: {default}",
+        f"\n{considered_text(reply.considered)}, {programs} ranked; best default: {default}",
         _busbw(reply.system),
         _SPEEDUP_OVER_BEST if "placement" in columns else _SPEEDUP,
         *mark_lines(rows(reply)),
         _BOUND,
         *[_NEAR] * len(near),
         *_ties(reply.answers, "answer", reply.system),
-        *left_over(reply),
-        stopped(reply.complete),
+        *render_left_over(reply),
+        stopped_warning(reply.complete),
     )
 
 
@@ -100,19 +113,21 @@ def _busbw(system: MachineInFull) -> str:
     return f"busbw: GB/s, {system.runtime.counted}".replace(", as", " as")
 
 
-def _with_placement(first: str, *columns: str, matrices: Sequence[Matrix]) -> list[str]:
+def _add_placement_column(first: str, *columns: str, matrices: Sequence[Matrix]) -> list[str]:
     """The columns of a ranking: the placement is one of them where there are several."""
     several = len({str(matrix) for matrix in matrices}) > 1
     return [first, *["placement"] * several, *columns]
 
 
-def _rank_orders(system: MachineInFull, answers: Sequence[Answer]) -> Iterator[RenderableType]:
+def _rank_orders(
+    system: MachineInFull, answers: Sequence[PlacedAnswer]
+) -> Iterator[RenderableType]:
     """What the placement of an answer asks of each framework."""
     for one in answers:
         yield from rank_orders(system.levels, one.axes, one.placement, f" of {one.rank}")
 
 
-def _asked(
+def _question_lines(
     reply: RankingReply | SweepReply,
     axes: Mapping[str, int],
     matrices: Sequence[Matrix],
@@ -121,101 +136,105 @@ def _asked(
     """The question and its machine, and the placements of the answers, in words."""
     asked, system = request_text(reply.request, reply.reduce, *sizes_bytes), reply.system
     yield f"{asked}, {axes_text(axes)} on {system.name}, {shape(system.levels)}"
-    if lacks := lacking(system.exceptions):
+    if lacks := faults_text(system.exceptions):
         yield lacks
-    yield from placed(system.levels, axes, matrices)
+    yield from render_placements(system.levels, axes, matrices)
     yield from laid_out_words(reply)
     yield ""
 
 
-def sweep(reply: SweepReply) -> RenderableType:
+def render_sweep(reply: SweepReply) -> RenderableType:
     """From which size on which answer is the best."""
     axes = reply.stretches[0].first.axes if reply.stretches else {}
     matrices = [one.first.placement for one in reply.stretches]
-    columns = _with_placement(
+    columns = _add_placement_column(
         "sizes", "program", "time", "busbw", "speed-up", "bound", "proof", matrices=matrices
     )
     return paragraphs(
-        *_asked(reply, axes, matrices, *reply.bytes),
+        *_question_lines(reply, axes, matrices, *reply.bytes),
         ranked_table(rows(reply), *columns),
-        *decision(reply),
-        f"\n{many(len(reply.sizes), 'size')} asked; changes are told to 1%; one program a size: "
+        *render_decision(reply),
+        f"\n{pluralize(len(reply.sizes), 'size')} asked; changes are told to 1%; one program a size: "
         "ask one size for\nseveral side by side, which may take less",
         f"default: {'; '.join(default_by_size(reply))}",
         f"{_busbw(reply.system)}\n{_SPEEDUP}",
         *mark_lines(rows(reply)),
         f"{_BOUND}; first and last size",
-        *followed(reply.system),
-        *([_lay(reply.system)] if any(one.interval_seconds for one in reply.answers) else []),
-        *left_over(reply),
-        stopped(reply.complete),
+        *price_basis_lines(reply.system),
+        *(
+            [_interval_legend(reply.system)]
+            if any(one.interval_seconds for one in reply.answers)
+            else []
+        ),
+        *render_left_over(reply),
+        stopped_warning(reply.complete),
     )
 
 
-def _lay(system: MachineInFull) -> str:
+def _interval_legend(system: MachineInFull) -> str:
     """What the figures below a time are."""
     if system.prices == "typical":
         return "below each time: where 9 of 10 machines with such links lay"
     return "below each time: where 9 of 10 measurements lay about such prices"
 
 
-def several(reply: SystemsRankedReply) -> RenderableType:
+def render_systems(reply: SystemsRankedReply) -> RenderableType:
     """The best answer of each system in one table; of a range of sizes, one table each."""
     first = reply.systems[0]
     if isinstance(first, SweepReply):
-        each = [part for one in reply.systems for part in (top(one), "")]
-        return paragraphs(*each, stopped(reply.complete))
+        each = [part for one in reply.systems for part in (render_top(one), "")]
+        return paragraphs(*each, stopped_warning(reply.complete))
     if isinstance(first, PlanReply):
         plans = [one for one in reply.systems if isinstance(one, PlanReply)]
-        return paragraphs(*_planned(plans), stopped(reply.complete))
+        return paragraphs(*_render_plans(plans), stopped_warning(reply.complete))
     columns = ("system", "program", "time", "busbw", "speed-up", "limited by", "proof")
     others = [one for one in reply.systems if isinstance(one, RankingReply | UnevenReply)]
     asked = request_text(first.request, first.reduce, first.bytes)
     return paragraphs(
-        f"{asked}: the best on each of {many(len(reply.systems), 'system')}\n",
-        ranked_table((_best(one) for one in others if one.answers), *columns),
+        f"{asked}: the best on each of {pluralize(len(reply.systems), 'system')}\n",
+        ranked_table((_best_row(one) for one in others if one.answers), *columns),
         "",
-        *(line for one in others for line in _best_placed(one)),
+        *(line for one in others for line in _best_placement(one)),
         *(laid_out_words(first) if isinstance(first, RankingReply) else ()),
         f"{_busbw(first.system)}\n{_SPEEDUP}",
-        *mark_lines(_best(one) for one in others if one.answers),
-        stopped(reply.complete),
+        *mark_lines(_best_row(one) for one in others if one.answers),
+        stopped_warning(reply.complete),
     )
 
 
-def _planned(plans: Sequence[PlanReply]) -> Iterator[RenderableType]:
+def _render_plans(plans: Sequence[PlanReply]) -> Iterator[RenderableType]:
     """The best placement of each system for a job, and what a step waits there."""
-    yield f"{plans[0].title}: the best placement on each of {many(len(plans), 'system')}\n"
-    yield table_of(plans, _PLANNED, right="a step waits,by the runtime's choice")
+    yield f"{plans[0].title}: the best placement on each of {pluralize(len(plans), 'system')}\n"
+    yield table_of(plans, _PLAN_CELLS, right="a step waits,by the runtime's choice")
     yield "a step waits: for communication that compute does not hide"
 
 
-_PLANNED: Mapping[str, Callable[[PlanReply], str]] = {
+_PLAN_CELLS: Mapping[str, Callable[[PlanReply], str]] = {
     "system": lambda plan: plan.system.name,
     "placement": lambda plan: str(plan.ranking[0].placement),
-    "a step waits": lambda plan: duration(plan.ranking[0].exposed_seconds),
-    "by the runtime's choice": lambda plan: duration(plan.default_exposed_seconds),
+    "a step waits": lambda plan: format_duration(plan.ranking[0].exposed_seconds),
+    "by the runtime's choice": lambda plan: format_duration(plan.default_exposed_seconds),
 }
 
 
-def _best(reply: RankingReply | UnevenReply) -> Row:
+def _best_row(reply: RankingReply | UnevenReply) -> RankingRow:
     """The first row, under the name of the system."""
     row = replace(rows(reply)[0], title=(reply.system.name,), intervals=())
     if isinstance(reply, UnevenReply):
-        whole = Stripe((reply.answers[0].program,), "", "")
+        whole = StripeText((reply.answers[0].program,), "", "")
         return replace(row, placement="uneven", stripes=(whole,))
     return row
 
 
-def _best_placed(reply: RankingReply | UnevenReply) -> Iterator[str]:
+def _best_placement(reply: RankingReply | UnevenReply) -> Iterator[str]:
     """Where the axes of a system's best answer lie."""
     if isinstance(reply, RankingReply) and reply.answers:
         best = reply.answers[0]
-        lies = words(placement_of(reply.system.levels, best.axes, best.placement))
+        lies = describe_placement(placement_of(reply.system.levels, best.axes, best.placement))
         yield f"{reply.system.name}: {lies}, {best.placement}"
 
 
-def plan(reply: PlanReply) -> RenderableType:
+def render_plan(reply: PlanReply) -> RenderableType:
     """The placement of a job, what each entry does on it, and the next best placements."""
     best, *others = reply.ranking
     exposed, default = best.exposed_seconds, reply.default_exposed_seconds
@@ -225,24 +244,24 @@ def plan(reply: PlanReply) -> RenderableType:
     return paragraphs(
         ": ".join(filter(None, (reply.job, reply.title))),
         f"on {reply.system.name}, {shape(reply.system.levels)}: {axes_text(best.axes)}",
-        lacking(reply.system.exceptions) or None,
-        *placed(reply.system.levels, best.axes, [best.placement]),
-        f"a step waits {duration(exposed)} for communication that compute does not hide\n"
-        f"(with the runtime's own choice on the same placement {duration(default)}{gain})\n",
+        faults_text(reply.system.exceptions) or None,
+        *render_placements(reply.system.levels, best.axes, [best.placement]),
+        f"a step waits {format_duration(exposed)} for communication that compute does not hide\n"
+        f"(with the runtime's own choice on the same placement {format_duration(default)}{gain})\n",
         *_entries(reply),
         *_gains(reply.entries),
-        *decision(reply),
+        *render_decision(reply),
         "",
-        *_others(reply.system, best, others),
+        *_other_placements(reply.system, best, others),
         *_ties(reply.ranking, "placement", reply.system),
-        *_unpriced(reply.unpriced),
-        *unsaid(reply),
+        *_unpriced_lines(reply.unpriced),
+        *unused_axes_lines(reply),
         *rank_orders(reply.system.levels, best.axes, best.placement),
         "",
-        f"{searched(reply.considered)}; what computing costs is not weighed",
+        f"{considered_text(reply.considered)}; what computing costs is not weighed",
         "in all: times x one call; exposed: what of that is not hidden",
         "loss: one call against the placement that the entry would have wanted for itself",
-        stopped(reply.complete),
+        stopped_warning(reply.complete),
     )
 
 
@@ -263,17 +282,17 @@ def _entries(reply: PlanReply) -> Iterator[RenderableType]:
 def _gains(entries: Sequence[PlannedEntry]) -> Iterator[str]:
     """How to get what entries gain over the runtime's own choice."""
     for one in entries:
-        if one.answer.against_default is Against.FASTER:
+        if one.answer.against_default is DefaultComparison.FASTER:
             yield f"\n{one.name}: {one.answer.advice.text}"
-            yield from _touched(one, entries)
+            yield from _side_effect_lines(one, entries)
 
 
-def _touched(entry: PlannedEntry, entries: Iterable[PlannedEntry]) -> Iterator[str]:
+def _side_effect_lines(entry: PlannedEntry, entries: Iterable[PlannedEntry]) -> Iterator[str]:
     """What a line of the environment holds for, beside the entry that it is meant for."""
-    if entry.answer.advice.by is By.ENVIRONMENT:
+    if entry.answer.advice.by is AdviceKind.ENVIRONMENT:
         same = (one for one in entries if one.request is entry.request and one is not entry)
         others = ", ".join(one.name for one in same)
-        yield f"  {holds(entry.request.value)}{f'; here also for {others}' * bool(others)}"
+        yield f"  {explain_scope(entry.request.value)}{f'; here also for {others}' * bool(others)}"
 
 
 LESS_IS_NO_BETTER = (
@@ -283,28 +302,28 @@ _COSTS: Mapping[str, Callable[[PlannedEntry], str]] = {
     "#": lambda entry: str(entry.answer.rank),
     "entry": lambda entry: entry.name,
     "over": lambda entry: ",\n".join(entry.over),
-    "bytes": lambda entry: volume(entry.bytes),
+    "bytes": lambda entry: format_bytes(entry.bytes),
     "times": lambda entry: f"{entry.times:g}",
-    "one call": lambda entry: duration(entry.answer.seconds),
-    "in all": lambda entry: duration(entry.times * entry.answer.seconds),
+    "one call": lambda entry: format_duration(entry.answer.seconds),
+    "in all": lambda entry: format_duration(entry.times * entry.answer.seconds),
     "hidden": lambda entry: f"{entry.hidden:.0%}",
-    "exposed": lambda entry: duration(entry.exposed_seconds),
+    "exposed": lambda entry: format_duration(entry.exposed_seconds),
     "loss": lambda entry: f"{entry.loss:.2f}x",
 }
 
 
-def _others(
+def _other_placements(
     system: MachineInFull, best: PlacementOption, options: list[PlacementOption]
 ) -> Iterator[RenderableType]:
     """The placements that are next best, in words, and why one with less exposed is not first."""
 
     def lies(option: PlacementOption) -> str:
-        where = words(placement_of(system.levels, option.axes, option.placement))
+        where = describe_placement(placement_of(system.levels, option.axes, option.placement))
         return f"{where}\n{option.placement}"
 
     def waits(option: PlacementOption) -> str:
-        intervals = map(between, filter(None, [option.interval_seconds]))
-        return "\n".join([duration(option.exposed_seconds), *intervals])
+        intervals = map(interval_text, filter(None, [option.interval_seconds]))
+        return "\n".join([format_duration(option.exposed_seconds), *intervals])
 
     if options:
         cells = {
@@ -325,27 +344,27 @@ def _ties(
     their prices apart. Those of other machines say nothing of which of two is faster.
     """
     first = ranked[0] if ranked else None
-    yield from followed(system)
+    yield from price_basis_lines(system)
     if first is None or first.interval_seconds is None:
         return
-    text = _lay(system)
+    text = _interval_legend(system)
     many_tied = sum(one.tied for one in ranked)
     if many_tied > 1 and system.prices != "typical":
-        text += f"\n{many(many_tied, what)} tie: prices do not tell them from the first"
+        text += f"\n{pluralize(many_tied, what)} tie: prices do not tell them from the first"
     yield text
 
 
-def _later(reply: RankingReply) -> Iterator[str]:
+def _later_default_lines(reply: RankingReply) -> Iterator[str]:
     """What the default that is kept is in NCCL after 2.28, where that decides."""
     if reply.answers:
         plain = min(reply.answers, key=lambda one: one.baseline_seconds)
-        yield from (f"\n{line}" for line in of_later(reply.request.value, plain, None))
+        yield from (f"\n{line}" for line in later_default_lines(reply.request.value, plain, None))
 
 
-def _to_do(answers: Sequence[RankedAnswer]) -> Iterator[str]:
+def _to_do_lines(answers: Sequence[RankedAnswer]) -> Iterator[str]:
     """What to do where the first answer is none that a runtime offers."""
-    if answers and answers[0].against_default is Against.NOT_OFFERED:
-        offered = (one for one in answers if one.against_default is Against.FASTER)
+    if answers and answers[0].against_default is DefaultComparison.NOT_OFFERED:
+        offered = (one for one in answers if one.against_default is DefaultComparison.FASTER)
         best = next(offered, None)
         least = (
             "none here is faster than the default; a larger -k, or --algorithm ring, may show one"
@@ -353,9 +372,9 @@ def _to_do(answers: Sequence[RankedAnswer]) -> Iterator[str]:
         yield f"\nof what runtimes offer: {f'{best.rank}, {best.advice.text}' if best else least}"
 
 
-def _unpriced(entries: list[UnpricedEntry]) -> Iterator[str]:
+def _unpriced_lines(entries: list[UnpricedEntry]) -> Iterator[str]:
     for one in entries:
-        size = f"{volume(one.bytes)} over {', '.join(one.over)}, {how_often(one.times)}"
+        size = f"{format_bytes(one.bytes)} over {', '.join(one.over)}, {times_text(one.times)}"
         yield f"not priced: {one.name} ({size}): {one.why}"
 
 

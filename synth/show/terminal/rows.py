@@ -10,16 +10,23 @@ from math import prod
 from rich.table import Table
 
 from grammar import Goal
-from hierarchies.units import duration, volume
-from synth.ask.answers.degraded import UnevenAnswer, UnevenReply
+from hierarchies.units import format_bytes, format_duration
+from synth.ask.answers.degraded import UnevenAnswerPart, UnevenReply
 from synth.ask.answers.planning import PlannedEntry, PlanReply
-from synth.ask.answers.ranked import Answer, RankedAnswer, RankingReply, SweepReply
+from synth.ask.answers.ranked import PlacedAnswer, RankedAnswer, RankingReply, SweepReply
 from synth.collective.price.defaults import ALGORITHMS
 from synth.collective.price.resolution import FINEST, WORTH
-from synth.collective.ranking.how_to_get import AS_IT_IS
-from synth.collective.ranking.request import Against
+from synth.collective.ranking.how_to_get import KEEP_DEFAULT
+from synth.collective.ranking.request import DefaultComparison
 from synth.measure.logs.tables import busbw_factor
-from synth.show.terminal.style import MARKS, how_often, request_text, table_of, way, way_of
+from synth.show.terminal.style import (
+    MARKS,
+    algorithm_name,
+    algorithm_text,
+    request_text,
+    table_of,
+    times_text,
+)
 
 Ranking = RankingReply | SweepReply | UnevenReply | PlanReply
 """An answer with rows that can be looked at one by one."""
@@ -28,7 +35,7 @@ Ends = tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class Stripe:
+class StripeText:
     """One of the programs side by side: its steps, its share of the payload and its segments.
 
     ``share`` is empty if it has the whole payload, ``segments`` if that is not cut.
@@ -40,7 +47,7 @@ class Stripe:
 
 
 @dataclass(frozen=True)
-class Row:
+class RankingRow:
     """A row of a ranking. Several rows may share a rank; title and intervals may be empty.
 
     ``intervals``: both ends of each, in the order of times; over a range of sizes two that differ.
@@ -51,7 +58,7 @@ class Row:
 
     rank: str
     title: Ends
-    stripes: tuple[Stripe, ...]
+    stripes: tuple[StripeText, ...]
     placement: str
     time: Ends
     intervals: tuple[Ends, ...]
@@ -68,19 +75,19 @@ class Row:
 
 
 @dataclass(frozen=True)
-class _Priced:
+class _PricedAnswer:
     """An answer at one size, and the seconds that no schedule can beat there.
 
     ``default_seconds``: of the default that it is compared with, if that is on another placement.
     """
 
-    answer: Answer | UnevenAnswer
+    answer: PlacedAnswer | UnevenAnswerPart
     size_bytes: int
     bound_seconds: float
     default_seconds: float | None = None
 
 
-def rows(reply: Ranking) -> list[Row]:
+def rows(reply: Ranking) -> list[RankingRow]:
     """The rows of a ranking, of a range of sizes, or of a plan's entries."""
     match reply:
         case SweepReply():
@@ -89,37 +96,45 @@ def rows(reply: Ranking) -> list[Row]:
             return [_entry(entry) for entry in reply.entries]
         case RankingReply():
             best = reply.best_default_seconds
-            priced = [_Priced(one, reply.bytes, one.bound_seconds, best) for one in reply.answers]
+            priced = [
+                _PricedAnswer(one, reply.bytes, one.bound_seconds, best) for one in reply.answers
+            ]
         case UnevenReply():
-            priced = [_Priced(one, reply.bytes, reply.bound_seconds) for one in reply.answers]
+            priced = [_PricedAnswer(one, reply.bytes, reply.bound_seconds) for one in reply.answers]
     return [_row(reply.request, reply.reduce, one) for one in priced]
 
 
-def elsewhere_rows(reply: RankingReply) -> list[Row]:
+def elsewhere_rows(reply: RankingReply) -> list[RankingRow]:
     """The rows of faster placements elsewhere; their speed-up is the gain over the first answer."""
     found = []
     for one in reply.elsewhere:
-        priced = _Priced(one.answer, reply.bytes, one.answer.bound_seconds)
+        priced = _PricedAnswer(one.answer, reply.bytes, one.answer.bound_seconds)
         row = _row(reply.request, reply.reduce, priced)
         found.append(replace(row, speedup=(f"{one.gain:.2f}x",)))
     return found
 
 
-def default_first(reply: RankingReply) -> list[Row]:
+def default_rows(reply: RankingReply) -> list[RankingRow]:
     """The runtime's own choice as a row, where no answer is better and none is just that."""
     if not reply.answers or any(one.against_best in _BETTER for one in reply.answers):
         return []
     first = min(reply.answers, key=lambda one: one.baseline_seconds)
-    if not first.steps or (first.against_best is Against.SAME and is_plain(first, reply.request)):
+    if not first.steps or (
+        first.against_best is DefaultComparison.SAME and is_plain(first, reply.request)
+    ):
         return []
     row = replace(rows(reply)[reply.answers.index(first)], rank="-", speedup=("",))
     by = f"by {first.default.name}: {first.default.advice.text}"
-    return [_of_default(row, reply, by, _Priced(first, reply.bytes, first.bound_seconds))]
+    return [
+        _replace_by_default(row, reply, by, _PricedAnswer(first, reply.bytes, first.bound_seconds))
+    ]
 
 
-def _of_default(row: Row, reply: RankingReply | SweepReply, by: str, *priced: _Priced) -> Row:
+def _replace_by_default(
+    row: RankingRow, reply: RankingReply | SweepReply, by: str, *priced: _PricedAnswer
+) -> RankingRow:
     """A row with the runtime's own choice in place of its answers, at these sizes."""
-    plain = [(one, one.answer.default) for one in priced if isinstance(one.answer, Answer)]
+    plain = [(one, one.answer.default) for one in priced if isinstance(one.answer, PlacedAnswer)]
     intervals = dict.fromkeys(_interval(own.interval_seconds) for _, own in plain)
     members = prod(plain[0][0].answer.axes[name] for name in reply.reduce)
     return replace(
@@ -129,9 +144,9 @@ def _of_default(row: Row, reply: RankingReply | SweepReply, by: str, *priced: _P
         proof="",
         slower=False,
         as_run=(),
-        stripes=(Stripe((f"{reply.request.value} root inside",), "", ""),),
+        stripes=(StripeText((f"{reply.request.value} root inside",), "", ""),),
         by=by,
-        time=_ends(duration(own.seconds) for _, own in plain),
+        time=_ends(format_duration(own.seconds) for _, own in plain),
         bus_bandwidth=_ends(
             bus_bandwidth(reply.request.value, one.size_bytes, own.seconds, members)
             for one, own in plain
@@ -144,12 +159,12 @@ def _of_default(row: Row, reply: RankingReply | SweepReply, by: str, *priced: _P
 def default_by_size(reply: SweepReply) -> list[str]:
     """The default of each size that was asked, where it changes: ``tree, LL from 64 KiB``."""
     sizes = sorted(reply.sizes, key=lambda one: one.bytes)
-    ways = [(one.bytes, way_of(one.default_name, one.default_protocol)) for one in sizes]
+    ways = [(one.bytes, algorithm_name(one.default_name, one.default_protocol)) for one in sizes]
     changes = groupby(ways, key=lambda one: one[1])
-    return [f"{way} from {volume(next(some)[0])}" for way, some in changes]
+    return [f"{way} from {format_bytes(next(some)[0])}" for way, some in changes]
 
 
-_BETTER = (Against.FASTER, Against.NOT_OFFERED)
+_BETTER = (DefaultComparison.FASTER, DefaultComparison.NOT_OFFERED)
 
 
 def bus_bandwidth(request: str, size_bytes: float, seconds: float, members: int) -> str:
@@ -159,15 +174,15 @@ def bus_bandwidth(request: str, size_bytes: float, seconds: float, members: int)
     return f"{busbw_factor(request, members) * size_bytes / seconds / 1e9:.4g} GB/s"
 
 
-def stripe(program: str, segments: Sequence[int], share: str = "") -> Stripe:
+def stripe(program: str, segments: Sequence[int], share: str = "") -> StripeText:
     """A program, and into how many segments its payload is cut at each of some sizes."""
     least, most = min(segments), max(segments)
     cut = str(most) if least == most else f"{least} to {most}"
     steps = program.split("; ") if program else ["(nothing to do)"]
-    return Stripe(tuple(steps), share, cut if most > 1 else "")
+    return StripeText(tuple(steps), share, cut if most > 1 else "")
 
 
-def in_lines(stripes: Iterable[Stripe]) -> str:
+def stripe_lines(stripes: Iterable[StripeText]) -> str:
     """Programs that run side by side, one step a line; each of several under its share."""
     return "\n".join(
         (f"{one.share} by\n" if one.share else "")
@@ -177,22 +192,22 @@ def in_lines(stripes: Iterable[Stripe]) -> str:
     )
 
 
-def ranked_table(rows: Iterable[Row], *columns: str) -> Table:
+def ranked_table(rows: Iterable[RankingRow], *columns: str) -> Table:
     """Some columns of a ranking in a terminal."""
     cells = {column: _CELLS[column] for column in columns}
     right = "#,sizes,near,time,busbw,speed-up,gain,bound"
     return table_of(rows, cells, right=right, wraps="program")
 
 
-_CELLS: Mapping[str, Callable[[Row], str]] = {
+_CELLS: Mapping[str, Callable[[RankingRow], str]] = {
     "#": lambda row: row.rank,
     "sizes": lambda row: _lines(row.title),
     "system": lambda row: _lines(row.title),
     "request": lambda row: _lines(row.title),
     "placement": lambda row: row.placement.replace("], ", "],\n "),
-    "program": lambda row: "\n".join(filter(None, (in_lines(row.stripes), row.by))),
+    "program": lambda row: "\n".join(filter(None, (stripe_lines(row.stripes), row.by))),
     "near": lambda row: f"+{row.others}" if row.others else "",
-    "time": lambda row: _timed(row),
+    "time": lambda row: _time_cell(row),
     "busbw": lambda row: _lines(tuple(one.removesuffix(" GB/s") for one in row.bus_bandwidth)),
     "speed-up": lambda row: _lines(row.speedup),
     "gain": lambda row: _lines(row.speedup),
@@ -207,7 +222,7 @@ def _lines(ends: Ends) -> str:
     return " to\n".join(ends)
 
 
-def _timed(row: Row) -> str:
+def _time_cell(row: RankingRow) -> str:
     """Times, and where they lie: in brackets after each where both ends have their own."""
     longer = [f"run: {_lines(row.as_run)}"] if row.as_run else []
     if len(row.intervals) < 2:
@@ -220,64 +235,64 @@ def _timed(row: Row) -> str:
 
 def _interval(seconds: Sequence[float] | None) -> Ends:
     """Both ends of where a time lies; empty for one that has no interval."""
-    return tuple(duration(end) for end in seconds or ())
+    return tuple(format_duration(end) for end in seconds or ())
 
 
-def _row(request: Goal, over: Sequence[str], *priced: _Priced) -> Row:
+def _row(request: Goal, over: Sequence[str], *priced: _PricedAnswer) -> RankingRow:
     """The row of one answer, or of both ends of a range that has one placement and program."""
     answers = [one.answer for one in priced]
     first = answers[0]
-    placed = [answer for answer in answers if isinstance(answer, Answer)]
+    placed = [answer for answer in answers if isinstance(answer, PlacedAnswer)]
     members = prod(first.axes[name] for name in over)
     intervals = dict.fromkeys(_interval(answer.interval_seconds) for answer in placed)
-    return Row(
+    return RankingRow(
         rank=str(first.rank),
         title=(),
         stripes=tuple(_stripes(placed) if placed else [stripe(first.program, [first.segments])]),
-        by=_by(first, request),
+        by=_algorithm_note(first, request),
         others=first.others,
         placement=str(placed[0].placement) if placed else "-",
-        time=_ends(duration(answer.seconds) for answer in answers),
+        time=_ends(format_duration(answer.seconds) for answer in answers),
         intervals=tuple(interval for interval in intervals if interval),
         bus_bandwidth=_ends(
             bus_bandwidth(request.value, one.size_bytes, one.answer.seconds, members)
             for one in priced
         ),
         speedup=_ends(map(_speedup, priced)),
-        slower=all(_against(answer) is Against.SLOWER for answer in answers),
+        slower=all(_comparison_of(answer) is DefaultComparison.SLOWER for answer in answers),
         bound=_ends(_share(one.bound_seconds, one.answer.seconds) for one in priced),
         limited_by=_ends(answer.limited_by or "-" for answer in answers),
         proof=first.proof,
         tied=isinstance(first, RankedAnswer) and first.tied,
-        as_run=_as_run(placed),
+        as_run=_runtime_ends(placed),
     )
 
 
-def _as_run(answers: Sequence[Answer]) -> Ends:
+def _runtime_ends(answers: Sequence[PlacedAnswer]) -> Ends:
     """What answers take as the runtime runs them; nothing where that is as priced."""
     if all(one.runtime_seconds <= (1 + FINEST) * one.seconds for one in answers):
         return ()
-    return _ends(duration(one.runtime_seconds) for one in answers)
+    return _ends(format_duration(one.runtime_seconds) for one in answers)
 
 
-def _against(answer: Answer | UnevenAnswer) -> Against:
+def _comparison_of(answer: PlacedAnswer | UnevenAnswerPart) -> DefaultComparison:
     """What prices can tell of an answer and the best default of its ranking."""
     match answer:
         case RankedAnswer():
             return answer.against_best
-        case Answer() | UnevenAnswer():
+        case PlacedAnswer() | UnevenAnswerPart():
             return answer.against_default
 
 
-def _speedup(priced: _Priced) -> str:
+def _speedup(priced: _PricedAnswer) -> str:
     """How often the default takes as long: what prices can tell and a runtime offers.
 
     What is expected, not told, and worth measuring, has a question mark; so has what is expected to
     be slower by as much.
     """
-    answer, against = priced.answer, _against(priced.answer)
-    if isinstance(answer, UnevenAnswer):
-        open_ = against is Against.SAME
+    answer, against = priced.answer, _comparison_of(priced.answer)
+    if isinstance(answer, UnevenAnswerPart):
+        open_ = against is DefaultComparison.SAME
         near = open_ and 1 / (1 + WORTH) <= answer.speedup <= 1 + WORTH
         return "same" if near else f"{answer.speedup:.2f}x" + "?" * open_
     default = answer.baseline_seconds if priced.default_seconds is None else priced.default_seconds
@@ -285,52 +300,60 @@ def _speedup(priced: _Priced) -> str:
     return speedup_text(against, worth, default, answer.runtime_seconds)
 
 
-def speedup_text(against: Against, worth: bool, default_seconds: float, seconds: float) -> str:
+def speedup_text(
+    against: DefaultComparison, worth: bool, default_seconds: float, seconds: float
+) -> str:
     """The same of figures: what a run would be ``worth``, and the seconds as it is run."""
-    if against is Against.NOT_OFFERED:
+    if against is DefaultComparison.NOT_OFFERED:
         return "none"
-    if against is Against.SAME and not worth and seconds <= (1 + WORTH) * default_seconds:
+    if against is DefaultComparison.SAME and not worth and seconds <= (1 + WORTH) * default_seconds:
         return "same"
-    return f"{default_seconds / seconds:.2f}x" + "?" * (against is Against.SAME)
+    return f"{default_seconds / seconds:.2f}x" + "?" * (against is DefaultComparison.SAME)
 
 
-def _by(answer: Answer | UnevenAnswer, request: Goal) -> str:
+def _algorithm_note(answer: PlacedAnswer | UnevenAnswerPart, request: Goal) -> str:
     """The algorithm of a plain collective, where that is what tells it from the default."""
-    if isinstance(answer, UnevenAnswer) or not is_plain(answer, request):
+    if isinstance(answer, UnevenAnswerPart) or not is_plain(answer, request):
         return ""
     own, [step] = answer.default, answer.steps
     taken = own.name not in ALGORITHMS  # XLA has one way
     taken |= (step.algorithm, step.protocol) == (ALGORITHMS.get(own.name), own.protocol)
-    return "" if taken and answer.against_default is Against.SAME else f"by {way(step)}"
+    return (
+        ""
+        if taken and answer.against_default is DefaultComparison.SAME
+        else f"by {algorithm_text(step)}"
+    )
 
 
-def is_plain(answer: Answer, request: Goal) -> bool:
+def is_plain(answer: PlacedAnswer, request: Goal) -> bool:
     """Whether it is the plain collective, in one call or in segments of it."""
     collectives = [step.collective for step in answer.steps]
     return len(answer.stripes) == 1 and collectives == [request.value]
 
 
-def _stretch(reply: SweepReply, index: int) -> Row:
+def _stretch(reply: SweepReply, index: int) -> RankingRow:
     one = reply.stretches[index]
-    first = _Priced(one.first, one.from_bytes, one.first.bound_seconds)
-    last = _Priced(one.last, one.until_bytes, one.last.bound_seconds)
-    title = _ends([volume(one.from_bytes), volume(one.until_bytes)])
+    first = _PricedAnswer(one.first, one.from_bytes, one.first.bound_seconds)
+    last = _PricedAnswer(one.last, one.until_bytes, one.last.bound_seconds)
+    title = _ends([format_bytes(one.from_bytes), format_bytes(one.until_bytes)])
     if one.keeps_default and one.first.steps:
         row = _row(reply.request, reply.reduce, first)
-        row = replace(_of_default(row, reply, AS_IT_IS.text, first, last), speedup=("same",))
+        row = replace(
+            _replace_by_default(row, reply, KEEP_DEFAULT.text, first, last), speedup=("same",)
+        )
     else:
         row = _row(reply.request, reply.reduce, first, last)
     return replace(row, rank=str(index + 1), title=title)
 
 
-def _entry(entry: PlannedEntry) -> Row:
-    priced = _Priced(entry.answer, entry.bytes, entry.answer.bound_seconds)
+def _entry(entry: PlannedEntry) -> RankingRow:
+    priced = _PricedAnswer(entry.answer, entry.bytes, entry.answer.bound_seconds)
     asked = request_text(entry.request, entry.over, entry.bytes)
-    title = f"{entry.name}: {asked}, {how_often(entry.times)}"
+    title = f"{entry.name}: {asked}, {times_text(entry.times)}"
     return replace(_row(entry.request, entry.over, priced), title=(title,))
 
 
-def _stripes(answers: Sequence[Answer]) -> Iterator[Stripe]:
+def _stripes(answers: Sequence[PlacedAnswer]) -> Iterator[StripeText]:
     """The stripes of answers that differ only in size, with the segments of all these sizes."""
     for first, *others in zip(*(answer.stripes for answer in answers), strict=True):
         share = f"{first.share:.0%}" if len(answers[0].stripes) > 1 else ""

@@ -11,16 +11,16 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from grammar import Goal
-from hierarchies.units import duration, volume
+from hierarchies.units import format_bytes, format_duration
 from synth.ask.answers.machine_parts import (
     LevelInBrief,
     MachineException,
     MachineInFull,
     TellingTest,
 )
-from synth.ask.answers.parts import StepPrice
+from synth.ask.answers.parts import StepPricePart
 from synth.ask.answers.planning import PlacementsConsidered
-from synth.ask.answers.ranked import Considered
+from synth.ask.answers.ranked import CandidatesConsidered
 from synth.collective.algorithms.protocols import Protocol
 
 T = TypeVar("T")
@@ -41,17 +41,17 @@ def paragraphs(*parts: RenderableType | None) -> Group:
     return Group(*(Text(part) if isinstance(part, str) else part for part in there))
 
 
-def many(count: int, what: str) -> str:
+def pluralize(count: int, what: str) -> str:
     """``1 placement``, ``3 placements``."""
     return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
-def how_often(times: float) -> str:
+def times_text(times: float) -> str:
     """``once``, ``160 times``."""
     return "once" if times == 1 else f"{times:g} times"
 
 
-class _Fitting(Table):
+class _FittingTable(Table):
     """A table that is never wider than the screen, and loses nothing.
 
     Columns that may not wrap are cut by rich where they do not fit; so where they do not, all wrap.
@@ -75,7 +75,7 @@ def _width(column: Column) -> int:
 
 def table(*columns: str, right: str = "", wraps: str = "") -> Table:
     """A table whose column ``wraps`` gives way on a narrow screen, before any other."""
-    table = _Fitting(box=None, pad_edge=False, header_style="bold")
+    table = _FittingTable(box=None, pad_edge=False, header_style="bold")
     for column in columns:
         table.add_column(
             column,
@@ -96,27 +96,27 @@ def table_of(
     return found
 
 
-_FOLLOWED = {
+_PRICE_BASES = {
     "stated": "prices: as the description states its links; calibrate to have yours",
     "typical": "prices: what such links reach on other machines; calibrate to have yours",
     "calibrated": "prices: calibrated on measurements of this machine",
 }
 
 
-def follows(prices: str) -> str:
+def price_basis(prices: str) -> str:
     """What prices follow, in a line: data sheets, what such links reach, or measurements."""
-    return _FOLLOWED[prices]
+    return _PRICE_BASES[prices]
 
 
-def followed(system: MachineInFull) -> Iterator[str]:
+def price_basis_lines(system: MachineInFull) -> Iterator[str]:
     """What a machine's prices follow, and what of them nobody has published."""
-    yield follows(system.prices)
+    yield price_basis(system.prices)
     if system.runtime.unmodelled:
         yield system.runtime.unmodelled
-    yield from map(telling, system.tells)
+    yield from map(test_advice, system.tells)
 
 
-def telling(one: TellingTest) -> str:
+def test_advice(one: TellingTest) -> str:
     """What to run where levels are not told apart, and what then."""
     levels = " and ".join(map(repr, one.levels))
     return (
@@ -126,38 +126,40 @@ def telling(one: TellingTest) -> str:
     )
 
 
-def between(interval: Sequence[float]) -> str:
+def interval_text(interval: Sequence[float]) -> str:
     """Where a time lies: ``3 ms to 4 ms``."""
-    return " to ".join(duration(end) for end in interval)
+    return " to ".join(format_duration(end) for end in interval)
 
 
 def request_text(request: Goal, over: Sequence[str], *sizes_bytes: int) -> str:
     """``all-reduce of 1 GiB over data``; the size may be a range."""
-    sizes = " to ".join(volume(size) for size in sizes_bytes)
+    sizes = " to ".join(format_bytes(size) for size in sizes_bytes)
     return f"{request.value} of {sizes} over {', '.join(over)}"
 
 
-def way(step: StepPrice) -> str:
+def algorithm_text(step: StepPricePart) -> str:
     """The algorithm a step runs by, and its protocol where that is not NCCL's plain one."""
-    return way_of(step.algorithm.value if step.algorithm else "-", step.protocol)
+    return algorithm_name(step.algorithm.value if step.algorithm else "-", step.protocol)
 
 
-def way_of(name: str, protocol: Protocol | None) -> str:
+def algorithm_name(name: str, protocol: Protocol | None) -> str:
     """``ring``, ``ring, LL128``"""
     if protocol in (None, Protocol.SIMPLE):
         return name
     return f"{name}, {protocol.value.upper()}"
 
 
-def carried(step: StepPrice) -> list[str]:
+def port_loads(step: StepPricePart) -> list[str]:
     """What the busiest port of each level carries: ``12 MiB on node``."""
-    return [f"{volume(size)} on {name}" for name, size in step.bytes_per_port.items()]
+    return [f"{format_bytes(size)} on {name}" for name, size in step.bytes_per_port.items()]
 
 
-def searched(considered: Considered | PlacementsConsidered) -> str:
+def considered_text(considered: CandidatesConsidered | PlacementsConsidered) -> str:
     """``3 placements``, ``3 of 5 placements``."""
     done, there_are = considered.placements, considered.of_placements
-    return many(done, "placement") if done == there_are else f"{done} of {there_are} placements"
+    return (
+        pluralize(done, "placement") if done == there_are else f"{done} of {there_are} placements"
+    )
 
 
 def axes_text(axes: Mapping[str, int]) -> str:
@@ -170,7 +172,7 @@ def shape(levels: Sequence[LevelInBrief]) -> str:
     return " x ".join(f"{level.count} {level.name}" for level in levels)
 
 
-def lacking(exceptions: Sequence[MachineException]) -> str:
+def faults_text(exceptions: Sequence[MachineException]) -> str:
     """``without node3/gpu5, node3/port2 at 50%``; nothing where all is as described."""
     found = (
         f"without {one.unit}" if one.missing else f"{one.unit} at {one.bandwidth_share:.0%}"
@@ -179,7 +181,7 @@ def lacking(exceptions: Sequence[MachineException]) -> str:
     return ", ".join(found)
 
 
-def stopped(complete: bool) -> str | None:
+def stopped_warning(complete: bool) -> str | None:
     """A line that warns, where the work was stopped."""
     warning = "PARTIAL: stopped before all was searched; something better may be missing"
     return None if complete else warning

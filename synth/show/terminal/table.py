@@ -9,11 +9,16 @@ from typing import Any
 from rich.console import RenderableType
 
 from grammar import Goal
-from grammar.tensors.sharding import Kind
+from grammar.tensors.sharding import ReductionKind
 from hierarchies import Domain
-from hierarchies.units import duration, volume
+from hierarchies.units import format_bytes, format_duration
 from synth.ask.answers import judge
-from synth.ask.answers.machine_parts import Calibration, LevelInFull, Machine, MachineInFull
+from synth.ask.answers.machine_parts import (
+    CalibrationPart,
+    LevelInFull,
+    MachineInBrief,
+    MachineInFull,
+)
 from synth.ask.answers.machines import (
     CatalogueReply,
     CountReply,
@@ -21,76 +26,76 @@ from synth.ask.answers.machines import (
     PlaceReply,
     SystemReply,
 )
-from synth.ask.answers.outputs import Checked, RunReply
-from synth.ask.answers.parts import Json, StepPrice
+from synth.ask.answers.outputs import ResultCheck, RunReply
+from synth.ask.answers.parts import Json, StepPricePart
 from synth.ask.answers.planning import PlanReply
 from synth.ask.answers.programs import CheckReply, LowerReply, TimeReply
 from synth.ask.answers.training.planned import StepPlanReply
-from synth.show.terminal.comparing import diff
-from synth.show.terminal.degraded import cost
-from synth.show.terminal.drafts import draft
-from synth.show.terminal.graphs import graph
-from synth.show.terminal.measured import calibrated, doctor
-from synth.show.terminal.placements import legend, order_table, placed
-from synth.show.terminal.rankings import plan, several, top
+from synth.show.terminal.comparing import render_diff
+from synth.show.terminal.degraded import render_cost
+from synth.show.terminal.drafts import render_draft
+from synth.show.terminal.graphs import render_graph
+from synth.show.terminal.measured import render_calibration, render_doctor
+from synth.show.terminal.placements import legend, order_table, render_placements
+from synth.show.terminal.rankings import render_plan, render_systems, render_top
 from synth.show.terminal.rows import bus_bandwidth
 from synth.show.terminal.style import (
     MARKS,
+    algorithm_text,
     axes_text,
-    between,
-    carried,
-    follows,
-    lacking,
-    many,
+    faults_text,
+    interval_text,
     paragraphs,
+    pluralize,
+    port_loads,
+    price_basis,
     shape,
-    stopped,
+    stopped_warning,
     table,
     table_of,
-    way,
 )
-from synth.show.terminal.training.bucketed import buckets
-from synth.show.terminal.training.orders import order
-from synth.show.terminal.training.planned import plans
-from synth.show.terminal.training.profiles import profile
-from synth.show.terminal.training.shards import shard
-from synth.show.terminal.training.simulated import simulate
-from synth.show.terminal.training.traces import trace
-from synth.show.terminal.training.trained import train
+from synth.show.terminal.training.bucketed import render_buckets
+from synth.show.terminal.training.orders import render_schedule
+from synth.show.terminal.training.planned import render_plans
+from synth.show.terminal.training.profiles import render_profile
+from synth.show.terminal.training.shards import render_shard
+from synth.show.terminal.training.simulated import render_simulation
+from synth.show.terminal.training.traces import render_trace
+from synth.show.terminal.training.trained import render_train
 
 
-def _plan(answer: PlanReply | StepPlanReply) -> RenderableType:
-    return plans(answer) if isinstance(answer, StepPlanReply) else plan(answer)
+def _render_plan(answer: PlanReply | StepPlanReply) -> RenderableType:
+    return render_plans(answer) if isinstance(answer, StepPlanReply) else render_plan(answer)
 
 
-def _systems(answer: CatalogueReply | SystemReply) -> RenderableType:
+def _render_systems(answer: CatalogueReply | SystemReply) -> RenderableType:
     if isinstance(answer, SystemReply):
-        return _system(answer.system)
+        return _render_system(answer.system)
     return table_of(answer.systems, _CATALOGUE, wraps="description")
 
 
-_CATALOGUE: Mapping[str, Callable[[Machine], str]] = {
+_CATALOGUE: Mapping[str, Callable[[MachineInBrief], str]] = {
     "name": lambda system: system.name,
     "default": lambda system: shape(system.levels),
     "description": lambda system: system.title,
 }
 
 
-def _system(system: MachineInFull) -> RenderableType:
+def _render_system(system: MachineInFull) -> RenderableType:
     device = system.device
     doubt = " (unconfirmed)" if device.unconfirmed else ""
     levels = {source for level in system.levels for source in level.sources.values()}
-    lacks = lacking(system.exceptions)
+    lacks = faults_text(system.exceptions)
     return paragraphs(
         f"{system.name}: {system.title}",
         f"{system.devices} devices, {shape(system.levels)}\n",
-        table_of(system.levels, {**_LEVELS, "ports": _ports_among(system.levels)}, wraps="note"),
+        table_of(system.levels, {**_LEVELS, "ports": _ports_column(system.levels)}, wraps="note"),
         "",
         f"exceptions: {lacks}" if lacks else None,
         f"device memory: {device.memory_GB_per_s:g} GB/s{doubt}",
         "sources:",
         *(f"  {source}" for source in sorted(levels | {device.source}) if source),
-        *_calibrated(system.calibration),
+        *_calibration_lines(system.calibration),
     )
 
 
@@ -108,7 +113,7 @@ _LEVELS: Mapping[str, Callable[[LevelInFull], str]] = {
 }
 
 
-def _ports_among(levels: list[LevelInFull]) -> Callable[[LevelInFull], str]:
+def _ports_column(levels: list[LevelInFull]) -> Callable[[LevelInFull], str]:
     """How many ports a child has, and where they do not divide how many devices share how many."""
 
     def said(level: LevelInFull) -> str:
@@ -129,12 +134,12 @@ def _domain(level: LevelInFull) -> Iterator[str]:
         yield "ends open"
 
 
-def _calibrated(calibration: Calibration | None) -> Iterator[str]:
+def _calibration_lines(calibration: CalibrationPart | None) -> Iterator[str]:
     """What a calibration rests on, and what it leaves open."""
     if calibration is None:
         return
     rows = sum(fit.rows for fit in calibration.fit)
-    yield f"calibrated by {many(rows, 'measured row')}; prices follow them:"
+    yield f"calibrated by {pluralize(rows, 'measured row')}; prices follow them:"
     yield from (f"  {line}" for line in calibration.sources)
     yield from (f"  undetermined: {line}" for line in calibration.undetermined)
     yield from (f"  dropped: {line}" for line in calibration.dropped)
@@ -149,9 +154,9 @@ def _latencies(level: LevelInFull) -> Iterator[str]:
         yield f"ll128 {level.ll128_latency_us:g} us"
 
 
-def _place(answer: PlaceReply) -> RenderableType:
+def _render_place(answer: PlaceReply) -> RenderableType:
     levels, lies = answer.system.levels, "placement (ranks of each axis's first group)"
-    placements = many(answer.count, "placement")
+    placements = pluralize(answer.count, "placement")
     one = len(answer.described) == 1
     head = f"{axes_text(answer.axes)} on {shape(levels)}"
     made = table(lies, "matrix", *["default of"] * (not one), wraps=lies)
@@ -176,16 +181,16 @@ def _orders(described: list[PlacementInWords]) -> Iterator[RenderableType]:
         yield "default of: whose own rank order it is; --placement shows what others need"
 
 
-def _count(answer: CountReply) -> RenderableType:
+def _render_count(answer: CountReply) -> RenderableType:
     counted = table("steps", "programs", right="steps,programs")
     for steps, programs in enumerate(answer.by_length, start=1):
         counted.add_row(str(steps), str(programs))
-    total = many(sum(answer.by_length), "valid program")
-    instructions = many(answer.instructions, "instruction")
-    return paragraphs(counted, f"{total}, {instructions}", stopped(answer.complete))
+    total = pluralize(sum(answer.by_length), "valid program")
+    instructions = pluralize(answer.instructions, "instruction")
+    return paragraphs(counted, f"{total}, {instructions}", stopped_warning(answer.complete))
 
 
-def _check(answer: CheckReply) -> RenderableType:
+def _render_check(answer: CheckReply) -> RenderableType:
     lines = [f"program: {answer.program}"]
     if answer.given != answer.program:
         lines.append(f"  (the same groups as {answer.given})")
@@ -211,7 +216,7 @@ def _check(answer: CheckReply) -> RenderableType:
     return paragraphs(*lines)
 
 
-def _lower(answer: LowerReply) -> RenderableType:
+def _render_lower(answer: LowerReply) -> RenderableType:
     columns = ("step", "collective", "groups", "members", "bytes", "first group")
     made = table(*columns, wraps="first group")
     for number, step in enumerate(answer.steps, start=1):
@@ -220,42 +225,44 @@ def _lower(answer: LowerReply) -> RenderableType:
             devices = step.groups[0]
             groups, members = str(len(step.groups)), str(len(devices))
             first = str(devices[:8])[:-1] + (", ...]" if len(devices) > 8 else "]")
-        made.add_row(str(number), step.collective, groups, members, volume(step.bytes), first)
+        made.add_row(str(number), step.collective, groups, members, format_bytes(step.bytes), first)
     return paragraphs(f"{answer.devices} devices; --json lists every group", made)
 
 
-def _time(answer: TimeReply) -> RenderableType:
+def _render_time(answer: TimeReply) -> RenderableType:
     speedup = answer.baseline_seconds / answer.seconds if answer.seconds else 1.0
     default = answer.default
     return paragraphs(
         f"{answer.program or '(nothing to do)'}  on {answer.system}",
-        lacking(answer.exceptions) or None,
-        *placed(answer.levels, answer.axes, [answer.placement]),
+        faults_text(answer.exceptions) or None,
+        *render_placements(answer.levels, answer.axes, [answer.placement]),
         "",
         table_of(
             answer.steps, _STEPS, right="bytes,time,busbw,latency", wraps="busiest port carries"
         ),
         "",
-        f"{_together(answer)}total {duration(answer.seconds)}{_measured(answer)}, "
+        f"{_overlap_line(answer)}total {format_duration(answer.seconds)}{_measured_text(answer)}, "
         f"{bus_bandwidth(answer.request.value, answer.bytes, answer.seconds, _members(answer))} "
         "of bus bandwidth; "
-        f"bound {duration(answer.bound_seconds)} ({answer.bound_by or 'nothing to do'})",
-        f"default ({default.name}, {default.protocol.value}): {duration(answer.baseline_seconds)} "
+        f"bound {format_duration(answer.bound_seconds)} ({answer.bound_by or 'nothing to do'})",
+        f"default ({default.name}, {default.protocol.value}): {format_duration(answer.baseline_seconds)} "
         f"({speedup:.2f}x); "
-        + ", ".join(f"by {name} {duration(seconds)}" for name, seconds in answer.defaults.items()),
-        follows(answer.prices),
+        + ", ".join(
+            f"by {name} {format_duration(seconds)}" for name, seconds in answer.defaults.items()
+        ),
+        price_basis(answer.prices),
     )
 
 
-_STEPS: Mapping[str, Callable[[StepPrice], str]] = {
+_STEPS: Mapping[str, Callable[[StepPricePart], str]] = {
     "step": lambda step: step.collective,
-    "algorithm": lambda step: way(step).replace("-d", "-\nd"),
-    "bytes": lambda step: volume(step.bytes),
-    "time": lambda step: duration(step.seconds),
+    "algorithm": lambda step: algorithm_text(step).replace("-d", "-\nd"),
+    "bytes": lambda step: format_bytes(step.bytes),
+    "time": lambda step: format_duration(step.seconds),
     "busbw": lambda step: _busbw(step.collective, step.bytes, step.seconds, step.members),
-    "latency": lambda step: duration(step.latency_seconds),
+    "latency": lambda step: format_duration(step.latency_seconds),
     "limited by": lambda step: step.limited_by,
-    "busiest port carries": lambda step: "\n".join(carried(step)),
+    "busiest port carries": lambda step: "\n".join(port_loads(step)),
 }
 
 
@@ -271,20 +278,22 @@ def _members(answer: TimeReply) -> int:
     return prod(answer.axes[name] for name in answer.reduce)
 
 
-def _measured(answer: TimeReply) -> str:
+def _measured_text(answer: TimeReply) -> str:
     interval = answer.interval_seconds
     where = "others" if answer.prices == "typical" else "measurements"
-    return f" ({where} took {between(interval)})" if interval else ""
+    return f" ({where} took {interval_text(interval)})" if interval else ""
 
 
-def _run(answer: RunReply) -> RenderableType:
+def _render_run(answer: RunReply) -> RenderableType:
     made = table("", "measured here", f"predicted for {answer.system}", right="measured here")
     measured, predicted = answer.measured_seconds, answer.predicted_seconds
-    made.add_row("program", duration(measured), duration(predicted))
+    made.add_row("program", format_duration(measured), format_duration(predicted))
     measured, predicted = answer.measured_plain_seconds, answer.predicted_plain_seconds
-    made.add_row(f"plain {_requested(answer)}", duration(measured), duration(predicted))
+    made.add_row(
+        f"plain {_requested_text(answer)}", format_duration(measured), format_duration(predicted)
+    )
     padding = answer.padded_bytes - answer.bytes
-    size = volume(answer.bytes) + (f" (padded by {padding} B)" if padding else "")
+    size = format_bytes(answer.bytes) + (f" (padded by {padding} B)" if padding else "")
     cut = f", in {answer.segments} segments" if answer.segments > 1 else ""
     if len(answer.stripes) > 1:
         cut = f", in {len(answer.stripes)} stripes"
@@ -293,18 +302,20 @@ def _run(answer: RunReply) -> RenderableType:
         answer.program or "(nothing to do)",
         f"{how}: {size} of {answer.dtype}{cut}\n",
         made,
-        f"\n{_checked(answer.check, answer)}" if answer.check else None,
+        f"\n{_check_line(answer.check, answer)}" if answer.check else None,
     )
 
 
-def _requested(answer: RunReply) -> str:
+def _requested_text(answer: RunReply) -> str:
     """``all-reduce``, ``all-reduce (max)``"""
-    return answer.request.value + ("" if answer.op is Kind.SUM else f" ({answer.op.value})")
+    return answer.request.value + (
+        "" if answer.op is ReductionKind.SUM else f" ({answer.op.value})"
+    )
 
 
-def _checked(check: Checked, answer: RunReply) -> str:
-    same = f"equal to the plain {_requested(answer)}" if check.equal else "WRONG"
-    goal, sums = answer.request, answer.request.reduces and answer.op is Kind.SUM
+def _check_line(check: ResultCheck, answer: RunReply) -> str:
+    same = f"equal to the plain {_requested_text(answer)}" if check.equal else "WRONG"
+    goal, sums = answer.request, answer.request.reduces and answer.op is ReductionKind.SUM
     if sums and answer.dtype.startswith(("float", "bfloat")):
         error = "not a number" if check.error is None else f"{check.error:.2g}"
         same += f" (largest error {error} of what rounding allows)"
@@ -314,44 +325,46 @@ def _checked(check: Checked, answer: RunReply) -> str:
     return f"check: {same}; {bits} {where}"
 
 
-def _together(answer: TimeReply) -> str:
+def _overlap_line(answer: TimeReply) -> str:
     """A line on overlapping segments: the steps listed are of one, and do not sum to the total."""
     if answer.segments == 1:
         return ""
-    barrier = duration(answer.barrier_seconds)
+    barrier = format_duration(answer.barrier_seconds)
     return f"{answer.segments} segments that overlap (the steps are of one); in one: {barrier}\n"
 
 
-_DRAWN: Mapping[str, Callable[[Any], RenderableType]] = {
-    "systems": _systems,
-    "import": draft,
-    "graph": graph,
-    "place": _place,
-    "count": _count,
-    "top": top,
-    "sweep": several,
-    "cost": cost,
-    "plan": _plan,
-    "order": order,
-    "diff": diff,
-    "check": _check,
-    "lower": _lower,
-    "time": _time,
-    "run": _run,
-    "calibrate": calibrated,
-    "doctor": doctor,
-    "trace": trace,
-    "shard": shard,
-    "simulate": simulate,
-    "buckets": buckets,
-    "train": train,
-    "profile": profile,
+_RENDERERS: Mapping[str, Callable[[Any], RenderableType]] = {
+    "systems": _render_systems,
+    "import": render_draft,
+    "graph": render_graph,
+    "place": _render_place,
+    "count": _render_count,
+    "top": render_top,
+    "sweep": render_systems,
+    "cost": render_cost,
+    "plan": _render_plan,
+    "order": render_schedule,
+    "diff": render_diff,
+    "check": _render_check,
+    "lower": _render_lower,
+    "time": _render_time,
+    "run": _render_run,
+    "calibrate": render_calibration,
+    "doctor": render_doctor,
+    "trace": render_trace,
+    "shard": render_shard,
+    "simulate": render_simulation,
+    "buckets": render_buckets,
+    "train": render_train,
+    "profile": render_profile,
 }
 
 
-def _of_json(verb: str) -> Callable[[Json], RenderableType]:
+def _json_renderer(verb: str) -> Callable[[Json], RenderableType]:
     """A function that draws the JSON of a verb's answer: it reads the model, then draws that."""
-    return lambda body: _DRAWN[verb](judge(verb).validate_python(body))
+    return lambda body: _RENDERERS[verb](judge(verb).validate_python(body))
 
 
-TABLES: Mapping[str, Callable[[Json], RenderableType]] = {verb: _of_json(verb) for verb in _DRAWN}
+TABLES: Mapping[str, Callable[[Json], RenderableType]] = {
+    verb: _json_renderer(verb) for verb in _RENDERERS
+}

@@ -14,33 +14,33 @@ from dataclasses import dataclass
 from rich.console import RenderableType
 
 from hierarchies import Domain, InputError
-from hierarchies.units import duration, volume
+from hierarchies.units import format_bytes, format_duration
 from synth.ask.answers.degraded import UnevenReply
 from synth.ask.answers.machine_parts import LevelInFull
 from synth.ask.answers.planning import PlacementOption, PlanReply
-from synth.ask.answers.ranked import Answer, RankedAnswer, RankingReply, SweepReply
-from synth.ask.taking import best_to_be_had, groups_gain, job_gains, to_be_had
+from synth.ask.answers.ranked import PlacedAnswer, RankedAnswer, RankingReply, SweepReply
+from synth.ask.taking import best_available, groups_gain, is_available, job_gains
 from synth.collective.algorithms.nccl_model import MOST_WITHOUT_NVLS
-from synth.collective.emit.conventions import ALREADY, conventions, told
+from synth.collective.emit.conventions import ALREADY_DEFAULT, conventions, summarize_conventions
 from synth.collective.price.resolution import FINEST
-from synth.collective.ranking.how_to_get import By
-from synth.collective.ranking.request import Against
-from synth.collective.ranking.settings import algorithm_of, holds, line_of
+from synth.collective.ranking.how_to_get import AdviceKind
+from synth.collective.ranking.request import DefaultComparison
+from synth.collective.ranking.settings import algorithm_setting, collective_settings, explain_scope
 from synth.show.terminal.deciding import (
-    Run,
+    RowRun,
     ToDo,
-    choices,
-    decides,
+    decision_rule,
+    find_deciding_runs,
+    has_several_placements,
+    is_wide,
+    parse_emit_command,
+    render_choices,
     row_name,
-    several_placements,
-    to_run,
-    wide,
-    worth_a_run,
-    written,
+    to_do_of_run,
 )
-from synth.show.terminal.placements import Levels, Matrix, placement_of, words
-from synth.show.terminal.rows import Ranking, Row, rows
-from synth.show.terminal.style import followed, follows, many
+from synth.show.terminal.placements import Levels, Matrix, describe_placement, placement_of
+from synth.show.terminal.rows import Ranking, RankingRow, rows
+from synth.show.terminal.style import pluralize, price_basis, price_basis_lines
 
 KEEP = "Keep the default"
 _HOOKS = {
@@ -57,7 +57,7 @@ BY_SIZE = "a tuner plugin for NCCL"
 class Verdict:
     """What to do, why, and how; nothing ``to_do`` where the default is kept, or what to run.
 
-    ``orders``: what its placement asks of frameworks that lay axes out otherwise; ``decides``: what
+    ``orders``: what its placement asks of frameworks that lay axes out otherwise; ``decision_rule``: what
     is measured that decides, where something is to be run; ``of``: what each thing to do is about.
     """
 
@@ -76,16 +76,16 @@ def verdict(reply: Ranking) -> Verdict | None:
         return None
     match reply:
         case RankingReply():
-            return _of_one(reply, found)
+            return _ranking_verdict(reply, found)
         case SweepReply():
-            return _of_sizes(reply, found)
+            return _sweep_verdict(reply, found)
         case UnevenReply():
-            return _of_groups(reply, found[0])
+            return _uneven_verdict(reply, found[0])
         case PlanReply():
-            return _of_job(reply, found)
+            return _job_verdict(reply, found)
 
 
-def decision(reply: Ranking) -> Iterator[RenderableType]:
+def render_decision(reply: Ranking) -> Iterator[RenderableType]:
     """What to do, in a terminal; nothing where the default is kept.
 
     What a job waits stands there before its entries, and what these surely gain with what else it
@@ -93,53 +93,58 @@ def decision(reply: Ranking) -> Iterator[RenderableType]:
     """
     told, job = verdict(reply), isinstance(reply, PlanReply)
     if told and (told.decides or (told.to_do and not job)):
-        below = [*followed(reply.system)]
+        below = [*price_basis_lines(reply.system)]
         said = () if job else (line for line in told.said if line not in below)
         yield "\n".join(["", told.headline, *said])
-        yield from choices(told.of, told.to_do, told.decides)
+        yield from render_choices(told.of, told.to_do, told.decides)
 
 
 def row_to_do(
-    told: Verdict | None, answer: Answer, row: int, name: str, request: str, speedup: str
+    told: Verdict | None, answer: PlacedAnswer, row: int, name: str, request: str, speedup: str
 ) -> ToDo | None:
     """What to do about any row: what the verdict says of it, else as it would of this row alone."""
     for one in told.to_do if told else ():
         if one.row == row:
             return one
     if answer.worth_measuring:
-        return to_run(Run(row, name, answer.worth_measuring))
-    return to_get(answer, row, name, request, speedup) if to_be_had(answer) else None
+        return to_do_of_run(RowRun(row, name, answer.worth_measuring))
+    return to_do_of_answer(answer, row, name, request, speedup) if is_available(answer) else None
 
 
-def _of_one(reply: RankingReply, found: Sequence[Row]) -> Verdict:
+def _ranking_verdict(reply: RankingReply, found: Sequence[RankingRow]) -> Verdict:
     """Of the answers of one size."""
     plain = min(reply.answers, key=lambda one: one.baseline_seconds)
     if not plain.steps:
         return Verdict("Nothing to do", ["the collective is over one device"])
-    best = best_to_be_had(reply.answers)
+    best = best_available(reply.answers)
     default = f"the best default, {plain.default.name},"
-    runs = [] if best else worth_a_run(reply)
-    takes = duration(plain.baseline_seconds)
+    runs = [] if best else find_deciding_runs(reply)
+    takes = format_duration(plain.baseline_seconds)
     place = best or (reply.answers[runs[0].row] if runs else plain)
-    later = [*of_later(reply.request.value, plain, best), *filter(None, [place.unmeasured])]
-    more = (*_where(reply, place), *followed(reply.system))
+    later = [
+        *later_default_lines(reply.request.value, plain, best),
+        *filter(None, [place.unmeasured]),
+    ]
+    more = (*_placement_lines(reply, place), *price_basis_lines(reply.system))
     orders = _orders(reply.system.levels, place.axes, place.placement)
     if runs:
-        return _until_measured(runs, [f"{default} takes {takes}", *more], orders, later)
+        return _measuring_verdict(runs, [f"{default} takes {takes}", *more], orders, later)
     if best is None:
-        why = _why_keep(reply.answers, plain.baseline_seconds)
+        why = _keep_reason(reply.answers, plain.baseline_seconds)
         return Verdict(KEEP, [f"{default} takes {takes}; {why}", *later, *more], orders)
     row = reply.answers.index(best)
-    gain = f"{duration(best.runtime_seconds)}, where {default} takes {takes}"
-    to_do = [to_get(best, row, f"row {best.rank}", reply.request.value, found[row].speedup[0])]
-    whole = [holds(reply.request.value)] if best.advice.by is By.ENVIRONMENT else []
+    gain = f"{format_duration(best.runtime_seconds)}, where {default} takes {takes}"
+    to_do = [
+        to_do_of_answer(best, row, f"row {best.rank}", reply.request.value, found[row].speedup[0])
+    ]
+    whole = [explain_scope(reply.request.value)] if best.advice.by is AdviceKind.ENVIRONMENT else []
     return Verdict(
         f"{found[row].speedup[0]}: do this", [gain, *later, *whole, *more], orders, to_do
     )
 
 
-def _until_measured(
-    runs: Sequence[Run],
+def _measuring_verdict(
+    runs: Sequence[RowRun],
     said: Sequence[str],
     orders: Sequence[tuple[str, str]] = (),
     first: Sequence[str] = (),
@@ -152,21 +157,25 @@ def _until_measured(
     most = max(one.worth.speedup for one in runs)
     headline = f"{KEEP}; worth measuring: {'up to ' * (len(runs) > 1)}{most:.2f}x"
     said = [*first, *said]
-    return Verdict(headline, said, orders, [to_run(one) for one in runs], decides(runs), of)
+    return Verdict(
+        headline, said, orders, [to_do_of_run(one) for one in runs], decision_rule(runs), of
+    )
 
 
-def _why_keep(answers: Sequence[RankedAnswer], default_seconds: float) -> str:
+def _keep_reason(answers: Sequence[RankedAnswer], default_seconds: float) -> str:
     """Why the default is kept: what would be faster and is not to be had, or that nothing is."""
     first = min(answers, key=lambda one: one.seconds)
-    at = f"{row_name(first, answers)}, {duration(first.seconds)}"
-    if first.against_best in (Against.FASTER, Against.NOT_OFFERED):
+    at = f"{row_name(first, answers)}, {format_duration(first.seconds)}"
+    if first.against_best in (DefaultComparison.FASTER, DefaultComparison.NOT_OFFERED):
         return f"{at}: {first.advice.text if first.proof == 'proved' else 'it is not proved'}"
     if first.seconds < default_seconds:
         return f"prices do not tell {at}, from it"
     return "nothing is faster"
 
 
-def of_later(request: str, plain: Answer, best: RankedAnswer | None = None) -> Iterator[str]:
+def later_default_lines(
+    request: str, plain: PlacedAnswer, best: RankedAnswer | None = None
+) -> Iterator[str]:
     """For which NCCL the default is priced, and what it is in later ones, where that differs.
 
     These have NVLS and the one priced has not. So what is left of a gain, or the line that keeps
@@ -174,21 +183,24 @@ def of_later(request: str, plain: Answer, best: RankedAnswer | None = None) -> I
     """
     if not (later := plain.later_default):
         return
-    told = _told_later(plain)
+    told = _later_default_text(plain)
     if best:
         gain = later.seconds / best.runtime_seconds
         over = f"{gain:.2f}x" if gain > 1 + FINEST else "nothing"
         yield f"{told}; over that row {best.rank} gains {over}"
-    elif _slower_later(plain):
+    elif _is_later_slower(plain):
         way = plain.default.name, plain.default.protocol
-        yield f"{told}. {line_of({request: way})} keeps what is priced: {holds(request)}"
+        yield f"{told}. {collective_settings({request: way})} keeps what is priced: {explain_scope(request)}"
     else:
         yield told
 
 
-def _told_later(plain: Answer, where: str = "") -> str:
+def _later_default_text(plain: PlacedAnswer, where: str = "") -> str:
     assert plain.later_default
-    then, now = duration(plain.later_default.seconds), duration(plain.baseline_seconds)
+    then, now = (
+        format_duration(plain.later_default.seconds),
+        format_duration(plain.baseline_seconds),
+    )
     return (
         f"The default is priced for NCCL up to 2.28, which has no NVLS where {MOST_WITHOUT_NVLS} "
         "GPUs of a node are in one communicator. "
@@ -196,12 +208,12 @@ def _told_later(plain: Answer, where: str = "") -> str:
     )
 
 
-def _slower_later(plain: Answer) -> bool:
+def _is_later_slower(plain: PlacedAnswer) -> bool:
     later = plain.later_default
     return later is not None and later.seconds > (1 + FINEST) * plain.baseline_seconds
 
 
-def _of_later_sizes(reply: SweepReply) -> Iterator[str]:
+def _later_sizes_lines(reply: SweepReply) -> Iterator[str]:
     """The same of a range, told at the first size where it differs.
 
     A line that keeps what is priced names no protocol, as that changes with the size.
@@ -213,24 +225,24 @@ def _of_later_sizes(reply: SweepReply) -> Iterator[str]:
         if end.later_default
     ]
     for end, size in ends[:1]:
-        told, request = _told_later(end, f" at {volume(size)}"), reply.request.value
+        told, request = _later_default_text(end, f" at {format_bytes(size)}"), reply.request.value
         [name, *others] = dict.fromkeys(one.default_name for one in reply.sizes)
-        if not others and all(_slower_later(one) for one, _ in ends):
-            told += f". {algorithm_of(request, name)} keeps what is priced: {holds(request)}"
+        if not others and all(_is_later_slower(one) for one, _ in ends):
+            told += f". {algorithm_setting(request, name)} keeps what is priced: {explain_scope(request)}"
         yield told
 
 
-def _where(reply: RankingReply, answer: Answer) -> Iterator[str]:
+def _placement_lines(reply: RankingReply, answer: PlacedAnswer) -> Iterator[str]:
     """On which of several placements, and where it is only this collective that prefers it."""
-    if several_placements(reply.answers):
+    if has_several_placements(reply.answers):
         left_over = any(size > 1 and name not in reply.reduce for name, size in answer.axes.items())
         alone = ", if nothing else were sent" if left_over else ""
-        yield f"placement {answer.placement}{alone}{_lies(reply.system.levels, answer)}"
+        yield f"placement {answer.placement}{alone}{_placement_text(reply.system.levels, answer)}"
 
 
-def _lies(levels: Levels, one: Answer | PlacementOption) -> str:
+def _placement_text(levels: Levels, one: PlacedAnswer | PlacementOption) -> str:
     with suppress(InputError):  # names that no machine has, in an answer that was sent
-        return f": {words(placement_of(levels, one.axes, one.placement))}"
+        return f": {describe_placement(placement_of(levels, one.axes, one.placement))}"
     return ""
 
 
@@ -240,19 +252,19 @@ def _orders(
     """What a placement asks of frameworks whose own order it is not."""
     torus = all(level.domain is Domain.TORUS for level in levels)
     with suppress(InputError):  # the same
-        found = told(conventions(placement_of(levels, axes, matrix), torus))
-        return [one for one in found if one[1] != ALREADY]
+        found = summarize_conventions(conventions(placement_of(levels, axes, matrix), torus))
+        return [one for one in found if one[1] != ALREADY_DEFAULT]
     return ()
 
 
-def to_get(answer: Answer, row: int, name: str, request: str, speedup: str) -> ToDo:
+def to_do_of_answer(answer: PlacedAnswer, row: int, name: str, request: str, speedup: str) -> ToDo:
     """How an answer is had: a line of the environment, or a file and how a script takes it."""
     before = "" if name.startswith("row ") else f"{name}, {speedup}. "
     line = answer.advice.text
-    if answer.advice.by is By.ENVIRONMENT:
+    if answer.advice.by is AdviceKind.ENVIRONMENT:
         return ToDo(row, name, f"{before}Set for all ranks", line, line, speedup)
     command, *otherwise = line.split("; ")
-    file = written(command)
+    file = parse_emit_command(command)
     call = f"{request.replace('-', '_')}(...)"
     if file.target == "torch":
         call = _HOOKS.get(request, call)
@@ -263,20 +275,25 @@ def to_get(answer: Answer, row: int, name: str, request: str, speedup: str) -> T
     return ToDo(row, name, put, lines, takes, speedup, file=file, emits=command)
 
 
-def _of_sizes(reply: SweepReply, found: Sequence[Row]) -> Verdict:
+def _sweep_verdict(reply: SweepReply, found: Sequence[RankingRow]) -> Verdict:
     """Of a range of sizes: which stretches gain, and what to do for each."""
     to_do, most = list[ToDo](), 1.0
     for at, one in enumerate(reply.stretches):
         ends = (one.first, one.last)
-        gain = [e for e in ends if e.against_default is Against.FASTER and to_be_had(e)]
-        if gain and wide(reply, at):
+        gain = [
+            e for e in ends if e.against_default is DefaultComparison.FASTER and is_available(e)
+        ]
+        if gain and is_wide(reply, at):
             most = max(most, *(end.baseline_seconds / end.runtime_seconds for end in gain))
             sizes, times = " to ".join(found[at].title), " to ".join(found[at].speedup)
-            to_do.append(to_get(gain[0], at, sizes, reply.request.value, times))
-    later = [*_of_later_sizes(reply)]
-    follow, runs = [*_narrow(reply), *followed(reply.system)], worth_a_run(reply)
+            to_do.append(to_do_of_answer(gain[0], at, sizes, reply.request.value, times))
+    later = [*_later_sizes_lines(reply)]
+    follow, runs = (
+        [*_narrow_lines(reply), *price_basis_lines(reply.system)],
+        find_deciding_runs(reply),
+    )
     if not to_do and runs:
-        return _until_measured(runs, follow, first=later, of="sizes")
+        return _measuring_verdict(runs, follow, first=later, of="sizes")
     if not to_do:
         why = "at no size is anything surely faster that can be had"
         return Verdict(KEEP, [why, *later, *follow])
@@ -284,56 +301,62 @@ def _of_sizes(reply: SweepReply, found: Sequence[Row]) -> Verdict:
     if len(to_do) < len(reply.stretches):
         said.append("at other sizes keep the default")
     if len(reply.stretches) > 1 and not all(one.file for one in to_do):
-        said.append(f"{holds(reply.request.value)}, so at all sizes; by size: {BY_SIZE}")
-    every = sorted([*to_do, *map(to_run, runs)], key=lambda one: one.row)
+        said.append(f"{explain_scope(reply.request.value)}, so at all sizes; by size: {BY_SIZE}")
+    every = sorted([*to_do, *map(to_do_of_run, runs)], key=lambda one: one.row)
     headline = f"Up to {most:.2f}x: do this"
-    return Verdict(headline, [*said, *follow], (), every, decides(runs), "sizes")
+    return Verdict(headline, [*said, *follow], (), every, decision_rule(runs), "sizes")
 
 
-def _narrow(reply: SweepReply) -> Iterator[str]:
+def _narrow_lines(reply: SweepReply) -> Iterator[str]:
     """How many stretches may gain that are too narrow for a rule."""
-    may_gain = (one.trial or one.first.against_default is Against.FASTER for one in reply.stretches)
-    found = sum(bool(may) and not wide(reply, row) for row, may in enumerate(may_gain))
+    may_gain = (
+        one.trial or one.first.against_default is DefaultComparison.FASTER
+        for one in reply.stretches
+    )
+    found = sum(bool(may) and not is_wide(reply, row) for row, may in enumerate(may_gain))
     if found:
         yield (
-            f"{many(found, 'row')} that may gain: too few sizes for a rule; if you always send "
+            f"{pluralize(found, 'row')} that may gain: too few sizes for a rule; if you always send "
             "such a size, ask it alone"
         )
 
 
-def _of_groups(reply: UnevenReply, row: Row) -> Verdict:
+def _uneven_verdict(reply: UnevenReply, row: RankingRow) -> Verdict:
     """Of a machine that lacks devices, where the default is the plain all-reduce in one step."""
-    first, follow = reply.answers[0], follows(reply.system.prices)
-    default = f"the plain all-reduce of one step takes {duration(reply.flat_seconds)}"
+    first, follow = reply.answers[0], price_basis(reply.system.prices)
+    default = f"the plain all-reduce of one step takes {format_duration(reply.flat_seconds)}"
     if not groups_gain(reply):
         return Verdict(KEEP, [f"{default}; nothing proved is surely faster", follow])
     run = f"collsynth emit --from ANSWER.json --rank {first.rank} --target json"
     what = "Take its groups of ranks as JSON, among its files"
     name, takes = f"row {first.rank}", "its groups of ranks"
     to_do = ToDo(0, name, what, "", takes, row.speedup[0], emits=run)
-    gain = f"{duration(first.seconds)}, where {default}"
+    gain = f"{format_duration(first.seconds)}, where {default}"
     return Verdict(f"{row.speedup[0]}: do this", [gain, follow], (), [to_do])
 
 
-def _of_job(reply: PlanReply, found: Sequence[Row]) -> Verdict:
+def _job_verdict(reply: PlanReply, found: Sequence[RankingRow]) -> Verdict:
     """Of a job on its best placement: what its entries gain over the runtime's own choices."""
     best, levels = reply.ranking[0], reply.system.levels
     default_seconds, seconds = reply.default_exposed_seconds, reply.runtime_exposed_seconds
     to_do = [
-        to_get(one.answer, at, one.name, one.request.value, found[at].speedup[0])
+        to_do_of_answer(one.answer, at, one.name, one.request.value, found[at].speedup[0])
         for at, one in enumerate(reply.entries)
-        if one.answer.against_default is Against.FASTER and to_be_had(one.answer)
+        if one.answer.against_default is DefaultComparison.FASTER and is_available(one.answer)
     ]
-    waits = f"a step waits {duration(seconds)} for communication"
-    where = f"placement {best.placement}{_lies(levels, best)}"
-    more, orders = [where, *followed(reply.system)], _orders(levels, best.axes, best.placement)
+    waits = f"a step waits {format_duration(seconds)} for communication"
+    where = f"placement {best.placement}{_placement_text(levels, best)}"
+    more, orders = (
+        [where, *price_basis_lines(reply.system)],
+        _orders(levels, best.axes, best.placement),
+    )
     longer = default_seconds / seconds if seconds else 1.0
     gains = job_gains(reply)
-    if not gains and (runs := worth_a_run(reply)):
-        return _until_measured(runs, [waits, *more], orders, "entry")
+    if not gains and (runs := find_deciding_runs(reply)):
+        return _measuring_verdict(runs, [waits, *more], orders, "entry")
     if not gains:
         return Verdict(KEEP, [f"{waits}; no program makes it surely less", *more], orders)
     if len(reply.entries) > 1 and not all(one.file for one in to_do):
         more.append("a variable holds for the whole process: for every collective of its name")
-    waits += f", with the default {duration(default_seconds)}"
+    waits += f", with the default {format_duration(default_seconds)}"
     return Verdict(f"{longer:.2f}x: do this", [waits, *more], orders, to_do, of="entry")

@@ -2,30 +2,35 @@
 
 The backward pass of a replica is read off its simulated tasks (``gradients``), buckets are put on
 a clock (``clock``), the best of all are found exactly (``choosing``), and compared with DDP's own
-as far as prices can tell (``compared``). ``script`` writes them for DDP.
+as far as prices can tell (``compare_policies``). ``write_script`` writes them for DDP.
 
 Three gradients, of which the first is made long before the others:
 
->>> from synth.step.bucketing.choosing import soonest
->>> from synth.step.bucketing.gradients import Backward, Gradient
+>>> from synth.step.bucketing.choosing import find_buckets
+>>> from synth.step.bucketing.gradients import BackwardPass, Gradient
 >>> made = [("last", 1.0), ("middle", 9.0), ("first", 10.0)]
 >>> gradients = tuple(Gradient(name, -1, 8, 32, seconds) for name, seconds in made)
->>> soonest(Backward("f32", gradients, 10.0, 0.0), lambda size: 2 + size / 32)
+>>> find_buckets(BackwardPass("f32", gradients, 10.0, 0.0), lambda size: 2 + size / 32)
 (1, 3)
 """
 
-from synth.step.bucketing.compared import Compared, Filled, Filling, compared
-from synth.step.bucketing.replica import AXIS, Replica, replica
-from synth.step.bucketing.script import NAME, script
+from synth.step.bucketing.compared import (
+    BucketComparison,
+    FillPolicy,
+    PolicyResult,
+    compare_policies,
+)
+from synth.step.bucketing.replica import AXIS, Replica, build_replica
+from synth.step.bucketing.script import SCRIPT_NAME, write_script
 
 __all__ = [
     "AXIS",
-    "NAME",
-    "Compared",
-    "Filled",
-    "Filling",
+    "SCRIPT_NAME",
+    "BucketComparison",
+    "FillPolicy",
+    "PolicyResult",
     "Replica",
-    "compared",
-    "replica",
-    "script",
+    "build_replica",
+    "compare_policies",
+    "write_script",
 ]

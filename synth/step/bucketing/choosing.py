@@ -15,21 +15,27 @@ from math import inf
 import numpy as np
 from numpy.typing import NDArray
 
-from synth.step.bucketing.clock import Ends, Least, Moment, Summing, timed
-from synth.step.bucketing.gradients import Backward
+from synth.step.bucketing.clock import (
+    AllReduceSeconds,
+    BucketBounds,
+    BucketClock,
+    Ends,
+    simulate_buckets,
+)
+from synth.step.bucketing.gradients import BackwardPass
 
 MIB = 2**20
 FIRST_BYTES, USUAL_BYTES = MIB, 25 * MIB
 """DDP's bytes of the first bucket and of all others, unless it is told other ones."""
 
-WITHIN = 0.001
+TOLERANCE = 0.001
 """Of a step: what more buckets gain less is not worth them."""
 
 CAPS_MIB = tuple(2**power for power in range(11))
 """What is tried for DDP's ``bucket_cap_mb``: one number for all buckets."""
 
 
-def filled(backward: Backward, caps_bytes: Sequence[int]) -> Ends:
+def fill_buckets(backward: BackwardPass, caps_bytes: Sequence[int]) -> Ends:
     """As DDP fills them: a bucket ends with the gradient by which it has its bytes or more.
 
     Each bucket has the next of ``caps_bytes``, those after the last the last one.
@@ -49,12 +55,14 @@ def filled(backward: Backward, caps_bytes: Sequence[int]) -> Ends:
     return (*found, len(backward.gradients)) if size else tuple(found)
 
 
-def usual(backward: Backward) -> Ends:
+def fill_by_default(backward: BackwardPass) -> Ends:
     """DDP's, unless it is told other bytes."""
-    return filled(backward, (FIRST_BYTES, USUAL_BYTES))
+    return fill_buckets(backward, (FIRST_BYTES, USUAL_BYTES))
 
 
-def soonest(backward: Backward, summing: Summing, within: float = WITHIN) -> Ends:
+def find_buckets(
+    backward: BackwardPass, summing: AllReduceSeconds, within: float = TOLERANCE
+) -> Ends:
     """The fewest buckets by which a step takes at most this share more than by the best there are.
 
     With k buckets, one more each round: ``end[k][j] = min over i of max(end[k-1][i], ready[j]) +
@@ -77,7 +85,7 @@ def soonest(backward: Backward, summing: Summing, within: float = WITHIN) -> End
     return _cuts(cuts, count)
 
 
-def soonest_beside(backward: Backward, summing: Summing, taken: float) -> Ends:
+def find_contended_buckets(backward: BackwardPass, summing: AllReduceSeconds, taken: float) -> Ends:
     """The buckets by which a step ends first where sums take a part of what computes.
 
     Of two ways to fill the buckets up to a gradient that one leads to no better end which is later
@@ -85,20 +93,20 @@ def soonest_beside(backward: Backward, summing: Summing, taken: float) -> Ends:
     that no other beats in both: the best is found of all that there are.
     """
     ready = [one.ready_seconds for one in backward.gradients]
-    kept: list[dict[Moment, Ends]] = [{Moment(): ()}]
+    kept: list[dict[BucketClock, Ends]] = [{BucketClock(): ()}]
     for last, costs in enumerate(_costs(backward, summing), 1):
         ways = {
             at.computed(ready[last - 1], taken).summed(float(cost)): (*ends, last)
             for before, cost in zip(kept, costs, strict=True)
             for at, ends in before.items()
         }
-        first, busy = dict[Moment, Ends](), inf
+        first, busy = dict[BucketClock, Ends](), inf
         for at in sorted(ways):
             if at.busy < busy:
                 first[at], busy = ways[at], at.busy
         kept.append(first)
 
-    def end(at: Moment) -> float:
+    def end(at: BucketClock) -> float:
         return max(at.busy, at.computed(backward.compute_seconds, taken).now)
 
     return kept[-1][min(kept[-1], key=end)]
@@ -112,7 +120,7 @@ def _best_end(ready: NDArray[np.float64], costs: Sequence[NDArray[np.float64]]) 
     return end[-1]
 
 
-def least(backward: Backward, summing: Summing) -> Least:
+def bound_buckets(backward: BackwardPass, summing: AllReduceSeconds) -> BucketBounds:
     """What no buckets go below, whatever is in them."""
     total = [0.0]
     last = 0.0
@@ -121,14 +129,14 @@ def least(backward: Backward, summing: Summing) -> Least:
         last = float(np.min(cost))
     made = backward.gradients
     update = backward.update_seconds
-    return Least(
+    return BucketBounds(
         backward.compute_seconds + update,
         made[0].ready_seconds + total[-1] + update,
         made[-1].ready_seconds + last + update,
     )
 
 
-def _costs(backward: Backward, summing: Summing) -> Iterator[NDArray[np.float64]]:
+def _costs(backward: BackwardPass, summing: AllReduceSeconds) -> Iterator[NDArray[np.float64]]:
     """For each gradient: seconds of buckets that end with it, from each one before it on."""
     upto = np.array(backward.upto_bytes)
     known: dict[int, float] = {}
@@ -150,12 +158,14 @@ def _cuts(cuts: Sequence[NDArray[np.int64]], count: int) -> Ends:
     return tuple(reversed(found))
 
 
-def best_cap(backward: Backward, summing: Summing, taken: float = 0.0) -> tuple[int, Ends]:
+def best_cap(
+    backward: BackwardPass, summing: AllReduceSeconds, taken: float = 0.0
+) -> tuple[int, Ends]:
     """The number of MiB for all buckets by which a step ends first, the largest of equal ones."""
-    found = {cap: filled(backward, (cap * MIB,)) for cap in CAPS_MIB}
+    found = {cap: fill_buckets(backward, (cap * MIB,)) for cap in CAPS_MIB}
 
     def seconds(cap: int) -> tuple[float, int]:
-        return timed(backward, found[cap], summing, taken).seconds, -cap
+        return simulate_buckets(backward, found[cap], summing, taken).seconds, -cap
 
     best = min(found, key=seconds)
     return best, found[best]

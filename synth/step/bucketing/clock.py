@@ -16,12 +16,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 
-from synth.step.bucketing.gradients import Backward
+from synth.step.bucketing.gradients import BackwardPass
 
 Ends = tuple[int, ...]
 """Of each bucket, how many gradients there are up to its last: ``(3, 5)`` has 3 and 2 of them."""
 
-Summing = Callable[[int], float]
+AllReduceSeconds = Callable[[int], float]
 """Seconds of an all-reduce of so many bytes."""
 
 
@@ -37,28 +37,30 @@ class Bucket:
 
 
 @dataclass(frozen=True, order=True)
-class Moment:
+class BucketClock:
     """Where a step is: so late, with so much computed, and sums under way until ``busy``."""
 
     now: float = 0.0
     busy: float = 0.0
     done: float = 0.0
 
-    def computed(self, done: float, taken: float) -> Moment:
+    def computed(self, done: float, taken: float) -> BucketClock:
         """Once so many seconds are computed, of which those beside a sum take longer."""
         shared = min(done - self.done, max(0.0, self.busy - self.now) * (1 - taken))
-        return Moment(self.now + shared / (1 - taken) + done - self.done - shared, self.busy, done)
+        return BucketClock(
+            self.now + shared / (1 - taken) + done - self.done - shared, self.busy, done
+        )
 
-    def summed(self, seconds: float) -> Moment:
+    def summed(self, seconds: float) -> BucketClock:
         """With one more sum, after those under way."""
-        return Moment(self.now, max(self.now, self.busy) + seconds, self.done)
+        return BucketClock(self.now, max(self.now, self.busy) + seconds, self.done)
 
 
 @dataclass(frozen=True)
-class Timed:
+class BucketTimeline:
     """A step with its buckets; ``computed_seconds``: when its backward pass ends."""
 
-    backward: Backward
+    backward: BackwardPass
     buckets: tuple[Bucket, ...]
     computed_seconds: float
 
@@ -79,7 +81,7 @@ class Timed:
 
 
 @dataclass(frozen=True)
-class Least:
+class BucketBounds:
     """What no buckets go below, each part with what the optimizer does afterwards.
 
     ``compute``: nothing waits. ``communication``: the first gradient that is made, then all sums
@@ -96,14 +98,16 @@ class Least:
         return max(self.compute_seconds, self.communication_seconds, self.chain_seconds)
 
 
-def timed(backward: Backward, ends: Ends, summing: Summing, taken: float = 0.0) -> Timed:
+def simulate_buckets(
+    backward: BackwardPass, ends: Ends, summing: AllReduceSeconds, taken: float = 0.0
+) -> BucketTimeline:
     """Buckets on the clock. ``ends`` rise to the number of gradients; ``taken`` is below 1."""
     assert ends[-1] == len(backward.gradients), ends
     found: list[Bucket] = []
-    at = Moment()
+    at = BucketClock()
     for first, last in pairwise((0, *ends)):
         size = backward.upto_bytes[last] - backward.upto_bytes[first]
         full = at.computed(backward.gradients[last - 1].ready_seconds, taken)
         at = full.summed(summing(size))
         found.append(Bucket(first, last, size, max(full.now, full.busy), at.busy))
-    return Timed(backward, tuple(found), at.computed(backward.compute_seconds, taken).now)
+    return BucketTimeline(backward, tuple(found), at.computed(backward.compute_seconds, taken).now)

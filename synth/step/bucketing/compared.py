@@ -10,15 +10,27 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from synth.step.bucketing.choosing import best_cap, filled, least, soonest, soonest_beside, usual
-from synth.step.bucketing.clock import Ends, Least, Timed, timed
+from synth.step.bucketing.choosing import (
+    best_cap,
+    bound_buckets,
+    fill_buckets,
+    fill_by_default,
+    find_buckets,
+    find_contended_buckets,
+)
+from synth.step.bucketing.clock import BucketBounds, BucketTimeline, Ends, simulate_buckets
 from synth.step.bucketing.replica import Replica
-from synth.step.search.resolution import Difference, Likely, Source, difference
+from synth.step.search.resolution import (
+    Difference,
+    UncertainSeconds,
+    UncertaintySource,
+    compare_seconds,
+)
 
-COMPUTING, LINKS = Source("computing"), Source("links")
+COMPUTING, LINKS = UncertaintySource("computing"), UncertaintySource("links")
 
 
-class Filling(Enum):
+class FillPolicy(Enum):
     """Who fills buckets, and how."""
 
     USUAL = "DDP's default"
@@ -29,71 +41,73 @@ class Filling(Enum):
 
 
 @dataclass(frozen=True)
-class Filled:
+class PolicyResult:
     """One way to fill them on the clock; ``saved``: what DDP's default takes more than it."""
 
-    filling: Filling
+    filling: FillPolicy
     ends: Ends
-    timed: Timed
+    timed: BucketTimeline
     saved: Difference
 
 
 @dataclass(frozen=True)
-class Compared:
-    """All ways; ``cap_mib`` is that of the best single cap; nothing is below ``least``."""
+class BucketComparison:
+    """All ways; ``cap_mib`` is that of the best single cap; nothing is below ``bound_buckets``."""
 
     replica: Replica
-    ways: tuple[Filled, ...]
+    ways: tuple[PolicyResult, ...]
     cap_mib: int
-    least: Least
+    least: BucketBounds
 
     @property
-    def best(self) -> Filled:
+    def best(self) -> PolicyResult:
         """Ours."""
         return self.ways[-1]
 
 
-def compared(replica: Replica) -> Compared:
+def compare_policies(replica: Replica) -> BucketComparison:
     """Each way on the clock, and beside DDP's own."""
     backward, sums, taken = replica.backward, replica.sums.seconds, replica.taken
     cap, capped = best_cap(backward, sums, taken)
-    ends: Mapping[Filling, Ends] = {
-        Filling.USUAL: usual(backward),
-        Filling.ONE: (len(backward.gradients),),
-        Filling.EACH: filled(backward, (0,)),
-        Filling.CAP: capped,
-        Filling.BEST: soonest_beside(backward, sums, taken) if taken else soonest(backward, sums),
+    ends: Mapping[FillPolicy, Ends] = {
+        FillPolicy.USUAL: fill_by_default(backward),
+        FillPolicy.ONE: (len(backward.gradients),),
+        FillPolicy.EACH: fill_buckets(backward, (0,)),
+        FillPolicy.CAP: capped,
+        FillPolicy.BEST: find_contended_buckets(backward, sums, taken)
+        if taken
+        else find_buckets(backward, sums),
     }
-    default = _likely(replica, ends[Filling.USUAL])
+    default = _estimate_errors(replica, ends[FillPolicy.USUAL])
     ways = (
-        Filled(
+        PolicyResult(
             filling,
             each,
-            timed(backward, each, sums, taken),
-            difference(_likely(replica, each), default),
+            simulate_buckets(backward, each, sums, taken),
+            compare_seconds(_estimate_errors(replica, each), default),
         )
         for filling, each in ends.items()
     )
-    return Compared(replica, tuple(ways), cap, least(backward, sums))
+    return BucketComparison(replica, tuple(ways), cap, bound_buckets(backward, sums))
 
 
-def _likely(replica: Replica, ends: Ends) -> Likely:
+def _estimate_errors(replica: Replica, ends: Ends) -> UncertainSeconds:
     """Seconds of a step, and by how much they are others where computing or links are."""
     backward, sums, taken = replica.backward, replica.sums, replica.taken
-    usual = timed(backward, ends, sums.seconds, taken).seconds
+    usual = simulate_buckets(backward, ends, sums.seconds, taken).seconds
 
-    def off(one: Timed) -> float:
+    def off(one: BucketTimeline) -> float:
         return one.seconds - usual
 
     by_compute = (replica.computing(ratio) for ratio in (replica.fast, replica.slow))
-    fast, slow = (off(timed(each, ends, sums.seconds, taken)) for each in by_compute)
-    return Likely(
+    fast, slow = (off(simulate_buckets(each, ends, sums.seconds, taken)) for each in by_compute)
+    return UncertainSeconds(
         usual,
         {
             COMPUTING: (fast, slow),
             LINKS: (
-                off(timed(backward, ends, sums.low, taken)),
-                off(timed(backward, ends, sums.high, taken)),
+                off(simulate_buckets(backward, ends, sums.low, taken)),
+                off(simulate_buckets(backward, ends, sums.high, taken)),
             ),
         },
     )

@@ -16,11 +16,11 @@ from itertools import accumulate
 from grammar.tensors.operations import Operation, Step
 from grammar.tensors.sharding import Type
 from hierarchies import InputError
-from synth.step.redistribution import How
-from synth.step.sharded_step.meanings import ends_of, meanings, of_inputs
+from synth.step.redistribution import MoveKind
+from synth.step.sharded_step.meanings import ends_of, find_meanings, input_meanings
 from synth.step.sharding.lineage import widens
-from synth.step.simulation.device import COMPUTE, Device, Task
-from synth.step.simulation.kinds import Kind, kinds_of
+from synth.step.simulation.device import COMPUTE, DeviceTasks, Task
+from synth.step.simulation.kinds import BufferKind, kinds_of
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Gradient:
 
 
 @dataclass(frozen=True)
-class Backward:
+class BackwardPass:
     """A step of one replica: gradients in the order in which they are made.
 
     ``compute_seconds``: until the backward pass ends; ``update_seconds``: what the optimizer does
@@ -65,13 +65,13 @@ class Backward:
         return tuple(accumulate((one.elements for one in self.gradients), initial=0))
 
 
-def backward_of(step: Step, device: Device, update_seconds: float) -> Backward:
+def backward_of(step: Step, device: DeviceTasks, update_seconds: float) -> BackwardPass:
     """Read off the tasks of a device on which each gradient is sent as soon as it is made.
 
     Raises InputError for a step that sums no gradients, and for gradients of several types: a
     bucket is of one.
     """
-    sent = list(_summed(step, device))
+    sent = list(_find_sums(step, device))
     if not sent:
         problem = f"{step.name} sums no gradients between devices"
         raise InputError(problem, where="MODEL", hint="a training step, on two devices or more")
@@ -79,10 +79,10 @@ def backward_of(step: Step, device: Device, update_seconds: float) -> Backward:
     if len(dtypes) > 1:
         problem = f"gradients in {' and '.join(dtypes)}"
         raise InputError(problem, where="MODEL", hint="a bucket is of one type: cast them alike")
-    queue = [device.tasks[at] for at in _before_update(device, {at for at, _ in sent})]
+    queue = [device.tasks[at] for at in _find_backward_tasks(device, {at for at, _ in sent})]
     passed = [0.0, *accumulate(one.seconds for one in queue)]
     done = _counts(device, queue)
-    labels = meanings(step.graph, of_inputs(step), ends_of(step))
+    labels = find_meanings(step.graph, input_meanings(step), ends_of(step))
     found = [
         Gradient(
             labels[task.sends[0]].label if task.sends[0] in labels else task.sends[0],
@@ -94,10 +94,10 @@ def backward_of(step: Step, device: Device, update_seconds: float) -> Backward:
         for _, task in sent
     ]
     found.sort(key=lambda one: one.ready_seconds)
-    return Backward(dtypes[0], tuple(found), passed[-1], update_seconds)
+    return BackwardPass(dtypes[0], tuple(found), passed[-1], update_seconds)
 
 
-def promptly(step: Step) -> Step:
+def hoist_casts(step: Step) -> Step:
     """The same with each cast to wider elements right after what makes its operand.
 
     Where a model casts all parameters before its layers, JAX casts all gradients after the whole
@@ -124,25 +124,25 @@ def kind_of(task: Task) -> Type:
     return task.moves[0]
 
 
-def update_of(step: Step, device: Device) -> float:
+def update_of(step: Step, device: DeviceTasks) -> float:
     """Seconds of what a device computes of summed gradients."""
-    sums = {at for at, _ in _summed(step, device)}
-    own = set(_before_update(device, sums))
+    sums = {at for at, _ in _find_sums(step, device)}
+    own = set(_find_backward_tasks(device, sums))
     return sum(device.tasks[at].seconds for at in device.streams[COMPUTE] if at not in own)
 
 
-def _summed(step: Step, device: Device) -> Iterator[tuple[int, Task]]:
+def _find_sums(step: Step, device: DeviceTasks) -> Iterator[tuple[int, Task]]:
     """The tasks that add gradients up, in the order in which these are made."""
     kinds = kinds_of(step)
     for stream, queue in device.streams.items():
         for at in queue if stream != COMPUTE else ():
             task = device.tasks[at]
-            whole = task.moves and [move.how for move in task.moves[1]] == [How.ALL_REDUCE]
-            if whole and all(kinds.get(name) is Kind.GRADIENTS for name in task.sends):
+            whole = task.moves and [move.how for move in task.moves[1]] == [MoveKind.ALL_REDUCE]
+            if whole and all(kinds.get(name) is BufferKind.GRADIENTS for name in task.sends):
                 yield at, task
 
 
-def _before_update(device: Device, sums: set[int]) -> list[int]:
+def _find_backward_tasks(device: DeviceTasks, sums: set[int]) -> list[int]:
     """The tasks of compute that need no summed gradient, in their order."""
     late = set(sums)
     for at, task in enumerate(device.tasks):
@@ -152,7 +152,7 @@ def _before_update(device: Device, sums: set[int]) -> list[int]:
     return [at for at in device.streams[COMPUTE] if at not in late and not tasks[at].request]
 
 
-def _counts(device: Device, kept: Sequence[Task]) -> list[int]:
+def _counts(device: DeviceTasks, kept: Sequence[Task]) -> list[int]:
     """How many of the tasks that are kept are among the first 0, 1, 2, ... of compute."""
     own = set(map(id, kept))
     queue = device.streams[COMPUTE]

@@ -9,17 +9,17 @@ bias is made before its matrix, a bucket that lacks it would not end before the 
 
 from __future__ import annotations
 
-from hierarchies.units import duration
+from hierarchies.units import format_duration
 from synth.collective.emit.text import templates
-from synth.step.bucketing.compared import Compared, Filling
+from synth.step.bucketing.compared import BucketComparison, FillPolicy
 
-NAME = "collsynth_buckets.py"
+SCRIPT_NAME = "collsynth_buckets.py"
 
 
-def script(found: Compared, model: str, made_by: str) -> str:
+def write_script(found: BucketComparison, model: str, made_by: str) -> str:
     """The file's text."""
     best, backward = found.best, found.replica.backward
-    [usual] = [one for one in found.ways if one.filling is Filling.USUAL]
+    [usual] = [one for one in found.ways if one.filling is FillPolicy.USUAL]
     upto = backward.upto_elements
     return (
         templates("synth.step.bucketing")
@@ -28,8 +28,8 @@ def script(found: Compared, model: str, made_by: str) -> str:
             model=model,
             system=found.replica.sums.system.name,
             made_by=made_by,
-            usual=duration(usual.timed.seconds),
-            best=duration(best.timed.seconds),
+            usual=format_duration(usual.timed.seconds),
+            best=format_duration(best.timed.seconds),
             same="" if best.saved.told else ", as long as prices can tell",
             cap_mib=found.cap_mib,
             buckets=[
@@ -40,7 +40,7 @@ def script(found: Compared, model: str, made_by: str) -> str:
     )
 
 
-def _names(found: Compared, first: int, last: int) -> str:
+def _names(found: BucketComparison, first: int, last: int) -> str:
     """``layers/mlp/up[11] to embedding``."""
     made = found.replica.backward.gradients
     ends = made[first].name, made[last - 1].name

@@ -8,9 +8,9 @@ from functools import cached_property
 from hierarchies import Placement, Reduction, System
 from synth.collective.algorithms.algorithms import Choice
 from synth.collective.price.defaults import defaults
-from synth.collective.price.intervals import interval
+from synth.collective.price.intervals import interval_of_program
 from synth.collective.price.step_prices import Simulator
-from synth.collective.price.steps import StepPrice, total_seconds
+from synth.collective.price.steps import InstructionPrice, total_seconds
 
 
 @dataclass
@@ -25,7 +25,7 @@ class Sums:
     choice: Choice = Choice.AUTO
 
     def __post_init__(self) -> None:
-        self._known: dict[int, tuple[StepPrice, ...]] = {}
+        self._known: dict[int, tuple[InstructionPrice, ...]] = {}
 
     @cached_property
     def _reduction(self) -> Reduction:
@@ -46,15 +46,15 @@ class Sums:
 
     def low(self, size_bytes: int) -> float:
         """The least that measurements let it be."""
-        found = interval(self.system, self._prices(size_bytes))
+        found = interval_of_program(self.system, self._prices(size_bytes))
         return self.seconds(size_bytes) if found is None else found.low_seconds
 
     def high(self, size_bytes: int) -> float:
         """The most."""
-        found = interval(self.system, self._prices(size_bytes))
+        found = interval_of_program(self.system, self._prices(size_bytes))
         return self.seconds(size_bytes) if found is None else found.high_seconds
 
-    def _prices(self, size_bytes: int) -> tuple[StepPrice, ...]:
+    def _prices(self, size_bytes: int) -> tuple[InstructionPrice, ...]:
         if size_bytes not in self._known:
             found = defaults(self._simulator, self._reduction, size_bytes)
             self._known[size_bytes] = found.baseline

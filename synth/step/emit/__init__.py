@@ -20,21 +20,21 @@ def device_step(values):
     return (v0_reduced,)
 """
 
-from synth.step.emit.files import LANGUAGES, NOT_EXECUTED, with_statement, write, write_some
+from synth.step.emit.files import LANGUAGES, NOT_EXECUTED, add_statement, write, write_operations
 from synth.step.emit.listing import output_names
 from synth.step.emit.programs import Programs, programs_for
-from synth.step.emit.sections import Phase, Section, sections
+from synth.step.emit.sections import Phase, ProgramSection, split_sections
 
 __all__ = [
     "LANGUAGES",
     "NOT_EXECUTED",
     "Phase",
+    "ProgramSection",
     "Programs",
-    "Section",
+    "add_statement",
     "output_names",
     "programs_for",
-    "sections",
-    "with_statement",
+    "split_sections",
     "write",
-    "write_some",
+    "write_operations",
 ]

@@ -15,21 +15,21 @@ from grammar.tensors.operations import Step, Value
 from grammar.tensors.sharding import Sharding
 from hierarchies import InputError
 from synth.collective.emit.text import templates
-from synth.step.emit.jax import JAX, partition
-from synth.step.emit.language import Language
+from synth.step.emit.jax import JAX, spell_partition
+from synth.step.emit.language import TargetLanguage
 from synth.step.emit.listing import Listing
 from synth.step.emit.programs import Programs
-from synth.step.emit.scheduled import AT_ONCE, Scheduled
-from synth.step.emit.sections import Section
-from synth.step.emit.spelling import WIDTH, listed, quoted, to_last
+from synth.step.emit.scheduled import UNSCHEDULED, ScheduleText
+from synth.step.emit.sections import ProgramSection
+from synth.step.emit.spelling import WIDTH, spell_tuple, spell_words, trim_uncut
 from synth.step.emit.torch import TORCH
-from synth.step.emit.values import no_calls
-from synth.step.emit.walk import listing, listing_of_some
-from synth.step.redistribution import How, Move
-from synth.step.sharding import Done, Plan, Program
+from synth.step.emit.values import use_collective
+from synth.step.emit.walk import build_listing, build_partial_listing
+from synth.step.redistribution import MoveKind, ShardingMove
+from synth.step.sharding import LocalOperation, Plan, StepProgram
 from synth.step.sharding.program import EVERYWHERE
 
-LANGUAGES: Mapping[str, Language] = {"jax": JAX, "torch": TORCH}
+LANGUAGES: Mapping[str, TargetLanguage] = {"jax": JAX, "torch": TORCH}
 """The runtimes that a step can be written for."""
 
 NOT_EXECUTED = (
@@ -43,7 +43,7 @@ _WIDE = frozenset(("i64", "u64", "f64"))
 def write(
     runtime: str,
     step: Step,
-    program: Program,
+    program: StepProgram,
     sizes: Mapping[str, int],
     plan: str = "",
     made_by: str = "collsynth",
@@ -63,25 +63,29 @@ def write(
     for inputs that are partial, and for inputs that are keys.
     """
     language = LANGUAGES[runtime]
-    called = no_calls if programs is None else programs.call
-    scheduled = None if schedule is None or not program.places else Scheduled(schedule)
+    called = use_collective if programs is None else programs.call
+    scheduled = None if schedule is None or not program.places else ScheduleText(schedule)
     parts = scheduled.plan.parts if scheduled else sizes
     axes = dict(scheduled.plan.axes) if scheduled else sizes
-    found = listing(step, program, parts, language, called, overlap)
+    found = build_listing(step, program, parts, language, called, overlap)
     for label, value in zip(step.labels, step.graph.inputs, strict=True):
         if value.type.dtype == "key":
             hint = "give the numbers that a key is made of, and wrap them in the step"
             raise InputError(f"input {label} is a key", hint=hint)
     homes = program.homes or (EVERYWHERE,) * len(program.inputs)
     inputs = [
-        _words(value.name, role, _long(language, value.type.dtype), value.type.shape, sharding)
+        _describe_value(
+            value.name, role, _spell_dtype(language, value.type.dtype), value.type.shape, sharding
+        )
         | {"stage": home}
         for value, role, sharding, home in zip(
             step.graph.inputs, step.roles, program.inputs, homes, strict=True
         )
     ]
     outputs = [
-        _words(one.name, "", _long(language, one.type.dtype), one.type.shape, one.sharding)
+        _describe_value(
+            one.name, "", _spell_dtype(language, one.type.dtype), one.type.shape, one.sharding
+        )
         | {"kept": one.kept}
         for one in found.outputs
     ]
@@ -92,7 +96,7 @@ def write(
         if one.body is not None
         for value in one.body.values.values()
     ]
-    return _filled(
+    return _fill_template(
         language,
         found,
         axes,
@@ -103,22 +107,27 @@ def write(
         inputs=inputs,
         outputs=outputs,
         captured=[
-            (name, pack(_kept(language, step.graph.values[name].type.dtype, data), WIDTH - 10))
+            (
+                name,
+                pack(
+                    _encode_constant(language, step.graph.values[name].type.dtype, data), WIDTH - 10
+                ),
+            )
             for name, data in step.constants
         ],
         modules=sorted(programs.modules) if programs else [],
         placed=str(programs.placement) if programs and programs.reordered else "",
-        **(scheduled.words(step, found, language) if scheduled else AT_ONCE),
+        **(scheduled.words(step, found, language) if scheduled else UNSCHEDULED),
     )
 
 
-def with_statement(text: str, statement: str) -> str:
+def add_statement(text: str, statement: str) -> str:
     """A file whose heading says how it was executed, in the place of ``NOT_EXECUTED``."""
     return text.replace(NOT_EXECUTED, "\n".join(wrap(statement, WIDTH)), 1)
 
 
-def write_some(
-    runtime: str, some: Section, sizes: Mapping[str, int], sent: Collection[str] = ()
+def write_operations(
+    runtime: str, some: ProgramSection, sizes: Mapping[str, int], sent: Collection[str] = ()
 ) -> str:
     """Some operations of a step as the same file has them, to be called and not to be run.
 
@@ -126,23 +135,23 @@ def write_some(
     given away as to a collective. Raises InputError as ``write``.
     """
     language = LANGUAGES[runtime]
-    found = listing_of_some(some, sizes, language, sent)
+    found = build_partial_listing(some, sizes, language, sent)
     values = [value for value, _ in some.reads]
     values += [
         one
         for done in some.instructions
-        if isinstance(done, Done)
+        if isinstance(done, LocalOperation)
         for one in done.operation.results
     ]
     words: dict[str, Any] = {"name": "operations", "plan": "", "made_by": "collsynth"}
     nothing: dict[str, Any] = dict.fromkeys(
         ("inputs", "outputs", "captured", "modules", "placed"), ()
     )
-    return _filled(language, found, sizes, values, **words, **nothing, **AT_ONCE)
+    return _fill_template(language, found, sizes, values, **words, **nothing, **UNSCHEDULED)
 
 
-def _filled(
-    language: Language,
+def _fill_template(
+    language: TargetLanguage,
     found: Listing,
     axes: Mapping[str, int],
     values: Iterable[Value],
@@ -156,7 +165,7 @@ def _filled(
             axes=list(axes.items()),
             sizes=", ".join(f"{axis}={size}" for axis, size in axes.items()),
             world=prod(axes.values()),
-            over=_over(found.moves, axes),
+            over=_list_exchanges(found.moves, axes),
             functions=found.text,
             later="later=True" in found.text,
             executed=NOT_EXECUTED,
@@ -168,14 +177,19 @@ def _filled(
     )
 
 
-def _over(moves: Sequence[Move], sizes: Mapping[str, int]) -> list[str]:
+def _list_exchanges(moves: Sequence[ShardingMove], sizes: Mapping[str, int]) -> list[str]:
     """The sets of axes along which groups exchange something, in the order of the axes."""
-    sending = (How.ALL_GATHER, How.ALL_TO_ALL, How.ALL_REDUCE, How.REDUCE_SCATTER)
+    sending = (
+        MoveKind.ALL_GATHER,
+        MoveKind.ALL_TO_ALL,
+        MoveKind.ALL_REDUCE,
+        MoveKind.REDUCE_SCATTER,
+    )
     found = {tuple(axis for axis in sizes if axis in m.axes) for m in moves if m.how in sending}
-    return [quoted(axes) for axes in sorted(found)]
+    return [spell_words(axes) for axes in sorted(found)]
 
 
-def _words(
+def _describe_value(
     name: str, role: str, dtype: str, shape: tuple[int, ...], sharding: Sharding
 ) -> dict[str, Any]:
     """One input or output as templates have it."""
@@ -184,22 +198,22 @@ def _words(
         "role": role,
         "dtype": dtype,
         "shape": shape,
-        "spec": partition(sharding),
-        "cuts": listed(map(quoted, to_last(replace(sharding, flat=())))),
-        "flat": f"({sharding.lead}, {quoted(sharding.flat)})" if sharding.flat else "",
+        "spec": spell_partition(sharding),
+        "cuts": spell_tuple(map(spell_words, trim_uncut(replace(sharding, flat=())))),
+        "flat": f"({sharding.lead}, {spell_words(sharding.flat)})" if sharding.flat else "",
     }
 
 
-def _long(language: Language, dtype: str) -> str:
+def _spell_dtype(language: TargetLanguage, dtype: str) -> str:
     """An element type as arrays of the file have it."""
     return language.dtypes.get(dtype, dtype).rpartition(".")[2].rstrip("_")
 
 
-def _kept(language: Language, dtype: str, data: bytes) -> bytes:
+def _encode_constant(language: TargetLanguage, dtype: str, data: bytes) -> bytes:
     """The bytes of an array as the runtime has its elements: PyTorch keeps u32 in 64 bits."""
-    if (dtype, _long(language, dtype)) != ("u32", "int64"):
+    if (dtype, _spell_dtype(language, dtype)) != ("u32", "int64"):
         return data
     return np.frombuffer(data, "<u4").astype("<i8").tobytes()
 
 
-LONG_DTYPES = {dtype: _long(JAX, dtype) for dtype in JAX.dtypes if dtype != "key"}
+LONG_DTYPES = {dtype: _spell_dtype(JAX, dtype) for dtype in JAX.dtypes if dtype != "key"}

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from grammar.tensors.sharding import Kind, Sharding, Type
-from synth.step.emit.language import Call, Language, Writer
-from synth.step.emit.moves import neutral, transfers
-from synth.step.emit.spelling import quoted, to_last
+from grammar.tensors.sharding import ReductionKind, Sharding, Type
+from synth.step.emit.language import PrimitiveCall, TargetLanguage, Writer
+from synth.step.emit.moves import find_senders, spell_neutral
+from synth.step.emit.spelling import spell_words, trim_uncut
 from synth.step.emit.whole import JAX_RANDOM, JAX_WHOLE
 from synth.step.factors import Index
-from synth.step.factors.parameters import entry, numbers, words
-from synth.step.redistribution import How, Move
+from synth.step.factors.parameters import read_entry, read_numbers, split_words
+from synth.step.redistribution import MoveKind, ShardingMove
 
 DTYPES: Mapping[str, str] = {
     "bool": "jnp.bool_",
@@ -26,36 +26,36 @@ DTYPES: Mapping[str, str] = {
 
 _INFIX = {"add": "+", "add_any": "+", "sub": "-", "mul": "*", "eq": "==", "ne": "!=", "lt": "<"}
 _INFIX |= {"le": "<=", "gt": ">", "ge": ">=", "and": "&", "or": "|", "xor": "^"}
-_UNARY = words(
+_UNARY = split_words(
     "exp exp2 expm1 log log1p logistic tanh sin cos tan sqrt rsqrt cbrt abs sign floor ceil erf"
     " erfc erf_inv square stop_gradient is_finite sinh cosh asin acos atan asinh acosh atanh lgamma"
     " digamma bessel_i0e bessel_i1e population_count optimization_barrier"
 )
-_BINARY = words("div rem pow atan2 nextafter polygamma zeta igamma igammac")
-_ORDERS = words("eq_to le_to lt_to")
-_SHIFTS = words("shift_left shift_right_logical shift_right_arithmetic")
-_REDUCED = words("reduce_sum reduce_max reduce_min reduce_prod reduce_and reduce_or")
-_SCATTERS = words("add sub mul min max")
-_ALONG = words("cumsum cumprod cummax cummin cumlogsumexp")
+_BINARY = split_words("div rem pow atan2 nextafter polygamma zeta igamma igammac")
+_ORDERS = split_words("eq_to le_to lt_to")
+_SHIFTS = split_words("shift_left shift_right_logical shift_right_arithmetic")
+_REDUCTIONS = split_words("reduce_sum reduce_max reduce_min reduce_prod reduce_and reduce_or")
+_SCATTERS = split_words("add sub mul min max")
+_CUMULATIVE = split_words("cumsum cumprod cummax cummin cumlogsumexp")
 
 
-def _slice(call: Call) -> str:
+def _slice(call: PrimitiveCall) -> str:
     strides = call.told("strides") if "strides" in call.operation.parameter else "None"
     limits = f"{call.told('start_indices')}, {call.told('limit_indices')}"
     return f"lax.slice({call.operands[0]}, {limits}, {strides})"
 
 
-def _dynamic_slice(call: Call) -> str:
+def _dynamic_slice(call: PrimitiveCall) -> str:
     operand, *starts = call.operands
     return f"lax.dynamic_slice({operand}, [{', '.join(starts)}], {call.told('slice_sizes')})"
 
 
-def _dynamic_update_slice(call: Call) -> str:
+def _dynamic_update_slice(call: PrimitiveCall) -> str:
     operand, update, *starts = call.operands
     return f"lax.dynamic_update_slice({operand}, {update}, [{', '.join(starts)}])"
 
 
-def _iota(call: Call) -> str:
+def _iota(call: PrimitiveCall) -> str:
     told = f"{call.told('dtype')}, {call.told('shape')}, {call.told('dimension')}"
     made = f"lax.broadcasted_iota({told})"
     if call.offset is None:
@@ -63,17 +63,17 @@ def _iota(call: Call) -> str:
     return f"{made} + ({_number(call)} * {call.offset.extent}).astype({call.told('dtype')})"
 
 
-def _number(call: Call) -> str:
+def _number(call: PrimitiveCall) -> str:
     assert call.offset is not None
-    return f"number({quoted(call.offset.axes)})"
+    return f"number({spell_words(call.offset.axes)})"
 
 
-def _round(call: Call) -> str:
+def _round(call: PrimitiveCall) -> str:
     way = str(call.operation.parameter["rounding_method"]).upper()
     return f"lax.round({call.operands[0]}, lax.RoundingMethod.{way})"
 
 
-def _precision(call: Call) -> str:
+def _precision(call: PrimitiveCall) -> str:
     given = call.operation.parameter.get("precision")
     if given is None:
         return ""
@@ -83,18 +83,18 @@ def _precision(call: Call) -> str:
     return f", precision={found[0] if len(found) == 1 else '(' + ', '.join(found) + ')'}"
 
 
-def _dot_general(call: Call) -> str:
+def _dot_general(call: PrimitiveCall) -> str:
     more = _precision(call) + call.keyword("preferred_element_type")
     return f"lax.dot_general({', '.join(call.operands)}, {call.told('dimension_numbers')}{more})"
 
 
-def _ragged_dot_general(call: Call) -> str:
+def _ragged_dot_general(call: PrimitiveCall) -> str:
     told = f"lax.RaggedDotDimensionNumbers({call.told('ragged_dot_dimension_numbers')})"
     more = _precision(call) + call.keyword("preferred_element_type")
     return f"lax.ragged_dot_general({', '.join(call.operands)}, {told}{more})"
 
 
-def _convolution(call: Call) -> str:
+def _convolution(call: PrimitiveCall) -> str:
     names = ("window_strides", "padding", "lhs_dilation", "rhs_dilation")
     told = [f"{name}={call.told(name)}" for name in names]
     told.append(f"dimension_numbers=lax.ConvDimensionNumbers({call.told('dimension_numbers')})")
@@ -105,7 +105,7 @@ def _convolution(call: Call) -> str:
     return f"lax.conv_general_dilated({', '.join((*call.operands, *told))}{more})"
 
 
-def _windows(call: Call) -> str:
+def _windows(call: PrimitiveCall) -> str:
     names = ("window_dimensions", "window_strides", "padding")
     dilations = ("base_dilation", "window_dilation")
     told = [call.told(name) for name in names]
@@ -113,23 +113,23 @@ def _windows(call: Call) -> str:
     return ", ".join(told)
 
 
-def _reduce_window(combine: str, kind: Kind) -> Writer:
-    def write(call: Call) -> str:
+def _reduce_window(combine: str, kind: ReductionKind) -> Writer:
+    def write(call: PrimitiveCall) -> str:
         dtype = call.made.dtype
-        first = f"{DTYPES[dtype]}({neutral(kind, dtype, DTYPES, 'jnp', 'jnp.iinfo')})"
+        first = f"{DTYPES[dtype]}({spell_neutral(kind, dtype, DTYPES, 'jnp', 'jnp.iinfo')})"
         return f"lax.reduce_window({call.operands[0]}, {first}, {combine}, {_windows(call)})"
 
     return write
 
 
-def _select_and_scatter_add(call: Call) -> str:
+def _select_and_scatter_add(call: PrimitiveCall) -> str:
     if call.operation.parameter["select_prim"] != "ge":
         raise call.refused("but of the largest of each window")
     source, operand = call.operands
     return f"maxima_gradient({source}, {operand}, {_windows(call)})"
 
 
-def _gather(call: Call) -> str:
+def _gather(call: PrimitiveCall) -> str:
     operand, indices = call.operands
     mode = _mode(call)
     told = f"lax.GatherDimensionNumbers({call.told('dimension_numbers')})"
@@ -139,13 +139,13 @@ def _gather(call: Call) -> str:
     fill = ""
     if call.operation.parameter["mode"] == "fill_or_drop":
         fill = call.keyword("fill_value") or ", fill_value=None"
-    starts = entry(call.operation, "dimension_numbers", "start_index_map")
-    sizes = numbers(call.operation, "slice_sizes")
-    own = _own(call, [call.shape()[at] - sizes[at] for at in starts])
+    starts = read_entry(call.operation, "dimension_numbers", "start_index_map")
+    sizes = read_numbers(call.operation, "slice_sizes")
+    own = _index_own(call, [call.shape()[at] - sizes[at] for at in starts])
     return f"look_up({operand}, {indices}, {told}, {own}{fill})"
 
 
-def _own(call: Call, last: Sequence[int]) -> str:
+def _index_own(call: PrimitiveCall, last: Sequence[int]) -> str:
     """How an index finds what is this part's own: see ``own`` in the template.
 
     ``last`` is for each entry where the last window begins.
@@ -155,20 +155,22 @@ def _own(call: Call, last: Sequence[int]) -> str:
     clip: object = None
     if call.operation.parameter["mode"] == "clip":
         clip = tuple(offset.size - 1 if at == offset.entry else one for at, one in enumerate(last))
-    return f"{offset.entry}, {offset.extent}, {offset.size}, {quoted(offset.axes)}, clip={clip}"
+    return (
+        f"{offset.entry}, {offset.extent}, {offset.size}, {spell_words(offset.axes)}, clip={clip}"
+    )
 
 
-def _mode(call: Call) -> str:
+def _mode(call: PrimitiveCall) -> str:
     return f"lax.GatherScatterMode.{str(call.operation.parameter['mode']).upper()}"
 
 
 def _scatter(name: str) -> Writer:
-    def write(call: Call) -> str:
+    def write(call: PrimitiveCall) -> str:
         operand, indices, updates = call.operands
         mode = _mode(call)
         if call.offset is not None:
             assert call.offset.index is Index.DROP
-            indices = f"own({indices}, {_own(call, _last(call))})"
+            indices = f"own({indices}, {_index_own(call, _find_last(call))})"
             mode = "lax.GatherScatterMode.FILL_OR_DROP"
         told = f"lax.ScatterDimensionNumbers({call.told('dimension_numbers')})"
         unique = ", unique_indices=True" if call.operation.parameter["unique_indices"] else ""
@@ -177,17 +179,17 @@ def _scatter(name: str) -> Writer:
     return write
 
 
-def _last(call: Call) -> list[int]:
+def _find_last(call: PrimitiveCall) -> list[int]:
     """For each entry of a scatter's index where the last window begins."""
     names = ("update_window_dims", "inserted_window_dims", "operand_batching_dims")
-    places, *others = (entry(call.operation, "dimension_numbers", name) for name in names)
+    places, *others = (read_entry(call.operation, "dimension_numbers", name) for name in names)
     kept = [at for at in range(len(call.shape())) if not any(at in one for one in others)]
     sizes = dict(zip(kept, (call.shape(2)[place] for place in places), strict=True))
-    starts = entry(call.operation, "dimension_numbers", "scatter_dims_to_operand_dims")
+    starts = read_entry(call.operation, "dimension_numbers", "scatter_dims_to_operand_dims")
     return [call.shape()[at] - sizes.get(at, 1) for at in starts]
 
 
-def _approx_top_k(call: Call) -> str:
+def _approx_top_k(call: PrimitiveCall) -> str:
     function = "approx_max_k" if call.operation.parameter["is_max_k"] else "approx_min_k"
     names = ("k", "reduction_dimension", "recall_target", "reduction_input_size_override")
     told = ", ".join(map(call.told, (*names, "aggregate_to_topk")))
@@ -199,8 +201,8 @@ PRIMITIVES: Mapping[str, Writer] = {
     **{name: f"lax.{name}({{0}})" for name in _UNARY},
     **{name: f"lax.{name}({{0}}, {{1}})" for name in (*_BINARY, *_SHIFTS)},
     **{name: f"lax.{name}_p.bind({{0}}, {{1}})" for name in _ORDERS},
-    **{name: f"lax.{name}({{0}}, {{axes}})" for name in _REDUCED},
-    **{name: f"lax.{name}({{0}}, {{axis}}, reverse={{reverse}})" for name in _ALONG},
+    **{name: f"lax.{name}({{0}}, {{axes}})" for name in _REDUCTIONS},
+    **{name: f"lax.{name}({{0}}, {{axis}}, reverse={{reverse}})" for name in _CUMULATIVE},
     "max": "jnp.maximum({0}, {p1})",
     "min": "jnp.minimum({0}, {p1})",
     "clamp": "lax.clamp({all})",
@@ -236,9 +238,9 @@ PRIMITIVES: Mapping[str, Writer] = {
     "dot_general": _dot_general,
     "ragged_dot_general": _ragged_dot_general,
     "conv_general_dilated": _convolution,
-    "reduce_window_sum": _reduce_window("lax.add", Kind.SUM),
-    "reduce_window_max": _reduce_window("lax.max", Kind.MAX),
-    "reduce_window_min": _reduce_window("lax.min", Kind.MIN),
+    "reduce_window_sum": _reduce_window("lax.add", ReductionKind.SUM),
+    "reduce_window_max": _reduce_window("lax.max", ReductionKind.MAX),
+    "reduce_window_min": _reduce_window("lax.min", ReductionKind.MIN),
     "select_and_scatter_add": _select_and_scatter_add,
     "gather": _gather,
     **{f"scatter-{name}": _scatter(f"scatter_{name}") for name in _SCATTERS},
@@ -248,74 +250,74 @@ PRIMITIVES: Mapping[str, Writer] = {
 }
 """Of every primitive its words in JAX."""
 
-_REDUCES = {Kind.SUM: "psum", Kind.MAX: "pmax", Kind.MIN: "pmin"}
+_REDUCES = {ReductionKind.SUM: "psum", ReductionKind.MAX: "pmax", ReductionKind.MIN: "pmin"}
 
 
-def moved(text: str, move: Move, held: Type, sizes: Mapping[str, int]) -> str:
+def emit_move(text: str, move: ShardingMove, held: Type, sizes: Mapping[str, int]) -> str:
     """One move of a value of which a device holds a part of this type."""
-    axes = quoted(move.axes)
+    axes = spell_words(move.axes)
     match move.how:
-        case How.SLICE:
+        case MoveKind.SLICE:
             return f"own_block({text}, {move.enters}, {axes})"
-        case How.MASK:
-            return f"only_first({text}, {axes})" if move.kind is Kind.SUM else text
-        case How.WIDEN:
-            value = neutral(move.kind, held.dtype, DTYPES, "jnp", "jnp.iinfo")
+        case MoveKind.MASK:
+            return f"only_first({text}, {axes})" if move.kind is ReductionKind.SUM else text
+        case MoveKind.WIDEN:
+            value = spell_neutral(move.kind, held.dtype, DTYPES, "jnp", "jnp.iinfo")
             return f"written_around({text}, {move.leaves}, {axes}, {value})"
-        case How.ALL_GATHER:
+        case MoveKind.ALL_GATHER:
             return f"lax.all_gather({text}, {axes}, axis={move.leaves}, tiled=True)"
-        case How.ALL_TO_ALL:
-            return _exchanged(text, move)
-        case How.REDUCE_SCATTER:
-            return _scattered(text, move, held)
-        case How.ALL_REDUCE:
-            return _reduced(text, move, held)
-        case How.PERMUTE:
-            ordered, senders = transfers(move, sizes)
+        case MoveKind.ALL_TO_ALL:
+            return _emit_all_to_all(text, move)
+        case MoveKind.REDUCE_SCATTER:
+            return _emit_reduce_scatter(text, move, held)
+        case MoveKind.ALL_REDUCE:
+            return _emit_reduction(text, move, held)
+        case MoveKind.PERMUTE:
+            ordered, senders = find_senders(move, sizes)
             pairs = [(sender, at) for at, sender in enumerate(senders)]
-            return f"lax.ppermute({text}, {quoted(ordered)}, {pairs})"
+            return f"lax.ppermute({text}, {spell_words(ordered)}, {pairs})"
 
 
-def _exchanged(text: str, move: Move) -> str:
+def _emit_all_to_all(text: str, move: ShardingMove) -> str:
     order = move.entering
     dimensions = f"{move.enters}, {move.leaves}"
-    found = f"lax.all_to_all({text}, {quoted(order)}, {dimensions}, tiled=True)"
+    found = f"lax.all_to_all({text}, {spell_words(order)}, {dimensions}, tiled=True)"
     if order == move.axes:
         return found
-    return f"reordered({found}, {move.leaves}, {quoted(order)}, {quoted(move.axes)})"
+    return f"reordered({found}, {move.leaves}, {spell_words(order)}, {spell_words(move.axes)})"
 
 
-def _scattered(text: str, move: Move, held: Type) -> str:
+def _emit_reduce_scatter(text: str, move: ShardingMove, held: Type) -> str:
     """There is no scatter of maxima: they are reduced, and each takes its block."""
-    axes = quoted(move.entering)
-    if move.kind is not Kind.SUM:
-        return f"own_block({_reduced(text, move, held)}, {move.enters}, {axes})"
+    axes = spell_words(move.entering)
+    if move.kind is not ReductionKind.SUM:
+        return f"own_block({_emit_reduction(text, move, held)}, {move.enters}, {axes})"
     return f"lax.psum_scatter({text}, {axes}, scatter_dimension={move.enters}, tiled=True)"
 
 
-def _reduced(text: str, move: Move, held: Type) -> str:
-    name, axes = _REDUCES[move.kind], quoted(move.axes)
+def _emit_reduction(text: str, move: ShardingMove, held: Type) -> str:
+    name, axes = _REDUCES[move.kind], spell_words(move.axes)
     if held.dtype == "bool":
         return f"lax.{name}({text}.astype(jnp.int32), {axes}).astype(bool)"
     return f"lax.{name}({text}, {axes})"
 
 
-def partition(sharding: Sharding) -> str:
+def spell_partition(sharding: Sharding) -> str:
     """The PartitionSpec of a value; it says nothing of partial sums.
 
     Flat values are arrays of the pieces of all devices end to end: ``laid_flat`` in the template.
     """
-    return f"P({', '.join(map(_entry, to_last(sharding)))})"
+    return f"P({', '.join(map(_spell_entry, trim_uncut(sharding)))})"
 
 
-def _entry(axes: tuple[str, ...]) -> str:
+def _spell_entry(axes: tuple[str, ...]) -> str:
     """Of one dimension what a PartitionSpec has."""
     if not axes:
         return "None"
-    return f'"{axes[0]}"' if len(axes) == 1 else quoted(axes)
+    return f'"{axes[0]}"' if len(axes) == 1 else spell_words(axes)
 
 
-JAX = Language(
+JAX = TargetLanguage(
     "JAX",
     "step_jax.py.jinja",
     DTYPES,
@@ -323,9 +325,9 @@ JAX = Language(
     "jnp.zeros({shape}, {dtype})",
     "jnp",
     PRIMITIVES,
-    moved,
+    emit_move,
     frozenset(
-        words(
+        split_words(
             """
             argparse base64 json os zlib CAPTURED captured
             Path partial math np jax jnp lax Mesh NamedSharding P Any

@@ -9,13 +9,13 @@ from functools import cached_property
 from grammar.tensors.operations import Literal, Operation, Value
 from grammar.tensors.sharding import Type
 from hierarchies import InputError
-from synth.step.emit.spelling import bare, told
+from synth.step.emit.spelling import spell_number, spell_parameter
 from synth.step.factors import Offset
-from synth.step.redistribution import Move
+from synth.step.redistribution import ShardingMove
 
 
 @dataclass(frozen=True)
-class Call:
+class PrimitiveCall:
     """One operation on parts, as a language is to write it.
 
     ``operation`` is that of the part: shapes and parameters are its own. ``operands`` are its
@@ -26,7 +26,7 @@ class Call:
     operation: Operation
     operands: tuple[str, ...]
     offset: Offset | None
-    language: Language
+    language: TargetLanguage
 
     @cached_property
     def plain(self) -> tuple[str, ...]:
@@ -35,7 +35,7 @@ class Call:
         if not any(isinstance(one, Value) for one in given):
             return self.operands
         return tuple(
-            bare(one, self.language.infinite) if isinstance(one, Literal) else text
+            spell_number(one, self.language.infinite) if isinstance(one, Literal) else text
             for one, text in zip(given, self.operands, strict=True)
         )
 
@@ -61,7 +61,7 @@ class Call:
 
     def told(self, name: str) -> str:
         """A parameter as Python."""
-        return told(self.operation.parameter[name], self.language.dtypes)
+        return spell_parameter(self.operation.parameter[name], self.language.dtypes)
 
     def keyword(self, name: str) -> str:
         """``, name=value`` where the parameter is given."""
@@ -73,21 +73,21 @@ class Call:
         return InputError(problem, where=self.operation.line)
 
 
-Finish = Callable[[Call, str], str]
+Finish = Callable[[PrimitiveCall, str], str]
 
 
-def as_written(call: Call, text: str) -> str:
+def keep_text(call: PrimitiveCall, text: str) -> str:
     """An operation needs nothing beside its words."""
     return text
 
 
-Writer = str | Callable[[Call], str]
+Writer = str | Callable[[PrimitiveCall], str]
 """An expression with ``{0}`` for operands, ``{p0}`` for numbers without types, ``{name}`` for
 parameters, ``{all}``, ``{made}``; or what makes one."""
 
 
 @dataclass(frozen=True)
-class Language:
+class TargetLanguage:
     """A runtime in whose words a step is written.
 
     ``dtypes`` are its names of element types, ``number`` writes one with its type, ``empty`` an
@@ -107,9 +107,9 @@ class Language:
     empty: str
     infinite: str
     primitives: Mapping[str, Writer]
-    move: Callable[[str, Move, Type, Mapping[str, int]], str]
+    move: Callable[[str, ShardingMove, Type, Mapping[str, int]], str]
     reserved: frozenset[str]
-    finish: Finish = as_written
+    finish: Finish = keep_text
     gets_by_shape: bool = False
     sent: str = "{0}"
     later: str = ""
@@ -119,10 +119,10 @@ class Language:
         """A number with its element type. Raises InputError for a type that it has not."""
         if one.dtype not in self.dtypes:
             raise InputError(f"{self.name} has no {one.dtype}, and {one} is of it")
-        value = bare(one, self.infinite)
+        value = spell_number(one, self.infinite)
         return self.number.format(value=value, dtype=self.dtypes[one.dtype])
 
-    def write(self, call: Call) -> str:
+    def write(self, call: PrimitiveCall) -> str:
         """An operation. Raises InputError, with its user's line, for a primitive it has not."""
         operation = call.operation
         writer = self.primitives.get(operation.primitive)
@@ -133,10 +133,10 @@ class Language:
         text = self._filled_in(writer, call) if isinstance(writer, str) else writer(call)
         return self.finish(call, text)
 
-    def _filled_in(self, writer: str, call: Call) -> str:
+    def _filled_in(self, writer: str, call: PrimitiveCall) -> str:
         operation = call.operation
         words = {f"p{at}": one for at, one in enumerate(call.plain)}
-        words |= {name: told(one, self.dtypes) for name, one in operation.parameters}
+        words |= {name: spell_parameter(one, self.dtypes) for name, one in operation.parameters}
         words["all"] = ", ".join(call.operands)
         words["made"] = self.dtypes[call.made.dtype]
         try:

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from grammar.tensors.operations import Literal, Operand, Step, Value
 from grammar.tensors.sharding import Sharding, Type
 from hierarchies import InputError
-from synth.step.emit.sections import Section, Transfer
-from synth.step.redistribution import Move
+from synth.step.emit.sections import ProgramSection, SectionTransfer
+from synth.step.redistribution import ShardingMove
 from synth.step.sharding.program import Key
 
 
@@ -27,7 +27,7 @@ class Function:
 
 
 @dataclass(frozen=True)
-class Ending:
+class StepOutput:
     """An output of the step, by name and by how it lies in the end.
 
     With microbatches ``kept`` is the name under which it is there once all is done.
@@ -40,10 +40,10 @@ class Ending:
 
 
 @dataclass(frozen=True)
-class Written:
+class SectionFunction:
     """A section as a function of the file; ``names`` are what values are kept under."""
 
-    section: Section
+    section: ProgramSection
     names: Mapping[Key, str]
 
     @property
@@ -87,10 +87,10 @@ class Listing:
     """
 
     functions: tuple[Function, ...]
-    outputs: tuple[Ending, ...]
-    moves: tuple[Move, ...]
-    written: tuple[Written, ...]
-    transfers: tuple[Transfer, ...]
+    outputs: tuple[StepOutput, ...]
+    moves: tuple[ShardingMove, ...]
+    written: tuple[SectionFunction, ...]
+    transfers: tuple[SectionTransfer, ...]
 
     @property
     def text(self) -> str:
@@ -101,9 +101,9 @@ class Listing:
         return re.search(rf"\b(?:{name})\(", self.text) is not None
 
 
-def endings(
+def list_outputs(
     step: Step, outputs: Sequence[tuple[Operand, Sharding]], names: Mapping[Key, str] | None
-) -> Iterator[Ending]:
+) -> Iterator[StepOutput]:
     """What the step gives; with microbatches there are ``names`` under which values are kept.
 
     Raises InputError for a number that is written out, which is then kept nowhere.
@@ -113,7 +113,7 @@ def endings(
         if names is not None and isinstance(output, Literal):
             hint = "leave microbatches out of the plan"
             raise InputError(f"the step gives the number {output}", where="plan", hint=hint)
-        yield Ending(name, kind, lies, names[str(output), lies] if names is not None else "")
+        yield StepOutput(name, kind, lies, names[str(output), lies] if names is not None else "")
 
 
 def output_names(step: Step) -> list[str]:

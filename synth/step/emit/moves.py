@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import product
 
-from grammar.tensors.sharding import Kind
-from synth.step.redistribution import Move
+from grammar.tensors.sharding import ReductionKind
+from synth.step.redistribution import ShardingMove
 
 LARGEST = {"f8_e4m3fn": "448.0"}
 """The largest number of floats without infinity: what is beyond becomes no number."""
 
 
-def transfers(move: Move, sizes: Mapping[str, int]) -> tuple[tuple[str, ...], list[int]]:
+def find_senders(move: ShardingMove, sizes: Mapping[str, int]) -> tuple[tuple[str, ...], list[int]]:
     """A permute's axes in the order of ``sizes``, and the sender for each member of its group.
 
     Members are counted along these axes, the first the slowest, as JAX does whatever order the axes
@@ -29,17 +29,19 @@ def transfers(move: Move, sizes: Mapping[str, int]) -> tuple[tuple[str, ...], li
     return axes, found
 
 
-def neutral(kind: Kind, dtype: str, dtypes: Mapping[str, str], infinite: str, limits: str) -> str:
+def spell_neutral(
+    kind: ReductionKind, dtype: str, dtypes: Mapping[str, str], infinite: str, limits: str
+) -> str:
     """What changes nothing by being added or compared, as Python."""
     if dtype == "bool":
-        return str(kind is Kind.MIN)
-    if kind is Kind.SUM:
+        return str(kind is ReductionKind.MIN)
+    if kind is ReductionKind.SUM:
         return "0"
-    sign = "-" if kind is Kind.MAX else ""
+    sign = "-" if kind is ReductionKind.MAX else ""
     if dtype in LARGEST:
         return f"{sign}{LARGEST[dtype]}"
     if dtype.startswith(("f", "bf")):
         return f"{sign}{infinite}.inf"
     if dtype.startswith("u"):  # a runtime may keep these in a wider type, which has other limits
-        return "0" if kind is Kind.MAX else str(2 ** int(dtype[1:]) - 1)
-    return f"{limits}({dtypes[dtype]}).{'min' if kind is Kind.MAX else 'max'}"
+        return "0" if kind is ReductionKind.MAX else str(2 ** int(dtype[1:]) - 1)
+    return f"{limits}({dtypes[dtype]}).{'min' if kind is ReductionKind.MAX else 'max'}"

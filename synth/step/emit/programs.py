@@ -11,18 +11,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from grammar.tensors.sharding import Kind, Type
+from grammar.tensors.sharding import ReductionKind, Type
 from hierarchies import Placement, System
-from synth.collective.emit import CannotExpressError, Options, RankOrder, Source, emit
+from synth.collective.emit import CannotExpressError, EmitOptions, EmitSource, RankOrder, emit
 from synth.collective.emit.mesh import mesh
 from synth.collective.ranking.library import Library
 from synth.collective.ranking.planner import answers
 from synth.collective.ranking.request import Request
 from synth.collective.semantics.lowering import lower
 from synth.collective.verify.symbolic import Proved
-from synth.step.redistribution import Move, Path
-from synth.step.redistribution.requests import Communication, Rearrangement, communications
-from synth.step.sharding.microbatches import of_one
+from synth.step.redistribution import RedistributionPath, ShardingMove
+from synth.step.redistribution.requests import Communication, Rearrangement, list_communications
+from synth.step.sharding.microbatches import to_microbatch
 
 _TARGETS = {"torch": "torch", "jax": "jax-flat"}
 """What programs are emitted as: in JAX for any mesh, as that of a step has an axis for each of the
@@ -39,24 +39,24 @@ class Programs:
     runtime: str
     system: System
     placement: Placement
-    options: Options
+    options: EmitOptions
     parts: Mapping[str, int]
     modules: dict[str, str] = field(default_factory=dict)
     names: dict[tuple[str, str], str] = field(default_factory=dict)
     libraries: dict[str, Library] = field(default_factory=dict)
 
-    def call(self, text: str, move: Move, value: Type) -> str | None:
+    def call(self, text: str, move: ShardingMove, value: Type) -> str | None:
         """The call that carries a move out; None where the runtime's own collective does.
 
         That is: nothing is sent, or whole parts from device to device; the best program is one
         step; or the runtime has no way to say it.
         """
-        inside = of_one(move, value, self.parts)
+        inside = to_microbatch(move, value, self.parts)
         if inside is None:
             return None
         move, value = inside
-        path = Path(move.before, move.after, (move,))
-        found = communications(path, value, self.placement, RankOrder.AXES)
+        path = RedistributionPath(move.before, move.after, (move,))
+        found = list_communications(path, value, self.placement, RankOrder.AXES)
         if not found or not isinstance(found[0].request, Request) or value.dtype == "bool":
             return None
         [one] = found
@@ -64,7 +64,7 @@ class Programs:
         if name is None:
             return None
         function = move.how.value.replace("-", "_")
-        given, got = map(_spelled, (one.given, one.got))
+        given, got = map(_spell_rearrangement, (one.given, one.got))
         return f"by_program({name}.{function}, {text}, {given}, {got})"
 
     def _module(self, one: Communication) -> str | None:
@@ -77,7 +77,7 @@ class Programs:
         steps = stripe.part.program.steps
         if len(steps) < 2 or not isinstance(stripe.verdict, Proved):
             return None
-        op = () if one.kind is Kind.SUM else (one.kind.value,)
+        op = () if one.kind is ReductionKind.SUM else (one.kind.value,)
         over = "_".join((goal.value.replace("-", "_"), *op, *one.request.over))
         key = (over, str(stripe.part.program))
         if key not in self.names:
@@ -85,7 +85,7 @@ class Programs:
                 stripe.part.derivation, best.candidate.reduction, stripe.part.size_bytes, 1
             )
             schedule = replace(schedule, op=one.kind)
-            source = Source(schedule, self.system, stripe.prices, stripe.verdict, self.options)
+            source = EmitSource(schedule, self.system, stripe.prices, stripe.verdict, self.options)
             try:
                 [made] = emit(_TARGETS[self.runtime], source).values()
             except CannotExpressError:
@@ -111,9 +111,9 @@ def programs_for(
     runtime: str, system: System, placement: Placement, parts: Mapping[str, int], made_by: str
 ) -> Programs:
     """No program yet, on a machine where the axes of a plan lie so; ``parts`` has time, too."""
-    options = Options(rank_order=RankOrder.AXES, made_by=made_by)
+    options = EmitOptions(rank_order=RankOrder.AXES, made_by=made_by)
     return Programs(runtime, system, placement, options, parts)
 
 
-def _spelled(one: Rearrangement) -> str:
+def _spell_rearrangement(one: Rearrangement) -> str:
     return str((one.shape, one.order, one.result))

@@ -10,15 +10,15 @@ from typing import Any
 
 from grammar.tensors.operations import Step
 from grammar.tensors.sharding import part_shape
-from synth.step.emit.jax import partition
-from synth.step.emit.language import Language
-from synth.step.emit.listing import Listing, Written
-from synth.step.emit.spelling import WIDTH, quoted, statement
-from synth.step.schedules import Action, Order, Pass
+from synth.step.emit.jax import spell_partition
+from synth.step.emit.language import TargetLanguage
+from synth.step.emit.listing import Listing, SectionFunction
+from synth.step.emit.spelling import WIDTH, spell_statement, spell_words
+from synth.step.schedules import Action, Pass, PipelineSchedule
 from synth.step.sharding import Plan
 from synth.step.sharding.plan import PIPE, TIME
 
-AT_ONCE: Mapping[str, Any] = {
+UNSCHEDULED: Mapping[str, Any] = {
     "stages": False,
     "written": (),
     "parts": "AXES",
@@ -30,27 +30,27 @@ AT_ONCE: Mapping[str, Any] = {
 
 
 @dataclass(frozen=True)
-class Scheduled:
+class ScheduleText:
     """A plan with microbatches, with or without stages."""
 
     plan: Plan
 
     @property
-    def order(self) -> Order:
+    def order(self) -> PipelineSchedule:
         """That of the plan; on one stage each microbatch goes forward and back."""
         if self.plan.order is not None:
             return self.plan.order
         each = range(self.plan.microbatches)
         both = (Pass.FORWARD, Pass.BACKWARD)
-        return Order((tuple(Action(0, kind, one) for one in each for kind in both),))
+        return PipelineSchedule((tuple(Action(0, kind, one) for one in each for kind in both),))
 
-    def words(self, step: Step, found: Listing, language: Language) -> dict[str, Any]:
+    def words(self, step: Step, found: Listing, language: TargetLanguage) -> dict[str, Any]:
         """What templates ask for."""
         return {
             "stages": self.order.stages > 1,
-            "order": [_broken(row) for row in str(self.order).splitlines()],
+            "order": [_break_row(row) for row in str(self.order).splitlines()],
             "microbatches": self.plan.microbatches,
-            "written": ["\n".join(_pass(one)) for one in found.written],
+            "written": ["\n".join(_spell_pass(one)) for one in found.written],
             "transfers": list(self._transfers(found, language)),
             "lies": self._lies(found),
             "parts": "PARTS",
@@ -59,7 +59,7 @@ class Scheduled:
             "reports": self._reports(step, found),
         }
 
-    def _transfers(self, found: Listing, language: Language) -> Iterator[str]:
+    def _transfers(self, found: Listing, language: TargetLanguage) -> Iterator[str]:
         names = {key: name for one in found.written for key, name in one.names.items()}
         for one in found.transfers:
             shape = part_shape(one.value.type, one.sharding, self.plan.parts)
@@ -68,7 +68,7 @@ class Scheduled:
             if language.gets_by_shape:
                 told += [str(shape), language.dtypes[one.value.type.dtype]]
             what = one.value.type.sharded(one.sharding)
-            yield "\n".join(statement(f"Transfer({', '.join(told)}),", what))
+            yield "\n".join(spell_statement(f"Transfer({', '.join(told)}),", what))
 
     def _lies(self, found: Listing) -> Mapping[str, str]:
         """How one microbatch of each value between passes lies, as JAX says it."""
@@ -78,8 +78,8 @@ class Scheduled:
             for name, (_, sharding) in zip((*one.reads, *one.makes), both, strict=True):
                 inside = sharding.without(TIME)
                 axes = [axis for _, axis in inside.partial]
-                partial = f", {quoted(axes)}" if axes else ""
-                lies[name] = f"Lies({partition(inside)}{partial})"
+                partial = f", {spell_words(axes)}" if axes else ""
+                lies[name] = f"Lies({spell_partition(inside)}{partial})"
         return lies
 
     def _reports(self, step: Step, found: Listing) -> int:
@@ -99,26 +99,26 @@ class Scheduled:
         return place * prod(size for _, size in self.plan.axes[behind.index(PIPE) + 1 :])
 
 
-def _pass(one: Written) -> list[str]:
+def _spell_pass(one: SectionFunction) -> list[str]:
     """An entry of the table of passes."""
     phase = one.section.phase
     assert phase is not None
     lists = {"reads": one.reads, "makes": one.makes, "adds": one.adds, "keeps": one.keeps}
     head = f'    "{one.key}": Pass('
     told = [str(phase.stage), one.function or "None"]
-    told += [f"{name}={quoted(words)}" for name, words in lists.items() if words]
+    told += [f"{name}={spell_words(words)}" for name, words in lists.items() if words]
     if len(short := f"{head}{', '.join(told)}),") <= WIDTH:
         return [short]
     lines = (wrap(line, WIDTH - 12, break_on_hyphens=False) for line in told)
-    return [head, *(_listed(some) for some in lines), "    ),"]
+    return [head, *(_spell_argument(some) for some in lines), "    ),"]
 
 
-def _listed(lines: list[str]) -> str:
+def _spell_argument(lines: list[str]) -> str:
     """An argument, its lines below each other."""
     return "        " + "\n            ".join(lines) + ","
 
 
-def _broken(row: str) -> str:
+def _break_row(row: str) -> str:
     """A row of an order as a string, on several lines where it is long."""
     lines = wrap(row, WIDTH - len('        " "'))
     return (

@@ -12,76 +12,76 @@ from math import prod
 
 from grammar.tensors.operations import Literal, Operand, Value
 from grammar.tensors.sharding import Sharding, Type, part_shape
-from synth.step.emit.language import Language
-from synth.step.emit.spelling import Names, listed, statement
-from synth.step.redistribution import How, Move, Path, padded
-from synth.step.sharding import Done, Moved, Program, Sent
+from synth.step.emit.language import TargetLanguage
+from synth.step.emit.spelling import Identifiers, spell_statement, spell_tuple
+from synth.step.redistribution import MoveKind, RedistributionPath, ShardingMove, pad_move
+from synth.step.sharding import LocalOperation, RedistributedValue, SentValue, StepProgram
 from synth.step.sharding.program import Key
-from synth.step.sharding.together.buckets import flat
+from synth.step.sharding.together.buckets import flatten_bucket
 
-AFTER = {
-    How.SLICE: "part",
-    How.MASK: "masked",
-    How.WIDEN: "widened",
-    How.PERMUTE: "permuted",
-    How.ALL_REDUCE: "reduced",
-    How.REDUCE_SCATTER: "scattered",
-    How.ALL_GATHER: "gathered",
-    How.ALL_TO_ALL: "exchanged",
+MOVE_SUFFIXES = {
+    MoveKind.SLICE: "part",
+    MoveKind.MASK: "masked",
+    MoveKind.WIDEN: "widened",
+    MoveKind.PERMUTE: "permuted",
+    MoveKind.ALL_REDUCE: "reduced",
+    MoveKind.REDUCE_SCATTER: "scattered",
+    MoveKind.ALL_GATHER: "gathered",
+    MoveKind.ALL_TO_ALL: "exchanged",
 }
 """What a value is called after its last move."""
 
 
-Called = Callable[[str, Move, Type], str | None]
+MoveCall = Callable[[str, ShardingMove, Type], str | None]
 """Of a value's text, a move and the value's type, the call that carries it out, if there is one."""
 
 
-def no_calls(text: str, move: Move, value: Type) -> str | None:
+def use_collective(text: str, move: ShardingMove, value: Type) -> str | None:
     """Every move is carried out by the runtime's own collective."""
     return None
 
 
 @dataclass
-class Bucket:
+class EmittedBucket:
     """Redistributions that go as one; ``begun``, the name of what waits for it, if it was begun."""
 
-    members: list[Moved] = field(default_factory=list)
+    members: list[RedistributedValue] = field(default_factory=list)
     begun: str = ""
 
 
 @dataclass
-class Sending:
+class MoveContext:
     """How the values of a file are sent; ``moves`` are those that stand in it so far.
 
     ``overlap``: what is made in a step is begun early. ``buckets`` see ``members_of``.
     """
 
-    language: Language
+    language: TargetLanguage
     sizes: Mapping[str, int]
-    called: Called = no_calls
+    called: MoveCall = use_collective
     overlap: bool = False
     buckets: Mapping[Key, int] = field(default_factory=dict)
-    moves: list[Move] = field(default_factory=list)
+    moves: list[ShardingMove] = field(default_factory=list)
 
 
 @dataclass
-class Values:
+class FunctionValues:
     """What one function has so far, by name and by how it lies; and the lines that make it.
 
     ``known`` are names that other functions have for values, too.
     """
 
-    sending: Sending
-    names: Names
+    sending: MoveContext
+    names: Identifiers
     known: dict[Key, str] = field(default_factory=dict)
     lines: list[str] = field(default_factory=list)
     held: dict[Key, str] = field(default_factory=dict)
-    early: dict[Key, list[Moved]] = field(default_factory=dict)
+    early: dict[Key, list[RedistributedValue]] = field(default_factory=dict)
     begun: dict[Key, str] = field(default_factory=dict)
-    bucketed: dict[int, Bucket] = field(default_factory=dict)
+    bucketed: dict[int, EmittedBucket] = field(default_factory=dict)
 
     @property
-    def language(self) -> Language:
+    def language(self) -> TargetLanguage:
         return self.sending.language
 
     @property
@@ -111,18 +111,20 @@ class Values:
             *local, (call, comment) = self._calls(value, one.path, text, made)
             for move, (each, what) in zip(one.path.moves, local, strict=False):
                 each = self._ended(each, value.type, move)
-                self.lines += statement(f"{made} = {each}", what)
+                self.lines += spell_statement(f"{made} = {each}", what)
             call = self.language.later.format(call[:-1])
-            self.lines += statement(f"{made} = {call}", f"begin {comment}")
+            self.lines += spell_statement(f"{made} = {call}", f"begin {comment}")
             self.begun[value.name, one.path.target] = made
 
-    def expect(self, instructions: Sequence[Done | Moved | Sent]) -> None:
+    def expect(
+        self, instructions: Sequence[LocalOperation | RedistributedValue | SentValue]
+    ) -> None:
         """Know what will be sent, to begin it as soon as it is made."""
         for one in instructions:
-            if not isinstance(one, Moved):
+            if not isinstance(one, RedistributedValue):
                 continue
             if (number := self._bucket(one)) is not None:
-                self.bucketed.setdefault(number, Bucket()).members.append(one)
+                self.bucketed.setdefault(number, EmittedBucket()).members.append(one)
             elif (
                 self.sending.overlap
                 and one.value.type.elements
@@ -130,7 +132,7 @@ class Values:
             ):
                 self.early.setdefault((one.value.name, one.path.source), []).append(one)
 
-    def move(self, one: Moved) -> None:
+    def move(self, one: RedistributedValue) -> None:
         """Have a value as it is redistributed, with all of its bucket if it is in one."""
         if (one.value.name, one.path.target) in self.held:
             return
@@ -140,41 +142,41 @@ class Values:
         else:
             self._by_itself(one.value, one.path)
 
-    def _by_itself(self, value: Value, path: Path) -> None:
+    def _by_itself(self, value: Value, path: RedistributionPath) -> None:
         text = self.held[value.name, path.source]
         last = path.moves[-1] if path.moves else None
-        made = self._name((value.name, path.target), AFTER[last.how]) if last else text
+        made = self._name((value.name, path.target), MOVE_SUFFIXES[last.how]) if last else text
         if begun := self.begun.pop((value.name, path.target), None):
             comment = f"{last}: {value.type.sharded(path.target)}"
             call = self._ended(f"{begun}()", value.type, path.moves[-1])
-            self.lines += statement(f"{made} = {call}", comment)
+            self.lines += spell_statement(f"{made} = {call}", comment)
         elif value.type.elements == 0:
             # XLA refuses to gather along a dimension of no elements; there is nothing to send.
             shape, dtype = part_shape(value.type, path.target, self.sizes), value.type.dtype
             call = self.language.empty.format(shape=shape, dtype=self.language.dtypes[dtype])
-            self.lines += statement(f"{made} = {call}", value.type.sharded(path.target))
+            self.lines += spell_statement(f"{made} = {call}", value.type.sharded(path.target))
         else:
             self.sending.moves += path.moves
             calls = self._calls(value, path, text, made)
             for move, (call, comment) in zip(path.moves, calls, strict=True):
                 call = self._ended(call, value.type, move)
-                self.lines += statement(f"{made} = {call}", comment)
+                self.lines += spell_statement(f"{made} = {call}", comment)
         self.known[value.name, path.target] = made
         self.hold(value, path.target, made)
 
-    def _bucket(self, one: Moved) -> int | None:
+    def _bucket(self, one: RedistributedValue) -> int | None:
         return self.sending.buckets.get((one.value.name, one.path.target))
 
-    def _together(self, bucket: Bucket) -> None:
+    def _together(self, bucket: EmittedBucket) -> None:
         """All members end to end in one request, and each as it is to lie."""
-        _, path = flat(bucket.members, self.sizes)
+        _, path = flatten_bucket(bucket.members, self.sizes)
         texts = [self.held[one.value.name, one.path.source] for one in bucket.members]
         for at, move in enumerate(path.moves):
             names = [
-                self._name((m.value.name, m.path.target), AFTER[path.moves[-1].how])
+                self._name((m.value.name, m.path.target), MOVE_SUFFIXES[path.moves[-1].how])
                 for m in bucket.members
             ]
-            if move.how in (How.SLICE, How.MASK):
+            if move.how in (MoveKind.SLICE, MoveKind.MASK):
                 for one, text, made in zip(bucket.members, texts, names, strict=True):
                     self._alone(one, at, text, made)
             else:
@@ -185,51 +187,55 @@ class Values:
             self.known[one.value.name, one.path.target] = text
             self.hold(one.value, one.path.target, text)
 
-    def _alone(self, one: Moved, at: int, text: str, made: str) -> None:
+    def _alone(self, one: RedistributedValue, at: int, text: str, made: str) -> None:
         """A move of one member that sends nothing."""
         move = one.path.moves[at]
         call = self._call(one.value, move, text)
-        self.lines += statement(f"{made} = {call}", f"{move}")
+        self.lines += spell_statement(f"{made} = {call}", f"{move}")
 
-    def _flat(self, bucket: Bucket, at: int, texts: list[str], names: list[str]) -> None:
+    def _flat(self, bucket: EmittedBucket, at: int, texts: list[str], names: list[str]) -> None:
         """A request of all members, which a device puts end to end and takes apart."""
         made = bucket.begun or self._sent_flat(bucket, at, texts)
         if bucket.begun:
-            self.lines += statement(f"{made} = {made}()")
+            self.lines += spell_statement(f"{made} = {made}()")
         moves = [one.path.moves[at] for one in bucket.members]
         shapes = [
             part_shape(one.value.type, move.after, self.sizes)
             for one, move in zip(bucket.members, moves, strict=True)
         ]
         more = ""
-        if moves[0].how is How.ALL_GATHER:
+        if moves[0].how is MoveKind.ALL_GATHER:
             more = f", {[move.leaves for move in moves]}, {self._parts(moves[0])}"
-        left = listed(names)[1:-1]
-        self.lines += statement(f"{left} = parted({made}, {shapes}{more})", f"{moves[0]}")
+        left = spell_tuple(names)[1:-1]
+        self.lines += spell_statement(f"{left} = parted({made}, {shapes}{more})", f"{moves[0]}")
 
-    def _sent_flat(self, bucket: Bucket, at: int, texts: list[str], later: str = "{0}") -> str:
+    def _sent_flat(
+        self, bucket: EmittedBucket, at: int, texts: list[str], later: str = "{0}"
+    ) -> str:
         """The name of what comes of a request of all members end to end."""
-        kind, path = flat(bucket.members, self.sizes)
+        kind, path = flatten_bucket(bucket.members, self.sizes)
         move, moves = path.moves[at], [one.path.moves[at] for one in bucket.members]
         more = ""
-        if move.how is How.REDUCE_SCATTER:
+        if move.how is MoveKind.REDUCE_SCATTER:
             dimensions = [each.after.lead if each.flattens else each.enters for each in moves]
             more = f", {dimensions}, {self._parts(move)}"
             texts = list(map(self._flattened, texts, moves))
         made = self.names.made("bucket")
-        self.lines += statement(f"{made} = flattened([{', '.join(texts)}]{more})")
+        self.lines += spell_statement(f"{made} = flattened([{', '.join(texts)}]{more})")
         held = Type(kind.dtype, part_shape(kind, move.before, self.sizes))
         call = self.sending.called(made, move, kind)
         call = call or self.language.move(made, move, held, self.sizes)
         if later != "{0}":
             call = later.format(call[:-1])
-        self.lines += statement(f"{made} = {call}", f"{move}: {len(moves)} gradients")
+        self.lines += spell_statement(f"{made} = {call}", f"{move}: {len(moves)} gradients")
         return made
 
-    def _parts(self, move: Move) -> int:
+    def _parts(self, move: ShardingMove) -> int:
         return prod(self.sizes[axis] for axis in move.axes)
 
-    def _calls(self, value: Value, path: Path, text: str, made: str) -> Iterator[tuple[str, str]]:
+    def _calls(
+        self, value: Value, path: RedistributionPath, text: str, made: str
+    ) -> Iterator[tuple[str, str]]:
         """Of each move its call, and what comes of it; all but the first are of ``made``.
 
         What a flat value is gathered to still has its padding: ``_ended`` takes it off.
@@ -238,27 +244,27 @@ class Values:
             yield self._call(value, move, text), f"{move}: {value.type.sharded(move.after)}"
             text = made
 
-    def _call(self, value: Value, move: Move, text: str) -> str:
+    def _call(self, value: Value, move: ShardingMove, text: str) -> str:
         """The call that carries out a move, of what is flat the move of its padded block."""
-        block, inside = padded(move, value.type, self.sizes)
+        block, inside = pad_move(move, value.type, self.sizes)
         given = self._flattened(text, move)
         kind = Type(block.dtype, part_shape(block, inside.before, self.sizes))
         call = self.sending.called(given, move, value.type)
         return call or self.language.move(given, inside, kind, self.sizes)
 
-    def _flattened(self, text: str, move: Move) -> str:
+    def _flattened(self, text: str, move: ShardingMove) -> str:
         """A value as the padded block that a move sends, where it is not yet flat."""
         if move.before.flat or not move.after.flat:
             return text
         return f"flat_of({text}, {move.after.lead}, {self._parts(move)})"
 
-    def _ended(self, call: str, value: Type, move: Move) -> str:
+    def _ended(self, call: str, value: Type, move: ShardingMove) -> str:
         """What is gathered of a flat value, without padding, in the shape of its block."""
         if not move.before.flat or move.after.flat:
             return call
         return f"unpadded({call}, {part_shape(value, move.after, self.sizes)})"
 
-    def _begin(self, bucket: Bucket) -> None:
+    def _begin(self, bucket: EmittedBucket) -> None:
         """Begin a request as soon as the last of its members is made, if nothing is local in it."""
         if not self.sending.overlap or bucket.begun:
             return
@@ -276,18 +282,18 @@ class Values:
         return self.known[key]
 
 
-def members_of(program: Program) -> Mapping[Key, int]:
+def members_of(program: StepProgram) -> Mapping[Key, int]:
     """Of each member of a bucket its bucket's number."""
     return {
         (one.value.name, one.path.target): number
         for number, bucket in enumerate(program.buckets)
         for one in map(program.instructions.__getitem__, bucket)
-        if isinstance(one, Moved)
+        if isinstance(one, RedistributedValue)
     }
 
 
-def _sends_last(path: Path, sizes: Mapping[str, int]) -> bool:
+def _sends_last(path: RedistributionPath, sizes: Mapping[str, int]) -> bool:
     """Whether a collective is the only one that sends, and the last: begun, and waited for."""
     if not path.moves or path.requests(sizes) != path.moves[-1:]:
         return False
-    return path.moves[-1].how is not How.PERMUTE
+    return path.moves[-1].how is not MoveKind.PERMUTE

@@ -1,7 +1,7 @@
 """A sharded step written out as Python functions: one walk, whatever the runtime.
 
 What each device does stands there line by line, with the type of every value behind it and its
-user's lines above. A runtime is a ``Language``: a table of primitives, its words for moves, and
+user's lines above. A runtime is a ``TargetLanguage``: a table of primitives, its words for moves, and
 how it repeats a body. A body becomes a function of its own.
 """
 
@@ -14,28 +14,34 @@ from typing import assert_never
 from grammar.tensors.operations import Operation, Step, Value
 from grammar.tensors.sharding import Sharding
 from hierarchies import InputError
-from synth.step.emit.language import Call, Language
-from synth.step.emit.listing import Function, Listing, Written, endings
-from synth.step.emit.sections import Section, sections
-from synth.step.emit.spelling import Names, listed, quoted, statement, unpacked
-from synth.step.emit.values import Called, Sending, Values, members_of, no_calls
-from synth.step.factors import Index, part
-from synth.step.sharding import Done, Moved, Program, Sent
-from synth.step.sharding.plan import loop_of
+from synth.step.emit.language import PrimitiveCall, TargetLanguage
+from synth.step.emit.listing import Function, Listing, SectionFunction, list_outputs
+from synth.step.emit.sections import ProgramSection, split_sections
+from synth.step.emit.spelling import (
+    Identifiers,
+    spell_statement,
+    spell_tuple,
+    spell_unpacking,
+    spell_words,
+)
+from synth.step.emit.values import FunctionValues, MoveCall, MoveContext, members_of, use_collective
+from synth.step.factors import Index, part_of
+from synth.step.sharding import LocalOperation, RedistributedValue, SentValue, StepProgram
+from synth.step.sharding.plan import scan_operands_of
 from synth.step.sharding.program import Key
 
-SEVERAL = frozenset(
+SEQUENCE_RESULTS = frozenset(
     ("sort", "split", "top_k", "approx_top_k", "unstack", "lu", "qr", "eigh", "svd")
 )
 """These give a sequence of results, also where it is one."""
 
 
-def listing(
+def build_listing(
     step: Step,
-    program: Program,
+    program: StepProgram,
     sizes: Mapping[str, int],
-    language: Language,
-    called: Called = no_calls,
+    language: TargetLanguage,
+    called: MoveCall = use_collective,
     overlap: bool = False,
 ) -> Listing:
     """The functions of a sharded step; ``called`` has other calls for some of its moves.
@@ -54,40 +60,43 @@ def listing(
             raise InputError(problem, hint="let it be whole, or cut")
     inputs = zip(step.graph.inputs, program.inputs, strict=True)
     kept = {(value.name, lies): value.name for value, lies in inputs}
-    early = overlap and bool(language.later) and called is no_calls
-    sending = Sending(language, sizes, called, early, members_of(program))
-    writer = _Writer(sending)
-    found = sections(step, program, sizes)
+    early = overlap and bool(language.later) and called is use_collective
+    sending = MoveContext(language, sizes, called, early, members_of(program))
+    writer = _FunctionWriter(sending)
+    found = split_sections(step, program, sizes)
     for one in found.sections:
         writer.section(one, found.sums)
     names = writer.shared | kept
     return Listing(
         tuple(writer.functions),
-        tuple(endings(step, found.outputs, names if program.places else None)),
+        tuple(list_outputs(step, found.outputs, names if program.places else None)),
         tuple(sending.moves),
-        tuple(Written(one, names) for one in found.sections),
+        tuple(SectionFunction(one, names) for one in found.sections),
         found.transfers,
     )
 
 
-def listing_of_some(
-    program: Section, sizes: Mapping[str, int], language: Language, sent: Collection[str]
+def build_partial_listing(
+    program: ProgramSection,
+    sizes: Mapping[str, int],
+    language: TargetLanguage,
+    sent: Collection[str],
 ) -> Listing:
     """The function of some operations of a step, ``device_step``, of values as they lie there.
 
     What is partial stays so; the values named ``sent`` are given away as to a collective. Raises
-    InputError as ``listing`` does.
+    InputError as ``build_listing`` does.
     """
-    writer = _Writer(Sending(language, sizes))
+    writer = _FunctionWriter(MoveContext(language, sizes))
     writer.section(program, {}, sent)
     return Listing(tuple(writer.functions), (), tuple(writer.sending.moves), (), ())
 
 
 @dataclass
-class _Writer:
+class _FunctionWriter:
     """The functions of a file so far."""
 
-    sending: Sending
+    sending: MoveContext
     functions: list[Function] = field(default_factory=list)
     loops: int = 0
     shared: dict[Key, str] = field(default_factory=dict)
@@ -95,16 +104,18 @@ class _Writer:
     def __post_init__(self) -> None:
         self.names = self._own_names()
 
-    def _own_names(self) -> Names:
-        return Names(set(self.sending.language.reserved))
+    def _own_names(self) -> Identifiers:
+        return Identifiers(set(self.sending.language.reserved))
 
-    def section(self, one: Section, sums: Mapping[Key, Key], sent: Collection[str] = ()) -> None:
+    def section(
+        self, one: ProgramSection, sums: Mapping[Key, Key], sent: Collection[str] = ()
+    ) -> None:
         """The function of a section. Values have the same name in all functions.
 
         A sum over microbatches is called as what is added up.
         """
         self.shared |= {done: self.shared[key] for done, key in sums.items() if key in self.shared}
-        values = Values(self.sending, self.names, self.shared)
+        values = FunctionValues(self.sending, self.names, self.shared)
         scope = _Scope(self, values)
         names = scope.inputs(one.reads)
         scope.body(one.instructions)
@@ -114,19 +125,19 @@ class _Writer:
             for text in [values.read(value, lies)]
         ]
         head = [f"def {one.function}(values):", f'    """{one.told}"""']
-        head += unpacked(dict(names), "values") if names else []
-        lines = [*values.lines, *statement(f"return {listed(made)}")]
+        head += spell_unpacking(dict(names), "values") if names else []
+        lines = [*values.lines, *spell_statement(f"return {spell_tuple(made)}")]
         if made:
             self.functions.append(Function(one.function, tuple(head), tuple(lines)))
 
-    def repetition(self, done: Done) -> str:
+    def repetition(self, done: LocalOperation) -> str:
         """The function of a body; gives its name."""
         loop, graph, program = done.operation, done.operation.body, done.body
         assert graph is not None
         assert program is not None
         self.loops += 1
-        name, divided = f"loop_{self.loops}", loop_of(loop.parameter)
-        values = Values(self.sending, self._own_names())
+        name, divided = f"loop_{self.loops}", scan_operands_of(loop.parameter)
+        values = FunctionValues(self.sending, self._own_names())
         scope = _Scope(self, values)
         names = scope.inputs(tuple(zip(graph.inputs, program.inputs, strict=True)))
         scope.body(program.instructions)
@@ -135,18 +146,21 @@ class _Writer:
         groups = (names[: divided.constants], names[divided.constants : kept], names[kept:])
         head = [
             f"def {name}(constants, carried, slices):",
-            f'    """Repeated {loop.parameter["length"]} times{_at(loop)}."""',
+            f'    """Repeated {loop.parameter["length"]} times{_spell_line(loop)}."""',
         ]
         for names_, group in zip(groups, ("constants", "carried", "slices"), strict=True):
             if names_:
-                head += unpacked(dict(names_), group)
+                head += spell_unpacking(dict(names_), group)
         after, stacks = made[: divided.carried], made[divided.carried :]
-        lines = [*values.lines, *statement(f"return ({listed(after)}, {listed(stacks)})")]
+        lines = [
+            *values.lines,
+            *spell_statement(f"return ({spell_tuple(after)}, {spell_tuple(stacks)})"),
+        ]
         self.functions.append(Function(name, tuple(head), tuple(lines)))
         return name
 
 
-def _at(operation: Operation) -> str:
+def _spell_line(operation: Operation) -> str:
     return f", {operation.line}" if operation.line else ""
 
 
@@ -154,13 +168,13 @@ def _at(operation: Operation) -> str:
 class _Scope:
     """One function, operation by operation."""
 
-    writer: _Writer
-    values: Values
+    writer: _FunctionWriter
+    values: FunctionValues
     done: set[tuple[object, ...]] = field(default_factory=set)
     line: str = ""
 
     @property
-    def language(self) -> Language:
+    def language(self) -> TargetLanguage:
         return self.writer.sending.language
 
     def inputs(self, given: Sequence[tuple[Value, Sharding]]) -> list[tuple[str, str]]:
@@ -169,20 +183,20 @@ class _Scope:
             self._check(value)
         return [self.values.made(*one) for one in given]
 
-    def body(self, instructions: Sequence[Done | Moved | Sent]) -> None:
+    def body(self, instructions: Sequence[LocalOperation | RedistributedValue | SentValue]) -> None:
         self.values.expect(instructions)
         for one in instructions:
             match one:
-                case Moved():
+                case RedistributedValue():
                     self.values.move(one)
-                case Done():
+                case LocalOperation():
                     self._do(one)
-                case Sent():
+                case SentValue():
                     raise AssertionError(one)
                 case _:
                     assert_never(one)
 
-    def _do(self, done: Done) -> None:
+    def _do(self, done: LocalOperation) -> None:
         operation, how, values = done.operation, done.how, self.values
         if operation.line != self.line:
             self.line = operation.line
@@ -194,15 +208,17 @@ class _Scope:
         text = self._repeated(done, operands) if done.body else self._written(done, operands)
         made = [values.made(*one) for one in zip(operation.results, how.results, strict=True)]
         if done.body is not None:
-            carried = loop_of(operation.parameter).carried
+            carried = scan_operands_of(operation.parameter).carried
             after, stacks = values.names.made("after"), values.names.made("stacks")
-            self.values.lines += statement(f"{after}, {stacks} = {text}")
+            self.values.lines += spell_statement(f"{after}, {stacks} = {text}")
             for several, source in ((made[:carried], after), (made[carried:], stacks)):
-                self.values.lines += unpacked(dict(several), source) if several else []
+                self.values.lines += spell_unpacking(dict(several), source) if several else []
         else:
             names = [name for name, _ in made]
-            left = listed(names)[1:-1] if operation.primitive in SEVERAL else names[0]
-            self.values.lines += statement(f"{left} = {text}", ", ".join(what for _, what in made))
+            left = spell_tuple(names)[1:-1] if operation.primitive in SEQUENCE_RESULTS else names[0]
+            self.values.lines += spell_statement(
+                f"{left} = {text}", ", ".join(what for _, what in made)
+            )
         for value, lies in zip(operation.results, how.results, strict=True):
             values.hold(value, lies, values.held[value.name, lies])
 
@@ -222,19 +238,19 @@ class _Scope:
             for one, text in zip(operation.operands, operands, strict=True)
         ]
 
-    def _written(self, done: Done, operands: Sequence[str]) -> str:
-        mine = part(done.operation, done.how, self.writer.sending.sizes)
+    def _written(self, done: LocalOperation, operands: Sequence[str]) -> str:
+        mine = part_of(done.operation, done.how, self.writer.sending.sizes)
         if mine.offset is not None and mine.offset.index is Index.PADDING:
             [text] = operands
-            masked = f"without_padding({text}, {mine.offset.size}, {quoted(mine.offset.axes)})"
+            masked = f"without_padding({text}, {mine.offset.size}, {spell_words(mine.offset.axes)})"
             operands, mine = [masked], replace(mine, offset=None)
         return self.language.write(
-            Call(mine.operation, tuple(operands), mine.offset, self.language)
+            PrimitiveCall(mine.operation, tuple(operands), mine.offset, self.language)
         )
 
-    def _repeated(self, done: Done, operands: Sequence[str]) -> str:
+    def _repeated(self, done: LocalOperation, operands: Sequence[str]) -> str:
         name, loop = self.writer.repetition(done), done.operation
-        divided = loop_of(loop.parameter)
+        divided = scan_operands_of(loop.parameter)
         kept = divided.constants + divided.carried
         groups = (
             operands[: divided.constants],
@@ -242,7 +258,7 @@ class _Scope:
             operands[kept:],
         )
         length, reverse = loop.parameter["length"], loop.parameter.get("reverse", False)
-        return f"repeat({name}, {', '.join(map(listed, groups))}, {length}, reverse={reverse})"
+        return f"repeat({name}, {', '.join(map(spell_tuple, groups))}, {length}, reverse={reverse})"
 
     def _check(self, value: Value) -> None:
         if value.type.dtype not in self.language.dtypes:

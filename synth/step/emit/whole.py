@@ -9,33 +9,33 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from synth.step.emit.language import Call, Writer
-from synth.step.factors.parameters import number
+from synth.step.emit.language import PrimitiveCall, Writer
+from synth.step.factors.parameters import read_number
 
 
-def _check(call: Call, **only: object) -> None:
+def _check(call: PrimitiveCall, **only: object) -> None:
     """Raise InputError where a parameter has another value than the one that can be written."""
     for name, value in only.items():
         if call.operation.parameter.get(name, value) != value:
             raise call.refused(f"with {name}={call.told(name)}")
 
 
-def _jax_svd(call: Call) -> str:
+def _jax_svd(call: PrimitiveCall) -> str:
     _check(call, subset_by_index=None)
     told = f"{call.operands[0]}, full_matrices={call.told('full_matrices')}"
-    if not number(call.operation, "compute_uv"):
+    if not read_number(call.operation, "compute_uv"):
         return f"[lax.linalg.svd({told}, compute_uv=False)]"
     return f"(lambda u, s, v: (s, u, v))(*lax.linalg.svd({told}))"
 
 
-def _jax_eigh(call: Call) -> str:
+def _jax_eigh(call: PrimitiveCall) -> str:
     _check(call, subset_by_index=None)
     names = ("lower", "sort_eigenvalues")
     told = ", ".join(f"{name}={call.told(name)}" for name in names)
     return f"lax.linalg.eigh({call.operands[0]}, symmetrize_input=False, {told})"
 
 
-def _for_each(call: Call, element: str, function: Callable[[str], str]) -> str:
+def _map_elements(call: PrimitiveCall, element: str, function: Callable[[str], str]) -> str:
     """Applies ``function`` to every element of the operand: those of ``jax.random`` take one key.
 
     ``element`` names the parameter of the lambda expression that ``vmap`` maps.
@@ -46,29 +46,29 @@ def _for_each(call: Call, element: str, function: Callable[[str], str]) -> str:
     return f"{'jax.vmap(' * rank}lambda {element}: {function(element)}{')' * rank}({operand})"
 
 
-def _random_bits(call: Call) -> str:
+def _random_bits(call: PrimitiveCall) -> str:
     more = f"{call.told('shape')}, jnp.uint{call.told('bit_width')}"
-    return _for_each(call, "key", lambda key: f"jax.random.bits({key}, {more})")
+    return _map_elements(call, "key", lambda key: f"jax.random.bits({key}, {more})")
 
 
-def _random_split(call: Call) -> str:
+def _random_split(call: PrimitiveCall) -> str:
     shape = call.told("shape")
-    return _for_each(call, "key", lambda key: f"jax.random.split({key}, {shape})")
+    return _map_elements(call, "key", lambda key: f"jax.random.split({key}, {shape})")
 
 
-def _random_fold_in(call: Call) -> str:
+def _random_fold_in(call: PrimitiveCall) -> str:
     function = "jax.random.fold_in"
     if call.made.shape:
         function = f"jnp.vectorize({function})"
     return f"{function}({call.operands[0]}, {call.operands[1]})"
 
 
-def _random_seed(call: Call) -> str:
+def _random_seed(call: PrimitiveCall) -> str:
     kind = _kind(call)
-    return _for_each(call, "seed", lambda seed: f"jax.random.key({seed}{kind})")
+    return _map_elements(call, "seed", lambda seed: f"jax.random.key({seed}{kind})")
 
 
-def _kind(call: Call) -> str:
+def _kind(call: PrimitiveCall) -> str:
     """The keyword argument that selects a key's generator, empty for JAX's default."""
     kind = str(call.operation.parameter.get("impl", "fry"))
     if kind not in _KINDS:
@@ -103,30 +103,30 @@ JAX_WHOLE: Mapping[str, Writer] = {
 }
 
 
-def _torch_triangular_solve(call: Call) -> str:
+def _torch_triangular_solve(call: PrimitiveCall) -> str:
     matrix, right = call.operands
-    turned = bool(number(call.operation, "transpose_a"))
-    upper = bool(number(call.operation, "lower")) == turned
+    turned = bool(read_number(call.operation, "transpose_a"))
+    upper = bool(read_number(call.operation, "lower")) == turned
     told = f"upper={upper}, left={call.told('left_side')}"
     told += f", unitriangular={call.told('unit_diagonal')}"
     return f"torch.linalg.solve_triangular({matrix}{'.mT' if turned else ''}, {right}, {told})"
 
 
-def _torch_qr(call: Call) -> str:
+def _torch_qr(call: PrimitiveCall) -> str:
     _check(call, pivoting=False)
-    mode = "complete" if number(call.operation, "full_matrices") else "reduced"
+    mode = "complete" if read_number(call.operation, "full_matrices") else "reduced"
     return f'torch.linalg.qr({call.operands[0]}, mode="{mode}")'
 
 
-def _torch_eigh(call: Call) -> str:
+def _torch_eigh(call: PrimitiveCall) -> str:
     _check(call, subset_by_index=None)
-    half = "L" if number(call.operation, "lower") else "U"
+    half = "L" if read_number(call.operation, "lower") else "U"
     return f'torch.linalg.eigh({call.operands[0]}, UPLO="{half}")[::-1]'
 
 
-def _torch_svd(call: Call) -> str:
+def _torch_svd(call: PrimitiveCall) -> str:
     _check(call, subset_by_index=None)
-    if not number(call.operation, "compute_uv"):
+    if not read_number(call.operation, "compute_uv"):
         return f"[torch.linalg.svdvals({call.operands[0]})]"
     told = f"{call.operands[0]}, full_matrices={call.told('full_matrices')}"
     return f"(lambda u, s, v: (s, u, v))(*torch.linalg.svd({told}))"

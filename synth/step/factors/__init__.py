@@ -8,12 +8,12 @@ communication before it. Rows are data; design of the step, sections 3 and 4.
 
 >>> from grammar.tensors.operations import Operation, Value
 >>> from grammar.tensors.sharding import Type
->>> from synth.step.factors import rows, typed
+>>> from synth.step.factors import list_rows, shard_operation
 >>> x, w = Value("x", Type("f32", (8, 16))), Value("w", Type("f32", (16, 4)))
 >>> y = Value("y", Type("f32", (8, 4)))
 >>> told = (("dimension_numbers", (((1,), (0,)), ((), ()))),)
 >>> product = Operation("dot_general", (x, w), (y,), told)
->>> for row in rows(product):
+>>> for row in list_rows(product):
 ...     print(row, "" if row.factor is None else row.factor.name)
 [R, R] -> [R]
 [0, R] -> [0] left 0
@@ -24,31 +24,31 @@ communication before it. Rows are data; design of the step, sections 3 and 4.
 
 Over two axes a row for each: here the batch over one, the features that are summed over the other.
 
->>> whole, left, contracting, *_ = rows(product)
->>> how = typed(product, {"data": left, "model": contracting}, {"data": 4, "model": 2})
+>>> whole, left, contracting, *_ = list_rows(product)
+>>> how = shard_operation(product, {"data": left, "model": contracting}, {"data": 4, "model": 2})
 >>> [one.spelled() for one in (*how.operands, *how.results)]
 ['[?@data,?@model]', '[?@model,?]', '[?@data,?]{sum:model}']
 """
 
 from synth.step.factors.factor import Cut, Factor, Index, Row
-from synth.step.factors.parts import Offset, Part, part, part_parameters
-from synth.step.factors.rows import every_row, rows
-from synth.step.factors.several_axes import Typed, matched, typed
-from synth.step.factors.table import factors
+from synth.step.factors.parts import Offset, OperationPart, part_of, part_parameters
+from synth.step.factors.rows import list_all_rows, list_rows
+from synth.step.factors.several_axes import OperationSharding, match_rows, shard_operation
+from synth.step.factors.table import factors_of
 
 __all__ = [
     "Cut",
     "Factor",
     "Index",
     "Offset",
-    "Part",
+    "OperationPart",
+    "OperationSharding",
     "Row",
-    "Typed",
-    "every_row",
-    "factors",
-    "matched",
-    "part",
+    "factors_of",
+    "list_all_rows",
+    "list_rows",
+    "match_rows",
+    "part_of",
     "part_parameters",
-    "rows",
-    "typed",
+    "shard_operation",
 ]

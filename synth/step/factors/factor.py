@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from grammar.tensors.sharding import Flat, Kind, Lie, Split
+from grammar.tensors.sharding import AxisSharding, Flat, ReductionKind, Split
 
 
 class Index(Enum):
@@ -40,7 +40,7 @@ class Factor:
     size: int
     operands: tuple[int | None, ...]
     results: tuple[int | None, ...]
-    contracted: Kind | None = None
+    contracted: ReductionKind | None = None
     partial: tuple[int, ...] = ()
     cut: Cut | None = None
     index: Index | None = None
@@ -54,25 +54,25 @@ class Row:
     through.
     """
 
-    operands: tuple[Lie, ...]
-    results: tuple[Lie, ...]
+    operands: tuple[AxisSharding, ...]
+    results: tuple[AxisSharding, ...]
     factor: Factor | None = None
 
     def __str__(self) -> str:
         """``[0, R] -> [sum]``"""
-        return f"{lies(self.operands)} -> {lies(self.results)}"
+        return f"{spell_shardings(self.operands)} -> {spell_shardings(self.results)}"
 
 
-def lies(several: tuple[Lie, ...]) -> str:
+def spell_shardings(several: tuple[AxisSharding, ...]) -> str:
     """``[0, R, sum]``: cut in dimension 0, replicated, partial sum."""
-    return f"[{', '.join(map(_lie, several))}]"
+    return f"[{', '.join(map(_spell_lie, several))}]"
 
 
-def _lie(lie: Lie) -> str:
+def _spell_lie(lie: AxisSharding) -> str:
     match lie:
         case None:
             return "R"
-        case Kind():
+        case ReductionKind():
             return lie.value
         case Split(dimension):
             return str(dimension)
@@ -80,17 +80,19 @@ def _lie(lie: Lie) -> str:
             return f"flat{lead or ''}"
 
 
-def row(factor: Factor) -> Row:
+def row_of(factor: Factor) -> Row:
     """How operands and results lie if an axis cuts the factor."""
     return Row(
         tuple(
-            factor.contracted if at in factor.partial else _cut(place)
+            factor.contracted if at in factor.partial else _lie_of_place(place)
             for at, place in enumerate(factor.operands)
         ),
-        tuple(factor.contracted if place is None else _cut(place) for place in factor.results),
+        tuple(
+            factor.contracted if place is None else _lie_of_place(place) for place in factor.results
+        ),
         factor,
     )
 
 
-def _cut(place: int | None) -> Lie:
+def _lie_of_place(place: int | None) -> AxisSharding:
     return None if place is None else Split(place)

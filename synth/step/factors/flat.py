@@ -10,17 +10,17 @@ from dataclasses import replace
 from math import prod
 
 from grammar.tensors.operations import Operation, Parameter
-from grammar.tensors.sharding import Flat, Kind, Sharding, part_shape
+from grammar.tensors.sharding import Flat, ReductionKind, Sharding, part_shape
 from synth.step.factors.factor import Row
-from synth.step.factors.forms import by_form
-from synth.step.factors.parameters import numbers, shape_of, type_of
+from synth.step.factors.forms import cache_by_form
+from synth.step.factors.parameters import read_numbers, shape_of, type_of
 from synth.step.factors.table import ELEMENTWISE
 
-FILLING = "broadcast_in_dim"
-ADDING = "reduce_sum"
+FILL_PRIMITIVE = "broadcast_in_dim"
+SUM_PRIMITIVE = "reduce_sum"
 
 
-@by_form
+@cache_by_form
 def flat_rows(operation: Operation) -> tuple[Row, ...]:
     """The rows along an axis that cuts values flat, one for each number of leading dimensions.
 
@@ -31,21 +31,21 @@ def flat_rows(operation: Operation) -> tuple[Row, ...]:
 
 
 def _rows(operation: Operation) -> Iterator[Row]:
-    if operation.primitive == ADDING:
+    if operation.primitive == SUM_PRIMITIVE:
         [shape] = map(shape_of, operation.operands)
-        gone = numbers(operation, "axes")
+        gone = read_numbers(operation, "axes")
         for lead in range(len(shape)):
             if set(range(lead, len(shape))) <= set(gone):
-                yield Row((Flat(lead),), (Kind.SUM,))
+                yield Row((Flat(lead),), (ReductionKind.SUM,))
         return
     shapes = {one.type.shape for one in operation.results}
-    if operation.primitive not in (*ELEMENTWISE, FILLING) or len(shapes) != 1:
+    if operation.primitive not in (*ELEMENTWISE, FILL_PRIMITIVE) or len(shapes) != 1:
         return
     [shape] = shapes
     given = list(map(shape_of, operation.operands))
     if all(one in ((), shape) for one in given):
         for lead in range(len(shape)):
-            if operation.primitive != FILLING or given == [()]:
+            if operation.primitive != FILL_PRIMITIVE or given == [()]:
                 operands = tuple(Flat(lead) if one else None for one in given)
                 yield Row(operands, (Flat(lead),) * len(operation.results))
 
@@ -57,22 +57,24 @@ def flat_parameters(
     sizes: Mapping[str, int],
 ) -> Operation:
     """The operation with parameters of the shape that a part has of what is flat."""
-    if operation.primitive == FILLING and results[0].flat:
+    if operation.primitive == FILL_PRIMITIVE and results[0].flat:
         shape = part_shape(type_of(operation.results[0]), results[0], sizes)
-        return _with(operation, "shape", shape)
-    if operation.primitive == ADDING and operands[0].flat:
+        return _replace_parameter(operation, "shape", shape)
+    if operation.primitive == SUM_PRIMITIVE and operands[0].flat:
         lead = operands[0].lead
-        kept = (axis for axis in numbers(operation, "axes") if axis < lead)
-        return _with(operation, "axes", (*kept, lead))
+        kept = (axis for axis in read_numbers(operation, "axes") if axis < lead)
+        return _replace_parameter(operation, "axes", (*kept, lead))
     return operation
 
 
-def _with(operation: Operation, name: str, value: Parameter) -> Operation:
+def _replace_parameter(operation: Operation, name: str, value: Parameter) -> Operation:
     parameters = dict(operation.parameters) | {name: value}
     return replace(operation, parameters=tuple(parameters.items()))
 
 
-def elements(operation: Operation, operands: Sequence[Sharding], sizes: Mapping[str, int]) -> int:
+def count_elements(
+    operation: Operation, operands: Sequence[Sharding], sizes: Mapping[str, int]
+) -> int:
     """How many elements of a sum's operand are flattened, without padding."""
     cut = operands[0]
     block = part_shape(type_of(operation.operands[0]), cut.unflattened(), sizes)

@@ -10,14 +10,14 @@ from functools import wraps
 from typing import TypeVar
 from weakref import WeakKeyDictionary
 
-from grammar.tensors.operations import Form, Operation
+from grammar.tensors.operations import Operation, OperationForm
 
 T = TypeVar("T")
 
 
-def by_form(work: Callable[[Operation], T]) -> Callable[[Operation], T]:
+def cache_by_form(work: Callable[[Operation], T]) -> Callable[[Operation], T]:
     """The same, worked out once for each form and kept as long as an operation has it."""
-    known: WeakKeyDictionary[Form, T] = WeakKeyDictionary()
+    known: WeakKeyDictionary[OperationForm, T] = WeakKeyDictionary()
 
     @wraps(work)
     def found(operation: Operation) -> T:

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from grammar.tensors.operations import Operation
-from grammar.tensors.sharding import Kind
+from grammar.tensors.sharding import ReductionKind
 from synth.step.factors.factor import Cut, Index
 from synth.step.factors.indices import Indices, Names, Note
-from synth.step.factors.parameters import entry, number, numbers, shape_of
+from synth.step.factors.parameters import read_entry, read_number, read_numbers, shape_of
 
 NUMBERS = "dimension_numbers"
 
@@ -22,27 +22,27 @@ def gather(operation: Operation) -> Indices:
     """Windows taken whole and not indexed; rows and batches; the indexed dimension: sum."""
     operand, indices = map(shape_of, operation.operands)
     collapsed, indexed = (
-        entry(operation, NUMBERS, key) for key in ("collapsed_slice_dims", "start_index_map")
+        read_entry(operation, NUMBERS, key) for key in ("collapsed_slice_dims", "start_index_map")
     )
     batches, offsets = (
-        entry(operation, NUMBERS, key) for key in ("operand_batching_dims", "offset_dims")
+        read_entry(operation, NUMBERS, key) for key in ("operand_batching_dims", "offset_dims")
     )
-    index_batches = entry(operation, NUMBERS, "start_indices_batching_dims")
-    taken = numbers(operation, "slice_sizes")
+    index_batches = read_entry(operation, NUMBERS, "start_indices_batching_dims")
+    taken = read_numbers(operation, "slice_sizes")
     whole = [at not in indexed and taken[at] == size for at, size in enumerate(operand)]
     windows = [at for at in range(len(operand)) if at not in (*collapsed, *batches)]
     names = _operand_names(operand, batches, [at for at in windows if whole[at]])
     notes = {f"window {at}": Note(cut=Cut("slice_sizes", at)) for at in windows}
     rows = _row_names(indices, index_batches)
     rank = len(operation.results[0].type.shape)
-    result = _among(rank, offsets, [names[at] for at in windows], rows[:-1])
+    result = _interleave(rank, offsets, [names[at] for at in windows], rows[:-1])
     for at in (at for at in collapsed if at in indexed):
         names = (*names[:at], f"indexed {at}", *names[at + 1 :])
         notes[f"indexed {at}"] = Note(index=Index.LOOK_UP)
     return Indices([names, rows], [result], notes=notes)
 
 
-def scatter_onto(kind: Kind | None) -> Callable[[Operation], Indices]:
+def scatter_onto(kind: ReductionKind | None) -> Callable[[Operation], Indices]:
     """scatter-add and its like: windows, batches and the indexed dimension are free.
 
     Rows of indices are contracted to a partial value of this kind, and then the operand is
@@ -53,29 +53,29 @@ def scatter_onto(kind: Kind | None) -> Callable[[Operation], Indices]:
 
 def scatter(operation: Operation) -> Indices:
     """Windows and batches; the indexed dimension if no two indices are equal."""
-    return _scatter(operation, None, indexed=bool(number(operation, "unique_indices")))
+    return _scatter(operation, None, indexed=bool(read_number(operation, "unique_indices")))
 
 
-def _scatter(operation: Operation, kind: Kind | None, *, indexed: bool = True) -> Indices:
+def _scatter(operation: Operation, kind: ReductionKind | None, *, indexed: bool = True) -> Indices:
     operand, indices, updates = map(shape_of, operation.operands)
-    inserted = entry(operation, NUMBERS, "inserted_window_dims")
-    written = entry(operation, NUMBERS, "scatter_dims_to_operand_dims")
-    batches = entry(operation, NUMBERS, "operand_batching_dims")
-    places = entry(operation, NUMBERS, "update_window_dims")
+    inserted = read_entry(operation, NUMBERS, "inserted_window_dims")
+    written = read_entry(operation, NUMBERS, "scatter_dims_to_operand_dims")
+    batches = read_entry(operation, NUMBERS, "operand_batching_dims")
+    places = read_entry(operation, NUMBERS, "update_window_dims")
     windows = [at for at in range(len(operand)) if at not in (*inserted, *batches)]
     sizes = dict(zip(windows, (updates[place] for place in places), strict=True))
     whole = [at for at in windows if at not in written and sizes[at] == operand[at]]
     names = _operand_names(operand, batches, whole)
-    rows = _row_names(indices, entry(operation, NUMBERS, "scatter_indices_batching_dims"))
+    rows = _row_names(indices, read_entry(operation, NUMBERS, "scatter_indices_batching_dims"))
     of_rows = [name for name in rows if name and "row" in name]
     notes: dict[str, Note] = {name: Note(partial=(0,)) for name in of_rows}
     if kind is None:
         rows = tuple(None if name in notes else name for name in rows)
-    update = _among(len(updates), places, [names[at] for at in windows], rows[:-1])
+    update = _interleave(len(updates), places, [names[at] for at in windows], rows[:-1])
     for at in (at for at in inserted if indexed and at in written):
         names = (*names[:at], f"indexed {at}", *names[at + 1 :])
         notes[f"indexed {at}"] = Note(index=Index.DROP)
-    return Indices([names, rows, update], [names], kind or Kind.SUM, notes)
+    return Indices([names, rows, update], [names], kind or ReductionKind.SUM, notes)
 
 
 def _operand_names(shape: Sequence[int], batches: Sequence[int], windows: Sequence[int]) -> Names:
@@ -92,7 +92,9 @@ def _row_names(shape: Sequence[int], batches: Sequence[int]) -> Names:
     return (*(named.get(at, f"row {at}") for at in range(len(shape) - 1)), None)
 
 
-def _among(rank: int, places: Sequence[int], windows: Sequence[str | None], rows: Names) -> Names:
+def _interleave(
+    rank: int, places: Sequence[int], windows: Sequence[str | None], rows: Names
+) -> Names:
     """Windows at their places, rows in their order at all others."""
     others = iter(rows)
     at_place = dict(zip(places, windows, strict=True))

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from grammar.tensors.operations import Operation
-from grammar.tensors.sharding import Kind
+from grammar.tensors.sharding import ReductionKind
 from synth.step.factors.factor import Cut, Factor, Index
 from synth.step.factors.parameters import type_of
 
@@ -35,7 +35,7 @@ class Indices:
 
     operands: Sequence[Names]
     results: Sequence[Names]
-    contracted: Kind = Kind.SUM
+    contracted: ReductionKind = ReductionKind.SUM
     notes: Mapping[str, Note] = field(default_factory=dict)
 
     def factors(self, operation: Operation) -> tuple[Factor, ...]:
@@ -50,7 +50,7 @@ class Indices:
             name for names in (*self.operands, *self.results) for name in names if name is not None
         )
         found = (self._factor(operation, name) for name in names)
-        return tuple(one for one in found if one.size > 1 and _summable(operation, one))
+        return tuple(one for one in found if one.size > 1 and _is_summable(operation, one))
 
     def _factor(self, operation: Operation, name: str) -> Factor:
         note = self.notes.get(name, Note())
@@ -79,6 +79,6 @@ def _place(names: Names, name: str) -> int | None:
     return names.index(name) if name in names else None
 
 
-def _summable(operation: Operation, factor: Factor) -> bool:
+def _is_summable(operation: Operation, factor: Factor) -> bool:
     dtypes = {result.type.dtype for result in operation.results}
-    return factor.contracted is not Kind.SUM or "bool" not in dtypes
+    return factor.contracted is not ReductionKind.SUM or "bool" not in dtypes

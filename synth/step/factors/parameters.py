@@ -18,45 +18,45 @@ def shape_of(operand: Operand) -> tuple[int, ...]:
     return type_of(operand).shape
 
 
-def number(operation: Operation, name: str) -> int:
+def read_number(operation: Operation, name: str) -> int:
     """A whole number."""
     found = operation.parameter[name]
     assert isinstance(found, int), (operation.primitive, name, found)
     return found
 
 
-def numbers(operation: Operation, name: str) -> tuple[int, ...]:
+def read_numbers(operation: Operation, name: str) -> tuple[int, ...]:
     """A list of whole numbers."""
-    return whole(operation.parameter[name])
+    return parse_numbers(operation.parameter[name])
 
 
-def pairs(operation: Operation, name: str) -> tuple[tuple[int, ...], ...]:
+def read_pairs(operation: Operation, name: str) -> tuple[tuple[int, ...], ...]:
     """A list of lists of whole numbers."""
     found = operation.parameter[name]
     assert isinstance(found, tuple), (operation.primitive, name, found)
-    return tuple(map(whole, found))
+    return tuple(map(parse_numbers, found))
 
 
-def word(operation: Operation, name: str) -> str:
+def read_word(operation: Operation, name: str) -> str:
     """A word; "" where it is absent."""
     found = operation.parameter.get(name, "")
     assert isinstance(found, str), (operation.primitive, name, found)
     return found
 
 
-def entry(operation: Operation, name: str, key: str) -> tuple[int, ...]:
+def read_entry(operation: Operation, name: str, key: str) -> tuple[int, ...]:
     """A list of whole numbers among named entries; () where it is absent."""
     named = cast("tuple[tuple[str, Parameter], ...]", operation.parameter[name])
-    return whole(dict(named).get(key, ()))
+    return parse_numbers(dict(named).get(key, ()))
 
 
-def whole(found: Parameter) -> tuple[int, ...]:
+def parse_numbers(found: Parameter) -> tuple[int, ...]:
     """A parameter that is a list of whole numbers."""
     assert isinstance(found, tuple), found
     assert all(isinstance(one, int) for one in found), found
     return cast("tuple[int, ...]", found)
 
 
-def words(text: str) -> tuple[str, ...]:
+def split_words(text: str) -> tuple[str, ...]:
     """Names of primitives, as a line."""
     return tuple(text.split())

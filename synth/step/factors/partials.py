@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import combinations
 
 from grammar.tensors.operations import Literal, Operation
-from grammar.tensors.sharding import Kind, Lie
+from grammar.tensors.sharding import AxisSharding, ReductionKind
 from synth.step.factors.factor import Row
-from synth.step.factors.parameters import number, type_of, word, words
+from synth.step.factors.parameters import read_number, read_word, split_words, type_of
 
-SUM, MAX, MIN = Kind.SUM, Kind.MAX, Kind.MIN
+SUM, MAX, MIN = ReductionKind.SUM, ReductionKind.MAX, ReductionKind.MIN
 ORDERED = (MAX, MIN)
 MIRROR = {MAX: MIN, MIN: MAX}
 ALL_SUBSETS = 4
@@ -26,7 +26,7 @@ concatenate) each alone and all together."""
 Partials = Callable[[Operation], Iterator[Row]]
 
 
-def partials(operation: Operation) -> tuple[Row, ...]:
+def partial_rows(operation: Operation) -> tuple[Row, ...]:
     """The rows along one axis with partial operands and no factor, each once.
 
     None on keys; no sums of booleans; a literal lies replicated, and one of zero is any sum.
@@ -36,7 +36,7 @@ def partials(operation: Operation) -> tuple[Row, ...]:
     if "key" in dtypes:
         return ()
     found = (
-        _literals(operation, one)
+        _fit_literals(operation, one)
         for rule in PARTIALS.get(operation.primitive, ())
         for one in rule(operation)
     )
@@ -53,7 +53,7 @@ def partials(operation: Operation) -> tuple[Row, ...]:
     return tuple(dict.fromkeys(kept))
 
 
-def _literals(operation: Operation, row: Row) -> Row | None:
+def _fit_literals(operation: Operation, row: Row) -> Row | None:
     """The row as literals lie: a sum is one of zero, a maximum or minimum is any."""
     operands = list(row.operands)
     for at, operand in enumerate(operation.operands):
@@ -64,7 +64,7 @@ def _literals(operation: Operation, row: Row) -> Row | None:
     return Row(tuple(operands), row.results)
 
 
-def _row(operation: Operation, lies: Mapping[int, Lie], result: Lie) -> Row:
+def _row(operation: Operation, lies: Mapping[int, AxisSharding], result: AxisSharding) -> Row:
     """Operands by number, the others replicated; all results alike."""
     operands = tuple(lies.get(at) for at in range(len(operation.operands)))
     return Row(operands, (result,) * len(operation.results))
@@ -78,7 +78,7 @@ def _wraps(operation: Operation) -> bool:
     return not all(_is_float(type_of(value).dtype) for value in operation.results)
 
 
-def through(kinds: Sequence[Kind], *places: int) -> Partials:
+def through_rule(kinds: Sequence[ReductionKind], *places: int) -> Partials:
     """One operand, the first if none is said, is partial, and the results are so, too."""
 
     def rule(operation: Operation) -> Iterator[Row]:
@@ -89,7 +89,7 @@ def through(kinds: Sequence[Kind], *places: int) -> Partials:
     return rule
 
 
-def together(*places: int) -> Partials:
+def sums_rule(*places: int) -> Partials:
     """These operands (none said: all) are sums, and the results are."""
 
     def rule(operation: Operation) -> Iterator[Row]:
@@ -99,7 +99,7 @@ def together(*places: int) -> Partials:
     return rule
 
 
-def any_of(*places: int, kinds: Sequence[Kind] = ORDERED) -> Partials:
+def extremes_rule(*places: int, kinds: Sequence[ReductionKind] = ORDERED) -> Partials:
     """Any of these operands (none said: of all) are maxima (minima), and the results are."""
 
     def rule(operation: Operation) -> Iterator[Row]:
@@ -116,17 +116,17 @@ def _subsets(places: Sequence[int]) -> Iterator[tuple[int, ...]]:
         yield from combinations(places, count)
 
 
-def shifted(*places: int) -> Partials:
+def shift_rule(*places: int) -> Partials:
     """Something that is the same on all parts is added: but not to whole numbers."""
 
     def rule(operation: Operation) -> Iterator[Row]:
         if not _wraps(operation):
-            yield from through(ORDERED, *places)(operation)
+            yield from through_rule(ORDERED, *places)(operation)
 
     return rule
 
 
-def mirrored(place: int) -> Partials:
+def mirror_rule(place: int) -> Partials:
     """A maximum becomes a minimum: what is negated."""
 
     def rule(operation: Operation) -> Iterator[Row]:
@@ -137,26 +137,26 @@ def mirrored(place: int) -> Partials:
     return rule
 
 
-def selected(operation: Operation) -> Iterator[Row]:
+def select_rows(operation: Operation) -> Iterator[Row]:
     """select_n: the predicate is replicated, the values are all sums, or any of them maxima."""
     values = range(1, len(operation.operands))
-    yield from together(*values)(operation)
-    yield from any_of(*values)(operation)
+    yield from sums_rule(*values)(operation)
+    yield from extremes_rule(*values)(operation)
 
 
-def divided(operation: Operation) -> Iterator[Row]:
+def divide_rows(operation: Operation) -> Iterator[Row]:
     """A numerator; whole numbers are rounded when they are divided."""
     if _is_float(type_of(operation.operands[0]).dtype):
-        yield from through((SUM,))(operation)
+        yield from through_rule((SUM,))(operation)
 
 
-def converted(operation: Operation) -> Iterator[Row]:
+def convert_rows(operation: Operation) -> Iterator[Row]:
     """Sums to a float, where only rounding moves; maxima to what keeps all orders."""
     before, after = type_of(operation.operands[0]).dtype, operation.results[0].type.dtype
     if _is_float(after) and not before.startswith("u"):
-        yield from through((SUM,))(operation)
+        yield from through_rule((SUM,))(operation)
     if _keeps_order(before, after):
-        yield from through(ORDERED)(operation)
+        yield from through_rule(ORDERED)(operation)
 
 
 def _is_float(dtype: str) -> bool:
@@ -182,83 +182,90 @@ WITHOUT_INFINITY = ("f8_e4m3fn",)
 """Floats in which what is too large is no number, and so is neither above nor below others."""
 
 
-def odd_power(operation: Operation) -> Iterator[Row]:
+def odd_power_rows(operation: Operation) -> Iterator[Row]:
     """Odd powers are monotone, but not negative ones; those of whole numbers wrap around."""
-    power = number(operation, "y")
+    power = read_number(operation, "y")
     if power % 2 and power > 0 and not _wraps(operation):
-        yield from through(ORDERED)(operation)
+        yield from through_rule(ORDERED)(operation)
 
 
-def looked_up(operation: Operation) -> Iterator[Row]:
+def gather_rows(operation: Operation) -> Iterator[Row]:
     """gather moves data, unless it fills in what is outside: that would be added by each part."""
-    if word(operation, "mode") != "fill_or_drop":
-        yield from through(tuple(Kind))(operation)
+    if read_word(operation, "mode") != "fill_or_drop":
+        yield from through_rule(tuple(ReductionKind))(operation)
 
 
-def sorted_along(operation: Operation) -> Iterator[Row]:
+def sort_rows(operation: Operation) -> Iterator[Row]:
     """Keys are replicated, so all parts are put in one order: payloads may be partial."""
-    keys = number(operation, "num_keys")
+    keys = read_number(operation, "num_keys")
     for chosen in _subsets(range(keys, len(operation.operands))):
-        for kind in Kind:
+        for kind in ReductionKind:
             lies = tuple(kind if at in chosen else None for at in range(len(operation.operands)))
             yield Row(lies, lies)
 
 
-def extreme(kind: Kind) -> Partials:
+def extreme_rule(kind: ReductionKind) -> Partials:
     """max: of any partial with what all parts have, or of two maxima."""
 
     def rule(operation: Operation) -> Iterator[Row]:
-        yield from through(ORDERED, 0, 1)(operation)
+        yield from through_rule(ORDERED, 0, 1)(operation)
         yield _row(operation, {0: kind, 1: kind}, kind)
 
     return rule
 
 
-MOVED = (through(tuple(Kind)),)
-MONOTONE = (through(ORDERED),)
-PRODUCT = (through((SUM,), 0, 1),)
-UPDATED = (together(0, 1), any_of(0, 1))
+MOVEMENT_RULES = (through_rule(tuple(ReductionKind)),)
+MONOTONE_RULES = (through_rule(ORDERED),)
+PRODUCT_RULES = (through_rule((SUM,), 0, 1),)
+UPDATE_RULES = (sums_rule(0, 1), extremes_rule(0, 1))
 
 PARTIALS: Mapping[str, tuple[Partials, ...]] = {
-    **dict.fromkeys(words("transpose reshape broadcast_in_dim slice split rev squeeze"), MOVED),
     **dict.fromkeys(
-        words("copy stop_gradient dynamic_slice unstack tile optimization_barrier"), MOVED
+        split_words("transpose reshape broadcast_in_dim slice split rev squeeze"), MOVEMENT_RULES
     ),
-    "gather": (looked_up,),
-    "concatenate": (together(), any_of()),
-    "stack": (together(), any_of()),
-    "select_n": (selected,),
-    "dynamic_update_slice": UPDATED,
-    "scatter": (together(0, 2), any_of(0, 2)),
-    "pad": UPDATED,
-    "add": (together(), shifted(0, 1)),
-    "add_any": (together(), shifted(0, 1)),
-    "sub": (together(), shifted(0), mirrored(1)),
-    "neg": (through((SUM,)), mirrored(0)),
-    **dict.fromkeys(words("mul dot_general ragged_dot_general conv_general_dilated"), PRODUCT),
-    "div": (divided,),
-    "reduce_sum": (through((SUM,)),),
-    "cumsum": (through((SUM,)),),
-    "cummax": (through((MAX,)),),
-    "cummin": (through((MIN,)),),
-    "select_and_scatter_add": (through((SUM,)),),
-    "scatter-add": (together(0, 2), shifted(0)),
-    "scatter-sub": (together(0, 2), shifted(0)),
-    "scatter-mul": (through((SUM,)),),
-    "scatter-max": (any_of(0, 2, kinds=(MAX,)), through((MIN,))),
-    "scatter-min": (any_of(0, 2, kinds=(MIN,)), through((MAX,))),
-    "convert_element_type": (converted,),
-    **dict.fromkeys(words("exp exp2 expm1 tanh sinh asinh atan logistic erf cbrt"), MONOTONE),
-    **dict.fromkeys(words("floor ceil round sign reduce_precision"), MONOTONE),
-    "integer_pow": (odd_power,),
-    "clamp": (through(ORDERED, 1),),
-    "max": (extreme(MAX),),
-    "min": (extreme(MIN),),
-    "reduce_max": (through((MAX,)),),
-    "reduce_min": (through((MIN,)),),
-    "reduce_window_sum": (through((SUM,)),),
-    "reduce_window_max": (through((MAX,)),),
-    "reduce_window_min": (through((MIN,)),),
-    "sort": (sorted_along,),
+    **dict.fromkeys(
+        split_words("copy stop_gradient dynamic_slice unstack tile optimization_barrier"),
+        MOVEMENT_RULES,
+    ),
+    "gather": (gather_rows,),
+    "concatenate": (sums_rule(), extremes_rule()),
+    "stack": (sums_rule(), extremes_rule()),
+    "select_n": (select_rows,),
+    "dynamic_update_slice": UPDATE_RULES,
+    "scatter": (sums_rule(0, 2), extremes_rule(0, 2)),
+    "pad": UPDATE_RULES,
+    "add": (sums_rule(), shift_rule(0, 1)),
+    "add_any": (sums_rule(), shift_rule(0, 1)),
+    "sub": (sums_rule(), shift_rule(0), mirror_rule(1)),
+    "neg": (through_rule((SUM,)), mirror_rule(0)),
+    **dict.fromkeys(
+        split_words("mul dot_general ragged_dot_general conv_general_dilated"), PRODUCT_RULES
+    ),
+    "div": (divide_rows,),
+    "reduce_sum": (through_rule((SUM,)),),
+    "cumsum": (through_rule((SUM,)),),
+    "cummax": (through_rule((MAX,)),),
+    "cummin": (through_rule((MIN,)),),
+    "select_and_scatter_add": (through_rule((SUM,)),),
+    "scatter-add": (sums_rule(0, 2), shift_rule(0)),
+    "scatter-sub": (sums_rule(0, 2), shift_rule(0)),
+    "scatter-mul": (through_rule((SUM,)),),
+    "scatter-max": (extremes_rule(0, 2, kinds=(MAX,)), through_rule((MIN,))),
+    "scatter-min": (extremes_rule(0, 2, kinds=(MIN,)), through_rule((MAX,))),
+    "convert_element_type": (convert_rows,),
+    **dict.fromkeys(
+        split_words("exp exp2 expm1 tanh sinh asinh atan logistic erf cbrt"), MONOTONE_RULES
+    ),
+    **dict.fromkeys(split_words("floor ceil round sign reduce_precision"), MONOTONE_RULES),
+    "integer_pow": (odd_power_rows,),
+    "clamp": (through_rule(ORDERED, 1),),
+    "max": (extreme_rule(MAX),),
+    "min": (extreme_rule(MIN),),
+    "reduce_max": (through_rule((MAX,)),),
+    "reduce_min": (through_rule((MIN,)),),
+    "reduce_window_sum": (through_rule((SUM,)),),
+    "reduce_window_max": (through_rule((MAX,)),),
+    "reduce_window_min": (through_rule((MIN,)),),
+    "sort": (sort_rows,),
 }
 """Of a primitive, the rules of section 4; what stands in none of them is an error."""

@@ -13,10 +13,10 @@ from math import prod
 from grammar.tensors.operations import Literal, Operand, Operation, Parameter, Value
 from grammar.tensors.sharding import Sharding, Type, part_shape
 from synth.step.factors.factor import Factor, Index
-from synth.step.factors.flat import ADDING, elements, flat_parameters
+from synth.step.factors.flat import SUM_PRIMITIVE, count_elements, flat_parameters
 from synth.step.factors.indexed import NUMBERS
-from synth.step.factors.parameters import entry, whole
-from synth.step.factors.several_axes import Typed
+from synth.step.factors.parameters import parse_numbers, read_entry
+from synth.step.factors.several_axes import OperationSharding
 
 
 @dataclass(frozen=True)
@@ -26,13 +26,13 @@ class Offset:
     A part has ``extent`` of the ``size`` positions, from number x extent on.
 
     * ``OFFSET`` (iota): number x extent is added to each result.
-    * ``LOOK_UP`` (gather): of each index the given ``entry`` is first clipped to 0 .. size - 1 if
+    * ``LOOK_UP`` (gather): of each index the given ``read_entry`` is first clipped to 0 .. size - 1 if
       the mode is to clip; then number x extent is taken off. Where it is then outside the part the
       result is zero, but where some entry is outside the whole and the mode is to fill, it is
       what is filled in on part 0 and zero on all others. Other entries are read as the mode says.
     * ``DROP`` (scatters): the same, and what is outside the part is not written.
     * ``PADDING`` (sums of what is flat): number x extent is the place of its first element along
-      dimension ``entry``; those from ``size`` on are padding.
+      dimension ``read_entry``; those from ``size`` on are padding.
     """
 
     index: Index
@@ -43,14 +43,16 @@ class Offset:
 
 
 @dataclass(frozen=True)
-class Part:
+class OperationPart:
     """The operation that each device does, alike on all but for the offset."""
 
     operation: Operation
     offset: Offset | None = None
 
 
-def part(operation: Operation, how: Typed, sizes: Mapping[str, int]) -> Part:
+def part_of(
+    operation: Operation, how: OperationSharding, sizes: Mapping[str, int]
+) -> OperationPart:
     """What a device computes of an operation whose values lie so."""
     cut = {factor: prod(sizes[axis] for axis in axes) for factor, axes in how.factors.items()}
     extents = {factor: factor.size // parts for factor, parts in cut.items()}
@@ -69,18 +71,20 @@ def part(operation: Operation, how: Typed, sizes: Mapping[str, int]) -> Part:
         for factor, axes in how.factors.items()
         if factor.index is not None
     )
-    return Part(done, next(offsets, None))
+    return OperationPart(done, next(offsets, None))
 
 
-def _flat_part(operation: Operation, done: Operation, how: Typed, sizes: Mapping[str, int]) -> Part:
+def _flat_part(
+    operation: Operation, done: Operation, how: OperationSharding, sizes: Mapping[str, int]
+) -> OperationPart:
     told = replace(operation, parameters=done.parameters)
     cut = flat_parameters(told, how.operands, how.results, sizes)
     done = replace(done, parameters=cut.parameters)
-    if operation.primitive != ADDING:
-        return Part(done)
-    flat, size = how.operands[0], elements(operation, how.operands, sizes)
+    if operation.primitive != SUM_PRIMITIVE:
+        return OperationPart(done)
+    flat, size = how.operands[0], count_elements(operation, how.operands, sizes)
     extent = -(-size // prod(sizes[axis] for axis in flat.flat))
-    return Part(done, Offset(Index.PADDING, flat.flat, flat.lead, extent, size))
+    return OperationPart(done, Offset(Index.PADDING, flat.flat, flat.lead, extent, size))
 
 
 def part_parameters(
@@ -92,11 +96,11 @@ def part_parameters(
         if factor.cut is not None:
             name = factor.cut.parameter
             value = told.get(name, operation.parameter[name])
-            told[name] = _shared(value, factor.cut.entry, extent, factor.size)
+            told[name] = _divide_parameter(value, factor.cut.entry, extent, factor.size)
     return tuple(told.items())
 
 
-def _shared(value: Parameter, at: int | None, extent: int, size: int) -> Parameter:
+def _divide_parameter(value: Parameter, at: int | None, extent: int, size: int) -> Parameter:
     def share(one: int) -> int:
         assert one * extent % size == 0, (one, extent, size)
         return one * extent // size
@@ -104,7 +108,7 @@ def _shared(value: Parameter, at: int | None, extent: int, size: int) -> Paramet
     if at is None:
         assert isinstance(value, int), value
         return share(value)
-    found = list(whole(value))
+    found = list(parse_numbers(value))
     found[at] = share(found[at])
     return tuple(found)
 
@@ -126,7 +130,7 @@ def _entry(operation: Operation, factor: Factor) -> int:
             return 0
     place = factor.operands[0]
     assert place is not None, factor
-    return entry(operation, NUMBERS, key).index(place)
+    return read_entry(operation, NUMBERS, key).index(place)
 
 
 def _parts(

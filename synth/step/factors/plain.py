@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable
 from math import gcd
 
 from grammar.tensors.operations import Operation
-from grammar.tensors.sharding import Kind
+from grammar.tensors.sharding import ReductionKind
 from synth.step.factors.factor import Cut, Index
 from synth.step.factors.indices import Indices, Names, Note, all_of, none_of
-from synth.step.factors.parameters import number, numbers, pairs, shape_of
+from synth.step.factors.parameters import read_number, read_numbers, read_pairs, shape_of
 
 
 def elementwise(operation: Operation) -> Indices:
@@ -23,18 +23,18 @@ def elementwise(operation: Operation) -> Indices:
     return Indices(operands, [names])
 
 
-def untouched(parameter: str) -> Callable[[Operation], Indices]:
+def except_named(parameter: str) -> Callable[[Operation], Indices]:
     """Every dimension but those that a parameter names, in operands and results of one rank."""
 
     def rule(operation: Operation) -> Indices:
         found = operation.parameter[parameter]
-        worked_on = (found,) if isinstance(found, int) else numbers(operation, parameter)
-        return _alike(operation, worked_on)
+        worked_on = (found,) if isinstance(found, int) else read_numbers(operation, parameter)
+        return _match_dimensions(operation, worked_on)
 
     return rule
 
 
-def _alike(operation: Operation, worked_on: Iterable[int]) -> Indices:
+def _match_dimensions(operation: Operation, worked_on: Iterable[int]) -> Indices:
     """Operands and results of one rank have one index for each dimension that is not worked on."""
     rank = len(operation.results[0].type.shape)
     worked_on = {at % rank for at in worked_on}  # approx_top_k counts from the end
@@ -46,7 +46,7 @@ def _alike(operation: Operation, worked_on: Iterable[int]) -> Indices:
     return Indices(operands, [names(result.type.shape) for result in operation.results])
 
 
-def nothing(operation: Operation) -> Indices:
+def no_factors(operation: Operation) -> Indices:
     """No factor: made whole, so that values do not depend on the plan."""
     return Indices(
         [none_of(shape_of(operand)) for operand in operation.operands],
@@ -58,20 +58,22 @@ def same_width(operation: Operation) -> Indices:
     """Bits read as another type: element by element if that is as wide, else nothing."""
     shape = operation.results[0].type.shape
     return (
-        elementwise(operation) if shape == shape_of(operation.operands[0]) else nothing(operation)
+        elementwise(operation)
+        if shape == shape_of(operation.operands[0])
+        else no_factors(operation)
     )
 
 
 def transpose(operation: Operation) -> Indices:
     """Every dimension."""
     names = all_of(shape_of(operation.operands[0]))
-    return Indices([names], [tuple(names[at] for at in numbers(operation, "permutation"))])
+    return Indices([names], [tuple(names[at] for at in read_numbers(operation, "permutation"))])
 
 
 def squeeze(operation: Operation) -> Indices:
     """Every dimension that stays."""
     names = all_of(shape_of(operation.operands[0]))
-    gone = numbers(operation, "dimensions")
+    gone = read_numbers(operation, "dimensions")
     return Indices([names], [tuple(name for at, name in enumerate(names) if at not in gone)])
 
 
@@ -81,7 +83,7 @@ def broadcast_in_dim(operation: Operation) -> Indices:
     names = all_of(result)
     operand = tuple(
         names[place] if size == result[place] else None
-        for size, place in zip(shape, numbers(operation, "broadcast_dimensions"), strict=True)
+        for size, place in zip(shape, read_numbers(operation, "broadcast_dimensions"), strict=True)
     )
     return Indices([operand], [names], notes=_each_cut(names, "shape"))
 
@@ -127,7 +129,7 @@ def iota(operation: Operation) -> Indices:
     """Every dimension; along the one that it counts, a part adds its offset."""
     names = all_of(operation.results[0].type.shape)
     notes = _each_cut(names, "shape")
-    along = number(operation, "dimension")
+    along = read_number(operation, "dimension")
     notes[f"dimension {along}"] = Note(cut=Cut("shape", along), index=Index.OFFSET)
     return Indices([], [names], notes=notes)
 
@@ -136,16 +138,16 @@ def _each_cut(names: Names, parameter: str) -> dict[str, Note]:
     return {str(name): Note(cut=Cut(parameter, at)) for at, name in enumerate(names)}
 
 
-def reduce(kind: Kind | None) -> Callable[[Operation], Indices]:
+def reduce(kind: ReductionKind | None) -> Callable[[Operation], Indices]:
     """Dimensions that stay are free, reduced ones contracted to a kind (None: not to be cut)."""
 
     def rule(operation: Operation) -> Indices:
-        gone = numbers(operation, "axes")
+        gone = read_numbers(operation, "axes")
         names = all_of(shape_of(operation.operands[0]))
         result = tuple(name for at, name in enumerate(names) if at not in gone)
         if kind is None:
             names = tuple(None if at in gone else name for at, name in enumerate(names))
-        return Indices([names], [result], kind or Kind.SUM)
+        return Indices([names], [result], kind or ReductionKind.SUM)
 
     return rule
 
@@ -153,28 +155,28 @@ def reduce(kind: Kind | None) -> Callable[[Operation], Indices]:
 def stack(operation: Operation) -> Indices:
     """Every dimension of the operands; none along which they are stacked."""
     names = all_of(shape_of(operation.operands[0]))
-    at = number(operation, "axis")
+    at = read_number(operation, "axis")
     return Indices([names] * len(operation.operands), [(*names[:at], None, *names[at:])])
 
 
 def unstack(operation: Operation) -> Indices:
     """Every dimension of the results."""
     names = all_of(operation.results[0].type.shape)
-    at = number(operation, "axis")
+    at = read_number(operation, "axis")
     return Indices([(*names[:at], None, *names[at:])], [names] * len(operation.results))
 
 
 def tile(operation: Operation) -> Indices:
     """Dimensions that are not repeated; of a repeated one the copies, of a whole operand."""
-    repeats = numbers(operation, "reps")
-    operand = _where([count == 1 for count in repeats])
+    repeats = read_numbers(operation, "reps")
+    operand = _find_whole([count == 1 for count in repeats])
     copies = [f"copies {at}" for at in range(len(repeats))]
     result = tuple(name or copy for name, copy in zip(operand, copies, strict=True))
     notes = {copy: Note(repeats[at], Cut("reps", at)) for at, copy in enumerate(copies)}
     return Indices([operand], [result], notes=notes)
 
 
-def reduce_logic(kind: Kind) -> Callable[[Operation], Indices]:
+def reduce_logic(kind: ReductionKind) -> Callable[[Operation], Indices]:
     """As ``reduce``, of booleans; and, or of the bits of numbers are no minimum, maximum."""
 
     def rule(operation: Operation) -> Indices:
@@ -187,19 +189,29 @@ def reduce_logic(kind: Kind) -> Callable[[Operation], Indices]:
 def slice_(operation: Operation) -> Indices:
     """Dimensions that are taken whole."""
     shape = shape_of(operation.operands[0])
-    starts, limits = numbers(operation, "start_indices"), numbers(operation, "limit_indices")
-    steps = numbers(operation, "strides") if "strides" in operation.parameter else (1,) * len(shape)
+    starts, limits = (
+        read_numbers(operation, "start_indices"),
+        read_numbers(operation, "limit_indices"),
+    )
+    steps = (
+        read_numbers(operation, "strides")
+        if "strides" in operation.parameter
+        else (1,) * len(shape)
+    )
     taken = zip(starts, limits, steps, shape, strict=True)
     whole = [(start, limit, step) == (0, size, 1) for start, limit, step, size in taken]
-    names = _where(whole)
+    names = _find_whole(whole)
     return Indices([names], [names], notes=_each_cut(names, "limit_indices"))
 
 
 def dynamic_slice(operation: Operation) -> Indices:
     """Dimensions that are taken whole."""
     shape = shape_of(operation.operands[0])
-    names = _where(
-        [one == other for one, other in zip(shape, numbers(operation, "slice_sizes"), strict=True)]
+    names = _find_whole(
+        [
+            one == other
+            for one, other in zip(shape, read_numbers(operation, "slice_sizes"), strict=True)
+        ]
     )
     operands = [names, *(() for _ in operation.operands[1:])]
     return Indices(operands, [names], notes=_each_cut(names, "slice_sizes"))
@@ -208,15 +220,15 @@ def dynamic_slice(operation: Operation) -> Indices:
 def dynamic_update_slice(operation: Operation) -> Indices:
     """Dimensions that are overwritten whole."""
     shape, update = map(shape_of, operation.operands[:2])
-    names = _where([one == other for one, other in zip(shape, update, strict=True)])
+    names = _find_whole([one == other for one, other in zip(shape, update, strict=True)])
     return Indices([names, names, *(() for _ in operation.operands[2:])], [names])
 
 
 def pad(operation: Operation) -> Indices:
     """Dimensions to which nothing is added."""
-    names = _where([one == (0, 0, 0) for one in pairs(operation, "padding_config")])
+    names = _find_whole([one == (0, 0, 0) for one in read_pairs(operation, "padding_config")])
     return Indices([names, ()], [names])
 
 
-def _where(whole: Iterable[bool]) -> Names:
+def _find_whole(whole: Iterable[bool]) -> Names:
     return tuple(f"dimension {at}" if one else None for at, one in enumerate(whole))

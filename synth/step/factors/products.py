@@ -7,7 +7,14 @@ from typing import cast
 from grammar.tensors.operations import Operation, Parameter
 from synth.step.factors.factor import Cut
 from synth.step.factors.indices import Indices, Names, Note, none_of
-from synth.step.factors.parameters import entry, number, numbers, pairs, shape_of, whole
+from synth.step.factors.parameters import (
+    parse_numbers,
+    read_entry,
+    read_number,
+    read_numbers,
+    read_pairs,
+    shape_of,
+)
 from synth.step.factors.windows import tiles
 
 Dots = tuple[tuple[tuple[int, ...], tuple[int, ...]], tuple[tuple[int, ...], tuple[int, ...]]]
@@ -28,8 +35,8 @@ def ragged_dot_general(operation: Operation) -> Indices:
     told = dict(cast("tuple[tuple[str, Parameter], ...]", operation.parameter[numbers_]))
     dots = _dots(told["dot_dimension_numbers"])
     left, right = _dot_names(operation, dots)
-    groups = entry(operation, numbers_, "rhs_group_dimensions")
-    ragged = {left[at] for at in entry(operation, numbers_, "lhs_ragged_dimensions")}
+    groups = read_entry(operation, numbers_, "rhs_group_dimensions")
+    ragged = {left[at] for at in read_entry(operation, numbers_, "lhs_ragged_dimensions")}
     if len(shape_of(operation.operands[2])) > 1:
         ragged |= {name for name in left if name is not None and name not in right}
         ragged |= {left[at] for at in dots[1][0]}
@@ -37,14 +44,17 @@ def ragged_dot_general(operation: Operation) -> Indices:
     result = _result(left, kept)
     grouped = len(operation.results[0].type.shape) - len(result)
     found = (left, tuple(None if at in groups else one for at, one in enumerate(right)))
-    one, other, out = (_without(names, ragged) for names in (*found, (None,) * grouped + result))
+    one, other, out = (_drop_names(names, ragged) for names in (*found, (None,) * grouped + result))
     sizes = none_of(shape_of(operation.operands[2]))
     return Indices([one, other, sizes], [out])
 
 
 def _dots(told: Parameter) -> Dots:
     (left, right), batches = cast("tuple[tuple[Parameter, Parameter], ...]", told)
-    return (whole(left), whole(right)), (whole(batches[0]), whole(batches[1]))
+    return (parse_numbers(left), parse_numbers(right)), (
+        parse_numbers(batches[0]),
+        parse_numbers(batches[1]),
+    )
 
 
 def _dot_names(operation: Operation, dots: Dots) -> tuple[Names, Names]:
@@ -67,7 +77,7 @@ def _result(left: Names, right: Names) -> Names:
     return (*batches, *kept, *(n for n in right if n and n.startswith("right")))
 
 
-def _without(names: Names, left_out: set[str | None]) -> Names:
+def _drop_names(names: Names, left_out: set[str | None]) -> Names:
     return tuple(None if name in left_out else name for name in names)
 
 
@@ -78,12 +88,13 @@ def convolution(operation: Operation) -> Indices:
     padded or dilated. Otherwise windows reach into their neighbours' parts, which is refused.
     """
     images, kernels, made = (
-        entry(operation, "dimension_numbers", name) for name in ("lhs_spec", "rhs_spec", "out_spec")
+        read_entry(operation, "dimension_numbers", name)
+        for name in ("lhs_spec", "rhs_spec", "out_spec")
     )
     shapes = [*map(shape_of, operation.operands), operation.results[0].type.shape]
     image, kernel, result = (dict.fromkeys(range(len(shape)), "") for shape in shapes)
-    features = number(operation, "feature_group_count")
-    batches = number(operation, "batch_group_count")
+    features = read_number(operation, "feature_group_count")
+    batches = read_number(operation, "batch_group_count")
     notes = {}
     if batches > 1:
         image[images[0]] = kernel[kernels[0]] = result[made[1]] = "groups"
@@ -98,7 +109,7 @@ def convolution(operation: Operation) -> Indices:
         kernel[kernels[0]] = result[made[1]] = "output features"
     for axis, (place, out) in enumerate(zip(images[2:], made[2:], strict=True)):
         size = shapes[1][kernels[2 + axis]]
-        if _tiled(operation, axis, shapes[0][place], size):
+        if _is_tiled(operation, axis, shapes[0][place], size):
             image[place] = result[out] = f"spatial {axis}"
             notes[f"spatial {axis}"] = Note(shapes[0][place] // size)
     one, other, out_names = (
@@ -107,10 +118,13 @@ def convolution(operation: Operation) -> Indices:
     return Indices([one, other], [out_names], notes=notes)
 
 
-def _tiled(operation: Operation, axis: int, size: int, window: int) -> bool:
+def _is_tiled(operation: Operation, axis: int, size: int, window: int) -> bool:
     dilation = {
-        numbers(operation, "lhs_dilation")[axis],
-        numbers(operation, "rhs_dilation")[axis],
+        read_numbers(operation, "lhs_dilation")[axis],
+        read_numbers(operation, "rhs_dilation")[axis],
     }
-    stride, padding = numbers(operation, "window_strides")[axis], pairs(operation, "padding")[axis]
+    stride, padding = (
+        read_numbers(operation, "window_strides")[axis],
+        read_pairs(operation, "padding")[axis],
+    )
     return tiles(size, window, stride, padding) and dilation == {1}

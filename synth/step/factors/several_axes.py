@@ -12,19 +12,19 @@ from dataclasses import dataclass
 from math import prod
 
 from grammar.tensors.operations import Operation
-from grammar.tensors.sharding import Kind, Sharding, check_type, replicated
+from grammar.tensors.sharding import ReductionKind, Sharding, check_type, replicated_sharding
 from hierarchies import InputError
-from synth.step.factors.factor import Factor, Row, lies
-from synth.step.factors.forms import by_form
+from synth.step.factors.factor import Factor, Row, spell_shardings
+from synth.step.factors.forms import cache_by_form
 from synth.step.factors.parameters import shape_of, type_of
-from synth.step.factors.rows import every_row, rows
+from synth.step.factors.rows import list_all_rows, list_rows
 
-SHOWN = 8
+MOST_SHOWN = 8
 """So many of an operation's rows are named where none of them fits."""
 
 
 @dataclass(frozen=True)
-class Typed:
+class OperationSharding:
     """How an operation's operands and results lie, by a row for each axis, major axes first."""
 
     operands: tuple[Sharding, ...]
@@ -41,56 +41,60 @@ class Typed:
         return found
 
 
-def typed(operation: Operation, by_axis: Mapping[str, Row], sizes: Mapping[str, int]) -> Typed:
+def shard_operation(
+    operation: Operation, by_axis: Mapping[str, Row], sizes: Mapping[str, int]
+) -> OperationSharding:
     """The shardings that follow from a row for each axis; axes that are not named: replicated.
 
     Of two axes on one factor the first in the mapping is the major one. Raises InputError where
     axes do not divide a factor, where the numbers of two axes would enter by two indices, or where
     a value would be partial of two kinds.
     """
-    legal = every_row(operation) if by_axis else ()
+    legal = list_all_rows(operation) if by_axis else ()
     chosen = ((axis, legal.index(row) if row in legal else row) for axis, row in by_axis.items())
-    known = _known(operation)
+    known = _cache_of(operation)
     key = tuple(chosen), tuple(sizes.items())
     if key not in known:
-        known[key] = _typed(operation, by_axis, sizes)
+        known[key] = _shard_operation(operation, by_axis, sizes)
     return known[key]
 
 
-@by_form
-def _known(operation: Operation) -> dict[object, Typed]:
+@cache_by_form
+def _cache_of(operation: Operation) -> dict[object, OperationSharding]:
     """What is known so far: by the numbers of rows along axes, and the sizes of axes."""
     return {}
 
 
-def _typed(operation: Operation, by_axis: Mapping[str, Row], sizes: Mapping[str, int]) -> Typed:
-    operands = [replicated(len(shape_of(operand))) for operand in operation.operands]
-    results = [replicated(len(result.type.shape)) for result in operation.results]
+def _shard_operation(
+    operation: Operation, by_axis: Mapping[str, Row], sizes: Mapping[str, int]
+) -> OperationSharding:
+    operands = [replicated_sharding(len(shape_of(operand))) for operand in operation.operands]
+    results = [replicated_sharding(len(result.type.shape)) for result in operation.results]
     for axis, row in by_axis.items():
         operands = [one.laid(axis, lie) for one, lie in zip(operands, row.operands, strict=True)]
         results = [one.laid(axis, lie) for one, lie in zip(results, row.results, strict=True)]
-    found = Typed(tuple(operands), tuple(results), tuple(by_axis.items()))
+    found = OperationSharding(tuple(operands), tuple(results), tuple(by_axis.items()))
     _check_axes(operation, found, sizes)
     _check_values(operation, found, sizes)
     return found
 
 
-def matched(
+def match_rows(
     operation: Operation,
     operands: Sequence[Sharding],
     results: Sequence[Sharding],
     sizes: Mapping[str, int],
-) -> Typed:
+) -> OperationSharding:
     """The rows by which operands that lie so make results that lie so.
 
     Raises InputError with the operation, its line and the axis: where there is no such row, where
-    two axes on one factor come in different orders, and as ``typed`` does.
+    two axes on one factor come in different orders, and as ``shard_operation`` does.
     """
     several = (*operands, *results)
     flat = dict.fromkeys(one.flat for one in several if one.flat)
-    legal = every_row(operation) if flat else rows(operation)
+    legal = list_all_rows(operation) if flat else list_rows(operation)
     for value, sharding in zip((*operation.operands, *operation.results), several, strict=True):
-        whole = replicated(len(sharding.dimensions))
+        whole = replicated_sharding(len(sharding.dimensions))
         check_type(type_of(value), whole, sizes, where=operation.line)  # its rank; the rest below
     if len(flat) > 1:
         spelled = " and ".join(f"({','.join(axes)})" for axes in flat)
@@ -100,19 +104,19 @@ def matched(
             hint="all operands and results need the same axes in one order, or are gathered first",
         )
     by_axis = {
-        axis: _row(operation, legal, axis, operands, results)
+        axis: _match_row(operation, legal, axis, operands, results)
         for axis in dict.fromkeys(axis for one in several for axis in one.axes)
     }
     cut = dict.fromkeys(row.factor for row in by_axis.values() if row.factor is not None)
     orders = [_order(operation, factor, by_axis, several) for factor in cut]
     partial = [axis for axis, row in by_axis.items() if row.factor is None]
     in_order = [*(axis for axes in orders for axis in axes), *partial]
-    found = typed(operation, {axis: by_axis[axis] for axis in in_order}, sizes)
+    found = shard_operation(operation, {axis: by_axis[axis] for axis in in_order}, sizes)
     assert (found.operands, found.results) == (tuple(operands), tuple(results)), (found, several)
     return found
 
 
-def _row(
+def _match_row(
     operation: Operation,
     legal: Iterable[Row],
     axis: str,
@@ -126,15 +130,15 @@ def _row(
         if (row.operands, row.results) == (before, after):
             return row
     fits = [row for row in legal if row.operands == before] or legal
-    shown = "; ".join(map(str, fits[:SHOWN])) + ("; ..." if len(fits) > SHOWN else "")
+    shown = "; ".join(map(str, fits[:MOST_SHOWN])) + ("; ..." if len(fits) > MOST_SHOWN else "")
     raise InputError(
-        f"{operation.primitive} cannot take {lies(before)} to {lies(after)} along axis {axis!r}",
+        f"{operation.primitive} cannot take {spell_shardings(before)} to {spell_shardings(after)} along axis {axis!r}",
         where=operation.line,
-        hint=f"{_masked(operation, before)}redistribute first; it can {shown}",
+        hint=f"{_masking_hint(operation, before)}redistribute first; it can {shown}",
     )
 
 
-def _masked(operation: Operation, before: Sequence[object]) -> str:
+def _masking_hint(operation: Operation, before: Sequence[object]) -> str:
     """What is added to a partial sum on each part is added as often as there are parts."""
     sums = operation.primitive in (
         "add",
@@ -144,7 +148,7 @@ def _masked(operation: Operation, before: Sequence[object]) -> str:
         "scatter-sub",
         "select_n",
     )
-    if sums and Kind.SUM in before and None in before:
+    if sums and ReductionKind.SUM in before and None in before:
         return (
             "what is replicated would count once for each part: zero it on all but the first, or "
         )
@@ -172,7 +176,7 @@ def _order(
     )
 
 
-def _check_axes(operation: Operation, found: Typed, sizes: Mapping[str, int]) -> None:
+def _check_axes(operation: Operation, found: OperationSharding, sizes: Mapping[str, int]) -> None:
     for factor, axes in found.factors.items():
         for axis in axes:
             if axis not in sizes:
@@ -206,7 +210,7 @@ def _places(factor: Factor) -> str:
     raise AssertionError(factor)
 
 
-def _check_values(operation: Operation, found: Typed, sizes: Mapping[str, int]) -> None:
+def _check_values(operation: Operation, found: OperationSharding, sizes: Mapping[str, int]) -> None:
     values = (*operation.operands, *operation.results)
     for value, sharding in zip(values, (*found.operands, *found.results), strict=True):
         check_type(type_of(value), sharding, sizes, where=operation.line)

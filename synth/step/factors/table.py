@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping
 
 from grammar.tensors.operations import Operation
 from grammar.tensors.primitives import ARITHMETIC, RANDOM, REPLICATED, WHOLE
-from grammar.tensors.sharding import Kind
+from grammar.tensors.sharding import ReductionKind
 from hierarchies import InputError
-from hierarchies.errors import nearest
+from hierarchies.errors import suggest_nearest
 from synth.step.factors import indexed, plain, products, windows
 from synth.step.factors.factor import Factor
-from synth.step.factors.forms import by_form
+from synth.step.factors.forms import cache_by_form
 from synth.step.factors.indices import Indices
 
 Rule = Callable[[Operation], Indices]
@@ -28,29 +28,29 @@ TABLE: Mapping[str, Rule] = {
     **dict.fromkeys(ELEMENTWISE, plain.elementwise),
     "bitcast_convert_type": plain.same_width,
     "transpose": plain.transpose,
-    "rev": plain.untouched("dimensions"),
+    "rev": plain.except_named("dimensions"),
     "squeeze": plain.squeeze,
     "broadcast_in_dim": plain.broadcast_in_dim,
     "reshape": plain.reshape,
     "iota": plain.iota,
-    "reduce_sum": plain.reduce(Kind.SUM),
-    "reduce_max": plain.reduce(Kind.MAX),
-    "reduce_min": plain.reduce(Kind.MIN),
-    "reduce_and": plain.reduce_logic(Kind.MIN),
-    "reduce_or": plain.reduce_logic(Kind.MAX),
+    "reduce_sum": plain.reduce(ReductionKind.SUM),
+    "reduce_max": plain.reduce(ReductionKind.MAX),
+    "reduce_min": plain.reduce(ReductionKind.MIN),
+    "reduce_and": plain.reduce_logic(ReductionKind.MIN),
+    "reduce_or": plain.reduce_logic(ReductionKind.MAX),
     "reduce_prod": plain.reduce(None),
     "argmax": plain.reduce(None),
     "argmin": plain.reduce(None),
-    "cumsum": plain.untouched("axis"),
-    "cumprod": plain.untouched("axis"),
-    "cummax": plain.untouched("axis"),
-    "cummin": plain.untouched("axis"),
-    "cumlogsumexp": plain.untouched("axis"),
-    "sort": plain.untouched("dimension"),
-    "top_k": plain.untouched("axis"),
-    "approx_top_k": plain.untouched("reduction_dimension"),
-    "split": plain.untouched("axis"),
-    "concatenate": plain.untouched("dimension"),
+    "cumsum": plain.except_named("axis"),
+    "cumprod": plain.except_named("axis"),
+    "cummax": plain.except_named("axis"),
+    "cummin": plain.except_named("axis"),
+    "cumlogsumexp": plain.except_named("axis"),
+    "sort": plain.except_named("dimension"),
+    "top_k": plain.except_named("axis"),
+    "approx_top_k": plain.except_named("reduction_dimension"),
+    "split": plain.except_named("axis"),
+    "concatenate": plain.except_named("dimension"),
     "stack": plain.stack,
     "unstack": plain.unstack,
     "tile": plain.tile,
@@ -66,18 +66,18 @@ TABLE: Mapping[str, Rule] = {
     "reduce_window_min": windows.reduce_window,
     "select_and_scatter_add": windows.select_and_scatter_add,
     "gather": indexed.gather,
-    "scatter-add": indexed.scatter_onto(Kind.SUM),
-    "scatter-sub": indexed.scatter_onto(Kind.SUM),
+    "scatter-add": indexed.scatter_onto(ReductionKind.SUM),
+    "scatter-sub": indexed.scatter_onto(ReductionKind.SUM),
     "scatter-mul": indexed.scatter_onto(None),
-    "scatter-max": indexed.scatter_onto(Kind.MAX),
-    "scatter-min": indexed.scatter_onto(Kind.MIN),
+    "scatter-max": indexed.scatter_onto(ReductionKind.MAX),
+    "scatter-min": indexed.scatter_onto(ReductionKind.MIN),
     "scatter": indexed.scatter,
-    **dict.fromkeys(RANDOM, plain.nothing),
+    **dict.fromkeys(RANDOM, plain.no_factors),
 }
 
 
-@by_form
-def factors(operation: Operation) -> tuple[Factor, ...]:
+@cache_by_form
+def factors_of(operation: Operation) -> tuple[Factor, ...]:
     """The factors of an operation.
 
     Raises InputError, with its user's line, for a primitive that is not in the table. One that all
@@ -93,7 +93,7 @@ def factors(operation: Operation) -> tuple[Factor, ...]:
         raise InputError(
             f"{operation.primitive} has {REPLICATED}=, and has rules to be cut by",
             where=operation.line,
-            hint=f"leave that out, and a plan may replicate it; {_SAID_OF}",
+            hint=f"leave that out, and a plan may replicate it; {_REPLICATED_HINT}",
         )
     if operation.body is not None:
         raise InputError(
@@ -102,7 +102,7 @@ def factors(operation: Operation) -> tuple[Factor, ...]:
     if operation.primitive in WHOLE:
         hint = f"for every device to do it whole, write {REPLICATED}=true behind its operands"
     else:
-        hint = f"{nearest(operation.primitive, TABLE)}; {_SAID_OF}"
+        hint = f"{suggest_nearest(operation.primitive, TABLE)}; {_REPLICATED_HINT}"
     raise InputError(
         f"no factors are known of the primitive {operation.primitive!r}",
         where=operation.line,
@@ -110,4 +110,6 @@ def factors(operation: Operation) -> tuple[Factor, ...]:
     )
 
 
-_SAID_OF = f"{REPLICATED}=true is said of {', '.join(sorted(WHOLE))}, which runtimes compute whole"
+_REPLICATED_HINT = (
+    f"{REPLICATED}=true is said of {', '.join(sorted(WHOLE))}, which runtimes compute whole"
+)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from grammar.tensors.operations import Operation
 from synth.step.factors.indices import Indices, Names, Note
-from synth.step.factors.parameters import numbers, pairs, shape_of
+from synth.step.factors.parameters import read_numbers, read_pairs, shape_of
 
 
 def tiles(size: int, window: int, stride: int, padding: Sequence[int]) -> bool:
@@ -20,21 +20,21 @@ def tiles(size: int, window: int, stride: int, padding: Sequence[int]) -> bool:
 
 def reduce_window(operation: Operation) -> Indices:
     """Dimensions that windows tile, in as many parts as divide the number of windows."""
-    names, notes = _tiled(operation, shape_of(operation.operands[0]))
+    names, notes = _index_tiles(operation, shape_of(operation.operands[0]))
     return Indices([names], [names], notes=notes)
 
 
 def select_and_scatter_add(operation: Operation) -> Indices:
     """The gradient of max-pooling: source (one for each window), operand and result alike."""
-    names, notes = _tiled(operation, shape_of(operation.operands[1]))
+    names, notes = _index_tiles(operation, shape_of(operation.operands[1]))
     return Indices([names, names], [names], notes=notes)
 
 
-def _tiled(operation: Operation, shape: Sequence[int]) -> tuple[Names, dict[str, Note]]:
-    windows = numbers(operation, "window_dimensions")
-    strides, padding = numbers(operation, "window_strides"), pairs(operation, "padding")
+def _index_tiles(operation: Operation, shape: Sequence[int]) -> tuple[Names, dict[str, Note]]:
+    windows = read_numbers(operation, "window_dimensions")
+    strides, padding = read_numbers(operation, "window_strides"), read_pairs(operation, "padding")
     dilations = [
-        numbers(operation, name)
+        read_numbers(operation, name)
         for name in ("base_dilation", "window_dilation")
         if name in operation.parameter
     ]

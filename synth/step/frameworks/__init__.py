@@ -4,15 +4,15 @@ A recipe, a model, a job and a machine give files for each framework that can sa
 one cannot say is one clear refusal; in what it does otherwise, a line that begins with
 ``differs:``, and the recipe that the files do say.
 
->>> from hierarchies import Axis, load, row_major
->>> from synth.step.frameworks import Job, Machine, Model, configurations
+>>> from hierarchies import Axis, load, row_major_placement
+>>> from synth.step.frameworks import TrainingSpec, PlacedSystem, ModelSpec, write_configurations
 >>> from synth.step.sharding import parse_recipe
 >>> from synth.step.zoo.sizes import ZOO
 >>> text = "data=4 tensor=8; batch over data; weights over tensor as Megatron; zero=1; remat layers"
 >>> system = load("dgx-h100:4")
->>> placement = row_major(system.hierarchy, [Axis("data", 4), Axis("tensor", 8)])
->>> model, job = Model("llama3-70b", ZOO["llama3-70b"]), Job(batch=64, sequence=8192)
->>> found = configurations(parse_recipe(text), model, job, Machine(system, placement))
+>>> placement = row_major_placement(system.hierarchy, [Axis("data", 4), Axis("tensor", 8)])
+>>> model, job = ModelSpec("llama3-70b", ZOO["llama3-70b"]), TrainingSpec(batch=64, sequence=8192)
+>>> found = write_configurations(parse_recipe(text), model, job, PlacedSystem(system, placement))
 >>> list(found.files)
 ['megatron/arguments.sh', 'megatron/launch.sh', 'bridge/collsynth_bridge.py', 'bridge/launch.sh', \
 'deepspeed/launch.sh', 'deepspeed/deepspeed.json']
@@ -24,21 +24,21 @@ one cannot say is one clear refusal; in what it does otherwise, a line that begi
 zero=1: torchtitan stores moments in parts only with gradients; zero=2 or 3
 """
 
-from synth.step.frameworks.asked import Job, Machine, Model, Written
+from synth.step.frameworks.asked import FrameworkFiles, ModelSpec, PlacedSystem, TrainingSpec
 from synth.step.frameworks.files import (
     FRAMEWORKS,
     Configurations,
-    configuration,
-    configurations,
+    write_configuration,
+    write_configurations,
 )
 
 __all__ = [
     "FRAMEWORKS",
     "Configurations",
-    "Job",
-    "Machine",
-    "Model",
-    "Written",
-    "configuration",
-    "configurations",
+    "FrameworkFiles",
+    "ModelSpec",
+    "PlacedSystem",
+    "TrainingSpec",
+    "write_configuration",
+    "write_configurations",
 ]

@@ -16,7 +16,7 @@ from typing import Any
 
 from grammar.tensors.operations import Step
 from hierarchies import Axis, InputError, Placement, System
-from synth.collective.emit.source import Files, Options
+from synth.collective.emit.source import EmitOptions, Files
 from synth.step.sharding.plan import PIPE
 from synth.step.sharding.recipes import AND, Recipe
 from synth.step.zoo.sizes import Gpt2, Llama, Sizes
@@ -28,7 +28,7 @@ NUMBERS = ("bfloat16", "float16", "float32")
 
 
 @dataclass(frozen=True)
-class Model:
+class ModelSpec:
     """A model of the zoo: its name and sizes, and the step that a JAX module is written from."""
 
     name: str
@@ -37,7 +37,7 @@ class Model:
 
 
 @dataclass(frozen=True)
-class Job:
+class TrainingSpec:
     """``batch``: samples of a step, of so many tokens each. ``numbers``: what it computes in.
 
     Parameters and moments are float32, as in the zoo.
@@ -56,16 +56,16 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Machine:
+class PlacedSystem:
     """Where the axes lie. ``options`` may name the hosts, and the level that hosts are."""
 
     system: System
     placement: Placement
-    options: Options = field(default_factory=Options)
+    options: EmitOptions = field(default_factory=EmitOptions)
 
 
 @dataclass(frozen=True)
-class Written:
+class FrameworkFiles:
     """Files of a framework, the recipe that they say, and in which it differs from the one asked.
 
     Each note is a sentence; it stands in the files, too.
@@ -94,7 +94,7 @@ class Decoder:
 
 
 @dataclass
-class Differs:
+class RecipeDifferences:
     """What a framework does instead of a recipe, said as it is found out."""
 
     recipe: Recipe
@@ -107,20 +107,20 @@ class Differs:
 
 
 @dataclass(frozen=True)
-class Asked:
+class ConfigurationInputs:
     """All that was given. Raises InputError where it does not fit together."""
 
     recipe: Recipe
-    model: Model
-    job: Job
-    machine: Machine
+    model: ModelSpec
+    job: TrainingSpec
+    machine: PlacedSystem
 
     def __post_init__(self) -> None:
         lie = {axis.name: axis.size for axis in self.machine.placement.axes if axis.size > 1}
         sizes = {name: size for name, size in self.recipe.axes if size > 1}
         if lie != sizes:
             raise InputError(
-                f"the placement has {_said(lie)}, the recipe {_said(sizes)}",
+                f"the placement has {_spell_sizes(lie)}, the recipe {_spell_sizes(sizes)}",
                 hint="place the axes of the recipe",
             )
         parts = self.recipe.microbatches * self.recipe.replicas
@@ -173,7 +173,7 @@ class Asked:
         )
 
     @cached_property
-    def seated(self) -> Machine:
+    def seated(self) -> PlacedSystem:
         """The machine, with the placement's axes named by roles and in their order."""
         placement = self.machine.placement
         rows = {axis.name: row for axis, row in zip(placement.axes, placement.matrix, strict=True)}
@@ -282,16 +282,16 @@ class Asked:
                 hint=f"{self.model.name} has {found.layers}",
             )
         if not recipe.layers:
-            divides(found.layers, "layers", sizes[PIPE] * recipe.chunks, "stages")
+            check_divides(found.layers, "layers", sizes[PIPE] * recipe.chunks, "stages")
         for size, what in ((found.heads, "heads"), (found.key_heads, "heads of keys")):
-            divides(size, what, sizes["tensor"], "parts over tensor")
-        divides(found.hidden, "elements of the MLP", sizes["tensor"], "parts over tensor")
+            check_divides(size, what, sizes["tensor"], "parts over tensor")
+        check_divides(found.hidden, "elements of the MLP", sizes["tensor"], "parts over tensor")
         parts = sizes["seq"] * (sizes["tensor"] if recipe.tokens == "tensor" else 1)
-        divides(self.job.sequence, "tokens", parts, "parts")
+        check_divides(self.job.sequence, "tokens", parts, "parts")
         if recipe.experts and found.experts == 1:
             raise InputError(f"experts over {recipe.experts}, and {self.model.name} has none")
         if recipe.experts:
-            divides(found.experts, "experts", sizes["expert"], "parts over expert")
+            check_divides(found.experts, "experts", sizes["expert"], "parts over expert")
         return found
 
     @property
@@ -302,11 +302,11 @@ class Asked:
             f"collsynth: {self.model.name}, {job.batch} samples of {job.sequence} tokens a step,",
             f"on {self.devices} devices of {self.machine.system.name}: {placement.hierarchy}.",
             f"recipe: {self.recipe}",
-            f"placement: {placement} of {_said({a.name: a.size for a in placement.axes})}",
+            f"placement: {placement} of {_spell_sizes({a.name: a.size for a in placement.axes})}",
         )
 
 
-def divides(size: int, what: str, parts: int, of: str) -> None:
+def check_divides(size: int, what: str, parts: int, of: str) -> None:
     """Raises InputError where so many parts are not equal."""
     if size % parts:
         hint = f"parts that divide {size}"
@@ -315,5 +315,5 @@ def divides(size: int, what: str, parts: int, of: str) -> None:
         raise InputError(f"{size} {what} in {parts} {of}", hint=hint)
 
 
-def _said(sizes: Mapping[str, int]) -> str:
+def _spell_sizes(sizes: Mapping[str, int]) -> str:
     return ", ".join(f"{name}={size}" for name, size in sizes.items()) or "no axes"

@@ -22,25 +22,30 @@ from typing import Any
 
 from hierarchies import Axis, InputError
 from synth.collective.emit.mesh import RankOrder
-from synth.step.frameworks.asked import Asked, Differs, Machine, Written
-from synth.step.frameworks.launch import Launch, launch
-from synth.step.frameworks.megatron import without_first
+from synth.step.frameworks.asked import (
+    ConfigurationInputs,
+    FrameworkFiles,
+    PlacedSystem,
+    RecipeDifferences,
+)
+from synth.step.frameworks.launch import Launch, write_launch
+from synth.step.frameworks.megatron import note_first
 from synth.step.sharding.plan import PIPE
 from synth.step.zoo.sizes import Gpt2, Llama
 
 NUMBERS = {"bfloat16": "bf16", "float16": "fp16"}
 
 
-def deepspeed(asked: Asked) -> Written:
+def deepspeed(asked: ConfigurationInputs) -> FrameworkFiles:
     """``deepspeed.json``, for any model. Raises InputError."""
     _check(asked)
     recipe, sizes = asked.named, asked.sizes
-    differs = Differs(recipe)
+    differs = RecipeDifferences(recipe)
     if sizes["tensor"] > 1 and recipe.vocabulary:
         note = "AutoTP cuts no table of tokens: the vocabulary is whole on every device"
         differs.say(note, replace(recipe, vocabulary=""))
-    _in_code(asked, differs)
-    without_first(differs)
+    _note_unsupported(asked, differs)
+    note_first(differs)
     body: dict[str, Any] = {
         "train_batch_size": asked.job.batch,
         "train_micro_batch_size_per_gpu": asked.samples,
@@ -53,12 +58,14 @@ def deepspeed(asked: Asked) -> Written:
         body["tensor_parallel"] = {"autotp_size": sizes["tensor"]}
     command = '"${TRAIN:?your program}" --deepspeed --deepspeed_config deepspeed.json'
     said = [f"# differs: {one}" for one in differs.notes]
-    more = launch(asked, Launch.of(_as_data(asked), RankOrder.DEEPSPEED), command, before=said)
+    more = write_launch(
+        asked, Launch.of(_merge_experts(asked), RankOrder.DEEPSPEED), command, before=said
+    )
     more["deepspeed.json"] = json.dumps(body, indent=2) + "\n"
-    return Written(more, differs.recipe, tuple(differs.notes))
+    return FrameworkFiles(more, differs.recipe, tuple(differs.notes))
 
 
-def _as_data(asked: Asked) -> Machine:
+def _merge_experts(asked: ConfigurationInputs) -> PlacedSystem:
     """Experts are over ranks of data, which are all that its order of ranks knows."""
     seated, sizes = asked.seated, asked.sizes
     if sizes["expert"] == 1:
@@ -75,7 +82,7 @@ def _as_data(asked: Asked) -> Machine:
     return replace(seated, placement=replace(seated.placement, axes=axes))
 
 
-def _check(asked: Asked) -> None:
+def _check(asked: ConfigurationInputs) -> None:
     recipe, sizes = asked.named, asked.sizes
     if isinstance(asked.model.sizes, Gpt2 | Llama):
         asked.check_decoder()
@@ -94,7 +101,7 @@ def _check(asked: Asked) -> None:
         raise InputError("zero=3 beside weights over tensor", hint="AutoTP goes with zero=0 to 2")
 
 
-def _check_stages(asked: Asked) -> None:
+def _check_stages(asked: ConfigurationInputs) -> None:
     recipe = asked.named
     if recipe.schedule != "1f1b":
         raise InputError(
@@ -111,7 +118,7 @@ def _check_stages(asked: Asked) -> None:
         raise InputError("weights over tensor on stages", hint="DeepSpeed's AutoTP has no stages")
 
 
-def _in_code(asked: Asked, differs: Differs) -> None:
+def _note_unsupported(asked: ConfigurationInputs, differs: RecipeDifferences) -> None:
     """What the JSON has no word for: said, and not carried by it."""
     recipe, stages = differs.recipe, asked.sizes[PIPE]
     if stages > 1:
@@ -123,7 +130,7 @@ def _in_code(asked: Asked, differs: Differs) -> None:
         differs.say("layers done again are code: gradient_checkpointing_enable() or the like")
 
 
-def _zero(asked: Asked) -> dict[str, Any]:
+def _zero(asked: ConfigurationInputs) -> dict[str, Any]:
     recipe = asked.named
     found: dict[str, Any] = {"stage": recipe.zero}
     if recipe.zero:

@@ -5,9 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from hierarchies import InputError, nearest
+from hierarchies import InputError, suggest_nearest
 from synth.collective.emit.source import Files
-from synth.step.frameworks.asked import Asked, Job, Machine, Model, Written
+from synth.step.frameworks.asked import (
+    ConfigurationInputs,
+    FrameworkFiles,
+    ModelSpec,
+    PlacedSystem,
+    TrainingSpec,
+)
 from synth.step.frameworks.deepspeed import deepspeed
 from synth.step.frameworks.jax import jax
 from synth.step.frameworks.megatron import bridge, megatron
@@ -16,20 +22,20 @@ from synth.step.sharding.recipes import Recipe
 
 
 @dataclass(frozen=True)
-class Framework:
+class FrameworkWriter:
     """``title``: what it is called, with the version that is written for."""
 
     title: str
-    write: Callable[[Asked], Written]
+    write: Callable[[ConfigurationInputs], FrameworkFiles]
 
 
-FRAMEWORKS: Mapping[str, Framework] = {
-    "megatron": Framework("Megatron-LM (megatron-core 0.19)", megatron),
-    "bridge": Framework("Megatron-Bridge 0.6", bridge),
-    "torchtitan": Framework("torchtitan 0.3", torchtitan),
-    "torchtitan-toml": Framework("torchtitan 0.2", torchtitan_toml),
-    "deepspeed": Framework("DeepSpeed 0.19", deepspeed),
-    "jax": Framework("JAX 0.10", jax),
+FRAMEWORKS: Mapping[str, FrameworkWriter] = {
+    "megatron": FrameworkWriter("Megatron-LM (megatron-core 0.19)", megatron),
+    "bridge": FrameworkWriter("Megatron-Bridge 0.6", bridge),
+    "torchtitan": FrameworkWriter("torchtitan 0.3", torchtitan),
+    "torchtitan-toml": FrameworkWriter("torchtitan 0.2", torchtitan_toml),
+    "deepspeed": FrameworkWriter("DeepSpeed 0.19", deepspeed),
+    "jax": FrameworkWriter("JAX 0.10", jax),
 }
 
 
@@ -37,7 +43,7 @@ FRAMEWORKS: Mapping[str, Framework] = {
 class Configurations:
     """What was written, by framework, and why of each of the others nothing was."""
 
-    written: Mapping[str, Written]
+    written: Mapping[str, FrameworkFiles]
     refused: Mapping[str, InputError]
 
     @property
@@ -50,32 +56,32 @@ class Configurations:
         }
 
 
-def configuration(
-    framework: str, recipe: Recipe, model: Model, job: Job, machine: Machine
-) -> Written:
+def write_configuration(
+    framework: str, recipe: Recipe, model: ModelSpec, job: TrainingSpec, machine: PlacedSystem
+) -> FrameworkFiles:
     """The files of one framework. Raises InputError for what it cannot say, and why."""
     if framework not in FRAMEWORKS:
-        raise InputError(f"no framework {framework!r}", hint=nearest(framework, FRAMEWORKS))
-    return FRAMEWORKS[framework].write(Asked(recipe, model, job, machine))
+        raise InputError(f"no framework {framework!r}", hint=suggest_nearest(framework, FRAMEWORKS))
+    return FRAMEWORKS[framework].write(ConfigurationInputs(recipe, model, job, machine))
 
 
-def configurations(
+def write_configurations(
     recipe: Recipe,
-    model: Model,
-    job: Job,
-    machine: Machine,
+    model: ModelSpec,
+    job: TrainingSpec,
+    machine: PlacedSystem,
     frameworks: Sequence[str] = tuple(FRAMEWORKS),
 ) -> Configurations:
     """The files of every framework that can say the recipe.
 
     Raises InputError where recipe, job and machine do not fit together, whatever the framework.
     """
-    Asked(recipe, model, job, machine)
-    written: dict[str, Written] = {}
+    ConfigurationInputs(recipe, model, job, machine)
+    written: dict[str, FrameworkFiles] = {}
     refused: dict[str, InputError] = {}
     for name in frameworks:
         try:
-            written[name] = configuration(name, recipe, model, job, machine)
+            written[name] = write_configuration(name, recipe, model, job, machine)
         except InputError as error:
             refused[name] = error
     return Configurations(written, refused)

@@ -15,13 +15,13 @@ from grammar.tensors.sharding import Sharding, Split, Type, part_shape
 from hierarchies import InputError
 from synth.collective.emit.conventions import conventions
 from synth.collective.emit.text import templates
-from synth.step.frameworks.asked import Asked, Differs, Written
-from synth.step.frameworks.megatron import without_first
+from synth.step.frameworks.asked import ConfigurationInputs, FrameworkFiles, RecipeDifferences
+from synth.step.frameworks.megatron import note_first
 from synth.step.sharding import Plan, plan_of
 from synth.step.sharding.plan import PIPE, TIME
 
 
-def jax(asked: Asked) -> Written:
+def jax(asked: ConfigurationInputs) -> FrameworkFiles:
     """``collsynth_mesh.py``. Raises InputError for stages, and for a model without its step."""
     step = asked.model.step
     if dict(asked.recipe.axes).get(PIPE, 1) > 1:
@@ -35,8 +35,8 @@ def jax(asked: Asked) -> Written:
     specs: dict[str, dict[str, str]] = {}
     inputs = zip(step.roles, step.labels, step.graph.inputs, plan.cuts.inputs, strict=True)
     for role, label, value, lies in inputs:
-        specs.setdefault(role, {})[label] = _spec(_by_dimensions(label, value.type, lies, plan))
-    differs = Differs(asked.recipe)
+        specs.setdefault(role, {})[label] = _spec(_unflatten(label, value.type, lies, plan))
+    differs = RecipeDifferences(asked.recipe)
     if asked.recipe.microbatches > 1:
         differs.say(f"{asked.recipe.microbatches} microbatches are code: a loop over the batch")
     if asked.recipe.remat:
@@ -45,13 +45,15 @@ def jax(asked: Asked) -> Written:
         differs.say("XLA decides how gradients lie until the update: zero=2 is not said")
     if asked.recipe.bucket_bytes:
         differs.say("XLA has its own size of buckets")
-    without_first(differs)
+    note_first(differs)
     text = templates("synth.step.frameworks").get_template("mesh.py.jinja")
-    made = text.render(head=asked.head, notes=differs.notes, mesh=_mesh(asked), specs=_said(specs))
-    return Written({"collsynth_mesh.py": made}, differs.recipe, tuple(differs.notes))
+    made = text.render(
+        head=asked.head, notes=differs.notes, mesh=_mesh(asked), specs=_spell_specs(specs)
+    )
+    return FrameworkFiles({"collsynth_mesh.py": made}, differs.recipe, tuple(differs.notes))
 
 
-def _by_dimensions(label: str, kind: Type, lies: Sharding, plan: Plan) -> Sharding:
+def _unflatten(label: str, kind: Type, lies: Sharding, plan: Plan) -> Sharding:
     """The same without flat axes, which cut the first dimension of the block if they divide it.
 
     Raises InputError for what is padded: no partition spec says that.
@@ -72,14 +74,14 @@ def _by_dimensions(label: str, kind: Type, lies: Sharding, plan: Plan) -> Shardi
     return found
 
 
-def _mesh(asked: Asked) -> str:
+def _mesh(asked: ConfigurationInputs) -> str:
     machine = asked.machine
     found = conventions(machine.placement, machine.system.is_torus)
     [said] = [one.say for one in found if one.framework == "JAX"]
     return said
 
 
-def _said(specs: Mapping[str, Mapping[str, str]]) -> list[tuple[str, list[str]]]:
+def _spell_specs(specs: Mapping[str, Mapping[str, str]]) -> list[tuple[str, list[str]]]:
     return [
         (role, [f"{json.dumps(label)}: {spec}," for label, spec in found.items()])
         for role, found in specs.items()

@@ -17,21 +17,21 @@ from synth.collective.emit.launchers import host_level, hosts, rankfile, slurm, 
 from synth.collective.emit.mesh import RankOrder
 from synth.collective.emit.source import Files
 from synth.collective.emit.text import templates
-from synth.step.frameworks.asked import Asked, Machine
+from synth.step.frameworks.asked import ConfigurationInputs, PlacedSystem
 
-_SHOWN = 4
+_MOST_SHOWN = 4
 
 
 @dataclass(frozen=True)
 class Launch:
     """``machine``: ranks counted in the framework's order. ``flag``: what makes it the default."""
 
-    machine: Machine
+    machine: PlacedSystem
     default: bool
     flag: str = ""
 
     @classmethod
-    def of(cls, seated: Machine, order: RankOrder, able: Sequence[str] = ()) -> Launch:
+    def of(cls, seated: PlacedSystem, order: RankOrder, able: Sequence[str] = ()) -> Launch:
         """What a framework asks for; ``able`` are flags of its own for other orders."""
         machine = replace(seated, options=replace(seated.options, rank_order=order))
         title = FRAMEWORKS[order.value].title
@@ -40,12 +40,14 @@ class Launch:
         return cls(machine, said.default or bool(flag), flag)
 
 
-def launch(asked: Asked, how: Launch, command: str, *, before: Sequence[str] = ()) -> Files:
-    """``launch.sh``, and beside it what launchers need where ranks are not in their order."""
+def write_launch(
+    asked: ConfigurationInputs, how: Launch, command: str, *, before: Sequence[str] = ()
+) -> Files:
+    """``write_launch.sh``, and beside it what launchers need where ranks are not in their order."""
     names = hosts(how.machine)
     hierarchy = how.machine.placement.hierarchy
     text = templates("synth.step.frameworks").get_template("launch.sh.jinja")
-    files: Files = {} if how.default else _told(how.machine)
+    files: Files = {} if how.default else _write_rank_files(how.machine)
     files["launch.sh"] = text.render(
         head=asked.head,
         default=how.default,
@@ -55,15 +57,15 @@ def launch(asked: Asked, how: Launch, command: str, *, before: Sequence[str] = (
         each=hierarchy.devices_in_child(host_level(how.machine)),
         devices=hierarchy.devices,
         first=names[0],
-        names=f"{', '.join(names[:_SHOWN])}{', ...' if len(names) > _SHOWN else ''}",
+        names=f"{', '.join(names[:_MOST_SHOWN])}{', ...' if len(names) > _MOST_SHOWN else ''}",
     )
     return files
 
 
-def _told(machine: Machine) -> Files:
+def _write_rank_files(machine: PlacedSystem) -> Files:
     """What Slurm, Open MPI and processes of torchrun read: their files say the same.
 
-    Of the rankfile without how it is used, which here is said by ``launch.sh``.
+    Of the rankfile without how it is used, which here is said by ``write_launch.sh``.
     """
     lines = str(rankfile(machine)["rankfile"]).splitlines(keepends=True)
     ranks = "".join(line for line in lines if not line.startswith("#"))

@@ -25,9 +25,14 @@ from itertools import accumulate, pairwise
 from hierarchies import InputError
 from synth.collective.emit.mesh import RankOrder
 from synth.collective.emit.text import templates
-from synth.step.frameworks.asked import Asked, Differs, Written, divides
-from synth.step.frameworks.launch import Launch, launch
-from synth.step.frameworks.megatron import without_first
+from synth.step.frameworks.asked import (
+    ConfigurationInputs,
+    FrameworkFiles,
+    RecipeDifferences,
+    check_divides,
+)
+from synth.step.frameworks.launch import Launch, write_launch
+from synth.step.frameworks.megatron import note_first
 from synth.step.sharding.plan import PIPE
 from synth.step.zoo.sizes import ZOO, Llama
 
@@ -49,13 +54,13 @@ SCHEDULES: Mapping[str, str] = {
     "zbv": "ZBVZeroBubble",
     "dualpipev": "DualPipeV",
 }
-RESHARDED = {0: "default", 2: "never", 3: "always"}
-LAST = {"0.3": "lm_head", "0.2": "output"}
+RESHARD_POLICIES = {0: "default", 2: "never", 3: "always"}
+OUTPUT_NAMES = {"0.3": "lm_head", "0.2": "output"}
 """What each version calls the last matrix."""
 
 
 @dataclass(frozen=True)
-class Settings:
+class TitanSettings:
     """Options of the sections that both versions have."""
 
     parallelism: Mapping[str, Value]
@@ -63,10 +68,10 @@ class Settings:
     remat: bool
 
 
-def torchtitan(asked: Asked) -> Written:
+def torchtitan(asked: ConfigurationInputs) -> FrameworkFiles:
     """``collsynth_torchtitan.py``, for 0.3. Raises InputError."""
     _, base = _flavour(asked)
-    settings, differs = _decided(asked, "0.3")
+    settings, differs = _decide_settings(asked, "0.3")
     text = templates("synth.step.frameworks").get_template("torchtitan.py.jinja")
     said = [(section, _python(values)) for section, values in _sections(settings)]
     made = text.render(
@@ -74,25 +79,27 @@ def torchtitan(asked: Asked) -> Written:
     )
     before = ['export PYTHONPATH="$PWD${PYTHONPATH:+:$PYTHONPATH}"']
     command = "-m torchtitan.train --module collsynth_torchtitan --config config"
-    more = launch(asked, Launch.of(asked.seated, RankOrder.TORCHTITAN), command, before=before)
+    more = write_launch(
+        asked, Launch.of(asked.seated, RankOrder.TORCHTITAN), command, before=before
+    )
     files = {"collsynth_torchtitan.py": made, **more}
-    return Written(files, differs.recipe, tuple(differs.notes))
+    return FrameworkFiles(files, differs.recipe, tuple(differs.notes))
 
 
-def torchtitan_toml(asked: Asked) -> Written:
+def torchtitan_toml(asked: ConfigurationInputs) -> FrameworkFiles:
     """``torchtitan.toml``, for 0.2. Raises InputError."""
     flavour, _ = _flavour(asked)
-    settings, differs = _decided(asked, "0.2")
+    settings, differs = _decide_settings(asked, "0.2")
     text = templates("synth.step.frameworks").get_template("torchtitan.toml.jinja")
     said = [(section, _toml(values)) for section, values in _sections(settings)]
     mode = "full" if settings.remat else "none"
     made = text.render(head=asked.head, notes=differs.notes, flavour=flavour, said=said, mode=mode)
     command = "-m torchtitan.train --job.config_file torchtitan.toml"
-    more = launch(asked, Launch.of(asked.seated, RankOrder.TORCHTITAN), command)
-    return Written({"torchtitan.toml": made, **more}, differs.recipe, tuple(differs.notes))
+    more = write_launch(asked, Launch.of(asked.seated, RankOrder.TORCHTITAN), command)
+    return FrameworkFiles({"torchtitan.toml": made, **more}, differs.recipe, tuple(differs.notes))
 
 
-def _sections(settings: Settings) -> list[tuple[str, Mapping[str, Value]]]:
+def _sections(settings: TitanSettings) -> list[tuple[str, Mapping[str, Value]]]:
     return [("training", settings.training), ("parallelism", settings.parallelism)]
 
 
@@ -109,7 +116,7 @@ def _python(values: Mapping[str, Value]) -> list[str]:
     return [f"{name} = {value}" for name, value in said.items()]
 
 
-def _flavour(asked: Asked) -> tuple[str, str]:
+def _flavour(asked: ConfigurationInputs) -> tuple[str, str]:
     """Raises InputError for models that torchtitan has no flavour of."""
     sizes = asked.model.sizes
     for name, found in FLAVOURS.items():
@@ -124,13 +131,15 @@ def _flavour(asked: Asked) -> tuple[str, str]:
     )
 
 
-def _decided(asked: Asked, version: str) -> tuple[Settings, Differs]:
+def _decide_settings(
+    asked: ConfigurationInputs, version: str
+) -> tuple[TitanSettings, RecipeDifferences]:
     asked.check_decoder()
     recipe, sizes = asked.named, asked.sizes
-    differs = Differs(recipe)
+    differs = RecipeDifferences(recipe)
     _check(asked, version)
     if sizes["tensor"] > 1 and not recipe.vocabulary:
-        divides(asked.decoder.vocabulary, "words", sizes["tensor"], "parts over tensor")
+        check_divides(asked.decoder.vocabulary, "words", sizes["tensor"], "parts over tensor")
         note = "torchtitan cuts the vocabulary over tensor, too"
         differs.say(note, replace(differs.recipe, vocabulary="tensor"))
     if recipe.zero and recipe.microbatches > 1 and sizes[PIPE] == 1:
@@ -138,14 +147,14 @@ def _decided(asked: Asked, version: str) -> tuple[Settings, Differs]:
     if recipe.bucket_bytes:
         note = "torchtitan has no size of buckets: what a layer sends goes together"
         differs.say(note, replace(differs.recipe, bucket_bytes=0))
-    without_first(differs)
+    note_first(differs)
     training = _training(asked)
     if version == "0.3" and sizes[PIPE] > 1:
         training["disable_cuda_graphs"] = True
-    return Settings(_parallelism(asked, version), training, recipe.remat), differs
+    return TitanSettings(_parallelism(asked, version), training, recipe.remat), differs
 
 
-def _check(asked: Asked, version: str) -> None:
+def _check(asked: ConfigurationInputs, version: str) -> None:
     recipe, sizes = asked.named, asked.sizes
     if recipe.schedule and recipe.schedule not in SCHEDULES:
         raise InputError(
@@ -164,14 +173,14 @@ def _check(asked: Asked, version: str) -> None:
         )
     if sizes["seq"] > 1:
         parts = 2 * sizes["seq"] * sizes["tensor"]
-        divides(asked.job.sequence, "tokens", parts, "slices (two a rank of seq, by tensor)")
+        check_divides(asked.job.sequence, "tokens", parts, "slices (two a rank of seq, by tensor)")
     elif sizes["tensor"] > 1:
-        divides(asked.job.sequence, "tokens", sizes["tensor"], "parts over tensor")
+        check_divides(asked.job.sequence, "tokens", sizes["tensor"], "parts over tensor")
     if version == "0.2":
         _check_toml(asked)
 
 
-def _check_toml(asked: Asked) -> None:
+def _check_toml(asked: ConfigurationInputs) -> None:
     recipe, sizes = asked.named, asked.sizes
     if not recipe.zero and 1 < sizes["data"] < asked.devices:
         raise InputError(
@@ -185,7 +194,7 @@ def _check_toml(asked: Asked) -> None:
         )
 
 
-def _training(asked: Asked) -> dict[str, Value]:
+def _training(asked: ConfigurationInputs) -> dict[str, Value]:
     """With stages a device is given all its samples at once, else those of a microbatch."""
     staged = asked.sizes[PIPE] > 1
     at_once = asked.recipe.microbatches if staged else 1
@@ -197,12 +206,12 @@ def _training(asked: Asked) -> dict[str, Value]:
     }
 
 
-def _parallelism(asked: Asked, version: str) -> dict[str, Value]:
+def _parallelism(asked: ConfigurationInputs, version: str) -> dict[str, Value]:
     recipe, sizes = asked.named, asked.sizes
     found: dict[str, Value] = {
         "data_parallel_replicate_degree": 1 if recipe.zero else sizes["data"],
         "data_parallel_shard_degree": sizes["data"] if recipe.zero else 1,
-        "fsdp_reshard_after_forward": RESHARDED[recipe.zero],
+        "fsdp_reshard_after_forward": RESHARD_POLICIES[recipe.zero],
         "tensor_parallel_degree": sizes["tensor"],
         "context_parallel_degree": sizes["seq"],
         "pipeline_parallel_degree": sizes[PIPE],
@@ -214,12 +223,12 @@ def _parallelism(asked: Asked, version: str) -> dict[str, Value]:
         found |= {
             "pipeline_parallel_schedule": SCHEDULES[recipe.schedule],
             "pipeline_parallel_microbatch_size": asked.samples,
-            "module_fqns_per_model_part": _stages(asked, LAST[version]),
+            "module_fqns_per_model_part": _stages(asked, OUTPUT_NAMES[version]),
         }
     return found
 
 
-def _stages(asked: Asked, last: str) -> list[list[str]]:
+def _stages(asked: ConfigurationInputs, last: str) -> list[list[str]]:
     """The layers of each stage; the table of tokens on the first, the rest on the last."""
     ends = [0, *accumulate(asked.layers)]
     found = [[f"layers.{at}" for at in range(*one)] for one in pairwise(ends)]

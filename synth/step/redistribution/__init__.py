@@ -1,14 +1,14 @@
 """Redistribution: a value that lies one way on the axes of a placement made to lie another way.
 
-``path_between`` finds the cheapest sequence of moves, ``proof.prove`` puts it to z3 for every size,
+``find_path`` finds the cheapest sequence of moves, ``proof.prove`` puts it to z3 for every size,
 ``requests.communications`` makes each move that sends something a request to the planner of
 collectives, and ``seconds.Redistributor`` has the answers. With axes of 2 and 3 devices, from
 rows cut over one to rows cut over the other:
 
 >>> from grammar.tensors.sharding import Sharding, Type
->>> from synth.step.redistribution import path_between
+>>> from synth.step.redistribution import find_path
 >>> rows, sizes = Type("f32", (6, 6)), {"data": 2, "model": 3}
->>> path = path_between(rows, Sharding((("data", "model"), ())), Sharding((("model",), ())), sizes)
+>>> path = find_path(rows, Sharding((("data", "model"), ())), Sharding((("model",), ())), sizes)
 >>> for move in path.moves:
 ...     print(f"{move.before.spelled()} -> {move.after.spelled()}: {move}")
 [?@(data,model),?] -> [?@(model,data),?]: permute data, model
@@ -17,8 +17,8 @@ rows cut over one to rows cut over the other:
 1/3 48
 """
 
-from synth.step.redistribution.moves import How as How
-from synth.step.redistribution.moves import Move as Move
-from synth.step.redistribution.moves import Path as Path
-from synth.step.redistribution.moves import padded as padded
-from synth.step.redistribution.paths import path_between as path_between
+from synth.step.redistribution.moves import MoveKind as MoveKind
+from synth.step.redistribution.moves import RedistributionPath as RedistributionPath
+from synth.step.redistribution.moves import ShardingMove as ShardingMove
+from synth.step.redistribution.moves import pad_move as pad_move
+from synth.step.redistribution.paths import find_path as find_path

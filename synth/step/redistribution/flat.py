@@ -10,42 +10,44 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from grammar.tensors.sharding import Kind, Sharding, Type
-from synth.step.redistribution.moves import How, Move, Path
-from synth.step.redistribution.rules import flattened
+from grammar.tensors.sharding import ReductionKind, Sharding, Type
+from synth.step.redistribution.moves import MoveKind, RedistributionPath, ShardingMove
+from synth.step.redistribution.rules import flatten_move
 
-Between = Callable[[Sharding, Sharding], Iterable[Path]]
+PathsBetween = Callable[[Sharding, Sharding], Iterable[RedistributionPath]]
 """The cheapest paths from one sharding to another, neither of them flat."""
 
 
-def flat_paths(value: Type, source: Sharding, target: Sharding, between: Between) -> Iterator[Path]:
+def flat_paths(
+    value: Type, source: Sharding, target: Sharding, between: PathsBetween
+) -> Iterator[RedistributionPath]:
     """Candidates for the cheapest path where the source or the target is flat, and they differ."""
     for moves in _candidates(value, source, target, between):
-        yield Path(source, target, tuple(moves))
+        yield RedistributionPath(source, target, tuple(moves))
 
 
 def _candidates(
-    value: Type, source: Sharding, target: Sharding, between: Between
-) -> Iterator[Sequence[Move]]:
+    value: Type, source: Sharding, target: Sharding, between: PathsBetween
+) -> Iterator[Sequence[ShardingMove]]:
     if source.flat:
-        if (in_place := _in_place(source, target)) is not None:
+        if (in_place := _reduce_in_place(source, target)) is not None:
             yield in_place
         bare = source.unflattened()
-        head = [Move(How.ALL_GATHER, source.flat, source, bare)]
+        head = [ShardingMove(MoveKind.ALL_GATHER, source.flat, source, bare)]
     else:
         bare, head = source, []
     if not target.flat:
         yield from ([*head, *path.moves] for path in between(bare, target))
         return
-    for middle, after in _before_flat(value, bare, target):
-        cut = flattened(middle, after)
-        rest = _in_place(after, target)
+    for middle, after in _flat_predecessors(value, bare, target):
+        cut = flatten_move(middle, after)
+        rest = _reduce_in_place(after, target)
         assert cut is not None, (middle, after)
         assert rest is not None, (after, target)
         yield from ([*head, *path.moves, cut, *rest] for path in between(bare, middle))
 
 
-def _before_flat(
+def _flat_predecessors(
     value: Type, source: Sharding, target: Sharding
 ) -> Iterator[tuple[Sharding, Sharding]]:
     """From what a flat value is made, and as what: replicated or a sum along its axes.
@@ -53,11 +55,11 @@ def _before_flat(
     Other sums are completed before, or left for afterwards.
     """
     yield target.unflattened(), target
-    summed = [axis for kind, axis in source.partial if kind is Kind.SUM]
+    summed = [axis for kind, axis in source.partial if kind is ReductionKind.SUM]
     if value.dtype in ("bool", "key") or not set(summed) & set(target.flat):
         return
-    over = tuple((Kind.SUM, axis) for axis in target.flat)
-    left = tuple((Kind.SUM, axis) for axis in summed if axis not in target.axes)
+    over = tuple((ReductionKind.SUM, axis) for axis in target.flat)
+    left = tuple((ReductionKind.SUM, axis) for axis in summed if axis not in target.axes)
     for rest in {(), left}:
         partial = (*target.partial, *rest)
         yield (
@@ -66,25 +68,27 @@ def _before_flat(
         )
 
 
-def _in_place(source: Sharding, target: Sharding) -> Sequence[Move] | None:
+def _reduce_in_place(source: Sharding, target: Sharding) -> Sequence[ShardingMove] | None:
     """Masks and one all-reduce between values that are cut flat alike; None if they are not."""
     cuts = [(one.dimensions, one.flat, one.lead) for one in (source, target)]
     if cuts[0] != cuts[1]:
         return None
-    found, at = list[Move](), source
+    found, at = list[ShardingMove](), source
     over = tuple(axis for _, axis in source.partial if axis not in target.axes)
     if over:
         done = replace(at, partial=tuple(one for one in at.partial if one[1] not in over))
-        found.append(Move(How.ALL_REDUCE, over, at, done))
+        found.append(ShardingMove(MoveKind.ALL_REDUCE, over, at, done))
         at = done
     for kind, axis in target.partial:
         if axis not in at.axes:
             masked = at.laid(axis, kind)
-            found.append(Move(How.MASK, (axis,), at, masked))
+            found.append(ShardingMove(MoveKind.MASK, (axis,), at, masked))
             at = masked
     return found if at == target else None
 
 
-def sent(path: Path, value: Type, sizes: Mapping[str, int]) -> tuple[float, int, int]:
+def price_path(
+    path: RedistributionPath, value: Type, sizes: Mapping[str, int]
+) -> tuple[float, int, int]:
     """Bytes, requests and moves: the price of a path."""
     return float(path.least_bytes(value, sizes)), len(path.requests(sizes)), len(path.moves)

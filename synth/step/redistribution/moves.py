@@ -12,7 +12,7 @@ The entries are what one device must send or receive at least. From S to S of th
 or between axes of one size, it is a permute: whole parts go from device to device, b bytes.
 
 What is cut flat is sliced, gathered and reduce-scattered along all of its flat axes at once: the
-padded block goes as one dimension that these axes cut (``padded``), so its bytes are counted, too.
+padded block goes as one dimension that these axes cut (``pad_move``), so its bytes are counted, too.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from fractions import Fraction
 from math import prod
 from typing import Any, TypeVar
 
-from grammar.tensors.sharding import Kind, Sharding, Split, Type, part_shape
+from grammar.tensors.sharding import ReductionKind, Sharding, Split, Type, part_shape
 
 Digit = TypeVar("Digit")
 """A coordinate of one device, or an array of the coordinates of many."""
 
 
-class How(Enum):
+class MoveKind(Enum):
     """The kinds of moves, by the names the field gives them.
 
     * slice: each device keeps its block of what all hold;
@@ -51,7 +51,7 @@ class How(Enum):
 
 
 @dataclass(frozen=True)
-class Move:
+class ShardingMove:
     """One move over all of ``axes`` at once: from lying as ``before`` to lying as ``after``.
 
     The axes are in the order in which they cut a dimension before (all-gather, widen, all-to-all);
@@ -59,7 +59,7 @@ class Move:
     (``synth.step.redistribution.rules``); what it does is read from the two shardings.
     """
 
-    how: How
+    how: MoveKind
     axes: tuple[str, ...]
     before: Sharding
     after: Sharding
@@ -85,11 +85,11 @@ class Move:
         return self.before.flat != self.after.flat
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> ReductionKind:
         """What puts the parts together that the move makes, or combines; only where it does."""
         before, after = self.before.along(self.axes[0]), self.after.along(self.axes[0])
-        kind = after if isinstance(after, Kind) else before
-        assert isinstance(kind, Kind), f"{self} makes and combines no partial values"
+        kind = after if isinstance(after, ReductionKind) else before
+        assert isinstance(kind, ReductionKind), f"{self} makes and combines no partial values"
         return kind
 
     def devices(self, sizes: Mapping[str, int]) -> int:
@@ -123,30 +123,30 @@ class Move:
         held = Fraction(1, prod(self.before.parts(sizes)) * flat)
         n = self.devices(sizes)
         match self.how:
-            case How.SLICE | How.MASK | How.WIDEN:
+            case MoveKind.SLICE | MoveKind.MASK | MoveKind.WIDEN:
                 return Fraction(0)
-            case How.ALL_GATHER:
+            case MoveKind.ALL_GATHER:
                 return (n - 1) * held
-            case How.ALL_TO_ALL | How.REDUCE_SCATTER:
+            case MoveKind.ALL_TO_ALL | MoveKind.REDUCE_SCATTER:
                 return Fraction(n - 1, n) * held
-            case How.ALL_REDUCE:
+            case MoveKind.ALL_REDUCE:
                 return Fraction(2 * (n - 1), n) * held
-            case How.PERMUTE:
+            case MoveKind.PERMUTE:
                 return Fraction(0) if self._leaves_blocks(sizes) else held
 
     def least_bytes(self, value: Type, sizes: Mapping[str, int]) -> Fraction:
         """The bytes of a value that one device must send or receive at least, with padding."""
         if not (self.before.flat or self.after.flat):
             return self.least(sizes) * value.bytes
-        block, move = padded(self, value, sizes)
+        block, move = pad_move(self, value, sizes)
         return move.least(sizes) * block.bytes
 
     def sends(self, sizes: Mapping[str, int]) -> bool:
         """Whether a device must send or receive anything."""
         match self.how:
-            case How.SLICE | How.MASK | How.WIDEN:
+            case MoveKind.SLICE | MoveKind.MASK | MoveKind.WIDEN:
                 return False
-            case How.PERMUTE:
+            case MoveKind.PERMUTE:
                 return not self._leaves_blocks(sizes)
         return self.devices(sizes) > 1
 
@@ -162,22 +162,22 @@ class Move:
         """``all-gather dimension 0 over data, model``: in words, for messages and tables."""
         names = ", ".join(self.axes)
         match self.how:
-            case How.SLICE:
+            case MoveKind.SLICE:
                 return f"slice {self._into} over {names}"
-            case How.MASK:
+            case MoveKind.MASK:
                 return f"mask to a partial {self.kind.value} over {names}"
-            case How.WIDEN:
+            case MoveKind.WIDEN:
                 return f"widen dimension {self.leaves} to a partial {self.kind.value} over {names}"
-            case How.ALL_GATHER:
+            case MoveKind.ALL_GATHER:
                 what = "flat" if self.flattens else f"dimension {self.leaves}"
                 return f"all-gather {what} over {names}"
-            case How.ALL_TO_ALL:
+            case MoveKind.ALL_TO_ALL:
                 return f"all-to-all from dimension {self.leaves} to {self.enters} over {names}"
-            case How.REDUCE_SCATTER:
+            case MoveKind.REDUCE_SCATTER:
                 return f"reduce-scatter ({self.kind.value}) to {self._into} over {names}"
-            case How.ALL_REDUCE:
+            case MoveKind.ALL_REDUCE:
                 return f"all-reduce ({self.kind.value}) over {names}"
-            case How.PERMUTE:
+            case MoveKind.PERMUTE:
                 return f"permute {names}"
 
     @property
@@ -186,7 +186,9 @@ class Move:
         return "flat" if self.flattens else f"dimension {self.enters}"
 
 
-def padded(move: Move, value: Type, sizes: Mapping[str, int]) -> tuple[Type, Move]:
+def pad_move(
+    move: ShardingMove, value: Type, sizes: Mapping[str, int]
+) -> tuple[Type, ShardingMove]:
     """The same move of the padded block that the dimensions' axes leave, flattened.
 
     Its last dimension is as long as all devices of the flat axes hold together, and is cut by
@@ -205,7 +207,7 @@ def padded(move: Move, value: Type, sizes: Mapping[str, int]) -> tuple[Type, Mov
 
 
 @dataclass(frozen=True)
-class Path:
+class RedistributionPath:
     """Moves, first to last, that make what lies as ``source`` lie as ``target``: a certificate.
 
     Each begins where the one before ended. Without moves the two are the same.
@@ -213,14 +215,14 @@ class Path:
 
     source: Sharding
     target: Sharding
-    moves: tuple[Move, ...]
+    moves: tuple[ShardingMove, ...]
 
     def __post_init__(self) -> None:
         ends = (self.source, *(move.after for move in self.moves))
         begins = (*(move.before for move in self.moves), self.target)
         assert ends == begins, "every move begins where the one before ended"
 
-    def requests(self, sizes: Mapping[str, int]) -> tuple[Move, ...]:
+    def requests(self, sizes: Mapping[str, int]) -> tuple[ShardingMove, ...]:
         """The moves that send something: also none of those over axes of size 1."""
         return tuple(move for move in self.moves if move.sends(sizes))
 

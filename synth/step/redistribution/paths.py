@@ -18,16 +18,16 @@ from functools import lru_cache
 from itertools import islice
 from math import gcd, prod
 
-from grammar.tensors.sharding import Kind, Sharding, Type, check_type, shardings
+from grammar.tensors.sharding import ReductionKind, Sharding, Type, check_type, shardings
 from hierarchies import InputError
-from synth.search.best_first import Explored, joined
-from synth.step.redistribution.flat import flat_paths, sent
-from synth.step.redistribution.moves import Move, Path
-from synth.step.redistribution.rules import moves
+from synth.search.best_first import PathGraph, join_vertices
+from synth.step.redistribution.flat import flat_paths, price_path
+from synth.step.redistribution.moves import RedistributionPath, ShardingMove
+from synth.step.redistribution.rules import list_moves
 
-Allowed = Callable[[Move], bool]
+MoveFilter = Callable[[ShardingMove], bool]
 Room = tuple[int, ...]
-_Of = tuple[Room, frozenset[Kind]]
+_ValueKey = tuple[Room, frozenset[ReductionKind]]
 """Of a value only what of each dimension's size axes could divide, and its partial kinds."""
 
 MOST_TIED = 16
@@ -35,25 +35,25 @@ _REQUESTS = 64
 """Prices count requests below bytes: no path has as many."""
 
 
-class First(Enum):
+class CostPriority(Enum):
     """What counts before the other: bytes, or requests, of which each costs latency."""
 
     BYTES = "bytes"
     REQUESTS = "requests"
 
 
-def every_move(move: Move) -> bool:
+def allow_all(move: ShardingMove) -> bool:
     """The moves that may be taken, if nobody says otherwise."""
     return True
 
 
-def path_between(
+def find_path(
     value: Type,
     source: Sharding,
     target: Sharding,
     sizes: Mapping[str, int],
-    allowed: Allowed = every_move,
-) -> Path:
+    allowed: MoveFilter = allow_all,
+) -> RedistributionPath:
     """The cheapest path of moves from one sharding of a value to another, over axes of such sizes.
 
     ``allowed`` may rule moves out, as a runtime without point to point would. No value on the way
@@ -62,73 +62,77 @@ def path_between(
     first is not said), and where the moves that are allowed do not lead there.
     """
     if source.flat or target.flat:
-        return _flat(value, source, target, tuple(sizes.items()), (allowed, First.BYTES))[0]
-    of_value = _of_value(value, source, target, sizes)
-    found = _towards(target, tuple(sizes.items()), of_value, allowed).get(source)
+        return _find_flat_paths(
+            value, source, target, tuple(sizes.items()), (allowed, CostPriority.BYTES)
+        )[0]
+    of_value = _value_key(value, source, target, sizes)
+    found = _search_towards(target, tuple(sizes.items()), of_value, allowed).get(source)
     if found is None:
-        raise _unreachable(value, source, target)
+        raise _unreachable_error(value, source, target)
     return found
 
 
-def paths_between(
+def find_paths(
     value: Type,
     source: Sharding,
     target: Sharding,
     sizes: Mapping[str, int],
-    allowed: Allowed = every_move,
-    first: First = First.BYTES,
-) -> tuple[Path, ...]:
+    allowed: MoveFilter = allow_all,
+    first: CostPriority = CostPriority.BYTES,
+) -> tuple[RedistributionPath, ...]:
     """All paths of the least price, up to ``MOST_TIED``: bytes count first, or requests do.
 
-    Which of them is fastest only a machine can tell. Raises InputError as ``path_between`` does.
+    Which of them is fastest only a machine can tell. Raises InputError as ``find_path`` does.
     """
     if source.flat or target.flat:
-        return _flat(value, source, target, tuple(sizes.items()), (allowed, first))
-    of_value = _of_value(value, source, target, sizes)
-    found = _cheapest(source, target, tuple(sizes.items()), of_value, (allowed, first))
+        return _find_flat_paths(value, source, target, tuple(sizes.items()), (allowed, first))
+    of_value = _value_key(value, source, target, sizes)
+    found = _find_cheapest(source, target, tuple(sizes.items()), of_value, (allowed, first))
     if not found:
-        raise _unreachable(value, source, target)
+        raise _unreachable_error(value, source, target)
     return found
 
 
 @lru_cache(maxsize=2**14)
-def _flat(
+def _find_flat_paths(
     value: Type,
     source: Sharding,
     target: Sharding,
     axes: tuple[tuple[str, int], ...],
-    rules: tuple[Allowed, First],
-) -> tuple[Path, ...]:
+    rules: tuple[MoveFilter, CostPriority],
+) -> tuple[RedistributionPath, ...]:
     """The same where one of them is flat. Raises InputError likewise."""
     (allowed, first), sizes = rules, dict(axes)
-    _of_value(value, source, target, sizes)
+    _value_key(value, source, target, sizes)
     if source == target:
-        return (Path(source, target, ()),)
+        return (RedistributionPath(source, target, ()),)
 
-    def between(before: Sharding, after: Sharding) -> tuple[Path, ...]:
-        of_value = _of_value(value, before, after, sizes)
-        return _cheapest(before, after, axes, of_value, rules)
+    def between(before: Sharding, after: Sharding) -> tuple[RedistributionPath, ...]:
+        of_value = _value_key(value, before, after, sizes)
+        return _find_cheapest(before, after, axes, of_value, rules)
 
-    found: dict[tuple[float, ...], list[Path]] = {}
+    found: dict[tuple[float, ...], list[RedistributionPath]] = {}
     for path in flat_paths(value, source, target, between):
         if all(map(allowed, path.moves)):
-            sent_bytes, requests, moves = sent(path, value, sizes)
-            both = (sent_bytes, requests) if first is First.BYTES else (requests, sent_bytes)
+            sent_bytes, requests, moves = price_path(path, value, sizes)
+            both = (sent_bytes, requests) if first is CostPriority.BYTES else (requests, sent_bytes)
             found.setdefault((*both, moves), []).append(path)
     if not found:
-        raise _unreachable(value, source, target)
+        raise _unreachable_error(value, source, target)
     tied = sorted(found[min(found)], key=lambda path: [*map(str, path.moves)])
     return tuple(tied[:MOST_TIED])
 
 
-def _of_value(value: Type, source: Sharding, target: Sharding, sizes: Mapping[str, int]) -> _Of:
+def _value_key(
+    value: Type, source: Sharding, target: Sharding, sizes: Mapping[str, int]
+) -> _ValueKey:
     """What a path depends on of a value. Raises InputError for shardings that do not fit it."""
     axes = tuple(sizes.items())
     for role, sharding in (("source", source), ("target", target)):
         _check(value, sharding, axes, f"{role} of a redistribution")
     every = prod(sizes.values())
     room = tuple(gcd(size, every) for size in value.shape)
-    summed = () if value.dtype in ("bool", "key") else (Kind.SUM,)
+    summed = () if value.dtype in ("bool", "key") else (ReductionKind.SUM,)
     return room, frozenset((*summed, *(kind for kind, _ in (*source.partial, *target.partial))))
 
 
@@ -139,7 +143,7 @@ def _check(value: Type, sharding: Sharding, axes: tuple[tuple[str, int], ...], w
     check_one_kind(value, sharding, where)
 
 
-def _unreachable(value: Type, source: Sharding, target: Sharding) -> InputError:
+def _unreachable_error(value: Type, source: Sharding, target: Sharding) -> InputError:
     return InputError(
         f"no allowed moves lead from {value.sharded(source)} to {value.sharded(target)}",
         hint="allow all-gather and all-reduce: with these every sharding can be reached",
@@ -162,18 +166,18 @@ def _is_of_one_kind(sharding: Sharding) -> bool:
 
 
 @lru_cache(maxsize=2**14)
-def _cheapest(
+def _find_cheapest(
     source: Sharding,
     target: Sharding,
     axes: tuple[tuple[str, int], ...],
-    of_value: _Of,
-    rules: tuple[Allowed, First],
-) -> tuple[Path, ...]:
+    of_value: _ValueKey,
+    rules: tuple[MoveFilter, CostPriority],
+) -> tuple[RedistributionPath, ...]:
     allowed, first = rules
-    graph = _graph(axes, len(of_value[0]), of_value[1], allowed)
-    moves = _fitting(graph, axes, of_value[0])
+    graph = _build_graph(axes, len(of_value[0]), of_value[1], allowed)
+    moves = _filter_fitting(graph, axes, of_value[0])
     best = moves.between(source, target).cheapest(graph.prices[first], graph.ranks)
-    found: list[Path] = []
+    found: list[RedistributionPath] = []
     least = None
     for one in islice(best, MOST_TIED):
         least = one.price if least is None else least
@@ -184,86 +188,91 @@ def _cheapest(
 
 
 @lru_cache(maxsize=2**11)
-def _towards(
-    target: Sharding, axes: tuple[tuple[str, int], ...], of_value: _Of, allowed: Allowed
-) -> Mapping[Sharding, Path]:
+def _search_towards(
+    target: Sharding, axes: tuple[tuple[str, int], ...], of_value: _ValueKey, allowed: MoveFilter
+) -> Mapping[Sharding, RedistributionPath]:
     """From every sharding the first of the cheapest paths: of many sources one walk is enough."""
-    graph = _graph(axes, len(of_value[0]), of_value[1], allowed)
-    moves = _fitting(graph, axes, of_value[0])
+    graph = _build_graph(axes, len(of_value[0]), of_value[1], allowed)
+    moves = _filter_fitting(graph, axes, of_value[0])
     return {
         source: _path(source, target, moves, one.labels)
-        for source, one in moves.towards(target, graph.prices[First.BYTES], graph.ranks).items()
+        for source, one in moves.towards(
+            target, graph.prices[CostPriority.BYTES], graph.ranks
+        ).items()
     }
 
 
 def _path(
-    source: Sharding, target: Sharding, moves: Explored[Sharding, Move], labels: Sequence[int]
-) -> Path:
-    return Path(source, target, tuple(map(moves.alphabet.__getitem__, labels)))
+    source: Sharding,
+    target: Sharding,
+    moves: PathGraph[Sharding, ShardingMove],
+    labels: Sequence[int],
+) -> RedistributionPath:
+    return RedistributionPath(source, target, tuple(map(moves.alphabet.__getitem__, labels)))
 
 
 @dataclass(frozen=True, eq=False)
 class _Edge:
     """A move, what it sends, and how it is spelled, which decides between equal prices.
 
-    ``sent`` is in units of which the whole value has ``whole``.
+    ``price_path`` is in units of which the whole value has ``whole``.
     """
 
-    move: Move
+    move: ShardingMove
     sent: int
     whole: int
     spelled: tuple[str, str]
 
-    def price(self, first: First) -> int:
+    def price(self, first: CostPriority) -> int:
         """In whole numbers, as sums then do not depend on their order."""
-        if first is First.BYTES:
+        if first is CostPriority.BYTES:
             return self.sent * _REQUESTS + bool(self.sent)
         return bool(self.sent) * 4 * _REQUESTS * self.whole + self.sent
 
 
 @dataclass(frozen=True, eq=False)
-class _Graph:
+class _MoveGraph:
     """All moves between the types of some rank, the prices of each, and its rank among equals."""
 
-    moves: Explored[Sharding, Move]
-    prices: Mapping[First, tuple[int, ...]]
+    moves: PathGraph[Sharding, ShardingMove]
+    prices: Mapping[CostPriority, tuple[int, ...]]
     ranks: tuple[int, ...]
 
 
 @lru_cache(maxsize=2**7)
-def _graph(
+def _build_graph(
     axes: tuple[tuple[str, int], ...],
     rank: int,
-    kinds: frozenset[Kind],
-    allowed: Allowed,
-) -> _Graph:
+    kinds: frozenset[ReductionKind],
+    allowed: MoveFilter,
+) -> _MoveGraph:
     """Made once for all pairs of types, and all values of this rank."""
     sizes = dict(axes)
     whole = prod(sizes.values()) ** 2
 
     def following(before: Sharding) -> Iterator[tuple[_Edge, Sharding]]:
-        for move in filter(allowed, moves(before, sizes, kinds)):
+        for move in filter(allowed, list_moves(before, sizes, kinds)):
             spelled = str(move), move.after.spelled()
-            yield _Edge(move, _sent(move, sizes, whole), whole, spelled), move.after
+            yield _Edge(move, _move_bytes(move, sizes, whole), whole, spelled), move.after
 
     in_order = sorted(kinds, key=lambda one: one.value)
     every = [one for one in shardings(rank, tuple(sizes), in_order) if _is_of_one_kind(one)]
-    found = joined(every, following, max_moves=_most_moves(len(axes)))
+    found = join_vertices(every, following, max_moves=_most_moves(len(axes)))
     spelled = sorted(found.alphabet, key=lambda edge: edge.spelled)
     place = {edge: number for number, edge in enumerate(spelled)}
-    return _Graph(
-        _bare(found),
-        {first: tuple(edge.price(first) for edge in found.alphabet) for first in First},
+    return _MoveGraph(
+        _strip_edges(found),
+        {first: tuple(edge.price(first) for edge in found.alphabet) for first in CostPriority},
         tuple(place[edge] for edge in found.alphabet),
     )
 
 
-def _bare(found: Explored[Sharding, _Edge]) -> Explored[Sharding, Move]:
+def _strip_edges(found: PathGraph[Sharding, _Edge]) -> PathGraph[Sharding, ShardingMove]:
     """The moves alone, between the very shardings that are its vertices: graphs are kept."""
     moves = [edge.move for edge in found.alphabet]
     for label, target in zip(found.labels.tolist(), found.targets.tolist(), strict=True):
         moves[label] = replace(moves[label], after=found.vertices[target])
-    return Explored(
+    return PathGraph(
         found.vertices,
         tuple(moves),
         found.sources,
@@ -276,15 +285,15 @@ def _bare(found: Explored[Sharding, _Edge]) -> Explored[Sharding, Move]:
 
 
 @lru_cache(maxsize=2**10)
-def _fitting(
-    graph: _Graph, axes: tuple[tuple[str, int], ...], room: Room
-) -> Explored[Sharding, Move]:
+def _filter_fitting(
+    graph: _MoveGraph, axes: tuple[tuple[str, int], ...], room: Room
+) -> PathGraph[Sharding, ShardingMove]:
     """The moves between types that divide a value."""
     sizes = dict(axes)
     return graph.moves.among(lambda one: _divides(one, sizes, room))
 
 
-def _sent(move: Move, sizes: Mapping[str, int], whole: int) -> int:
+def _move_bytes(move: ShardingMove, sizes: Mapping[str, int], whole: int) -> int:
     """Shares of bytes have denominators that divide the square of all devices."""
     found = move.least(sizes) * whole
     assert found.denominator == 1, "parts and groups multiply to no more than that"

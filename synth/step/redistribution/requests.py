@@ -16,24 +16,24 @@ import numpy as np
 import numpy.typing as npt
 
 from grammar import Goal
-from grammar.tensors.sharding import Kind, Sharding, Type, part_shape
+from grammar.tensors.sharding import ReductionKind, Sharding, Type, part_shape
 from hierarchies import Placement
 from synth.collective.emit.mesh import RankOrder, mesh
 from synth.collective.ranking.request import Request
 from synth.collective.semantics.point_to_point import (
     PointToPoint,
-    Transfer,
+    TransferKind,
     coordinates,
     devices_at,
 )
 from synth.collective.semantics.programs import Language
-from synth.step.redistribution.moves import How, Move, Path, padded
+from synth.step.redistribution.moves import MoveKind, RedistributionPath, ShardingMove, pad_move
 
-GOALS: Mapping[How, Goal] = {
-    How.ALL_GATHER: Goal.ALL_GATHER,
-    How.ALL_TO_ALL: Goal.ALL_TO_ALL,
-    How.REDUCE_SCATTER: Goal.REDUCE_SCATTER,
-    How.ALL_REDUCE: Goal.ALL_REDUCE,
+GOALS: Mapping[MoveKind, Goal] = {
+    MoveKind.ALL_GATHER: Goal.ALL_GATHER,
+    MoveKind.ALL_TO_ALL: Goal.ALL_TO_ALL,
+    MoveKind.REDUCE_SCATTER: Goal.REDUCE_SCATTER,
+    MoveKind.ALL_REDUCE: Goal.ALL_REDUCE,
 }
 
 
@@ -66,15 +66,15 @@ class Communication:
     flat, ``move`` is that of its padded block.
     """
 
-    move: Move
+    move: ShardingMove
     request: Request | PointToPoint
-    kind: Kind
+    kind: ReductionKind
     given: Rearrangement
     got: Rearrangement
 
 
-def communications(
-    path: Path,
+def list_communications(
+    path: RedistributionPath,
     value: Type,
     placement: Placement,
     order: RankOrder = RankOrder.MACHINE,
@@ -85,7 +85,7 @@ def communications(
     the requests out: pieces are in their order.
     """
     sizes = {axis.name: axis.size for axis in placement.axes}
-    blocks = (padded(move, value, sizes) for move in path.requests(sizes))
+    blocks = (pad_move(move, value, sizes) for move in path.requests(sizes))
     return tuple(_Layout(block, placement, order).communication(move) for block, move in blocks)
 
 
@@ -108,23 +108,23 @@ class _Layout:
         """Of the part of one device."""
         return Type(self.value.dtype, self.part(sharding)).bytes
 
-    def communication(self, move: Move) -> Communication:
+    def communication(self, move: ShardingMove) -> Communication:
         before, after = self.part(move.before), self.part(move.after)
-        given, got = _as_it_is(before), _as_it_is(after)
-        reduces = move.how in (How.ALL_REDUCE, How.REDUCE_SCATTER)
-        kind = move.kind if reduces else Kind.SUM
-        if move.how in (How.REDUCE_SCATTER, How.ALL_TO_ALL):
+        given, got = _identity(before), _identity(after)
+        reduces = move.how in (MoveKind.ALL_REDUCE, MoveKind.REDUCE_SCATTER)
+        kind = move.kind if reduces else ReductionKind.SUM
+        if move.how in (MoveKind.REDUCE_SCATTER, MoveKind.ALL_TO_ALL):
             given = self._cut(move, before)
-        if move.how is How.ALL_GATHER:
+        if move.how is MoveKind.ALL_GATHER:
             got = self._joined(move, before, after)
-        if move.how is How.ALL_TO_ALL:
+        if move.how is MoveKind.ALL_TO_ALL:
             got = self._joined(move, given.result[1:], after)
         return Communication(move, self._request(move), kind, given, got)
 
-    def _request(self, move: Move) -> Request | PointToPoint:
-        if move.how is How.PERMUTE:
+    def _request(self, move: ShardingMove) -> Request | PointToPoint:
+        if move.how is MoveKind.PERMUTE:
             return self._permute(move)
-        larger = move.after if move.how is How.ALL_GATHER else move.before
+        larger = move.after if move.how is MoveKind.ALL_GATHER else move.before
         over = tuple(axis for axis in self.sizes if axis in move.axes)
         return Request(
             self.placement.axes,
@@ -134,23 +134,25 @@ class _Layout:
             placement=self.placement.matrix,
         )
 
-    def _permute(self, move: Move) -> PointToPoint:
+    def _permute(self, move: ShardingMove) -> PointToPoint:
         """Every device gets the part of the one that had what it is to have."""
         wanted = move.sender(coordinates(self.placement), self.sizes)
         senders = devices_at(self.placement, wanted)
-        return PointToPoint(Transfer.PERMUTE, self.placement, senders, self.bytes_of(move.before))
+        return PointToPoint(
+            TransferKind.PERMUTE, self.placement, senders, self.bytes_of(move.before)
+        )
 
-    def _factors(self, move: Move) -> list[tuple[str, int, int]]:
+    def _factors(self, move: ShardingMove) -> list[tuple[str, int, int]]:
         """Axis, level and size of the factors of a move's axes, as ranks are counted by them."""
         names = [axis.name for axis in self.placement.axes]
         every = mesh(self.placement, self.order).axes
         found = [(names[one.axis], one.level, one.size) for one in every]
         return [factor for factor in found if factor[0] in move.axes]
 
-    def _cut(self, move: Move, part: tuple[int, ...]) -> Rearrangement:
+    def _cut(self, move: ShardingMove, part: tuple[int, ...]) -> Rearrangement:
         """A part cut along the dimension that the axes enter: pieces in the order of ranks."""
         at, ranks = move.enters, self._factors(move)
-        cuts = _by_blocks(ranks, move.after.dimensions[at])
+        cuts = _sort_by_blocks(ranks, move.after.dimensions[at])
         sizes = [size for _, _, size in cuts]
         piece = (*part[:at], part[at] // prod(sizes), *part[at + 1 :])
         shape = (*part[:at], *sizes, piece[at], *part[at + 1 :])
@@ -158,20 +160,22 @@ class _Layout:
         rest = [place for place in range(len(shape)) if place not in front]
         return Rearrangement(shape, (*front, *rest), (prod(sizes), *piece))
 
-    def _joined(self, move: Move, piece: tuple[int, ...], after: tuple[int, ...]) -> Rearrangement:
+    def _joined(
+        self, move: ShardingMove, piece: tuple[int, ...], after: tuple[int, ...]
+    ) -> Rearrangement:
         """Pieces in the order of ranks put together along the dimension that the axes leave."""
         at, ranks = move.leaves, self._factors(move)
-        blocks = _by_blocks(ranks, move.before.dimensions[at])
+        blocks = _sort_by_blocks(ranks, move.before.dimensions[at])
         front, count = [ranks.index(factor) for factor in blocks], len(ranks)
         order = (*range(count, count + at), *front, *range(count + at, count + len(piece)))
         return Rearrangement((*(size for _, _, size in ranks), *piece), order, after)
 
 
-def _as_it_is(shape: tuple[int, ...]) -> Rearrangement:
+def _identity(shape: tuple[int, ...]) -> Rearrangement:
     return Rearrangement(shape, tuple(range(len(shape))), shape)
 
 
-def _by_blocks(
+def _sort_by_blocks(
     factors: Sequence[tuple[str, int, int]], axes: Sequence[str]
 ) -> list[tuple[str, int, int]]:
     """Factors in the order in which they number blocks: axis by axis, outermost level first."""

@@ -20,36 +20,36 @@ from hierarchies import InputError, Placement, Reduction, System
 from synth.collective.algorithms.algorithms import Choice
 from synth.collective.price.segments import SEGMENTS
 from synth.collective.price.step_prices import Simulator
-from synth.collective.price.steps import StepPrice
-from synth.collective.ranking.candidates import CandidateSearch, Found
-from synth.collective.ranking.distinct import Distinct
-from synth.collective.ranking.how_to_get import advised_seconds
+from synth.collective.price.steps import InstructionPrice
+from synth.collective.ranking.candidates import CandidatePrograms, CandidateSearch
+from synth.collective.ranking.distinct import DistinctAnswer
+from synth.collective.ranking.how_to_get import seconds_as_advised
 from synth.collective.ranking.library import Library
-from synth.collective.ranking.planner import Wanted, answers_to
+from synth.collective.ranking.planner import AnswerRequest, make_answers
 from synth.collective.ranking.request import Answer, Request, Watcher
 from synth.collective.semantics.point_to_point import PointToPoint
 from synth.collective.semantics.programs import Language
-from synth.search.forks import Crew, forked
-from synth.step.point_to_point import priced_transfer
-from synth.step.redistribution.moves import Path
-from synth.step.redistribution.paths import Allowed, First, every_move, paths_between
-from synth.step.redistribution.requests import Communication, communications
+from synth.search.forks import WorkControl, map_in_forks
+from synth.step.point_to_point import price_transfer
+from synth.step.redistribution.moves import RedistributionPath
+from synth.step.redistribution.paths import CostPriority, MoveFilter, allow_all, find_paths
+from synth.step.redistribution.requests import Communication, list_communications
 
 _Key = tuple[Goal, int, object]
 """Of a request: what is asked for, its bytes, and where its axes lie."""
 
 
 @dataclass(frozen=True)
-class Answered:
+class PricedCommunication:
     """A communication and what the planner says: its best program, or the price of a transfer."""
 
     communication: Communication
-    answer: Answer | StepPrice
+    answer: Answer | InstructionPrice
 
     @property
     def seconds(self) -> float:
         match self.answer:
-            case StepPrice(seconds=seconds):
+            case InstructionPrice(seconds=seconds):
                 return seconds
             case answer:
                 return answer.candidate.seconds
@@ -58,18 +58,18 @@ class Answered:
     def run_seconds(self) -> float:
         """What it takes to do as the answer advises."""
         match self.answer:
-            case StepPrice(seconds=seconds):
+            case InstructionPrice(seconds=seconds):
                 return seconds
             case answer:
-                return advised_seconds(answer)
+                return seconds_as_advised(answer)
 
 
 @dataclass(frozen=True)
 class Redistribution:
     """A path on a machine, with the answer to each of its requests."""
 
-    path: Path
-    requests: tuple[Answered, ...]
+    path: RedistributionPath
+    requests: tuple[PricedCommunication, ...]
 
     @property
     def seconds(self) -> float:
@@ -82,7 +82,7 @@ class Redistribution:
         return sum(one.run_seconds for one in self.requests)
 
 
-class Answers:
+class RequestAnswers:
     """The best answers to requests on a system; ``max_steps``, ``segments`` and ``stripes`` are the
     planner's.
 
@@ -114,7 +114,7 @@ class Answers:
             self.ask([request], Watcher())
         return self._known[key]
 
-    def ask(self, several: Iterable[Request], crew: Crew) -> None:
+    def ask(self, several: Iterable[Request], crew: WorkControl) -> None:
         """Find the best answers to requests on one placement each, as long as there may go on.
 
         By as many processes as there may be; each is asked for when one is free to begin it. Each
@@ -122,15 +122,15 @@ class Answers:
         """
         unknown: dict[_Key, Request] = {}
         coming = self._unknown(several, unknown)
-        priced = [*forked(self._searched, coming, crew, known=self._programs)]
-        alike: dict[tuple[Goal, Choice], list[tuple[_Key, Distinct[Found]]]] = {}
+        priced = [*map_in_forks(self._searched, coming, crew, known=self._programs)]
+        alike: dict[tuple[Goal, Choice], list[tuple[_Key, DistinctAnswer[CandidatePrograms]]]] = {}
         for (key, one), best in zip(unknown.items(), priced, strict=False):
             alike.setdefault((one.goal, one.choice), []).append((key, best))
         for (goal, choice), some in alike.items():
-            wanted = [Wanted(1, best, key[1]) for key, best in some]
-            told = self._simulator(choice), wanted, _Proving(crew), self._library(goal)
+            wanted = [AnswerRequest(1, best, key[1]) for key, best in some]
+            told = self._simulator(choice), wanted, _ProofWatcher(crew), self._library(goal)
             keys = (key for key, _ in some)
-            self._known.update(zip(keys, answers_to(*told)[0], strict=True))
+            self._known.update(zip(keys, make_answers(*told)[0], strict=True))
 
     def _unknown(
         self, several: Iterable[Request], unknown: dict[_Key, Request]
@@ -147,7 +147,7 @@ class Answers:
         """Of how many trees the programs are known, in all languages."""
         return sum(one.known() for one in self._libraries.values())
 
-    def _searched(self, request: Request) -> Distinct[Found]:
+    def _searched(self, request: Request) -> DistinctAnswer[CandidatePrograms]:
         """The best program for a request."""
         library, simulator = self._library(request.goal), self._simulator(request.choice)
         how = request.payload_bytes, self._segments
@@ -163,10 +163,10 @@ class Answers:
         return self._simulators.setdefault(choice, Simulator(self.system, choice))
 
 
-class _Proving(Watcher):
+class _ProofWatcher(Watcher):
     """By as many processes as another: what was found is proved, though that is to stop."""
 
-    def __init__(self, crew: Crew) -> None:
+    def __init__(self, crew: WorkControl) -> None:
         self._crew = crew
 
     @property
@@ -175,7 +175,7 @@ class _Proving(Watcher):
 
 
 def _key(request: Request) -> _Key:
-    return request.goal, request.payload_bytes, _lying(request)
+    return request.goal, request.payload_bytes, _placement_key(request)
 
 
 def _reduction(system: System, request: Request) -> Reduction:
@@ -184,7 +184,7 @@ def _reduction(system: System, request: Request) -> Reduction:
     return Reduction(placement, request.over, request.collapse)
 
 
-def _lying(request: Request) -> object:
+def _placement_key(request: Request) -> object:
     """Of each axis that a request is over, and each level: its size there and its stride."""
     assert request.placement is not None
     names = [axis.name for axis in request.axes]
@@ -203,7 +203,7 @@ class Redistributor:
     """
 
     def __init__(
-        self, answers: Answers, placement: Placement, *, without: tuple[str, ...] = ()
+        self, answers: RequestAnswers, placement: Placement, *, without: tuple[str, ...] = ()
     ) -> None:
         if placement.hierarchy != answers.system.hierarchy:
             raise InputError(
@@ -217,7 +217,7 @@ class Redistributor:
         self._answers = answers
 
     def redistribution(
-        self, value: Type, source: Sharding, target: Sharding, allowed: Allowed = every_move
+        self, value: Type, source: Sharding, target: Sharding, allowed: MoveFilter = allow_all
     ) -> Redistribution:
         """The fastest of the paths of the least bytes, and of those of the fewest requests.
 
@@ -228,29 +228,29 @@ class Redistributor:
 
     def requests(self, value: Type, source: Sharding, target: Sharding) -> Iterator[Request]:
         """All that the planner is asked for to find the fastest. Raises InputError likewise."""
-        for path in self._paths(value, source, target, every_move):
-            for one in communications(path, value, self.placement):
+        for path in self._paths(value, source, target, allow_all):
+            for one in list_communications(path, value, self.placement):
                 if isinstance(one.request, Request):
                     yield one.request
 
     def _paths(
-        self, value: Type, source: Sharding, target: Sharding, allowed: Allowed
-    ) -> Iterator[Path]:
+        self, value: Type, source: Sharding, target: Sharding, allowed: MoveFilter
+    ) -> Iterator[RedistributionPath]:
         """Those that ask for other requests than others do."""
         paths = [
             path
-            for first in First
-            for path in paths_between(value, source, target, self.sizes, allowed, first)
+            for first in CostPriority
+            for path in find_paths(value, source, target, self.sizes, allowed, first)
         ]
         unlike = {path.requests(self.sizes): path for path in reversed(paths)}
         return reversed(unlike.values())
 
-    def along(self, path: Path, value: Type) -> Redistribution:
+    def along(self, path: RedistributionPath, value: Type) -> Redistribution:
         """The answers to the requests of one path."""
-        asked = communications(path, value, self.placement)
+        asked = list_communications(path, value, self.placement)
         return Redistribution(path, tuple(map(self._answered, asked)))
 
-    def _answered(self, one: Communication) -> Answered:
+    def _answered(self, one: Communication) -> PricedCommunication:
         if isinstance(one.request, PointToPoint):
-            return Answered(one, priced_transfer(one.request, self.system))
-        return Answered(one, self._answers.best(one.request))
+            return PricedCommunication(one, price_transfer(one.request, self.system))
+        return PricedCommunication(one, self._answers.best(one.request))

@@ -19,8 +19,16 @@ A product of square matrices, both of which arrive whole, is cut in half for not
 ('Optimal', True)
 """
 
-from synth.step.rows.choosing import Chosen, choose
-from synth.step.rows.options import Option, options
+from synth.step.rows.choosing import PlanSolution, choose
+from synth.step.rows.options import ShardingOption, list_options
 from synth.step.rows.prices import Prices, plain_prices, seconds_of
 
-__all__ = ["Chosen", "Option", "Prices", "choose", "options", "plain_prices", "seconds_of"]
+__all__ = [
+    "PlanSolution",
+    "Prices",
+    "ShardingOption",
+    "choose",
+    "list_options",
+    "plain_prices",
+    "seconds_of",
+]

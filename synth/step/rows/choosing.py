@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from grammar.tensors.operations import Step
-from synth.search.core import least
+from synth.search.core import minimize
 from synth.search.message_passing import CLOSED
 from synth.search.space import BestFound, Budget, Infeasible, NoneFound, Observer, Optimal
 from synth.step.rows.prices import Prices
-from synth.step.rows.tables import tables_of
+from synth.step.rows.tables import costs_of
 from synth.step.sharding import Plan
 
 
 @dataclass(frozen=True)
-class Chosen:
+class PlanSolution:
     """A plan that ``apply`` takes, and the answer of the search: its seconds, and its gap.
 
     The seconds charge a redistribution to everyone who reads it, and so are at least those of the
@@ -37,16 +37,16 @@ def choose(
     observer: Observer | None = None,
     *,
     gap: float = CLOSED,
-) -> Chosen | Infeasible | NoneFound:
+) -> PlanSolution | Infeasible | NoneFound:
     """The plan of the least seconds over the axes of another, in microbatches and stages as that.
 
     Without microbatches nothing of its cuts is read, with them the rows along time, which stay;
     buckets, which name what it redistributes, do not. ``gap``: what is left open at most, where it
     can be. Raises InputError for an operation whose factors are not known.
     """
-    tables = tables_of(step, plan, prices)
-    match least(tables.costs, budget, observer, gap=gap):
+    tables = costs_of(step, plan, prices)
+    match minimize(tables.costs, budget, observer, gap=gap):
         case Optimal() | BestFound() as found:
-            return Chosen(replace(plan, cuts=tables.cuts(found.state), buckets=()), found)
+            return PlanSolution(replace(plan, cuts=tables.cuts(found.state), buckets=()), found)
         case nothing:
             return nothing

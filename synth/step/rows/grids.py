@@ -19,9 +19,9 @@ from grammar.tensors.operations import Step
 from hierarchies import InputError
 from synth.step.schedules import HALVES, SCHEDULES, check_sizes, chunks_of
 from synth.step.sharding.expansion import RAGGED, clause_place
-from synth.step.sharding.layers.apart import stacks
+from synth.step.sharding.layers.apart import find_stacks
 from synth.step.sharding.plan import PIPE
-from synth.step.sharding.recipes import CLAUSES, Recipe, shares
+from synth.step.sharding.recipes import CLAUSES, Recipe, share_layers
 
 BATCH_AXES = ("data", "expert")
 """The axes that cut the batch, major first."""
@@ -60,7 +60,7 @@ def extents_of(step: Step) -> Extents:
                 found[clause] = gcd(found[clause], value.type.shape[place])
     if any(one.primitive in RAGGED for one in step.graph.everywhere()):
         found["experts"] = 0
-    stacked = stacks(step)
+    stacked = find_stacks(step)
     layers = 0
     for value, role in zip(step.graph.inputs, step.roles, strict=True):
         if role == "parameter" and value.name in stacked:
@@ -79,7 +79,7 @@ class Knobs:
     ``degrees``: the sizes that an axis may have. ``sequence``: what is between the halves of a
     layer is cut by tokens along ``tensor``, too. ``unstaged``: microbatches where there are no
     stages. ``uneven``: stages may have unequal numbers of layers where these do not divide, by
-    ``shares``. What cuts experts cuts the batch, too. ``bucket_bytes``: where gradients are summed,
+    ``share_layers``. What cuts experts cuts the batch, too. ``bucket_bytes``: where gradients are summed,
     they go in such buckets; 0 for each by itself.
     """
 
@@ -110,7 +110,7 @@ THREE_DEGREES = Knobs(
 """Data, tensor and pipeline alone, and microbatches: the grid of DistIR (arXiv 2111.05426)."""
 
 
-def recipes(devices: int, extents: Extents, knobs: Knobs | None = None) -> Iterator[Recipe]:
+def list_recipes(devices: int, extents: Extents, knobs: Knobs | None = None) -> Iterator[Recipe]:
     """Every recipe that the extents allow, in a stable order, each once.
 
     Axes multiply to ``devices``; every microbatch has a sample on each device of ``data`` at least,
@@ -198,7 +198,7 @@ def _passes(
         left = extents.layers % (stages * chunks)
         shared = stages * chunks <= extents.layers if knobs.uneven else extents.layers and not left
         if fits and shared and _is_order(schedule, stages, count, chunks):
-            layers = shares(extents.layers, stages * chunks) if left else ()
+            layers = share_layers(extents.layers, stages * chunks) if left else ()
             yield count, schedule, chunks, layers
 
 

@@ -7,27 +7,35 @@ from dataclasses import dataclass
 from itertools import product
 
 from grammar.tensors.operations import Operation
-from grammar.tensors.sharding import Kind, Lie, Sharding, Split, Type, check_type, replicated
+from grammar.tensors.sharding import (
+    AxisSharding,
+    ReductionKind,
+    Sharding,
+    Split,
+    Type,
+    check_type,
+    replicated_sharding,
+)
 from hierarchies import InputError
-from synth.step.factors import Row, Typed, rows, typed
+from synth.step.factors import OperationSharding, Row, list_rows, shard_operation
 from synth.step.sharding.plan import TIME, Rows
 
 
 @dataclass(frozen=True)
-class Option:
+class ShardingOption:
     """One way to do an operation: its rows as a plan says them, and how all then lies."""
 
     rows: Rows
-    how: Typed
+    how: OperationSharding
 
 
-def options(
+def list_options(
     operation: Operation,
     sizes: Mapping[str, int],
     *,
     partial: bool = True,
     in_time: Row | None = None,
-) -> tuple[Option, ...]:
+) -> tuple[ShardingOption, ...]:
     """Every legal choice of a row for each axis, the major axis slowest, replicated first.
 
     Along time, if microbatches are among ``sizes``, it is the row that is given, or replicated.
@@ -37,7 +45,7 @@ def options(
     over one axis and 25 over two, with it 7 and 49. Raises InputError for an operation whose
     factors are not known.
     """
-    legal = rows(operation)
+    legal = list_rows(operation)
     usable = [row for row in legal if partial or row.factor is not None or row == legal[0]]
     given = [in_time or legal[0]]
     found = []
@@ -45,41 +53,44 @@ def options(
         named = tuple(
             (axis, row) for axis, row in zip(sizes, chosen, strict=True) if row != legal[0]
         )
-        how = _typed(operation, named, sizes)
+        how = _type_option(operation, named, sizes)
         if how is not None:
-            found.append(Option(named, how))
+            found.append(ShardingOption(named, how))
     return tuple(found)
 
 
-def _typed(
+def _type_option(
     operation: Operation, named: tuple[tuple[str, Row], ...], sizes: Mapping[str, int]
-) -> Typed | None:
+) -> OperationSharding | None:
     try:
-        return typed(operation, dict(named), sizes)
+        return shard_operation(operation, dict(named), sizes)
     except InputError:
         return None
 
 
-def lies(
-    value: Type, sizes: Mapping[str, int], kinds: Iterable[Kind] = (), in_time: Lie = None
+def list_shardings(
+    value: Type,
+    sizes: Mapping[str, int],
+    kinds: Iterable[ReductionKind] = (),
+    in_time: AxisSharding = None,
 ) -> tuple[Sharding, ...]:
     """Every way a value may lie, cut by axes in the order of ``sizes``, replicated first.
 
     Along time it lies as is given.
     """
     each = [*range(len(value.shape)), *kinds]
-    found = [replicated(len(value.shape)).laid(TIME, in_time)]
+    found = [replicated_sharding(len(value.shape)).laid(TIME, in_time)]
     for axis in (one for one in sizes if one != TIME):
         found = [
             sharding
             for before in found
-            for sharding in (before, *(_laid(before, axis, one) for one in each))
+            for sharding in (before, *(_shard_along(before, axis, one) for one in each))
         ]
     return tuple(one for one in found if _divides(value, one, sizes))
 
 
-def _laid(before: Sharding, axis: str, one: int | Kind) -> Sharding:
-    if isinstance(one, Kind):
+def _shard_along(before: Sharding, axis: str, one: int | ReductionKind) -> Sharding:
+    if isinstance(one, ReductionKind):
         return before.laid(axis, one)
     return before.laid(axis, Split(one))
 

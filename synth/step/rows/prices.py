@@ -15,14 +15,21 @@ from math import inf
 from grammar.tensors.operations import Operation, Step
 from grammar.tensors.sharding import Sharding, Type, part_shape
 from synth.compute.flops import flops_of, type_of
-from synth.step.factors import part
-from synth.step.redistribution import Path, path_between
-from synth.step.sharding import Done, Moved, Plan, Program, Sent, apply
-from synth.step.sharding.microbatches import of_one_pass
+from synth.step.factors import part_of
+from synth.step.redistribution import RedistributionPath, find_path
+from synth.step.sharding import (
+    LocalOperation,
+    Plan,
+    RedistributedValue,
+    SentValue,
+    StepProgram,
+    apply,
+)
+from synth.step.sharding.microbatches import strip_time
 from synth.step.sharding.plan import PIPE
-from synth.step.sharding.stages import ONCE
-from synth.step.simulation.device import Sending
-from synth.step.simulation.pipeline import Handing
+from synth.step.sharding.stages import ONCE_PHASES
+from synth.step.simulation.device import RedistributionSeconds
+from synth.step.simulation.pipeline import TransferSeconds
 from synth.step.work import length_of
 
 
@@ -34,8 +41,8 @@ class Prices:
     """
 
     computing: Callable[[Operation], float]
-    sending: Sending
-    handing: Handing
+    sending: RedistributionSeconds
+    handing: TransferSeconds
 
 
 def plain_prices(
@@ -55,7 +62,7 @@ def plain_prices(
         return max(flops_of(operation) / flops_per_second, moved / memory_bytes_per_second)
 
     @cache
-    def seconds_a_byte(path: Path) -> float:
+    def seconds_a_byte(path: RedistributionPath) -> float:
         shares = (
             (move.least(sizes), min(bytes_per_second[axis] for axis in move.axes))
             for move in path.moves
@@ -63,7 +70,7 @@ def plain_prices(
         return sum(float(share) / rate for share, rate in shares if share)
 
     def sending(value: Type, source: Sharding, target: Sharding) -> float:
-        return value.bytes * seconds_a_byte(path_between(value, source, target, sizes))
+        return value.bytes * seconds_a_byte(find_path(value, source, target, sizes))
 
     def handing(size: int, source: int, target: int) -> float:
         return size / bytes_per_second.get(PIPE, inf)
@@ -72,7 +79,7 @@ def plain_prices(
 
 
 @dataclass(frozen=True)
-class Seconds:
+class PlanSeconds:
     """Of a device of each stage, one thing after the other: nothing overlaps."""
 
     computing: float
@@ -83,7 +90,7 @@ class Seconds:
         return self.computing + self.sending
 
 
-def seconds_of(step: Step, plan: Plan, prices: Prices) -> Seconds:
+def seconds_of(step: Step, plan: Plan, prices: Prices) -> PlanSeconds:
     """The seconds of a plan's operations and redistributions, each charged once.
 
     What is done of each microbatch counts as often as there are microbatches, what every stage does
@@ -92,23 +99,23 @@ def seconds_of(step: Step, plan: Plan, prices: Prices) -> Seconds:
     return _seconds(apply(step, plan), plan, prices, 1)
 
 
-def _seconds(program: Program, plan: Plan, prices: Prices, around: int) -> Seconds:
+def _seconds(program: StepProgram, plan: Plan, prices: Prices, around: int) -> PlanSeconds:
     computing = sending = 0.0
     parts = plan.parts
     for at, one in enumerate(program.instructions):
-        once = not program.places or program.places[at].when in ONCE
+        once = not program.places or program.places[at].when in ONCE_PHASES
         times = around if once else around * plan.microbatches
         match one:
-            case Done(body=Program() as body, operation=loop):
+            case LocalOperation(body=StepProgram() as body, operation=loop):
                 inside = _seconds(body, plan, prices, times * length_of(loop))
                 computing += inside.computing
                 sending += inside.sending
-            case Done(operation=operation, how=how):
-                computing += times * prices.computing(part(operation, how, parts).operation)
-            case Moved(value=value, path=path):
-                asked = of_one_pass(value.type, path.source, path.target, parts)
+            case LocalOperation(operation=operation, how=how):
+                computing += times * prices.computing(part_of(operation, how, parts).operation)
+            case RedistributedValue(value=value, path=path):
+                asked = strip_time(value.type, path.source, path.target, parts)
                 sending += times * prices.sending(*asked)
-            case Sent(value=value, sharding=lies, source=source, target=target):
+            case SentValue(value=value, sharding=lies, source=source, target=target):
                 sent = Type(value.type.dtype, part_shape(value.type, lies, parts))
                 sending += times * prices.handing(sent.bytes, source, target)
-    return Seconds(computing, sending)
+    return PlanSeconds(computing, sending)

@@ -16,26 +16,26 @@ import numpy as np
 import numpy.typing as npt
 
 from grammar.tensors.operations import Value
-from grammar.tensors.sharding import Kind, Sharding, Type, part_shape
+from grammar.tensors.sharding import ReductionKind, Sharding, Type, part_shape
 from hierarchies import InputError
 from synth.search.pairwise import Costs
 from synth.step.rows.prices import Prices
-from synth.step.sharding.microbatches import of_one_pass, redistribution
+from synth.step.sharding.microbatches import find_redistribution, strip_time
 from synth.step.sharding.plan import TIME, Plan
-from synth.step.sharding.program import EVERYWHERE, When
+from synth.step.sharding.program import EVERYWHERE, StepPhase
 
 
 @dataclass(frozen=True)
-class Where:
+class OperationSite:
     """On which stage something is done and when, and how often in a step in a loop, else 0."""
 
     stage: int
-    when: When = When.AFTER
+    when: StepPhase = StepPhase.AFTER
     looped: int = 0
 
 
 @dataclass(frozen=True, eq=False)
-class Made:
+class ProducedValue:
     """How a value lies by the state of the variable that decides it, and the stage that has it.
 
     ``passing``: whether it is made once for each microbatch.
@@ -47,12 +47,12 @@ class Made:
     passing: bool = False
 
 
-How = tuple[int, bool]
+ReadFrequency = tuple[int, bool]
 """How often in a loop, else 0; and whether a value is made for each microbatch."""
 
 
 @dataclass
-class Reading:
+class RedistributionTables:
     """Tables so far: of equal values that lie alike and are read alike there is one.
 
     ``sent`` has the seconds of each pair of shardings, by their ``numbers``: to look one up by all
@@ -62,16 +62,20 @@ class Reading:
     plan: Plan
     prices: Prices
     numbers: dict[Sharding, int] = field(default_factory=dict)
-    sent: dict[tuple[Type, How], dict[tuple[int, int], float]] = field(default_factory=dict)
+    sent: dict[tuple[Type, ReadFrequency], dict[tuple[int, int], float]] = field(
+        default_factory=dict
+    )
     tables: dict[object, Costs] = field(default_factory=dict)
 
-    def table(self, value: Type, made: Made, wanted: tuple[Sharding, ...], where: Where) -> Costs:
+    def table(
+        self, value: Type, made: ProducedValue, wanted: tuple[Sharding, ...], where: OperationSite
+    ) -> Costs:
         """A row for each state of what makes it, a column for each of what reads it."""
         ends = None if made.stage in (EVERYWHERE, where.stage) else (made.stage, where.stage)
         how = where.looped, made.passing
         key = value, made.lies, wanted, how, ends
         if key not in self.tables:
-            rows, columns = _distinct(made.lies), _distinct(wanted)
+            rows, columns = _number_distinct(made.lies), _number_distinct(wanted)
             table = self._sent(value, rows[0], columns[0], how)
             if ends is not None:
                 times = self._times(made.lies[0], wanted[0], made.passing)
@@ -80,7 +84,7 @@ class Reading:
         return self.tables[key]
 
     def _sent(
-        self, value: Type, before: Sequence[Sharding], after: Sequence[Sharding], how: How
+        self, value: Type, before: Sequence[Sharding], after: Sequence[Sharding], how: ReadFrequency
     ) -> Costs:
         sent = self.sent.setdefault((value, how), {})
         made, read = ([(self._number(one), one) for one in side] for side in (before, after))
@@ -97,7 +101,7 @@ class Reading:
         part = Type(value.dtype, part_shape(value, lies, self.plan.parts))
         return self.prices.handing(part.bytes, source, target)
 
-    def _moved(self, value: Type, before: Sharding, after: Sharding, how: How) -> float:
+    def _moved(self, value: Type, before: Sharding, after: Sharding, how: ReadFrequency) -> float:
         """In a step, as often as it is done; infinite where it cannot be."""
         looped, passing = how
         if before == after:
@@ -105,7 +109,7 @@ class Reading:
         if looped:
             return looped * self._seconds(value, before, after)
         if self.plan.scattered and _completes(before, after):
-            part = after.laid(TIME, Kind.SUM)
+            part = after.laid(TIME, ReductionKind.SUM)
             if self._size(value, part) < self._size(value, before):
                 both = (before, part), (part, after)
                 return sum(self._moved(value, *one, how) for one in both)
@@ -124,18 +128,20 @@ class Reading:
         parts = self.plan.parts
         try:
             if before.along(TIME) != after.along(TIME):
-                redistribution(Value("", value), before, after, parts, self.plan.first)
-            return self.prices.sending(*of_one_pass(value, before, after, parts))
+                find_redistribution(Value("", value), before, after, parts, self.plan.first)
+            return self.prices.sending(*strip_time(value, before, after, parts))
         except InputError:
             return inf
 
 
 def _completes(before: Sharding, after: Sharding) -> bool:
     """Whether a sum over microbatches is read when it is complete."""
-    return before.along(TIME) is Kind.SUM and after.along(TIME) is None
+    return before.along(TIME) is ReductionKind.SUM and after.along(TIME) is None
 
 
-def _distinct(several: tuple[Sharding, ...]) -> tuple[Sequence[Sharding], npt.NDArray[np.int64]]:
+def _number_distinct(
+    several: tuple[Sharding, ...],
+) -> tuple[Sequence[Sharding], npt.NDArray[np.int64]]:
     """Those that differ, and which of them each is."""
     number = {one: at for at, one in enumerate(dict.fromkeys(several))}
     return list(number), np.array([number[one] for one in several])

@@ -17,11 +17,11 @@ from functools import cached_property
 from itertools import pairwise
 
 from hierarchies import InputError
-from synth.events.longest_path import Arranged, CircleError, arranged, timed
-from synth.step.schedules.order import Action, Order, Pass
+from synth.events.longest_path import CircleError, TaskOrder, arrange_tasks, time_tasks
+from synth.step.schedules.order import Action, Pass, PipelineSchedule
 
 
-class Protocol(Enum):
+class TransferProtocol(Enum):
     """When a transfer may start."""
 
     EAGER = "eager"
@@ -34,7 +34,7 @@ class Transfers:
     """Seconds that a value takes from rank to rank, and when it may start."""
 
     seconds: float = 0.0
-    protocol: Protocol = Protocol.EAGER
+    protocol: TransferProtocol = TransferProtocol.EAGER
 
     def __post_init__(self) -> None:
         _check(self.seconds)
@@ -65,7 +65,7 @@ class Durations:
         """Seconds of the gradients of weights."""
         return self.backward_seconds / 2 if self.weight_seconds is None else self.weight_seconds
 
-    def on(self, order: Order) -> Callable[[Action], float]:
+    def on(self, order: PipelineSchedule) -> Callable[[Action], float]:
         """Seconds of each action: a rank of several stages does each in its part of the time."""
         seconds = {
             Pass.FORWARD: self.forward_seconds,
@@ -78,7 +78,7 @@ class Durations:
 
 
 @dataclass(frozen=True)
-class Span:
+class ActionSpan:
     """When an action begins and ends."""
 
     action: Action
@@ -87,10 +87,10 @@ class Span:
 
 
 @dataclass(frozen=True)
-class Timeline:
+class ScheduleTimeline:
     """For each rank its actions in their order, with times."""
 
-    ranks: tuple[tuple[Span, ...], ...]
+    ranks: tuple[tuple[ActionSpan, ...], ...]
 
     @property
     def seconds(self) -> float:
@@ -111,23 +111,23 @@ class Timeline:
 
 
 @dataclass(frozen=True)
-class Scheduled:
+class TransferGraph:
     """An order with its transfers as a graph: the actions by their numbers, then the transfers.
 
     ``before`` has the predecessors of each, ``queues`` what each rank does in turn, ``transfers``
     from which action to which.
     """
 
-    order: Order
+    order: PipelineSchedule
     before: list[list[int]]
     queues: list[list[int]]
     transfers: list[tuple[Action, Action]]
 
     @cached_property
-    def tasks(self) -> Arranged:
+    def tasks(self) -> TaskOrder:
         """Raises InputError, with the chain of who waits for whom, if none can go on."""
         try:
-            return arranged(self.before, self.queues)
+            return arrange_tasks(self.before, self.queues)
         except CircleError as circle:
             names = [*map(str, self.order.actions), *(f"{a} to {b}" for a, b in self.transfers)]
             said = [names[task] for task in (*circle.tasks, circle.tasks[0])]
@@ -137,7 +137,7 @@ class Scheduled:
             ) from None
 
 
-def scheduled(order: Order, protocol: Protocol) -> Scheduled:
+def build_transfer_graph(order: PipelineSchedule, protocol: TransferProtocol) -> TransferGraph:
     """What waits for what: nothing is transferred where two stages follow on one rank."""
     numbers = order.numbers
     queues = [[numbers[action] for action in row] for row in order.ranks]
@@ -151,13 +151,13 @@ def scheduled(order: Order, protocol: Protocol) -> Scheduled:
             before[number].append(len(before))
             before.append([numbers[needed]])
             transfers.append((needed, action))
-    found = Scheduled(order, before, queues, transfers)
-    if protocol is not Protocol.EAGER:
-        _taken(found, blocking=protocol is Protocol.BLOCKING)
+    found = TransferGraph(order, before, queues, transfers)
+    if protocol is not TransferProtocol.EAGER:
+        _order_receives(found, blocking=protocol is TransferProtocol.BLOCKING)
     return found
 
 
-def _taken(graph: Scheduled, *, blocking: bool) -> None:
+def _order_receives(graph: TransferGraph, *, blocking: bool) -> None:
     """Let every transfer wait until the receiver is free to take it, and the sender if it blocks.
 
     Who blocks is not free before what it sent has been taken.
@@ -177,19 +177,21 @@ def _taken(graph: Scheduled, *, blocking: bool) -> None:
             graph.before[following[sender]] += some
 
 
-def timeline(
-    order: Order, seconds: Callable[[Action], float], transfers: Transfers | None = None
-) -> Timeline:
+def time_schedule(
+    order: PipelineSchedule, seconds: Callable[[Action], float], transfers: Transfers | None = None
+) -> ScheduleTimeline:
     """When each action of an order begins and ends that takes so long; transfers are free if None.
 
     Raises InputError where blocking transfers stand still.
     """
     transfers = transfers or Transfers()
-    graph = scheduled(order, transfers.protocol)
+    graph = build_transfer_graph(order, transfers.protocol)
     durations = [*map(seconds, order.actions), *[transfers.seconds] * len(graph.transfers)]
-    begins, ends = timed(graph.tasks, durations)
-    spans = list(map(Span, order.actions, begins, ends))
-    return Timeline(tuple(tuple(spans[number] for number in queue) for queue in graph.queues))
+    begins, ends = time_tasks(graph.tasks, durations)
+    spans = list(map(ActionSpan, order.actions, begins, ends))
+    return ScheduleTimeline(
+        tuple(tuple(spans[number] for number in queue) for queue in graph.queues)
+    )
 
 
 def _check(*durations: float) -> None:

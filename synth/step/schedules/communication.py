@@ -7,10 +7,10 @@ for them. A pass waits for the receive of what it reads; if ranks are *blocking*
 So the place of a receive decides how long ranks wait behind it, and whether they wait for each
 other for ever (pytorch/pytorch issues 172668 and 188833).
 
->>> from synth.step.schedules.communication import parse_communicated
+>>> from synth.step.schedules.communication import parse_comm_schedule
 >>> text = "0F0 0SEND_F0 0F1 0SEND_F1 0RECV_B0 0B0 0RECV_B1 0B1 / "
 >>> text += "1RECV_F0 1F0 1B0 1SEND_B0 1RECV_F1 1F1 1B1 1SEND_B1"
->>> print(parse_communicated(text.replace(" / ", chr(10))).order)
+>>> print(parse_comm_schedule(text.replace(" / ", chr(10))).order)
 0F0 0F1 0B0 0B1
 1F0 1B0 1F1 1B1
 """
@@ -22,12 +22,20 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from hierarchies import InputError, within
-from synth.events.longest_path import timed
-from synth.step.schedules.clock import Protocol, Span, Timeline
-from synth.step.schedules.halves import Comm, Graph, Half, Item, Sharded, received, stuck
-from synth.step.schedules.order import Action, Order, Pass
-from synth.step.schedules.text import actions_of, cells_of, csv
+from hierarchies import InputError, error_context
+from synth.events.longest_path import time_tasks
+from synth.step.schedules.clock import ActionSpan, ScheduleTimeline, TransferProtocol
+from synth.step.schedules.halves import (
+    Comm,
+    CommGraph,
+    FsdpAction,
+    Half,
+    Item,
+    find_deadlock,
+    receive_of,
+)
+from synth.step.schedules.order import Action, Pass, PipelineSchedule
+from synth.step.schedules.text import actions_of, cells_of, to_csv
 
 _HALF = re.compile(r"([0-9]{1,6})(SEND_F|RECV_F|SEND_B|RECV_B)([0-9]{1,6})")
 _SHARDED = re.compile(r"([0-9]{1,6})(UNSHARD|RESHARD|REDUCE_GRAD)")
@@ -39,35 +47,41 @@ def communicates(text: str) -> bool:
 
 
 @dataclass(frozen=True)
-class Communicated:
+class CommSchedule:
     """An order, and what each rank does in turn with sends and receives among its passes.
 
     ``cells`` are those of its text, a row for each rank.
     """
 
-    order: Order
+    order: PipelineSchedule
     rows: tuple[tuple[Item, ...], ...]
     cells: tuple[tuple[str, ...], ...]
-    protocol: Protocol
+    protocol: TransferProtocol
 
-    def timeline(self, seconds: Callable[[Action], float], transfer_seconds: float) -> Timeline:
+    def timeline(
+        self, seconds: Callable[[Action], float], transfer_seconds: float
+    ) -> ScheduleTimeline:
         """When each pass begins and ends; every transfer takes as long."""
-        graph = Graph(self.rows, self.protocol)
+        graph = CommGraph(self.rows, self.protocol)
         sending = [transfer_seconds * one.kind.sends for one in graph.halves]
-        begins, ends = timed(graph.tasks, [*map(seconds, graph.actions), *sending])
-        spans = list(map(Span, graph.actions, begins, ends))
-        return Timeline(tuple(tuple(spans[task] for task in queue) for queue in graph.queues))
+        begins, ends = time_tasks(graph.tasks, [*map(seconds, graph.actions), *sending])
+        spans = list(map(ActionSpan, graph.actions, begins, ends))
+        return ScheduleTimeline(
+            tuple(tuple(spans[task] for task in queue) for queue in graph.queues)
+        )
 
     def csv(self) -> str:
         """The file for ``_PipelineScheduleRuntime._load_csv``, format ``compute_comms``.
 
-        Raises InputError as ``csv`` of an order does.
+        Raises InputError as ``to_csv`` of an order does.
         """
-        csv(self.order)
+        to_csv(self.order)
         return "".join(",".join(row) + "\n" for row in self.cells)
 
 
-def parse_communicated(text: str, protocol: Protocol = Protocol.RENDEZVOUS) -> Communicated:
+def parse_comm_schedule(
+    text: str, protocol: TransferProtocol = TransferProtocol.RENDEZVOUS
+) -> CommSchedule:
     """The order that a text says, with its sends and receives, which end as ``protocol`` says.
 
     Raises InputError with line and cell for what is no action; for ranks that wait for each other
@@ -78,31 +92,31 @@ def parse_communicated(text: str, protocol: Protocol = Protocol.RENDEZVOUS) -> C
     rows = tuple(tuple(_row(row, number)) for number, row in enumerate(cells, 1))
     ranks = tuple(tuple(one for one in row if isinstance(one, Action)) for row in rows)
     _check_each(rows)
-    if found := stuck(Graph(rows, protocol)):
+    if found := find_deadlock(CommGraph(rows, protocol)):
         raise InputError(f"no rank can go on: {'; '.join(found)}", hint=_hint(rows, protocol))
     _check_received(rows)
-    order = Order(ranks)
+    order = PipelineSchedule(ranks)
     _check_sent(order, rows)
     for rank, row in enumerate(rows):
-        with within(f"rank {rank}"):
+        with error_context(f"rank {rank}"):
             _check_sharded(row)
-    return Communicated(order, rows, cells, protocol)
+    return CommSchedule(order, rows, cells, protocol)
 
 
 def _row(cells: Sequence[str], number: int) -> Iterator[Item]:
     for place, cell in enumerate(cells, 1):
-        with within(f"line {number}, action {place}"):
+        with error_context(f"line {number}, action {place}"):
             if match := _HALF.fullmatch(cell):
                 yield Half(int(match[1]), Comm(match[2]), int(match[3]))
             elif match := _SHARDED.fullmatch(cell):
-                yield Sharded(int(match[1]), match[2])
+                yield FsdpAction(int(match[1]), match[2])
             else:
                 yield from actions_of(cell)
 
 
-def _hint(rows: Sequence[Sequence[Item]], protocol: Protocol) -> str:
+def _hint(rows: Sequence[Sequence[Item]], protocol: TransferProtocol) -> str:
     hint = "on one of the ranks the two must be the other way round"
-    if protocol is Protocol.EAGER or stuck(Graph(rows, Protocol.EAGER)):
+    if protocol is TransferProtocol.EAGER or find_deadlock(CommGraph(rows, TransferProtocol.EAGER)):
         return hint
     return f"{hint}; or say --protocol eager, where sends are so small that they are buffered"
 
@@ -114,8 +128,8 @@ def _check_each(rows: Sequence[Sequence[Item]]) -> None:
     if sum(map(len, rows)) > len(places):
         _check_once(rows)
     for item, (rank, _) in places.items():
-        with within(f"rank {rank}"):
-            if isinstance(item, Half | Sharded) and rank_of.get(item.stage) != rank:
+        with error_context(f"rank {rank}"):
+            if isinstance(item, Half | FsdpAction) and rank_of.get(item.stage) != rank:
                 hint = "a stage sends and receives where its passes are"
                 raise InputError(f"{item} beside no pass of stage {item.stage}", hint=hint)
             if isinstance(item, Half):
@@ -127,7 +141,7 @@ def _check_once(rows: Sequence[Sequence[Item]]) -> None:
     seen: set[Item] = set()
     for rank, row in enumerate(rows):
         for item in row:
-            if item in seen and not isinstance(item, Sharded):
+            if item in seen and not isinstance(item, FsdpAction):
                 raise InputError(f"rank {rank} does {item} twice")
             seen.add(item)
 
@@ -164,11 +178,11 @@ def _check_received(rows: Sequence[Sequence[Item]]) -> None:
                 )
 
 
-def _check_sent(order: Order, rows: Sequence[Sequence[Item]]) -> None:
+def _check_sent(order: PipelineSchedule, rows: Sequence[Sequence[Item]]) -> None:
     """Everything that a pass reads of another rank is received."""
     there = {item for row in rows for item in row}
     for action in order.actions:
-        receive = received(action)
+        receive = receive_of(action)
         source = order.rank_of.get(receive.other.stage, order.rank_of[action.stage])
         if source != order.rank_of[action.stage] and receive not in there:
             raise InputError(
@@ -180,7 +194,7 @@ def _check_sent(order: Order, rows: Sequence[Sequence[Item]]) -> None:
 
 def _check_sharded(row: Sequence[Item]) -> None:
     """Parameters are whole where a pass reads them, if FSDP puts them together at all."""
-    named = {item.stage for item in row if isinstance(item, Sharded) and item.word == "UNSHARD"}
+    named = {item.stage for item in row if isinstance(item, FsdpAction) and item.word == "UNSHARD"}
     left = Counter(item.stage for item in row if isinstance(item, Action) and item.kind in _LAST)
     whole: set[int] = set()
     for item in row:
@@ -189,10 +203,10 @@ def _check_sharded(row: Sequence[Item]) -> None:
             if item.stage in named - whole:
                 hint = f"{item.stage}UNSHARD before it"
                 raise InputError(f"{item} while stage {item.stage} is in shards", hint=hint)
-        elif isinstance(item, Sharded) and item.word == "REDUCE_GRAD":
+        elif isinstance(item, FsdpAction) and item.word == "REDUCE_GRAD":
             if left[item.stage]:
                 raise InputError(f"{item} before the last backward pass of stage {item.stage}")
-        elif isinstance(item, Sharded):
+        elif isinstance(item, FsdpAction):
             if (item.stage in whole) is (item.word == "UNSHARD"):
                 raise InputError(f"{item} twice, with nothing between")
             whole ^= {item.stage}

@@ -14,18 +14,18 @@ from itertools import chain
 
 from hierarchies import InputError
 from synth.step.schedules.clock import Durations
-from synth.step.schedules.order import Action, Order, Pass
+from synth.step.schedules.order import Action, Pass, PipelineSchedule
 from synth.step.schedules.v_shaped import check_dualpipev, dualpipev, zbv
 from synth.step.schedules.zero_bubble import zero_bubble
 
 Row = Sequence[Action]
 
 
-def gpipe(ranks: int, microbatches: int) -> Order:
+def gpipe(ranks: int, microbatches: int) -> PipelineSchedule:
     """All forward passes, then all backward passes."""
     _check(ranks, microbatches)
     both = (Pass.FORWARD, Pass.BACKWARD)
-    return Order.known(
+    return PipelineSchedule.known(
         tuple(
             tuple(Action(rank, kind, m) for kind in both for m in range(microbatches))
             for rank in range(ranks)
@@ -33,12 +33,12 @@ def gpipe(ranks: int, microbatches: int) -> Order:
     )
 
 
-def one_f_one_b(ranks: int, microbatches: int) -> Order:
+def one_f_one_b(ranks: int, microbatches: int) -> PipelineSchedule:
     """Forward and backward in turn as soon as there is a gradient: holds few activations."""
     _check(ranks, microbatches)
-    return Order.known(
+    return PipelineSchedule.known(
         tuple(
-            _in_turn(
+            _alternate_passes(
                 [Action(rank, Pass.FORWARD, m) for m in range(microbatches)],
                 [Action(rank, Pass.BACKWARD, m) for m in range(microbatches)],
                 ranks - 1 - rank,
@@ -48,15 +48,15 @@ def one_f_one_b(ranks: int, microbatches: int) -> Order:
     )
 
 
-def interleaved(ranks: int, microbatches: int, chunks: int) -> Order:
+def interleaved(ranks: int, microbatches: int, chunks: int) -> PipelineSchedule:
     """1F1B over several stages a rank: rank r has r, r + ranks, ...; idle time falls with chunks.
 
     Microbatches go in rounds, of as many as there are ranks if these divide them.
     """
     rounds = _Rounds(ranks, microbatches, chunks)
-    return Order.known(
+    return PipelineSchedule.known(
         tuple(
-            _in_turn(
+            _alternate_passes(
                 rounds.forward(rank),
                 rounds.backward(rank, Pass.BACKWARD),
                 rounds.ahead + 2 * (ranks - 1 - rank),
@@ -66,7 +66,7 @@ def interleaved(ranks: int, microbatches: int, chunks: int) -> Order:
     )
 
 
-def zero_bubble_h1(ranks: int, microbatches: int, chunks: int = 1) -> Order:
+def zero_bubble_h1(ranks: int, microbatches: int, chunks: int = 1) -> PipelineSchedule:
     """1F1B with backward passes in halves: stages wait for I only, and W fills what was idle.
 
     On rank r, W comes r microbatches after its I, so that no rank holds more than the first of
@@ -76,12 +76,12 @@ def zero_bubble_h1(ranks: int, microbatches: int, chunks: int = 1) -> Order:
     rows = []
     for rank in range(ranks):
         first = rounds.backward(rank, Pass.INPUT)
-        row = _in_turn(rounds.forward(rank), first, rounds.ahead + ranks - 1 - rank)
-        rows.append(_filled(row, rounds.backward(rank, Pass.WEIGHT), rank))
-    return Order.known(tuple(rows))
+        row = _alternate_passes(rounds.forward(rank), first, rounds.ahead + ranks - 1 - rank)
+        rows.append(_insert_weight_passes(row, rounds.backward(rank, Pass.WEIGHT), rank))
+    return PipelineSchedule.known(tuple(rows))
 
 
-def looped_bfs(ranks: int, microbatches: int, chunks: int) -> Order:
+def looped_bfs(ranks: int, microbatches: int, chunks: int) -> PipelineSchedule:
     """Breadth first: all microbatches on a rank's first stage, then on its next; and back."""
     _check(ranks, microbatches, chunks)
     rows = []
@@ -91,18 +91,20 @@ def looped_bfs(ranks: int, microbatches: int, chunks: int) -> Order:
         rows.append(
             (*forward, *(Action(a.stage, Pass.BACKWARD, a.microbatch) for a in forward[::-1]))
         )
-    return Order.known(tuple(rows))
+    return PipelineSchedule.known(tuple(rows))
 
 
-USUAL = Durations(1.0, 2.0)
+DEFAULT_DURATIONS = Durations(1.0, 2.0)
 """Backward passes of twice the products of forward ones, half of them for weights."""
 
-SCHEDULES: Mapping[str, Callable[[int, int, int], Order]] = {
+SCHEDULES: Mapping[str, Callable[[int, int, int], PipelineSchedule]] = {
     "gpipe": lambda ranks, microbatches, chunks: gpipe(ranks, microbatches),
     "1f1b": lambda ranks, microbatches, chunks: one_f_one_b(ranks, microbatches),
     "interleaved-1f1b": interleaved,
     "zero-bubble-h1": zero_bubble_h1,
-    "zero-bubble": lambda ranks, microbatches, chunks: zero_bubble(ranks, microbatches, USUAL),
+    "zero-bubble": lambda ranks, microbatches, chunks: zero_bubble(
+        ranks, microbatches, DEFAULT_DURATIONS
+    ),
     "looped-bfs": looped_bfs,
     "zbv": lambda ranks, microbatches, chunks: zbv(ranks, microbatches),
     "dualpipev": lambda ranks, microbatches, chunks: dualpipev(ranks, microbatches),
@@ -135,8 +137,8 @@ def check_sizes(schedule: str, ranks: int, microbatches: int, chunks: int) -> No
             _check(ranks, microbatches, chunks)
 
 
-def held(schedule: str, ranks: int, microbatches: int, chunks: int) -> tuple[int, ...]:
-    """What ``Order.held`` says of a schedule; of those that are searched without an order.
+def count_held(schedule: str, ranks: int, microbatches: int, chunks: int) -> tuple[int, ...]:
+    """What ``PipelineSchedule.held`` says of a schedule; of those that are searched without an order.
 
     A rank of 1F1B holds what goes ahead of its first backward pass, and one more.
     """
@@ -184,14 +186,14 @@ class _Rounds:
         ]
 
 
-def _in_turn(forward: Row, backward: Row, ahead: int) -> tuple[Action, ...]:
+def _alternate_passes(forward: Row, backward: Row, ahead: int) -> tuple[Action, ...]:
     """Some forward passes, then forward and backward in turn, then what is left backward."""
     ahead = min(ahead, len(forward))
     pairs = zip(forward[ahead:], backward, strict=False)
     return (*forward[:ahead], *chain.from_iterable(pairs), *backward[len(forward) - ahead :])
 
 
-def _filled(row: Row, later: Row, lag: int) -> tuple[Action, ...]:
+def _insert_weight_passes(row: Row, later: Row, lag: int) -> tuple[Action, ...]:
     """A row with weight gradients in it: after I number ``lag`` the first, the rest at its end."""
     weights = iter(later)
     found: list[Action] = []

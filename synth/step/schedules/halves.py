@@ -8,8 +8,8 @@ from functools import cached_property
 from itertools import pairwise, product
 from typing import NamedTuple
 
-from synth.events.longest_path import Arranged, CircleError, arranged
-from synth.step.schedules.clock import Protocol
+from synth.events.longest_path import CircleError, TaskOrder, arrange_tasks
+from synth.step.schedules.clock import TransferProtocol
 from synth.step.schedules.order import Action, Pass
 
 
@@ -31,7 +31,7 @@ class Comm(Enum):
         return 1 if self in (Comm.SEND_F, Comm.RECV_B) else -1
 
 
-_OTHER = {
+_OPPOSITE = {
     Comm.SEND_F: Comm.RECV_F,
     Comm.RECV_F: Comm.SEND_F,
     Comm.SEND_B: Comm.RECV_B,
@@ -54,7 +54,7 @@ class Half(NamedTuple):
     @property
     def other(self) -> Half:
         """The half on the other rank."""
-        return Half(self.stage + self.kind.step, _OTHER[self.kind], self.microbatch)
+        return Half(self.stage + self.kind.step, _OPPOSITE[self.kind], self.microbatch)
 
     @property
     def send(self) -> Half:
@@ -68,13 +68,13 @@ class Half(NamedTuple):
         return tuple(Action(self.stage, kind, self.microbatch) for kind in kinds)
 
 
-def received(action: Action) -> Half:
+def receive_of(action: Action) -> Half:
     """The receive that brings a pass what it reads, where that is on another rank."""
     kind = Comm.RECV_F if action.kind is Pass.FORWARD else Comm.RECV_B
     return Half(action.stage, kind, action.microbatch)
 
 
-class Sharded(NamedTuple):
+class FsdpAction(NamedTuple):
     """What FSDP does of a stage's parameters or gradients: ``0UNSHARD``."""
 
     stage: int
@@ -84,23 +84,23 @@ class Sharded(NamedTuple):
         return f"{self.stage}{self.word}"
 
 
-Item = Action | Half | Sharded
+Item = Action | Half | FsdpAction
 
 
-class Graph:
+class CommGraph:
     """Passes by their numbers, then halves: what waits for what.
 
     By rendezvous the two halves of a transfer are one task, that of its send.
     """
 
-    def __init__(self, rows: Sequence[Sequence[Item]], protocol: Protocol) -> None:
+    def __init__(self, rows: Sequence[Sequence[Item]], protocol: TransferProtocol) -> None:
         self.protocol = protocol
         self.places = {
             item: (rank, place) for rank, row in enumerate(rows) for place, item in enumerate(row)
         }
         self.actions = [one for row in rows for one in row if isinstance(one, Action)]
         halves = [one for row in rows for one in row if isinstance(one, Half)]
-        eager = protocol is Protocol.EAGER
+        eager = protocol is TransferProtocol.EAGER
         self.halves = list(dict.fromkeys(one if eager else one.send for one in halves))
         each: list[Action | Half] = [*self.actions, *self.halves]
         self.numbers: dict[Action | Half, int] = {one: task for task, one in enumerate(each)}
@@ -113,24 +113,26 @@ class Graph:
             self._wait(row)
 
     @cached_property
-    def tasks(self) -> Arranged:
+    def tasks(self) -> TaskOrder:
         """Raises CircleError where none can go on."""
-        return arranged(self.before, self.queues)
+        return arrange_tasks(self.before, self.queues)
 
     def _wait(self, row: Sequence[Item]) -> None:
         """A pass for what it receives; a half for passes before it on its rank, and for halves.
 
         Nothing waits for an eager send but its receive.
         """
-        eager, blocking = (self.protocol is one for one in (Protocol.EAGER, Protocol.BLOCKING))
+        eager, blocking = (
+            self.protocol is one for one in (TransferProtocol.EAGER, TransferProtocol.BLOCKING)
+        )
         last: dict[type, int] = {}
         for item in row:
-            if isinstance(item, Sharded):
+            if isinstance(item, FsdpAction):
                 continue
             task = self.numbers[item]
             if isinstance(item, Half) or blocking:
                 self.before[task] += last.values()
-            if isinstance(item, Action) and (receive := received(item)) in self.numbers:
+            if isinstance(item, Action) and (receive := receive_of(item)) in self.numbers:
                 self.before[task].append(self.numbers[receive])
             if isinstance(item, Half) and eager and not item.kind.sends:
                 self.before[task] += [
@@ -159,7 +161,7 @@ _Wait = tuple[int, Item, Item]
 """A rank, and what it does after what."""
 
 
-def stuck(graph: Graph) -> list[str]:
+def find_deadlock(graph: CommGraph) -> list[str]:
     """Which rank waits in which half for which other rank, round a circle; none if all go on."""
     try:
         _ = graph.tasks

@@ -16,7 +16,7 @@ from itertools import accumulate, chain, pairwise
 from typing import NamedTuple, TypeVar
 
 from hierarchies import InputError
-from synth.events.longest_path import Arranged, CircleError, arranged
+from synth.events.longest_path import CircleError, TaskOrder, arrange_tasks
 
 N = TypeVar("N", int, float)
 
@@ -46,7 +46,7 @@ class Action(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Order:
+class PipelineSchedule:
     """For each rank the actions that it does one after the other.
 
     Every stage is on one rank and does each microbatch once: F, then B or I and later W. Stage s
@@ -57,7 +57,7 @@ class Order:
     ranks: tuple[tuple[Action, ...], ...]
 
     @classmethod
-    def known(cls, ranks: tuple[tuple[Action, ...], ...]) -> Order:
+    def known(cls, ranks: tuple[tuple[Action, ...], ...]) -> PipelineSchedule:
         """One that is not checked: a schedule of which tests have checked all of its kind."""
         found = object.__new__(cls)
         object.__setattr__(found, "ranks", ranks)
@@ -123,11 +123,11 @@ class Order:
                 return (forward, self.gradient(stage + 1, microbatch))
 
     @cached_property
-    def tasks(self) -> Arranged:
+    def tasks(self) -> TaskOrder:
         """The actions by their numbers, each after what it needs and what its rank does before."""
         numbers = self.numbers
         before = [[numbers[one] for one in self.needs(action)] for action in self.actions]
-        return arranged(before, [[numbers[one] for one in actions] for actions in self.ranks])
+        return arrange_tasks(before, [[numbers[one] for one in actions] for actions in self.ranks])
 
     def held(self) -> tuple[int, ...]:
         """For each rank how many microbatches' activations it holds at most, chunk by chunk.

@@ -9,25 +9,29 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from hierarchies import InputError, within
-from synth.step.schedules.order import Action, Order, Pass
+from hierarchies import InputError, error_context
+from synth.step.schedules.order import Action, Pass, PipelineSchedule
 
 _ACTION = re.compile(r"([0-9]{1,6})([FBIW])([0-9]{1,6})")
 _OVERLAPPED = re.compile(r"\((.*)\)OVERLAP_F_B")
-_ADDED = re.compile(r"[0-9]+(UNSHARD|RESHARD|REDUCE_GRAD|SEND_F|RECV_F|SEND_B|RECV_B)[0-9]*")
+_COMMUNICATION = re.compile(
+    r"[0-9]+(UNSHARD|RESHARD|REDUCE_GRAD|SEND_F|RECV_F|SEND_B|RECV_B)[0-9]*"
+)
 
 
-def parse(text: str) -> Order:
+def parse_schedule(text: str) -> PipelineSchedule:
     """The order that a text says: cells by commas or spaces, a line for each rank.
 
     A pair ``(0F4;3B0)OVERLAP_F_B`` is read as its actions one after the other, as PyTorch's runtime
     does them unless it is given a function for such pairs. Raises InputError with line and cell.
     """
     lines = text.rstrip().splitlines()
-    return Order(tuple(tuple(_row(line, number)) for number, line in enumerate(lines, 1)))
+    return PipelineSchedule(
+        tuple(tuple(_row(line, number)) for number, line in enumerate(lines, 1))
+    )
 
 
-def csv(order: Order) -> str:
+def to_csv(order: PipelineSchedule) -> str:
     """The file for ``_PipelineScheduleRuntime._load_csv``, format ``compute_only``.
 
     Raises InputError where the last stage's forward passes are not in the order of microbatches:
@@ -47,7 +51,7 @@ def csv(order: Order) -> str:
 
 def _row(line: str, number: int) -> Iterator[Action]:
     for place, cell in enumerate(cells_of(line), 1):
-        with within(f"line {number}, action {place}"):
+        with error_context(f"line {number}, action {place}"):
             yield from actions_of(cell)
 
 
@@ -68,7 +72,7 @@ def actions_of(cell: str) -> Iterator[Action]:
 def _action(cell: str) -> Action:
     if match := _ACTION.fullmatch(cell):
         return Action(int(match[1]), Pass(match[2]), int(match[3]))
-    if _ADDED.fullmatch(cell):
+    if _COMMUNICATION.fullmatch(cell):
         raise InputError(
             f"{cell[:40]!r} is communication",
             hint="give the order without it (compute_only); 'collsynth order' checks it with it",

@@ -13,14 +13,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from hierarchies import InputError
-from synth.step.schedules.order import Action, Order, Pass
+from synth.step.schedules.order import Action, Pass, PipelineSchedule
 
 F, B, I, W = Pass.FORWARD, Pass.BACKWARD, Pass.INPUT, Pass.WEIGHT  # noqa: E741 - PyTorch's letters
 DOWN, UP = 0, 1
 """The two stages of a rank: that on the way to the last rank, and that on the way back."""
 
 
-def zbv(ranks: int, microbatches: int) -> Order:
+def zbv(ranks: int, microbatches: int) -> PipelineSchedule:
     """Zero bubble in a V: no idle time inside where F, I and W take equally long.
 
     A rank holds what 1F1B's first rank holds. Of fewer microbatches than 2P - 1 it is the order of
@@ -28,12 +28,12 @@ def zbv(ranks: int, microbatches: int) -> Order:
     """
     count = max(2 * ranks - 1, microbatches)
     rows = (_zbv(ranks, rank, count) for rank in range(ranks))
-    return Order.known(
+    return PipelineSchedule.known(
         tuple(tuple(one for one in row if one.microbatch < microbatches) for row in rows)
     )
 
 
-def dualpipev(ranks: int, microbatches: int) -> Order:
+def dualpipev(ranks: int, microbatches: int) -> PipelineSchedule:
     """Forward passes of one stage beside backward passes of the other.
 
     Whole backward passes in the middle, halves at both ends. Raises InputError for fewer
@@ -41,7 +41,7 @@ def dualpipev(ranks: int, microbatches: int) -> Order:
     """
     check_dualpipev(ranks, microbatches)
     rows = (_dualpipev(ranks, rank, microbatches) for rank in range(ranks))
-    return Order.known(tuple(rows))
+    return PipelineSchedule.known(tuple(rows))
 
 
 def check_dualpipev(ranks: int, microbatches: int) -> None:

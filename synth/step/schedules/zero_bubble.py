@@ -16,7 +16,7 @@ from math import ceil, floor, inf
 
 from hierarchies import InputError
 from synth.step.schedules.clock import Durations, Transfers
-from synth.step.schedules.order import Action, Order, Pass
+from synth.step.schedules.order import Action, Pass, PipelineSchedule
 
 PATIENCE = (0.0, 0.1, 0.5)
 """For which parts of W's seconds a rank rather waits for F or I than begin W."""
@@ -31,7 +31,7 @@ def zero_bubble(
     transfer_seconds: float = 0.0,
     room: float | None = None,
     kept: float = 0.5,
-) -> Order:
+) -> PipelineSchedule:
     """The order for such passes, of one stage a rank.
 
     ``room``: the microbatches whose activations a rank holds at most, unless given two for each
@@ -49,13 +49,13 @@ def zero_bubble(
     searches = []
     for rounded, patience in product((floor, ceil), PATIENCE):
         first = [1 + rounded(one + _SLACK) if one < inf else microbatches for one in ahead]
-        search = _Search(microbatches, (f, i, durations.weight), sent, room, kept, first)
+        search = _ZeroBubbleSearch(microbatches, (f, i, durations.weight), sent, room, kept, first)
         search.fill(patience)
         searches.append(search)
-    return Order(min(searches, key=lambda one: one.slowest).rows)
+    return PipelineSchedule(min(searches, key=lambda one: one.slowest).rows)
 
 
-class _Search:
+class _ZeroBubbleSearch:
     """The ranks, each with what it has begun: how many F, I and W, and when it is free again."""
 
     def __init__(

@@ -7,14 +7,14 @@ together.
 
 >>> from grammar import Goal
 >>> from hierarchies import load
->>> from synth.step.search.links import Least, Priced
+>>> from synth.step.search.links import BoundLinks, PricedLinks
 >>> from synth.step.search.pins import Pins
 >>> from synth.step.sharding import parse_recipe
 >>> text = "data=8 tensor=8; batch over data; weights over tensor as Megatron; zero=1"
 >>> Pins.parse("tensor=8 zero=1").allow(parse_recipe(text))
 True
 >>> system, inside, across = load("dgx-h100:8"), (1, 8), (8, 1)
->>> links, least = Priced(system), Least(system)
+>>> links, least = PricedLinks(system), BoundLinks(system)
 >>> seconds = [one.seconds(Goal.ALL_REDUCE, row, 2**26) for one in (links, least)
 ...            for row in (inside, across)]
 >>> seconds[0] < seconds[1], seconds[2] <= seconds[0], seconds[3] <= seconds[1]

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from hierarchies import System, placements
-from synth.step.search.links import Candidate, Row, axes_of
+from synth.step.search.links import PlacedRecipe, Row, axes_of
 from synth.step.sharding import Recipe
 
 Matrix = tuple[Row, ...]
@@ -28,8 +28,8 @@ class Family:
     def __len__(self) -> int:
         return len(self.matrices)
 
-    def __iter__(self) -> Iterator[Candidate]:
-        return (Candidate(self.recipe, matrix) for matrix in self.matrices)
+    def __iter__(self) -> Iterator[PlacedRecipe]:
+        return (PlacedRecipe(self.recipe, matrix) for matrix in self.matrices)
 
     def some(self, places: Sequence[int], recipe: Recipe) -> Family:
         """Those at some places, by another recipe with the same axes."""
@@ -37,7 +37,7 @@ class Family:
         return Family(recipe, matrices, [self.numbers[place] for place in places])
 
 
-def families(system: System, several: Iterable[Recipe]) -> list[Family]:
+def list_families(system: System, several: Iterable[Recipe]) -> list[Family]:
     """Every recipe on every placement of its axes, in a stable order."""
     placed: dict[tuple[tuple[str, int], ...], list[Matrix]] = {}
     found: list[Family] = []
@@ -52,7 +52,7 @@ def families(system: System, several: Iterable[Recipe]) -> list[Family]:
     return found
 
 
-def gathered(several: Iterable[Candidate]) -> list[Family]:
+def group_by_recipe(several: Iterable[PlacedRecipe]) -> list[Family]:
     """Plans by their recipes, numbered as they come."""
     found: dict[Recipe, tuple[list[Matrix], list[int]]] = {}
     for number, one in enumerate(several):

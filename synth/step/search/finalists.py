@@ -9,25 +9,25 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 from grammar.tensors.operations import Step
-from hierarchies import InputError, Placement, System, row_major
+from hierarchies import InputError, Placement, System, row_major_placement
 from hierarchies.devices import Device
-from synth.collective.ranking.request import Noting, Request, Watcher
-from synth.compute import NOTHING, Estimate, Section, together
-from synth.search.forks import Crew, forked
-from synth.step.redistribution.seconds import Answers
+from synth.collective.ranking.request import Request, StopFlag, Watcher
+from synth.compute import NOTHING, Estimate, Section, sum_estimates_of_section
+from synth.search.forks import WorkControl, map_in_forks
+from synth.step.redistribution.seconds import RequestAnswers
 from synth.step.schedules import HALVES, SCHEDULES
-from synth.step.search.links import Candidate, Composed
-from synth.step.sharding import Plan, Program, Recipe, apply, plan_of, prepared
+from synth.step.search.links import ComposedPlan, PlacedRecipe
+from synth.step.sharding import Plan, Recipe, StepProgram, apply, plan_of, prepare_step
 from synth.step.sharding.plan import PIPE
-from synth.step.sharding.stages import ONCE
-from synth.step.simulation import Device as Tasks
-from synth.step.simulation import Overlap, Predicted, Runtime, Sources, predicted
-from synth.step.simulation.groups import scores_in
-from synth.step.simulation.predicting import in_order, written
-from synth.step.simulation.sources import Network, Rooflines, sources
-from synth.step.simulation.stretching import WRITTEN, stretched
+from synth.step.sharding.stages import ONCE_PHASES
+from synth.step.simulation import DeviceTasks as Tasks
+from synth.step.simulation import Overlap, Sources, StepPrediction, StepRuntime, predict_step
+from synth.step.simulation.groups import find_scores
+from synth.step.simulation.predicting import predict_tasks, write_tasks
+from synth.step.simulation.sources import NetworkPrices, Rooflines, build_sources
+from synth.step.simulation.stretching import WRITTEN_STAGES, stretch_device
 
-RUNTIME = Runtime(Overlap(sends=True, prefetch=1))
+RUNTIME = StepRuntime(Overlap(sends=True, prefetch=1))
 """Gradients are sent as soon as they are made, parameters put together a layer ahead."""
 
 
@@ -39,11 +39,11 @@ class Finalist:
     ``saved_seconds``: what it would take longer with each gradient's sum by itself.
     """
 
-    candidate: Candidate
+    candidate: PlacedRecipe
     plan: Plan
     placement: Placement
     by_framework: bool
-    found: Predicted
+    found: StepPrediction
     products: Estimate
     between: Estimate
     saved_seconds: float = 0.0
@@ -55,7 +55,7 @@ class Finalist:
 
 
 @dataclass
-class Taken:
+class FinalistPool:
     """Plans that are simulated, in the order in which they come, until enough of them fit. Mutable.
 
     ``looked_at`` are all that came, ``refused`` why some cannot be, ``nearest`` the least memory of
@@ -67,20 +67,20 @@ class Taken:
     memory_bytes: float
     refused: Counter[str]
     simulated: list[Finalist] = field(default_factory=list)
-    looked_at: list[Composed] = field(default_factory=list)
-    nearest: tuple[Candidate, float] | None = None
-    beside: Sequence[Composed] = ()
+    looked_at: list[ComposedPlan] = field(default_factory=list)
+    nearest: tuple[PlacedRecipe, float] | None = None
+    beside: Sequence[ComposedPlan] = ()
     told: list[Finalist | InputError] = field(default_factory=list)
-    _excess: dict[_Kind, float] = field(default_factory=dict)
+    _excess: dict[_MemoryKind, float] = field(default_factory=dict)
 
     def simulate(
         self,
-        coming: Iterator[Composed],
+        coming: Iterator[ComposedPlan],
         k: int,
-        simulated: Callable[[Composed], Finalist | InputError],
+        simulated: Callable[[ComposedPlan], Finalist | InputError],
         watcher: Watcher,
         known: Callable[[], int] = lambda: 0,
-        crew: Crew | None = None,
+        crew: WorkControl | None = None,
         *,
         at_once: bool = False,
     ) -> bool:
@@ -90,10 +90,10 @@ class Taken:
         ``at_once`` where that is said. Done by a ``crew`` if that is not all of the watcher's.
         False if it was stopped before.
         """
-        begun: list[_Begun] = []
-        noting = _OnceSimulated(crew or watcher, self.simulated)
+        begun: list[_StartedPlan] = []
+        noting = _FirstResultWatcher(crew or watcher, self.simulated)
         wanted = self._to_simulate(coming, k, begun)
-        for last in forked(simulated, wanted, noting, known=known, at_once=at_once):
+        for last in map_in_forks(simulated, wanted, noting, known=known, at_once=at_once):
             one, beside = begun.pop(0)
             if beside:
                 self.told.append(last)
@@ -103,8 +103,8 @@ class Taken:
         return not noting.stopped
 
     def _to_simulate(
-        self, coming: Iterator[Composed], k: int, begun: list[_Begun]
-    ) -> Iterator[Composed | None]:
+        self, coming: Iterator[ComposedPlan], k: int, begun: list[_StartedPlan]
+    ) -> Iterator[ComposedPlan | None]:
         """As many as are needed if all fit, then those beside them, begun while somebody waits to
         hear which fit; those that ``begun`` are noted there until taken.
         """
@@ -122,16 +122,16 @@ class Taken:
             begun.append((one, True))
             yield one
 
-    def _fitting(self, coming: Iterator[Composed]) -> Iterator[Composed]:
+    def _fitting(self, coming: Iterator[ComposedPlan]) -> Iterator[ComposedPlan]:
         for one in coming:
             self.looked_at.append(one)
             if self._fits(one):
                 yield one
 
-    def _fits(self, one: Composed) -> bool:
-        return one.size_bytes * self._excess.get(_kind(one), 1.0) <= self.memory_bytes
+    def _fits(self, one: ComposedPlan) -> bool:
+        return one.size_bytes * self._excess.get(_memory_kind_of(one), 1.0) <= self.memory_bytes
 
-    def _take(self, one: Composed, last: Finalist | InputError) -> None:
+    def _take(self, one: ComposedPlan, last: Finalist | InputError) -> None:
         """What was simulated beside one that did not fit may be one that is passed over."""
         if not self._fits(one):
             return
@@ -140,15 +140,15 @@ class Taken:
         elif last.size_bytes <= self.memory_bytes:
             self.simulated.append(last)
         else:
-            self._excess[_kind(one)] = last.size_bytes / one.size_bytes
+            self._excess[_memory_kind_of(one)] = last.size_bytes / one.size_bytes
             if self.nearest is None or last.size_bytes < self.nearest[1]:
                 self.nearest = one.candidate, last.size_bytes
 
 
-class _OnceSimulated(Noting):
+class _FirstResultWatcher(StopFlag):
     """Goes on until something is simulated, then for as long as the watcher says."""
 
-    def __init__(self, watcher: Crew, simulated: Sequence[Finalist]) -> None:
+    def __init__(self, watcher: WorkControl, simulated: Sequence[Finalist]) -> None:
         super().__init__(watcher)
         self._simulated = simulated
 
@@ -156,13 +156,13 @@ class _OnceSimulated(Noting):
         return not self._simulated or super().go_on()
 
 
-_Begun = tuple[Composed, bool]
+_StartedPlan = tuple[ComposedPlan, bool]
 """What is simulated, and whether it is beside the others."""
 
-_Kind = tuple[tuple[tuple[str, int], ...], int, bool]
+_MemoryKind = tuple[tuple[tuple[str, int], ...], int, bool]
 
 
-def _kind(one: Composed) -> _Kind:
+def _memory_kind_of(one: ComposedPlan) -> _MemoryKind:
     """Plans that are off in memory by about as much: their axes, ZeRO, and what is done again."""
     recipe = one.candidate.recipe
     return recipe.axes, recipe.zero, recipe.remat
@@ -170,83 +170,97 @@ def _kind(one: Composed) -> _Kind:
 
 def rooflines_of(step: Step, plan: Plan, device: Device) -> Rooflines:
     """What sections of a plan take on a device; scores of attention are never in memory."""
-    return Rooflines(device, scores_in(apply(step, plan), plan.parts))
+    return Rooflines(device, find_scores(apply(step, plan), plan.parts))
 
 
-def on_clock(
-    step: Step, plan: Plan, computing: Callable[[Section], Estimate], network: Network
-) -> Predicted:
+def simulate_plan(
+    step: Step, plan: Plan, computing: Callable[[Section], Estimate], network: NetworkPrices
+) -> StepPrediction:
     """A plan of a step on the clock, as finalists are."""
-    return predicted(*_told(step, plan, computing, network))
+    return predict_step(*_prediction_inputs(step, plan, computing, network))
 
 
-def _told(
-    step: Step, plan: Plan, computing: Callable[[Section], Estimate], network: Network
-) -> tuple[Step, Plan, Program, Sources, Runtime]:
-    return prepared(step, plan), plan, apply(step, plan), sources(computing, network), RUNTIME
+def _prediction_inputs(
+    step: Step, plan: Plan, computing: Callable[[Section], Estimate], network: NetworkPrices
+) -> tuple[Step, Plan, StepProgram, Sources, StepRuntime]:
+    return (
+        prepare_step(step, plan),
+        plan,
+        apply(step, plan),
+        build_sources(computing, network),
+        RUNTIME,
+    )
 
 
 def layers_of(recipe: Recipe, layers: int) -> int:
     """How many layers of the step are written out for it."""
-    written = _written(recipe, layers)
+    written = _written_layers(recipe, layers)
     return sum(written) if written is not None else layers
 
 
-def _written(recipe: Recipe, layers: int) -> tuple[int, ...] | None:
+def _written_layers(recipe: Recipe, layers: int) -> tuple[int, ...] | None:
     """The layers of the stages that are written out for all; None where these differ."""
     stages = recipe.stages
     each = recipe.layers or (layers // stages,) * stages
-    if stages <= WRITTEN or sum(each) != layers or len({*each[1:-1]}) > 1:
+    if stages <= WRITTEN_STAGES or sum(each) != layers or len({*each[1:-1]}) > 1:
         return None
-    return each[0], *each[1 : WRITTEN - 1], each[-1]
+    return each[0], *each[1 : WRITTEN_STAGES - 1], each[-1]
 
 
-def _short(recipe: Recipe, layers: int) -> Recipe | None:
+def _shorten_recipe(recipe: Recipe, layers: int) -> Recipe | None:
     """The recipe of a few stages that stand for all; None where these differ."""
-    if (few := _written(recipe, layers)) is None:
+    if (few := _written_layers(recipe, layers)) is None:
         return None
-    axes = tuple((name, WRITTEN if name == PIPE else size) for name, size in recipe.axes)
+    axes = tuple((name, WRITTEN_STAGES if name == PIPE else size) for name, size in recipe.axes)
     schedule = "zero-bubble-h1" if recipe.schedule in HALVES else "1f1b"
     return replace(recipe, axes=axes, schedule=schedule, chunks=1, layers=few)
 
 
-def simulated(step: Step, one: Candidate, answers: Answers, device: Device) -> Finalist:
+def simulate_candidate(
+    step: Step, one: PlacedRecipe, answers: RequestAnswers, device: Device
+) -> Finalist:
     """The step by a candidate on the clock, with what the planner ``answers`` on the system.
 
     Raises InputError for a plan that is not one of the step.
     """
-    told = _Told(one, answers, device)
+    told = _FinalistBuilder(one, answers, device)
     return told.finalist(told.predicted(step, one.recipe))
 
 
-def finalist(
-    step_of: Callable[[int], Step], layers: int, one: Candidate, answers: Answers, device: Device
+def simulate_finalist(
+    step_of: Callable[[int], Step],
+    layers: int,
+    one: PlacedRecipe,
+    answers: RequestAnswers,
+    device: Device,
 ) -> Finalist:
     """The same; ``step_of`` gives the step with so many layers.
 
     Of a long pipeline those of a few stages are written out, and stand for those between.
     """
     recipe = one.recipe
-    if (short := _short(recipe, layers)) is not None:
-        told = _Told(one, answers, device)
+    if (short := _shorten_recipe(recipe, layers)) is not None:
+        told = _FinalistBuilder(one, answers, device)
         few = told.written(step_of(sum(short.layers)), short)
-        if (longer := stretched(few, recipe.stages)) is not None:
+        if (longer := stretch_device(few, recipe.stages)) is not None:
             order = SCHEDULES[recipe.schedule](one.ranks, recipe.microbatches, recipe.chunks)
             handing = told.network.handing
-            return told.finalist(in_order(longer, order, recipe.microbatches, handing, RUNTIME))
-    return simulated(step_of(layers), one, answers, device)
+            return told.finalist(
+                predict_tasks(longer, order, recipe.microbatches, handing, RUNTIME)
+            )
+    return simulate_candidate(step_of(layers), one, answers, device)
 
 
-def asked(
-    step_of: Callable[[int], Step], layers: int, one: Candidate, answers: Answers
+def list_requests(
+    step_of: Callable[[int], Step], layers: int, one: PlacedRecipe, answers: RequestAnswers
 ) -> list[Request]:
-    """What the planner will be asked for by a candidate's ``finalist``, each once.
+    """What the planner will be asked for by a candidate's ``simulate_finalist``, each once.
 
     Raises InputError as that does.
     """
-    short = _short(one.recipe, layers)
+    short = _shorten_recipe(one.recipe, layers)
     step = step_of(sum(short.layers) if short else layers)
-    network = Network(answers, Placement(answers.system.hierarchy, one.axes, one.rows))
+    network = NetworkPrices(answers, Placement(answers.system.hierarchy, one.axes, one.rows))
     found: dict[Request, None] = {}
 
     def sending(*how: Any) -> float:
@@ -255,19 +269,19 @@ def asked(
 
     plan = plan_of(step, short or one.recipe)
     free = Sources(lambda section: 0.0, sending, network.handing)
-    written(prepared(step, plan), plan, apply(step, plan), free, RUNTIME)
+    write_tasks(prepare_step(step, plan), plan, apply(step, plan), free, RUNTIME)
     return [*found]
 
 
 @dataclass
-class _Told:
+class _FinalistBuilder:
     """A step on the clock; and of each of its sections how much of it are products of matrices.
 
-    These are ``known`` by the seconds of the whole, as ``times_done`` finds them again.
+    These are ``known`` by the seconds of the whole, as ``count_sections`` finds them again.
     """
 
-    candidate: Candidate
-    answers: Answers
+    candidate: PlacedRecipe
+    answers: RequestAnswers
     device: Device
     known: dict[float, tuple[Estimate, Estimate]] = field(default_factory=dict)
     plan: Plan = field(init=False)
@@ -279,26 +293,28 @@ class _Told:
         return Placement(self.answers.system.hierarchy, one.axes, one.rows)
 
     @cached_property
-    def network(self) -> Network:
+    def network(self) -> NetworkPrices:
         """What is sent takes so long."""
-        return Network(self.answers, self.placement)
+        return NetworkPrices(self.answers, self.placement)
 
-    def finalist(self, found: Predicted) -> Finalist:
+    def finalist(self, found: StepPrediction) -> Finalist:
         """What was put on the clock, as a finalist."""
         one = self.candidate
-        by_itself = by_framework(one, self.answers.system)
+        by_itself = is_framework_order(one, self.answers.system)
         computed = self._of(found, one.recipe.microbatches)
         return Finalist(one, self.plan, self.placement, by_itself, found, *computed)
 
-    def predicted(self, step: Step, recipe: Recipe) -> Predicted:
+    def predicted(self, step: Step, recipe: Recipe) -> StepPrediction:
         """A step by a recipe."""
         self.plan = plan_of(step, recipe)
-        return on_clock(step, self.plan, self._computing(step), self.network)
+        return simulate_plan(step, self.plan, self._computing(step), self.network)
 
     def written(self, step: Step, recipe: Recipe) -> Tasks:
         """What its device does."""
         self.plan = plan_of(step, recipe)
-        return written(*_told(step, self.plan, self._computing(step), self.network))
+        return write_tasks(
+            *_prediction_inputs(step, self.plan, self._computing(step), self.network)
+        )
 
     def _computing(self, step: Step) -> Callable[[Section], Estimate]:
         rooflines = rooflines_of(step, self.plan, self.device)
@@ -310,18 +326,23 @@ class _Told:
 
         return computing
 
-    def _of(self, run: Predicted, microbatches: int) -> tuple[Estimate, Estimate]:
+    def _of(self, run: StepPrediction, microbatches: int) -> tuple[Estimate, Estimate]:
         """What the busiest rank computes, divided as all that is computed in a step."""
-        done = times_done(run, microbatches, self.known)
+        done = count_sections(run, microbatches, self.known)
         passes = [[one.times(often) for one in self.known[took]] for took, often in done.items()]
-        both = [together(each) for each in zip(*passes, strict=True)] or [NOTHING, NOTHING]
+        both = [sum_estimates_of_section(each) for each in zip(*passes, strict=True)] or [
+            NOTHING,
+            NOTHING,
+        ]
         whole = sum(one.seconds for one in both)
         share = run.ranks[run.busiest].compute_seconds / whole if whole else 0.0
         products, between = (one.times(share) for one in both)
         return products, between
 
 
-def times_done(run: Predicted, microbatches: int, known: Container[float]) -> Counter[float]:
+def count_sections(
+    run: StepPrediction, microbatches: int, known: Container[float]
+) -> Counter[float]:
     """How often in a step, over all stages, each section is done of whose seconds some are known.
 
     A section is found again by its seconds, which are its tasks'.
@@ -329,15 +350,15 @@ def times_done(run: Predicted, microbatches: int, known: Container[float]) -> Co
     found = Counter[float]()
     for task in run.device.tasks:
         if task.seconds in known and not task.request:
-            found[task.seconds] += 1 if task.place.when in ONCE else microbatches
+            found[task.seconds] += 1 if task.place.when in ONCE_PHASES else microbatches
     return found
 
 
-def by_framework(one: Candidate, system: System) -> bool:
+def is_framework_order(one: PlacedRecipe, system: System) -> bool:
     """Whether its axes lie as frameworks lay them out by themselves."""
-    usual = _usual(system.hierarchy, one.axes)
+    usual = _place_by_framework(system.hierarchy, one.axes)
     return usual is not None and usual.matrix == one.rows
 
 
-_usual = lru_cache(row_major)
+_place_by_framework = lru_cache(row_major_placement)
 """The same for all recipes of the same axes."""

@@ -11,28 +11,28 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from synth.collective.ranking.how_to_get import UNTIL_MEASURED, advice, advised_seconds
+from synth.collective.ranking.how_to_get import KEEP_UNTIL_MEASURED, advise, seconds_as_advised
 from synth.collective.ranking.request import Answer, Request
 from synth.collective.semantics.programs import Language
-from synth.step.redistribution.seconds import Answers
+from synth.step.redistribution.seconds import RequestAnswers
 from synth.step.search.finalists import Finalist
-from synth.step.simulation.collected import Collected, collected
+from synth.step.simulation.collected import RankCollective, list_collectives
 
-LEAST = 0.001
+LEAST_GAIN = 0.001
 """Of a step: what gains less is not worth a file."""
 
 
 @dataclass(frozen=True)
-class Sending:
+class CollectiveGain:
     """A collective of a step, and the best answer to it."""
 
-    sent: Collected
+    sent: RankCollective
     answer: Answer
 
     @property
     def seconds(self) -> float:
         """What it takes once on the clock of the step: as is advised."""
-        return advised_seconds(self.answer)
+        return seconds_as_advised(self.answer)
 
     @property
     def default_seconds(self) -> float:
@@ -48,26 +48,26 @@ class Sending:
     @property
     def perhaps_saved_seconds(self) -> float:
         """Of a step, if a program that is worth measuring is as fast as priced."""
-        if advice(self.answer) is not UNTIL_MEASURED:
+        if advise(self.answer) is not KEEP_UNTIL_MEASURED:
             return 0.0
         each = self.default_seconds - self.answer.runtime_seconds
         return self.sent.times * (1 - self.sent.hidden) * each
 
 
-def gaining(one: Finalist, answers: Answers) -> tuple[Sending, ...]:
+def list_gains(one: Finalist, answers: RequestAnswers) -> tuple[CollectiveGain, ...]:
     """Those of a plan that are worth a file, the one that saves most first."""
-    found = [gain for gain in sending(one, answers) if _worth(gain, one)]
+    found = [gain for gain in list_collective_gains(one, answers) if _is_worthwhile(gain, one)]
     return tuple(sorted(found, key=lambda gain: -gain.saved_seconds))
 
 
-def _worth(gain: Sending, one: Finalist) -> bool:
-    return gain.saved_seconds > LEAST * one.found.seconds
+def _is_worthwhile(gain: CollectiveGain, one: Finalist) -> bool:
+    return gain.saved_seconds > LEAST_GAIN * one.found.seconds
 
 
-def sending(one: Finalist, answers: Answers) -> Iterator[Sending]:
+def list_collective_gains(one: Finalist, answers: RequestAnswers) -> Iterator[CollectiveGain]:
     """All that the busiest rank sends, what takes the most time first."""
     lies = one.placement
-    for sent in collected(one.plan, one.found):
+    for sent in list_collectives(one.plan, one.found):
         asked = Request(
             lies.axes,
             sent.over,
@@ -77,4 +77,4 @@ def sending(one: Finalist, answers: Answers) -> Iterator[Sending]:
             placement=lies.matrix,
         )
         if sent.times and sent.size_bytes:
-            yield Sending(sent, answers.best(asked))
+            yield CollectiveGain(sent, answers.best(asked))

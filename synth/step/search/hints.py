@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 from hierarchies import InputError
 from synth.step.search.composing.composer import Composer
-from synth.step.search.pins import Pins, said_of
+from synth.step.search.pins import Pins, pin_value_of
 from synth.step.sharding import Recipe
 
 FARTHEST = 4096
 """Batches that are no farther from the one that was asked for are looked at."""
 
 
-def no_plan(
+def no_plan_error(
     model: str,
     devices: int,
     batch: int,
@@ -32,9 +32,9 @@ def no_plan(
         if known and not any(some.allow(one) for one in known):
             *others, last = some.said
             beside = Pins({name: some.said[name] for name in others})
-            values = {said_of(one, last) for one in known if beside.allow(one)}
+            values = {pin_value_of(one, last) for one in known if beside.allow(one)}
             first = f"with {beside}, " if others else ""
-            hint = f"{first}{last} is {_one_of(values)}"
+            hint = f"{first}{last} is {_spell_values(values)}"
             return InputError(f"no plan of {about} has {some}", where="pin", hint=hint)
     if known:
         hint = "other microbatches: of 1, 2, 4, ... 64 samples on a device, or one"
@@ -59,14 +59,14 @@ def _batches(batch: int, farthest: int, possible: Callable[[int], bool]) -> Iter
             yield found
 
 
-def _one_of(values: Iterable[str]) -> str:
+def _spell_values(values: Iterable[str]) -> str:
     """In the order of numbers, if they are some."""
     known = sorted(values, key=lambda one: (int(one) if one.isdecimal() else 0, one))
     return known[0] if len(known) == 1 else f"one of {', '.join(known)}"
 
 
 @dataclass(frozen=True)
-class Freed:
+class MemorySaving:
     """A change, and the least memory of a device with it, and how much less that is."""
 
     what: str
@@ -74,7 +74,9 @@ class Freed:
     freed_bytes: float
 
 
-def freed(size_bytes: float, changes: Mapping[str, Callable[[], float]]) -> tuple[Freed, ...]:
+def find_savings(
+    size_bytes: float, changes: Mapping[str, Callable[[], float]]
+) -> tuple[MemorySaving, ...]:
     """Which changes need less memory than what needs least now, the one that frees most first."""
     found = []
     for what, size in changes.items():
@@ -83,11 +85,11 @@ def freed(size_bytes: float, changes: Mapping[str, Callable[[], float]]) -> tupl
         except InputError:
             continue
         if own < size_bytes:
-            found.append(Freed(what, own, size_bytes - own))
+            found.append(MemorySaving(what, own, size_bytes - own))
     return tuple(sorted(found, key=lambda one: one.size_bytes))
 
 
-def least(composer: Composer, several: Iterable[Recipe]) -> float:
+def find_least_memory(composer: Composer, several: Iterable[Recipe]) -> float:
     """The least memory that one of several recipes needs. Raises InputError if none can be."""
     sizes = []
     for one in several:

@@ -15,25 +15,25 @@ from math import isqrt
 from grammar.tensors.operations import Step
 from hierarchies import InputError, System
 from hierarchies.devices import Device
-from synth.step.models import Spelling, zoo_step
-from synth.step.rows.grids import Extents, Knobs, extents_of, recipes
+from synth.step.models import ModelSettings, zoo_step
+from synth.step.rows.grids import Extents, Knobs, extents_of, list_recipes
 from synth.step.search.composing.reading import LAYERS
 from synth.step.search.composing.writing import MICROBATCHES
-from synth.step.search.families import Family, families
-from synth.step.search.hints import no_plan
-from synth.step.search.links import Candidate
+from synth.step.search.families import Family, list_families
+from synth.step.search.hints import no_plan_error
+from synth.step.search.links import PlacedRecipe
 from synth.step.search.pins import AXES, Pins
 from synth.step.sharding import Recipe, apply, plan_of
 from synth.step.sharding.plan import MOST_PASSES, PIPE
 from synth.step.zoo.sizes import Llama, Lstm, ResNet, sizes_of
 
-LONG = 16_384
+LONG_SEQUENCE = 16_384
 """From how many tokens on a sequence may be cut among devices."""
 
 SAMPLES = (1, 2, 4, 8, 16, 32, 64)
 """In a microbatch of one device, if the batch is in microbatches."""
 
-SCHEDULED = ("1f1b", "interleaved-1f1b")
+SEARCHED_SCHEDULES = ("1f1b", "interleaved-1f1b")
 """Orders that are searched unless one is pinned: others are no faster, or need halves."""
 
 CHUNKS = (1, 2, 4, 8)
@@ -41,12 +41,12 @@ CHUNKS = (1, 2, 4, 8)
 
 
 @dataclass(frozen=True)
-class Job:
+class PlanningProblem:
     """A model of the zoo with sizes as changed, a batch of so many samples, on a machine."""
 
     model: str
     changes: Mapping[str, int]
-    spelling: Spelling
+    spelling: ModelSettings
     system: System
     device: Device
 
@@ -124,9 +124,9 @@ class Job:
         devices, batch = self.system.devices, self.spelling.batch
         axes = [*([PIPE] if self.divides and self.layers else []), "data", "tensor"]
         axes += ["expert"] * bool(self.extents.experts)
-        axes += ["seq"] * (self.extents.tokens >= LONG or "seq" in pins.said)
+        axes += ["seq"] * (self.extents.tokens >= LONG_SEQUENCE or "seq" in pins.said)
         counts = divisors(batch) if self.divides else [1]
-        schedules = (pins.said["schedule"],) if "schedule" in pins.said else SCHEDULED
+        schedules = (pins.said["schedule"],) if "schedule" in pins.said else SEARCHED_SCHEDULES
         return Knobs(
             degrees=divisors(devices),
             axes=tuple(axis for axis in AXES if axis in axes),
@@ -141,18 +141,18 @@ class Job:
 
     def recipes(self, pins: Pins) -> list[Recipe]:
         """All with the pins. Raises InputError where there are none, and says why."""
-        known = list(recipes(self.system.devices, self.extents, self.knobs(pins)))
+        known = list(list_recipes(self.system.devices, self.extents, self.knobs(pins)))
         found = [one for one in known if self.allows(pins, one)]
         if not found:
             devices, batch = self.system.devices, self.spelling.batch
-            raise no_plan(self.model, devices, batch, pins, known, self.possible)
+            raise no_plan_error(self.model, devices, batch, pins, known, self.possible)
         return found
 
     def families(self, pins: Pins) -> list[Family]:
-        """All plans with the pins, by their recipes. Raises as ``recipes`` does."""
-        return families(self.system, self.recipes(pins))
+        """All plans with the pins, by their recipes. Raises as ``list_recipes`` does."""
+        return list_families(self.system, self.recipes(pins))
 
-    def candidates(self, pins: Pins) -> list[Candidate]:
+    def candidates(self, pins: Pins) -> list[PlacedRecipe]:
         """The same one by one."""
         return [*chain.from_iterable(self.families(pins))]
 
@@ -164,7 +164,7 @@ class Job:
         """Whether anything divides another batch among the devices."""
         counts = divisors(batch) if self.divides else [1]
         knobs = replace(self.knobs(Pins({})), microbatches=counts, unstaged=counts)
-        some = recipes(self.system.devices, replace(self.extents, batch=batch), knobs)
+        some = list_recipes(self.system.devices, replace(self.extents, batch=batch), knobs)
         return next(some, None) is not None
 
     def _usual(self, recipe: Recipe) -> bool:

@@ -18,17 +18,17 @@ from grammar import Goal
 from hierarchies import Axis, Placement, Reduction, System
 from synth.collective.price.bound import bound
 from synth.collective.price.defaults import defaults
-from synth.collective.price.resolution import estimate
+from synth.collective.price.resolution import estimate_price
 from synth.collective.price.step_prices import Simulator
 from synth.collective.price.steps import total_seconds
-from synth.collective.ranking.answers import unproved
+from synth.collective.ranking.answers import unproved_answer
 from synth.collective.ranking.candidates import CandidateSearch
-from synth.collective.ranking.how_to_get import advised_seconds
+from synth.collective.ranking.how_to_get import seconds_as_advised
 from synth.collective.ranking.library import Library
-from synth.collective.semantics.point_to_point import send_receive
+from synth.collective.semantics.point_to_point import stage_transfer
 from synth.collective.semantics.programs import Language
-from synth.search.forks import Crew, forked
-from synth.step.point_to_point import priced_transfer
+from synth.search.forks import WorkControl, map_in_forks
+from synth.step.point_to_point import price_transfer
 from synth.step.search.composing.clock import Structure
 from synth.step.sharding import Recipe
 from synth.step.sharding.plan import PIPE
@@ -39,7 +39,7 @@ STEP = 1
 SEGMENTS = (1, 4, 16, 64)
 """A payload is cut into so many: of 90 questions none was dearer than with all numbers of them."""
 
-MANY = 2.0**40
+MANY_BYTES = 2.0**40
 """Bytes that take so long that their latency is nothing."""
 
 Row = tuple[int, ...]
@@ -54,7 +54,7 @@ def axes_of(recipe: Recipe) -> tuple[Axis, ...]:
 
 
 @dataclass(frozen=True)
-class Candidate:
+class PlacedRecipe:
     """A recipe and where its axes lie: a row of each axis, in their order."""
 
     recipe: Recipe
@@ -71,16 +71,16 @@ class Candidate:
         """Those of the axes of samples and tokens, over which gradients are summed."""
         return tuple(self.row_of[axis] for axis in self.recipe.zero_axes if axis in self.row_of)
 
-    def in_buckets(self, size_bytes: int) -> Candidate:
+    def in_buckets(self, size_bytes: int) -> PlacedRecipe:
         """The same with its gradients in buckets of so many bytes; each by itself for 0."""
         return replace(self, recipe=replace(self.recipe, bucket_bytes=size_bytes))
 
     @property
-    def alone(self) -> Candidate:
+    def alone(self) -> PlacedRecipe:
         """The same with the sum of each gradient by itself."""
         return self.in_buckets(0)
 
-    def by(self, recipe: Recipe) -> Candidate:
+    def by(self, recipe: Recipe) -> PlacedRecipe:
         """The same axes in the same places by another recipe."""
         return self if recipe == self.recipe else replace(self, recipe=recipe)
 
@@ -101,10 +101,10 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Composed:
+class ComposedPlan:
     """A plan with what it is expected to take: seconds of a step, bytes of the fullest device."""
 
-    candidate: Candidate
+    candidate: PlacedRecipe
     seconds: float
     size_bytes: float
 
@@ -120,7 +120,7 @@ class Links(Protocol):
 
 
 @dataclass
-class Priced:
+class PricedLinks:
     """What is advised takes, the best programs or the runtime's own choice; finalists' are proved.
 
     Seconds are on a line through those of sizes that were ``asked``, which are kept.
@@ -147,15 +147,15 @@ class Priced:
         keys = ((goal, row, power) for power in _powers(size_bytes))
         return [key for key in keys if key not in self._known]
 
-    def learn(self, several: Sequence[Key], crew: Crew) -> None:
+    def learn(self, several: Sequence[Key], crew: WorkControl) -> None:
         """Ask for that by as many processes as there may be, until the crew is to stop.
 
         Forks are to know all programs.
         """
         for goal, row, _ in several:
-            reduction = Reduction(alone(self.system, row), ("over",))
+            reduction = Reduction(place_alone(self.system, row), ("over",))
             self._library(goal).paths(len(reduction.tree.digits))
-        for seconds, key in zip(forked(self._found, several, crew), several, strict=False):
+        for seconds, key in zip(map_in_forks(self._found, several, crew), several, strict=False):
             self._known[key] = seconds
 
     def _at(self, key: Key) -> float:
@@ -165,7 +165,7 @@ class Priced:
 
     def _found(self, key: Key) -> float:
         goal, row, power = key
-        return self.asked(goal, alone(self.system, row), 2**power)
+        return self.asked(goal, place_alone(self.system, row), 2**power)
 
     def asked(self, goal: Goal, placement: Placement, size_bytes: int) -> float:
         """As is advised by the best program that is found, which is not proved.
@@ -174,13 +174,13 @@ class Priced:
         """
         simulator, reduction = self._simulator, Reduction(placement, ("over",))
         plain = defaults(simulator, reduction, size_bytes, goal).baseline
-        most = estimate(self.system, sum(one.ticks for one in plain), plain).most_below
+        most = estimate_price(self.system, sum(one.ticks for one in plain), plain).most_below
         how = self._library(goal), simulator, size_bytes, SEGMENTS
         search = CandidateSearch(*how, stripes=False)
         found = search.bound_ticks(reduction) <= most and search.distinct(reduction, 1, most)
         if not found:
             return total_seconds(plain)
-        return advised_seconds(unproved(simulator, found[0].what, goal, size_bytes))
+        return seconds_as_advised(unproved_answer(simulator, found[0].what, goal, size_bytes))
 
     def _library(self, goal: Goal) -> Library:
         return self.libraries.setdefault(goal, Library(Language(goal=goal)))
@@ -189,9 +189,9 @@ class Priced:
         """Of transfers from each rank to the next."""
         key = row, int(size_bytes)
         if key not in self._handed:
-            placement, ranks = alone(self.system, row), range(prod(row) - 1)
-            sent = (send_receive(placement, "over", rank, rank + 1, key[1]) for rank in ranks)
-            self._handed[key] = [priced_transfer(one, self.system).seconds for one in sent]
+            placement, ranks = place_alone(self.system, row), range(prod(row) - 1)
+            sent = (stage_transfer(placement, "over", rank, rank + 1, key[1]) for rank in ranks)
+            self._handed[key] = [price_transfer(one, self.system).seconds for one in sent]
         return self._handed[key]
 
 
@@ -202,7 +202,7 @@ def _powers(size_bytes: float) -> tuple[int, int]:
 
 
 @dataclass
-class Least:
+class BoundLinks:
     """What nothing can beat: bounds of collectives; transfers take no time.
 
     But for their latency, which is left out, bounds grow as the bytes do.
@@ -215,8 +215,10 @@ class Least:
         """Of no program less."""
         key = goal, row
         if key not in self._of_a_byte:
-            reduction = Reduction(alone(self.system, row), ("over",))
-            self._of_a_byte[key] = bound(self.system, reduction, MANY, goal).seconds / MANY
+            reduction = Reduction(place_alone(self.system, row), ("over",))
+            self._of_a_byte[key] = (
+                bound(self.system, reduction, MANY_BYTES, goal).seconds / MANY_BYTES
+            )
         return self._of_a_byte[key] * size_bytes
 
     def handed(self, row: Row, size_bytes: float) -> Sequence[float]:
@@ -224,7 +226,7 @@ class Least:
         return [0.0] * (prod(row) - 1)
 
 
-class Free:
+class FreeLinks:
     """Links on which nothing takes any time: none is faster."""
 
     def seconds(self, goal: Goal, row: Row, size_bytes: float) -> float:
@@ -237,10 +239,10 @@ class Free:
 
 
 @dataclass
-class Noting(Free):
+class RecordingLinks(FreeLinks):
     """The same, but what others would have to ask for is noted in ``wanted``."""
 
-    links: Priced
+    links: PricedLinks
     wanted: dict[Key, None] = field(default_factory=dict)
 
     def seconds(self, goal: Goal, row: Row, size_bytes: float) -> float:
@@ -249,7 +251,7 @@ class Noting(Free):
         return 0.0
 
 
-def alone(system: System, row: Row) -> Placement:
+def place_alone(system: System, row: Row) -> Placement:
     """An axis over a row, and all else that there is as another."""
     levels = system.hierarchy.cardinalities
     rest = tuple(size // own for size, own in zip(levels, row, strict=True))

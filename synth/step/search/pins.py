@@ -61,10 +61,10 @@ class Pins:
 
     def allow(self, recipe: Recipe) -> bool:
         """Whether a recipe has all of them."""
-        return all(said_of(recipe, name) == value for name, value in self.said.items())
+        return all(pin_value_of(recipe, name) == value for name, value in self.said.items())
 
 
-def said_of(recipe: Recipe, name: str) -> str:
+def pin_value_of(recipe: Recipe, name: str) -> str:
     """What a recipe has, by the word of a pin."""
     match name:
         case "zero" | "microbatches" | "chunks":
@@ -86,12 +86,12 @@ def said_of(recipe: Recipe, name: str) -> str:
 _SIZE = re.compile(r"([1-9]\d{0,5})MB")
 
 
-def _count(value: str) -> bool:
+def _is_count(value: str) -> bool:
     return value.isdecimal() and 0 < int(value) < 2**31
 
 
 _WORDS: Mapping[str, Callable[[str], bool]] = {
-    **dict.fromkeys((*AXES, "microbatches", "chunks"), _count),
+    **dict.fromkeys((*AXES, "microbatches", "chunks"), _is_count),
     "zero": lambda value: value in ("0", "1", "2", "3"),
     "schedule": lambda value: value in SCHEDULES,
     "remat": lambda value: value in ("yes", "no"),

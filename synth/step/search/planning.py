@@ -14,81 +14,86 @@ from hierarchies import InputError, System
 from hierarchies.devices import Device
 from synth.collective.ranking.library import Library
 from synth.collective.ranking.request import Request, Watcher
-from synth.search.forks import Meanwhile, several_in
+from synth.search.forks import BackgroundWork, is_parallel
 from synth.search.space import BestFound, Budget, Found, Infeasible, NoneFound, Optimal
-from synth.step.redistribution.seconds import Answers
-from synth.step.search.composing.balancing import Balancing
+from synth.step.redistribution.seconds import RequestAnswers
+from synth.step.search.composing.balancing import LayerBalancer
 from synth.step.search.composing.composer import Composer
-from synth.step.search.composing.writing import MICROBATCHES, batch_of, insides
+from synth.step.search.composing.writing import MICROBATCHES, batch_of, write_insides
 from synth.step.search.families import Family
 from synth.step.search.finalists import (
     Finalist,
-    Taken,
-    asked,
-    by_framework,
-    finalist,
+    FinalistPool,
+    is_framework_order,
     layers_of,
+    list_requests,
+    simulate_finalist,
 )
-from synth.step.search.gaining import Sending, gaining, sending
-from synth.step.search.hints import Freed, freed, least
-from synth.step.search.job import Job
-from synth.step.search.links import Candidate, Composed, Least, Priced
-from synth.step.search.operations.finer import Finer, finer
+from synth.step.search.gaining import CollectiveGain, list_collective_gains, list_gains
+from synth.step.search.hints import MemorySaving, find_least_memory, find_savings
+from synth.step.search.job import PlanningProblem
+from synth.step.search.links import BoundLinks, ComposedPlan, PlacedRecipe, PricedLinks
+from synth.step.search.operations.finer import Refinement, refine
 from synth.step.search.pins import Pins
-from synth.step.search.resolution import Likely, advised, difference, likely
+from synth.step.search.resolution import (
+    UncertainSeconds,
+    choose_advised,
+    compare_seconds,
+    estimate_errors,
+)
 from synth.step.search.searching import Search
-from synth.step.search.sums.buckets import bucketed
-from synth.step.search.sums.choosing import BUCKETS, nearest
+from synth.step.search.sums.buckets import try_buckets
+from synth.step.search.sums.choosing import BUCKETS, find_nearest_size
 from synth.step.sharding import Recipe
 from synth.step.zoo.sizes import sizes_of
 
-SPARE = 50
+SPARE_PLANS = 50
 """So many plans more are found than are asked for: simulated, some may not fit."""
 
-EVERY = 16
+UNSTAGED_PLANS = 16
 """So many plans of a model in one piece are simulated: they are few, and composed seconds of it
 leave out what normalisations of whole batches send."""
 
-SENT = 16
+GRADIENT_PIECES = 16
 """In how many pieces gradients of a model without layers are sent while others are made."""
 
 
-def _sizes(pins: Pins) -> Sequence[int]:
+def _bucket_sizes(pins: Pins) -> Sequence[int]:
     """Of the buckets that are tried: none where that is pinned."""
     return BUCKETS if pins.bucket_bytes is None else ()
 
 
 @dataclass(frozen=True)
-class Planned:
+class PlanningResult:
     """What was found: the search, its first plans ``looked_at``, and the best of them simulated.
 
-    Those are ``finalists``, the fastest first, and ``likely`` what each may be off by. ``usual`` is
+    Those are ``finalists``, the fastest first, and ``estimate_errors`` what each may be off by. ``usual`` is
     the best where axes lie as frameworks lay them out, simulated as ``laid_out`` unless the first
     lies so. ``least_seconds``: what no plan can beat, as all devices would compute all the time.
-    ``refused``: why plans cannot be, and how many. ``nearest``: if none fits, what needs the least
+    ``refused``: why plans cannot be, and how many. ``find_nearest_size``: if none fits, what needs the least
     memory, and how much. ``peak_seconds``: that no plan is below, where not all were looked at;
     else None. ``front``: the search's, if that was wanted.
     """
 
     search: Search
-    looked_at: tuple[Composed, ...]
+    looked_at: tuple[ComposedPlan, ...]
     finalists: tuple[Finalist, ...]
-    likely: tuple[Likely, ...]
-    usual: Composed | None
-    laid_out: Likely | None
+    likely: tuple[UncertainSeconds, ...]
+    usual: ComposedPlan | None
+    laid_out: UncertainSeconds | None
     least_seconds: float
     refused: tuple[tuple[str, int], ...]
-    nearest: tuple[Candidate, float] | None
+    nearest: tuple[PlacedRecipe, float] | None
     complete: bool
     peak_seconds: float | None
-    front: tuple[Composed, ...]
+    front: tuple[ComposedPlan, ...]
 
     def advised(self, memory_bytes: float) -> int:
         """The number of the plan to be taken, from 0; there must be one."""
-        told = [difference(self.likely[0], one) for one in self.likely]
-        return advised(self.finalists, told, memory_bytes)
+        told = [compare_seconds(self.likely[0], one) for one in self.likely]
+        return choose_advised(self.finalists, told, memory_bytes)
 
-    def verdict(self, memory_bytes: float) -> Found[Candidate]:
+    def verdict(self, memory_bytes: float) -> Found[PlacedRecipe]:
         """What the search proves of composed seconds."""
         bound, nearest = self.peak_seconds, None
         if self.finalists:
@@ -107,26 +112,28 @@ class Planned:
 class Planner:
     """Plans of one job; what plans share is kept from search to search."""
 
-    job: Job
+    job: PlanningProblem
 
     @cached_property
     def composer(self) -> Composer:
         job = self.job
-        insides_of = partial(insides, job.traced, accelerator=job.device, layers=bool(job.layers))
+        insides_of = partial(
+            write_insides, job.traced, accelerator=job.device, layers=bool(job.layers)
+        )
         microbatches = MICROBATCHES if job.divides else 1
-        return Composer(job.layers or SENT, job.spelling.batch, insides_of, microbatches)
+        return Composer(job.layers or GRADIENT_PIECES, job.spelling.batch, insides_of, microbatches)
 
     @cached_property
-    def _links(self) -> tuple[Priced, Least]:
-        return Priced(self.job.system, libraries=self._libraries), Least(self.job.system)
+    def _links(self) -> tuple[PricedLinks, BoundLinks]:
+        return PricedLinks(self.job.system, libraries=self._libraries), BoundLinks(self.job.system)
 
     @cached_property
     def _libraries(self) -> dict[Goal, Library]:
         return {}
 
     @cached_property
-    def _answers(self) -> Answers:
-        return Answers(self.job.system, stripes=False, libraries=self._libraries)
+    def _answers(self) -> RequestAnswers:
+        return RequestAnswers(self.job.system, stripes=False, libraries=self._libraries)
 
     @cached_property
     def peak_seconds(self) -> float:
@@ -134,7 +141,7 @@ class Planner:
         job = self.job
         count, samples = (MICROBATCHES, 1) if job.divides else (1, job.spelling.batch)
         whole = Recipe((("data", 1),), microbatches=count)
-        [alone] = insides(job.traced, whole, [samples], _perfect(job.device))
+        [alone] = write_insides(job.traced, whole, [samples], _perfect(job.device))
         return alone.seconds(job.layers) / samples * job.spelling.batch / job.system.devices
 
     def plans(
@@ -144,7 +151,7 @@ class Planner:
         watcher: Watcher,
         *,
         front: bool = False,
-    ) -> Planned:
+    ) -> PlanningResult:
         """The ``k`` best with the pins. ``front``: also what no other beats in seconds and memory,
         found while the best are simulated.
 
@@ -154,23 +161,25 @@ class Planner:
         memory, some = job.device.memory_bytes, job.families(pins)
         self._write(some, watcher)
         some = sorted(self._balanced(some, watcher), key=lambda one: one.numbers[0])
-        search = Search(self.composer, some, memory, *self._links, watcher, _sizes(pins))
+        search = Search(self.composer, some, memory, *self._links, watcher, _bucket_sizes(pins))
         if search.complete and search.refused.total() == search.plans:
             raise InputError(f"no plan can be: {next(iter(search.refused))}", where=job.model)
-        taken = Taken(memory, search.refused.copy())
-        several = k if job.layers else max(k, EVERY)
-        usual = next(search.cheapest(lambda one: by_framework(one, job.system)), None)
-        coming = map(self._traced, islice(search.cheapest(), SPARE + several))
+        taken = FinalistPool(memory, search.refused.copy())
+        several = k if job.layers else max(k, UNSTAGED_PLANS)
+        usual = next(search.cheapest(lambda one: is_framework_order(one, job.system)), None)
+        coming = map(self._traced, islice(search.cheapest(), SPARE_PLANS + several))
         first = [*islice(coming, several)]
-        taken.beside = [*map(self._traced, _beside(usual, first, job.system))]
-        with Meanwhile(lambda: (search.front() if front else (), search.complete), watcher) as rest:
+        taken.beside = [*map(self._traced, _extra_candidates(usual, first, job.system))]
+        with BackgroundWork(
+            lambda: (search.front() if front else (), search.complete), watcher
+        ) as rest:
             search.crew = rest
             several_work = self._ask(pins, [*first, *taken.beside], rest)
             told = chain(first, coming), several, partial(self._simulated, pins), watcher
             complete = taken.simulate(*told, job.known, rest, at_once=several_work)
             unbeaten, whole = rest.result()
         simulated = sorted(taken.simulated, key=lambda one: one.found.seconds)[:k]
-        return Planned(
+        return PlanningResult(
             search,
             tuple(taken.looked_at),
             tuple(simulated),
@@ -185,14 +194,14 @@ class Planner:
             unbeaten,
         )
 
-    def finer(self, one: Finalist, budget: Budget) -> Finer:
+    def finer(self, one: Finalist, budget: Budget) -> Refinement:
         """A finalist operation by operation; of substitutions as many as the budget has."""
         job = self.job
-        return finer(job.step, one, self._answers, self._links[0], job.device, budget)
+        return refine(job.step, one, self._answers, self._links[0], job.device, budget)
 
     def _balanced(self, some: Iterable[Family], watcher: Watcher) -> Iterator[Family]:
         """All plans, their layers cut as is fastest where that pays and fits."""
-        balancing = Balancing(self.composer.on(self._links[1]), self.job.device.memory_bytes)
+        balancing = LayerBalancer(self.composer.on(self._links[1]), self.job.device.memory_bytes)
         for one in some:
             yield from balancing.cut(one) if watcher.go_on() else [one]
 
@@ -203,51 +212,54 @@ class Planner:
             self.job.traced(batch)
         self.composer.write(wanted, watcher)
 
-    def _traced(self, one: Composed) -> Composed:
+    def _traced(self, one: ComposedPlan) -> ComposedPlan:
         """What is traced here its forks need not trace: JAX has threads, which forks have not."""
         self.job.of_layers(layers_of(one.candidate.recipe, self.job.layers))
         return one
 
-    def _ask(self, pins: Pins, several: Sequence[Composed], crew: Meanwhile[Any]) -> bool:
+    def _ask(self, pins: Pins, several: Sequence[ComposedPlan], crew: BackgroundWork[Any]) -> bool:
         """Have all priced that plans send, if several processes are to simulate them; say whether.
 
         What is written out here for that its forks need not write out. Buckets, which are tried
         where they may gain, are priced then.
         """
-        if worth := several_in(crew):
+        if worth := is_parallel(crew):
             asked_for = chain.from_iterable(self._asked(pins, one) for one in several)
             self._answers.ask(asked_for, crew)
         return worth
 
-    def _asked(self, pins: Pins, one: Composed) -> Sequence[Request]:
+    def _asked(self, pins: Pins, one: ComposedPlan) -> Sequence[Request]:
         """What will be asked when a plan is simulated; nothing of one that cannot be."""
         job, plan = self.job, one.candidate
         alone = plan if pins.bucket_bytes is not None else plan.alone
         try:
-            return asked(job.of_layers, job.layers, alone, self._answers)
+            return list_requests(job.of_layers, job.layers, alone, self._answers)
         except InputError:
             return ()
 
-    def _finalist(self, one: Candidate) -> Finalist:
+    def _finalist(self, one: PlacedRecipe) -> Finalist:
         job = self.job
-        return finalist(job.of_layers, job.layers, one, self._answers, job.device)
+        return simulate_finalist(job.of_layers, job.layers, one, self._answers, job.device)
 
-    def _bucketed(self, pins: Pins, one: Candidate) -> Finalist:
+    def _bucketed(self, pins: Pins, one: PlacedRecipe) -> Finalist:
         """A plan simulated, with the buckets that are pinned, or those that gain."""
         if pins.bucket_bytes is not None:
             return self._finalist(one)
         alone = one.alone
         composed, memory = self.composer.on(self._links[0]), self.job.device.memory_bytes
-        shorter, sizes = partial(composed.shorter, alone), partial(nearest, composed, alone)
-        return bucketed(self._finalist(alone), self._finalist, memory, shorter, sizes)
+        shorter, sizes = (
+            partial(composed.shorter, alone),
+            partial(find_nearest_size, composed, alone),
+        )
+        return try_buckets(self._finalist(alone), self._finalist, memory, shorter, sizes)
 
-    def _simulated(self, pins: Pins, one: Composed) -> Finalist | InputError:
+    def _simulated(self, pins: Pins, one: ComposedPlan) -> Finalist | InputError:
         try:
             return self._bucketed(pins, one.candidate)
         except InputError as error:
             return error
 
-    def freed(self, pins: Pins, found: Planned) -> tuple[Freed, ...]:
+    def freed(self, pins: Pins, found: PlanningResult) -> tuple[MemorySaving, ...]:
         """If nothing fits: what would need less memory, and how much that is."""
         if found.nearest is None or found.search.fitting or not found.search.complete:
             return ()
@@ -261,11 +273,11 @@ class Planner:
             others["twice the devices, over data"] = partial(self._doubled, recipe)
         if getattr(sizes_of(self.job.model, self.job.changes), "sequence", 1) % 2 == 0:
             others["half the sequence"] = partial(self._halved, recipe)
-        return freed(size, others)
+        return find_savings(size, others)
 
     def _least(self, pins: Pins) -> float:
         """The least memory of a plan with such pins."""
-        return least(self.composer, self.job.recipes(pins))
+        return find_least_memory(self.composer, self.job.recipes(pins))
 
     def _doubled(self, recipe: Recipe) -> float:
         """Twice as many samples on twice as many devices."""
@@ -280,24 +292,24 @@ class Planner:
         half = replace(job, changes={**job.changes, "sequence": tokens})
         return Planner(half).composer.size_bytes(recipe)
 
-    def sending(self, one: Finalist) -> tuple[Sending, ...]:
+    def sending(self, one: Finalist) -> tuple[CollectiveGain, ...]:
         """The collectives of a plan, each with its best answer; what takes most time first."""
-        return tuple(sending(one, self._answers))
+        return tuple(list_collective_gains(one, self._answers))
 
-    def gaining(self, one: Finalist) -> tuple[Sending, ...]:
+    def gaining(self, one: Finalist) -> tuple[CollectiveGain, ...]:
         """Its collectives that gain by programs of ours."""
-        return gaining(one, self._answers)
+        return list_gains(one, self._answers)
 
-    def _likely(self, several: Sequence[Finalist]) -> tuple[Likely, ...]:
-        return tuple(likely(several, self.composer, self._links[0], self.job.system))
+    def _likely(self, several: Sequence[Finalist]) -> tuple[UncertainSeconds, ...]:
+        return tuple(estimate_errors(several, self.composer, self._links[0], self.job.system))
 
     def _laid_out(
         self,
         pins: Pins,
-        usual: Composed | None,
+        usual: ComposedPlan | None,
         simulated: Sequence[Finalist],
         *told: Finalist | InputError,
-    ) -> Likely | None:
+    ) -> UncertainSeconds | None:
         """The best as frameworks lay axes out, simulated; None where there is nothing to gain.
 
         ``told``: what came of it, if it was simulated beside others.
@@ -325,12 +337,12 @@ def _perfect(device: Device) -> Device:
     )
 
 
-def _beside(
-    usual: Composed | None, first: Sequence[Composed], system: System
-) -> Iterator[Composed]:
+def _extra_candidates(
+    usual: ComposedPlan | None, first: Sequence[ComposedPlan], system: System
+) -> Iterator[ComposedPlan]:
     """What is to be simulated beside the first plans: the best as frameworks lay axes out, unless
     the first of all lies so, or it is one of them.
     """
-    needless = usual in first or (first and by_framework(first[0].candidate, system))
+    needless = usual in first or (first and is_framework_order(first[0].candidate, system))
     if usual is not None and not needless:
         yield usual

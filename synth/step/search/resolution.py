@@ -7,10 +7,10 @@ seconds at either end, and of two plans what one source does to both cancels. So
 
 * products of matrices, and what is between them: the interval of their estimates (``Rates`` of
   ``synth.compute``). One device, so one factor for all plans;
-* the shapes of products, which are the plan's own where it cuts its stages otherwise (``SHAPES``);
+* the shapes of products, which are the plan's own where it cuts its stages otherwise (``SHAPE_ERRORS``);
 * links, a source for each level, as the prices of collectives have it. A plan is composed again
   with slow links and with fast ones: what was sent beside compute may then be waited for;
-* what the clock leaves out (``OWN``), of any two plans.
+* what the clock leaves out (``CLOCK_ERROR``), of any two plans.
 
 Sources are independent, and each is within its ends in nine of ten cases. So their squares add up,
 and a difference that is told is so in nine of ten. "Surely faster" is a strict partial order, as
@@ -30,22 +30,22 @@ from hierarchies.calibration import ANY
 from synth.step.search.composing.composer import Composer, Composition
 from synth.step.search.composing.inside import INSIDE
 from synth.step.search.finalists import Finalist
-from synth.step.search.links import Candidate, Links, Row
+from synth.step.search.links import Links, PlacedRecipe, Row
 
-OWN = 0.03
+CLOCK_ERROR = 0.03
 """Of the faster of two plans, what the simulator itself leaves out.
 
 Of the pairs of plans of one model that ran here (``results/runs``) and whose parts were alike
 within a twentieth of a step, in nine of ten the measured difference was within this of the
 simulated one; single plans are off by 2.6 % in the mean."""
 
-SHAPES = (0.92, 1.12)
+SHAPE_ERRORS = (0.92, 1.12)
 """What all products of a layer take, by how they are cut, beside what they take on the device.
 
 Of 15 such layers measured on an A100 and an H100 (``tests/synth/compute/matmuls.csv``, from 512
 rows on), against the middle of those of one device."""
 
-FULL = 0.9
+FULL_SHARE = 0.9
 """Of a device's memory. Published runs that were so full slowed down or crashed (results/order):
 what is predicted leaves out what an allocator cannot use, and what a runtime keeps for itself."""
 
@@ -53,9 +53,9 @@ SNUG = 0.8
 """Of a device's memory. Predicted peaks are off by a quarter in one of ten published runs, so plans
 that need more than this may not fit (``results/steps``, peak memory, p90)."""
 
-NONE = (0.0, 0.0)
+NO_ERROR = (0.0, 0.0)
 
-PRODUCTS, BETWEEN, CUT, LEFT_OUT = (
+PRODUCTS, BETWEEN_PRODUCTS, PRODUCT_SHAPES, UNMODELLED = (
     "products of matrices",
     "what is between products",
     "shapes of products",
@@ -64,7 +64,7 @@ PRODUCTS, BETWEEN, CUT, LEFT_OUT = (
 
 
 @dataclass(frozen=True)
-class Source:
+class UncertaintySource:
     """One source of error; ``of``: those plans have it in common for which that is equal."""
 
     what: str
@@ -72,12 +72,12 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Likely:
+class UncertainSeconds:
     """Seconds of a plan, and by how much they are others at both ends of each source."""
 
     seconds: float
-    ends: Mapping[Source, tuple[float, float]] = field(default_factory=dict)
-    own: float = OWN
+    ends: Mapping[UncertaintySource, tuple[float, float]] = field(default_factory=dict)
+    own: float = CLOCK_ERROR
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ class Difference:
         return self.low_seconds > 0 or self.high_seconds < 0
 
 
-def difference(one: Likely, other: Likely) -> Difference:
+def compare_seconds(one: UncertainSeconds, other: UncertainSeconds) -> Difference:
     """How much longer ``other`` takes.
 
     >>> links = Source("links")
@@ -110,73 +110,76 @@ def difference(one: Likely, other: Likely) -> Difference:
     """
     parts: dict[str, list[tuple[float, float]]] = {}
     for source in dict.fromkeys((*one.ends, *other.ends)):
-        both = zip(one.ends.get(source, NONE), other.ends.get(source, NONE), strict=True)
+        both = zip(one.ends.get(source, NO_ERROR), other.ends.get(source, NO_ERROR), strict=True)
         moved = [0.0, *(there - here for here, there in both)]
         parts.setdefault(source.what, []).append((min(moved), max(moved)))
     own = 0.0 if one == other else max(one.own, other.own) * min(one.seconds, other.seconds)
-    parts[LEFT_OUT] = [(-own, own)]
-    each = {what: _together(several) for what, several in parts.items()}
-    less, more = _together(each.values())
+    parts[UNMODELLED] = [(-own, own)]
+    each = {what: _combine_errors(several) for what, several in parts.items()}
+    less, more = _combine_errors(each.values())
     seconds = other.seconds - one.seconds
     order = sorted(each.items(), key=lambda part: part[1][0] - part[1][1])
-    sources = tuple((what, *ends) for what, ends in order if ends != NONE)
+    sources = tuple((what, *ends) for what, ends in order if ends != NO_ERROR)
     return Difference(seconds, seconds + less, seconds + more, sources)
 
 
-def _together(several: Iterable[tuple[float, float]]) -> tuple[float, float]:
+def _combine_errors(several: Iterable[tuple[float, float]]) -> tuple[float, float]:
     """What independent errors may be off by: their squares add up, those that are less and more."""
     less, more = zip(*several, strict=True)
     return -hypot(*less) or 0.0, hypot(*more)
 
 
-def likely(
+def estimate_errors(
     several: Sequence[Finalist], composer: Composer, links: Links, system: System
-) -> list[Likely]:
+) -> list[UncertainSeconds]:
     """Seconds of simulated plans, with what they may be off by."""
     some = [one.candidate for one in several]
     return [
-        Likely(one.found.seconds, {**dict(_computed(one)), **sent})
-        for one, sent in zip(several, _sent(some, composer, links, system), strict=True)
+        UncertainSeconds(one.found.seconds, {**dict(_compute_errors(one)), **sent})
+        for one, sent in zip(several, _link_errors(some, composer, links, system), strict=True)
     ]
 
 
-def _computed(one: Finalist) -> Iterator[tuple[Source, tuple[float, float]]]:
+def _compute_errors(one: Finalist) -> Iterator[tuple[UncertaintySource, tuple[float, float]]]:
     """What computing may be off by; idle time is other ranks' share of the same."""
     run = one.found
     rank = run.ranks[run.busiest]
     busy = run.seconds - rank.idle_seconds
     longer = run.seconds / busy if busy > 0 else 1.0
-    for what, estimate in ((PRODUCTS, one.products), (BETWEEN, one.between)):
+    for what, estimate in ((PRODUCTS, one.products), (BETWEEN_PRODUCTS, one.between)):
         ends = (estimate.low - estimate.seconds, estimate.high - estimate.seconds)
-        yield Source(what), (longer * ends[0], longer * ends[1])
+        yield UncertaintySource(what), (longer * ends[0], longer * ends[1])
     recipe = one.candidate.recipe
     cut = tuple(axis for axis in recipe.axes if axis[0] in INSIDE and axis[1] > 1)
     seconds = longer * one.products.seconds
-    low, high = ((ratio - 1) * seconds for ratio in SHAPES)
-    yield Source(CUT, (cut, recipe.replicas * recipe.microbatches)), (low, high)
+    low, high = ((ratio - 1) * seconds for ratio in SHAPE_ERRORS)
+    yield (
+        UncertaintySource(PRODUCT_SHAPES, (cut, recipe.replicas * recipe.microbatches)),
+        (low, high),
+    )
 
 
-def _sent(
-    several: Sequence[Candidate], composer: Composer, links: Links, system: System
-) -> list[dict[Source, tuple[float, float]]]:
+def _link_errors(
+    several: Sequence[PlacedRecipe], composer: Composer, links: Links, system: System
+) -> list[dict[UncertaintySource, tuple[float, float]]]:
     """What links may be off by, level by level: each plan composed with slow and fast ones."""
-    found: list[dict[Source, tuple[float, float]]] = [{} for _ in several]
+    found: list[dict[UncertaintySource, tuple[float, float]]] = [{} for _ in several]
     if system.calibration is None:
         return found
     usual = Composition(composer, links).seconds(several)
     for level, one in enumerate(system.hierarchy.levels):
         ends = [
-            Composition(composer, _Off(links, system, level, slow)).seconds(several)
+            Composition(composer, _SkewedLinks(links, system, level, slow)).seconds(several)
             for slow in (False, True)
         ]
         for of, before, fast, slow in zip(found, usual, *ends, strict=True):
             if slow > before or fast < before:
-                of[Source(f"links of {one.name}")] = (fast - before, slow - before)
+                of[UncertaintySource(f"links of {one.name}")] = (fast - before, slow - before)
     return found
 
 
 @dataclass(frozen=True)
-class _Off:
+class _SkewedLinks:
     """Links of which those of one level are as slow, or as fast, as measurements let them be."""
 
     links: Links
@@ -187,7 +190,7 @@ class _Off:
     def seconds(self, goal: Goal, row: Row, size_bytes: float) -> float:
         """As ``Links`` says; what takes as long without bytes waits for messages."""
         found = self.links.seconds(goal, row, size_bytes)
-        if _outermost(row) != self.level:
+        if _outermost_level(row) != self.level:
             return found
         few = self.links.seconds(goal, row, 0.0)
         return found * self._ratio(0.0 if 2 * few > found else inf)
@@ -195,7 +198,11 @@ class _Off:
     def handed(self, row: Row, size_bytes: float) -> Sequence[float]:
         """As ``Links`` says."""
         found = self.links.handed(row, size_bytes)
-        return [one * self._ratio(inf) for one in found] if _outermost(row) == self.level else found
+        return (
+            [one * self._ratio(inf) for one in found]
+            if _outermost_level(row) == self.level
+            else found
+        )
 
     def _ratio(self, size_bytes: float) -> float:
         calibration = self.system.calibration
@@ -205,12 +212,12 @@ class _Off:
         return max(1.0, known.high) if self.slow else min(1.0, known.low)
 
 
-def _outermost(row: Row) -> int:
+def _outermost_level(row: Row) -> int:
     """The outermost level that an axis crosses; -1 if none."""
     return next((level for level, size in enumerate(row) if size > 1), -1)
 
 
-def advised(
+def choose_advised(
     several: Sequence[Finalist], differences: Sequence[Difference], memory_bytes: float
 ) -> int:
     """Which of the plans that are not told from the first is to be taken; the first, if alone.
@@ -222,7 +229,7 @@ def advised(
 
     def simplicity(number: int) -> tuple[bool, int, bool, bool, bool, float, int]:
         one, size = several[number], several[number].size_bytes
-        full, snug = (size > share * memory_bytes for share in (FULL, SNUG))
+        full, snug = (size > share * memory_bytes for share in (FULL_SHARE, SNUG))
         axes, again = len(one.candidate.row_of), one.candidate.recipe.remat
         risk = differences[number].high_seconds
         return full, axes, not one.by_framework, again, snug, risk, size

@@ -21,24 +21,31 @@ from math import inf, prod
 import numpy as np
 
 from hierarchies import Axis, InputError
-from synth.collective.ranking.request import Noting as Stops
-from synth.collective.ranking.request import Provisional, Watcher
-from synth.search.forks import Crew, several_in
-from synth.search.front import front
+from synth.collective.ranking.request import ProvisionalResult, Watcher
+from synth.collective.ranking.request import StopFlag as Stops
+from synth.search.forks import WorkControl, is_parallel
+from synth.search.front import find_front
 from synth.step.search.composing.clock import Structure
-from synth.step.search.composing.composer import TOGETHER, Composer
+from synth.step.search.composing.composer import CLOCK_BATCH, Composer
 from synth.step.search.families import Family
-from synth.step.search.links import Candidate, Composed, Free, Links, Noting, Priced
-from synth.step.search.sums.choosing import Choosing
+from synth.step.search.links import (
+    ComposedPlan,
+    FreeLinks,
+    Links,
+    PlacedRecipe,
+    PricedLinks,
+    RecordingLinks,
+)
+from synth.step.search.sums.choosing import BucketChooser
 
-LIKELY = 16
+MOST_TRIED = 16
 """So many families are looked at, once work is stopped, to find one that fits."""
 
-LEADING = 10
+MOST_REPORTED = 10
 """So many of the best so far are told while work goes on."""
 
 
-class _Known(IntEnum):
+class _Precision(IntEnum):
     """What is known of a plan."""
 
     ROUGH = 0
@@ -61,31 +68,31 @@ class Search:
         composer: Composer,
         several: Sequence[Family],
         memory_bytes: float,
-        links: Priced,
+        links: PricedLinks,
         least: Links,
         watcher: Watcher,
         buckets: Sequence[int] = (),
     ) -> None:
         self.plans = sum(map(len, several))
-        self.nearest: tuple[Candidate, float] | None = None
+        self.nearest: tuple[PlacedRecipe, float] | None = None
         self.refused: Counter[str] = Counter()
         self.complete = True
-        self.crew: Crew = watcher
+        self.crew: WorkControl = watcher
         self._watcher = watcher
         self._composer = composer
         self._links = links
         self._choosing, self._loose = (
-            Choosing(composer.on(some), buckets, memory_bytes) for some in (links, least)
+            BucketChooser(composer.on(some), buckets, memory_bytes) for some in (links, least)
         )
         self._families: list[Family] = []
         self._sizes: list[float] = []
         self._fit(several, memory_bytes)
-        free = Choosing(composer.on(Free()), buckets, memory_bytes)
+        free = BucketChooser(composer.on(FreeLinks()), buckets, memory_bytes)
         self._rough = [free.bound(next(iter(one))) for one in self._families]
         self._numbered()
         self._bounds: dict[int, float] = {}
         self._nearer: dict[int, float] = {}
-        self._best: dict[int, Composed] = {}
+        self._best: dict[int, ComposedPlan] = {}
         self._timed: set[int] = set()
 
     def _fit(self, several: Sequence[Family], memory_bytes: float) -> None:
@@ -114,7 +121,7 @@ class Search:
         for at, one in enumerate(several):
             if at and not self._watcher.go_on():
                 self.complete = False
-                left = sorted(several[at:], key=_spread, reverse=True)[:LIKELY]
+                left = sorted(several[at:], key=_spread, reverse=True)[:MOST_TRIED]
                 yield from takewhile(lambda one: not self._families, left)
                 return
             yield one
@@ -142,9 +149,9 @@ class Search:
         """How many were put on the clock to find the cheapest."""
         return len(self._timed)
 
-    def _one(self, number: int) -> Candidate:
+    def _one(self, number: int) -> PlacedRecipe:
         family = self._families[self._family[number]]
-        return Candidate(family.recipe, family.matrices[self._place[number]])
+        return PlacedRecipe(family.recipe, family.matrices[self._place[number]])
 
     def _bound(self, number: int) -> float:
         """With links that nothing can beat."""
@@ -156,37 +163,39 @@ class Search:
     def _bounded(self, some: Sequence[int]) -> list[float]:
         return [*map(self._bound, some)]
 
-    def cheapest(self, among: Callable[[Candidate], bool] = lambda one: True) -> Iterator[Composed]:
+    def cheapest(
+        self, among: Callable[[PlacedRecipe], bool] = lambda one: True
+    ) -> Iterator[ComposedPlan]:
         """Those ``among`` all that fit, in the order of their seconds; of equal ones, as given."""
         firsts = zip(self._rough, self._numbers, strict=True)
-        waiting = [(rough, int(numbers[0]), _Known.ROUGH) for rough, numbers in firsts]
+        waiting = [(rough, int(numbers[0]), _Precision.ROUGH) for rough, numbers in firsts]
         heapify(waiting)
         alike: defaultdict[Structure, list[tuple[float, int]]] = defaultdict(list)
         told = False
         while waiting:
             least, number, known = heappop(waiting)
-            if known is _Known.SECONDS:
+            if known is _Precision.SECONDS:
                 yield self._best[number]
                 told = True
             elif told and not self._watcher.go_on():
                 self.complete = False
                 return
-            elif known is _Known.ROUGH:
+            elif known is _Precision.ROUGH:
                 for each in self._numbers[self._family[number]].tolist():
                     if among(self._one(each)):
-                        heappush(waiting, (self._bound(each), each, _Known.BOUND))
-            elif known is _Known.BOUND:
+                        heappush(waiting, (self._bound(each), each, _Precision.BOUND))
+            elif known is _Precision.BOUND:
                 if number not in self._nearer:
                     self._learn([number])
                     self._nearer[number] = max(least, self._choosing.bound(self._one(number)))
                 alike[self._one(number).structure].append((self._nearer[number], number))
-                heappush(waiting, (self._nearer[number], number, _Known.NEARER))
+                heappush(waiting, (self._nearer[number], number, _Precision.NEARER))
             else:
                 if number not in self._timed:
                     self._time(alike[self._one(number).structure])
-                heappush(waiting, (self._best[number].seconds, number, _Known.SECONDS))
+                heappush(waiting, (self._best[number].seconds, number, _Precision.SECONDS))
 
-    def front(self) -> tuple[Composed, ...]:
+    def front(self) -> tuple[ComposedPlan, ...]:
         """Of all that fit those that no other beats in seconds and in memory, the fastest first.
 
         Plans in buckets are weighed without these in memory; one that then needs as much as a
@@ -194,9 +203,9 @@ class Search:
         """
         rough, sizes = (np.array(each)[self._family] for each in (self._rough, self._sizes))
         noting = Stops(self._watcher)
-        numbers = front(rough, sizes, self._clocked, noting.go_on, self._bounded)
+        numbers = find_front(rough, sizes, self._clocked, noting.go_on, self._bounded)
         self.complete = self.complete and not noting.stopped
-        least, found = inf, list[Composed]()
+        least, found = inf, list[ComposedPlan]()
         for one in map(self._best.__getitem__, numbers):
             if one.size_bytes < least:
                 least = one.size_bytes
@@ -206,8 +215,8 @@ class Search:
     def _time(self, alike: list[tuple[float, int]]) -> None:
         """Put the first of those of one structure on the clock; those that wait on stay."""
         waiting = sorted(pair for pair in alike if pair[1] not in self._timed)
-        some = [number for _, number in waiting[:TOGETHER]]
-        alike[:] = waiting[TOGETHER:]
+        some = [number for _, number in waiting[:CLOCK_BATCH]]
+        alike[:] = waiting[CLOCK_BATCH:]
         self._clocked(some)
         self._timed.update(some)
 
@@ -218,21 +227,21 @@ class Search:
         found = self._choosing.best([*map(self._one, fresh)])
         for number, (one, seconds) in zip(fresh, found, strict=True):
             size = self._composer.size_bytes(one.recipe)
-            self._best[number] = Composed(one, seconds, size)
+            self._best[number] = ComposedPlan(one, seconds, size)
         self._watcher.ranked(self._leading)
         self._watcher.placed(self.plans, self.plans)
         return [self._best[number].seconds for number in some]
 
-    def _leading(self) -> list[Provisional]:
+    def _leading(self) -> list[ProvisionalResult]:
         """The best of those that were put on the clock so far."""
-        first = nsmallest(LEADING, self._best.values(), key=lambda one: one.seconds)
-        return [_provisional(rank, one) for rank, one in enumerate(first, 1)]
+        first = nsmallest(MOST_REPORTED, self._best.values(), key=lambda one: one.seconds)
+        return [_provisional_of(rank, one) for rank, one in enumerate(first, 1)]
 
     def _learn(self, some: Sequence[int]) -> None:
         """Have all asked at once that some of those that fit send, if several may ask."""
-        if not several_in(self.crew):
+        if not is_parallel(self.crew):
             return
-        noting = Noting(self._links)
+        noting = RecordingLinks(self._links)
         choosing = replace(self._choosing, composed=self._composer.on(noting))
         for number in some:
             choosing.bound(self._one(number))
@@ -249,7 +258,7 @@ def _spread(one: Family) -> tuple[int, int, bool, int]:
     return recipe.zero, whole, recipe.remat, recipe.microbatches
 
 
-def _provisional(rank: int, one: Composed) -> Provisional:
+def _provisional_of(rank: int, one: ComposedPlan) -> ProvisionalResult:
     recipe, rows = one.candidate.recipe, one.candidate.rows
     axes = tuple(Axis(name, size) for name, size in recipe.axes)
-    return Provisional(rank, axes, rows, str(recipe), one.seconds)
+    return ProvisionalResult(rank, axes, rows, str(recipe), one.seconds)

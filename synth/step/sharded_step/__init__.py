@@ -1,11 +1,11 @@
 """Sharded steps: what a plan makes of a step, as every device does it, and what that sends.
 
-A station of its own, as text (``grammar.tensors``): ``sharded_step`` writes down the program of a
-plan, ``check`` judges one that anybody wrote, ``on_one_device`` is what a device computes of it
-and ``redistributed`` what it sends.
+A station of its own, as text (``grammar.tensors``): ``write_sharded_step`` writes down the program of a
+plan, ``check`` judges one that anybody wrote, ``to_device_step`` is what a device computes of it
+and ``list_step_moves`` what it sends.
 
 >>> from grammar.tensors.parser import parse_sharded
->>> from synth.step.sharded_step import check, on_one_device, redistributed
+>>> from synth.step.sharded_step import check, to_device_step, list_step_moves
 >>> from synth.step.work import work_of
 >>> sharded = parse_sharded('''
 ... step product over data=2 model=4
@@ -16,50 +16,50 @@ and ``redistributed`` what it sends.
 ... out v1
 ... ''')
 >>> check(sharded)
->>> work_of(on_one_device(sharded))[0].flops == 2 * 8 * 4 * 16 / 8
+>>> work_of(to_device_step(sharded))[0].flops == 2 * 8 * 4 * 16 / 8
 True
->>> [(str(one.move), one.times) for one in redistributed(sharded)]
+>>> [(str(one.move), one.times) for one in list_step_moves(sharded)]
 [('all-reduce (sum) over model', 1)]
 """
 
 from synth.step.sharded_step.checking import check, check_known
 from synth.step.sharded_step.costs import (
-    Asked,
-    Held,
+    DeviceMemory,
     Share,
-    alone,
-    asked,
+    StepRequest,
+    list_shares,
+    list_step_requests,
     local_moves,
-    shares,
+    unsharded_share,
 )
-from synth.step.sharded_step.device import of_stages, on_one_device, unsharded
-from synth.step.sharded_step.meanings import Meaning, gradients
+from synth.step.sharded_step.device import split_stages, to_device_step, unshard
+from synth.step.sharded_step.meanings import Meaning, find_gradients
 from synth.step.sharded_step.redistributed import (
-    Redistributed,
-    Transfer,
-    redistributed,
-    transfers,
+    PipelineTransfer,
+    StepMove,
+    list_step_moves,
+    list_transfers,
 )
-from synth.step.sharded_step.writing import sharded_step
+from synth.step.sharded_step.writing import write_sharded_step
 
 __all__ = [
-    "Asked",
-    "Held",
+    "DeviceMemory",
     "Meaning",
-    "Redistributed",
+    "PipelineTransfer",
     "Share",
-    "Transfer",
-    "alone",
-    "asked",
+    "StepMove",
+    "StepRequest",
     "check",
     "check_known",
-    "gradients",
+    "find_gradients",
+    "list_shares",
+    "list_step_moves",
+    "list_step_requests",
+    "list_transfers",
     "local_moves",
-    "of_stages",
-    "on_one_device",
-    "redistributed",
-    "sharded_step",
-    "shares",
-    "transfers",
-    "unsharded",
+    "split_stages",
+    "to_device_step",
+    "unshard",
+    "unsharded_share",
+    "write_sharded_step",
 ]

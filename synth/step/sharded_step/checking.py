@@ -20,13 +20,13 @@ from grammar.tensors.operations import (
     Step,
     Value,
 )
-from grammar.tensors.sharding import Kind, Sharding, replicated
+from grammar.tensors.sharding import ReductionKind, Sharding, replicated_sharding
 from hierarchies import InputError
-from synth.step.factors import matched, rows
-from synth.step.redistribution import How, Move
-from synth.step.redistribution.rules import flattened, moves
+from synth.step.factors import list_rows, match_rows
+from synth.step.redistribution import MoveKind, ShardingMove
+from synth.step.redistribution.rules import flatten_move, list_moves
 from synth.step.sharded_step.places import check_places
-from synth.step.sharding.plan import TIME, loop_of, stacked
+from synth.step.sharding.plan import TIME, scan_operands_of, stack_sharding
 
 Sizes = Mapping[str, int]
 
@@ -40,13 +40,13 @@ def check_known(step: Step) -> None:
     for operation in step.graph.everywhere():
         if operation.body is None and operation.primitive not in MOVING:
             try:
-                rows(operation)
+                list_rows(operation)
             except InputError:
                 raise
             except _MALFORMED as error:
                 raise InputError(
                     f"{operation.primitive} of such operands and parameters",
-                    where=_where(operation),
+                    where=_line_of(operation),
                     hint="they are those that JAX's primitive of that name has",
                 ) from error
 
@@ -76,30 +76,32 @@ def _check(graph: Graph, sizes: Sizes) -> None:
             _check_loop(operation, operation.body)
             _check(operation.body, sizes)
         else:
-            operands = list(map(lies, operation.operands))
-            results = list(map(lies, operation.results))
+            operands = list(map(sharding_of, operation.operands))
+            results = list(map(sharding_of, operation.results))
             try:
-                matched(operation, operands, results, sizes)
+                match_rows(operation, operands, results, sizes)
             except InputError as error:
-                raise InputError(error.problem, where=_where(operation), hint=error.hint) from None
+                raise InputError(
+                    error.problem, where=_line_of(operation), hint=error.hint
+                ) from None
 
 
-def lies(operand: Operand) -> Sharding:
+def sharding_of(operand: Operand) -> Sharding:
     """How an operand of a sharded step lies; a literal is replicated."""
     if isinstance(operand, Literal):
-        return replicated(0)
+        return replicated_sharding(0)
     assert operand.sharding is not None, operand
     return operand.sharding
 
 
-def _where(operation: Operation) -> str:
+def _line_of(operation: Operation) -> str:
     """The line of the user's code, else the name of what it makes."""
     made = operation.results[0].name if operation.results else ""
     return operation.line or made
 
 
 def _check_move(operation: Operation, sizes: Sizes) -> None:
-    where = _where(operation)
+    where = _line_of(operation)
     match operation.operands, operation.results, operation.parameter:
         case [[Value() as before], [after], {"by": str(by), "over": tuple(over), **rest}] if (
             before.type == after.type and not rest
@@ -113,15 +115,21 @@ def _check_move(operation: Operation, sizes: Sizes) -> None:
         raise InputError(
             problem, where=where, hint="they are done one after the other: sum them up"
         )
-    names = [how.value for how in How]
+    names = [how.value for how in MoveKind]
     if by not in names:
         raise InputError(f"no move is called {by!r}", where=where, hint=", ".join(names))
     kinds = frozenset(
-        kind for one in (before, after) for kind, _ in lies(one).partial
-    ) or frozenset((Kind.SUM,))
-    move = Move(How(by), tuple(map(str, over)), lies(before), lies(after))
-    possible = [one for one in moves(lies(before), sizes, kinds) if one.after == lies(after)]
-    possible += filter(None, [flattened(lies(before), lies(after))])
+        kind for one in (before, after) for kind, _ in sharding_of(one).partial
+    ) or frozenset((ReductionKind.SUM,))
+    move = ShardingMove(
+        MoveKind(by), tuple(map(str, over)), sharding_of(before), sharding_of(after)
+    )
+    possible = [
+        one
+        for one in list_moves(sharding_of(before), sizes, kinds)
+        if one.after == sharding_of(after)
+    ]
+    possible += filter(None, [flatten_move(sharding_of(before), sharding_of(after))])
     if move not in possible:
         told = "; ".join(f"by={one.how.value} over=({','.join(one.axes)})" for one in possible)
         raise InputError(
@@ -132,7 +140,9 @@ def _check_move(operation: Operation, sizes: Sizes) -> None:
         )
 
 
-_OVER_TIME = [how.value for how in (How.SLICE, How.MASK, How.WIDEN, How.ALL_REDUCE)]
+_OVER_TIME = [
+    how.value for how in (MoveKind.SLICE, MoveKind.MASK, MoveKind.WIDEN, MoveKind.ALL_REDUCE)
+]
 
 
 def _check_send(operation: Operation) -> None:
@@ -143,16 +153,16 @@ def _check_send(operation: Operation) -> None:
             pass
         case _:
             hint = "as in v1: f32[8] = send(v0) to=1"
-            raise InputError("a send of another form", where=_where(operation), hint=hint)
+            raise InputError("a send of another form", where=_line_of(operation), hint=hint)
 
 
 def _check_loop(loop: Operation, body: Graph) -> None:
     """What is carried lies in the end as in the beginning, slices as the stacks they are of."""
-    divided = loop_of(loop.parameter)
-    inner = tuple(map(lies, body.inputs))
+    divided = scan_operands_of(loop.parameter)
+    inner = tuple(map(sharding_of, body.inputs))
     carry = divided.carry(inner)
-    made = tuple(map(lies, body.outputs))
-    results = (*carry, *map(stacked, made[len(carry) :]))
+    made = tuple(map(sharding_of, body.outputs))
+    results = (*carry, *map(stack_sharding, made[len(carry) :]))
     pairs = (
         (loop.operands, divided.of_operands(inner)),
         (loop.results, results),
@@ -160,10 +170,10 @@ def _check_loop(loop: Operation, body: Graph) -> None:
     )
     for values, wanted in pairs:
         for value, sharding in zip(values, wanted, strict=True):
-            if isinstance(value, Value) and lies(value) != sharding:
+            if isinstance(value, Value) and sharding_of(value) != sharding:
                 raise InputError(
                     f"{value.spelled} where the body has {value.type.sharded(sharding)}",
-                    where=_where(loop),
+                    where=_line_of(loop),
                     hint="constants, and what is carried, lie in a loop as outside, slices as"
                     " their stacks",
                 )

@@ -13,33 +13,33 @@ from fractions import Fraction
 from itertools import repeat
 
 from grammar.tensors.operations import ShardedStep, Step
-from grammar.tensors.sharding import Kind, Type, part_shape
+from grammar.tensors.sharding import ReductionKind, Type, part_shape
 from synth.compute.flops import flops_of
-from synth.step.redistribution import How, Move, Path, padded
-from synth.step.redistribution.seconds import Answered, Redistributor
-from synth.step.sharded_step.device import of_stages, on_one_device, unsharded
-from synth.step.sharded_step.meanings import gradients
-from synth.step.sharded_step.redistributed import Redistributed, redistributed, times_of
-from synth.step.sharding.microbatches import of_one
+from synth.step.redistribution import MoveKind, RedistributionPath, ShardingMove, pad_move
+from synth.step.redistribution.seconds import PricedCommunication, Redistributor
+from synth.step.sharded_step.device import split_stages, to_device_step, unshard
+from synth.step.sharded_step.meanings import find_gradients
+from synth.step.sharded_step.redistributed import StepMove, list_step_moves, times_of
+from synth.step.sharding.microbatches import to_microbatch
 from synth.step.sharding.plan import TIME
-from synth.step.work import peak_bytes, primitives
+from synth.step.work import count_primitives, peak_bytes
 
 
 @dataclass(frozen=True)
-class Asked:
+class StepRequest:
     """A request and the moves that need it; ``answered`` on a machine, else None.
 
     ``size_bytes`` is the largest buffer of a device, ``least_bytes`` what one must send or receive
     at least: both of one request, of which a step has ``times``.
     """
 
-    how: How
-    reduction: Kind | None
+    how: MoveKind
+    reduction: ReductionKind | None
     axes: tuple[str, ...]
     size_bytes: int
     least_bytes: Fraction
-    moved: tuple[Redistributed, ...]
-    answered: Answered | None = None
+    moved: tuple[StepMove, ...]
+    answered: PricedCommunication | None = None
 
     @property
     def times(self) -> int:
@@ -51,69 +51,71 @@ class Asked:
         return None if self.answered is None else self.answered.seconds
 
 
-def asked(sharded: ShardedStep, redistributor: Redistributor | None = None) -> tuple[Asked, ...]:
+def list_step_requests(
+    sharded: ShardedStep, redistributor: Redistributor | None = None
+) -> tuple[StepRequest, ...]:
     """The requests of a step, the most bytes first; with answers if there is a machine."""
-    sizes, found = sharded.sizes, dict[tuple[object, ...], list[Redistributed]]()
-    for one in redistributed(sharded):
+    sizes, found = sharded.sizes, dict[tuple[object, ...], list[StepMove]]()
+    for one in list_step_moves(sharded):
         if _sends(one.move, sizes):
             move, types = one.move, (one.value.type, sizes)
-            key = (move.how, _reduction(move), frozenset(move.axes), _largest(move, *types))
-            found.setdefault((*key, _least(move, *types)), []).append(one)
-    requests = [_asked(several, sizes, redistributor) for several in found.values()]
+            key = (move.how, _reduction(move), frozenset(move.axes), _largest_bytes(move, *types))
+            found.setdefault((*key, _least_bytes(move, *types)), []).append(one)
+    requests = [_request_of(several, sizes, redistributor) for several in found.values()]
     return tuple(sorted(requests, key=lambda one: -one.least_bytes * one.times))
 
 
-def local_moves(sharded: ShardedStep) -> Counter[How]:
+def local_moves(sharded: ShardedStep) -> Counter[MoveKind]:
     """How often a step redistributes without sending anything, by kind."""
-    found: Counter[How] = Counter()
-    for one in redistributed(sharded):
+    found: Counter[MoveKind] = Counter()
+    for one in list_step_moves(sharded):
         if not _sends(one.move, sharded.sizes):
             found[one.move.how] += one.times
     return found
 
 
-def _sends(move: Move, sizes: Mapping[str, int]) -> bool:
+def _sends(move: ShardingMove, sizes: Mapping[str, int]) -> bool:
     """Whether devices exchange something; from microbatch to microbatch none does."""
     return bool(move.least({**sizes, TIME: 1}))
 
 
-def _asked(
-    several: list[Redistributed], sizes: Mapping[str, int], redistributor: Redistributor | None
-) -> Asked:
+def _request_of(
+    several: list[StepMove], sizes: Mapping[str, int], redistributor: Redistributor | None
+) -> StepRequest:
     first, answered = several[0], None
     move, value = first.move, first.value.type
     if redistributor is not None:
-        inside, part = of_one(move, value, sizes) or (move, value)
-        path = Path(inside.before, inside.after, (inside,))
+        inside, part = to_microbatch(move, value, sizes) or (move, value)
+        path = RedistributionPath(inside.before, inside.after, (inside,))
         [answered] = redistributor.along(path, part).requests
-    return Asked(
+    return StepRequest(
         move.how,
         _reduction(move),
         tuple(axis for axis in sizes if axis in move.axes),
-        _largest(move, value, sizes),
-        _least(move, value, sizes),
+        _largest_bytes(move, value, sizes),
+        _least_bytes(move, value, sizes),
         tuple(several),
         answered,
     )
 
 
-def _reduction(move: Move) -> Kind | None:
-    return move.kind if move.how in (How.ALL_REDUCE, How.REDUCE_SCATTER) else None
+def _reduction(move: ShardingMove) -> ReductionKind | None:
+    return move.kind if move.how in (MoveKind.ALL_REDUCE, MoveKind.REDUCE_SCATTER) else None
 
 
-def _largest(move: Move, value: Type, sizes: Mapping[str, int]) -> int:
-    block, inside = padded(move, value, sizes)
+def _largest_bytes(move: ShardingMove, value: Type, sizes: Mapping[str, int]) -> int:
+    block, inside = pad_move(move, value, sizes)
     ends = (inside.before, inside.after)
     held = (Type(block.dtype, part_shape(block, one, sizes)) for one in ends)
     return max(one.bytes for one in held)
 
 
-def _least(move: Move, value: Type, sizes: Mapping[str, int]) -> Fraction:
+def _least_bytes(move: ShardingMove, value: Type, sizes: Mapping[str, int]) -> Fraction:
     return move.least_bytes(value, sizes)
 
 
 @dataclass(frozen=True)
-class Held:
+class DeviceMemory:
     """Bytes in the memory of one device, by role; ``values`` as ``work.peak_bytes`` says."""
 
     parameter: int
@@ -137,20 +139,20 @@ class Share:
     depends on the order of passes.
     """
 
-    held: Held
+    held: DeviceMemory
     flops: int
 
 
-def alone(sharded: ShardedStep) -> Share:
+def unsharded_share(sharded: ShardedStep) -> Share:
     """Of one device that does the whole step."""
-    return _share(unsharded(sharded), _gradients(sharded, sharded.step), repeat(1))
+    return _share(unshard(sharded), _gradients(sharded, sharded.step), repeat(1))
 
 
-def shares(sharded: ShardedStep) -> tuple[Share, ...]:
+def list_shares(sharded: ShardedStep) -> tuple[Share, ...]:
     """Of each device of a stage, by stages; without any there is one."""
     found = []
-    for stage in of_stages(sharded):
-        part = on_one_device(stage)
+    for stage in split_stages(sharded):
+        part = to_device_step(stage)
         one = _share(part, _gradients(stage, part), times_of(stage))
         batch = one.held.batch * stage.sizes.get(TIME, 1)
         found.append(replace(one, held=replace(one.held, batch=batch)))
@@ -159,7 +161,7 @@ def shares(sharded: ShardedStep) -> tuple[Share, ...]:
 
 def _gradients(sharded: ShardedStep, step: Step) -> int:
     """Bytes of the gradients of a sharded step as they are in a step of the same names."""
-    return sum(step.graph.values[one.name].type.bytes for one in gradients(sharded.step))
+    return sum(step.graph.values[one.name].type.bytes for one in find_gradients(sharded.step))
 
 
 def _share(step: Step, gradient: int, each: Iterable[int]) -> Share:
@@ -167,5 +169,7 @@ def _share(step: Step, gradient: int, each: Iterable[int]) -> Share:
     for role, value in zip(step.roles, step.graph.inputs, strict=True):
         of[role] += value.type.bytes
     values = peak_bytes(step)
-    held = Held(of["parameter"], gradient, of["moment"], of["state"], of["batch"], values)
-    return Share(held, sum(count * flops_of(one) for one, count in primitives(step.graph, each)))
+    held = DeviceMemory(of["parameter"], gradient, of["moment"], of["state"], of["batch"], values)
+    return Share(
+        held, sum(count * flops_of(one) for one, count in count_primitives(step.graph, each))
+    )

@@ -24,21 +24,21 @@ from grammar.tensors.operations import (
 from grammar.tensors.sharding import Type, part_shape
 
 
-def unsharded(sharded: ShardedStep) -> Step:
+def unshard(sharded: ShardedStep) -> Step:
     """The step that a sharded one was made of; in stages, in the order of its text."""
-    return replace(sharded.step, graph=_Whole().graph(sharded.step.graph))
+    return replace(sharded.step, graph=_WholeValues().graph(sharded.step.graph))
 
 
-def on_one_device(sharded: ShardedStep) -> Step:
+def to_device_step(sharded: ShardedStep) -> Step:
     """The step with the shapes of one device's parts; redistributions are still in it.
 
     Parameters of primitives are left as they are: to count operations and bytes takes shapes only.
-    ``synth.step.factors.part`` has what to execute.
+    ``synth.step.factors.part_of`` has what to execute.
     """
     return replace(sharded.step, graph=_part(sharded.step.graph, sharded.sizes))
 
 
-def of_stages(sharded: ShardedStep) -> tuple[ShardedStep, ...]:
+def split_stages(sharded: ShardedStep) -> tuple[ShardedStep, ...]:
     """What a device of each stage does, of what it reads; alone what one without stages does."""
     count = 1 + max((one.stage for one in sharded.places), default=0)
     return (sharded,) if count == 1 else tuple(_stage(sharded, at) for at in range(count))
@@ -78,7 +78,7 @@ def part_type(value: Value, sizes: Mapping[str, int]) -> Type:
 
 
 @dataclass
-class _Whole:
+class _WholeValues:
     """Values by the names that they and their redistributions have."""
 
     values: dict[str, Value] = field(default_factory=dict)
@@ -98,7 +98,7 @@ class _Whole:
             one,
             operands=tuple(map(self.read, one.operands)),
             results=tuple(map(self.made, one.results)),
-            body=None if one.body is None else _Whole().graph(one.body),
+            body=None if one.body is None else _WholeValues().graph(one.body),
         )
 
     def made(self, value: Value) -> Value:

@@ -10,26 +10,28 @@ from dataclasses import replace
 from typing import assert_never
 
 from synth.step.redistribution.seconds import Redistributor
-from synth.step.sharding import Done, Moved, Program, Sent
+from synth.step.sharding import LocalOperation, RedistributedValue, SentValue, StepProgram
 from synth.step.sharding.plan import TIME
 
 
-def on_machine(program: Program, redistributor: Redistributor) -> Program:
+def choose_fastest_paths(program: StepProgram, redistributor: Redistributor) -> StepProgram:
     """The same program, which on the redistributor's placement moves its values the fastest way."""
 
-    def fastest(one: Done | Moved | Sent) -> Done | Moved | Sent:
+    def fastest(
+        one: LocalOperation | RedistributedValue | SentValue,
+    ) -> LocalOperation | RedistributedValue | SentValue:
         match one:
-            case Done(body=Program() as body):
-                return replace(one, body=on_machine(body, redistributor))
-            case Done() | Sent():
+            case LocalOperation(body=StepProgram() as body):
+                return replace(one, body=choose_fastest_paths(body, redistributor))
+            case LocalOperation() | SentValue():
                 return one
-            case Moved(value, path):
+            case RedistributedValue(value, path):
                 if TIME in (*path.source.axes, *path.target.axes):
                     return one
                 if not path.requests(redistributor.sizes):
                     return one
                 found = redistributor.redistribution(value.type, path.source, path.target)
-                return Moved(value, found.path)
+                return RedistributedValue(value, found.path)
         assert_never(one)
 
     return replace(program, instructions=tuple(map(fastest, program.instructions)))

@@ -28,7 +28,7 @@ class Meaning:
 Meanings = Mapping[str, Meaning]
 
 
-def of_inputs(step: Step) -> dict[str, Meaning]:
+def input_meanings(step: Step) -> dict[str, Meaning]:
     """Inputs are what their roles say."""
     inputs = zip(step.graph.inputs, step.roles, step.labels, strict=True)
     return {value.name: Meaning(role, label) for value, role, label in inputs}
@@ -43,9 +43,9 @@ def ends_of(step: Step) -> dict[str, str]:
     }
 
 
-def meanings(graph: Graph, inputs: Meanings, ends: Mapping[str, str]) -> dict[str, Meaning]:
+def find_meanings(graph: Graph, inputs: Meanings, ends: Mapping[str, str]) -> dict[str, Meaning]:
     """What is known of a graph's values, of which ``ends`` become parameters with these labels."""
-    labels, found = _behind(graph, ends), dict(inputs)
+    labels, found = _label_sources(graph, ends), dict(inputs)
     for operation in graph.operations:
         for result in operation.results:
             one = str(operation.operands[0]) if operation.operands else ""
@@ -62,14 +62,14 @@ def meanings(graph: Graph, inputs: Meanings, ends: Mapping[str, str]) -> dict[st
     return found
 
 
-def _behind(graph: Graph, ends: Mapping[str, str]) -> dict[str, str]:
+def _label_sources(graph: Graph, ends: Mapping[str, str]) -> dict[str, str]:
     """The label of all that an end is made of element by element, back to what makes it anew."""
     makers = {one.name: operation for operation in graph.operations for one in operation.results}
     labels = {name: label for name, label in ends.items() if name in makers}
     left = list(labels)
     while left:
         name = left.pop()
-        for operand in _by_element(makers[name]):
+        for operand in _elementwise_operands(makers[name]):
             made = operand.name in makers and not _is_constant(makers[operand.name])
             if made and operand.name not in labels:
                 labels[operand.name] = labels[name]
@@ -77,7 +77,7 @@ def _behind(graph: Graph, ends: Mapping[str, str]) -> dict[str, str]:
     return labels
 
 
-def _by_element(operation: Operation) -> Iterator[Value]:
+def _elementwise_operands(operation: Operation) -> Iterator[Value]:
     if operation.primitive in ELEMENTWISE or operation.primitive in MOVING:
         for operand in operation.operands:
             if isinstance(operand, Value) and operand.type.shape == operation.results[0].type.shape:
@@ -93,25 +93,25 @@ def _rank(operand: Operand) -> int:
     return 0 if isinstance(operand, Literal) else len(operand.type.shape)
 
 
-def gradients(step: Step) -> tuple[Value, ...]:
+def find_gradients(step: Step) -> tuple[Value, ...]:
     """Of each parameter that is updated the value in which its gradient is complete.
 
     That is the last one through which all goes that comes of the gradient: of ``g`` AdamW computes
     ``0.1 g`` and ``g g``, and of these neither is all. A parameter that nothing is added to has
     none.
     """
-    known = meanings(step.graph, of_inputs(step), ends_of(step))
+    known = find_meanings(step.graph, input_meanings(step), ends_of(step))
     by_label: dict[str, list[tuple[Value, Operation]]] = {}
     for operation in step.graph.operations:
         for value in operation.results:
             one = known.get(value.name)
             if one is not None and one.role == "gradient":
                 by_label.setdefault(one.label, []).append((value, operation))
-    found = map(_narrowest, by_label.values())
+    found = map(_find_narrowest, by_label.values())
     return tuple(one for one in found if one is not None)
 
 
-def _narrowest(several: Sequence[tuple[Value, Operation]]) -> Value | None:
+def _find_narrowest(several: Sequence[tuple[Value, Operation]]) -> Value | None:
     """The last of these, in order, that each other one is made of or goes into."""
     behind: dict[str, set[str]] = {}
     for value, operation in several:

@@ -14,30 +14,36 @@ from grammar.tensors.operations import (
     ShardedStep,
     Value,
 )
-from synth.step.redistribution import How, Move
-from synth.step.sharded_step.meanings import Meaning, Meanings, ends_of, meanings, of_inputs
+from synth.step.redistribution import MoveKind, ShardingMove
+from synth.step.sharded_step.meanings import (
+    Meaning,
+    Meanings,
+    ends_of,
+    find_meanings,
+    input_meanings,
+)
 from synth.step.sharding.plan import TIME
 from synth.step.work import length_of
 
 
 @dataclass(frozen=True)
-class Redistributed:
+class StepMove:
     """One move of one value, ``times`` a step: in loops as often as they go round.
 
     In the passes of microbatches it is once for each, of that one's part.
     """
 
     value: Value
-    move: Move
+    move: ShardingMove
     times: int
     meaning: Meaning
     line: str
 
 
-def redistributed(sharded: ShardedStep) -> tuple[Redistributed, ...]:
+def list_step_moves(sharded: ShardedStep) -> tuple[StepMove, ...]:
     """Every move in the order of the text, those of loops where the loop is."""
     step = sharded.step
-    return tuple(_moves(step.graph, of_inputs(step), ends_of(step), times_of(sharded)))
+    return tuple(_moves(step.graph, input_meanings(step), ends_of(step), times_of(sharded)))
 
 
 def times_of(sharded: ShardedStep) -> tuple[int, ...]:
@@ -49,7 +55,7 @@ def times_of(sharded: ShardedStep) -> tuple[int, ...]:
 
 
 @dataclass(frozen=True)
-class Transfer:
+class PipelineTransfer:
     """A value that goes from each device of a stage to its twin on another, so often a step."""
 
     value: Value
@@ -59,17 +65,17 @@ class Transfer:
     times: int
 
 
-def transfers(sharded: ShardedStep) -> tuple[Transfer, ...]:
+def list_transfers(sharded: ShardedStep) -> tuple[PipelineTransfer, ...]:
     """All that is sent between stages, in the order of the text."""
     found = zip(sharded.step.graph.operations, sharded.places, times_of(sharded), strict=False)
     return tuple(
-        Transfer(one.results[0], at.stage, int(str(one.parameter["to"])), at.when, times)
+        PipelineTransfer(one.results[0], at.stage, int(str(one.parameter["to"])), at.when, times)
         for one, at, times in found
         if one.primitive == SEND
     )
 
 
-def move_of(operation: Operation) -> Move:
+def move_of(operation: Operation) -> ShardingMove:
     """The move of a redistribution, as the text says it: whether it may be is not asked."""
     [before], [after] = operation.operands, operation.results
     assert isinstance(before, Value), operation
@@ -77,25 +83,25 @@ def move_of(operation: Operation) -> Move:
     assert after.sharding is not None, operation
     over = operation.parameter["over"]
     assert isinstance(over, tuple), operation
-    how = How(operation.parameter["by"])
-    return Move(how, tuple(map(str, over)), before.sharding, after.sharding)
+    how = MoveKind(operation.parameter["by"])
+    return ShardingMove(how, tuple(map(str, over)), before.sharding, after.sharding)
 
 
 def _moves(
     graph: Graph, inputs: Meanings, ends: dict[str, str], each: Sequence[int]
-) -> Iterator[Redistributed]:
-    known = meanings(graph, inputs, ends)
+) -> Iterator[StepMove]:
+    known = find_meanings(graph, inputs, ends)
     for operation, times in zip(graph.operations, each, strict=True):
         if operation.primitive == REDISTRIBUTE:
             [value] = operation.operands
             assert isinstance(value, Value), operation
             meaning = known.get(value.name, Meaning("value", ""))
-            yield Redistributed(value, move_of(operation), times, meaning, operation.line)
+            yield StepMove(value, move_of(operation), times, meaning, operation.line)
         if operation.body is not None:
-            yield from _inside(operation, operation.body, known, times)
+            yield from _body_meanings(operation, operation.body, known, times)
 
 
-def _inside(loop: Operation, body: Graph, known: Meanings, times: int) -> Iterator[Redistributed]:
+def _body_meanings(loop: Operation, body: Graph, known: Meanings, times: int) -> Iterator[StepMove]:
     """Inputs of a body are slices of what they are outside, or the same; so are its outputs."""
     inputs = {
         inner.name: known[str(outer)]

@@ -13,57 +13,70 @@ from itertools import count
 from grammar.tensors.operations import (
     REDISTRIBUTE,
     SEND,
-    At,
     Graph,
     Operand,
     Operation,
     Parameter,
+    PipelinePosition,
     ShardedStep,
     Step,
     Value,
 )
 from grammar.tensors.sharding import Sharding
-from synth.step.sharding import Done, Moved, Place, Plan, Program, Sent, When
+from synth.step.sharding import (
+    InstructionPlace,
+    LocalOperation,
+    Plan,
+    RedistributedValue,
+    SentValue,
+    StepPhase,
+    StepProgram,
+)
 from synth.step.sharding.plan import TIME
-from synth.step.sharding.program import EVERYWHERE, makes, reads
+from synth.step.sharding.program import EVERYWHERE, keys_made_by, keys_read_by
 
 
-def sharded_step(step: Step, plan: Plan, program: Program) -> ShardedStep:
+def write_sharded_step(step: Step, plan: Plan, program: StepProgram) -> ShardedStep:
     """The step as devices do it, where ``program`` is what the plan makes of it.
 
     With microbatches they are an axis, the first, and operations stand by when they are done, those
     of a stage together as far as they do not wait for another.
     """
     time = ((TIME, plan.microbatches),) if program.places else ()
-    grouped, places = _grouped(step, program)
+    grouped, places = _group_by_stage(step, program)
     written = replace(step, graph=_graph(step.graph, grouped, step.updates))
-    counts = [len(one.path.moves) if isinstance(one, Moved) else 1 for one in grouped.instructions]
+    counts = [
+        len(one.path.moves) if isinstance(one, RedistributedValue) else 1
+        for one in grouped.instructions
+    ]
     at = [place for place, count in zip(places, counts, strict=False) for _ in range(count)]
     return ShardedStep((*time, *plan.axes), written, tuple(at))
 
 
-def _grouped(step: Step, program: Program) -> tuple[Program, list[At]]:
+def _group_by_stage(step: Step, program: StepProgram) -> tuple[StepProgram, list[PipelinePosition]]:
     """The program by stages and times, and where and when each instruction is done."""
     if not program.places:
         return program, []
     both = list(zip(program.instructions, program.places, strict=True))
     inputs = zip(step.graph.inputs, program.inputs, program.homes, strict=True)
     there = {(home, (value.name, lies)) for value, lies, home in inputs}
-    order: list[tuple[Done | Moved | Sent, Place]] = []
+    order: list[tuple[LocalOperation | RedistributedValue | SentValue, InstructionPlace]] = []
     stages = sorted({place.stage for place in program.places})
-    for when in When:
+    for when in StepPhase:
         left = [one for one in both if one[1].when is when]
         while left:
-            for stage in stages[:: -1 if when in (When.BACKWARD, When.WEIGHT) else 1]:
+            for stage in stages[:: -1 if when in (StepPhase.BACKWARD, StepPhase.WEIGHT) else 1]:
                 waiting = []
                 for one, place in left:
-                    held = all(there & {(stage, key), (EVERYWHERE, key)} for key in reads(one))
+                    held = all(
+                        there & {(stage, key), (EVERYWHERE, key)} for key in keys_read_by(one)
+                    )
                     if place.stage != stage or not held:
                         waiting.append((one, place))
                         continue
                     order.append((one, place))
-                    to = one.target if isinstance(one, Sent) else stage
-                    made = reads(one) if isinstance(one, Sent) else makes(one)
+                    to = one.target if isinstance(one, SentValue) else stage
+                    made = keys_read_by(one) if isinstance(one, SentValue) else keys_made_by(one)
                     there.update((to, key) for key in made)
                 left = waiting
     found = replace(
@@ -71,21 +84,23 @@ def _grouped(step: Step, program: Program) -> tuple[Program, list[At]]:
         instructions=tuple(one for one, _ in order),
         places=tuple(place for _, place in order),
     )
-    return found, [At(place.stage, place.when.name.lower()) for place in found.places]
+    return found, [PipelinePosition(place.stage, place.when.name.lower()) for place in found.places]
 
 
-def _graph(graph: Graph, program: Program, updates: Sequence[tuple[int, int]] = ()) -> Graph:
-    writer = _Writer({*graph.values})
+def _graph(graph: Graph, program: StepProgram, updates: Sequence[tuple[int, int]] = ()) -> Graph:
+    writer = _StepWriter({*graph.values})
     homes = program.homes or (EVERYWHERE,) * len(graph.inputs)
     inputs = tuple(map(writer.made, graph.inputs, program.inputs, homes))
-    places = program.places or (Place(EVERYWHERE, When.BEFORE),) * len(program.instructions)
+    places = program.places or (InstructionPlace(EVERYWHERE, StepPhase.BEFORE),) * len(
+        program.instructions
+    )
     for one, place in zip(program.instructions, places, strict=True):
         match one:
-            case Done():
+            case LocalOperation():
                 writer.do(one, place.stage)
-            case Moved():
+            case RedistributedValue():
                 writer.move(one, place.stage)
-            case Sent():
+            case SentValue():
                 writer.send(one)
     ends = {out: homes[place_in] for out, place_in in updates}
     outputs = tuple(
@@ -96,7 +111,7 @@ def _graph(graph: Graph, program: Program, updates: Sequence[tuple[int, int]] = 
 
 
 @dataclass
-class _Writer:
+class _StepWriter:
     """What is written so far: under which name each stage has each value, lying in which way."""
 
     taken: set[str]
@@ -117,7 +132,7 @@ class _Writer:
         own = [places[one] for one in (stage, EVERYWHERE) if one is not None and one in places]
         return own[0] if own else next(iter(places.values()))
 
-    def do(self, done: Done, stage: int) -> None:
+    def do(self, done: LocalOperation, stage: int) -> None:
         operation, how = done.operation, done.how
         both = zip(operation.operands, how.operands, strict=True)
         operands = tuple(self.read(one, lies, stage) for one, lies in both)
@@ -130,7 +145,7 @@ class _Writer:
         self.lines.update((one.name, operation.line) for one in results)
         self.operations.append(replace(operation, operands=operands, results=results, body=body))
 
-    def move(self, moved: Moved, stage: int) -> None:
+    def move(self, moved: RedistributedValue, stage: int) -> None:
         before = self.read(moved.value, moved.path.source, stage)
         assert isinstance(before, Value)
         for move in moved.path.moves:
@@ -138,7 +153,7 @@ class _Writer:
             before = self.same(REDISTRIBUTE, before, move.after, told, moved.value.name)
         self.held.setdefault((moved.value.name, moved.path.target), {})[stage] = before
 
-    def send(self, sent: Sent) -> None:
+    def send(self, sent: SentValue) -> None:
         name, lies = sent.value.name, sent.sharding
         before = self.read(sent.value, lies, sent.source)
         assert isinstance(before, Value)

@@ -6,44 +6,51 @@ step, and ``apply`` puts in the redistributions that a plan needs and nothing el
 
 >>> from grammar.tensors.operations import Graph, Operation, Step, Value
 >>> from grammar.tensors.sharding import Sharding, Type
->>> from synth.step.factors import rows
+>>> from synth.step.factors import list_rows
 >>> from synth.step.sharding import Cuts, Plan, apply
 >>> x, total = Value("x", Type("f32", (8,))), Value("total", Type("f32", ()))
 >>> sum_ = Operation("reduce_sum", (x,), (total,), (("axes", (0,)),))
 >>> step = Step("sum", Graph((x,), (sum_,), (total,)), ("batch",), ("x",))
->>> whole, contracted, *_ = rows(sum_)
+>>> whole, contracted, *_ = list_rows(sum_)
 >>> plan = Plan((("data", 4),), Cuts((Sharding((("data",),)),), ((("data", contracted),),)))
 >>> apply(step, plan).outputs[0].spelled()
 '[]{sum:data}'
 """
 
-from synth.step.sharding.applying import apply, check, redistributions
-from synth.step.sharding.expansion import plan_alike, plan_of
+from synth.step.sharding.applying import apply, check, list_redistributions
+from synth.step.sharding.expansion import adapt_plan, plan_of
 from synth.step.sharding.full_text import parse_plan, plan_text
-from synth.step.sharding.layers.prepared import prepared
+from synth.step.sharding.layers.prepared import prepare_step
 from synth.step.sharding.plan import Cuts, Plan, Rows
-from synth.step.sharding.program import Done, Moved, Place, Program, Sent, When
+from synth.step.sharding.program import (
+    InstructionPlace,
+    LocalOperation,
+    RedistributedValue,
+    SentValue,
+    StepPhase,
+    StepProgram,
+)
 from synth.step.sharding.recipes import Recipe
 from synth.step.sharding.text import parse_recipe
 
 __all__ = [
     "Cuts",
-    "Done",
-    "Moved",
-    "Place",
+    "InstructionPlace",
+    "LocalOperation",
     "Plan",
-    "Program",
     "Recipe",
+    "RedistributedValue",
     "Rows",
-    "Sent",
-    "When",
+    "SentValue",
+    "StepPhase",
+    "StepProgram",
+    "adapt_plan",
     "apply",
     "check",
+    "list_redistributions",
     "parse_plan",
     "parse_recipe",
-    "plan_alike",
     "plan_of",
     "plan_text",
-    "prepared",
-    "redistributions",
+    "prepare_step",
 ]

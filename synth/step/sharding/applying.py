@@ -13,36 +13,50 @@ from functools import lru_cache
 from math import prod
 
 from grammar.tensors.operations import Graph, Literal, Operand, Operation, Step, Value
-from grammar.tensors.sharding import Kind, Sharding, check_type, part_shape, replicated
+from grammar.tensors.sharding import (
+    ReductionKind,
+    Sharding,
+    check_type,
+    part_shape,
+    replicated_sharding,
+)
 from hierarchies import InputError
-from synth.step.factors import Typed, every_row, typed
-from synth.step.redistribution.paths import First
-from synth.step.same import Same
-from synth.step.sharding.layers.prepared import prepared
-from synth.step.sharding.microbatches import accumulates, redistribution
-from synth.step.sharding.placing import placed
-from synth.step.sharding.plan import TIME, Cuts, Plan, Rows, loop_of, stacked
-from synth.step.sharding.program import Done, Key, Moved, Program, When, makes, reads
+from synth.step.factors import OperationSharding, list_all_rows, shard_operation
+from synth.step.redistribution.paths import CostPriority
+from synth.step.same import IdentityKey
+from synth.step.sharding.layers.prepared import prepare_step
+from synth.step.sharding.microbatches import accumulates, find_redistribution
+from synth.step.sharding.placing import place_program
+from synth.step.sharding.plan import TIME, Cuts, Plan, Rows, scan_operands_of, stack_sharding
+from synth.step.sharding.program import (
+    Key,
+    LocalOperation,
+    RedistributedValue,
+    StepPhase,
+    StepProgram,
+    keys_made_by,
+    keys_read_by,
+)
 from synth.step.sharding.stages import check_order, check_stages
-from synth.step.sharding.together.buckets import together
+from synth.step.sharding.together.buckets import group_buckets
 from synth.step.sharding.together.update import update_of
 
 
-def apply(step: Step, plan: Plan) -> Program:
-    """The step, ``prepared`` for the plan, as every device does it.
+def apply(step: Step, plan: Plan) -> StepProgram:
+    """The step, ``prepare_step`` for the plan, as every device does it.
 
     Raises InputError where the plan is not one of the step. That is: for another number of inputs
     or operations, axes that do not divide a value, rows that an operation does not have, what would
     need all microbatches at once, and stages that wait for each other or have nothing to do.
     """
     check_order(plan)
-    ready = prepared(step, plan)
-    program, whens = timed(ready, plan)
+    ready = prepare_step(step, plan)
+    program, whens = apply_with_phases(ready, plan)
     if plan.order is not None:
-        check_stages(ready, plan.stages, operation_whens(program, whens), plan.order.stages)
+        check_stages(ready, plan.stages, operation_phases(program, whens), plan.order.stages)
     if plan.microbatches > 1:
-        program = placed(ready, plan, program, whens)
-    found = together(program, plan)
+        program = place_program(ready, plan, program, whens)
+    found = group_buckets(program, plan)
     return replace(found, update=update_of(ready, found, plan.sizes))
 
 
@@ -51,30 +65,32 @@ def check(step: Step, plan: Plan) -> None:
     and a program over four axes many seconds.
     """
     check_order(plan)
-    ready = prepared(step, plan)
+    ready = prepare_step(step, plan)
     _check_inputs(ready, plan.cuts, plan.parts)
 
 
-def timed(step: Step, plan: Plan) -> tuple[Program, tuple[When, ...]]:
+def apply_with_phases(step: Step, plan: Plan) -> tuple[StepProgram, tuple[StepPhase, ...]]:
     """The program of a step that is prepared, and when its instructions are done, on any stage."""
     parts = tuple(plan.parts.items())
-    return _timed(Same(step), Same(plan.cuts), parts, plan.first, plan.scattered)
+    return _apply_cached(
+        IdentityKey(step), IdentityKey(plan.cuts), parts, plan.first, plan.scattered
+    )
 
 
 @lru_cache(maxsize=8)
-def _timed(
-    same: Same[Step],
-    cut: Same[Cuts],
+def _apply_cached(
+    same: IdentityKey[Step],
+    cut: IdentityKey[Cuts],
     axes: tuple[tuple[str, int], ...],
-    first: First,
+    first: CostPriority,
     scattered: bool,
-) -> tuple[Program, tuple[When, ...]]:
+) -> tuple[StepProgram, tuple[StepPhase, ...]]:
     """Who writes a recipe out asks for it, and who then applies the plan."""
     step, cuts, parts = same.one, cut.one, dict(axes)
     _check_inputs(step, cuts, parts)
     ends = {out: cuts.inputs[place] for out, place in step.updates}
     losses = {str(one) for at, one in enumerate(step.graph.outputs) if at not in ends}
-    device = _Device(parts, first, scattered=scattered, losses=losses)
+    device = _DeviceProgram(parts, first, scattered=scattered, losses=losses)
     program = device.program(step.graph, cuts, ends)
     return program, tuple(device.whens)
 
@@ -86,10 +102,10 @@ def _check_inputs(step: Step, cuts: Cuts, parts: Mapping[str, int]) -> None:
         check_type(value.type, sharding, parts, where=f"input {label}")
 
 
-def operation_whens(program: Program, whens: Sequence[When]) -> list[When]:
+def operation_phases(program: StepProgram, whens: Sequence[StepPhase]) -> list[StepPhase]:
     """When the operations of a program are done, one after the other."""
     both = zip(program.instructions, whens, strict=True)
-    return [when for one, when in both if isinstance(one, Done)]
+    return [when for one, when in both if isinstance(one, LocalOperation)]
 
 
 def check_cuts(graph: Graph, cuts: Cuts, where: str) -> None:
@@ -107,7 +123,7 @@ def check_cuts(graph: Graph, cuts: Cuts, where: str) -> None:
 
 
 @dataclass
-class _Device:
+class _DeviceProgram:
     """What a device does so far, and which values it has, lying how.
 
     ``late`` are those that come of all microbatches, ``passing`` those that a pass of each makes,
@@ -117,20 +133,20 @@ class _Device:
     """
 
     parts: Mapping[str, int]
-    first: First
+    first: CostPriority
     nested: bool = False
     scattered: bool = False
     losses: set[str] = field(default_factory=set)
-    whens: list[When] = field(default_factory=list)
+    whens: list[StepPhase] = field(default_factory=list)
     backward: bool = False
-    written: list[Done | Moved] = field(default_factory=list)
+    written: list[LocalOperation | RedistributedValue] = field(default_factory=list)
     made: dict[str, Sharding] = field(default_factory=dict)
     held: set[Key] = field(default_factory=set)
     late: set[Key] = field(default_factory=set)
     passing: set[Key] = field(default_factory=set)
-    bodies: dict[tuple[int, int], Program] = field(default_factory=dict)
+    bodies: dict[tuple[int, int], StepProgram] = field(default_factory=dict)
 
-    def program(self, graph: Graph, cuts: Cuts, ends: Mapping[int, Sharding]) -> Program:
+    def program(self, graph: Graph, cuts: Cuts, ends: Mapping[int, Sharding]) -> StepProgram:
         """``ends``: how some outputs are to lie; the others lie as they are made."""
         for value, sharding in zip(graph.inputs, cuts.inputs, strict=True):
             check_type(value.type, sharding, self.parts)
@@ -141,24 +157,24 @@ class _Device:
             self.read(one, ends[at] if at in ends else self.lies(one))
             for at, one in enumerate(graph.outputs)
         ]
-        return Program(cuts.inputs, tuple(self.written), tuple(outputs))
+        return StepProgram(cuts.inputs, tuple(self.written), tuple(outputs))
 
     def make(self, value: Value, sharding: Sharding) -> None:
         self.made[value.name] = sharding
         self.held.add((value.name, sharding))
 
     def lies(self, operand: Operand) -> Sharding:
-        return self.made[operand.name] if isinstance(operand, Value) else replicated(0)
+        return self.made[operand.name] if isinstance(operand, Value) else replicated_sharding(0)
 
     def read(self, operand: Operand, sharding: Sharding) -> Sharding:
         """Redistributes it unless that was done; what it is made as is where it comes from."""
         if isinstance(operand, Value) and (operand.name, sharding) not in self.held:
             made = self._source(operand, sharding)
-            path = redistribution(operand, made, sharding, self.parts, self.first)
+            path = find_redistribution(operand, made, sharding, self.parts, self.first)
             if accumulates(path) and self.nested:
-                raise _all_at_once(operand, "inside a loop")
+                raise _microbatch_error(operand, "inside a loop")
             late = accumulates(path) or (operand.name, made) in self.late
-            self.write(Moved(operand, path), late)
+            self.write(RedistributedValue(operand, path), late)
             self.held.add((operand.name, sharding))
         return sharding
 
@@ -168,13 +184,17 @@ class _Device:
         The latter where all of it would be added up, of which a part is kept.
         """
         made = self.made[value.name]
-        if not self.scattered or made.along(TIME) is not Kind.SUM or target.along(TIME) is not None:
+        if (
+            not self.scattered
+            or made.along(TIME) is not ReductionKind.SUM
+            or target.along(TIME) is not None
+        ):
             return made
-        part = target.laid(TIME, Kind.SUM)
+        part = target.laid(TIME, ReductionKind.SUM)
         sizes = [prod(part_shape(value.type, one, self.parts)) for one in (part, made)]
         return self.read(value, part) if sizes[0] < sizes[1] else made
 
-    def do(self, done: Done) -> None:
+    def do(self, done: LocalOperation) -> None:
         read = list(zip(done.operation.operands, done.how.operands, strict=True))
         made = list(zip(done.operation.results, done.how.results, strict=True))
         for operand, sharding in read:
@@ -183,25 +203,25 @@ class _Device:
             self.make(value, sharding)
         late = [one for one, sharding in read if (str(one), sharding) in self.late]
         if late and any(TIME in sharding.axes for _, sharding in (*read, *made)):
-            raise _all_at_once(late[0], done.operation.line)
+            raise _microbatch_error(late[0], done.operation.line)
         self.write(done, bool(late))
         names = {value.name for value, _ in made}
         if self.losses & names:
             self.losses -= names
             self.backward = not self.losses
 
-    def write(self, one: Done | Moved, late: bool) -> None:
+    def write(self, one: LocalOperation | RedistributedValue, late: bool) -> None:
         """One more instruction, when it is done, and so when what it makes is there."""
-        read, made = reads(one), makes(one)
+        read, made = keys_read_by(one), keys_made_by(one)
         in_time = any(TIME in sharding.axes for _, sharding in (*read, *made))
         each = not late and (in_time or not self.passing.isdisjoint(read))
-        way = When.BACKWARD if self.backward else When.FORWARD
+        way = StepPhase.BACKWARD if self.backward else StepPhase.FORWARD
         self.written.append(one)
-        self.whens.append(When.AFTER if late else way if each else When.BEFORE)
+        self.whens.append(StepPhase.AFTER if late else way if each else StepPhase.BEFORE)
         if late or each:
             (self.late if late else self.passing).update(made)
 
-    def done(self, operation: Operation, choice: Rows | Cuts) -> Done:
+    def done(self, operation: Operation, choice: Rows | Cuts) -> LocalOperation:
         if operation.body is not None:
             if not isinstance(choice, Cuts):
                 problem = f"{operation.primitive} repeats a body, and the plan does not cut it"
@@ -211,25 +231,27 @@ class _Device:
             problem = f"the plan cuts a body of {operation.primitive}, which repeats none"
             raise InputError(problem, where=operation.line)
         _check_rows(operation, choice)
-        return Done(operation, typed(operation, dict(choice), self.parts))
+        return LocalOperation(operation, shard_operation(operation, dict(choice), self.parts))
 
-    def loop(self, loop: Operation, body: Graph, cuts: Cuts) -> Done:
+    def loop(self, loop: Operation, body: Graph, cuts: Cuts) -> LocalOperation:
         """The body, typed once: what it carries lies in the end as in the beginning."""
         check_cuts(body, cuts, loop.line)
-        divided = loop_of(loop.parameter)
+        divided = scan_operands_of(loop.parameter)
         carry = divided.carry(cuts.inputs)
         for operand, sharding in zip(loop.operands, cuts.inputs, strict=True):
             _check_number(operand, sharding, loop.line)
         same = id(body), id(cuts)
         if same not in self.bodies:
-            inside = _Device(self.parts, self.first, nested=True)
+            inside = _DeviceProgram(self.parts, self.first, nested=True)
             self.bodies[same] = inside.program(body, cuts, dict(enumerate(carry)))
         program = self.bodies[same]
-        results = (*carry, *map(stacked, program.outputs[len(carry) :]))
-        return Done(loop, Typed(divided.of_operands(cuts.inputs), results, ()), program)
+        results = (*carry, *map(stack_sharding, program.outputs[len(carry) :]))
+        return LocalOperation(
+            loop, OperationSharding(divided.of_operands(cuts.inputs), results, ()), program
+        )
 
 
-def _all_at_once(value: Operand, where: str) -> InputError:
+def _microbatch_error(value: Operand, where: str) -> InputError:
     return InputError(
         f"{value} is of all microbatches and read before the last one is done",
         where=where,
@@ -238,7 +260,7 @@ def _all_at_once(value: Operand, where: str) -> InputError:
 
 
 def _check_rows(operation: Operation, chosen: Rows) -> None:
-    legal = every_row(operation) if chosen else ()
+    legal = list_all_rows(operation) if chosen else ()
     names = [axis for axis, _ in chosen]
     for axis, row in chosen:
         if row not in legal or names.count(axis) > 1:
@@ -251,7 +273,9 @@ def _check_rows(operation: Operation, chosen: Rows) -> None:
 
 def _check_number(operand: Operand, sharding: Sharding, where: str) -> None:
     """A number that is written out is whole on all devices: as a sum it would count on each."""
-    if isinstance(operand, Literal) and any(kind is Kind.SUM for kind, _ in sharding.partial):
+    if isinstance(operand, Literal) and any(
+        kind is ReductionKind.SUM for kind, _ in sharding.partial
+    ):
         raise InputError(
             f"a loop begins with {operand}, which the plan has lie as {sharding.spelled()}",
             where=where,
@@ -259,6 +283,8 @@ def _check_number(operand: Operand, sharding: Sharding, where: str) -> None:
         )
 
 
-def redistributions(program: Program, sizes: Mapping[str, int]) -> Sequence[Moved]:
+def list_redistributions(
+    program: StepProgram, sizes: Mapping[str, int]
+) -> Sequence[RedistributedValue]:
     """Those that send something, those of bodies once."""
     return [one for one in program.moved() if one.path.requests(sizes)]

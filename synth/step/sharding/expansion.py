@@ -9,38 +9,38 @@ from functools import lru_cache
 from math import prod
 
 from grammar.tensors.operations import Graph, Operation, Step, Value
-from grammar.tensors.sharding import Flat, Sharding, Split, replicated
+from grammar.tensors.sharding import Flat, Sharding, Split, replicated_sharding
 from hierarchies import InputError
-from synth.step.factors import every_row
-from synth.step.same import Same
+from synth.step.factors import list_all_rows
+from synth.step.same import IdentityKey
 from synth.step.schedules import SCHEDULES
-from synth.step.sharding.applying import apply, operation_whens, timed
+from synth.step.sharding.applying import apply, apply_with_phases, operation_phases
 from synth.step.sharding.following import follow
 from synth.step.sharding.following.known import Rules
-from synth.step.sharding.layers.apart import stacks
-from synth.step.sharding.layers.prepared import prepared, stage_hints
-from synth.step.sharding.lineage import masters, widened
-from synth.step.sharding.plan import OF_SAMPLES, PIPE, TIME, Cuts, Plan, Rows
-from synth.step.sharding.recipes import CLAUSES, OF_BATCH, Recipe
+from synth.step.sharding.layers.apart import find_stacks
+from synth.step.sharding.layers.prepared import prepare_step, stage_hints
+from synth.step.sharding.lineage import find_masters, find_widened_dtypes
+from synth.step.sharding.plan import PIPE, SAMPLE_ROLES, TIME, Cuts, Plan, Rows
+from synth.step.sharding.recipes import BATCH_CLAUSES, CLAUSES, Recipe
 from synth.step.sharding.stages import stages_of
-from synth.step.sharding.together.buckets import buckets_of, layers_together
+from synth.step.sharding.together.buckets import buckets_of, count_bucket_layers
 
-PADDED = 128
+PADDING_MULTIPLE = 128
 """Of how many words Megatron makes a part of the vocabulary a multiple, by default."""
 RAGGED = ("ragged_dot_general", "ragged_dot")
 
 
 def plan_of(step: Step, recipe: Recipe) -> Plan:
     """The recipe written out for a step. Raises InputError where axes do not divide it."""
-    plan = _summed_alone(Same(step), replace(recipe, bucket_bytes=0))
+    plan = _plan_unbucketed(IdentityKey(step), replace(recipe, bucket_bytes=0))
     if not recipe.bucket_bytes:
         return plan
-    told = prepared(step, plan), apply(step, plan), plan.sizes, recipe.bucket_bytes
-    return replace(plan, buckets=buckets_of(*told), bucket_layers=layers_together(*told))
+    told = prepare_step(step, plan), apply(step, plan), plan.sizes, recipe.bucket_bytes
+    return replace(plan, buckets=buckets_of(*told), bucket_layers=count_bucket_layers(*told))
 
 
 @lru_cache(maxsize=8)
-def _summed_alone(same: Same[Step], recipe: Recipe) -> Plan:
+def _plan_unbucketed(same: IdentityKey[Step], recipe: Recipe) -> Plan:
     """Without buckets: who tries several sizes of them, for some plans, asks for it again."""
     step = same.one
     _check_experts(step, recipe)
@@ -58,46 +58,46 @@ def _summed_alone(same: Same[Step], recipe: Recipe) -> Plan:
         first=recipe.first,
         scattered=recipe.zero >= 2 and recipe.microbatches > 1,
     )
-    ready = prepared(step, plan)
+    ready = prepare_step(step, plan)
     _check_gradients(ready, recipe.gradients)
     plan = replace(plan, cuts=follow(ready, *_rules(ready, recipe, plan.parts)))
     if order is not None:
-        whens = operation_whens(*timed(ready, plan))
+        whens = operation_phases(*apply_with_phases(ready, plan))
         plan = replace(plan, stages=stages_of(ready, whens, stage_hints(step, plan)))
     return plan
 
 
-def plan_alike(plan: Plan, step: Step, other: Step) -> Plan | None:
+def adapt_plan(plan: Plan, step: Step, other: Step) -> Plan | None:
     """The plan of ``step`` for another that does the same with other sizes; None if it does not.
 
     Each operation takes the row of the same number: what a row is of has its size in it.
     """
-    cuts = _alike(plan.cuts, prepared(step, plan).graph, prepared(other, plan).graph)
+    cuts = _adapt_cuts(plan.cuts, prepare_step(step, plan).graph, prepare_step(other, plan).graph)
     return None if cuts is None else replace(plan, cuts=cuts)
 
 
-def _alike(cuts: Cuts, graph: Graph, other: Graph) -> Cuts | None:
+def _adapt_cuts(cuts: Cuts, graph: Graph, other: Graph) -> Cuts | None:
     if len(graph.operations) != len(other.operations):
         return None
     found: list[Rows | Cuts] = []
     for how, before, after in zip(cuts.operations, graph.operations, other.operations, strict=True):
-        same = _alike_in(how, before, after)
+        same = _adapt_rows(how, before, after)
         if same is None:
             return None
         found.append(same)
     return Cuts(cuts.inputs, tuple(found))
 
 
-def _alike_in(how: Rows | Cuts, before: Operation, after: Operation) -> Rows | Cuts | None:
+def _adapt_rows(how: Rows | Cuts, before: Operation, after: Operation) -> Rows | Cuts | None:
     if before.primitive != after.primitive or (before.body is None) != (after.body is None):
         return None
     if isinstance(how, Cuts):
         assert before.body is not None
         assert after.body is not None
-        return _alike(how, before.body, after.body)
+        return _adapt_cuts(how, before.body, after.body)
     if not how:
         return ()
-    legal, others = every_row(before), every_row(after)
+    legal, others = list_all_rows(before), list_all_rows(after)
     if len(legal) != len(others):
         return None
     return tuple((axis, others[legal.index(row)]) for axis, row in how)
@@ -113,7 +113,7 @@ def _rules(step: Step, recipe: Recipe, parts: Mapping[str, int]) -> tuple[list[S
 
 
 def _check_gradients(step: Step, kind: str) -> None:
-    made = widened(step)
+    made = find_widened_dtypes(step)
     if kind and made != {kind}:
         raise InputError(
             f"no gradient of {step.name} is made in {kind} and cast",
@@ -135,7 +135,7 @@ def _check_experts(step: Step, recipe: Recipe) -> None:
 
 def _inputs(step: Step, recipe: Recipe) -> tuple[list[Sharding], frozenset[tuple[int, str]]]:
     """How the inputs lie, and which of them are held along which axes."""
-    laid = [_timed(step, recipe, at) for at in range(len(step.graph.inputs))]
+    laid = [_split_batch(step, recipe, at) for at in range(len(step.graph.inputs))]
     held: set[tuple[int, str]] = set()
     for said, axis, places in _clauses(step, recipe):
         if not places:
@@ -147,24 +147,24 @@ def _inputs(step: Step, recipe: Recipe) -> tuple[list[Sharding], frozenset[tuple
             )
         for at, place in places.items():
             laid[at] = laid[at].laid(axis, Split(place))
-            if step.roles[at] not in OF_SAMPLES:
+            if step.roles[at] not in SAMPLE_ROLES:
                 held.add((at, axis))
-    stacked, copied = _stacked(step), masters(step)
-    laid = [_stored(step, recipe, at, one, stacked, copied) for at, one in enumerate(laid)]
+    stacked, copied = _find_stacked(step), find_masters(step)
+    laid = [_shard_stored(step, recipe, at, one, stacked, copied) for at, one in enumerate(laid)]
     for label, lies in recipe.inputs:
-        for at in _labelled(step, label, lies):
-            laid[at] = _in_time(lies, laid[at])
+        for at in _find_labelled(step, label, lies):
+            laid[at] = _add_time(lies, laid[at])
             held -= {(at, axis) for axis in dict(recipe.axes)}
     return laid, frozenset(held)
 
 
-def _stacked(step: Step) -> frozenset[str]:
+def _find_stacked(step: Step) -> frozenset[str]:
     """The inputs whose first dimension is layers: parameters and their moments, by their labels.
 
     In stacks of one layer no operation says of a moment that its first dimension is layers.
     """
     inputs = [*zip(step.labels, step.roles, step.graph.inputs, strict=True)]
-    known = stacks(step)
+    known = find_stacks(step)
     stacked = {label for label, _, value in inputs if value.name in known}
     return known | {
         value.name
@@ -197,11 +197,11 @@ def _check_vocabulary(step: Step, parts: int, cut: Mapping[int, int]) -> None:
     for at, place in cut.items():
         size = step.graph.inputs[at].type.shape[place]
         if size % parts:
-            each = PADDED * parts
+            each = PADDING_MULTIPLE * parts
             raise InputError(
                 f"{size} words of {step.labels[at]} in {parts} parts",
                 where="plan",
-                hint=f"pad them as Megatron does, to a multiple of {PADDED} x {parts}: "
+                hint=f"pad them as Megatron does, to a multiple of {PADDING_MULTIPLE} x {parts}: "
                 f"--sizes vocabulary={-size % each + size}",
             )
 
@@ -209,8 +209,8 @@ def _check_vocabulary(step: Step, parts: int, cut: Mapping[int, int]) -> None:
 def clause_place(step: Step, clause: str, at: int) -> int | None:
     """The dimension of an input that a clause cuts."""
     rank, label = len(step.graph.inputs[at].type.shape), step.labels[at]
-    role, of_batch = step.roles[at], clause in OF_BATCH
-    if not rank or (role == "batch" and not of_batch) or (role not in OF_SAMPLES and of_batch):
+    role, of_batch = step.roles[at], clause in BATCH_CLAUSES
+    if not rank or (role == "batch" and not of_batch) or (role not in SAMPLE_ROLES and of_batch):
         return None
     if clause == "batch":
         return 0
@@ -222,7 +222,7 @@ def clause_place(step: Step, clause: str, at: int) -> int | None:
     return rank + place if place is not None and rank + place >= 0 else None
 
 
-def _labelled(step: Step, label: str, lies: Sharding) -> list[int]:
+def _find_labelled(step: Step, label: str, lies: Sharding) -> list[int]:
     """The inputs of a label; those of its share of the layers are several."""
     form = re.compile(rf"(\d+/)?{re.escape(label)}")
     found = [at for at, one in enumerate(step.labels) if form.fullmatch(one)]
@@ -240,22 +240,22 @@ def _labelled(step: Step, label: str, lies: Sharding) -> list[int]:
     return found
 
 
-def _timed(step: Step, recipe: Recipe, at: int) -> Sharding:
+def _split_batch(step: Step, recipe: Recipe, at: int) -> Sharding:
     """A batch in microbatches."""
     rank = len(step.graph.inputs[at].type.shape)
     if recipe.microbatches > 1 and step.roles[at] == "batch" and rank:
-        return replicated(rank).laid(TIME, Split(0))
-    return replicated(rank)
+        return replicated_sharding(rank).laid(TIME, Split(0))
+    return replicated_sharding(rank)
 
 
-def _in_time(lies: Sharding, before: Sharding) -> Sharding:
+def _add_time(lies: Sharding, before: Sharding) -> Sharding:
     if TIME not in before.axes:
         return lies
     first, *rest = lies.dimensions
     return Sharding(((TIME, *first), *rest))
 
 
-def _stored(
+def _shard_stored(
     step: Step,
     recipe: Recipe,
     at: int,
@@ -267,11 +267,11 @@ def _stored(
     role, value = step.roles[at], step.graph.inputs[at]
     state = role == "moment" or value.name in copied
     if (recipe.zero >= 3 and role != "batch") or (recipe.zero and state):
-        return _divided(value, laid, recipe, first=int(value.name in stacked))
+        return _divide_zero(value, laid, recipe, first=int(value.name in stacked))
     return laid
 
 
-def _divided(value: Value, found: Sharding, recipe: Recipe, *, first: int) -> Sharding:
+def _divide_zero(value: Value, found: Sharding, recipe: Recipe, *, first: int) -> Sharding:
     """Cut along the axes of ZeRO in its first dimension that divides; flat if there is none.
 
     What other axes cut is no such dimension: its axes would come in an order of their own.

@@ -25,23 +25,23 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
 from grammar.tensors.operations import Graph, Operation, Step
-from grammar.tensors.sharding import Kind, Sharding, replicated
-from hierarchies import InputError, within
-from synth.step.factors import Row, every_row
-from synth.step.redistribution.paths import First
-from synth.step.schedules import parse as parse_order
+from grammar.tensors.sharding import ReductionKind, Sharding, replicated_sharding
+from hierarchies import InputError, error_context
+from synth.step.factors import Row, list_all_rows
+from synth.step.redistribution.paths import CostPriority
+from synth.step.schedules import parse_schedule as parse_order
 from synth.step.sharding.applying import check_cuts
-from synth.step.sharding.layers.prepared import prepared
+from synth.step.sharding.layers.prepared import prepare_step
 from synth.step.sharding.plan import Cuts, Plan, Rows
 from synth.step.sharding.program import EVERYWHERE
-from synth.step.sharding.recipes import spelled, spelled_shares
+from synth.step.sharding.recipes import spell_sharding, spell_shares
 from synth.step.sharding.stages import check_order
-from synth.step.sharding.text import RUNS, parse_axes, parse_lies, parse_shares
+from synth.step.sharding.text import RUNS, parse_axes, parse_sharding, parse_shares
 
 
 def plan_text(step: Step, plan: Plan) -> str:
     """The text of a plan for a step. Raises InputError for the plan of another one."""
-    ready = prepared(step, plan)
+    ready = prepare_step(step, plan)
     check_cuts(ready.graph, plan.cuts, step.name)
     lines = [f"plan {step.name}", f"axes {' '.join(f'{axis}={size}' for axis, size in plan.axes)}"]
     if plan.microbatches > 1:
@@ -50,12 +50,12 @@ def plan_text(step: Step, plan: Plan) -> str:
         lines.append("remat layers")
     if plan.scattered:
         lines.append("scattered")
-    if plan.first is First.REQUESTS:
+    if plan.first is CostPriority.REQUESTS:
         lines.append("fewest requests")
     if plan.order is not None:
         lines += [f"order {' '.join(map(str, rank))}" for rank in plan.order.ranks]
     if plan.layers:
-        lines.append(f"layers {spelled_shares(plan.layers)}")
+        lines.append(f"layers {spell_shares(plan.layers)}")
     if plan.bucket_layers > 1:
         lines.append(f"buckets of {plan.bucket_layers} layers")
     lines += [f"bucket {' '.join(names)}" for names in plan.buckets]
@@ -66,7 +66,7 @@ def plan_text(step: Step, plan: Plan) -> str:
 def _cuts(graph: Graph, cuts: Cuts, stages: Sequence[int] = ()) -> Iterator[str]:
     for value, lies in zip(graph.inputs, cuts.inputs, strict=True):
         if lies.axes:
-            yield f"in {value} {spelled(lies)}{_partial(lies)}"
+            yield f"in {value} {spell_sharding(lies)}{_spell_partial(lies)}"
     for at, (operation, choice) in enumerate(zip(graph.operations, cuts.operations, strict=True)):
         words = [operation.results[0].name]
         if stages:
@@ -77,25 +77,27 @@ def _cuts(graph: Graph, cuts: Cuts, stages: Sequence[int] = ()) -> Iterator[str]
             yield from (f"  {line}" for line in _cuts(operation.body, choice))
             yield "}"
         elif choice or stages:
-            yield " ".join((*words, *(f"{axis} {_row(operation, row)}" for axis, row in choice)))
+            yield " ".join(
+                (*words, *(f"{axis} {_spell_row(operation, row)}" for axis, row in choice))
+            )
 
 
-def _partial(lies: Sharding) -> str:
+def _spell_partial(lies: Sharding) -> str:
     inside = ",".join(f"{kind.value}:{axis}" for kind, axis in lies.partial)
     return f"{{{inside}}}" if inside else ""
 
 
-def _row(operation: Operation, row: Row) -> str:
+def _spell_row(operation: Operation, row: Row) -> str:
     """``[0,R]->[0]``, and the name of the factor where another row looks the same."""
-    alike = [one for one in every_row(operation) if str(one) == str(row)]
-    return _plain(row) + (f"({_factor(row)})" if len(alike) > 1 else "")
+    alike = [one for one in list_all_rows(operation) if str(one) == str(row)]
+    return _spell_plain_row(row) + (f"({_spell_factor(row)})" if len(alike) > 1 else "")
 
 
-def _plain(row: Row) -> str:
+def _spell_plain_row(row: Row) -> str:
     return str(row).replace(" ", "")
 
 
-def _factor(row: Row) -> str:
+def _spell_factor(row: Row) -> str:
     return "none" if row.factor is None else row.factor.name.replace(" ", "_")
 
 
@@ -105,19 +107,19 @@ def parse_plan(text: str, step: Step) -> Plan:
     Raises InputError with the line, for what is not understood, and for a plan of another step.
     """
     lines = [(at, line.split("#")[0].strip()) for at, line in enumerate(text.splitlines(), 1)]
-    reader = _Reader(step, [(at, line) for at, line in lines if line])
+    reader = _PlanReader(step, [(at, line) for at, line in lines if line])
     return reader.plan()
 
 
-_LIES = r"\[[^\[\]]*\]"
-_INPUT = re.compile(rf"in (\S+) ({_LIES}(?:\{{flat[^}}]*\}})?)(?:\{{([\w:,]+)\}})?")
+_SHARDING = r"\[[^\[\]]*\]"
+_INPUT = re.compile(rf"in (\S+) ({_SHARDING}(?:\{{flat[^}}]*\}})?)(?:\{{([\w:,]+)\}})?")
 _OPERATION = re.compile(
-    rf"(\S+)(?: (everywhere|stage \d{{1,4}}))?((?: \w+ {_LIES}->{_LIES}(?:\(\w+\))?)*)( \{{)?"
+    rf"(\S+)(?: (everywhere|stage \d{{1,4}}))?((?: \w+ {_SHARDING}->{_SHARDING}(?:\(\w+\))?)*)( \{{)?"
 )
 _WORDS: Mapping[str, Mapping[str, Any]] = {
     "remat layers": {"remat": True},
     "scattered": {"scattered": True},
-    "fewest requests": {"first": First.REQUESTS},
+    "fewest requests": {"first": CostPriority.REQUESTS},
 }
 """What is said of all without a number."""
 _COUNTS: Mapping[str, re.Pattern[str]] = {
@@ -125,10 +127,10 @@ _COUNTS: Mapping[str, re.Pattern[str]] = {
     "bucket_layers": re.compile(r"buckets of (0*[1-9]\d{0,5}) layers"),
 }
 _LAYERS = re.compile(rf"layers ({RUNS})")
-_ROW = re.compile(rf"(\w+) ({_LIES}->{_LIES})(?:\((\w+)\))?")
+_ROW = re.compile(rf"(\w+) ({_SHARDING}->{_SHARDING})(?:\((\w+)\))?")
 
 
-def _said(line: str) -> Mapping[str, Any]:
+def _parse_setting(line: str) -> Mapping[str, Any]:
     """The field of a plan that a line says of all; none if it says something else."""
     for name, form in _COUNTS.items():
         if found := form.fullmatch(line):
@@ -137,7 +139,7 @@ def _said(line: str) -> Mapping[str, Any]:
 
 
 @dataclass
-class _Reader:
+class _PlanReader:
     step: Step
     lines: list[tuple[int, str]]
     at: int = 0
@@ -145,7 +147,7 @@ class _Reader:
 
     def plan(self) -> Plan:
         plan = self.head()
-        ready = prepared(self.step, plan)
+        ready = prepare_step(self.step, plan)
         cuts = self.cuts(ready.graph, nested=False)
         if self.at < len(self.lines):
             self.refuse("nothing is open that this would close")
@@ -167,7 +169,7 @@ class _Reader:
         order = []
         while self.at < len(self.lines):
             match self.lines[self.at][1].split():
-                case words if said := _said(" ".join(words)):
+                case words if said := _parse_setting(" ".join(words)):
                     plan = replace(plan, **said)
                 case ["order", *actions]:
                     order.append(" ".join(actions))
@@ -179,7 +181,7 @@ class _Reader:
                     break
             self.at += 1
         if order:
-            with within("the order of the plan"):
+            with error_context("the order of the plan"):
                 plan = replace(plan, order=parse_order("\n".join(order)))
         check_order(plan)
         return plan
@@ -192,7 +194,7 @@ class _Reader:
         return line.removeprefix(key).strip()
 
     def cuts(self, graph: Graph, *, nested: bool) -> Cuts:
-        inputs = {one.name: replicated(len(one.type.shape)) for one in graph.inputs}
+        inputs = {one.name: replicated_sharding(len(one.type.shape)) for one in graph.inputs}
         by_name = {one.results[0].name: one for one in graph.operations}
         chosen: dict[str, Rows | Cuts] = {}
         while self.at < len(self.lines) and self.lines[self.at][1] != "}":
@@ -217,7 +219,7 @@ class _Reader:
     def whole(self, operation: Operation) -> Rows | Cuts:
         if operation.body is None:
             return ()
-        inputs = (replicated(len(one.type.shape)) for one in operation.body.inputs)
+        inputs = (replicated_sharding(len(one.type.shape)) for one in operation.body.inputs)
         return Cuts(tuple(inputs), tuple(map(self.whole, operation.body.operations)))
 
     def operation(self, one: Operation, told: re.Match[str], *, nested: bool) -> Rows | Cuts:
@@ -240,16 +242,22 @@ class _Reader:
         return cuts
 
     def row(self, one: Operation, told: re.Match[str]) -> Row:
-        legal = every_row(one)
-        fits = [row for row in legal if _plain(row) == told[2] and told[3] in (None, _factor(row))]
+        legal = list_all_rows(one)
+        fits = [
+            row
+            for row in legal
+            if _spell_plain_row(row) == told[2] and told[3] in (None, _spell_factor(row))
+        ]
         if not fits:
-            self.refuse(f"{one.primitive} has no such row; it has {', '.join(map(_plain, legal))}")
+            self.refuse(
+                f"{one.primitive} has no such row; it has {', '.join(map(_spell_plain_row, legal))}"
+            )
         return fits[0]
 
     def lies(self, told: re.Match[str]) -> Sharding:
-        lies = parse_lies(told[2]) if told[2] != "[]" else replicated(0)
+        lies = parse_sharding(told[2]) if told[2] != "[]" else replicated_sharding(0)
         pairs = [one.partition(":") for one in (told[3] or "").split(",") if one]
-        kinds = {kind.value: kind for kind in Kind}
+        kinds = {kind.value: kind for kind in ReductionKind}
         for kind, _, _ in pairs:
             if kind not in kinds:
                 self.refuse(f"no kind {kind!r}: sum, max or min")

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from grammar.tensors.operations import Graph, Operand, Operation, Step, Value
 from grammar.tensors.sharding import dtype_bytes
 from synth.step.factors import Factor
-from synth.step.sharding.plan import loop_of
+from synth.step.sharding.plan import scan_operands_of
 
 Places = frozenset[int]
 NOWHERE: Places = frozenset()
@@ -28,15 +28,15 @@ _ALIKE = ("add", "sub", "mul", "div", "sqrt", "integer_pow", "convert_element_ty
 
 def narrows(operation: Operation) -> bool:
     """Whether it is a cast to elements of fewer bytes."""
-    return _grown(operation) < 0
+    return _width_change(operation) < 0
 
 
 def widens(operation: Operation) -> bool:
     """Whether it is a cast to elements of more bytes."""
-    return _grown(operation) > 0
+    return _width_change(operation) > 0
 
 
-def _grown(operation: Operation) -> int:
+def _width_change(operation: Operation) -> int:
     if operation.primitive != "convert_element_type":
         return 0
     return dtype_bytes(operation.results[0].type.dtype) - dtype_bytes(_dtype(operation))
@@ -47,9 +47,9 @@ def _dtype(operation: Operation) -> str:
     return read.type.dtype if isinstance(read, Value) else read.dtype
 
 
-def masters(step: Step) -> frozenset[str]:
+def find_masters(step: Step) -> frozenset[str]:
     """The parameters that a step updates, and else reads as narrower copies alone."""
-    changed = updated(step)
+    changed = find_updated(step)
     found = dict.fromkeys(
         (
             value.name
@@ -69,7 +69,7 @@ def masters(step: Step) -> frozenset[str]:
     return frozenset(name for name, copied in found.items() if copied) - others
 
 
-def updated(step: Step) -> set[str]:
+def find_updated(step: Step) -> set[str]:
     """The gradients, and what is computed of them element by element until parameters are new."""
     makers = {one.name: op for op in step.graph.operations for one in op.results}
     found: set[str] = set()
@@ -90,9 +90,9 @@ def updated(step: Step) -> set[str]:
     return found
 
 
-def widened(step: Step) -> frozenset[str]:
+def find_widened_dtypes(step: Step) -> frozenset[str]:
     """The element types in which gradients are made that are then widened."""
-    changed = updated(step)
+    changed = find_updated(step)
     return frozenset(
         _dtype(one)
         for one in step.graph.operations
@@ -157,7 +157,7 @@ class Lineage:
 
     def inside(self, loop: Operation, body: Graph) -> Lineage:
         """What a body's inputs come of at first; what it carries may come to be of more."""
-        divided = loop_of(loop.parameter)
+        divided = scan_operands_of(loop.parameter)
         kept = divided.constants + divided.carried
         found = Lineage(self.axes)
         for at, (inner, outer) in enumerate(zip(body.inputs, loop.operands, strict=True)):
@@ -166,13 +166,13 @@ class Lineage:
 
     def carried(self, loop: Operation, body: Graph, after: Lineage) -> None:
         """Of a body's inputs: what was carried around comes of what the body makes."""
-        divided = loop_of(loop.parameter)
+        divided = scan_operands_of(loop.parameter)
         for at in range(divided.carried):
             self._alike(body.inputs[divided.constants + at], after, body.outputs[at], 0)
 
     def outside(self, loop: Operation, body: Graph, inner: Lineage) -> None:
         """The results of a loop come of what its body makes."""
-        carried = loop_of(loop.parameter).carried
+        carried = scan_operands_of(loop.parameter).carried
         for at, (value, output) in enumerate(zip(loop.results, body.outputs, strict=True)):
             self._alike(value, inner, output, int(at >= carried))
 

@@ -12,34 +12,34 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from grammar.tensors.operations import Value
-from grammar.tensors.sharding import Kind, Sharding, Type
+from grammar.tensors.sharding import ReductionKind, Sharding, Type
 from hierarchies import InputError
-from synth.step.redistribution.moves import How, Move, Path
-from synth.step.redistribution.paths import First, paths_between
+from synth.step.redistribution.moves import MoveKind, RedistributionPath, ShardingMove
+from synth.step.redistribution.paths import CostPriority, find_paths
 from synth.step.sharding.plan import TIME
 
 
-def redistribution(
-    value: Value, source: Sharding, target: Sharding, parts: Mapping[str, int], first: First
-) -> Path:
+def find_redistribution(
+    value: Value, source: Sharding, target: Sharding, parts: Mapping[str, int], first: CostPriority
+) -> RedistributionPath:
     """The cheapest path. Raises InputError where it would send something from time to time."""
     if TIME not in parts:
-        return paths_between(value.type, source, target, parts, first=first)[0]
+        return find_paths(value.type, source, target, parts, first=first)[0]
     others = {axis: size for axis, size in parts.items() if axis != TIME}
     before, after = source.along(TIME), target.along(TIME)
     if before == after:
-        inside = _stripped(value.type, source, parts)
-        path = paths_between(
-            inside, source.without(TIME), target.without(TIME), others, first=first
+        inside = _strip_value(value.type, source, parts)
+        path = find_paths(inside, source.without(TIME), target.without(TIME), others, first=first)
+        return RedistributionPath(
+            source, target, tuple(_wrap_move(one, source) for one in path[0].moves)
         )
-        return Path(source, target, tuple(_around(one, source) for one in path[0].moves))
-    if before is Kind.SUM and after is None:
+    if before is ReductionKind.SUM and after is None:
         done = source.without(TIME)
-        accumulated = Move(How.ALL_REDUCE, (TIME,), source, done)
-        path = paths_between(value.type, done, target, others, first=first)
-        return Path(source, target, (accumulated, *path[0].moves))
+        accumulated = ShardingMove(MoveKind.ALL_REDUCE, (TIME,), source, done)
+        path = find_paths(value.type, done, target, others, first=first)
+        return RedistributionPath(source, target, (accumulated, *path[0].moves))
     try:
-        return paths_between(value.type, source, target, parts, _stays, first)[0]
+        return find_paths(value.type, source, target, parts, _stays, first)[0]
     except InputError:
         raise InputError(
             f"{value} lies as {source.spelled(value.type.shape)} and is read as"
@@ -49,26 +49,26 @@ def redistribution(
         ) from None
 
 
-def of_one_pass(
+def strip_time(
     value: Type, source: Sharding, target: Sharding, parts: Mapping[str, int]
 ) -> tuple[Type, Sharding, Sharding]:
     """What is sent of one microbatch: time is no axis that anything is sent over."""
     if TIME not in parts:
         return value, source, target
-    return _stripped(value, source, parts), source.without(TIME), target.without(TIME)
+    return _strip_value(value, source, parts), source.without(TIME), target.without(TIME)
 
 
-def accumulates(path: Path) -> bool:
+def accumulates(path: RedistributionPath) -> bool:
     """Whether it waits for the last microbatch."""
-    return any(one.how is How.ALL_REDUCE and one.axes == (TIME,) for one in path.moves)
+    return any(one.how is MoveKind.ALL_REDUCE and one.axes == (TIME,) for one in path.moves)
 
 
-def _stays(move: Move) -> bool:
+def _stays(move: ShardingMove) -> bool:
     """Whether a move brings no two times together."""
-    return TIME not in move.axes or move.how in (How.SLICE, How.MASK, How.WIDEN)
+    return TIME not in move.axes or move.how in (MoveKind.SLICE, MoveKind.MASK, MoveKind.WIDEN)
 
 
-def _stripped(value: Type, sharding: Sharding, parts: Mapping[str, int]) -> Type:
+def _strip_value(value: Type, sharding: Sharding, parts: Mapping[str, int]) -> Type:
     """The value of one microbatch."""
     shape = tuple(
         size // parts[TIME] if TIME in axes else size
@@ -77,15 +77,17 @@ def _stripped(value: Type, sharding: Sharding, parts: Mapping[str, int]) -> Type
     return Type(value.dtype, shape)
 
 
-def of_one(move: Move, value: Type, parts: Mapping[str, int]) -> tuple[Move, Type] | None:
+def to_microbatch(
+    move: ShardingMove, value: Type, parts: Mapping[str, int]
+) -> tuple[ShardingMove, Type] | None:
     """A move as one microbatch sees it, and what it is of; None for one along time itself."""
     if TIME in move.axes:
         return None
     inside = replace(move, before=move.before.without(TIME), after=move.after.without(TIME))
-    return inside, _stripped(value, move.before, parts)
+    return inside, _strip_value(value, move.before, parts)
 
 
-def _around(move: Move, source: Sharding) -> Move:
+def _wrap_move(move: ShardingMove, source: Sharding) -> ShardingMove:
     """A move of one microbatch as one of all: time is the major axis of its dimension."""
 
     def timed(one: Sharding) -> Sharding:

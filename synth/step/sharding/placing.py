@@ -17,40 +17,44 @@ from hierarchies import InputError
 from synth.step.sharding.plan import Plan
 from synth.step.sharding.program import (
     EVERYWHERE,
-    Done,
+    InstructionPlace,
     Key,
-    Moved,
-    Place,
-    Program,
-    Sent,
-    When,
-    makes,
-    reads,
+    LocalOperation,
+    RedistributedValue,
+    SentValue,
+    StepPhase,
+    StepProgram,
+    keys_made_by,
+    keys_read_by,
 )
 
 
-def placed(step: Step, plan: Plan, program: Program, whens: Sequence[When]) -> Program:
+def place_program(
+    step: Step, plan: Plan, program: StepProgram, whens: Sequence[StepPhase]
+) -> StepProgram:
     """The program with places; ``whens`` are of its instructions. Raises InputError."""
     stages = plan.stages or (0,) * len(step.graph.operations)
-    found = _late(_Placing(step, program, homes_of(step, stages)).program(stages, whens))
-    return _halved(found) if plan.order is not None and plan.order.halves else found
+    found = _delay_updates(
+        _StagePlacer(step, program, homes_of(step, stages)).program(stages, whens)
+    )
+    return _split_backward(found) if plan.order is not None and plan.order.halves else found
 
 
-def _late(program: Program) -> Program:
+def _delay_updates(program: StepProgram) -> StepProgram:
     """What only the update reads is done with it, so that nothing is kept for it meanwhile."""
     early: set[Key] = set()
     places = list(program.places)
     for at in reversed(range(len(places))):
         one = program.instructions[at]
-        made = makes(one)
-        if places[at].when is When.BEFORE and made and early.isdisjoint(made):
-            places[at] = replace(places[at], when=When.AFTER)
-        if places[at].when is not When.AFTER:
-            early.update(reads(one))
+        made = keys_made_by(one)
+        if places[at].when is StepPhase.BEFORE and made and early.isdisjoint(made):
+            places[at] = replace(places[at], when=StepPhase.AFTER)
+        if places[at].when is not StepPhase.AFTER:
+            early.update(keys_read_by(one))
     return replace(program, places=tuple(places))
 
 
-def _halved(program: Program) -> Program:
+def _split_backward(program: StepProgram) -> StepProgram:
     """Backward passes in halves: what no other stage waits for is the one for weights.
 
     Raises InputError where no gradient is apart from what others wait for.
@@ -59,13 +63,15 @@ def _halved(program: Program) -> Program:
     places = list(program.places)
     for at in reversed(range(len(places))):
         one, place = program.instructions[at], places[at]
-        if place.when is not When.BACKWARD:
+        if place.when is not StepPhase.BACKWARD:
             continue
-        if isinstance(one, Sent) or not waited.isdisjoint((place.stage, k) for k in makes(one)):
-            waited.update((place.stage, key) for key in reads(one))
+        if isinstance(one, SentValue) or not waited.isdisjoint(
+            (place.stage, k) for k in keys_made_by(one)
+        ):
+            waited.update((place.stage, key) for key in keys_read_by(one))
         else:
-            places[at] = replace(place, when=When.WEIGHT)
-    if all(place.when is not When.WEIGHT for place in places):
+            places[at] = replace(place, when=StepPhase.WEIGHT)
+    if all(place.when is not StepPhase.WEIGHT for place in places):
         raise InputError(
             "no gradient of weights is apart from what other stages wait for, and the order has"
             " halves",
@@ -93,31 +99,33 @@ def homes_of(step: Step, stages: Sequence[int]) -> tuple[int, ...]:
 
 
 @dataclass
-class _Placing:
+class _StagePlacer:
     step: Step
-    whole: Program
+    whole: StepProgram
     homes: tuple[int, ...]
-    written: list[Done | Moved | Sent] = field(default_factory=list)
-    places: list[Place] = field(default_factory=list)
-    at: dict[tuple[str, Sharding], tuple[int, When]] = field(default_factory=dict)
+    written: list[LocalOperation | RedistributedValue | SentValue] = field(default_factory=list)
+    places: list[InstructionPlace] = field(default_factory=list)
+    at: dict[tuple[str, Sharding], tuple[int, StepPhase]] = field(default_factory=dict)
     sent: set[tuple[str, Sharding, int]] = field(default_factory=set)
 
-    def program(self, stages: Sequence[int], whens: Sequence[When]) -> Program:
+    def program(self, stages: Sequence[int], whens: Sequence[StepPhase]) -> StepProgram:
         for value, lies, home in zip(
             self.step.graph.inputs, self.whole.inputs, self.homes, strict=True
         ):
-            self.at[value.name, lies] = (home, When.BEFORE)
+            self.at[value.name, lies] = (home, StepPhase.BEFORE)
         waiting = iter(stages)
-        reading = _reading(self.whole, stages)
+        reading = _find_reader_stages(self.whole, stages)
         for one, when, stage in zip(self.whole.instructions, whens, reading, strict=True):
             match one:
-                case Moved(value, path):
+                case RedistributedValue(value, path):
                     home, made = self.at[value.name, path.source]
-                    up = made is When.FORWARD and when is When.BACKWARD and home < stage
-                    place = Place(stage if home == EVERYWHERE else home, made if up else when)
+                    up = made is StepPhase.FORWARD and when is StepPhase.BACKWARD and home < stage
+                    place = InstructionPlace(
+                        stage if home == EVERYWHERE else home, made if up else when
+                    )
                     self.at[value.name, path.target] = (place.stage, place.when)
-                case Done(operation, how):
-                    place = Place(next(waiting), when)
+                case LocalOperation(operation, how):
+                    place = InstructionPlace(next(waiting), when)
                     for read, lies in zip(operation.operands, how.operands, strict=True):
                         self.bring(read, lies, place, operation.line)
                     for value, lies in zip(operation.results, how.results, strict=True):
@@ -129,7 +137,10 @@ class _Placing:
         for out, place_in in self.step.updates:
             lies = self.whole.outputs[out]
             self.bring(
-                self.step.graph.outputs[out], lies, Place(self.homes[place_in], When.AFTER), ""
+                self.step.graph.outputs[out],
+                lies,
+                InstructionPlace(self.homes[place_in], StepPhase.AFTER),
+                "",
             )
         return replace(
             self.whole,
@@ -138,33 +149,33 @@ class _Placing:
             homes=self.homes,
         )
 
-    def bring(self, read: Operand, lies: Sharding, to: Place, line: str) -> None:
+    def bring(self, read: Operand, lies: Sharding, to: InstructionPlace, line: str) -> None:
         """Sends a value to where it is read, unless it is there."""
         if not isinstance(read, Value):
             return
         home, made = self.at[read.name, lies]
         if home in (to.stage, EVERYWHERE) or (read.name, lies, to.stage) in self.sent:
             return
-        wrong_way = {When.FORWARD: home > to.stage, When.BACKWARD: home < to.stage}
+        wrong_way = {StepPhase.FORWARD: home > to.stage, StepPhase.BACKWARD: home < to.stage}
         if made is to.when and wrong_way.get(made, False):
             raise InputError(
                 f"{read} is made {made.value} on stage {home} and read on stage {to.stage}",
                 where=line,
                 hint="activations go up the stages, and gradients come down",
             )
-        up = made is When.FORWARD and to.when is When.BACKWARD and home > to.stage
-        when = When.BACKWARD if up else made
+        up = made is StepPhase.FORWARD and to.when is StepPhase.BACKWARD and home > to.stage
+        when = StepPhase.BACKWARD if up else made
         self.sent.add((read.name, lies, to.stage))
-        self.written.append(Sent(read, lies, home, to.stage))
-        self.places.append(Place(home, when))
+        self.written.append(SentValue(read, lies, home, to.stage))
+        self.places.append(InstructionPlace(home, when))
 
 
-def _reading(program: Program, stages: Sequence[int]) -> list[int]:
+def _find_reader_stages(program: StepProgram, stages: Sequence[int]) -> list[int]:
     """For each instruction the stage of the operation that it is done for, or does."""
     found: list[int] = []
     left = list(stages)
     for one in reversed(program.instructions):
-        if isinstance(one, Done):
+        if isinstance(one, LocalOperation):
             stage = left.pop()
         elif not found:
             stage = stages[-1]

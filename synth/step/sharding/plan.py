@@ -13,8 +13,8 @@ from math import prod
 from grammar.tensors.operations import Graph
 from grammar.tensors.sharding import Sharding
 from synth.step.factors import Row
-from synth.step.redistribution.paths import First
-from synth.step.schedules import Order
+from synth.step.redistribution.paths import CostPriority
+from synth.step.schedules import PipelineSchedule
 
 TIME = "microbatch"
 """The axis in time: what is cut along it is done one part after the other, on the same devices."""
@@ -25,7 +25,7 @@ PIPE = "pipe"
 MOST_PASSES = 2**15
 """Of stages times microbatches, each forward and backward: more are put in no order."""
 
-OF_SAMPLES = ("batch", "cache")
+SAMPLE_ROLES = ("batch", "cache")
 """The roles of inputs whose first dimension is samples."""
 Rows = tuple[tuple[str, Row], ...]
 """Of one operation a row for each axis, major axes first; along axes not named all is whole."""
@@ -66,9 +66,9 @@ class Plan:
     microbatches: int = 1
     layers: tuple[int, ...] = ()
     stages: tuple[int, ...] = ()
-    order: Order | None = None
+    order: PipelineSchedule | None = None
     remat: bool = False
-    first: First = First.BYTES
+    first: CostPriority = CostPriority.BYTES
     buckets: tuple[tuple[str, ...], ...] = ()
     bucket_layers: int = 1
     scattered: bool = False
@@ -91,7 +91,7 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Loop:
+class ScanOperands:
     """How the operands of a ``scan`` divide: constants, what is carried, and what is scanned."""
 
     constants: int
@@ -100,32 +100,32 @@ class Loop:
     def of_operands(self, inputs: tuple[Sharding, ...]) -> tuple[Sharding, ...]:
         """How the operands lie whose slices lie as the inputs of the body do."""
         kept = self.constants + self.carried
-        return (*inputs[:kept], *map(stacked, inputs[kept:]))
+        return (*inputs[:kept], *map(stack_sharding, inputs[kept:]))
 
     def carry(self, inputs: tuple[Sharding, ...]) -> tuple[Sharding, ...]:
         """How what is carried lies, in and out."""
         return inputs[self.constants : self.constants + self.carried]
 
 
-def loop_of(parameter: Mapping[str, object]) -> Loop:
+def scan_operands_of(parameter: Mapping[str, object]) -> ScanOperands:
     """As a ``scan`` says in its parameters."""
-    return Loop(int(str(parameter["num_consts"])), int(str(parameter["num_carry"])))
+    return ScanOperands(int(str(parameter["num_consts"])), int(str(parameter["num_carry"])))
 
 
-def stacked(one: Sharding) -> Sharding:
+def stack_sharding(one: Sharding) -> Sharding:
     """How a stack lies of which each slice lies so: its first dimension, layers or time, whole."""
     return one.stack()
 
 
-def by_rows(lies: Sharding) -> bool:
+def slices_alike(lies: Sharding) -> bool:
     """Whether a stack is uncut in its first dimension, so that slices lie alike."""
     flat = lies.flat and not lies.lead
     return len(lies.dimensions) > 1 and lies.dimensions[0] == () and not flat
 
 
-def whole(graph: Graph) -> Cuts:
+def replicate_all(graph: Graph) -> Cuts:
     """Nothing is cut: every device does all."""
     return Cuts(
         tuple(Sharding(((),) * len(one.type.shape)) for one in graph.inputs),
-        tuple(() if one.body is None else whole(one.body) for one in graph.operations),
+        tuple(() if one.body is None else replicate_all(one.body) for one in graph.operations),
     )

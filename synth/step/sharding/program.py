@@ -9,29 +9,29 @@ from enum import Enum
 from grammar.tensors.operations import EVERYWHERE as EVERYWHERE
 from grammar.tensors.operations import Operand, Operation, Value
 from grammar.tensors.sharding import Sharding
-from synth.step.factors import Typed
-from synth.step.redistribution import Path
+from synth.step.factors import OperationSharding
+from synth.step.redistribution import RedistributionPath
 
 
 @dataclass(frozen=True)
-class Done:
+class LocalOperation:
     """An operation, how its operands and results lie, and what is done of a body it repeats."""
 
     operation: Operation
-    how: Typed
-    body: Program | None = None
+    how: OperationSharding
+    body: StepProgram | None = None
 
 
 @dataclass(frozen=True)
-class Moved:
+class RedistributedValue:
     """A value as it was made, and the moves after which it lies as the path's target, too."""
 
     value: Value
-    path: Path
+    path: RedistributionPath
 
 
 @dataclass(frozen=True)
-class Sent:
+class SentValue:
     """A value that lies so, from all devices of a stage to those of another, each to its twin."""
 
     value: Value
@@ -44,25 +44,25 @@ Key = tuple[str, Sharding]
 """A value by its name and how it lies: what a program knows it by."""
 
 
-def reads(one: Done | Moved | Sent) -> list[Key]:
+def keys_read_by(one: LocalOperation | RedistributedValue | SentValue) -> list[Key]:
     """What an instruction needs, in the order of its operands."""
     match one:
-        case Done(operation, how):
+        case LocalOperation(operation, how):
             return _keys(operation.operands, how.operands)
-        case Moved(value, path):
+        case RedistributedValue(value, path):
             return [(value.name, path.source)]
-        case Sent(value, sharding):
+        case SentValue(value, sharding):
             return [(value.name, sharding)]
 
 
-def makes(one: Done | Moved | Sent) -> list[Key]:
+def keys_made_by(one: LocalOperation | RedistributedValue | SentValue) -> list[Key]:
     """What is there by an instruction, on the stage that does it."""
     match one:
-        case Done(operation, how):
+        case LocalOperation(operation, how):
             return _keys(operation.results, how.results)
-        case Moved(value, path):
+        case RedistributedValue(value, path):
             return [(value.name, path.target)]
-        case Sent():
+        case SentValue():
             return []
 
 
@@ -71,7 +71,7 @@ def _keys(values: Sequence[Operand], lies: Sequence[Sharding]) -> list[Key]:
     return [(value.name, one) for value, one in both if isinstance(value, Value)]
 
 
-class When(Enum):
+class StepPhase(Enum):
     """When an instruction is done: once, or once for each microbatch.
 
     Where an order has backward passes in halves, the one for weights is apart: what no other stage
@@ -87,23 +87,23 @@ class When(Enum):
     AFTER = "once, after the last microbatch"
 
 
-EACH = (When.FORWARD, When.BACKWARD, When.WEIGHT)
+MICROBATCH_PHASES = (StepPhase.FORWARD, StepPhase.BACKWARD, StepPhase.WEIGHT)
 """What is done of each microbatch, in the order of its passes."""
 
 
 @dataclass(frozen=True)
-class Place:
+class InstructionPlace:
     """On which stage an instruction is done, and when; what is sent is where it comes from.
 
     What every stage has or does itself is ``EVERYWHERE``: batches, the count of steps, masks.
     """
 
     stage: int
-    when: When
+    when: StepPhase
 
 
 @dataclass(frozen=True)
-class Program:
+class StepProgram:
     """What devices do, in order. A value is known by its name and how it lies.
 
     The inputs lie as said, and the outputs at the end do. With microbatches there is a place for
@@ -113,18 +113,18 @@ class Program:
     """
 
     inputs: tuple[Sharding, ...]
-    instructions: tuple[Done | Moved | Sent, ...]
+    instructions: tuple[LocalOperation | RedistributedValue | SentValue, ...]
     outputs: tuple[Sharding, ...]
-    places: tuple[Place, ...] = ()
+    places: tuple[InstructionPlace, ...] = ()
     homes: tuple[int, ...] = ()
     buckets: tuple[tuple[int, ...], ...] = ()
     update: frozenset[str] = frozenset()
 
-    def moved(self) -> Iterator[Moved]:
+    def moved(self) -> Iterator[RedistributedValue]:
         """All redistributions, those of bodies once."""
         for one in self.instructions:
             match one:
-                case Moved():
+                case RedistributedValue():
                     yield one
-                case Done(body=Program() as body):
+                case LocalOperation(body=StepProgram() as body):
                     yield from body.moved()

@@ -34,7 +34,7 @@ from math import prod
 
 from grammar.tensors.sharding import Sharding
 from hierarchies import InputError
-from synth.step.redistribution.paths import First
+from synth.step.redistribution.paths import CostPriority
 from synth.step.schedules import ONE_STAGE, SCHEDULES, V_SHAPED, chunks_of
 from synth.step.sharding.plan import PIPE, TIME
 
@@ -73,13 +73,13 @@ CLAUSES: Mapping[str, tuple[str, Mapping[str, int]]] = {
 AND = " and "
 """Between the axes of one clause, major first."""
 
-OF_BATCH = ("batch", "tokens")
+BATCH_CLAUSES = ("batch", "tokens")
 
-CHUNKED = tuple(name for name in SCHEDULES if name not in (*ONE_STAGE, *V_SHAPED))
+CHUNKED_SCHEDULES = tuple(name for name in SCHEDULES if name not in (*ONE_STAGE, *V_SHAPED))
 """The schedules that have as many stages a rank as a recipe says."""
 
 
-def spelled(lies: Sharding) -> str:
+def spell_sharding(lies: Sharding) -> str:
     """``[data,-,(seq,tensor)]``: of each dimension the axes that cut it, major to minor.
 
     ``[-,-]{flat:data}`` where the value is cut flat. Partial sums are not said.
@@ -92,7 +92,7 @@ def _axes(axes: tuple[str, ...]) -> str:
     return "-" if not axes else axes[0] if len(axes) == 1 else f"({','.join(axes)})"
 
 
-def shares(layers: int, stages: int) -> tuple[int, ...]:
+def share_layers(layers: int, stages: int) -> tuple[int, ...]:
     """Of so many layers as many for each stage, or one less on the outer ones: they do more else.
 
     >>> shares(61, 16)
@@ -103,7 +103,7 @@ def shares(layers: int, stages: int) -> tuple[int, ...]:
     return tuple(each + (first <= at < first + more) for at in range(stages))
 
 
-def spelled_shares(layers: Sequence[int]) -> str:
+def spell_shares(layers: Sequence[int]) -> str:
     """``7, 14 times 8, 7``"""
     runs = ((size, len([*some])) for size, some in groupby(layers))
     words: Iterator[Sequence[str]] = (
@@ -114,7 +114,7 @@ def spelled_shares(layers: Sequence[int]) -> str:
 
 def check_shares(layers: Sequence[int], stages: int) -> None:
     """Raise InputError for layers of other stages than there are, and for a stage without any."""
-    said = f"stages of {spelled_shares(layers)} layers"
+    said = f"stages of {spell_shares(layers)} layers"
     hint = "a number for each stage, at least 1: stages of 7, 14 times 8, 7 layers"
     if 0 in layers:
         raise InputError(f"{said}: a stage without any", where="plan", hint=hint)
@@ -147,7 +147,7 @@ class Recipe:
     gradients: str = ""
     remat: bool = False
     bucket_bytes: int = 0
-    first: First = First.BYTES
+    first: CostPriority = CostPriority.BYTES
 
     def __post_init__(self) -> None:
         names = [name for name, _ in self.axes if name != PIPE]
@@ -180,7 +180,7 @@ class Recipe:
             raise InputError("0 microbatches", hint="at least 1")
         if not self.schedule:
             if self.layers:
-                said = f"stages of {spelled_shares(self.layers)} layers and no schedule"
+                said = f"stages of {spell_shares(self.layers)} layers and no schedule"
                 raise InputError(said, where="plan", hint="pipe=4; schedule 1f1b, 8 microbatches")
             if pipe > 1:
                 problem = f"{PIPE}={pipe} and no order of its stages"
@@ -197,7 +197,7 @@ class Recipe:
         if self.chunks != (each := chunks_of(self.schedule, self.chunks)):
             count = "two stages" if each == 2 else "one stage"
             problem = f"schedule {self.schedule} has {count} a rank, not {self.chunks} chunks"
-            raise InputError(problem, hint=f"chunks are for {' and '.join(CHUNKED)}")
+            raise InputError(problem, hint=f"chunks are for {' and '.join(CHUNKED_SCHEDULES)}")
         check_shares(self.layers, self.stages)
 
     @property
@@ -242,7 +242,7 @@ class Recipe:
         said = [" ".join(f"{name}={size}" for name, size in self.axes)]
         said += [CLAUSES[one][0].format(AND.join(axes)) for one, axes in self.clauses.items()]
         said += [f"weights {label}[{place}] over {axis}" for label, place, axis in self.weights]
-        said += [f"input {label} as {spelled(lies)}" for label, lies in self.inputs]
+        said += [f"input {label} as {spell_sharding(lies)}" for label, lies in self.inputs]
         if self.zero:
             said.append(f"zero={self.zero}")
         if self.schedule:
@@ -252,13 +252,13 @@ class Recipe:
         elif self.microbatches > 1:
             said.append(f"{self.microbatches} microbatches")
         if self.layers:
-            said.append(f"stages of {spelled_shares(self.layers)} layers")
+            said.append(f"stages of {spell_shares(self.layers)} layers")
         if self.gradients:
             said.append(f"gradients in {self.gradients}")
         if self.remat:
             said.append("remat layers")
         if self.bucket_bytes:
             said.append(f"buckets of {self.bucket_bytes / 1e6:.6g} MB")
-        if self.first is First.REQUESTS:
+        if self.first is CostPriority.REQUESTS:
             said.append("fewest requests")
         return "; ".join(said)

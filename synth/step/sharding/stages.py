@@ -15,14 +15,14 @@ from dataclasses import dataclass, field
 from grammar.tensors.operations import Operand, Step, Value
 from hierarchies import InputError
 from synth.step.sharding.plan import PIPE, Plan
-from synth.step.sharding.program import EVERYWHERE, When
+from synth.step.sharding.program import EVERYWHERE, StepPhase
 from synth.step.sharding.recipes import check_shares
 
 ANY = 10**9
-ONCE = (When.BEFORE, When.AFTER)
+ONCE_PHASES = (StepPhase.BEFORE, StepPhase.AFTER)
 
 
-def stages_of(step: Step, whens: list[When], hints: Mapping[str, int]) -> tuple[int, ...]:
+def stages_of(step: Step, whens: list[StepPhase], hints: Mapping[str, int]) -> tuple[int, ...]:
     """For each operation of the step, done at such times. ``hints`` are stages of values."""
     return _Stages(step, whens, hints, dict(hints)).found()
 
@@ -35,7 +35,7 @@ class _Stages:
     """
 
     step: Step
-    whens: list[When]
+    whens: list[StepPhase]
     hints: Mapping[str, int]
     known: dict[str, int]
     chosen: dict[int, int] = field(default_factory=dict)
@@ -51,18 +51,18 @@ class _Stages:
 
     def found(self) -> tuple[int, ...]:
         self._everywhere()
-        self._follow(When.BEFORE, When.FORWARD)
-        self._settle(When.FORWARD)
-        self._follow(When.BACKWARD)
+        self._follow(StepPhase.BEFORE, StepPhase.FORWARD)
+        self._settle(StepPhase.FORWARD)
+        self._follow(StepPhase.BACKWARD)
         for at in reversed(range(len(self.operations))):
-            if at not in self.chosen and self.whens[at] is not When.AFTER:
+            if at not in self.chosen and self.whens[at] is not StepPhase.AFTER:
                 self._choose(at, self._first_reader(at))
         self._updates()
         for at in reversed(range(len(self.operations))):
             if at not in self.chosen:
                 stage = self._first_reader(at)
                 self._choose(at, max(self._stages_read(at), default=0) if stage is None else stage)
-        self._settle(When.BACKWARD)
+        self._settle(StepPhase.BACKWARD)
         return tuple(self.chosen[at] for at in range(len(self.operations)))
 
     def _everywhere(self) -> None:
@@ -72,7 +72,7 @@ class _Stages:
         known = {value.name for value, role in roles if role == "state"}
         for at, operation in enumerate(self.operations):
             names = {one.name for one in operation.operands if isinstance(one, Value)}
-            if self.whens[at] is When.BEFORE and names <= known:
+            if self.whens[at] is StepPhase.BEFORE and names <= known:
                 self.chosen[at] = EVERYWHERE
                 known.update(one.name for one in operation.results)
 
@@ -81,7 +81,7 @@ class _Stages:
             self.chosen[at] = stage
             self.known.update((one.name, stage) for one in self.operations[at].results)
 
-    def _stages_read(self, at: int, *sent: When) -> list[int]:
+    def _stages_read(self, at: int, *sent: StepPhase) -> list[int]:
         """Where what an operation reads is; also where it was sent to, to be read then."""
         return [
             max(self.known[name], *self._readers(name, sent))
@@ -89,20 +89,22 @@ class _Stages:
             if name in self.known
         ]
 
-    def _readers(self, name: str, whens: Sequence[When]) -> list[int]:
+    def _readers(self, name: str, whens: Sequence[StepPhase]) -> list[int]:
         """The stages where a value is read, so far as that is known."""
         readers = [one for one in self.readers[name] if self.whens[one] in whens]
         return [self.chosen.get(one, EVERYWHERE) for one in readers] or [EVERYWHERE]
 
-    def _follow(self, *whens: When) -> None:
+    def _follow(self, *whens: StepPhase) -> None:
         """What belongs to a layer is there; the rest follows what it reads."""
         for at, operation in enumerate(self.operations):
             hinted = [self.known[one.name] for one in operation.results if one.name in self.hints]
-            read = self._stages_read(at, *((When.FORWARD,) if When.BACKWARD in whens else ()))
+            read = self._stages_read(
+                at, *((StepPhase.FORWARD,) if StepPhase.BACKWARD in whens else ())
+            )
             if hinted:
                 self._choose(at, hinted[0])
             elif read and at not in self.chosen and self.whens[at] in whens:
-                self._choose(at, min(read) if self.whens[at] is When.BACKWARD else max(read))
+                self._choose(at, min(read) if self.whens[at] is StepPhase.BACKWARD else max(read))
 
     def _first_reader(self, at: int) -> int | None:
         """The lowest stage where a result is read, so far as that is known."""
@@ -125,11 +127,11 @@ class _Stages:
             waiting = [str(self.step.graph.outputs[out])] if stage is not None else []
             while waiting:
                 at = self.makers.get(waiting.pop())
-                if at is not None and at not in self.chosen and self.whens[at] in ONCE:
+                if at is not None and at not in self.chosen and self.whens[at] in ONCE_PHASES:
                     self._choose(at, stage)
                     waiting += map(str, self.operations[at].operands)
 
-    def _settle(self, when: When) -> None:
+    def _settle(self, when: StepPhase) -> None:
         """What only another stage reads is done there, if all that it needs is there, too.
 
         A normalisation between two layers of different stages is done where its result is used:
@@ -145,7 +147,7 @@ class _Stages:
             ):
                 self._choose(at, stage)
 
-    def _latest(self, when: When) -> dict[int, int]:
+    def _latest(self, when: StepPhase) -> dict[int, int]:
         """For each operation of a pass that is in no layer, the stage at which it is needed.
 
         What goes forward and is kept for the way back only is needed at any.
@@ -156,14 +158,16 @@ class _Stages:
             if self.whens[at] is not when or self._in_layer(at):
                 continue
             readers = {one for value in results for one in self.readers[value.name]}
-            if when is When.FORWARD:
+            if when is StepPhase.FORWARD:
                 readers = {one for one in readers if self.whens[one] is when}
             stages = [found.get(one, self.chosen.get(one, EVERYWHERE)) for one in readers]
             if at not in self.chosen or EVERYWHERE in stages:
                 continue
-            if when is When.FORWARD:
+            if when is StepPhase.FORWARD:
                 found[at] = min(stages, default=ANY)
-            elif stages and all(self.whens[one] is When.AFTER or one in found for one in readers):
+            elif stages and all(
+                self.whens[one] is StepPhase.AFTER or one in found for one in readers
+            ):
                 found[at] = max(stages)
         return dict(reversed(found.items()))
 
@@ -172,7 +176,9 @@ class _Stages:
         one = self.operations[at]
         return any(value.name in self.hints for value in one.results) or any(
             str(value) in self.known
-            and (str(value) in self.hints or self.whens[self.makers[str(value)]] is When.BEFORE)
+            and (
+                str(value) in self.hints or self.whens[self.makers[str(value)]] is StepPhase.BEFORE
+            )
             for value in one.operands
         )
 
@@ -203,14 +209,14 @@ def check_order(plan: Plan) -> None:
         raise InputError(problem, where="plan", hint=hint)
 
 
-def check_stages(step: Step, stages: tuple[int, ...], whens: list[When], count: int) -> None:
+def check_stages(step: Step, stages: tuple[int, ...], whens: list[StepPhase], count: int) -> None:
     """Raise InputError for stages that are not there, and for one that does nothing."""
     told, wanted = len(stages), len(step.graph.operations)
     if told != wanted:
         problem = f"{told} stages for the {wanted} operations of {step.name}"
         raise InputError(problem, where="plan")
     for stage in range(count):
-        for when in (When.FORWARD, When.BACKWARD):
+        for when in (StepPhase.FORWARD, StepPhase.BACKWARD):
             if (stage, when) not in zip(stages, whens, strict=True):
                 raise InputError(
                     f"stage {stage} has no operations {when.value}",

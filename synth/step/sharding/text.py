@@ -8,7 +8,7 @@ from typing import Any
 
 from grammar.tensors.sharding import Sharding
 from hierarchies import InputError
-from synth.step.redistribution.paths import First
+from synth.step.redistribution.paths import CostPriority
 from synth.step.schedules import chunks_of
 from synth.step.sharding.recipes import AND, CLAUSES, Recipe
 
@@ -16,7 +16,7 @@ _RUN = r"(?:\d{1,3} times )?\d{1,5}"
 RUNS = rf"{_RUN}(?:, {_RUN})*"
 """Layers of stages, in runs of as many."""
 
-SAYS: Mapping[str, str] = {
+CLAUSE_PATTERNS: Mapping[str, str] = {
     **{
         said.format("AXIS"): said.format(r"(\w+(?: and \w+)*)" if one == "batch" else r"(\w+)")
         for one, (said, _) in CLAUSES.items()
@@ -36,7 +36,7 @@ SAYS: Mapping[str, str] = {
 }
 """How each clause is said, and what it is read by."""
 
-_HINT = f"axes first (data=8 tensor=4), then of {', '.join(map(repr, SAYS))}"
+_HINT = f"axes first (data=8 tensor=4), then of {', '.join(map(repr, CLAUSE_PATTERNS))}"
 _AXIS = re.compile(r"([A-Za-z_]\w*)=([1-9]\d{0,8})")
 
 
@@ -46,8 +46,8 @@ def parse_recipe(text: str) -> Recipe:
     sizes = parse_axes(axes)
     fields: dict[str, Any] = {}
     for part in rest:
-        for name, value in _clause(part).items():
-            if name in _SEVERAL:
+        for name, value in _parse_clause(part).items():
+            if name in _REPEATED_CLAUSES:
                 fields[name] = (*fields.get(name, ()), *value)
             elif name in fields:
                 raise InputError(f"said twice: {part!r}", where="plan", hint=_HINT)
@@ -67,7 +67,7 @@ def parse_axes(text: str) -> tuple[tuple[str, int], ...]:
     return tuple(sizes)
 
 
-def parse_lies(text: str) -> Sharding:
+def parse_sharding(text: str) -> Sharding:
     """``[data,-,(seq,tensor)]``: of each dimension the axes that cut it, major to minor.
 
     Behind them may stand what is cut flat, from which dimension on: ``[-,-,-]{flat1:data}``.
@@ -75,17 +75,17 @@ def parse_lies(text: str) -> Sharding:
     bare, _, rest = text.strip().partition("{")
     words = re.findall(r"\([^()]*\)|[^,()]+", bare.removeprefix("[").removesuffix("]"))
     flat = _FLAT.fullmatch(rest) if rest else None
-    known = f"[{','.join(words)}]" == bare and all(map(_LIES.fullmatch, words))
+    known = f"[{','.join(words)}]" == bare and all(map(_SHARDING_WORD.fullmatch, words))
     if not known or (flat is None) is not (rest == ""):
         hint = "for each dimension an axis, several in brackets, or '-', as in [data,-]"
         raise InputError(f"not understood: {text!r}", where="plan", hint=hint)
-    cut = tuple(map(_cutting, words))
+    cut = tuple(map(_parse_cutting_axes, words))
     if flat is None:
         return Sharding(cut)
-    return Sharding(cut, (), _cutting(flat[2]), int(flat[1] or 0))
+    return Sharding(cut, (), _parse_cutting_axes(flat[2]), int(flat[1] or 0))
 
 
-def _cutting(word: str) -> tuple[str, ...]:
+def _parse_cutting_axes(word: str) -> tuple[str, ...]:
     return () if word == "-" else tuple(word.strip("()").split(","))
 
 
@@ -95,22 +95,22 @@ def parse_shares(text: str) -> tuple[int, ...]:
     return tuple(int(size) for times, _, size in runs for _ in range(int(times or 1)))
 
 
-_SEVERAL = ("weights", "inputs")
+_REPEATED_CLAUSES = ("weights", "inputs")
 """What may be said several times."""
 
 _FLAT = re.compile(r"flat(\d{0,2}):(\w+|\(\w+(?:,\w+)+\))\}")
-_LIES = re.compile(r"-|\w+|\(\w+(,\w+)+\)")
+_SHARDING_WORD = re.compile(r"-|\w+|\(\w+(,\w+)+\)")
 
 
-def _clause(part: str) -> dict[str, Any]:
+def _parse_clause(part: str) -> dict[str, Any]:
     """The fields of a recipe that a part of the text says."""
-    for form, read in zip(SAYS.values(), _READ, strict=True):
+    for form, read in zip(CLAUSE_PATTERNS.values(), _PARSERS, strict=True):
         if found := re.fullmatch(form, part):
             return read(*found.groups())
     raise InputError(f"not understood: {part!r}", where="plan", hint=_HINT)
 
 
-def _named(clause: str) -> Callable[[str], dict[str, Any]]:
+def _clause_parser(clause: str) -> Callable[[str], dict[str, Any]]:
     return lambda said: {clause: tuple(said.split(AND)) if clause == "batch" else said}
 
 
@@ -121,10 +121,10 @@ def _bytes(mega: str) -> int:
     return found
 
 
-_READ: tuple[Callable[..., dict[str, Any]], ...] = (
-    *map(_named, CLAUSES),
+_PARSERS: tuple[Callable[..., dict[str, Any]], ...] = (
+    *map(_clause_parser, CLAUSES),
     lambda label, place, axis: {"weights": ((label, int(place), axis),)},
-    lambda label, lies: {"inputs": ((label, parse_lies(lies)),)},
+    lambda label, lies: {"inputs": ((label, parse_sharding(lies)),)},
     lambda zero: {"zero": int(zero)},
     lambda count: {"microbatches": int(count)},
     lambda name, chunks, count: {
@@ -136,6 +136,6 @@ _READ: tuple[Callable[..., dict[str, Any]], ...] = (
     lambda kind: {"gradients": kind},
     lambda: {"remat": True},
     lambda mega: {"bucket_bytes": _bytes(mega)},
-    lambda: {"first": First.REQUESTS},
+    lambda: {"first": CostPriority.REQUESTS},
 )
 """For each clause what its match says of a recipe."""

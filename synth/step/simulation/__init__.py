@@ -1,9 +1,9 @@
 """A sharded step on the clock: tasks of one device on its streams, seconds, memory, a timeline.
 
-``predicted`` is a step as its plan makes it, with seconds that the caller knows: of sections (what
+``predict_step`` is a step as its plan makes it, with seconds that the caller knows: of sections (what
 is computed with nothing sent between), of redistributions, of bytes from stage to stage. All
-devices of a stage do the same, so one stands for all: ``device`` writes out what it does,
-``simulate`` times that, ``pipelined`` the passes of all stages by an order. There is no queue: the
+devices of a stage do the same, so one stands for all: ``write_device`` writes out what it does,
+``simulate`` times that, ``simulate_pipeline`` the passes of all stages by an order. There is no queue: the
 order on each stream is the plan's, and an end is the longest path to it. Compute, what is exposed
 of communication, and what a rank is idle add up to the step. A buffer lives from the begin of its
 maker to the end of its last reader, so the order decides what memory is needed.
@@ -11,7 +11,7 @@ maker to the end of its last reader, so the order decides what memory is needed.
 >>> from grammar.tensors.operations import Graph, Operation, Step, Value
 >>> from grammar.tensors.sharding import Sharding, Type
 >>> from synth.step.sharding import apply, parse_recipe, plan_of
->>> from synth.step.simulation import Sources, predicted
+>>> from synth.step.simulation import Sources, predict_step
 >>> x, w = Value("x", Type("f32", (8, 4))), Value("w", Type("f32", (4,)))
 >>> y, g, new = Value("y", Type("f32", (8,))), Value("g", Type("f32", (4,))), Value("n", w.type)
 >>> told = (("dimension_numbers", (((1,), (0,)), ((), ()))),)
@@ -24,36 +24,47 @@ maker to the end of its last reader, so the order decides what memory is needed.
 >>> plan = plan_of(step, parse_recipe("data=2; batch over data"))
 >>> computing = lambda section: float(len(section.operations))
 >>> seconds = Sources(computing, sending=lambda *how: 0.5, handing=lambda *how: 0.0)
->>> done = predicted(step, plan, apply(step, plan), seconds)
+>>> done = predict_step(step, plan, apply(step, plan), seconds)
 >>> [sent] = done.ranks[0].sent
 >>> done.seconds, sent.request, sent.exposed_seconds
 (3.5, 'all-reduce (sum) over data', 0.5)
 """
 
-from synth.step.simulation.device import Device, Overlap, Task, device
-from synth.step.simulation.kinds import Kind
-from synth.step.simulation.memory import Lives, Moment
-from synth.step.simulation.pipeline import Pipelined, pipelined
-from synth.step.simulation.predicting import Predicted, Rank, Runtime, Sources, predicted
-from synth.step.simulation.simulation import Row, Sent, Simulated, simulate
+from synth.step.simulation.device import DeviceTasks, Overlap, Task, write_device
+from synth.step.simulation.kinds import BufferKind
+from synth.step.simulation.memory import BufferLifetimes, MemorySnapshot
+from synth.step.simulation.pipeline import PipelineTimeline, simulate_pipeline
+from synth.step.simulation.predicting import (
+    PipelineRank,
+    Sources,
+    StepPrediction,
+    StepRuntime,
+    predict_step,
+)
+from synth.step.simulation.simulation import (
+    DeviceTimeline,
+    RequestSummary,
+    StepTimelineRow,
+    simulate,
+)
 
 __all__ = [
-    "Device",
-    "Kind",
-    "Lives",
-    "Moment",
+    "BufferKind",
+    "BufferLifetimes",
+    "DeviceTasks",
+    "DeviceTimeline",
+    "MemorySnapshot",
     "Overlap",
-    "Pipelined",
-    "Predicted",
-    "Rank",
-    "Row",
-    "Runtime",
-    "Sent",
-    "Simulated",
+    "PipelineRank",
+    "PipelineTimeline",
+    "RequestSummary",
     "Sources",
+    "StepPrediction",
+    "StepRuntime",
+    "StepTimelineRow",
     "Task",
-    "device",
-    "pipelined",
-    "predicted",
+    "predict_step",
     "simulate",
+    "simulate_pipeline",
+    "write_device",
 ]

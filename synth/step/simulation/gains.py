@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from synth.step.simulation.predicting import Predicted, Sources
-from synth.step.simulation.sources import slower
+from synth.step.simulation.predicting import Sources, StepPrediction
+from synth.step.simulation.sources import scale_sources
 
 
 @dataclass(frozen=True)
@@ -21,15 +21,15 @@ class Gain:
     seconds: float
 
 
-def gains(
-    found: Predicted, sources: Sources, again: Callable[[Sources], Predicted]
+def simulate_gains(
+    found: StepPrediction, sources: Sources, again: Callable[[Sources], StepPrediction]
 ) -> Iterator[Gain]:
     """The changes, each by itself; ``again`` is the step from other seconds."""
     for what, changed in (
-        ("compute 10 % faster", slower(sources, computing=1 / 1.1)),
-        ("compute 25 % faster", slower(sources, computing=1 / 1.25)),
-        ("links twice as fast", slower(sources, links=0.5)),
-        ("nothing waits for communication", slower(sources, links=0.0)),
+        ("compute 10 % faster", scale_sources(sources, computing=1 / 1.1)),
+        ("compute 25 % faster", scale_sources(sources, computing=1 / 1.25)),
+        ("links twice as fast", scale_sources(sources, links=0.5)),
+        ("nothing waits for communication", scale_sources(sources, links=0.0)),
     ):
         yield Gain(what, again(changed).seconds)
     if len(found.ranks) > 1:

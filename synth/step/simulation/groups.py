@@ -15,17 +15,23 @@ from types import MappingProxyType
 
 from grammar.tensors.operations import Graph, Operation, Value
 from grammar.tensors.sharding import Sharding, Type, part_shape
-from synth.compute import Estimate, Section, is_scores, scores_of, together
-from synth.step.factors import part
-from synth.step.sharding import Done, Moved, Place, Program, Sent
+from synth.compute import Estimate, Section, is_scores, scores_of, sum_estimates_of_section
+from synth.step.factors import part_of
+from synth.step.sharding import (
+    InstructionPlace,
+    LocalOperation,
+    RedistributedValue,
+    SentValue,
+    StepProgram,
+)
 from synth.step.sharding.program import EVERYWHERE
-from synth.step.simulation.kinds import Kind
-from synth.step.simulation.remade import MADE_ANYWHERE, between_kernels
+from synth.step.simulation.kinds import BufferKind
+from synth.step.simulation.remade import RECOMPUTABLE, find_kernel_recomputed
 from synth.step.simulation.remade import Key as Key
 
 
 @dataclass(frozen=True)
-class Group:
+class GroupedOperations:
     """Operations done as one: what they read of others, and ``makes``, what others read of them.
 
     ``aliases``: values that lie otherwise without being sent, and as what they were made;
@@ -34,7 +40,7 @@ class Group:
     """
 
     name: str
-    done: tuple[Done, ...]
+    done: tuple[LocalOperation, ...]
     section: Section
     reads: tuple[Key, ...]
     makes: tuple[tuple[Value, Sharding], ...]
@@ -51,20 +57,20 @@ class Group:
 
 CAST = "convert_element_type"
 
-MAKING_SCORES = ("dot_general", "exp")
+SCORE_PRIMITIVES = ("dot_general", "exp")
 """By these scores of attention are known."""
 
-Item = Group | Moved | Sent | Done
+Item = GroupedOperations | RedistributedValue | SentValue | LocalOperation
 """A group, something sent, or a loop."""
 
-Items = tuple[tuple[Item, Place | None], ...]
+Items = tuple[tuple[Item, InstructionPlace | None], ...]
 
-_Spot = tuple[Place | None, bool]
+_Spot = tuple[InstructionPlace | None, bool]
 """Where operations are one task: a place, and whether they are of the update."""
 
 
 @dataclass(frozen=True)
-class Again:
+class Recomputation:
     """What kernels compute again: values that others make and do not store, and what of.
 
     ``inputs`` are those that come into a program, by name, with the parts that a device reads;
@@ -81,22 +87,22 @@ class Again:
         return [*dict.fromkeys(key for keys in self.values.values() for key in keys)]
 
 
-NOTHING_AGAIN = Again()
+NO_RECOMPUTATION = Recomputation()
 
 
 @dataclass(frozen=True)
-class Body:
+class LoopBody:
     """The body of a loop in groups, with the kinds of its values; ``of`` is what it was made of.
 
     ``entering`` are the names of what comes in, ``ends`` of what comes out. ``fresh`` are slices
     that are made again, of what is then kept.
     """
 
-    of: tuple[Graph, Program]
+    of: tuple[Graph, StepProgram]
     entering: tuple[Key, ...]
     items: tuple[Item, ...]
     ends: tuple[Key, ...]
-    kinds: Mapping[str, Kind]
+    kinds: Mapping[str, BufferKind]
     fresh: Mapping[Key, tuple[Key, ...]]
 
 
@@ -116,12 +122,12 @@ class Sizes:
 
 
 @dataclass(frozen=True)
-class Grouping:
+class OperationGrouping:
     """How programs are cut in groups: ``parts`` of axes, and what counts as sent.
 
     ``whole``: groups are as long as they may be, else each operation is one. ``prompt``: what is
     sent goes as soon as it is made. ``measured`` has seconds of operations by the ``id`` of their
-    ``Done``; of a loop, of what it does itself.
+    ``LocalOperation``; of a loop, of what it does itself.
     """
 
     parts: Mapping[str, int]
@@ -130,16 +136,18 @@ class Grouping:
     prompt: bool
     bytes_of: Sizes
     measured: Mapping[int, Estimate] = field(default_factory=dict)
-    known: dict[object, list[tuple[Program, Items]]] = field(default_factory=dict, compare=False)
-    bodies: dict[object, Body] = field(default_factory=dict, compare=False)
-    sections: dict[object, tuple[Sequence[Done], Section, int]] = field(
+    known: dict[object, list[tuple[StepProgram, Items]]] = field(
+        default_factory=dict, compare=False
+    )
+    bodies: dict[object, LoopBody] = field(default_factory=dict, compare=False)
+    sections: dict[object, tuple[Sequence[LocalOperation], Section, int]] = field(
         default_factory=dict, compare=False
     )
 
     def of(
         self,
         graph: Graph,
-        program: Program,
+        program: StepProgram,
         ends: Collection[Key],
         given: Collection[str] = (),
         gone: Collection[Key] = (),
@@ -158,18 +166,20 @@ class Grouping:
         constants = constants_of(graph, given) if self.whole else frozenset[str]()
         values: Mapping[Key, tuple[Key, ...]] = {}
         if self.whole:
-            values = between_kernels(program, ends, self.bytes_of, self.sizes, gone, inputs.keys())
-        again = Again(values, inputs, graph.values)
+            values = find_kernel_recomputed(
+                program, ends, self.bytes_of, self.sizes, gone, inputs.keys()
+            )
+        again = Recomputation(values, inputs, graph.values)
         same.append((program, tuple(self.items(program, ends, constants, again))))
         return same[-1][1]
 
     def items(
         self,
-        program: Program,
+        program: StepProgram,
         ends: Collection[Key],
         constants: Collection[str] = (),
-        again: Again = NOTHING_AGAIN,
-    ) -> Iterator[tuple[Item, Place | None]]:
+        again: Recomputation = NO_RECOMPUTATION,
+    ) -> Iterator[tuple[Item, InstructionPlace | None]]:
         """The program in groups, with their places; ``ends`` are read after it.
 
         What makes ``constants``, or sends them, is left out.
@@ -179,33 +189,35 @@ class Grouping:
         gates = self._gates(instructions)
         update = program.update if self.whole else frozenset[str]()
         left = _Readers(instructions, [*ends, *again.sources])
-        runs: dict[_Spot, list[Done | Moved]] = {}
-        on_the_way: list[Done] = []
+        runs: dict[_Spot, list[LocalOperation | RedistributedValue]] = {}
+        on_the_way: list[LocalOperation] = []
 
-        def ended(chosen: Iterable[_Spot]) -> Iterator[tuple[Item, Place | None]]:
+        def ended(chosen: Iterable[_Spot]) -> Iterator[tuple[Item, InstructionPlace | None]]:
             for spot in [one for one in chosen if one in runs]:
                 yield self.group(runs.pop(spot), left, constants, again, on_the_way), spot[0]
                 on_the_way.clear()
 
         for one, place in zip(instructions, places, strict=True):
-            if constants and _constant(one, constants):
+            if constants and _is_constant(one, constants):
                 left.passed(one)
-                on_the_way += [one] if isinstance(one, Done) else []
+                on_the_way += [one] if isinstance(one, LocalOperation) else []
                 continue
-            spot = place, not update.isdisjoint(_made(one))
-            free = isinstance(one, Moved) and not one.path.requests(self.sizes)
-            if not isinstance(one, Done) or one.body is not None:
+            spot = place, not update.isdisjoint(_names_made(one))
+            free = isinstance(one, RedistributedValue) and not one.path.requests(self.sizes)
+            if not isinstance(one, LocalOperation) or one.body is not None:
                 if free and spot in runs:
-                    assert isinstance(one, Moved)
+                    assert isinstance(one, RedistributedValue)
                     runs[spot].append(one)
                     continue
-                yield from ended(list(runs) if isinstance(one, Sent) else _read_by(spot, runs))
+                yield from ended(
+                    list(runs) if isinstance(one, SentValue) else _find_read_spots(spot, runs)
+                )
                 yield from ended([spot])
                 yield one, place
                 left.passed(one)
                 continue
             full = not spot[1] and any(value.name in gates for value in one.operation.results)
-            yield from ended(_read_by(spot, runs))
+            yield from ended(_find_read_spots(spot, runs))
             if full and one.operation.primitive == CAST:
                 yield from ended([spot])
             runs.setdefault(spot, []).append(one)
@@ -213,24 +225,26 @@ class Grouping:
                 yield from ended([spot])
         yield from ended(list(runs))
 
-    def _gates(self, instructions: Sequence[Done | Moved | Sent]) -> set[str]:
+    def _gates(
+        self, instructions: Sequence[LocalOperation | RedistributedValue | SentValue]
+    ) -> set[str]:
         """The values after which a group ends, as they are sent at once."""
         if not self.prompt:
             return set()
         return {
             one.value.name
             for one in instructions
-            if isinstance(one, Moved) and one.path.requests(self.sizes)
+            if isinstance(one, RedistributedValue) and one.path.requests(self.sizes)
         }
 
     def group(
         self,
-        run: Sequence[Done | Moved],
+        run: Sequence[LocalOperation | RedistributedValue],
         left: _Readers,
         constants: Collection[str] = (),
-        again: Again = NOTHING_AGAIN,
-        on_the_way: Sequence[Done] = (),
-    ) -> Group:
+        again: Recomputation = NO_RECOMPUTATION,
+        on_the_way: Sequence[LocalOperation] = (),
+    ) -> GroupedOperations:
         """Some operations as one, and values that lie otherwise without being sent.
 
         What was measured of making constants ``on_the_way`` is part of it.
@@ -240,7 +254,7 @@ class Grouping:
         roots: dict[Key, Key] = {}
         for one in run:
             left.passed(one)
-            if isinstance(one, Moved):
+            if isinstance(one, RedistributedValue):
                 source = (one.value.name, one.path.source)
                 roots[one.value.name, one.path.target] = roots.get(source, source)
                 continue
@@ -253,12 +267,12 @@ class Grouping:
             for value, lies in zip(one.operation.results, one.how.results, strict=True):
                 made[value.name, lies] = value
         makes = tuple((value, key[1]) for key, value in made.items() if key[0] in left.names)
-        done = [one for one in run if isinstance(one, Done)]
+        done = [one for one in run if isinstance(one, LocalOperation)]
         kept = {value.name for value, lies in makes if (value.name, lies) not in again.values}
         known = self._sources((*reads, *made), again, constants)
         section, working = self._section(done, kept, constants, known, on_the_way)
-        return Group(
-            named(done[0].operation, len(done)),
+        return GroupedOperations(
+            name_task(done[0].operation, len(done)),
             tuple(done),
             section,
             tuple(reads),
@@ -269,7 +283,7 @@ class Grouping:
         )
 
     def _sources(
-        self, keys: Iterable[Key], again: Again, constants: Collection[str]
+        self, keys: Iterable[Key], again: Recomputation, constants: Collection[str]
     ) -> dict[str, tuple[Value, ...]]:
         """By name the parts from which values are computed again that are not in memory."""
         found = {}
@@ -290,11 +304,11 @@ class Grouping:
 
     def _section(
         self,
-        done: Sequence[Done],
+        done: Sequence[LocalOperation],
         kept: Collection[str],
         constants: Collection[str],
         remade: Mapping[str, tuple[Value, ...]],
-        on_the_way: Sequence[Done],
+        on_the_way: Sequence[LocalOperation],
     ) -> tuple[Section, int]:
         """Operations as a section, and its working bytes; alike but for names, they are one."""
         numbers: dict[str, int] = {}
@@ -314,16 +328,16 @@ class Grouping:
         known = tuple(self.measured.get(id(one)) for one in both) if self.measured else ()
         key = tuple(alike), out, given, sources, known
         if key not in self.sections:
-            own = tuple(part(one.operation, one.how, self.parts).operation for one in done)
+            own = tuple(part_of(one.operation, one.how, self.parts).operation for one in done)
             section = Section(own, frozenset(kept), frozenset(constants), tuple(remade.items()))
             if seconds := [one for one in known if one is not None]:
                 left = (one for one, took in zip(own, known, strict=False) if took is None)
                 rest = sum(map(weight, left)) / sum(map(weight, own))
-                section = replace(section, measured=together(seconds), rest=rest)
-            self.sections[key] = done, section, _working(done, kept, self.bytes_of)
+                section = replace(section, measured=sum_estimates_of_section(seconds), rest=rest)
+            self.sections[key] = done, section, _working_bytes(done, kept, self.bytes_of)
         return self.sections[key][1:]
 
-    def own_work(self, loop: Done) -> Section | None:
+    def own_work(self, loop: LocalOperation) -> Section | None:
         """What a loop does itself, where it was measured: else it takes no time."""
         known = self.measured.get(id(loop))
         return Section((), frozenset(), measured=known, rest=0.0) if known else None
@@ -335,20 +349,27 @@ class _Readers:
 
     names: dict[str, int] = field(default_factory=dict)
 
-    def __init__(self, instructions: Sequence[Done | Moved | Sent], ends: Collection[Key]) -> None:
+    def __init__(
+        self,
+        instructions: Sequence[LocalOperation | RedistributedValue | SentValue],
+        ends: Collection[Key],
+    ) -> None:
         self.names = {}
-        for name in (*(name for one in instructions for name in _read(one)), *(n for n, _ in ends)):
+        for name in (
+            *(name for one in instructions for name in _names_read(one)),
+            *(n for n, _ in ends),
+        ):
             self.names[name] = self.names.get(name, 0) + 1
 
-    def passed(self, one: Done | Moved | Sent) -> None:
+    def passed(self, one: LocalOperation | RedistributedValue | SentValue) -> None:
         """Its reads are no longer to come."""
-        for name in _read(one):
+        for name in _names_read(one):
             self.names[name] -= 1
             if not self.names[name]:
                 del self.names[name]
 
 
-def _read_by(spot: _Spot, runs: Collection[_Spot]) -> list[_Spot]:
+def _find_read_spots(spot: _Spot, runs: Collection[_Spot]) -> list[_Spot]:
     """Of which something may be read at another: of its own stage, and of all.
 
     What the update makes nothing else computes with.
@@ -361,14 +382,16 @@ def _read_by(spot: _Spot, runs: Collection[_Spot]) -> list[_Spot]:
     return [(at, late) for at, late in others if at is not None and at.stage in near]
 
 
-def _constant(one: Done | Moved | Sent, constants: Collection[str]) -> bool:
+def _is_constant(
+    one: LocalOperation | RedistributedValue | SentValue, constants: Collection[str]
+) -> bool:
     """Whether it makes constants, or has them lie otherwise."""
-    return all(name in constants for name in _made(one))
+    return all(name in constants for name in _names_made(one))
 
 
-def _made(one: Done | Moved | Sent) -> Sequence[str]:
+def _names_made(one: LocalOperation | RedistributedValue | SentValue) -> Sequence[str]:
     """The names of what is made, or sent."""
-    if isinstance(one, Done):
+    if isinstance(one, LocalOperation):
         return [value.name for value in one.operation.results]
     return [one.value.name]
 
@@ -382,20 +405,20 @@ def constants_of(graph: Graph, given: Collection[str] = ()) -> frozenset[str]:
     found = set(given)
     for one in graph.operations:
         values = [operand for operand in one.operands if isinstance(operand, Value)]
-        if one.primitive in MADE_ANYWHERE and all(value.name in found for value in values):
+        if one.primitive in RECOMPUTABLE and all(value.name in found for value in values):
             found.update(value.name for value in one.results)
     return frozenset(found)
 
 
-def _read(one: Done | Moved | Sent) -> Iterator[str]:
+def _names_read(one: LocalOperation | RedistributedValue | SentValue) -> Iterator[str]:
     match one:
-        case Done():
+        case LocalOperation():
             yield from map(str, one.operation.operands)
         case _:
             yield one.value.name
 
 
-def _working(run: Sequence[Done], kept: Collection[str], bytes_of: Sizes) -> int:
+def _working_bytes(run: Sequence[LocalOperation], kept: Collection[str], bytes_of: Sizes) -> int:
     """The most bytes that live inside, beyond those of what is kept."""
     last = {
         str(operand): number for number, one in enumerate(run) for operand in one.operation.operands
@@ -424,23 +447,25 @@ def weight(operation: Operation) -> float:
     return 1.0 + sum(value.type.bytes for value in touched if isinstance(value, Value))
 
 
-def named(operation: Operation, count: int = 1) -> str:
+def name_task(operation: Operation, count: int = 1) -> str:
     """What a task is called that begins with an operation."""
     if count > 1:
         return f"{count} operations from {operation.primitive} on"
     return f"{operation.primitive} {operation.line}" if operation.line else operation.primitive
 
 
-def scores_in(program: Program, parts: Mapping[str, int]) -> frozenset[tuple[int, ...]]:
+def find_scores(program: StepProgram, parts: Mapping[str, int]) -> frozenset[tuple[int, ...]]:
     """The shapes that scores of attention have, and those of a device's part of them."""
-    several = [one for one in _all_done(program) if one.operation.primitive in MAKING_SCORES]
-    own = (part(one.operation, one.how, parts).operation for one in several)
+    several = [
+        one for one in _all_operations(program) if one.operation.primitive in SCORE_PRIMITIVES
+    ]
+    own = (part_of(one.operation, one.how, parts).operation for one in several)
     return scores_of(own) | scores_of(one.operation for one in several)
 
 
-def _all_done(program: Program) -> Iterator[Done]:
+def _all_operations(program: StepProgram) -> Iterator[LocalOperation]:
     for one in program.instructions:
-        if isinstance(one, Done):
+        if isinstance(one, LocalOperation):
             yield one
             if one.body is not None:
-                yield from _all_done(one.body)
+                yield from _all_operations(one.body)

@@ -15,10 +15,10 @@ from functools import lru_cache
 
 from grammar.tensors.operations import Graph, Operation, Step, Value
 from grammar.tensors.primitives import ARITHMETIC, MOVED
-from synth.step.same import Same
+from synth.step.same import IdentityKey
 
 
-class Kind(Enum):
+class BufferKind(Enum):
     """What a buffer is for."""
 
     PARAMETERS = "parameters"
@@ -32,60 +32,62 @@ class Kind(Enum):
     WORKING = "working memory of a pass"
 
 
-_ROLES = {"parameter": Kind.PARAMETERS, "moment": Kind.MOMENTS}
+_ROLES = {"parameter": BufferKind.PARAMETERS, "moment": BufferKind.MOMENTS}
 
 
-def moved_kind(kind: Kind) -> Kind:
+def moved_kind(kind: BufferKind) -> BufferKind:
     """What a value of a kind is once it has been redistributed."""
     match kind:
-        case Kind.PARAMETERS | Kind.COPIES | Kind.GATHERED:
-            return Kind.GATHERED
-        case Kind.ACTIVATIONS | Kind.INPUTS:
-            return Kind.RECEIVED
+        case BufferKind.PARAMETERS | BufferKind.COPIES | BufferKind.GATHERED:
+            return BufferKind.GATHERED
+        case BufferKind.ACTIVATIONS | BufferKind.INPUTS:
+            return BufferKind.RECEIVED
         case _:
             return kind
 
 
-def kinds_of(step: Step) -> Mapping[str, Kind]:
+def kinds_of(step: Step) -> Mapping[str, BufferKind]:
     """The kind of each value of a step, those inside of loops apart, by name."""
-    return _kinds_of(Same(step))
+    return _kinds_of(IdentityKey(step))
 
 
 @lru_cache(maxsize=2)
-def _kinds_of(same: Same[Step]) -> Mapping[str, Kind]:
+def _kinds_of(same: IdentityKey[Step]) -> Mapping[str, BufferKind]:
     """It is asked for by every plan of a step."""
     step = same.one
     given = {
-        value.name: _ROLES.get(role, Kind.INPUTS)
+        value.name: _ROLES.get(role, BufferKind.INPUTS)
         for value, role in zip(step.graph.inputs, step.roles, strict=True)
     }
-    return _with_copies(step.graph, given) | dict.fromkeys(_gradients(step), Kind.GRADIENTS)
+    return _add_copies(step.graph, given) | dict.fromkeys(_gradients(step), BufferKind.GRADIENTS)
 
 
-def kinds_inside(loop: Operation, graph: Graph, kinds: Mapping[str, Kind]) -> Mapping[str, Kind]:
+def kinds_inside(
+    loop: Operation, graph: Graph, kinds: Mapping[str, BufferKind]
+) -> Mapping[str, BufferKind]:
     """The same of a loop's body: its operands and results are as outside."""
     given = {
         inner.name: kinds[operand.name]
         for inner, operand in zip(graph.inputs, loop.operands, strict=True)
         if isinstance(operand, Value)
     }
-    found = _with_copies(graph, given)
+    found = _add_copies(graph, given)
     makers = _makers(graph)
     for output, result in zip(graph.outputs, loop.results, strict=True):
-        if isinstance(output, Value) and found[output.name] is Kind.ACTIVATIONS:
+        if isinstance(output, Value) and found[output.name] is BufferKind.ACTIVATIONS:
             kind = found[output.name] = kinds[result.name]
-            if kind is Kind.GRADIENTS:
-                found |= dict.fromkeys(_same(output, makers), kind)
+            if kind is BufferKind.GRADIENTS:
+                found |= dict.fromkeys(_find_same(output, makers), kind)
     return found
 
 
-def _with_copies(graph: Graph, given: Mapping[str, Kind]) -> dict[str, Kind]:
-    found = dict.fromkeys(graph.values, Kind.ACTIVATIONS) | dict(given)
-    copies = (Kind.PARAMETERS, Kind.COPIES)
+def _add_copies(graph: Graph, given: Mapping[str, BufferKind]) -> dict[str, BufferKind]:
+    found = dict.fromkeys(graph.values, BufferKind.ACTIVATIONS) | dict(given)
+    copies = (BufferKind.PARAMETERS, BufferKind.COPIES)
     for one in graph.operations:
         values = [found[other.name] for other in one.operands if isinstance(other, Value)]
         if one.primitive in MOVED and values and all(kind in copies for kind in values):
-            found |= dict.fromkeys((result.name for result in one.results), Kind.COPIES)
+            found |= dict.fromkeys((result.name for result in one.results), BufferKind.COPIES)
     return found
 
 
@@ -106,8 +108,8 @@ def _gradients(step: Step) -> set[str]:
             seen.add(value.name)
             if maker.primitive in ARITHMETIC and maker.primitive != "add_any":
                 left += [one for one in maker.operands if isinstance(one, Value)]
-            elif not _of_scalars(maker):
-                found |= _same(value, makers)
+            elif not _spreads_scalar(maker):
+                found |= _find_same(value, makers)
     return found
 
 
@@ -115,24 +117,32 @@ def _makers(graph: Graph) -> dict[str, Operation]:
     return {one.name: operation for operation in graph.operations for one in operation.results}
 
 
-_SAME = ("add_any", "convert_element_type", "copy", "reduce_sum", "reshape", "squeeze", "transpose")
+_GRADIENT_PRIMITIVES = (
+    "add_any",
+    "convert_element_type",
+    "copy",
+    "reduce_sum",
+    "reshape",
+    "squeeze",
+    "transpose",
+)
 """Primitives that yield a gradient from gradients if they keep the number of elements. A
 ``reduce_sum`` may: JAX sums a bias over a dimension of size 1."""
 
 
-def _same(gradient: Value, makers: Mapping[str, Operation]) -> set[str]:
+def _find_same(gradient: Value, makers: Mapping[str, Operation]) -> set[str]:
     """The names of what a gradient is made from and still is: in bf16, laid out, or of one use."""
     found, left = set[str](), [gradient]
     while left:
         one = left.pop()
         found.add(one.name)
         maker = makers.get(one.name)
-        if maker is not None and maker.primitive in _SAME:
+        if maker is not None and maker.primitive in _GRADIENT_PRIMITIVES:
             values = [other for other in maker.operands if isinstance(other, Value)]
             left += [other for other in values if other.type.elements == one.type.elements]
     return found
 
 
-def _of_scalars(operation: Operation) -> bool:
+def _spreads_scalar(operation: Operation) -> bool:
     """Whether it spreads one number."""
     return all(not isinstance(one, Value) or not one.type.shape for one in operation.operands)

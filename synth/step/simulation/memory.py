@@ -13,15 +13,15 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from synth.step.simulation.device import Device
-from synth.step.simulation.kinds import Kind
+from synth.step.simulation.device import DeviceTasks
+from synth.step.simulation.kinds import BufferKind
 
 Floats = npt.NDArray[np.float64]
 Numbers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Lives:
+class BufferLifetimes:
     """When buffers are in memory, arrays of one length: from, until, and their bytes."""
 
     begins: Floats
@@ -49,16 +49,18 @@ class Lives:
 
 
 @dataclass(frozen=True)
-class Moment:
+class MemorySnapshot:
     """What is in memory at a moment: bytes in all, by kind, and the largest by their names."""
 
     seconds: float
     size_bytes: int
-    by_kind: tuple[tuple[Kind, int], ...]
+    by_kind: tuple[tuple[BufferKind, int], ...]
     largest: tuple[tuple[str, int], ...]
 
 
-def lives_of(device: Device, begins: Sequence[float], ends: Sequence[float]) -> Lives:
+def lifetimes_of(
+    device: DeviceTasks, begins: Sequence[float], ends: Sequence[float]
+) -> BufferLifetimes:
     """The lives of a device's buffers, whose tasks begin and end so."""
     last = max(ends, default=0.0)
     until = [last if one.kept else 0.0 for one in device.buffers]
@@ -70,16 +72,18 @@ def lives_of(device: Device, begins: Sequence[float], ends: Sequence[float]) -> 
         if one.maker >= 0:
             until[number] = max(until[number], ends[one.maker])
     sizes = np.array([one.size_bytes for one in device.buffers], np.int64)
-    return Lives(np.array(made), np.array(until), sizes)
+    return BufferLifetimes(np.array(made), np.array(until), sizes)
 
 
-def moment(device: Device, lives: Lives, seconds: float, most: int = 10) -> Moment:
+def snapshot_memory(
+    device: DeviceTasks, lives: BufferLifetimes, seconds: float, most: int = 10
+) -> MemorySnapshot:
     """What is in memory at a moment of a device's step."""
-    kinds: dict[Kind, int] = {}
+    kinds: dict[BufferKind, int] = {}
     names: dict[str, int] = {}
     for number in lives.at(seconds).tolist():
         one = device.buffers[number]
         kinds[one.kind] = kinds.get(one.kind, 0) + one.size_bytes
         names[one.name] = names.get(one.name, 0) + one.size_bytes
     largest = sorted(names.items(), key=lambda one: -one[1])[:most]
-    return Moment(seconds, sum(kinds.values()), tuple(kinds.items()), tuple(largest))
+    return MemorySnapshot(seconds, sum(kinds.values()), tuple(kinds.items()), tuple(largest))

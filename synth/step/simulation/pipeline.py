@@ -15,33 +15,46 @@ from functools import cached_property
 import numpy as np
 
 from hierarchies import InputError
-from synth.events.longest_path import arranged, timed
-from synth.step.schedules import Action, Order, Pass, Protocol, one_f_one_b, scheduled
-from synth.step.sharding import When
-from synth.step.sharding.program import EACH
-from synth.step.simulation.device import Buffer, Device, Handed
-from synth.step.simulation.kinds import Kind
-from synth.step.simulation.memory import Lives, Moment
+from synth.events.longest_path import arrange_tasks, time_tasks
+from synth.step.schedules import (
+    Action,
+    Pass,
+    PipelineSchedule,
+    TransferProtocol,
+    build_transfer_graph,
+    one_f_one_b,
+)
+from synth.step.sharding import StepPhase
+from synth.step.sharding.program import MICROBATCH_PHASES
+from synth.step.simulation.device import Buffer, DeviceTasks, StageSend
+from synth.step.simulation.kinds import BufferKind
+from synth.step.simulation.memory import BufferLifetimes, MemorySnapshot
 from synth.step.simulation.passes import Passes, PassKey
-from synth.step.simulation.simulation import Doing, Row, Sent, Simulated, simulate
+from synth.step.simulation.simulation import (
+    Activity,
+    DeviceTimeline,
+    RequestSummary,
+    StepTimelineRow,
+    simulate,
+)
 
 PASSES = "passes"
 """The stream of what a rank does, pass after pass."""
 
-WHENS: dict[Pass, tuple[When, ...]] = {
-    Pass.FORWARD: (When.FORWARD,),
-    Pass.BACKWARD: (When.BACKWARD, When.WEIGHT),
-    Pass.INPUT: (When.BACKWARD,),
-    Pass.WEIGHT: (When.WEIGHT,),
+PASS_PHASES: dict[Pass, tuple[StepPhase, ...]] = {
+    Pass.FORWARD: (StepPhase.FORWARD,),
+    Pass.BACKWARD: (StepPhase.BACKWARD, StepPhase.WEIGHT),
+    Pass.INPUT: (StepPhase.BACKWARD,),
+    Pass.WEIGHT: (StepPhase.WEIGHT,),
 }
 """What of a program each kind of pass does, where the program tells halves apart."""
 
-Handing = Callable[[int, int, int], float]
+TransferSeconds = Callable[[int, int, int], float]
 """Seconds until so many bytes of every device are on their twins: bytes, from stage, to stage."""
 
 
 @dataclass(frozen=True)
-class Span:
+class PassSpan:
     """Some passes of a stage done as one, when they begin and end; ``name``: ``1F0``."""
 
     name: str
@@ -51,30 +64,30 @@ class Span:
     end_seconds: float
 
     @property
-    def kind(self) -> Doing:
+    def kind(self) -> Activity:
         """Forward, backward, or what is done once; the halves of a backward pass are such."""
         if self.action is None:
-            return Doing.ONCE
-        return Doing.FORWARD if self.action.kind is Pass.FORWARD else Doing.BACKWARD
+            return Activity.ONCE
+        return Activity.FORWARD if self.action.kind is Pass.FORWARD else Activity.BACKWARD
 
     @property
-    def row(self) -> Row:
+    def row(self) -> StepTimelineRow:
         """The same on a timeline."""
-        return Row(PASSES, self.name, self.begin_seconds, self.end_seconds, self.kind)
+        return StepTimelineRow(PASSES, self.name, self.begin_seconds, self.end_seconds, self.kind)
 
 
-What = tuple[str, tuple[PassKey, ...], Action | None]
+TaskLabel = tuple[str, tuple[PassKey, ...], Action | None]
 """The name of a task, the passes that it is, and the action of the order."""
 
 
 @dataclass(frozen=True, eq=False)
-class Pipelined:
+class PipelineTimeline:
     """A step with microbatches: for each rank what it does, in its order."""
 
     passes: Passes
-    order: Order
-    alone: Mapping[tuple[PassKey, ...], Simulated]
-    ranks: tuple[tuple[Span, ...], ...]
+    order: PipelineSchedule
+    alone: Mapping[tuple[PassKey, ...], DeviceTimeline]
+    ranks: tuple[tuple[PassSpan, ...], ...]
     handed_seconds: float
 
     @cached_property
@@ -93,16 +106,16 @@ class Pipelined:
         """Those in which a rank computes."""
         return sum(self.alone[one.keys].compute_seconds for one in self.ranks[rank])
 
-    def sent(self, rank: int) -> tuple[Sent, ...]:
+    def sent(self, rank: int) -> tuple[RequestSummary, ...]:
         """What a rank sends by request, the most exposed first.
 
         With compute, the exposed seconds are those in which it is not idle.
         """
-        found: dict[str, Sent] = {}
+        found: dict[str, RequestSummary] = {}
         for span in self.ranks[rank]:
             for one in self.alone[span.keys].sent:
-                before = found.get(one.request, Sent(one.request, 0, 0.0, 0.0))
-                found[one.request] = Sent(
+                before = found.get(one.request, RequestSummary(one.request, 0, 0.0, 0.0))
+                found[one.request] = RequestSummary(
                     one.request,
                     before.times + one.times,
                     before.seconds + one.seconds,
@@ -110,7 +123,7 @@ class Pipelined:
                 )
         return tuple(sorted(found.values(), key=lambda one: (-one.exposed_seconds, one.request)))
 
-    def rows(self, rank: int) -> Iterator[Row]:
+    def rows(self, rank: int) -> Iterator[StepTimelineRow]:
         """The timeline of a rank: its passes, and on streams what each is made of."""
         for span in self.ranks[rank]:
             yield span.row
@@ -118,24 +131,24 @@ class Pipelined:
                 yield row.later(span.begin_seconds)
 
     @cached_property
-    def largest_moments(self) -> tuple[Moment, ...]:
+    def largest_moments(self) -> tuple[MemorySnapshot, ...]:
         """For each rank the most memory, and what it is made of."""
         return tuple(self._largest(rank) for rank in range(len(self.ranks)))
 
-    def _largest(self, rank: int) -> Moment:
+    def _largest(self, rank: int) -> MemorySnapshot:
         held = list(self.held(rank))
-        lives = Lives(*(np.array([one[at] for one in held]) for at in (1, 2, 3)))
+        lives = BufferLifetimes(*(np.array([one[at] for one in held]) for at in (1, 2, 3)))
         seconds, most = lives.largest()
-        kinds: dict[Kind, int] = {}
+        kinds: dict[BufferKind, int] = {}
         names: dict[str, int] = {}
         for number in lives.at(seconds).tolist():
             kind, _, _, size, name = held[number]
             kinds[kind] = kinds.get(kind, 0) + size
             names[name] = names.get(name, 0) + size
         largest = sorted(names.items(), key=lambda one: -one[1])
-        return Moment(seconds, most, tuple(kinds.items()), tuple(largest[:10]))
+        return MemorySnapshot(seconds, most, tuple(kinds.items()), tuple(largest[:10]))
 
-    def held(self, rank: int) -> Iterator[tuple[Kind, float, float, int, str]]:
+    def held(self, rank: int) -> Iterator[tuple[BufferKind, float, float, int, str]]:
         """What a rank has in memory: its kind, from when until when, bytes, and a name."""
         passes, spans, end = self.passes, self.ranks[rank], self.seconds
         stages = sorted({key.stage for one in spans for key in one.keys})
@@ -155,7 +168,7 @@ class Pipelined:
                     if (of, pass_when) == (stage, when)
                 )
                 yield kind, first, end, size, name
-            saved = _by_kind(passes.saved(stage))
+            saved = _sum_by_kind(passes.saved(stage))
             for ((made, read), kind), size in saved.items():
                 for microbatch in range(self.order.microbatches):
                     maker, reader = (does[stage, when, microbatch] for when in (made, read))
@@ -164,7 +177,7 @@ class Pipelined:
                         yield kind, begin, last, size, f"kept by {maker.name}"
         for one in spans:
             yield (
-                Kind.WORKING,
+                BufferKind.WORKING,
                 one.begin_seconds,
                 one.end_seconds,
                 self.alone[one.keys].largest_bytes,
@@ -172,16 +185,16 @@ class Pipelined:
             )
 
 
-def pipelined(
-    device: Device,
-    order: Order | None,
+def simulate_pipeline(
+    device: DeviceTasks,
+    order: PipelineSchedule | None,
     microbatches: int,
-    handing: Handing,
-    protocol: Protocol = Protocol.EAGER,
+    handing: TransferSeconds,
+    protocol: TransferProtocol = TransferProtocol.EAGER,
     *,
     prompt: bool = False,
     taken: float = 0.0,
-) -> Pipelined:
+) -> PipelineTimeline:
     """A step by an order, or forward and backward in turn; ``device`` does one microbatch.
 
     ``prompt``: what the last backward pass makes is reduced beside it. ``taken`` as ``simulate``
@@ -190,26 +203,29 @@ def pipelined(
     """
     order = order or one_f_one_b(1, microbatches)
     passes = Passes(device)
-    built = _Graph(passes, order, handing, protocol, prompt, taken)
+    built = _PassGraph(passes, order, handing, protocol, prompt, taken)
     before, queues, seconds = built.written()
-    begins, ends = timed(arranged(before, queues), seconds)
+    begins, ends = time_tasks(arrange_tasks(before, queues), seconds)
     ranks = tuple(tuple(_spans(queue, built.what, begins, ends)) for queue in queues)
-    return Pipelined(passes, order, built.alone, ranks, built.handed)
+    return PipelineTimeline(passes, order, built.alone, ranks, built.handed)
 
 
 def _spans(
-    queue: Sequence[int], what: Mapping[int, What], begins: Sequence[float], ends: Sequence[float]
-) -> Iterator[Span]:
+    queue: Sequence[int],
+    what: Mapping[int, TaskLabel],
+    begins: Sequence[float],
+    ends: Sequence[float],
+) -> Iterator[PassSpan]:
     """What a rank does; a task without a name is the rest of the one before."""
     for at, task in enumerate(queue):
         if task in what:
             rest = queue[at + 1] if at + 1 < len(queue) else task
             last = task if rest in what else rest
-            yield Span(*what[task], begins[task], ends[last])
+            yield PassSpan(*what[task], begins[task], ends[last])
 
 
 @dataclass
-class _Graph:
+class _PassGraph:
     """Passes of all ranks and transfers among them, as tasks.
 
     Where a last backward pass and the update are one, what goes to other stages leaves when the
@@ -217,20 +233,20 @@ class _Graph:
     """
 
     passes: Passes
-    order: Order
-    handing: Handing
-    protocol: Protocol
+    order: PipelineSchedule
+    handing: TransferSeconds
+    protocol: TransferProtocol
     prompt: bool
     taken: float
-    what: dict[int, What] = field(default_factory=dict)
+    what: dict[int, TaskLabel] = field(default_factory=dict)
     seconds: list[float] = field(default_factory=list)
-    alone: dict[tuple[PassKey, ...], Simulated] = field(default_factory=dict)
+    alone: dict[tuple[PassKey, ...], DeviceTimeline] = field(default_factory=dict)
     handed: float = 0.0
 
     def written(self) -> tuple[list[list[int]], list[list[int]], list[float]]:
         """What waits for what, what each rank does in turn, and seconds."""
         order = self.order
-        graph = scheduled(order, self.protocol)
+        graph = build_transfer_graph(order, self.protocol)
         _ = graph.tasks
         for number, action in enumerate(order.actions):
             self._task(number, str(action), self._keys(action), action)
@@ -242,14 +258,16 @@ class _Graph:
         return before, queues, self.seconds
 
     def _keys(self, action: Action) -> tuple[PassKey, ...]:
-        known = (When.FORWARD, *self.passes.back)
-        if action.kind in (Pass.INPUT, Pass.WEIGHT) and known != EACH:
+        known = (StepPhase.FORWARD, *self.passes.back)
+        if action.kind in (Pass.INPUT, Pass.WEIGHT) and known != MICROBATCH_PHASES:
             raise InputError(
                 f"{action}: the program does not tell the halves of a backward pass apart",
                 where="plan",
                 hint="give an order of whole ones",
             )
-        return tuple(PassKey(action.stage, when) for when in WHENS[action.kind] if when in known)
+        return tuple(
+            PassKey(action.stage, when) for when in PASS_PHASES[action.kind] if when in known
+        )
 
     def _task(
         self, number: int, name: str, keys: tuple[PassKey, ...], action: Action | None
@@ -260,14 +278,14 @@ class _Graph:
         self.what[number] = (name, keys, action)
         self.seconds.append(self.alone[keys].seconds)
 
-    def _handing(self, one: Handed) -> float:
+    def _handing(self, one: StageSend) -> float:
         size = self.passes.device.handed.get(one, 0)
         seconds = self.handing(size, one.source, one.target) if size else 0.0
         self.handed += seconds
         return seconds
 
     def _transfer(self, source: Action, target: Action) -> float:
-        return self._handing(Handed(source.stage, target.stage, WHENS[source.kind][0], 0))
+        return self._handing(StageSend(source.stage, target.stage, PASS_PHASES[source.kind][0], 0))
 
     def _farther(self, before: list[list[int]]) -> None:
         """What goes to a stage that is not the next: no pass waits for it that could not."""
@@ -275,9 +293,9 @@ class _Graph:
         for one in self.passes.device.handed:
             same = rank_of.get(one.source) == rank_of.get(one.target)
             near = abs(one.source - one.target) == 1
-            if one.when not in EACH or (near and not same):
+            if one.when not in MICROBATCH_PHASES or (near and not same):
                 continue
-            does = order.forward if one.when is When.FORWARD else order.gradient
+            does = order.forward if one.when is StepPhase.FORWARD else order.gradient
             for microbatch in range(order.microbatches):
                 source, target = (
                     order.numbers[does(stage, microbatch)] for stage in (one.source, one.target)
@@ -289,14 +307,14 @@ class _Graph:
     def _once(self, before: list[list[int]], queues: list[list[int]]) -> None:
         """What is done once, at the begin and at the end of each rank."""
         places: dict[PassKey, int] = {}
-        for when in (When.BEFORE, When.AFTER):
+        for when in (StepPhase.BEFORE, StepPhase.AFTER):
             for queue in queues:
                 own = (self.what[task] for task in queue if task in self.what)
                 stages = sorted({keys[0].stage for _, keys, _ in own})
                 keys = [key for stage in stages for key in self.passes.once(stage, when)]
                 self._put(sorted(keys, key=lambda key: key.turn), queue, before, places)
         for one in self.passes.device.handed:
-            if one.when in (When.BEFORE, When.AFTER):
+            if one.when in (StepPhase.BEFORE, StepPhase.AFTER):
                 before.append([places[PassKey(one.source, one.when, one.turn)]])
                 target = places[PassKey(one.target, one.when, one.turn + 1)]
                 before[target].append(len(before) - 1)
@@ -313,7 +331,7 @@ class _Graph:
         for key in keys:
             last = self.what.get(queue[-1], ("", (), None))
             backward = last[1][-1:] == (PassKey(key.stage, self.passes.back[-1]),)
-            if self.prompt and key.when is When.AFTER and not key.turn and backward:
+            if self.prompt and key.when is StepPhase.AFTER and not key.turn and backward:
                 both = (*last[1], key)
                 if both not in self.alone:
                     self.alone[both] = simulate(self.passes.part(both), self.taken)
@@ -325,18 +343,18 @@ class _Graph:
                 queue.append(places[key])
                 continue
             number = len(self.seconds)
-            name = f"{key.stage} {'update' if key.when is When.AFTER else 'begin'}"
+            name = f"{key.stage} {'update' if key.when is StepPhase.AFTER else 'begin'}"
             self._task(number, name, (key,), None)
             before.append([])
             places[key] = number
-            (queue if key.when is When.AFTER else first).append(number)
+            (queue if key.when is StepPhase.AFTER else first).append(number)
         queue[:0] = first
 
 
-def _by_kind(
-    several: Iterable[tuple[tuple[When, When], Buffer]],
-) -> dict[tuple[tuple[When, When], Kind], int]:
-    found: dict[tuple[tuple[When, When], Kind], int] = {}
+def _sum_by_kind(
+    several: Iterable[tuple[tuple[StepPhase, StepPhase], Buffer]],
+) -> dict[tuple[tuple[StepPhase, StepPhase], BufferKind], int]:
+    found: dict[tuple[tuple[StepPhase, StepPhase], BufferKind], int] = {}
     for lives, buffer in several:
         key = lives, buffer.kind
         found[key] = found.get(key, 0) + buffer.size_bytes

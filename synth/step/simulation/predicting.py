@@ -11,33 +11,38 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from grammar.tensors.operations import Step
-from synth.step.schedules import Order, Protocol
-from synth.step.sharding import Plan, Program
+from synth.step.schedules import PipelineSchedule, TransferProtocol
+from synth.step.sharding import Plan, StepProgram
 from synth.step.simulation.device import (
-    Computing,
-    Device,
+    DeviceTasks,
     Overlap,
-    Sending,
-    device,
+    RedistributionSeconds,
+    SectionSeconds,
     grouping_of,
+    write_device,
 )
-from synth.step.simulation.groups import Grouping, scores_in
-from synth.step.simulation.memory import Moment
-from synth.step.simulation.pipeline import Handing, Pipelined, pipelined
-from synth.step.simulation.simulation import Row, Sent, Simulated, simulate
+from synth.step.simulation.groups import OperationGrouping, find_scores
+from synth.step.simulation.memory import MemorySnapshot
+from synth.step.simulation.pipeline import PipelineTimeline, TransferSeconds, simulate_pipeline
+from synth.step.simulation.simulation import (
+    DeviceTimeline,
+    RequestSummary,
+    StepTimelineRow,
+    simulate,
+)
 
 
 @dataclass(frozen=True)
 class Sources:
     """Seconds: of a section on a device, of a redistribution, of bytes from stage to stage."""
 
-    computing: Computing
-    sending: Sending
-    handing: Handing
+    computing: SectionSeconds
+    sending: RedistributionSeconds
+    handing: TransferSeconds
 
 
 @dataclass(frozen=True)
-class Runtime:
+class StepRuntime:
     """How a runtime carries a program out.
 
     ``protocol`` is that of transfers between stages. ``taken``: the part of a device's cores that
@@ -46,14 +51,14 @@ class Runtime:
     """
 
     overlap: Overlap = field(default_factory=Overlap)
-    protocol: Protocol = Protocol.EAGER
+    protocol: TransferProtocol = TransferProtocol.EAGER
     taken: float = 0.0
     flash: bool = True
     whole: bool = True
 
 
 @dataclass(frozen=True)
-class Rank:
+class PipelineRank:
     """What the devices of one rank of a pipeline do: their times add up to the step's.
 
     ``stages`` is empty where there are none.
@@ -61,9 +66,9 @@ class Rank:
 
     stages: tuple[int, ...]
     compute_seconds: float
-    sent: tuple[Sent, ...]
+    sent: tuple[RequestSummary, ...]
     idle_seconds: float
-    moment: Moment
+    moment: MemorySnapshot
 
     @property
     def exposed_seconds(self) -> float:
@@ -71,24 +76,24 @@ class Rank:
 
 
 @dataclass(frozen=True, eq=False)
-class Predicted:
+class StepPrediction:
     """A step on the clock, with microbatches or without."""
 
-    device: Device
-    run: Simulated | Pipelined
+    device: DeviceTasks
+    run: DeviceTimeline | PipelineTimeline
 
     @property
     def seconds(self) -> float:
         return self.run.seconds
 
     @cached_property
-    def ranks(self) -> tuple[Rank, ...]:
+    def ranks(self) -> tuple[PipelineRank, ...]:
         """What each rank of the pipeline does; one, if there is none."""
         run = self.run
-        if isinstance(run, Simulated):
-            return (Rank((), run.compute_seconds, run.sent, 0.0, run.largest_moment),)
+        if isinstance(run, DeviceTimeline):
+            return (PipelineRank((), run.compute_seconds, run.sent, 0.0, run.largest_moment),)
         return tuple(
-            Rank(
+            PipelineRank(
                 tuple(sorted({key.stage for one in run.ranks[rank] for key in one.keys})),
                 run.compute_seconds(rank),
                 run.sent(rank),
@@ -108,69 +113,69 @@ class Predicted:
         """The rank that needs the most memory."""
         return max(range(len(self.ranks)), key=lambda rank: self.ranks[rank].moment.size_bytes)
 
-    def rows(self, rank: int) -> Iterator[Row]:
+    def rows(self, rank: int) -> Iterator[StepTimelineRow]:
         """The timeline of a rank, with what its passes are made of."""
-        if isinstance(self.run, Simulated):
+        if isinstance(self.run, DeviceTimeline):
             yield from self.run.rows()
         else:
             yield from self.run.rows(rank)
 
-    def passes(self, rank: int) -> Iterator[Row]:
+    def passes(self, rank: int) -> Iterator[StepTimelineRow]:
         """Those of a rank; none of a step without microbatches."""
-        if isinstance(self.run, Pipelined):
+        if isinstance(self.run, PipelineTimeline):
             yield from (span.row for span in self.run.ranks[rank])
 
 
-def grouped(plan: Plan, program: Program, runtime: Runtime) -> Grouping:
+def group_operations(plan: Plan, program: StepProgram, runtime: StepRuntime) -> OperationGrouping:
     """Which operations are one section: to be given where one program is timed several times."""
-    unstored = scores_in(program, plan.parts) if runtime.flash else ()
+    unstored = find_scores(program, plan.parts) if runtime.flash else ()
     return grouping_of(plan, runtime.overlap, whole=runtime.whole, unstored=unstored)
 
 
-def predicted(
+def predict_step(
     step: Step,
     plan: Plan,
-    program: Program,
+    program: StepProgram,
     sources: Sources,
-    runtime: Runtime | None = None,
-    grouping: Grouping | None = None,
-) -> Predicted:
+    runtime: StepRuntime | None = None,
+    grouping: OperationGrouping | None = None,
+) -> StepPrediction:
     """The program of a plan on the clock; ``step`` is prepared for the plan.
 
     ``grouping`` is that of the same program, so that it is not worked out again. Raises
     InputError for an order whose passes the program does not tell apart, and where blocking
     transfers stand still.
     """
-    runtime = runtime or Runtime()
-    found = written(step, plan, program, sources, runtime, grouping)
+    runtime = runtime or StepRuntime()
+    found = write_tasks(step, plan, program, sources, runtime, grouping)
     if not program.places:
-        return Predicted(found, simulate(found, runtime.taken))
-    return in_order(found, plan.order, plan.microbatches, sources.handing, runtime)
+        return StepPrediction(found, simulate(found, runtime.taken))
+    return predict_tasks(found, plan.order, plan.microbatches, sources.handing, runtime)
 
 
-def written(
+def write_tasks(
     step: Step,
     plan: Plan,
-    program: Program,
+    program: StepProgram,
     sources: Sources,
-    runtime: Runtime,
-    grouping: Grouping | None = None,
-) -> Device:
+    runtime: StepRuntime,
+    grouping: OperationGrouping | None = None,
+) -> DeviceTasks:
     """The same as tasks, before they are on the clock."""
-    grouping = grouping or grouped(plan, program, runtime)
+    grouping = grouping or group_operations(plan, program, runtime)
     told = (sources.computing, sources.sending, runtime.overlap, grouping)
-    return device(step, plan, program, *told)
+    return write_device(step, plan, program, *told)
 
 
-def in_order(
-    device: Device,
-    order: Order | None,
+def predict_tasks(
+    device: DeviceTasks,
+    order: PipelineSchedule | None,
     microbatches: int,
-    handing: Handing,
-    runtime: Runtime,
-) -> Predicted:
+    handing: TransferSeconds,
+    runtime: StepRuntime,
+) -> StepPrediction:
     """Tasks of one microbatch on the clock, all stages doing theirs by an order."""
-    found = pipelined(
+    found = simulate_pipeline(
         device,
         order,
         microbatches,
@@ -179,4 +184,4 @@ def in_order(
         prompt=runtime.overlap.sends,
         taken=runtime.taken,
     )
-    return Predicted(device, found)
+    return StepPrediction(device, found)

@@ -20,10 +20,16 @@ from grammar.tensors.operations import Value
 from grammar.tensors.primitives import ARITHMETIC, MOVED, MULTIPLIED
 from grammar.tensors.sharding import Sharding, Type
 from synth.compute.section import NAMED_OTHERWISE
-from synth.step.sharding import Done, Moved, Program, Sent, When
-from synth.step.sharding.program import EACH
+from synth.step.sharding import (
+    LocalOperation,
+    RedistributedValue,
+    SentValue,
+    StepPhase,
+    StepProgram,
+)
+from synth.step.sharding.program import MICROBATCH_PHASES
 
-THERE, WRITTEN, READ = 16, 18, 2
+KEPT_COST, WRITE_COST, READ_COST = 16, 18, 2
 """What a byte costs that a product has written, that a kernel writes for it alone, and that is in
 memory anyway and only read: among values of about one size the first is kept. (In PyTorch's
 partitioner a byte that is written for it alone costs twice as much, and may need more memory.)"""
@@ -33,11 +39,11 @@ N = TypeVar("N", bound=Hashable)
 Key = tuple[str, Sharding]
 """A value by its name and how it lies."""
 
-MADE_ANYWHERE = ARITHMETIC | MOVED
+RECOMPUTABLE = ARITHMETIC | MOVED
 """What a kernel does for an element on the way."""
 
 
-def fewest_bytes(
+def find_fewest_bytes(
     made_of: Mapping[N, Collection[N]], sizes: Mapping[N, int], wanted: Collection[N]
 ) -> frozenset[N]:
     """The values of least size in all from which every wanted one can be made.
@@ -63,7 +69,7 @@ def fewest_bytes(
     left["from"] = {(one, 0): infinite for one in wanted}
     before = _paths(left)
     while "to" in before:
-        path = list(_back(before))
+        path = list(_walk_back(before))
         flow = min(left[source][target] for source, target in path)
         for source, target in path:
             left[source][target] -= flow
@@ -85,15 +91,15 @@ def _paths(left: Mapping[object, Mapping[object, int]]) -> dict[object, object]:
     return before
 
 
-def _back(before: Mapping[object, object]) -> Iterator[tuple[object, object]]:
+def _walk_back(before: Mapping[object, object]) -> Iterator[tuple[object, object]]:
     target: object = "to"
     while target != "from":
         yield before[target], target
         target = before[target]
 
 
-def remade(
-    body: Program,
+def find_recomputed(
+    body: StepProgram,
     inputs: Mapping[Key, int],
     wanted: Collection[Key],
     bytes_of: Callable[[Type, Sharding], int],
@@ -106,15 +112,15 @@ def remade(
     kept that products have written anyway.
     """
     made_of: dict[Key, tuple[Key, ...]] = {}
-    known = {key: THERE * size for key, size in inputs.items()}
+    known = {key: KEPT_COST * size for key, size in inputs.items()}
     for one in body.instructions:
         match one:
-            case Moved():
+            case RedistributedValue():
                 key = (one.value.name, one.path.target)
-                known.setdefault(key, WRITTEN * bytes_of(one.value.type, one.path.target))
+                known.setdefault(key, WRITE_COST * bytes_of(one.value.type, one.path.target))
                 if not one.path.requests(sizes):
                     made_of[key] = ((one.value.name, one.path.source),)
-            case Done():
+            case LocalOperation():
                 operation = one.operation
                 read = tuple(
                     (operand.name, lies)
@@ -123,18 +129,18 @@ def remade(
                 )
                 for value, lies in zip(operation.results, one.how.results, strict=True):
                     alone = operation.primitive in MULTIPLIED or operation.body is not None
-                    known[value.name, lies] = (THERE if alone else WRITTEN) * bytes_of(
+                    known[value.name, lies] = (KEPT_COST if alone else WRITE_COST) * bytes_of(
                         value.type, lies
                     )
-                    if operation.primitive in MADE_ANYWHERE:
+                    if operation.primitive in RECOMPUTABLE:
                         made_of[value.name, lies] = read
-    kept = fewest_bytes(made_of, known, [key for key in wanted if key in known])
+    kept = find_fewest_bytes(made_of, known, [key for key in wanted if key in known])
     return {
-        key: _comes_of(key, made_of, kept) for key in wanted if key in known and key not in kept
+        key: _sources_of(key, made_of, kept) for key in wanted if key in known and key not in kept
     }
 
 
-def _comes_of(
+def _sources_of(
     key: Key, made_of: Mapping[Key, tuple[Key, ...]], kept: Collection[Key]
 ) -> tuple[Key, ...]:
     found: dict[Key, None] = {}
@@ -150,8 +156,8 @@ def _comes_of(
     return tuple(found)
 
 
-def between_kernels(
-    program: Program,
+def find_kernel_recomputed(
+    program: StepProgram,
     ends: Collection[Key],
     bytes_of: Callable[[Type, Sharding], int],
     sizes: Mapping[str, int],
@@ -184,10 +190,10 @@ def between_kernels(
             for one in read:
                 if one not in known:
                     known[one] = kernels.cost(one, number) * bytes_of(*kernels.typed(one))
-            cost = READ if key in kernels.stored else WRITTEN
+            cost = READ_COST if key in kernels.stored else WRITE_COST
             known[key] = cost * bytes_of(*kernels.typed(key))
-        kept = fewest_bytes(made_of, known, wanted)
-        again = {key: _comes_of(key, made_of, kept) for key in wanted if key not in kept}
+        kept = find_fewest_bytes(made_of, known, wanted)
+        again = {key: _sources_of(key, made_of, kept) for key in wanted if key not in kept}
         found |= again
         # A kernel that begins later may make some of these: it is not to compute them again.
         kernels.stored.update(chain.from_iterable(again.values()))
@@ -199,12 +205,12 @@ class _Kernels:
     made again. ``stored`` are the values that are in memory whatever kernels compute again.
     """
 
-    def __init__(self, program: Program, ends: set[Key], sizes: Mapping[str, int]) -> None:
+    def __init__(self, program: StepProgram, ends: set[Key], sizes: Mapping[str, int]) -> None:
         self.members: list[list[tuple[Key, tuple[Key, ...], bool]]] = []
         self.stored = ends
         self._types: dict[Key, Type] = {}
         self._made: dict[Key, int] = {}
-        self._when: dict[Key, When | None] = {}
+        self._when: dict[Key, StepPhase | None] = {}
         self._readers: dict[Key, set[int]] = {}
         self._last: dict[Key, int] = {}
         self._ended: list[int] = []
@@ -227,13 +233,13 @@ class _Kernels:
     def cost(self, key: Key, number: int) -> int:
         """Of a byte that a kernel reads, to be kept: that others read later is there anyway."""
         later = self._last[key] > self._ended[number]
-        return READ if later or key not in self._made else THERE
+        return READ_COST if later or key not in self._made else KEPT_COST
 
     def typed(self, key: Key) -> tuple[Type, Sharding]:
         """The type of a value, and its sharding."""
         return self._types[key], key[1]
 
-    def _read(self, program: Program) -> None:
+    def _read(self, program: StepProgram) -> None:
         numbers: dict[object, int] = {}
         count = 0
         places = program.places or (None,) * len(program.instructions)
@@ -253,13 +259,17 @@ class _Kernels:
             for key, _ in read:
                 self._readers.setdefault(key, set()).add(number)
                 # Microbatches are summed in the type that is read, not in that of its sources.
-                if place and place.when is When.AFTER and self._when.get(key) in EACH:
+                if (
+                    place
+                    and place.when is StepPhase.AFTER
+                    and self._when.get(key) in MICROBATCH_PHASES
+                ):
                     self.stored.add(key)
             if alone:
                 continue
             sources = tuple(key for key, _ in read)
-            again = isinstance(one, Moved) or (
-                isinstance(one, Done) and one.operation.primitive in MADE_ANYWHERE
+            again = isinstance(one, RedistributedValue) or (
+                isinstance(one, LocalOperation) and one.operation.primitive in RECOMPUTABLE
             )
             for key, _ in made:
                 self._made[key] = number
@@ -269,38 +279,40 @@ class _Kernels:
                     self._views[key] = sources[0]
 
 
-def _is_view(one: Done | Moved | Sent) -> bool:
+def _is_view(one: LocalOperation | RedistributedValue | SentValue) -> bool:
     """Whether it takes what is there otherwise."""
-    return isinstance(one, Moved) or (
-        isinstance(one, Done) and one.operation.primitive in NAMED_OTHERWISE
+    return isinstance(one, RedistributedValue) or (
+        isinstance(one, LocalOperation) and one.operation.primitive in NAMED_OTHERWISE
     )
 
 
-def _is_alone(one: Done | Moved | Sent, sizes: Mapping[str, int]) -> bool:
+def _is_alone(
+    one: LocalOperation | RedistributedValue | SentValue, sizes: Mapping[str, int]
+) -> bool:
     """Whether it is no part of a kernel that does other things."""
     match one:
-        case Done():
+        case LocalOperation():
             return one.body is not None or one.operation.primitive in MULTIPLIED
-        case Moved():
+        case RedistributedValue():
             return bool(one.path.requests(sizes))
-        case Sent():
+        case SentValue():
             return True
 
 
 def _keys_of(
-    one: Done | Moved | Sent,
+    one: LocalOperation | RedistributedValue | SentValue,
 ) -> tuple[list[tuple[Key, Type]], list[tuple[Key, Type]]]:
     """What an instruction reads and makes, with types."""
     match one:
-        case Done():
+        case LocalOperation():
             operands = zip(one.operation.operands, one.how.operands, strict=True)
             results = zip(one.operation.results, one.how.results, strict=True)
             return (
                 [((v.name, lies), v.type) for v, lies in operands if isinstance(v, Value)],
                 [((v.name, lies), v.type) for v, lies in results],
             )
-        case Moved():
+        case RedistributedValue():
             kind, name = one.value.type, one.value.name
             return [((name, one.path.source), kind)], [((name, one.path.target), kind)]
-        case Sent():
+        case SentValue():
             return [((one.value.name, one.sharding), one.value.type)], []

@@ -9,13 +9,18 @@ from functools import cached_property
 from itertools import pairwise
 
 from hierarchies import InputError
-from synth.events.contention import contended
-from synth.events.longest_path import timed
-from synth.step.simulation.device import COMPUTE, Device
-from synth.step.simulation.memory import Lives, Moment, lives_of, moment
+from synth.events.contention import time_with_contention
+from synth.events.longest_path import time_tasks
+from synth.step.simulation.device import COMPUTE, DeviceTasks
+from synth.step.simulation.memory import (
+    BufferLifetimes,
+    MemorySnapshot,
+    lifetimes_of,
+    snapshot_memory,
+)
 
 
-class Doing(Enum):
+class Activity(Enum):
     """What a row of a timeline is: a pass of a stage, or a task of a stream.
 
     Of communication only a drawing tells apart what is exposed: nothing is computed meanwhile.
@@ -31,24 +36,24 @@ class Doing(Enum):
 
 
 @dataclass(frozen=True)
-class Row:
+class StepTimelineRow:
     """A task on the timeline, or several as one: then ``parts`` of its time are of each kind."""
 
     stream: str
     name: str
     begin_seconds: float
     end_seconds: float
-    kind: Doing
-    parts: tuple[tuple[Doing, float], ...] = ()
+    kind: Activity
+    parts: tuple[tuple[Activity, float], ...] = ()
 
-    def later(self, seconds: float) -> Row:
+    def later(self, seconds: float) -> StepTimelineRow:
         """The same, so much later."""
         begin, end = self.begin_seconds + seconds, self.end_seconds + seconds
-        return Row(self.stream, self.name, begin, end, self.kind, self.parts)
+        return StepTimelineRow(self.stream, self.name, begin, end, self.kind, self.parts)
 
 
 @dataclass(frozen=True)
-class Sent:
+class RequestSummary:
     """All redistributions by one request: how many, their seconds, and those of compute's wait."""
 
     request: str
@@ -63,10 +68,10 @@ class Sent:
 
 
 @dataclass(frozen=True, eq=False)
-class Simulated:
+class DeviceTimeline:
     """A device's step, timed."""
 
-    device: Device
+    device: DeviceTasks
     begins: Sequence[float]
     ends: Sequence[float]
 
@@ -93,7 +98,7 @@ class Simulated:
         return {stream: sum(map(self.took, queue)) for stream, queue in self.device.streams.items()}
 
     @cached_property
-    def sent(self) -> tuple[Sent, ...]:
+    def sent(self) -> tuple[RequestSummary, ...]:
         """Communication by request, the most exposed first; what is exposed is no compute.
 
         Together the exposed seconds and those of compute are the step's.
@@ -106,7 +111,7 @@ class Simulated:
                 entry[1] += self.took(task)
         for task, seconds in self.exposed.items():
             found[self.device.tasks[task].request][2] += seconds
-        rows = (Sent(name, int(n), all_, bare) for name, (n, all_, bare) in found.items())
+        rows = (RequestSummary(name, int(n), all_, bare) for name, (n, all_, bare) in found.items())
         return tuple(sorted(rows, key=lambda one: (-one.exposed_seconds, one.request)))
 
     @cached_property
@@ -150,12 +155,12 @@ class Simulated:
             until, several = begin, self.device.arranged.waits(task)
 
     @cached_property
-    def lives(self) -> Lives:
+    def lives(self) -> BufferLifetimes:
         """When each buffer is in memory."""
-        return lives_of(self.device, self.begins, self.ends)
+        return lifetimes_of(self.device, self.begins, self.ends)
 
     @cached_property
-    def largest_moment(self) -> Moment:
+    def largest_moment(self) -> MemorySnapshot:
         """The most memory, and what it is made of."""
         return self.memory_at(self.lives.largest()[0])
 
@@ -164,25 +169,27 @@ class Simulated:
         """The most that is in memory at once."""
         return self.lives.largest()[1]
 
-    def memory_at(self, seconds: float) -> Moment:
+    def memory_at(self, seconds: float) -> MemorySnapshot:
         """What is in memory at a moment."""
-        return moment(self.device, self.lives, seconds)
+        return snapshot_memory(self.device, self.lives, seconds)
 
-    def rows(self) -> Iterator[Row]:
+    def rows(self) -> Iterator[StepTimelineRow]:
         """The timeline: every task that takes time, stream by stream, in its order."""
         tasks = self.device.tasks
         for stream, queue in self.device.streams.items():
             for task in queue:
                 if tasks[task].seconds:
-                    kind = Doing.COMMUNICATION if tasks[task].request else Doing.COMPUTING
-                    yield Row(stream, tasks[task].name, self.begins[task], self.ends[task], kind)
+                    kind = Activity.COMMUNICATION if tasks[task].request else Activity.COMPUTING
+                    yield StepTimelineRow(
+                        stream, tasks[task].name, self.begins[task], self.ends[task], kind
+                    )
 
 
-def simulate(device: Device, taken: float = 0.0, *, threads: bool = False) -> Simulated:
+def simulate(device: DeviceTasks, taken: float = 0.0, *, threads: bool = False) -> DeviceTimeline:
     """The tasks of a device on the clock, each as soon as it may.
 
     ``taken``: the part of the cores that a redistribution beside compute needs. Then both are
-    slower while both go on, as ``contended`` says: at 0.1 by a tenth and more, 1/11. ``threads``:
+    slower while both go on, as ``time_with_contention`` says: at 0.1 by a tenth and more, 1/11. ``threads``:
     they are threads of one core, which its scheduler shares: what needs less than half of it is
     not slower, and compute has the rest, at 0.1 nine tenths.
     """
@@ -190,10 +197,12 @@ def simulate(device: Device, taken: float = 0.0, *, threads: bool = False) -> Si
         raise InputError(f"{taken:g} of the cores", hint="a part: at least 0 and less than 1")
     seconds = [one.seconds for one in device.tasks]
     if not taken:
-        return Simulated(device, *timed(device.arranged, seconds))
+        return DeviceTimeline(device, *time_tasks(device.arranged, seconds))
     parts = [1.0 if one.stream == COMPUTE else taken for one in device.tasks]
     if threads:
         alike = [[(0, 1.0)] for _ in parts]
-        return Simulated(device, *contended(device.arranged, seconds, alike, ceilings=parts))
+        return DeviceTimeline(
+            device, *time_with_contention(device.arranged, seconds, alike, ceilings=parts)
+        )
     uses = [[(0, part)] for part in parts]
-    return Simulated(device, *contended(device.arranged, seconds, uses))
+    return DeviceTimeline(device, *time_with_contention(device.arranged, seconds, uses))

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field, replace
 from grammar.tensors.sharding import Sharding, Type
 from hierarchies import Placement, System
 from hierarchies.devices import Device
-from synth.collective.semantics.point_to_point import send_receive
-from synth.compute import TYPICAL, Estimate, Rates, Section, section_estimate, section_parts
-from synth.step.point_to_point import priced_transfer
-from synth.step.redistribution.seconds import Answers, Redistributor
+from synth.collective.semantics.point_to_point import stage_transfer
+from synth.compute import TYPICAL, Estimate, RooflineRates, Section, section_estimate, section_parts
+from synth.step.point_to_point import price_transfer
+from synth.step.redistribution.seconds import Redistributor, RequestAnswers
 from synth.step.sharding.plan import PIPE
 from synth.step.simulation.predicting import Sources
 
@@ -27,7 +27,7 @@ class Rooflines:
 
     device: Device
     scores: Collection[tuple[int, ...]] = ()
-    rates: Rates = TYPICAL
+    rates: RooflineRates = TYPICAL
 
     def __call__(self, section: Section) -> Estimate:
         return section_estimate(section, self.device, self.rates, self.scores)
@@ -38,21 +38,21 @@ class Rooflines:
 
 
 @dataclass
-class Network:
+class NetworkPrices:
     """Prices of what is sent on a placement of a machine.
 
     Redistributions never go over the axis of stages, and values from stage to stage over it only.
     """
 
-    answers: Answers
+    answers: RequestAnswers
     placement: Placement
     _known: dict[tuple[Type, Sharding, Sharding], float] = field(default_factory=dict)
     _handed: dict[tuple[int, int, int], float] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, system: System, placement: Placement) -> Network:
+    def of(cls, system: System, placement: Placement) -> NetworkPrices:
         """Of one placement alone."""
-        return cls(Answers(system, stripes=False), placement)
+        return cls(RequestAnswers(system, stripes=False), placement)
 
     def __post_init__(self) -> None:
         self.redistributor = Redistributor(self.answers, self.placement, without=(PIPE,))
@@ -71,17 +71,17 @@ class Network:
         if ends[0] == ends[1]:
             return 0.0
         if (size, *ends) not in self._handed:
-            sent = send_receive(self.placement, PIPE, *ends, size)
-            self._handed[size, *ends] = priced_transfer(sent, self.answers.system).seconds
+            sent = stage_transfer(self.placement, PIPE, *ends, size)
+            self._handed[size, *ends] = price_transfer(sent, self.answers.system).seconds
         return self._handed[size, *ends]
 
 
-def sources(computing: Callable[[Section], Estimate], network: Network) -> Sources:
+def build_sources(computing: Callable[[Section], Estimate], network: NetworkPrices) -> Sources:
     """What is likely of both."""
     return Sources(lambda section: computing(section).seconds, network.sending, network.handing)
 
 
-def slower(one: Sources, computing: float = 1.0, links: float = 1.0) -> Sources:
+def scale_sources(one: Sources, computing: float = 1.0, links: float = 1.0) -> Sources:
     """The same with all seconds of one kind so many times as long."""
     return replace(
         one,

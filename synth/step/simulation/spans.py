@@ -15,27 +15,27 @@ from itertools import groupby
 from math import inf
 from typing import NamedTuple
 
-from synth.step.simulation.predicting import Predicted
-from synth.step.simulation.simulation import Doing, Row, Simulated
+from synth.step.simulation.predicting import StepPrediction
+from synth.step.simulation.simulation import Activity, DeviceTimeline, StepTimelineRow
 
 
-def spans(found: Predicted, most: int) -> list[list[Row]]:
+def list_spans(found: StepPrediction, most: int) -> list[list[StepTimelineRow]]:
     """For each rank its passes, at most three quarters of all; for the busiest its streams, too.
 
     If there are more lines than ``most``, each is one span.
     """
     lines = [list(found.passes(rank)) for rank in range(len(found.ranks))]
-    drawn = in_few(lines, most * 3 // 4, found.seconds)
-    streams = _by_stream(_tasks(found, most))
-    for line in in_few(streams, most - sum(map(len, drawn)), found.seconds):
+    drawn = coarsen_lines(lines, most * 3 // 4, found.seconds)
+    streams = _group_by_stream(_tasks(found, most))
+    for line in coarsen_lines(streams, most - sum(map(len, drawn)), found.seconds):
         drawn[found.busiest] += line
     return drawn
 
 
-def _tasks(found: Predicted, most: int) -> Iterator[Row]:
+def _tasks(found: StepPrediction, most: int) -> Iterator[StepTimelineRow]:
     """What the busiest rank does; of many passes each in few rows, as equal ones look alike."""
-    if isinstance(found.run, Simulated):
-        yield from told_apart(found.run.rows())
+    if isinstance(found.run, DeviceTimeline):
+        yield from split_communication(found.run.rows())
         return
     passes, alone = found.run.ranks[found.busiest], found.run.alone
     each = max(1, 4 * most // len(passes))
@@ -47,28 +47,28 @@ def _tasks(found: Predicted, most: int) -> Iterator[Row]:
         yield from (row.later(one.begin_seconds) for row in few[one.keys])
 
 
-def _streams_of(run: Simulated, most: int) -> list[list[Row]]:
-    return in_few(_by_stream(told_apart(run.rows())), most, run.seconds)
+def _streams_of(run: DeviceTimeline, most: int) -> list[list[StepTimelineRow]]:
+    return coarsen_lines(_group_by_stream(split_communication(run.rows())), most, run.seconds)
 
 
-def told_apart(rows: Iterable[Row]) -> Iterator[Row]:
+def split_communication(rows: Iterable[StepTimelineRow]) -> Iterator[StepTimelineRow]:
     """The tasks of a device, with communication cut where compute begins or ends.
 
     What of it nothing is computed beside is exposed; it keeps the name of all of it.
     """
     every = list(rows)
     computing = (
-        (one.begin_seconds, one.end_seconds) for one in every if one.kind is Doing.COMPUTING
+        (one.begin_seconds, one.end_seconds) for one in every if one.kind is Activity.COMPUTING
     )
-    busy = list(_without_gaps(sorted(computing)))
+    busy = list(_merge_intervals(sorted(computing)))
     for one in every:
-        if one.kind is Doing.COMMUNICATION:
-            yield from _cut(one, busy)
+        if one.kind is Activity.COMMUNICATION:
+            yield from _cut_row(one, busy)
         else:
             yield one
 
 
-def _without_gaps(several: Iterable[tuple[float, float]]) -> Iterator[tuple[float, float]]:
+def _merge_intervals(several: Iterable[tuple[float, float]]) -> Iterator[tuple[float, float]]:
     """Times that touch each other as one; they come in order."""
     last: tuple[float, float] | None = None
     for begin, end in several:
@@ -82,7 +82,9 @@ def _without_gaps(several: Iterable[tuple[float, float]]) -> Iterator[tuple[floa
         yield last
 
 
-def _cut(row: Row, busy: Sequence[tuple[float, float]]) -> Iterator[Row]:
+def _cut_row(
+    row: StepTimelineRow, busy: Sequence[tuple[float, float]]
+) -> Iterator[StepTimelineRow]:
     """One row of communication by the times in which something is computed."""
     now = row.begin_seconds
     first = max(0, bisect_right(busy, (now, inf)) - 1)
@@ -91,20 +93,22 @@ def _cut(row: Row, busy: Sequence[tuple[float, float]]) -> Iterator[Row]:
             break
         if end > now:
             if begin > now:
-                yield replace(row, begin_seconds=now, end_seconds=begin, kind=Doing.EXPOSED)
+                yield replace(row, begin_seconds=now, end_seconds=begin, kind=Activity.EXPOSED)
             begin, now = max(begin, now), min(end, row.end_seconds)
             yield replace(row, begin_seconds=begin, end_seconds=now)
     if now < row.end_seconds:
-        yield replace(row, begin_seconds=now, kind=Doing.EXPOSED)
+        yield replace(row, begin_seconds=now, kind=Activity.EXPOSED)
 
 
-def _by_stream(rows: Iterable[Row]) -> list[list[Row]]:
+def _group_by_stream(rows: Iterable[StepTimelineRow]) -> list[list[StepTimelineRow]]:
     """A line for each stream: a pass has tasks of all streams."""
     several = sorted(rows, key=lambda one: (one.stream, one.begin_seconds))
     return [list(some) for _, some in groupby(several, key=lambda one: one.stream)]
 
 
-def in_few(lines: Sequence[Sequence[Row]], most: int, seconds: float) -> list[list[Row]]:
+def coarsen_lines(
+    lines: Sequence[Sequence[StepTimelineRow]], most: int, seconds: float
+) -> list[list[StepTimelineRow]]:
     """Lines of together at most so many rows, all as coarse as they must be."""
     found = [
         [_Span(at, at + 1, frozenset([one.kind])) for at, one in enumerate(line)] for line in lines
@@ -112,12 +116,12 @@ def in_few(lines: Sequence[Sequence[Row]], most: int, seconds: float) -> list[li
     moments = 4.0 * most
     while sum(map(len, found)) > most and moments > 0.5:
         found = [
-            list(_joined(line, some, seconds / moments))
+            list(_join_spans(line, some, seconds / moments))
             for line, some in zip(lines, found, strict=True)
         ]
         moments *= 0.75
     return [
-        [_row(line[one.first : one.end]) for one in some]
+        [_merge_rows(line[one.first : one.end]) for one in some]
         for line, some in zip(lines, found, strict=True)
     ]
 
@@ -127,10 +131,12 @@ class _Span(NamedTuple):
 
     first: int
     end: int
-    kinds: frozenset[Doing]
+    kinds: frozenset[Activity]
 
 
-def _joined(rows: Sequence[Row], spans: Sequence[_Span], seen_seconds: float) -> Iterator[_Span]:
+def _join_spans(
+    rows: Sequence[StepTimelineRow], spans: Sequence[_Span], seen_seconds: float
+) -> Iterator[_Span]:
     """The spans of a line, as one where what is between them would not be seen."""
     last: _Span | None = None
     for one in spans:
@@ -149,22 +155,22 @@ def _joined(rows: Sequence[Row], spans: Sequence[_Span], seen_seconds: float) ->
         yield last
 
 
-def _row(some: Sequence[Row]) -> Row:
+def _merge_rows(some: Sequence[StepTimelineRow]) -> StepTimelineRow:
     """Some rows as one."""
     first = some[0]
     if len(some) == 1:
         return first
-    took: defaultdict[Doing, float] = defaultdict(float)
+    took: defaultdict[Activity, float] = defaultdict(float)
     for one in some:
         for kind, part in one.parts or ((one.kind, 1.0),):
             took[kind] += part * (one.end_seconds - one.begin_seconds)
     others = "others" if any(one.parts for one in some) else f"{len(some) - 1} more"
     begin, end = first.begin_seconds, some[-1].end_seconds
-    return Row(
+    return StepTimelineRow(
         first.stream,
         f"{first.name} and {others}",
         begin,
         end,
-        first.kind if len(took) == 1 else Doing.SEVERAL,
-        tuple((kind, took[kind] / (end - begin)) for kind in Doing if kind in took),
+        first.kind if len(took) == 1 else Activity.SEVERAL,
+        tuple((kind, took[kind] / (end - begin)) for kind in Activity if kind in took),
     )

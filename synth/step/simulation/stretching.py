@@ -12,26 +12,26 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from synth.step.sharding.program import EVERYWHERE
-from synth.step.simulation.device import Buffer, Device, Handed, Task
+from synth.step.simulation.device import Buffer, DeviceTasks, StageSend, Task
 
-WRITTEN = 5
+WRITTEN_STAGES = 5
 """Stages that are written out: each has its neighbours as a longer pipeline has them."""
 
 Places = dict[tuple[int, int], int]
 """The number of a task or buffer in the longer device, by its number and stage."""
 
 
-def stretched(device: Device, stages: int) -> Device | None:
-    """A device of ``WRITTEN`` stages as one of more.
+def stretch_device(device: DeviceTasks, stages: int) -> DeviceTasks | None:
+    """A device of ``WRITTEN_STAGES`` stages as one of more.
 
     None where more than its neighbours depends on which stage a stage is: what goes further than to
     the next, but from one end to the other, or what is done everywhere from what one stage has.
     """
-    stands = [0, 1, *[2] * (stages - WRITTEN + 1), WRITTEN - 2, WRITTEN - 1]
-    handed = dict(_handed(device, stages))
-    if any(_far(one) and not _between_ends(one) for one in device.handed):
+    stands = [0, 1, *[2] * (stages - WRITTEN_STAGES + 1), WRITTEN_STAGES - 2, WRITTEN_STAGES - 1]
+    handed = dict(_stretch_sends(device, stages))
+    if any(_is_far(one) and not _is_between_ends(one) for one in device.handed):
         return None
-    copies: list[list[int]] = [[] for _ in range(WRITTEN)]
+    copies: list[list[int]] = [[] for _ in range(WRITTEN_STAGES)]
     for stage, like in enumerate(stands):
         copies[like].append(stage)
     tasks: list[tuple[Task, int]] = []
@@ -66,7 +66,7 @@ def stretched(device: Device, stages: int) -> Device | None:
     )
     if any(-1 in (*task.before, *task.reads) for task in copied):
         return None
-    return Device(copied, tuple(buffers), handed)
+    return DeviceTasks(copied, tuple(buffers), handed)
 
 
 def _stages(one: int, copies: Sequence[Sequence[int]]) -> Sequence[int]:
@@ -74,17 +74,17 @@ def _stages(one: int, copies: Sequence[Sequence[int]]) -> Sequence[int]:
     return (EVERYWHERE,) if one == EVERYWHERE else copies[one]
 
 
-def _far(one: Handed) -> bool:
+def _is_far(one: StageSend) -> bool:
     return abs(one.source - one.target) != 1
 
 
-def _between_ends(one: Handed) -> bool:
-    return {one.source, one.target} == {0, WRITTEN - 1}
+def _is_between_ends(one: StageSend) -> bool:
+    return {one.source, one.target} == {0, WRITTEN_STAGES - 1}
 
 
-def _handed(device: Device, stages: int) -> Iterator[tuple[Handed, int]]:
+def _stretch_sends(device: DeviceTasks, stages: int) -> Iterator[tuple[StageSend, int]]:
     """What goes from stage to stage: between two of those between, what they hand to the next."""
-    more = stages - WRITTEN
+    more = stages - WRITTEN_STAGES
     for one, size in device.handed.items():
         source, target = (end + more * (end > 2) for end in (one.source, one.target))
         if {one.source, one.target} == {2, 3}:

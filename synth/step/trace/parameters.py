@@ -20,7 +20,7 @@ from jax.numpy import dtype as dtype_of
 from grammar.tensors.operations import Parameter
 from hierarchies import InputError
 
-SAYS_NOTHING = frozenset(
+IGNORED_PARAMETERS = frozenset(
     [
         "sharding",
         "out_sharding",
@@ -39,9 +39,9 @@ SAYS_NOTHING = frozenset(
 def parameters_of(given: Mapping[str, Any], *, where: str) -> tuple[tuple[str, Parameter], ...]:
     """The parameters of an equation by name, in the order of names. Raises InputError."""
     return tuple(
-        (name, _one(value, name, where))
+        (name, _parameter_of(value, name, where))
         for name, value in sorted(given.items())
-        if name not in SAYS_NOTHING and value is not None
+        if name not in IGNORED_PARAMETERS and value is not None
     )
 
 
@@ -70,7 +70,7 @@ def number_of(given: Any) -> bool | int | float:
     return short if np.asarray(short).astype(given.dtype) == given else exact
 
 
-def _one(value: Any, name: str, where: str) -> Parameter:
+def _parameter_of(value: Any, name: str, where: str) -> Parameter:
     if isinstance(value, Enum):
         return str(value.name).lower()
     match value.item() if isinstance(value, np.generic) else value:
@@ -85,17 +85,19 @@ def _one(value: Any, name: str, where: str) -> Parameter:
         case Primitive():
             return str(value.name)
         case tuple() | list() if not hasattr(value, "_fields"):
-            return tuple(_one(item, name, where) for item in value)
+            return tuple(_parameter_of(item, name, where) for item in value)
         case _ if name == "impl":  # a kind of random numbers: functions, and a short name
             return str(getattr(value, "tag", value))
-    named = dict(_named(value))
+    named = dict(_list_entries(value))
     if not named:
         problem = f"parameter {name} is a {type(value).__name__}"
         raise InputError(problem, where=where, hint="numbers, words, lists and types can be kept")
-    return tuple((key, _one(item, name, where)) for key, item in named.items() if item is not None)
+    return tuple(
+        (key, _parameter_of(item, name, where)) for key, item in named.items() if item is not None
+    )
 
 
-def _named(value: Any) -> Iterator[tuple[str, Any]]:
+def _list_entries(value: Any) -> Iterator[tuple[str, Any]]:
     """The entries of a dataclass or a named tuple."""
     if is_dataclass(value) and not isinstance(value, type):
         for field in fields(value):

@@ -15,7 +15,7 @@ from grammar.tensors.operations import Graph, Operand, Operation, Value
 from grammar.tensors.primitives import REPEATED
 
 
-def pruned(graph: Graph) -> Graph:
+def prune(graph: Graph) -> Graph:
     """The graph without operations that none of its outputs needs. Inputs all stay."""
     alive = set(_names(graph.outputs))
     kept: list[Operation] = []
@@ -23,20 +23,20 @@ def pruned(graph: Graph) -> Graph:
         if alive.isdisjoint(_names(operation.results)):
             continue
         if operation.primitive == REPEATED:
-            operation = _pruned_loop(operation, alive)
+            operation = _prune_loop(operation, alive)
         kept.append(operation)
         alive.update(_names(operation.operands))
     return replace(graph, operations=tuple(reversed(kept)))
 
 
-def _pruned_loop(loop: Operation, alive: set[str]) -> Operation:
+def _prune_loop(loop: Operation, alive: set[str]) -> Operation:
     """The loop without results that are not alive; what is carried on for living ones stays."""
     body, carried = loop.body, int(str(loop.parameter["num_carry"]))
     consts = int(str(loop.parameter["num_consts"]))
     assert body is not None
     wanted = [result.name in alive for result in loop.results]
     while True:
-        smaller = pruned(replace(body, outputs=tuple(compress(body.outputs, wanted))))
+        smaller = prune(replace(body, outputs=tuple(compress(body.outputs, wanted))))
         read = {name for one in smaller.operations for name in _names(one.operands)}
         read.update(_names(smaller.outputs))
         used = [value.name in read for value in body.inputs]

@@ -24,7 +24,7 @@ from grammar.tensors.sharding import Type
 from hierarchies import InputError
 from synth.step.trace.parameters import dtype_name, number_of, parameters_of
 
-INLINED: Mapping[str, str] = {
+INLINED_CALLS: Mapping[str, str] = {
     "jit": "jaxpr",
     "pjit": "jaxpr",
     "closed_call": "call_jaxpr",
@@ -58,7 +58,7 @@ def read_jaxpr(
     that are ``unknown`` are kept, for every device to do whole. Raises InputError for any other,
     by its name and its user's line.
     """
-    reader = _Reader(count(), frozenset(unknown))
+    reader = _JaxprReader(count(), frozenset(unknown))
     inputs = reader.named(closed.jaxpr.invars, names)
     outputs = reader.called(closed.jaxpr, closed.consts)
     captured = tuple(reader.captured)
@@ -72,7 +72,7 @@ _KINDS_OF_KEYS = {"threefry2x32": "fry", "unsafe_rbg": "urbg"}
 
 
 @dataclass
-class _Reader:
+class _JaxprReader:
     """Reads one graph, the whole step or the body of a loop; ``numbers`` go on in the bodies.
 
     ``line`` is that of the call that is being replaced: JAX knows no line of its own functions.
@@ -105,8 +105,8 @@ class _Reader:
 
     def _equation(self, equation: JaxprEqn) -> None:
         name = equation.primitive.name
-        if name in INLINED:
-            self._inlined(equation, equation.params[INLINED[name]])
+        if name in INLINED_CALLS:
+            self._inlined(equation, equation.params[INLINED_CALLS[name]])
             return
         operands = tuple(map(self._operand, equation.invars))
         if not self._replaced(equation, operands):
@@ -154,7 +154,7 @@ class _Reader:
         """One more operation, which makes ``variables``: all of the equation's unless given."""
         name, where = equation.primitive.name, line_of(equation) or self.line
         if name not in KNOWN and not (name in self.unknown and name in WHOLE):
-            raise _refused(equation, where, asked=name in self.unknown)
+            raise _refusal_of(equation, where, asked=name in self.unknown)
         _check_update(equation, where)
         parameters = parameters_of(equation.params, where=where)
         if name not in KNOWN:
@@ -162,7 +162,7 @@ class _Reader:
         body = None
         if name == REPEATED:
             body, more = self._body(equation.params["jaxpr"])
-            parameters, operands = _with_constants(parameters, operands, more)
+            parameters, operands = _add_constants(parameters, operands, more)
         results = tuple(self._value(one, where) for one in variables or equation.outvars)
         self.operations.append(Operation(name, operands, results, parameters, body, where))
 
@@ -183,7 +183,7 @@ class _Reader:
 
     def _body(self, closed: ClosedJaxpr) -> tuple[Graph, list[Operand]]:
         """The body of a loop, and what it captured, which it takes before everything else."""
-        inside = _Reader(self.numbers, self.unknown, self.line)
+        inside = _JaxprReader(self.numbers, self.unknown, self.line)
         names = [self._name() for _ in closed.jaxpr.invars]
         inputs = inside.named(closed.jaxpr.invars, names)
         outputs = inside.called(closed.jaxpr, closed.consts)
@@ -236,7 +236,7 @@ def line_of(equation: JaxprEqn) -> str:
     return f"{PurePath(path).name}:{line.partition(':')[0]}" if line else ""
 
 
-def _with_constants(
+def _add_constants(
     parameters: tuple[tuple[str, Any], ...], operands: tuple[Operand, ...], more: list[Operand]
 ) -> tuple[tuple[tuple[str, Any], ...], tuple[Operand, ...]]:
     """A loop that takes ``more`` constants before its others."""
@@ -268,7 +268,7 @@ def _check_update(equation: JaxprEqn, where: str) -> None:
         )
 
 
-def _refused(equation: JaxprEqn, where: str, *, asked: bool) -> InputError:
+def _refusal_of(equation: JaxprEqn, where: str, *, asked: bool) -> InputError:
     """Why a primitive cannot be part of a step, also where it was ``asked`` for replicated."""
     name = equation.primitive.name
     hint = _HINTS.get(name, "")

@@ -22,14 +22,14 @@ import numpy as np
 from grammar.tensors.constants import check_size
 from grammar.tensors.operations import Step
 from hierarchies import InputError
-from synth.step.trace.pruning import pruned
+from synth.step.trace.pruning import prune
 from synth.step.trace.reading import read_jaxpr
 
 Tree = Any
 """Nested dicts and lists of what has a shape and a dtype."""
 
 
-def traced(
+def trace_step(
     name: str,
     step: Callable[[Tree, Tree, Tree], tuple[Tree, Tree, Tree]],
     given: tuple[Tree, Tree, Tree],
@@ -41,20 +41,20 @@ def traced(
     ``kept`` is the role of the second of these; inference keeps a ``cache``. Raises InputError for
     what cannot be traced or is not known, with its user's line.
     """
-    abstract = shapes(given)
+    abstract = shapes_of(given)
     try:
         closed, made = jax.make_jaxpr(step, return_shape=True)(*abstract)
     except InputError:
         raise
     except Exception as error:  # whatever a model of somebody else may raise
-        raise _failed(name, error) from error
+        raise _tracing_error(name, error) from error
     roles, labels = zip(*_inputs(abstract, kept), strict=True)
-    graph, captured = read_jaxpr(closed, _distinct(roles, labels), unknown)
+    graph, captured = read_jaxpr(closed, _make_distinct(roles, labels), unknown)
     held = tuple(f"constant/{at}" for at in range(len(captured)))
     constants = graph.inputs[len(labels) :]
     return Step(
         name=name,
-        graph=pruned(graph),
+        graph=prune(graph),
         roles=(*roles, *("state" for _ in held)),
         labels=(*labels, *held),
         updates=_updates(name, abstract, made),
@@ -72,13 +72,13 @@ def _bytes(array: Any, name: str) -> bytes:
     return found.astype(found.dtype.newbyteorder("<")).tobytes()
 
 
-def shapes(given: tuple[Tree, Tree, Tree]) -> tuple[Tree, Tree, Tree]:
+def shapes_of(given: tuple[Tree, Tree, Tree]) -> tuple[Tree, Tree, Tree]:
     """The same trees with the shape and the element type of each value only."""
-    found: tuple[Tree, Tree, Tree] = jax.tree.map(_abstract, given)
+    found: tuple[Tree, Tree, Tree] = jax.tree.map(_to_abstract, given)
     return found
 
 
-def _abstract(value: Any) -> jax.ShapeDtypeStruct:
+def _to_abstract(value: Any) -> jax.ShapeDtypeStruct:
     """What is known of a value before the step runs."""
     if not hasattr(value, "dtype"):
         value = jax.numpy.asarray(value)
@@ -94,7 +94,7 @@ def _inputs(given: tuple[Tree, Tree, Tree], kept: str) -> Iterator[tuple[str, st
             yield "state" if is_state else role, label or role
 
 
-def _distinct(roles: Sequence[str], labels: Sequence[str]) -> list[str]:
+def _make_distinct(roles: Sequence[str], labels: Sequence[str]) -> list[str]:
     """Names that the text can have, each another: of two equal labels the later has its role."""
     found: list[str] = []
     for role, label in zip(roles, labels, strict=True):
@@ -122,16 +122,16 @@ def _updates(name: str, given: tuple[Tree, Tree, Tree], made: Any) -> tuple[tupl
         for (path, one), other in zip(*pairs, strict=True):
             if (one.shape, one.dtype) != (other.shape, other.dtype):
                 label = jax.tree_util.keystr(path, simple=True, separator="/")
-                problem = f"{label} goes in as {_spelled(one)} and comes back as {_spelled(other)}"
+                problem = f"{label} goes in as {_spell_value(one)} and comes back as {_spell_value(other)}"
                 raise InputError(problem, where=name, hint="both must be alike")
     return tuple((at, at) for at in range(len(jax.tree.leaves(given[:2]))))
 
 
-def _spelled(value: Any) -> str:
+def _spell_value(value: Any) -> str:
     return f"{value.dtype}{list(value.shape)}"
 
 
-def _failed(name: str, error: Exception) -> InputError:
+def _tracing_error(name: str, error: Exception) -> InputError:
     """What went wrong inside a model: the error's first line, and the last line of its user's."""
     said = (str(error).strip() or type(error).__name__).splitlines()[0]
     hint = ""

@@ -4,7 +4,7 @@ What runs is the emitted file itself, and what it is compared with is the model'
 which knows no plan: what is checked is what is handed out. Each step has a batch of its own:
 
 >>> from grammar.tensors.parser import parse_step
->>> from synth.step.trials import drawn
+>>> from synth.step.trials import draw_inputs
 >>> step = parse_step('''
 ... step product
 ... in w: f32[4] parameter
@@ -12,28 +12,28 @@ which knows no plan: what is checked is what is handed out. Each step has a batc
 ... v0: f32[8] = dot_general(x, w) dimension_numbers=(((1),(0)),((),()))
 ... out v0
 ... ''')
->>> {name: array.shape for name, array in drawn(step, steps=3, classes=2).items()}
+>>> {name: array.shape for name, array in draw_inputs(step, steps=3, classes=2).items()}
 {'w': (4,), 'x': (3, 8, 4)}
 """
 
-from synth.step.trials.alone import Alone, as_text, by_own, in_jax
-from synth.step.trials.comparison import Compared, Row, compared
-from synth.step.trials.inputs import Values, drawn, in_pieces
-from synth.step.trials.processes import Sharded, Trial, check, trained
+from synth.step.trials.alone import SingleDeviceRun, run_in_jax, run_own_function, run_text
+from synth.step.trials.comparison import StepDifference, TrialComparison, compare_runs
+from synth.step.trials.inputs import Values, draw_inputs, split_stacks
+from synth.step.trials.processes import RankOutputs, TrialSettings, check, run_trial
 
 __all__ = [
-    "Alone",
-    "Compared",
-    "Row",
-    "Sharded",
-    "Trial",
+    "RankOutputs",
+    "SingleDeviceRun",
+    "StepDifference",
+    "TrialComparison",
+    "TrialSettings",
     "Values",
-    "as_text",
-    "by_own",
     "check",
-    "compared",
-    "drawn",
-    "in_jax",
-    "in_pieces",
-    "trained",
+    "compare_runs",
+    "draw_inputs",
+    "run_in_jax",
+    "run_own_function",
+    "run_text",
+    "run_trial",
+    "split_stacks",
 ]

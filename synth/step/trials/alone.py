@@ -18,57 +18,59 @@ import numpy as np
 from grammar.tensors.operations import Step
 from grammar.tensors.parser import parse_step
 from synth.step.emit import output_names, write
-from synth.step.models import Spelling, zoo_function
+from synth.step.models import ModelSettings, zoo_function
 from synth.step.sharding import Plan, apply
-from synth.step.sharding.plan import whole
-from synth.step.trials.inputs import Array, Values, in_pieces
-from synth.step.trials.processes import Trial, trained
+from synth.step.sharding.plan import replicate_all
+from synth.step.trials.inputs import Array, Values, split_stacks
+from synth.step.trials.processes import TrialSettings, run_trial
 
 Function = tuple[Callable[..., Any], tuple[Any, Any, Any]]
 """A whole step as a function, and the shapes of what it is called with."""
 
-WIDER = {"bfloat16": "float32", "float32": "float64"}
+WIDER_DTYPES = {"bfloat16": "float32", "float32": "float64"}
 
 
 @dataclass(frozen=True)
-class Alone:
+class SingleDeviceRun:
     """All outputs after each step, the first dimension of an array; ``what`` computed them."""
 
     what: str
     values: Values
     wider: Values
 
-    def of(self, step: Step) -> Alone:
+    def of(self, step: Step) -> SingleDeviceRun:
         """The same for a step that is prepared for stages, whose layers are apart."""
-        values, wider = (in_pieces(step, one, 1) for one in (self.values, self.wider))
+        values, wider = (split_stacks(step, one, 1) for one in (self.values, self.wider))
         return replace(self, values=values, wider=wider)
 
 
-def in_jax(
-    step: Step, model: tuple[str, Mapping[str, int], Spelling], inputs: Values, steps: int
-) -> Alone:
+def run_in_jax(
+    step: Step, model: tuple[str, Mapping[str, int], ModelSettings], inputs: Values, steps: int
+) -> SingleDeviceRun:
     """By the function of a model of the zoo, as JAX does it."""
     name, changes, spelling = model
-    wide = replace(spelling, dtype=WIDER[spelling.dtype])
+    wide = replace(spelling, dtype=WIDER_DTYPES[spelling.dtype])
     function = zoo_function(name, changes, spelling)
-    values = _by_function(step, function, inputs, steps, wide=False)
+    values = _run_function(step, function, inputs, steps, wide=False)
     function = zoo_function(name, changes, wide)
-    wider = _by_function(step, function, inputs, steps, wide=wide.dtype == "float64")
-    return Alone("the model's own function in JAX", values, wider)
+    wider = _run_function(step, function, inputs, steps, wide=wide.dtype == "float64")
+    return SingleDeviceRun("the model's own function in JAX", values, wider)
 
 
-def by_own(step: Step, function: Function, inputs: Values, trial: Trial) -> Alone:
+def run_own_function(
+    step: Step, function: Function, inputs: Values, trial: TrialSettings
+) -> SingleDeviceRun:
     """By the function of somebody's own model, in JAX, which knows nothing of its trace.
 
     It may not run in wider numbers: what rounding does is measured on the step's text.
     """
-    values = _by_function(step, function, inputs, trial.steps, wide=False)
-    text = as_text(step, inputs, trial)
+    values = _run_function(step, function, inputs, trial.steps, wide=False)
+    text = run_text(step, inputs, trial)
     wider = {name: values[name] + (text.wider[name] - text.values[name]) for name in values}
-    return Alone("the model's own function in JAX", values, wider)
+    return SingleDeviceRun("the model's own function in JAX", values, wider)
 
 
-def _by_function(
+def _run_function(
     step: Step,
     function: Function,
     inputs: Values,
@@ -84,7 +86,7 @@ def _by_function(
     batches = [name for name in names if roles[name] == "batch"]
     kinds = zip(names, jax.tree.leaves(given), strict=True)
     held = {
-        name: _widened(inputs[name]) if wide else inputs[name].astype(one.dtype)
+        name: _widen(inputs[name]) if wide else inputs[name].astype(one.dtype)
         for name, one in kinds
     }
     found: dict[str, list[Array]] = {}
@@ -101,24 +103,24 @@ def _by_function(
     return {name: np.stack(arrays) for name, arrays in found.items()}
 
 
-def _widened(array: Array) -> Array:
+def _widen(array: Array) -> Array:
     return array.astype(np.float64) if array.dtype == np.float32 else array
 
 
-def as_text(step: Step, inputs: Values, trial: Trial) -> Alone:
+def run_text(step: Step, inputs: Values, trial: TrialSettings) -> SingleDeviceRun:
     """By the step's own text, emitted for one device: nothing else is known of it."""
-    wide = _in_wider_numbers(step)
-    return Alone(
+    wide = _widen_step(step)
+    return SingleDeviceRun(
         "the step's text on one device",
-        _by_text(step, inputs, trial),
-        _by_text(wide, {name: _widened(array) for name, array in inputs.items()}, trial),
+        _run_text(step, inputs, trial),
+        _run_text(wide, {name: _widen(array) for name, array in inputs.items()}, trial),
     )
 
 
 _FROM_BITS = re.compile(r"^( *)(\S+): f32(\S*) = (bitcast_\S+) new_dtype=f32(.*)$", re.MULTILINE)
 
 
-def _in_wider_numbers(step: Step) -> Step:
+def _widen_step(step: Step) -> Step:
     """A step in float64; what is made of bits, as random numbers are, is made as it was."""
     names = tuple(value.name for value in step.graph.inputs)
     text = str(replace(step, labels=names, constants=()))
@@ -137,9 +139,9 @@ def _wider_bytes(data: bytes) -> bytes:
     return np.frombuffer(data, "<f4").astype("<f8").tobytes()
 
 
-def _by_text(step: Step, inputs: Values, trial: Trial) -> Values:
-    plan = Plan((("one", 1),), whole(step.graph))
+def _run_text(step: Step, inputs: Values, trial: TrialSettings) -> Values:
+    plan = Plan((("one", 1),), replicate_all(step.graph))
     text = write(trial.runtime, step, apply(step, plan), plan.sizes)
     with tempfile.TemporaryDirectory(prefix="collsynth-") as place:
-        found = trained({"step.py": text}, 1, inputs, replace(trial, processes=1), Path(place))
+        found = run_trial({"step.py": text}, 1, inputs, replace(trial, processes=1), Path(place))
     return {name: array for (_, name), array in found.parts.items()}

@@ -15,20 +15,20 @@ import numpy as np
 from grammar.tensors.operations import Step
 from grammar.tensors.sharding import Sharding, block, numbers_of
 from synth.step.emit import output_names
-from synth.step.sharding import Program
+from synth.step.sharding import StepProgram
 from synth.step.sharding.plan import PIPE
-from synth.step.trials.alone import Alone
+from synth.step.trials.alone import SingleDeviceRun
 from synth.step.trials.inputs import Array
-from synth.step.trials.processes import Sharded
+from synth.step.trials.processes import RankOutputs
 
-NEAR = {"bf16": 2e-2, "f16": 2e-3, "f32": 1e-5}
+TOLERANCES = {"bf16": 2e-2, "f16": 2e-3, "f32": 1e-5}
 """Of an array's largest element: sums in another order differ by less, in such numbers."""
 ROUNDING = 10
 """So many times what rounding does to an array on one device it may do on several."""
 
 
 @dataclass(frozen=True)
-class Row:
+class StepDifference:
     """One step: losses, and the largest difference of a parameter, as a share of its array's size.
 
     Of a step that changes no parameters, of all that it gives. ``rounding`` is what the same step
@@ -42,10 +42,10 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Compared:
+class TrialComparison:
     """All steps, and the names of what is not equal, the worst first."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[StepDifference, ...]
     unlike: tuple[str, ...]
 
     @property
@@ -53,9 +53,13 @@ class Compared:
         return not self.unlike
 
 
-def compared(
-    step: Step, program: Program, sizes: Mapping[str, int], alone: Alone, sharded: Sharded
-) -> Compared:
+def compare_runs(
+    step: Step,
+    program: StepProgram,
+    sizes: Mapping[str, int],
+    alone: SingleDeviceRun,
+    sharded: RankOutputs,
+) -> TrialComparison:
     """How far apart they are, and which arrays further than rounding explains.
 
     ``sizes`` are of all axes of devices. Along the axis of stages a value is where it is held, and
@@ -69,10 +73,12 @@ def compared(
         if step.roles[place] == "parameter" and step.graph.outputs[out] != step.graph.inputs[place]
     ] or list(alone.values)
     apart = {
-        name: _apart(name, lies[name], sizes, array, sharded)
+        name: _max_difference(name, lies[name], sizes, array, sharded)
         for name, array in alone.values.items()
     }
-    near = next(one for dtype, one in NEAR.items() if dtype in _dtypes(step) or dtype == "f32")
+    near = next(
+        one for dtype, one in TOLERANCES.items() if dtype in _dtypes(step) or dtype == "f32"
+    )
     rounding = {name: _rounding(name, alone) for name in alone.values}
     beyond = {
         name: float(np.max(one / (near + ROUNDING * rounding[name]))) for name, one in apart.items()
@@ -81,7 +87,7 @@ def compared(
     steps = len(next(iter(apart.values())))
     losses = next((part for (_, name), part in sharded.parts.items() if name == "loss"), None)
     rows = tuple(
-        Row(
+        StepDifference(
             loss_alone=float(alone.values["loss"][turn]) if "loss" in alone.values else None,
             loss_sharded=None if losses is None else float(losses[turn]),
             difference=max(float(apart[name][turn]) for name in held),
@@ -89,7 +95,7 @@ def compared(
         )
         for turn in range(steps)
     )
-    return Compared(rows, tuple(unlike))
+    return TrialComparison(rows, tuple(unlike))
 
 
 def _dtypes(step: Step) -> set[str]:
@@ -98,11 +104,11 @@ def _dtypes(step: Step) -> set[str]:
     return {value.type.dtype for graph in graphs for value in graph.values.values()}
 
 
-def _apart(
-    name: str, lies: Sharding, sizes: Mapping[str, int], whole: Array, sharded: Sharded
+def _max_difference(
+    name: str, lies: Sharding, sizes: Mapping[str, int], whole: Array, sharded: RankOutputs
 ) -> Array:
     """Of each step the largest difference on any device; infinite where something is no number."""
-    size = _size(whole)
+    size = _largest_element(whole)
     devices = product(*(range(size) for size in sizes.values()))
     places = [dict(zip(sizes, at, strict=True)) for at in devices]
     held = {places[rank].get(PIPE) for rank, one in sharded.parts if one == name}
@@ -119,16 +125,16 @@ def _apart(
     return np.where(np.isnan(worst), np.inf, worst / size)
 
 
-def _size(whole: Array) -> Array:
+def _largest_element(whole: Array) -> Array:
     """Of each step the largest element, 1 where all are zero."""
     largest = np.max(np.abs(whole.astype(np.float64)).reshape(len(whole), -1), axis=1, initial=0.0)
     return np.where(largest == 0, 1.0, largest)
 
 
-def _rounding(name: str, alone: Alone) -> Array:
+def _rounding(name: str, alone: SingleDeviceRun) -> Array:
     one, other = alone.values[name].astype(np.float64), alone.wider[name]
     gap = np.abs(one - other).reshape(len(one), -1)
-    return np.asarray(np.max(gap, axis=1, initial=0.0) / _size(alone.values[name]))
+    return np.asarray(np.max(gap, axis=1, initial=0.0) / _largest_element(alone.values[name]))
 
 
 def _block(whole: Array, lies: Sharding, sizes: Mapping[str, int], at: Mapping[str, int]) -> Array:

@@ -25,7 +25,7 @@ _YES_OR_NO = ("sentences", "follows", "masked")
 """Inputs of the zoo that are 0 or 1."""
 
 
-def drawn(step: Step, steps: int, classes: int, seed: int = 0) -> Values:
+def draw_inputs(step: Step, steps: int, classes: int, seed: int = 0) -> Values:
     """The same numbers for each call; whole numbers in batches are below ``classes``.
 
     Not of the arrays that a model closes over, whose values the step has.
@@ -60,7 +60,7 @@ def drawn(step: Step, steps: int, classes: int, seed: int = 0) -> Values:
     return found
 
 
-def in_pieces(step: Step, values: Values, axis: int = 0) -> Values:
+def split_stacks(step: Step, values: Values, axis: int = 0) -> Values:
     """The values as a step has them whose layers are apart: stacks in as many pieces as inputs.
 
     ``axis`` is that of layers: 1 where there is a value for each step.

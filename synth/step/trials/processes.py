@@ -21,7 +21,7 @@ MOST_BYTES = 2**33
 
 
 @dataclass(frozen=True)
-class Trial:
+class TrialSettings:
     """How a step is tried: in which runtime, by how many processes, how many steps."""
 
     runtime: str
@@ -31,7 +31,7 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class Sharded:
+class RankOutputs:
     """What each rank held after each step, by rank and name; steps are the first dimension.
 
     ``seconds`` are how long each rank took for each step, which all begin together.
@@ -41,7 +41,7 @@ class Sharded:
     seconds: dict[int, Array] = field(default_factory=dict)
 
 
-def check(trial: Trial, world: int, size_bytes: int, stages: int = 1) -> None:
+def check(trial: TrialSettings, world: int, size_bytes: int, stages: int = 1) -> None:
     """Refuse a trial before anything runs.
 
     Raises InputError for a runtime that is not installed, for numbers of processes that do not fit
@@ -77,14 +77,14 @@ def check(trial: Trial, world: int, size_bytes: int, stages: int = 1) -> None:
         )
 
 
-def trained(
+def run_trial(
     files: Mapping[str, str],
     world: int,
     inputs: Values,
-    trial: Trial,
+    trial: TrialSettings,
     folder: Path,
     go_on: Callable[[], bool] = lambda: True,
-) -> Sharded:
+) -> RankOutputs:
     """Run an emitted step on these inputs, in processes whose files are kept in a folder.
 
     The first of ``files`` is run, and the others lie beside it.
@@ -108,10 +108,12 @@ def trained(
                     found[int(rank), name] = saved[key]
                 else:
                     seconds[int(rank)] = saved[key]
-    return Sharded(found, seconds)
+    return RankOutputs(found, seconds)
 
 
-def _jax(words: tuple[str, ...], world: int, processes: int, folder: Path) -> list[Command]:
+def _jax_commands(
+    words: tuple[str, ...], world: int, processes: int, folder: Path
+) -> list[Command]:
     """Compiled as quickly as can be: it runs a few times only."""
     fake = f"--xla_force_host_platform_device_count={world // processes}"
     flags = f"{fake} --xla_backend_optimization_level=0"
@@ -131,7 +133,9 @@ def _free_port() -> int:
         return int(one.getsockname()[1])
 
 
-def _torch(words: tuple[str, ...], world: int, processes: int, folder: Path) -> list[Command]:
+def _torch_commands(
+    words: tuple[str, ...], world: int, processes: int, folder: Path
+) -> list[Command]:
     shared = {"WORLD_SIZE": str(world), "OMP_NUM_THREADS": "1"}
     more = ("--backend", "gloo", "--init-method", (folder / "rendezvous").as_uri())
     return [
@@ -140,4 +144,4 @@ def _torch(words: tuple[str, ...], world: int, processes: int, folder: Path) -> 
     ]
 
 
-_COMMANDS = {"jax": _jax, "torch": _torch}
+_COMMANDS = {"jax": _jax_commands, "torch": _torch_commands}

@@ -3,10 +3,10 @@
 ``sizes`` has the names and needs no JAX; a model is the shapes of its parameters and of a batch,
 and a loss; an optimizer makes a step of it, which is traced.
 
->>> from synth.step.zoo.models import How
+>>> from synth.step.zoo.models import ModelOptions
 >>> from synth.step.zoo.sizes import sizes_of
 >>> from synth.step.zoo.table import model_of, step_of
->>> step = step_of(model_of("mlp", sizes_of("mlp", {"layers": 2}), How(batch=8)), "sgd")
+>>> step = step_of(model_of("mlp", sizes_of("mlp", {"layers": 2}), ModelOptions(batch=8)), "sgd")
 >>> print(step.labels, step.graph.outputs[-1].type)
 ('first/bias', 'first/weight', 'last/bias', 'last/weight', 'classes', 'features') f32[]
 """

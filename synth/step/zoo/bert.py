@@ -13,19 +13,19 @@ import jax.numpy as jnp
 from jax import Array
 
 from synth.step.zoo.models import (
-    How,
     Model,
+    ModelOptions,
     Tree,
     attention,
     attention_shapes,
-    computed_in,
+    cast_to,
     cross_entropy,
     layer_norm,
     norm_shapes,
-    repeated,
-    shaped,
-    stacked,
-    tokens,
+    repeat_layer,
+    shape_struct,
+    stack_layers,
+    token_shapes,
     two_layers,
     two_layers_shapes,
 )
@@ -34,7 +34,7 @@ from synth.step.zoo.sizes import Bert
 gelu = partial(jax.nn.gelu, approximate=False)
 
 
-def bert(name: str, sizes: Bert, how: How) -> Model:
+def bert(name: str, sizes: Bert, how: ModelOptions) -> Model:
     """Both losses of the paper, added up."""
     width = sizes.width
     one = {
@@ -43,21 +43,21 @@ def bert(name: str, sizes: Bert, how: How) -> Model:
         "mlp": two_layers_shapes(width, 4 * width),
         "mlp_norm": norm_shapes(width),
     }
-    square = {"weight": shaped(width, width), "bias": shaped(width)}
+    square = {"weight": shape_struct(width, width), "bias": shape_struct(width)}
     parameters = {
-        "embedding": shaped(sizes.vocabulary, width),
-        "positions": shaped(sizes.sequence, width),
-        "sentences": shaped(2, width),
+        "embedding": shape_struct(sizes.vocabulary, width),
+        "positions": shape_struct(sizes.sequence, width),
+        "sentences": shape_struct(2, width),
         "embedding_norm": norm_shapes(width),
-        "layers": stacked(sizes.layers, one, how),
+        "layers": stack_layers(sizes.layers, one, how),
         "pooled": square,
-        "follows": {"weight": shaped(width, 2), "bias": shaped(2)},
-        "guess": {**square, "norm": norm_shapes(width), "last": shaped(sizes.vocabulary)},
+        "follows": {"weight": shape_struct(width, 2), "bias": shape_struct(2)},
+        "guess": {**square, "norm": norm_shapes(width), "last": shape_struct(sizes.vocabulary)},
     }
     batch = {
-        **{key: tokens(how, sizes.sequence) for key in ("tokens", "sentences", "targets")},
-        "masked": shaped(how.batch, sizes.sequence),
-        "follows": shaped(how.batch, dtype="int32"),
+        **{key: token_shapes(how, sizes.sequence) for key in ("tokens", "sentences", "targets")},
+        "masked": shape_struct(how.batch, sizes.sequence),
+        "follows": shape_struct(how.batch, dtype="int32"),
     }
 
     def layer(x: Array, weights: Tree) -> Array:
@@ -66,10 +66,10 @@ def bert(name: str, sizes: Bert, how: How) -> Model:
         return layer_norm(x + two_layers(x, weights["mlp"], gelu), weights["mlp_norm"])
 
     def loss(parameters: Tree, batch: Tree) -> Array:
-        weights = computed_in(how, parameters)
+        weights = cast_to(how, parameters)
         x = weights["embedding"][batch["tokens"]] + weights["positions"]
         x = layer_norm(x + weights["sentences"][batch["sentences"]], weights["embedding_norm"])
-        x = repeated(layer, x, weights["layers"], how)
+        x = repeat_layer(layer, x, weights["layers"], how)
         first = jnp.tanh(_linear(x[:, 0], weights["pooled"]))
         second = cross_entropy(_linear(first, weights["follows"]), batch["follows"])
         guess = layer_norm(gelu(_linear(x, weights["guess"])), weights["guess"]["norm"])

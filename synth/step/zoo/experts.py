@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from synth.step.zoo.models import Tree, shaped
+from synth.step.zoo.models import Tree, shape_struct
 from synth.step.zoo.sizes import Llama
 
 CAPACITY = 1.0
@@ -27,22 +27,27 @@ GROUP = 4096
 
 def mixture_shapes(sizes: Llama) -> Tree:
     """Who is chosen, and SwiGLU of every expert."""
-    into = shaped(sizes.experts, sizes.width, sizes.hidden)
-    down = shaped(sizes.experts, sizes.hidden, sizes.width)
-    return {"router": shaped(sizes.width, sizes.experts), "gate": into, "up": into, "down": down}
+    into = shape_struct(sizes.experts, sizes.width, sizes.hidden)
+    down = shape_struct(sizes.experts, sizes.hidden, sizes.width)
+    return {
+        "router": shape_struct(sizes.width, sizes.experts),
+        "gate": into,
+        "up": into,
+        "down": down,
+    }
 
 
 def mixture(x: Array, weights: Tree, *, sizes: Llama) -> Array:
     """Each token by its chosen experts, their answers weighted by the softmax of their scores."""
     scores, chosen = lax.top_k((x @ weights["router"]).astype(jnp.float32), sizes.chosen)
     share = jax.nn.softmax(scores, axis=-1).astype(x.dtype)
-    groups = (-1,) if sizes.dropless else (x.shape[0], _groups(x.shape[1]), -1)
+    groups = (-1,) if sizes.dropless else (x.shape[0], _count_groups(x.shape[1]), -1)
     tokens, chosen, share = (one.reshape(*groups, one.shape[-1]) for one in (x, chosen, share))
-    way = _dropless if sizes.dropless else _dispatched
+    way = _route_dropless if sizes.dropless else _dispatch
     return way(tokens, chosen, share, weights).reshape(x.shape)
 
 
-def _groups(length: int) -> int:
+def _count_groups(length: int) -> int:
     """How many of a sample: a power of 2 that divides it."""
     count = 1
     while length > count * GROUP and length % (2 * count) == 0:
@@ -50,7 +55,7 @@ def _groups(length: int) -> int:
     return count
 
 
-def _dispatched(tokens: Array, chosen: Array, share: Array, weights: Tree) -> Array:
+def _dispatch(tokens: Array, chosen: Array, share: Array, weights: Tree) -> Array:
     """``[sample, group, token, ...]``; of each expert ``room`` places, each for one choice.
 
     A choice is a token and which of its experts. Places hold the number of a choice; those that
@@ -68,16 +73,16 @@ def _dispatched(tokens: Array, chosen: Array, share: Array, weights: Tree) -> Ar
     choice = jnp.where(filled.reshape(*groups, -1), choice, count * each)
     token = lax.div(choice, each)
     placed = (*groups, experts, room)
-    sent = _rows(tokens, token).reshape(*placed, -1)
-    weight = _rows(share.reshape(*groups, count * each), choice).reshape(placed)
+    sent = _take_rows(tokens, token).reshape(*placed, -1)
+    weight = _take_rows(share.reshape(*groups, count * each), choice).reshape(placed)
     gate = jax.nn.silu(jnp.einsum("bgecd,edh->ebgch", sent, weights["gate"]))
     bent = gate * jnp.einsum("bgecd,edh->ebgch", sent, weights["up"])
     bent = bent * weight.transpose(2, 0, 1, 3)[..., None]
     made = jnp.einsum("ebgch,ehd->ebgcd", bent, weights["down"]).transpose(1, 2, 0, 3, 4)
-    return _added(jnp.zeros_like(tokens), token, made.reshape(*groups, experts * room, -1))
+    return _add_rows(jnp.zeros_like(tokens), token, made.reshape(*groups, experts * room, -1))
 
 
-def _rows(of: Array, at: Array) -> Array:
+def _take_rows(of: Array, at: Array) -> Array:
     """Rows of each group, zeros where there is none."""
 
     def one(of: Array, at: Array) -> Array:
@@ -86,7 +91,7 @@ def _rows(of: Array, at: Array) -> Array:
     return jax.vmap(jax.vmap(one))(of, at)
 
 
-def _added(to: Array, at: Array, rows: Array) -> Array:
+def _add_rows(to: Array, at: Array, rows: Array) -> Array:
     """Rows added up where they belong, in each group."""
 
     def one(to: Array, at: Array, rows: Array) -> Array:
@@ -95,7 +100,7 @@ def _added(to: Array, at: Array, rows: Array) -> Array:
     return jax.vmap(jax.vmap(one))(to, at, rows)
 
 
-def _dropless(tokens: Array, chosen: Array, share: Array, weights: Tree) -> Array:
+def _route_dropless(tokens: Array, chosen: Array, share: Array, weights: Tree) -> Array:
     """``[token, ...]``; ``order`` are the choices (token and which of its experts) by expert."""
     experts, each = weights["router"].shape[1], chosen.shape[1]
     order = jnp.argsort(chosen.reshape(-1))

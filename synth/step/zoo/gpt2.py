@@ -11,30 +11,30 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from synth.step.zoo.models import (
-    How,
     Inference,
     Model,
+    ModelOptions,
     Tree,
-    attended,
+    attend,
     attention,
     attention_shapes,
-    computed_in,
+    cast_to,
     cross_entropy,
     layer_norm,
+    merge_heads,
     norm_shapes,
-    projected,
-    put_together,
-    repeated,
-    shaped,
-    stacked,
-    tokens,
+    project,
+    repeat_layer,
+    shape_struct,
+    stack_layers,
+    token_shapes,
     two_layers,
     two_layers_shapes,
 )
 from synth.step.zoo.sizes import Gpt2
 
 
-def _parameters(sizes: Gpt2, how: How) -> Tree:
+def _parameters(sizes: Gpt2, how: ModelOptions) -> Tree:
     width = sizes.width
     one = {
         "attention": attention_shapes(width, sizes.heads),
@@ -43,16 +43,16 @@ def _parameters(sizes: Gpt2, how: How) -> Tree:
         "mlp_norm": norm_shapes(width),
     }
     return {
-        "embedding": shaped(sizes.vocabulary, width),
-        "positions": shaped(sizes.sequence, width),
-        "layers": stacked(sizes.layers, one, how),
+        "embedding": shape_struct(sizes.vocabulary, width),
+        "positions": shape_struct(sizes.sequence, width),
+        "layers": stack_layers(sizes.layers, one, how),
         "norm": norm_shapes(width),
     }
 
 
-def gpt2(name: str, sizes: Gpt2, how: How) -> Model:
+def gpt2(name: str, sizes: Gpt2, how: ModelOptions) -> Model:
     """The loss of every token but the first, as the batch's ``targets`` say."""
-    batch = {name: tokens(how, sizes.sequence) for name in ("tokens", "targets")}
+    batch = {name: token_shapes(how, sizes.sequence) for name in ("tokens", "targets")}
 
     def layer(x: Array, weights: Tree) -> Array:
         normed = layer_norm(x, weights["attention_norm"])
@@ -61,38 +61,41 @@ def gpt2(name: str, sizes: Gpt2, how: How) -> Model:
         return x + two_layers(normed, weights["mlp"], jax.nn.gelu)
 
     def loss(parameters: Tree, batch: Tree) -> Array:
-        weights = computed_in(how, parameters)
+        weights = cast_to(how, parameters)
         x = weights["embedding"][batch["tokens"]] + weights["positions"]
-        x = repeated(layer, x, weights["layers"], how)
+        x = repeat_layer(layer, x, weights["layers"], how)
         x = layer_norm(x, weights["norm"])
         return cross_entropy(x @ weights["embedding"].T, batch["targets"])
 
     return Model(name, _parameters(sizes, how), batch, loss)
 
 
-def gpt2_inference(name: str, sizes: Gpt2, how: How, new: int) -> Inference:
+def gpt2_inference(name: str, sizes: Gpt2, how: ModelOptions, new: int) -> Inference:
     """So many new tokens after those whose keys and values are kept: what may come after them.
 
     With a cache of nothing it reads a prompt; with ``new`` 1 it writes token by token. The cache
     has room for ``sequence`` tokens, samples first, as a batch has.
     """
     shape = (how.batch, sizes.layers, sizes.sequence, sizes.heads, sizes.width // sizes.heads)
-    held = {"key": shaped(*shape, dtype=how.dtype), "value": shaped(*shape, dtype=how.dtype)}
-    cache = {"attention": held, "length": shaped(dtype="int32")}
+    held = {
+        "key": shape_struct(*shape, dtype=how.dtype),
+        "value": shape_struct(*shape, dtype=how.dtype),
+    }
+    cache = {"attention": held, "length": shape_struct(dtype="int32")}
 
     def step(parameters: Tree, cache: Tree, batch: Tree) -> tuple[Tree, Tree, Array]:
-        weights, first = computed_in(how, parameters), cache["length"]
+        weights, first = cast_to(how, parameters), cache["length"]
         places = lax.dynamic_slice_in_dim(weights["positions"], first, new)
         x = weights["embedding"][batch["tokens"]] + places
 
         def layer(x: Array, each: tuple[Tree, Array, Array]) -> tuple[Array, Tree]:
             weights, keys, values = each
             normed = layer_norm(x, weights["attention_norm"])
-            found = projected(normed, weights["attention"])
+            found = project(normed, weights["attention"])
             keys = lax.dynamic_update_slice_in_dim(keys, found["key"], first, 1)
             values = lax.dynamic_update_slice_in_dim(values, found["value"], first, 1)
-            seen = attended(found["query"], keys, values, causal=True, first=first)
-            x = x + put_together(seen, weights["attention"])
+            seen = attend(found["query"], keys, values, causal=True, first=first)
+            x = x + merge_heads(seen, weights["attention"])
             normed = layer_norm(x, weights["mlp_norm"])
             return x + two_layers(normed, weights["mlp"], jax.nn.gelu), (keys, values)
 
@@ -103,4 +106,4 @@ def gpt2_inference(name: str, sizes: Gpt2, how: How, new: int) -> Inference:
         logits = (x @ weights["embedding"].T).astype(jnp.float32)
         return parameters, {"attention": kept, "length": first + new}, logits
 
-    return Inference(name, _parameters(sizes, how), cache, {"tokens": tokens(how, new)}, step)
+    return Inference(name, _parameters(sizes, how), cache, {"tokens": token_shapes(how, new)}, step)

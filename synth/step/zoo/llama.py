@@ -14,39 +14,39 @@ from jax import Array, lax
 
 from synth.step.zoo.experts import mixture, mixture_shapes
 from synth.step.zoo.models import (
-    How,
     Model,
+    ModelOptions,
     Tree,
-    attended,
-    computed_in,
+    attend,
+    cast_to,
     cross_entropy,
-    repeated,
-    shaped,
-    stacked,
-    tokens,
+    repeat_layer,
+    shape_struct,
+    stack_layers,
+    token_shapes,
 )
 from synth.step.zoo.sizes import Llama
 
 
-def llama(name: str, sizes: Llama, how: How) -> Model:
+def llama(name: str, sizes: Llama, how: ModelOptions) -> Model:
     """The loss of every token but the first, as the batch's ``targets`` say."""
     width, head = sizes.width, sizes.width // sizes.heads
     one = {
-        "query": shaped(width, sizes.key_heads, sizes.heads // sizes.key_heads, head),
-        "key": shaped(width, sizes.key_heads, head),
-        "value": shaped(width, sizes.key_heads, head),
-        "out": shaped(sizes.key_heads, sizes.heads // sizes.key_heads, head, width),
-        "attention_norm": shaped(width),
+        "query": shape_struct(width, sizes.key_heads, sizes.heads // sizes.key_heads, head),
+        "key": shape_struct(width, sizes.key_heads, head),
+        "value": shape_struct(width, sizes.key_heads, head),
+        "out": shape_struct(sizes.key_heads, sizes.heads // sizes.key_heads, head, width),
+        "attention_norm": shape_struct(width),
         "mlp": _mlp_shapes(sizes) if sizes.experts == 1 else mixture_shapes(sizes),
-        "mlp_norm": shaped(width),
+        "mlp_norm": shape_struct(width),
     }
     parameters = {
-        "embedding": shaped(sizes.vocabulary, width),
-        "layers": stacked(sizes.layers, one, how),
-        "norm": shaped(width),
-        "last": shaped(width, sizes.vocabulary),
+        "embedding": shape_struct(sizes.vocabulary, width),
+        "layers": stack_layers(sizes.layers, one, how),
+        "norm": shape_struct(width),
+        "last": shape_struct(width, sizes.vocabulary),
     }
-    batch = {name: tokens(how, sizes.sequence) for name in ("tokens", "targets")}
+    batch = {name: token_shapes(how, sizes.sequence) for name in ("tokens", "targets")}
     bent = _swiglu if sizes.experts == 1 else partial(mixture, sizes=sizes)
 
     def layer(x: Array, weights: Tree) -> Array:
@@ -54,16 +54,16 @@ def llama(name: str, sizes: Llama, how: How) -> Model:
         return x + bent(_rms_norm(x, weights["mlp_norm"]), weights["mlp"])
 
     def loss(parameters: Tree, batch: Tree) -> Array:
-        weights = computed_in(how, parameters)
-        x = repeated(layer, weights["embedding"][batch["tokens"]], weights["layers"], how)
+        weights = cast_to(how, parameters)
+        x = repeat_layer(layer, weights["embedding"][batch["tokens"]], weights["layers"], how)
         return cross_entropy(_rms_norm(x, weights["norm"]) @ weights["last"], batch["targets"])
 
     return Model(name, parameters, batch, loss)
 
 
 def _mlp_shapes(sizes: Llama) -> Tree:
-    into = shaped(sizes.width, sizes.hidden)
-    return {"gate": into, "up": into, "down": shaped(sizes.hidden, sizes.width)}
+    into = shape_struct(sizes.width, sizes.hidden)
+    return {"gate": into, "up": into, "down": shape_struct(sizes.hidden, sizes.width)}
 
 
 def _swiglu(x: Array, weights: Tree) -> Array:
@@ -78,16 +78,16 @@ def _rms_norm(x: Array, scale: Array) -> Array:
 
 def _attention(x: Array, weights: Tree, base: float) -> Array:
     """Heads of queries in groups that share one head of keys and values."""
-    query = _rotated(jnp.einsum("btd,dgqe->btgqe", x, weights["query"]), base)
-    key = _rotated(jnp.einsum("btd,dge->btge", x, weights["key"])[:, :, :, None], base)
+    query = _rotate(jnp.einsum("btd,dgqe->btgqe", x, weights["query"]), base)
+    key = _rotate(jnp.einsum("btd,dge->btge", x, weights["key"])[:, :, :, None], base)
     value = jnp.einsum("btd,dge->btge", x, weights["value"])
-    seen = jax.vmap(partial(attended, causal=True), in_axes=(3, None, None), out_axes=3)(
+    seen = jax.vmap(partial(attend, causal=True), in_axes=(3, None, None), out_axes=3)(
         query, key[:, :, :, 0], value
     )
     return jnp.einsum("btgqe,gqed->btd", seen, weights["out"])
 
 
-def _rotated(x: Array, base: float) -> Array:
+def _rotate(x: Array, base: float) -> Array:
     """Pairs of elements turned by an angle that grows with the position (``[b, t, ..., e]``).
 
     The first half of the elements is paired with the second, as in the published checkpoints of

@@ -10,34 +10,37 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from synth.step.zoo.models import (
-    How,
     Model,
+    ModelOptions,
     Tree,
-    computed_in,
+    cast_to,
     cross_entropy,
-    repeated,
-    shaped,
-    stacked,
-    tokens,
+    repeat_layer,
+    shape_struct,
+    stack_layers,
+    token_shapes,
 )
 from synth.step.zoo.sizes import Lstm
 
 
-def lstm(name: str, sizes: Lstm, how: How) -> Model:
+def lstm(name: str, sizes: Lstm, how: ModelOptions) -> Model:
     """The loss of every token but the first, as the batch's ``targets`` say."""
     width = sizes.width
-    gates = shaped(width, 4, width)
-    one = {"read": gates, "kept": gates, "bias": shaped(4, width)}
+    gates = shape_struct(width, 4, width)
+    one = {"read": gates, "kept": gates, "bias": shape_struct(4, width)}
     parameters = {
-        "embedding": shaped(sizes.vocabulary, width),
-        "layers": stacked(sizes.layers, one, how),
-        "last": {"weight": shaped(width, sizes.vocabulary), "bias": shaped(sizes.vocabulary)},
+        "embedding": shape_struct(sizes.vocabulary, width),
+        "layers": stack_layers(sizes.layers, one, how),
+        "last": {
+            "weight": shape_struct(width, sizes.vocabulary),
+            "bias": shape_struct(sizes.vocabulary),
+        },
     }
-    batch = {name: tokens(how, sizes.sequence) for name in ("tokens", "targets")}
+    batch = {name: token_shapes(how, sizes.sequence) for name in ("tokens", "targets")}
 
     def loss(parameters: Tree, batch: Tree) -> Array:
-        weights = computed_in(how, parameters)
-        x = repeated(_layer, weights["embedding"][batch["tokens"]], weights["layers"], how)
+        weights = cast_to(how, parameters)
+        x = repeat_layer(_layer, weights["embedding"][batch["tokens"]], weights["layers"], how)
         logits = x @ weights["last"]["weight"] + weights["last"]["bias"]
         return cross_entropy(logits, batch["targets"])
 

@@ -6,39 +6,39 @@ import jax
 from jax import Array
 
 from synth.step.zoo.models import (
-    How,
     Model,
+    ModelOptions,
     Tree,
-    computed_in,
+    cast_to,
     cross_entropy,
-    repeated,
-    shaped,
-    stacked,
+    repeat_layer,
+    shape_struct,
+    stack_layers,
 )
 from synth.step.zoo.sizes import Mlp
 
 
-def mlp(name: str, sizes: Mlp, how: How) -> Model:
+def mlp(name: str, sizes: Mlp, how: ModelOptions) -> Model:
     """``layers`` matrices: the first from the features, the last to the classes."""
     width = sizes.width
-    square = {"weight": shaped(width, width), "bias": shaped(width)}
+    square = {"weight": shape_struct(width, width), "bias": shape_struct(width)}
     parameters = {
-        "first": {"weight": shaped(sizes.features, width), "bias": shaped(width)},
-        "layers": stacked(max(sizes.layers - 2, 0), square, how),
-        "last": {"weight": shaped(width, sizes.classes), "bias": shaped(sizes.classes)},
+        "first": {"weight": shape_struct(sizes.features, width), "bias": shape_struct(width)},
+        "layers": stack_layers(max(sizes.layers - 2, 0), square, how),
+        "last": {"weight": shape_struct(width, sizes.classes), "bias": shape_struct(sizes.classes)},
     }
     batch = {
-        "features": shaped(how.batch, sizes.features),
-        "classes": shaped(how.batch, dtype="int32"),
+        "features": shape_struct(how.batch, sizes.features),
+        "classes": shape_struct(how.batch, dtype="int32"),
     }
 
     def layer(x: Array, weights: Tree) -> Array:
         return jax.nn.relu(x @ weights["weight"] + weights["bias"])
 
     def loss(parameters: Tree, batch: Tree) -> Array:
-        weights = computed_in(how, parameters)
-        x = layer(computed_in(how, batch["features"]), weights["first"])
-        x = repeated(layer, x, weights["layers"], how)
+        weights = cast_to(how, parameters)
+        x = layer(cast_to(how, batch["features"]), weights["first"])
+        x = repeat_layer(layer, x, weights["layers"], how)
         logits = x @ weights["last"]["weight"] + weights["last"]["bias"]
         return cross_entropy(logits, batch["classes"])
 

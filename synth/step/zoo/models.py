@@ -15,7 +15,7 @@ Tree = Any
 
 
 @dataclass(frozen=True)
-class How:
+class ModelOptions:
     """How a model is written down: ``batch`` samples at once; layers one by one or as a loop.
 
     ``remat``: of a layer only its input is kept, the rest is computed again. ``dtype``: in which
@@ -52,24 +52,26 @@ class Model:
     loss: Callable[[Tree, Tree], Array]
 
 
-def shaped(*shape: int, dtype: str = "float32") -> jax.ShapeDtypeStruct:
+def shape_struct(*shape: int, dtype: str = "float32") -> jax.ShapeDtypeStruct:
     """An array that need not exist."""
     return jax.ShapeDtypeStruct(shape, jnp.dtype(dtype))
 
 
-def tokens(how: How, sequence: int) -> jax.ShapeDtypeStruct:
+def token_shapes(how: ModelOptions, sequence: int) -> jax.ShapeDtypeStruct:
     """A batch of token numbers."""
-    return shaped(how.batch, sequence, dtype="int32")
+    return shape_struct(how.batch, sequence, dtype="int32")
 
 
-def stacked(layers: int, layer: Tree, how: How) -> Tree:
+def stack_layers(layers: int, layer: Tree, how: ModelOptions) -> Tree:
     """The parameters of equal layers: stacked for a loop, or in a list; none are an empty one."""
     if how.unrolled or not layers:
         return [layer] * layers
-    return jax.tree.map(lambda one: shaped(layers, *one.shape), layer)
+    return jax.tree.map(lambda one: shape_struct(layers, *one.shape), layer)
 
 
-def repeated(layer: Callable[[Array, Tree], Array], x: Array, weights: Tree, how: How) -> Array:
+def repeat_layer(
+    layer: Callable[[Array, Tree], Array], x: Array, weights: Tree, how: ModelOptions
+) -> Array:
     """One layer after the other, as a loop (``scan``) or written out."""
     one = jax.checkpoint(layer) if how.remat else layer
     if isinstance(weights, list):
@@ -79,7 +81,7 @@ def repeated(layer: Callable[[Array, Tree], Array], x: Array, weights: Tree, how
     return lax.scan(lambda carried, each: (one(carried, each), None), x, weights)[0]
 
 
-def computed_in(how: How, tree: Tree) -> Tree:
+def cast_to(how: ModelOptions, tree: Tree) -> Tree:
     """Parameters, or a batch, in the numbers that the model computes in; whole numbers stay."""
     kind = jnp.dtype(how.dtype)
 
@@ -98,7 +100,7 @@ def layer_norm(x: Array, weights: Tree) -> Array:
 
 def norm_shapes(width: int) -> Tree:
     """The parameters of ``layer_norm``."""
-    return {"scale": shaped(width), "shift": shaped(width)}
+    return {"scale": shape_struct(width), "shift": shape_struct(width)}
 
 
 def cross_entropy(logits: Array, classes: Array, counted: Array | None = None) -> Array:
@@ -116,17 +118,22 @@ def cross_entropy(logits: Array, classes: Array, counted: Array | None = None) -
 def attention_shapes(width: int, heads: int) -> Tree:
     """Query, key and value apart, so that heads can be cut: a fused ``[d, 3d]`` cannot."""
     head = width // heads
-    into = {name: shaped(width, heads, head) for name in ("query", "key", "value")}
-    biases = {f"{name}_bias": shaped(heads, head) for name in ("query", "key", "value")}
-    return {**into, **biases, "out": shaped(heads, head, width), "out_bias": shaped(width)}
+    into = {name: shape_struct(width, heads, head) for name in ("query", "key", "value")}
+    biases = {f"{name}_bias": shape_struct(heads, head) for name in ("query", "key", "value")}
+    return {
+        **into,
+        **biases,
+        "out": shape_struct(heads, head, width),
+        "out_bias": shape_struct(width),
+    }
 
 
 def attention(x: Array, weights: Tree, *, causal: bool) -> Array:
     """Each token looks at all others, or at those before it, by several heads."""
-    return put_together(attended(**projected(x, weights), causal=causal), weights)
+    return merge_heads(attend(**project(x, weights), causal=causal), weights)
 
 
-def projected(x: Array, weights: Tree) -> dict[str, Array]:
+def project(x: Array, weights: Tree) -> dict[str, Array]:
     """Query, key and value of each token and head."""
     return {
         name: jnp.einsum("btd,dhe->bthe", x, weights[name]) + weights[f"{name}_bias"]
@@ -134,12 +141,12 @@ def projected(x: Array, weights: Tree) -> dict[str, Array]:
     }
 
 
-def put_together(seen: Array, weights: Tree) -> Array:
+def merge_heads(seen: Array, weights: Tree) -> Array:
     """What the heads have seen, as one vector for each token."""
     return jnp.einsum("bthe,hed->btd", seen, weights["out"]) + weights["out_bias"]
 
 
-def attended(
+def attend(
     query: Array, key: Array, value: Array, *, causal: bool, first: Array | None = None
 ) -> Array:
     """The softmax of query by key, times value; ``[batch, token, head, element]``.
@@ -161,10 +168,10 @@ def attended(
 def two_layers_shapes(width: int, hidden: int) -> Tree:
     """The parameters of ``two_layers``."""
     return {
-        "up": shaped(width, hidden),
-        "up_bias": shaped(hidden),
-        "down": shaped(hidden, width),
-        "down_bias": shaped(width),
+        "up": shape_struct(width, hidden),
+        "up_bias": shape_struct(hidden),
+        "down": shape_struct(hidden, width),
+        "down_bias": shape_struct(width),
     }
 
 

@@ -9,10 +9,10 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from synth.step.zoo.models import Tree, shaped
+from synth.step.zoo.models import Tree, shape_struct
 
 Loss = Callable[[Tree, Tree], Array]
-Stepping = Callable[[Tree, Tree, Tree], tuple[Tree, Tree, Array]]
+StepFunction = Callable[[Tree, Tree, Tree], tuple[Tree, Tree, Array]]
 
 
 @dataclass(frozen=True)
@@ -20,15 +20,15 @@ class Optimizer:
     """The moments that it keeps, given the parameters, and the step that it makes of a loss."""
 
     moments: Callable[[Tree], Tree]
-    step: Callable[[Loss], Stepping]
+    step: Callable[[Loss], StepFunction]
 
 
 def _adamw_moments(parameters: Tree) -> Tree:
-    alike = jax.tree.map(lambda one: shaped(*one.shape), parameters)
-    return {"mean": alike, "square": alike, "count": shaped(dtype="int32")}
+    alike = jax.tree.map(lambda one: shape_struct(*one.shape), parameters)
+    return {"mean": alike, "square": alike, "count": shape_struct(dtype="int32")}
 
 
-def _adamw(loss: Loss, rate: float = 1e-3, decay: float = 0.1) -> Stepping:
+def _adamw(loss: Loss, rate: float = 1e-3, decay: float = 0.1) -> StepFunction:
     """Adam with decoupled decay of the weights (Loshchilov and Hutter)."""
 
     def step(parameters: Tree, moments: Tree, batch: Tree) -> tuple[Tree, Tree, Array]:
@@ -48,7 +48,7 @@ def _adamw(loss: Loss, rate: float = 1e-3, decay: float = 0.1) -> Stepping:
     return step
 
 
-def _sgd(loss: Loss, rate: float = 0.1) -> Stepping:
+def _sgd(loss: Loss, rate: float = 0.1) -> StepFunction:
     """Against the gradient, and nothing kept."""
 
     def step(parameters: Tree, moments: Tree, batch: Tree) -> tuple[Tree, Tree, Array]:

@@ -17,20 +17,20 @@ from jax import Array, lax
 
 from hierarchies import InputError
 from synth.step.zoo.models import (
-    How,
     Model,
+    ModelOptions,
     Tree,
-    computed_in,
+    cast_to,
     cross_entropy,
     norm_shapes,
-    repeated,
-    shaped,
-    stacked,
+    repeat_layer,
+    shape_struct,
+    stack_layers,
 )
 from synth.step.zoo.sizes import ResNet
 
 
-def resnet(name: str, sizes: ResNet, how: How) -> Model:
+def resnet(name: str, sizes: ResNet, how: ModelOptions) -> Model:
     """Images as ``[sample, row, column, colour]``, and their classes.
 
     Raises InputError for groups that do not divide the batch.
@@ -47,23 +47,26 @@ def resnet(name: str, sizes: ResNet, how: How) -> Model:
             "around": _convolution_shapes(1, channels, 4 * inner)
         }
         channels = 4 * inner
-        rest = stacked(blocks - 1, _block_shapes(channels, inner), how)
+        rest = stack_layers(blocks - 1, _block_shapes(channels, inner), how)
         parameters["stages"].append({"down": down, "rest": rest})
-    parameters["last"] = {"weight": shaped(channels, sizes.classes), "bias": shaped(sizes.classes)}
+    parameters["last"] = {
+        "weight": shape_struct(channels, sizes.classes),
+        "bias": shape_struct(sizes.classes),
+    }
     batch = {
-        "images": shaped(how.batch, sizes.image, sizes.image, 3),
-        "classes": shaped(how.batch, dtype="int32"),
+        "images": shape_struct(how.batch, sizes.image, sizes.image, 3),
+        "classes": shape_struct(how.batch, dtype="int32"),
     }
 
     def loss(parameters: Tree, batch: Tree) -> Array:
-        weights = computed_in(how, parameters)
-        images = computed_in(how, batch["images"])
-        x = jax.nn.relu(_convolved(images, weights["first"], 2, sizes.groups))
+        weights = cast_to(how, parameters)
+        images = cast_to(how, batch["images"])
+        x = jax.nn.relu(_convolve(images, weights["first"], 2, sizes.groups))
         edge = ((0, 0), (1, 1), (1, 1), (0, 0))
         x = lax.reduce_window(x, -jnp.inf, lax.max, (1, 3, 3, 1), (1, 2, 2, 1), edge)
         for stage, one in enumerate(weights["stages"]):
             x = _block(x, one["down"], 1 if stage == 0 else 2, sizes.groups)
-            x = repeated(partial(_block, groups=sizes.groups), x, one["rest"], how)
+            x = repeat_layer(partial(_block, groups=sizes.groups), x, one["rest"], how)
         logits = x.mean((1, 2)) @ weights["last"]["weight"] + weights["last"]["bias"]
         return cross_entropy(logits, batch["classes"])
 
@@ -71,7 +74,7 @@ def resnet(name: str, sizes: ResNet, how: How) -> Model:
 
 
 def _convolution_shapes(size: int, channels: int, made: int) -> Tree:
-    return {"kernel": shaped(size, size, channels, made), "norm": norm_shapes(made)}
+    return {"kernel": shape_struct(size, size, channels, made), "norm": norm_shapes(made)}
 
 
 def _block_shapes(channels: int, inner: int) -> Tree:
@@ -83,14 +86,14 @@ def _block_shapes(channels: int, inner: int) -> Tree:
 
 
 def _block(x: Array, weights: Tree, stride: int = 1, groups: int = 1) -> Array:
-    made = jax.nn.relu(_convolved(x, weights["narrow"], groups=groups))
-    made = jax.nn.relu(_convolved(made, weights["middle"], stride, groups))
-    made = _convolved(made, weights["wide"], groups=groups)
-    around = _convolved(x, weights["around"], stride, groups) if "around" in weights else x
+    made = jax.nn.relu(_convolve(x, weights["narrow"], groups=groups))
+    made = jax.nn.relu(_convolve(made, weights["middle"], stride, groups))
+    made = _convolve(made, weights["wide"], groups=groups)
+    around = _convolve(x, weights["around"], stride, groups) if "around" in weights else x
     return jax.nn.relu(around + made)
 
 
-def _convolved(x: Array, weights: Tree, stride: int = 1, groups: int = 1) -> Array:
+def _convolve(x: Array, weights: Tree, stride: int = 1, groups: int = 1) -> Array:
     """Convolved, and to mean 0 and variance 1 over all samples of a group and all places."""
     size = weights["kernel"].shape[0]
     edge = (size // 2, size // 2)
@@ -99,12 +102,12 @@ def _convolved(x: Array, weights: Tree, stride: int = 1, groups: int = 1) -> Arr
         x, weights["kernel"], (stride, stride), (edge, edge), dimension_numbers=layout
     )
     if groups == 1:
-        return _normalised(x, weights["norm"])
+        return _normalise(x, weights["norm"])
     apart = x.reshape(groups, x.shape[0] // groups, *x.shape[1:])
-    return jax.vmap(_normalised, (0, None))(apart, weights["norm"]).reshape(x.shape)
+    return jax.vmap(_normalise, (0, None))(apart, weights["norm"]).reshape(x.shape)
 
 
-def _normalised(x: Array, weights: Tree) -> Array:
+def _normalise(x: Array, weights: Tree) -> Array:
     middle = x - x.mean((0, 1, 2))
     variance = (middle**2).mean((0, 1, 2))
     return middle * lax.rsqrt(variance + 1e-5) * weights["scale"] + weights["shift"]

@@ -147,7 +147,7 @@ def sizes_of(name: str, changes: Mapping[str, int]) -> Sizes:
         if size < (least := int(one != "dropless")):
             raise InputError(f"{one} is {size}", where=name, hint=f"at least {least}")
     changed: Any = dict(changes)
-    return _checked(name, replace(found, **changed))
+    return _check_sizes(name, replace(found, **changed))
 
 
 def apart(name: str, changes: Mapping[str, int], replicas: int) -> dict[str, int]:
@@ -160,7 +160,7 @@ def apart(name: str, changes: Mapping[str, int], replicas: int) -> dict[str, int
     return {**changes} if whole else {**changes, "groups": replicas}
 
 
-def _checked(name: str, sizes: Sizes) -> Sizes:
+def _check_sizes(name: str, sizes: Sizes) -> Sizes:
     """Refuse heads that do not divide the width, and the like."""
     pairs: list[tuple[str, str]] = []
     match sizes:

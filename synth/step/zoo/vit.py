@@ -9,25 +9,25 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from synth.step.zoo.models import (
-    How,
     Model,
+    ModelOptions,
     Tree,
     attention,
     attention_shapes,
-    computed_in,
+    cast_to,
     cross_entropy,
     layer_norm,
     norm_shapes,
-    repeated,
-    shaped,
-    stacked,
+    repeat_layer,
+    shape_struct,
+    stack_layers,
     two_layers,
     two_layers_shapes,
 )
 from synth.step.zoo.sizes import ViT
 
 
-def vit(name: str, sizes: ViT, how: How) -> Model:
+def vit(name: str, sizes: ViT, how: ModelOptions) -> Model:
     """Images as ``[sample, row, column, colour]``, and their classes."""
     width, patch = sizes.width, sizes.patch
     one = {
@@ -37,16 +37,16 @@ def vit(name: str, sizes: ViT, how: How) -> Model:
         "mlp_norm": norm_shapes(width),
     }
     parameters = {
-        "patches": {"kernel": shaped(patch, patch, 3, width), "bias": shaped(width)},
-        "class": shaped(width),
-        "positions": shaped((sizes.image // patch) ** 2 + 1, width),
-        "layers": stacked(sizes.layers, one, how),
+        "patches": {"kernel": shape_struct(patch, patch, 3, width), "bias": shape_struct(width)},
+        "class": shape_struct(width),
+        "positions": shape_struct((sizes.image // patch) ** 2 + 1, width),
+        "layers": stack_layers(sizes.layers, one, how),
         "norm": norm_shapes(width),
-        "last": {"weight": shaped(width, sizes.classes), "bias": shaped(sizes.classes)},
+        "last": {"weight": shape_struct(width, sizes.classes), "bias": shape_struct(sizes.classes)},
     }
     batch = {
-        "images": shaped(how.batch, sizes.image, sizes.image, 3),
-        "classes": shaped(how.batch, dtype="int32"),
+        "images": shape_struct(how.batch, sizes.image, sizes.image, 3),
+        "classes": shape_struct(how.batch, dtype="int32"),
     }
 
     def layer(x: Array, weights: Tree) -> Array:
@@ -56,15 +56,15 @@ def vit(name: str, sizes: ViT, how: How) -> Model:
         return x + two_layers(normed, weights["mlp"], partial(jax.nn.gelu, approximate=False))
 
     def loss(parameters: Tree, batch: Tree) -> Array:
-        weights = computed_in(how, parameters)
-        images = computed_in(how, batch["images"])
+        weights = cast_to(how, parameters)
+        images = cast_to(how, batch["images"])
         layout = ("NHWC", "HWIO", "NHWC")
         kernel, stride = weights["patches"]["kernel"], (patch, patch)
         x = lax.conv_general_dilated(images, kernel, stride, "VALID", dimension_numbers=layout)
         x = x.reshape(how.batch, -1, width) + weights["patches"]["bias"]
         first = jnp.broadcast_to(weights["class"], (how.batch, 1, width))
         x = jnp.concatenate((first, x), axis=1) + weights["positions"]
-        x = layer_norm(repeated(layer, x, weights["layers"], how), weights["norm"])
+        x = layer_norm(repeat_layer(layer, x, weights["layers"], how), weights["norm"])
         logits = x[:, 0] @ weights["last"]["weight"] + weights["last"]["bias"]
         return cross_entropy(logits, batch["classes"])
 

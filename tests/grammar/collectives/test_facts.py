@@ -13,12 +13,12 @@ from hierarchies.hierarchy import RESERVED
 from places import ROOT
 from synth.ask.answers.parts import CollectiveName
 from synth.collective.semantics.rules import AIMS, Rulebook
-from synth.collective.semantics.truth_tables import own_chunks, space, start
+from synth.collective.semantics.truth_tables import own_chunks, own_contributions, truth_tables
 from synth.measure.calibration.prior import TRAITS
 from synth.measure.logs.tables import PIECES, busbw_factor
 
 DEPTH = 2
-SPACE = space(DEPTH)
+SPACE = truth_tables(DEPTH)
 FIRST = SPACE.all_zero(SPACE.devices)
 
 
@@ -42,7 +42,7 @@ def test_facts_are_those_of_starts_and_ends(goal: Goal) -> None:
     assert goal.scatters == (rows(after) == rows(own_chunks(SPACE)))
     assert goal.from_first == (not before & ~FIRST)
     assert goal.to_first == (aim.watched(SPACE) == FIRST)
-    assert (goal.reduces or goal.apart) == (before == start(SPACE))
+    assert (goal.reduces or goal.apart) == (before == own_contributions(SPACE))
 
 
 @pytest.mark.parametrize("goal", Goal)

@@ -19,11 +19,11 @@ from grammar import (
     Instruction,
     Master,
     Parallel,
-    Step,
-    admitted,
-    canonical,
+    ProgramInstruction,
+    canonicalize,
     instruction,
     instructions,
+    list_instructions,
     parse,
     spell,
 )
@@ -60,20 +60,20 @@ def expected(slice_: str, form: Form, tree: Tree) -> tuple[oracle.Label, oracle.
 
 @pytest.mark.parametrize(("depth", "count"), [(0, 0), (1, 5), (2, 20), (3, 45), (4, 80)])
 def test_the_counts_of_the_language_page(depth: int, count: int) -> None:
-    assert len(admitted(depth)) == len(set(admitted(depth))) == count
+    assert len(list_instructions(depth)) == len(set(list_instructions(depth))) == count
 
 
 @pytest.mark.parametrize("across", [False, True])
 @pytest.mark.parametrize("depth", range(5))
 def test_what_is_admitted_is_what_the_oracle_knows(depth: int, across: bool) -> None:
-    found = [word(meant) for meant in admitted(depth, across=across)]
+    found = [word(meant) for meant in list_instructions(depth, across=across)]
     assert len(found) == len(set(found))
     assert set(found) == set(oracle.words(depth, across))
 
 
 @pytest.mark.parametrize("depth", range(1, 6))
 def test_across_adds_the_sets_with_gaps(depth: int) -> None:
-    extra = set(admitted(depth, across=True)) - set(admitted(depth))
+    extra = set(list_instructions(depth, across=True)) - set(list_instructions(depth))
     ranges = depth * (depth + 1) // 2
     assert len(extra) == 5 * (2**depth - 1 - ranges)
     assert not any(meant.groups.zero for meant in extra)
@@ -81,7 +81,7 @@ def test_across_adds_the_sets_with_gaps(depth: int) -> None:
 
 @given(trees(most_digits=5), st.data())
 def test_a_spelling_means_what_it_spells(tree: Tree, data: st.DataObject) -> None:
-    meant = data.draw(st.sampled_from(admitted(len(tree.digits), across=True)))
+    meant = data.draw(st.sampled_from(list_instructions(len(tree.digits), across=True)))
     assert instruction(spell(meant, tree), tree) == meant
     [step] = parse(str(spell(meant, tree))).steps
     assert instruction(step, tree) == meant
@@ -90,7 +90,7 @@ def test_a_spelling_means_what_it_spells(tree: Tree, data: st.DataObject) -> Non
 @pytest.mark.parametrize("collective", Collective)
 def test_every_form_at_every_slice_frees_the_digits_of_the_table(collective: Collective) -> None:
     for slice_, form in spellings(TREE):
-        step = Step(collective, slice_, form)
+        step = ProgramInstruction(collective, slice_, form)
         wanted = expected(slice_, form, TREE)
         if wanted is None:
             with pytest.raises(InputError, match=r"^step '"):
@@ -105,7 +105,7 @@ def test_spellings_of_the_same_groups_become_one() -> None:
         wanted = expected(slice_, form, TREE)
         if wanted is not None:
             program = parse(f"reduce {slice_} {form}")
-            kept.setdefault(wanted, set()).add(str(canonical(program, TREE)))
+            kept.setdefault(wanted, set()).add(str(canonicalize(program, TREE)))
     assert all(len(texts) == 1 for texts in kept.values())
     assert len({text for [text] in kept.values()}) == len(kept)
 
@@ -113,9 +113,9 @@ def test_spellings_of_the_same_groups_become_one() -> None:
 @given(trees(), st.data())
 def test_canonical_says_the_same_and_only_once(tree: Tree, data: st.DataObject) -> None:
     program = data.draw(programs(tree))
-    once = canonical(program, tree)
+    once = canonicalize(program, tree)
     assert instructions(once, tree) == instructions(program, tree)
-    assert canonical(once, tree) == once
+    assert canonicalize(once, tree) == once
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_canonical_says_the_same_and_only_once(tree: Tree, data: st.DataObject) 
     ],
 )
 def test_canonical_spellings(text: str, spelling: str) -> None:
-    assert str(canonical(parse(text), TREE)) == spelling
+    assert str(canonicalize(parse(text), TREE)) == spelling
 
 
 @given(trees(most_digits=3), st.data())
@@ -140,7 +140,7 @@ def test_numbers_always_name_the_digits(tree: Tree, data: st.DataObject) -> None
     named = Tree(tuple(Digit(f"level{i}", size) for i, size in enumerate(tree.sizes)))
     program = data.draw(programs(tree))
     assert instructions(program, named) == instructions(program, tree)
-    assert instructions(canonical(program, named), named) == instructions(program, tree)
+    assert instructions(canonicalize(program, named), named) == instructions(program, tree)
 
 
 def test_the_plain_all_reduce_frees_everything() -> None:

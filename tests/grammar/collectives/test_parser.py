@@ -7,7 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from each import each
-from grammar import Across, Collective, InsideGroup, Master, Parallel, Program, Step, parse
+from grammar import (
+    Across,
+    Collective,
+    InsideGroup,
+    Master,
+    Parallel,
+    Program,
+    ProgramInstruction,
+    parse,
+)
 from hierarchies import InputError
 from places import TESTS
 from strategies import written
@@ -47,13 +56,21 @@ def test_blanks_do_not_matter(program: Program, blank: str) -> None:
 
 def test_the_root_goes_without_saying() -> None:
     step = Collective.ALL_REDUCE
-    assert parse("all-reduce node parallel").steps == (Step(step, "node", Parallel("root")),)
-    assert parse("all-reduce node master").steps == (Step(step, "node", Master("root")),)
-    assert parse("all-reduce across(node)").steps == (Step(step, "root", Across(("node",))),)
+    assert parse("all-reduce node parallel").steps == (
+        ProgramInstruction(step, "node", Parallel("root")),
+    )
+    assert parse("all-reduce node master").steps == (
+        ProgramInstruction(step, "node", Master("root")),
+    )
+    assert parse("all-reduce across(node)").steps == (
+        ProgramInstruction(step, "root", Across(("node",))),
+    )
 
 
 def test_what_is_no_level_here_may_be_one_elsewhere() -> None:
-    assert parse("reduce pod inside").steps == (Step(Collective.REDUCE, "pod", InsideGroup()),)
+    assert parse("reduce pod inside").steps == (
+        ProgramInstruction(Collective.REDUCE, "pod", InsideGroup()),
+    )
 
 
 @pytest.mark.parametrize("text", ["", " ", "\n", ";", " ;\n;; ", "# nothing", "# a\n\n# b\n"])

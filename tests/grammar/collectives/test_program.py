@@ -11,7 +11,7 @@ from grammar import (
     Master,
     Parallel,
     Program,
-    Step,
+    ProgramInstruction,
     parse,
 )
 from strategies import written
@@ -30,11 +30,11 @@ def test_what_is_read_back_is_printed_alike(program: Program) -> None:
 def test_the_spelling() -> None:
     program = Program(
         (
-            Step(Collective.REDUCE_SCATTER, "node", InsideGroup()),
-            Step(Collective.ALL_REDUCE, "node", Parallel()),
-            Step(Collective.REDUCE, "gpu", Master("node")),
-            Step(Collective.BROADCAST, "root", Across(("node", "gpu"))),
-            Step(Collective.ALL_GATHER, "node", InsideGroup()),
+            ProgramInstruction(Collective.REDUCE_SCATTER, "node", InsideGroup()),
+            ProgramInstruction(Collective.ALL_REDUCE, "node", Parallel()),
+            ProgramInstruction(Collective.REDUCE, "gpu", Master("node")),
+            ProgramInstruction(Collective.BROADCAST, "root", Across(("node", "gpu"))),
+            ProgramInstruction(Collective.ALL_GATHER, "node", InsideGroup()),
         )
     )
     assert str(program) == (

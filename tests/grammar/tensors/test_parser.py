@@ -24,7 +24,7 @@ from grammar.tensors.operations import (
     Value,
 )
 from grammar.tensors.parser import parse_either, parse_sharded, parse_step, parse_type
-from grammar.tensors.sharding import Kind, Sharding, Type, check_type, shardings
+from grammar.tensors.sharding import ReductionKind, Sharding, Type, check_type, shardings
 from hierarchies import InputError
 
 Draw = Callable[[st.SearchStrategy[Any]], Any]
@@ -149,7 +149,7 @@ def sharded_steps(draw: Draw) -> ShardedStep:
         known: dict[str, Value] = {}
 
         def made(value: Value) -> Value:
-            every = shardings(len(value.type.shape), tuple(AXES), tuple(Kind))
+            every = shardings(len(value.type.shape), tuple(AXES), tuple(ReductionKind))
             some = st.sampled_from([one for one in every if fits(value.type, one)])
             known[value.name] = Value(value.name, value.type, draw(some))
             return known[value.name]
@@ -212,7 +212,7 @@ def test_the_text_of_96_layers_is_no_longer_than_that_of_2() -> None:
 
 @given(st.data(), st.integers(0, 3))
 def test_types_are_read_as_they_are_spelled(data: st.DataObject, rank: int) -> None:
-    every = list(shardings(rank, ("a", "b-c"), tuple(Kind)))
+    every = list(shardings(rank, ("a", "b-c"), tuple(ReductionKind)))
     sharding = data.draw(st.sampled_from(every))
     shape = tuple(data.draw(st.lists(st.integers(0, 999), min_size=rank, max_size=rank)))
     type_ = Type("bf16", shape)
@@ -223,7 +223,7 @@ def test_a_type_as_the_design_spells_it() -> None:
     text = "f32[8@data,16,64@(seq,model)]{sum:expert}"
     type_, sharding = parse_type(text)
     assert sharding.dimensions == (("data",), (), ("seq", "model"))
-    assert sharding.partial == ((Kind.SUM, "expert"),)
+    assert sharding.partial == ((ReductionKind.SUM, "expert"),)
     assert type_.sharded(sharding) == text
 
 
@@ -370,7 +370,7 @@ def test_a_sharded_step_as_the_docs_spell_it() -> None:
     assert step.sizes == {"data": 2, "model": 4}
     partial = step.step.graph.values["v0"].sharding
     assert partial is not None
-    assert partial.partial == ((Kind.SUM, "model"),)
+    assert partial.partial == ((ReductionKind.SUM, "model"),)
 
 
 @pytest.mark.parametrize(

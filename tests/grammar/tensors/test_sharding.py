@@ -8,14 +8,14 @@ from math import comb, prod
 import pytest
 
 from grammar.tensors.sharding import (
-    Kind,
+    ReductionKind,
     Sharding,
     Split,
     Type,
     block,
     check_type,
     part_shape,
-    replicated,
+    replicated_sharding,
     shardings,
 )
 from hierarchies import InputError
@@ -34,26 +34,28 @@ def counted(rank: int, axes: int) -> int:
 )
 def test_counts_of_types(rank: int, counts: tuple[int, ...]) -> None:
     for axes, count in enumerate(counts, 1):
-        found = list(shardings(rank, AXES[:axes], (Kind.SUM,)))
+        found = list(shardings(rank, AXES[:axes], (ReductionKind.SUM,)))
         assert len(set(found)) == len(found) == count
         assert count == counted(rank, axes)
 
 
 def test_types_are_spelled_as_the_design_says() -> None:
-    cut = Sharding((("data",), (), ("seq", "model")), ((Kind.SUM, "expert"),))
+    cut = Sharding((("data",), (), ("seq", "model")), ((ReductionKind.SUM, "expert"),))
     assert Type("f32", (8, 16, 64)).sharded(cut) == "f32[8@data,16,64@(seq,model)]{sum:expert}"
-    two = Sharding(((),), ((Kind.SUM, "b"), (Kind.MAX, "c"), (Kind.SUM, "a")))
+    two = Sharding(
+        ((),), ((ReductionKind.SUM, "b"), (ReductionKind.MAX, "c"), (ReductionKind.SUM, "a"))
+    )
     assert Type("bf16", (4,)).sharded(two) == "bf16[4]{max:c,sum:(a,b)}"
     assert str(Type("f32", ())) == "f32[]"
 
 
 def test_every_way_along_an_axis_can_be_laid_and_read() -> None:
-    for sharding in shardings(2, AXES, tuple(Kind)):
+    for sharding in shardings(2, AXES, tuple(ReductionKind)):
         for axis in AXES:
             lie = sharding.along(axis)
             assert sharding.without(axis).along(axis) is None
             assert sharding.laid(axis, lie).along(axis) == lie
-            for other in (None, Split(0), Split(1), *Kind):
+            for other in (None, Split(0), Split(1), *ReductionKind):
                 laid = sharding.laid(axis, other)
                 assert laid.along(axis) == other
                 assert laid.without(axis) == sharding.without(axis)
@@ -76,15 +78,19 @@ def test_what_cannot_lie_so_is_refused() -> None:
     with pytest.raises(InputError, match="occurs 2 times"):
         Sharding((("a",), ("a",)))
     with pytest.raises(InputError, match="occurs 2 times"):
-        Sharding((("a",),), ((Kind.SUM, "a"),))
+        Sharding((("a",),), ((ReductionKind.SUM, "a"),))
     refused = [
         (Type("f32", (8,)), Sharding((("a", "b"),)), "a=2 x b=3 cuts dimension 0"),
-        (Type("bool", (6,)), Sharding(((),), ((Kind.SUM, "a"),)), "a boolean is a partial sum"),
-        (Type("key", ()), Sharding((), ((Kind.MAX, "a"),)), "a key lies as"),
-        (Type("f32", (8,)), replicated(2), "has 1 dimensions"),
+        (
+            Type("bool", (6,)),
+            Sharding(((),), ((ReductionKind.SUM, "a"),)),
+            "a boolean is a partial sum",
+        ),
+        (Type("key", ()), Sharding((), ((ReductionKind.MAX, "a"),)), "a key lies as"),
+        (Type("f32", (8,)), replicated_sharding(2), "has 1 dimensions"),
         (Type("f32", (8,)), Sharding((("c",),)), "no axis 'c'"),
     ]
     for value, sharding, said in refused:
         with pytest.raises(InputError, match=said):
             check_type(value, sharding, sizes)
-    check_type(Type("bool", (6,)), Sharding(((),), ((Kind.MAX, "a"),)), sizes)
+    check_type(Type("bool", (6,)), Sharding(((),), ((ReductionKind.MAX, "a"),)), sizes)

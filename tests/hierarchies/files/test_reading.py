@@ -12,7 +12,7 @@ import pytest
 
 import hierarchies
 from each import each
-from hierarchies import Domain, InputError, catalogue, described, load, read
+from hierarchies import Domain, InputError, catalogue, describe_system, load, read
 
 FOLDER = Path(hierarchies.__file__).parent / "catalogue"
 DEFAULT_COUNTS = {"superpod-h100-oversubscribed": 2, "tpu-v5e-slice": 16, "tpu-v6e-slice": 16}
@@ -304,7 +304,7 @@ def test_a_level_that_is_no_table_is_refused(text: str) -> None:
 
 @each("spec", [name + count for name in catalogue() for count in ("", ":2")])
 def test_an_entry_is_written_as_it_was_read(spec: str) -> None:
-    text = described(load(spec))
+    text = describe_system(load(spec))
     assert read(text) == load(spec)
     assert "not stated" not in text
 
@@ -313,4 +313,4 @@ def test_what_is_usual_and_has_no_source_is_left_out() -> None:
     text = (FOLDER / "dgx-h100.toml").read_text(encoding="utf-8")
     bare = read("\n".join(line for line in text.splitlines() if not line.startswith("ports = ")))
     assert {link.ports for link in bare.links} == {1}
-    assert read(described(bare)) == bare
+    assert read(describe_system(bare)) == bare

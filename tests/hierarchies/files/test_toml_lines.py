@@ -15,7 +15,7 @@ from exhaustive import examples
 from hierarchies.files.toml_lines import MOST_LINES, lines_of
 from strategies import jobs
 from synth.collective.workload.files import write
-from synth.collective.workload.job import Job
+from synth.collective.workload.job import Workload
 
 TEXT = '''\
 # a comment
@@ -94,7 +94,7 @@ def paths(value: Any, room: tuple[str | int, ...] = ()) -> list[tuple[str | int,
 
 @given(jobs(), st.randoms(use_true_random=False))
 @examples(15, 100)
-def test_every_key_is_on_the_line_that_spells_it(job: Job, chance: random.Random) -> None:
+def test_every_key_is_on_the_line_that_spells_it(job: Workload, chance: random.Random) -> None:
     lines = []
     for line in write(job).split("\n"):
         lines += chance.choice([[], [""], ["# name = 1", "  "]]) if "=" in line else []

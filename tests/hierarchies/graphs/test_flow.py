@@ -7,8 +7,8 @@ from itertools import combinations
 import pytest
 
 from hierarchies import Domain, Hierarchy, Link, System, load
-from hierarchies.graphs import Edge, Graph, Kind, Node, graph_of
-from hierarchies.graphs.flow import allowed
+from hierarchies.graphs import Edge, MachineGraph, Node, NodeKind, graph_of
+from hierarchies.graphs.flow import flow_rates
 
 
 def nodes_of(nodes: int, gpus: int, inside: float, across: float, nics: int) -> System:
@@ -29,24 +29,24 @@ def nodes_of(nodes: int, gpus: int, inside: float, across: float, nics: int) -> 
     ],
 )
 def test_optima_of_forestcoll(system: System, expected: float) -> None:
-    rate = allowed(graph_of(system)).all_gather_bytes_per_second
+    rate = flow_rates(graph_of(system)).all_gather_bytes_per_second
     assert rate / 1e9 == pytest.approx(expected, abs=0.005)
 
 
-def drawn(edges: dict[tuple[str, str], float], switches: str = "") -> Graph:
+def drawn(edges: dict[tuple[str, str], float], switches: str = "") -> MachineGraph:
     names = sorted({end for pair in edges for end in pair})
-    kinds = {name: Kind.SWITCH if name in switches else Kind.DEVICE for name in names}
-    return Graph(
+    kinds = {name: NodeKind.SWITCH if name in switches else NodeKind.DEVICE for name in names}
+    return MachineGraph(
         "g",
         tuple(Node(name, kinds[name]) for name in names),
         tuple(Edge(*pair, bandwidth_bytes_per_second=rate) for pair, rate in edges.items()),
     )
 
 
-def by_every_cut(graph: Graph) -> float:
+def by_every_cut(graph: MachineGraph) -> float:
     """The least of what leaves a part for each device in it, over all parts that lack a device."""
     names = [node.name for node in graph.nodes]
-    devices = {node.name for node in graph.nodes if node.kind is Kind.DEVICE}
+    devices = {node.name for node in graph.nodes if node.kind is NodeKind.DEVICE}
     least = float("inf")
     for size in range(1, len(names)):
         for part in combinations(names, size):
@@ -70,16 +70,16 @@ IRREGULAR = [
 
 
 @pytest.mark.parametrize("graph", IRREGULAR)
-def test_against_every_cut(graph: Graph) -> None:
-    assert allowed(graph).all_gather_bytes_per_second == pytest.approx(by_every_cut(graph))
+def test_against_every_cut(graph: MachineGraph) -> None:
+    assert flow_rates(graph).all_gather_bytes_per_second == pytest.approx(by_every_cut(graph))
 
 
 def test_a_shared_port_is_no_way_between_its_devices() -> None:
     """Two GPUs a node on one NIC of 10 GB/s: into the other node, no more than that."""
-    rates = allowed(graph_of(nodes_of(2, 2, 1, 10, 1)))
+    rates = flow_rates(graph_of(nodes_of(2, 2, 1, 10, 1)))
     assert rates.broadcast_bytes_per_second == pytest.approx(10e9)
 
 
 def test_devices_that_nothing_joins() -> None:
-    graph = Graph("g", (Node("a", Kind.DEVICE), Node("b", Kind.DEVICE)), ())
-    assert allowed(graph).all_gather_bytes_per_second == 0
+    graph = MachineGraph("g", (Node("a", NodeKind.DEVICE), Node("b", NodeKind.DEVICE)), ())
+    assert flow_rates(graph).all_gather_bytes_per_second == 0

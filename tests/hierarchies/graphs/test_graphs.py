@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hierarchies import Domain, InputError, System, catalogue, fault_of, load
-from hierarchies.graphs import Graph, Join, Kind, graph_of
+from hierarchies import Domain, InputError, System, catalogue, load, parse_fault
+from hierarchies.graphs import Join, MachineGraph, NodeKind, graph_of
 from hierarchies.graphs.drawing import svg
 from hierarchies.graphs.formats import dot, graphml, networkx_graph, node_link
 from hierarchies.links import Wiring
@@ -22,7 +22,7 @@ from strategies import faulty, smart_systems
 NAMES = [name for name in catalogue() if load(name).devices <= 300]
 
 
-def cables(graph: Graph) -> Counter[tuple[str, float]]:
+def cables(graph: MachineGraph) -> Counter[tuple[str, float]]:
     return Counter(
         (edge.level, edge.bandwidth_bytes_per_second or 0.0)
         for edge in graph.edges
@@ -77,7 +77,7 @@ def test_every_link_is_one_cable_and_every_name_is_once(system: System) -> None:
     ends = [frozenset((edge.one, edge.other)) for edge in graph.edges]
     assert len(ends) == len(set(ends))
     assert cables(graph) == links(system)
-    assert [node.number for node in graph.nodes if node.kind is Kind.DEVICE] == [
+    assert [node.number for node in graph.nodes if node.kind is NodeKind.DEVICE] == [
         *range(system.devices)
     ]
 
@@ -85,7 +85,7 @@ def test_every_link_is_one_cable_and_every_name_is_once(system: System) -> None:
 def test_what_is_missing_is_not_in_the_graph() -> None:
     system = load("dgx-h100:2")
     lacking = system.with_faults(
-        [fault_of("node0/gpu3", system.hierarchy), fault_of("node1/nic2", system.hierarchy)]
+        [parse_fault("node0/gpu3", system.hierarchy), parse_fault("node1/nic2", system.hierarchy)]
     )
     graph = graph_of(lacking)
     names = {node.name for node in graph.nodes}
@@ -158,7 +158,7 @@ def test_a_drawing_is_small_for_every_size_and_well_formed(name: str) -> None:
 
 def test_a_drawing_shows_what_is_missing() -> None:
     system = load("dgx-h100:64")
-    broken = svg(system.with_faults([fault_of("node40/gpu5", system.hierarchy)]))
+    broken = svg(system.with_faults([parse_fault("node40/gpu5", system.hierarchy)]))
     assert "without node40/gpu5" in broken
     assert ">node40, 8 ports<" in broken
     assert "stroke-dasharray" in broken

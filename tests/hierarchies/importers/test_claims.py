@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hierarchies import InputError
-from hierarchies.importers.claims import Between, Claim, settle
+from hierarchies.importers.claims import Claim, NumberRange, settle
 
 NUMBERS = range(6)
 INTERVALS = st.tuples(st.sampled_from(NUMBERS), st.sampled_from(NUMBERS)).map(sorted)
@@ -19,7 +19,12 @@ CLAIMS = st.lists(
 def made(given: list[tuple[str, list[int], bool]]) -> list[Claim]:
     return [
         Claim(
-            "links", subject, f"place {place}", f"{least} to {most}", Between(least, most), yields
+            "links",
+            subject,
+            f"place {place}",
+            f"{least} to {most}",
+            NumberRange(least, most),
+            yields,
         )
         for place, (subject, (least, most), yields) in enumerate(given)
     ]
@@ -70,7 +75,7 @@ def test_a_claim_that_yields_is_named_and_the_other_is_followed() -> None:
 
 def test_contradictions_of_the_same_places_are_one_sentence() -> None:
     claims = [
-        Claim("links", f"GPU{gpu}", place, place, Between(count, count), place == "table")
+        Claim("links", f"GPU{gpu}", place, place, NumberRange(count, count), place == "table")
         for gpu in range(5)
         for place, count in (("matrix", 1), ("table", 2))
     ]

@@ -14,8 +14,15 @@ from hypothesis import strategies as st
 from hierarchies import InputError, load
 from hierarchies.devices import devices as known_devices
 from hierarchies.files.loading import catalogue
-from hierarchies.importers import Draft, Options, Stated, around, import_texts, toml
-from hierarchies.importers.models import MODELS, model_named
+from hierarchies.importers import (
+    Draft,
+    ImportOptions,
+    StatedValue,
+    draft_to_toml,
+    import_texts,
+    wrap_network,
+)
+from hierarchies.importers.models import MODELS, find_model
 from network_texts import fabric
 from shared import case
 
@@ -35,7 +42,7 @@ def matrix(each: list[int], *, fill: str = "NODE", legend: str = "") -> str:
 
 
 def of(kind: str, text: str, **options: object) -> Draft:
-    return import_texts(kind, {"file": text}, Options(**options))  # type: ignore[arg-type]
+    return import_texts(kind, {"file": text}, ImportOptions(**options))  # type: ignore[arg-type]
 
 
 def nodes(counts: list[int], clique: int, **more: object) -> str:
@@ -54,7 +61,7 @@ def nodes(counts: list[int], clique: int, **more: object) -> str:
 
 def devices(draft: Draft) -> int:
     """The devices of a draft's description, less those of missing units."""
-    found = tomllib.loads(toml(draft))
+    found = tomllib.loads(draft_to_toml(draft))
     counts = [level["count"] for level in found["level"]]
     missing = [each["unit"] for each in found.get("exception", ()) if each.get("missing")]
     return prod(counts) - sum(prod(counts[1 + unit.count("/") :]) for unit in missing)
@@ -63,7 +70,7 @@ def devices(draft: Draft) -> int:
 @pytest.mark.parametrize("inside", ["gb200-nvl72", "gb300-nvl72"])
 def test_blocks_of_trays_are_racks_and_short_blocks_lack_devices(inside: str) -> None:
     text = case("04-slurm-blocks-inside-rack", "slurm-blocks.conf").read_text()
-    draft = around(of(SLURM, text), load(inside))
+    draft = wrap_network(of(SLURM, text), load(inside))
     assert [level.name for level in draft.levels] == ["block", "gpu"]
     assert devices(draft) == 64 + 52 + 72
     assert not any("without --inside" in note for note in draft.notes)
@@ -84,10 +91,10 @@ def test_a_rack_goes_into_blocks_of_18_trays_and_into_no_others(
     draft = of(SLURM, text)
     if max(sizes) < 18:
         with pytest.raises(InputError, match=r"devices in a node: 4 \(1 machine of 4\) .* 72"):
-            around(draft, load("gb200-nvl72"))
+            wrap_network(draft, load("gb200-nvl72"))
     else:
-        assert devices(around(draft, load("gb200-nvl72"))) == 4 * sum(sizes)
-    inside = around(draft, load("dgx-h100"))
+        assert devices(wrap_network(draft, load("gb200-nvl72"))) == 4 * sum(sizes)
+    inside = wrap_network(draft, load("dgx-h100"))
     assert devices(inside) == 8 * sum(sizes)
     assert not any("without --inside" in note for note in inside.notes)
 
@@ -95,12 +102,12 @@ def test_a_rack_goes_into_blocks_of_18_trays_and_into_no_others(
 def test_a_tree_of_trays_takes_no_racks() -> None:
     tree = "SwitchName=a Nodes=n[1-18]\nSwitchName=b Nodes=n[19-36]\nSwitchName=c Switches=a,b\n"
     with pytest.raises(InputError) as caught:
-        around(of(SLURM, tree), load("gb200-nvl72"))
+        wrap_network(of(SLURM, tree), load("gb200-nvl72"))
     assert "by Slurm's topology" in str(caught.value)
     assert "by --inside gb200-nvl72" in str(caught.value)
     for inside, each in (("superpod-h100-oversubscribed", 8), ("aws-trn2-ultraserver", 16)):
         with pytest.raises(InputError, match=rf"{each} \(1 machine of {each}\) by Slurm"):
-            around(of(SLURM, tree), load(inside))
+            wrap_network(of(SLURM, tree), load(inside))
 
 
 @settings(max_examples=25)
@@ -119,12 +126,12 @@ def test_counted_devices_of_nodes_must_be_those_inside(
     fullest = max(unit.devices or 0 for unit in units)
     machines = {unit.machines for unit in units}
     if fullest == inner.hierarchy.devices_in_child(0) and machines == {1}:
-        assert devices(around(draft, inner)) == sum(counts) * clique
+        assert devices(wrap_network(draft, inner)) == sum(counts) * clique
     else:
         with pytest.raises(
             InputError, match=f"devices in a (node|clique|machine): .* by --inside {inside}"
         ):
-            around(draft, inner)
+            wrap_network(draft, inner)
 
 
 def test_labels_that_count_other_devices_than_the_capacity_are_said() -> None:
@@ -137,32 +144,32 @@ def test_labels_that_count_other_devices_than_the_capacity_are_said() -> None:
 def test_a_dump_of_devices_takes_the_nodes_of_as_many() -> None:
     dump = [[n, n // 8, "NVIDIA H100 80GB HBM3", None, None, None] for n in range(16)]
     draft = of("jax", json.dumps(dump))
-    assert [level.name for level in around(draft, load("dgx-h100")).levels] == ["node", "gpu"]
-    assert devices(around(draft, load("dgx-h100"))) == 16
+    assert [level.name for level in wrap_network(draft, load("dgx-h100")).levels] == ["node", "gpu"]
+    assert devices(wrap_network(draft, load("dgx-h100"))) == 16
     with pytest.raises(InputError, match=r"devices in a node: 8 by .* but 72"):
-        around(draft, load("gb200-nvl72"))
+        wrap_network(draft, load("gb200-nvl72"))
     with pytest.raises(InputError, match=r"GPU model: NVIDIA H100 80GB HBM3 by .* but A100"):
-        around(draft, load("dgx-a100"))
+        wrap_network(draft, load("dgx-a100"))
     chips = [[n, 0, "TPU v4", [n, 0, 0], 0, 0] for n in range(4)]
     with pytest.raises(InputError, match="describes devices already"):
-        around(of("jax", json.dumps(chips)), load("dgx-h100"))
+        wrap_network(of("jax", json.dumps(chips)), load("dgx-h100"))
 
 
 def test_the_nodes_of_a_file_describe_devices_already() -> None:
     with pytest.raises(InputError, match="describes devices already"):
-        around(of(NV, matrix([18] * 8)), load("dgx-h100"))
+        wrap_network(of(NV, matrix([18] * 8)), load("dgx-h100"))
 
 
 def test_every_gpu_of_the_catalogue_has_a_name() -> None:
-    named = {model_named(name).device for name in MODELS}
+    named = {find_model(name).device for name in MODELS}
     for name in catalogue():
         system = load(name)
         if not system.device.startswith(("TPU", "Trainium")):
             assert system.device in named, system.device
     for device in known_devices():
-        assert device.startswith("TPU") or model_named(device).device == device
+        assert device.startswith("TPU") or find_model(device).device == device
     for name in MODELS:
-        assert model_named(model_named(name).device).device == model_named(name).device
+        assert find_model(find_model(name).device).device == find_model(name).device
 
 
 NVLINK_GIGABYTES = {"70": 25, "80": 25, "90": 25, "100": 50, "103": 50}
@@ -172,7 +179,7 @@ NVLINK_GIGABYTES = {"70": 25, "80": 25, "90": 25, "100": 50, "103": 50}
 @pytest.mark.parametrize("name", MODELS)
 def test_links_carry_what_a_link_of_their_generation_does(name: str) -> None:
     """The numbers of links stand in a table of their own, bandwidths in the machines' files."""
-    model = model_named(name)
+    model = find_model(name)
     each = NVLINK_GIGABYTES.get(model.archs[0])
     if each is not None:
         assert model.link is not None
@@ -185,7 +192,7 @@ def test_links_carry_what_a_link_of_their_generation_does(name: str) -> None:
 @pytest.mark.parametrize("name", ["h20", "H800", "l20", "a40", "rtx 4090", "H100 PCIe", "tpu-v4"])
 def test_a_gpu_that_the_catalogue_lacks_is_no_misspelling(name: str) -> None:
     with pytest.raises(InputError) as caught:
-        model_named(name)
+        find_model(name)
     assert "did you mean" not in str(caught.value)
     assert "data sheet" in str(caught.value)
 
@@ -193,7 +200,7 @@ def test_a_gpu_that_the_catalogue_lacks_is_no_misspelling(name: str) -> None:
 @settings(max_examples=50)
 @given(st.sampled_from([4, 6, 8, 12, 18]), st.sampled_from(MODELS))
 def test_links_of_another_gpu_are_refused(links: int, name: str) -> None:
-    text, model = matrix([links] * 8), model_named(name)
+    text, model = matrix([links] * 8), find_model(name)
     if model.amd or links > model.most_links or (links in (6, 12) and model.most_links != links):
         with pytest.raises(InputError, match=f"by --gpu {name}"):
             of(NV, text, gpu=name)
@@ -208,14 +215,14 @@ def test_paths_over_pcie_say_nothing_of_nvlinks() -> None:
     draft = of(NV, text, gpu="h100")
     assert "topo -mp" in draft.warnings[0]
     assert "nvlinks" not in draft.counted
-    assert not isinstance(draft.levels[-1].domain, Stated)
+    assert not isinstance(draft.levels[-1].domain, StatedValue)
 
 
 def test_a_legend_with_nvlinks_says_that_there_are_none() -> None:
     text = matrix([0] * 4, legend=f"Legend:\n{LEGEND}  NV# = Connection ...\n")
     assert of(NV, text).counted["nvlinks"] == 0
     assert not of(NV, text).warnings
-    assert isinstance(of(NV, text).levels[-1].domain, Stated)
+    assert isinstance(of(NV, text).levels[-1].domain, StatedValue)
     with pytest.raises(
         InputError, match="NVLinks of a GPU: none by nvidia-smi topo -m, but 1 to 18"
     ):
@@ -273,21 +280,21 @@ def test_a_mesh_of_which_one_gpu_lost_its_links() -> None:
 
 def test_one_clique_of_all_nodes_is_one_rack() -> None:
     draft = of(KUBERNETES, nodes([4] * 18, 18))
-    inside = around(draft, load("gb200-nvl72"))
+    inside = wrap_network(draft, load("gb200-nvl72"))
     assert [level.count.value for level in inside.levels] == [1, 72]  # type: ignore[union-attr]
-    assert devices(around(of(KUBERNETES, nodes([8] * 4, 4)), load("dgx-h100"))) == 32
+    assert devices(wrap_network(of(KUBERNETES, nodes([8] * 4, 4)), load("dgx-h100"))) == 32
     with pytest.raises(InputError, match=r"devices in a node: 4 by .* but 72"):
-        around(of(KUBERNETES, nodes([4] * 4, 4)), load("gb200-nvl72"))
+        wrap_network(of(KUBERNETES, nodes([4] * 4, 4)), load("gb200-nvl72"))
 
 
 def test_the_ports_of_a_fabric_win_over_those_of_the_system_inside() -> None:
     draft = import_texts("ibnetdiscover", {"f": fabric(2, 4, 4)})
-    found = around(draft, load("dgx-h100"))
+    found = wrap_network(draft, load("dgx-h100"))
     assert found.levels[-2].ports.value == 4  # type: ignore[union-attr]
     [warning] = found.warnings
     assert warning.startswith("ports of level 'node': 4 by ibnetdiscover")
     assert "but 8 by --inside dgx-h100" in warning
-    assert not around(
+    assert not wrap_network(
         import_texts("ibnetdiscover", {"f": fabric(2, 4, 8)}), load("dgx-h100")
     ).warnings
 
@@ -363,7 +370,7 @@ def test_a_legend_without_nvlinks_leaves_them_open() -> None:
         draft = of(NV, matrix([0] * 8, legend=LEGEND), gpu=gpu)
         assert "topo -mp" in draft.warnings[0]
         assert "nvlinks" not in draft.counted
-        assert not isinstance(draft.levels[-1].domain, Stated)
+        assert not isinstance(draft.levels[-1].domain, StatedValue)
 
 
 def test_affinities_that_overlap_contradict_nothing() -> None:

@@ -18,12 +18,12 @@ from hierarchies.importers import (
     Blank,
     Draft,
     DraftLevel,
-    Options,
-    Stated,
-    around,
+    ImportOptions,
+    StatedValue,
+    draft_to_toml,
     import_texts,
-    texts,
-    toml,
+    read_texts,
+    wrap_network,
 )
 from hierarchies.importers.texts import LARGEST_BYTES
 from places import TESTS
@@ -36,7 +36,7 @@ SECONDS = st.floats(0, 1e-2)
 
 
 def entries(values: st.SearchStrategy[float] | st.SearchStrategy[int]) -> st.SearchStrategy[object]:
-    known = st.builds(Stated, values, TEXTS, st.booleans())
+    known = st.builds(StatedValue, values, TEXTS, st.booleans())
     return known | st.builds(Blank, st.none() | values, TEXTS, st.just(True))
 
 
@@ -46,7 +46,10 @@ def drafts(draw: st.DrawFn) -> Draft:
     levels = [
         DraftLevel(
             name,
-            draw(st.builds(Stated, st.just("switch"), TEXTS) | st.builds(Blank, st.none(), TEXTS)),
+            draw(
+                st.builds(StatedValue, st.just("switch"), TEXTS)
+                | st.builds(Blank, st.none(), TEXTS)
+            ),
             draw(entries(RATES)),
             draw(entries(SECONDS)),
             draw(entries(st.integers(1, 64))),
@@ -65,7 +68,7 @@ def filled(draft: Draft) -> Draft:
 
     def known(entry: object, value: float | int | str) -> object:
         needed = isinstance(entry, Blank) and entry.needed
-        return Stated(value, "measured") if needed else entry
+        return StatedValue(value, "measured") if needed else entry
 
     levels = tuple(
         replace(
@@ -84,22 +87,22 @@ def filled(draft: Draft) -> Draft:
 @given(drafts())
 @examples(15, 100)
 def test_a_draft_is_toml_that_is_read_as_soon_as_nothing_is_blank(draft: Draft) -> None:
-    tomllib.loads(toml(draft))
+    tomllib.loads(draft_to_toml(draft))
     needed = [(place, key) for place, key, blank in draft.blanks() if blank.needed]
     if needed:
         with pytest.raises(InputError) as caught:
-            read(toml(draft), where="it.toml")
+            read(draft_to_toml(draft), where="it.toml")
         for place, key in needed:
             assert key in str(caught.value)
             assert place in str(caught.value)
         assert "\n" not in str(caught.value)
     complete = filled(draft)
-    system = read(toml(complete))
+    system = read(draft_to_toml(complete))
     for level, link, known in zip(
         complete.levels, system.links, system.hierarchy.levels, strict=True
     ):
-        assert isinstance(level.bandwidth_bytes_per_second, Stated)
-        assert isinstance(level.count, Stated)
+        assert isinstance(level.bandwidth_bytes_per_second, StatedValue)
+        assert isinstance(level.count, StatedValue)
         bandwidth = level.bandwidth_bytes_per_second
         assert link.bandwidth_bytes_per_second == pytest.approx(bandwidth.value, rel=1e-9)
         assert link.sources is not None
@@ -118,13 +121,13 @@ def test_a_suggestion_that_is_taken_is_marked(draft: Draft) -> None:
         assert ((place, key) in left) == (blank.suggestion is None)
     for before, after in zip(draft.levels, taken.levels, strict=True):
         was, entry = before.bandwidth_bytes_per_second, after.bandwidth_bytes_per_second
-        if isinstance(was, Blank) and isinstance(entry, Stated):
+        if isinstance(was, Blank) and isinstance(entry, StatedValue):
             assert entry.unconfirmed
             assert was.source in entry.source
 
 
 def test_a_source_that_was_not_written_is_asked_for() -> None:
-    text = toml(import_texts("nccl-xml", texts([str(TESTS / "imports/rings.xml")])))
+    text = draft_to_toml(import_texts("nccl-xml", read_texts([str(TESTS / "imports/rings.xml")])))
     values = text.replace('domain = "?"', 'domain = "switch"').replace('= "?"  #', "= 5  #")
     with pytest.raises(InputError, match=r"without a source yet: device: all; level 'island'"):
         read(values)
@@ -133,18 +136,18 @@ def test_a_source_that_was_not_written_is_asked_for() -> None:
 
 def test_a_network_goes_around_the_nodes_of_a_system() -> None:
     inner = load("dgx-h100")
-    said = Stated("switch", "a file")
+    said = StatedValue("switch", "a file")
     blank = Blank(None, "not there")
     network = Draft(
         "ours",
         "Two leaves",
         (
-            DraftLevel("leaf", said, Stated(1e11, "f"), Stated(2e-5, "f"), Stated(2, "f"),
-                       Stated(6, "f"), ("node",)),
-            DraftLevel("node", said, blank, blank, Stated(6, "f")),
+            DraftLevel("leaf", said, StatedValue(1e11, "f"), StatedValue(2e-5, "f"), StatedValue(2, "f"),
+                       StatedValue(6, "f"), ("node",)),
+            DraftLevel("node", said, blank, blank, StatedValue(6, "f")),
         ),
     )  # fmt: skip
-    system = read(toml(around(network, inner)))
+    system = read(draft_to_toml(wrap_network(network, inner)))
     assert str(system.hierarchy) == "2 leaf x 6 node x 8 gpu"
     assert system.links[1:] == tuple(
         replace(link, sources=found.sources)
@@ -153,16 +156,16 @@ def test_a_network_goes_around_the_nodes_of_a_system() -> None:
     assert system.memory_bytes_per_second == inner.memory_bytes_per_second
     clash = replace(network, levels=(replace(network.levels[0], name="gpu"), network.levels[1]))
     with pytest.raises(InputError, match="level 'gpu' is in the network and inside the node"):
-        around(clash, inner)
+        wrap_network(clash, inner)
 
 
 def test_what_crosses_the_nodes_ports_crosses_what_these_cross() -> None:
     inner = load("l40s-pcie")
-    said = Stated("switch", "a file")
-    leaf = DraftLevel("leaf", said, Stated(1e11, "f"), Stated(2e-5, "f"), Stated(2, "f"),
-                      Stated(1, "f"), ("node",))  # fmt: skip
-    node = DraftLevel("node", said, Blank(), Blank(), Stated(6, "f"))
-    system = read(toml(around(Draft("ours", "", (leaf, node)), inner)))
+    said = StatedValue("switch", "a file")
+    leaf = DraftLevel("leaf", said, StatedValue(1e11, "f"), StatedValue(2e-5, "f"), StatedValue(2, "f"),
+                      StatedValue(1, "f"), ("node",))  # fmt: skip
+    node = DraftLevel("node", said, Blank(), Blank(), StatedValue(6, "f"))
+    system = read(draft_to_toml(wrap_network(Draft("ours", "", (leaf, node)), inner)))
     assert system.links[0].through == ("node", "gpu")
 
 
@@ -196,7 +199,7 @@ def test_a_file_that_is_no_text_is_named(
     path = tmp_path / "given"
     path.write_bytes(content)
     with pytest.raises(InputError) as caught:
-        import_texts(kind, texts([str(path)]))
+        import_texts(kind, read_texts([str(path)]))
     assert str(caught.value).startswith(str(path))
     assert said in str(caught.value)
 
@@ -204,10 +207,10 @@ def test_a_file_that_is_no_text_is_named(
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     for path in (str(tmp_path / "none"), str(tmp_path), "\0"):
         with pytest.raises(InputError, match="cannot read the file"):
-            import_texts("hwloc", texts([path]))
+            import_texts("hwloc", read_texts([path]))
 
 
 @pytest.mark.parametrize("nodes", [0, -1, 10**9])
 def test_so_many_nodes_are_refused(nodes: int) -> None:
     with pytest.raises(InputError, match="nodes"):
-        Options(nodes)
+        ImportOptions(nodes)

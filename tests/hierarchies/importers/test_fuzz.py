@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hierarchies import InputError, System, read
-from hierarchies.importers import KINDS, import_texts, toml
-from hierarchies.importers.texts import decoded
+from hierarchies.importers import KINDS, draft_to_toml, import_texts
+from hierarchies.importers.texts import decode_text
 from places import TESTS
 from shared import shared
 
@@ -39,9 +39,9 @@ Change = Callable[[bytes, int, int], bytes]
 def survives(kind: str, content: bytes) -> None:
     """A draft (and then a system or an error that it is not complete), or an error."""
     with suppress(InputError):
-        draft = import_texts(kind, {"given": decoded(content, "given")})
-        tomllib.loads(toml(draft))
-        assert isinstance(read(toml(draft.suggested())), System)
+        draft = import_texts(kind, {"given": decode_text(content, "given")})
+        tomllib.loads(draft_to_toml(draft))
+        assert isinstance(read(draft_to_toml(draft.suggested())), System)
 
 
 def cut(content: bytes, one: int, other: int) -> bytes:
@@ -120,7 +120,7 @@ def test_ten_megabytes_of_noise_are_refused(kind: str) -> None:
     letters = random.Random(7).choices(b"GPU0NVX \t\n<>/=\"'[]{}:,123\x1b[", k=10**7)
     for start in (b"", b"GPU0 GPU1\n", b"<system><cpu>", b"[", b"GPU0 " * 1000):
         with pytest.raises(InputError):
-            import_texts(kind, {"noise": decoded(start + bytes(letters), "noise")})
+            import_texts(kind, {"noise": decode_text(start + bytes(letters), "noise")})
 
 
 HOSTILE = {

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hierarchies import InputError
-from hierarchies.importers.hostlist import MOST_HOSTS, Names, expand, listed
+from hierarchies.importers.hostlist import MOST_HOSTS, HostlistExpander, expand, shorten_list
 
 PLAIN = st.text("abz-._", min_size=1, max_size=4)
 SPAN = st.tuples(st.integers(0, 120), st.integers(0, 4), st.integers(0, 5))
@@ -98,7 +98,7 @@ def test_any_text_is_names_or_an_error(text: str) -> None:
 
 
 def test_many_lists_share_one_limit() -> None:
-    names = Names(10)
+    names = HostlistExpander(10)
     assert len(names.of("a[1-6]")) == 6
     with pytest.raises(InputError, match="at most 4"):
         names.of("b[1-6]")
@@ -106,5 +106,5 @@ def test_many_lists_share_one_limit() -> None:
 
 
 def test_long_lists_are_told_by_their_first() -> None:
-    assert listed(["a", "b"]) == "a, b"
-    assert listed((f"n{i}" for i in range(9)), 2) == "n0, n1 and 7 more"
+    assert shorten_list(["a", "b"]) == "a, b"
+    assert shorten_list((f"n{i}" for i in range(9)), 2) == "n0, n1 and 7 more"

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hierarchies import InputError
-from hierarchies.importers.structured import MOST_EVENTS, from_yaml
+from hierarchies.importers.structured import MOST_EVENTS, parse_yaml
 
 NAMES = st.text("abc01 :#-[]{}'\"\n", max_size=6)
 VALUES = st.recursive(
@@ -21,9 +21,9 @@ VALUES = st.recursive(
 @given(VALUES, st.booleans())
 def test_what_a_library_writes_is_read_back_as_text(value: object, flow: bool) -> None:
     text = yaml.safe_dump(value, default_flow_style=flow, default_style=None)
-    assert from_yaml(text) == yaml.load(text, Loader=yaml.BaseLoader) or None in _leaves(value)
+    assert parse_yaml(text) == yaml.load(text, Loader=yaml.BaseLoader) or None in _leaves(value)
     if None not in _leaves(value):
-        assert from_yaml(text) == value
+        assert parse_yaml(text) == value
 
 
 def _leaves(value: object) -> list[object]:
@@ -35,19 +35,19 @@ def _leaves(value: object) -> list[object]:
 
 
 def test_a_host_keeps_its_zeros_and_an_empty_value_is_none() -> None:
-    assert from_yaml("{a: 0010, b: , c: ~, d: 'null', e: yes}") == {
+    assert parse_yaml("{a: 0010, b: , c: ~, d: 'null', e: yes}") == {
         "a": "0010",
         "b": None,
         "c": None,
         "d": "null",
         "e": "yes",
     }
-    assert from_yaml("# nothing\n") is None
+    assert parse_yaml("# nothing\n") is None
 
 
 @pytest.mark.parametrize("unit", ["1,", "{},", "[1],", "[[[1]]],"])
 def test_more_values_than_any_cluster_has_are_refused_at_a_line(unit: str) -> None:
     few, many = (f"[{unit * (events // 4)}]" for events in (1000, 5 * MOST_EVENTS))
-    assert len(from_yaml(few)) == 250
+    assert len(parse_yaml(few)) == 250
     with pytest.raises(InputError, match="line 1: YAML of more than 400,000 values"):
-        from_yaml(many)
+        parse_yaml(many)

@@ -15,14 +15,14 @@ from hierarchies import InputError
 from plain_text import printed
 from replying import body_of
 from synth.ask.answers import judge
-from synth.ask.answers.comparing import Compared, Told
+from synth.ask.answers.comparing import LineDifference, Recommendation
 from synth.ask.comparing import DiffQuestion, diff
-from synth.ask.questions.question import asked
+from synth.ask.questions.question import parse_question
 from synth.ask.reply import Outcome
 from synth.ask.table import VERBS
 from synth.cli.app import app
 from synth.collective.ranking.request import Watcher
-from synth.show.terminal.comparing import UNNAMED, heads, line_cells, ratio
+from synth.show.terminal.comparing import UNNAMED_HEADS, heads, line_cells, ratio
 from synth.show.terminal.table import TABLES
 
 KINDS = ("top", "top-sweep", "plan-open", "uneven")
@@ -87,9 +87,9 @@ def test_a_rank_that_only_one_has_is_told() -> None:
 def test_times_of_different_programs_are_no_ratio_but_of_the_best(
     what: str, other: str, said: str
 ) -> None:
-    first, second = Told(how="a", seconds=1.0), Told(how=other, seconds=2.0)
-    assert ratio(Compared(what=what, first=first, second=second)) == said
-    assert ratio(Compared(what=what, first=None, second=second)) == ""
+    first, second = Recommendation(how="a", seconds=1.0), Recommendation(how=other, seconds=2.0)
+    assert ratio(LineDifference(what=what, first=first, second=second)) == said
+    assert ratio(LineDifference(what=what, first=None, second=second)) == ""
 
 
 def test_mistakes_are_said_in_one_line(tmp_path: Path) -> None:
@@ -130,9 +130,9 @@ def test_whatever_an_answer_holds_it_is_read_or_refused(name: str, odd: Any) -> 
         ([("bytes", "1 GiB", "2 GiB"), ("k", "3", "5")], ("1 GiB", "2 GiB")),
         ([("k", "3", "5")], ("k 3", "k 5")),
         ([("pin", "", "tensor=4")], ("no pin", "tensor=4")),
-        ([("system", "my.toml", "my.toml"), ("k", "-", "5")], UNNAMED),
-        ([("plan", "x" * 50, "y")], UNNAMED),
-        ([], UNNAMED),
+        ([("system", "my.toml", "my.toml"), ("k", "-", "5")], UNNAMED_HEADS),
+        ([("plan", "x" * 50, "y")], UNNAMED_HEADS),
+        ([], UNNAMED_HEADS),
     ],
 )
 def test_answers_are_called_by_what_they_differ_in(
@@ -158,7 +158,7 @@ def test_the_terminal_says_of_lines_what_the_page_says() -> None:
     question = {"system": "dgx-h100:4", "axes": {"data": 32}, "reduce": ["data"], "k": 2}
     sizes, verb = (2**31, 2**32), VERBS["top"]
     given = [{**question, "max_steps": 3, "stripes": False, "bytes": size} for size in sizes]
-    bodies = [verb.answer(asked(verb.question, one), Watcher()).body for one in given]
+    bodies = [verb.answer(parse_question(verb.question, one), Watcher()).body for one in given]
     body, _ = compared(*bodies)
     first, *_ = reply = judge("diff").validate_python(body).lines
     assert (first.what, first.first.how) == ("to take now", "the default, nvls_tree")

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from synth.ask.heap import OBJECTS, kept
+from synth.ask.heap import OBJECTS, collect_garbage_seldom
 from synth.ask.partition import Piece, carry_out
 from synth.collective.ranking.request import Watcher
 
@@ -15,8 +15,8 @@ from synth.collective.ranking.request import Watcher
 def test_it_is_as_before_when_the_last_of_several_questions_ends() -> None:
     before = gc.get_threshold()
     first, second = ExitStack(), ExitStack()
-    first.enter_context(kept())
-    second.enter_context(kept())
+    first.enter_context(collect_garbage_seldom())
+    second.enter_context(collect_garbage_seldom())
     first.close()
     assert gc.get_threshold() == (OBJECTS, *before[1:])
     second.close()
@@ -25,7 +25,7 @@ def test_it_is_as_before_when_the_last_of_several_questions_ends() -> None:
 
 def test_a_question_that_fails_leaves_it_as_before() -> None:
     before = gc.get_threshold()
-    with pytest.raises(ValueError, match="no"), kept():
+    with pytest.raises(ValueError, match="no"), collect_garbage_seldom():
         raise ValueError("no")
     assert gc.get_threshold() == before
 
@@ -34,7 +34,7 @@ def test_who_looks_for_none_at_all_is_left_alone() -> None:
     before = gc.get_threshold()
     gc.set_threshold(0)
     try:
-        with kept():
+        with collect_garbage_seldom():
             assert gc.get_threshold()[0] == 0
     finally:
         gc.set_threshold(*before)

@@ -13,7 +13,7 @@ from rich.console import Console
 from asked_plans import ASKED
 from exhaustive import Sample, sampled
 from synth.ask.answers import judge
-from synth.ask.questions.question import asked
+from synth.ask.questions.question import parse_question
 from synth.ask.reply import Outcome, Reply
 from synth.ask.table import VERBS
 from synth.collective.ranking.request import Watcher
@@ -69,7 +69,7 @@ class Stopping(Watcher):
 
 def answered(name: str, watcher: Watcher) -> Reply:
     verb, question = QUESTIONS[name]
-    return VERBS[verb].answer(asked(VERBS[verb].question, question), watcher)
+    return VERBS[verb].answer(parse_question(VERBS[verb].question, question), watcher)
 
 
 @cache

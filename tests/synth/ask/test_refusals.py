@@ -13,7 +13,7 @@ pytest.importorskip("fastapi", reason="the examples are of the extra server")
 
 from hierarchies import InputError
 from synth.ask import refusals
-from synth.ask.questions.question import Question, asked
+from synth.ask.questions.question import Question, parse_question
 from synth.ask.refusals import check
 from synth.ask.table import VERBS
 from synth.collective.ranking.request import Watcher
@@ -34,7 +34,7 @@ LONG: Any = {
 SHARDED: Any = {
     "name": "sharded.step",
     "text": VERBS["shard"]
-    .answer(asked(VERBS["shard"].question, EXAMPLES["shard"]), Watcher())
+    .answer(parse_question(VERBS["shard"].question, EXAMPLES["shard"]), Watcher())
     .body["files"][0]["text"],
 }
 
@@ -190,7 +190,9 @@ REFUSED: list[tuple[str, dict[str, Any]]] = [
 
 def put(verb: str, change: dict[str, Any]) -> Question:
     given = {**EXAMPLES[verb], **change}
-    return asked(VERBS[verb].question, {key: one for key, one in given.items() if one is not None})
+    return parse_question(
+        VERBS[verb].question, {key: one for key, one in given.items() if one is not None}
+    )
 
 
 def refusal(verb: str, change: dict[str, Any]) -> str:
@@ -247,7 +249,7 @@ def test_what_takes_long_to_write_is_written_by_the_worker_alone(
 ) -> None:
     """A timeline of 4,096 segments took nine seconds."""
     written: list[object] = []
-    monkeypatch.setattr(refusals, "emitted", lambda *given: written.append(given))
+    monkeypatch.setattr(refusals, "emit_program", lambda *given: written.append(given))
     check(put("emit", {"target": "trace", **much}))
     assert not written
     check(put("emit", {"target": "trace", "segments": 64}))

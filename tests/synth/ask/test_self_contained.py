@@ -19,7 +19,7 @@ import synth
 from each import each
 from hierarchies import InputError, catalogue, load
 from places import TESTS
-from synth.ask.questions.question import asked
+from synth.ask.questions.question import parse_question
 from synth.ask.table import VERBS
 from synth.cli.app import app
 from synth.collective.ranking.request import Watcher
@@ -252,7 +252,7 @@ def _looked(look: Any) -> Any:
 def answer(verb: str, question: object) -> Any:
     """As a caller with JSON sees it: the question and the answer pass through text."""
     model = VERBS[verb].question
-    again = asked(model, json.loads(json.dumps(question)))
+    again = parse_question(model, json.loads(json.dumps(question)))
     return json.loads(json.dumps(VERBS[verb].answer(again, Watcher()).body, allow_nan=False))
 
 
@@ -283,9 +283,9 @@ def without_measured(body: dict[str, Any]) -> dict[str, Any]:
 def test_a_question_is_written_down_as_json_and_read_back(case: str) -> None:
     verb, _, question = (case, *CASES[case]) if case in CASES else MORE[case]
     model = VERBS[verb].question
-    read = asked(model, question)
+    read = parse_question(model, question)
     written = json.loads(json.dumps(read.model_dump(mode="json", by_alias=True)))
-    assert asked(model, written) == read
+    assert parse_question(model, written) == read
 
 
 def test_an_answer_that_is_handed_out_later_is_part_of_the_question(
@@ -293,9 +293,9 @@ def test_an_answer_that_is_handed_out_later_is_part_of_the_question(
 ) -> None:
     ranking = answer("top", CASES["top"][1])
     question = {"from": ranking, "target": "json"}
-    read = asked(VERBS["emit"].question, question)
+    read = parse_question(VERBS["emit"].question, question)
     written = json.loads(read.model_dump_json(by_alias=True))
-    assert asked(VERBS["emit"].question, written) == read
+    assert parse_question(VERBS["emit"].question, written) == read
     (tmp_path / "answer.json").write_text(json.dumps(ranking), encoding="utf-8")
     with no_disk(tmp_path, monkeypatch):
         body = answer("emit", question)
@@ -364,7 +364,7 @@ def test_a_name_opens_no_file(
     question = {**CASES[verb][1], key: HOSTILE[case]}
     model = VERBS[verb].question
     with no_disk(tmp_path, monkeypatch), pytest.raises(InputError) as caught:
-        VERBS[verb].answer(asked(model, question), Watcher())
+        VERBS[verb].answer(parse_question(model, question), Watcher())
     told = str(caught.value)
     assert told.isascii() or told.isprintable()
     assert len(told) < 6000
@@ -384,7 +384,7 @@ def test_the_name_of_a_job_or_a_file_opens_no_file(
     }
     for verb, question in questions.items():
         with no_disk(tmp_path, monkeypatch), pytest.raises(InputError):
-            VERBS[verb].answer(asked(VERBS[verb].question, question), Watcher())
+            VERBS[verb].answer(parse_question(VERBS[verb].question, question), Watcher())
     if isinstance(wrong, str):
         with pytest.raises(InputError):
             answer("import", {"kind": wrong, "files": [named("dump.xml")]})

@@ -13,15 +13,15 @@ from typing import Any
 import pytest
 
 from places import ROOT
-from synth.ask.questions.fields import Asked, flags_of
+from synth.ask.questions.fields import FlagEntry, flags_of
 from synth.ask.table import VERBS, Verb
 
 MADE = ROOT / "synth" / "cli" / "commands" / "verbs.json"
 
 
-def row(flag: Asked) -> dict[str, Any]:
+def row(flag: FlagEntry) -> dict[str, Any]:
     """A flag without what is usual of flags."""
-    usual = {one.name: one.default for one in fields(Asked)}
+    usual = {one.name: one.default for one in fields(FlagEntry)}
     return {key: value for key, value in asdict(flag).items() if value != usual[key]}
 
 

@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 from exhaustive import examples
 from synth.ask.planning import TopQuestion
 from synth.cli.app import app
-from synth.cli.collected import collected
+from synth.cli.collected import collect_items
 
 MACHINE = ("dgx-h100:2", "--axes", "data=4,model=4")
 QUICK = ("--max-steps", "2", "--no-stripes", "--segments", "1")
@@ -94,7 +94,7 @@ def test_each_flag_goes_to_the_collective_before_it(
         )
         result = run("top", *words)
     assert result.exit_code == 0, result.output
-    rest, found = collected(TopQuestion, "collectives", seen[0])
+    rest, found = collect_items(TopQuestion, "collectives", seen[0])
     assert found == wanted
     assert not rest.keys() & VALUES.keys()
 

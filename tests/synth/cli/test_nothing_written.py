@@ -17,7 +17,7 @@ def test_files_that_there_are_not(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(ask, "_answered", lambda *given: Reply({"files": []}, Outcome.OK))
+    monkeypatch.setattr(ask, "_answer_or_reuse", lambda *given: Reply({"files": []}, Outcome.OK))
     monkeypatch.setattr(ask, "TABLES", {"order": lambda body: "drawn"})
     flags = {"order": "1f1b", "stages": 2, "microbatches": 2}
     folder = str(tmp_path / "found")

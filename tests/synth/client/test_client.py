@@ -29,7 +29,7 @@ from synth.client import (  # noqa: E402
     StillRunningError,
     named_text,
 )
-from synth.client.replies import events  # noqa: E402
+from synth.client.replies import parse_events  # noqa: E402
 
 Answer = Callable[[Any], Any]
 JOB = {"status": "running", "revision": 1, "best": None, "problem": None, "answer": None}
@@ -275,7 +275,9 @@ def test_events_are_read_as_they_were_written(sent: list[tuple[str, int, str]]) 
         said = json.dumps({"text": text}, indent=1)
         lines += [f"event: {kind}", f"id: {mark}", ": comment"]
         lines += [f"data: {line}" for line in said.splitlines()] + [""]
-    read = [(event.kind, int(mark), event.data["text"]) for mark, event in events(iter(lines))]
+    read = [
+        (event.kind, int(mark), event.data["text"]) for mark, event in parse_events(iter(lines))
+    ]
     assert read == sent
 
 

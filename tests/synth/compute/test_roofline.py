@@ -18,11 +18,11 @@ from hierarchies.devices import Device, device_named, devices
 from synth.compute import (
     TYPICAL,
     Attention,
-    Product,
+    MatrixProduct,
     attention_estimate,
     bytes_estimate,
-    estimated,
-    fitted,
+    estimate_operation,
+    fit_matrix_rate,
     flops_of,
     product_estimate,
     product_of,
@@ -33,7 +33,12 @@ DEVICES = st.sampled_from(list(devices().values()))
 SIZES = st.integers(1, 20_000)
 SIDES = st.sampled_from(("rows", "columns", "depth", "batch"))
 PRODUCTS = st.builds(
-    Product, rows=SIZES, columns=SIZES, depth=SIZES, batch=st.integers(1, 40), dtype=st.just("f16")
+    MatrixProduct,
+    rows=SIZES,
+    columns=SIZES,
+    depth=SIZES,
+    batch=st.integers(1, 40),
+    dtype=st.just("f16"),
 )
 
 
@@ -42,7 +47,9 @@ def dtype_of(device: Device) -> str:
 
 
 @given(PRODUCTS, DEVICES)
-def test_no_product_is_faster_than_the_peak_or_the_memory(product: Product, device: Device) -> None:
+def test_no_product_is_faster_than_the_peak_or_the_memory(
+    product: MatrixProduct, device: Device
+) -> None:
     product = replace(product, dtype=dtype_of(device))
     found = product_estimate(product, device)
     assert found.low >= product.flops / device.peak(product.dtype) * (1 - 1e-12)
@@ -55,7 +62,7 @@ def test_no_product_is_faster_than_the_peak_or_the_memory(product: Product, devi
     PRODUCTS, DEVICES, st.sampled_from(("rows", "columns", "depth", "batch")), st.integers(1, 999)
 )
 def test_a_larger_product_never_takes_less(
-    product: Product, device: Device, size: str, more: int
+    product: MatrixProduct, device: Device, size: str, more: int
 ) -> None:
     product = replace(product, dtype=dtype_of(device))
     larger = replace(product, **{size: getattr(product, size) + more})
@@ -113,19 +120,20 @@ def test_a_product_of_one_round_more_takes_that_round() -> None:
     """12 x 27 tiles of 128 are three rounds of 108 processors, 12 x 28 are four."""
     a100 = device_named("A100 SXM4 80 GB")
     three, four = (
-        product_estimate(Product(128 * rows, 12 * 128, 4096), a100).seconds - a100.launch_seconds
+        product_estimate(MatrixProduct(128 * rows, 12 * 128, 4096), a100).seconds
+        - a100.launch_seconds
         for rows in (27, 28)
     )
     assert four / three == pytest.approx(4 / 3)
 
 
-def rows(device: str, *models: str, least: int = 1) -> list[tuple[Product, float]]:
+def rows(device: str, *models: str, least: int = 1) -> list[tuple[MatrixProduct, float]]:
     """Measured products with their seconds."""
     path = Path(__file__).with_name("matmuls.csv")
     lines = [line for line in path.read_text(encoding="utf-8").splitlines() if line[0] != "#"]
     return [
         (
-            Product(int(row["rows"]), int(row["columns"]), int(row["depth"]), dtype="f16"),
+            MatrixProduct(int(row["rows"]), int(row["columns"]), int(row["depth"]), dtype="f16"),
             float(row["milliseconds"]) * 1e-3,
         )
         for row in csv.DictReader(lines)
@@ -133,7 +141,7 @@ def rows(device: str, *models: str, least: int = 1) -> list[tuple[Product, float
     ]
 
 
-def errors(samples: Sequence[tuple[Product, float]], device: Device) -> list[float]:
+def errors(samples: Sequence[tuple[MatrixProduct, float]], device: Device) -> list[float]:
     return sorted(abs(product_estimate(one, device).seconds / taken - 1) for one, taken in samples)
 
 
@@ -174,7 +182,7 @@ def test_measured_kernels_that_only_move_are_held_by_the_interval(name: str) -> 
 def test_what_is_fitted_is_told_so_and_is_nearer_to_rows_like_those_it_was_fitted_to() -> None:
     a100 = device_named("A100 SXM4 80 GB")
     samples = rows(a100.name, "7b/1", least=3500)
-    found = fitted(samples, a100)
+    found = fit_matrix_rate(samples, a100)
     assert found.how == "fitted"
     left = [row for row in rows(a100.name, "7b/1") if row not in samples]
     ours = [abs(product_estimate(one, a100, found).seconds / taken - 1) for one, taken in left]
@@ -185,7 +193,7 @@ def test_what_is_fitted_is_told_so_and_is_nearer_to_rows_like_those_it_was_fitte
         assert estimate.how == "fitted"
         assert estimate.low * (1 - 1e-12) <= taken <= estimate.high * (1 + 1e-12)
     with pytest.raises(InputError, match="no measured products"):
-        fitted([], a100)
+        fit_matrix_rate([], a100)
 
 
 TEXT = """
@@ -203,13 +211,13 @@ out v3
 
 def test_operations_are_priced_on_the_part_that_a_device_holds() -> None:
     plain, batched, view, add = parse_step(TEXT).graph.operations
-    assert product_of(plain) == Product(rows=512, columns=256, depth=128)
-    assert product_of(batched) == Product(rows=64, columns=64, depth=128, batch=8)
+    assert product_of(plain) == MatrixProduct(rows=512, columns=256, depth=128)
+    assert product_of(batched) == MatrixProduct(rows=64, columns=64, depth=128, batch=8)
     for operation in (plain, batched):
         assert product_of(operation).flops == flops_of(operation)
-        assert estimated(operation, H100) == product_estimate(product_of(operation), H100)
-    assert estimated(view, H100).seconds == 0
-    assert estimated(add, H100) == bytes_estimate(3 * 512 * 256 * 2, H100)
+        assert estimate_operation(operation, H100) == product_estimate(product_of(operation), H100)
+    assert estimate_operation(view, H100).seconds == 0
+    assert estimate_operation(add, H100) == bytes_estimate(3 * 512 * 256 * 2, H100)
 
 
 CONVOLUTION = """
@@ -234,9 +242,9 @@ def test_a_convolution_is_a_product_of_its_windows() -> None:
 
 def test_what_cannot_be_priced_is_refused() -> None:
     with pytest.raises(InputError, match="a product of no size"):
-        Product(0, 1, 1)
+        MatrixProduct(0, 1, 1)
     with pytest.raises(InputError, match="an attention of no size"):
         Attention(1, 0, 1, 1)
     with pytest.raises(InputError, match="no matrix rate of f32 is known of TPU v4"):
-        product_estimate(Product(1, 1, 1, dtype="f32"), device_named("TPU v4"))
+        product_estimate(MatrixProduct(1, 1, 1, dtype="f32"), device_named("TPU v4"))
     assert TYPICAL.how == "roofline"

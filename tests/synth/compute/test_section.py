@@ -15,12 +15,12 @@ from synth.compute import (
     Estimate,
     Section,
     attention_estimate,
-    estimated,
+    estimate_operation,
     is_scores,
     scores_of,
     section_estimate,
     section_parts,
-    together,
+    sum_estimates_of_section,
 )
 
 H100 = device_named("H100 SXM5 80 GB")
@@ -37,8 +37,8 @@ def test_a_chain_reads_once_and_writes_once(length: int) -> None:
     """However long it is; one by one each would read and write."""
     operations = chain(length)
     found = section_estimate(Section(tuple(operations), frozenset((f"v{length}",))), H100)
-    assert found.seconds == pytest.approx(estimated(operations[0], H100).seconds)
-    alone = sum(estimated(one, H100).seconds for one in operations)
+    assert found.seconds == pytest.approx(estimate_operation(operations[0], H100).seconds)
+    alone = sum(estimate_operation(one, H100).seconds for one in operations)
     assert found.seconds <= alone * (1 + 1e-9)
     assert found.low <= found.seconds <= found.high
 
@@ -104,7 +104,7 @@ def test_what_was_measured_goes_before_all_else_and_the_rest_by_its_share() -> N
     told, plain = Estimate(1.0, 0.9, 1.1, "measured"), section_estimate(section, H100)
     assert section_estimate(replace(section, measured=told, rest=0.0), H100) == told
     partly = section_estimate(replace(section, measured=told, rest=0.25), H100)
-    assert partly == together((told, plain.times(0.25)))
+    assert partly == sum_estimates_of_section((told, plain.times(0.25)))
     assert partly.how == "roofline"
 
 

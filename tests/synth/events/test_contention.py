@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from synth.events.contention import contended
-from synth.events.longest_path import arranged, timed
+from synth.events.contention import time_with_contention
+from synth.events.longest_path import arrange_tasks, time_tasks
 
 NEAR = 1e-9
 Case = tuple[
@@ -83,8 +83,8 @@ def shares(parts: dict[int, dict[int, Fraction]]) -> dict[int, Fraction]:
 def run(case: Case) -> tuple[list[float], list[float]]:
     before, queues, seconds, waits, parts = case
     uses = [[(thing, float(part)) for thing, part in one.items()] for one in parts]
-    return contended(
-        arranged(before, queues), list(map(float, seconds)), uses, list(map(float, waits))
+    return time_with_contention(
+        arrange_tasks(before, queues), list(map(float, seconds)), uses, list(map(float, waits))
     )
 
 
@@ -99,7 +99,7 @@ def test_shares_are_those_of_every_moment(case: Case) -> None:
 @given(cases())
 def test_nothing_is_sooner_than_where_nothing_is_shared(case: Case) -> None:
     before, queues, seconds, _, parts = case
-    free = timed(arranged(before, queues), list(map(float, seconds)))[1]
+    free = time_tasks(arrange_tasks(before, queues), list(map(float, seconds)))[1]
     assert all(end >= one - NEAR for end, one in zip(run(case)[1], free, strict=True))
     little = [{thing: Fraction(1, 8) for thing in one} for one in parts]
     assert run((*case[:4], little))[1] == pytest.approx(free, rel=NEAR, abs=NEAR)
@@ -107,7 +107,9 @@ def test_nothing_is_sooner_than_where_nothing_is_shared(case: Case) -> None:
 
 def test_communication_that_needs_a_tenth_of_the_cores_slows_both() -> None:
     """1 s of a product beside a collective of 10 s: at 10/11 of their speeds, then the rest."""
-    tasks = arranged([(), ()], [[0], [1]])
+    tasks = arrange_tasks([(), ()], [[0], [1]])
     cores, link = 0, 1
-    _, ends = contended(tasks, [1.0, 10.0], [[(cores, 1.0)], [(cores, 0.1), (link, 1.0)]])
+    _, ends = time_with_contention(
+        tasks, [1.0, 10.0], [[(cores, 1.0)], [(cores, 0.1), (link, 1.0)]]
+    )
     assert ends == pytest.approx([1.1, 10.1])

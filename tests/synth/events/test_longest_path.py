@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from synth.events import Course, Engine
 from synth.events.longest_path import (
-    Arranged,
     CircleError,
-    arranged,
-    timed,
+    TaskOrder,
+    arrange_tasks,
+    time_tasks,
 )
 
 Tasks = tuple[list[list[int]], list[list[int]]]
@@ -54,8 +54,8 @@ def graph_of(given: Tasks) -> nx.DiGraph:
 SECONDS = st.lists(st.integers(0, 20).map(lambda n: n / 4), min_size=9, max_size=9)
 
 
-def ends_of(done: Arranged, seconds: list[float]) -> list[float]:
-    begins, ends = timed(done, seconds)
+def ends_of(done: TaskOrder, seconds: list[float]) -> list[float]:
+    begins, ends = time_tasks(done, seconds)
     assert [begin + one for begin, one in zip(begins, seconds, strict=True)] == ends
     return ends
 
@@ -75,7 +75,7 @@ class Unmoved:
 def test_ends_are_longest_paths(given_: Tasks, seconds: list[float]) -> None:
     """A judge written apart: each task's end by the tasks behind it, looked at by themselves."""
     before, queues = given_
-    ends = ends_of(arranged(before, queues), seconds[: len(before)])
+    ends = ends_of(arrange_tasks(before, queues), seconds[: len(before)])
     graph = graph_of(given_)
     for task, end in enumerate(ends):
         behind = graph.subgraph({task, *nx.ancestors(graph, task)})
@@ -90,7 +90,7 @@ def test_ends_are_the_event_engine_s(given_: Tasks, seconds: list[float]) -> Non
     """A judge that shares no code: there too an order is written as who comes before whom."""
     before, queues = given_
     n = len(before)
-    done = arranged(before, queues)
+    done = arrange_tasks(before, queues)
     engine = Engine(
         Course([1] * n, seconds[:n], [False] * n, list(map(done.waits, range(n)))), Unmoved()
     )
@@ -103,11 +103,11 @@ def test_laws_of_the_clock(given_: Tasks, seconds: list[float], which: int, more
     """Monotone in every duration; never below the busiest resource nor the longest chain."""
     before, queues = given_
     n = len(before)
-    done = arranged(before, queues)
+    done = arrange_tasks(before, queues)
     ends = ends_of(done, seconds[:n])
     slower = [one + more * (task == which) for task, one in enumerate(seconds[:n])]
     assert all(map(float.__le__, ends, ends_of(done, slower)))
-    free = ends_of(arranged(before, []), seconds[:n])
+    free = ends_of(arrange_tasks(before, []), seconds[:n])
     busiest = max(sum(seconds[task] for task in queue) for queue in queues)
     assert max(ends) >= max(busiest, *free)
 
@@ -116,10 +116,10 @@ def test_laws_of_the_clock(given_: Tasks, seconds: list[float], which: int, more
 def test_plans_together_end_as_each_alone(given_: Tasks, plans: list[list[float]]) -> None:
     """Bit for bit, with seconds whose sums are rounded."""
     n = len(given_[0])
-    done = arranged(*given_)
+    done = arrange_tasks(*given_)
     table = np.array([one[:n] for one in plans]).T / 3
     for row, ends in zip(table.T, done.levels.ends(table).T, strict=True):
-        assert ends.tolist() == timed(done, row.tolist())[1]
+        assert ends.tolist() == time_tasks(done, row.tolist())[1]
 
 
 @given(tasks(circles=True))
@@ -127,11 +127,11 @@ def test_a_circle_is_found_where_there_is_one(given_: Tasks) -> None:
     before, queues = given_
     graph = graph_of(given_)
     if nx.is_directed_acyclic_graph(graph):
-        places = {task: place for place, task in enumerate(arranged(before, queues).sequence)}
+        places = {task: place for place, task in enumerate(arrange_tasks(before, queues).sequence)}
         assert all(places[one] < places[task] for one, task in graph.edges)
         return
     with pytest.raises(CircleError) as error:
-        arranged(before, queues)
+        arrange_tasks(before, queues)
     circle = error.value.tasks
     assert len(set(circle)) == len(circle)
     for task, needed in zip(circle, (*circle[1:], circle[0]), strict=True):
@@ -144,9 +144,9 @@ def test_a_circle_is_found_where_there_is_one(given_: Tasks) -> None:
 
 def test_tasks_that_wait_for_each_other_are_named() -> None:
     with pytest.raises(CircleError, match="tasks wait for each other: 0 > 3 > 2 > 1"):
-        arranged([[3], [], [1], []], [[0, 1], [2, 3]])
+        arrange_tasks([[3], [], [1], []], [[0, 1], [2, 3]])
 
 
 def test_nothing_takes_no_time() -> None:
-    assert arranged([], []) == Arranged([], [], [])
-    assert ends_of(arranged([], []), []) == []
+    assert arrange_tasks([], []) == TaskOrder([], [], [])
+    assert ends_of(arrange_tasks([], []), []) == []

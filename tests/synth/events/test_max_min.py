@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exhaustive import examples
-from synth.events.max_min import Sharing, scarce
+from synth.events.max_min import Sharing, scarce_uses
 
 Parts = dict[int, Fraction]
 CLOSE = 1e-9
@@ -115,7 +115,7 @@ def test_roundings_do_not_add_up() -> None:
 def test_what_is_not_scarce_decides_nothing(table: list[dict[int, float]], some: set[int]) -> None:
     triples = [(flow, r, part) for flow, use in enumerate(table) for r, part in use.items()]
     flow, resource, part = (np.array(column) for column in zip(*triples, strict=True))
-    uses = scarce(flow, resource, part, np.array(ceilings_of(table)))
+    uses = scarce_uses(flow, resource, part, np.array(ceilings_of(table)))
     sharing = Sharing(uses, ceilings_of(table))
     moving = {flow % len(table) for flow in some}
     sharing.change([], moving)
@@ -125,13 +125,13 @@ def test_what_is_not_scarce_decides_nothing(table: list[dict[int, float]], some:
 
 def test_resources_of_one_flow_are_never_scarce() -> None:
     flow, resource = np.array([0, 0, 1]), np.array([0, 1, 2])
-    assert scarce(flow, resource, np.array([1.0, 0.5, 1.0]), np.ones(2)) == [[], []]
+    assert scarce_uses(flow, resource, np.array([1.0, 0.5, 1.0]), np.ones(2)) == [[], []]
 
 
 def test_of_resources_with_the_same_flows_the_busiest_is_scarce() -> None:
     flow, resource = np.array([0, 1, 0, 1, 0, 1]), np.array([0, 0, 1, 1, 2, 2])
     part = np.array([1.0, 0.5, 0.9, 0.5, 0.5, 0.6])
-    kept = scarce(flow, resource, part, np.array([1.0, 1 / 0.6]))
+    kept = scarce_uses(flow, resource, part, np.array([1.0, 1 / 0.6]))
     assert sorted(part for _, part in kept[0]) == [0.5, 1.0]
     assert sorted(part for _, part in kept[1]) == [0.5, 0.6]
 

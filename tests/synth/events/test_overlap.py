@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from overlap_oracle import RESOURCES, least_seconds, works
 from synth.events.overlap import (
     Lane,
-    Paces,
-    Work,
+    PhasePaces,
+    PhaseWork,
     makespan_seconds,
-    side_by_side,
-    together_seconds,
+    makespan_within,
+    simulate_lanes,
 )
 
 PHASES = st.lists(works(), max_size=5)
@@ -89,20 +89,20 @@ def exact_speeds(busy: dict[Task, dict[str, Fraction]]) -> dict[Task, Fraction]:
 
 
 @given(PHASES, COUNTS)
-def test_the_price_is_that_of_the_exact_engine(phases: list[Work], segments: int) -> None:
+def test_the_price_is_that_of_the_exact_engine(phases: list[PhaseWork], segments: int) -> None:
     found = makespan_seconds(phases, segments)
     assert found == pytest.approx(float(exact_end([Lane(tuple(phases), segments)])), rel=1e-9)
 
 
 @given(LANES)
 def test_the_price_of_lanes_is_that_of_the_exact_engine(lanes: list[Lane]) -> None:
-    assert together_seconds(lanes) == pytest.approx(float(exact_end(lanes)), rel=1e-9)
+    assert makespan_within(lanes) == pytest.approx(float(exact_end(lanes)), rel=1e-9)
 
 
 @given(LANES)
 def test_lanes_wait_for_nothing_but_their_resources(lanes: list[Lane]) -> None:
     """Each keeps its own order; where nothing is shared each is as fast as alone."""
-    spans = side_by_side(lanes)
+    spans = simulate_lanes(lanes)
     for number, lane in enumerate(lanes):
         own = [span for span in spans if span.lane == number]
         assert len(own) == lane.segments * len(lane.phases)
@@ -113,27 +113,27 @@ def test_lanes_wait_for_nothing_but_their_resources(lanes: list[Lane]) -> None:
     apart = [
         Lane(
             tuple(
-                Work(p.latency_seconds, {f"{i}{n}": s for n, s in p.busy.items()})
+                PhaseWork(p.latency_seconds, {f"{i}{n}": s for n, s in p.busy.items()})
                 for p in lane.phases
             ),
             lane.segments,
         )
         for i, lane in enumerate(lanes)
     ]
-    alone = max((together_seconds([lane]) for lane in lanes), default=0.0)
-    assert together_seconds(apart) == pytest.approx(alone, rel=1e-9)
+    alone = max((makespan_within([lane]) for lane in lanes), default=0.0)
+    assert makespan_within(apart) == pytest.approx(alone, rel=1e-9)
 
 
 @given(LANES)
 def test_the_end_is_to_the_bit_that_of_the_last_span(lanes: list[Lane]) -> None:
     """Spans come from the engine of events, the end alone from a shorter loop."""
-    last = max((span.end_seconds for span in side_by_side(lanes)), default=0.0)
-    assert together_seconds(lanes) == last
+    last = max((span.end_seconds for span in simulate_lanes(lanes)), default=0.0)
+    assert makespan_within(lanes) == last
 
 
 @given(LANES)
 def test_no_price_of_lanes_is_below_what_a_resource_carries(lanes: list[Lane]) -> None:
-    end = together_seconds(lanes)
+    end = makespan_within(lanes)
     for name in RESOURCES:
         works = ((p.busy.get(name, 0.0) * lane.segments) for lane in lanes for p in lane.phases)
         assert end >= sum(works) * (1 - 1e-12)
@@ -142,63 +142,66 @@ def test_no_price_of_lanes_is_below_what_a_resource_carries(lanes: list[Lane]) -
 @given(LANES, st.permutations(range(3)))
 def test_the_order_of_lanes_means_nothing(lanes: list[Lane], order: list[int]) -> None:
     turned = [lanes[i] for i in order if i < len(lanes)]
-    assert together_seconds(turned) == pytest.approx(together_seconds(lanes), rel=1e-9)
+    assert makespan_within(turned) == pytest.approx(makespan_within(lanes), rel=1e-9)
 
 
 @given(LANES, st.sampled_from([0.0, 0.5, 0.9, 0.999999, 1.0, 2.0]))
 def test_a_limit_stops_only_what_is_above_it(lanes: list[Lane], part: float) -> None:
-    end = together_seconds(lanes)
-    assert together_seconds(lanes, part * end) in ((end, inf) if part < 1 else (end,))
+    end = makespan_within(lanes)
+    assert makespan_within(lanes, part * end) in ((end, inf) if part < 1 else (end,))
 
 
 def test_a_limit_is_noticed_long_before_the_end() -> None:
     """A resource that stood idle for half of the time it has is late, whatever follows."""
-    late = Lane((Work(1.0, {"node": 1.0}), Work(0.0, {"gpu": 0.1})), 1000)
-    assert together_seconds([late]) > 1000
-    assert together_seconds([late], 1001.0) == inf
+    late = Lane((PhaseWork(1.0, {"node": 1.0}), PhaseWork(0.0, {"gpu": 0.1})), 1000)
+    assert makespan_within([late]) > 1000
+    assert makespan_within([late], 1001.0) == inf
 
 
 def test_twins_of_unlike_sizes_hide_the_latency_of_each_other() -> None:
     """In lockstep both wait at once; out of step one sends while the other waits."""
-    phases = (Work(1.0, {"node": 1.0}),)
+    phases = (PhaseWork(1.0, {"node": 1.0}),)
     assert makespan_seconds(phases, 4) == 8.0
-    assert together_seconds([Lane((Work(1.0, {"node": 0.5}),), 4)] * 2) == 8.0
-    first = Lane((Work(1.0, {"node": 1.0}),), 2)
-    second = Lane((Work(1.0, {"node": 0.5}),), 4)
-    assert together_seconds([first, second]) < 7.0
+    assert makespan_within([Lane((PhaseWork(1.0, {"node": 0.5}),), 4)] * 2) == 8.0
+    first = Lane((PhaseWork(1.0, {"node": 1.0}),), 2)
+    second = Lane((PhaseWork(1.0, {"node": 0.5}),), 4)
+    assert makespan_within([first, second]) < 7.0
 
 
 @given(PHASES)
-def test_one_segment_is_the_barrier_price(phases: list[Work]) -> None:
+def test_one_segment_is_the_barrier_price(phases: list[PhaseWork]) -> None:
     total = sum(phase.alone_seconds for phase in phases)
     assert makespan_seconds(phases, 1) == pytest.approx(total, rel=1e-12)
 
 
 @given(PHASES, COUNTS)
-def test_no_price_is_below_the_formula(phases: list[Work], segments: int) -> None:
+def test_no_price_is_below_the_formula(phases: list[PhaseWork], segments: int) -> None:
     assert makespan_seconds(phases, segments) >= least_seconds(phases, segments) * (1 - 1e-12)
 
 
 @given(PHASES, COUNTS)
-def test_no_price_is_below_what_a_resource_carries(phases: list[Work], segments: int) -> None:
+def test_no_price_is_below_what_a_resource_carries(phases: list[PhaseWork], segments: int) -> None:
     for name in RESOURCES:
         work = segments * sum(phase.busy.get(name, 0.0) for phase in phases)
         assert makespan_seconds(phases, segments) >= work * (1 - 1e-12)
 
 
 @given(PHASES, COUNTS, st.sampled_from([0.25, 2.0, 8.0]))
-def test_all_times_scaled_scale_the_price(phases: list[Work], segments: int, factor: float) -> None:
+def test_all_times_scaled_scale_the_price(
+    phases: list[PhaseWork], segments: int, factor: float
+) -> None:
     scaled = [
-        Work(p.latency_seconds * factor, {n: s * factor for n, s in p.busy.items()}) for p in phases
+        PhaseWork(p.latency_seconds * factor, {n: s * factor for n, s in p.busy.items()})
+        for p in phases
     ]
     wanted = makespan_seconds(phases, segments) * factor
     assert makespan_seconds(scaled, segments) == pytest.approx(wanted, rel=1e-9)
 
 
 @given(PHASES, COUNTS)
-def test_segments_keep_their_order(phases: list[Work], segments: int) -> None:
+def test_segments_keep_their_order(phases: list[PhaseWork], segments: int) -> None:
     spans = {
-        (span.segment, span.phase): span for span in side_by_side([Lane(tuple(phases), segments)])
+        (span.segment, span.phase): span for span in simulate_lanes([Lane(tuple(phases), segments)])
     }
     assert len(spans) == segments * len(phases)
     for (segment, phase), span in spans.items():
@@ -211,9 +214,9 @@ def test_segments_keep_their_order(phases: list[Work], segments: int) -> None:
 
 
 @given(st.lists(works().filter(lambda work: work.busy), min_size=1, max_size=5))
-def test_speeds_are_fair(phases: list[Work]) -> None:
+def test_speeds_are_fair(phases: list[PhaseWork]) -> None:
     """No resource is overfull; nobody can go faster but at the cost of someone no faster."""
-    paces = dict(Paces([Lane((work,)) for work in phases]).change([], range(len(phases)), 0.0))
+    paces = dict(PhasePaces([Lane((work,)) for work in phases]).change([], range(len(phases)), 0.0))
     speeds = {i: paces[i] * work.transfer_seconds for i, work in enumerate(phases)}
     shares = {
         name: {
@@ -235,7 +238,11 @@ def test_speeds_are_fair(phases: list[Work]) -> None:
 
 def test_two_levels_overlap() -> None:
     """Inside, across, inside: the inner link is never idle but while the first segment starts."""
-    phases = [Work(0.0, {"gpu": 1.0}), Work(0.0, {"node": 2.0}), Work(0.0, {"gpu": 1.0})]
+    phases = [
+        PhaseWork(0.0, {"gpu": 1.0}),
+        PhaseWork(0.0, {"node": 2.0}),
+        PhaseWork(0.0, {"gpu": 1.0}),
+    ]
     assert [makespan_seconds(phases, m) * 1.0 / m for m in (1, 2)] == [4.0, 3.0]
     prices = [makespan_seconds(phases, m) / m for m in (1, 2, 4, 8, 16, 64)]
     assert all(later < earlier for earlier, later in pairwise(prices))
@@ -244,16 +251,18 @@ def test_two_levels_overlap() -> None:
 
 def test_no_segment_is_no_schedule() -> None:
     with pytest.raises(ValueError, match="0 segments"):
-        side_by_side([Lane((), 0)])
+        simulate_lanes([Lane((), 0)])
 
 
 # Laws: what is monotone, and what is not.
 
 
-def slower(phases: list[Work], names: Collection[str], factor: float, late: float) -> list[Work]:
+def slower(
+    phases: list[PhaseWork], names: Collection[str], factor: float, late: float
+) -> list[PhaseWork]:
     """Some resources slower by a factor, all messages later."""
     return [
-        Work(
+        PhaseWork(
             phase.latency_seconds + late,
             {name: busy * (factor if name in names else 1) for name, busy in phase.busy.items()},
         )
@@ -263,7 +272,7 @@ def slower(phases: list[Work], names: Collection[str], factor: float, late: floa
 
 @given(works(), st.integers(1, 6), st.floats(1, 8), st.floats(0, 8), st.data())
 def test_one_phase_is_monotone_in_everything(
-    phase: Work, segments: int, factor: float, late: float, data: st.DataObject
+    phase: PhaseWork, segments: int, factor: float, late: float, data: st.DataObject
 ) -> None:
     """Bytes, bandwidth of each resource and latency; and one more segment takes its own time."""
     name = data.draw(st.sampled_from(["", *phase.busy]))
@@ -281,7 +290,7 @@ def test_one_phase_is_monotone_in_everything(
     st.data(),
 )
 def test_slower_links_and_later_messages_are_never_below_what_the_faster_ones_carry(
-    phases: list[Work], segments: int, factor: float, late: float, data: st.DataObject
+    phases: list[PhaseWork], segments: int, factor: float, late: float, data: st.DataObject
 ) -> None:
     """One segment is monotone in all; several lie between bounds that are.
 
@@ -307,12 +316,16 @@ def test_a_slower_link_and_more_bytes_may_end_sooner() -> None:
     (R. L. Graham, Bounds on multiprocessing timing anomalies, 1969, has it of jobs in lists.)
     """
     phases = [
-        Work(2.0, {"node": 4.0}),
-        Work(2.0, {"gpu": 2.0}),
-        Work(0.0, {"node": 2.0, "gpu": 1.0}),
+        PhaseWork(2.0, {"node": 4.0}),
+        PhaseWork(2.0, {"gpu": 2.0}),
+        PhaseWork(0.0, {"node": 2.0, "gpu": 1.0}),
     ]
     usual = makespan_seconds(phases, 3)
     assert makespan_seconds(slower(phases, ["gpu"], 2.0, 0.0), 3) < 0.93 * usual
-    phases = [Work(0.25, {"gpu": 1.0}), Work(2.0, {"gpu": 0.25}), Work(0.0, {"gpu": 0.5})]
+    phases = [
+        PhaseWork(0.25, {"gpu": 1.0}),
+        PhaseWork(2.0, {"gpu": 0.25}),
+        PhaseWork(0.0, {"gpu": 0.5}),
+    ]
     usual = makespan_seconds(phases, 5)
     assert makespan_seconds(slower(phases, ["gpu"], 1.05, 0.0), 5) < 0.996 * usual

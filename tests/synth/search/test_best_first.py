@@ -9,7 +9,7 @@ from itertools import islice, product
 from hypothesis import given
 from hypothesis import strategies as st
 
-from synth.search.best_first import Explored, Path, Puzzle, explore, joined
+from synth.search.best_first import Path, PathGraph, Puzzle, explore, join_vertices
 
 Edge = tuple[str, str, str]
 """Source, label, target."""
@@ -32,7 +32,7 @@ class Toy:
     def moves(self, vertex: str) -> list[tuple[str, str]]:
         return [(label, target) for source, label, target in self.edges if source == vertex]
 
-    def explored(self) -> Explored[str, str]:
+    def explored(self) -> PathGraph[str, str]:
         return explore(self.puzzle(), self.max_moves)
 
     def paths(self, vertex: str = "a", left: int | None = None) -> Iterator[tuple[Edge, ...]]:
@@ -78,12 +78,12 @@ def toys(draw: st.DrawFn) -> Toy:
     return Toy(edges, goals, estimate, prices, ranks, draw(st.integers(0, 5)))
 
 
-def told(toy: Toy, graph: Explored[str, str], limit: int | None = None) -> Iterator[Path]:
+def told(toy: Toy, graph: PathGraph[str, str], limit: int | None = None) -> Iterator[Path]:
     prices = [toy.prices[label] for label in graph.alphabet]
     return graph.cheapest(prices, [toy.ranks[label] for label in graph.alphabet], limit)
 
 
-def spelled(graph: Explored[str, str], path: Path) -> tuple[int, tuple[str, ...]]:
+def spelled(graph: PathGraph[str, str], path: Path) -> tuple[int, tuple[str, ...]]:
     return path.price, tuple(graph.alphabet[label] for label in path.labels)
 
 
@@ -131,7 +131,7 @@ def test_a_graph_of_all_moves_serves_every_start_and_goal(
     def free(vertex: str) -> list[tuple[str, str]]:
         return [one for one in toy.moves(vertex) if not barred & {vertex, one[1]}]
 
-    every = joined("abcde", toy.moves, toy.max_moves).among(lambda one: one not in barred)
+    every = join_vertices("abcde", toy.moves, toy.max_moves).among(lambda one: one not in barred)
     alone = explore(Puzzle(start, free, goal.__eq__, lambda vertex: 0), toy.max_moves)
     found = every.between(start, goal)
     assert found.vertices[0] == start
@@ -141,7 +141,7 @@ def test_a_graph_of_all_moves_serves_every_start_and_goal(
 
 @given(toys(), st.sampled_from("abcde"))
 def test_the_first_paths_to_a_goal_from_everywhere(toy: Toy, goal: str) -> None:
-    every = joined("abcde", toy.moves, toy.max_moves)
+    every = join_vertices("abcde", toy.moves, toy.max_moves)
     prices = [toy.prices[label] for label in every.alphabet]
     ranks = [toy.ranks[label] for label in every.alphabet]
     found = every.towards(goal, prices, ranks)

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from patience import until
 from results.speedup.perfect import Several, perfectly
 from synth.search import forks
-from synth.search.forks import FORKS, GUESSES, Meanwhile, forked, processors
+from synth.search.forks import FORKS, GUESSES, BackgroundWork, map_in_forks, processors
 
 FORKED = pytest.mark.skipif(not FORKS, reason="processes cannot be forks here")
 HERE = os.getpid()
@@ -44,14 +44,14 @@ def test_results_are_those_of_one_process_in_order(
     items: list[int], processes: int, guessed: bool
 ) -> None:
     known = {one: str(one) for one in items}
-    found = forked(known.__getitem__, items, Several(processes), guessed=guessed)
+    found = map_in_forks(known.__getitem__, items, Several(processes), guessed=guessed)
     assert [*found] == [*map(str, items)]
     assert not children()
 
 
 def test_what_takes_no_time_begins_no_process() -> None:
     with patch.object(forks, "WORTH_SECONDS", 3600):
-        assert {*forked(lambda item: os.getpid(), range(100), Several(8))} == {HERE}
+        assert {*map_in_forks(lambda item: os.getpid(), range(100), Several(8))} == {HERE}
 
 
 @FORKED
@@ -66,7 +66,7 @@ def test_the_first_is_done_here_and_others_by_several() -> None:
             os.write(ends[1], b"x")
         return os.getpid()
 
-    found = [*forked(work, [1, 2, 3], Several(2))]
+    found = [*map_in_forks(work, [1, 2, 3], Several(2))]
     assert found[0] == HERE
     assert len({*found}) == 3
 
@@ -79,7 +79,7 @@ def test_what_a_process_found_out_it_knows_for_the_next() -> None:
         known.append(item)
         return len(known)
 
-    found = [*forked(work, [*range(9)], Several(2))]
+    found = [*map_in_forks(work, [*range(9)], Several(2))]
     assert found[0] == 1
     assert max(found) >= 1 + 8 / 2
 
@@ -95,7 +95,7 @@ def test_what_is_learnt_here_meanwhile_is_for_fresh_forks() -> None:
                 learnt.append(item)
             yield item
 
-    found = forked(lambda _: len(learnt), coming(), Several(2), known=lambda: len(learnt))
+    found = map_in_forks(lambda _: len(learnt), coming(), Several(2), known=lambda: len(learnt))
     assert [*found] == [0] * 5 + [1] * 5
 
 
@@ -108,7 +108,7 @@ def test_an_item_is_asked_for_when_it_is_begun() -> None:
         for _ in range(30):
             yield len(seen)
 
-    for one in forked(lambda known: known, coming(), Several(2), guessed=True):
+    for one in map_in_forks(lambda known: known, coming(), Several(2), guessed=True):
         seen.append(one)
     assert all(known >= number - 1 - number // GUESSES for number, known in enumerate(seen))
 
@@ -124,7 +124,7 @@ def test_items_may_come_of_results() -> None:
             asked += (more := asked < len(wanted))
             yield wanted[asked - 1] if more else None
 
-    for one in forked(lambda item: item, coming(), Several(3)):
+    for one in map_in_forks(lambda item: item, coming(), Several(3)):
         seen.append(one)
         wanted.extend([2 * one, 3 * one] if one < 40 else [])
     assert len(seen) == len(wanted)
@@ -138,7 +138,7 @@ def test_what_is_killed_is_done_here() -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         return 10 * item
 
-    assert [*forked(work, [1, 2, 3], Several(2))] == [10, 20, 30]
+    assert [*map_in_forks(work, [1, 2, 3], Several(2))] == [10, 20, 30]
 
 
 @FORKED
@@ -147,7 +147,7 @@ def test_where_no_process_can_be_begun_all_is_done_here(monkeypatch: pytest.Monk
         raise BlockingIOError
 
     monkeypatch.setattr(os, "fork", refused)
-    assert [*forked(lambda item: (item, os.getpid()), range(5), Several(2))] == [
+    assert [*map_in_forks(lambda item: (item, os.getpid()), range(5), Several(2))] == [
         (item, HERE) for item in range(5)
     ]
 
@@ -161,7 +161,7 @@ def test_what_goes_wrong_first_is_raised_here() -> None:
             raise KeyError
         return 1 / item
 
-    found = forked(work, [1, 0.5, 0, 2], Several(2))
+    found = map_in_forks(work, [1, 0.5, 0, 2], Several(2))
     assert next(found) == 1
     with pytest.raises(KeyError):
         next(found)
@@ -176,7 +176,7 @@ def test_nothing_goes_on_that_nobody_waits_for() -> None:
             signal.pause()
         return os.getpid()
 
-    found = forked(work, [1, 2, 3, 4], Several(2))
+    found = map_in_forks(work, [1, 2, 3, 4], Several(2))
     assert next(found) == HERE
     assert next(found) != HERE
     assert children()
@@ -205,7 +205,7 @@ def test_a_stop_ends_it_though_others_are_at_work(processes: int, often: int) ->
             signal.pause()
         return item
 
-    found = [*forked(work, range(9), Patient(processes, often))]
+    found = [*map_in_forks(work, range(9), Patient(processes, often))]
     assert found == [*range(1 if processes > 1 else 1 + often)]
     assert not children()
 
@@ -269,7 +269,7 @@ def test_guesses_in_vain_are_at_most_one_in_five(
         return number
 
     with perfectly(lambda: spent, 10):
-        for _ in forked(work, coming(), Several(processes), guessed=True):
+        for _ in map_in_forks(work, coming(), Several(processes), guessed=True):
             told += 1
     least = min(len(costs), max(1, needed))
     assert least <= begun <= least + least // GUESSES
@@ -290,7 +290,7 @@ def test_many_items_keep_perfect_processes_busy(
         return number
 
     with perfectly(lambda: spent, 8) as clock:
-        found = [*forked(work, iter(range(len(costs))), Several(processes), guessed=guessed)]
+        found = [*map_in_forks(work, iter(range(len(costs))), Several(processes), guessed=guessed)]
         assert found == [*range(len(costs))]
         assert spent == total
         assert total / clock.now() >= share * processes
@@ -306,10 +306,10 @@ def test_few_large_items_share_the_processes() -> None:
         return number
 
     def work(number: int) -> int:
-        return sum(forked(part, range(100), Several(8)))
+        return sum(map_in_forks(part, range(100), Several(8)))
 
     with perfectly(lambda: spent, 1) as clock:
-        assert [*forked(work, range(3), Several(8))] == [4950] * 3
+        assert [*map_in_forks(work, range(3), Several(8))] == [4950] * 3
         assert clock.now() <= 1.25 * 300 / 8
 
 
@@ -323,11 +323,11 @@ def test_forks_of_forks_are_on_the_same_clock() -> None:
         return cost
 
     def work(costs: list[int]) -> list[int]:
-        return [*forked(part, costs, Several(4), at_once=True)]
+        return [*map_in_forks(part, costs, Several(4), at_once=True)]
 
     some = [[3, 5, 4], [4, 6]]
     with perfectly(lambda: spent, 0) as clock:
-        assert [*forked(work, some, Several(4), at_once=True)] == some
+        assert [*map_in_forks(work, some, Several(4), at_once=True)] == some
         assert (clock.now(), spent) == (7, 22)
 
 
@@ -336,7 +336,7 @@ def test_forks_of_forks_are_on_the_same_clock() -> None:
 
 @pytest.mark.parametrize("processes", [1, 2])
 def test_what_is_done_meanwhile_is_what_its_caller_would_have_done(processes: int) -> None:
-    with Meanwhile(lambda: [os.getpid(), 7], Several(processes)) as rest:
+    with BackgroundWork(lambda: [os.getpid(), 7], Several(processes)) as rest:
         found = rest.result()
         assert rest.processes == processes
     assert found[1] == 7
@@ -351,13 +351,13 @@ def test_what_dies_meanwhile_is_done_by_its_caller() -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         return 7
 
-    with Meanwhile(work, Several(2)) as rest:
+    with BackgroundWork(work, Several(2)) as rest:
         assert rest.result() == 7
 
 
 @FORKED
 def test_what_nobody_waits_for_is_ended() -> None:
-    with Meanwhile(signal.pause, Several(2)):
+    with BackgroundWork(signal.pause, Several(2)):
         assert children()
     assert not children()
 
@@ -372,8 +372,8 @@ def test_processes_that_are_done_meanwhile_are_for_the_rest() -> None:
             os.write(ends[1], b"x")
         return os.getpid()
 
-    with Meanwhile(lambda: os.read(ends[0], 1), Several(3)) as rest:
-        assert len({*forked(work, range(9), rest)}) >= 3
+    with BackgroundWork(lambda: os.read(ends[0], 1), Several(3)) as rest:
+        assert len({*map_in_forks(work, range(9), rest)}) >= 3
         assert rest.result() == b"x"
         assert rest.processes == 3
 
@@ -388,9 +388,9 @@ def test_forks_that_begin_at_once_are_as_many_as_may_work() -> None:
             os.write(ends[1], b"x")
         return os.getpid()
 
-    with Meanwhile(lambda: os.read(ends[0], 1), Several(2)) as rest:
+    with BackgroundWork(lambda: os.read(ends[0], 1), Several(2)) as rest:
         assert rest.processes == 1
-        found = [*forked(work, range(9), rest, at_once=True)]
+        found = [*map_in_forks(work, range(9), rest, at_once=True)]
         assert rest.result() == b"x"
         assert rest.processes == 2
     assert HERE not in found
@@ -400,6 +400,6 @@ def test_forks_that_begin_at_once_are_as_many_as_may_work() -> None:
 
 @FORKED
 def test_what_was_ended_before_it_was_done_is_no_longer_at_work() -> None:
-    with Meanwhile(signal.pause, Several(2)) as rest:
+    with BackgroundWork(signal.pause, Several(2)) as rest:
         assert rest.processes == 1
     assert rest.processes == 2

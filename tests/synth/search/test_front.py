@@ -8,7 +8,7 @@ from functools import partial
 from hypothesis import given
 from hypothesis import strategies as st
 
-from synth.search.front import front
+from synth.search.front import find_front
 
 COSTS = st.integers(0, 12)
 CHOICES = st.lists(st.tuples(COSTS, COSTS, st.integers(0, 4)), max_size=30)
@@ -24,7 +24,7 @@ def test_it_is_that_of_pricing_everything(choices: list[tuple[int, int, int]]) -
         asked.extend(numbers)
         return [float(seconds[number]) for number in numbers]
 
-    found = front([one[0] - one[2] for one in choices], sizes, price)
+    found = find_front([one[0] - one[2] for one in choices], sizes, price)
     pairs = list(zip(seconds, sizes, strict=True))
     unbeaten = {
         (s, m)
@@ -54,8 +54,8 @@ def test_nothing_is_priced_before_its_nearer_bound(choices: list[tuple[int, int,
         return [bounds[number] for number in numbers]
 
     rough = [bound - one[2] for bound, one in zip(bounds, choices, strict=True)]
-    found = front(bounds, sizes, partial(price, 0))
-    assert front(rough, sizes, partial(price, 1), nearer=nearer) == found
+    found = find_front(bounds, sizes, partial(price, 0))
+    assert find_front(rough, sizes, partial(price, 1), nearer=nearer) == found
     assert asked[0] == asked[1]
 
 
@@ -66,7 +66,7 @@ def test_what_is_beaten_for_sure_is_not_priced() -> None:
         asked.extend(numbers)
         return [10.0 + number for number in numbers]
 
-    assert front([9, 10, 11], [5, 6, 5], price) == {0: 10.0}
+    assert find_front([9, 10, 11], [5, 6, 5], price) == {0: 10.0}
     assert asked == [0]
 
 
@@ -77,5 +77,5 @@ def test_what_is_stopped_gives_the_front_of_what_is_priced() -> None:
         rounds.append([*numbers])
         return [5.0] * len(numbers)
 
-    assert front([1, 1, 2], [1, 2, 0], price, lambda: not rounds) == {2: 5.0}
+    assert find_front([1, 1, 2], [1, 2, 0], price, lambda: not rounds) == {2: 5.0}
     assert rounds == [[0, 2]]

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from puzzles import Stopping, cheapest, drawn_pairwise
-from synth.search.core import core, least
-from synth.search.elimination import MOST_ENTRIES, TooWide, eliminate, min_fill
+from synth.search.core import minimize, reduce_to_core
+from synth.search.elimination import MOST_ENTRIES, WidthExceeded, eliminate, min_fill
 from synth.search.message_passing import pass_messages
 from synth.search.pairwise import Pairwise
 from synth.search.space import BestFound, Budget, Infeasible, NoneFound, Optimal
@@ -80,7 +80,7 @@ def test_what_one_round_gives_is_an_answer() -> None:
 def test_a_table_that_is_too_large_is_not_made() -> None:
     rng = np.random.default_rng(6)
     edges = {(v, w): rng.random((9, 9)) for w in range(9) for v in range(w)}
-    assert eliminate(Pairwise([rng.random(9)] * 9, edges)) == TooWide(9**9)
+    assert eliminate(Pairwise([rng.random(9)] * 9, edges)) == WidthExceeded(9**9)
 
 
 def test_a_ring_is_as_wide_as_three_of_its_variables() -> None:
@@ -102,7 +102,7 @@ def test_states_that_go_with_nothing_are_left_out() -> None:
 def test_the_core_has_the_same_least_cost(block: int) -> None:
     for seed in range(60 * block, 60 * block + 60):
         costs = drawn_pairwise(seed)
-        smaller, all_of_it = core(costs), cheapest(costs)
+        smaller, all_of_it = reduce_to_core(costs), cheapest(costs)
         assert all(len(near) > 2 for near in smaller.costs.neighbours) or len(smaller.kept) == 1
         best = min(
             product(*(range(len(one)) for one in smaller.costs.alone)), key=smaller.costs.cost
@@ -111,7 +111,7 @@ def test_the_core_has_the_same_least_cost(block: int) -> None:
             found = costs.cost(smaller.completed(best))
             assert smaller.costs.cost(best) == pytest.approx(found) == pytest.approx(all_of_it)
         for entries in (1, MOST_ENTRIES):
-            match least(costs, most_entries=entries):
+            match minimize(costs, most_entries=entries):
                 case Optimal(states, seconds):
                     assert seconds == costs.cost(states) == pytest.approx(all_of_it)
                 case BestFound(states, seconds, bound):

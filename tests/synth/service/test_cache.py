@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from synth.ask.questions.question import asked
+from synth.ask.questions.question import parse_question
 from synth.ask.reply import Outcome, Reply
 from synth.ask.table import VERBS
 from synth.cli.app import app
@@ -112,14 +112,16 @@ def test_partial_answers_and_measurements_are_not_kept(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cache = pytest.importorskip("synth.service.cache")
-    question = asked(VERBS["systems"].question, {})
+    question = parse_question(VERBS["systems"].question, {})
     with cache.opened(url) as before:
         before.keep("systems", question, Reply({}, Outcome.PARTIAL), 1.0)
         assert before.find("systems", question) is None
         before.keep("systems", question, Reply({"a": 1.5}, Outcome.NO), 1.0)
         assert before.find("systems", question) == Reply({"a": 1.5}, Outcome.NO)
         given = {"program": PROGRAM, "system": "dgx-a100:2", "axes": {"data": 16}}
-        measured = asked(VERBS["run"].question, {**given, "reduce": ["data"], "backend": "numpy"})
+        measured = parse_question(
+            VERBS["run"].question, {**given, "reduce": ["data"], "backend": "numpy"}
+        )
         before.keep("run", measured, Reply({}), 1.0)
         assert before.find("run", measured) is None
 

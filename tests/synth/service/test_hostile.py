@@ -24,7 +24,7 @@ from patience import PATIENCE_SECONDS, until
 from server_process import MAIN, started
 from serving import Served, served
 from synth.ask.table import VERBS
-from synth.service.connections import BoundedConnection, Seldom, handle_accept_errors
+from synth.service.connections import BoundedConnection, ThrottledWarning, handle_accept_errors
 from synth.service.http.examples import EXAMPLES
 from synth.service.limits import Limits
 
@@ -371,7 +371,7 @@ def test_unfinished_requests_neither_stop_the_server_nor_fill_the_log(
     server: Served, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(BoundedConnection, "most", 20)
-    monkeypatch.setattr(BoundedConnection, "seldom", Seldom())
+    monkeypatch.setattr(BoundedConnection, "seldom", ThrottledWarning())
     caplog.clear()
     with ExitStack() as opened, caplog.at_level("INFO"):
         for number in range(1000):
@@ -388,7 +388,7 @@ def test_of_warnings_that_are_alike_one_is_logged_a_minute(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     now = [0.0]
-    seldom = Seldom(60.0, lambda: now[0])
+    seldom = ThrottledWarning(60.0, lambda: now[0])
     for second in range(0, 180, 10):
         now[0] = float(second)
         seldom.warn("at %d", second)

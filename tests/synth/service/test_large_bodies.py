@@ -15,11 +15,11 @@ import pytest
 from each import each
 from hierarchies import InputError
 from hierarchies.importers import KINDS, markup
-from synth.ask.questions.question import asked
+from synth.ask.questions.question import parse_question
 from synth.ask.refusals import check
 from synth.ask.table import VERBS
 from synth.measure.logs import header
-from synth.measure.logs.reading import logs_of
+from synth.measure.logs.reading import parse_logs
 from synth.service.limits import Limits
 
 BYTES = Limits().body_bytes - 2**10
@@ -63,7 +63,7 @@ def calls_of(call: Callable[[], object]) -> int:
 
 def refused(verb: str, given: object) -> str:
     """What a question is refused for, before a job is made of it and with little work."""
-    question = asked(VERBS[verb].question, given)
+    question = parse_question(VERBS[verb].question, given)
     said: list[str] = []
 
     def tried() -> None:
@@ -107,7 +107,7 @@ def test_a_log_of_more_rows_than_tests_print_is_refused(
     }
     monkeypatch.setattr(header, "MOST_ROWS", 20)
     with pytest.raises(InputError, match="more than 20 rows"):
-        logs_of(begin + row[begin[:1]] * 22, "a.log")
+        parse_logs(begin + row[begin[:1]] * 22, "a.log")
 
 
 HEAD = "step s\nin x: f32[8] batch\n"
@@ -132,18 +132,18 @@ OPEN = ["x", "<x", "<a x", "<?a >", "<a><!-- >", '<a b=">']
 def test_a_token_without_an_end_is_read_once(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Expat begins a token anew whenever there is more of it."""
     fed: list[int] = []
-    read = markup._Watched.read
+    read = markup._PiecewiseText.read
 
-    def noted(self: markup._Watched, characters: int) -> str:
+    def noted(self: markup._PiecewiseText, characters: int) -> str:
         fed.append(characters)
         return read(self, characters)
 
-    monkeypatch.setattr(markup._Watched, "read", noted)
+    monkeypatch.setattr(markup._PiecewiseText, "read", noted)
     with pytest.raises(InputError, match="without an end"):
-        markup.parsed(text + text[-1] * BYTES)
+        markup.parse_xml(text + text[-1] * BYTES)
     assert sum(fed) < 2 * markup.LONGEST_TOKEN
 
 
 def test_long_texts_between_tags_are_read() -> None:
     text = "x" * 4 * markup.LONGEST_TOKEN
-    assert markup.parsed(f"<a><b>{text}</b><![CDATA[{text}]]></a>").findtext("b") == text
+    assert markup.parse_xml(f"<a><b>{text}</b><![CDATA[{text}]]></a>").findtext("b") == text

@@ -17,10 +17,10 @@ from pydantic import BaseModel, Field
 from pydantic.fields import FieldInfo
 
 from hierarchies import InputError
-from synth.ask.questions.fields import Harmless, Limited
+from synth.ask.questions.fields import CostLimit, LimitExemption
 from synth.ask.questions.flags import Axes, Figure
-from synth.ask.questions.named_texts import Given, NamedText
-from synth.ask.questions.question import Question, asked
+from synth.ask.questions.named_texts import NamedText, NameOrText
+from synth.ask.questions.question import Question, parse_question
 from synth.ask.table import VERBS
 from synth.collective.ranking.request import Watcher
 from synth.service.http.examples import EXAMPLES
@@ -33,7 +33,7 @@ HUGE = (10**7, 10**18)
 def unbounded(model: type[BaseModel], field: FieldInfo) -> Iterator[str]:
     """What of a field nothing bounds, by walking through its type."""
     marks = _flat(field.metadata)
-    if any(isinstance(mark, Limited) for mark in marks):
+    if any(isinstance(mark, CostLimit) for mark in marks):
         return
     yield from _walked(model, field.annotation, marks)
 
@@ -50,7 +50,7 @@ def _walked(model: type[BaseModel], kind: Any, marks: list[Any]) -> Iterator[str
     origin, inside = get_origin(kind), get_args(kind)
     if origin is Annotated:
         yield from _walked(model, inside[0], marks + _flat(kind.__metadata__))
-    elif any(isinstance(mark, Limited) for mark in marks):
+    elif any(isinstance(mark, CostLimit) for mark in marks):
         yield "a limit that is not the field's own is not seen"
     elif origin in (Union, types.UnionType) or (origin is tuple and Ellipsis not in inside):
         for part in inside:
@@ -74,7 +74,7 @@ def _inside(model: type[BaseModel]) -> Iterator[str]:
 def _is_small(model: type[BaseModel], kind: Any, marks: list[Any]) -> bool:
     """Whether a type without parts has no large values, or only harmless ones."""
     if kind in (int, float):
-        return any(isinstance(mark, (Harmless, Le, Lt)) for mark in marks)
+        return any(isinstance(mark, (LimitExemption, Le, Lt)) for mark in marks)
     if kind is str:
         said = any(isinstance(mark, MaxLen) for mark in marks)
         return said or "str_max_length" in model.model_config
@@ -95,11 +95,11 @@ class New(Question):
     number: int
     least: int = Field(ge=1)
     share: float | None = None
-    system: Given
+    system: NameOrText
     systems: list[str]
     axes: dict[str, int] = Field(max_length=8)
     inside: dict[str, Any] = Field(max_length=8)
-    nested: list[Annotated[int, Limited.K]] = Field(max_length=8)
+    nested: list[Annotated[int, CostLimit.K]] = Field(max_length=8)
     files: list[NamedText] = Field(max_length=8)
     rows: list[list[Figure]] = Field(max_length=8)
     ends: tuple[Figure, int]
@@ -114,8 +114,8 @@ class Fine(Question):
     one_of: Literal["a", "b"] = "a"
     few: int = Field(le=9)
     axes: Axes
-    k: Annotated[int, Limited.K]
-    system: Annotated[Given | None, Limited.SYSTEM] = None
+    k: Annotated[int, CostLimit.K]
+    system: Annotated[NameOrText | None, CostLimit.SYSTEM] = None
     figure: Figure | None = None
 
 
@@ -131,26 +131,26 @@ LIMITED = [
     for verb in VERBS
     for name, field in VERBS[verb].question.model_fields.items()
     for mark in field.metadata
-    if isinstance(mark, Limited) and mark is not Limited.TEXT
+    if isinstance(mark, CostLimit) and mark is not CostLimit.TEXT
 ]
-OVER: dict[Limited, tuple[dict[str, int], Any, str]] = {
-    Limited.K: ({"k": 5}, 6, "k: k comes to 6"),
-    Limited.MAX_STEPS: ({"max_steps": 4}, 5, "max_steps: max_steps comes to 5"),
-    Limited.DIGITS: ({"digits": 3}, 4, "digits: digits comes to 4"),
-    Limited.TREE: ({"devices": 99}, [10, 10], "tree: tree comes to 100"),
-    Limited.SYSTEMS: ({"systems": 2}, ["dgx-h100:1"] * 3, "systems: systems comes to 3"),
-    Limited.SYSTEM: ({"devices": 31}, "dgx-h100:4", ": the system has 32 devices"),
-    Limited.ANSWER: ({"devices": 31}, None, "from: the system has 32 devices"),
-    Limited.HERE: ({}, True, "(check|measure): a service runs no steps"),
+OVER: dict[CostLimit, tuple[dict[str, int], Any, str]] = {
+    CostLimit.K: ({"k": 5}, 6, "k: k comes to 6"),
+    CostLimit.MAX_STEPS: ({"max_steps": 4}, 5, "max_steps: max_steps comes to 5"),
+    CostLimit.DIGITS: ({"digits": 3}, 4, "digits: digits comes to 4"),
+    CostLimit.TREE: ({"devices": 99}, [10, 10], "tree: tree comes to 100"),
+    CostLimit.SYSTEMS: ({"systems": 2}, ["dgx-h100:1"] * 3, "systems: systems comes to 3"),
+    CostLimit.SYSTEM: ({"devices": 31}, "dgx-h100:4", ": the system has 32 devices"),
+    CostLimit.ANSWER: ({"devices": 31}, None, "from: the system has 32 devices"),
+    CostLimit.HERE: ({}, True, "(check|measure): a service runs no steps"),
 }
-AT: dict[Limited, Any] = {
-    Limited.K: 5,
-    Limited.MAX_STEPS: 4,
-    Limited.DIGITS: 3,
-    Limited.TREE: [9, 11],
-    Limited.SYSTEMS: ["dgx-h100:1"] * 2,
-    Limited.SYSTEM: "dgx-h100:3",
-    Limited.HERE: False,
+AT: dict[CostLimit, Any] = {
+    CostLimit.K: 5,
+    CostLimit.MAX_STEPS: 4,
+    CostLimit.DIGITS: 3,
+    CostLimit.TREE: [9, 11],
+    CostLimit.SYSTEMS: ["dgx-h100:1"] * 2,
+    CostLimit.SYSTEM: "dgx-h100:3",
+    CostLimit.HERE: False,
 }
 
 
@@ -158,27 +158,29 @@ AT: dict[Limited, Any] = {
 def ranking() -> dict[str, Any]:
     """An answer of ``top`` on 32 devices."""
     given = {"system": "dgx-h100:4", "axes": {"d": 32}, "reduce": ["d"], "k": 1, "max_steps": 2}
-    return VERBS["top"].answer(asked(VERBS["top"].question, given), Watcher()).body
+    return VERBS["top"].answer(parse_question(VERBS["top"].question, given), Watcher()).body
 
 
 @pytest.mark.parametrize(("verb", "name", "mark"), LIMITED)
 def test_what_is_limited_is_refused_beyond_its_limit_and_not_at_it(
-    verb: str, name: str, mark: Limited, ranking: dict[str, Any]
+    verb: str, name: str, mark: CostLimit, ranking: dict[str, Any]
 ) -> None:
     limits, value, told = OVER[mark]
     given, key, roomy = dict(EXAMPLES[verb]), name, limits
     at = AT.get(mark)
-    if mark is Limited.ANSWER:
+    if mark is CostLimit.ANSWER:
         given = {one: given[one] for one in ("target", "backend") if one in given}
         key, value, at, roomy = "from", ranking, ranking, {"devices": 32}
-    elif mark is Limited.SYSTEM:
+    elif mark is CostLimit.SYSTEM:
         given.pop("tree", None)
     with pytest.raises(InputError, match=told) as refused:
-        replace(Limits(), **limits).check(asked(VERBS[verb].question, {**given, key: value}))
-    if mark is not Limited.HERE:
+        replace(Limits(), **limits).check(
+            parse_question(VERBS[verb].question, {**given, key: value})
+        )
+    if mark is not CostLimit.HERE:
         assert refused.value.hint.startswith("here at most ")
     assert refused.value.where == key
-    replace(Limits(), **roomy).check(asked(VERBS[verb].question, {**given, key: at}))
+    replace(Limits(), **roomy).check(parse_question(VERBS[verb].question, {**given, key: at}))
 
 
 @pytest.mark.parametrize(
@@ -188,13 +190,13 @@ def test_descriptions_are_no_longer_than_they_may_be(verb: str, key: str) -> Non
     named = {"name": "long.toml", "text": "#" * 101}
     given = {**EXAMPLES[verb], key: [named] if key == "systems" else named}
     with pytest.raises(InputError, match="a description of 101 characters"):
-        Limits(description_bytes=100).check(asked(VERBS[verb].question, given))
+        Limits(description_bytes=100).check(parse_question(VERBS[verb].question, given))
 
 
 def test_several_descriptions_are_together_no_longer_than_one() -> None:
     """Each is read before there is a job: a hundred of them would take as long as all of them."""
     named = [{"name": f"{name}.toml", "text": "#" * 60} for name in "ab"]
-    question = asked(VERBS["sweep"].question, {**EXAMPLES["sweep"], "systems": named})
+    question = parse_question(VERBS["sweep"].question, {**EXAMPLES["sweep"], "systems": named})
     with pytest.raises(InputError, match="a description of 120 characters"):
         Limits(description_bytes=100).check(question)
 
@@ -227,7 +229,7 @@ def _huge(kind: Any, given: Any) -> Iterator[Any]:
     """A value with each harmless number in it made huge, one at a time."""
     origin, inside = get_origin(kind), get_args(kind)
     if origin is Annotated:
-        if any(isinstance(mark, Harmless) for mark in _flat(kind.__metadata__)):
+        if any(isinstance(mark, LimitExemption) for mark in _flat(kind.__metadata__)):
             yield from HUGE
         else:
             yield from _huge(inside[0], given)

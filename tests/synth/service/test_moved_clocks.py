@@ -21,7 +21,7 @@ from synth.service import threads as threads_module
 from synth.service.auth import keys as keys_module
 from synth.service.auth import quotas as quotas_module
 from synth.service.auth.identity import Caller
-from synth.service.auth.keys import Keys
+from synth.service.auth.keys import Authenticator
 from synth.service.auth.quotas import Quotas
 from synth.service.errors import RefusalError
 from synth.service.jobs import broker as broker_module
@@ -125,14 +125,14 @@ def holds(clock: Clock, seconds: float, law: Callable[[], bool]) -> None:
 # Keys and sessions.
 
 
-def admits(keys: Keys, secret: str) -> bool:
+def admits(keys: Authenticator, secret: str) -> bool:
     return isinstance(done(keys.admit(secret)), Caller)
 
 
 def test_a_revoked_key_is_admitted_for_seconds_and_no_longer(
     store: Store, threads: Threads, clock: Clock
 ) -> None:
-    keys = Keys(store, threads, Limits())
+    keys = Authenticator(store, threads, Limits())
     made = store.keys.create("red", "")
     assert admits(keys, made.secret)
     store.keys.revoke(made.id)
@@ -143,7 +143,7 @@ def test_a_key_that_is_asked_with_all_the_time_is_looked_up_again(
     store: Store, threads: Threads, clock: Clock
 ) -> None:
     """To be asked for does not keep it fresh."""
-    keys = Keys(store, threads, Limits())
+    keys = Authenticator(store, threads, Limits())
     made = store.keys.create("red", "")
     assert admits(keys, made.secret)
     store.keys.revoke(made.id)
@@ -158,7 +158,7 @@ def test_a_key_ends_at_its_time(store: Store, threads: Threads, clock: Clock) ->
     made = store.keys.create("red", "", expires=BEGIN + timedelta(days=1))
 
     def fresh() -> bool:
-        return admits(Keys(store, threads, Limits()), made.secret)
+        return admits(Authenticator(store, threads, Limits()), made.secret)
 
     holds(clock, 86_400, fresh)
     assert store.keys.known()[0].state == "expired"
@@ -168,7 +168,7 @@ def test_a_key_ends_at_its_time(store: Store, threads: Threads, clock: Clock) ->
 def test_a_session_ends_at_its_time(
     store: Store, threads: Threads, clock: Clock, whose: str
 ) -> None:
-    keys = Keys(store, threads, Limits())
+    keys = Authenticator(store, threads, Limits())
     if whose == "key":
         made = store.keys.create("red", "")
         token = done(keys.sign_in(made.secret, ""))
@@ -184,7 +184,7 @@ def test_a_session_ends_at_its_time(
 
 
 def test_a_session_of_a_key_ends_with_the_key(store: Store, threads: Threads, clock: Clock) -> None:
-    keys = Keys(store, threads, Limits())
+    keys = Authenticator(store, threads, Limits())
     made = store.keys.create("red", "", expires=BEGIN + timedelta(hours=1))
     token = done(keys.sign_in(made.secret, ""))
     holds(clock, 3600, lambda: isinstance(done(keys.admit_session(token, "")), Caller))
@@ -193,7 +193,7 @@ def test_a_session_of_a_key_ends_with_the_key(store: Store, threads: Threads, cl
 def test_that_a_key_was_used_is_noted_once_a_minute(
     store: Store, threads: Threads, clock: Clock
 ) -> None:
-    keys = Keys(store, threads, Limits())
+    keys = Authenticator(store, threads, Limits())
     made = store.keys.create("red", "")
 
     def used() -> datetime | None:
@@ -209,7 +209,7 @@ def test_that_a_key_was_used_is_noted_once_a_minute(
 def test_a_key_may_ask_again_when_its_bucket_has_filled(
     store: Store, threads: Threads, clock: Clock
 ) -> None:
-    keys = Keys(store, threads, Limits(requests_per_second=0.25))
+    keys = Authenticator(store, threads, Limits(requests_per_second=0.25))
     keys._rates._clock = keys._failed._clock = clock.monotonic
     made = store.keys.create("red", "")
     assert [admits(keys, made.secret) for _ in range(2)] == [True, False]
@@ -219,7 +219,7 @@ def test_a_key_may_ask_again_when_its_bucket_has_filled(
 def test_wrong_keys_are_looked_at_again_when_a_minute_has_passed(
     store: Store, threads: Threads, clock: Clock
 ) -> None:
-    keys = Keys(store, threads, Limits(failed_sign_ins_per_minute=3))
+    keys = Authenticator(store, threads, Limits(failed_sign_ins_per_minute=3))
     keys._rates._clock = keys._failed._clock = clock.monotonic
     assert [done(keys.admit("cs_wrong", "10.0.0.1")) for _ in range(4)] == [403, 403, 403, 429]
     holds(clock, 20, lambda: done(keys.admit("cs_wrong", "10.0.0.1")) == 429)
@@ -433,7 +433,7 @@ def test_how_many_dask_workers_there_are_is_known_for_seconds(
 
 
 def test_a_scope_is_no_matter_of_time(store: Store, threads: Threads, clock: Clock) -> None:
-    keys = Keys(store, threads, Limits())
+    keys = Authenticator(store, threads, Limits())
     made = store.keys.create("red", "", scopes=[Scope.ASK])
     for second in (0.0, 2.0, 4.0):
         clock.stands_at(second)

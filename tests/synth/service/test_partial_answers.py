@@ -15,7 +15,7 @@ from patience import until
 from serving import HereTicket, Served, StuckWorkers, ThreadWorkers, served
 from synth.ask.partition import Piece
 from synth.ask.planning import TopQuestion
-from synth.ask.questions.question import asked
+from synth.ask.questions.question import parse_question
 from synth.ask.reply import Outcome, Reply
 from synth.ask.table import VERBS
 from synth.collective.ranking.request import Watcher
@@ -66,7 +66,7 @@ def test_the_command_line_keeps_no_partial_answer(tmp_path: Path) -> None:
         store.migrate()
         cache = Cache(store)
         for verb in VERBS:
-            question = asked(VERBS[verb].question, EXAMPLES[verb])
+            question = parse_question(VERBS[verb].question, EXAMPLES[verb])
             for outcome in (Outcome.PARTIAL, *(Outcome if verb in PARTIAL else ())):
                 cache.keep(verb, question, Reply(PART, outcome), 1.0)
                 assert cache.find(verb, question) is None, (verb, outcome)
@@ -144,7 +144,7 @@ def test_a_page_whose_time_was_up_is_no_mistake_of_ours(tmp_path: Path) -> None:
     workers = Answering(OverTimeError("the time was up"))
     with served(tmp_path, workers) as server:
         few = {**EXAMPLES["top"], "k": 1, "max_steps": 1, "stripes": False, "segments": 1}
-        body = VERBS["top"].answer(asked(TopQuestion, few), Watcher()).body
+        body = VERBS["top"].answer(parse_question(TopQuestion, few), Watcher()).body
         workers.end = {"body": body, "outcome": 0}
         key = put(server, "top").headers["content-location"].removeprefix("/v1")
         workers.end = OverTimeError("the time was up")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from synth.service.recent import Recent
+from synth.service.recent import LruCache
 
 KEYS = st.integers(0, 6)
 STEPS = st.lists(
@@ -19,7 +19,7 @@ def test_it_holds_what_a_list_in_order_of_use_would(
     steps: list[tuple[str, int, int]], most: int
 ) -> None:
     held: list[tuple[int, int]] = []  # the last used at the end
-    recent: Recent[int, int] = Recent(most)
+    recent: LruCache[int, int] = LruCache(most)
     for what, key, weight in steps:
         mine = [one for one in held if one[0] == key]
         others = [one for one in held if one[0] != key]

@@ -24,7 +24,7 @@ pytest.importorskip("fastapi", reason="needs the extra server")
 from patience import PATIENCE_SECONDS
 from server_process import AT_ONCE, LONG, serving, status_of
 from synth.cli.app import app
-from synth.service.settings import Settings, data_folder, default_name, networks
+from synth.service.settings import Settings, data_folder, default_name, parse_networks
 from synth.service.store import NewJob, Person, Store
 
 
@@ -206,7 +206,7 @@ TOLD: dict[str, tuple[str, dict[str, Any]]] = {
     "--keep-days": ("0", {"keep_days": None}),
     "--work-hours": ("2", {"limits": {"work_seconds_per_day": 7200.0}}),
     "--proxy-secret": ("x" * 16, {"proxy_secret": "x" * 16, "keys": True}),
-    "--trusted-proxy": ("10.0.0.7", {"trusted_proxies": networks("10.0.0.7"), "keys": True}),
+    "--trusted-proxy": ("10.0.0.7", {"trusted_proxies": parse_networks("10.0.0.7"), "keys": True}),
 }
 
 

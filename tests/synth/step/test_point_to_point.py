@@ -15,15 +15,15 @@ from hypothesis import strategies as st
 from hierarchies import Axis, Domain, Hierarchy, Link, Placement, System, load
 from machines import calibrated
 from strategies import switches, systems
-from synth.collective.semantics.point_to_point import PointToPoint, Transfer, send_receive
-from synth.step.point_to_point import priced_transfer
+from synth.collective.semantics.point_to_point import PointToPoint, TransferKind, stage_transfer
+from synth.step.point_to_point import price_transfer
 
 
 def permute(system: System, senders: list[int], size_bytes: int = 2**20) -> PointToPoint:
     """Any permutation of a machine's devices."""
     hierarchy = system.hierarchy
     placement = Placement(hierarchy, (Axis("all", hierarchy.devices),), (hierarchy.cardinalities,))
-    return PointToPoint(Transfer.PERMUTE, placement, np.array(senders), size_bytes)
+    return PointToPoint(TransferKind.PERMUTE, placement, np.array(senders), size_bytes)
 
 
 @st.composite
@@ -39,12 +39,12 @@ def test_more_bytes_take_longer_and_faster_links_do_not(
     given: tuple[System, list[int]], size: int
 ) -> None:
     system, senders = given
-    one = priced_transfer(permute(system, senders, size), system)
-    assert one.seconds <= priced_transfer(permute(system, senders, 2 * size), system).seconds
+    one = price_transfer(permute(system, senders, size), system)
+    assert one.seconds <= price_transfer(permute(system, senders, 2 * size), system).seconds
     first, *rest = system.links
     quick = replace(first, bandwidth_bytes_per_second=2 * first.bandwidth_bytes_per_second)
     faster = replace(system, links=(quick, *rest))
-    assert priced_transfer(permute(faster, senders, size), faster).seconds <= one.seconds
+    assert price_transfer(permute(faster, senders, size), faster).seconds <= one.seconds
 
 
 @settings(max_examples=40)
@@ -53,7 +53,7 @@ def test_never_below_one_buffer_over_the_slowest_link_on_its_way(
     given: tuple[System, list[int]],
 ) -> None:
     system, senders = given
-    found = priced_transfer(permute(system, senders), system)
+    found = price_transfer(permute(system, senders), system)
     crossed = [
         level
         for level in range(len(system.links))
@@ -77,7 +77,7 @@ def test_devices_behind_one_nic_share_it() -> None:
     for ports, seconds in ((1, 2e-3), (2, 1e-3)):
         across = Link(Domain.SWITCH, 1e9, 1e-5, ports)
         system = System("two", "", hierarchy, (across, inside), 1e12, launches=False)
-        found = priced_transfer(permute(system, [2, 3, 0, 1], 10**6), system)
+        found = price_transfer(permute(system, [2, 3, 0, 1], 10**6), system)
         assert found.busiest == "node"
         assert found.seconds == pytest.approx(seconds + 1e-5)
 
@@ -101,7 +101,7 @@ def test_in_a_torus_messages_take_a_shortest_route(wraps: bool) -> None:
         loads.update(pairwise(way))
         hops.append(len(way) - 1)
         assert len(way) - 1 == nx.shortest_path_length(grid, (y, x), to)
-    found = priced_transfer(permute(system, senders, 10**6), system)
+    found = price_transfer(permute(system, senders, 10**6), system)
     assert found.latency_seconds == pytest.approx(max(hops) * 1e-6)
     assert found.seconds - found.latency_seconds == pytest.approx(max(loads.values()) * 1e-3)
 
@@ -110,11 +110,11 @@ def test_a_stage_sends_to_its_neighbour_over_the_network() -> None:
     system = load("dgx-h100:2")
     axes = (Axis("pipe", 2), Axis("data", 8))
     placement = Placement(system.hierarchy, axes, ((2, 1), (1, 8)))
-    found = priced_transfer(send_receive(placement, "pipe", 0, 1, 2**26), system)
+    found = price_transfer(stage_transfer(placement, "pipe", 0, 1, 2**26), system)
     assert found.what == "send-receive"
     assert found.busiest == "node"
     inside = Placement(system.hierarchy, axes[::-1], ((2, 4), (1, 2)))
-    near = priced_transfer(send_receive(inside, "pipe", 0, 1, 2**26), system)
+    near = price_transfer(stage_transfer(inside, "pipe", 0, 1, 2**26), system)
     assert near.busiest == "gpu"
     assert near.seconds < found.seconds
 
@@ -124,11 +124,11 @@ def test_a_calibrated_machine_is_priced_by_what_was_measured() -> None:
     described = replace(known, calibration=None)
     senders = [*range(4, 8), *range(4)]
     assert (
-        priced_transfer(permute(known, senders), known).seconds
-        > priced_transfer(permute(described, senders), described).seconds
+        price_transfer(permute(known, senders), known).seconds
+        > price_transfer(permute(described, senders), described).seconds
     )
 
 
 def test_nothing_to_send_costs_nothing() -> None:
     system = switches(Hierarchy.of(node=2, gpu=2))
-    assert priced_transfer(permute(system, [0, 1, 2, 3]), system).seconds == 0.0
+    assert price_transfer(permute(system, [0, 1, 2, 3]), system).seconds == 0.0

@@ -14,9 +14,9 @@ import traced_steps
 from grammar.tensors.parser import parse_step
 from hierarchies import InputError
 from synth.compute.flops import flops_of
-from synth.step.trace.pruning import pruned
+from synth.step.trace.pruning import prune
 from synth.step.trace.reading import read_jaxpr
-from synth.step.work import peak_bytes, repetitions, work_of
+from synth.step.work import list_repetitions, peak_bytes, work_of
 from synth.step.zoo.sizes import ZOO, Gpt2, Llama
 
 F32 = jnp.float32
@@ -119,7 +119,7 @@ IMAGE, KERNEL = shape(2, 9, 9, 4), shape(3, 3, 4, 6)
 def test_products_are_as_many_as_xla_counts(function: Any, given: tuple[Any, ...]) -> None:
     names = [f"x{at}" for at in range(len(given))]
     graph, _ = read_jaxpr(jax.make_jaxpr(function)(*given), names)
-    ours = sum(map(flops_of, pruned(graph).everywhere()))
+    ours = sum(map(flops_of, prune(graph).everywhere()))
     counted = jax.jit(function).lower(*given).cost_analysis()
     assert counted is not None
     assert ours == counted["flops"]
@@ -144,7 +144,7 @@ def test_peak_of_a_chain_is_what_two_neighbours_take() -> None:
 
 
 def test_loops_are_counted_as_often_as_they_go_round() -> None:
-    found = repetitions(traced_steps.step("lstm-tiny"))
+    found = list_repetitions(traced_steps.step("lstm-tiny"))
     # Time inside layers, forwards and backwards: 8 steps of each of 2 layers.
     assert [one.count for one in found] == [2, 16, 2, 16]
     assert all(one.operations and one.line for one in found)

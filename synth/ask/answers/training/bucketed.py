@@ -7,16 +7,24 @@ from typing import Annotated, Literal, Self
 from pydantic import Field
 
 from synth.ask.answers.machine_parts import LevelInBrief, PricesName
-from synth.ask.answers.parts import Number, OneFile, Part, Positive, Reply, Seconds, TextFile
-from synth.ask.answers.training.simulated import HowKnown
-from synth.step.bucketing import NAME, Compared, Filled, Filling
+from synth.ask.answers.parts import (
+    AnswerPart,
+    Number,
+    OneFile,
+    Positive,
+    ReplyModel,
+    Seconds,
+    TextFile,
+)
+from synth.ask.answers.training.simulated import SecondsSource
+from synth.step.bucketing import SCRIPT_NAME, BucketComparison, FillPolicy, PolicyResult
 from synth.step.bucketing.clock import Bucket
 
-_Filling = Annotated[Filling, Field(strict=False)]
+_Filling = Annotated[FillPolicy, Field(strict=False)]
 _Signed = Annotated[float, Field(allow_inf_nan=False)]
 
 
-class BucketOfGradients(Part):
+class BucketOfGradients(AnswerPart):
     """Gradients that are summed as one."""
 
     first: str = Field(description="The gradient that is made first of its own: its parameter.")
@@ -28,7 +36,7 @@ class BucketOfGradients(Part):
     end_seconds: Seconds = Field(description="When that ends.")
 
     @classmethod
-    def of(cls, found: Compared, one: Bucket) -> Self:
+    def of(cls, found: BucketComparison, one: Bucket) -> Self:
         backward = found.replica.backward
         upto = backward.upto_elements
         return cls.like(
@@ -41,7 +49,7 @@ class BucketOfGradients(Part):
         )
 
 
-class WayToFill(Part):
+class WayToFill(AnswerPart):
     """Buckets filled in one way, on the clock."""
 
     filling: _Filling = Field(description="By whom, and how.")
@@ -60,7 +68,7 @@ class WayToFill(Part):
     buckets: list[BucketOfGradients] = Field(min_length=1, description="In their order.")
 
     @classmethod
-    def of(cls, found: Compared, one: Filled) -> Self:
+    def of(cls, found: BucketComparison, one: PolicyResult) -> Self:
         saved = one.saved
         told: Literal["faster", "slower"] = "faster" if saved.seconds > 0 else "slower"
         return cls.like(
@@ -73,7 +81,7 @@ class WayToFill(Part):
         )
 
 
-class LeastOfStep(Part):
+class StepLowerBounds(AnswerPart):
     """What a step takes at least, whatever the buckets."""
 
     seconds: Seconds = Field(description="The most of the others.")
@@ -82,7 +90,7 @@ class LeastOfStep(Part):
     chain_seconds: Seconds = Field(description="Until the last gradient, then its own sum.")
 
 
-class BucketsReply(Reply):
+class BucketsReply(ReplyModel):
     """Buckets of gradients for DDP, beside its own; and the file that gives them to it."""
 
     name: str = Field(description="What the step is called.")
@@ -95,16 +103,18 @@ class BucketsReply(Reply):
     gradients: Positive = Field(description="How many tensors.")
     bytes: Positive = Field(description="Of all of them, on each device.")
     dtype: str = Field(description="Their element type.")
-    how: HowKnown = Field(description="How seconds of computing are known, of the least known.")
+    how: SecondsSource = Field(
+        description="How seconds of computing are known, of the least known."
+    )
     compute_seconds: Seconds = Field(description="Until the backward pass ends.")
     update_seconds: Seconds = Field(description="Of the optimizer, once all is summed.")
-    least: LeastOfStep = Field(description="What no buckets go below.")
+    least: StepLowerBounds = Field(description="What no buckets go below.")
     cap_mib: Positive = Field(description="The best bucket_cap_mb for all buckets alike.")
     ways: list[WayToFill] = Field(min_length=1, description="DDP's default first, ours last.")
     files: OneFile = Field(description="What a training script imports.")
 
     @classmethod
-    def of(cls, name: str, samples: int, found: Compared, device: str, script: str) -> Self:
+    def of(cls, name: str, samples: int, found: BucketComparison, device: str, script: str) -> Self:
         backward, system = found.replica.backward, found.replica.sums.system
         return cls.like(
             found.replica,
@@ -118,8 +128,8 @@ class BucketsReply(Reply):
             samples=samples,
             gradients=len(backward.gradients),
             bytes=backward.upto_bytes[-1],
-            least=LeastOfStep.like(found.least),
+            least=StepLowerBounds.like(found.least),
             cap_mib=found.cap_mib,
             ways=[WayToFill.of(found, one) for one in found.ways],
-            files=[TextFile(name=NAME, text=script)],
+            files=[TextFile(name=SCRIPT_NAME, text=script)],
         )

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from synth.ask.answers.parts import Axes, Matrix, Reply, TextFile
+from synth.ask.answers.parts import Axes, Matrix, ReplyModel, TextFile
 from synth.ask.answers.training.gained import ProgramOfPlan
 
 
-class ConfiguredReply(Reply):
+class ConfiguredReply(ReplyModel):
     """A plan of a step as the files of a framework that runs it."""
 
     model: str = Field(description="What is trained.")

@@ -6,21 +6,21 @@ from typing import Self
 
 from pydantic import Field
 
-from hierarchies.units import volume
-from synth.ask.answers.parts import GoalName, Part, Positive, Seconds
-from synth.collective.ranking.how_to_get import By, advice
+from hierarchies.units import format_bytes
+from synth.ask.answers.parts import AnswerPart, GoalName, Positive, Seconds
+from synth.collective.ranking.how_to_get import AdviceKind, advise
 from synth.collective.ranking.request import programs_text
-from synth.step.search.gaining import Sending
+from synth.step.search.gaining import CollectiveGain
 
 
-def said(gain: Sending) -> str:
+def describe_gain(gain: CollectiveGain) -> str:
     """``reduce-scatter of 16 KiB over data: `` and what it gains by: a line, or a program."""
-    sent, how = gain.sent, advice(gain.answer)
-    by = how.text if how.by is By.ENVIRONMENT else gain.answer.candidate.text
-    return f"{sent.goal.value} of {volume(sent.size_bytes)} over {', '.join(sent.over)}: {by}"
+    sent, how = gain.sent, advise(gain.answer)
+    by = how.text if how.by is AdviceKind.ENVIRONMENT else gain.answer.candidate.text
+    return f"{sent.goal.value} of {format_bytes(sent.size_bytes)} over {', '.join(sent.over)}: {by}"
 
 
-class ProgramOfPlan(Part):
+class ProgramOfPlan(AnswerPart):
     """A collective of the first plan for which a proved program gains over the runtime's choice."""
 
     request: GoalName = Field(description="What is done.")
@@ -38,7 +38,9 @@ class ProgramOfPlan(Part):
     no_plan: str = Field(description="Why none of these is for MSCCL++; empty if one is.")
 
     @classmethod
-    def of(cls, gain: Sending, environment: str, files: list[str], no_plan: str = "") -> Self:
+    def of(
+        cls, gain: CollectiveGain, environment: str, files: list[str], no_plan: str = ""
+    ) -> Self:
         answer = gain.answer
         return cls.like(
             gain,

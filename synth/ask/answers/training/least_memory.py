@@ -7,12 +7,12 @@ from typing import Self
 
 from pydantic import Field
 
-from synth.ask.answers.parts import Part, Whole
-from synth.step.search.hints import Freed
-from synth.step.search.planning import Planned
+from synth.ask.answers.parts import AnswerPart, Whole
+from synth.step.search.hints import MemorySaving
+from synth.step.search.planning import PlanningResult
 
 
-class FreedMemory(Part):
+class FreedMemory(AnswerPart):
     """A change with which a plan would need less memory."""
 
     what: str = Field(description="A pin that is left out, more devices, fewer tokens.")
@@ -20,7 +20,7 @@ class FreedMemory(Part):
     freed_bytes: Whole = Field(description="How much less that is.")
 
 
-class LeastMemory(Part):
+class LeastMemory(AnswerPart):
     """The plan that needs the least memory, where none fits."""
 
     plan: str = Field(description="As simulate takes it.")
@@ -29,7 +29,9 @@ class LeastMemory(Part):
     freed: list[FreedMemory] = Field(description="What would help, the most first.")
 
     @classmethod
-    def of(cls, found: Planned, memory_bytes: float, helps: Sequence[Freed] = ()) -> Self | None:
+    def of(
+        cls, found: PlanningResult, memory_bytes: float, helps: Sequence[MemorySaving] = ()
+    ) -> Self | None:
         """None where something fits."""
         if found.nearest is None:
             return None

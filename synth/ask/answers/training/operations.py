@@ -6,11 +6,11 @@ from typing import Self
 
 from pydantic import Field
 
-from synth.ask.answers.parts import Number, Part, Seconds, Whole
-from synth.step.search.operations.finer import TOLD, Finer
+from synth.ask.answers.parts import AnswerPart, Number, Seconds, Whole
+from synth.step.search.operations.finer import RESOLUTION, Refinement
 
 
-class RowsOfOperations(Part):
+class RowsOfOperations(AnswerPart):
     """The first plan looked at operation by operation."""
 
     because: str = Field(description="Why rows were not chosen together; empty if they were.")
@@ -29,7 +29,7 @@ class RowsOfOperations(Part):
     better: bool = Field(description="Whether there is a file rows.plan: a better plan in full.")
 
     @classmethod
-    def of(cls, found: Finer) -> Self:
+    def of(cls, found: Refinement) -> Self:
         """What was found."""
         rows, tried = found.rows, found.substituted
         return cls(
@@ -42,7 +42,7 @@ class RowsOfOperations(Part):
             rounded=found.rounded,
             tried=tried.tried,
             substituted_seconds=tried.seconds,
-            pays=tried.seconds < (1 - TOLD) * tried.before_seconds,
+            pays=tried.seconds < (1 - RESOLUTION) * tried.before_seconds,
             substitutions=list(tried.kept),
             better=bool(found.text),
         )

@@ -6,13 +6,29 @@ from typing import Annotated, Self
 
 from pydantic import Field
 
-from synth.ask.answers.parts import OneFile, Part, Positive, Reply, Seconds, TextFile, Whole
-from synth.step.schedules import Communicated, Durations, Order, Protocol, Timeline, Transfers, csv
+from synth.ask.answers.parts import (
+    AnswerPart,
+    OneFile,
+    Positive,
+    ReplyModel,
+    Seconds,
+    TextFile,
+    Whole,
+)
+from synth.step.schedules import (
+    CommSchedule,
+    Durations,
+    PipelineSchedule,
+    ScheduleTimeline,
+    TransferProtocol,
+    Transfers,
+    to_csv,
+)
 
 _Idle = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 
 
-class ActionOfOrder(Part):
+class ActionOfOrder(AnswerPart):
     """One pass of one microbatch on one stage."""
 
     action: str = Field(description="In PyTorch's notation: stage, F, B, I or W, microbatch.")
@@ -20,7 +36,7 @@ class ActionOfOrder(Part):
     end_seconds: Seconds = Field(description="When it ends.")
 
 
-class RankOfOrder(Part):
+class RankOfOrder(AnswerPart):
     """What one rank of a pipeline does."""
 
     stages: list[Whole] = Field(min_length=1, description="Its stages.")
@@ -32,7 +48,7 @@ class RankOfOrder(Part):
     actions: list[ActionOfOrder] = Field(min_length=1, description="In their order.")
 
 
-class OrderReply(Reply):
+class OrderReply(ReplyModel):
     """A pipeline schedule on a clock."""
 
     schedule: str | None = Field(description="Its name; null for an order given as text.")
@@ -42,7 +58,9 @@ class OrderReply(Reply):
     backward_seconds: Seconds = Field(description="Likewise, both halves.")
     weight_seconds: Seconds = Field(description="What of that is the gradients of weights.")
     transfer_seconds: Seconds = Field(description="From rank to rank.")
-    protocol: Annotated[Protocol, Field(strict=False)] = Field(description="When it may start.")
+    protocol: Annotated[TransferProtocol, Field(strict=False)] = Field(
+        description="When it may start."
+    )
     communication: bool = Field(
         description="Whether the order has sends and receives, where transfers then are."
     )
@@ -55,14 +73,14 @@ class OrderReply(Reply):
     def of(
         cls,
         name: str | None,
-        chosen: Order | Communicated,
-        found: Timeline,
+        chosen: PipelineSchedule | CommSchedule,
+        found: ScheduleTimeline,
         durations: Durations,
         transfers: Transfers,
     ) -> Self:
-        communication = isinstance(chosen, Communicated)
-        order = chosen.order if isinstance(chosen, Communicated) else chosen
-        text = chosen.csv() if isinstance(chosen, Communicated) else csv(chosen)
+        communication = isinstance(chosen, CommSchedule)
+        order = chosen.order if isinstance(chosen, CommSchedule) else chosen
+        text = chosen.csv() if isinstance(chosen, CommSchedule) else to_csv(chosen)
         held, waiting, idle = order.held(), order.waiting(), found.idle_shares
         stages = [sorted({action.stage for action in row}) for row in order.ranks]
         ranks = [

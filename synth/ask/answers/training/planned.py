@@ -11,32 +11,32 @@ from pydantic import Field
 from hierarchies import InputError
 from synth.ask.answers.machine_parts import LevelInFull, PricesName
 from synth.ask.answers.parts import (
+    AnswerPart,
     Number,
-    Part,
     Positive,
-    Reply,
+    ReplyModel,
     Seconds,
     TextFile,
     Whole,
 )
 from synth.ask.answers.ranked import matrix_of
-from synth.ask.answers.training.gained import ProgramOfPlan, said
+from synth.ask.answers.training.gained import ProgramOfPlan, describe_gain
 from synth.ask.answers.training.least_memory import LeastMemory
 from synth.ask.answers.training.operations import RowsOfOperations
-from synth.ask.answers.training.plans import MoreSeconds, PlanOfFront, PlanOfStep, thinned
-from synth.ask.answers.training.sent import SentInStep
+from synth.ask.answers.training.plans import MoreSeconds, PlanOfFront, PlanOfStep, thin_front
+from synth.ask.answers.training.sent import CollectiveOfStep
 from synth.ask.answers.training.simulated import MomentOfStep, RankOfStep
 from synth.collective.emit import Files
 from synth.search.space import BestFound, Found, Infeasible, NoneFound, Optimal
 from synth.step.search.finalists import Finalist
-from synth.step.search.gaining import Sending
-from synth.step.search.hints import Freed
-from synth.step.search.job import Job
-from synth.step.search.links import Candidate
-from synth.step.search.operations.finer import Finer
-from synth.step.search.planning import Planned
-from synth.step.search.resolution import Difference, difference
-from synth.step.simulation.spans import spans
+from synth.step.search.gaining import CollectiveGain
+from synth.step.search.hints import MemorySaving
+from synth.step.search.job import PlanningProblem
+from synth.step.search.links import PlacedRecipe
+from synth.step.search.operations.finer import Refinement
+from synth.step.search.planning import PlanningResult
+from synth.step.search.resolution import Difference, compare_seconds
+from synth.step.simulation.spans import list_spans
 
 _ROWS, _ROWS_OF_OTHERS = 1_000, 1_600
 """Of timelines: at most so many of each plan, and so many of all but the first together."""
@@ -45,24 +45,24 @@ ROWS = "rows.plan"
 """A plan in full, as simulate, shard and train take it."""
 
 
-class RefusedPlans(Part):
+class RefusedPlans(AnswerPart):
     """Plans that cannot be."""
 
     because: str = Field(description="Why.")
     plans: Whole = Field(description="Of how many that is so.")
 
 
-class NotSaid(Part):
+class UnsupportedFramework(AnswerPart):
     """A framework that cannot say the best plan."""
 
     framework: str = Field(description="Which.")
     because: str = Field(description="Why.")
 
 
-Proved = Literal["optimal", "best-found", "infeasible", "none-found"]
+SearchVerdict = Literal["optimal", "best-found", "infeasible", "none-found"]
 
 
-def _proved(found: Found[Candidate]) -> tuple[Proved, float | None]:
+def _search_verdict(found: Found[PlacedRecipe]) -> tuple[SearchVerdict, float | None]:
     match found:
         case Optimal():
             return "optimal", None
@@ -75,7 +75,7 @@ def _proved(found: Found[Candidate]) -> tuple[Proved, float | None]:
     assert_never(found)
 
 
-class StepPlanReply(Reply):
+class StepPlanReply(ReplyModel):
     """Plans of a whole training step on a machine, the fastest first."""
 
     model: str = Field(description="What is trained.")
@@ -93,7 +93,7 @@ class StepPlanReply(Reply):
     computed_in: str = Field(description="The flag --dtype.")
     optimizer: str = Field(description="What updates it.")
     pins: str = Field(description="What plans must have.")
-    proved: Proved = Field(
+    proved: SearchVerdict = Field(
         description="Of composed seconds: optimal, nothing searched is faster; best-found;"
         " infeasible, nothing fits; or none-found, nothing was met that fits."
     )
@@ -137,7 +137,7 @@ class StepPlanReply(Reply):
     programs: list[ProgramOfPlan] = Field(
         description="What of the best gains by a program of ours, the most first."
     )
-    sent: list[SentInStep] = Field(
+    sent: list[CollectiveOfStep] = Field(
         description="What the busiest rank of the best sends, what takes the most time first."
     )
     perhaps_saved_seconds: Seconds = Field(
@@ -145,7 +145,7 @@ class StepPlanReply(Reply):
         " prices do not tell them from the runtime's own choice, are as fast as priced."
     )
     files: list[TextFile] = Field(description="The best as frameworks take it, a folder for each.")
-    not_said: list[NotSaid] = Field(description="The frameworks that cannot, and why.")
+    not_said: list[UnsupportedFramework] = Field(description="The frameworks that cannot, and why.")
 
     @property
     def best(self) -> PlanOfStep:
@@ -153,18 +153,18 @@ class StepPlanReply(Reply):
         return self.plans[self.advised or 0]
 
     @classmethod
-    def of(cls, asked: Asked, found: Planned, why_not: Planned | None) -> Self:
+    def of(cls, asked: PlanContext, found: PlanningResult, why_not: PlanningResult | None) -> Self:
         """All that is to be said of plans of a step."""
         job, search = asked.job, found.search
         system, device = job.system, job.device
-        proved, above = _proved(found.verdict(device.memory_bytes))
+        proved, above = _search_verdict(found.verdict(device.memory_bytes))
         advised = found.advised(device.memory_bytes) if found.finalists else None
-        differences = [difference(found.likely[0], one) for one in found.likely]
+        differences = [compare_seconds(found.likely[0], one) for one in found.likely]
         rest = _ROWS_OF_OTHERS // max(2, len(found.finalists) - 1 + (why_not is not None))
         beside = []
         if why_not and why_not.finalists:
             first = (found.likely or why_not.likely)[0]
-            than_first = difference(first, why_not.likely[0])
+            than_first = compare_seconds(first, why_not.likely[0])
             beside = [asked.plan(why_not.finalists[0], why_not, than_first, rest)]
         return cls.like(
             asked,
@@ -187,14 +187,14 @@ class StepPlanReply(Reply):
                 )
             ],
             advised=advised,
-            front=[PlanOfFront.of(one) for one in thinned(list(found.front))],
+            front=[PlanOfFront.of(one) for one in thin_front(list(found.front))],
             least_seconds=found.least_seconds,
             considered=search.plans,
             fitting=search.fitting,
             priced=search.priced,
             usual_seconds=found.usual.seconds if found.usual else None,
             usual_more=(
-                MoreSeconds.of(difference(found.likely[0], found.laid_out))
+                MoreSeconds.of(compare_seconds(found.likely[0], found.laid_out))
                 if found.laid_out
                 else None
             ),
@@ -210,32 +210,32 @@ class StepPlanReply(Reply):
                 for name, text in asked.files.items()
             ],
             programs=asked.written.programs if asked.written else [],
-            sent=[SentInStep.of(one) for one in asked.written.sent] if asked.written else [],
+            sent=[CollectiveOfStep.of(one) for one in asked.written.sent] if asked.written else [],
             perhaps_saved_seconds=(
                 sum(one.perhaps_saved_seconds for one in asked.written.sent) if asked.written else 0
             ),
             not_said=[
-                NotSaid(framework=name, because=str(why))
+                UnsupportedFramework(framework=name, because=str(why))
                 for name, why in (asked.written.refused if asked.written else {}).items()
             ],
         )
 
 
 @dataclass(frozen=True)
-class Handed:
+class PlanOutputs:
     """The best plan as files, who cannot say it, programs that gain, and all that it sends."""
 
     files: Files
     refused: Mapping[str, InputError]
     programs: list[ProgramOfPlan]
-    sent: Sequence[Sending]
+    sent: Sequence[CollectiveGain]
 
 
 @dataclass(frozen=True)
-class Asked:
+class PlanContext:
     """What plans were asked for, and what is known of the step without one."""
 
-    job: Job
+    job: PlanningProblem
     system: str
     flops: int
     dtype: str
@@ -243,10 +243,10 @@ class Asked:
     tokens: int
     pins: str
     asked_why_not: str
-    written: Handed | None
-    gaining: Callable[[Finalist], Sequence[Sending]]
-    finer: Finer | None = None
-    freed: Sequence[Freed] = ()
+    written: PlanOutputs | None
+    gaining: Callable[[Finalist], Sequence[CollectiveGain]]
+    finer: Refinement | None = None
+    freed: Sequence[MemorySaving] = ()
     complete: bool = True
 
     @property
@@ -255,7 +255,9 @@ class Asked:
         text = self.finer.text if self.finer else ""
         return {**(self.written.files if self.written else {}), **({ROWS: text} if text else {})}
 
-    def plan(self, one: Finalist, among: Planned, than_first: Difference, most: int) -> PlanOfStep:
+    def plan(
+        self, one: Finalist, among: PlanningResult, than_first: Difference, most: int
+    ) -> PlanOfStep:
         """A plan, with what the search had expected of it, and how much longer it takes.
 
         Its timeline has at most so many rows.
@@ -282,10 +284,10 @@ class Asked:
             memory=MomentOfStep.of(moment),
             ranks=[
                 RankOfStep.of(run, rank, rows)
-                for rank, rows in zip(run.ranks, spans(run, most), strict=True)
+                for rank, rows in zip(run.ranks, list_spans(run, most), strict=True)
             ],
             gap=seconds / among.least_seconds - 1,
             bucket_bytes=one.candidate.recipe.bucket_bytes,
             bucket_saved_seconds=one.saved_seconds,
-            programs=[said(gain) for gain in self.gaining(one)],
+            programs=[describe_gain(gain) for gain in self.gaining(one)],
         )

@@ -7,9 +7,9 @@ from typing import Annotated, Self, TypeVar
 
 from pydantic import Field
 
-from synth.ask.answers.parts import Axes, Matrix, Number, Part, Seconds, Whole
+from synth.ask.answers.parts import AnswerPart, Axes, Matrix, Number, Seconds, Whole
 from synth.ask.answers.training.simulated import MomentOfStep, RankOfStep
-from synth.step.search.links import Composed
+from synth.step.search.links import ComposedPlan
 from synth.step.search.resolution import Difference
 
 T = TypeVar("T")
@@ -18,7 +18,7 @@ MOST_OF_FRONT = 20
 Signed = Annotated[float, Field(allow_inf_nan=False)]
 
 
-class SourceOfError(Part):
+class SourceOfError(AnswerPart):
     """What one source of error lets a difference be."""
 
     what: str = Field(description="A kind of computing, links of a level, or the clock itself.")
@@ -26,7 +26,7 @@ class SourceOfError(Part):
     more_seconds: Seconds = Field(description="By how much more.")
 
 
-class MoreSeconds(Part):
+class MoreSeconds(AnswerPart):
     """How much longer than the first a plan takes; below 0, how much less."""
 
     seconds: Signed = Field(description="As simulated.")
@@ -54,7 +54,7 @@ class MoreSeconds(Part):
         )
 
 
-class PlanOfStep(Part):
+class PlanOfStep(AnswerPart):
     """A plan, simulated."""
 
     plan: str = Field(description="As simulate, shard and train take it.")
@@ -89,7 +89,7 @@ class PlanOfStep(Part):
     )
 
 
-class PlanOfFront(Part):
+class PlanOfFront(AnswerPart):
     """A plan that no other beats both in seconds and in memory, as the search prices it."""
 
     plan: str = Field(description="As simulate takes it.")
@@ -98,7 +98,7 @@ class PlanOfFront(Part):
     bytes: Whole = Field(description="Expected of the fullest device.")
 
     @classmethod
-    def of(cls, one: Composed) -> Self:
+    def of(cls, one: ComposedPlan) -> Self:
         return cls(
             plan=str(one.candidate.recipe),
             placement=[list(row) for row in one.candidate.rows],
@@ -107,7 +107,7 @@ class PlanOfFront(Part):
         )
 
 
-def thinned(front: Sequence[T]) -> Sequence[T]:
+def thin_front(front: Sequence[T]) -> Sequence[T]:
     """At most ``MOST_OF_FRONT``, both ends among them, evenly by their places."""
     last = len(front) - 1
     if last < MOST_OF_FRONT:

@@ -9,11 +9,19 @@ from typing import Annotated, Literal, Self
 from pydantic import Field
 
 from grammar.tensors.operations import Step
-from synth.ask.answers.parts import Number, Part, Positive, Reply, Seconds, TextFile, Whole
-from synth.measure.profiles import Block, Event, Profile, profile_text
+from synth.ask.answers.parts import (
+    AnswerPart,
+    Number,
+    Positive,
+    ReplyModel,
+    Seconds,
+    TextFile,
+    Whole,
+)
+from synth.measure.profiles import OperationBlock, Profile, ProfileEvent, profile_text
 
 
-class EventRow(Part):
+class EventRow(AnswerPart):
     """Work that a device does without a break, which is measured once."""
 
     key: str = Field(min_length=1, description="What equal work has in common.")
@@ -28,7 +36,7 @@ class EventRow(Part):
     )
 
 
-class MeasuredWhere(Part):
+class MeasurementPlace(AnswerPart):
     """What the seconds hold for."""
 
     processor: str = Field(description="The processor's name.")
@@ -41,7 +49,7 @@ class MeasuredWhere(Part):
     drift: Annotated[Number, Field(description="How far the reference moved, as a share.")]
 
 
-class ProfileReply(Reply):
+class ProfileReply(ReplyModel):
     """The local work of a plan: what is measured once, and what was measured."""
 
     name: str = Field(description="What the step is called.")
@@ -52,14 +60,14 @@ class ProfileReply(Reply):
     events: Annotated[
         list[EventRow], Field(min_length=1, description="Blocks that differ, the longest first.")
     ]
-    where: MeasuredWhere | None = Field(description="Null if nothing was measured.")
+    where: MeasurementPlace | None = Field(description="Null if nothing was measured.")
     files: list[TextFile] = Field(description="The profile, if it was measured.")
 
     @classmethod
     def of(
         cls,
         step: Step,
-        pairs: Iterable[tuple[Block, Event]],
+        pairs: Iterable[tuple[OperationBlock, ProfileEvent]],
         *,
         text: str,
         runtime: str,
@@ -78,14 +86,14 @@ class ProfileReply(Reply):
             operations=sum(len(block.of) for block, _ in found),
             blocks=len(found),
             events=sorted(rows, key=lambda row: (-(row.seconds or 0.0), -row.flops, row.key)),
-            where=None if profile is None else MeasuredWhere.like(profile, profile.where),
+            where=None if profile is None else MeasurementPlace.like(profile, profile.where),
             files=[]
             if profile is None
             else [TextFile(name=f"{step.name}_{runtime}.profile", text=profile_text(profile))],
         )
 
 
-def _row(event: Event, times: int, profile: Profile | None) -> EventRow:
+def _row(event: ProfileEvent, times: int, profile: Profile | None) -> EventRow:
     measured = None if profile is None else profile.by_key[event.key]
     return EventRow.like(
         event,

@@ -6,11 +6,11 @@ from typing import Annotated, Self
 
 from pydantic import Field
 
-from synth.ask.answers.parts import GoalName, Part, Positive, Seconds
-from synth.step.search.gaining import Sending
+from synth.ask.answers.parts import AnswerPart, GoalName, Positive, Seconds
+from synth.step.search.gaining import CollectiveGain
 
 
-class SentInStep(Part):
+class CollectiveOfStep(AnswerPart):
     """A collective that the busiest rank sends in a step."""
 
     request: GoalName = Field(description="What is done.")
@@ -25,7 +25,7 @@ class SentInStep(Part):
     exposed_seconds: Seconds = Field(description="Of the rest: (1 - hidden) * all_seconds.")
 
     @classmethod
-    def of(cls, one: Sending) -> Self:
+    def of(cls, one: CollectiveGain) -> Self:
         together = one.sent.times * one.seconds
         return cls.like(
             one.sent,

@@ -10,44 +10,44 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field
 
 from grammar.tensors.operations import ShardedStep, Value
-from grammar.tensors.sharding import Kind, Type, part_shape
+from grammar.tensors.sharding import ReductionKind, Type, part_shape
 from synth.ask.answers.machine_parts import LevelInBrief, PricesName
 from synth.ask.answers.parts import (
+    AnswerPart,
     Axes,
     Matrix,
     Number,
     OneFile,
-    Part,
     Positive,
-    Reply,
+    ReplyModel,
     Seconds,
     TextFile,
     Whole,
 )
 from synth.ask.answers.ranked import LAID_OUT_BY, LaidOutBy, matrix_of
 from synth.collective.ranking.request import Answer
-from synth.step.redistribution import How
+from synth.step.redistribution import MoveKind
 from synth.step.redistribution.seconds import Redistributor
 from synth.step.sharded_step import (
-    Asked,
-    Redistributed,
-    Transfer,
-    alone,
-    asked,
+    PipelineTransfer,
+    StepMove,
+    StepRequest,
+    list_shares,
+    list_step_requests,
+    list_transfers,
     local_moves,
-    on_one_device,
-    shares,
-    transfers,
+    to_device_step,
+    unsharded_share,
 )
 from synth.step.sharding.plan import TIME
 
 RoleName = Literal["parameter", "moment", "state", "batch"]
-HowName = Annotated[How, Field(strict=False)]
-Operator = Annotated[Kind, Field(strict=False)]
+HowName = Annotated[MoveKind, Field(strict=False)]
+Operator = Annotated[ReductionKind, Field(strict=False)]
 
 
 @dataclass(frozen=True)
-class Machine:
+class TargetMachine:
     """Where a step is to run; ``by_framework``: nobody asked for the placement."""
 
     redistributor: Redistributor
@@ -65,7 +65,7 @@ class Machine:
         }
 
 
-class InputOfStep(Part):
+class InputOfStep(AnswerPart):
     """A value that a step takes in, and how it lies."""
 
     label: str = Field(description="What its user calls it.")
@@ -86,7 +86,7 @@ class InputOfStep(Part):
         )
 
 
-class BytesOfStep(Part):
+class BytesOfStep(AnswerPart):
     """What a step holds in memory, in bytes."""
 
     parameter: Whole = Field(description="Parameters.")
@@ -99,7 +99,7 @@ class BytesOfStep(Part):
     )
 
 
-class MovedValue(Part):
+class MovedValue(AnswerPart):
     """A value that a request is made for."""
 
     name: str = Field(description="Its name in the text of the sharded step.")
@@ -113,7 +113,7 @@ class MovedValue(Part):
     times: Whole = Field(description="How often in a step; layers in a loop repeat it.")
 
     @classmethod
-    def of(cls, moved: Redistributed) -> Self:
+    def of(cls, moved: StepMove) -> Self:
         kind = moved.value.type
         return cls.like(
             moved,
@@ -124,7 +124,7 @@ class MovedValue(Part):
         )
 
 
-class RequestOfStep(Part):
+class RequestOfStep(AnswerPart):
     """A collective, or a permute, that a sharded step asks for once or more."""
 
     request: HowName = Field(description="What is to be done.")
@@ -140,7 +140,7 @@ class RequestOfStep(Part):
     )
 
     @classmethod
-    def of(cls, one: Asked) -> Self:
+    def of(cls, one: StepRequest) -> Self:
         answer = None if one.answered is None else one.answered.answer
         return cls.like(
             one,
@@ -152,7 +152,7 @@ class RequestOfStep(Part):
         )
 
 
-class LocalMoves(Part):
+class LocalMoves(AnswerPart):
     """Redistributions that send nothing."""
 
     move: HowName = Field(
@@ -161,7 +161,7 @@ class LocalMoves(Part):
     times: Whole = Field(description="How often in a step.")
 
 
-class Sent(Part):
+class RequestTotal(AnswerPart):
     """All that a step sends by one kind of request over some axes."""
 
     request: HowName = Field(description="What is done.")
@@ -171,9 +171,9 @@ class Sent(Part):
     seconds: Seconds | None = Field(description="One after the other; null without a machine.")
 
     @classmethod
-    def all_of(cls, requests: Sequence[Asked]) -> list[Self]:
+    def all_of(cls, requests: Sequence[StepRequest]) -> list[Self]:
         """The most bytes first."""
-        groups: dict[tuple[How, tuple[str, ...]], list[Asked]] = {}
+        groups: dict[tuple[MoveKind, tuple[str, ...]], list[StepRequest]] = {}
         for one in requests:
             groups.setdefault((one.how, one.axes), []).append(one)
         found = [
@@ -189,13 +189,13 @@ class Sent(Part):
         return sorted(found, key=lambda one: -one.least_bytes)
 
 
-def _seconds(requests: Sequence[Asked]) -> float | None:
+def _seconds(requests: Sequence[StepRequest]) -> float | None:
     """All of them, one after the other; None without a machine."""
     found = [one.seconds * one.times for one in requests if one.seconds is not None]
     return sum(found) if len(found) == len(requests) else None
 
 
-class MachineOfStep(Part):
+class MachineOfStep(AnswerPart):
     """Where the step runs, and how its axes lie there."""
 
     system: str = Field(description="Its name.")
@@ -208,11 +208,11 @@ class MachineOfStep(Part):
     laid_out_by: LaidOutBy = LAID_OUT_BY
 
     @classmethod
-    def of(cls, machine: Machine, requests: Sequence[Asked]) -> Self:
+    def of(cls, machine: TargetMachine, requests: Sequence[StepRequest]) -> Self:
         return cls.like(seconds=_seconds(requests), **machine.told())
 
 
-class StageOfStep(Part):
+class StageOfStep(AnswerPart):
     """What each device of a stage holds and computes."""
 
     stage: Whole = Field(description="Its number, from 0.")
@@ -220,7 +220,7 @@ class StageOfStep(Part):
     flops: Whole = Field(description="Floating-point operations of a step, of all microbatches.")
 
 
-class SentOn(Part):
+class StageTransferPart(AnswerPart):
     """A value that goes from each device of a stage to its twin on another, point to point."""
 
     request: Literal["send"] = Field(description="What is to be done.")
@@ -235,7 +235,7 @@ class SentOn(Part):
     times: Positive = Field(description="How often in a step.")
 
     @classmethod
-    def of(cls, one: Transfer, sizes: Mapping[str, int]) -> Self:
+    def of(cls, one: PipelineTransfer, sizes: Mapping[str, int]) -> Self:
         kind, lies = one.value.type, one.value.sharding
         assert lies is not None, one
         return cls.like(
@@ -247,7 +247,7 @@ class SentOn(Part):
         )
 
 
-class ShardReply(Reply):
+class ShardReply(ReplyModel):
     """A sharded training step: types, redistributions, and what a device holds and computes."""
 
     name: str = Field(description="What the step is called.")
@@ -265,20 +265,22 @@ class ShardReply(Reply):
     )
     microbatches: Positive = Field(description="Parts of a batch, one after the other; often 1.")
     stages: list[StageOfStep] = Field(description="Each stage; empty where there is one.")
-    transfers: list[SentOn] = Field(description="What goes from stage to stage.")
+    transfers: list[StageTransferPart] = Field(description="What goes from stage to stage.")
     requests: list[RequestOfStep] = Field(description="What is sent; the most bytes first.")
-    sent: list[Sent] = Field(description="The same by kind and axes, the most bytes first.")
+    sent: list[RequestTotal] = Field(description="The same by kind and axes, the most bytes first.")
     local: list[LocalMoves] = Field(description="Redistributions that send nothing, by kind.")
     machine: MachineOfStep | None = Field(description="Where it runs; null if none was given.")
     files: OneFile = Field(description="The text of the sharded step.")
 
     @classmethod
-    def of(cls, sharded: ShardedStep, plan: str | None, machine: Machine | None = None) -> Self:
+    def of(
+        cls, sharded: ShardedStep, plan: str | None, machine: TargetMachine | None = None
+    ) -> Self:
         """All that is to be said of a sharded step, on a machine or on none."""
-        step, whole, stages = sharded.step, alone(sharded), shares(sharded)
+        step, whole, stages = sharded.step, unsharded_share(sharded), list_shares(sharded)
         sizes = {axis: size for axis, size in sharded.axes if axis != TIME}
-        own = on_one_device(replace(sharded, axes=((TIME, 1), *sizes.items())))
-        requests = asked(sharded, None if machine is None else machine.redistributor)
+        own = to_device_step(replace(sharded, axes=((TIME, 1), *sizes.items())))
+        requests = list_step_requests(sharded, None if machine is None else machine.redistributor)
         inputs = zip(step.graph.inputs, own.graph.inputs, step.labels, step.roles, strict=True)
         return cls.like(
             name=step.name,
@@ -296,9 +298,9 @@ class ShardReply(Reply):
                 for at, one in enumerate(stages)
                 if len(stages) > 1
             ],
-            transfers=[SentOn.of(one, sharded.sizes) for one in transfers(sharded)],
+            transfers=[StageTransferPart.of(one, sharded.sizes) for one in list_transfers(sharded)],
             requests=[RequestOfStep.of(one) for one in requests],
-            sent=Sent.all_of(requests),
+            sent=RequestTotal.all_of(requests),
             local=[
                 LocalMoves(move=how, times=times)
                 for how, times in local_moves(sharded).most_common()

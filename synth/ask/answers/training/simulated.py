@@ -11,39 +11,39 @@ from pydantic import Field
 from grammar.tensors.operations import Step
 from synth.ask.answers.machine_parts import LevelInBrief, PricesName
 from synth.ask.answers.parts import (
+    AnswerPart,
     Axes,
     Interval,
     Matrix,
     Number,
-    Part,
     Positive,
-    Reply,
+    ReplyModel,
     Seconds,
     TextFile,
     Whole,
-    sometimes,
+    optional_key,
 )
 from synth.ask.answers.ranked import LAID_OUT_BY, LaidOutBy
-from synth.ask.answers.training.shards import Machine
-from synth.compute import How
-from synth.step.schedules import Protocol
+from synth.ask.answers.training.shards import TargetMachine
+from synth.compute import Provenance
+from synth.step.schedules import TransferProtocol
 from synth.step.sharding import Plan
 from synth.step.simulation.gains import Gain
-from synth.step.simulation.memory import Moment
+from synth.step.simulation.memory import MemorySnapshot
 from synth.step.simulation.pipeline import PASSES
-from synth.step.simulation.predicting import Predicted, Rank
-from synth.step.simulation.simulation import Doing, Row, Sent
-from synth.step.simulation.spans import told_apart
+from synth.step.simulation.predicting import PipelineRank, StepPrediction
+from synth.step.simulation.simulation import Activity, RequestSummary, StepTimelineRow
+from synth.step.simulation.spans import split_communication
 
 MOST_ROWS = 2_000
 """Rows of a timeline in an answer: of more, the longest."""
 
-HowKnown = Literal["measured", "fitted", "roofline"]
+SecondsSource = Literal["measured", "fitted", "roofline"]
 Limit = Literal["computing", "communication", "idle"]
 _Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 
 
-class SentOnClock(Part):
+class CollectiveOfRank(AnswerPart):
     """All that a rank sends by one request."""
 
     request: str = Field(description="What is done, over which axes.")
@@ -53,7 +53,7 @@ class SentOnClock(Part):
     hidden: _Share = Field(description="The other part, as a share.")
 
     @classmethod
-    def of(cls, one: Sent) -> Self:
+    def of(cls, one: RequestSummary) -> Self:
         return cls.like(
             one,
             exposed_seconds=max(0.0, one.exposed_seconds),
@@ -61,21 +61,21 @@ class SentOnClock(Part):
         )
 
 
-class BytesOfKind(Part):
+class BytesOfKind(AnswerPart):
     """What some of the memory is used for."""
 
     what: str = Field(description="Parameters, gradients, activations, and so on.")
     bytes: Whole = Field(description="At the largest moment.")
 
 
-class NamedBytes(Part):
+class NamedBytes(AnswerPart):
     """Some of the largest values in memory."""
 
     name: str = Field(description="A value of the step, or which pass keeps or makes it.")
     bytes: Whole = Field(description="At the largest moment.")
 
 
-class MomentOfStep(Part):
+class MomentOfStep(AnswerPart):
     """The moment at which a device needs the most memory."""
 
     seconds: Seconds = Field(description="When.")
@@ -84,7 +84,7 @@ class MomentOfStep(Part):
     largest: list[NamedBytes] = Field(description="The largest of all.")
 
     @classmethod
-    def of(cls, one: Moment) -> Self:
+    def of(cls, one: MemorySnapshot) -> Self:
         kinds = sorted(one.by_kind, key=lambda pair: -pair[1])
         return cls.like(
             one,
@@ -94,26 +94,26 @@ class MomentOfStep(Part):
         )
 
 
-class RowOfStep(Part):
+class RowOfStep(AnswerPart):
     """Something that a rank does."""
 
     stream: str = Field(description="Compute, what is sent over some axes, or passes.")
     name: str = Field(description="What it is.")
-    kind: Annotated[Doing, Field(strict=False)] = Field(
+    kind: Annotated[Activity, Field(strict=False)] = Field(
         description="Which kind of pass, computing or communication; several: not all the same."
     )
     begin_seconds: Seconds = Field(description="When it begins.")
     end_seconds: Seconds = Field(description="When it ends.")
-    parts: dict[Annotated[Doing, Field(strict=False)], _Share] = sometimes(
+    parts: dict[Annotated[Activity, Field(strict=False)], _Share] = optional_key(
         "Of several as one: which part of that time is of which kind.", {}
     )
 
     @classmethod
-    def of(cls, one: Row) -> Self:
+    def of(cls, one: StepTimelineRow) -> Self:
         return cls.like(one, parts={kind: round(part, 4) for kind, part in one.parts})
 
 
-class RankOfStep(Part):
+class RankOfStep(AnswerPart):
     """What the devices of one rank of the pipeline do: the three add up to the step."""
 
     stages: list[Whole] = Field(description="Its stages; none where there is no pipeline.")
@@ -127,7 +127,7 @@ class RankOfStep(Part):
     )
 
     @classmethod
-    def of(cls, found: Predicted, rank: Rank, rows: Iterable[Row]) -> Self:
+    def of(cls, found: StepPrediction, rank: PipelineRank, rows: Iterable[StepTimelineRow]) -> Self:
         return cls.like(
             rank,
             exposed_seconds=max(0.0, rank.exposed_seconds),
@@ -137,7 +137,7 @@ class RankOfStep(Part):
         )
 
 
-class GainOfStep(Part):
+class GainOfStep(AnswerPart):
     """What a step would take if something were better."""
 
     what: str = Field(description="What is changed, and nothing else.")
@@ -145,7 +145,7 @@ class GainOfStep(Part):
     gain: float = Field(description="By how much faster: 0.1 is a tenth more steps in a time.")
 
 
-class Where(Part):
+class MachineOfSimulation(AnswerPart):
     """The machine, and its accelerators."""
 
     system: str = Field(description="Its name.")
@@ -159,7 +159,7 @@ class Where(Part):
     laid_out_by: LaidOutBy = LAID_OUT_BY
 
 
-class SimulateReply(Reply):
+class SimulateReply(ReplyModel):
     """A training step on the clock: seconds, memory, what waits for what, and what would help."""
 
     name: str = Field(description="What the step is called.")
@@ -167,11 +167,13 @@ class SimulateReply(Reply):
     axes: Axes = Field(description="Sizes by name, in the order of the placement.")
     devices: Positive = Field(description="The product of the axes.")
     microbatches: Positive = Field(description="Of a step.")
-    machine: Where = Field(description="Where it runs.")
-    protocol: Annotated[Protocol, Field(strict=False)] = Field(
+    machine: MachineOfSimulation = Field(description="Where it runs.")
+    protocol: Annotated[TransferProtocol, Field(strict=False)] = Field(
         description="When transfers between stages may start."
     )
-    how: HowKnown = Field(description="How seconds of computing are known, of the least known.")
+    how: SecondsSource = Field(
+        description="How seconds of computing are known, of the least known."
+    )
     seconds: Seconds = Field(description="Of a step.")
     interval: Interval = Field(description="Between which that is, as computing is fast or slow.")
     samples: Positive = Field(description="In a step.")
@@ -182,7 +184,7 @@ class SimulateReply(Reply):
     limit: Limit = Field(description="What the busiest rank spends the most time on.")
     busiest: Whole = Field(description="The rank that is idle least.")
     idle_share: _Share = Field(description="The part of all ranks' time that is bubble.")
-    sent: list[SentOnClock] = Field(description="By the busiest rank; the most exposed first.")
+    sent: list[CollectiveOfRank] = Field(description="By the busiest rank; the most exposed first.")
     handed_bytes: Whole = Field(description="From stage to stage, of one device and microbatch.")
     memory: MomentOfStep = Field(description="Of the rank that needs the most.")
     fullest: Whole = Field(description="That rank.")
@@ -194,7 +196,13 @@ class SimulateReply(Reply):
     )
 
     @classmethod
-    def of(cls, asked: Asked, found: Predicted, gained: list[Gain], files: list[TextFile]) -> Self:
+    def of(
+        cls,
+        asked: SimulationContext,
+        found: StepPrediction,
+        gained: list[Gain],
+        files: list[TextFile],
+    ) -> Self:
         """All that is to be said of a step on the clock."""
         ranks, seconds = found.ranks, found.seconds
         busiest, fullest = ranks[found.busiest], ranks[found.fullest]
@@ -215,7 +223,7 @@ class SimulateReply(Reply):
             limit=_limit(busiest),
             busiest=found.busiest,
             idle_share=_share(idle, seconds),
-            sent=[SentOnClock.of(one) for one in busiest.sent],
+            sent=[CollectiveOfRank.of(one) for one in busiest.sent],
             handed_bytes=max(found.device.handed.values(), default=0),
             memory=MomentOfStep.of(fullest.moment),
             fullest=found.fullest,
@@ -229,7 +237,7 @@ class SimulateReply(Reply):
                 for one in sorted(gained, key=lambda one: one.seconds)
             ],
             ranks=[
-                RankOfStep.of(found, one, _longest(found, number))
+                RankOfStep.of(found, one, _longest_rows(found, number))
                 for number, one in enumerate(ranks)
             ],
             files=files,
@@ -237,34 +245,34 @@ class SimulateReply(Reply):
 
 
 @dataclass(frozen=True)
-class Asked:
+class SimulationContext:
     """What a step was put on the clock with, and what is known of it without a clock."""
 
     step: Step
     plan: Plan
     text: str
-    machine: Machine
+    machine: TargetMachine
     device: str
     device_bytes: int
     peak_flops_per_second: float
     dtype: str
-    protocol: Protocol
-    how: How
+    protocol: TransferProtocol
+    how: Provenance
     interval: tuple[float, float]
     samples: int
     tokens: int
     flops: int
 
-    def where(self) -> Where:
+    def where(self) -> MachineOfSimulation:
         """The machine."""
-        return Where.like(self, **self.machine.told())
+        return MachineOfSimulation.like(self, **self.machine.told())
 
 
 def _share(part: float, whole: float) -> float:
     return min(1.0, max(0.0, part / whole)) if whole else 0.0
 
 
-def _limit(rank: Rank) -> Limit:
+def _limit(rank: PipelineRank) -> Limit:
     parts: dict[Limit, float] = {
         "computing": rank.compute_seconds,
         "communication": rank.exposed_seconds,
@@ -273,18 +281,18 @@ def _limit(rank: Rank) -> Limit:
     return max(parts, key=lambda one: parts[one])
 
 
-def _longest(found: Predicted, rank: int) -> list[Row]:
+def _longest_rows(found: StepPrediction, rank: int) -> list[StepTimelineRow]:
     """The rows of a rank; of very many the longest. Where passes are, what is in them may wait."""
     most = MOST_ROWS // len(found.ranks)
     rows = list(found.passes(rank))
     if len(rows) <= most:
-        rows = list(told_apart(found.rows(rank)))
+        rows = list(split_communication(found.rows(rank)))
     if len(rows) > most:
-        rows = sorted(rows, key=_order, reverse=True)[:most]
+        rows = sorted(rows, key=_row_order, reverse=True)[:most]
         rows.sort(key=lambda one: (one.stream, one.begin_seconds))
     return rows
 
 
-def _order(one: Row) -> tuple[bool, float]:
+def _row_order(one: StepTimelineRow) -> tuple[bool, float]:
     """Passes before what they are made of, then the longest."""
     return one.stream == PASSES, one.end_seconds - one.begin_seconds

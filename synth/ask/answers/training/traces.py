@@ -8,11 +8,11 @@ from typing import Literal, Self
 from pydantic import Field
 
 from grammar.tensors.operations import Step
-from synth.ask.answers.parts import OneFile, Part, Reply, TextFile, Whole
-from synth.step.work import peak_bytes, repetitions, work_of
+from synth.ask.answers.parts import AnswerPart, OneFile, ReplyModel, TextFile, Whole
+from synth.step.work import list_repetitions, peak_bytes, work_of
 
 
-class WorkOfPrimitive(Part):
+class WorkOfPrimitive(AnswerPart):
     """All that one primitive does in a step."""
 
     primitive: str = Field(min_length=1, description="Its name in JAX.")
@@ -23,7 +23,7 @@ class WorkOfPrimitive(Part):
     flops: Whole = Field(description="Floating-point operations, all times together.")
 
 
-class Loop(Part):
+class LoopPart(AnswerPart):
     """A body that is repeated, such as a layer."""
 
     count: Whole = Field(description="How often it is done in a step.")
@@ -31,7 +31,7 @@ class Loop(Part):
     line: str = Field(description="Where its user wrote it; empty if that is not known.")
 
 
-class BytesByRole(Part):
+class BytesByRole(AnswerPart):
     """What a step takes in, and what lives while it runs, on one device that does all of it."""
 
     parameter: Whole = Field(description="Parameters.")
@@ -43,7 +43,7 @@ class BytesByRole(Part):
     )
 
 
-class TraceReply(Reply):
+class TraceReply(ReplyModel):
     """A training step in numbers, and its text."""
 
     name: str = Field(description="What it is called.")
@@ -54,7 +54,9 @@ class TraceReply(Reply):
     bytes: BytesByRole = Field(description="What it takes, in bytes.")
     flops: Whole = Field(description="Floating-point operations of a step.")
     work: list[WorkOfPrimitive] = Field(description="By primitive, the most operations first.")
-    loops: list[Loop] = Field(description="In the order of the text, those inside others later.")
+    loops: list[LoopPart] = Field(
+        description="In the order of the text, those inside others later."
+    )
     files: OneFile = Field(description="The text of the step.")
 
     @classmethod
@@ -80,6 +82,6 @@ class TraceReply(Reply):
             bytes=BytesByRole(**roles, values=peak_bytes(step)),
             flops=sum(one.flops for one in work),
             work=[WorkOfPrimitive.like(one) for one in work],
-            loops=[Loop.like(one) for one in repetitions(step)],
+            loops=[LoopPart.like(one) for one in list_repetitions(step)],
             files=[TextFile(name=f"{step.name}.step", text=str(step))],
         )

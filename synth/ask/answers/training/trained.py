@@ -12,30 +12,38 @@ from pydantic import Discriminator, Field, Tag
 from grammar.tensors.operations import Step
 from grammar.tensors.sharding import Type, part_shape
 from synth.ask.answers.parts import (
+    AnswerPart,
     Axes,
     Matrix,
     Number,
-    Part,
     Positive,
-    Reply,
+    ReplyModel,
     TextFile,
     Whole,
-    having,
+    discriminate_by,
 )
 from synth.ask.answers.ranked import matrix_of
 from synth.ask.answers.training.configured import ConfiguredReply
 from synth.step.emit import Programs
-from synth.step.sharding import Done, Moved, Place, Plan, Program, Sent, When
+from synth.step.sharding import (
+    InstructionPlace,
+    LocalOperation,
+    Plan,
+    RedistributedValue,
+    SentValue,
+    StepPhase,
+    StepProgram,
+)
 from synth.step.sharding.program import EVERYWHERE
-from synth.step.trials import Compared, Row
+from synth.step.trials import StepDifference, TrialComparison
 from synth.step.work import length_of
 
 _Files = Annotated[list[TextFile], Field(min_length=1)]
 _Loss = Annotated[float | None, Field(allow_inf_nan=False)]
-_Apart = Annotated[Number | None, Field(description="Null where something is no number.")]
+_Deviation = Annotated[Number | None, Field(description="Null where something is no number.")]
 
 
-class Redistributions(Part):
+class Redistributions(AnswerPart):
     """What is sent in one way: along some axes, or from stage to stage."""
 
     what: str = Field(min_length=1, description="The collective, and over which axes.")
@@ -45,27 +53,27 @@ class Redistributions(Part):
     )
 
 
-class HeldByRole(Part):
+class MemoryByRole(AnswerPart):
     """What one device holds between steps."""
 
     parameter: Whole = Field(description="Parameters, in bytes.")
     moment: Whole = Field(description="What the optimizer keeps, in bytes.")
 
 
-class StepRow(Part):
+class StepRow(AnswerPart):
     """One step on one device and on many."""
 
     loss_alone: _Loss = Field(description="On one device; null where there is none.")
     loss_sharded: _Loss = Field(description="On all of them.")
-    difference: _Apart = Field(
+    difference: _Deviation = Field(
         description="The largest of a parameter, as a share of its array's largest element."
     )
-    rounding: _Apart = Field(
+    rounding: _Deviation = Field(
         description="The same between the step on one device and itself in wider numbers."
     )
 
     @classmethod
-    def of(cls, row: Row) -> Self:
+    def of(cls, row: StepDifference) -> Self:
         given = {
             name: value for name in cls.model_fields if (value := getattr(row, name)) is not None
         }
@@ -75,7 +83,7 @@ class StepRow(Part):
         )
 
 
-class Tried(Part):
+class TrialReport(AnswerPart):
     """Steps that were trained in processes, beside those of one."""
 
     alone: str = Field(min_length=1, description="What the steps are compared with.")
@@ -85,7 +93,7 @@ class Tried(Part):
     unlike: list[str] = Field(description="The arrays of which it does not, the worst first.")
 
 
-class TrainReply(Reply):
+class TrainReply(ReplyModel):
     """A training step cut by a plan."""
 
     name: str = Field(description="What the step is called.")
@@ -93,7 +101,7 @@ class TrainReply(Reply):
     axes: Axes = Field(description="The axes and their sizes.")
     devices: Positive = Field(description="The product of the axes.")
     runtime: Literal["jax", "torch"] = Field(description="What the file is for.")
-    held: HeldByRole = Field(description="By one device.")
+    held: MemoryByRole = Field(description="By one device.")
     redistributions: list[Redistributions] = Field(description="The most bytes first.")
     placement: Matrix | None = Field(
         description="How the axes lie: one row an axis, one column a level; null on no machine."
@@ -104,7 +112,7 @@ class TrainReply(Reply):
     programs: dict[str, str] = Field(
         description="By module: what a machine's requests are carried out by, if not in one step."
     )
-    check: Tried | None = Field(
+    check: TrialReport | None = Field(
         description="Null unless asked for: the files were not executed then."
     )
     files: _Files = Field(description="What every device does, and modules that it needs.")
@@ -113,14 +121,14 @@ class TrainReply(Reply):
     def of(
         cls,
         step: Step,
-        program: Program,
+        program: StepProgram,
         plan: Plan,
         *,
         text: str,
         runtime: str,
         files: Mapping[str, str],
         programs: Programs | None,
-        check: Tried | None,
+        check: TrialReport | None,
     ) -> Self:
         return cls.like(
             name=step.name,
@@ -128,8 +136,8 @@ class TrainReply(Reply):
             axes=dict(plan.axes),
             devices=plan.devices,
             runtime=runtime,
-            held=HeldByRole(**_held(step, program, plan)),
-            redistributions=_sent(program, plan),
+            held=MemoryByRole(**_memory_by_role(step, program, plan)),
+            redistributions=_redistributions_of(program, plan),
             placement=matrix_of(programs.placement) if programs else None,
             ranks_by_axes=programs is not None and programs.reordered,
             programs=programs.texts if programs else {},
@@ -140,13 +148,13 @@ class TrainReply(Reply):
 
 TrainAnswer = Annotated[
     Annotated[TrainReply, Tag("")] | Annotated[ConfiguredReply, Tag("framework")],
-    Discriminator(having("framework")),
+    Discriminator(discriminate_by("framework")),
 ]
 
 
-def tried(alone: str, processes: int, found: Compared) -> Tried:
+def trial_report_of(alone: str, processes: int, found: TrialComparison) -> TrialReport:
     """What was compared, as an answer has it."""
-    return Tried.like(
+    return TrialReport.like(
         alone=alone,
         processes=processes,
         steps=[StepRow.of(row) for row in found.rows],
@@ -155,7 +163,7 @@ def tried(alone: str, processes: int, found: Compared) -> Tried:
     )
 
 
-def _held(step: Step, program: Program, plan: Plan) -> dict[str, int]:
+def _memory_by_role(step: Step, program: StepProgram, plan: Plan) -> dict[str, int]:
     """By a device of the stage that holds most, of each role."""
     found: dict[str, Counter[int]] = {"parameter": Counter(), "moment": Counter()}
     homes = program.homes or (0,) * len(program.inputs)
@@ -170,32 +178,38 @@ def _held(step: Step, program: Program, plan: Plan) -> dict[str, int]:
     return {role: max(of.values(), default=0) for role, of in found.items()}
 
 
-def _sent(program: Program, plan: Plan) -> list[Redistributions]:
+def _redistributions_of(program: StepProgram, plan: Plan) -> list[Redistributions]:
     """On all stages together, of all microbatches."""
     times: Counter[str] = Counter()
     least: Counter[str] = Counter()
-    places = program.places or (Place(EVERYWHERE, When.BEFORE),) * len(program.instructions)
+    places = program.places or (InstructionPlace(EVERYWHERE, StepPhase.BEFORE),) * len(
+        program.instructions
+    )
     for one, place in zip(program.instructions, places, strict=True):
-        once = place.when in (When.BEFORE, When.AFTER)
+        once = place.when in (StepPhase.BEFORE, StepPhase.AFTER)
         _count(one, plan, 1 if once else plan.microbatches, times, least)
     order = sorted(times, key=lambda what: (-least[what], what))
     return [Redistributions(what=what, times=times[what], bytes=least[what]) for what in order]
 
 
 def _count(
-    one: Done | Moved | Sent, plan: Plan, often: int, times: Counter[str], least: Counter[str]
+    one: LocalOperation | RedistributedValue | SentValue,
+    plan: Plan,
+    often: int,
+    times: Counter[str],
+    least: Counter[str],
 ) -> None:
     match one:
-        case Moved(value, path):
+        case RedistributedValue(value, path):
             for move in path.requests(plan.sizes):
                 what = f"{move.how.value} over {', '.join(move.axes)}"
                 times[what] += often
                 least[what] += often * int(move.least_bytes(value.type, plan.parts))
-        case Sent(value, lies):
+        case SentValue(value, lies):
             what = "point-to-point between stages"
             times[what] += often
             part = Type(value.type.dtype, part_shape(value.type, lies, plan.parts))
             least[what] += often * part.bytes
-        case Done(operation, _, Program() as body):
+        case LocalOperation(operation, _, StepProgram() as body):
             for inner in body.instructions:
                 _count(inner, plan, often * length_of(operation), times, least)

@@ -5,7 +5,7 @@ file a device, in protobuf. The few shapes of that format that a trace needs are
 that nobody has to install protobuf to write a file. A number is its seven-bit groups, lowest
 first, as in the encoding guide's own example of field 1 with the value 150:
 
->>> from synth.collective.emit.chakra.protobuf import integer
->>> integer(1, 150).hex(" ")
+>>> from synth.collective.emit.chakra.protobuf import encode_integer
+>>> encode_integer(1, 150).hex(" ")
 '08 96 01'
 """

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 _VARINT, _LENGTH = 0, 2
 
 
-def varint(number: int) -> bytes:
+def encode_varint(number: int) -> bytes:
     """A number from 0 to 2**64 - 1, seven bits a byte, the lowest first."""
     if not 0 <= number < 1 << 64:
         raise AssertionError(f"{number} is no unsigned 64-bit number")
@@ -24,23 +24,23 @@ def varint(number: int) -> bytes:
     return bytes(found)
 
 
-def integer(field: int, number: int) -> bytes:
+def encode_integer(field: int, number: int) -> bytes:
     """A field that holds a number (or a bool, or an enum), none of them negative."""
-    return varint(field << 3 | _VARINT) + varint(number)
+    return encode_varint(field << 3 | _VARINT) + encode_varint(number)
 
 
-def chunk(field: int, content: bytes | str) -> bytes:
+def encode_bytes(field: int, content: bytes | str) -> bytes:
     """A field that holds a string, bytes, or another message."""
     raw = content.encode() if isinstance(content, str) else content
-    return varint(field << 3 | _LENGTH) + delimited(raw)
+    return encode_varint(field << 3 | _LENGTH) + encode_delimited(raw)
 
 
-def packed(field: int, numbers: Iterable[int]) -> bytes:
+def encode_packed(field: int, numbers: Iterable[int]) -> bytes:
     """A field that holds a list of numbers; nothing if there are none."""
-    content = b"".join(varint(number) for number in numbers)
-    return chunk(field, content) if content else b""
+    content = b"".join(encode_varint(number) for number in numbers)
+    return encode_bytes(field, content) if content else b""
 
 
-def delimited(message: bytes) -> bytes:
+def encode_delimited(message: bytes) -> bytes:
     """A message with its length before it, as messages follow each other in a file."""
-    return varint(len(message)) + message
+    return encode_varint(len(message)) + message

@@ -40,10 +40,21 @@ import numpy as np
 
 from grammar import Collective
 from hierarchies import Devices, Domain, InputError, Link, System
-from synth.collective.emit.buffers import buffers
-from synth.collective.emit.chakra.protobuf import chunk, delimited, integer, packed
+from synth.collective.emit.buffers import follow_buffers
+from synth.collective.emit.chakra.protobuf import (
+    encode_bytes,
+    encode_delimited,
+    encode_integer,
+    encode_packed,
+)
 from synth.collective.emit.mesh import mesh
-from synth.collective.emit.source import CannotExpressError, Files, Source, cannot, step_of
+from synth.collective.emit.source import (
+    CannotExpressError,
+    EmitSource,
+    Files,
+    inexpressible_error,
+    step_number,
+)
 from synth.collective.semantics.schedule import Exchange, Transpose
 
 PREFIX = "trace"
@@ -66,7 +77,7 @@ _MOST_GROUPS = (2**31 - 1) // 1_000_000
 """ASTRA-sim numbers the messages of a group from a million times its name, in 32 bits."""
 
 
-def write(source: Source) -> Files:
+def write(source: EmitSource) -> Files:
     """The traces of all devices and the inputs that ASTRA-sim needs beside them.
 
     Raises CannotExpressError for a reduce or a broadcast, for an all-reduce of fewer bytes than
@@ -121,7 +132,7 @@ Dimensions = tuple[Dimension, ...]
 """Innermost first, as devices are numbered: the innermost is the fastest. None is of one child."""
 
 
-def _dimensions(source: Source) -> Dimensions:
+def _dimensions(source: EmitSource) -> Dimensions:
     """The levels; those of switches by axes, if groups over several levels fill them in part."""
     system, schedule = source.system, source.schedule
     counts = enumerate(zip(system.hierarchy.cardinalities, system.links, strict=True))
@@ -141,12 +152,16 @@ def _dimensions(source: Source) -> Dimensions:
 class _Traces:
     """The nodes of every device, written phase by phase, each after the one before."""
 
-    def __init__(self, source: Source, dimensions: Dimensions) -> None:
+    def __init__(self, source: EmitSource, dimensions: Dimensions) -> None:
         devices = source.schedule.devices
         self._source = source
         self._dimensions = dimensions
-        self._sizes = source.schedule.padded_bytes // np.maximum(buffers(source.schedule).parts, 1)
-        self._written: list[list[bytes]] = [[delimited(chunk(1, VERSION))] for _ in range(devices)]
+        self._sizes = source.schedule.padded_bytes // np.maximum(
+            follow_buffers(source.schedule).parts, 1
+        )
+        self._written: list[list[bytes]] = [
+            [encode_delimited(encode_bytes(1, VERSION))] for _ in range(devices)
+        ]
         self._before = [0] * devices
         self.names: dict[tuple[int, ...], int] = {}
         self.notes: list[str] = []
@@ -158,19 +173,21 @@ class _Traces:
         """One collective node on every member of a group."""
         if phase.collective not in _TYPES:
             why = "ASTRA-sim prices all-reduce, reduce-scatter, all-gather and all-to-all only"
-            raise cannot(self._source, number, why)
+            raise inexpressible_error(self._source, number, why)
         sizes = self._sizes[number][phase.groups[:, 0]]
         members = phase.groups.shape[1]
         if phase.collective is Collective.ALL_REDUCE and sizes.min() < members:
-            raise cannot(self._source, number, f"ASTRA-sim cuts no byte for {members} members")
+            raise inexpressible_error(
+                self._source, number, f"ASTRA-sim cuts no byte for {members} members"
+            )
         route = _route(phase.groups, self._source.system, self._dimensions)
         if route.note:
-            step = step_of(self._source.schedule, number)
+            step = step_number(self._source.schedule, number)
             self.notes.append(f"Step {step}, {phase.collective.value}: {route.note}")
         start = _node(number + 1, phase.collective.value, _COLLECTIVE)
         head = _attribute("is_cpu_op", 27, 0) + _attribute("comm_type", 9, _TYPES[phase.collective])
         if route.dimensions:
-            head += _attribute("involved_dim", 28, packed(1, route.dimensions))
+            head += _attribute("involved_dim", 28, encode_packed(1, route.dimensions))
         for group, size in zip(phase.groups.tolist(), sizes.tolist(), strict=True):
             attributes = head + _attribute("comm_size", 9, size)
             if not route.dimensions:
@@ -195,21 +212,21 @@ class _Traces:
         for device in devices:
             before = self._before[device]
             if before not in made:
-                waits = packed(5, [before] if before else [])
-                made[before] = delimited(start + waits + attributes)
+                waits = encode_packed(5, [before] if before else [])
+                made[before] = encode_delimited(start + waits + attributes)
             self._written[device].append(made[before])
             self._before[device] = name
 
 
 def _node(name: int, what: str, kind: int) -> bytes:
     """The fields before a node's dependencies; names count phases from 1."""
-    return integer(1, name) + chunk(2, f"{name} {what}") + integer(3, kind)
+    return encode_integer(1, name) + encode_bytes(2, f"{name} {what}") + encode_integer(3, kind)
 
 
 def _attribute(name: str, field: int, value: int | str | bytes) -> bytes:
     """An attribute by the field of its type: 9 int64, 13 uint64, 27 bool, 28 bools, 29 string."""
-    encoded = integer(field, value) if isinstance(value, int) else chunk(field, value)
-    return chunk(10, chunk(1, name) + encoded)
+    encoded = encode_integer(field, value) if isinstance(value, int) else encode_bytes(field, value)
+    return encode_bytes(10, encode_bytes(1, name) + encoded)
 
 
 @dataclass(frozen=True)
@@ -293,7 +310,7 @@ AstraSim_Analytical_Congestion_Unaware \\
 """
 
 
-def _run(source: Source, dimensions: Dimensions, notes: list[str]) -> str:
+def _run(source: EmitSource, dimensions: Dimensions, notes: list[str]) -> str:
     """The command, and what its answer does not show."""
     system = source.system
     links = [dimension.link for dimension in dimensions]

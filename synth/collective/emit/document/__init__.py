@@ -7,7 +7,7 @@ program that the document names, as a file may have been edited on its way.
 >>> from grammar import parse
 >>> from hierarchies import Reduction
 >>> from synth.collective.emit.document import read
->>> from synth.collective.emit.document.writing import document, printed
+>>> from synth.collective.emit.document.writing import document, document_to_text
 >>> from synth.collective.semantics.lowering import lower
 >>> from synth.collective.semantics.rules import derive
 >>> reduction = Reduction.plain(2, 2)
@@ -15,7 +15,7 @@ program that the document names, as a file may have been edited on its way.
 >>> body = document(schedule)
 >>> body["steps"][0]["collective"], body["steps"][0]["groups"]
 ('all-reduce', [[0, 1, 2, 3]])
->>> read(printed(body)).program == schedule.program
+>>> read(document_to_text(body)).program == schedule.program
 True
 """
 

@@ -19,20 +19,20 @@ Device = Annotated[int, Field(ge=0)]
 Group = Annotated[list[Device], Field(min_length=1)]
 
 
-class Part(BaseModel):
+class DocumentPart(BaseModel):
     """What all parts of a document have in common: nothing is guessed, nothing is unknown."""
 
     model_config = ConfigDict(extra="forbid", strict=True, defer_build=True)
 
 
-class LevelPart(Part):
+class LevelPart(DocumentPart):
     """One level of the machine."""
 
     name: str = Field(description="What its units are called.")
     count: Positive = Field(description="How many of them each unit of the level above has.")
 
 
-class ExchangePart(Part):
+class ExchangePart(DocumentPart):
     """One collective, run by several groups of devices at once."""
 
     collective: Literal[
@@ -48,7 +48,7 @@ class ExchangePart(Part):
     bytes: Positive = Field(description="The largest of the members' buffers before and after.")
 
 
-class TransposePart(Part):
+class TransposePart(DocumentPart):
     """A change of the order of memory inside each device; nothing is sent."""
 
     collective: Literal["transpose"] = Field(description="Marks a step without communication.")
@@ -91,7 +91,7 @@ Segments = Annotated[
 ProgramText = Annotated[str, Field(description="The program these steps carry out.")]
 
 
-class Head(Part):
+class Head(DocumentPart):
     """What all documents say: the machine, and whose payloads are added up."""
 
     schema_version: Literal[1] | None = Field(
@@ -142,7 +142,7 @@ class Document(Head):
     steps: Steps
 
 
-class StripePart(Part):
+class StripePart(DocumentPart):
     """A slice of the payload and the steps that carry it, beside those of the other stripes."""
 
     program: ProgramText

@@ -19,9 +19,9 @@ import numpy as np
 from pydantic import ValidationError
 
 from grammar import Collective, Goal, Program, instructions, parse
-from grammar.tensors.sharding import Kind
-from hierarchies import Axis, Hierarchy, InputError, Level, Placement, Reduction, within
-from synth.collective.emit.buffers import Buffers, buffers
+from grammar.tensors.sharding import ReductionKind
+from hierarchies import Axis, Hierarchy, InputError, Level, Placement, Reduction, error_context
+from synth.collective.emit.buffers import BufferHistory, follow_buffers
 from synth.collective.emit.document.schema import (
     DOCUMENTS,
     FORMAT,
@@ -33,7 +33,7 @@ from synth.collective.emit.document.schema import (
     StripePart,
     TransposePart,
 )
-from synth.collective.emit.source import Files, Source
+from synth.collective.emit.source import EmitSource, Files
 from synth.collective.semantics.schedule import Exchange, Phase, Schedule, Transpose
 
 _SHOWN = 200
@@ -72,7 +72,7 @@ def striped_document(stripes: Sequence[Schedule], system: str | None = None) -> 
 def _origin(schedule: Schedule, system: str | None) -> Json:
     reduction = schedule.reduction
     placement = reduction.placement
-    plain, sums = schedule.goal is Goal.ALL_REDUCE, schedule.op is Kind.SUM
+    plain, sums = schedule.goal is Goal.ALL_REDUCE, schedule.op is ReductionKind.SUM
     return {
         "format": FORMAT,
         "version": VERSION,
@@ -99,15 +99,15 @@ def _sizes(schedule: Schedule) -> Json:
     }
 
 
-def write(source: Source) -> Files:
+def write(source: EmitSource) -> Files:
     """The document as a file, one key and one step a line."""
     name, file = source.system.name, f"schedule_{source.stamp}.json"
     if source.beside:
-        return {file: printed(striped_document(source.schedules, name))}
-    return {file: printed(document(source.schedule, name))}
+        return {file: document_to_text(striped_document(source.schedules, name))}
+    return {file: document_to_text(document(source.schedule, name))}
 
 
-def printed(body: Json) -> str:
+def document_to_text(body: Json) -> str:
     """A document as text."""
     return _object(body, "") + "\n"
 
@@ -164,26 +164,26 @@ def read_stripes(text: str) -> tuple[Schedule, ...]:
     try:
         found = DOCUMENTS.validate_json(text)
     except ValidationError as error:
-        raise _refused(error) from None
+        raise _first_error(error) from None
     reduction, goal = _reduction(found), Goal(found.request or Goal.ALL_REDUCE)
-    _same("reduction_groups", found.reduction_groups, reduction.grid().tolist())
+    _check_same("reduction_groups", found.reduction_groups, reduction.grid().tolist())
     if isinstance(found, Document):
-        return (_reducing(_schedule(found, reduction, goal, ""), found),)
+        return (_set_operation(_schedule(found, reduction, goal, ""), found),)
     sizes = [stripe.payload_bytes for stripe in found.stripes]
-    _same("payload_bytes", found.payload_bytes, sum(sizes))
+    _check_same("payload_bytes", found.payload_bytes, sum(sizes))
     return tuple(
-        _reducing(_schedule(stripe, reduction, goal, f"stripes.{number}."), found)
+        _set_operation(_schedule(stripe, reduction, goal, f"stripes.{number}."), found)
         for number, stripe in enumerate(found.stripes)
     )
 
 
-def _reducing(schedule: Schedule, found: Document | StripedDocument) -> Schedule:
+def _set_operation(schedule: Schedule, found: Document | StripedDocument) -> Schedule:
     """With the operation that the document says."""
-    with within("op"):
-        return replace(schedule, op=Kind(found.op or Kind.SUM))
+    with error_context("op"):
+        return replace(schedule, op=ReductionKind(found.op or ReductionKind.SUM))
 
 
-def _refused(error: ValidationError) -> InputError:
+def _first_error(error: ValidationError) -> InputError:
     """The first thing wrong, in the words of this project where it is the version."""
     first = error.errors(include_url=False)[0]
     place = ".".join(str(part) for part in first["loc"][1:]) or "schedule"
@@ -198,7 +198,7 @@ def _schedule(
 ) -> Schedule:
     devices = reduction.placement.hierarchy.devices
     if goal.in_pieces:
-        _same(f"{place}pieces", found.pieces, reduction.tree.devices)
+        _check_same(f"{place}pieces", found.pieces, reduction.tree.devices)
     schedule = Schedule(
         _program(found.program, reduction, goal, place),
         reduction,
@@ -208,23 +208,23 @@ def _schedule(
         found.segments,
         goal,
     )
-    _same(f"{place}padded_bytes", found.padded_bytes, schedule.padded_bytes)
+    _check_same(f"{place}padded_bytes", found.padded_bytes, schedule.padded_bytes)
     _check_sizes(schedule, place)
     return schedule
 
 
 def _reduction(found: Document | StripedDocument) -> Reduction:
-    with within("levels, axes, placement, reduce"):
+    with error_context("levels, axes, placement, reduce"):
         hierarchy = Hierarchy(tuple(Level(level.name, level.count) for level in found.levels))
         axes = tuple(Axis(name, size) for name, size in found.axes.items())
         placement = Placement(hierarchy, axes, tuple(map(tuple, found.placement)))
         reduction = Reduction(placement, tuple(found.reduce), found.collapse)
-    _same("devices", found.devices, hierarchy.devices)
+    _check_same("devices", found.devices, hierarchy.devices)
     return reduction
 
 
 def _program(text: str, reduction: Reduction, goal: Goal, place: str) -> Program:
-    with within(f"{place}program"):
+    with error_context(f"{place}program"):
         program = parse(text)
         instructions(program, reduction.tree, goal)
     return program
@@ -252,7 +252,7 @@ def _check_ids(ids: list[int], devices: int, place: str) -> None:
         raise InputError(f"device {twice} is named twice", where=place, hint="once a step at most")
 
 
-def _same(place: str, given: object, right: object) -> None:
+def _check_same(place: str, given: object, right: object) -> None:
     if given != right:
         hint = f"the rest of the document makes it {str(right)[:_SHOWN]}"
         raise InputError(f"{str(given)[:_SHOWN]} does not fit", where=place, hint=hint)
@@ -260,7 +260,7 @@ def _same(place: str, given: object, right: object) -> None:
 
 def _check_sizes(schedule: Schedule, stripe: str) -> None:
     """Follow the buffers: every step's bytes must be those its devices hold."""
-    held = buffers(schedule)
+    held = follow_buffers(schedule)
     for i, phase in enumerate(schedule.phases):
         place = f"{stripe}steps.{i}"
         if isinstance(phase, Exchange) and phase.collective not in schedule.goal.alphabet:
@@ -269,12 +269,12 @@ def _check_sizes(schedule: Schedule, stripe: str) -> None:
         parts = _parts(held, i, phase)
         if not parts or any(schedule.pieces % part for part in parts):
             raise InputError("its devices hold nothing that fits it", where=place)
-        _same(f"{place}.bytes", phase.size_bytes, schedule.segment_bytes // min(parts))
+        _check_same(f"{place}.bytes", phase.size_bytes, schedule.segment_bytes // min(parts))
         if isinstance(phase, Transpose) and phase.size_bytes % prod(phase.shape):
             raise InputError(f"{phase.size_bytes} bytes have no such shape", where=place)
 
 
-def _parts(held: Buffers, position: int, phase: Phase) -> set[int]:
+def _parts(held: BufferHistory, position: int, phase: Phase) -> set[int]:
     """Into how many parts the payload is cut in the buffers of a step; none if they do not fit."""
     if isinstance(phase, Transpose):
         parts = set(held.parts[position, phase.devices].tolist())

@@ -9,12 +9,12 @@ GPUs all-reduce in two rounds: each sends the other its half to be summed, then 
 >>> from hierarchies import Reduction
 >>> from synth.collective.emit.mesh import mesh
 >>> from synth.collective.emit.mscclpp.homes import BUFFERS, SPAN
->>> from synth.collective.emit.mscclpp.moves import moves
+>>> from synth.collective.emit.mscclpp.moves import messages_of
 >>> from synth.collective.semantics.lowering import lower
 >>> from synth.collective.semantics.rules import derive
 >>> reduction = Reduction.plain(2)
 >>> schedule = lower(derive(parse("all-reduce root inside"), reduction.tree), reduction, 64)
->>> found = moves(schedule, mesh(reduction.placement), reduction.grid()[0], hosts=(0, 0))
+>>> found = messages_of(schedule, mesh(reduction.placement), reduction.grid()[0], hosts=(0, 0))
 >>> for each in found.rounds:
 ...     print([(send.source, send.target, send.chunks) for send in each.sends])
 ...     print([BUFFERS[send.goes[0] // SPAN] for send in each.sends])

@@ -14,8 +14,8 @@ from enum import Enum
 from itertools import groupby
 from typing import Literal, TypeVar
 
-from synth.collective.emit.mscclpp.homes import BUFFERS, INPUT, SCRATCH, SPAN, place
-from synth.collective.emit.mscclpp.moves import Keep, Places, Send
+from synth.collective.emit.mscclpp.homes import BUFFERS, INPUT, SCRATCH, SPAN, place_number
+from synth.collective.emit.mscclpp.moves import LocalMove, Message, Places
 from synth.collective.emit.mscclpp.schema import (
     Copy,
     Local,
@@ -65,7 +65,7 @@ class Window:
         return buffer * SPAN + (piece * self.copies + self.copy) * size + within
 
 
-class Asks(Enum):
+class ReadyWait(Enum):
     """When a rank waits until those it sends to have signalled that they are ready."""
 
     NEVER = "never"
@@ -74,13 +74,13 @@ class Asks(Enum):
 
 
 @dataclass(frozen=True)
-class Task:
+class RankRound:
     """A round as one rank has it: what goes out, what comes in, what it does by itself then."""
 
     phase: int
-    out: list[Send]
-    come: list[Send]
-    keep: Keep | None = None
+    out: list[Message]
+    come: list[Message]
+    keep: LocalMove | None = None
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class Excess:
 
 
 @dataclass
-class Block:
+class BlockWriter:
     """A threadblock as it is written: operations, and what they refer to by position.
 
     ``hosts[rank]`` tells memory channels (same host) from port channels. ``channels`` and
@@ -102,14 +102,14 @@ class Block:
     rank: int
     hosts: Sequence[int]
     window: Window
-    asks: Asks = Asks.NEVER
+    asks: ReadyWait = ReadyWait.NEVER
     ops: list[Operation] = field(default_factory=list)
     channels: dict[str, dict[int, int]] = field(default_factory=lambda: {MEMORY: {}, PORT: {}})
     buffers: dict[str, dict[tuple[int, str], int]] = field(
         default_factory=lambda: {MEMORY: {}, PORT: {}}
     )
 
-    def write(self, tasks: Sequence[Task]) -> Excess | None:
+    def write(self, tasks: Sequence[RankRound]) -> Excess | None:
         """Append what the rank does, round by round; stop at a passed limit."""
         rounds = [
             (
@@ -119,14 +119,16 @@ class Block:
             )
             for task in tasks
         ]
-        if self.asks is Asks.START:
+        if self.asks is ReadyWait.START:
             for task, out, come in rounds:
                 for peer in (*(send.target for send in out), *(send.source for send in come)):
                     self._channel(peer)
                 if why := self._passed():
                     return Excess(task.phase, why)
-            self._on_channels("signal", _once(s.source for _, _, come in rounds for s in come))
-            self._on_channels("wait", _once(s.target for _, out, _ in rounds for s in out))
+            self._on_channels(
+                "signal", _unique_peers(s.source for _, _, come in rounds for s in come)
+            )
+            self._on_channels("wait", _unique_peers(s.target for _, out, _ in rounds for s in out))
         for task, out, come in rounds:
             self._round(task, out, come)
             why = self._passed()
@@ -134,7 +136,7 @@ class Block:
                 return Excess(task.phase, why)
         return None
 
-    def _round(self, task: Task, out: list[Send], come: list[Send]) -> None:
+    def _round(self, task: RankRound, out: list[Message], come: list[Message]) -> None:
         self._ask(out, come)
         if out:
             self._meet()
@@ -146,13 +148,13 @@ class Block:
         if task.keep is not None:
             self._keep(task.keep, come)
 
-    def _mine(self, sends: list[Send], peers: list[int]) -> list[Send]:
+    def _mine(self, sends: list[Message], peers: list[int]) -> list[Message]:
         """The parts of messages in the window, from the next higher rank around.
 
         As each rank begins with another peer, no peer gets all messages at once.
         """
         order = sorted(range(len(sends)), key=lambda at: (peers[at] - self.rank) % len(self.hosts))
-        cut = [_cut_send(sends[at], self.window) for at in order]
+        cut = [_message_in_window(sends[at], self.window) for at in order]
         return [send for send in cut if send.chunks]
 
     def _meet(self) -> None:
@@ -175,7 +177,7 @@ class Block:
         buffer, index = divmod(at, SPAN)
         return Remote(self._buffer(peer, BUFFERS[buffer]), index, size)
 
-    def _ask(self, out: list[Send], come: list[Send]) -> None:
+    def _ask(self, out: list[Message], come: list[Message]) -> None:
         """Signal that the own buffers are free to write, and wait until the targets' are."""
         askers = [send.source for send in come if self._asked(send)]
         if askers:
@@ -183,10 +185,10 @@ class Block:
             self._on_channels("signal", askers)
         self._on_channels("wait", [send.target for send in out if self._asked(send)])
 
-    def _asked(self, send: Send) -> bool:
-        return self.asks is Asks.HOMES and send.goes[0] // SPAN != BUFFERS.index(SCRATCH)
+    def _asked(self, send: Message) -> bool:
+        return self.asks is ReadyWait.HOMES and send.goes[0] // SPAN != BUFFERS.index(SCRATCH)
 
-    def _copy(self, out: list[Send]) -> None:
+    def _copy(self, out: list[Message]) -> None:
         """Lay out in scratch what proxies are to read, each stretch once."""
         pieces = {
             (goes, come)
@@ -204,11 +206,11 @@ class Block:
         for (here, there), size in _runs(come, goes):
             self.ops.append(Copy(src_buff=[_local(here, size)], dst_buff=[_local(there, size)]))
 
-    def _staged(self, send: Send) -> Places:
-        first = place(SCRATCH, send.stage or 0)
+    def _staged(self, send: Message) -> Places:
+        first = place_number(SCRATCH, send.stage or 0)
         return self.window.shifted(tuple(range(first, first + len(send.chunks))))
 
-    def _put(self, out: list[Send]) -> None:
+    def _put(self, out: list[Message]) -> None:
         """Copy to the peers: threads to memory, and the proxy of a port channel by itself.
 
         The executor takes all sources of one operation from the buffer of the first.
@@ -243,9 +245,9 @@ class Block:
             for some in _batches(ids, MOST_CHANNELS_PER_OPERATION):
                 self.ops.append(Sync(name, some, kind))
 
-    def _keep(self, keep: Keep, come: list[Send]) -> None:
+    def _keep(self, keep: LocalMove, come: list[Message]) -> None:
         """Add up what came and the own values, or copy those."""
-        low, high = _cut(keep.chunks, self.window)
+        low, high = _chunks_in_window(keep.chunks, self.window)
         own, goes = (self.window.shifted(p[low:high]) for p in (keep.come, keep.goes))
         if not own:
             return
@@ -278,7 +280,7 @@ def too_many_channels(count: int, kind: str) -> str:
     return f"{count} {kind} channels, the limit is {MOST_CHANNELS}"
 
 
-def _once(peers: Iterable[int]) -> list[int]:
+def _unique_peers(peers: Iterable[int]) -> list[int]:
     """Each peer once, in the order in which they come."""
     return list(dict.fromkeys(peers))
 
@@ -288,19 +290,19 @@ def _local(at: int, size: int) -> Local:
     return Local(BUFFERS[buffer], index, size)
 
 
-def _cut(chunks: Sequence[int], window: Window) -> tuple[int, int]:
+def _chunks_in_window(chunks: Sequence[int], window: Window) -> tuple[int, int]:
     """Which of ascending chunks are in a window: from one position up to another."""
     return bisect_left(chunks, window.first), bisect_left(chunks, window.end)
 
 
-def _cut_send(send: Send, window: Window) -> Send:
+def _message_in_window(send: Message, window: Window) -> Message:
     """The part of a message that is in a window."""
-    low, high = _cut(send.chunks, window)
+    low, high = _chunks_in_window(send.chunks, window)
     if (low, high) == (0, len(send.chunks)):
         return send
     parts = (send.chunks[low:high], send.come[low:high], send.goes[low:high])
     stage = None if send.stage is None else send.stage + low
-    return Send(send.source, send.target, *parts, stage)
+    return Message(send.source, send.target, *parts, stage)
 
 
 def _runs(*places: Places) -> Iterator[tuple[tuple[int, ...], int]]:

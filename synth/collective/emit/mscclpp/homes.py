@@ -34,7 +34,7 @@ REFUSED: Mapping[Goal, str] = {
 }
 
 
-def place(buffer: str, index: int = 0) -> int:
+def place_number(buffer: str, index: int = 0) -> int:
     """An index of a buffer as one number, so that places beside each other differ by 1."""
     return BUFFERS.index(buffer) * SPAN + index
 
@@ -90,17 +90,17 @@ class Homes:
             labels = rank * self.own + chunks
         elif self.goal.apart:
             labels = chunks * self.members + rank
-        return np.stack([labels, place(INPUT) + chunks])
+        return np.stack([labels, place_number(INPUT) + chunks])
 
     def of(self, rank: int, labels: Numbers) -> Numbers:
         """The homes of labels on a rank; -1 for those that have none there."""
         if self.inplace:
-            return place(INPUT) + labels
+            return place_number(INPUT) + labels
         if self.goal.gathers:
-            return place(OUTPUT) + labels
+            return place_number(OUTPUT) + labels
         chunks, came = np.divmod(labels, self.members if self.goal.apart else 1)
         owner, within = np.divmod(chunks, self.own)
-        return np.where(owner == rank, place(OUTPUT) + came * self.own + within, -1)
+        return np.where(owner == rank, place_number(OUTPUT) + came * self.own + within, -1)
 
 
 def homes(schedule: Schedule, chunks: int) -> Homes:

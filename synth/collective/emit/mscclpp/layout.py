@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from synth.collective.emit.mscclpp.blocks import Window
-from synth.collective.emit.mscclpp.moves import Moves
-from synth.collective.emit.source import CannotExpressError, Source
-from synth.collective.semantics.schedule import padded
+from synth.collective.emit.mscclpp.moves import GroupMessages
+from synth.collective.emit.source import CannotExpressError, EmitSource
+from synth.collective.semantics.schedule import pad_length
 
 ALIGNMENT = 16
 MOST_BYTES = 2**32 - 1
@@ -20,7 +20,7 @@ MOST_RANK_COPIES = 32
 
 
 @dataclass(frozen=True)
-class Layout:
+class BlockLayout:
     """How the work of a GPU is cut into threadblocks.
 
     The payload is cut into ``copies``, which are treated alike side by side, for speed; each
@@ -34,13 +34,13 @@ class Layout:
     lanes: int
 
 
-def numbers_of_lanes(source: Source, chunks: int) -> list[int]:
+def numbers_of_lanes(source: EmitSource, chunks: int) -> list[int]:
     """Into how many lanes the chunks may be cut, fewest first."""
     most = min(chunks, MOST_BLOCKS, max(1, MOST_BLOCKS_OF_ALL // source.schedule.devices))
     return [lanes for lanes in range(1, most + 1) if chunks % lanes == 0]
 
 
-def copies_of(source: Source, lanes: int) -> int:
+def copies_of(source: EmitSource, lanes: int) -> int:
     """How many copies are worth while: a threadblock alone moves some tens of GB/s."""
     most = min(MOST_COPIES, MOST_BLOCKS // lanes, MOST_RANK_COPIES // source.schedule.devices)
     copies = 1
@@ -49,7 +49,7 @@ def copies_of(source: Source, lanes: int) -> int:
     return copies
 
 
-def windows_of(found: Moves, layout: Layout) -> list[Window]:
+def windows_of(found: GroupMessages, layout: BlockLayout) -> list[Window]:
     """The windows of all threadblocks of a GPU, those of the first copy first."""
     size = found.homes.labels // layout.lanes
     own = found.homes.own
@@ -60,10 +60,10 @@ def windows_of(found: Moves, layout: Layout) -> list[Window]:
     ]
 
 
-def message_sizes(source: Source, found: Moves, layout: Layout) -> tuple[int, int]:
+def message_sizes(source: EmitSource, found: GroupMessages, layout: BlockLayout) -> tuple[int, int]:
     """The smallest and largest message; raises CannotExpressError for offsets beyond 32 bits."""
     chunks, scratch = found.homes.message * layout.copies, max(found.scratch) * layout.copies
-    payload = padded(source.schedule.payload_bytes, chunks * ALIGNMENT)
+    payload = pad_length(source.schedule.payload_bytes, chunks * ALIGNMENT)
 
     def largest(bytes_of_scratch: int) -> int:
         chunk = min(MOST_BYTES // chunks, bytes_of_scratch // max(1, scratch))

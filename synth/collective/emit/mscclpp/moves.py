@@ -17,7 +17,7 @@ import numpy as np
 
 from grammar import Collective
 from hierarchies import Devices
-from synth.collective.emit.buffers import buffers
+from synth.collective.emit.buffers import follow_buffers
 from synth.collective.emit.mesh import Mesh
 from synth.collective.emit.mscclpp.homes import (
     BUFFERS,
@@ -27,7 +27,7 @@ from synth.collective.emit.mscclpp.homes import (
     Homes,
     Numbers,
     homes,
-    place,
+    place_number,
 )
 from synth.collective.semantics.schedule import Exchange, Schedule, Transpose
 
@@ -36,7 +36,7 @@ Places = tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class Send:
+class Message:
     """One message: values of ``source`` for ``target``, by ascending labels.
 
     ``come`` is where they lie in the source, ``goes`` where they go in the target. ``stage`` is
@@ -53,7 +53,7 @@ class Send:
 
 
 @dataclass(frozen=True)
-class Keep:
+class LocalMove:
     """What a rank does by itself: values go from one place of its own to another."""
 
     rank: int
@@ -71,12 +71,12 @@ class Round:
     """
 
     phase: int
-    sends: tuple[Send, ...]
-    keeps: tuple[Keep, ...] = ()
+    sends: tuple[Message, ...]
+    keeps: tuple[LocalMove, ...] = ()
 
 
 @dataclass(frozen=True)
-class Moves:
+class GroupMessages:
     """What the ranks of a group send: their buffers, scratch chunks of each rank, the rounds."""
 
     homes: Homes
@@ -84,32 +84,34 @@ class Moves:
     rounds: tuple[Round, ...]
 
 
-def moves(schedule: Schedule, mesh: Mesh, members: Devices, hosts: Sequence[int]) -> Moves:
+def messages_of(
+    schedule: Schedule, mesh: Mesh, members: Devices, hosts: Sequence[int]
+) -> GroupMessages:
     """The messages of a schedule inside one reduction group.
 
     ``members`` are its ranks, ascending; they are known by their positions there, ``hosts`` too.
     Every exchange is done directly, as the simulator's "direct": each member sends each other one
     its share. An all-reduce is a reduce-scatter and an all-gather.
     """
-    follower = _Follower(schedule, mesh, members, hosts)
+    follower = _MoveBuilder(schedule, mesh, members, hosts)
     for number, phase in enumerate(schedule.phases):
         if isinstance(phase, Transpose):
             follower.transpose(phase)
         else:
             follower.exchange(number, phase)
     follower.settle(len(schedule.phases) - 1)
-    return Moves(follower.homes, tuple(follower.scratch), tuple(follower.rounds))
+    return GroupMessages(follower.homes, tuple(follower.scratch), tuple(follower.rounds))
 
 
 def chunks_of(schedule: Schedule) -> int:
     """Into how many chunks the payload is cut."""
-    return schedule.pieces * _finest(schedule)
+    return schedule.pieces * _finest_parts(schedule)
 
 
-def _finest(schedule: Schedule) -> int:
+def _finest_parts(schedule: Schedule) -> int:
     """Into how many parts pieces are cut again, so that all-reduces share their work equally."""
     finer = 1
-    for phase, parts in zip(schedule.phases, buffers(schedule).parts, strict=False):
+    for phase, parts in zip(schedule.phases, follow_buffers(schedule).parts, strict=False):
         if isinstance(phase, Exchange) and phase.collective.rounds > 1:
             members = phase.groups.shape[1]
             held = schedule.pieces // parts[phase.groups[:, 0]]
@@ -117,7 +119,7 @@ def _finest(schedule: Schedule) -> int:
     return finer
 
 
-class _Follower:
+class _MoveBuilder:
     """What each rank holds, in the order of its buffer, as the phases go by.
 
     ``held[rank]`` has a column for each value: its label, and below that its place.
@@ -132,7 +134,7 @@ class _Follower:
         self._hosts = hosts
         self._place = np.full(schedule.devices, -1)
         self._place[mesh.devices[members]] = np.arange(len(members))
-        self._needed = buffers(schedule).needed[:, mesh.devices[members]].tolist()
+        self._needed = follow_buffers(schedule).needed[:, mesh.devices[members]].tolist()
         by_members = self._place[schedule.reduction.grid()]
         order = next(row for row in by_members if row[0] >= 0)
         self._held = {rank: self.homes.first(rank, order) for rank in range(len(members))}
@@ -147,7 +149,7 @@ class _Follower:
     def exchange(self, number: int, phase: Exchange) -> None:
         """Note the messages of a phase, one or two rounds of them, and what is held after it."""
         collective = phase.collective
-        sums, copies = _Sends([], []), _Sends([], [])
+        sums, copies = _RoundDraft([], []), _RoundDraft([], [])
         groups = self._place[phase.groups]
         for group in groups[groups[:, 0] >= 0].tolist():
             needed = [rank for rank in group if self._needed[number + 1][rank]]
@@ -172,12 +174,14 @@ class _Follower:
             goes = self.homes.of(rank, labels)
             away = (goes >= 0) & (goes != places)
             if away.any():
-                keeps.append(Keep(rank, *map(_listed, (labels[away], places[away], goes[away]))))
+                keeps.append(
+                    LocalMove(rank, *map(_to_tuple, (labels[away], places[away], goes[away])))
+                )
         if keeps:
             self.rounds.append(Round(number, (), tuple(keeps)))
 
     def _collect(
-        self, collective: Collective, group: list[int], needed: list[int], found: _Sends
+        self, collective: Collective, group: list[int], needed: list[int], found: _RoundDraft
     ) -> None:
         """The first half: every member's share of every other's values goes to its scratch."""
         labels = self._held[group[0]][0]
@@ -191,25 +195,27 @@ class _Follower:
                 )
                 continue
             sorted_share = share[np.argsort(labels[share])]
-            chunks = _listed(labels[sorted_share])
+            chunks = _to_tuple(labels[sorted_share])
             for source in group:
                 if source != target:
-                    first = place(SCRATCH, self._room(target, len(chunks)))
+                    first = place_number(SCRATCH, self._room(target, len(chunks)))
                     come = before[source][1, sorted_share]
                     stage = self._stage(source, [target], come)
                     goes = tuple(range(first, first + len(chunks)))
-                    found.sends.append(Send(source, target, chunks, _listed(come), goes, stage))
+                    found.sends.append(
+                        Message(source, target, chunks, _to_tuple(come), goes, stage)
+                    )
             now = before[target].copy()
             now[1, sorted_share] = self._summed(target, now[:, sorted_share])
             come, goes = before[target][1, sorted_share], now[1, sorted_share]
-            found.keeps.append(Keep(target, chunks, _listed(come), _listed(goes)))
+            found.keeps.append(LocalMove(target, chunks, _to_tuple(come), _to_tuple(goes)))
             self._held[target] = now if collective.copies else now[:, share]
         if collective.to_first:
             for rank in group[1:]:
                 del self._held[rank]
 
     def _spread(
-        self, collective: Collective, group: list[int], needed: list[int], found: _Sends
+        self, collective: Collective, group: list[int], needed: list[int], found: _RoundDraft
     ) -> None:
         """The second half: what a member has, the others get."""
         if collective.reduces:
@@ -235,7 +241,7 @@ class _Follower:
             for source, part in zip(own, parts, strict=True):
                 self._held[target][:, shares[source]] = part
 
-    def _swap(self, group: list[int], needed: list[int], found: _Sends) -> None:
+    def _swap(self, group: list[int], needed: list[int], found: _RoundDraft) -> None:
         """Each member's block for each other one; it comes where that one's block for it was."""
         blocks = {rank: self._held[rank].reshape(2, len(group), -1) for rank in group}
         for number, target in enumerate(group):
@@ -249,15 +255,15 @@ class _Follower:
             self._held[target] = np.concatenate(parts, axis=1)
 
     def _sent(
-        self, source: int, target: int, held: Numbers, stage: int | None, found: _Sends
+        self, source: int, target: int, held: Numbers, stage: int | None, found: _RoundDraft
     ) -> Numbers:
         """Note a message of what a source holds, and say what the target holds of it then."""
         order = np.argsort(held[0])
         labels, come = held[:, order]
         goes = self._placed(target, labels)
         near = self._hosts[target] == self._hosts[source]
-        sent = (_listed(labels), _listed(come), _listed(goes))
-        found.sends.append(Send(source, target, *sent, None if near else stage))
+        sent = (_to_tuple(labels), _to_tuple(come), _to_tuple(goes))
+        found.sends.append(Message(source, target, *sent, None if near else stage))
         after = held.copy()
         after[1, order] = goes
         return after
@@ -268,7 +274,7 @@ class _Follower:
         away = goes < 0
         count = int(away.sum())
         if count:
-            goes[away] = place(SCRATCH, self._room(rank, count)) + np.arange(count)
+            goes[away] = place_number(SCRATCH, self._room(rank, count)) + np.arange(count)
         return goes
 
     def _summed(self, rank: int, held: Numbers) -> Numbers:
@@ -293,11 +299,11 @@ class _Follower:
 
 
 @dataclass(frozen=True)
-class _Sends:
+class _RoundDraft:
     """A round as it is noted."""
 
-    sends: list[Send]
-    keeps: list[Keep]
+    sends: list[Message]
+    keeps: list[LocalMove]
 
 
 def _shares(collective: Collective, group: list[int], labels: Numbers) -> dict[int, Numbers]:
@@ -308,5 +314,5 @@ def _shares(collective: Collective, group: list[int], labels: Numbers) -> dict[i
     return dict(zip(group, order.reshape(len(group), -1), strict=True))
 
 
-def _listed(numbers: Numbers) -> tuple[int, ...]:
+def _to_tuple(numbers: Numbers) -> tuple[int, ...]:
     return tuple(numbers.tolist())

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from grammar import Collective
 from hierarchies import Devices
-from synth.collective.emit.buffers import buffers
+from synth.collective.emit.buffers import follow_buffers
 from synth.collective.emit.mscclpp.blocks import (
     MEMORY,
     MOST_CHANNELS,
@@ -24,9 +24,9 @@ from synth.collective.semantics.schedule import Exchange, Schedule
 Mask = npt.NDArray[np.bool_]
 
 
-def crowded(schedule: Schedule, hosts: Devices) -> Excess | None:
+def find_crowded_phase(schedule: Schedule, hosts: Devices) -> Excess | None:
     """The first phase in which some rank needs too many channels; ``hosts[device]`` is its host."""
-    needed = buffers(schedule).needed
+    needed = follow_buffers(schedule).needed
     for number, phase in enumerate(schedule.phases):
         if not isinstance(phase, Exchange):
             continue
@@ -38,7 +38,7 @@ def crowded(schedule: Schedule, hosts: Devices) -> Excess | None:
 
 def _most_peers(phase: Exchange, hosts: Devices, needed: Mask) -> dict[str, int]:
     """How many peers of each channel type a member has at most."""
-    busy, peers = _busy(phase.collective, needed[phase.groups])
+    busy, peers = _busy_masks(phase.collective, needed[phase.groups])
     at = hosts[phase.groups]
     near = (at[:, :, None] == at[:, None, :]) & peers[:, None, :]
     beside = near.sum(axis=2)
@@ -49,7 +49,7 @@ def _most_peers(phase: Exchange, hosts: Devices, needed: Mask) -> dict[str, int]
     }
 
 
-def _busy(collective: Collective, needed: Mask) -> tuple[Mask, Mask]:
+def _busy_masks(collective: Collective, needed: Mask) -> tuple[Mask, Mask]:
     """Masks of each group's members: those with a share to collect or spread, and their peers.
 
     ``needed`` tells whose values are read later, shape (groups, members).

@@ -43,51 +43,59 @@ from operator import attrgetter
 
 import numpy as np
 
-from grammar.tensors.sharding import Kind
+from grammar.tensors.sharding import ReductionKind
 from hierarchies import Devices
 from synth.collective.emit.launchers import places
-from synth.collective.emit.mscclpp.blocks import MEMORY, PORT, Asks, Block, Excess, Task, Window
+from synth.collective.emit.mscclpp.blocks import (
+    MEMORY,
+    PORT,
+    BlockWriter,
+    Excess,
+    RankRound,
+    ReadyWait,
+    Window,
+)
 from synth.collective.emit.mscclpp.homes import NAMES, REFUSED, Homes
 from synth.collective.emit.mscclpp.layout import (
-    Layout,
+    BlockLayout,
     copies_of,
     message_sizes,
     numbers_of_lanes,
     windows_of,
 )
-from synth.collective.emit.mscclpp.moves import Moves, Send, chunks_of, moves
-from synth.collective.emit.mscclpp.peers import crowded
-from synth.collective.emit.mscclpp.proof import Failure, prove
+from synth.collective.emit.mscclpp.moves import GroupMessages, Message, chunks_of, messages_of
+from synth.collective.emit.mscclpp.peers import find_crowded_phase
+from synth.collective.emit.mscclpp.proof import PlanFailure, prove
 from synth.collective.emit.mscclpp.schema import (
     GPU,
     PLAN,
     BufferRefs,
     ChannelRefs,
     Channels,
+    ExecutionPlan,
     Gpu,
     Nop,
-    Plan,
     RemoteBuffer,
     Threadblock,
 )
-from synth.collective.emit.source import CannotExpressError, Files, Source, cannot
+from synth.collective.emit.source import CannotExpressError, EmitSource, Files, inexpressible_error
 
-Work = list[Task]
+Work = list[RankRound]
 
 
 @dataclass(frozen=True)
-class Group:
+class GroupRounds:
     """What a reduction group does, its ranks counted in ascending order: their rounds, and hosts.
 
     All groups do the same, side by side, and lie on the machine in the same way.
     """
 
-    moves: Moves
+    moves: GroupMessages
     work: list[Work]
     hosts: list[int]
 
 
-def write(source: Source) -> Files:
+def write(source: EmitSource) -> Files:
     """The plan, proved by symbolic execution, as one file.
 
     In most all-reduces what a rank is sent depends on what it sent itself, so it comes when the
@@ -101,8 +109,8 @@ def write(source: Source) -> Files:
     """
     groups = _groups(source)
     group = _group(source, groups)
-    failure: Failure | None = None
-    for asks in _asking(group.moves.homes):
+    failure: PlanFailure | None = None
+    for asks in _ready_waits(group.moves.homes):
         layout, blocks = _blocks(source, group, asks)
         sizes = message_sizes(source, group.moves, layout)
         name, text = _plan(group.moves.homes, sizes, _gpus(group, groups, layout, blocks))
@@ -114,48 +122,48 @@ def write(source: Source) -> Files:
     raise AssertionError(f"the plan is wrong: {failure}")
 
 
-def check(source: Source) -> None:
+def check(source: EmitSource) -> None:
     """Raise what ``write`` raises, without writing or proving a plan that surely can be written.
 
     Ranks that ask first need more than others, so a plan in which they do tells of both.
     """
     group = _group(source, _groups(source))
     try:
-        layout, _ = _blocks(source, group, _asking(group.moves.homes)[-1])
+        layout, _ = _blocks(source, group, _ready_waits(group.moves.homes)[-1])
         message_sizes(source, group.moves, layout)
     except CannotExpressError:
         write(source)
 
 
-def _asking(homes: Homes) -> tuple[Asks, ...]:
+def _ready_waits(homes: Homes) -> tuple[ReadyWait, ...]:
     """How much ranks may have to ask, least first."""
-    return (Asks.NEVER, Asks.HOMES) if homes.inplace else (Asks.START,)
+    return (ReadyWait.NEVER, ReadyWait.HOMES) if homes.inplace else (ReadyWait.START,)
 
 
-def _groups(source: Source) -> Devices:
+def _groups(source: EmitSource) -> Devices:
     """The ranks of every reduction group, ascending: shape (groups, members)."""
     goal = source.schedule.goal
-    if source.schedule.op is not Kind.SUM:
+    if source.schedule.op is not ReductionKind.SUM:
         raise CannotExpressError(f"a {source.schedule.op.value}: its plans add", where="--op")
     if goal in REFUSED:
         raise CannotExpressError(f"a program for {goal.value}: {REFUSED[goal]}")
     return np.sort(source.mesh.ranks(source.schedule.reduction.grid()), axis=1)
 
 
-def _group(source: Source, groups: Devices) -> Group:
+def _group(source: EmitSource, groups: Devices) -> GroupRounds:
     """What every group does. Steps with too many peers are refused before messages are made."""
     schedule, mesh = source.schedule, source.mesh
     hosts = _hosts(source)
-    excess = crowded(schedule, places(source)[:, 0])
+    excess = find_crowded_phase(schedule, places(source)[:, 0])
     if excess is not None:
-        raise _passed(source, excess, numbers_of_lanes(source, chunks_of(schedule))[-1])
+        raise _excess_error(source, excess, numbers_of_lanes(source, chunks_of(schedule))[-1])
     crossed = np.diff(np.array(hosts)[groups], axis=1) != 0
     if (crossed != crossed[0]).any():
         raise AssertionError("the reduction groups lie on the hosts in different ways")
     own = [hosts[rank] for rank in groups[0]]
-    found = moves(schedule, mesh, groups[0], own)
-    message_sizes(source, found, Layout(1, 1))
-    return Group(found, _work(found, len(own)), own)
+    found = messages_of(schedule, mesh, groups[0], own)
+    message_sizes(source, found, BlockLayout(1, 1))
+    return GroupRounds(found, _work(found, len(own)), own)
 
 
 def _plan(homes: Homes, sizes: tuple[int, int], gpus: list[Gpu]) -> tuple[str, str]:
@@ -163,7 +171,7 @@ def _plan(homes: Homes, sizes: tuple[int, int], gpus: list[Gpu]) -> tuple[str, s
 
     The name is the plan's own: the executor knows plans by names.
     """
-    plan = Plan(
+    plan = ExecutionPlan(
         name="",
         collective=NAMES[homes.goal],
         protocol="Simple",
@@ -180,7 +188,7 @@ def _plan(homes: Homes, sizes: tuple[int, int], gpus: list[Gpu]) -> tuple[str, s
     return named.name, text + "\n"
 
 
-def _hosts(source: Source) -> list[int]:
+def _hosts(source: EmitSource) -> list[int]:
     """The host of every rank. The executor takes equal blocks of consecutive ranks for hosts."""
     hosts: list[int] = places(source)[source.mesh.devices, 0].tolist()
     if hosts != sorted(hosts):
@@ -190,23 +198,25 @@ def _hosts(source: Source) -> list[int]:
     return hosts
 
 
-def _work(found: Moves, ranks: int) -> list[Work]:
+def _work(found: GroupMessages, ranks: int) -> list[Work]:
     """For every rank its rounds, each with what it sends, what it gets and what it does then."""
     work: list[Work] = [[] for _ in range(ranks)]
     for round in found.rounds:
-        out: dict[int, list[Send]] = {}
-        come: dict[int, list[Send]] = {}
+        out: dict[int, list[Message]] = {}
+        come: dict[int, list[Message]] = {}
         for send in round.sends:
             out.setdefault(send.source, []).append(send)
             come.setdefault(send.target, []).append(send)
         keeps = {keep.rank: keep for keep in round.keeps}
         for rank in sorted({*out, *come, *keeps}):
-            task = Task(round.phase, out.get(rank, []), come.get(rank, []), keeps.get(rank))
+            task = RankRound(round.phase, out.get(rank, []), come.get(rank, []), keeps.get(rank))
             work[rank].append(task)
     return work
 
 
-def _blocks(source: Source, group: Group, asks: Asks) -> tuple[Layout, list[list[Block]]]:
+def _blocks(
+    source: EmitSource, group: GroupRounds, asks: ReadyWait
+) -> tuple[BlockLayout, list[list[BlockWriter]]]:
     """The layout with the fewest lanes that keep to the limits; its blocks, a row for each window.
 
     Raises CannotExpressError for the phase that passes a limit however many lanes there are. Where
@@ -214,30 +224,30 @@ def _blocks(source: Source, group: Group, asks: Asks) -> tuple[Layout, list[list
     """
     excess, lanes = None, 1
     for lanes in numbers_of_lanes(source, group.moves.homes.message):
-        blocks, excess = _written(group, windows_of(group.moves, Layout(1, lanes)), asks)
+        blocks, excess = _write_blocks(group, windows_of(group.moves, BlockLayout(1, lanes)), asks)
         if excess is None:
             break
     if excess is not None:
-        raise _passed(source, excess, lanes)
+        raise _excess_error(source, excess, lanes)
     copies = copies_of(source, lanes) if group.moves.rounds else 1
     while copies > 1:
-        layout = Layout(copies, lanes)
-        rows, excess = _written(group, windows_of(group.moves, layout), asks)
+        layout = BlockLayout(copies, lanes)
+        rows, excess = _write_blocks(group, windows_of(group.moves, layout), asks)
         if excess is None:
             return layout, rows
         copies //= 2
-    return Layout(1, lanes), blocks
+    return BlockLayout(1, lanes), blocks
 
 
-def _written(
-    group: Group, windows: list[Window], asks: Asks
-) -> tuple[list[list[Block]], Excess | None]:
+def _write_blocks(
+    group: GroupRounds, windows: list[Window], asks: ReadyWait
+) -> tuple[list[list[BlockWriter]], Excess | None]:
     """The blocks of every window, one for each rank; up to the first that passes a limit."""
-    rows: list[list[Block]] = []
+    rows: list[list[BlockWriter]] = []
     for window in windows:
         rows.append([])
         for rank, work in enumerate(group.work):
-            block = Block(rank, group.hosts, window, asks)
+            block = BlockWriter(rank, group.hosts, window, asks)
             excess = block.write(work)
             if excess is not None:
                 return rows, excess
@@ -245,19 +255,21 @@ def _written(
     return rows, None
 
 
-def _passed(source: Source, excess: Excess, lanes: int) -> CannotExpressError:
+def _excess_error(source: EmitSource, excess: Excess, lanes: int) -> CannotExpressError:
     blocks = "one threadblock" if lanes == 1 else f"even each of {lanes} threadblocks"
-    return cannot(source, excess.phase, f"{blocks} would need {excess.why}")
+    return inexpressible_error(source, excess.phase, f"{blocks} would need {excess.why}")
 
 
-def _gpus(group: Group, groups: Devices, layout: Layout, blocks: list[list[Block]]) -> list[Gpu]:
+def _gpus(
+    group: GroupRounds, groups: Devices, layout: BlockLayout, blocks: list[list[BlockWriter]]
+) -> list[Gpu]:
     """All GPUs by rank. GPUs at the same place in their groups differ only in ranks named."""
     homes = group.moves.homes
     lengths = homes.inputs, homes.outputs, max(group.moves.scratch)
     inputs, outputs, scratch = (length * layout.copies for length in lengths)
     found = []
     for place in range(len(group.hosts)):
-        used = _Used({MEMORY: [], PORT: []}, {})
+        used = _GpuResources({MEMORY: [], PORT: []}, {})
         own = [used.by(number, row[place]) for number, row in enumerate(blocks)]
         for ranks in groups.tolist():
             channels = [
@@ -273,13 +285,13 @@ def _gpus(group: Group, groups: Devices, layout: Layout, blocks: list[list[Block
 
 
 @dataclass(frozen=True)
-class _Used:
+class _GpuResources:
     """What the threadblocks of a GPU name by position: channels of each type, remote buffers."""
 
     channels: dict[str, list[int]]
     buffers: dict[tuple[int, str, str], int]
 
-    def by(self, number: int, block: Block) -> Threadblock:
+    def by(self, number: int, block: BlockWriter) -> Threadblock:
         """A threadblock as it is written; enters its channels and remote buffers in the lists."""
         channel_refs, buffer_refs = [], []
         for kind in (MEMORY, PORT):

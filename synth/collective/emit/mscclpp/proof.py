@@ -19,16 +19,16 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from synth.collective.emit.mscclpp.reading import (
-    Block,
+    BlockState,
     Channel,
     WrongError,
-    at_positions,
     blocks_of,
     check_owners,
-    paired,
+    pair_channels,
     read,
-    renamed,
+    rename_ranks,
     require,
+    select_positions,
 )
 from synth.collective.emit.mscclpp.schema import (
     Copy,
@@ -41,13 +41,13 @@ from synth.collective.emit.mscclpp.schema import (
     Remote,
     Sync,
 )
-from synth.collective.emit.mscclpp.wanted import IN_PLACE, Value, given, wanted
+from synth.collective.emit.mscclpp.wanted import IN_PLACE, Value, given_input, wanted_output
 
 LAUNCHES = 2
 
 
 @dataclass(frozen=True)
-class Failure:
+class PlanFailure:
     """Why a plan is not the collective of the groups; ``race``: two accesses lack an order."""
 
     reason: str
@@ -66,7 +66,7 @@ class _Cell:
 
 def prove(
     text: str, groups: Iterable[Sequence[int]], collective: str = "allreduce"
-) -> Failure | None:
+) -> PlanFailure | None:
     """None if a plan's text is a collective inside each group (of ranks), and has no race.
 
     Pieces are in the order of ranks. Checked besides: that an input which is not the output is
@@ -79,19 +79,19 @@ def prove(
         plan = read(text)
         require(plan.collective == collective, f"collective is {plan.collective!r}")
         require(plan.inplace == IN_PLACE[collective], f"inplace is {plan.inplace!r}")
-        for gpus, members in _apart(plan.gpus, [sorted(group) for group in groups]):
-            machine = _Machine(gpus, members, collective)
+        for gpus, members in _split_into_parts(plan.gpus, [sorted(group) for group in groups]):
+            machine = _PlanExecutor(gpus, members, collective)
             for _ in range(LAUNCHES):
                 machine.launch()
                 machine.compare()
     except WrongError as wrong:
-        return Failure(wrong.reason, wrong.race)
+        return PlanFailure(wrong.reason, wrong.race)
     except (KeyError, IndexError, ValueError) as error:
-        return Failure(f"not a plan: {type(error).__name__}: {error}")
+        return PlanFailure(f"not a plan: {type(error).__name__}: {error}")
     return None
 
 
-def _in_order(earlier: int, past: int, reason: str) -> None:
+def _check_order(earlier: int, past: int, reason: str) -> None:
     """Raise a race unless all segments in ``earlier`` are past."""
     if earlier & ~past:
         raise WrongError(reason, race=True)
@@ -105,7 +105,7 @@ def _read(cells: list[_Cell], segment: int, past: int) -> None:
             raise WrongError("reads what nobody wrote")
         earlier |= cell.writer
         cell.readers |= segment
-    _in_order(earlier, past, "reads while another writes")
+    _check_order(earlier, past, "reads while another writes")
 
 
 def _write(cells: list[_Cell], segment: int, past: int) -> None:
@@ -114,7 +114,7 @@ def _write(cells: list[_Cell], segment: int, past: int) -> None:
     for cell in cells:
         earlier |= cell.writer | cell.readers
         cell.writer, cell.readers = segment, 0
-    _in_order(earlier, past, "writes while another reads or writes")
+    _check_order(earlier, past, "writes while another reads or writes")
 
 
 def _move(came: list[_Cell], goes: list[_Cell], segment: int, past: int) -> None:
@@ -137,7 +137,9 @@ def _sum(cells: Sequence[_Cell]) -> tuple[int, int]:
     return chunk, ranks
 
 
-def _apart(gpus: list[Gpu], groups: list[list[int]]) -> list[tuple[list[Gpu], list[list[int]]]]:
+def _split_into_parts(
+    gpus: list[Gpu], groups: list[list[int]]
+) -> list[tuple[list[Gpu], list[list[int]]]]:
     """Parts of the GPUs that name no rank of another part, each with its groups; alike ones once.
 
     One part for each group if no group names another's ranks, else all GPUs as they are.
@@ -150,7 +152,7 @@ def _apart(gpus: list[Gpu], groups: list[list[int]]) -> list[tuple[list[Gpu], li
     for group in groups:
         place = {rank: at for at, rank in enumerate(group)}
         try:
-            part = [renamed(gpus[rank], place) for rank in group], [list(range(len(group)))]
+            part = [rename_ranks(gpus[rank], place) for rank in group], [list(range(len(group)))]
         except KeyError:
             return [(gpus, groups)]
         if part not in parts:
@@ -158,7 +160,7 @@ def _apart(gpus: list[Gpu], groups: list[list[int]]) -> list[tuple[list[Gpu], li
     return parts
 
 
-class _Machine:
+class _PlanExecutor:
     """All ranks' memory, channels and threadblocks."""
 
     def __init__(self, gpus: list[Gpu], groups: list[list[int]], collective: str) -> None:
@@ -167,12 +169,12 @@ class _Machine:
         for group in groups:
             for rank in group:
                 chunks = gpus[rank].input_chunks
-                self.given[rank] = given(collective, group, rank, chunks)
-                self.wanted[rank] = wanted(collective, group, rank, chunks)
+                self.given[rank] = given_input(collective, group, rank, chunks)
+                self.wanted[rank] = wanted_output(collective, group, rank, chunks)
                 same = len(self.wanted[rank]) == gpus[rank].output_chunks
                 require(same, f"gpu {rank}: not an output for {chunks} chunks of input")
         self.memory = [_memory(gpu, IN_PLACE[collective]) for gpu in gpus]
-        self.peers = paired(gpus)
+        self.peers = pair_channels(gpus)
         self.signals: dict[Channel, deque[int]] = {channel: deque() for channel in self.peers}
         self.proxies: dict[Channel, int] = dict.fromkeys(self.peers, 0)
         self.users, self.wrote = [0] * len(gpus), [0] * len(gpus)
@@ -216,11 +218,11 @@ class _Machine:
                 names = ", ".join(f"{b.rank}.{b.number} at {b.at}" for b in waiting[:4])
                 raise WrongError(f"threadblocks wait for ever: {names}")
 
-    def _advance(self, block: Block) -> bool:
+    def _advance(self, block: BlockState) -> bool:
         start = block.at
         while block.at < len(block.ops):
             op = block.ops[block.at]
-            if op.name == "wait" and not all(self.signals[c] for c in _used(op, block)):
+            if op.name == "wait" and not all(self.signals[c] for c in _used_channels(op, block)):
                 break
             try:
                 self._carry_out(op, block)
@@ -230,7 +232,7 @@ class _Machine:
             block.at += 1
         return block.at > start
 
-    def _carry_out(self, op: Operation, block: Block) -> None:
+    def _carry_out(self, op: Operation, block: BlockState) -> None:
         match op:
             case Nop():
                 self._settle(block)
@@ -242,17 +244,17 @@ class _Machine:
                 came, goes = self._own(source, block), self._own(target, block)
                 _move(came, goes, block.segment, block.past)
             case Sync(name="signal"):
-                for channel in _used(op, block):
+                for channel in _used_channels(op, block):
                     self.signals[self.peers[channel]].append(block.past | self.proxies[channel])
             case Sync():
-                for channel in _used(op, block):
+                for channel in _used_channels(op, block):
                     block.coming |= self.signals[channel].popleft()
             case Reduce():
                 self._reduce(op, block)
             case _:
                 assert_never(op)
 
-    def _settle(self, block: Block) -> None:
+    def _settle(self, block: BlockState) -> None:
         """All threads of a block have met: what any of them did or saw is past."""
         block.past |= block.segment | block.coming
         block.coming = 0
@@ -260,9 +262,9 @@ class _Machine:
             self.proxies[channel] |= bit
         block.puts.clear()
 
-    def _put(self, op: Put, block: Block) -> None:
+    def _put(self, op: Put, block: BlockState) -> None:
         sources, targets, kind = op.src_buff, op.dst_buff, op.channel_type
-        channels = _used(op, block) if kind == "port" else [None] * len(targets)
+        channels = _used_channels(op, block) if kind == "port" else [None] * len(targets)
         require(len(sources) == len(targets) == len(channels), "lists of different lengths")
         for source, target, channel in zip(sources, targets, channels, strict=True):
             allowed = "s" if kind == "port" else sources[0].type
@@ -277,7 +279,7 @@ class _Machine:
             came, goes = self._own(source, block), self._slice(rank, buffer, target)
             _move(came, goes, segment, past)
 
-    def _reduce(self, op: Reduce, block: Block) -> None:
+    def _reduce(self, op: Reduce, block: BlockState) -> None:
         require(op.reduce_op == "sum", "not the sum")
         (target,) = op.dst_buff
         goes = self._own(target, block)
@@ -293,7 +295,7 @@ class _Machine:
         for there, (chunk, ranks) in zip(goes, sums, strict=True):
             there.chunk, there.ranks = chunk, ranks
 
-    def _own(self, chunks: Local, block: Block) -> list[_Cell]:
+    def _own(self, chunks: Local, block: BlockState) -> list[_Cell]:
         return self._slice(block.rank, chunks.type, chunks)
 
     def _slice(self, rank: int, kind: str, chunks: Local | Remote) -> list[_Cell]:
@@ -312,7 +314,7 @@ class _Machine:
                 if (cell.chunk, cell.ranks) != value:
                     raise WrongError(f"rank {rank}, chunk {at}: not what it is to end with")
                 written |= cell.writer
-            _in_order(written, self.users[rank], "the result is written too late")
+            _check_order(written, self.users[rank], "the result is written too late")
             if cells["i"] is not cells["o"]:
                 kept = all(cell.writer == self.wrote[rank] for cell in cells["i"])
                 require(kept, f"rank {rank}: the input is written")
@@ -332,6 +334,6 @@ def _buffers_of_users(memory: dict[str, list[_Cell]]) -> list[list[_Cell]]:
     return [memory["i"]] if memory["i"] is memory["o"] else [memory["i"], memory["o"]]
 
 
-def _used(op: Put | Sync, block: Block) -> list[Channel]:
+def _used_channels(op: Put | Sync, block: BlockState) -> list[Channel]:
     """The channels of an operation."""
-    return at_positions(block.channels[op.channel_type], op.channel_ids or [])
+    return select_positions(block.channels[op.channel_type], op.channel_ids or [])

@@ -12,7 +12,16 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
-from synth.collective.emit.mscclpp.schema import PLAN, Copy, Gpu, Operation, Plan, Put, Reduce, Sync
+from synth.collective.emit.mscclpp.schema import (
+    PLAN,
+    Copy,
+    ExecutionPlan,
+    Gpu,
+    Operation,
+    Put,
+    Reduce,
+    Sync,
+)
 
 MOST_OPERATIONS = 64
 MOST_CHANNELS = 16
@@ -36,7 +45,7 @@ class WrongError(Exception):
 
 
 @dataclass
-class Block:
+class BlockState:
     """A threadblock under way: its segment's bit, and the segments before it.
 
     ``coming`` is past from the next ``nop`` on: what one of the threads has waited for. ``puts``
@@ -61,23 +70,23 @@ def require(condition: bool, reason: str) -> None:
         raise WrongError(reason)
 
 
-def at_positions(items: list[T], some: list[int]) -> list[T]:
+def select_positions(items: list[T], some: list[int]) -> list[T]:
     """What stands at some positions in a list; in JSON there is none before the first."""
     require(min(some, default=0) >= 0, f"positions {some}")
     return [items[at] for at in some]
 
 
-def read(text: str) -> Plan:
+def read(text: str) -> ExecutionPlan:
     """The plan that a file is, its header checked. Raises WrongError for what is none."""
     try:
         plan = PLAN.validate_json(text)
     except ValidationError as error:
-        raise WrongError(_misread(error)) from None
+        raise WrongError(_first_error(error)) from None
     _check_sizes(plan)
     return plan
 
 
-def _misread(error: ValidationError) -> str:
+def _first_error(error: ValidationError) -> str:
     """The first thing in a text that no plan has."""
     first = error.errors(include_url=False)[0]
     match first:
@@ -89,7 +98,7 @@ def _misread(error: ValidationError) -> str:
     return f"not a plan: {'.'.join(map(str, first['loc']))}: {first['msg']}"
 
 
-def _check_sizes(plan: Plan) -> None:
+def _check_sizes(plan: ExecutionPlan) -> None:
     """The header: of a kind that is judged, of sizes that all offsets can say."""
     require(plan.name != "", "it has no name")
     require(plan.protocol == "Simple", f"protocol is {plan.protocol!r}")
@@ -108,7 +117,7 @@ def _check_sizes(plan: Plan) -> None:
         require(same, f"gpu {rank}: another number of chunks")
 
 
-def renamed(gpu: Gpu, place: Mapping[int, int]) -> Gpu:
+def rename_ranks(gpu: Gpu, place: Mapping[int, int]) -> Gpu:
     """A GPU as it is, but for the ranks it names. Raises KeyError for one that has no place."""
     channels = [
         replace(channel, connected_to=[place[peer] for peer in channel.connected_to])
@@ -124,7 +133,7 @@ def _peers(gpu: Gpu, kind: str) -> list[int]:
     return [peer for channels in found for peer in channels.connected_to]
 
 
-def paired(gpus: list[Gpu]) -> dict[Channel, Channel]:
+def pair_channels(gpus: list[Gpu]) -> dict[Channel, Channel]:
     """The other end of every channel: the k-th of a to b belongs to the k-th of b to a."""
     kth: dict[tuple[str, int, int, int], Channel] = {}
     for rank, gpu in enumerate(gpus):
@@ -141,13 +150,13 @@ def paired(gpus: list[Gpu]) -> dict[Channel, Channel]:
     return {end: kth[kind, peer, rank, k] for (kind, rank, peer, k), end in kth.items()}
 
 
-def blocks_of(gpu: Gpu) -> Iterator[Block]:
+def blocks_of(gpu: Gpu) -> Iterator[BlockState]:
     """The threadblocks of a GPU, what they refer to looked up, within the limits."""
     own = {kind: _peers(gpu, kind) for kind in CHANNEL_TYPES}
     for number, given in enumerate(gpu.threadblocks):
         where = f"rank {gpu.id}, threadblock {number}"
         require(given.id == number, f"{where} has another id")
-        block = Block(gpu.id, number, given.ops, {k: [] for k in own}, {k: [] for k in own})
+        block = BlockState(gpu.id, number, given.ops, {k: [] for k in own}, {k: [] for k in own})
         for channels in given.channels:
             kind = channels.channel_type
             inside = all(0 <= at < len(own[kind]) for at in channels.channel_ids)
@@ -155,7 +164,7 @@ def blocks_of(gpu: Gpu) -> Iterator[Block]:
             block.channels[kind].extend((kind, gpu.id, at) for at in channels.channel_ids)
         for refs in given.remote_buffer_refs:
             kind = refs.access_channel_type
-            for buffer in at_positions(gpu.remote_buffers, refs.remote_buffer_ids):
+            for buffer in select_positions(gpu.remote_buffers, refs.remote_buffer_ids):
                 if kind not in buffer.access_channel_types:
                     raise WrongError(f"{where}: no {kind} access to {asdict(buffer)}")
                 block.buffers[kind].append((buffer.rank, buffer.type))
@@ -163,7 +172,7 @@ def blocks_of(gpu: Gpu) -> Iterator[Block]:
         yield block
 
 
-def _check_limits(block: Block, where: str) -> None:
+def _check_limits(block: BlockState, where: str) -> None:
     """The sizes of the arrays that the executor copies a threadblock into."""
     require(0 < len(block.ops) <= MOST_OPERATIONS, f"{where}: {len(block.ops)} operations")
     for kind in CHANNEL_TYPES:
@@ -188,7 +197,7 @@ def _excess(op: Operation) -> str:
     return ""
 
 
-def check_owners(blocks: list[Block]) -> None:
+def check_owners(blocks: list[BlockState]) -> None:
     """No two threadblocks count the signals of one channel, which is not atomic."""
     used = [
         channel for block in blocks for kind in CHANNEL_TYPES for channel in block.channels[kind]

@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 from pydantic import ConfigDict, Field, TypeAdapter
 
 
-class Part:
+class PlanPart:
     """What all parts have in common: nothing is guessed, nothing is unknown."""
 
     __slots__ = ()
@@ -20,7 +20,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Local(Part):
+class Local(PlanPart):
     """Chunks of the GPU's own buffer: of i, the input, of o, the output, or of s, the scratch."""
 
     type: str
@@ -29,7 +29,7 @@ class Local(Part):
 
 
 @dataclass(frozen=True, slots=True)
-class Remote(Part):
+class Remote(PlanPart):
     """Chunks of a peer's buffer, known by its place among the threadblock's remote buffers."""
 
     buffer_id: int
@@ -38,14 +38,14 @@ class Remote(Part):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Nop(Part):
+class Nop(PlanPart):
     """A barrier of all threads of a block."""
 
     name: Literal["nop"] = "nop"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Copy(Part):
+class Copy(PlanPart):
     """A copy inside a GPU."""
 
     name: Literal["copy"] = "copy"
@@ -54,7 +54,7 @@ class Copy(Part):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Put(Part):
+class Put(PlanPart):
     """Copies to peers: by the threads themselves, or by the proxies of the channels named."""
 
     name: Literal["put"] = "put"
@@ -65,7 +65,7 @@ class Put(Part):
 
 
 @dataclass(frozen=True, slots=True)
-class Sync(Part):
+class Sync(PlanPart):
     """Tells the other ends of channels that all before it is done, or waits until they tell so."""
 
     name: Literal["signal", "wait"]
@@ -74,7 +74,7 @@ class Sync(Part):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reduce(Part):
+class Reduce(PlanPart):
     """Adds up chunks of the own buffers."""
 
     name: Literal["re"] = "re"
@@ -87,7 +87,7 @@ Operation = Annotated[Nop | Copy | Put | Sync | Reduce, Field(discriminator="nam
 
 
 @dataclass(frozen=True, slots=True)
-class ChannelRefs(Part):
+class ChannelRefs(PlanPart):
     """Which of the GPU's channels of a type a threadblock uses, by their places."""
 
     channel_type: str
@@ -95,7 +95,7 @@ class ChannelRefs(Part):
 
 
 @dataclass(frozen=True, slots=True)
-class BufferRefs(Part):
+class BufferRefs(PlanPart):
     """Which of the GPU's remote buffers a threadblock uses through channels of a type."""
 
     access_channel_type: str
@@ -103,7 +103,7 @@ class BufferRefs(Part):
 
 
 @dataclass(frozen=True, slots=True)
-class Threadblock(Part):
+class Threadblock(PlanPart):
     """What one threadblock does, and what its operations refer to by position."""
 
     id: int
@@ -113,7 +113,7 @@ class Threadblock(Part):
 
 
 @dataclass(frozen=True, slots=True)
-class Channels(Part):
+class Channels(PlanPart):
     """A GPU's channels of one type: the ranks at their other ends."""
 
     channel_type: str
@@ -121,7 +121,7 @@ class Channels(Part):
 
 
 @dataclass(frozen=True, slots=True)
-class RemoteBuffer(Part):
+class RemoteBuffer(PlanPart):
     """A buffer of another rank, and through which types of channels it is reached."""
 
     rank: int
@@ -130,7 +130,7 @@ class RemoteBuffer(Part):
 
 
 @dataclass(frozen=True, slots=True)
-class Gpu(Part):
+class Gpu(PlanPart):
     """What one GPU has and does."""
 
     id: int
@@ -144,7 +144,7 @@ class Gpu(Part):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan(Part):
+class ExecutionPlan(PlanPart):
     """A plan: what it does, for messages of which sizes, and the work of every GPU."""
 
     name: str
@@ -160,4 +160,4 @@ class Plan(Part):
     gpus: list[Gpu]
 
 
-PLAN, GPU = TypeAdapter(Plan), TypeAdapter(Gpu)
+PLAN, GPU = TypeAdapter(ExecutionPlan), TypeAdapter(Gpu)

@@ -19,20 +19,20 @@ IN_PLACE = {"allreduce": True, "reducescatter": False, "allgather": False, "allt
 """The collectives that are judged, by the executor's names for them."""
 
 
-def given(collective: str, members: Sequence[int], rank: int, chunks: int) -> list[Value]:
+def given_input(collective: str, members: Sequence[int], rank: int, chunks: int) -> list[Value]:
     """What a rank's input of some chunks holds when a plan is launched."""
     first = members.index(rank) * chunks if collective == "allgather" else 0
     return [(first + chunk, 1 << rank) for chunk in range(chunks)]
 
 
-def wanted(collective: str, members: Sequence[int], rank: int, chunks: int) -> list[Value]:
+def wanted_output(collective: str, members: Sequence[int], rank: int, chunks: int) -> list[Value]:
     """What its output must hold in the end; ``chunks`` are those of the input."""
     everyone = sum(1 << member for member in members)
     place, count = members.index(rank), len(members)
     if collective == "allreduce":
         return [(chunk, everyone) for chunk in range(chunks)]
     if collective == "allgather":
-        return [value for one in members for value in given(collective, members, one, chunks)]
+        return [value for one in members for value in given_input(collective, members, one, chunks)]
     require(chunks % count == 0, f"rank {rank}: {chunks} chunks for {count} members")
     size = chunks // count
     own = range(place * size, (place + 1) * size)

@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from synth.collective.emit.source import Source
+from synth.collective.emit.source import EmitSource
 from synth.collective.emit.timeline.phases import PhaseRun, lanes_of, names_of_devices, phase_runs
-from synth.collective.price.steps import busy_in_all
+from synth.collective.price.steps import total_busy_seconds
 from synth.collective.semantics.schedule import Transpose
-from synth.events.overlap import Span
+from synth.events.overlap import PhaseSpan
 
 MOST_DEVICES = 16
 """With more devices, or more bars than this allows for, classes of devices are shown."""
@@ -29,7 +29,7 @@ _MEMORY = "memory"
 
 
 @dataclass(frozen=True)
-class Bar:
+class ChartBar:
     """A stretch of time in which a phase is at work on some segments; counted from 1.
 
     ``busy_share`` is the part of it for which a link is busy; 1 for devices.
@@ -47,14 +47,14 @@ class Bar:
 
 
 @dataclass(frozen=True)
-class Row:
+class ChartRow:
     """A device, a class of devices, or a link: how many it stands for, and what it does when."""
 
     kind: str
     name: str
     alike: int
     busy_seconds: float
-    bars: tuple[Bar, ...]
+    bars: tuple[ChartBar, ...]
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Chart:
 
     seconds: float
     lanes: int
-    rows: tuple[Row, ...]
+    rows: tuple[ChartRow, ...]
     notes: tuple[str, ...]
 
     def as_json(self) -> dict[str, Any]:
@@ -81,7 +81,7 @@ class Chart:
         return {"seconds": self.seconds, "rows": rows, "notes": list(self.notes)}
 
 
-def chart(source: Source) -> Chart:
+def chart(source: EmitSource) -> Chart:
     """What is to be drawn of a schedule with its prices."""
     runs, devices = phase_runs(source), source.schedule.devices
     seconds = max((span.end_seconds for run in runs for span in run.spans), default=0.0)
@@ -92,11 +92,13 @@ def chart(source: Source) -> Chart:
     lanes = lanes_of(runs)
     most = max(24, min(_MOST_BARS_IN_LANE, _MOST_BARS // max(1, lanes * len(drawn))))
     merged = any(len(run.spans) > most for run in runs)
-    thinned = tuple(_thin(row, most) for row in drawn)
+    thinned = tuple(_thin_row(row, most) for row in drawn)
     return Chart(seconds, lanes, thinned, tuple(_notes(each, left_out, merged)))
 
 
-def _device_rows(source: Source, runs: list[PhaseRun], each: bool) -> tuple[tuple[Row, ...], int]:
+def _device_rows(
+    source: EmitSource, runs: list[PhaseRun], each: bool
+) -> tuple[tuple[ChartRow, ...], int]:
     """A row for each device or class of devices; and how many classes are left out."""
     devices = source.schedule.devices
     takes_part = np.zeros((len(runs), devices), dtype=np.bool_)
@@ -118,12 +120,12 @@ def _device_rows(source: Source, runs: list[PhaseRun], each: bool) -> tuple[tupl
     return rows, len(first) - len(shown)
 
 
-def _device_row(name: str, alike: int, runs: list[PhaseRun]) -> Row:
+def _device_row(name: str, alike: int, runs: list[PhaseRun]) -> ChartRow:
     bars = tuple(_bar(run, span, 1.0) for run in runs for span in run.spans)
-    return Row("device", name, alike, _covered(bars), bars)
+    return ChartRow("device", name, alike, _covered_seconds(bars), bars)
 
 
-def _covered(bars: tuple[Bar, ...]) -> float:
+def _covered_seconds(bars: tuple[ChartBar, ...]) -> float:
     """The seconds during which at least one bar is present."""
     found, until = 0.0, 0.0
     for bar in sorted(bars, key=lambda one: one.begin_seconds):
@@ -132,9 +134,9 @@ def _covered(bars: tuple[Bar, ...]) -> float:
     return found
 
 
-def _link_rows(source: Source, runs: list[PhaseRun]) -> Iterator[Row]:
+def _link_rows(source: EmitSource, runs: list[PhaseRun]) -> Iterator[ChartRow]:
     """The busiest port of each level, outermost first, and the memory of a device."""
-    every = busy_in_all([([run.price], len(run.spans)) for run in runs])
+    every = total_busy_seconds([([run.price], len(run.spans)) for run in runs])
     for name in (*source.system.hierarchy.names, _MEMORY):
         using = [(run, dict(run.price.busy_seconds).get(name, 0.0)) for run in runs]
         bars = tuple(
@@ -144,11 +146,11 @@ def _link_rows(source: Source, runs: list[PhaseRun]) -> Iterator[Row]:
             if busy and (length := span.end_seconds - span.begin_seconds) > 0
         )
         kind = _MEMORY if name == _MEMORY else "link"
-        yield Row(kind, name, 1, every.get(name, 0.0), bars)
+        yield ChartRow(kind, name, 1, every.get(name, 0.0), bars)
 
 
-def _bar(run: PhaseRun, span: Span, busy_share: float) -> Bar:
-    return Bar(
+def _bar(run: PhaseRun, span: PhaseSpan, busy_share: float) -> ChartBar:
+    return ChartBar(
         span.begin_seconds,
         span.end_seconds,
         run.lane,
@@ -161,19 +163,19 @@ def _bar(run: PhaseRun, span: Span, busy_share: float) -> Bar:
     )
 
 
-def _thin(row: Row, most: int) -> Row:
+def _thin_row(row: ChartRow, most: int) -> ChartRow:
     """The row with at most so many bars for each phase: neighbours are one."""
-    by_phase: dict[tuple[int, int], list[Bar]] = defaultdict(list)
+    by_phase: dict[tuple[int, int], list[ChartBar]] = defaultdict(list)
     for bar in row.bars:
         by_phase[bar.stripe, bar.step].append(bar)
-    bars: list[Bar] = []
+    bars: list[ChartBar] = []
     for some in by_phase.values():
         size = -(-len(some) // most)
-        bars += [_joined(some[at : at + size]) for at in range(0, len(some), size)]
+        bars += [_join_bars(some[at : at + size]) for at in range(0, len(some), size)]
     return replace(row, bars=tuple(bars))
 
 
-def _joined(bars: list[Bar]) -> Bar:
+def _join_bars(bars: list[ChartBar]) -> ChartBar:
     """Bars that follow each other as one, as busy as they are over its whole length."""
     first, last = bars[0], bars[-1]
     if len(bars) == 1:

@@ -1,6 +1,6 @@
 """The names of bars, written upon those that have room for them.
 
-A page on which one looks closer writes them anew, by the same rule, from what ``named`` says of a
+A page on which one looks closer writes them anew, by the same rule, from what ``bar_name_attributes`` says of a
 bar; so the rule is in its ``timeline.js``, too.
 
 >>> written("all-gather", 0, 0, 80, 16)
@@ -20,7 +20,7 @@ _DARK = ("#0072b2",)
 """Of the colours of bars those on which white is read best."""
 
 
-def fitted(name: str, wide: float) -> str:
+def fit_name(name: str, wide: float) -> str:
     """As much of a name as there is room for; nothing where that is too little to be read."""
     letters = int((wide - 2 * _MARGIN) / _LETTER)
     if letters >= len(name):
@@ -28,7 +28,7 @@ def fitted(name: str, wide: float) -> str:
     return f"{name[: letters - 1]}…" if letters >= _FEWEST else ""
 
 
-def named(name: str, fill: str) -> str:
+def bar_name_attributes(name: str, fill: str) -> str:
     """The attributes by which a page knows how to name a bar; none of one without a name."""
     if not name:
         return ""
@@ -36,9 +36,9 @@ def named(name: str, fill: str) -> str:
     return f' data-name="{escape(name)}"{light}'
 
 
-def written(name: str, x: float, y: float, wide: float, tall: float, fill: str = "") -> str:
+def write_bar_name(name: str, x: float, y: float, wide: float, tall: float, fill: str = "") -> str:
     """The name upon a bar, as text of SVG; nothing where there is no room for it."""
-    text = fitted(name, wide) if tall >= LOWEST else ""
+    text = fit_name(name, wide) if tall >= LOWEST else ""
     ink = "#fff" if fill in _DARK else "#000"
     return text and (
         f'<text class="name" x="{round(x + _MARGIN, 2):g}" y="{y + tall / 2 + 4:g}" '

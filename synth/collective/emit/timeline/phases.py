@@ -9,10 +9,10 @@ import numpy as np
 
 from hierarchies import Devices
 from synth.collective.emit.mesh import RankOrder, mesh
-from synth.collective.emit.source import Source
-from synth.collective.price.steps import StepPrice
+from synth.collective.emit.source import EmitSource
+from synth.collective.price.steps import InstructionPrice
 from synth.collective.semantics.schedule import Phase
-from synth.events.overlap import Span, side_by_side
+from synth.events.overlap import PhaseSpan, simulate_lanes
 
 
 @dataclass(frozen=True)
@@ -26,14 +26,14 @@ class PhaseRun:
     step: int
     lane: int
     phase: Phase
-    price: StepPrice
-    spans: tuple[Span, ...]
+    price: InstructionPrice
+    spans: tuple[PhaseSpan, ...]
 
 
-def phase_runs(source: Source) -> list[PhaseRun]:
+def phase_runs(source: EmitSource) -> list[PhaseRun]:
     """Every phase of every stripe."""
-    spans: dict[tuple[int, int], list[Span]] = defaultdict(list)
-    for span in side_by_side(source.lanes):
+    spans: dict[tuple[int, int], list[PhaseSpan]] = defaultdict(list)
+    for span in simulate_lanes(source.lanes):
         spans[span.lane, span.phase].append(span)
     together = bool(source.beside) or source.schedule.segments > 1
     found: list[PhaseRun] = []
@@ -51,7 +51,7 @@ def lanes_of(runs: list[PhaseRun]) -> int:
     return 1 + max((run.lane for run in runs), default=0)
 
 
-def names_of_devices(source: Source, devices: Devices) -> list[str]:
+def names_of_devices(source: EmitSource, devices: Devices) -> list[str]:
     """Devices by number and by their coordinates on the parallelism axes."""
     axes = source.placement.axes
     ranks = mesh(source.placement, RankOrder.AXES).ranks(devices)

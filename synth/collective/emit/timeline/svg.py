@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from html import escape
 from math import floor, log10
 
-from hierarchies.units import duration
-from synth.collective.emit.source import Files, Source
-from synth.collective.emit.timeline.chart import Bar, Chart, Row, chart
-from synth.collective.emit.timeline.names import LOWEST, named, written
+from hierarchies.units import format_duration
+from synth.collective.emit.source import EmitSource, Files
+from synth.collective.emit.timeline.chart import Chart, ChartBar, ChartRow, chart
+from synth.collective.emit.timeline.names import LOWEST, bar_name_attributes, write_bar_name
 
 COLOURS = {
     "all-reduce": "#0072b2",
@@ -37,7 +37,7 @@ _LETTERS = 40
 _UNPRINTABLE = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def write(source: Source) -> Files:
+def write(source: EmitSource) -> Files:
     """The drawing, and what it says as JSON for a table beside it."""
     drawn = chart(source)
     data = {"program": str(source.schedule.program), **drawn.as_json()}
@@ -58,7 +58,7 @@ def _drawing(drawn: Chart) -> Iterator[str]:
         f'viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
         'font-family="system-ui, sans-serif" font-size="12" fill="currentColor">'
     )
-    yield f"<title>Timeline: {duration(drawn.seconds)} in all</title>"
+    yield f"<title>Timeline: {format_duration(drawn.seconds)} in all</title>"
     yield from _legend(drawn)
     yield from _scale(drawn.seconds, height)
     striped = any(bar.stripe > 1 for row in drawn.rows for bar in row.bars)
@@ -81,12 +81,12 @@ def _legend(drawn: Chart) -> Iterator[str]:
 def _scale(seconds: float, height: int) -> Iterator[str]:
     """Lines at round times, with their labels above."""
     for moment in ticks(seconds):
-        x = _at(moment, seconds)
+        x = _x_position(moment, seconds)
         yield (
             f'<g class="tick"><line x1="{x}" x2="{x}" y1="{_TOP - 8}" y2="{height - 8}" '
             'stroke="currentColor" stroke-opacity="0.2"/>'
             f'<text x="{x}" y="{_TOP - 12}" text-anchor="middle" font-size="11">'
-            f"{duration(moment)}</text></g>"
+            f"{format_duration(moment)}</text></g>"
         )
 
 
@@ -101,7 +101,7 @@ def ticks(seconds: float) -> list[float]:
 
 
 def _row(
-    row: Row, y: int, tall: int, lane: int, seconds: float, striped: bool = False
+    row: ChartRow, y: int, tall: int, lane: int, seconds: float, striped: bool = False
 ) -> Iterator[str]:
     count = f" (and {row.alike - 1} alike)" if row.alike > 1 else ""
     label = {"device": row.name, "link": f"{row.name}: busiest port"}.get(row.kind, row.name)
@@ -118,7 +118,7 @@ def _row(
         'fill="currentColor" fill-opacity="0.06"/>'
     )
     names = row.kind == "device" and lane - 1 >= LOWEST
-    called = [_called(bar, striped) if names else "" for bar in row.bars]
+    called = [_name_step(bar, striped) if names else "" for bar in row.bars]
     for bar, name in zip(row.bars, called, strict=True):
         yield _bar(bar, y + bar.lane * lane, lane, seconds, name)
     for bar, name in zip(row.bars, called, strict=True):
@@ -129,41 +129,41 @@ def _row(
     )
 
 
-def _bar(bar: Bar, y: int, tall: int, seconds: float, name: str) -> str:
-    x, end = _at(bar.begin_seconds, seconds), _at(bar.end_seconds, seconds)
+def _bar(bar: ChartBar, y: int, tall: int, seconds: float, name: str) -> str:
+    x, end = _x_position(bar.begin_seconds, seconds), _x_position(bar.end_seconds, seconds)
     opacity = 0.35 + 0.65 * bar.busy_share
     return (
         f'<rect class="bar {_class(bar.what)}" x="{x}" y="{y}" '
         f'width="{max(0.2, round(end - x, 2))}" height="{tall - 1}" '
-        f'fill="{_colour(bar)}" fill-opacity="{opacity:.2f}"{named(name, _colour(bar))}>'
-        f"<title>{_text(_said(bar))}</title></rect>"
+        f'fill="{_colour(bar)}" fill-opacity="{opacity:.2f}"{bar_name_attributes(name, _colour(bar))}>'
+        f"<title>{_text(_describe_bar(bar))}</title></rect>"
     )
 
 
-def _name(bar: Bar, y: int, tall: int, seconds: float, name: str) -> str:
-    x, end = _at(bar.begin_seconds, seconds), _at(bar.end_seconds, seconds)
-    return written(name, x, y, end - x, tall - 1, _colour(bar))
+def _name(bar: ChartBar, y: int, tall: int, seconds: float, name: str) -> str:
+    x, end = _x_position(bar.begin_seconds, seconds), _x_position(bar.end_seconds, seconds)
+    return write_bar_name(name, x, y, end - x, tall - 1, _colour(bar))
 
 
-def _called(bar: Bar, striped: bool) -> str:
+def _name_step(bar: ChartBar, striped: bool) -> str:
     """The number of the step, as tables of steps have it, and what it is."""
     number = f"{bar.stripe}.{bar.step}" if striped else str(bar.step)
     return _UNPRINTABLE.sub("\ufffd", f"{number} {bar.what}")
 
 
-def _colour(bar: Bar) -> str:
+def _colour(bar: ChartBar) -> str:
     return COLOURS.get(bar.what, "#8c8c8c")
 
 
-def _said(bar: Bar) -> str:
+def _describe_bar(bar: ChartBar) -> str:
     several = bar.last_segment > bar.first_segment
     segments = f"{bar.first_segment} to {bar.last_segment}" if several else bar.first_segment
     busy = "" if bar.busy_share == 1.0 else f", busy {bar.busy_share:.0%}"
-    when = f"{duration(bar.begin_seconds)} to {duration(bar.end_seconds)}"
+    when = f"{format_duration(bar.begin_seconds)} to {format_duration(bar.end_seconds)}"
     return f"step {bar.step} of stripe {bar.stripe}, {bar.what}, segment {segments}: {when}{busy}"
 
 
-def _at(moment: float, seconds: float) -> float:
+def _x_position(moment: float, seconds: float) -> float:
     return round(_LEFT + _WIDTH * (moment / seconds if seconds else 0.0), 2)
 
 

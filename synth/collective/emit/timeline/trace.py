@@ -16,8 +16,14 @@ import numpy as np
 
 from hierarchies import InputError
 from synth.collective.emit.launchers import hosts, places
-from synth.collective.emit.source import Files, Source
-from synth.collective.emit.timeline.events import MICRO, Event, document, named, stretch
+from synth.collective.emit.source import EmitSource, Files
+from synth.collective.emit.timeline.events import (
+    MICRO,
+    Event,
+    microsecond_span,
+    name_event,
+    trace_document,
+)
 from synth.collective.emit.timeline.phases import PhaseRun, lanes_of, names_of_devices, phase_runs
 from synth.collective.semantics.schedule import Phase, Schedule, Transpose
 
@@ -26,7 +32,7 @@ MOST_SHOWN = 16
 
 
 @dataclass(frozen=True)
-class Slice:
+class TraceSlice:
     """A stretch of time in which a phase is at work on a segment."""
 
     start_us: float
@@ -55,7 +61,7 @@ Tracks = list[Track]
 """One for all phases of a device or port, or one for each phase where they overlap."""
 
 
-def write(source: Source) -> Files:
+def write(source: EmitSource) -> Files:
     """The trace as one file. Raises InputError for more devices than a viewer can show."""
     devices = source.schedule.devices
     if devices > MOST_DEVICES:
@@ -69,16 +75,18 @@ def write(source: Source) -> Files:
         *_device_events(source, runs, own),
         *_port_events(source, runs, ports),
     ]
-    return {"trace.json": document(events, _about(source))}
+    return {"trace.json": trace_document(events, _about(source))}
 
 
-def _slices(run: PhaseRun) -> list[Slice]:
+def _slices(run: PhaseRun) -> list[TraceSlice]:
     """When a phase is at work; no slice ends after the next one of its track begins."""
-    both = ((stretch(one.begin_seconds, one.end_seconds), one.segment) for one in run.spans)
-    return [Slice(*times, segment) for times, segment in both]
+    both = (
+        (microsecond_span(one.begin_seconds, one.end_seconds), one.segment) for one in run.spans
+    )
+    return [TraceSlice(*times, segment) for times, segment in both]
 
 
-def _labels(source: Source, runs: list[PhaseRun]) -> list[str]:
+def _labels(source: EmitSource, runs: list[PhaseRun]) -> list[str]:
     """What the tracks of one device or port are called beside its name."""
     if lanes_of(runs) < 2:
         return [""]
@@ -86,7 +94,7 @@ def _labels(source: Source, runs: list[PhaseRun]) -> list[str]:
     return [f", step {run.step}{stripe}" for run, stripe in zip(runs, of, strict=True)]
 
 
-def _about(source: Source) -> Event:
+def _about(source: EmitSource) -> Event:
     return {
         "system": source.system.name,
         "axes": {axis.name: axis.size for axis in source.placement.axes},
@@ -109,7 +117,7 @@ def _stripe(schedule: Schedule) -> Event:
     }
 
 
-def _tracks(source: Source, runs: list[PhaseRun]) -> tuple[list[Tracks], list[Tracks]]:
+def _tracks(source: EmitSource, runs: list[PhaseRun]) -> tuple[list[Tracks], list[Tracks]]:
     """The tracks of each device and of each level; no number is used twice, nor is 0."""
     devices, levels = source.schedule.devices, len(source.system.hierarchy.levels)
     labels = _labels(source, runs)
@@ -127,29 +135,29 @@ def _tracks(source: Source, runs: list[PhaseRun]) -> tuple[list[Tracks], list[Tr
     return own, ports
 
 
-def _names(source: Source, own: list[Tracks], ports: list[Tracks]) -> Iterator[Event]:
+def _names(source: EmitSource, own: list[Tracks], ports: list[Tracks]) -> Iterator[Event]:
     """Metadata: levels above hosts, outermost first; devices by number."""
     levels = zip(source.system.hierarchy.names, ports, strict=True)
     for position, (level, tracks) in enumerate(levels):
-        yield from named("process", {"pid": tracks[0].pid}, f"level {level}", position)
+        yield from name_event("process", {"pid": tracks[0].pid}, f"level {level}", position)
         yield from _threads(tracks)
     pids = dict.fromkeys(tracks[0].pid for tracks in own)
     for position, (pid, host) in enumerate(zip(pids, hosts(source), strict=True), len(ports)):
-        yield from named("process", {"pid": pid}, host, position)
+        yield from name_event("process", {"pid": pid}, host, position)
     yield from _threads([track for tracks in own for track in tracks])
 
 
 def _threads(tracks: Tracks) -> Iterator[Event]:
     for position, track in enumerate(tracks):
-        yield from named("thread", track.where, track.name, position)
+        yield from name_event("thread", track.where, track.name, position)
 
 
-def _device_events(source: Source, runs: list[PhaseRun], own: list[Tracks]) -> Iterator[Event]:
+def _device_events(source: EmitSource, runs: list[PhaseRun], own: list[Tracks]) -> Iterator[Event]:
     """A slice for each phase on every device that takes part."""
     for run in runs:
         price, slices = run.price, _slices(run)
         shared = {
-            **_which(source, run),
+            **_stripe_and_step(source, run),
             "bytes": run.phase.size_bytes,
             "algorithm": price.algorithm.value if price.algorithm else None,
             "limited_by": price.limited_by,
@@ -164,7 +172,7 @@ def _device_events(source: Source, runs: list[PhaseRun], own: list[Tracks]) -> I
                     yield _slice(price.what, category, track, time, args)
 
 
-def _which(source: Source, run: PhaseRun) -> Event:
+def _stripe_and_step(source: EmitSource, run: PhaseRun) -> Event:
     return {"step": run.step, **({"stripe": run.stripe} if source.beside else {})}
 
 
@@ -178,15 +186,15 @@ def _casts(phase: Phase) -> Iterator[tuple[list[int], Event]]:
         yield group, {"members": len(group), "group": shown}
 
 
-def _port_events(source: Source, runs: list[PhaseRun], ports: list[Tracks]) -> Iterator[Event]:
+def _port_events(source: EmitSource, runs: list[PhaseRun], ports: list[Tracks]) -> Iterator[Event]:
     """For each level the phases that use its links, and the rate of its busiest port."""
     for level, (name, tracks) in enumerate(zip(source.system.hierarchy.names, ports, strict=True)):
         bandwidth = source.system.port_bytes_per_second(level)
-        rates: list[tuple[Slice, float]] = []
+        rates: list[tuple[TraceSlice, float]] = []
         for run in runs:
             carried = dict(run.price.bytes_per_port).get(name, 0.0)
             busy = carried / bandwidth
-            args = {**_which(source, run), "bytes": carried, "busy_seconds": busy}
+            args = {**_stripe_and_step(source, run), "bytes": carried, "busy_seconds": busy}
             for time in _slices(run):
                 seconds = time.duration_us / MICRO
                 rates.append((time, carried / seconds))
@@ -196,11 +204,11 @@ def _port_events(source: Source, runs: list[PhaseRun], ports: list[Tracks]) -> I
         yield from _rates(tracks[0], rates)
 
 
-def _rates(track: Track, rates: list[tuple[Slice, float]]) -> Iterator[Event]:
+def _rates(track: Track, rates: list[tuple[TraceSlice, float]]) -> Iterator[Event]:
     """The sum of the rates of all that is under way, at each moment it changes."""
     moments = {0.0, *(at for time, _ in rates for at in (time.start_us, time.end_us))}
     starts = deque(sorted(rates, key=lambda rate: rate[0].start_us))
-    under_way: list[tuple[Slice, float]] = []
+    under_way: list[tuple[TraceSlice, float]] = []
     last = max(moments)
     for moment in sorted(moments):
         while starts and starts[0][0].start_us <= moment:
@@ -216,7 +224,7 @@ def _rates(track: Track, rates: list[tuple[Slice, float]]) -> Iterator[Event]:
         }
 
 
-def _slice(name: str, category: str, track: Track, time: Slice, args: Event) -> Event:
+def _slice(name: str, category: str, track: Track, time: TraceSlice, args: Event) -> Event:
     return {
         "ph": "X",
         "name": name,

@@ -10,22 +10,22 @@ from hierarchies import InputError, Reduction, System, count_placements, placeme
 from synth.ask.measured import CalibrateQuestion, LogsQuestion
 from synth.ask.planning import CostQuestion, PlanQuestion, SweepQuestion
 from synth.ask.questions.named_texts import job_of, system_of
-from synth.ask.questions.question import Question, asked, axes_of
+from synth.ask.questions.question import Question, axes_of, parse_question
 from synth.measure.logs.devices import machines_of
-from synth.measure.logs.tables import Log
+from synth.measure.logs.tables import CheckedLog
 from synth.service.page.asking.rows import VerbForm
-from synth.service.page.forms import MOST_DEVICES, Checked, tell_machine
-from synth.show.terminal.style import many
+from synth.service.page.forms import MOST_DEVICES, FormFindings, tell_machine
+from synth.show.terminal.style import pluralize
 
 
 def check(
-    form: VerbForm, given: Mapping[str, Any], checked: Checked, limit: Callable[[Any], None]
-) -> Checked:
+    form: VerbForm, given: Mapping[str, Any], checked: FormFindings, limit: Callable[[Any], None]
+) -> FormFindings:
     """Everything that is wrong, by field, and what machines, axes, jobs and logs come to.
 
     ``limit`` raises InputError for a question that asks for too much here.
     """
-    sound = _sound(form, {**form.stubs, **given}, checked)
+    sound = _drop_wrong_fields(form, {**form.stubs, **given}, checked)
     with checked.noting(form.needs[0]):
         limit(sound)
     match sound:
@@ -43,14 +43,14 @@ def check(
                 assert sound.job is not None
                 job = job_of(sound.job)
                 axes = ", ".join(axis.name for axis in job.axes)
-                checked.tell("job", f"{many(len(job.entries), 'collective')} over {axes}")
+                checked.tell("job", f"{pluralize(len(job.entries), 'collective')} over {axes}")
         case LogsQuestion():
             with checked.noting("system"):
                 _check_logs(sound, system_of(sound.system), checked)
     return checked
 
 
-def _check_machines(sound: SweepQuestion, checked: Checked) -> None:
+def _check_machines(sound: SweepQuestion, checked: FormFindings) -> None:
     told = []
     for one in sound.tops():
         with checked.noting("systems"):
@@ -60,7 +60,9 @@ def _check_machines(sound: SweepQuestion, checked: Checked) -> None:
     checked.tell("systems", "; ".join(told))
 
 
-def _check_axes(sound: SweepQuestion | CostQuestion, machine: System, checked: Checked) -> None:
+def _check_axes(
+    sound: SweepQuestion | CostQuestion, machine: System, checked: FormFindings
+) -> None:
     """Note axes that do not fit the machine, and what is no request over them."""
     if "axes" in checked.wrong or machine.devices > MOST_DEVICES:
         return
@@ -76,20 +78,20 @@ def _check_axes(sound: SweepQuestion | CostQuestion, machine: System, checked: C
             Reduction(first, tuple(sound.reduce or ()))
 
 
-def _check_logs(sound: LogsQuestion, system: System, checked: Checked) -> None:
+def _check_logs(sound: LogsQuestion, system: System, checked: FormFindings) -> None:
     tell_machine(system, checked)
     if isinstance(sound, CalibrateQuestion) and sound.plan:
-        checked.tell("only", many(len(sound.tests(system)), "test"))
+        checked.tell("only", pluralize(len(sound.tests(system)), "test"))
     elif sound.files:
         with checked.noting("logs"):
             _tell_logs(sound.logs(), system, checked)
             sound.matched(system)
 
 
-def _tell_logs(logs: Sequence[Log], system: System, checked: Checked) -> None:
+def _tell_logs(logs: Sequence[CheckedLog], system: System, checked: FormFindings) -> None:
     """What is in the logs; and, for one of the catalogue that they are not of, which it may be."""
     rows = sum(len(log.rows) for log in logs)
-    checked.tell("logs", f"{many(len(logs), 'table')}, {many(rows, 'row')}")
+    checked.tell("logs", f"{pluralize(len(logs), 'table')}, {pluralize(rows, 'row')}")
     devices = dict.fromkeys(name for log in logs for name in log.devices)
     if devices:
         checked.tell("logs", f", of {', '.join(devices)}")
@@ -100,12 +102,12 @@ def _tell_logs(logs: Sequence[Log], system: System, checked: Checked) -> None:
         checked.suits.update(system=suits, count=str(like[0].hierarchy.cardinalities[0]))
 
 
-def _sound(form: VerbForm, given: dict[str, Any], checked: Checked) -> Any:
+def _drop_wrong_fields(form: VerbForm, given: dict[str, Any], checked: FormFindings) -> Any:
     """The question without its wrong fields, which are noted; required ones become stand-ins."""
     model: type[Question] = form.model
     while True:
         try:
-            return asked(model, given)
+            return parse_question(model, given)
         except InputError as error:
             key = error.where.partition(".")[0].partition(",")[0]
             checked.note(form.where.get(key, form.needs[0]), error)
@@ -114,4 +116,4 @@ def _sound(form: VerbForm, given: dict[str, Any], checked: Checked) -> Any:
             elif key in given and key not in form.stubs:
                 del given[key]
             else:
-                return asked(model, dict(form.stubs))
+                return parse_question(model, dict(form.stubs))

@@ -14,7 +14,7 @@ from synth.ask.planning import CostQuestion, PlanQuestion, SweepQuestion
 from synth.ask.questions.question import Question
 from synth.service.page.boxes import Boxes
 
-Given = Literal["system", "systems", "job", "logs"]
+NeededInput = Literal["system", "systems", "job", "logs"]
 """What has more than a box: a machine, several, a job, logs."""
 _SEARCH = ("max_steps", "algorithm", "segments", "placement", "no_stripes")
 
@@ -32,7 +32,7 @@ class VerbForm:
     title: str
     lead: str
     button: str
-    needs: Sequence[Given]
+    needs: Sequence[NeededInput]
     seen: Sequence[str]
     folded: Sequence[str]
     stubs: Mapping[str, Any]

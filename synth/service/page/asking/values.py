@@ -10,14 +10,21 @@ from hierarchies import InputError
 from synth.ask.questions.named_texts import NamedText
 from synth.service.page.asking.rows import VerbForm
 from synth.service.page.form_values import machine_of
-from synth.service.page.forms import OWN, Checked, Fields, one_of, system_in, typed_in
+from synth.service.page.forms import (
+    OWN_FILE,
+    Fields,
+    FormFindings,
+    first_value,
+    read_boxes,
+    system_in,
+)
 
 _OWN_JOB = "own-job.toml"
 Texts = Mapping[str, str]
 
 
 @dataclass(frozen=True)
-class Log:
+class LogText:
     """A log: what its file is called, and all of its text."""
 
     name: str = ""
@@ -25,7 +32,7 @@ class Log:
 
 
 @dataclass(frozen=True)
-class Values:
+class VerbFormValues:
     """All fields of a form as text; ``open``: a folded option differs from its default."""
 
     system: str = "dgx-h100"
@@ -34,7 +41,7 @@ class Values:
     systems: str = ""
     job: str = ""
     own_job: str = ""
-    logs: tuple[Log, ...] = (Log(),)
+    logs: tuple[LogText, ...] = (LogText(),)
     texts: Texts = field(default_factory=dict)
     ticked: frozenset[str] = frozenset()
     open: bool = False
@@ -53,25 +60,25 @@ _EXAMPLES: Mapping[str, tuple[Mapping[str, Any], Texts]] = {
 }
 
 
-def example(form: VerbForm) -> Values:
+def example(form: VerbForm) -> VerbFormValues:
     """A form that can be put as it stands, but for logs."""
     given, texts = _EXAMPLES[form.name]
-    return Values(**given, texts={**form.boxes.usual, **texts})
+    return VerbFormValues(**given, texts={**form.boxes.usual, **texts})
 
 
-def of_fields(form: VerbForm, fields: Fields) -> Values:
+def values_of_fields(form: VerbForm, fields: Fields) -> VerbFormValues:
     """The form as it was sent."""
     names = ("system", "count", "own", "systems", "job", "own_job")
-    texts = {name: one_of(fields, name) for name in form.boxes.usual}
-    ticked = frozenset(name for name in form.boxes.switches if one_of(fields, name))
-    given = {name: one_of(fields, name) for name in names}
-    logs = (*_logs(fields), Log())
-    return Values(
+    texts = {name: first_value(fields, name) for name in form.boxes.usual}
+    ticked = frozenset(name for name in form.boxes.switches if first_value(fields, name))
+    given = {name: first_value(fields, name) for name in names}
+    logs = (*_logs(fields), LogText())
+    return VerbFormValues(
         **given, logs=logs, texts=texts, ticked=ticked, open=_differs(form, texts, ticked)
     )
 
 
-def of_question(form: VerbForm, asked: Any) -> Values:
+def values_of_question(form: VerbForm, asked: Any) -> VerbFormValues:
     """The form that would put a question again."""
     given: dict[str, Any] = {}
     if "system" in form.needs:
@@ -82,29 +89,29 @@ def of_question(form: VerbForm, asked: Any) -> Values:
         own = asked.job.text if isinstance(asked.job, NamedText) else ""
         given |= {"own_job": own, "job": "" if own else asked.job or ""}
     if "logs" in form.needs:
-        given["logs"] = (*(Log(one.name, one.text) for one in asked.files), Log())
+        given["logs"] = (*(LogText(one.name, one.text) for one in asked.files), LogText())
     boxes = form.boxes
     held = {name: getattr(asked, one.name) for name, one in boxes.by_name.items()}
     texts = {
         name: "" if held[name] is None else boxes.written(name, held[name]) for name in boxes.usual
     }
     ticked = frozenset(name for name in boxes.switches if held[name] is boxes.typed(name, "yes"))
-    return Values(**given, texts=texts, ticked=ticked, open=_differs(form, texts, ticked))
+    return VerbFormValues(**given, texts=texts, ticked=ticked, open=_differs(form, texts, ticked))
 
 
-def question(form: VerbForm, fields: Fields) -> tuple[dict[str, Any], Checked]:
+def question(form: VerbForm, fields: Fields) -> tuple[dict[str, Any], FormFindings]:
     """The question as JSON, and what could not be made one."""
     logs = list(_logs(fields))
-    texts = (OWN, _OWN_JOB, *(one.name for one in logs))
-    checked = Checked(where=form.where, own=texts)
-    given = {**form.fixed, **typed_in(fields, form.boxes, checked)}
+    texts = (OWN_FILE, _OWN_JOB, *(one.name for one in logs))
+    checked = FormFindings(where=form.where, own=texts)
+    given = {**form.fixed, **read_boxes(fields, form.boxes, checked)}
     if "system" in form.needs:
         given["system"] = system_in(fields)
     if "systems" in form.needs:
-        given["systems"] = one_of(fields, "systems").replace(",", " ").split()
+        given["systems"] = first_value(fields, "systems").replace(",", " ").split()
     if "job" in form.needs:
-        own = one_of(fields, "own_job")
-        given["job"] = {"name": _OWN_JOB, "text": own} if own else one_of(fields, "job")
+        own = first_value(fields, "own_job")
+        given["job"] = {"name": _OWN_JOB, "text": own} if own else first_value(fields, "job")
     if "logs" in form.needs:
         given["files"] = [{"name": one.name, "text": one.text} for one in logs]
         if not logs:
@@ -113,13 +120,13 @@ def question(form: VerbForm, fields: Fields) -> tuple[dict[str, Any], Checked]:
     return given, checked
 
 
-def _logs(fields: Fields) -> Iterable[Log]:
+def _logs(fields: Fields) -> Iterable[LogText]:
     """Those with a text; one without a name is called by its number."""
     names, texts = fields.get("log_name", ()), fields.get("log_text", ())
     pairs = zip(names, texts, strict=False)
     for number, (name, text) in enumerate(pairs, 1):
         if text.strip():
-            yield Log(name.strip() or f"log{number}.txt", text)
+            yield LogText(name.strip() or f"log{number}.txt", text)
 
 
 def _differs(form: VerbForm, texts: Texts, ticked: Iterable[str]) -> bool:

@@ -1,11 +1,11 @@
 """Two answers side by side, with their differences.
 
->>> from synth.service.page.comparing import unlike
->>> unlike({"bytes": 1024, "k": 3}, {"bytes": 2048, "k": 3}).rows
+>>> from synth.service.page.comparing import question_differences
+>>> question_differences({"bytes": 1024, "k": 3}, {"bytes": 2048, "k": 3}).rows
 [['bytes', '1 KiB', '2 KiB']]
 """
 
 from synth.service.page.comparing.routes import router as router
-from synth.service.page.comparing.sides import unlike as unlike
+from synth.service.page.comparing.sides import question_differences as question_differences
 
-__all__ = ["router", "unlike"]
+__all__ = ["question_differences", "router"]

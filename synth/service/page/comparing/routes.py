@@ -13,41 +13,41 @@ from starlette.responses import Response
 
 from synth.service.http.state import state_of
 from synth.service.jobs.names import machine_in
-from synth.service.page.answer_routes import Key, ViewedAnswer, question_of, viewed
+from synth.service.page.answer_routes import Key, ViewedAnswer, question_of, view_answer
 from synth.service.page.comparing.sides import comparison
 from synth.service.page.responses import PageCaller, PageRoute, page
-from synth.service.store import Job, Status, Wanted
+from synth.service.store import JobFilter, Status, StoredJob
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 _MOST_OFFERED, _MOST_LOOKED_AT = 100, 10
 
 
 @router.get("/compare")
-async def compare(
+async def show_comparison(
     request: Request,
     caller: PageCaller,
     of: Annotated[list[Key], Query(max_length=_MOST_OFFERED)] = [],  # noqa: B006 - only read
 ) -> Response:
     """Two answers side by side; with fewer than two, those to choose from."""
-    found = [await viewed(request, caller, "answers", key) for key in of[:2]]
+    found = [await view_answer(request, caller, "answers", key) for key in of[:2]]
     verb = found[0].verb if found else None
-    done = Wanted(Status.DONE, verb)
+    done = JobFilter(Status.DONE, verb)
     jobs = await state_of(request).broker.jobs(caller, _MOST_OFFERED, None, done)
     both = await asyncio.to_thread(comparison, *found) if len(found) == 2 else None
     others = [one for one in jobs if one.answer_key and one.answer_key not in of]
-    like = await _like(request, caller, found[0], others) if len(found) == 1 else None
+    like = await _likely_other(request, caller, found[0], others) if len(found) == 1 else None
     return page(
         request,
         "compare.html",
         here="compare",
         both=both,
         chosen=[one.key for one in found],
-        offered=_offered(found, like, jobs),
+        offered=_offer_names(found, like, jobs),
     )
 
 
-async def _like(
-    request: Request, caller: PageCaller, viewed: ViewedAnswer, others: Sequence[Job]
+async def _likely_other(
+    request: Request, caller: PageCaller, viewed: ViewedAnswer, others: Sequence[StoredJob]
 ) -> str | None:
     """The key of the answer that is most likely to be put beside one, of the latest first.
 
@@ -68,8 +68,8 @@ def _kind(question: Mapping[str, Any]) -> tuple[bool, ...]:
     return several, model, isinstance(question.get("bytes"), list)
 
 
-def _offered(
-    found: Sequence[ViewedAnswer], like: str | None, jobs: Sequence[Job]
+def _offer_names(
+    found: Sequence[ViewedAnswer], like: str | None, jobs: Sequence[StoredJob]
 ) -> dict[str, str]:
     """The names of answers that may be chosen, by their keys: first those that are, and the likely.
 

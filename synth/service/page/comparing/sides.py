@@ -9,21 +9,21 @@ from typing import Any
 from markupsafe import Markup
 
 from hierarchies import InputError
-from hierarchies.units import duration, volume
+from hierarchies.units import format_bytes, format_duration
 from synth.ask.answers import judge
-from synth.ask.answers.comparing import Changed, Compared, DiffReply
+from synth.ask.answers.comparing import DiffReply, LineDifference, ValueDifference
 from synth.ask.answers.ranked import SweepReply
 from synth.ask.answers.training.planned import StepPlanReply
 from synth.ask.comparing import DiffQuestion, diff
-from synth.ask.questions.question import asked
-from synth.ask.taking import taken
+from synth.ask.questions.question import parse_question
+from synth.ask.taking import recommend
 from synth.collective.ranking.request import Watcher
 from synth.service.page.answer_routes import ViewedAnswer
 from synth.service.page.results import plans_of
-from synth.service.page.views import found, over_sizes_drawn
-from synth.show.report.bars import Bar, bars
+from synth.service.page.views import draw_over_sizes, view_of_answer
+from synth.show.report.bars import StackedBar, draw_bars
 from synth.show.report.details import title
-from synth.show.report.plans import Beside, Listed, beside
+from synth.show.report.plans import ListedPlan, PlanComparison, compare_plans
 from synth.show.report.rendering import Cells
 from synth.show.terminal.comparing import heads, line_cells, line_headings, value_text
 from synth.show.terminal.rows import Ranking
@@ -54,7 +54,7 @@ class Comparison:
     asked: Cells
     machine: Cells
     lines: Cells
-    plans: Beside | None
+    plans: PlanComparison | None
     drawings: Sequence[tuple[str, Markup]]
     why_not: str
     same: bool
@@ -63,9 +63,10 @@ class Comparison:
 def comparison(first: ViewedAnswer, second: ViewedAnswer) -> Comparison:
     """Two answers of one verb side by side."""
     differ, why_not = None, ""
-    asked_apart = unlike(first.question, second.question)
+    asked_apart = question_differences(first.question, second.question)
     names = heads(
-        (what, _sized(what, one), _sized(what, other)) for what, one, other in asked_apart.rows
+        (what, _size_text(what, one), _size_text(what, other))
+        for what, one, other in asked_apart.rows
     )
     plans = _plans(first, second, names)
     if plans is None:
@@ -86,28 +87,28 @@ def comparison(first: ViewedAnswer, second: ViewedAnswer) -> Comparison:
     )
 
 
-def _sized(what: str, said: str) -> str:
+def _size_text(what: str, said: str) -> str:
     """A number of bytes in its unit, where it is to be a name."""
-    return volume(int(said)) if what == "bytes" and said.isdecimal() else said
+    return format_bytes(int(said)) if what == "bytes" and said.isdecimal() else said
 
 
-def unlike(first: Mapping[str, Any], second: Mapping[str, Any]) -> Cells:
+def question_differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> Cells:
     """The keys of two questions that differ, with both values; an own text by its name."""
     rows = [
-        [key, *(_words(_in_units(key, one.get(key))) for one in (first, second))]
+        [key, *(_words(_value_in_units(key, one.get(key))) for one in (first, second))]
         for key in dict.fromkeys((*first, *second))
         if first.get(key) != second.get(key)
     ]
     return Cells(["asked", "first", "second"], [False] * 3, [False] * 3, rows)
 
 
-def _in_units(key: str, value: Any) -> Any:
+def _value_in_units(key: str, value: Any) -> Any:
     """A size, or the ends of a range of sizes, as one reads them; anything else as it is."""
     match key, value:
         case "bytes", int():
-            return volume(value)
+            return format_bytes(value)
         case "bytes", [int(low), int(high)]:
-            return f"{volume(low)} to {volume(high)}"
+            return f"{format_bytes(low)} to {format_bytes(high)}"
     return value
 
 
@@ -132,7 +133,7 @@ def _diff(first: ViewedAnswer, second: ViewedAnswer) -> DiffReply:
     """What ``diff`` says. Raises InputError for answers that it does not take."""
     given = {"first": first.body, "second": second.body}
     found: DiffReply = judge("diff").validate_python(
-        diff(asked(DiffQuestion, given), Watcher()).body
+        diff(parse_question(DiffQuestion, given), Watcher()).body
     )
     return found
 
@@ -145,30 +146,34 @@ def _side(one: ViewedAnswer) -> Side:
     plans = plans_of(one.verb, one.body, None, None)
     if plans is not None:
         return Side(plans.title, one.base, plans.headline, [*plans.decisions, *plans.verdict])
-    view = found(one.verb, one.body)
+    view = view_of_answer(one.verb, one.body)
     return Side(one.name, one.base, view.headline if view else "", view.said if view else ())
 
 
-def _changes(changes: Sequence[Changed], names: tuple[str, str]) -> Cells:
+def _changes(changes: Sequence[ValueDifference], names: tuple[str, str]) -> Cells:
     rows = [[one.what, value_text(one, one.first), value_text(one, one.second)] for one in changes]
     return Cells(["machine", *names], [False] * 3, [False] * 3, rows)
 
 
-def _lines(lines: Sequence[Compared], names: tuple[str, str]) -> Cells:
+def _lines(lines: Sequence[LineDifference], names: tuple[str, str]) -> Cells:
     """Rank by rank, size by size, or entry by entry, as a terminal has it."""
     figures = [False, False, True, False, True, True]
     rows = [[*line_cells(one)] for one in lines]
     return Cells(line_headings(names), figures, [False, True, False, True, False, False], rows)
 
 
-def _plans(first: ViewedAnswer, second: ViewedAnswer, names: tuple[str, str]) -> Beside | None:
+def _plans(
+    first: ViewedAnswer, second: ViewedAnswer, names: tuple[str, str]
+) -> PlanComparison | None:
     """The plans to be taken of two whole steps beside each other; None if these are no such."""
     if first.verb != "plan" or not all(one.body.get("plans") for one in (first, second)):
         return None
     replies: list[StepPlanReply] = [
         judge("plan").validate_python(one.body) for one in (first, second)
     ]
-    return beside([Listed(name, one.best) for name, one in zip(names, replies, strict=True)])
+    return compare_plans(
+        [ListedPlan(name, one.best) for name, one in zip(names, replies, strict=True)]
+    )
 
 
 def _drawings(
@@ -179,9 +184,11 @@ def _drawings(
         return ()
     one, other = names
     if isinstance(first, SweepReply) and isinstance(second, SweepReply):
-        return over_sizes_drawn({one: first, other: second})
-    took = {one: taken(first), other: taken(second)}
-    shown = [Bar(name, {"time": found.seconds}) for name, found in took.items() if found]
+        return draw_over_sizes({one: first, other: second})
+    took = {one: recommend(first), other: recommend(second)}
+    shown = [StackedBar(name, {"time": found.seconds}) for name, found in took.items() if found]
     if len(shown) < 2:
         return ()
-    return [("Time", bars("Time of what is to be taken now", ["time"], shown, duration))]
+    return [
+        ("Time", draw_bars("Time of what is to be taken now", ["time"], shown, format_duration))
+    ]

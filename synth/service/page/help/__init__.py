@@ -1,14 +1,14 @@
 """Help: what the words of the page mean, on a page of their own and where each first appears.
 
->>> from synth.service.page.help import term
->>> str(term("bound")).partition(" title")[0]
+>>> from synth.service.page.help import link_term
+>>> str(link_term("bound")).partition(" title")[0]
 '<a class="term" href="/help#bound"'
 """
 
 from synth.service.page.help.terms import TERMS as TERMS
 from synth.service.page.help.terms import Term as Term
-from synth.service.page.help.terms import once as once
-from synth.service.page.help.terms import step as step
-from synth.service.page.help.terms import term as term
+from synth.service.page.help.terms import link_once as link_once
+from synth.service.page.help.terms import link_step as link_step
+from synth.service.page.help.terms import link_term as link_term
 
-__all__ = ["TERMS", "Term", "once", "step", "term"]
+__all__ = ["TERMS", "Term", "link_once", "link_step", "link_term"]

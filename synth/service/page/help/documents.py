@@ -17,12 +17,12 @@ from markdown_it.token import Token
 from markdown_it.utils import EnvType, OptionsDict
 from markupsafe import Markup
 
-_SHOWN = (".md", ".png", ".csv", ".toml", ".json")
+_SHOWN_SUFFIXES = (".md", ".png", ".csv", ".toml", ".json")
 _NO_WORD = re.compile(r"[^\w\- ]")
 
 
 @dataclass(frozen=True)
-class Document:
+class HelpDocument:
     """A page: its title, and what is below."""
 
     title: str
@@ -34,19 +34,19 @@ def files() -> Mapping[str, Traversable]:
     """What there is under ``docs/``, by its path there; nothing where it was not installed."""
     packaged = resources.files("synth.service.page") / "docs"
     root: Traversable = packaged if packaged.is_dir() else Path(__file__).parents[4] / "docs"
-    return dict(_below(root, "")) if root.is_dir() else {}
+    return dict(_walk_files(root, "")) if root.is_dir() else {}
 
 
-def _below(folder: Traversable, before: str) -> Iterator[tuple[str, Traversable]]:
+def _walk_files(folder: Traversable, before: str) -> Iterator[tuple[str, Traversable]]:
     for one in folder.iterdir():
         if one.is_dir():
-            yield from _below(one, f"{before}{one.name}/")
-        elif one.name.endswith(_SHOWN):
+            yield from _walk_files(one, f"{before}{one.name}/")
+        elif one.name.endswith(_SHOWN_SUFFIXES):
             yield f"{before}{one.name}", one
 
 
 @cache
-def document(path: str) -> Document:
+def document(path: str) -> HelpDocument:
     """A page of Markdown as HTML; HTML in it stays text. Raises KeyError for one there is not."""
     tokens = _markdown().parse(files()[path].read_text(encoding="utf-8"))
     title = path
@@ -54,7 +54,7 @@ def document(path: str) -> Document:
         if one.type == "heading_open":
             one.attrSet("id", slug(inline.content))
             title = inline.content if one.tag == "h1" else title
-    return Document(title, Markup(_markdown().renderer.render(tokens, _markdown().options, {})))
+    return HelpDocument(title, Markup(_markdown().renderer.render(tokens, _markdown().options, {})))
 
 
 def slug(heading: str) -> str:
@@ -66,13 +66,13 @@ def slug(heading: str) -> str:
 def _markdown() -> MarkdownIt:
     """Markdown with tables, each of which scrolls in a box of its own."""
     made = MarkdownIt("commonmark", {"html": False}).enable("table")
-    made.add_render_rule("table_open", _boxed)
-    made.add_render_rule("table_close", _boxed)
+    made.add_render_rule("table_open", _box_table)
+    made.add_render_rule("table_close", _box_table)
     made.add_render_rule("th_open", _heading)
     return made
 
 
-def _boxed(
+def _box_table(
     renderer: RendererHTML, tokens: Sequence[Token], at: int, options: OptionsDict, env: EnvType
 ) -> str:
     opens = tokens[at].type == "table_open"

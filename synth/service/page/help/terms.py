@@ -165,7 +165,7 @@ TERMS: Mapping[str, Term] = {one.word: one for one in _ROWS}
 _STEP = re.compile(r"(?P<what>\S+ )(?P<who>(?:\S+ )?(?P<form>inside|parallel|master|across)\b.*)")
 
 
-def term(word: str, shown: str = "") -> Markup:
+def link_term(word: str, shown: str = "") -> Markup:
     """A word as a link to what it means, which also shows when it is pointed at."""
     one = TERMS[word]
     return Markup('<a class="term" href="/help#{}" title="{}">{}</a>').format(
@@ -173,15 +173,15 @@ def term(word: str, shown: str = "") -> Markup:
     )
 
 
-def once(word: str, shown: str, told: set[str]) -> Markup:
+def link_once(word: str, shown: str, told: set[str]) -> Markup:
     """What is shown, as a link to what a word means unless that is among ``told``; it is added."""
     if word in told:
         return Markup("{}").format(shown)
     told.add(word)
-    return term(word, shown)
+    return link_term(word, shown)
 
 
-def step(text: str, told: set[str]) -> Markup:
+def link_step(text: str, told: set[str]) -> Markup:
     """A step of a program; who takes it together is a link to what that means, once of each form.
 
     ``told`` are the forms that were links already; this one is added.
@@ -189,4 +189,4 @@ def step(text: str, told: set[str]) -> Markup:
     found = _STEP.fullmatch(text)
     if found is None:
         return Markup("{}").format(text)
-    return Markup("{}{}").format(found["what"], once(found["form"], found["who"], told))
+    return Markup("{}{}").format(found["what"], link_once(found["form"], found["who"], told))

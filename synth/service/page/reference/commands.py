@@ -9,7 +9,7 @@ from shlex import quote
 from typing import Any
 
 from synth.service.http.examples import EXAMPLES
-from synth.service.jobs.names import usual_of
+from synth.service.jobs.names import defaults_of
 
 _WIDE = 100
 _MOST_CHARACTERS = 4096
@@ -76,7 +76,7 @@ class Curl:
         """A question that was asked, without what is as it would be without a word; empty where it
         holds texts that are too long for a command.
         """
-        usual = usual_of(verb)
+        usual = defaults_of(verb)
         own = {key: one for key, one in question.items() if key not in usual or usual[key] != one}
         command = self._asking(verb, own)
         return command if len(command) <= _MOST_CHARACTERS else ""

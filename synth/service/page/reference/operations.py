@@ -9,28 +9,34 @@ from typing import Any
 
 from markupsafe import Markup
 
-from synth.ask.questions.fields import Limited
+from synth.ask.questions.fields import CostLimit
 from synth.ask.table import VERBS
 from synth.service.http.problems import PROBLEM_JSON
 from synth.service.limits import Limits
 from synth.service.page.reference.commands import Curl
-from synth.service.page.reference.schemas import Json, Row, Schemas, Type, said
+from synth.service.page.reference.schemas import (
+    Json,
+    SchemaRow,
+    Schemas,
+    SchemaType,
+    render_sentences,
+)
 
-_UNSAID = "Successful Response"
+_DEFAULT_DESCRIPTION = "Successful Response"
 """What the framework says of a reply of which nothing else is said."""
 
 
 @dataclass(frozen=True)
-class Body:
+class RequestBody:
     """What is sent: its type, the keys of a question, and the most bytes of it."""
 
     kind: Markup
-    rows: Sequence[Row]
+    rows: Sequence[SchemaRow]
     most_bytes: int
 
 
 @dataclass(frozen=True)
-class Reply:
+class SuccessReply:
     """What comes back when it was taken; ``kind``: of what type its body is."""
 
     status: int
@@ -39,7 +45,7 @@ class Reply:
 
 
 @dataclass(frozen=True)
-class Operation:
+class ApiOperation:
     """A method of an address. ``says``: in a sentence; ``more``: what else is said of it."""
 
     id: str
@@ -48,24 +54,24 @@ class Operation:
     says: Markup
     more: Markup
     scopes: Sequence[str]
-    parameters: Sequence[tuple[str, Row]]
-    body: Body | None
-    replies: Sequence[Reply]
+    parameters: Sequence[tuple[str, SchemaRow]]
+    body: RequestBody | None
+    replies: Sequence[SuccessReply]
     refusals: Sequence[int]
     command: str
 
 
 @dataclass(frozen=True)
-class Group:
+class TagGroup:
     """The operations of a tag; ``shared`` are parameters that all of them take, ``headers`` what
     all their replies may have: told once.
     """
 
     name: str
     says: str
-    shared: Sequence[tuple[str, Row]]
+    shared: Sequence[tuple[str, SchemaRow]]
     headers: Sequence[tuple[str, str]]
-    operations: Sequence[Operation]
+    operations: Sequence[ApiOperation]
 
 
 @dataclass(frozen=True)
@@ -73,9 +79,9 @@ class Reference:
     """All that the page about the API shows; ``first``: a command to begin with."""
 
     first: str
-    groups: Sequence[Group]
+    groups: Sequence[TagGroup]
     refusals: Sequence[tuple[int, str, str]]
-    types: Sequence[Type]
+    types: Sequence[SchemaType]
 
 
 def reference(document: Json, limits: Limits, curl: Curl) -> Reference:
@@ -89,9 +95,9 @@ def reference(document: Json, limits: Limits, curl: Curl) -> Reference:
     groups = []
     for tag in document["tags"]:
         own = [found for found in told if tag["name"] in found[2]["tags"]]
-        shared = _shared([one.get("parameters", []) for _, _, one in own])
+        shared = _shared_parameters([one.get("parameters", []) for _, _, one in own])
         groups.append(
-            Group(
+            TagGroup(
                 tag["name"],
                 tag["description"],
                 [(one["in"], schemas.parameter(one)) for one in shared],
@@ -111,7 +117,7 @@ def reference(document: Json, limits: Limits, curl: Curl) -> Reference:
     return Reference(first, groups, named, list(schemas.types(asked)))
 
 
-def _shared(parameters: Sequence[Sequence[Json]]) -> Sequence[Json]:
+def _shared_parameters(parameters: Sequence[Sequence[Json]]) -> Sequence[Json]:
     """The parameters that each of several operations has."""
     if len(parameters) < 2:
         return ()
@@ -126,16 +132,16 @@ def _operation(
     shared: Sequence[Json],
     limits: Limits,
     curl: Curl,
-) -> Operation:
+) -> ApiOperation:
     first, _, more = told["description"].partition("\n\n")
     replies = told["responses"].items()
     name = told["operationId"]
-    return Operation(
+    return ApiOperation(
         id=name,
         method=method.upper(),
         path=path,
-        says=said(first),
-        more=said(more),
+        says=render_sentences(first),
+        more=render_sentences(more),
         scopes=list(dict.fromkeys(_scopes(told))),
         parameters=[
             (one["in"], schemas.parameter(one))
@@ -159,10 +165,10 @@ def _refuses(reply: Json) -> bool:
     return PROBLEM_JSON in reply.get("content", {})
 
 
-def _reply(schemas: Schemas, status: str, told: Json) -> Reply:
+def _reply(schemas: Schemas, status: str, told: Json) -> SuccessReply:
     kinds = [_kind(schemas, kind, one) for kind, one in told.get("content", {}).items()]
-    says = "" if told["description"] == _UNSAID else told["description"]
-    return Reply(int(status), said(says), Markup(" or ").join(kinds))
+    says = "" if told["description"] == _DEFAULT_DESCRIPTION else told["description"]
+    return SuccessReply(int(status), render_sentences(says), Markup(" or ").join(kinds))
 
 
 def _kind(schemas: Schemas, media: str, told: Json) -> Markup:
@@ -182,34 +188,34 @@ def _headers(told: Json) -> Iterator[tuple[str, str]]:
             yield name, one["description"]
 
 
-def _body(schemas: Schemas, name: str, told: Json, limits: Limits) -> Body:
+def _body(schemas: Schemas, name: str, told: Json, limits: Limits) -> RequestBody:
     content = told["content"]
     schema = content["application/json"]["schema"]
     if name not in VERBS:
         kinds = [_kind(schemas, media, one) for media, one in content.items()]
-        return Body(Markup(" or ").join(kinds), [], 2 * limits.description_bytes)
+        return RequestBody(Markup(" or ").join(kinds), [], 2 * limits.description_bytes)
     question = VERBS[name].question
     whole = schemas.named[question.__name__]
     rows = schemas.rows(whole, _most(name, limits))
-    return Body(schemas.kind(schema), rows, limits.body_bytes_for(question))
+    return RequestBody(schemas.kind(schema), rows, limits.body_bytes_for(question))
 
 
 def _most(verb: str, limits: Limits) -> Mapping[str, str]:
     """What a server limits beyond the schema, by the key of a question."""
     texts = {
-        Limited.K: f"Here at most {limits.k:,}.",
-        Limited.MAX_STEPS: f"Here at most {limits.max_steps}.",
-        Limited.DIGITS: f"Here at most {limits.digits}.",
-        Limited.TREE: f"Here at most {limits.devices:,} devices.",
-        Limited.SYSTEM: f"Here at most {limits.devices:,} devices.",
-        Limited.SYSTEMS: f"Here at most {limits.systems}, of {limits.devices:,} devices each.",
-        Limited.ANSWER: f"Here of a machine of at most {limits.devices:,} devices.",
-        Limited.HERE: "Refused here: the command line does it, on its own machine.",
+        CostLimit.K: f"Here at most {limits.k:,}.",
+        CostLimit.MAX_STEPS: f"Here at most {limits.max_steps}.",
+        CostLimit.DIGITS: f"Here at most {limits.digits}.",
+        CostLimit.TREE: f"Here at most {limits.devices:,} devices.",
+        CostLimit.SYSTEM: f"Here at most {limits.devices:,} devices.",
+        CostLimit.SYSTEMS: f"Here at most {limits.systems}, of {limits.devices:,} devices each.",
+        CostLimit.ANSWER: f"Here of a machine of at most {limits.devices:,} devices.",
+        CostLimit.HERE: "Refused here: the command line does it, on its own machine.",
     }
     fields: Mapping[str, Any] = VERBS[verb].question.model_fields
     return {
         field.alias or name: texts[mark]
         for name, field in fields.items()
         for mark in field.metadata
-        if isinstance(mark, Limited) and mark in texts
+        if isinstance(mark, CostLimit) and mark in texts
     }

@@ -15,7 +15,7 @@ router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
 
 @router.get("/api")
-async def api(request: Request, caller: PageCaller) -> Response:
+async def show_api(request: Request, caller: PageCaller) -> Response:
     """Every route of the API with what it asks, what it answers, and a command of curl."""
     state, address = state_of(request), own_address(request)
     return HTMLResponse(await state.broker.beside(caller.team, _page, request.app, state, address))

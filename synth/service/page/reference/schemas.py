@@ -23,12 +23,12 @@ _UNITS = (
     ("bytes", "bytes"),
     ("seconds", "seconds"),
 )
-_RANGED = '; a range: `"1KiB..4GiB"`'
+_RANGE_NOTE = '; a range: `"1KiB..4GiB"`'
 _AND, _OR = Markup(", "), Markup(" or ")
 
 
 @dataclass(frozen=True)
-class Row:
+class SchemaRow:
     """A key of an object, or a parameter.
 
     ``kind``: its type with its bounds and its unit; ``usual``: its default as JSON, "required", or
@@ -42,13 +42,13 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Type:
+class SchemaType:
     """An object with a name, or one of some words; ``asked``: it is part of questions."""
 
     name: str
     anchor: str
     says: Markup
-    rows: Sequence[Row]
+    rows: Sequence[SchemaRow]
     words: Sequence[str]
     asked: bool
 
@@ -59,33 +59,42 @@ class Schemas:
 
     named: Mapping[str, Json]
 
-    def rows(self, schema: Json, most: Mapping[str, str] = MappingProxyType({})) -> list[Row]:
+    def rows(self, schema: Json, most: Mapping[str, str] = MappingProxyType({})) -> list[SchemaRow]:
         """The keys of an object, required ones first; ``most``: what a server limits beside."""
         required = schema.get("required", ())
         found = [
-            Row(
+            SchemaRow(
                 name,
                 self._with_unit(name, one),
-                "required" if name in required else _usual(one),
-                said(one.get("description", ""), _typed(name, one), most.get(name, "")),
+                "required" if name in required else _default_text(one),
+                render_sentences(
+                    one.get("description", ""), _size_notation(name, one), most.get(name, "")
+                ),
             )
             for name, one in schema.get("properties", {}).items()
         ]
         return sorted(found, key=lambda row: row.usual != "required")
 
-    def parameter(self, told: Json) -> Row:
+    def parameter(self, told: Json) -> SchemaRow:
         """A parameter of an address or header."""
-        usual = "required" if told["required"] else _usual(told["schema"])
+        usual = "required" if told["required"] else _default_text(told["schema"])
         name, schema = told["name"], told["schema"]
-        return Row(name, self._with_unit(name, schema), usual, said(told.get("description", "")))
+        return SchemaRow(
+            name,
+            self._with_unit(name, schema),
+            usual,
+            render_sentences(told.get("description", "")),
+        )
 
-    def types(self, questions: Collection[str]) -> Iterator[Type]:
+    def types(self, questions: Collection[str]) -> Iterator[SchemaType]:
         """All of them by their names, but questions, which are told with their routes."""
         asked = self._within(questions)
-        for name, one in sorted(self.named.items(), key=lambda found: short(found[0]).lower()):
+        for name, one in sorted(self.named.items(), key=lambda found: short_name(found[0]).lower()):
             if name not in questions:
-                told, words = said(one.get("description", "")), one.get("enum", ())
-                yield Type(short(name), anchor(name), told, self.rows(one), words, name in asked)
+                told, words = render_sentences(one.get("description", "")), one.get("enum", ())
+                yield SchemaType(
+                    short_name(name), anchor(name), told, self.rows(one), words, name in asked
+                )
 
     def _within(self, names: Collection[str]) -> Collection[str]:
         """The names of all schemas that some refer to, and those of what these refer to."""
@@ -102,8 +111,8 @@ class Schemas:
             case {"$ref": ref}:
                 name = ref.rpartition("/")[2]
                 words = self.named[name].get("enum")
-                link = Markup('<a href="#{}">{}</a>').format(anchor(name), short(name))
-                return _one_of(words) if words else link
+                link = Markup('<a href="#{}">{}</a>').format(anchor(name), short_name(name))
+                return _alternatives(words) if words else link
             case {"anyOf": ways} | {"oneOf": ways}:
                 several = [one for one in ways if one != {"type": "null"}]
                 kinds = _OR.join(dict.fromkeys(map(self.kind, several)))
@@ -111,7 +120,7 @@ class Schemas:
             case {"const": value}:
                 return _code(value)
             case {"enum": values}:
-                return _one_of(values)
+                return _alternatives(values)
             case {"type": "array", "prefixItems": items}:
                 return Markup("[{}]").format(_AND.join(map(self.kind, items)))
             case {"type": "array"}:
@@ -145,7 +154,7 @@ class Schemas:
         return Markup("{}, {}").format(kind, unit) if unit else kind
 
 
-def said(*texts: str) -> Markup:
+def render_sentences(*texts: str) -> Markup:
     """Sentences, with what stands between backquotes as code."""
     found, at = Markup(""), 0
     text = " ".join(" ".join(filter(None, texts)).split())
@@ -155,7 +164,7 @@ def said(*texts: str) -> Markup:
     return found + text[at:]
 
 
-def short(name: str) -> str:
+def short_name(name: str) -> str:
     """A type's name without the modules that tell it from another of the same name."""
     return name.rpartition("__")[2]
 
@@ -165,20 +174,20 @@ def anchor(name: str) -> str:
     return f"type-{name}"
 
 
-def _typed(name: str, schema: Json) -> str:
+def _size_notation(name: str, schema: Json) -> str:
     """How a size is written as a text."""
     ways = schema.get("anyOf", ())
     if name != "bytes" or {"type": "string"} not in [{"type": way.get("type")} for way in ways]:
         return ""
     ranged = any("prefixItems" in way for way in ways)
-    return f'As text with a unit: `"64MiB"`{_RANGED if ranged else ""}.'
+    return f'As text with a unit: `"64MiB"`{_RANGE_NOTE if ranged else ""}.'
 
 
-def _usual(schema: Json) -> str:
+def _default_text(schema: Json) -> str:
     return json.dumps(schema["default"]) if "default" in schema else ""
 
 
-def _one_of(values: Sequence[Any]) -> Markup:
+def _alternatives(values: Sequence[Any]) -> Markup:
     return Markup(" | ").join(map(_code, values))
 
 

@@ -1,28 +1,28 @@
 """Views of answers that are no ranking: a headline, what it rests on, drawings, and files.
 
->>> from synth.service.page.views import found
->>> found("systems", {"schema_version": 1}) is None
+>>> from synth.service.page.views import view_of_answer
+>>> view_of_answer("systems", {"schema_version": 1}) is None
 True
 """
 
 from synth.service.page.views.carried import boxes as boxes
-from synth.service.page.views.carried import carried as carried
+from synth.service.page.views.carried import keys_for_next as keys_for_next
 from synth.service.page.views.files import Folder as Folder
+from synth.service.page.views.files import files_question as files_question
 from synth.service.page.views.files import folders as folders
-from synth.service.page.views.files import written_for as written_for
-from synth.service.page.views.files import zipped as zipped
-from synth.service.page.views.found import Found as Found
-from synth.service.page.views.found import found as found
-from synth.service.page.views.found import over_sizes_drawn as over_sizes_drawn
+from synth.service.page.views.files import zip_folder as zip_folder
+from synth.service.page.views.found import AnswerView as AnswerView
+from synth.service.page.views.found import draw_over_sizes as draw_over_sizes
+from synth.service.page.views.found import view_of_answer as view_of_answer
 
 __all__ = [
+    "AnswerView",
     "Folder",
-    "Found",
     "boxes",
-    "carried",
+    "draw_over_sizes",
+    "files_question",
     "folders",
-    "found",
-    "over_sizes_drawn",
-    "written_for",
-    "zipped",
+    "keys_for_next",
+    "view_of_answer",
+    "zip_folder",
 ]

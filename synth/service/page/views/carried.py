@@ -17,7 +17,9 @@ from collections.abc import Mapping
 from typing import Any
 
 
-def carried(verb: str, question: Mapping[str, Any], body: Mapping[str, Any]) -> dict[str, Any]:
+def keys_for_next(
+    verb: str, question: Mapping[str, Any], body: Mapping[str, Any]
+) -> dict[str, Any]:
     """The keys of a question that hold for the next one on the same machine.
 
     After a check the tests are those that would tell what it leaves open; after a calibration the

@@ -13,7 +13,7 @@ from synth.ask.training.trained import TrainQuestion
 from synth.step.frameworks import FRAMEWORKS
 
 _LOOSE = "in-full"
-_OTHERS = {"mscclpp": "MSCCL++", _LOOSE: "Plan in full"}
+_OTHER_TITLES = {"mscclpp": "MSCCL++", _LOOSE: "Plan in full"}
 """What tabs of files are called that no framework is configured by, nor lie in a folder."""
 _RUNS_IT = "launch.sh"
 
@@ -22,7 +22,7 @@ _RUNS_IT = "launch.sh"
 class Folder:
     """What one framework takes.
 
-    ``title``: what it is called in a tab, ``written_for``: with all of its version, and ``who``:
+    ``title``: what it is called in a tab, ``files_question``: with all of its version, and ``who``:
     without; ``first``: the file that says the plan; ``files``: as the answer has them, by what they
     are called inside of the folder.
     """
@@ -52,13 +52,13 @@ def folders(files: Sequence[Mapping[str, str]]) -> Sequence[Folder]:
 
 def _folder(name: str, inside: Mapping[str, Mapping[str, str]]) -> Folder:
     known = FRAMEWORKS.get(name)
-    written_for = known.title if known else _OTHERS.get(name, name)
+    written_for = known.title if known else _OTHER_TITLES.get(name, name)
     order = sorted(inside, key=lambda file: ("/" in file, file == _RUNS_IT))
     files = {file: inside[file] for file in order}
     return Folder(name, written_for.partition(" (")[0], written_for, order[0], files)
 
 
-def written_for(
+def files_question(
     framework: str, asked: Mapping[str, Any], answer: Mapping[str, Any], index: int
 ) -> dict[str, Any] | None:
     """The question of ``train`` whose answer is a plan of an answer as files of a framework.
@@ -79,7 +79,7 @@ def written_for(
     }
 
 
-def zipped(folder: Folder) -> bytes:
+def zip_folder(folder: Folder) -> bytes:
     """The folder as one file to download; the same bytes each time."""
     whole = BytesIO()
     with ZipFile(whole, "w", ZIP_DEFLATED) as made:

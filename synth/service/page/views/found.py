@@ -8,25 +8,31 @@ from typing import Any
 
 from markupsafe import Markup
 
-from hierarchies.units import duration
+from hierarchies.units import format_duration
 from synth.ask.answers import judge
 from synth.ask.answers.degraded import CostReply
 from synth.ask.answers.measured import CalibratedReply, DiagnosedRun, DoctorReply, TestsReply
 from synth.ask.answers.planning import SystemsRankedReply
 from synth.ask.answers.ranked import SweepReply
-from synth.measure.calibration.experiments import FIT, LOOK
-from synth.show.report.bars import Bar, bars
-from synth.show.report.curves import Lines, bandwidths, speedups
-from synth.show.terminal.headlines import headline_of, over_sizes, ranges_of, seconds_of
-from synth.show.terminal.measured import carried, of_a_fault, to_run, unexpected, untold
-from synth.show.terminal.style import lacking
+from synth.measure.calibration.experiments import FIT_HEADING, LOOK_HEADING
+from synth.show.report.bars import StackedBar, draw_bars
+from synth.show.report.curves import Lines, draw_bandwidths, draw_speedups
+from synth.show.terminal.headlines import bandwidths_by_size, headline_of, ranges_of, seconds_of
+from synth.show.terminal.measured import (
+    ambiguity_lines,
+    carried_share_lines,
+    fault_lines,
+    tests_to_run,
+    unexpected_size_lines,
+)
+from synth.show.terminal.style import faults_text
 
 _MOST_RUNS = 12
 """So many runs are drawn."""
 _CALIBRATE = "/ask/calibrate"
 _TESTS = "Print the tests that tell them apart", "/ask/tests"
-_TESTED = ((LOOK, "/ask/doctor"), (FIT, _CALIBRATE))
-_MEASURED = (
+_RUN_TESTS_LINKS = ((LOOK_HEADING, "/ask/doctor"), (FIT_HEADING, _CALIBRATE))
+_CALIBRATED_LINKS = (
     ("Ask for a collective on this machine", "/"),
     ("Plan a step on it", "/plan"),
     ("Look at other logs of it", "/ask/doctor"),
@@ -34,7 +40,7 @@ _MEASURED = (
 
 
 @dataclass(frozen=True)
-class Found:
+class AnswerView:
     """A headline, what is said below it, and drawings, each under a heading.
 
     ``onward``: what may be asked next on the same machine, and the form that asks it.
@@ -46,7 +52,7 @@ class Found:
     onward: Sequence[tuple[str, str]] = ()
 
 
-def found(verb: str, body: Any) -> Found | None:
+def view_of_answer(verb: str, body: Any) -> AnswerView | None:
     """What an answer comes to; None for an answer of any other verb."""
     if verb not in ("sweep", "cost", "doctor", "calibrate"):
         return None
@@ -58,27 +64,27 @@ def found(verb: str, body: Any) -> Found | None:
         case DoctorReply() as doctor:
             return _doctor(doctor)
         case CalibratedReply() as calibrated:
-            return _calibrated(calibrated)
+            return _calibration_view(calibrated)
         case TestsReply() as tests:
-            return Found(headline_of(tests), (), (), _TESTED)
+            return AnswerView(headline_of(tests), (), (), _RUN_TESTS_LINKS)
     return None
 
 
-def _systems(several: SystemsRankedReply) -> Found:
+def _systems(several: SystemsRankedReply) -> AnswerView:
     """The fastest; then every system's best over the sizes, or at the one size."""
     if ranges := ranges_of(several):
         said = "the best answer of each system, size by size"
-        return Found(headline_of(several), (said,), over_sizes_drawn(ranges))
-    times = [Bar(name, {"time": took}) for name, took in seconds_of(several).items()]
-    drawn = bars("Time of the best answer", ["time"], times, duration)
+        return AnswerView(headline_of(several), (said,), draw_over_sizes(ranges))
+    times = [StackedBar(name, {"time": took}) for name, took in seconds_of(several).items()]
+    drawn = draw_bars("Time of the best answer", ["time"], times, format_duration)
     drawings = [("Machine against machine", drawn)] if times else []
-    return Found(headline_of(several), (), drawings)
+    return AnswerView(headline_of(several), (), drawings)
 
 
-def over_sizes_drawn(ranges: Mapping[str, SweepReply]) -> Sequence[tuple[str, Markup]]:
+def draw_over_sizes(ranges: Mapping[str, SweepReply]) -> Sequence[tuple[str, Markup]]:
     """Bus bandwidth and speed-up of several answers over sizes, a line for each by its name."""
     rate, gain = "Bus bandwidth against message size", "Speed-up against message size"
-    rates: Lines = {name: list(over_sizes(one)) for name, one in ranges.items()}
+    rates: Lines = {name: list(bandwidths_by_size(one)) for name, one in ranges.items()}
     gains: Lines = {
         name: [
             (float(size.bytes), size.baseline_seconds / size.seconds)
@@ -87,35 +93,40 @@ def over_sizes_drawn(ranges: Mapping[str, SweepReply]) -> Sequence[tuple[str, Ma
         ]
         for name, one in ranges.items()
     }
-    return [(rate, bandwidths(rate, rates)), (gain, speedups(f"{gain}, over its default", gains))]
+    return [
+        (rate, draw_bandwidths(rate, rates)),
+        (gain, draw_speedups(f"{gain}, over its default", gains)),
+    ]
 
 
-def _cost(cost: CostReply) -> Found:
+def _cost(cost: CostReply) -> AnswerView:
     healthy, same, now = cost.healthy.seconds, cost.same_program_seconds, cost.best.seconds
-    what = lacking(cost.system.exceptions) or "the smaller machine"
+    what = faults_text(cost.system.exceptions) or "the smaller machine"
     times = {"healthy": healthy, "same program now": same, "the best now": now}
-    drawn = bars(
+    drawn = draw_bars(
         "Time of a call",
         ["time"],
-        [Bar(name, {"time": took}) for name, took in times.items() if took is not None],
-        duration,
+        [StackedBar(name, {"time": took}) for name, took in times.items() if took is not None],
+        format_duration,
     )
-    said = [f"{what}: a call takes {duration(now)}, where it took {duration(healthy)}"]
+    said = [
+        f"{what}: a call takes {format_duration(now)}, where it took {format_duration(healthy)}"
+    ]
     if same is not None and now < same:
         said.append(
-            f"another program makes it less: with the same one it would be {duration(same)}"
+            f"another program makes it less: with the same one it would be {format_duration(same)}"
         )
-    return Found(headline_of(cost), said, [("Healthy and now", drawn)])
+    return AnswerView(headline_of(cost), said, [("Healthy and now", drawn)])
 
 
-def _doctor(doctor: DoctorReply) -> Found:
+def _doctor(doctor: DoctorReply) -> AnswerView:
     said = [
         one.text + (f" ({' and '.join(one.tests)} would tell)" if one.tests else "")
         for one in doctor.findings
     ]
-    said += [*doctor.left_out, *to_run(doctor.findings), *of_a_fault(doctor.findings)]
+    said += [*doctor.left_out, *tests_to_run(doctor.findings), *fault_lines(doctor.findings)]
     tests = [_TESTS] if any(one.tests for one in doctor.findings) else []
-    return Found(
+    return AnswerView(
         headline_of(doctor),
         said,
         [(one.source, drawn) for one in doctor.runs[:_MOST_RUNS] if (drawn := _run(one))],
@@ -136,29 +147,31 @@ def _run(run: DiagnosedRun) -> Markup:
         for name, line in rates.items()
     }
     members = " x ".join(map(str, run.members))
-    return bandwidths(f"{run.collective} of {members}: bus bandwidth against size", lines)
+    return draw_bandwidths(f"{run.collective} of {members}: bus bandwidth against size", lines)
 
 
-def _calibrated(answer: CalibratedReply) -> Found:
+def _calibration_view(answer: CalibratedReply) -> AnswerView:
     since = "to see what that costs" if answer.short else "from now on"
     said = [
-        *of_a_fault(answer.short),
-        *untold(answer),
-        *carried(answer),
-        *unexpected(answer),
+        *fault_lines(answer.short),
+        *ambiguity_lines(answer),
+        *carried_share_lines(answer),
+        *unexpected_size_lines(answer),
         f"ask with {answer.files[0].name} {since}: the description with its calibration",
-        *_counted(
+        *_count_lines(
             answer.undetermined,
             "is not told by these rows, so priced like what is similar",
             "are not told by these rows, so priced like what is similar",
         ),
-        *_counted(answer.dropped, "was not followed by the fit", "were not followed by the fit"),
-        *_counted(answer.warnings, "was left out of the logs", "were left out of the logs"),
+        *_count_lines(
+            answer.dropped, "was not followed by the fit", "were not followed by the fit"
+        ),
+        *_count_lines(answer.warnings, "was left out of the logs", "were left out of the logs"),
     ]
-    return Found(headline_of(answer), said, (), _MEASURED)
+    return AnswerView(headline_of(answer), said, (), _CALIBRATED_LINKS)
 
 
-def _counted(lines: Sequence[str], one: str, several: str) -> Iterator[str]:
+def _count_lines(lines: Sequence[str], one: str, several: str) -> Iterator[str]:
     """How many there are of what is listed below; nothing if there is none."""
     if lines:
         yield f"{len(lines)} {one if len(lines) == 1 else several}: see below"

@@ -5,11 +5,11 @@
 'batch over data; weights over tensor as Megatron'
 """
 
-from synth.show.report.plans.beside import Beside as Beside
-from synth.show.report.plans.beside import Listed as Listed
-from synth.show.report.plans.beside import beside as beside
+from synth.show.report.plans.beside import ListedPlan as ListedPlan
+from synth.show.report.plans.beside import PlanComparison as PlanComparison
+from synth.show.report.plans.beside import compare_plans as compare_plans
 from synth.show.report.plans.view import PlansView as PlansView
 from synth.show.report.plans.view import plans_view as plans_view
 from synth.show.report.plans.words import clauses as clauses
 
-__all__ = ["Beside", "Listed", "PlansView", "beside", "clauses", "plans_view"]
+__all__ = ["ListedPlan", "PlanComparison", "PlansView", "clauses", "compare_plans", "plans_view"]

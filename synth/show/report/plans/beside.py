@@ -12,16 +12,16 @@ from itertools import chain
 
 from markupsafe import Markup
 
-from hierarchies.units import duration, volume
+from hierarchies.units import format_bytes, format_duration
 from synth.ask.answers.training.plans import PlanOfStep
-from synth.show.report.bars import Bar, bars
-from synth.show.report.plans.words import laid_out
+from synth.show.report.bars import StackedBar, draw_bars
+from synth.show.report.plans.words import layout_clauses
 from synth.show.report.rendering import Cells
-from synth.show.report.steps import timeline
+from synth.show.report.steps import draw_timeline
 
 
 @dataclass(frozen=True)
-class Listed:
+class ListedPlan:
     """A plan that may be looked at: what it is called beside others, and in a list of them."""
 
     label: str
@@ -33,7 +33,7 @@ class Listed:
 
 
 @dataclass(frozen=True)
-class Beside:
+class PlanComparison:
     """What differs of plans, in figures and in how they are laid out; what is the same of all.
 
     ``timelines`` are on one scale: a second is as wide in each.
@@ -84,7 +84,7 @@ def _part(share: float) -> str:
     return f"{share:+.1%}" if round(abs(1000 * share)) else "below 0.1%"
 
 
-SPENT: Mapping[str, Callable[[PlanOfStep], float]] = {
+TIME_PARTS: Mapping[str, Callable[[PlanOfStep], float]] = {
     "computing": lambda one: one.compute_seconds,
     "waiting for communication": lambda one: one.exposed_seconds,
     "waiting for other stages": lambda one: one.idle_seconds,
@@ -92,38 +92,46 @@ SPENT: Mapping[str, Callable[[PlanOfStep], float]] = {
 """Where the busiest rank's time goes."""
 
 _FIGURES: Mapping[str, Figure] = {
-    "a step": Figure(lambda one: one.seconds, duration),
+    "a step": Figure(lambda one: one.seconds, format_duration),
     "tokens a second": Figure(lambda one: one.tokens_per_second, lambda rate: f"{rate:,.0f}"),
     "of the peak": Figure(lambda one: one.utilisation, lambda share: f"{share:.1%}", points=True),
-    **{what: Figure(of, duration) for what, of in SPENT.items()},
-    "memory of the fullest device": Figure(lambda one: one.memory.bytes, volume),
+    **{what: Figure(of, format_duration) for what, of in TIME_PARTS.items()},
+    "memory of the fullest device": Figure(lambda one: one.memory.bytes, format_bytes),
 }
 
 
-def beside(seen: Sequence[Listed], told: str = "") -> Beside:
+def compare_plans(seen: Sequence[ListedPlan], told: str = "") -> PlanComparison:
     """Plans, and how they differ from the first; ``told``: what prices can tell of that."""
     plans, labels = [one.plan for one in seen], [one.label for one in seen]
     figures = [[what, *one.cells(plans[0], plans[1:])] for what, one in _FIGURES.items()]
-    how = [{**laid_out(one), "programs": _programs(one)} for one in plans]
+    how = [{**layout_clauses(one), "programs": _programs(one)} for one in plans]
     layout = [[what, *(one[what] or "nothing" for one in how)] for what in how[0]]
-    alike = [*filter(_alike, figures), *(row for row in layout if len({*row[1:]}) == 1 < len(how))]
+    alike = [
+        *filter(_is_alike, figures),
+        *(row for row in layout if len({*row[1:]}) == 1 < len(how)),
+    ]
     apart = [row for row in figures if row not in alike]
     headings = chain.from_iterable((label, "difference") for label in labels[1:])
     longest = max(one.seconds for one in plans)
-    return Beside(
+    return PlanComparison(
         _cells(["of a step", labels[0], *headings], apart, figures=True),
         told,
         _cells(["laid out", *labels], [row for row in layout if row not in alike]),
         _cells(["the same of all", ""], [row[:2] for row in alike]),
-        bars("Where the busiest rank's time goes", [*SPENT], [*map(_spent, seen)], duration),
+        draw_bars(
+            "Where the busiest rank's time goes",
+            [*TIME_PARTS],
+            [*map(_time_bar, seen)],
+            format_duration,
+        ),
         [
-            (one.entry, timeline(one.label, one.plan.seconds, one.plan.ranks, longest))
+            (one.entry, draw_timeline(one.label, one.plan.seconds, one.plan.ranks, longest))
             for one in seen
         ],
     )
 
 
-def _alike(row: Sequence[str]) -> bool:
+def _is_alike(row: Sequence[str]) -> bool:
     """Whether a row of figures has others, and no difference to the first."""
     return len(row) > 2 and not any(row[3::2])
 
@@ -137,5 +145,5 @@ def _cells(headings: Sequence[str], rows: Sequence[list[str]], *, figures: bool 
     return Cells(headings, [False, *[figures] * (count - 1)], [False] * count, rows)
 
 
-def _spent(one: Listed) -> Bar:
-    return Bar(one.label, {what: of(one.plan) for what, of in SPENT.items()})
+def _time_bar(one: ListedPlan) -> StackedBar:
+    return StackedBar(one.label, {what: of(one.plan) for what, of in TIME_PARTS.items()})

@@ -8,7 +8,7 @@ from html import escape
 
 from markupsafe import Markup
 
-from hierarchies.units import duration, volume
+from hierarchies.units import format_bytes, format_duration
 from synth.collective.emit.timeline.svg import ticks
 from synth.show.report.curves import (
     BOTTOM,
@@ -16,9 +16,9 @@ from synth.show.report.curves import (
     LEFT,
     TOP,
     Scale,
-    framed,
+    frame_drawing,
     grid,
-    linear,
+    linear_scale,
     x_at,
     y_at,
 )
@@ -36,18 +36,20 @@ class Point:
     bytes: float
 
 
-def drawing(front: Sequence[Point], simulated: Sequence[Point], device_bytes: float) -> Markup:
+def draw_front(front: Sequence[Point], simulated: Sequence[Point], device_bytes: float) -> Markup:
     """The front as steps: above and right of it plans are; the simulated by their numbers."""
     every = [*front, *simulated]
     most = max(device_bytes, *(one.bytes for one in every))
     low, high = (of(one.seconds for one in every) for of in (min, max))
     beside = (high - low or high) * 0.08
-    across = linear(0.0, most * 1.02, [_GIB * one for one in ticks(most / _GIB)], volume)
-    up = linear(max(0.0, low - beside), high + beside, _moments(low, high), duration)
+    across = linear_scale(
+        0.0, most * 1.02, [_GIB * one for one in ticks(most / _GIB)], format_bytes
+    )
+    up = linear_scale(max(0.0, low - beside), high + beside, _moments(low, high), format_duration)
     parts = [*grid(across, up), *_device(across, device_bytes), *_steps(front, across, up)]
     for number, one in reversed(list(enumerate(simulated, 1))):
-        parts += _numbered(number, one, x_at(across, one.bytes), y_at(up, one.seconds))
-    return Markup(framed(_HEADING, [*parts, *_legend(bool(front))]))
+        parts += _numbered_mark(number, one, x_at(across, one.bytes), y_at(up, one.seconds))
+    return Markup(frame_drawing(_HEADING, [*parts, *_legend(bool(front))]))
 
 
 def _moments(low: float, high: float) -> list[float]:
@@ -64,7 +66,7 @@ def _device(across: Scale, device_bytes: float) -> Iterator[str]:
         f'<line class="limit" x1="{x}" x2="{x}" y1="{TOP}" y2="{HEIGHT - BOTTOM}" '
         'stroke="currentColor" stroke-width="2" stroke-dasharray="6 4"/>'
         f'<text x="{x - 6}" y="{TOP + 12}" text-anchor="end" font-size="11">'
-        f"a device has {volume(device_bytes)}</text>"
+        f"a device has {format_bytes(device_bytes)}</text>"
     )
 
 
@@ -83,15 +85,15 @@ def _steps(front: Sequence[Point], across: Scale, up: Scale) -> Iterator[str]:
         )
     for one in front:
         x, y = x_at(across, one.bytes), y_at(up, one.seconds)
-        said = f"{one.name}: {duration(one.seconds)}, {volume(one.bytes)}, as expected"
+        said = f"{one.name}: {format_duration(one.seconds)}, {format_bytes(one.bytes)}, as expected"
         yield (
             f'<circle class="best" cx="{x}" cy="{y}" r="4" fill="#0072b2">'
             f"<title>{escape(said)}</title></circle>"
         )
 
 
-def _numbered(number: int, one: Point, x: float, y: float) -> Iterator[str]:
-    said = f"{number}: {one.name}: {duration(one.seconds)}, {volume(one.bytes)}, simulated"
+def _numbered_mark(number: int, one: Point, x: float, y: float) -> Iterator[str]:
+    said = f"{number}: {one.name}: {format_duration(one.seconds)}, {format_bytes(one.bytes)}, simulated"
     yield (
         f'<g class="simulated" fill="#000000"><title>{escape(said)}</title>'
         f'<circle cx="{x}" cy="{y}" r="8" fill="#e69f00" stroke="#000000" stroke-opacity="0.5"/>'

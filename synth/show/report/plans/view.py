@@ -13,36 +13,36 @@ from functools import partial
 
 from markupsafe import Markup
 
-from hierarchies import InputError, asked_as, in_words
-from hierarchies.units import duration, volume
+from hierarchies import InputError, describe_axes, spell_machine
+from hierarchies.units import format_bytes, format_duration
 from synth.ask.answers.machine_parts import LevelInFull
 from synth.ask.answers.parts import Json
 from synth.ask.answers.training.planned import StepPlanReply
 from synth.ask.answers.training.plans import PlanOfStep
 from synth.show.report import placement
-from synth.show.report.bars import Bar, Limit, bars
+from synth.show.report.bars import Limit, StackedBar, draw_bars
 from synth.show.report.coordinates import coordinates
-from synth.show.report.details import Device
+from synth.show.report.details import DrawnDevice
 from synth.show.report.plans import front
-from synth.show.report.plans.beside import SPENT, Beside, Listed, beside
-from synth.show.report.plans.words import apart, words
-from synth.show.report.ranks import Looked, looked_for, placed_on
-from synth.show.report.rendering import Cells, Lines, blocks
+from synth.show.report.plans.beside import TIME_PARTS, ListedPlan, PlanComparison, compare_plans
+from synth.show.report.plans.words import add_difference_columns, describe_plan
+from synth.show.report.ranks import RankLookup, locate_rank_on, look_up_rank
+from synth.show.report.rendering import Cells, Paragraph, blocks
 from synth.show.report.steps import MOST_RANKS
 from synth.show.report.topology import topology, unit_name
-from synth.show.terminal.headlines import none_fits
+from synth.show.terminal.headlines import no_plan_headline
 from synth.show.terminal.placements import placement_of
-from synth.show.terminal.style import many
+from synth.show.terminal.style import pluralize
 from synth.show.terminal.table import TABLES
 from synth.show.terminal.training.planned import (
-    as_fast,
-    by_buckets,
-    more_or_less,
-    nearly_full,
+    bucket_gain_lines,
+    difference_text,
+    nearly_full_lines,
     placement_gain,
-    why_not,
+    tie_lines,
+    why_not_lines,
 )
-from synth.step.simulation.kinds import Kind
+from synth.step.simulation.kinds import BufferKind
 
 _MOST_PICTURES = 3
 _TIE = "A tie: prices do not tell which of the two is faster."
@@ -58,21 +58,21 @@ class AxisPicture:
 
 
 @dataclass(frozen=True)
-class Detailed:
+class DetailedPlans:
     """All that is shown of the plans that are looked at; ``seen`` are those, the first in full.
 
     ``looked``: the device that is looked for by its rank.
     """
 
-    seen: Sequence[Listed]
-    beside: Beside
+    seen: Sequence[ListedPlan]
+    beside: PlanComparison
     memory: Markup
     kinds: Cells
     pictures: Sequence[AxisPicture]
     axes: Sequence[str]
-    devices: Sequence[Device]
+    devices: Sequence[DrawnDevice]
     left_out: str
-    looked: Looked
+    looked: RankLookup
 
     @property
     def plan(self) -> PlanOfStep:
@@ -94,12 +94,12 @@ class PlansView:
     verdict: Sequence[str]
     decisions: Sequence[str]
     table: Cells | None
-    said: Sequence[Lines | Cells]
-    listed: Sequence[Listed]
+    said: Sequence[Paragraph | Cells]
+    listed: Sequence[ListedPlan]
     front: Markup | None
     front_table: Cells
     levels: Sequence[LevelInFull]
-    detailed: Detailed | None
+    detailed: DetailedPlans | None
     written: str
     index: int
     numbers: Mapping[str, int]
@@ -111,12 +111,12 @@ def plans_view(answer: StepPlanReply, body: Json, seen: Sequence[int], rank: str
 
     Raises InputError for a number that no plan has.
     """
-    listed = list(_listed(answer))
+    listed = list(_list_plans(answer))
     if any(not 0 <= number < max(1, len(listed)) for number in seen):
         raise InputError("there is no such plan", where="answer", hint="plans count from 0")
     said = list(blocks(TABLES["plan"](body)))
     told = next((one for one in said if isinstance(one, Cells)), None)
-    table = told and apart(answer.plans, told)
+    table = told and add_difference_columns(answer.plans, told)
     return PlansView(
         _title(answer),
         _headline(answer),
@@ -128,7 +128,9 @@ def plans_view(answer: StepPlanReply, body: Json, seen: Sequence[int], rank: str
         _front(answer, listed) if listed else None,
         _front_table(answer),
         answer.levels,
-        _detailed(answer, [listed[one] for one in dict.fromkeys(seen)], rank) if listed else None,
+        _detail_plans(answer, [listed[one] for one in dict.fromkeys(seen)], rank)
+        if listed
+        else None,
         f"plan {(answer.advised or 0) + 1}",
         seen[0],
         dict(zip(("answer", "against"), seen, strict=False)),
@@ -138,39 +140,39 @@ def plans_view(answer: StepPlanReply, body: Json, seen: Sequence[int], rank: str
 def _title(answer: StepPlanReply) -> str:
     """What was asked: the model, its step, the machine, and what plans must have."""
     each = f" of {answer.tokens // answer.samples:,} tokens" if answer.tokens else ""
-    step = f"{many(answer.samples, 'sample')}{each}"
-    return f"{answer.model}, {step}, on {_machine(answer)}{_pinned(answer)}"
+    step = f"{pluralize(answer.samples, 'sample')}{each}"
+    return f"{answer.model}, {step}, on {_machine(answer)}{_pins_text(answer)}"
 
 
-def _pinned(answer: StepPlanReply) -> str:
+def _pins_text(answer: StepPlanReply) -> str:
     return f" with {answer.pins}" if answer.pins else ""
 
 
 def _machine(answer: StepPlanReply) -> str:
     """The machine as it was asked for; where no count was given, with that of what it is."""
     asked = answer.system
-    return asked if ":" in asked else asked_as(asked, [level.count for level in answer.levels])
+    return asked if ":" in asked else spell_machine(asked, [level.count for level in answer.levels])
 
 
-def _listed(answer: StepPlanReply) -> Iterator[Listed]:
+def _list_plans(answer: StepPlanReply) -> Iterator[ListedPlan]:
     for number, one in enumerate(answer.plans, 1):
-        yield Listed(f"plan {number}", one)
+        yield ListedPlan(f"plan {number}", one)
     if answer.why_not is not None and answer.plans:
-        yield Listed(f"with {answer.asked_why_not}", answer.why_not)
+        yield ListedPlan(f"with {answer.asked_why_not}", answer.why_not)
 
 
 def _headline(answer: StepPlanReply) -> str:
     if not answer.plans:
-        return none_fits(answer)
+        return no_plan_headline(answer)
     best = answer.best
     tokens = f"{best.tokens_per_second:,.0f} tokens a second, " if best.tokens_per_second else ""
     said = "The best plan takes"
     if answer.advised:
         said = f"Take plan {answer.advised + 1}, as fast as any as far as prices can tell:"
     return (
-        f"{said} {duration(best.seconds)} a step: {tokens}"
-        f"{volume(best.memory.bytes)} of {volume(answer.device_bytes)} on the fullest device,"
-        f" {volume(answer.device_bytes - best.memory.bytes)} free"
+        f"{said} {format_duration(best.seconds)} a step: {tokens}"
+        f"{format_bytes(best.memory.bytes)} of {format_bytes(answer.device_bytes)} on the fullest device,"
+        f" {format_bytes(answer.device_bytes - best.memory.bytes)} free"
     )
 
 
@@ -178,21 +180,21 @@ def _verdict(answer: StepPlanReply) -> Iterator[str]:
     """What the plan to be taken comes to, and what others would."""
     if not answer.plans:
         return
-    if asked := ": ".join(why_not(answer)):
+    if asked := ": ".join(why_not_lines(answer)):
         yield f"{asked[0].upper()}{asked[1:]}."
     best = answer.best
-    shares = {what: of(best) for what, of in SPENT.items()}
+    shares = {what: of(best) for what, of in TIME_PARTS.items()}
     spent = ", ".join(f"{took / best.seconds:.1%} {what}" for what, took in shares.items() if took)
     yield f"{best.utilisation:.1%} of the peak of all devices. The busiest rank's time: {spent}."
     yield (
-        f"No plan{_pinned(answer)} can take less than {duration(answer.least_seconds)}: this one is"
+        f"No plan{_pins_text(answer)} can take less than {format_duration(answer.least_seconds)}: this one is"
         f" {best.gap:.0%} above that."
     )
     if best.by_framework:
         yield "Its axes lie as frameworks lay them out by themselves."
     else:
         yield f"Against frameworks' own order of axes: {' '.join(placement_gain(answer, best))}."
-    for said in (*as_fast(answer), *nearly_full(answer), *by_buckets(answer)):
+    for said in (*tie_lines(answer), *nearly_full_lines(answer), *bucket_gain_lines(answer)):
         yield f"{said[0].upper()}{said[1:]}."
 
 
@@ -200,58 +202,62 @@ def _decisions(answer: StepPlanReply) -> Iterator[str]:
     """The plan to be taken in words, and where its axes lie."""
     if answer.plans:
         best = answer.best
-        yield from words(best.plan, answer.samples)
-        yield from in_words(placement_of(answer.levels, best.axes, best.placement))
+        yield from describe_plan(best.plan, answer.samples)
+        yield from describe_axes(placement_of(answer.levels, best.axes, best.placement))
 
 
-def _front(answer: StepPlanReply, listed: Sequence[Listed]) -> Markup:
+def _front(answer: StepPlanReply, listed: Sequence[ListedPlan]) -> Markup:
     expected = [front.Point(one.plan, one.seconds, one.bytes) for one in answer.front]
     simulated = [
         front.Point(one.plan.plan, one.plan.seconds, one.plan.memory.bytes)
         for one in listed[: len(answer.plans)]
     ]
-    return front.drawing(expected, simulated, answer.device_bytes)
+    return front.draw_front(expected, simulated, answer.device_bytes)
 
 
 def _front_table(answer: StepPlanReply) -> Cells:
     rows = [
-        [duration(one.seconds), volume(one.bytes), one.plan, str(one.placement)]
+        [format_duration(one.seconds), format_bytes(one.bytes), one.plan, str(one.placement)]
         for one in answer.front
     ]
     headings = ["a step", "memory", "plan", "placement"]
     return Cells(headings, [True, True, False, False], [False, False, True, True], rows)
 
 
-def _detailed(answer: StepPlanReply, seen: Sequence[Listed], rank: str) -> Detailed:
+def _detail_plans(answer: StepPlanReply, seen: Sequence[ListedPlan], rank: str) -> DetailedPlans:
     first = seen[0].plan
     axes = [name for name, size in first.axes.items() if size > 1] or list(first.axes)[:1]
     rows = [first.placement[list(first.axes).index(name)] for name in axes]
     alone = [[one] for one in axes]
-    looked = looked_for(rank, partial(placed_on, answer.levels, axes, rows, alone))
+    looked = look_up_rank(rank, partial(locate_rank_on, answer.levels, axes, rows, alone))
     drawn = topology(answer.levels, around=looked.path)
     there = [
-        Device(number, unit_name(answer.levels, at), coordinates(at, rows))
+        DrawnDevice(number, unit_name(answer.levels, at), coordinates(at, rows))
         for number, at in drawn.devices.items()
     ]
     lies = dict(
-        zip(axes, in_words(placement_of(answer.levels, first.axes, first.placement)), strict=False)
+        zip(
+            axes,
+            describe_axes(placement_of(answer.levels, first.axes, first.placement)),
+            strict=False,
+        )
     )
-    return Detailed(
+    return DetailedPlans(
         seen,
-        beside(seen, _told(seen)),
-        bars(
+        compare_plans(seen, _difference_text(seen)),
+        draw_bars(
             "Memory at its largest moment",
-            [kind.value for kind in Kind],
+            [kind.value for kind in BufferKind],
             list(_memory(seen)),
-            volume,
-            Limit(answer.device_bytes, f"a device has {volume(answer.device_bytes)}"),
+            format_bytes,
+            Limit(answer.device_bytes, f"a device has {format_bytes(answer.device_bytes)}"),
         ),
         _kinds(seen),
         [
             AxisPicture(
                 lies.get(axis, axis),
                 placement.caption(axes, [axis]),
-                placement.drawing(drawn, there, axes, [axis], looked.device),
+                placement.draw_machine(drawn, there, axes, [axis], looked.device),
             )
             for axis in axes[::-1][:_MOST_PICTURES]
         ],
@@ -262,24 +268,24 @@ def _detailed(answer: StepPlanReply, seen: Sequence[Listed], rank: str) -> Detai
     )
 
 
-def _memory(seen: Sequence[Listed]) -> Iterator[Bar]:
+def _memory(seen: Sequence[ListedPlan]) -> Iterator[StackedBar]:
     """Each rank of the first plan, and of any other the fullest."""
     first, *others = seen
     ranks = first.plan.ranks
     for number, rank in enumerate(ranks[:MOST_RANKS]):
         label = f"{first.label}, rank {number}" if len(ranks) > 1 else first.label
-        yield Bar(label, {kind.what: kind.bytes for kind in rank.memory.kinds})
+        yield StackedBar(label, {kind.what: kind.bytes for kind in rank.memory.kinds})
     for one in others:
         label = f"{one.label}, fullest" if len(one.plan.ranks) > 1 else one.label
-        yield Bar(label, {kind.what: kind.bytes for kind in one.plan.memory.kinds})
+        yield StackedBar(label, {kind.what: kind.bytes for kind in one.plan.memory.kinds})
 
 
-def _kinds(seen: Sequence[Listed]) -> Cells:
+def _kinds(seen: Sequence[ListedPlan]) -> Cells:
     """The same as a table."""
     several = list(_memory(seen))
     kinds = list(dict.fromkeys(kind for one in several for kind in one.parts))
-    rows = [[kind, *(volume(one.parts.get(kind, 0)) for one in several)] for kind in kinds]
-    rows.append(["all", *(volume(sum(one.parts.values())) for one in several)])
+    rows = [[kind, *(format_bytes(one.parts.get(kind, 0)) for one in several)] for kind in kinds]
+    rows.append(["all", *(format_bytes(sum(one.parts.values())) for one in several)])
     count = len(several)
     return Cells(
         ["kind", *(one.label for one in several)],
@@ -289,14 +295,14 @@ def _kinds(seen: Sequence[Listed]) -> Cells:
     )
 
 
-def _told(seen: Sequence[Listed]) -> str:
+def _difference_text(seen: Sequence[ListedPlan]) -> str:
     """How much longer steps take than that of the answer's first plan."""
     several = []
     for one in seen:
         low, high = one.plan.more.interval
         if low or high:
             tie = ", a tie" if one.plan.tied else ""
-            several.append(f"{one.label} {more_or_less(low)} to {more_or_less(high)}{tie}")
+            several.append(f"{one.label} {difference_text(low)} to {difference_text(high)}{tie}")
     if not several:
         return ""
     told = f"Than plan 1, as far as prices can tell: {'; '.join(several)}."

@@ -19,10 +19,10 @@ from itertools import chain
 
 from synth.ask.answers.training.plans import PlanOfStep
 from synth.show.report.rendering import Cells
-from synth.show.terminal.style import many
+from synth.show.terminal.style import pluralize
 from synth.step.sharding import Recipe, parse_recipe
 from synth.step.sharding.plan import PIPE
-from synth.step.sharding.recipes import AND, CLAUSES, spelled_shares
+from synth.step.sharding.recipes import AND, CLAUSES, spell_shares
 
 _ZERO = {
     0: "each device has all of its parameters, gradients and optimizer's state (no ZeRO)",
@@ -32,7 +32,7 @@ _ZERO = {
 }
 
 
-def words(plan: str, samples: int) -> Iterator[str]:
+def describe_plan(plan: str, samples: int) -> Iterator[str]:
     """What a plan does, a line for each decision; ``samples`` are those of a step."""
     recipe = parse_recipe(plan)
     sizes = {name: size for name, size in recipe.axes if size > 1}
@@ -46,22 +46,22 @@ def words(plan: str, samples: int) -> Iterator[str]:
     if data > 1:
         over = AND.join(axis for axis in recipe.batch if axis in sizes)
         yield f"{data} groups of devices ({over}) with samples of their own"
-    yield from _cut(recipe, sizes)
+    yield from _cut_text(recipe, sizes)
     if data > 1 or recipe.zero:
         yield _ZERO[recipe.zero]
     if recipe.microbatches > 1:
         each = samples // (data * recipe.microbatches)
-        yield f"{recipe.microbatches} microbatches of {many(each, 'sample')} each"
+        yield f"{recipe.microbatches} microbatches of {pluralize(each, 'sample')} each"
     if recipe.remat:
         yield "layers are computed again on the way back, which saves memory"
 
 
 def _shares(recipe: Recipe) -> str:
     """How many layers stages have, where they have not as many."""
-    return f", of {spelled_shares(recipe.layers)} layers" if recipe.layers else ""
+    return f", of {spell_shares(recipe.layers)} layers" if recipe.layers else ""
 
 
-def _cut(recipe: Recipe, sizes: Mapping[str, int]) -> Iterator[str]:
+def _cut_text(recipe: Recipe, sizes: Mapping[str, int]) -> Iterator[str]:
     """What is cut inside of a stage."""
     for axis in dict.fromkeys(chain(*recipe.clauses.values())):
         what = {
@@ -95,17 +95,17 @@ def clauses(plan: str) -> Mapping[str, str]:
     }
 
 
-def laid_out(one: PlanOfStep) -> Mapping[str, str]:
+def layout_clauses(one: PlanOfStep) -> Mapping[str, str]:
     """The same of a plan of an answer, and where its axes lie."""
     return {**clauses(one.plan), "placement": str(one.placement)}
 
 
-def apart(plans: Sequence[PlanOfStep], table: Cells) -> Cells:
+def add_difference_columns(plans: Sequence[PlanOfStep], table: Cells) -> Cells:
     """The table of plans with a column for each thing in which they differ beside their axes.
 
     The placement is one of them, where it says more than the axes do.
     """
-    every = [laid_out(one) for one in plans]
+    every = [layout_clauses(one) for one in plans]
     by_axes = dict(zip((one["axes"] for one in every), every, strict=True))
     differ = [
         what

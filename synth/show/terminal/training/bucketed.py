@@ -6,35 +6,35 @@ from collections.abc import Callable, Iterator, Mapping
 
 from rich.console import RenderableType
 
-from hierarchies.units import duration, volume
+from hierarchies.units import format_bytes, format_duration
 from synth.ask.answers.training.bucketed import BucketOfGradients, BucketsReply, WayToFill
-from synth.show.terminal.style import follows, many, paragraphs, shape, table_of
-from synth.step.bucketing import Filling
-from synth.step.search.resolution import OWN
+from synth.show.terminal.style import paragraphs, pluralize, price_basis, shape, table_of
+from synth.step.bucketing import FillPolicy
+from synth.step.search.resolution import CLOCK_ERROR
 
 _MOST_BUCKETS = 40
 
 
-def buckets(answer: BucketsReply) -> RenderableType:
+def render_buckets(answer: BucketsReply) -> RenderableType:
     """How long a step is by each way to fill buckets, and which ours are."""
-    each = f"{answer.samples // answer.devices:,} on each of {many(answer.devices, 'device')}"
+    each = f"{answer.samples // answer.devices:,} on each of {pluralize(answer.devices, 'device')}"
     return paragraphs(
         f"{answer.name}: {answer.samples:,} samples a step, {each}",
         f"on {answer.system}, {shape(answer.levels)}, each a {answer.device}; computing by"
-        f" {_HOW[answer.how]}",
-        follows(answer.prices),
-        f"{many(answer.gradients, 'gradient')}, {volume(answer.bytes)} in {answer.dtype}, all made"
-        f" after {duration(answer.compute_seconds)}\n",
+        f" {_SECONDS_SOURCES[answer.how]}",
+        price_basis(answer.prices),
+        f"{pluralize(answer.gradients, 'gradient')}, {format_bytes(answer.bytes)} in {answer.dtype}, all made"
+        f" after {format_duration(answer.compute_seconds)}\n",
         table_of(answer.ways, _ways(answer), right="buckets,a step,exposed,sums,gap"),
         "",
-        *_ours(answer),
+        *_our_buckets(answer),
         "",
         *_verdict(answer),
-        *_least(answer),
+        *_lower_bound_lines(answer),
     )
 
 
-_HOW = {
+_SECONDS_SOURCES = {
     "measured": "measurements of it",
     "fitted": "rates that are fitted to such devices",
     "roofline": "rooflines",
@@ -43,52 +43,54 @@ _HOW = {
 
 def _ways(answer: BucketsReply) -> Mapping[str, Callable[[WayToFill], str]]:
     def name(one: WayToFill) -> str:
-        cap = one.filling is Filling.CAP
+        cap = one.filling is FillPolicy.CAP
         return f"bucket_cap_mb={answer.cap_mib}" if cap else one.filling.value
 
     return {
         "filled": name,
         "buckets": lambda one: str(len(one.buckets)),
-        "a step": lambda one: duration(one.seconds),
-        "than DDP's default": lambda one: _than_default(one, answer.ways[0].seconds),
-        "exposed": lambda one: duration(one.exposed_seconds),
-        "sums": lambda one: duration(one.summing_seconds),
+        "a step": lambda one: format_duration(one.seconds),
+        "than DDP's default": lambda one: _saving_text(one, answer.ways[0].seconds),
+        "exposed": lambda one: format_duration(one.exposed_seconds),
+        "sums": lambda one: format_duration(one.summing_seconds),
         "gap": lambda one: f"{one.gap:.1%}",
     }
 
 
-def _than_default(one: WayToFill, default_seconds: float) -> str:
+def _saving_text(one: WayToFill, default_seconds: float) -> str:
     """``3-9% less``: as shares of what a step takes by DDP's default."""
-    if one.filling is Filling.USUAL:
+    if one.filling is FillPolicy.USUAL:
         return ""
     if one.against_default == "same":
         longer = one.seconds / default_seconds - 1
         far = f"perhaps {abs(longer):.0%} {'more' if longer > 0 else 'less'}"
-        return far if abs(longer) > OWN else "same"
+        return far if abs(longer) > CLOCK_ERROR else "same"
     ends = sorted(abs(end) / default_seconds for end in one.saved_seconds)
     low, high = (round(100 * end) for end in ends)
     share = f"{low}%" if low == high else f"{low}-{high}%"
     return f"{share} {'less' if one.against_default == 'faster' else 'more'}"
 
 
-def _ours(answer: BucketsReply) -> Iterator[RenderableType]:
+def _our_buckets(answer: BucketsReply) -> Iterator[RenderableType]:
     found = answer.ways[-1].buckets
     yield table_of(enumerate(found[:_MOST_BUCKETS], 1), _BUCKETS, right="ours,bytes,tensors")
     if len(found) > _MOST_BUCKETS:
-        yield f"and {many(len(found) - _MOST_BUCKETS, 'more bucket')}: --json has all"
+        yield f"and {pluralize(len(found) - _MOST_BUCKETS, 'more bucket')}: --json has all"
 
 
 _Row = tuple[int, BucketOfGradients]
 _BUCKETS: Mapping[str, Callable[[_Row], str]] = {
     "ours": lambda row: str(row[0]),
-    "bytes": lambda row: volume(row[1].bytes),
+    "bytes": lambda row: format_bytes(row[1].bytes),
     "tensors": lambda row: str(row[1].tensors),
-    "of": lambda row: _of(row[1]),
-    "sent": lambda row: f"{duration(row[1].begin_seconds)} to {duration(row[1].end_seconds)}",
+    "of": lambda row: _tensor_range(row[1]),
+    "sent": lambda row: (
+        f"{format_duration(row[1].begin_seconds)} to {format_duration(row[1].end_seconds)}"
+    ),
 }
 
 
-def _of(one: BucketOfGradients) -> str:
+def _tensor_range(one: BucketOfGradients) -> str:
     return one.first if one.tensors == 1 else f"{one.first} to {one.last}"
 
 
@@ -101,11 +103,11 @@ def _verdict(answer: BucketsReply) -> Iterator[str]:
     yield "    model = collsynth_buckets.wrap(model)  # was DistributedDataParallel(model)\n"
 
 
-def _least(answer: BucketsReply) -> Iterator[str]:
+def _lower_bound_lines(answer: BucketsReply) -> Iterator[str]:
     least = answer.least
     yield (
-        f"gap: above {duration(least.seconds)}, the most of {duration(least.compute_seconds)} of"
-        f" computing, {duration(least.communication_seconds)} of sums and"
-        f" {duration(least.chain_seconds)} until the last gradient is summed"
+        f"gap: above {format_duration(least.seconds)}, the most of {format_duration(least.compute_seconds)} of"
+        f" computing, {format_duration(least.communication_seconds)} of sums and"
+        f" {format_duration(least.chain_seconds)} until the last gradient is summed"
     )
     yield "exposed: what the optimizer waits for sums; same, perhaps: prices do not tell"

@@ -7,16 +7,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from rich.console import RenderableType
 
-from hierarchies.units import duration, volume
+from hierarchies.units import format_bytes, format_duration
 from synth.ask.answers.parts import GoalName
 from synth.ask.answers.training.gained import ProgramOfPlan
 from synth.ask.answers.training.planned import StepPlanReply
-from synth.collective.ranking.settings import holds
+from synth.collective.ranking.settings import explain_scope
 from synth.show.terminal.style import table_of
-from synth.step.search.gaining import LEAST
+from synth.step.search.gaining import LEAST_GAIN
 
 
-def by_programs(answer: StepPlanReply) -> Iterator[RenderableType]:
+def render_program_gains(answer: StepPlanReply) -> Iterator[RenderableType]:
     """Which collectives of the best plan gain by programs of ours, and what that is of its step."""
     best = answer.best
     yield ""
@@ -26,16 +26,16 @@ def by_programs(answer: StepPlanReply) -> Iterator[RenderableType]:
             "its seconds take these programs, and the runtime's own choices else; without them a"
             f" step takes at least {saved:.1%} more:"
         )
-    yield from gaining(answer.programs)
-    yield from _touched(answer)
-    if (perhaps := answer.perhaps_saved_seconds / best.seconds) >= LEAST:
+    yield from render_programs(answer.programs)
+    yield from _side_effect_lines(answer)
+    if (perhaps := answer.perhaps_saved_seconds / best.seconds) >= LEAST_GAIN:
         yield (
             f"worth measuring: other programs, if they are as fast as priced, would save"
             f" {perhaps:.1%} of a step"
         )
 
 
-def _touched(answer: StepPlanReply) -> Iterator[str]:
+def _side_effect_lines(answer: StepPlanReply) -> Iterator[str]:
     """What lines of the environment hold for, beside the collectives that they are meant for."""
     meant: dict[tuple[str, GoalName], set[tuple[str, int]]] = {}
     for one in answer.programs:
@@ -49,17 +49,17 @@ def _touched(answer: StepPlanReply) -> Iterator[str]:
             if one.request is request and (", ".join(one.over), one.bytes) not in calls
         )
         here = f"; here also for {others} that are others" if others else ""
-        yield f"{line}: {holds(request.value)}{here}"
+        yield f"{line}: {explain_scope(request.value)}{here}"
     lines = Counter(request for _, request in meant)
     for request in (one for one, count in lines.items() if count > 1):
         yield f"only one of these lines can be set for {request.value}: the first saves the most"
 
 
-def gaining(programs: Sequence[ProgramOfPlan]) -> Iterator[RenderableType]:
+def render_programs(programs: Sequence[ProgramOfPlan]) -> Iterator[RenderableType]:
     """Collectives that gain by a program of ours, and how that is had."""
     if programs:
         yield table_of(programs, _PROGRAMS, right="times,each,default,of a step", wraps="by")
-        yield from _for_mscclpp([one for one in programs if one.files])
+        yield from _mscclpp_lines([one for one in programs if one.files])
     else:
         yield (
             "no program of ours gains 0.1% of a step over the runtime's own choices, as far as"
@@ -67,7 +67,7 @@ def gaining(programs: Sequence[ProgramOfPlan]) -> Iterator[RenderableType]:
         )
 
 
-def _for_mscclpp(programs: Sequence[ProgramOfPlan]) -> Iterator[str]:
+def _mscclpp_lines(programs: Sequence[ProgramOfPlan]) -> Iterator[str]:
     """Which of what is written is for MSCCL++, too, and why others are not."""
     several = [one for one in programs if not one.no_plan]
     if several:
@@ -77,10 +77,12 @@ def _for_mscclpp(programs: Sequence[ProgramOfPlan]) -> Iterator[str]:
 
 
 _PROGRAMS: Mapping[str, Callable[[ProgramOfPlan], str]] = {
-    "sent": lambda one: f"{one.request.value} of {volume(one.bytes)} over {', '.join(one.over)}",
+    "sent": lambda one: (
+        f"{one.request.value} of {format_bytes(one.bytes)} over {', '.join(one.over)}"
+    ),
     "times": lambda one: str(one.times),
-    "each": lambda one: duration(one.seconds),
-    "default": lambda one: duration(one.default_seconds),
-    "of a step": lambda one: duration(one.saved_seconds),
+    "each": lambda one: format_duration(one.seconds),
+    "default": lambda one: format_duration(one.default_seconds),
+    "of a step": lambda one: format_duration(one.saved_seconds),
     "by": lambda one: one.environment or one.program,
 }

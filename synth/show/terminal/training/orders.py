@@ -7,25 +7,25 @@ from math import ceil
 
 from rich.console import RenderableType
 
-from hierarchies.units import duration
+from hierarchies.units import format_duration
 from synth.ask.answers.training.orders import OrderReply, RankOfOrder
-from synth.show.terminal.style import many, paragraphs, table_of
-from synth.step.schedules import Protocol
+from synth.show.terminal.style import paragraphs, pluralize, table_of
+from synth.step.schedules import TransferProtocol
 
 _MOST_LINES = 64
 _WIDTH = 80
 
 
-def order(answer: OrderReply) -> RenderableType:
+def render_schedule(answer: OrderReply) -> RenderableType:
     """When each rank does what, how long it is idle, and what it holds."""
     ranks = len(answer.ranks)
-    stages = "" if answer.stages == ranks else f"{many(answer.stages, 'stage')}, "
+    stages = "" if answer.stages == ranks else f"{pluralize(answer.stages, 'stage')}, "
     halves = any(rank.waiting for rank in answer.ranks)
-    rows = {**_RANKS, **(_WAITING if halves else {})}
+    rows = {**_RANKS, **(_WAITING_CELLS if halves else {})}
     return paragraphs(
-        f"{answer.schedule or 'an order'}: {many(ranks, 'rank')}, {stages}"
+        f"{answer.schedule or 'an order'}: {pluralize(ranks, 'rank')}, {stages}"
         f"{answer.microbatches} microbatch{'es' * (answer.microbatches > 1)}",
-        f"{duration(answer.seconds)}, {answer.idle_share:.1%} of it idle; {_durations(answer)}\n",
+        f"{format_duration(answer.seconds)}, {answer.idle_share:.1%} of it idle; {_durations(answer)}\n",
         _grid(answer),
         "",
         table_of(enumerate(answer.ranks), rows, right=",".join(rows)),
@@ -40,14 +40,17 @@ def _form(answer: OrderReply) -> str:
 
 def _durations(answer: OrderReply) -> str:
     """What was reckoned with: ``forward 1 s, backward 2 s, eager transfers of 400 ms``."""
-    forward, backward = duration(answer.forward_seconds), duration(answer.backward_seconds)
+    forward, backward = (
+        format_duration(answer.forward_seconds),
+        format_duration(answer.backward_seconds),
+    )
     found = f"forward {forward}, backward {backward}"
     if any(rank.waiting for rank in answer.ranks):
-        found += f" ({duration(answer.weight_seconds)} of it W)"
+        found += f" ({format_duration(answer.weight_seconds)} of it W)"
     if not answer.transfer_seconds:
         return f"{found}, transfers {'where they stand and ' * answer.communication}free"
-    of = duration(answer.transfer_seconds)
-    if answer.protocol is Protocol.RENDEZVOUS:
+    of = format_duration(answer.transfer_seconds)
+    if answer.protocol is TransferProtocol.RENDEZVOUS:
         return f"{found}, transfers of {of} by rendezvous"
     return f"{found}, {answer.protocol.value} transfers of {of}"
 
@@ -59,7 +62,7 @@ _RANKS: Mapping[str, Callable[[_Row], str]] = {
     "idle": lambda row: f"{row[1].idle_share:.1%}",
     "activations held": lambda row: str(row[1].held),
 }
-_WAITING: Mapping[str, Callable[[_Row], str]] = {"W waiting": lambda row: str(row[1].waiting)}
+_WAITING_CELLS: Mapping[str, Callable[[_Row], str]] = {"W waiting": lambda row: str(row[1].waiting)}
 
 
 def _grid(answer: OrderReply) -> str:
@@ -82,7 +85,7 @@ def _grid(answer: OrderReply) -> str:
     lines = [_line(row, scale, int(not plain)).ljust(columns, ".") for row in rows]
     found = []
     for first in range(0, columns, each):
-        found += [f"\nfrom {duration(first / scale)}:"] if first else []
+        found += [f"\nfrom {format_duration(first / scale)}:"] if first else []
         for rank, line in enumerate(lines):
             found.append((f"rank {rank}".ljust(head) + line[first : first + each]).rstrip())
     return "\n".join(found)

@@ -6,32 +6,44 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from rich.console import RenderableType
 
-from hierarchies.units import duration, volume
+from hierarchies.units import format_bytes, format_duration
 from synth.ask.answers.training.planned import StepPlanReply
 from synth.ask.answers.training.plans import PlanOfStep
-from synth.show.terminal.placements import placed
-from synth.show.terminal.style import follows, many, paragraphs, shape, stopped, table_of
-from synth.show.terminal.training.gained import by_programs
-from synth.show.terminal.training.sent import sent_in_step
-from synth.step.search.resolution import FULL, SNUG
+from synth.show.terminal.placements import render_placements
+from synth.show.terminal.style import (
+    paragraphs,
+    pluralize,
+    price_basis,
+    shape,
+    stopped_warning,
+    table_of,
+)
+from synth.show.terminal.training.gained import render_program_gains
+from synth.show.terminal.training.sent import render_collectives
+from synth.step.search.resolution import FULL_SHARE, SNUG
 from synth.step.sharding import parse_recipe
 
 _Row = tuple[int, PlanOfStep]
 
 
-def plans(answer: StepPlanReply) -> RenderableType:
+def render_plans(answer: StepPlanReply) -> RenderableType:
     """Plans of a model's step, the fastest first."""
     return paragraphs(
-        *_head(answer), "", *_found(answer), *_beside(answer), *_rows(answer), *_end(answer)
+        *_head(answer),
+        "",
+        *_render_found(answer),
+        *_render_why_not(answer),
+        *_rows(answer),
+        *_end(answer),
     )
 
 
 def _head(answer: StepPlanReply) -> Iterator[RenderableType]:
     tokens = f", {answer.tokens:,} tokens" if answer.tokens else ""
-    yield f"{answer.model}: {many(answer.samples, 'sample')}{tokens} a step, in {answer.dtype}"
+    yield f"{answer.model}: {pluralize(answer.samples, 'sample')}{tokens} a step, in {answer.dtype}"
     yield (
         f"on {answer.system}, {shape(answer.levels)}, each a {answer.device} of"
-        f" {volume(answer.device_bytes)}; {follows(answer.prices)}"
+        f" {format_bytes(answer.device_bytes)}; {price_basis(answer.prices)}"
     )
     if answer.pins:
         yield f"pinned: {answer.pins}"
@@ -39,26 +51,26 @@ def _head(answer: StepPlanReply) -> Iterator[RenderableType]:
         yield f"assumed: {answer.assumed}"
 
 
-def _found(answer: StepPlanReply) -> Iterator[RenderableType]:
+def _render_found(answer: StepPlanReply) -> Iterator[RenderableType]:
     if not answer.plans:
-        yield from _nothing(answer)
+        yield from _render_no_plan(answer)
         return
     right = "#,a step,longer,tokens/s,samples/s,of peak,memory,waits,idle,gap"
     yield table_of(list(enumerate(answer.plans, 1)), _columns(answer), right=right)
-    yield from as_fast(answer)
-    yield from nearly_full(answer)
+    yield from tie_lines(answer)
+    yield from nearly_full_lines(answer)
     yield ""
     for number, one in enumerate(answer.plans, 1):
         yield f"{number}: {one.plan}"
-    yield from by_buckets(answer)
+    yield from bucket_gain_lines(answer)
     yield ""
     best = answer.best
     if answer.advised:
         yield f"of plan {answer.advised + 1}:"
-    yield from placed(answer.levels, best.axes, [best.placement])
+    yield from render_placements(answer.levels, best.axes, [best.placement])
     yield from placement_gain(answer, best)
-    yield from sent_in_step(answer.sent)
-    yield from by_programs(answer)
+    yield from render_collectives(answer.sent)
+    yield from render_program_gains(answer)
     yield f"\nits timeline: {_command(answer, best)}"
     folders = dict.fromkeys(one.name.partition("/")[0] for one in answer.files)
     written = [folder for folder in folders if folder != "mscclpp"]
@@ -83,11 +95,11 @@ def _columns(answer: StepPlanReply) -> Mapping[str, Callable[[_Row], str]]:
 _PLANS: Mapping[str, Callable[[_Row], str]] = {
     "#": lambda row: str(row[0]),
     "axes": lambda row: " ".join(f"{name}={size}" for name, size in row[1].axes.items()),
-    "a step": lambda row: duration(row[1].seconds),
-    "longer": lambda row: _longer(row[1], "same" if row[0] > 1 else ""),
+    "a step": lambda row: format_duration(row[1].seconds),
+    "longer": lambda row: _extra_time_text(row[1], "same" if row[0] > 1 else ""),
     "tokens/s": lambda row: f"{row[1].tokens_per_second:,.0f}",
     "of peak": lambda row: f"{row[1].utilisation:.1%}",
-    "memory": lambda row: volume(row[1].memory.bytes),
+    "memory": lambda row: format_bytes(row[1].memory.bytes),
     "waits": lambda row: f"{row[1].exposed_seconds / row[1].seconds:.1%}",
     "idle": lambda row: f"{row[1].idle_seconds / row[1].seconds:.1%}",
     "gap": lambda row: f"{row[1].gap:.0%}",
@@ -95,29 +107,29 @@ _PLANS: Mapping[str, Callable[[_Row], str]] = {
 }
 
 
-def _longer(one: PlanOfStep, same: str) -> str:
+def _extra_time_text(one: PlanOfStep, same: str) -> str:
     """How much longer than the first a plan takes, as shares of it."""
     first = one.seconds - one.more.seconds
     low, high = (f"{100 * end / first:.0f}" for end in one.more.interval)
     return same if one.tied else f"{low}-{high}%"
 
 
-def nearly_full(answer: StepPlanReply) -> Iterator[str]:
+def nearly_full_lines(answer: StepPlanReply) -> Iterator[str]:
     """Which plans leave less than a tenth of the memory free."""
-    most = FULL * answer.device_bytes
+    most = FULL_SHARE * answer.device_bytes
     full = [number for number, one in enumerate(answer.plans, 1) if one.memory.bytes > most]
     if full:
         leave = "leaves" if len(full) == 1 else "leave"
         yield (
-            f"of these plans, {_together(full)} {leave} less than a tenth of the memory free: may"
+            f"of these plans, {_join_numbers(full)} {leave} less than a tenth of the memory free: may"
             " slow down, or crash"
         )
 
 
-def by_buckets(answer: StepPlanReply) -> Iterator[str]:
+def bucket_gain_lines(answer: StepPlanReply) -> Iterator[str]:
     """What plans wait less by their buckets."""
     saved = [
-        f"number {number} by {duration(one.bucket_saved_seconds)}"
+        f"number {number} by {format_duration(one.bucket_saved_seconds)}"
         for number, one in enumerate(answer.plans, 1)
         if one.bucket_saved_seconds
     ]
@@ -128,43 +140,47 @@ def by_buckets(answer: StepPlanReply) -> Iterator[str]:
         )
 
 
-def _together(numbers: Sequence[int]) -> str:
+def _join_numbers(numbers: Sequence[int]) -> str:
     """``numbers 2, 3 and 5``, or ``number 2``."""
     *others, last = map(str, numbers)
     return f"numbers {', '.join(others)} and {last}" if others else f"number {last}"
 
 
-def as_fast(answer: StepPlanReply) -> Iterator[str]:
+def tie_lines(answer: StepPlanReply) -> Iterator[str]:
     """Which plans prices cannot tell from the first, and by what one of all these is taken."""
     tied = [number for number, one in enumerate(answer.plans, 1) if one.tied and number > 1]
     if not tied or answer.advised is None:
         return
-    by = ", and of such ".join(_before(answer, [answer.plans[number - 1] for number in (1, *tied)]))
+    by = ", and of such ".join(
+        _preference_lines(answer, [answer.plans[number - 1] for number in (1, *tied)])
+    )
     are = "is" if len(tied) == 1 else "are"
     yield (
-        f"of these plans, {_together(tied)} {are} as fast as the first, as far as prices can tell;"
+        f"of these plans, {_join_numbers(tied)} {are} as fast as the first, as far as prices can tell;"
         f" take {answer.advised + 1}{f', with {by}' if by else ''}"
     )
 
 
-def _before(answer: StepPlanReply, left: Sequence[PlanOfStep]) -> Iterator[str]:
+def _preference_lines(answer: StepPlanReply, left: Sequence[PlanOfStep]) -> Iterator[str]:
     """What the plan to be taken has before others, criterion after criterion.
 
     Those are the answer's own (``advised``); one that all have alike is not said.
     """
     best = answer.best
-    for said, key in _SIMPLER.items():
+    for said, key in _SIMPLICITY.items():
         kept = [one for one in left if key(answer, one) == key(answer, best)]
         if len(kept) < len(left):
             axes = sum(size > 1 for size in best.axes.values())
             longer = best.more.interval[1]
-            worst = f" (at worst {duration(longer)} longer than the first)" if longer > 0 else ""
-            yield said.format(memory=volume(best.memory.bytes), axes=axes, worst=worst)
+            worst = (
+                f" (at worst {format_duration(longer)} longer than the first)" if longer > 0 else ""
+            )
+            yield said.format(memory=format_bytes(best.memory.bytes), axes=axes, worst=worst)
         left = kept
 
 
-_SIMPLER: Mapping[str, Callable[[StepPlanReply, PlanOfStep], object]] = {
-    "room in memory": lambda answer, one: one.memory.bytes > FULL * answer.device_bytes,
+_SIMPLICITY: Mapping[str, Callable[[StepPlanReply, PlanOfStep], object]] = {
+    "room in memory": lambda answer, one: one.memory.bytes > FULL_SHARE * answer.device_bytes,
     "the fewest axes ({axes})": lambda _, one: sum(size > 1 for size in one.axes.values()),
     "axes as frameworks lay them out": lambda _, one: one.by_framework,
     "nothing computed again": lambda _, one: parse_recipe(one.plan).remat,
@@ -204,34 +220,34 @@ def placement_gain(answer: StepPlanReply, best: PlanOfStep) -> Iterator[str]:
         )
 
 
-def _nothing(answer: StepPlanReply) -> Iterator[RenderableType]:
+def _render_no_plan(answer: StepPlanReply) -> Iterator[RenderableType]:
     searched = answer.proved == "infeasible"
     if searched:
         yield f"NOTHING FITS: none of {answer.considered:,} plans"
     else:
-        looked_at = many(answer.considered, "plan")
+        looked_at = pluralize(answer.considered, "plan")
         yield f"NOTHING FOUND THAT FITS: {looked_at} looked at"
     if answer.nearest is not None:
         one = answer.nearest
         yield (
-            f"the least memory{'' if searched else ' of these'}: {volume(one.bytes)} of"
-            f" {volume(answer.device_bytes)}, {volume(one.excess_bytes)} too much, by\n{one.plan}"
+            f"the least memory{'' if searched else ' of these'}: {format_bytes(one.bytes)} of"
+            f" {format_bytes(answer.device_bytes)}, {format_bytes(one.excess_bytes)} too much, by\n{one.plan}"
         )
         for knob in one.freed:
             fits = ", and fits" if knob.bytes <= answer.device_bytes else ""
-            yield f"{knob.what}: {volume(knob.freed_bytes)} less{fits}"
+            yield f"{knob.what}: {format_bytes(knob.freed_bytes)} less{fits}"
         if not one.freed and answer.complete:
             yield "no pin, nor half the sequence or twice the devices, would help"
 
 
-def why_not(answer: StepPlanReply) -> Iterator[str]:
+def why_not_lines(answer: StepPlanReply) -> Iterator[str]:
     """The best of the plans asked why not, and how much longer it takes than the first."""
     if not answer.asked_why_not:
         return
     other = answer.why_not
     if other is None:
         near = answer.why_not_nearest
-        lacks = f": the least memory is {volume(near.bytes)}, by {near.plan}" if near else ""
+        lacks = f": the least memory is {format_bytes(near.bytes)}, by {near.plan}" if near else ""
         said = "No such plan fits" if answer.complete else "No such plan was found that fits"
         yield f"why not {answer.asked_why_not}? {said}{lacks}"
         return
@@ -240,14 +256,14 @@ def why_not(answer: StepPlanReply) -> Iterator[str]:
         return
     low, high = other.more.interval
     yield (
-        f"{duration(other.seconds)} a step, {more_or_less(other.more.seconds)} than the first"
-        f" ({more_or_less(low)} to {more_or_less(high)}, as far as prices can tell)"
+        f"{format_duration(other.seconds)} a step, {difference_text(other.more.seconds)} than the first"
+        f" ({difference_text(low)} to {difference_text(high)}, as far as prices can tell)"
     )
 
 
-def _beside(answer: StepPlanReply) -> Iterator[RenderableType]:
+def _render_why_not(answer: StepPlanReply) -> Iterator[RenderableType]:
     """Why not the plan that was asked for, then what it takes beside the first, part by part."""
-    said, other = list(why_not(answer)), answer.why_not
+    said, other = list(why_not_lines(answer)), answer.why_not
     if other is None or not answer.plans:
         yield from ["", *said] if said else ()
         return
@@ -260,23 +276,23 @@ def _beside(answer: StepPlanReply) -> Iterator[RenderableType]:
     }
     for what, (one, two) in parts.items():
         sign = "+" if two >= one else "-"
-        yield f"  {sign}{duration(abs(two - one))} {what}"
-    yield f"  {volume(other.memory.bytes)} of memory against {volume(best.memory.bytes)}"
+        yield f"  {sign}{format_duration(abs(two - one))} {what}"
+    yield f"  {format_bytes(other.memory.bytes)} of memory against {format_bytes(best.memory.bytes)}"
     if other.tied:
         yield "as fast as the first, as far as prices can tell"
     for source in other.more.sources[:1]:
         yield (
             f"most of what is not sure comes of {source.what}:"
-            f" {duration(source.less_seconds)} less to {duration(source.more_seconds)} more"
+            f" {format_duration(source.less_seconds)} less to {format_duration(source.more_seconds)} more"
         )
 
 
-def more_or_less(seconds: float) -> str:
+def difference_text(seconds: float) -> str:
     """A difference in words."""
-    return f"{duration(abs(seconds))} {'more' if seconds >= 0 else 'less'}"
+    return f"{format_duration(abs(seconds))} {'more' if seconds >= 0 else 'less'}"
 
 
-def _ended(answer: StepPlanReply) -> str:
+def _search_end_text(answer: StepPlanReply) -> str:
     """How the search ended, and what that proves."""
     found = (
         f"{answer.considered:,} plans, of which {answer.fitting:,} fit and {answer.priced:,}"
@@ -304,19 +320,23 @@ def _rows(answer: StepPlanReply) -> Iterator[RenderableType]:
     elif found.rows_seconds is not None and found.rows_bytes is not None:
         of_stages = ", stages too" if answer.plans[0].axes.get("pipe", 1) > 1 else ""
         yield (
-            f"rows of single operations, chosen together: {duration(found.sums)} one after the"
-            f" other{of_stages} (the first plan's: {duration(found.recipe_sums)}), at most"
+            f"rows of single operations, chosen together: {format_duration(found.sums)} one after the"
+            f" other{of_stages} (the first plan's: {format_duration(found.recipe_sums)}), at most"
             f" {found.sums_gap:.2g} of that above the least; on the clock"
-            f" {duration(found.rows_seconds)}, {volume(found.rows_bytes)}"
+            f" {format_duration(found.rows_seconds)}, {format_bytes(found.rows_bytes)}"
         )
     if found.rounded:
         yield (
-            f"by these rows sums are added up on the other side of {many(found.rounded, 'cast')},"
+            f"by these rows sums are added up on the other side of {pluralize(found.rounded, 'cast')},"
             " so in the narrower type: part of what they gain, and other rounding"
         )
     yield (
         f"{found.tried} substitutions where it redistributes: "
-        + (f"{duration(found.substituted_seconds)} by the best" if found.pays else "none pays")
+        + (
+            f"{format_duration(found.substituted_seconds)} by the best"
+            if found.pays
+            else "none pays"
+        )
     )
     yield (
         "faster than the first; -o FOLDER writes it as rows.plan"
@@ -330,12 +350,12 @@ def _end(answer: StepPlanReply) -> Iterator[RenderableType]:
     if answer.plans:
         count = len(answer.plans)
         first = "the first is" if count == 1 else f"the first {count} are"
-        yield f"{_ended(answer)}; {first} simulated"
+        yield f"{_search_end_text(answer)}; {first} simulated"
     for one in answer.refused[:3]:
-        yield f"{many(one.plans, 'plan')} cannot be: {one.because}"
+        yield f"{pluralize(one.plans, 'plan')} cannot be: {one.because}"
     yield (
         "waits, idle: for communication, for other stages; gap: above"
-        f" {duration(answer.least_seconds)}, if all devices computed all the time"
+        f" {format_duration(answer.least_seconds)}, if all devices computed all the time"
     )
     if not answer.complete:
-        yield stopped(answer.complete) or ""
+        yield stopped_warning(answer.complete) or ""

@@ -6,33 +6,37 @@ from collections.abc import Callable, Mapping
 
 from rich.console import RenderableType
 
-from hierarchies.units import duration, volume
-from synth.ask.answers.training.profiles import EventRow, MeasuredWhere, ProfileReply
-from synth.show.terminal.style import many, paragraphs, table_of
+from hierarchies.units import format_bytes, format_duration
+from synth.ask.answers.training.profiles import EventRow, MeasurementPlace, ProfileReply
+from synth.show.terminal.style import paragraphs, pluralize, table_of
 
-SHOWN = 12
+MOST_EVENTS = 12
 """So many events are shown; the JSON and the file have all."""
 
 
-def profile(answer: ProfileReply) -> RenderableType:
+def render_profile(answer: ProfileReply) -> RenderableType:
     """The events that take longest, and where and how they were measured."""
-    rest = len(answer.events) - SHOWN
-    shown: Mapping[str, Callable[[EventRow], str]] = _COUNTED if answer.where is None else _TIMED
+    rest = len(answer.events) - MOST_EVENTS
+    shown: Mapping[str, Callable[[EventRow], str]] = (
+        _COUNT_CELLS if answer.where is None else _TIME_CELLS
+    )
     return paragraphs(
         f"{answer.name}: {answer.plan}",
-        f"{many(answer.operations, 'operation')} in {many(answer.blocks, 'block')} between which "
+        f"{pluralize(answer.operations, 'operation')} in {pluralize(answer.blocks, 'block')} between which "
         f"something is sent; {len(answer.events)} of them differ\n",
-        table_of(answer.events[:SHOWN], shown, right="times,operations,flops,seconds,spread,bytes"),
-        f"and {many(rest, 'other')}, which take less" if rest > 0 else None,
-        _TO_MEASURE if answer.where is None else _where(answer.where),
+        table_of(
+            answer.events[:MOST_EVENTS], shown, right="times,operations,flops,seconds,spread,bytes"
+        ),
+        f"and {pluralize(rest, 'other')}, which take less" if rest > 0 else None,
+        _MEASURE_HINT if answer.where is None else _place_text(answer.where),
     )
 
 
-def _where(where: MeasuredWhere) -> str:
+def _place_text(where: MeasurementPlace) -> str:
     versions = ", ".join(f"{name} {number}" for name, number in where.versions.items())
-    who = f"{many(where.processes, 'process')} of {many(where.threads, 'thread')}"
+    who = f"{pluralize(where.processes, 'process')} of {pluralize(where.threads, 'thread')}"
     if where.processes != 1:
-        who = f"{where.processes} processes of {many(where.threads, 'thread')} each"
+        who = f"{where.processes} processes of {pluralize(where.threads, 'thread')} each"
     return (
         f"\nmeasured by {who} on {where.processor} ({where.device}), {versions}\n"
         f"the reference moved by {where.drift:.1%} meanwhile; what is sent is not measured\n\n"
@@ -40,18 +44,18 @@ def _where(where: MeasuredWhere) -> str:
     )
 
 
-_TO_MEASURE = "\nnothing is measured: leave out --no-measure"
-_COUNTED: Mapping[str, Callable[[EventRow], str]] = {
+_MEASURE_HINT = "\nnothing is measured: leave out --no-measure"
+_COUNT_CELLS: Mapping[str, Callable[[EventRow], str]] = {
     "event": lambda row: row.name,
     "times": lambda row: str(row.times),
     "operations": lambda row: str(row.operations),
     "flops": lambda row: f"{row.flops:.4g}",
-    "bytes": lambda row: volume(row.bytes),
+    "bytes": lambda row: format_bytes(row.bytes),
 }
-_TIMED: Mapping[str, Callable[[EventRow], str]] = {
+_TIME_CELLS: Mapping[str, Callable[[EventRow], str]] = {
     "event": lambda row: row.name,
     "times": lambda row: str(row.times),
     "operations": lambda row: str(row.operations),
-    "seconds": lambda row: duration(row.seconds or 0.0),
+    "seconds": lambda row: format_duration(row.seconds or 0.0),
     "spread": lambda row: f"{row.spread or 0.0:.1%}",
 }

@@ -6,28 +6,28 @@ from collections.abc import Iterator, Sequence
 
 from rich.console import RenderableType
 
-from hierarchies.units import duration, volume
-from synth.ask.answers.training.sent import SentInStep
-from synth.show.terminal.style import many, table
+from hierarchies.units import format_bytes, format_duration
+from synth.ask.answers.training.sent import CollectiveOfStep
+from synth.show.terminal.style import pluralize, table
 
-_SHOWN = 0.01
+_LEAST_SHARE = 0.01
 """What takes less than this share of all seconds is put together."""
 
 
-def sent_in_step(sent: Sequence[SentInStep]) -> Iterator[RenderableType]:
+def render_collectives(sent: Sequence[CollectiveOfStep]) -> Iterator[RenderableType]:
     """A row for each collective, those that take least in one, and the sums."""
     if not sent:
         return
     right = "times,each,times x each,hidden,exposed"
     made = table("sent in a step", *right.split(","), right=right, wraps="sent in a step")
-    least = _SHOWN * sum(one.all_seconds for one in sent)
+    least = _LEAST_SHARE * sum(one.all_seconds for one in sent)
     shown = [one for one in sent if one.all_seconds >= least]
     rest = [one for one in sent if one.all_seconds < least]
     for one in shown:
-        what = f"{one.request.value} of {volume(one.bytes)} over {', '.join(one.over)}"
-        made.add_row(what, str(one.times), duration(one.seconds), *_sums([one]))
+        what = f"{one.request.value} of {format_bytes(one.bytes)} over {', '.join(one.over)}"
+        made.add_row(what, str(one.times), format_duration(one.seconds), *_sums([one]))
     if rest:
-        made.add_row(many(len(rest), "other"), str(sum(one.times for one in rest)), "",
+        made.add_row(pluralize(len(rest), "other"), str(sum(one.times for one in rest)), "",
                      *_sums(rest))  # fmt: skip
     if len(sent) > 1:
         made.add_row("in all", str(sum(one.times for one in sent)), "", *_sums(sent))
@@ -35,11 +35,11 @@ def sent_in_step(sent: Sequence[SentInStep]) -> Iterator[RenderableType]:
     yield made
 
 
-def _sums(sent: Sequence[SentInStep]) -> tuple[str, str, str]:
+def _sums(sent: Sequence[CollectiveOfStep]) -> tuple[str, str, str]:
     """Seconds of all of some, the share that is hidden, and the rest."""
     together = sum(one.all_seconds for one in sent)
     exposed = sum(one.exposed_seconds for one in sent)
-    return duration(together), hidden_share(exposed, together), duration(exposed)
+    return format_duration(together), hidden_share(exposed, together), format_duration(exposed)
 
 
 def hidden_share(exposed_seconds: float, all_seconds: float) -> str:

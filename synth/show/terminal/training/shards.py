@@ -7,35 +7,35 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from rich.console import RenderableType
 
 from grammar.tensors.operations import PASSES
-from hierarchies.units import duration, volume
+from hierarchies.units import format_bytes, format_duration
 from synth.ask.answers.training.shards import (
     InputOfStep,
     LocalMoves,
     MachineOfStep,
     MovedValue,
     RequestOfStep,
-    Sent,
-    SentOn,
+    RequestTotal,
     ShardReply,
+    StageTransferPart,
 )
-from synth.show.terminal.placements import placed
-from synth.show.terminal.style import axes_text, follows, many, paragraphs, table, table_of
+from synth.show.terminal.placements import render_placements
+from synth.show.terminal.style import axes_text, paragraphs, pluralize, price_basis, table, table_of
 from synth.show.terminal.training.traces import operations
 
 MOST_INPUTS = 32
-SHOWN = 0.01
+LEAST_SHARE = 0.01
 """Requests with less than this share of all bytes, or seconds, are put together."""
 _MOST_LINES = 3
 
 
-def shard(answer: ShardReply) -> RenderableType:
+def render_shard(answer: ShardReply) -> RenderableType:
     """How what comes in lies, what a device holds and computes, what a step sends."""
     machine = answer.machine
     return paragraphs(
-        f"{answer.name} over {axes_text(answer.axes)}: {many(answer.devices, 'device')}"
+        f"{answer.name} over {axes_text(answer.axes)}: {pluralize(answer.devices, 'device')}"
         + (f", {answer.microbatches} microbatches" if answer.microbatches > 1 else ""),
         f"plan: {answer.plan}" if answer.plan is not None else None,
-        *(() if machine is None else _where(answer, machine)),
+        *(() if machine is None else _machine_lines(answer, machine)),
         "",
         _inputs(answer),
         "",
@@ -44,7 +44,7 @@ def shard(answer: ShardReply) -> RenderableType:
         "",
         *(_requests(answer) if answer.requests else ("nothing is sent",)),
         *(("", _transfers(answer)) if answer.transfers else ()),
-        f"\nlocal, nothing is sent: {', '.join(map(_local, answer.local))}"
+        f"\nlocal, nothing is sent: {', '.join(map(_local_text, answer.local))}"
         if answer.local
         else None,
         *(() if machine is None else _seconds(machine)),
@@ -53,10 +53,10 @@ def shard(answer: ShardReply) -> RenderableType:
     )
 
 
-def _where(answer: ShardReply, machine: MachineOfStep) -> Iterator[RenderableType]:
+def _machine_lines(answer: ShardReply, machine: MachineOfStep) -> Iterator[RenderableType]:
     shape = " x ".join(f"{one.count} {one.name}" for one in machine.levels)
     yield f"on {machine.system}, {shape}"
-    yield from placed(machine.levels, answer.axes, [machine.placement])
+    yield from render_placements(machine.levels, answer.axes, [machine.placement])
     if machine.laid_out_by:
         yield "laid out as frameworks do; 'collsynth place' lists other placements"
 
@@ -67,7 +67,7 @@ def _inputs(answer: ShardReply) -> RenderableType:
     alike: dict[tuple[str, str, str], list[InputOfStep]] = {}
     for one in answer.inputs:
         if one.role in ("parameter", "batch"):
-            stage, label = _of_stage(one.label)
+            stage, label = _split_stage(one.label)
             found = (
                 m.type
                 for m in moments
@@ -79,15 +79,15 @@ def _inputs(answer: ShardReply) -> RenderableType:
     lines = table(*columns, right="on each device", wraps="input")
     for (role, kind, own), several in list(alike.items())[:MOST_INPUTS]:
         name = _labels([one.label for one in several]) + " (batch)" * (role == "batch")
-        cells = (name, kind, *([own] if moments else []), volume(several[0].device_bytes))
+        cells = (name, kind, *([own] if moments else []), format_bytes(several[0].device_bytes))
         lines.add_row(*cells)
     rest = len(alike) - MOST_INPUTS
     if rest > 0:
-        lines.add_row(f"and {many(rest, 'more type')}: --json has all")
+        lines.add_row(f"and {pluralize(rest, 'more type')}: --json has all")
     return lines
 
 
-def _of_stage(label: str) -> tuple[str, str]:
+def _split_stage(label: str) -> tuple[str, str]:
     """Of ``1/layers/mlp/up`` the stage whose layers are meant, and the rest."""
     stage, slash, rest = label.partition("/")
     return (stage + slash, rest) if stage.isdecimal() else ("", label)
@@ -114,7 +114,7 @@ def _memory(answer: ShardReply) -> RenderableType:
         ("values", whole.values, device.values),
     ):
         note = "the most at once, nothing fused, gradients among them" if name == "values" else ""
-        lines.add_row(name, volume(before), volume(after), note)
+        lines.add_row(name, format_bytes(before), format_bytes(after), note)
     note = ""
     if answer.flops:
         note = f"{answer.device_flops * answer.devices / answer.flops:.2f} times an equal share"
@@ -128,36 +128,38 @@ def _stages(answer: ShardReply) -> RenderableType:
     lines = table(*columns, right=",".join(columns[1:]))
     for one in answer.stages:
         held = (one.device.parameter, one.device.gradient, one.device.moment, one.device.values)
-        lines.add_row(str(one.stage), *map(volume, held), operations(one.flops))
+        lines.add_row(str(one.stage), *map(format_bytes, held), operations(one.flops))
     return lines
 
 
 def _transfers(answer: ShardReply) -> RenderableType:
     """What goes from stage to stage: alike values in one line."""
-    alike: dict[tuple[str, ...], list[SentOn]] = {}
+    alike: dict[tuple[str, ...], list[StageTransferPart]] = {}
     for one in answer.transfers:
         when = f"{one.when}, each microbatch" if one.when in PASSES else f"once, {one.when}"
         alike.setdefault((f"{one.source} to {one.target}", one.type, when), []).append(one)
     lines = table("send, stage", "value", "when", "bytes", "times", right="bytes,times")
     for cells, several in alike.items():
         times = sum(one.times for one in several)
-        lines.add_row(*cells, volume(several[0].bytes), str(times))
+        lines.add_row(*cells, format_bytes(several[0].bytes), str(times))
     return lines
 
 
 def _requests(answer: ShardReply) -> Iterator[RenderableType]:
     """Those that count, by bytes or by seconds; then all of them by kind and axes."""
     shares = list(map(_share, answer.requests))
-    shown = [one for one in answer.requests if _share(one) > SHOWN * sum(shares)]
+    shown = [one for one in answer.requests if _share(one) > LEAST_SHARE * sum(shares)]
     rest = [one for one in answer.requests if one not in shown]
-    cells = {**_REQUESTS, **(_TIMED if answer.machine else {}), "of": _of}
+    cells = {**_REQUESTS, **(_TIME_CELLS if answer.machine else {}), "of": _subject_text}
     yield table_of(shown, cells, right="bytes,sends,times,one call", wraps="of")
     if rest:
         size = sum(one.least_bytes * one.times for one in rest)
         times = sum(one.times for one in rest)
-        yield f"{many(len(rest), 'other request')}, {times} times: {volume(size)} in all"
+        yield f"{pluralize(len(rest), 'other request')}, {times} times: {format_bytes(size)} in all"
     yield ""
-    yield table_of(answer.sent, {**_SENT, **_timed(answer)}, right="sends,times,a step")
+    yield table_of(
+        answer.sent, {**_TOTAL_CELLS, **_total_time_cells(answer)}, right="sends,times,a step"
+    )
 
 
 def _share(one: RequestOfStep) -> float:
@@ -167,34 +169,38 @@ def _share(one: RequestOfStep) -> float:
 
 def _seconds(machine: MachineOfStep) -> Iterator[str]:
     yield (
-        f"\n{duration(machine.seconds)} a step, one request after the other; what computing costs,"
+        f"\n{format_duration(machine.seconds)} a step, one request after the other; what computing costs,"
         " and hides, is not weighed"
     )
-    yield follows(machine.prices)
+    yield price_basis(machine.prices)
 
 
-def _local(one: LocalMoves) -> str:
-    return many(one.times, one.move.value)
+def _local_text(one: LocalMoves) -> str:
+    return pluralize(one.times, one.move.value)
 
 
-def _of(one: RequestOfStep) -> str:
+def _subject_text(one: RequestOfStep) -> str:
     """``gradient of embedding``, ``12 gradients``, ``value of gpt2.py:41``."""
     roles = dict.fromkeys(value.role for value in one.values)
     return ", ".join(
-        _several(role, [value for value in one.values if value.role == role]) for role in roles
+        _values_text(role, [value for value in one.values if value.role == role]) for role in roles
     )
 
 
-def _several(role: str, values: Sequence[MovedValue]) -> str:
+def _values_text(role: str, values: Sequence[MovedValue]) -> str:
     names = list(dict.fromkeys(value.label or value.line for value in values))
     if not all(names) or len(names) > (_MOST_LINES if role == "value" else 1):
-        return many(len(values), role)
+        return pluralize(len(values), role)
     which = ", ".join(names)
     return f"{role if len(values) == 1 else f'{role}s'} of {which}"
 
 
-def _timed(answer: ShardReply) -> Mapping[str, Callable[[Sent], str]]:
-    return {} if answer.machine is None else {"a step": lambda one: duration(one.seconds or 0.0)}
+def _total_time_cells(answer: ShardReply) -> Mapping[str, Callable[[RequestTotal], str]]:
+    return (
+        {}
+        if answer.machine is None
+        else {"a step": lambda one: format_duration(one.seconds or 0.0)}
+    )
 
 
 _REQUESTS: Mapping[str, Callable[[RequestOfStep], str]] = {
@@ -203,17 +209,17 @@ _REQUESTS: Mapping[str, Callable[[RequestOfStep], str]] = {
         + (f" ({one.reduction.value})" if one.reduction and one.reduction.value != "sum" else "")
     ),
     "over": lambda one: ", ".join(one.axes),
-    "bytes": lambda one: volume(one.bytes),
-    "sends": lambda one: volume(one.least_bytes),
+    "bytes": lambda one: format_bytes(one.bytes),
+    "sends": lambda one: format_bytes(one.least_bytes),
     "times": lambda one: str(one.times),
 }
-_TIMED: Mapping[str, Callable[[RequestOfStep], str]] = {
-    "one call": lambda one: duration(one.seconds or 0.0),
+_TIME_CELLS: Mapping[str, Callable[[RequestOfStep], str]] = {
+    "one call": lambda one: format_duration(one.seconds or 0.0),
     "program": lambda one: (one.program or "point to point").replace("; ", ";\n"),
 }
-_SENT: Mapping[str, Callable[[Sent], str]] = {
+_TOTAL_CELLS: Mapping[str, Callable[[RequestTotal], str]] = {
     "in all": lambda one: one.request.value,
     "over": lambda one: ", ".join(one.axes),
-    "sends": lambda one: volume(one.least_bytes),
+    "sends": lambda one: format_bytes(one.least_bytes),
     "times": lambda one: str(one.times),
 }

@@ -6,31 +6,39 @@ from collections.abc import Callable, Iterator, Mapping
 
 from rich.console import RenderableType
 
-from hierarchies.units import duration, volume
+from hierarchies.units import format_bytes, format_duration
 from synth.ask.answers.training.simulated import (
     BytesOfKind,
+    CollectiveOfRank,
     GainOfStep,
     RankOfStep,
-    SentOnClock,
     SimulateReply,
 )
-from synth.show.terminal.placements import placed
-from synth.show.terminal.style import axes_text, follows, many, paragraphs, shape, table, table_of
+from synth.show.terminal.placements import render_placements
+from synth.show.terminal.style import (
+    axes_text,
+    paragraphs,
+    pluralize,
+    price_basis,
+    shape,
+    table,
+    table_of,
+)
 
-SHOWN = 0.001
+LEAST_SHARE = 0.001
 """Requests that wait for less than this share of the step are put together."""
 
 _MOST_RANKS = 16
 _TENTH = 0.1
 
 
-def simulate(answer: SimulateReply) -> RenderableType:
+def render_simulation(answer: SimulateReply) -> RenderableType:
     """Seconds of a step, and where they go."""
     return paragraphs(
         *_head(answer),
         "",
         _parts(answer),
-        *_sent(answer),
+        *_collective_lines(answer),
         *_ranks(answer),
         "",
         *_memory(answer),
@@ -42,14 +50,14 @@ def simulate(answer: SimulateReply) -> RenderableType:
 
 def _head(answer: SimulateReply) -> Iterator[RenderableType]:
     machine = answer.machine
-    yield f"{answer.name} over {axes_text(answer.axes)}: {many(answer.devices, 'device')}"
+    yield f"{answer.name} over {axes_text(answer.axes)}: {pluralize(answer.devices, 'device')}"
     yield f"plan: {answer.plan}"
     yield f"on {machine.system}, {shape(machine.levels)}, each a {machine.device}"
-    yield from placed(machine.levels, answer.axes, [machine.placement])
+    yield from render_placements(machine.levels, answer.axes, [machine.placement])
     low, high = answer.interval
     yield (
-        f"\n{duration(answer.seconds)} a step, {duration(low)} to {duration(high)} as computing is"
-        f" fast or slow ({answer.how}); {follows(machine.prices)}"
+        f"\n{format_duration(answer.seconds)} a step, {format_duration(low)} to {format_duration(high)} as computing is"
+        f" fast or slow ({answer.how}); {price_basis(machine.prices)}"
     )
     rate = f"{answer.tokens_per_second:,.0f} tokens/s" if answer.tokens else ""
     per = f"{answer.tokens_per_second / answer.devices:,.0f} each" if answer.tokens else ""
@@ -72,28 +80,28 @@ def _parts(answer: SimulateReply) -> RenderableType:
         *([("waiting for other stages", rank.idle_seconds)] if len(answer.ranks) > 1 else []),
     ):
         share = seconds / answer.seconds if answer.seconds else 0.0
-        lines.add_row(what, duration(seconds), f"{share:.1%}")
+        lines.add_row(what, format_duration(seconds), f"{share:.1%}")
     return lines
 
 
-def _sent(answer: SimulateReply) -> Iterator[RenderableType]:
-    shown = [one for one in answer.sent if one.exposed_seconds > SHOWN * answer.seconds]
+def _collective_lines(answer: SimulateReply) -> Iterator[RenderableType]:
+    shown = [one for one in answer.sent if one.exposed_seconds > LEAST_SHARE * answer.seconds]
     rest = [one for one in answer.sent if one not in shown]
     yield ""
     if shown:
-        yield table_of(shown, _SENT, right="times,in all,exposed,hidden", wraps="sent")
+        yield table_of(shown, _COLLECTIVE_CELLS, right="times,in all,exposed,hidden", wraps="sent")
     if rest:
         seconds = sum(one.seconds for one in rest)
-        yield f"{many(len(rest), 'other request')}: {duration(seconds)}, next to all of it hidden"
+        yield f"{pluralize(len(rest), 'other request')}: {format_duration(seconds)}, next to all of it hidden"
     if not answer.sent:
         yield "nothing is sent"
 
 
-_SENT: Mapping[str, Callable[[SentOnClock], str]] = {
+_COLLECTIVE_CELLS: Mapping[str, Callable[[CollectiveOfRank], str]] = {
     "sent": lambda one: one.request,
     "times": lambda one: str(one.times),
-    "in all": lambda one: duration(one.seconds),
-    "exposed": lambda one: duration(one.exposed_seconds),
+    "in all": lambda one: format_duration(one.seconds),
+    "exposed": lambda one: format_duration(one.exposed_seconds),
     "hidden": lambda one: f"{one.hidden:.0%}",
 }
 
@@ -107,17 +115,17 @@ def _ranks(answer: SimulateReply) -> Iterator[RenderableType]:
     rows = list(enumerate(answer.ranks))
     yield table_of(rows[:_MOST_RANKS], _RANKS, right="computing,waiting,bubble,memory")
     if len(rows) > _MOST_RANKS:
-        yield f"and {many(len(rows) - _MOST_RANKS, 'more rank')}: --json has all"
+        yield f"and {pluralize(len(rows) - _MOST_RANKS, 'more rank')}: --json has all"
     yield f"{answer.idle_share:.1%} of all ranks' time is bubble"
 
 
 _RANKS: Mapping[str, Callable[[_Row], str]] = {
     "rank": lambda row: str(row[0]),
     "stages": lambda row: ", ".join(map(str, row[1].stages)),
-    "computing": lambda row: duration(row[1].compute_seconds),
-    "waiting": lambda row: duration(row[1].exposed_seconds),
+    "computing": lambda row: format_duration(row[1].compute_seconds),
+    "waiting": lambda row: format_duration(row[1].exposed_seconds),
     "bubble": lambda row: f"{row[1].idle_share:.1%}",
-    "memory": lambda row: volume(row[1].memory.bytes),
+    "memory": lambda row: format_bytes(row[1].memory.bytes),
 }
 
 
@@ -125,20 +133,20 @@ def _memory(answer: SimulateReply) -> Iterator[RenderableType]:
     moment, there = answer.memory, answer.machine.device_bytes
     where = f" on rank {answer.fullest}" if len(answer.ranks) > 1 else ""
     yield (
-        f"memory: {volume(moment.bytes)} of {volume(there)}{where}, the most of all moments, at"
-        f" {duration(moment.seconds)}"
+        f"memory: {format_bytes(moment.bytes)} of {format_bytes(there)}{where}, the most of all moments, at"
+        f" {format_duration(moment.seconds)}"
     )
     if not answer.fits:
         yield (
-            f"DOES NOT FIT: by {volume(moment.bytes - there)}; the largest are"
-            f" {', '.join(f'{one.name} ({volume(one.bytes)})' for one in moment.largest[:3])}"
+            f"DOES NOT FIT: by {format_bytes(moment.bytes - there)}; the largest are"
+            f" {', '.join(f'{one.name} ({format_bytes(one.bytes)})' for one in moment.largest[:3])}"
         )
     yield table_of(moment.kinds, _KINDS, right="bytes")
 
 
 _KINDS: Mapping[str, Callable[[BytesOfKind], str]] = {
     "what": lambda one: one.what,
-    "bytes": lambda one: volume(one.bytes),
+    "bytes": lambda one: format_bytes(one.bytes),
 }
 
 
@@ -153,6 +161,6 @@ def _gains(answer: SimulateReply) -> Iterator[RenderableType]:
 
 _GAINS: Mapping[str, Callable[[GainOfStep], str]] = {
     "if": lambda one: one.what,
-    "a step": lambda one: duration(one.seconds),
+    "a step": lambda one: format_duration(one.seconds),
     "gains": lambda one: f"{one.gain:.1%}",
 }

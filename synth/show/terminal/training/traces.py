@@ -6,28 +6,28 @@ from collections.abc import Callable, Mapping
 
 from rich.console import RenderableType
 
-from hierarchies.units import volume
-from synth.ask.answers.training.traces import Loop, TraceReply, WorkOfPrimitive
-from synth.show.terminal.style import many, paragraphs, table, table_of
+from hierarchies.units import format_bytes
+from synth.ask.answers.training.traces import LoopPart, TraceReply, WorkOfPrimitive
+from synth.show.terminal.style import paragraphs, pluralize, table, table_of
 
-SHOWN = 0.0005
+LEAST_SHARE = 0.0005
 """Primitives with less than this share of all operations are put together."""
 
 
-def trace(answer: TraceReply) -> RenderableType:
+def render_trace(answer: TraceReply) -> RenderableType:
     """What comes in, what is computed, what is repeated."""
     sizes = ", ".join(f"{name} {size}" for name, size in answer.sizes.items())
-    most = [one for one in answer.work if one.flops > SHOWN * answer.flops]
+    most = [one for one in answer.work if one.flops > LEAST_SHARE * answer.flops]
     rest = [one for one in answer.work if one not in most]
     left = sum(one.flops for one in rest)
     return paragraphs(
         f"{answer.name}: {sizes}" if sizes else answer.name,
-        f"{answer.parameters:,} parameters in {many(answer.arrays, 'array')}; "
-        f"{many(answer.operations, 'operation')}, those of loops once\n",
+        f"{answer.parameters:,} parameters in {pluralize(answer.arrays, 'array')}; "
+        f"{pluralize(answer.operations, 'operation')}, those of loops once\n",
         _bytes(answer),
         f"\n{operations(answer.flops)} a step:\n",
         table_of(most, _WORK, right="share"),
-        f"{many(len(rest), 'other primitive')}: {operations(left)}" if rest else None,
+        f"{pluralize(len(rest), 'other primitive')}: {operations(left)}" if rest else None,
         "\n" + "\n".join(map(_loop, answer.loops)) if answer.loops else None,
         "\n-o FILE writes the text of the step.",
     )
@@ -44,18 +44,20 @@ def operations(flops: int) -> str:
 def _bytes(answer: TraceReply) -> RenderableType:
     held = answer.bytes
     lines = table("what", "bytes", "")
-    lines.add_row("parameters", volume(held.parameter), "")
-    lines.add_row("moments", volume(held.moment), "")
+    lines.add_row("parameters", format_bytes(held.parameter), "")
+    lines.add_row("moments", format_bytes(held.moment), "")
     if held.state:
-        lines.add_row("state", volume(held.state), "")
-    lines.add_row("batch", volume(held.batch), "")
-    lines.add_row("values", volume(held.values), "the most at once, nothing fused, on one device")
+        lines.add_row("state", format_bytes(held.state), "")
+    lines.add_row("batch", format_bytes(held.batch), "")
+    lines.add_row(
+        "values", format_bytes(held.values), "the most at once, nothing fused, on one device"
+    )
     return lines
 
 
-def _loop(loop: Loop) -> str:
+def _loop(loop: LoopPart) -> str:
     where = f" ({loop.line})" if loop.line else ""
-    return f"a loop: {loop.count} times {many(loop.operations, 'operation')}{where}"
+    return f"a loop: {loop.count} times {pluralize(loop.operations, 'operation')}{where}"
 
 
 _UNITS = {"EFLOP": 1e18, "PFLOP": 1e15, "TFLOP": 1e12, "GFLOP": 1e9, "MFLOP": 1e6, "kFLOP": 1e3}

@@ -6,33 +6,33 @@ from collections.abc import Callable, Mapping
 
 from rich.console import RenderableType
 
-from hierarchies.units import volume
+from hierarchies.units import format_bytes
 from synth.ask.answers.training.configured import ConfiguredReply
-from synth.ask.answers.training.trained import Redistributions, TrainReply, Tried
-from synth.show.terminal.style import many, paragraphs, table, table_of
-from synth.show.terminal.training.gained import gaining
+from synth.ask.answers.training.trained import Redistributions, TrainReply, TrialReport
+from synth.show.terminal.style import paragraphs, pluralize, table, table_of
+from synth.show.terminal.training.gained import render_programs
 
-SHOWN = 5
+MOST_UNLIKE = 5
 """So many arrays that are not equal are named."""
 
 
-def train(answer: TrainReply | ConfiguredReply) -> RenderableType:
+def render_train(answer: TrainReply | ConfiguredReply) -> RenderableType:
     """The plan, what devices hold and send, and what was seen of it."""
     if isinstance(answer, ConfiguredReply):
-        return _configured(answer)
+        return _render_configured(answer)
     held = answer.held
-    holds = f"{volume(held.parameter)} of parameters, {volume(held.moment)} of moments"
+    holds = f"{format_bytes(held.parameter)} of parameters, {format_bytes(held.moment)} of moments"
     return paragraphs(
-        f"{answer.name} over {many(answer.devices, 'device')}: {answer.plan}",
+        f"{answer.name} over {pluralize(answer.devices, 'device')}: {answer.plan}",
         _placement(answer),
         f"a device holds {holds}\n",
-        table_of(answer.redistributions, _SENT, right="times,bytes")
+        table_of(answer.redistributions, _REDISTRIBUTION_CELLS, right="times,bytes")
         if answer.redistributions
         else "nothing is sent",
         "\n" + "\n".join(f"{name}: {text}" for name, text in answer.programs.items())
         if answer.programs
         else None,
-        None if answer.check is None else _tried(answer.check, answer.runtime),
+        None if answer.check is None else _render_trial(answer.check, answer.runtime),
         None
         if answer.check
         else f"\n-o FILE writes the step for {_NAMES[answer.runtime]}, which was not executed:"
@@ -40,7 +40,7 @@ def train(answer: TrainReply | ConfiguredReply) -> RenderableType:
     )
 
 
-def _configured(answer: ConfiguredReply) -> RenderableType:
+def _render_configured(answer: ConfiguredReply) -> RenderableType:
     """What of a plan a framework is told, and what gains by programs of ours."""
     return paragraphs(
         f"{answer.model} on {answer.system}, for {answer.framework}: {answer.plan}",
@@ -48,7 +48,7 @@ def _configured(answer: ConfiguredReply) -> RenderableType:
         *(f"differs: {note}" for note in answer.notes),
         f"so it is {answer.recipe}" if answer.recipe != answer.plan else None,
         "",
-        *gaining(answer.programs),
+        *render_programs(answer.programs),
         f"\n-o FOLDER writes {', '.join(one.name for one in answer.files)}.",
     )
 
@@ -60,13 +60,13 @@ def _placement(answer: TrainReply) -> str | None:
     return f"placement {answer.placement}: rows {', '.join(answer.axes)}{told}"
 
 
-def _tried(tried: Tried, runtime: str) -> RenderableType:
+def _render_trial(tried: TrialReport, runtime: str) -> RenderableType:
     heads = ("step", "loss alone", "loss sharded", "difference", "rounding")
     steps = table(*heads, right=",".join(heads))
     for number, row in enumerate(tried.steps, 1):
         losses = map(_loss, (row.loss_alone, row.loss_sharded))
         steps.add_row(str(number), *losses, *map(_share, (row.difference, row.rounding)))
-    more = ", ..." if len(tried.unlike) > SHOWN else ""
+    more = ", ..." if len(tried.unlike) > MOST_UNLIKE else ""
     return paragraphs(
         f"\nin {tried.processes} {'process' if tried.processes == 1 else 'processes'} of "
         f"{_NAMES[runtime]}, compared with {tried.alone}:\n",
@@ -75,7 +75,7 @@ def _tried(tried: Tried, runtime: str) -> RenderableType:
         "rounding: the same between one device and itself in wider numbers\n",
         "equal, as far as rounding allows"
         if tried.equal
-        else f"NOT equal: {', '.join(tried.unlike[:SHOWN])}{more}",
+        else f"NOT equal: {', '.join(tried.unlike[:MOST_UNLIKE])}{more}",
     )
 
 
@@ -88,8 +88,8 @@ def _share(value: float | None) -> str:
 
 
 _NAMES = {"jax": "JAX", "torch": "PyTorch"}
-_SENT: Mapping[str, Callable[[Redistributions], str]] = {
+_REDISTRIBUTION_CELLS: Mapping[str, Callable[[Redistributions], str]] = {
     "redistribution": lambda one: one.what,
     "times": lambda one: f"{one.times:,}",
-    "bytes": lambda one: volume(one.bytes),
+    "bytes": lambda one: format_bytes(one.bytes),
 }

@@ -5,33 +5,33 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from grammar.tensors.operations import Parameter
-from synth.step.emit.language import Call, Writer
-from synth.step.emit.spelling import quoted, told
-from synth.step.factors.parameters import entry
+from synth.step.emit.language import PrimitiveCall, Writer
+from synth.step.emit.spelling import spell_parameter, spell_words
+from synth.step.factors.parameters import read_entry
 
 
-def _indexing(call: Call, windows: str, places: str) -> str:
+def _indexing(call: PrimitiveCall, windows: str, places: str) -> str:
     """Of a gather or a scatter, which entry of an index is of which dimension, and the rest."""
     names = ("operand_batching_dims", "start_indices_batching_dims")
     if places == "scatter_dims_to_operand_dims":
         names = ("operand_batching_dims", "scatter_indices_batching_dims")
     keys = (windows, places, *names)
-    found = [entry(call.operation, "dimension_numbers", key) for key in keys]
+    found = [read_entry(call.operation, "dimension_numbers", key) for key in keys]
     return ", ".join(map(str, found))
 
 
-def _gather(call: Call) -> str:
+def _gather(call: PrimitiveCall) -> str:
     operand, indices = call.operands
     mode = str(call.operation.parameter["mode"])
     told_ = f"{_indexing(call, 'offset_dims', 'start_index_map')}, {call.told('slice_sizes')}"
-    told_ += f", {entry(call.operation, 'dimension_numbers', 'collapsed_slice_dims')}"
-    fill = call.operation.parameter.get("fill_value", _missing(call.made.dtype))
+    told_ += f", {read_entry(call.operation, 'dimension_numbers', 'collapsed_slice_dims')}"
+    fill = call.operation.parameter.get("fill_value", _find_fill_value(call.made.dtype))
     if mode == "fill_or_drop":
-        told_ += f", fill={told(fill, call.language.dtypes)}"
-    return f"gather({operand}, {indices}, {told_}{_own(call)})"
+        told_ += f", fill={spell_parameter(fill, call.language.dtypes)}"
+    return f"gather({operand}, {indices}, {told_}{_index_own(call)})"
 
 
-def _missing(dtype: str) -> Parameter:
+def _find_fill_value(dtype: str) -> Parameter:
     """What JAX fills in where nothing is said: nan, the least of signed numbers, the largest."""
     if dtype.startswith(("f", "bf")):
         return float("nan")
@@ -41,22 +41,22 @@ def _missing(dtype: str) -> Parameter:
     return -(1 << bits - 1) if dtype.startswith("i") else (1 << bits) - 1
 
 
-def _own(call: Call) -> str:
+def _index_own(call: PrimitiveCall) -> str:
     if call.offset is None:
         return ""
     offset = call.offset
-    return f", own=({offset.entry}, {offset.extent}, {offset.size}, {quoted(offset.axes)})"
+    return f", own=({offset.entry}, {offset.extent}, {offset.size}, {spell_words(offset.axes)})"
 
 
 def _scatter(how: str) -> Writer:
     """``how`` the elements of an index are put together: see ``scatter`` in the template."""
 
-    def write(call: Call) -> str:
+    def write(call: PrimitiveCall) -> str:
         operand, indices, updates = call.operands
         told_ = _indexing(call, "update_window_dims", "scatter_dims_to_operand_dims")
-        inserted = entry(call.operation, "dimension_numbers", "inserted_window_dims")
+        inserted = read_entry(call.operation, "dimension_numbers", "inserted_window_dims")
         clip = ", clip=True" if call.operation.parameter["mode"] == "clip" else ""
-        told_ += f', {inserted}, how="{how}"{clip}{_own(call)}'
+        told_ += f', {inserted}, how="{how}"{clip}{_index_own(call)}'
         return f"scatter({operand}, {indices}, {updates}, {told_})"
 
     return write

@@ -5,16 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from string import ascii_letters
 
-from grammar.tensors.sharding import Kind, Type
-from synth.step.emit.language import Call, Language, Writer
-from synth.step.emit.moves import neutral, transfers
-from synth.step.emit.spelling import entries, listed, quoted
+from grammar.tensors.sharding import ReductionKind, Type
+from synth.step.emit.language import PrimitiveCall, TargetLanguage, Writer
+from synth.step.emit.moves import find_senders, spell_neutral
+from synth.step.emit.spelling import parse_entries, spell_tuple, spell_words
 from synth.step.emit.torch.indexed import INDEXED
-from synth.step.emit.torch.random import RANDOM, within_32_bits
+from synth.step.emit.torch.random import RANDOM, wrap_to_32_bits
 from synth.step.emit.torch.special import SPECIAL
 from synth.step.emit.whole import TORCH_WHOLE
-from synth.step.factors.parameters import entry, number, numbers, pairs, whole, words
-from synth.step.redistribution import How, Move
+from synth.step.factors.parameters import (
+    parse_numbers,
+    read_entry,
+    read_number,
+    read_numbers,
+    read_pairs,
+    split_words,
+)
+from synth.step.redistribution import MoveKind, ShardingMove
 
 DTYPES: Mapping[str, str] = {
     "bool": "torch.bool",
@@ -31,26 +38,28 @@ DTYPES: Mapping[str, str] = {
 _INFIX = {"add": "+", "add_any": "+", "sub": "-", "mul": "*", "eq": "==", "ne": "!=", "lt": "<"}
 _INFIX |= {"le": "<=", "gt": ">", "ge": ">=", "and": "&", "or": "|", "xor": "^"}
 _INFIX |= {"shift_left": "<<", "shift_right_arithmetic": ">>"}
-_UNARY = {name: name for name in words("exp expm1 log log1p tanh sin cos tan sqrt rsqrt abs sign")}
-_UNARY |= {name: name for name in words("floor ceil erf erfc exp2 square")}
+_UNARY = {
+    name: name for name in split_words("exp expm1 log log1p tanh sin cos tan sqrt rsqrt abs sign")
+}
+_UNARY |= {name: name for name in split_words("floor ceil erf erfc exp2 square")}
 _UNARY |= {"logistic": "sigmoid", "erf_inv": "erfinv", "is_finite": "isfinite"}
 _BINARY = {"rem": "fmod", "max": "maximum", "min": "minimum"}
 
 
-def _div(call: Call) -> str:
+def _div(call: PrimitiveCall) -> str:
     one, other = call.plain
     if _is_float(call.made.dtype):
         return f"{one} / {other}"
     return f'torch.div({one}, {other}, rounding_mode="trunc")'
 
 
-def _round(call: Call) -> str:
+def _round(call: PrimitiveCall) -> str:
     if call.operation.parameter["rounding_method"] == "to_nearest_even":
         return f"torch.round({call.operands[0]})"
     return "torch.sign({0}) * torch.floor(torch.abs({0}) + 0.5)".format(*call.operands)
 
 
-def _select(call: Call) -> str:
+def _select(call: PrimitiveCall) -> str:
     which, found, *others = call.operands
     for at, case in enumerate(others, 1):
         chosen = which if call.dtype() == "bool" else f"{which} == {at}"
@@ -58,12 +67,12 @@ def _select(call: Call) -> str:
     return found
 
 
-def _converted(call: Call) -> str:
+def _convert(call: PrimitiveCall) -> str:
     """PyTorch leaves open what a float beyond the ends of whole numbers becomes; JAX does not."""
     text, dtype, made = call.operands[0], call.told("new_dtype"), call.made.dtype
     if made == "bool" or _is_float(made) or not _is_float(call.dtype()):
         return f"{text}.to({dtype})"
-    ends = f", 0, {_neutral(Kind.MIN, made)}" if made.startswith("u") else ""
+    ends = f", 0, {_neutral(ReductionKind.MIN, made)}" if made.startswith("u") else ""
     return f"to_whole({text}, {dtype}{ends})"
 
 
@@ -71,24 +80,24 @@ def _is_float(dtype: str) -> bool:
     return dtype.startswith(("f", "bf"))
 
 
-def _shaped(call: Call) -> str:
+def _reshape(call: PrimitiveCall) -> str:
     return f"{call.operands[0]}.reshape({call.made.shape})"
 
 
-def _broadcast(call: Call) -> str:
+def _broadcast(call: PrimitiveCall) -> str:
     shape = call.made.shape
-    places = numbers(call.operation, "broadcast_dimensions")
+    places = read_numbers(call.operation, "broadcast_dimensions")
     spread = [1] * len(shape)
     for size, place in zip(call.shape(), places, strict=True):
         spread[place] = size
     return f"{call.operands[0]}.reshape({tuple(spread)}).expand({shape})"
 
 
-def _slice(call: Call) -> str:
-    starts, limits = (numbers(call.operation, f"{one}_indices") for one in ("start", "limit"))
+def _slice(call: PrimitiveCall) -> str:
+    starts, limits = (read_numbers(call.operation, f"{one}_indices") for one in ("start", "limit"))
     steps = (1,) * len(starts)
     if "strides" in call.operation.parameter:
-        steps = numbers(call.operation, "strides")
+        steps = read_numbers(call.operation, "strides")
     found = [
         ":"
         if (start, limit, step) == (0, size, 1)
@@ -98,28 +107,28 @@ def _slice(call: Call) -> str:
     return f"{call.operands[0]}[{', '.join(found)}]"
 
 
-def _dynamic_slice(call: Call) -> str:
+def _dynamic_slice(call: PrimitiveCall) -> str:
     operand, *starts = call.operands
-    return f"dynamic_slice({operand}, {listed(starts)}, {call.told('slice_sizes')})"
+    return f"dynamic_slice({operand}, {spell_tuple(starts)}, {call.told('slice_sizes')})"
 
 
-def _dynamic_update_slice(call: Call) -> str:
+def _dynamic_update_slice(call: PrimitiveCall) -> str:
     operand, update, *starts = call.operands
-    return f"dynamic_update_slice({operand}, {update}, {listed(starts)})"
+    return f"dynamic_update_slice({operand}, {update}, {spell_tuple(starts)})"
 
 
-def _iota(call: Call) -> str:
-    shape, along = call.made.shape, number(call.operation, "dimension")
+def _iota(call: PrimitiveCall) -> str:
+    shape, along = call.made.shape, read_number(call.operation, "dimension")
     spread = tuple(size if at == along else 1 for at, size in enumerate(shape))
     made = f"torch.arange({shape[along]}, dtype={call.told('dtype')})"
     if call.offset is not None:
-        made = f"({made} + number({quoted(call.offset.axes)}) * {call.offset.extent})"
+        made = f"({made} + number({spell_words(call.offset.axes)}) * {call.offset.extent})"
     return made if len(shape) == 1 else f"{made}.reshape({spread}).expand({shape})"
 
 
-def _reduced(name: str) -> Callable[[Call], str]:
-    def write(call: Call) -> str:
-        axes = numbers(call.operation, "axes")
+def _reduce(name: str) -> Callable[[PrimitiveCall], str]:
+    def write(call: PrimitiveCall) -> str:
+        axes = read_numbers(call.operation, "axes")
         dtype = f", dtype={DTYPES[call.made.dtype]}" if name == "sum" else ""
         return f"{call.operands[0]}.{name}({axes}{dtype})" if axes else call.operands[0]
 
@@ -129,24 +138,24 @@ def _reduced(name: str) -> Callable[[Call], str]:
 def _logic(name: str, of_bits: str) -> Writer:
     """Of booleans a reduction that torch has; it has none of the bits of numbers."""
 
-    def write(call: Call) -> str:
+    def write(call: PrimitiveCall) -> str:
         if call.made.dtype == "bool":
-            return _reduced(name)(call)
+            return _reduce(name)(call)
         return f'reduce_bits({call.operands[0]}, {call.told("axes")}, "{of_bits}")'
 
     return write
 
 
-def _product(call: Call) -> str:
+def _product(call: PrimitiveCall) -> str:
     found = call.operands[0]
-    for axis in sorted(numbers(call.operation, "axes"), reverse=True):
+    for axis in sorted(read_numbers(call.operation, "axes"), reverse=True):
         found += f".prod({axis}, dtype={DTYPES[call.made.dtype]})"
     return found
 
 
-def _best(name: str) -> Writer:
-    def write(call: Call) -> str:
-        (axis,) = numbers(call.operation, "axes")
+def _arg_extreme(name: str) -> Writer:
+    def write(call: PrimitiveCall) -> str:
+        (axis,) = read_numbers(call.operation, "axes")
         # Of booleans torch has no largest one.
         operand = call.operands[0] + (".to(torch.uint8)" if call.dtype() == "bool" else "")
         return f"{operand}.{name}({axis}).to({call.told('index_dtype')})"
@@ -154,25 +163,25 @@ def _best(name: str) -> Writer:
     return write
 
 
-def _along(name: str, values: str) -> Writer:
-    def write(call: Call) -> str:
-        axis = number(call.operation, "axis")
+def _cumulative(name: str, values: str) -> Writer:
+    def write(call: PrimitiveCall) -> str:
+        axis = read_number(call.operation, "axis")
         flip = f".flip({axis})" if call.operation.parameter["reverse"] else ""
         return f"{call.operands[0]}{flip}.{name}({axis}){values.format(dtype=_dtype(call))}{flip}"
 
     return write
 
 
-def _dtype(call: Call) -> str:
+def _dtype(call: PrimitiveCall) -> str:
     return DTYPES[call.made.dtype]
 
 
-def _sort(call: Call) -> str:
+def _sort(call: PrimitiveCall) -> str:
     keys, along = call.told("num_keys"), call.told("dimension")
-    return f"sort_together({listed(call.operands)}, {along}, {keys})"
+    return f"sort_together({spell_tuple(call.operands)}, {along}, {keys})"
 
 
-def _einsum(letters: Sequence[Sequence[int]], call: Call, operands: Sequence[str]) -> str:
+def _einsum(letters: Sequence[Sequence[int]], call: PrimitiveCall, operands: Sequence[str]) -> str:
     spelled = ["".join(ascii_letters[one] for one in each) for each in letters]
     wanted = DTYPES[call.made.dtype]
     given = [
@@ -199,22 +208,22 @@ def _dot_letters(
 
 def _dots(value: object) -> tuple[tuple[tuple[int, ...], ...], ...]:
     assert isinstance(value, tuple)
-    return tuple(tuple(whole(one) for one in pair) for pair in value)
+    return tuple(tuple(parse_numbers(one) for one in pair) for pair in value)
 
 
-def _dot_general(call: Call) -> str:
+def _dot_general(call: PrimitiveCall) -> str:
     numbers_ = _dots(call.operation.parameter["dimension_numbers"])
     letters = _dot_letters(numbers_, [len(call.shape(0)), len(call.shape(1))])
     return _einsum(letters, call, call.operands)
 
 
-def _ragged_dot_general(call: Call) -> str:
+def _ragged_dot_general(call: PrimitiveCall) -> str:
     """A product for each group of rows: one after the other, or in a stack if rows are summed."""
     left, right, groups = call.operands
-    said = entries(call.operation.parameter["ragged_dot_dimension_numbers"])
+    said = parse_entries(call.operation.parameter["ragged_dot_dimension_numbers"])
     dots = _dots(said["dot_dimension_numbers"])
-    (ragged,) = whole(said["lhs_ragged_dimensions"])
-    group = whole(said.get("rhs_group_dimensions", ()))
+    (ragged,) = parse_numbers(said["lhs_ragged_dimensions"])
+    group = parse_numbers(said.get("rhs_group_dimensions", ()))
     if len(call.operation.operands[2].type.shape) != 1 or ragged in dots[1][0]:  # type: ignore[union-attr]
         raise call.refused("with groups of their own for each batch")
     rank = len(call.shape(1)) - len(group)
@@ -233,27 +242,29 @@ def _ragged_dot_general(call: Call) -> str:
     return f"products_by_group({equation}, {left}, {right}, {told_})"
 
 
-def _convolution(call: Call) -> str:
+def _convolution(call: PrimitiveCall) -> str:
     specs = ("lhs_spec", "rhs_spec", "out_spec")
-    places = tuple(entry(call.operation, "dimension_numbers", name) for name in specs)
+    places = tuple(read_entry(call.operation, "dimension_numbers", name) for name in specs)
     names = ("padding", "window_strides", "lhs_dilation", "rhs_dilation")
     told_ = [*call.operands, f"places={places}", *(f"{name}={call.told(name)}" for name in names)]
     for name in ("feature_group_count", "batch_group_count"):
-        if number(call.operation, name) != 1:
+        if read_number(call.operation, name) != 1:
             told_.append(f"{name}={call.told(name)}")
     return f"convolution({', '.join(told_)})"
 
 
-def _windows(call: Call) -> str:
+def _windows(call: PrimitiveCall) -> str:
     for name in ("base_dilation", "window_dilation"):
-        if set(numbers(call.operation, name) if name in call.operation.parameter else ()) - {1}:
+        if set(read_numbers(call.operation, name) if name in call.operation.parameter else ()) - {
+            1
+        }:
             raise call.refused("of dilated windows")
     names = ("window_dimensions", "window_strides", "padding")
     return ", ".join(call.told(name) for name in names)
 
 
-def _reduce_window(kind: Kind, name: str) -> Writer:
-    def write(call: Call) -> str:
+def _reduce_window(kind: ReductionKind, name: str) -> Writer:
+    def write(call: PrimitiveCall) -> str:
         value = _neutral(kind, call.made.dtype)
         rank = len(call.shape())
         last = tuple(range(-rank, 0))
@@ -262,21 +273,21 @@ def _reduce_window(kind: Kind, name: str) -> Writer:
     return write
 
 
-def _neutral(kind: Kind, dtype: str) -> str:
+def _neutral(kind: ReductionKind, dtype: str) -> str:
     limits = "torch.iinfo"
-    return neutral(kind, dtype, DTYPES, "math", limits)
+    return spell_neutral(kind, dtype, DTYPES, "math", limits)
 
 
-def _select_and_scatter_add(call: Call) -> str:
+def _select_and_scatter_add(call: PrimitiveCall) -> str:
     if call.operation.parameter["select_prim"] != "ge":
         raise call.refused("but of the largest of each window")
     source, operand = call.operands
-    value = _neutral(Kind.MAX, call.made.dtype)
+    value = _neutral(ReductionKind.MAX, call.made.dtype)
     return f"maxima_gradient({source}, {operand}, {_windows(call)}, {value})"
 
 
-def _padded(call: Call) -> str:
-    config = pairs(call.operation, "padding_config")
+def _pad(call: PrimitiveCall) -> str:
+    config = read_pairs(call.operation, "padding_config")
     return f"padded({call.operands[0]}, {config}, {call.plain[1]})"
 
 
@@ -294,10 +305,10 @@ PRIMITIVES: Mapping[str, Writer] = {
     "integer_pow": "{0} ** {y}",
     "round": _round,
     "select_n": _select,
-    "convert_element_type": _converted,
+    "convert_element_type": _convert,
     "transpose": "{0}.permute({permutation})",
-    "reshape": _shaped,
-    "squeeze": _shaped,
+    "reshape": _reshape,
+    "squeeze": _reshape,
     "rev": "{0}.flip({dimensions})",
     "broadcast_in_dim": _broadcast,
     "slice": _slice,
@@ -308,29 +319,29 @@ PRIMITIVES: Mapping[str, Writer] = {
     "stack": "torch.stack([{all}], {axis})",
     "unstack": "{0}.unbind({axis})",
     "tile": "{0}.tile({reps})",
-    "pad": _padded,
+    "pad": _pad,
     "iota": _iota,
-    "reduce_sum": _reduced("sum"),
-    "reduce_max": _reduced("amax"),
-    "reduce_min": _reduced("amin"),
+    "reduce_sum": _reduce("sum"),
+    "reduce_max": _reduce("amax"),
+    "reduce_min": _reduce("amin"),
     "reduce_and": _logic("all", "and"),
     "reduce_or": _logic("any", "or"),
     "reduce_prod": _product,
-    "argmax": _best("argmax"),
-    "argmin": _best("argmin"),
-    "cumsum": _along("cumsum", ".to({dtype})"),
-    "cumprod": _along("cumprod", ".to({dtype})"),
-    "cummax": _along("cummax", ".values"),
-    "cummin": _along("cummin", ".values"),
-    "cumlogsumexp": _along("logcumsumexp", ""),
+    "argmax": _arg_extreme("argmax"),
+    "argmin": _arg_extreme("argmin"),
+    "cumsum": _cumulative("cumsum", ".to({dtype})"),
+    "cumprod": _cumulative("cumprod", ".to({dtype})"),
+    "cummax": _cumulative("cummax", ".values"),
+    "cummin": _cumulative("cummin", ".values"),
+    "cumlogsumexp": _cumulative("logcumsumexp", ""),
     "sort": _sort,
     "top_k": "largest({0}, {k}, {axis})",
     "dot_general": _dot_general,
     "ragged_dot_general": _ragged_dot_general,
     "conv_general_dilated": _convolution,
-    "reduce_window_sum": _reduce_window(Kind.SUM, "sum"),
-    "reduce_window_max": _reduce_window(Kind.MAX, "amax"),
-    "reduce_window_min": _reduce_window(Kind.MIN, "amin"),
+    "reduce_window_sum": _reduce_window(ReductionKind.SUM, "sum"),
+    "reduce_window_max": _reduce_window(ReductionKind.MAX, "amax"),
+    "reduce_window_min": _reduce_window(ReductionKind.MIN, "amin"),
     "select_and_scatter_add": _select_and_scatter_add,
     **INDEXED,
     "optimization_barrier": "{0}",
@@ -340,44 +351,44 @@ PRIMITIVES: Mapping[str, Writer] = {
 }
 """Of every primitive its words in PyTorch."""
 
-SENT = "{0}.contiguous()"
+CONTIGUOUS = "{0}.contiguous()"
 """A transposed value is brought in order first: that is this rank's own work."""
 
 
-def moved(text: str, move: Move, held: Type, sizes: Mapping[str, int]) -> str:
+def emit_move(text: str, move: ShardingMove, held: Type, sizes: Mapping[str, int]) -> str:
     """One move of a value of which a device holds a part of this type."""
-    axes = quoted(move.axes)
+    axes = spell_words(move.axes)
     match move.how:
-        case How.SLICE:
+        case MoveKind.SLICE:
             return f"own_block({text}, {move.enters}, {axes})"
-        case How.MASK:
-            return f"only_first({text}, {axes})" if move.kind is Kind.SUM else text
-        case How.WIDEN:
+        case MoveKind.MASK:
+            return f"only_first({text}, {axes})" if move.kind is ReductionKind.SUM else text
+        case MoveKind.WIDEN:
             value = _neutral(move.kind, held.dtype)
             return f"written_around({text}, {move.leaves}, {axes}, {value})"
-        case How.ALL_GATHER:
+        case MoveKind.ALL_GATHER:
             return f"all_gather({text}, {move.leaves}, {axes})"
-        case How.ALL_TO_ALL:
-            order = quoted(move.entering)
+        case MoveKind.ALL_TO_ALL:
+            order = spell_words(move.entering)
             more = "" if order == axes else f", {order}"
             return f"all_to_all({text}, {move.enters}, {move.leaves}, {axes}{more})"
-        case How.REDUCE_SCATTER:
-            order = quoted(move.entering)
-            kind = _reduction(move.kind, held)
-            return f'reduce_scatter({SENT.format(text)}, {move.enters}, {order}, "{kind}")'
-        case How.ALL_REDUCE:
-            return f'all_reduce({SENT.format(text)}, {axes}, "{_reduction(move.kind, held)}")'
-        case How.PERMUTE:
-            ordered, senders = transfers(move, sizes)
-            return f"permute({text}, {quoted(ordered)}, {senders})"
+        case MoveKind.REDUCE_SCATTER:
+            order = spell_words(move.entering)
+            kind = _reduce_operation(move.kind, held)
+            return f'reduce_scatter({CONTIGUOUS.format(text)}, {move.enters}, {order}, "{kind}")'
+        case MoveKind.ALL_REDUCE:
+            return f'all_reduce({CONTIGUOUS.format(text)}, {axes}, "{_reduce_operation(move.kind, held)}")'
+        case MoveKind.PERMUTE:
+            ordered, senders = find_senders(move, sizes)
+            return f"permute({text}, {spell_words(ordered)}, {senders})"
 
 
-def _reduction(kind: Kind, held: Type) -> str:
+def _reduce_operation(kind: ReductionKind, held: Type) -> str:
     """How a collective reduces: a sum of words of 32 bits, kept in 64, is cut to its 32."""
-    return "words" if kind is Kind.SUM and held.dtype == "u32" else kind.value
+    return "words" if kind is ReductionKind.SUM and held.dtype == "u32" else kind.value
 
 
-TORCH = Language(
+TORCH = TargetLanguage(
     "PyTorch",
     "step_torch.py.jinja",
     DTYPES,
@@ -385,9 +396,9 @@ TORCH = Language(
     "torch.zeros({shape}, dtype={dtype})",
     "math",
     PRIMITIVES,
-    moved,
+    emit_move,
     frozenset(
-        words(
+        split_words(
             """
             argparse base64 json os zlib CAPTURED captured Path math np torch dist NamedTuple Any
             AXES WORLD INPUTS OUTPUTS GROUPS Input coordinates number members make_groups
@@ -405,8 +416,8 @@ TORCH = Language(
             """
         )
     ),
-    finish=within_32_bits,
+    finish=wrap_to_32_bits,
     gets_by_shape=True,
-    sent=SENT,
+    sent=CONTIGUOUS,
     later="{0}, later=True)",
 )

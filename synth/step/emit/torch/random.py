@@ -13,13 +13,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from synth.step.emit.language import Call, Writer
-from synth.step.factors.parameters import number, words
+from synth.step.emit.language import PrimitiveCall, Writer
+from synth.step.factors.parameters import read_number, split_words
 
 _LEAVE_32_BITS = frozenset(
-    words("add add_any sub mul neg not shift_left integer_pow reduce_sum reduce_prod cumsum")
+    split_words("add add_any sub mul neg not shift_left integer_pow reduce_sum reduce_prod cumsum")
 ) | frozenset(
-    words("cumprod dot_general ragged_dot_general convert_element_type scatter-add scatter-sub")
+    split_words(
+        "cumprod dot_general ragged_dot_general convert_element_type scatter-add scatter-sub"
+    )
 )
 _LEAVE_32_BITS |= {"scatter-mul"}
 _SIGNED = {"u32": "i32", "i32": "i32", "f32": "i32", "f16": "i16", "bf16": "i16", "i16": "i16"}
@@ -29,14 +31,14 @@ _BITS = {8: "u8", 32: "u32"}
 THREEFRY = "fry"
 
 
-def within_32_bits(call: Call, text: str) -> str:
+def wrap_to_32_bits(call: PrimitiveCall, text: str) -> str:
     """What an operation on words of 32 bits gives, without what it carried beyond them."""
     if call.made.dtype != "u32" or call.operation.primitive not in _LEAVE_32_BITS:
         return text
     return f"({text}) & 0xFFFFFFFF"
 
 
-def _bitcast(call: Call) -> str:
+def _bitcast(call: PrimitiveCall) -> str:
     text, given, made = call.operands[0], call.dtype(), call.made.dtype
     if given not in _SIGNED or _SIGNED[given] != _SIGNED.get(made):
         raise call.refused(f"from {given} to {made}")
@@ -46,7 +48,7 @@ def _bitcast(call: Call) -> str:
     return f"{text}.view({call.language.dtypes[made]})"
 
 
-def _shift_right_logical(call: Call) -> str:
+def _shift_right_logical(call: PrimitiveCall) -> str:
     one, by = call.plain
     if call.made.dtype in ("u8", "u32"):
         return f"{one} >> {by}"
@@ -57,26 +59,26 @@ def _shift_right_logical(call: Call) -> str:
     return f"(({call.operands[0]}.to(torch.int64) & {2**bits - 1:#x}) >> {by}).to({dtype})"
 
 
-def _random_bits(call: Call) -> str:
-    bits = number(call.operation, "bit_width")
+def _random_bits(call: PrimitiveCall) -> str:
+    bits = read_number(call.operation, "bit_width")
     if bits not in _BITS:
         raise call.refused(f"of {bits} bits")
     found = f"random_bits({call.operands[0]}, {call.told('shape')})"
     return found if bits == 32 else f"({found} & 0xFF).to(torch.uint8)"
 
 
-def _random_seed(call: Call) -> str:
+def _random_seed(call: PrimitiveCall) -> str:
     _check_kind(call)
     wide = f"{call.operands[0]}.to(torch.int64)"
     return wide if call.dtype() == "i64" else f"{wide} & 0xFFFFFFFF"
 
 
-def _random_wrap(call: Call) -> str:
+def _random_wrap(call: PrimitiveCall) -> str:
     _check_kind(call)
     return "{0}[..., 0] << 32 | {0}[..., 1]".format(*call.operands)
 
 
-def _check_kind(call: Call) -> None:
+def _check_kind(call: PrimitiveCall) -> None:
     """Raises InputError for keys of another kind of random numbers."""
     kind = call.operation.parameter.get("impl", THREEFRY)
     if kind != THREEFRY:

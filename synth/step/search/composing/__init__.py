@@ -5,9 +5,9 @@ of that, ``staged`` a recipe by its stages and ranks, ``sending`` what links tak
 parameters, ``composer`` seconds and memory, and ``clock`` puts the passes of many plans in the
 order of their schedule at once:
 
->>> from synth.step.search.composing.clock import Seconds, clocked, lying
+>>> from synth.step.search.composing.clock import PassSeconds, time_plans, lay_out_stages
 >>> each, links = (1.0, 1.0, 1.0), [0.0, 0.0, 0.0]
->>> plan = Seconds(lying(4, 4, 1), each, each, (2.0, 2.0, 2.0), (0.0, 0.0, 0.0), links)
->>> clocked((4, "1f1b", 8, 1), [plan])
+>>> plan = PassSeconds(lay_out_stages(4, 4, 1), each, each, (2.0, 2.0, 2.0), (0.0, 0.0, 0.0), links)
+>>> time_plans((4, "1f1b", 8, 1), [plan])
 [22.0]
 """

@@ -4,8 +4,8 @@ Layers are alike, so each but the first of a stage goes to the rank that has lea
 take depends on where the axes lie that cut the inside of a stage, and on no others: so a family of
 plans has few cuts.
 
->>> from synth.step.search.composing.inside import Part
->>> fastest(8, 4, 1, {Part.FIRST: 0.0, Part.LAYER: 1.0, Part.LAST: 1.5})
+>>> from synth.step.search.composing.inside import ModelPart
+>>> fastest(8, 4, 1, {ModelPart.FIRST: 0.0, ModelPart.LAYER: 1.0, ModelPart.LAST: 1.5})
 ((3, 2, 2, 1), 3.0)
 """
 
@@ -19,15 +19,15 @@ from itertools import compress
 
 from hierarchies import InputError
 from synth.step.search.composing.composer import Composition
-from synth.step.search.composing.inside import INSIDE, Part
-from synth.step.search.composing.staged import Cut, Staged
+from synth.step.search.composing.inside import INSIDE, ModelPart
+from synth.step.search.composing.staged import InsideKey, StagedRecipe
 from synth.step.search.families import Family
 from synth.step.search.links import Row
 from synth.step.sharding import Recipe
 from synth.step.sharding.plan import PIPE
-from synth.step.sharding.recipes import shares
+from synth.step.sharding.recipes import share_layers
 
-PAYS = 0.01
+LEAST_GAIN = 0.01
 """So much faster than by stages as equal as can be the slowest rank must be for others."""
 
 Layers = tuple[int, ...]
@@ -38,14 +38,14 @@ Rows = tuple[Row, ...]
 
 
 @dataclass
-class Balancing:
+class LayerBalancer:
     """Cuts of plans, by what ranks compute and send between operations; no more memory is needed
     than there is.
     """
 
     composed: Composition
     memory_bytes: float
-    _known: dict[tuple[Cut, int, int], dict[Rows, Layers]] = field(default_factory=dict)
+    _known: dict[tuple[InsideKey, int, int], dict[Rows, Layers]] = field(default_factory=dict)
 
     def cut(self, family: Family) -> Iterator[Family]:
         """The same plans with their layers cut as is fastest, where that pays and fits.
@@ -63,7 +63,7 @@ class Balancing:
             return
         known = self._known.setdefault((plan.cut, plan.sizes[PIPE], recipe.chunks), {})
         alike: defaultdict[Layers, list[int]] = defaultdict(list)
-        for rows, places in _by_inside(family).items():
+        for rows, places in _group_by_inside(family).items():
             if rows not in known:
                 known[rows] = self._fastest(plan, rows)
             alike[known[rows]] += places
@@ -80,26 +80,26 @@ class Balancing:
     def _fits(self, recipe: Recipe) -> bool:
         return self.composed.composer.size_bytes(recipe) <= self.memory_bytes
 
-    def _fastest(self, plan: Staged, rows: Rows) -> Layers:
+    def _fastest(self, plan: StagedRecipe, rows: Rows) -> Layers:
         """The layers of each stage with which the slowest rank is fastest; none if as they are."""
         axes = (name for name, size in plan.recipe.axes if name in INSIDE and size > 1)
         forward, backward = self.composed.working(plan, dict(zip(axes, rows, strict=True)))
         lies = plan.lies
-        seconds = {part: forward[part] + backward[part] for part in Part}
+        seconds = {part: forward[part] + backward[part] for part in ModelPart}
         took = lies.of_ranks(lies.of_stages(seconds))
-        pays = (1 - PAYS) * max(took)
+        pays = (1 - LEAST_GAIN) * max(took)
         if sum(took[kind] for kind in lies.rank_kind_of) > pays * len(lies.of_rank):
             return ()  # no cut is faster than all ranks alike
-        if (plan.all_layers // len(lies.of_rank) + 1) * seconds[Part.LAYER] >= pays:
+        if (plan.all_layers // len(lies.of_rank) + 1) * seconds[ModelPart.LAYER] >= pays:
             return ()  # another cut has a rank with a layer more than the least of all as equal
         chunks = plan.recipe.chunks
-        layers, slowest = fastest(
+        layers, slowest = balance_layers(
             plan.all_layers, len(lies.of_rank), chunks, seconds, folded=plan.folded
         )
         return layers if slowest < pays else ()
 
 
-def _by_inside(family: Family) -> Mapping[Rows, list[int]]:
+def _group_by_inside(family: Family) -> Mapping[Rows, list[int]]:
     """The places of its plans, by the rows of the axes that cut the inside of a stage."""
     inside = [name in INSIDE and size > 1 for name, size in family.recipe.axes]
     found: defaultdict[Rows, list[int]] = defaultdict(list)
@@ -108,8 +108,13 @@ def _by_inside(family: Family) -> Mapping[Rows, list[int]]:
     return found
 
 
-def fastest(
-    layers: int, ranks: int, chunks: int, seconds: Mapping[Part, float], *, folded: bool = False
+def balance_layers(
+    layers: int,
+    ranks: int,
+    chunks: int,
+    seconds: Mapping[ModelPart, float],
+    *,
+    folded: bool = False,
 ) -> tuple[Layers, float]:
     """The layers of each stage with which the slowest rank is fastest, and its seconds.
 
@@ -119,10 +124,10 @@ def fastest(
     numbers as can be. There is a layer for each stage. ``folded``: the last stage is on the first
     rank, as in a V.
     """
-    layer = seconds[Part.LAYER]
+    layer = seconds[ModelPart.LAYER]
     ends = [0.0] * ranks
-    ends[0] += seconds[Part.FIRST]
-    ends[0 if folded else -1] += seconds[Part.LAST]
+    ends[0] += seconds[ModelPart.FIRST]
+    ends[0 if folded else -1] += seconds[ModelPart.LAST]
     level = (sum(ends) / layer + layers) / ranks - 2 if layer else 0.0
     counts = [max(chunks, int(level - end / layer)) if layer else chunks for end in ends]
     if sum(counts) > layers:  # as some have more to do than all would at once
@@ -133,7 +138,7 @@ def fastest(
         took, rank = waiting[0]
         counts[rank] += 1
         heapreplace(waiting, (took + layer, rank))
-    share = {count: shares(count, chunks) for count in {*counts}}
+    share = {count: share_layers(count, chunks) for count in {*counts}}
     turns = [*zip(*map(share.__getitem__, counts), strict=True)]
     if folded:
         turns[1] = turns[1][::-1]

@@ -2,7 +2,7 @@
 
 A stage has some layers; the first has what comes before them, too, and the last what comes after,
 which of a large vocabulary is as much as several layers. Most do all the same, so plans are told by
-*kinds* of stages and of ranks, as they are ``lying``. What no order of the passes can beat needs no
+*kinds* of stages and of ranks, as they are ``lay_out_stages``. What no order of the passes can beat needs no
 clock: a rank waits for the stages before its own, does all its passes, and those stages end after
 it. Four equal stages and eight microbatches by 1F1B reach that:
 
@@ -35,35 +35,35 @@ from synth.events.longest_path import Floats, Integers, Levels
 from synth.step.schedules import (
     SCHEDULES,
     Action,
-    Order,
     Pass,
-    Protocol,
-    Scheduled,
+    PipelineSchedule,
+    TransferGraph,
+    TransferProtocol,
+    build_transfer_graph,
     one_f_one_b,
-    scheduled,
 )
-from synth.step.search.composing.inside import Part
+from synth.step.search.composing.inside import ModelPart
 
 Structure = tuple[int, str, int, int]
 """Ranks of stages, schedule, microbatches, chunks: which passes there are, and their order."""
 
 
-Kind = tuple[float, bool, bool]
+StageKind = tuple[float, bool, bool]
 """Of a stage: how many layers, whether it is the first, and whether the last."""
 
-Kinds = tuple[float, ...]
+KindValues = tuple[float, ...]
 """What each kind of stages or ranks has, or takes."""
 
 
 @dataclass(frozen=True)
-class Lying:
+class StageLayout:
     """The kind of each of the ``stages``, and of each rank the stages that it has."""
 
-    stages: tuple[Kind, ...]
+    stages: tuple[StageKind, ...]
     of_rank: tuple[tuple[int, ...], ...]
 
     @cached_property
-    def kinds(self) -> tuple[Kind, ...]:
+    def kinds(self) -> tuple[StageKind, ...]:
         """Of stages, each once."""
         return tuple(dict.fromkeys(self.stages))
 
@@ -103,26 +103,26 @@ class Lying:
         each = range(len(self.kinds))
         return tuple((at, tuple(map(self.kind_of[:at].count, each))) for at in last)
 
-    def of_stages(self, of: Mapping[Part, float]) -> Kinds:
+    def of_stages(self, of: Mapping[ModelPart, float]) -> KindValues:
         """What each kind of stages has, by what parts have."""
         return tuple(
-            first * of[Part.FIRST] + layers * of[Part.LAYER] + last * of[Part.LAST]
+            first * of[ModelPart.FIRST] + layers * of[ModelPart.LAYER] + last * of[ModelPart.LAST]
             for layers, first, last in self.kinds
         )
 
-    def of_ranks(self, stages: Kinds) -> Kinds:
+    def of_ranks(self, stages: KindValues) -> KindValues:
         """What each kind of ranks has, by what kinds of stages have."""
         return tuple(sum(times * stages[kind] for kind, times in has) for has in self.ranks)
 
-    def of_last(self, stages: Kinds) -> Kinds:
+    def of_last(self, stages: KindValues) -> KindValues:
         """What the stage of each kind of ranks has whose backward pass is its last: its first."""
         return tuple(stages[self.kind_of[rank]] for rank in self.firsts)
 
 
 @lru_cache(4096)
-def lying(
+def lay_out_stages(
     layers: int, ranks: int, chunks: int, said: tuple[int, ...] = (), *, folded: bool = False
-) -> Lying:
+) -> StageLayout:
     """Stages in turn on ranks, ``chunks`` on each; of ``said`` layers, or of as many each.
 
     ``folded``: stages go down the ranks and back up, as those of a schedule in a V.
@@ -131,22 +131,24 @@ def lying(
     each: Sequence[float] = said or (layers / count,) * count
     stages = ((size, not at, at == count - 1) for at, size in enumerate(each))
     if folded:
-        return Lying(tuple(stages), tuple((rank, count - 1 - rank) for rank in range(ranks)))
-    return Lying(tuple(stages), tuple(tuple(range(rank, count, ranks)) for rank in range(ranks)))
+        return StageLayout(tuple(stages), tuple((rank, count - 1 - rank) for rank in range(ranks)))
+    return StageLayout(
+        tuple(stages), tuple(tuple(range(rank, count, ranks)) for rank in range(ranks))
+    )
 
 
 @dataclass(frozen=True)
-class Seconds:
+class PassSeconds:
     """Of a plan: a microbatch's ``forward`` and ``backward`` pass by kind of stage; by kind of rank
     what it does of one microbatch (``busy``) and ``once``; and of what is handed from each rank to
     the next.
     """
 
-    lies: Lying
-    forward: Kinds
-    backward: Kinds
-    busy: Kinds
-    once: Kinds
+    lies: StageLayout
+    forward: KindValues
+    backward: KindValues
+    busy: KindValues
+    once: KindValues
     handed: Sequence[float]
 
     def bound(self, microbatches: int, *, whole: bool) -> float:
@@ -167,7 +169,7 @@ class Seconds:
 
 
 @dataclass(frozen=True)
-class _Clock:
+class _ScheduleClock:
     """An order as tasks, for many plans that differ in seconds only.
 
     A search meets hundreds of orders of thousands of actions each, so numbers are kept and no
@@ -183,18 +185,18 @@ class _Clock:
     last: Integers
 
     @classmethod
-    def of(cls, graph: Scheduled) -> Self:
+    def of(cls, graph: TransferGraph) -> Self:
         actions = graph.order.actions
         return cls(
             graph.tasks.levels,
             np.array([one.stage for one in actions]),
             np.array([float(one.kind is Pass.FORWARD) for one in actions]),
-            np.array([_BACK[one.kind] for one in actions]),
+            np.array([_BACKWARD_SHARES[one.kind] for one in actions]),
             np.array([_link(graph.order, *pair) for pair in graph.transfers], np.int64),
             np.array([queue[-1] for queue in graph.queues]),
         )
 
-    def seconds(self, several: Sequence[Seconds]) -> list[float]:
+    def seconds(self, several: Sequence[PassSeconds]) -> list[float]:
         """Of each plan, until the last rank has done what it does once."""
         forward = np.array([np.take(one.forward, one.lies.kind_of) for one in several])
         backward = np.array([np.take(one.backward, one.lies.kind_of) for one in several])
@@ -208,25 +210,25 @@ class _Clock:
         return found
 
 
-def _link(order: Order, source: Action, target: Action) -> int:
+def _link(order: PipelineSchedule, source: Action, target: Action) -> int:
     """Between which ranks, by the lower; from the last rank to the first, the last of all."""
     ends = [order.rank_of[one.stage] for one in (source, target)]
     return min(ends) if abs(ends[0] - ends[1]) == 1 else len(order.ranks) - 1
 
 
-_BACK = {Pass.FORWARD: 0.0, Pass.BACKWARD: 1.0, Pass.INPUT: 0.5, Pass.WEIGHT: 0.5}
+_BACKWARD_SHARES = {Pass.FORWARD: 0.0, Pass.BACKWARD: 1.0, Pass.INPUT: 0.5, Pass.WEIGHT: 0.5}
 """How much of a backward pass each kind is."""
 
 
-def clocked(structure: Structure, several: Sequence[Seconds]) -> list[float]:
+def time_plans(structure: Structure, several: Sequence[PassSeconds]) -> list[float]:
     """Seconds of a step by each of several plans of one structure, on its clock."""
     return _clock(*structure).seconds(several)
 
 
 @lru_cache(4096)
-def _clock(ranks: int, schedule: str, microbatches: int, chunks: int) -> _Clock:
+def _clock(ranks: int, schedule: str, microbatches: int, chunks: int) -> _ScheduleClock:
     if schedule:
         order = SCHEDULES[schedule](ranks, microbatches, chunks)
     else:
         order = one_f_one_b(1, microbatches)
-    return _Clock.of(scheduled(order, Protocol.EAGER))
+    return _ScheduleClock.of(build_transfer_graph(order, TransferProtocol.EAGER))

@@ -13,34 +13,34 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from itertools import combinations
 
-from synth.step.schedules import Action, Order, Pass
-from synth.step.search.composing.inside import Halves, Part
-from synth.step.sharding import Recipe, When
+from synth.step.schedules import Action, Pass, PipelineSchedule
+from synth.step.search.composing.inside import Halves, ModelPart
+from synth.step.sharding import Recipe, StepPhase
 from synth.step.sharding.plan import PIPE
-from synth.step.sharding.program import EACH
-from synth.step.simulation import Device
+from synth.step.sharding.program import MICROBATCH_PHASES
+from synth.step.simulation import DeviceTasks
 from synth.step.simulation.passes import Passes
 
 STAGES = 2
 
 
-def whole(recipe: Recipe) -> Recipe:
+def strip_stages(recipe: Recipe) -> Recipe:
     """The recipe without stages, and so with whole backward passes."""
     axes = tuple(axis for axis in recipe.axes if axis[0] != PIPE)
     return replace(recipe, axes=axes, schedule="")
 
 
-def halves(device: Device) -> Halves:
+def read_halves(device: DeviceTasks) -> Halves:
     """Reads the tasks of a step of two layers on ``STAGES`` stages."""
-    found = {span: Counter[Part]() for span in combinations(EACH, 2)}
+    found = {span: Counter[ModelPart]() for span in combinations(MICROBATCH_PHASES, 2)}
     for span, buffer in Passes(device).saved(STAGES - 1):
-        part = Part.LAYER if device.tasks[buffer.maker].layer >= 0 else Part.LAST
+        part = ModelPart.LAYER if device.tasks[buffer.maker].layer >= 0 else ModelPart.LAST
         found[span][part] += buffer.size_bytes
-    return {span: {part: float(sizes[part]) for part in Part} for span, sizes in found.items()}
+    return {span: {part: float(sizes[part]) for part in ModelPart} for span, sizes in found.items()}
 
 
-def most_kept(
-    order: Order, kept: Callable[[int], Mapping[tuple[When, When], float]]
+def find_peak_kept(
+    order: PipelineSchedule, kept: Callable[[int], Mapping[tuple[StepPhase, StepPhase], float]]
 ) -> tuple[float, ...]:
     """The most bytes that each rank keeps between its passes; ``kept`` is of a stage's microbatch.
 
@@ -49,9 +49,9 @@ def most_kept(
 
     def changes(action: Action) -> Iterator[float]:
         of = kept(action.stage)
-        until_input = of[When.FORWARD, When.BACKWARD]
-        until_weight = of[When.FORWARD, When.WEIGHT]
-        waiting = of[When.BACKWARD, When.WEIGHT]
+        until_input = of[StepPhase.FORWARD, StepPhase.BACKWARD]
+        until_weight = of[StepPhase.FORWARD, StepPhase.WEIGHT]
+        waiting = of[StepPhase.BACKWARD, StepPhase.WEIGHT]
         match action.kind:
             case Pass.FORWARD:
                 yield until_input + until_weight

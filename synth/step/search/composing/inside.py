@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from grammar import Goal
-from synth.step.sharding import When
+from synth.step.sharding import StepPhase
 
 INSIDE = ("seq", "expert", "tensor")
 """The axes that cut what is inside of a stage; of ``data`` every part does the same.
@@ -24,7 +24,7 @@ INSIDE = ("seq", "expert", "tensor")
 """
 
 
-class Part(Enum):
+class ModelPart(Enum):
     """Where in a model something is done."""
 
     __hash__ = object.__hash__  # that of enums is worked out in Python, name by name
@@ -34,7 +34,7 @@ class Part(Enum):
     LAST = "after the layers"
 
 
-class Sent(NamedTuple):
+class PartCollective(NamedTuple):
     """A collective over axes, with bytes of a device's largest buffer.
 
     ``beside_seconds``: of computing between when it may go and when it is read.
@@ -47,14 +47,14 @@ class Sent(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Work:
+class PassWork:
     """Of one microbatch: seconds of computing, and collectives with how often they are done."""
 
     seconds: float = 0.0
-    sent: Mapping[Sent, float] = field(default_factory=dict)
+    sent: Mapping[PartCollective, float] = field(default_factory=dict)
 
 
-Halves = Mapping[tuple[When, When], Mapping[Part, float]]
+Halves = Mapping[tuple[StepPhase, StepPhase], Mapping[ModelPart, float]]
 """Bytes of a microbatch by part, from one pass until another, where backward ones are in halves."""
 
 
@@ -73,13 +73,13 @@ class Inside:
     in each microbatch. ``halves`` is empty where backward passes are whole.
     """
 
-    work: Mapping[tuple[When, Part], Work]
-    parameters: Mapping[Part, tuple[float, ...]]
-    experts: Mapping[Part, tuple[float, ...]]
-    saved: Mapping[Part, float]
+    work: Mapping[tuple[StepPhase, ModelPart], PassWork]
+    parameters: Mapping[ModelPart, tuple[float, ...]]
+    experts: Mapping[ModelPart, tuple[float, ...]]
+    saved: Mapping[ModelPart, float]
     working: tuple[float, float]
     waiting: float
-    tied: Mapping[Part, float]
+    tied: Mapping[ModelPart, float]
     boundary: float
     moments: float
     gradients: float
@@ -89,7 +89,7 @@ class Inside:
     halves: Halves = field(default_factory=dict)
 
     @cached_property
-    def stored(self) -> Mapping[Part, float]:
+    def stored(self) -> Mapping[ModelPart, float]:
         """Bytes of all parameters of a part."""
         return {
             part: sum(sizes) + sum(self.experts[part]) for part, sizes in self.parameters.items()
@@ -97,7 +97,7 @@ class Inside:
 
     def seconds(self, layers: int) -> float:
         """Of computing a microbatch, with so many layers."""
-        times = {part: layers if part is Part.LAYER else 1 for part in Part}
+        times = {part: layers if part is ModelPart.LAYER else 1 for part in ModelPart}
         return sum(times[part] * one.seconds for (_, part), one in self.work.items())
 
     @property
@@ -106,7 +106,7 @@ class Inside:
         return self.copies or 1.0
 
 
-def scaled(one: Inside, two: Inside, times: float) -> Inside | None:
+def extrapolate(one: Inside, two: Inside, times: float) -> Inside | None:
     """Extrapolates to ``times`` the samples of ``one``; ``two`` has twice as many.
 
     All grows by as much for each sample. It is a little less in truth, as longer products of
@@ -116,21 +116,23 @@ def scaled(one: Inside, two: Inside, times: float) -> Inside | None:
     def at(first: float, second: float) -> float:
         return first + (second - first) * (times - 1)
 
-    def several(first: Mapping[Part, float], second: Mapping[Part, float]) -> dict[Part, float]:
-        return {part: at(first[part], second[part]) for part in Part}
+    def several(
+        first: Mapping[ModelPart, float], second: Mapping[ModelPart, float]
+    ) -> dict[ModelPart, float]:
+        return {part: at(first[part], second[part]) for part in ModelPart}
 
     work = {}
     for key, first in one.work.items():
         second = two.work[key]
-        ones, twos = sorted(first.sent, key=_said), sorted(second.sent, key=_said)
+        ones, twos = sorted(first.sent, key=_sort_key), sorted(second.sent, key=_sort_key)
         if [sent[:2] for sent in ones] != [sent[:2] for sent in twos]:
             return None
-        sent: defaultdict[Sent, float] = defaultdict(float)
+        sent: defaultdict[PartCollective, float] = defaultdict(float)
         for before, after in zip(ones, twos, strict=True):
             size_bytes = round(at(before.size_bytes, after.size_bytes))
             beside = at(before.beside_seconds, after.beside_seconds)
-            sent[Sent(before.goal, before.over, size_bytes, beside)] += first.sent[before]
-        work[key] = Work(at(first.seconds, second.seconds), sent)
+            sent[PartCollective(before.goal, before.over, size_bytes, beside)] += first.sent[before]
+        work[key] = PassWork(at(first.seconds, second.seconds), sent)
     return replace(
         one,
         work=work,
@@ -142,5 +144,5 @@ def scaled(one: Inside, two: Inside, times: float) -> Inside | None:
     )
 
 
-def _said(one: Sent) -> tuple[object, ...]:
+def _sort_key(one: PartCollective) -> tuple[object, ...]:
     return one.goal.value, *one[1:]

@@ -7,23 +7,23 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 
-from synth.step.schedules import SCHEDULES, V_SHAPED, held
-from synth.step.search.composing.clock import Kinds, Lying, lying
-from synth.step.search.composing.halves import most_kept
-from synth.step.search.composing.inside import Inside, Part
-from synth.step.sharding import Recipe, When
+from synth.step.schedules import SCHEDULES, V_SHAPED, count_held
+from synth.step.search.composing.clock import KindValues, StageLayout, lay_out_stages
+from synth.step.search.composing.halves import find_peak_kept
+from synth.step.search.composing.inside import Inside, ModelPart
+from synth.step.sharding import Recipe, StepPhase
 from synth.step.sharding.plan import PIPE
 
-Cut = tuple[Recipe, int]
+InsideKey = tuple[Recipe, int]
 """What a recipe says of the inside of a stage, and samples of a microbatch on a device."""
 
 
 @dataclass(frozen=True)
-class Staged:
+class StagedRecipe:
     """A recipe by its stages and ranks, wherever its axes lie."""
 
     recipe: Recipe
-    cut: Cut
+    cut: InsideKey
     inside: Inside
     all_layers: int
 
@@ -33,11 +33,13 @@ class Staged:
         return dict(self.recipe.axes)
 
     @cached_property
-    def lies(self) -> Lying:
+    def lies(self) -> StageLayout:
         """Which stages and which ranks do the same."""
         ranks = self.sizes.get(PIPE, 1)
         recipe = self.recipe
-        return lying(self.all_layers, ranks, recipe.chunks, recipe.layers, folded=self.folded)
+        return lay_out_stages(
+            self.all_layers, ranks, recipe.chunks, recipe.layers, folded=self.folded
+        )
 
     @property
     def folded(self) -> bool:
@@ -50,20 +52,22 @@ class Staged:
         return self.all_layers / len(self.lies.stages)
 
     @cached_property
-    def _alike(self) -> frozenset[Part]:
+    def _alike(self) -> frozenset[ModelPart]:
         """Whose parameters come, and whose gradients go, while others compute: all in one piece."""
-        return frozenset({Part.LAYER} if self.inside.parameters[Part.LAYER] else Part)
+        return frozenset(
+            {ModelPart.LAYER} if self.inside.parameters[ModelPart.LAYER] else ModelPart
+        )
 
-    def alike(self, of: Mapping[Part, float]) -> Kinds:
+    def alike(self, of: Mapping[ModelPart, float]) -> KindValues:
         """What each kind of stages has in its layers."""
         return self._of(lambda part: part in self._alike, of)
 
-    def ends(self, of: Mapping[Part, float]) -> Kinds:
+    def ends(self, of: Mapping[ModelPart, float]) -> KindValues:
         """What each kind of stages has before and after the layers: sent when none computes."""
         return self._of(lambda part: part not in self._alike, of)
 
-    def _of(self, which: Callable[[Part], bool], of: Mapping[Part, float]) -> Kinds:
-        return self.lies.of_stages({part: of[part] if which(part) else 0.0 for part in Part})
+    def _of(self, which: Callable[[ModelPart], bool], of: Mapping[ModelPart, float]) -> KindValues:
+        return self.lies.of_stages({part: of[part] if which(part) else 0.0 for part in ModelPart})
 
     @cached_property
     def pieces(self) -> float:
@@ -73,7 +77,7 @@ class Staged:
         a layer computes in two halves, and what each makes goes when it is done.
         """
         several = self.inside.parameters, self.inside.experts
-        each = sum(len(sizes[Part.LAYER]) for sizes in several) if self.recipe.zero == 3 else 2
+        each = sum(len(sizes[ModelPart.LAYER]) for sizes in several) if self.recipe.zero == 3 else 2
         return self.layers * max(1, each)
 
     @property
@@ -98,16 +102,18 @@ class Staged:
 
     def layers_in(self, most: int) -> int:
         """Of how many layers a bucket of so many bytes is: one, unless all of several fit."""
-        of_layer = self.inside.gradients * self.inside.stored[Part.LAYER]
+        of_layer = self.inside.gradients * self.inside.stored[ModelPart.LAYER]
         return max(1, int(min(most / of_layer, self.layers))) if of_layer else 1
 
-    def sums(self, part: Part, sizes: Sequence[float], most: int) -> Sequence[tuple[float, float]]:
+    def sums(
+        self, part: ModelPart, sizes: Sequence[float], most: int
+    ) -> Sequence[tuple[float, float]]:
         """Of gradients of parameters of such sizes in buckets of so many bytes.
 
         That is bytes of each sum, and how many a part has.
         """
         each = [self.inside.gradients * one for one in sizes]
-        layers = self.layers_in(most) if part is Part.LAYER else 1
+        layers = self.layers_in(most) if part is ModelPart.LAYER else 1
         if each and layers > 1:
             return [(layers * sum(each), 1 / layers)]
         found: list[float] = []
@@ -127,25 +133,25 @@ class Staged:
         parts = ((part, of[part]) for of in several for part in self._alike)
         sums = (one for part, sizes in parts for one in self.sums(part, sizes, most))
         count = sum(times for _, times in sums)
-        return min(self.pieces, count * (self.layers if self.inside.stored[Part.LAYER] else 1))
+        return min(self.pieces, count * (self.layers if self.inside.stored[ModelPart.LAYER] else 1))
 
     @cached_property
-    def updating(self) -> Mapping[Part, float]:
+    def updating(self) -> Mapping[ModelPart, float]:
         """Seconds of what is done once, by part: gradients of all microbatches, and the update."""
         inside, zero = self.inside, self.recipe.zero
         own = self.own if zero else inside.stored
-        each = {part: inside.update_seconds * own[part] for part in Part}
-        layer = inside.stored[Part.LAYER]
+        each = {part: inside.update_seconds * own[part] for part in ModelPart}
+        layer = inside.stored[ModelPart.LAYER]
         if self.recipe.microbatches > 1 and layer:
-            share = self.own[Part.LAYER] / layer if zero >= 2 else 1.0
-            each[Part.LAYER] += inside.summing_seconds * share
+            share = self.own[ModelPart.LAYER] / layer if zero >= 2 else 1.0
+            each[ModelPart.LAYER] += inside.summing_seconds * share
         return each
 
     @cached_property
     def size_bytes(self) -> float:
         """Memory of the fullest device: of ranks alike the first holds most, but in a V."""
         inside, recipe, ranks = self.inside, self.recipe, self.sizes.get(PIPE, 1)
-        layer = inside.stored[Part.LAYER]
+        layer = inside.stored[ModelPart.LAYER]
         ahead = 2 * layer * inside.gathered if recipe.zero == 3 else 0.0
         # Whose gradients are whole: of a bucket that is sent, and of the next while layers fill it.
         beside = min(2 * self.bucket_layers - 1, self.layers - 1)
@@ -174,24 +180,24 @@ class Staged:
         structure = self.sizes.get(PIPE, 1), recipe.microbatches, recipe.chunks
         saved = lies.of_stages(inside.saved)
         if not inside.halves:
-            passes, each = held(recipe.schedule or "1f1b", *structure), lies.of_ranks(saved)
+            passes, each = count_held(recipe.schedule or "1f1b", *structure), lies.of_ranks(saved)
             return {
                 rank: passes[rank] * each[lies.rank_kind_of[rank]] / recipe.chunks for rank in ranks
             }
         of = {key: lies.of_stages(each) for key, each in inside.halves.items()}
 
-        def kept(stage: int) -> Mapping[tuple[When, When], float]:
+        def kept(stage: int) -> Mapping[tuple[StepPhase, StepPhase], float]:
             kind = lies.kind_of[stage]
             if stage:
                 return {key: each[kind] for key, each in of.items()}
             # Nobody waits for its gradient: all of its backward pass is the half for weights.
-            return dict.fromkeys(of, 0.0) | {(When.FORWARD, When.WEIGHT): saved[kind]}
+            return dict.fromkeys(of, 0.0) | {(StepPhase.FORWARD, StepPhase.WEIGHT): saved[kind]}
 
-        each_rank = most_kept(SCHEDULES[recipe.schedule](*structure), kept)
+        each_rank = find_peak_kept(SCHEDULES[recipe.schedule](*structure), kept)
         return {rank: each_rank[rank] for rank in ranks}
 
     @property
-    def _state(self) -> Mapping[Part, float]:
+    def _state(self) -> Mapping[ModelPart, float]:
         """Bytes of parameters and of what goes with them, by part."""
         inside, recipe, zero = self.inside, self.recipe, self.recipe.zero
         at = [self.own if zero >= one else inside.stored for one in range(4)]
@@ -206,7 +212,7 @@ class Staged:
         }
 
     @cached_property
-    def own(self) -> Mapping[Part, float]:
+    def own(self) -> Mapping[ModelPart, float]:
         """Bytes of parameters of a part in parts: along all axes of samples and tokens.
 
         But for experts: of those each device of their axis has others.

@@ -11,62 +11,66 @@ from dataclasses import dataclass
 from grammar.tensors.operations import Step
 from hierarchies import InputError
 from hierarchies.devices import Device
-from hierarchies.units import volume
+from hierarchies.units import format_bytes
 from synth.search.space import Budget, Infeasible, Price
-from synth.step.redistribution.seconds import Answers
-from synth.step.search.finalists import Finalist, on_clock, rooflines_of
+from synth.step.redistribution.seconds import RequestAnswers
+from synth.step.search.finalists import Finalist, rooflines_of, simulate_plan
 from synth.step.search.links import Links
-from synth.step.search.operations.rows import ByRows, by_rows
-from synth.step.search.operations.substituting import Substituted, rounded, substituted
-from synth.step.sharding import Plan, plan_of, plan_text, prepared
-from synth.step.simulation.sources import Network
+from synth.step.search.operations.rows import RowRefinement, refine_rows
+from synth.step.search.operations.substituting import (
+    SubstitutionResult,
+    count_rounded,
+    search_substitutions,
+)
+from synth.step.sharding import Plan, plan_of, plan_text, prepare_step
+from synth.step.simulation.sources import NetworkPrices
 
-TOLD = 0.005
+RESOLUTION = 0.005
 """What is faster by less is not told apart."""
 
 
 @dataclass(frozen=True)
-class Finer:
+class Refinement:
     """Rows by sums, or why there are none; and what substitutions made of the finalist.
 
-    ``rounded``: casts that rows have sums on the other side of, which then round otherwise.
+    ``count_rounded``: casts that rows have sums on the other side of, which then round otherwise.
     ``text``: the fastest plan of these that fits, in full, if it is told from the finalist.
     """
 
-    rows: ByRows | None
+    rows: RowRefinement | None
     because: str
     rounded: int
-    substituted: Substituted
+    substituted: SubstitutionResult
     seconds: float
     text: str
 
 
-def finer(
-    step: Step, one: Finalist, answers: Answers, links: Links, device: Device, budget: Budget
-) -> Finer:
+def refine(
+    step: Step, one: Finalist, answers: RequestAnswers, links: Links, device: Device, budget: Budget
+) -> Refinement:
     """A finalist operation by operation; the budget is that of substitutions."""
-    network = Network(answers, one.placement)
+    network = NetworkPrices(answers, one.placement)
 
     def seconds(plan: Plan) -> Price:
-        found = on_clock(step, plan, rooflines_of(step, plan, device), network)
+        found = simulate_plan(step, plan, rooflines_of(step, plan, device), network)
         excess = found.ranks[found.fullest].moment.size_bytes - device.memory_bytes
         if excess > 0:
-            return Infeasible(f"{volume(excess)} of memory too much", excess)
+            return Infeasible(f"{format_bytes(excess)} of memory too much", excess)
         return found.seconds
 
     rows, because = None, ""
     try:
-        rows = by_rows(step, one, answers, links, device)
+        rows = refine_rows(step, one, answers, links, device)
     except InputError as error:
         because = error.problem
     plan = plan_of(step, one.candidate.recipe)
-    tried = substituted(step, plan, seconds, budget)
+    tried = search_substitutions(step, plan, seconds, budget)
     found = [(tried.seconds, tried.plan)]
     if rows is not None and rows.size_bytes <= device.memory_bytes:
         found.append((rows.found.seconds, rows.chosen.plan))
     otherwise = 0
     if rows is not None:
-        otherwise = rounded(prepared(step, plan).graph, plan.cuts, rows.chosen.plan.cuts)
+        otherwise = count_rounded(prepare_step(step, plan).graph, plan.cuts, rows.chosen.plan.cuts)
     best, plan = min(found, key=lambda each: each[0])
-    told = best < (1 - TOLD) * one.found.seconds
-    return Finer(rows, because, otherwise, tried, best, plan_text(step, plan) if told else "")
+    told = best < (1 - RESOLUTION) * one.found.seconds
+    return Refinement(rows, because, otherwise, tried, best, plan_text(step, plan) if told else "")

@@ -18,18 +18,18 @@ from grammar.tensors.sharding import Sharding, Type, part_shape
 from hierarchies import InputError
 from hierarchies.devices import Device
 from synth.compute import Estimate, Section
-from synth.compute.roofline import estimated
+from synth.compute.roofline import estimate_operation
 from synth.search.space import Budget, Infeasible, NoneFound
-from synth.step.redistribution import padded, path_between
+from synth.step.redistribution import find_path, pad_move
 from synth.step.redistribution.requests import GOALS
-from synth.step.redistribution.seconds import Answers
-from synth.step.rows import Chosen, Prices, choose, seconds_of
-from synth.step.search.finalists import Finalist, on_clock, rooflines_of, times_done
+from synth.step.redistribution.seconds import RequestAnswers
+from synth.step.rows import PlanSolution, Prices, choose, seconds_of
+from synth.step.search.finalists import Finalist, count_sections, rooflines_of, simulate_plan
 from synth.step.search.links import Links
 from synth.step.sharding import plan_of
 from synth.step.sharding.plan import TIME
-from synth.step.simulation import Predicted
-from synth.step.simulation.sources import Network, Rooflines
+from synth.step.simulation import StepPrediction
+from synth.step.simulation.sources import NetworkPrices, Rooflines
 
 GAP = 1e-3
 """What is left open at most of the sums, where it can be closed."""
@@ -38,15 +38,15 @@ ROUNDS = 200
 
 
 @dataclass(frozen=True)
-class ByRows:
+class RowRefinement:
     """Rows of single operations: what is proved of their sums, and the clock's word.
 
     ``recipe_seconds`` are the recipe's sums.
     """
 
-    chosen: Chosen
+    chosen: PlanSolution
     recipe_seconds: float
-    found: Predicted
+    found: StepPrediction
 
     @property
     def size_bytes(self) -> int:
@@ -54,24 +54,26 @@ class ByRows:
         return self.found.ranks[self.found.fullest].moment.size_bytes
 
 
-def by_rows(step: Step, one: Finalist, answers: Answers, links: Links, device: Device) -> ByRows:
+def refine_rows(
+    step: Step, one: Finalist, answers: RequestAnswers, links: Links, device: Device
+) -> RowRefinement:
     """The best rows by sums over the axes of a plan, simulated where it lies.
 
     Microbatches, stages and their order stay. Raises InputError where no rows can be.
     """
     plan = plan_of(step, one.candidate.recipe)
-    network = Network(answers, one.placement)
+    network = NetworkPrices(answers, one.placement)
     shares = _Shares(rooflines_of(step, plan, device), device)
-    shares.weigh(on_clock(step, plan, shares, network), plan.microbatches)
+    shares.weigh(simulate_plan(step, plan, shares, network), plan.microbatches)
     sizes = {axis: size for axis, size in plan.sizes.items() if axis != TIME}
-    sends = _Sends(sizes, one.candidate.row_of, links, network)
+    sends = _PathSeconds(sizes, one.candidate.row_of, links, network)
     prices = Prices(shares.computing, sends.seconds, network.handing)
     chosen = choose(step, plan, prices, Budget(ROUNDS), gap=GAP)
     if isinstance(chosen, Infeasible | NoneFound):
         raise InputError("no rows can be for all operations", where=step.name)
     own = chosen.plan
-    found = on_clock(step, own, rooflines_of(step, own, device), network)
-    return ByRows(chosen, seconds_of(step, plan, prices).all, found)
+    found = simulate_plan(step, own, rooflines_of(step, own, device), network)
+    return RowRefinement(chosen, seconds_of(step, plan, prices).all, found)
 
 
 class _Shares:
@@ -93,9 +95,9 @@ class _Shares:
         self._sections[found.seconds] = section
         return found
 
-    def weigh(self, run: Predicted, microbatches: int) -> None:
+    def weigh(self, run: StepPrediction, microbatches: int) -> None:
         """By the tasks of all stages in a step whose sections were asked for."""
-        for seconds, times in times_done(run, microbatches, self._sections).items():
+        for seconds, times in count_sections(run, microbatches, self._sections).items():
             operations = self._sections[seconds].operations
             alone = [(one.primitive, self._estimated(one)) for one in operations]
             all_ = sum(each for _, each in alone)
@@ -104,7 +106,7 @@ class _Shares:
                 self._inside[primitive] += times * each * seconds / all_ if all_ else 0.0
 
     def _estimated(self, one: Operation) -> float:
-        return estimated(one, self._device).seconds
+        return estimate_operation(one, self._device).seconds
 
     def computing(self, one: Operation) -> float:
         """Seconds of an operation on a device's part; who reads a constant makes it on the way."""
@@ -118,21 +120,21 @@ class _Shares:
 
 
 @dataclass(frozen=True)
-class _Sends:
+class _PathSeconds:
     """Seconds of redistributions by the path of the least bytes, from what collectives take."""
 
     sizes: Mapping[str, int]
     rows: Mapping[str, tuple[int, ...]]
     links: Links
-    network: Network
+    network: NetworkPrices
 
     def seconds(self, value: Type, source: Sharding, target: Sharding) -> float:
         total = 0.0
-        for move in path_between(value, source, target, self.sizes).moves:
+        for move in find_path(value, source, target, self.sizes).moves:
             over = [self.rows[axis] for axis in move.axes if axis in self.rows]
             if over and move.how in GOALS:
                 row = tuple(map(prod, zip(*over, strict=True)))
-                block, inside = padded(move, value, self.sizes)
+                block, inside = pad_move(move, value, self.sizes)
                 both = inside.before, inside.after
                 ends = (part_shape(block, one, self.sizes) for one in both)
                 size = max(Type(value.dtype, shape).bytes for shape in ends)

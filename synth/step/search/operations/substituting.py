@@ -16,13 +16,22 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from grammar.tensors.operations import Graph, Operation, Step
-from grammar.tensors.sharding import Kind
+from grammar.tensors.sharding import ReductionKind
 from hierarchies import InputError
 from synth.search.backtracking import backtrack
 from synth.search.space import BestFound, Budget, Infeasible, Observer, Optimal, Price
-from synth.step.factors import Row, rows
-from synth.step.redistribution.moves import How
-from synth.step.sharding import Cuts, Done, Moved, Plan, Program, Rows, apply, prepared
+from synth.step.factors import Row, list_rows
+from synth.step.redistribution.moves import MoveKind
+from synth.step.sharding import (
+    Cuts,
+    LocalOperation,
+    Plan,
+    RedistributedValue,
+    Rows,
+    StepProgram,
+    apply,
+    prepare_step,
+)
 from synth.step.sharding.plan import TIME
 
 ALPHA = 1.01
@@ -30,12 +39,12 @@ ALPHA = 1.01
 
 CAST = "convert_element_type"
 
-Where = tuple[int, ...]
+OperationPath = tuple[int, ...]
 """An operation by its places: of the loop that it is in, and so on, and its own."""
 
 
 @dataclass(frozen=True)
-class Substituted:
+class SubstitutionResult:
     """The best plan that was tried: its seconds, those before, and which rows are others."""
 
     plan: Plan
@@ -46,7 +55,7 @@ class Substituted:
 
 
 @dataclass(frozen=True)
-class _Tries:
+class _SubstitutionSpace:
     """Plans that are one row apart, where something is redistributed; see ``Space``."""
 
     step: Step
@@ -58,17 +67,19 @@ class _Tries:
 
     def moves(self, state: Plan, rng: Random) -> Iterator[Plan]:
         """Each once, in an order that is drawn."""
-        ready = prepared(self.step, state)
+        ready = prepare_step(self.step, state)
         found = [
             (where, axis, row)
-            for where, operation, axes in beside(ready.graph, apply(self.step, state))
+            for where, operation, axes in find_redistributed(ready.graph, apply(self.step, state))
             for axis in axes
             for row in _rows(operation)
-            if not rounds_otherwise(operation, row_at(state.cuts, where, axis), row)
+            if not changes_rounding(operation, find_row(state.cuts, where, axis), row)
         ]
         rng.shuffle(found)
         for where, axis, row in found:
-            other = replace(state, cuts=changed(state.cuts, where, axis, row, tuple(state.parts)))
+            other = replace(
+                state, cuts=replace_row(state.cuts, where, axis, row, tuple(state.parts))
+            )
             if other != state:
                 yield other
 
@@ -82,27 +93,27 @@ class _Tries:
         return 0.0
 
 
-def substituted(
+def search_substitutions(
     step: Step,
     plan: Plan,
     seconds: Callable[[Plan], Price],
     budget: Budget,
     observer: Observer | None = None,
-) -> Substituted:
+) -> SubstitutionResult:
     """The fastest of a plan and of so many that substitutions make of it.
 
     ``seconds`` are those of a plan on the clock, or why it cannot be; the plan itself can.
     """
     before = seconds(plan)
     assert not isinstance(before, Infeasible), "a finalist fits"
-    tried = _Counted(observer or Observer())
-    found = backtrack(_Tries(step, plan, seconds), ALPHA, 1, budget, tried)
+    tried = _CountingObserver(observer or Observer())
+    found = backtrack(_SubstitutionSpace(step, plan, seconds), ALPHA, 1, budget, tried)
     assert isinstance(found, BestFound | Optimal)
-    kept = tuple(_differences(prepared(step, plan).graph, plan.cuts, found.state.cuts))
-    return Substituted(found.state, before, found.seconds, tried.states - 1, kept)
+    kept = tuple(_differences(prepare_step(step, plan).graph, plan.cuts, found.state.cuts))
+    return SubstitutionResult(found.state, before, found.seconds, tried.states - 1, kept)
 
 
-class _Counted(Observer):
+class _CountingObserver(Observer):
     def __init__(self, observer: Observer) -> None:
         self.states = 0
         self.go_on = observer.go_on  # type: ignore[method-assign]
@@ -111,24 +122,24 @@ class _Counted(Observer):
         self.states = states
 
 
-def beside(
-    graph: Graph, program: Program, before: Where = ()
-) -> Iterator[tuple[Where, Operation, list[str]]]:
+def find_redistributed(
+    graph: Graph, program: StepProgram, before: OperationPath = ()
+) -> Iterator[tuple[OperationPath, Operation, list[str]]]:
     """Operations that make or read what is redistributed between devices, and over which axes."""
     axes: defaultdict[str, dict[str, None]] = defaultdict(dict)
-    bodies: dict[str, Program] = {}
+    bodies: dict[str, StepProgram] = {}
     for one in program.instructions:
         match one:
-            case Moved(value, path):
+            case RedistributedValue(value, path):
                 for move in path.moves:
-                    if move.how not in (How.SLICE, How.MASK, How.WIDEN):
+                    if move.how not in (MoveKind.SLICE, MoveKind.MASK, MoveKind.WIDEN):
                         axes[value.name] |= dict.fromkeys(a for a in move.axes if a != TIME)
-            case Done(operation, _, Program() as body):
+            case LocalOperation(operation, _, StepProgram() as body):
                 bodies[operation.results[0].name] = body
     for at, operation in enumerate(graph.operations):
         where = (*before, at)
         if operation.body is not None:
-            yield from beside(operation.body, bodies[operation.results[0].name], where)
+            yield from find_redistributed(operation.body, bodies[operation.results[0].name], where)
             continue
         names = map(str, (*operation.operands, *operation.results))
         over = dict.fromkeys(axis for name in names for axis in axes.get(name, ()))
@@ -138,19 +149,19 @@ def beside(
 
 def _rows(operation: Operation) -> tuple[Row, ...]:
     try:
-        return rows(operation)
+        return list_rows(operation)
     except InputError:
         return ()
 
 
-def rounds_otherwise(operation: Operation, before: Row | None, after: Row) -> bool:
+def changes_rounding(operation: Operation, before: Row | None, after: Row) -> bool:
     """Whether partial sums are added up on the other side of a cast than before."""
     if operation.primitive != CAST:
         return False
-    return set(_partial(after)) != (set() if before is None else set(_partial(before)))
+    return set(_partial_kinds(after)) != (set() if before is None else set(_partial_kinds(before)))
 
 
-def rounded(graph: Graph, before: Cuts, after: Cuts) -> int:
+def count_rounded(graph: Graph, before: Cuts, after: Cuts) -> int:
     """How many casts have sums on their other side than before: those are added up narrower."""
     found = 0
     both = zip(graph.operations, before.operations, after.operations, strict=True)
@@ -158,30 +169,32 @@ def rounded(graph: Graph, before: Cuts, after: Cuts) -> int:
         if operation.body is not None:
             assert isinstance(old, Cuts)
             assert isinstance(new, Cuts)
-            found += rounded(operation.body, old, new)
+            found += count_rounded(operation.body, old, new)
         else:
-            was, now = _named(old), _named(new)
-            found += any(rounds_otherwise(operation, was.get(axis), now[axis]) for axis in now)
+            was, now = _rows_by_axis(old), _rows_by_axis(new)
+            found += any(changes_rounding(operation, was.get(axis), now[axis]) for axis in now)
     return found
 
 
-def _partial(row: Row) -> Iterator[Kind]:
-    return (lie for lie in row.operands if isinstance(lie, Kind))
+def _partial_kinds(row: Row) -> Iterator[ReductionKind]:
+    return (lie for lie in row.operands if isinstance(lie, ReductionKind))
 
 
-def row_at(cuts: Cuts, where: Where, axis: str) -> Row | None:
+def find_row(cuts: Cuts, where: OperationPath, axis: str) -> Row | None:
     """The row of an operation along an axis, if it has one."""
     at, *inner = where
     found = cuts.operations[at]
-    return row_at(found, tuple(inner), axis) if isinstance(found, Cuts) else dict(found).get(axis)
+    return find_row(found, tuple(inner), axis) if isinstance(found, Cuts) else dict(found).get(axis)
 
 
-def changed(cuts: Cuts, where: Where, axis: str, row: Row, order: tuple[str, ...]) -> Cuts:
+def replace_row(
+    cuts: Cuts, where: OperationPath, axis: str, row: Row, order: tuple[str, ...]
+) -> Cuts:
     """The cuts with another row of one operation along an axis; ``order`` is that of all axes."""
     at, *inner = where
     operations, old = list(cuts.operations), cuts.operations[at]
     if isinstance(old, Cuts):
-        operations[at] = changed(old, tuple(inner), axis, row, order)
+        operations[at] = replace_row(old, tuple(inner), axis, row, order)
     else:
         named = {**dict(old), axis: row}
         operations[at] = tuple((one, named[one]) for one in order if one in named)
@@ -197,10 +210,10 @@ def _differences(graph: Graph, before: Cuts, after: Cuts) -> Iterator[str]:
             assert isinstance(new, Cuts)
             yield from _differences(operation.body, old, new)
         else:
-            yield from _row_differences(operation, _named(old), _named(new))
+            yield from _row_differences(operation, _rows_by_axis(old), _rows_by_axis(new))
 
 
-def _named(one: Rows | Cuts) -> Mapping[str, Row]:
+def _rows_by_axis(one: Rows | Cuts) -> Mapping[str, Row]:
     assert not isinstance(one, Cuts)
     return dict(one)
 

@@ -15,13 +15,13 @@ from math import inf
 
 from hierarchies import InputError
 from synth.step.search.finalists import Finalist
-from synth.step.search.links import Candidate
-from synth.step.search.resolution import OWN
+from synth.step.search.links import PlacedRecipe
+from synth.step.search.resolution import CLOCK_ERROR
 
 
-def bucketed(
+def try_buckets(
     alone: Finalist,
-    simulated: Callable[[Candidate], Finalist],
+    simulated: Callable[[PlacedRecipe], Finalist],
     memory_bytes: float,
     shorter: Callable[[], float],
     sizes: Callable[[], tuple[Sequence[int], int]],
@@ -31,7 +31,7 @@ def bucketed(
     ``alone`` has none. ``shorter``: by how many seconds all its sums are shorter as one.
     ``sizes``: what is tried, in bytes, the smallest first, and with which of them to begin.
     """
-    told = OWN * alone.found.seconds
+    told = CLOCK_ERROR * alone.found.seconds
     exposed = max(rank.exposed_seconds for rank in alone.found.ranks)
     if exposed <= told or shorter() <= told:
         return alone
@@ -49,13 +49,13 @@ def bucketed(
     def seconds(at: int) -> float:
         return one.found.seconds if (one := tried(at)) else inf
 
-    at = _lowest(seconds, len(several), first)
+    at = _find_lowest(seconds, len(several), first)
     saved = alone.found.seconds - seconds(at)
     best = tried(at)
     return replace(best, saved_seconds=saved) if best and saved > told else alone
 
 
-def _lowest(of: Callable[[int], float], count: int, first: int) -> int:
+def _find_lowest(of: Callable[[int], float], count: int, first: int) -> int:
     """The place of the lowest of so many, from the first on as long as the next is lower."""
     at = first
     for step in (1, -1):

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from synth.step.search.composing.composer import Composition
-from synth.step.search.links import Candidate
-from synth.step.search.resolution import OWN
+from synth.step.search.links import PlacedRecipe
+from synth.step.search.resolution import CLOCK_ERROR
 
 BUCKETS = tuple(mega * 10**6 for mega in (5, 25, 100, 400))
 """In bytes: from some gradients of a layer to several layers; 25 MB is what DDP has, and 40 million
@@ -20,35 +20,35 @@ elements what Megatron has."""
 
 
 @dataclass(frozen=True)
-class Choosing:
+class BucketChooser:
     """Plans composed, each in the best of some ``sizes`` of buckets, in bytes, that fits."""
 
     composed: Composition
     sizes: Sequence[int]
     memory_bytes: float
 
-    def bound(self, one: Candidate) -> float:
+    def bound(self, one: PlacedRecipe) -> float:
         """What the plan is not below in any of the sizes. Raises InputError as composing does."""
         return self.composed.bound(one, self.sizes)
 
-    def best(self, several: Sequence[Candidate]) -> list[tuple[Candidate, float]]:
+    def best(self, several: Sequence[PlacedRecipe]) -> list[tuple[PlacedRecipe, float]]:
         """Each plan as it is best, with its seconds. Raises InputError as composing does."""
         found = list(zip(several, self.composed.seconds(several), strict=True))
         others = [
             (number, each)
             for number, (one, seconds) in enumerate(found)
-            for each in self._worth(one, (1 - OWN) * seconds)
+            for each in self._worth(one, (1 - CLOCK_ERROR) * seconds)
         ]
         took = self.composed.seconds([one for _, one in others])
         for (number, one), seconds in zip(others, took, strict=True):
             most = found[number][1]
             if not found[number][0].recipe.bucket_bytes:
-                most *= 1 - OWN
+                most *= 1 - CLOCK_ERROR
             if seconds < most:
                 found[number] = one, seconds
         return found
 
-    def _worth(self, one: Candidate, most_seconds: float) -> Iterator[Candidate]:
+    def _worth(self, one: PlacedRecipe, most_seconds: float) -> Iterator[PlacedRecipe]:
         """In such buckets that it fits and may be below so many seconds."""
         if not self.sizes or self.bound(one) >= most_seconds:
             return
@@ -59,8 +59,8 @@ class Choosing:
                 yield each
 
 
-def nearest(
-    composed: Composition, one: Candidate, sizes: Sequence[int] = BUCKETS
+def find_nearest_size(
+    composed: Composition, one: PlacedRecipe, sizes: Sequence[int] = BUCKETS
 ) -> tuple[Sequence[int], int]:
     """The sizes that differ for a plan, and which of them is the best as it is composed: one that
     holds all gradients is as any larger one.

@@ -20,14 +20,14 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 
 from grammar.tensors.operations import Graph, Operation, Step, Value
-from grammar.tensors.sharding import Flat, Lie, Sharding, Split
+from grammar.tensors.sharding import AxisSharding, Flat, Sharding, Split
 from hierarchies import InputError
-from synth.step.factors import Factor, Row, every_row, rows, typed
-from synth.step.sharding.following.costs import GROWING, masks, price
-from synth.step.sharding.following.known import Known, Rules, Wishes
-from synth.step.sharding.following.trimming import trimmed
+from synth.step.factors import Factor, Row, list_all_rows, list_rows, shard_operation
+from synth.step.sharding.following.costs import GROWING_PRIMITIVES, needs_masks, price_row
+from synth.step.sharding.following.known import KnownValues, Rules, Wishes
+from synth.step.sharding.following.trimming import trim_cuts
 from synth.step.sharding.lineage import Lineage, narrows
-from synth.step.sharding.plan import OF_SAMPLES, Cuts, Rows, loop_of, stacked
+from synth.step.sharding.plan import SAMPLE_ROLES, Cuts, Rows, scan_operands_of, stack_sharding
 
 
 def follow(step: Step, inputs: Sequence[Sharding], rules: Rules) -> Cuts:
@@ -36,7 +36,7 @@ def follow(step: Step, inputs: Sequence[Sharding], rules: Rules) -> Cuts:
     lineage = Lineage(tuple(rules.sizes))
     batch = set()
     for value, role, sharding in zip(step.graph.inputs, step.roles, inputs, strict=True):
-        if role in OF_SAMPLES:
+        if role in SAMPLE_ROLES:
             lineage.moving.add(value.name)
             for axis in sharding.splitting:
                 batch.add(axis)
@@ -56,8 +56,8 @@ def follow(step: Step, inputs: Sequence[Sharding], rules: Rules) -> Cuts:
         or (axis in batch - stored and axis not in inputs[place].axes)
     }
     wishes = _ends(step.graph, ends)
-    known = Known(step.graph, rules, frozenset(batch), lineage, wishes, firm)
-    return trimmed(step, _Follower(known).follow(inputs), rules.sizes)
+    known = KnownValues(step.graph, rules, frozenset(batch), lineage, wishes, firm)
+    return trim_cuts(step, _RowChooser(known).follow(inputs), rules.sizes)
 
 
 def _places(sharding: Sharding, axis: str) -> frozenset[int]:
@@ -75,16 +75,16 @@ def _ends(graph: Graph, ends: Mapping[int, Sharding]) -> Wishes:
 
 
 @dataclass
-class _Follower:
+class _RowChooser:
     """Chooses the rows of a graph, one operation after the other.
 
     What was ``chosen`` in a situation, and ``followed`` of a body, is kept: stages, and weights of
     one shape, are alike.
     """
 
-    known: Known
+    known: KnownValues
     chosen: dict[object, Rows] = field(default_factory=dict)
-    followed: dict[object, tuple[Known, Cuts]] = field(default_factory=dict)
+    followed: dict[object, tuple[KnownValues, Cuts]] = field(default_factory=dict)
 
     @property
     def rules(self) -> Rules:
@@ -104,12 +104,12 @@ class _Follower:
         return Cuts(tuple(inputs), chosen)
 
     def _rows(self, operation: Operation) -> Rows:
-        factors = [one.factor for one in rows(operation) if one.factor is not None]
+        factors = [one.factor for one in list_rows(operation) if one.factor is not None]
         situation = self._situation(operation)
         if situation not in self.chosen:
             self.chosen[situation] = self._choice(operation, factors)
         chosen = self.chosen[situation]
-        how = typed(operation, dict(chosen), self.rules.sizes)
+        how = shard_operation(operation, dict(chosen), self.rules.sizes)
         self.lineage.done(operation, factors)
         for value, sharding in zip(operation.results, how.results, strict=True):
             self.known.make(value, sharding)
@@ -133,20 +133,20 @@ class _Follower:
             for one in operation.results
             for axis in axes
         )
-        grows = operation.primitive in GROWING
+        grows = operation.primitive in GROWING_PRIMITIVES
         beside = tuple(self.known.beside(operation.results[0])) if grows else ()
         return operation.form, self.known.nested, read, made, beside
 
     def _choice(self, operation: Operation, factors: Sequence[Factor]) -> Rows:
         chosen: Rows = ()
-        legal = rows(operation)
+        legal = list_rows(operation)
         for axis in self.rules.sizes:
             over = self.lineage.results(operation, factors, axis)
             for row in self._cheapest(operation, axis, over):
-                if any(masks(self.known, operation, row, axis)):
+                if any(needs_masks(self.known, operation, row, axis)):
                     continue
                 try:
-                    typed(operation, dict((*chosen, (axis, row))), self.rules.sizes)
+                    shard_operation(operation, dict((*chosen, (axis, row))), self.rules.sizes)
                 except InputError:
                     continue
                 chosen = (*chosen, (axis, row))
@@ -159,7 +159,7 @@ class _Follower:
         """The rows by their prices; for those that cost nothing no other is waited for."""
         dear = []
         for row in self._legal(operation, axis):
-            cost = price(self.known, operation, row, axis, over)
+            cost = price_row(self.known, operation, row, axis, over)
             if any(cost):
                 dear.append((cost, row))
             else:
@@ -171,7 +171,7 @@ class _Follower:
         lies = [self.known.lies(one).along(axis) for one in operation.operands]
         lies += [self.known.wishes.get((one.name, axis)) for one in operation.results]
         flat = any(isinstance(one, Flat) for one in lies)
-        return every_row(operation) if flat else rows(operation)
+        return list_all_rows(operation) if flat else list_rows(operation)
 
     def _keep(self, copy: Value) -> None:
         """A copy of what is stored is read whole, unless it is what is stored."""
@@ -187,7 +187,7 @@ class _Follower:
 
         Parts of a sum only, if the body does nothing but add to it.
         """
-        divided = loop_of(loop.parameter)
+        divided = scan_operands_of(loop.parameter)
         kept = divided.constants + divided.carried
         inputs = [self.known.lies(one) for one in loop.operands]
         inputs[kept:] = [one.slice() for one in inputs[kept:]]
@@ -204,7 +204,9 @@ class _Follower:
         inside, cuts = self.followed[situation]
         self.lineage.outside(loop, body, inside.lineage)
         results = [*divided.carry(cuts.inputs)]
-        results += [stacked(inside.made_as(stack)) for stack in body.outputs[divided.carried :]]
+        results += [
+            stack_sharding(inside.made_as(stack)) for stack in body.outputs[divided.carried :]
+        ]
         for value, sharding in zip(loop.results, results, strict=True):
             self.known.make(value, sharding)
         return cuts
@@ -216,11 +218,11 @@ class _Follower:
         inputs: list[Sharding],
         lineage: Lineage,
         wished: tuple[Wishes, set[tuple[str, str]]],
-    ) -> tuple[Known, Cuts]:
+    ) -> tuple[KnownValues, Cuts]:
         """The body followed until it carries out what it carries in."""
-        divided, (wishes, firm) = loop_of(loop.parameter), wished
+        divided, (wishes, firm) = scan_operands_of(loop.parameter), wished
         while True:
-            inside = Known(
+            inside = KnownValues(
                 body,
                 self.rules,
                 self.known.batch,
@@ -229,13 +231,13 @@ class _Follower:
                 set(firm),
                 nested=True,
             )
-            cuts = _Follower(inside, self.chosen, self.followed).follow(inputs)
+            cuts = _RowChooser(inside, self.chosen, self.followed).follow(inputs)
             before = list(inputs)
             for at in range(divided.carried):
                 place = divided.constants + at
                 lies, name = inside.lies(body.outputs[at]), body.inputs[place].name
                 added_up = inside.readers[name] == 1 and inside.reader[name].primitive == "add_any"
-                inputs[place] = _cut_as(inputs[place], lies, added_up=added_up)
+                inputs[place] = _shard_like(inputs[place], lies, added_up=added_up)
             earlier = deepcopy(lineage)
             lineage.carried(loop, body, inside.lineage)
             if before == inputs and earlier == lineage:
@@ -243,13 +245,13 @@ class _Follower:
 
     def _inner(self, loop: Operation, body: Graph) -> tuple[Wishes, set[tuple[str, str]]]:
         """The wishes of what the body stacks, and which of them are firm."""
-        carried = loop_of(loop.parameter).carried
+        carried = scan_operands_of(loop.parameter).carried
         found: Wishes = {}
         firm = set()
         for value, output in list(zip(loop.results, body.outputs, strict=True))[carried:]:
             for axis in self.rules.sizes:
                 wish = self.known.wishes.get((value.name, axis))
-                inner = _of_slice(wish)
+                inner = _slice_lie(wish)
                 if inner is not None and isinstance(output, Value):
                     found[output.name, axis] = inner
                     if (value.name, axis) in self.known.firm:
@@ -257,7 +259,7 @@ class _Follower:
         return found, firm
 
 
-def _of_slice(lie: Lie) -> Lie:
+def _slice_lie(lie: AxisSharding) -> AxisSharding:
     """How the slices of a stack lie along an axis that cuts them."""
     match lie:
         case Split(dimension) if dimension:
@@ -267,7 +269,7 @@ def _of_slice(lie: Lie) -> Lie:
     return None
 
 
-def _cut_as(one: Sharding, other: Sharding, *, added_up: bool) -> Sharding:
+def _shard_like(one: Sharding, other: Sharding, *, added_up: bool) -> Sharding:
     for axis in other.axes if added_up else other.cutting:
         if one.along(axis) is None:
             one = one.laid(axis, other.along(axis))

@@ -13,23 +13,30 @@ from functools import cached_property
 from math import prod
 
 from grammar.tensors.operations import Graph, Operand, Operation, Value
-from grammar.tensors.sharding import Flat, Kind, Lie, Sharding, Split, replicated
-from synth.step.factors import every_row
+from grammar.tensors.sharding import (
+    AxisSharding,
+    Flat,
+    ReductionKind,
+    Sharding,
+    Split,
+    replicated_sharding,
+)
+from synth.step.factors import list_all_rows
 from synth.step.sharding.lineage import Lineage, narrows, widens
 from synth.step.sharding.plan import TIME
 
-KEPT = ("transpose", "reshape", "squeeze", "copy", "convert_element_type")
-MOVING = (
-    *KEPT,
+LAYOUT_PRIMITIVES = ("transpose", "reshape", "squeeze", "copy", "convert_element_type")
+WISH_PRIMITIVES = (
+    *LAYOUT_PRIMITIVES,
     "broadcast_in_dim",
     *("add", "add_any", "sub", "mul", "div", "neg", "sqrt", "rsqrt", "integer_pow", "square"),
 )
 """Through these a wish is passed on, from the result to the operands."""
 
-PASSING = (*KEPT, "reduce_sum")
+SUM_PRIMITIVES = (*LAYOUT_PRIMITIVES, "reduce_sum")
 """What may be done to parts of a sum, as it is to the sum, and takes next to no time."""
 
-Wishes = dict[tuple[str, str], Lie]
+Wishes = dict[tuple[str, str], AxisSharding]
 """How a value is to lie along an axis in the end, by its name and the axis."""
 
 
@@ -56,7 +63,7 @@ class Rules:
 
 
 @dataclass
-class Known:
+class KnownValues:
     """How the values of a graph are read so far.
 
     ``batch`` are the axes that cut the batch, ``firm`` the wishes of what is held; ``nested`` is a
@@ -80,7 +87,7 @@ class Known:
         )
         self.reader = {str(one): op for op in self.graph.operations for one in op.operands}
         for operation in reversed(self.graph.operations):
-            if operation.primitive in MOVING:
+            if operation.primitive in WISH_PRIMITIVES:
                 self._wish_back(operation)
 
     def _wish_back(self, operation: Operation) -> None:
@@ -89,7 +96,7 @@ class Known:
             if (name, axis) not in self.wishes and (name, axis) not in self.firm:
                 continue
             wish = self.wishes.get((name, axis))
-            row = next((one for one in every_row(operation) if one.results == (wish,)), None)
+            row = next((one for one in list_all_rows(operation) if one.results == (wish,)), None)
             for operand, lie in zip(operation.operands, row.operands if row else (), strict=False):
                 if not isinstance(operand, Value) or type(lie) is not type(wish):
                     continue
@@ -100,11 +107,11 @@ class Known:
 
     def lies(self, operand: Operand) -> Sharding:
         """How an operand is read."""
-        return self.read[operand.name] if isinstance(operand, Value) else replicated(0)
+        return self.read[operand.name] if isinstance(operand, Value) else replicated_sharding(0)
 
     def made_as(self, operand: Operand) -> Sharding:
         """How it is made, which may be as parts of a sum that is read whole."""
-        return self.made[operand.name] if isinstance(operand, Value) else replicated(0)
+        return self.made[operand.name] if isinstance(operand, Value) else replicated_sharding(0)
 
     def make(self, value: Value, sharding: Sharding) -> None:
         """A sum of which there are several readers is completed, once for all of them.
@@ -128,7 +135,7 @@ class Known:
         found = self.read[value.name].unflattened()
         for axis in self.rules.sizes:
             wish = self.wishes.get((value.name, axis))
-            if isinstance(wish, Flat) and not isinstance(found.along(axis), Kind):
+            if isinstance(wish, Flat) and not isinstance(found.along(axis), ReductionKind):
                 found = found.laid(axis, wish)
         self.read[value.name] = found
 
@@ -142,11 +149,15 @@ class Known:
     def _passed_on(self, value: Value) -> bool:
         """Whether its only reader does what may be done to parts of a sum, and rounds no more."""
         reader = self.reader.get(value.name)
-        if self.readers[value.name] != 1 or reader is None or reader.primitive not in PASSING:
+        if (
+            self.readers[value.name] != 1
+            or reader is None
+            or reader.primitive not in SUM_PRIMITIVES
+        ):
             return False
         return reader.results[0].name in self.reader and not narrows(reader)
 
-    def completed(self, value: Value, axis: str) -> Lie:
+    def completed(self, value: Value, axis: str) -> AxisSharding:
         """How a sum is to lie once it is completed: by samples or tokens, as wished, or whole."""
         for place in sorted(self.lineage.over(value, axis)):
             if value.type.shape[place] % self._parts(value, place, axis) == 0:

@@ -18,23 +18,23 @@ from math import inf
 from grammar.tensors.operations import Graph, Operation, Step, Value
 from grammar.tensors.sharding import Sharding, Split
 from hierarchies import InputError
-from synth.step.factors import Row, Typed, rows, typed
-from synth.step.redistribution.paths import First
-from synth.step.sharding.microbatches import redistribution
-from synth.step.sharding.plan import Cuts, Rows, loop_of, stacked
+from synth.step.factors import OperationSharding, Row, list_rows, shard_operation
+from synth.step.redistribution.paths import CostPriority
+from synth.step.sharding.microbatches import find_redistribution
+from synth.step.sharding.plan import Cuts, Rows, scan_operands_of, stack_sharding
 
 
-def trimmed(step: Step, cuts: Cuts, sizes: Mapping[str, int]) -> Cuts:
+def trim_cuts(step: Step, cuts: Cuts, sizes: Mapping[str, int]) -> Cuts:
     """The same cuts, where no operation computes more than what is read of its results.
 
     Shardings of inputs and outputs stay, and no redistribution sends more. ``sizes`` are those of
     all axes, by name.
     """
     ends = {out: cuts.inputs[place] for out, place in step.updates}
-    return _Trimming(sizes).graph(step.graph, cuts, ends)[0]
+    return _Trimmer(sizes).graph(step.graph, cuts, ends)[0]
 
 
-class _Trimming:
+class _Trimmer:
     """Walks graphs backwards; bodies that are cut alike are trimmed once."""
 
     def __init__(self, sizes: Mapping[str, int]) -> None:
@@ -70,19 +70,19 @@ class _Trimming:
                 read[str(operand)].add(sharding)
         return Cuts(cuts.inputs, tuple(chosen)), outputs
 
-    def _typing(self, operation: Operation, choice: Rows | Cuts) -> Typed:
+    def _typing(self, operation: Operation, choice: Rows | Cuts) -> OperationSharding:
         if not isinstance(choice, Cuts):
-            return typed(operation, dict(choice), self._sizes)
+            return shard_operation(operation, dict(choice), self._sizes)
         assert operation.body is not None
-        divided = loop_of(operation.parameter)
+        divided = scan_operands_of(operation.parameter)
         _, outputs = self._body(operation, operation.body, choice)
-        results = (*outputs[: divided.carried], *map(stacked, outputs[divided.carried :]))
-        return Typed(divided.of_operands(choice.inputs), results, ())
+        results = (*outputs[: divided.carried], *map(stack_sharding, outputs[divided.carried :]))
+        return OperationSharding(divided.of_operands(choice.inputs), results, ())
 
     def _body(self, loop: Operation, body: Graph, cuts: Cuts) -> tuple[Cuts, tuple[Sharding, ...]]:
         key = id(body), id(cuts)
         if key not in self._bodies:
-            carry = loop_of(loop.parameter).carry(cuts.inputs)
+            carry = scan_operands_of(loop.parameter).carry(cuts.inputs)
             self._bodies[key] = self.graph(body, cuts, dict(enumerate(carry)))
         return self._bodies[key]
 
@@ -90,17 +90,17 @@ class _Trimming:
         self,
         operation: Operation,
         choice: Rows,
-        typing: Typed,
+        typing: OperationSharding,
         made: dict[str, Sharding],
         read: Mapping[str, set[Sharding]],
-    ) -> tuple[Rows, Typed]:
+    ) -> tuple[Rows, OperationSharding]:
         """The rows of an operation along all axes, and its shardings; ``made`` is kept current."""
         names = [one.name for one in operation.results]
         for axis in self._sizes:
             wanted = [_parts(read[name], axis) for name in names]
             if None in wanted or any(one.along(axis) is not None for one in typing.results):
                 continue
-            for row in rows(operation):
+            for row in list_rows(operation):
                 if list(row.results) != wanted:
                     continue
                 found = self._tried(operation, dict((*choice, (axis, row))))
@@ -114,8 +114,8 @@ class _Trimming:
     def _is_free(
         self,
         operation: Operation,
-        before: Typed,
-        after: Typed,
+        before: OperationSharding,
+        after: OperationSharding,
         made: Mapping[str, Sharding],
         read: Mapping[str, set[Sharding]],
     ) -> bool:
@@ -141,14 +141,14 @@ class _Trimming:
         if _slices(source, target):
             return 0.0
         try:
-            path = redistribution(value, source, target, self._sizes, First.BYTES)
+            path = find_redistribution(value, source, target, self._sizes, CostPriority.BYTES)
         except InputError:
             return inf
         return path.least(self._sizes)
 
-    def _tried(self, operation: Operation, by_axis: Mapping[str, Row]) -> Typed | None:
+    def _tried(self, operation: Operation, by_axis: Mapping[str, Row]) -> OperationSharding | None:
         try:
-            return typed(operation, by_axis, self._sizes)
+            return shard_operation(operation, by_axis, self._sizes)
         except InputError:
             return None
 

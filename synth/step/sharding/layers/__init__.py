@@ -3,7 +3,7 @@
 Both leave what a step computes as it is, so that whatever reads steps reads these.
 
 >>> from grammar.tensors.parser import parse_step
->>> from synth.step.sharding.layers.apart import apart
+>>> from synth.step.sharding.layers.apart import split_layers
 >>> step = parse_step('''
 ... step tower
 ... in w: f32[4,2,2] parameter
@@ -16,6 +16,6 @@ Both leave what a step computes as it is, so that whatever reads steps reads the
 ... }
 ... out v0
 ... ''')
->>> apart(step, 2)[0].labels
+>>> split_layers(step, 2)[0].labels
 ('0/w', '1/w', 'x')
 """

@@ -17,10 +17,10 @@ from itertools import accumulate, pairwise
 from grammar.tensors.operations import Graph, Operand, Operation, Step, Value
 from grammar.tensors.sharding import Type
 from hierarchies import InputError
-from synth.step.factors import Factor, factors
+from synth.step.factors import Factor, factors_of
 from synth.step.factors.parts import part_parameters
-from synth.step.sharding.plan import loop_of
-from synth.step.sharding.recipes import shares, spelled_shares
+from synth.step.sharding.plan import scan_operands_of
+from synth.step.sharding.recipes import share_layers, spell_shares
 
 _ONE_BY_ONE = re.compile(r"(?:.*/)?layers/(\d+)/.*")
 """The label of a weight of one layer, where layers are written one by one."""
@@ -28,17 +28,19 @@ _ONE_BY_ONE = re.compile(r"(?:.*/)?layers/(\d+)/.*")
 _SPLIT_HINT = "a stage has its own layers only: leave out what works on all layers at once"
 
 
-def apart(step: Step, stages: int, layers: Sequence[int] = ()) -> tuple[Step, dict[str, int]]:
+def split_layers(
+    step: Step, stages: int, layers: Sequence[int] = ()
+) -> tuple[Step, dict[str, int]]:
     """The step with its layers on so many stages, and of what is a layer's the stage, by name.
 
     ``layers`` are those of each stage, if they have not as many. Raises InputError where there are
     no layers, where they are others or do not divide, and for what works on the layers of all
     stages at once.
     """
-    loops = stacks(step)
+    loops = find_stacks(step)
     if loops:
         count = _layers(step, loops)
-        return _Apart(step, count, _shares(count, stages, layers, step.name), loops).step()
+        return _LayerSplitter(step, count, _shares(count, stages, layers, step.name), loops).step()
     labelled = [_ONE_BY_ONE.fullmatch(label) for label in step.labels]
     numbers = [int(one[1]) for one in labelled if one]
     if not numbers:
@@ -49,9 +51,9 @@ def apart(step: Step, stages: int, layers: Sequence[int] = ()) -> tuple[Step, di
     return step, {value.name: bisect_right(ends, int(one[1])) for value, one in found if one}
 
 
-def stacks(step: Step) -> frozenset[str]:
+def find_stacks(step: Step) -> frozenset[str]:
     """The values whose first dimension is layers: those of loops that scan parameters."""
-    joined = _joined(step.graph)
+    joined = _join_dimensions(step.graph)
     roots = {
         joined.root((value.name, 0))
         for value, role in zip(step.graph.inputs, step.roles, strict=True)
@@ -71,39 +73,39 @@ def stacks(step: Step) -> frozenset[str]:
     )
 
 
-Place = tuple[str, int]
+Dimension = tuple[str, int]
 
 
 @dataclass
-class _Joined:
+class _JoinedDimensions:
     """Dimensions of values that are one: an operation runs over them together."""
 
-    of: dict[Place, Place] = field(default_factory=dict)
+    of: dict[Dimension, Dimension] = field(default_factory=dict)
 
-    def root(self, one: Place) -> Place:
+    def root(self, one: Dimension) -> Dimension:
         while one in self.of:
             one = self.of[one]
         return one
 
-    def join(self, places: Sequence[Place]) -> None:
+    def join(self, places: Sequence[Dimension]) -> None:
         for one, other in pairwise(places):
             first, second = self.root(one), self.root(other)
             if first != second:
                 self.of[second] = first
 
 
-def _joined(graph: Graph) -> _Joined:
-    found = _Joined()
+def _join_dimensions(graph: Graph) -> _JoinedDimensions:
+    found = _JoinedDimensions()
     for operation in graph.operations:
         if operation.body is not None:
             found.join([(str(one), 0) for one in _stacked_of(operation)])
             continue
-        for factor in factors(operation):
+        for factor in factors_of(operation):
             found.join(list(_places(operation, factor)))
     return found
 
 
-def _places(operation: Operation, factor: Factor) -> Iterator[Place]:
+def _places(operation: Operation, factor: Factor) -> Iterator[Dimension]:
     values = (*operation.operands, *operation.results)
     for one, place in zip(values, (*factor.operands, *factor.results), strict=True):
         if isinstance(one, Value) and place is not None and one.type.shape[place] == factor.size:
@@ -112,7 +114,7 @@ def _places(operation: Operation, factor: Factor) -> Iterator[Place]:
 
 def _stacked_of(loop: Operation) -> tuple[Operand, ...]:
     """What a loop scans, and what it stacks."""
-    divided = loop_of(loop.parameter)
+    divided = scan_operands_of(loop.parameter)
     scanned = loop.operands[divided.constants + divided.carried :]
     return (*scanned, *loop.results[divided.carried :])
 
@@ -134,10 +136,10 @@ def _shares(layers: int, stages: int, said: Sequence[int], name: str) -> Sequenc
             where="plan",
             hint=f"every stage has a layer at least: {layers} stages at most",
         )
-    like = f"stages of {spelled_shares(shares(layers, stages))} layers"
+    like = f"stages of {spell_shares(share_layers(layers, stages))} layers"
     if said and sum(said) != layers:
         raise InputError(
-            f"stages of {spelled_shares(said)} layers, {sum(said)} in all, and {name} has {layers}",
+            f"stages of {spell_shares(said)} layers, {sum(said)} in all, and {name} has {layers}",
             where="plan",
             hint=f"as in: {like}",
         )
@@ -151,7 +153,7 @@ def _shares(layers: int, stages: int, said: Sequence[int], name: str) -> Sequenc
 
 
 @dataclass
-class _Apart:
+class _LayerSplitter:
     """Writes a step again, stage by stage where it works on stacks of layers."""
 
     whole: Step
@@ -169,7 +171,7 @@ class _Apart:
         inputs = [self.pieces(one) for one in graph.inputs]
         operations = [one for operation in graph.operations for one in self.operation(operation)]
         outputs = [self.pieces(one) for one in graph.outputs]
-        first_input, first_output = _firsts(inputs), _firsts(outputs)
+        first_input, first_output = _list_offsets(inputs), _list_offsets(outputs)
         found = Step(
             self.whole.name,
             Graph(
@@ -220,7 +222,7 @@ class _Apart:
             return [one]
         if one.body is not None:
             return self.loop(one)
-        for factor in factors(one):
+        for factor in factors_of(one):
             if self.fits(one, factor):
                 return [self.share(one, factor, at) for at in range(self.stages)]
         problem = f"{one.primitive} works on the layers of all {self.stages} stages"
@@ -247,7 +249,7 @@ class _Apart:
         )
 
     def loop(self, loop: Operation) -> list[Operation]:
-        divided = loop_of(loop.parameter)
+        divided = scan_operands_of(loop.parameter)
         kept = divided.constants + divided.carried
         if any(str(one) not in self.stacks for one in _stacked_of(loop)):
             problem = f"{loop.primitive} scans layers and something else at once"
@@ -274,7 +276,7 @@ class _Apart:
         return found
 
 
-def _firsts(several: Sequence[Sequence[object]]) -> list[int]:
+def _list_offsets(several: Sequence[Sequence[object]]) -> list[int]:
     """Where each list begins if all are put one after the other."""
     found = [0]
     for one in several:

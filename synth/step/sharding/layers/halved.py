@@ -13,11 +13,11 @@ from dataclasses import replace
 from grammar.tensors.operations import Graph, Operand, Operation, Step, Value
 from grammar.tensors.sharding import Type
 from synth.step.sharding.layers.remat import follows
-from synth.step.sharding.plan import loop_of
-from synth.step.trace.pruning import pruned
+from synth.step.sharding.plan import scan_operands_of
+from synth.step.trace.pruning import prune
 
 
-def halved(step: Step) -> Step:
+def split_backward(step: Step) -> Step:
     """The step with each loop that goes back over layers as two, where it makes both gradients."""
     loops = [one for one in step.graph.operations if one.body is not None]
     back = {
@@ -29,17 +29,17 @@ def halved(step: Step) -> Step:
     operations = [
         half
         for one in step.graph.operations
-        for half in (_halves(one, one.body) if one.body and id(one) in back else [one])
+        for half in (_split_loop(one, one.body) if one.body and id(one) in back else [one])
     ]
     if len(operations) == len(step.graph.operations):
         return step
-    return replace(step, graph=pruned(replace(step.graph, operations=tuple(operations))))
+    return replace(step, graph=prune(replace(step.graph, operations=tuple(operations))))
 
 
-def _halves(loop: Operation, body: Graph) -> list[Operation]:
+def _split_loop(loop: Operation, body: Graph) -> list[Operation]:
     """The loop that makes what is carried, and that of what it stacks besides; or the loop."""
-    carried = loop_of(loop.parameter).carried
-    needed = _needed(body, body.outputs[:carried])
+    carried = scan_operands_of(loop.parameter).carried
+    needed = _find_needed(body, body.outputs[:carried])
     late = [one for one in body.operations if needed.isdisjoint(_names(one.results))]
     made_late = {name for one in late for name in _names(one.results)}
     stacked = list(zip(loop.results[carried:], body.outputs[carried:], strict=True))
@@ -47,7 +47,7 @@ def _halves(loop: Operation, body: Graph) -> list[Operation]:
     if not later or not carried:
         return [loop]
     sooner = [(result, out) for result, out in stacked if str(out) not in made_late]
-    kept = _kept(loop, body, late)
+    kept = _find_kept(loop, body, late)
     first = replace(
         loop,
         results=(
@@ -65,14 +65,14 @@ def _halves(loop: Operation, body: Graph) -> list[Operation]:
             ),
         ),
     )
-    return [first, _second(loop, body, late, later, kept)]
+    return [first, _weight_loop(loop, body, late, later, kept)]
 
 
 Stacks = list[tuple[Value, Value]]
 """What a loop stacks, and what of its body that is."""
 
 
-def _second(
+def _weight_loop(
     loop: Operation,
     body: Graph,
     late: list[Operation],
@@ -80,7 +80,7 @@ def _second(
     kept: Stacks,
 ) -> Operation:
     """A loop that carries nothing and scans what is ``kept``."""
-    divided = loop_of(loop.parameter)
+    divided = scan_operands_of(loop.parameter)
     begin, end = divided.constants, divided.constants + divided.carried
     told = tuple((key, 0 if key == "num_carry" else value) for key, value in loop.parameters)
     return replace(
@@ -96,9 +96,9 @@ def _second(
     )
 
 
-def _kept(loop: Operation, body: Graph, late: list[Operation]) -> Stacks:
+def _find_kept(loop: Operation, body: Graph, late: list[Operation]) -> Stacks:
     """What late operations read that earlier ones make, or that is carried in."""
-    divided = loop_of(loop.parameter)
+    divided = scan_operands_of(loop.parameter)
     carried = body.inputs[divided.constants : divided.constants + divided.carried]
     own = {name for one in late for name in _names(one.results)}
     there = {value.name for value in body.inputs} - {value.name for value in carried}
@@ -116,7 +116,7 @@ def _kept(loop: Operation, body: Graph, late: list[Operation]) -> Stacks:
     ]
 
 
-def _needed(body: Graph, outputs: Iterable[Operand]) -> set[str]:
+def _find_needed(body: Graph, outputs: Iterable[Operand]) -> set[str]:
     """The names of all that some outputs come of."""
     needed = _names(outputs)
     for one in reversed(body.operations):

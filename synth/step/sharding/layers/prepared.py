@@ -5,34 +5,34 @@ from __future__ import annotations
 from functools import lru_cache
 
 from grammar.tensors.operations import Step
-from synth.step.same import Same
-from synth.step.sharding.layers.apart import apart
-from synth.step.sharding.layers.halved import halved
-from synth.step.sharding.layers.remat import rematerialised
+from synth.step.same import IdentityKey
+from synth.step.sharding.layers.apart import split_layers
+from synth.step.sharding.layers.halved import split_backward
+from synth.step.sharding.layers.remat import rematerialise
 from synth.step.sharding.plan import Plan
 
 
-def prepared(step: Step, plan: Plan) -> Step:
+def prepare_step(step: Step, plan: Plan) -> Step:
     """The step as ``apply`` does it. Raises InputError where it has no layers for that."""
-    return _as_planned(step, plan)[0]
+    return _prepare_for_plan(step, plan)[0]
 
 
 def stage_hints(step: Step, plan: Plan) -> dict[str, int]:
     """The stages of what belongs to layers, by the names of values of the prepared step."""
-    return _as_planned(step, plan)[1]
+    return _prepare_for_plan(step, plan)[1]
 
 
-def _as_planned(step: Step, plan: Plan) -> tuple[Step, dict[str, int]]:
+def _prepare_for_plan(step: Step, plan: Plan) -> tuple[Step, dict[str, int]]:
     stages = plan.order.stages if plan.order is not None else 1
     halves = plan.order is not None and plan.order.halves
-    return _prepared(Same(step), plan.remat, halves, stages, plan.layers)
+    return _prepare_cached(IdentityKey(step), plan.remat, halves, stages, plan.layers)
 
 
 @lru_cache(maxsize=8)
-def _prepared(
-    step: Same[Step], remat: bool, halves: bool, stages: int, layers: tuple[int, ...]
+def _prepare_cached(
+    step: IdentityKey[Step], remat: bool, halves: bool, stages: int, layers: tuple[int, ...]
 ) -> tuple[Step, dict[str, int]]:
     """Plans that differ in sizes and in microbatches have one step."""
-    found = rematerialised(step.one) if remat else step.one
-    found = halved(found) if halves else found
-    return apart(found, stages, layers) if stages > 1 else (found, {})
+    found = rematerialise(step.one) if remat else step.one
+    found = split_backward(found) if halves else found
+    return split_layers(found, stages, layers) if stages > 1 else (found, {})

@@ -13,11 +13,11 @@ from dataclasses import replace
 from grammar.tensors.operations import Graph, Operand, Operation, Step, Value
 from grammar.tensors.sharding import Type
 from hierarchies import InputError
-from synth.step.sharding.plan import loop_of
-from synth.step.trace.pruning import pruned
+from synth.step.sharding.plan import scan_operands_of
+from synth.step.trace.pruning import prune
 
 
-def rematerialised(step: Step) -> Step:
+def rematerialise(step: Step) -> Step:
     """The step that keeps of each layer what comes in. Raises InputError if it has no loop for it.
 
     A step that was traced so is left as it is.
@@ -26,12 +26,12 @@ def rematerialised(step: Step) -> Step:
     found = False
     for at, first in enumerate(graph.operations):
         for later, second in enumerate(graph.operations[at + 1 :], at + 1):
-            if _read_back(first, second):
-                forward, backward = _again(first, second)
+            if _reads_back(first, second):
+                forward, backward = _recompute_loops(first, second)
                 operations = list(graph.operations)
                 operations[at], operations[later] = forward, backward
-                graph = pruned(replace(graph, operations=tuple(operations)))
-                return rematerialised(replace(step, graph=graph))
+                graph = prune(replace(graph, operations=tuple(operations)))
+                return rematerialise(replace(step, graph=graph))
             found = found or follows(first, second)
     if not found:
         hint = "it is for layers in a loop; trace layers one by one with remat"
@@ -39,13 +39,13 @@ def rematerialised(step: Step) -> Step:
     return step
 
 
-def saved(step: Step) -> tuple[Value, ...]:
+def find_saved(step: Step) -> tuple[Value, ...]:
     """What loops keep for loops later in the step: their stacks. By name, in order."""
     loops = [one for one in step.graph.operations if one.body is not None]
     return tuple(
         value
         for at, first in enumerate(loops)
-        for value in first.results[loop_of(first.parameter).carried :]
+        for value in first.results[scan_operands_of(first.parameter).carried :]
         if any(value in second.operands for second in loops[at + 1 :])
     )
 
@@ -60,7 +60,7 @@ def follows(first: Operation, second: Operation) -> bool:
     return len(lengths) == 1 and len(ways) == 2 and bool({*first.results} & {*second.operands})
 
 
-def _read_back(first: Operation, second: Operation) -> bool:
+def _reads_back(first: Operation, second: Operation) -> bool:
     """Whether a loop stacks more for the loop back than what it carries in."""
     if not follows(first, second):
         return False
@@ -75,7 +75,7 @@ def _inputs(body: Graph) -> frozenset[str]:
 def _stacks(first: Operation, second: Operation) -> list[tuple[Value, Value]]:
     """What the first loop stacks for the second, and what of its body that is."""
     assert first.body is not None
-    carried = loop_of(first.parameter).carried
+    carried = scan_operands_of(first.parameter).carried
     stacked = zip(first.results[carried:], first.body.outputs[carried:], strict=True)
     return [
         (stack, out)
@@ -84,10 +84,10 @@ def _stacks(first: Operation, second: Operation) -> list[tuple[Value, Value]]:
     ]
 
 
-def _again(first: Operation, second: Operation) -> tuple[Operation, Operation]:
+def _recompute_loops(first: Operation, second: Operation) -> tuple[Operation, Operation]:
     """The loop forward that stacks what it carries in, and the loop back that does it again."""
     assert first.body is not None
-    divided = loop_of(first.parameter)
+    divided = scan_operands_of(first.parameter)
     brought = first.body.inputs[divided.constants : divided.constants + divided.carried]
     length = int(str(first.parameter["length"]))
     stacks = tuple(
@@ -99,13 +99,13 @@ def _again(first: Operation, second: Operation) -> tuple[Operation, Operation]:
         results=(*first.results, *stacks),
         body=replace(first.body, outputs=(*first.body.outputs, *brought)),
     )
-    return forward, _backward(first, second, stacks)
+    return forward, _backward_loop(first, second, stacks)
 
 
-def _backward(first: Operation, second: Operation, stacks: tuple[Value, ...]) -> Operation:
+def _backward_loop(first: Operation, second: Operation, stacks: tuple[Value, ...]) -> Operation:
     assert first.body is not None
     assert second.body is not None
-    ahead, back = loop_of(first.parameter), loop_of(second.parameter)
+    ahead, back = scan_operands_of(first.parameter), scan_operands_of(second.parameter)
     made = dict(_stacks(first, second))
     kept = back.constants + back.carried
     inner = {value.name: Value(f"{value.name}.again", value.type) for value in first.body.inputs}
@@ -123,8 +123,8 @@ def _backward(first: Operation, second: Operation, stacks: tuple[Value, ...]) ->
     behind = ahead.constants + ahead.carried
     of_body = list(inner.values())
     operations = [
-        *(_renamed(one, names, names) for one in first.body.operations),
-        *(_renamed(one, read, {}) for one in second.body.operations),
+        *(_rename(one, names, names) for one in first.body.operations),
+        *(_rename(one, read, {}) for one in second.body.operations),
     ]
     body = Graph(
         (
@@ -149,7 +149,7 @@ def _backward(first: Operation, second: Operation, stacks: tuple[Value, ...]) ->
     return replace(second, operands=operands, parameters=told, body=body)
 
 
-def _renamed(one: Operation, read: Mapping[str, Operand], made: Mapping[str, Operand]) -> Operation:
+def _rename(one: Operation, read: Mapping[str, Operand], made: Mapping[str, Operand]) -> Operation:
     results = (made.get(value.name, value) for value in one.results)
     return replace(
         one,

@@ -3,7 +3,7 @@
 All-gathers can go end to end as one request, all-to-alls cannot:
 
 >>> from synth.step.sharding.together.buckets import FLAT
->>> from synth.step.redistribution import How
->>> How.ALL_GATHER in FLAT, How.ALL_TO_ALL in FLAT
+>>> from synth.step.redistribution import MoveKind
+>>> MoveKind.ALL_GATHER in FLAT, MoveKind.ALL_TO_ALL in FLAT
 (True, False)
 """

@@ -16,46 +16,61 @@ from fractions import Fraction
 from math import prod
 
 from grammar.tensors.operations import Step
-from grammar.tensors.sharding import Kind, Sharding, Type, part_shape
+from grammar.tensors.sharding import ReductionKind, Sharding, Type, part_shape
 from hierarchies import InputError
-from synth.step.redistribution import How, Move, Path
-from synth.step.sharding.layers.apart import stacks
-from synth.step.sharding.lineage import updated
-from synth.step.sharding.plan import Plan, by_rows
-from synth.step.sharding.program import Done, Key, Moved, Place, Program, Sent, makes, reads
+from synth.step.redistribution import MoveKind, RedistributionPath, ShardingMove
+from synth.step.sharding.layers.apart import find_stacks
+from synth.step.sharding.lineage import find_updated
+from synth.step.sharding.plan import Plan, slices_alike
+from synth.step.sharding.program import (
+    InstructionPlace,
+    Key,
+    LocalOperation,
+    RedistributedValue,
+    SentValue,
+    StepProgram,
+    keys_made_by,
+    keys_read_by,
+)
 
 Alike = tuple[object, ...]
 
-FLAT = (How.ALL_REDUCE, How.REDUCE_SCATTER, How.ALL_GATHER, How.SLICE, How.MASK)
+FLAT = (
+    MoveKind.ALL_REDUCE,
+    MoveKind.REDUCE_SCATTER,
+    MoveKind.ALL_GATHER,
+    MoveKind.SLICE,
+    MoveKind.MASK,
+)
 """What may be done with values put end to end, as with each."""
 
 WHOLE = Fraction(1)
 
 
-def flat(
-    several: Sequence[Moved], sizes: Mapping[str, int], share: Fraction = WHOLE
-) -> tuple[Type, Path]:
+def flatten_bucket(
+    several: Sequence[RedistributedValue], sizes: Mapping[str, int], share: Fraction = WHOLE
+) -> tuple[Type, RedistributionPath]:
     """The members of a bucket end to end, of one dimension: its type, and move for move its path.
 
     A device has as many elements of it as of all members, or of a ``share`` of their layers. Those
     of members that are cut flat are counted with their padding.
     """
-    several = [_padded(one, sizes) for one in several]
+    several = [_pad_blocks(one, sizes) for one in several]
     first, elements = several[0], sum(one.value.type.elements for one in several)
     kind = Type(first.value.type.dtype, (int(share * elements),))
-    at = _laid(first.path.source.splitting, first.path.source)
+    at = _flat_sharding(first.path.source.splitting, first.path.source)
     moves, source = [], at
     for move in first.path.moves:
         [before] = at.dimensions
         stay = tuple(axis for axis in before if axis in move.after.splitting)
-        new = move.entering if move.how in (How.REDUCE_SCATTER, How.SLICE) else ()
-        after = _laid((*stay, *new), move.after)
-        moves.append(Move(move.how, move.axes, at, after))
+        new = move.entering if move.how in (MoveKind.REDUCE_SCATTER, MoveKind.SLICE) else ()
+        after = _flat_sharding((*stay, *new), move.after)
+        moves.append(ShardingMove(move.how, move.axes, at, after))
         at = after
-    return kind, Path(source, at, tuple(moves))
+    return kind, RedistributionPath(source, at, tuple(moves))
 
 
-def _padded(one: Moved, sizes: Mapping[str, int]) -> Moved:
+def _pad_blocks(one: RedistributedValue, sizes: Mapping[str, int]) -> RedistributedValue:
     """The same of the padded blocks of what is cut flat, whose last dimension the axes cut."""
     ends = (one.path.source, *(move.after for move in one.path.moves))
     cut = next((end for end in ends if end.flat), None)
@@ -70,17 +85,17 @@ def _padded(one: Moved, sizes: Mapping[str, int]) -> Moved:
     moves = (
         replace(move, before=along(move.before), after=along(move.after)) for move in one.path.moves
     )
-    path = Path(along(one.path.source), along(one.path.target), tuple(moves))
+    path = RedistributionPath(along(one.path.source), along(one.path.target), tuple(moves))
     kind = Type(one.value.type.dtype, (*lead, length))
-    return Moved(replace(one.value, type=kind), path)
+    return RedistributedValue(replace(one.value, type=kind), path)
 
 
-def _laid(axes: Iterable[str], like: Sharding) -> Sharding:
+def _flat_sharding(axes: Iterable[str], like: Sharding) -> Sharding:
     return Sharding((tuple(axes),), like.partial)
 
 
 def buckets_of(
-    step: Step, program: Program, sizes: Mapping[str, int], most_bytes: int
+    step: Step, program: StepProgram, sizes: Mapping[str, int], most_bytes: int
 ) -> tuple[tuple[str, ...], ...]:
     """Gradients in the order of the program, in buckets of at most so many bytes on a device.
 
@@ -89,13 +104,13 @@ def buckets_of(
     other buckets than these, so that no buckets wait for each other.
     """
     layers = _layers(step, program, sizes)
-    depths = _depths(program, {at for at, _ in _sums(step, program, sizes)})
-    of_layer = _of_layer(program, sizes, layers)
+    depths = _depths(program, {at for at, _ in _find_sums(step, program, sizes)})
+    of_layer = _layer_bytes(program, sizes, layers)
     filled: dict[Alike, list[list[str]]] = {}
     room: dict[Alike, int] = {}
-    for at, one in _sums(step, program, sizes):
+    for at, one in _find_sums(step, program, sizes):
         slices = layers.get(at, 1)
-        if slices * of_layer[_placed(program, at)] <= most_bytes:
+        if slices * of_layer[_place_of(program, at)] <= most_bytes:
             slices = 1
         size, key = _bytes(one, sizes) // slices, (slices, depths[at], _key(program, at))
         if room.get(key, 0) < size:
@@ -106,12 +121,12 @@ def buckets_of(
     return tuple(tuple(one) for some in filled.values() for one in some if len(one) > 1)
 
 
-def _depths(program: Program, sums: Collection[int]) -> Mapping[int, int]:
+def _depths(program: StepProgram, sums: Collection[int]) -> Mapping[int, int]:
     """How many other sums precede each sum on the longest chain of sums that it is made of."""
     below: dict[Key, int] = {}
     found: dict[int, int] = {}
     for at, one in enumerate(program.instructions):
-        depth = max((below.get(key, 0) for key in reads(one)), default=0)
+        depth = max((below.get(key, 0) for key in keys_read_by(one)), default=0)
         if at in sums:
             found[at], depth = depth, depth + 1
         for key in _brings(one):
@@ -119,70 +134,78 @@ def _depths(program: Program, sums: Collection[int]) -> Mapping[int, int]:
     return found
 
 
-def layers_together(step: Step, program: Program, sizes: Mapping[str, int], most_bytes: int) -> int:
+def count_bucket_layers(
+    step: Step, program: StepProgram, sizes: Mapping[str, int], most_bytes: int
+) -> int:
     """Of how many layers such buckets are: one, unless all gradients of several fit."""
     layers = _layers(step, program, sizes)
-    of_layer = _of_layer(program, sizes, layers)
+    of_layer = _layer_bytes(program, sizes, layers)
     fit = most_bytes // max(of_layer.values(), default=most_bytes)
     return max(1, min(fit, max(layers.values(), default=1)))
 
 
-def _layers(step: Step, program: Program, sizes: Mapping[str, int]) -> Mapping[int, int]:
+def _layers(step: Step, program: StepProgram, sizes: Mapping[str, int]) -> Mapping[int, int]:
     """How many layers there are of each sum of a stack, by its place in the program."""
-    stacked = stacks(step)
+    stacked = find_stacks(step)
     return {
         at: one.value.type.shape[0]
-        for at, one in _sums(step, program, sizes)
-        if one.value.name in stacked and by_rows(one.path.source) and by_rows(one.path.target)
+        for at, one in _find_sums(step, program, sizes)
+        if one.value.name in stacked
+        and slices_alike(one.path.source)
+        and slices_alike(one.path.target)
     }
 
 
-def _of_layer(
-    program: Program, sizes: Mapping[str, int], layers: Mapping[int, int]
-) -> Counter[Place | None]:
+def _layer_bytes(
+    program: StepProgram, sizes: Mapping[str, int], layers: Mapping[int, int]
+) -> Counter[InstructionPlace | None]:
     """Bytes of the gradients of a layer, by where they are summed."""
-    found = Counter[Place | None]()
+    found = Counter[InstructionPlace | None]()
     for at, several in layers.items():
         one = program.instructions[at]
-        assert isinstance(one, Moved), one
-        found[_placed(program, at)] += _bytes(one, sizes) // several
+        assert isinstance(one, RedistributedValue), one
+        found[_place_of(program, at)] += _bytes(one, sizes) // several
     return found
 
 
-def _bytes(one: Moved, sizes: Mapping[str, int]) -> int:
+def _bytes(one: RedistributedValue, sizes: Mapping[str, int]) -> int:
     """What a device has of it before it is sent."""
     shape = part_shape(one.value.type, one.path.source, sizes)
     return Type(one.value.type.dtype, shape).bytes
 
 
-def _sums(step: Step, program: Program, sizes: Mapping[str, int]) -> Iterator[tuple[int, Moved]]:
+def _find_sums(
+    step: Step, program: StepProgram, sizes: Mapping[str, int]
+) -> Iterator[tuple[int, RedistributedValue]]:
     """The sums of gradients that may go together, each with its place in the program.
 
     Of a gradient that is sent several times the first counts, which its name stands for in a plan.
     """
-    changed = updated(step)
+    changed = find_updated(step)
     for at, one in enumerate(program.instructions):
-        if not isinstance(one, Moved) or one.value.name not in changed:
+        if not isinstance(one, RedistributedValue) or one.value.name not in changed:
             continue
         if not one.path.requests(sizes):
             continue
         changed.remove(one.value.name)
-        if Kind.SUM in [kind for kind, _ in one.path.source.partial] and _is_flat(one):
+        if ReductionKind.SUM in [kind for kind, _ in one.path.source.partial] and _is_flat(one):
             yield at, one
 
 
-def together(program: Program, plan: Plan) -> Program:
+def group_buckets(program: StepProgram, plan: Plan) -> StepProgram:
     """The program with the members of each bucket side by side, where the first of them was.
 
     What the others are made of is done before. Raises InputError for members that are not
     redistributed, or not alike, and for one that is made of the sum of another.
     """
     for names in plan.buckets:
-        program = _gathered(program, names, plan.sizes)
+        program = _group_members(program, names, plan.sizes)
     return program
 
 
-def _gathered(program: Program, names: tuple[str, ...], sizes: Mapping[str, int]) -> Program:
+def _group_members(
+    program: StepProgram, names: tuple[str, ...], sizes: Mapping[str, int]
+) -> StepProgram:
     places = [_place(program, name, sizes) for name in names]
     keys = {_key(program, at) for at in places}
     if len(keys) > 1:
@@ -211,48 +234,54 @@ def _gathered(program: Program, names: tuple[str, ...], sizes: Mapping[str, int]
     )
 
 
-def _place(program: Program, name: str, sizes: Mapping[str, int]) -> int:
+def _place(program: StepProgram, name: str, sizes: Mapping[str, int]) -> int:
     for at, one in enumerate(program.instructions):
-        if isinstance(one, Moved) and one.value.name == name and one.path.requests(sizes):
+        if (
+            isinstance(one, RedistributedValue)
+            and one.value.name == name
+            and one.path.requests(sizes)
+        ):
             return at
     problem = f"{name} is in a bucket and not redistributed"
     raise InputError(problem, where="plan", hint="buckets are of gradients that are sent")
 
 
-def _key(program: Program, at: int) -> Alike:
+def _key(program: StepProgram, at: int) -> Alike:
     """Alike are redistributions of one element type, by the same moves, at one place."""
     one = program.instructions[at]
-    assert isinstance(one, Moved), one
-    place = _placed(program, at)
+    assert isinstance(one, RedistributedValue), one
+    place = _place_of(program, at)
     asked = tuple((move.how, move.axes) for move in one.path.moves)
     return (one.value.type.dtype, asked, frozenset(one.path.source.splitting), place)
 
 
-def _placed(program: Program, at: int) -> Place | None:
+def _place_of(program: StepProgram, at: int) -> InstructionPlace | None:
     return program.places[at] if program.places else None
 
 
-def _is_flat(one: Done | Moved | Sent) -> bool:
-    if not isinstance(one, Moved) or any(move.how not in FLAT for move in one.path.moves):
+def _is_flat(one: LocalOperation | RedistributedValue | SentValue) -> bool:
+    if not isinstance(one, RedistributedValue) or any(
+        move.how not in FLAT for move in one.path.moves
+    ):
         return False
     ends = (one.path.source, *(move.after for move in one.path.moves))
     cuts = {end.dimensions for end in ends}
     return len(cuts) == 1 or not any(end.flat for end in ends)
 
 
-def _made_of(program: Program, places: Collection[int]) -> set[int]:
+def _made_of(program: StepProgram, places: Collection[int]) -> set[int]:
     """What of the instructions between members they are made of, each with all of its bucket."""
     of_bucket = {at: bucket for bucket in program.buckets for at in bucket}
-    needed = {key for at in places for key in reads(program.instructions[at])}
+    needed = {key for at in places for key in keys_read_by(program.instructions[at])}
     found: set[int] = set()
     for at in reversed(range(min(places), max(places))):
         if not needed.isdisjoint(_brings(program.instructions[at])):
             for each in of_bucket.get(at, (at,)):
                 found.add(each)
-                needed.update(reads(program.instructions[each]))
+                needed.update(keys_read_by(program.instructions[each]))
     return found
 
 
-def _brings(one: Done | Moved | Sent) -> list[Key]:
+def _brings(one: LocalOperation | RedistributedValue | SentValue) -> list[Key]:
     """What is there by an instruction, on any stage."""
-    return reads(one) if isinstance(one, Sent) else makes(one)
+    return keys_read_by(one) if isinstance(one, SentValue) else keys_made_by(one)

@@ -11,76 +11,95 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 
 from grammar.tensors.operations import Step
-from grammar.tensors.sharding import Kind
-from synth.step.sharding.lineage import updated
-from synth.step.sharding.plan import OF_SAMPLES
-from synth.step.sharding.program import Done, Key, Moved, Program, Sent, When, makes, reads
+from grammar.tensors.sharding import ReductionKind
+from synth.step.sharding.lineage import find_updated
+from synth.step.sharding.plan import SAMPLE_ROLES
+from synth.step.sharding.program import (
+    Key,
+    LocalOperation,
+    RedistributedValue,
+    SentValue,
+    StepPhase,
+    StepProgram,
+    keys_made_by,
+    keys_read_by,
+)
 
-_Instruction = Done | Moved | Sent
+_Instruction = LocalOperation | RedistributedValue | SentValue
 
-GIVEN = ("mul", "square", "integer_pow")
+MOMENT_PRIMITIVES = ("mul", "square", "integer_pow")
 """What is done with a gradient before a moment has it: times a number, or squared."""
 
 
-def update_of(step: Step, program: Program, sizes: Mapping[str, int]) -> frozenset[str]:
+def update_of(step: Step, program: StepProgram, sizes: Mapping[str, int]) -> frozenset[str]:
     """The names of what operations of the update make.
 
     With microbatches, what is done after the last of them, but for what makes a gradient that is
     then summed. Without, what comes of a moment or of the sum of a gradient, and what that alone
     reads: a gradient times a number, or what comes of no sample, as a power of the count of steps.
     """
-    gradients = updated(step)
+    gradients = find_updated(step)
     sums = [
         one
         for one in program.instructions
-        if isinstance(one, Moved) and one.value.name in gradients and _sums(one, sizes)
+        if isinstance(one, RedistributedValue)
+        and one.value.name in gradients
+        and _is_sum(one, sizes)
     ]
-    late = _after(program, sums) if program.places else _coming(step, program, sums)
-    return frozenset(name for one in late if isinstance(one, Done) for name, _ in makes(one))
+    late = (
+        _list_after_sums(program, sums) if program.places else _list_dependent(step, program, sums)
+    )
+    return frozenset(
+        name for one in late if isinstance(one, LocalOperation) for name, _ in keys_made_by(one)
+    )
 
 
-def _after(program: Program, sums: Collection[Moved]) -> Iterator[_Instruction]:
-    summed = {key for one in sums for key in reads(one)}
+def _list_after_sums(
+    program: StepProgram, sums: Collection[RedistributedValue]
+) -> Iterator[_Instruction]:
+    summed = {key for one in sums for key in keys_read_by(one)}
     for one, place in reversed([*zip(program.instructions, program.places, strict=True)]):
-        if summed.isdisjoint(makes(one)):
-            if place.when is When.AFTER:
+        if summed.isdisjoint(keys_made_by(one)):
+            if place.when is StepPhase.AFTER:
                 yield one
         else:
-            summed.update(reads(one))
+            summed.update(keys_read_by(one))
 
 
-def _coming(step: Step, program: Program, sums: Collection[Moved]) -> Iterator[_Instruction]:
+def _list_dependent(
+    step: Step, program: StepProgram, sums: Collection[RedistributedValue]
+) -> Iterator[_Instruction]:
     inputs = zip(step.graph.inputs, program.inputs, step.roles, strict=True)
     late = {(value.name, lies) for value, lies, role in inputs if role == "moment"}
-    late.update(key for one in sums for key in makes(one))
-    early = {key for one in sums for key in reads(one)}
-    samples, left = _of_samples(step, program), list[_Instruction]()
+    late.update(key for one in sums for key in keys_made_by(one))
+    early = {key for one in sums for key in keys_read_by(one)}
+    samples, left = _find_sample_values(step, program), list[_Instruction]()
     for one in program.instructions:
-        if late.isdisjoint(reads(one)):
+        if late.isdisjoint(keys_read_by(one)):
             left.append(one)
         else:
-            late.update(makes(one))
+            late.update(keys_made_by(one))
             yield one
     for one in reversed(left):
-        made = makes(one)
-        given = isinstance(one, Done) and one.operation.primitive in GIVEN
+        made = keys_made_by(one)
+        given = isinstance(one, LocalOperation) and one.operation.primitive in MOMENT_PRIMITIVES
         if late.isdisjoint(made) and early.isdisjoint(made) and (given or samples.isdisjoint(made)):
             yield one
         else:
-            early.update(reads(one))
+            early.update(keys_read_by(one))
 
 
-def _of_samples(step: Step, program: Program) -> set[Key]:
+def _find_sample_values(step: Step, program: StepProgram) -> set[Key]:
     """All that comes of the batch."""
     inputs = zip(step.graph.inputs, program.inputs, step.roles, strict=True)
-    found = {(value.name, lies) for value, lies, role in inputs if role in OF_SAMPLES}
+    found = {(value.name, lies) for value, lies, role in inputs if role in SAMPLE_ROLES}
     for one in program.instructions:
-        if not found.isdisjoint(reads(one)):
-            found.update(makes(one))
+        if not found.isdisjoint(keys_read_by(one)):
+            found.update(keys_made_by(one))
     return found
 
 
-def _sums(one: Moved, sizes: Mapping[str, int]) -> bool:
+def _is_sum(one: RedistributedValue, sizes: Mapping[str, int]) -> bool:
     """Whether it adds up what devices have."""
     partial = (kind for kind, _ in one.path.source.partial)
-    return Kind.SUM in partial and bool(one.path.requests(sizes))
+    return ReductionKind.SUM in partial and bool(one.path.requests(sizes))

@@ -8,41 +8,50 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from grammar.tensors.sharding import Sharding, Type
-from synth.step.redistribution import How, Move
-from synth.step.sharding import Moved, Plan
-from synth.step.sharding.microbatches import of_one_pass
-from synth.step.sharding.together.buckets import flat
+from synth.step.redistribution import MoveKind, ShardingMove
+from synth.step.sharding import Plan, RedistributedValue
+from synth.step.sharding.microbatches import strip_time
+from synth.step.sharding.together.buckets import flatten_bucket
 from synth.step.simulation.device.tape import Tape
 from synth.step.simulation.device.tasks import COMPUTE, Overlap
-from synth.step.simulation.device.values import Held, joined, slice_lies, slice_type
-from synth.step.simulation.kinds import Kind, moved_kind
+from synth.step.simulation.device.values import (
+    BufferedValue,
+    join_pieces,
+    slice_sharding,
+    slice_type,
+)
+from synth.step.simulation.kinds import BufferKind, moved_kind
 
-Sending = Callable[[Type, Sharding, Sharding], float]
+RedistributionSeconds = Callable[[Type, Sharding, Sharding], float]
 """Seconds until a value lies otherwise, on all devices: its type, and how it lay and is to lie."""
 
 
-class _Asked(NamedTuple):
+class _RedistributionTask(NamedTuple):
     """A redistribution, whole or of a slice: its task's name and stream, and what is sent."""
 
     name: str
     stream: str
     seconds: float
     request: str
-    moves: tuple[Type, tuple[Move, ...]]
+    moves: tuple[Type, tuple[ShardingMove, ...]]
     target: Sharding
 
 
 @dataclass
-class Sends:
+class RedistributionWriter:
     """Writes redistributions on a tape; ``known`` are those asked for before."""
 
     tape: Tape
     plan: Plan
-    sending: Sending
+    sending: RedistributionSeconds
     overlap: Overlap
-    known: dict[tuple[int, bool], tuple[Moved, _Asked]] = field(default_factory=dict)
+    known: dict[tuple[int, bool], tuple[RedistributedValue, _RedistributionTask]] = field(
+        default_factory=dict
+    )
 
-    def sent(self, one: Moved, held: Held, unit: int | None, *, sliced: bool) -> Held:
+    def sent(
+        self, one: RedistributedValue, held: BufferedValue, unit: int | None, *, sliced: bool
+    ) -> BufferedValue:
         """A value, or a slice of a stack, as it lies afterwards; ``unit`` is that of its layer."""
         key = id(one), sliced
         if key not in self.known:
@@ -77,18 +86,21 @@ class Sends:
         return self._arrived(one.value.name, moves, target, held, task)
 
     def together(
-        self, several: Sequence[Moved], held: Sequence[Sequence[Held]], layers: int
-    ) -> list[list[Held]]:
+        self,
+        several: Sequence[RedistributedValue],
+        held: Sequence[Sequence[BufferedValue]],
+        layers: int,
+    ) -> list[list[BufferedValue]]:
         """A bucket: one request, once all of its members are made, or some slices of each."""
-        kind, path = flat(several, self.plan.sizes, Fraction(len(held[0]), layers))
+        kind, path = flatten_bucket(several, self.plan.sizes, Fraction(len(held[0]), layers))
         moves = path.requests(self.plan.sizes)
         request = ", ".join(map(str, moves))
         name = f"{request}: {several[0].value.name} and {len(several) - 1} more"
         seconds, issue = self._seconds(kind, path.source, path.target), None
         every = [one for many in held for one in many]
         if self.overlap.sends:
-            issue = max(map(self.tape.after, joined(every).makers))
-        stream = _beside(moves) if self.overlap.sends else COMPUTE
+            issue = max(map(self.tape.after, join_pieces(every).makers))
+        stream = _stream_of(moves) if self.overlap.sends else COMPUTE
         task = self.tape.task(
             name,
             stream,
@@ -103,7 +115,7 @@ class Sends:
         for one, many in zip(several, held, strict=True):
             kind, target = one.value.type, one.path.target
             if layers > 1:
-                kind, target = slice_type(kind), slice_lies(target)
+                kind, target = slice_type(kind), slice_sharding(target)
             arrived.append(
                 [self._arrived(one.value.name, (kind, moves), target, made, task) for made in many]
             )
@@ -112,24 +124,24 @@ class Sends:
     def _arrived(
         self,
         name: str,
-        moves: tuple[Type, tuple[Move, ...]],
+        moves: tuple[Type, tuple[ShardingMove, ...]],
         target: Sharding,
-        held: Held,
+        held: BufferedValue,
         task: int,
-    ) -> Held:
+    ) -> BufferedValue:
         """A value that a task has sent; the sum of what the step made is where that was."""
-        in_place = [move.how for move in moves[1]] == [How.ALL_REDUCE]
+        in_place = [move.how for move in moves[1]] == [MoveKind.ALL_REDUCE]
         if in_place and held.makers and not held.remade_bytes:
-            return Held(held.buffers, (task,))
+            return BufferedValue(held.buffers, (task,))
         kept = moved_kind(self.tape.buffers[held.buffers[0]].kind)
         return self.tape.made(name, moves[0], target, kept, task)
 
-    def given(self, held: Held) -> bool:
+    def given(self, held: BufferedValue) -> bool:
         """Whether it is an input, or a copy of parameters."""
-        copies = (self.tape.buffers[number].kind is Kind.COPIES for number in held.buffers)
+        copies = (self.tape.buffers[number].kind is BufferKind.COPIES for number in held.buffers)
         return not held.makers or all(copies)
 
-    def _kept_since(self, held: Held, made: int, unit: int) -> bool:
+    def _kept_since(self, held: BufferedValue, made: int, unit: int) -> bool:
         """Whether a layer reads what it made in another pass, or older than the layer before it.
 
         That was kept by a forward pass, or is of the whole loop: put together when it was made, it
@@ -140,20 +152,20 @@ class Sends:
         again = before and any(tasks[maker].layer == self.tape.layer for maker in held.makers)
         return again or made < self.tape.issued(unit, 1)
 
-    def _asked(self, one: Moved, sliced: bool) -> _Asked:
+    def _asked(self, one: RedistributedValue, sliced: bool) -> _RedistributionTask:
         kind, source, target = one.value.type, one.path.source, one.path.target
         if sliced:
-            kind, source, target = slice_type(kind), slice_lies(source), slice_lies(target)
+            kind, source, target = slice_type(kind), slice_sharding(source), slice_sharding(target)
         moves = one.path.requests(self.plan.sizes)
         request = ", ".join(map(str, moves))
         seconds = self._seconds(kind, source, target)
         name = f"{request}: {one.value.name}"
-        return _Asked(name, _beside(moves), seconds, request, (kind, moves), target)
+        return _RedistributionTask(name, _stream_of(moves), seconds, request, (kind, moves), target)
 
     def _seconds(self, kind: Type, source: Sharding, target: Sharding) -> float:
-        return self.sending(*of_one_pass(kind, source, target, self.plan.parts))
+        return self.sending(*strip_time(kind, source, target, self.plan.parts))
 
 
-def _beside(moves: Sequence[Move]) -> str:
+def _stream_of(moves: Sequence[ShardingMove]) -> str:
     """The stream of what goes over these axes beside compute."""
     return f"over {', '.join(dict.fromkeys(axis for move in moves for axis in move.axes))}"

@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from grammar.tensors.sharding import Sharding, Type
-from synth.step.redistribution import Move
-from synth.step.sharding import Place, When
+from synth.step.redistribution import ShardingMove
+from synth.step.sharding import InstructionPlace, StepPhase
 from synth.step.simulation.device.tasks import COMPUTE, Buffer, Task
-from synth.step.simulation.device.values import Held
+from synth.step.simulation.device.values import BufferedValue
 from synth.step.simulation.groups import Sizes
-from synth.step.simulation.kinds import Kind
+from synth.step.simulation.kinds import BufferKind
 
-ALONE = Place(0, When.BEFORE)
+SINGLE_PLACE = InstructionPlace(0, StepPhase.BEFORE)
 """Where everything is done of a program without places."""
 
-ONCE = (When.BEFORE, When.AFTER)
+ONCE_PHASES = (StepPhase.BEFORE, StepPhase.AFTER)
 
 
 @dataclass
@@ -31,7 +31,7 @@ class Tape:
     buffers: list[Buffer] = field(default_factory=list)
     compute: dict[int, list[int]] = field(default_factory=dict)
     units: dict[int, list[int]] = field(default_factory=dict)
-    place: Place = ALONE
+    place: InstructionPlace = SINGLE_PLACE
     layer: int = -1
 
     @property
@@ -59,13 +59,13 @@ class Tape:
         name: str,
         stream: str,
         seconds: float,
-        read: Sequence[Held],
+        read: Sequence[BufferedValue],
         after: Sequence[int] = (),
         *,
         issue: int | None = None,
         turn: int | None = None,
         request: str = "",
-        moves: tuple[Type, tuple[Move, ...]] | None = None,
+        moves: tuple[Type, tuple[ShardingMove, ...]] | None = None,
         sends: tuple[str, ...] = (),
         measured: float = 0.0,
     ) -> int:
@@ -75,7 +75,7 @@ class Tape:
         reads = dict.fromkeys(number for one in read for number in one.buffers)
         number, own = len(self.tasks), self.own
         if turn is None:
-            turn = self._turn(before) if self.place.when in ONCE else 0
+            turn = self._turn(before) if self.place.when in ONCE_PHASES else 0
         self.tasks.append(
             Task(
                 name,
@@ -101,11 +101,13 @@ class Tape:
         same = (self.tasks[one] for one in before)
         return max((one.turn for one in same if one.place.when is self.place.when), default=0)
 
-    def buffer(self, name: str, kind: Type, lies: Sharding, use: Kind, maker: int) -> int:
+    def buffer(self, name: str, kind: Type, lies: Sharding, use: BufferKind, maker: int) -> int:
         """One more buffer, by its number."""
         self.buffers.append(Buffer(name, use, self.bytes_of(kind, lies), maker))
         return len(self.buffers) - 1
 
-    def made(self, name: str, kind: Type, lies: Sharding, use: Kind, task: int) -> Held:
+    def made(
+        self, name: str, kind: Type, lies: Sharding, use: BufferKind, task: int
+    ) -> BufferedValue:
         """What a task makes, in a buffer of its own."""
-        return Held((self.buffer(name, kind, lies, use, task),), (task,))
+        return BufferedValue((self.buffer(name, kind, lies, use, task),), (task,))

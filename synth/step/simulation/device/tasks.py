@@ -8,11 +8,11 @@ from functools import cached_property
 from typing import NamedTuple
 
 from grammar.tensors.sharding import Type
-from synth.events.longest_path import Arranged, arranged
-from synth.step.redistribution import Move
-from synth.step.sharding import Place, When
+from synth.events.longest_path import TaskOrder, arrange_tasks
+from synth.step.redistribution import ShardingMove
+from synth.step.sharding import InstructionPlace, StepPhase
 from synth.step.sharding.program import EVERYWHERE
-from synth.step.simulation.kinds import Kind
+from synth.step.simulation.kinds import BufferKind
 
 COMPUTE = "compute"
 
@@ -46,13 +46,13 @@ class Task(NamedTuple):
     stream: str
     seconds: float
     before: tuple[int, ...]
-    place: Place
+    place: InstructionPlace
     issue: int
     reads: tuple[int, ...] = ()
     request: str = ""
     layer: int = -1
     turn: int = 0
-    moves: tuple[Type, tuple[Move, ...]] | None = None
+    moves: tuple[Type, tuple[ShardingMove, ...]] | None = None
     sends: tuple[str, ...] = ()
     measured: float = 0.0
 
@@ -65,7 +65,7 @@ class Buffer:
     """
 
     name: str
-    kind: Kind
+    kind: BufferKind
     size_bytes: int
     maker: int
     kept: bool = False
@@ -73,17 +73,17 @@ class Buffer:
 
 
 @dataclass(frozen=True)
-class Handed:
+class StageSend:
     """Bytes that a device of a stage hands to its twin on another, at one time."""
 
     source: int
     target: int
-    when: When
+    when: StepPhase
     turn: int
 
 
 @dataclass(frozen=True)
-class Device:
+class DeviceTasks:
     """Tasks, after what they wait for, and buffers they use.
 
     ``handed``: what goes from stage to stage, in bytes. Of several stages it is no device that
@@ -92,7 +92,7 @@ class Device:
 
     tasks: tuple[Task, ...]
     buffers: tuple[Buffer, ...]
-    handed: Mapping[Handed, int] = field(default_factory=dict)
+    handed: Mapping[StageSend, int] = field(default_factory=dict)
 
     @cached_property
     def streams(self) -> Mapping[str, Sequence[int]]:
@@ -105,6 +105,6 @@ class Device:
         return found
 
     @cached_property
-    def arranged(self) -> Arranged:
+    def arranged(self) -> TaskOrder:
         """One order for all tasks, in which each stream does its own in turn."""
-        return arranged([one.before for one in self.tasks], list(self.streams.values()))
+        return arrange_tasks([one.before for one in self.tasks], list(self.streams.values()))

@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 from grammar.tensors.operations import Value
 from grammar.tensors.sharding import Sharding, Type
-from synth.step.sharding import Moved
-from synth.step.simulation.groups import Group, Key
+from synth.step.sharding import RedistributedValue
+from synth.step.simulation.groups import GroupedOperations, Key
 
 
-class Held(NamedTuple):
+class BufferedValue(NamedTuple):
     """A value as some tasks leave it, in some buffers.
 
     ``remade_bytes``: it is none of these, but who reads it makes so many bytes of them, which are
@@ -26,41 +26,41 @@ class Held(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Deferred:
+class DeferredStack:
     """A stack of inputs that is put together slice by slice, where a loop reads it.
 
     ``casts`` are what is done to it then, each with its result. ``kept``: the slices so far of what
     is put together once; None if it is let go with its layer.
     """
 
-    moved: Moved
-    held: Held
-    casts: tuple[tuple[Group, Value], ...] = ()
-    kept: dict[int, Held] | None = None
+    moved: RedistributedValue
+    held: BufferedValue
+    casts: tuple[tuple[GroupedOperations, Value], ...] = ()
+    kept: dict[int, BufferedValue] | None = None
 
 
-Stack = tuple[Held, ...] | Deferred
+Stack = tuple[BufferedValue, ...] | DeferredStack
 """A value: one piece, or of what a loop stacks one for each iteration."""
 
 Scope = dict[Key, Stack]
 
 
-def joined(many: Sequence[Held]) -> Held:
+def join_pieces(many: Sequence[BufferedValue]) -> BufferedValue:
     """Several pieces as one."""
     if len(many) == 1:
-        return Held(many[0].buffers, many[0].makers)
-    return Held(
+        return BufferedValue(many[0].buffers, many[0].makers)
+    return BufferedValue(
         tuple(buffers_of(many)),
         tuple(dict.fromkeys(maker for one in many for maker in one.makers)),
     )
 
 
-def buffers_of(many: Iterable[Held]) -> Iterable[int]:
+def buffers_of(many: Iterable[BufferedValue]) -> Iterable[int]:
     """What all pieces are in."""
     return (number for one in many for number in one.buffers)
 
 
-def slice_lies(one: Sharding) -> Sharding:
+def slice_sharding(one: Sharding) -> Sharding:
     """How a slice of a stack lies."""
     return one.slice()
 

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from each import each
 from exhaustive import examples
-from hierarchies import Domain, InputError, System, catalogue, fault_of, load, read
-from hierarchies.graphs import Graph, Kind, graph_of
+from hierarchies import Domain, InputError, System, catalogue, load, parse_fault, read
+from hierarchies.graphs import MachineGraph, NodeKind, graph_of
 from hierarchies.graphs.formats import graphml, node_link
-from hierarchies.importers import Blank, Draft, Stated, import_texts, toml
+from hierarchies.importers import Blank, Draft, StatedValue, draft_to_toml, import_texts
 from strategies import faulty, smart_systems
 
 SMALL = [name for name in catalogue() if load(name).devices <= 300]
@@ -32,17 +32,21 @@ def filled(draft: Draft) -> System:
     levels = tuple(
         level.having(
             {
-                key: Stated(1e-6, "test")
+                key: StatedValue(1e-6, "test")
                 for key in ("latency_us",)
                 if isinstance(level.entries()[key], Blank)
             }
         )
         for level in draft.levels
     )
-    return read(toml(replace(draft, levels=levels, memory_bytes_per_second=Stated(1e12, "test"))))
+    return read(
+        draft_to_toml(
+            replace(draft, levels=levels, memory_bytes_per_second=StatedValue(1e12, "test"))
+        )
+    )
 
 
-def renamed(graph: Graph, seed: int, *, labels: bool) -> Graph:
+def renamed(graph: MachineGraph, seed: int, *, labels: bool) -> MachineGraph:
     """The same with nodes of other names in another order; without labels of levels if asked."""
     names = [node.name for node in graph.nodes]
     order = random.Random(seed).sample(range(len(names)), len(names))
@@ -54,10 +58,10 @@ def renamed(graph: Graph, seed: int, *, labels: bool) -> Graph:
         edges = [replace(edge, level="") for edge in edges]
     random.Random(seed + 1).shuffle(nodes)
     random.Random(seed + 2).shuffle(edges)
-    return Graph(graph.name, tuple(nodes), tuple(edges))
+    return MachineGraph(graph.name, tuple(nodes), tuple(edges))
 
 
-def same(one: Graph, other: Graph) -> bool:
+def same(one: MachineGraph, other: MachineGraph) -> bool:
     """Whether two graphs are one but for names, as far as colours refined over and over tell.
 
     Exact search takes for ever on graphs as alike as these. What colours cannot tell (one circle of
@@ -66,16 +70,16 @@ def same(one: Graph, other: Graph) -> bool:
     return hashed(one) == hashed(other)
 
 
-def hashed(graph: Graph) -> tuple[str, list[int]]:
+def hashed(graph: MachineGraph) -> tuple[str, list[int]]:
     """Edges are made nodes, so that all have a label."""
     made = subdivided(graph)
     colours = nx.weisfeiler_lehman_graph_hash(made, node_attr="label", iterations=12)
     ways = nx.single_source_shortest_path_length
-    devices = [node.name for node in graph.nodes if node.kind is Kind.DEVICE]
+    devices = [node.name for node in graph.nodes if node.kind is NodeKind.DEVICE]
     return colours, sorted(sum(ways(made, device).values()) for device in devices)
 
 
-def subdivided(graph: Graph) -> nx.Graph[object]:
+def subdivided(graph: MachineGraph) -> nx.Graph[object]:
     made: nx.Graph[object] = nx.Graph()
     for node in graph.nodes:
         rate = node.bandwidth_bytes_per_second
@@ -94,7 +98,9 @@ def rounded(rate: float | None) -> str:
 
 @pytest.mark.parametrize("write", [graphml, node_link])
 @each("name", SMALL)
-def test_a_machine_of_the_catalogue_comes_back(name: str, write: Callable[[Graph], str]) -> None:
+def test_a_machine_of_the_catalogue_comes_back(
+    name: str, write: Callable[[MachineGraph], str]
+) -> None:
     system = load(name)
     back = filled(imported(write(graph_of(system))))
     assert back.hierarchy == system.hierarchy
@@ -170,7 +176,7 @@ def test_slower_and_dead_ports_come_back(system: System, seed: int) -> None:
 )
 def test_a_known_fault_comes_back_by_its_name(fault: tuple[str, float]) -> None:
     system = load("dgx-h100:3")
-    broken = system.with_faults([fault_of(fault[0], system.hierarchy, fault[1])])
+    broken = system.with_faults([parse_fault(fault[0], system.hierarchy, fault[1])])
     back = filled(imported(graphml(graph_of(broken))))
     assert same(graph_of(back), graph_of(broken))
     shares = {one.name(back.hierarchy): one.share for one in back.faults}
@@ -182,7 +188,7 @@ def test_a_known_fault_comes_back_by_its_name(fault: tuple[str, float]) -> None:
 
 def test_missing_devices_are_exceptions() -> None:
     system = load("dgx-h100:3")
-    lacking = system.with_faults([fault_of("node1/gpu7", system.hierarchy)])
+    lacking = system.with_faults([parse_fault("node1/gpu7", system.hierarchy)])
     back = filled(imported(graphml(graph_of(lacking))))
     assert str(back.hierarchy) == "3 node x 8 gpu"
     assert len(back.missing) == 1
@@ -201,11 +207,11 @@ def test_a_ring_of_tacos() -> None:
     draft = imported(TACOS_RING)
     [level] = draft.levels
     assert (level.domain, level.count) == (
-        Stated("ring", "TACOS's topology"),
-        Stated(4, "TACOS's topology"),
+        StatedValue("ring", "TACOS's topology"),
+        StatedValue(4, "TACOS's topology"),
     )
-    assert level.bandwidth_bytes_per_second == Stated(50e9, "TACOS's topology")
-    assert isinstance(level.latency_seconds, Stated)
+    assert level.bandwidth_bytes_per_second == StatedValue(50e9, "TACOS's topology")
+    assert isinstance(level.latency_seconds, StatedValue)
     assert level.latency_seconds.value == pytest.approx(500e-9)
 
 
@@ -246,7 +252,7 @@ def msccl(links: list[list[int]], switches: list[object] | None = None) -> str:
 def test_msccl_counts_links() -> None:
     mesh = [[0 if a == b else 2 for a in range(4)] for b in range(4)]
     [level] = imported(msccl(mesh)).levels
-    assert level.domain == Stated("mesh", "MSCCL's topology")
+    assert level.domain == StatedValue("mesh", "MSCCL's topology")
     assert isinstance(level.bandwidth_bytes_per_second, Blank)
     assert "2, without a unit" in level.bandwidth_bytes_per_second.source
     inside = json.dumps({"msccl_type": "algorithm", "topology": json.loads(msccl(mesh))})
@@ -261,7 +267,7 @@ def test_limits_on_each_device_of_msccl_are_a_switch() -> None:
         limits.append([[device], others, 1, f"node_{device}_out"])
         limits.append([others, [device], 1, f"node_{device}_in"])
     [level] = imported(msccl(full, limits)).levels
-    assert level.domain == Stated("switch", "MSCCL's topology")
+    assert level.domain == StatedValue("switch", "MSCCL's topology")
     with pytest.raises(InputError, match="switches that limit only some"):
         imported(msccl(full, limits[:4]))
 
@@ -296,9 +302,9 @@ def test_te_ccl_has_switches_and_units() -> None:
     for device in range(1, 5):
         table[0][device] = table[device][0] = 100.0
     [level] = imported(te_ccl(table, [0])).levels
-    assert level.domain == Stated("switch", "TE-CCL's topology")
-    assert level.bandwidth_bytes_per_second == Stated(50e9, "TE-CCL's topology")
-    assert level.latency_seconds == Stated(7e-7, "TE-CCL's topology")
+    assert level.domain == StatedValue("switch", "TE-CCL's topology")
+    assert level.bandwidth_bytes_per_second == StatedValue(50e9, "TE-CCL's topology")
+    assert level.latency_seconds == StatedValue(7e-7, "TE-CCL's topology")
 
 
 def test_switches_joined_without_ports_are_a_tree() -> None:
@@ -312,7 +318,7 @@ def test_switches_joined_without_ports_are_a_tree() -> None:
         ("node", 3),
         ("gpu", 4),
     ]
-    assert draft.levels[0].bandwidth_bytes_per_second == Stated(100e9, "GraphML")
+    assert draft.levels[0].bandwidth_bytes_per_second == StatedValue(100e9, "GraphML")
     assert draft.levels[0].through == ("gpu",)
 
 

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hierarchies import InputError, load, read
-from hierarchies.importers import Draft, around, import_texts, toml
-from hierarchies.importers.networks.infiniband import subnet
+from hierarchies.importers import Draft, draft_to_toml, import_texts, wrap_network
+from hierarchies.importers.networks.infiniband import parse_subnet
 from network_texts import counts, fabric
 
 SPINE_PORTS = 1000
@@ -67,7 +67,7 @@ def test_speeds_are_lanes_times_rate(speed: str, gigabytes: float) -> None:
 
 def test_a_node_inside_makes_a_whole_system() -> None:
     text = fabric(2, 4, 8, spines=4, trunks=1)
-    system = read(toml(around(of(text), load("dgx-h100")).suggested()))
+    system = read(draft_to_toml(wrap_network(of(text), load("dgx-h100")).suggested()))
     assert str(system.hierarchy) == "2 group x 4 node x 8 gpu"
     assert system.links[0].ports == 32
     assert system.links[0].bandwidth_bytes_per_second == 50e9
@@ -133,7 +133,7 @@ def test_a_missing_trunk_a_slow_cable_and_a_dead_rail_are_told() -> None:
 def test_cables_are_counted_once_from_either_end() -> None:
     one_end = 'Switch 8 "Switch1"\n[1]\t"Hca1"[1]\n[2] "Hca2"[1] w=12\n'
     both = one_end + '\nHca 2 "Hca1"\n[1] "Switch1"[1]\n\nHca 2 "Hca2"\n[1] "Switch1"[2]\n'
-    assert len(subnet(one_end).cables) == len(subnet(both).cables) == 2
+    assert len(parse_subnet(one_end).cables) == len(parse_subnet(both).cables) == 2
     assert counts(of(one_end)) == counts(of(both)) == {"node": 2}
     where = {(level, key) for level, key, blank in of(both).blanks() if blank.needed}
     assert ("node", "bandwidth_GB_per_s") in where

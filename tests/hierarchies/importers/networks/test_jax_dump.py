@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hierarchies import InputError, read
-from hierarchies.importers import Draft, import_texts, toml
+from hierarchies.importers import Draft, draft_to_toml, import_texts
 from hierarchies.importers.networks.jax_dump import SNIPPET
 from manual import DOCS
 from network_texts import counts, rows
@@ -33,11 +33,11 @@ def test_what_is_known_of_a_chip_is_suggested_with_its_source() -> None:
     blanks = {(where, key): blank for where, key, blank in draft.blanks()}
     assert blanks["x", "bandwidth_GB_per_s"].suggestion == 45e9
     assert "tpu-v4-pod-slice" in blanks["x", "bandwidth_GB_per_s"].source
-    system = read(toml(draft.suggested()))
+    system = read(draft_to_toml(draft.suggested()))
     assert system.hierarchy.cardinalities == (4, 4, 4)
     assert [link.ports for link in system.links] == [16, 4, 1]
     with pytest.raises(InputError):
-        read(toml(of(rows((2, 2, 1), kind="TPU v99"))))
+        read(draft_to_toml(of(rows((2, 2, 1), kind="TPU v99"))))
 
 
 def test_ids_in_another_order_are_told() -> None:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from hierarchies import InputError
-from hierarchies.importers import Draft, Options, import_texts
+from hierarchies.importers import Draft, ImportOptions, import_texts
 from network_texts import AWS, TIER, Labels, counts, nodes
 
 OLDER, GKE = "network.topology.nvidia.com/", "cloud.google.com/gce-topology-"
 
 
 def of(text: str, *keys: str) -> Draft:
-    return import_texts("kubernetes", {"nodes.json": text}, Options(keys=keys))
+    return import_texts("kubernetes", {"nodes.json": text}, ImportOptions(keys=keys))
 
 
 @pytest.mark.parametrize(

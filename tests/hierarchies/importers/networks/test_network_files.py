@@ -13,11 +13,18 @@ from hypothesis import strategies as st
 
 from each import each
 from hierarchies import InputError, read
-from hierarchies.importers import Draft, Options, around, import_texts, texts, toml
-from hierarchies.importers.networks.switches import tree
-from hierarchies.importers.networks.topograph import cluster_of
-from hierarchies.importers.slurm.conf import layout
-from hierarchies.importers.texts import decoded
+from hierarchies.importers import (
+    Draft,
+    ImportOptions,
+    draft_to_toml,
+    import_texts,
+    read_texts,
+    wrap_network,
+)
+from hierarchies.importers.networks.switches import build_switch_tree
+from hierarchies.importers.networks.topograph import parse_cluster
+from hierarchies.importers.slurm.conf import parse_conf
+from hierarchies.importers.texts import decode_text
 from network_texts import (
     AWS,
     MODEL,
@@ -76,7 +83,9 @@ KIND_OF = {
 
 
 def real(name: str) -> Draft:
-    return import_texts(KIND_OF[name.split("/")[0]], texts([str(shared("topo", *name.split("/")))]))
+    return import_texts(
+        KIND_OF[name.split("/")[0]], read_texts([str(shared("topo", *name.split("/")))])
+    )
 
 
 @pytest.mark.parametrize("name", COUNTED)
@@ -106,7 +115,10 @@ def test_two_sources_of_one_cluster_agree() -> None:
     """What topograph wrote for Slurm, and the model it wrote it from."""
     conf = shared("topo", "slurm", "topograph-oci-tree.conf").read_text(encoding="utf-8")
     model = shared("topo", "topograph-models", "dual-xclr-regular.yaml").read_text(encoding="utf-8")
-    slurm, topograph = tree(layout(conf).switches).tiers, cluster_of(model).tiers
+    slurm, topograph = (
+        build_switch_tree(parse_conf(conf).switches).tiers,
+        parse_cluster(model).tiers,
+    )
     names = dict(re.findall(r"# (\S+)=(\S+)", conf))
     renamed = {host.name: tuple(names[switch] for switch in host.path) for host in slurm.hosts}
     assert renamed == {host.name: host.path for host in topograph.hosts}
@@ -160,8 +172,8 @@ source = "test"
 
 
 def test_the_fabric_with_trays_inside_is_a_system() -> None:
-    draft = around(real("ibnetdiscover/topograph-example.out"), read(TRAY))
-    system = read(toml(draft.suggested()))
+    draft = wrap_network(real("ibnetdiscover/topograph-example.out"), read(TRAY))
+    system = read(draft_to_toml(draft.suggested()))
     assert str(system.hierarchy) == "8 group x 18 node x 4 gpu"
     assert len(system.missing) == 4 * (8 * 18 - 139)
     assert system.links[0].bandwidth_bytes_per_second == 50e9
@@ -201,11 +213,11 @@ PIECES = st.sampled_from(
 )
 
 
-def survives(kind: str, content: bytes, options: Options | None = None) -> None:
+def survives(kind: str, content: bytes, options: ImportOptions | None = None) -> None:
     """A draft or one clear error; nothing else."""
     told = "file"
     try:
-        import_texts(kind, {"file": decoded(content, "file")}, options)
+        import_texts(kind, {"file": decode_text(content, "file")}, options)
     except InputError as error:
         told = str(error)
     assert told.startswith("file")

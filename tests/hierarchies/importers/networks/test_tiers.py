@@ -13,9 +13,9 @@ from hierarchies import InputError
 from hierarchies.importers.networks.tiers import (
     Host,
     Tiers,
+    add_groups,
     check_nested,
     largest_even_part,
-    with_groups,
 )
 
 
@@ -95,14 +95,14 @@ def test_short_units_are_seen() -> None:
 )
 def test_groups_beside_tiers(of, names, tier, note) -> None:  # type: ignore[no-untyped-def]
     tiers = ragged([[4, 4]] * 4)
-    grouped = with_groups(tiers, "g", {host.name: of(host) for host in tiers.hosts})
+    grouped = add_groups(tiers, "g", {host.name: of(host) for host in tiers.hosts})
     assert (grouped.tiers.names, grouped.tier) == (names, tier)
     assert note in grouped.note
     assert [host.name for host in grouped.tiers.hosts] == [host.name for host in tiers.hosts]
 
 
 def test_groups_that_leave_hosts_out_are_no_level() -> None:
-    grouped = with_groups(even(2, 2), "g", {"h0.0": "a"})
+    grouped = add_groups(even(2, 2), "g", {"h0.0": "a"})
     assert grouped.tier is None
     assert "h0.1" in grouped.note
 

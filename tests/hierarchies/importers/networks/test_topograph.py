@@ -7,7 +7,7 @@ import re
 import pytest
 
 from hierarchies import InputError, load
-from hierarchies.importers import Draft, around, import_texts
+from hierarchies.importers import Draft, import_texts, wrap_network
 from network_texts import MODEL, OLD, counts, graph
 
 _EIGHTEEN = 'nodes: ["mLEAF-[01-18]"]'
@@ -45,12 +45,12 @@ def test_accelerator_domains_are_the_innermost_units() -> None:
     assert counts(draft) == {"spine": 2, "domain": 2}
     assert draft.counted["nodes"] == 16
     with pytest.raises(InputError, match=r"16 .4 machines of 4. by topograph, but 72"):
-        around(draft, load("gb200-nvl72"))
+        wrap_network(draft, load("gb200-nvl72"))
     racks = re.sub(r'nodes: \[".*"\]|nodes: \[.*?n0108\]', _EIGHTEEN, domains)
     racks = "\n".join(line.replace("LEAF", str(n)) for n, line in enumerate(racks.splitlines()))
     with pytest.raises(InputError, match="GPU model: H100 by topograph, but Blackwell B200"):
-        around(of(racks), load("gb200-nvl72"))
-    inside = around(of(racks.replace("H100", "NVIDIA-GB200")), load("gb200-nvl72"))
+        wrap_network(of(racks), load("gb200-nvl72"))
+    inside = wrap_network(of(racks.replace("H100", "NVIDIA-GB200")), load("gb200-nvl72"))
     assert counts(inside) == {"spine": 2, "domain": 2, "gpu": 72}
     assert inside.levels[1].entries()["ports"].value == 72  # type: ignore[union-attr]
     assert not inside.lacks

@@ -16,13 +16,13 @@ from hierarchies.importers import (
     Blank,
     Draft,
     DraftLevel,
-    Options,
-    Stated,
+    ImportOptions,
+    StatedValue,
+    draft_to_toml,
     import_texts,
-    texts,
-    toml,
+    read_texts,
 )
-from hierarchies.importers.nodes.islands import shape
+from hierarchies.importers.nodes.islands import find_shape
 from places import TESTS
 from shared import shared
 
@@ -85,21 +85,21 @@ REFUSED = {
 
 def real(kind: str, name: str, **options: object) -> Draft:
     path = shared("topo", FOLDER[kind], name)
-    return import_texts(kind, texts([str(path)]), Options(**options))  # type: ignore[arg-type]
+    return import_texts(kind, read_texts([str(path)]), ImportOptions(**options))  # type: ignore[arg-type]
 
 
 def own(kind: str, name: str, **options: object) -> Draft:
-    return import_texts(kind, texts([str(HERE / name)]), Options(**options))  # type: ignore[arg-type]
+    return import_texts(kind, read_texts([str(HERE / name)]), ImportOptions(**options))  # type: ignore[arg-type]
 
 
 def told(draft: Draft) -> str:
     """The levels with their counts, and the domain of the innermost."""
     words = [
-        f"{level.name}{level.count.value if isinstance(level.count, Stated) else ''}"
+        f"{level.name}{level.count.value if isinstance(level.count, StatedValue) else ''}"
         for level in draft.levels
     ]
     domain = draft.levels[-1].domain
-    return " ".join([*words, str(domain.value) if isinstance(domain, Stated) else "?"])
+    return " ".join([*words, str(domain.value) if isinstance(domain, StatedValue) else "?"])
 
 
 def links(draft: Draft) -> int:
@@ -111,7 +111,7 @@ def level(draft: Draft, name: str) -> DraftLevel:
 
 
 def value(entry: object) -> object:
-    assert isinstance(entry, Stated), entry
+    assert isinstance(entry, StatedValue), entry
     return entry.value
 
 
@@ -138,8 +138,8 @@ def test_every_real_file_is_imported_but_those_known_to_be_refused() -> None:
     for kind, folder in FOLDER.items():
         for path in shared("topo", folder).iterdir():
             if path.suffix != ".source" and (kind, path.name) not in REFUSED:
-                draft = import_texts(kind, texts([str(path)]))
-                assert not toml(draft).startswith("name = \n")
+                draft = import_texts(kind, read_texts([str(path)]))
+                assert not draft_to_toml(draft).startswith("name = \n")
 
 
 def test_every_dump_of_nccl_has_what_its_raw_text_has() -> None:
@@ -148,7 +148,7 @@ def test_every_dump_of_nccl_has_what_its_raw_text_has() -> None:
         gpus = len(re.findall(r"<gpu\s", text))
         if (XML, path.name) in REFUSED or not gpus:
             continue
-        draft = import_texts(XML, texts([str(path)]))
+        draft = import_texts(XML, read_texts([str(path)]))
         counts = [
             int(count) * (1 if "0x068000" in link else 0.5)
             for link, count in re.findall(r'(<(?:nvlink|xgmi)[^>]*count="(\d+)"[^>]*>)', text)
@@ -161,7 +161,7 @@ def test_every_dump_of_nccl_has_what_its_raw_text_has() -> None:
 
 def test_a_matrix_that_was_cut_says_so_and_keeps_what_the_gpus_say() -> None:
     path = shared("topo", "nvidia-smi-truncated", "dgxh100-8-nic12-truncated.txt")
-    draft = import_texts(NV, texts([str(path)]), Options(gpu="h100"))
+    draft = import_texts(NV, read_texts([str(path)]), ImportOptions(gpu="h100"))
     assert draft.counted == {"gpus": 8, "nics": 12, "nvlinks": 144}
     assert value(level(draft, "node").ports) == 8
     assert any("Rows of NICs are missing" in note for note in draft.notes)
@@ -191,7 +191,7 @@ def test_a_file_agrees_with_the_catalogues_own_sources(
     if len(draft.levels) > 1:
         assert value(draft.levels[0].ports) == known.links[0].ports
         rate = draft.levels[0].bandwidth_bytes_per_second
-        if isinstance(rate, Stated):
+        if isinstance(rate, StatedValue):
             assert rate.value == known.links[0].bandwidth_bytes_per_second
 
 
@@ -231,7 +231,7 @@ def test_the_fixtures_are_what_they_were_written_to_be() -> None:
     assert value(switched.levels[1].bandwidth_bytes_per_second) == 300e9
     assert any("mlx5_4" in note for note in switched.notes)
     dump = own(XML, "switched.xml", nodes=2)
-    system = read(toml(dump.suggested()))
+    system = read(draft_to_toml(dump.suggested()))
     assert str(system.hierarchy) == "2 node x 4 gpu"
     assert system.links[1].reduces
     assert system.links[1].unconfirmed
@@ -330,7 +330,7 @@ def test_a_shape_is_found_under_any_numbering(
     numbers = list(range(size * islands))
     random.Random(seed).shuffle(numbers)
     links = {tuple(sorted((numbers[a], numbers[b]))): count for a, b in graph.edges}
-    found = shape(size * islands, links)  # type: ignore[arg-type]
+    found = find_shape(size * islands, links)  # type: ignore[arg-type]
     alike = Domain.MESH if kind == "mesh" or size == 3 else Domain.RING
     assert (found.domain, found.links) == (alike, count)
     renamed = nx.relabel_nodes(graph, dict(enumerate(numbers)))
@@ -355,7 +355,7 @@ def test_an_irregular_shape_suggests_a_ring_only_along_links(
     graph.add_nodes_from(range(gpus))
     if not nx.is_connected(graph):
         return
-    found = shape(gpus, links)
+    found = find_shape(gpus, links)
     if found.domain is None and found.ring:
         around = zip(found.islands[0], (*found.islands[0][1:], found.islands[0][0]), strict=True)
         assert all(graph.has_edge(a, b) for a, b in around)
@@ -415,7 +415,7 @@ def test_switches_that_add_up_are_suggested_where_a_file_is_silent(
     links: int, gpu: str | None, known: object
 ) -> None:
     """NV18 is of Hopper and later, NV12 of A100; NV8 is an H800 (adds up) or an A800 (does not)."""
-    draft = import_texts(NV, {"f": switched(links, 8)}, Options(gpu=gpu))
+    draft = import_texts(NV, {"f": switched(links, 8)}, ImportOptions(gpu=gpu))
     entry = level(draft, "gpu").reduces
     if known is None:
         assert entry is None
@@ -423,7 +423,7 @@ def test_switches_that_add_up_are_suggested_where_a_file_is_silent(
         assert isinstance(entry, Blank)
         assert not entry.needed
         assert entry.suggestion == (None if known == "?" else known)
-        assert "# reduces = " in toml(draft)
+        assert "# reduces = " in draft_to_toml(draft)
 
 
 def test_a_named_gpu_of_hwloc_says_whether_its_switches_add_up() -> None:
@@ -563,7 +563,9 @@ def test_what_the_links_are_is_said_as_far_as_the_file_does(
     for level, medium in zip(draft.levels, media, strict=True):
         assert medium is None or level.medium == medium
     stated = [f'medium = "{level.medium}"' for level in draft.levels if level.medium]
-    assert [line for line in toml(draft).splitlines() if line.startswith("medium")] == stated
+    assert [
+        line for line in draft_to_toml(draft).splitlines() if line.startswith("medium")
+    ] == stated
 
 
 def test_a_gpu_that_no_matrix_lists_leaves_the_links_open() -> None:
@@ -571,4 +573,4 @@ def test_a_gpu_that_no_matrix_lists_leaves_the_links_open() -> None:
     assert not import_texts(HWLOC, {"f": text}).warnings
     draft = import_texts(HWLOC, {"f": text.replace("OSDev:802 ", "OSDev:999999 ", 1)})
     assert "NVLinkBandwidth lists 15 of 16 GPUs" in draft.warnings[0]
-    assert not isinstance(draft.levels[-1].domain, Stated)
+    assert not isinstance(draft.levels[-1].domain, StatedValue)

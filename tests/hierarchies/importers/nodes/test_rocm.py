@@ -10,14 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hierarchies import InputError
-from hierarchies.importers import Draft, Options, Stated, import_texts
+from hierarchies.importers import Draft, ImportOptions, StatedValue, import_texts
 from shared import case
 
 Rows = list[list[str]]
 
 
 def of(text: str, **options: object) -> Draft:
-    return import_texts("rocm-smi", {"node.txt": text}, Options(**options))  # type: ignore[arg-type]
+    return import_texts("rocm-smi", {"node.txt": text}, ImportOptions(**options))  # type: ignore[arg-type]
 
 
 def cells(hive: nx.Graph[int], name: str) -> Rows:
@@ -104,7 +104,7 @@ def test_pairs_without_a_link_of_their_own_are_not_joined(
     every = gpus * (gpus - 1) // 2
     assert draft.counted["xgmi"] == linked
     found = draft.levels[-1].domain
-    assert (isinstance(found, Stated) and found.value == "mesh") == (linked == every)
+    assert (isinstance(found, StatedValue) and found.value == "mesh") == (linked == every)
     assert len(draft.warnings) == (linked < every)
     if linked < every:
         assert f"by the table {told!r}, but XGMI by the table 'link type'" in draft.warnings[0]
@@ -113,7 +113,7 @@ def test_pairs_without_a_link_of_their_own_are_not_joined(
 def test_a_hive_of_mi250_is_no_mesh() -> None:
     draft = of(case("05-mi250-hops", "mi250.txt").read_text(), nodes=2)
     assert draft.counted == {"gpus": 8, "xgmi": 12}
-    assert not isinstance(draft.levels[-1].domain, Stated)
+    assert not isinstance(draft.levels[-1].domain, StatedValue)
     assert "(15 more like this)" in draft.warnings[0]
     assert "table 'weight'" in draft.warnings[0]
 

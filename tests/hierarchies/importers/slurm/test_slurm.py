@@ -7,11 +7,18 @@ from dataclasses import replace
 import pytest
 
 from hierarchies import InputError, load, read
-from hierarchies.importers import Draft, Options, Stated, around, import_texts, toml
+from hierarchies.importers import (
+    Draft,
+    ImportOptions,
+    StatedValue,
+    draft_to_toml,
+    import_texts,
+    wrap_network,
+)
 from network_texts import SHOWN, TREE, YAML_TREE, counts
 
 
-def of(text: str, options: Options | None = None, name: str = "topology.conf") -> Draft:
+def of(text: str, options: ImportOptions | None = None, name: str = "topology.conf") -> Draft:
     return import_texts("slurm", {name: text}, options)
 
 
@@ -30,13 +37,13 @@ def test_a_tree_becomes_levels_and_no_speed_is_invented() -> None:
 
 
 def test_the_draft_is_refused_until_it_is_filled() -> None:
-    text = toml(of(TREE))
+    text = draft_to_toml(of(TREE))
     with pytest.raises(InputError):
         read(text)
 
 
 def test_a_node_goes_inside() -> None:
-    draft = around(of(TREE), load("dgx-h100"))
+    draft = wrap_network(of(TREE), load("dgx-h100"))
     assert counts(draft) == {"spine": 2, "leaf": 2, "node": 3, "gpu": 8}
     assert blank(draft) == {
         (level, key)
@@ -119,13 +126,13 @@ def test_unlike_units_are_named_with_an_even_part() -> None:
 
 def test_missing_nodes_are_exceptions_of_the_system() -> None:
     text = "SwitchName=top Switches=s[0-1]\nSwitchName=s0 Nodes=a[1-2]\nSwitchName=s1 Nodes=b1\n"
-    draft = around(of(text), load("dgx-h100"))
+    draft = wrap_network(of(text), load("dgx-h100"))
     assert [lack.unit for lack in draft.lacks] == ["leaf1/node1"]
     leaf, *inside = draft.levels
     filled = replace(
-        leaf, bandwidth_bytes_per_second=Stated(50e9, "plan"), ports=Stated(16, "plan")
+        leaf, bandwidth_bytes_per_second=StatedValue(50e9, "plan"), ports=StatedValue(16, "plan")
     )
-    system = read(toml(replace(draft, levels=(filled, *inside)).suggested()))
+    system = read(draft_to_toml(replace(draft, levels=(filled, *inside)).suggested()))
     assert str(system.hierarchy) == "2 leaf x 2 node x 8 gpu"
     assert sorted(system.missing) == list(range(24, 32))
 
@@ -221,9 +228,9 @@ def test_what_is_refused_and_why(text: str, problem: str) -> None:
 
 
 def test_a_number_of_nodes_that_is_not_the_files() -> None:
-    assert of(SHOWN, Options(nodes=4)).counted["nodes"] == 4
+    assert of(SHOWN, ImportOptions(nodes=4)).counted["nodes"] == 4
     with pytest.raises(InputError, match="there are 4 nodes"):
-        of(SHOWN, Options(nodes=8))
+        of(SHOWN, ImportOptions(nodes=8))
 
 
 def test_one_cluster_at_a_time() -> None:

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from hierarchies.calibration import Measured, Stray
+from hierarchies.calibration import MeasuredRange, TableResidual
 from machines import bare, calibration
 from replying import COMMANDS, SHAPES, body_of, faults, models_of, told
 from synth.ask.answers.machine_parts import MachineInFull
-from synth.ask.answers.parts import as_json, judged_keys
+from synth.ask.answers.parts import to_json, verdict_keys
 from synth.collective.verify.symbolic import Unknown
 
 Path = tuple[Any, ...]
@@ -121,9 +121,9 @@ def test_an_answer_with_anything_changed_is_refused(name: str) -> None:
 
 
 def test_a_calibrated_machine_with_anything_changed_is_refused() -> None:
-    seen = (Measured("all-reduce", (2, 4), (("ring", "simple"),), 8, 1024),)
-    known = replace(calibration(), measured=seen, strays=(Stray(0, 3, 0.8, 1.3),))
-    system = as_json(MachineInFull.of(replace(bare(), calibration=known)))
+    seen = (MeasuredRange("all-reduce", (2, 4), (("ring", "simple"),), 8, 1024),)
+    known = replace(calibration(), measured=seen, strays=(TableResidual(0, 3, 0.8, 1.3),))
+    system = to_json(MachineInFull.of(replace(bare(), calibration=known)))
     body = {"schema_version": 1, "system": small(system)}
     assert faults("systems", body) == []
     for change, other in spoiled(body):
@@ -144,7 +144,7 @@ def small(value: Any) -> Any:
 
 def test_a_verdict_and_what_comes_with_it_belong_together() -> None:
     body = body_of("check")
-    unknown = {**body, **judged_keys(Unknown("ran out of steps"))}
+    unknown = {**body, **verdict_keys(Unknown("ran out of steps"))}
     assert faults("check", unknown) == []
     assert faults("check", {k: v for k, v in unknown.items() if k != "proof_reason"})
     assert faults("check", {**body, "proof_reason": "because"})

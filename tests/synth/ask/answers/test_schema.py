@@ -16,12 +16,12 @@ from pydantic import BaseModel
 
 from exhaustive import examples
 from grammar import Goal
-from hierarchies import InputError, System, described
+from hierarchies import InputError, System, describe_system
 from machines import bare, calibration
 from replying import COMMANDS, DOCS, body_of, faults, models_of
 from strategies import AXIS_NAMES, smart_systems, valid_programs
 from synth.ask.answers import REPLIES, schema
-from synth.ask.questions.question import asked
+from synth.ask.questions.question import parse_question
 from synth.ask.reply import Outcome, Reply
 from synth.ask.table import VERBS
 from synth.collective.ranking.request import Watcher
@@ -41,7 +41,7 @@ def test_every_verb_has_a_model_and_no_other() -> None:
 
 def answer(verb: str, question: dict[str, Any], watcher: Watcher | None = None) -> Reply:
     known = VERBS[verb]
-    return known.answer(asked(known.question, question), watcher or Watcher())
+    return known.answer(parse_question(known.question, question), watcher or Watcher())
 
 
 def judged(verb: str, question: dict[str, Any], watcher: Watcher | None = None) -> Reply:
@@ -55,7 +55,7 @@ def judged(verb: str, question: dict[str, Any], watcher: Watcher | None = None) 
 
 
 def machine(system: System) -> dict[str, str]:
-    return {"name": "drawn.toml", "text": described(system)}
+    return {"name": "drawn.toml", "text": describe_system(system)}
 
 
 @st.composite
@@ -118,7 +118,9 @@ def test_one_program_on_drawn_machines_is_as_described(data: st.DataObject) -> N
     goal = Goal(asked_for["request"])
     place = {key: asked_for[key] for key in ("axes", "reduce", "request")} | {"system": spec}
     [matrix, *_] = answer("place", {"system": spec, "axes": place["axes"]}).body["placements"]
-    question = asked(VERBS["lower"].question, {**place, "placement": matrix, "program": ""})
+    question = parse_question(
+        VERBS["lower"].question, {**place, "placement": matrix, "program": ""}
+    )
     tree = question.reduction(system).tree
     assume(tree.digits)
     program = str(data.draw(valid_programs(tree, goal)))

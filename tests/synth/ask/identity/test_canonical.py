@@ -10,21 +10,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from synth.ask.identity.canonical import canonical, key_of
-from synth.ask.questions.question import asked
+from synth.ask.identity.canonical import canonical_text, key_of
+from synth.ask.questions.question import parse_question
 from synth.ask.table import VERBS
 
 TOP = {"system": "dgx-h100:4", "axes": {"data": 32}, "reduce": ["data"]}
 
 
 def top_key(**changes: object) -> str:
-    return key_of("top", asked(VERBS["top"].question, TOP | changes))
+    return key_of("top", parse_question(VERBS["top"].question, TOP | changes))
 
 
 @given(st.permutations(list(TOP)))
 def test_the_order_of_keys_does_not_matter(order: list[str]) -> None:
     shuffled = {name: TOP[name] for name in order}
-    assert key_of("top", asked(VERBS["top"].question, shuffled)) == top_key()
+    assert key_of("top", parse_question(VERBS["top"].question, shuffled)) == top_key()
 
 
 def test_spellings_and_defaults_do_not_matter() -> None:
@@ -47,13 +47,13 @@ def test_the_order_of_axes_matters() -> None:
 
 def test_a_verb_is_part_of_the_key() -> None:
     given = {"system": "dgx-h100:4", "axes": {"data": 32}, "reduce": ["data"]}
-    assert key_of("cost", asked(VERBS["cost"].question, given)) != top_key()
+    assert key_of("cost", parse_question(VERBS["cost"].question, given)) != top_key()
 
 
 def test_the_canonical_text_asks_the_same_question() -> None:
-    question = asked(VERBS["top"].question, TOP | {"bytes": "1KiB..4GiB"})
-    said = json.loads(canonical("top", question))
-    assert asked(VERBS["top"].question, said["question"]) == question
+    question = parse_question(VERBS["top"].question, TOP | {"bytes": "1KiB..4GiB"})
+    said = json.loads(canonical_text("top", question))
+    assert parse_question(VERBS["top"].question, said["question"]) == question
 
 
 def test_another_edition_has_another_key(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,7 +84,7 @@ def text_of(verb: str, question: BaseModel) -> str:
     """The canonical text; the values that fields are given here need not be of their types."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
-        return canonical(verb, question)  # type: ignore[arg-type]
+        return canonical_text(verb, question)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("verb", VERBS)

@@ -19,7 +19,7 @@ from synth.ask.identity import edition as edition_module
 from synth.ask.identity.canonical import key_of
 from synth.ask.identity.edition import edition, sources
 from synth.ask.partition import carry_out
-from synth.ask.questions.question import asked
+from synth.ask.questions.question import parse_question
 from synth.ask.table import VERBS, Verb
 from synth.collective.emit import TARGETS
 from synth.service.http.examples import EXAMPLES
@@ -91,7 +91,7 @@ def test_no_face_is_digested(digested: set[str]) -> None:
 
 def test_ours_are_all_packages_that_are_shipped() -> None:
     told = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    assert set(told["tool"]["importlinter"]["root_packages"]) == set(edition_module._OURS)
+    assert set(told["tool"]["importlinter"]["root_packages"]) == set(edition_module._PACKAGES)
 
 
 WATCHED = """
@@ -143,7 +143,7 @@ def test_a_key_follows_what_answers_and_not_what_asks_and_shows(
     for room in ROOMS:
         shutil.copytree(ROOT / room, tmp_path / room, ignore=shutil.ignore_patterns("*.pyc"))
     monkeypatch.setattr(edition_module.resources, "files", lambda room: tmp_path / room)
-    question = asked(VERBS["systems"].question, {})
+    question = parse_question(VERBS["systems"].question, {})
 
     def key() -> str:
         edition.cache_clear()

@@ -14,26 +14,26 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from exhaustive import examples
-from hierarchies import InputError, Reduction, System, placements, row_major
+from hierarchies import InputError, Reduction, System, placements, row_major_placement
 from partitioned import RANGE, SUPERPOD, Given, body_of, told
 from results.speedup.perfect import Several, perfectly
 from strategies import AXIS_NAMES, systems
 from synth.ask.partition import LibraryCache, Piece, carry_out
 from synth.ask.planning import TopQuestion
-from synth.ask.questions.question import asked, axes_of
+from synth.ask.questions.question import axes_of, parse_question
 from synth.ask.reply import Outcome, Reply
 from synth.ask.table import VERBS
 from synth.collective.price import segments
 from synth.collective.ranking import answers, library
 from synth.collective.ranking.candidates import CandidateSearch
-from synth.collective.ranking.request import Provisional, Watcher
+from synth.collective.ranking.request import ProvisionalResult, Watcher
 from synth.search import forks
 from synth.step.search.composing.composer import Composer
 from synth.step.search.planning import Planner
 
 
 def answered(verb: str, given: Given, watcher: Watcher) -> Reply:
-    return VERBS[verb].answer(asked(VERBS[verb].question, given), watcher)
+    return VERBS[verb].answer(parse_question(VERBS[verb].question, given), watcher)
 
 
 @contextmanager
@@ -89,7 +89,7 @@ def questions(draw: st.DrawFn) -> tuple[System, Given]:
         for p in placements(system.hierarchy, axes_of(axes))
     ]
     assume(max(depths) <= 3)
-    assume(row_major(system.hierarchy, axes_of(axes)) is not None)
+    assume(row_major_placement(system.hierarchy, axes_of(axes)) is not None)
     return system, question
 
 
@@ -230,14 +230,14 @@ class Looker(Several):
 
     def __init__(self, processes: int = 1) -> None:
         super().__init__(processes)
-        self.seen: list[Sequence[Provisional]] = []
+        self.seen: list[Sequence[ProvisionalResult]] = []
 
-    def ranked(self, best: Callable[[], Sequence[Provisional]]) -> None:
+    def ranked(self, best: Callable[[], Sequence[ProvisionalResult]]) -> None:
         self.seen.append(best())
 
 
 def test_the_best_so_far_get_better_and_end_as_the_answers() -> None:
-    question = asked(TopQuestion, SUPERPOD | {"k": 3})
+    question = parse_question(TopQuestion, SUPERPOD | {"k": 3})
     looker = Looker()
     body = VERBS["top"].answer(question, looker).body
     firsts = [best[0].seconds for best in looker.seen]
@@ -253,7 +253,7 @@ def test_the_best_so_far_get_better_and_end_as_the_answers() -> None:
 def test_the_best_placements_of_a_job_so_far_end_as_its_ranking() -> None:
     given = {"system": "dgx-h100:4", "job": "gpt-18b-3d", "k": 3, "stripes": False}
     looker = Looker()
-    body = VERBS["plan"].answer(asked(VERBS["plan"].question, given), looker).body
+    body = VERBS["plan"].answer(parse_question(VERBS["plan"].question, given), looker).body
     last = [
         ([list(row) for row in one.placement], one.seconds, {a.name: a.size for a in one.axes})
         for one in looker.seen[-1]
@@ -313,7 +313,7 @@ SWEEP: Given = {
 
 COUNTED: dict[str, tuple[Any, str]] = {
     "placements searched": (CandidateSearch, "distinct"),
-    "programs followed": (segments._Choosing, "follow"),
+    "programs followed": (segments._ChoiceSearch, "follow"),
     "programs proved": (answers, "judged"),
     "answers priced": (answers, "_of_found"),
     "states explored": (library, "explore_moves"),

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 import hierarchies
 from exhaustive import examples
 from grammar import MOST_STEPS, parse
-from hierarchies import Fault, InputError, first_refused, load
+from hierarchies import Fault, InputError, find_first_refused, load
 from places import ROOT
 from synth.ask.questions.notations import size_in_bytes
 from synth.ask.questions.plain import check_plain
-from synth.ask.questions.question import asked
+from synth.ask.questions.question import parse_question
 from synth.ask.table import VERBS
 from synth.collective.ranking.request import Watcher
 from synth.collective.workload.quantities import UNITS
@@ -132,7 +132,7 @@ def test_too_much_is_refused(case: str) -> None:
     verb, question, told = TOO_MUCH[case]
     told = told.replace("10{18}", str(HUGE))
     with pytest.raises(InputError, match=told) as caught:
-        VERBS[verb].answer(asked(VERBS[verb].question, question), Watcher())
+        VERBS[verb].answer(parse_question(VERBS[verb].question, question), Watcher())
     assert len(str(caught.value)) < 4000
 
 
@@ -151,14 +151,16 @@ def test_a_size_that_is_taken_is_taken_again_as_a_number(number: int, unit: str)
 
 def test_what_is_much_is_answered() -> None:
     """Bounds are far from what people ask for."""
-    large = asked(VERBS["place"].question, {"system": "dgx-h100:65536", "axes": {"data": 2**19}})
+    large = parse_question(
+        VERBS["place"].question, {"system": "dgx-h100:65536", "axes": {"data": 2**19}}
+    )
     assert VERBS["place"].answer(large, Watcher()).body["count"] == 1
     axes = {f"a{number}x": 2 for number in range(5)} | {f"b{number}x": 1 for number in range(20)}
-    many = asked(VERBS["place"].question, {"system": "dgx-h100:4", "axes": axes})
+    many = parse_question(VERBS["place"].question, {"system": "dgx-h100:4", "axes": axes})
     assert VERBS["place"].answer(many, Watcher()).body["count"] == 10
     steps = parse(";".join([ALL] * MOST_STEPS)).steps
     assert len(steps) == MOST_STEPS
-    asked(VERBS["top"].question, {**PLACED, "k": HUGE, "bytes": "1KiB..16TiB"})
+    parse_question(VERBS["top"].question, {**PLACED, "k": HUGE, "bytes": "1KiB..16TiB"})
 
 
 PLAIN = st.recursive(
@@ -193,7 +195,7 @@ def test_the_first_that_is_refused_is_found(count: int, data: st.DataObject) -> 
         if number >= first:
             raise InputError("here")
 
-    assert first_refused(count, check) == first
+    assert find_first_refused(count, check) == first
 
 
 @pytest.mark.parametrize(
@@ -210,13 +212,15 @@ def test_of_many_faults_the_one_that_is_wrong_is_named(
 ) -> None:
     question = {"system": "dgx-h100:4", "without": without, "slow": slow}
     with pytest.raises(InputError) as caught:
-        VERBS["systems"].answer(asked(VERBS["systems"].question, question), Watcher())
+        VERBS["systems"].answer(parse_question(VERBS["systems"].question, question), Watcher())
     assert str(caught.value).startswith(where)
 
 
 def test_thousands_of_faults_are_taken() -> None:
     units = [f"node{number}" for number in range(1, 4000)]
-    question = asked(VERBS["systems"].question, {"system": "dgx-h100:4000", "without": units})
+    question = parse_question(
+        VERBS["systems"].question, {"system": "dgx-h100:4000", "without": units}
+    )
     found = VERBS["systems"].answer(question, Watcher()).body["system"]
     assert found["devices"] == 8
     assert load("dgx-h100:2").with_faults([Fault((1,))]).devices == 8

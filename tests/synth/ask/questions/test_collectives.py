@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from grammar import Goal
 from hierarchies import InputError
 from plain_text import printed
-from synth.ask.planning import SweepQuestion, TopQuestion, plan, sweep_systems, top
-from synth.ask.questions.question import asked
+from synth.ask.planning import SweepQuestion, TopQuestion, plan, rank_programs, sweep_systems
+from synth.ask.questions.question import parse_question
 from synth.ask.table import VERBS
 from synth.collective.ranking.request import Watcher
 from synth.collective.workload.files import write
@@ -48,11 +48,15 @@ def test_a_job_in_a_question_has_the_plan_of_its_file(
     collectives: list[dict[str, Any]], placement: Any
 ) -> None:
     """Byte for byte; and the file reads back as that job."""
-    question = asked(TopQuestion, {**ON, **HOW, "collectives": collectives, "placement": placement})
+    question = parse_question(
+        TopQuestion, {**ON, **HOW, "collectives": collectives, "placement": placement}
+    )
     text = write(question.job())
     given_file = {"job": {"name": "job.toml", "text": text}, "system": ON["system"]}
-    filed = asked(VERBS["plan"].question, {**given_file, **HOW, "k": 10, "placement": placement})
-    mine, its = top(question, Watcher()), plan(filed, Watcher())
+    filed = parse_question(
+        VERBS["plan"].question, {**given_file, **HOW, "k": 10, "placement": placement}
+    )
+    mine, its = rank_programs(question, Watcher()), plan(filed, Watcher())
     assert json.dumps(mine.body) == json.dumps(its.body)
     assert mine.outcome is its.outcome
 
@@ -61,14 +65,17 @@ def test_a_job_in_a_question_has_the_plan_of_its_file(
 def test_a_question_of_several_is_read_back_from_what_is_sent(
     collectives: list[dict[str, Any]],
 ) -> None:
-    question = asked(TopQuestion, {**ON, "collectives": collectives})
+    question = parse_question(TopQuestion, {**ON, "collectives": collectives})
     sent = json.loads(json.dumps(question.model_dump(mode="json", by_alias=True)))
-    assert asked(TopQuestion, sent) == question
+    assert parse_question(TopQuestion, sent) == question
 
 
 def test_every_entry_has_a_name_of_its_own() -> None:
     twice = [*TWO, *TWO, {**TWO[0], "request": "all-gather"}]
-    names = [entry.name for entry in asked(TopQuestion, {**ON, "collectives": twice}).job().entries]
+    names = [
+        entry.name
+        for entry in parse_question(TopQuestion, {**ON, "collectives": twice}).job().entries
+    ]
     assert names == [
         "all-reduce over data",
         "all-reduce over model",
@@ -80,30 +87,38 @@ def test_every_entry_has_a_name_of_its_own() -> None:
 
 def test_what_one_axis_sends_often_decides_where_it_lies() -> None:
     """As an operator would: model inside the nodes, though data alone would rather be there."""
-    body = top(asked(TopQuestion, {**ON, **HOW, "collectives": TWO}), Watcher()).body
+    body = rank_programs(
+        parse_question(TopQuestion, {**ON, **HOW, "collectives": TWO}), Watcher()
+    ).body
     assert body["ranking"][0]["placement"] == [[2, 2], [1, 4]]
     rare = [TWO[0], {**TWO[1], "times": 1}]
-    body = top(asked(TopQuestion, {**ON, **HOW, "collectives": rare}), Watcher()).body
+    body = rank_programs(
+        parse_question(TopQuestion, {**ON, **HOW, "collectives": rare}), Watcher()
+    ).body
     assert body["ranking"][0]["placement"] == [[1, 4], [2, 2]]
 
 
 def test_an_axis_that_no_collective_is_over_is_named() -> None:
     """Two sums over data say no more of where model should lie than one."""
     twice = [TWO[0], {**TWO[0], "bytes": "1MiB"}]
-    body = top(asked(TopQuestion, {**ON, **HOW, "collectives": twice}), Watcher()).body
+    body = rank_programs(
+        parse_question(TopQuestion, {**ON, **HOW, "collectives": twice}), Watcher()
+    ).body
     assert "what the axis model sends, of which nothing is said" in printed(TABLES["top"](body))
-    body = top(asked(TopQuestion, {**ON, **HOW, "collectives": TWO}), Watcher()).body
+    body = rank_programs(
+        parse_question(TopQuestion, {**ON, **HOW, "collectives": TWO}), Watcher()
+    ).body
     assert "nothing is said" not in printed(TABLES["top"](body))
 
 
 def test_several_systems_are_asked_for_a_job_too() -> None:
     systems = ["dgx-h100:2", "dgx-a100:2"]
     given_all = {"systems": systems, "axes": ON["axes"], **HOW, "collectives": TWO}
-    body = sweep_systems(asked(SweepQuestion, given_all), Watcher()).body
+    body = sweep_systems(parse_question(SweepQuestion, given_all), Watcher()).body
     assert [one["job"] for one in body["systems"]] == ["step", "step"]
     for system, one in zip(systems, body["systems"], strict=True):
         alone = {**ON, **HOW, "system": system, "collectives": TWO}
-        assert one == top(asked(TopQuestion, alone), Watcher()).body
+        assert one == rank_programs(parse_question(TopQuestion, alone), Watcher()).body
 
 
 @pytest.mark.parametrize(
@@ -133,4 +148,4 @@ def test_several_systems_are_asked_for_a_job_too() -> None:
 )
 def test_what_cannot_be_asked_is_refused_at_its_place(change: dict[str, Any], said: str) -> None:
     with pytest.raises(InputError, match=said):
-        top(asked(TopQuestion, {**ON, **HOW, **change}), Watcher())
+        rank_programs(parse_question(TopQuestion, {**ON, **HOW, **change}), Watcher())

@@ -60,7 +60,11 @@ def test_axes_are_read_in_their_order(axes: dict[str, int]) -> None:
         (notations.SHARES, ["node3=nan"], "'node3=nan' is not slow"),
         (notations.SHARES, ["node3=1", "node3=1"], "'node3' is given twice"),
         (notations.MATRIX, "[[1, 8]", "is no matrix"),
-        (notations.numbers("is no tree", "sizes"), "2,x", "'2,x' is no tree; write sizes, as in"),
+        (
+            notations.number_notation("is no tree", "sizes"),
+            "2,x",
+            "'2,x' is no tree; write sizes, as in",
+        ),
     ],
 )
 def test_a_mistake_says_what_would_be_right_and_leaves_its_place_to_who_asked(

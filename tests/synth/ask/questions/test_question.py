@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from hierarchies import InputError
 from synth.ask.machines import PlaceQuestion
 from synth.ask.planning import TopQuestion
-from synth.ask.questions.collectives import CollectiveAsked
+from synth.ask.questions.collectives import CollectiveRequest
 from synth.ask.questions.notations import size_in_bytes
-from synth.ask.questions.question import asked
+from synth.ask.questions.question import parse_question
 from synth.ask.table import VERBS
 
 TOP = {"system": "dgx-h100", "axes": {"data": 32}, "reduce": ["data"]}
@@ -46,10 +46,10 @@ def test_sizes_that_mean_nothing(text: str) -> None:
 @pytest.mark.parametrize("text", ["1KiB-1GiB", "1KiB:1GiB", "1KiB,1GiB", "1KiB to 1GiB", "much..1"])
 def test_a_range_that_is_none_is_told_how_one_is_written(text: str) -> None:
     with pytest.raises(InputError) as range_taken:
-        asked(TopQuestion, {**TOP, "bytes": text})
+        parse_question(TopQuestion, {**TOP, "bytes": text})
     assert range_taken.value.hint.endswith("or a range of sizes, as in 1KiB..4GiB")
     with pytest.raises(InputError) as one_taken:
-        asked(CollectiveAsked, {"reduce": ["data"], "bytes": text.replace("..", "-")})
+        parse_question(CollectiveRequest, {"reduce": ["data"], "bytes": text.replace("..", "-")})
     assert "range" not in one_taken.value.hint
 
 
@@ -59,7 +59,7 @@ def test_a_bare_number_is_bytes(number: int) -> None:
 
 
 def test_defaults_of_the_main_question() -> None:
-    question = asked(TopQuestion, TOP)
+    question = parse_question(TopQuestion, TOP)
     assert (question.bytes, question.k, question.max_steps) == (2**30, 10, 5)
     assert question.asked().over == ("data",)
 
@@ -78,12 +78,12 @@ def test_defaults_of_the_main_question() -> None:
 )
 def test_a_question_with_a_mistake_names_the_key(change: dict[str, object], told: str) -> None:
     with pytest.raises(InputError, match=told):
-        asked(TopQuestion, TOP | change)
+        parse_question(TopQuestion, TOP | change)
 
 
 def test_a_question_with_a_missing_key() -> None:
     with pytest.raises(InputError, match="axes"):
-        asked(PlaceQuestion, {"system": "dgx-h100"})
+        parse_question(PlaceQuestion, {"system": "dgx-h100"})
 
 
 def test_of_very_many_mistakes_one_is_told() -> None:
@@ -94,7 +94,9 @@ def test_of_very_many_mistakes_one_is_told() -> None:
     good = {"name": "topology.txt", "text": ""}
     question = {"kind": "hwloc", "files": [wrong] * 4096}
     with pytest.raises(InputError) as caught:
-        asked(VERBS["import"].question, question)
+        parse_question(VERBS["import"].question, question)
     assert (caught.value.where, len(str(caught.value)) < 500) == ("files.0.name", True)
     with pytest.raises(InputError, match="4750 mistakes"):
-        asked(VERBS["import"].question, question | {"files": [good] * 100 + [good | wrong] * 50})
+        parse_question(
+            VERBS["import"].question, question | {"files": [good] * 100 + [good | wrong] * 50}
+        )

@@ -15,7 +15,7 @@ from pydantic import BaseModel
 pytest.importorskip("fastapi", reason="needs the extra server")
 
 from hierarchies import InputError
-from synth.ask.questions.question import asked
+from synth.ask.questions.question import parse_question
 from synth.ask.table import VERBS
 from synth.service.http.examples import EXAMPLES
 
@@ -39,7 +39,7 @@ def questions(verb: str) -> Iterator[Any]:
 
 def refusal(verb: str, given: object) -> InputError | None:
     try:
-        asked(VERBS[verb].question, given)
+        parse_question(VERBS[verb].question, given)
     except InputError as error:
         return error
     return None
@@ -70,4 +70,4 @@ def test_no_message_names_what_is_inside(verb: str) -> None:
 )
 def test_what_is_wrong_is_told_at_its_key(verb: str, given: Any, said: str) -> None:
     with pytest.raises(InputError, match=re.escape(said)):
-        asked(VERBS[verb].question, given)
+        parse_question(VERBS[verb].question, given)

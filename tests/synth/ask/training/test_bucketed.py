@@ -10,24 +10,24 @@ import pytest
 from hierarchies import InputError
 from synth.ask.answers import judge
 from synth.ask.answers.training.bucketed import BucketsReply
-from synth.ask.questions.question import asked
-from synth.ask.training.bucketed import BucketsQuestion, bucketed
+from synth.ask.questions.question import parse_question
+from synth.ask.training.bucketed import BucketsQuestion, find_buckets
 from synth.collective.ranking.request import Watcher
-from synth.step.bucketing import Filling
+from synth.step.bucketing import FillPolicy
 
 STEP = Path(__file__).parents[3] / "steps" / "mlp-tiny.step"
 
 
 def answer(**more: Any) -> BucketsReply:
     given = {"model": {"name": "mlp.step", "text": STEP.read_text()}, "system": "dgx-h100:1"}
-    body = bucketed(asked(BucketsQuestion, given | more), Watcher()).body
+    body = find_buckets(parse_question(BucketsQuestion, given | more), Watcher()).body
     found: BucketsReply = judge("buckets").validate_python(body)
     return found
 
 
 def test_every_way_has_all_gradients_and_none_is_below_the_least() -> None:
     found = answer()
-    assert [one.filling for one in found.ways] == list(Filling)
+    assert [one.filling for one in found.ways] == list(FillPolicy)
     for one in found.ways:
         assert sum(each.bytes for each in one.buckets) == found.bytes
         assert sum(each.tensors for each in one.buckets) == found.gradients
@@ -38,7 +38,7 @@ def test_every_way_has_all_gradients_and_none_is_below_the_least() -> None:
         told = {"faster": low > 0, "slower": high < 0, "same": low <= 0 <= high}
         assert told[one.against_default]
     seconds = {one.filling: one.seconds for one in found.ways}
-    assert seconds[Filling.BEST] <= 1.001 * min(seconds.values())
+    assert seconds[FillPolicy.BEST] <= 1.001 * min(seconds.values())
     assert found.ways[0].against_default == "same"
 
 

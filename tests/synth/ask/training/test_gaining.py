@@ -13,26 +13,31 @@ pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
 
 from hierarchies import InputError, load
 from hierarchies.devices import device_named
-from hierarchies.units import duration
+from hierarchies.units import format_duration
 from plain_text import printed
 from synth.ask.answers import judge
-from synth.ask.answers.parts import as_json
+from synth.ask.answers.parts import to_json
 from synth.ask.answers.training.gained import ProgramOfPlan
-from synth.ask.export import hand_out
+from synth.ask.export import prepare_emit_input
 from synth.ask.planning import PlanQuestion, plan
-from synth.ask.training.gaining import emitted, executed, programs_of, remembered
-from synth.ask.training.trained import TrainQuestion, trained
-from synth.collective.emit import Options, RankOrder
+from synth.ask.training.gaining import (
+    earlier_answer_of,
+    emit_files,
+    execution_plans_of,
+    programs_of,
+)
+from synth.ask.training.trained import TrainQuestion, train_step
+from synth.collective.emit import EmitOptions, RankOrder
 from synth.collective.price.steps import total_seconds
 from synth.collective.ranking.request import Watcher
 from synth.show.terminal.table import TABLES
-from synth.step.frameworks import Job as Training
-from synth.step.frameworks import Machine, Model, configurations
-from synth.step.models import Spelling
-from synth.step.search.finalists import Finalist, simulated
-from synth.step.search.gaining import Sending
-from synth.step.search.job import Job
-from synth.step.search.links import Candidate
+from synth.step.frameworks import ModelSpec, PlacedSystem, write_configurations
+from synth.step.frameworks import TrainingSpec as Training
+from synth.step.models import ModelSettings
+from synth.step.search.finalists import Finalist, simulate_candidate
+from synth.step.search.gaining import CollectiveGain
+from synth.step.search.job import PlanningProblem
+from synth.step.search.links import PlacedRecipe
 from synth.step.search.planning import Planner
 from synth.step.sharding import parse_recipe
 from synth.step.zoo.sizes import sizes_of
@@ -97,22 +102,24 @@ def test_an_execution_plan_is_written_where_one_segment_gains_and_else_it_is_sai
             assert json.loads(written[name])["num_threads_per_block"]
     assert set(plans) == {name for one in found.programs for name in one.files} & set(plans)
     for one in gains():
-        plan = executed(load(FOUR), one[1].placement, one[0])
-        asked = replace(remembered(load(FOUR), one[1].placement, one[0]), segments=1)
-        out = hand_out(asked, Options())
+        plan = execution_plans_of(load(FOUR), one[1].placement, one[0])
+        asked = replace(earlier_answer_of(load(FOUR), one[1].placement, one[0]), segments=1)
+        out = prepare_emit_input(asked, EmitOptions())
         gained = total_seconds(out.source.prices) < out.plain_seconds
         assert isinstance(plan, dict) == gained
 
 
 @cache
-def gains() -> list[tuple[Sending, Finalist]]:
+def gains() -> list[tuple[CollectiveGain, Finalist]]:
     system = load(FOUR)
     sizes = {"layers": 4, "vocabulary": 4096}
-    spelling = Spelling(batch=64, dtype="bfloat16")
-    job = Job("gpt2-small", sizes, spelling, system, device_named(system.device))
+    spelling = ModelSettings(batch=64, dtype="bfloat16")
+    job = PlanningProblem("gpt2-small", sizes, spelling, system, device_named(system.device))
     recipe = parse_recipe("data=64; batch over data")
     planner = Planner(job)
-    one = simulated(job.step, Candidate(recipe, ((4, 16),)), planner._answers, job.device)
+    one = simulate_candidate(
+        job.step, PlacedRecipe(recipe, ((4, 16),)), planner._answers, job.device
+    )
     return [(gain, one) for gain in planner.gaining(one)]
 
 
@@ -141,13 +148,13 @@ def test_what_is_sent_is_how_often_by_how_long_and_sums_up() -> None:
     sent = {(one.request, *one.over, one.bytes): one for one in found.sent}
     assert gains.keys() <= sent.keys()
     assert all(sent[key].times == one.times for key, one in gains.items())
-    text = printed(TABLES["plan"](as_json(found)))
+    text = printed(TABLES["plan"](to_json(found)))
     for seconds in (
         found.sent[0].seconds,
         found.sent[0].all_seconds,
         sum(one.all_seconds for one in found.sent),
     ):
-        assert duration(seconds) in text
+        assert format_duration(seconds) in text
 
 
 def test_a_line_is_for_all_calls_that_it_is_set_for_and_said_to_hold_for_others() -> None:
@@ -175,13 +182,13 @@ def test_a_line_is_for_all_calls_that_it_is_set_for_and_said_to_hold_for_others(
     others = sent[0].times
     for programs, said in ((told, ""), (told[1:], f"; here also for {others} that are others")):
         whole = found.model_copy(update={"programs": programs})
-        text = " ".join(printed(TABLES["plan"](as_json(whole))).split())
+        text = " ".join(printed(TABLES["plan"](to_json(whole))).split())
         assert text.count(f"{line}: it holds") == 1
         assert f"and for no other collective{said} its timeline" in text
     other = told[1].model_copy(update={"environment": line.replace("Tree", "Ring")})
     whole = found.model_copy(update={"programs": [told[0], other]})
     assert f"only one of these lines can be set for {sent[0].request.value}" in printed(
-        TABLES["plan"](as_json(whole))
+        TABLES["plan"](to_json(whole))
     )
 
 
@@ -194,18 +201,18 @@ def test_where_nothing_is_sent_far_nothing_gains() -> None:
 def test_programs_count_ranks_as_those_who_are_told() -> None:
     """Where axes lie otherwise than the framework lays them out, ranks go by its own order."""
     system = load("p2-a100:2")
-    spelling = Spelling(batch=32, dtype="bfloat16")
+    spelling = ModelSettings(batch=32, dtype="bfloat16")
     sizes = {"layers": 4, "vocabulary": 4096, "heads": 16, "width": 1024}
-    job = Job("gpt2-small", sizes, spelling, system, device_named(system.device))
+    job = PlanningProblem("gpt2-small", sizes, spelling, system, device_named(system.device))
     planner = Planner(job)
     recipe = parse_recipe("data=8 tensor=4; batch over data; weights over tensor as Megatron")
-    crossed = Candidate(recipe, ((1, 8), (2, 2)))
-    one = simulated(job.step, crossed, planner._answers, job.device)
-    written = configurations(
+    crossed = PlacedRecipe(recipe, ((1, 8), (2, 2)))
+    one = simulate_candidate(job.step, crossed, planner._answers, job.device)
+    written = write_configurations(
         recipe,
-        Model(job.model, sizes_of(job.model, sizes), job.step),
+        ModelSpec(job.model, sizes_of(job.model, sizes), job.step),
         Training(32, 1024),
-        Machine(system, one.placement),
+        PlacedSystem(system, one.placement),
         ("megatron",),
     )
     assert "slurm_hostfile" in written.written["megatron"].files
@@ -214,7 +221,7 @@ def test_programs_count_ranks_as_those_who_are_told() -> None:
     assert files
     by_file = next(each for each in gains if f"_{each.sent.size_bytes}/" in next(iter(files)))
     told, plain = (
-        dict(emitted(remembered(system, one.placement, by_file), "torch", order, "it"))
+        dict(emit_files(earlier_answer_of(system, one.placement, by_file), "torch", order, "it"))
         for order in (RankOrder.MEGATRON, RankOrder.MACHINE)
     )
     assert next(iter(files.values())) in told.values()
@@ -235,7 +242,7 @@ def configured(**given: Any) -> Any:
             **given,
         }
     )
-    return judge("train").validate_python(trained(question, Watcher()).body)
+    return judge("train").validate_python(train_step(question, Watcher()).body)
 
 
 def test_a_plan_that_is_given_has_the_files_of_the_one_that_is_found() -> None:

@@ -7,15 +7,15 @@ import pytest
 from hierarchies import InputError
 from synth.ask.answers import judge
 from synth.ask.answers.training.orders import OrderReply
-from synth.ask.questions.question import asked
-from synth.ask.training.orders import OrderQuestion, ordered
+from synth.ask.questions.question import parse_question
+from synth.ask.training.orders import OrderQuestion, show_schedule
 from synth.collective.ranking.request import Watcher
 from synth.show.terminal.table import TABLES
-from synth.step.schedules import SCHEDULES, parse
+from synth.step.schedules import SCHEDULES, parse_schedule
 
 
 def answer(**given: object) -> OrderReply:
-    body = ordered(asked(OrderQuestion, given), Watcher()).body
+    body = show_schedule(parse_question(OrderQuestion, given), Watcher()).body
     found: OrderReply = judge("order").validate_python(body)
     assert TABLES["order"](body)
     return found
@@ -29,7 +29,7 @@ def test_a_schedule_and_its_text_have_the_same_answer(name: str) -> None:
     given = answer(order=file.text, stages=4, microbatches=6, **costs, protocol="rendezvous")
     assert named.schedule == name
     assert given == named.model_copy(update={"schedule": None})
-    assert str(parse(file.text)) == "\n".join(
+    assert str(parse_schedule(file.text)) == "\n".join(
         " ".join(one.action for one in rank.actions) for rank in named.ranks
     )
     assert named.seconds == max(rank.actions[-1].end_seconds for rank in named.ranks)

@@ -11,12 +11,12 @@ import pytest
 pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
 
 from framework_files import megatron_parser, words
-from hierarchies.units import duration
+from hierarchies.units import format_duration
 from plain_text import printed
 from synth.ask.answers import judge
 from synth.ask.answers.training.planned import StepPlanReply
-from synth.ask.answers.training.plans import PlanOfStep, thinned
-from synth.ask.questions.question import asked
+from synth.ask.answers.training.plans import PlanOfStep, thin_front
+from synth.ask.questions.question import parse_question
 from synth.ask.table import VERBS
 from synth.collective.ranking.request import Watcher
 from synth.show.terminal.table import TABLES
@@ -29,7 +29,7 @@ PINNED = {**ASKED, "pin": "tensor=1 remat=no", "explain": "pipe=2"}
 
 @cache
 def answered(**other: Any) -> StepPlanReply:
-    question = asked(VERBS["plan"].question, {**PINNED, **other})
+    question = parse_question(VERBS["plan"].question, {**PINNED, **other})
     found = judge("plan").validate_python(VERBS["plan"].answer(question, Watcher()).body)
     assert isinstance(found, StepPlanReply)
     return found
@@ -74,11 +74,11 @@ def test_none_of_the_front_is_beaten_and_the_fastest_is_on_it() -> None:
 def test_of_a_long_front_both_ends_stay_and_what_is_between_is_spread() -> None:
     composed = answered().front
     long = [composed[0]] * 30 + [composed[-1]] * 30
-    few = thinned(long)
+    few = thin_front(long)
     assert len(few) == 20
     assert [few[0], few[-1]] == [composed[0], composed[-1]]
     assert few.count(composed[0]) == 10
-    assert thinned(long[:20]) == long[:20]
+    assert thin_front(long[:20]) == long[:20]
 
 
 def test_replicas_normalise_their_own_samples() -> None:
@@ -108,7 +108,7 @@ def test_buckets_that_gain_are_in_the_plan_its_words_and_its_files() -> None:
         "pin": "data=16 remat=no microbatches=1",
         "explain": "bucket=no",
     }
-    question = asked(VERBS["plan"].question, given)
+    question = parse_question(VERBS["plan"].question, given)
     answer = judge("plan").validate_python(VERBS["plan"].answer(question, Watcher()).body)
     assert isinstance(answer, StepPlanReply)
     [best], other = answer.plans, answer.why_not
@@ -119,7 +119,7 @@ def test_buckets_that_gain_are_in_the_plan_its_words_and_its_files() -> None:
     waited = other.seconds - other.compute_seconds - (best.seconds - best.compute_seconds)
     assert best.bucket_saved_seconds == pytest.approx(waited)
     text = printed(TABLES["plan"](answer))
-    assert f"summed by itself: number 1 by {duration(best.bucket_saved_seconds)}" in text
+    assert f"summed by itself: number 1 by {format_duration(best.bucket_saved_seconds)}" in text
     files = {one.name: one.text for one in answer.files}
     megatron = megatron_parser().parse_args(words(files["megatron/arguments.sh"]))
     assert 4 * megatron.ddp_bucket_size == best.bucket_bytes
@@ -132,7 +132,9 @@ def test_a_size_may_be_0_where_it_says_whether() -> None:
     small = {"system": "dgx-h100:1", "batch": 8, "k": 1, "pin": "data=8"}
     off, other = (
         judge("plan").validate_python(
-            VERBS["plan"].answer(asked(VERBS["plan"].question, {**small, **model}), Watcher()).body
+            VERBS["plan"]
+            .answer(parse_question(VERBS["plan"].question, {**small, **model}), Watcher())
+            .body
         )
         for model in (
             {"model": "dropless-tiny", "sizes": {"dropless": 0}},

@@ -15,14 +15,14 @@ pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
 
 from grammar import Goal
 from grammar.tensors.parser import parse_sharded
-from hierarchies import Axis, InputError, known
+from hierarchies import Axis, InputError, load_known
 from manual import DOCS
 from synth.ask.training.shards import ShardQuestion, shard
 from synth.cli.app import app
 from synth.collective.ranking.planner import answers
 from synth.collective.ranking.request import Request, Watcher
 from synth.collective.semantics.programs import Language
-from synth.measure.calibration.typical import typical
+from synth.measure.calibration.typical import apply_typical
 from synth.step.sharded_step import check
 
 OWN = """
@@ -144,7 +144,7 @@ def test_seconds_are_those_of_the_planner_on_the_placement() -> None:
     sizes = {"heads": 8, "width": 64}
     given = {"system": "dgx-h100:2", "placement": [list(row) for row in matrix]}
     found = answer(model="gpt2-tiny", sizes=sizes, plan=plan, **given)
-    system = typical(known("dgx-h100:2"))
+    system = apply_typical(load_known("dgx-h100:2"))
     seconds = 0.0
     for one in found["requests"]:
         request = Request(

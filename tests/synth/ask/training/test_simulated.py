@@ -14,13 +14,13 @@ import pytest
 from hierarchies import InputError
 from synth.ask.answers import judge
 from synth.ask.answers.training.simulated import SimulateReply
-from synth.ask.questions.question import asked
+from synth.ask.questions.question import parse_question
 from synth.ask.reply import Outcome, Reply
-from synth.ask.training.simulated import SimulateQuestion, simulated
+from synth.ask.training.simulated import SimulateQuestion, simulate_step
 from synth.collective.ranking.request import Watcher
 from synth.collective.workload.files import read_job
 from synth.service.page.results import drawing_of
-from synth.show.report.steps import timeline
+from synth.show.report.steps import draw_timeline
 
 STEP = Path(__file__).parents[3] / "steps" / "mlp-tiny.step"
 PLAN = "data=8; batch over data; zero=1"
@@ -29,7 +29,7 @@ PIPE = "data=2 pipe=4; batch over data; schedule 1f1b, 4 microbatches"
 
 def run(**more: Any) -> Reply:
     given = {"model": {"name": "mlp.step", "text": STEP.read_text()}, "system": "dgx-h100:1"}
-    return simulated(asked(SimulateQuestion, given | {"plan": PLAN} | more), Watcher())
+    return simulate_step(parse_question(SimulateQuestion, given | {"plan": PLAN} | more), Watcher())
 
 
 @cache
@@ -123,7 +123,7 @@ def test_the_trace_has_every_row_once_and_in_turn() -> None:
 
 def test_the_drawing_has_a_bar_for_every_row() -> None:
     found = reply_of(zoo(plan=PIPE))
-    made = str(timeline(found.name, found.seconds, found.ranks))
+    made = str(draw_timeline(found.name, found.seconds, found.ranks))
     drawn = ElementTree.fromstring(made)
     bars = [one for one in drawn.iter() if one.get("class") == "bar"]
     passes = sum(row.stream == "passes" for rank in found.ranks for row in rank.rows)
@@ -185,6 +185,6 @@ def test_an_order_that_stands_still_is_shown_and_goes_on_where_transfers_are_eag
 
 def test_the_page_draws_it_and_no_other_answer() -> None:
     found = answer()
-    drawn = timeline(found.name, found.seconds, found.ranks)
+    drawn = draw_timeline(found.name, found.seconds, found.ranks)
     assert drawing_of("simulate", run().body) == drawn
     assert drawing_of("order", {}) is None

@@ -16,23 +16,23 @@ from hierarchies import InputError
 from places import TESTS
 from synth.ask.answers import judge
 from synth.ask.answers.training.trained import TrainReply
-from synth.ask.questions.question import asked
+from synth.ask.questions.question import parse_question
 from synth.ask.training import trained as training
-from synth.ask.training.trained import TrainQuestion, trained
+from synth.ask.training.trained import TrainQuestion, train_step
 from synth.cli import inputs
 from synth.cli.app import app
 from synth.collective.ranking.request import Watcher
 from synth.show.terminal.table import TABLES
 from synth.step.emit import NOT_EXECUTED
 from synth.step.models import own_function
-from synth.step.trials import Alone, Compared, Row
+from synth.step.trials import SingleDeviceRun, StepDifference, TrialComparison
 
 KEPT = TESTS / "steps" / "mlp-tiny.step"
 TEXT = {"name": "kept.step", "text": KEPT.read_text(encoding="utf-8")}
 
 
 def answer(**given: Any) -> TrainReply:
-    body = trained(asked(TrainQuestion, {"model": TEXT, **given}), Watcher()).body
+    body = train_step(parse_question(TrainQuestion, {"model": TEXT, **given}), Watcher()).body
     found: TrainReply = judge("train").validate_python(body)
     assert TABLES["train"](body)
     return found
@@ -210,7 +210,7 @@ def test_only_what_this_process_traced_is_run_again(tmp_path: Path) -> None:
     """A text with the name of a file and a function runs nothing, as in the service."""
     pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
     (tmp_path / "own.py").write_text(OWN)
-    text = inputs.step(f"{tmp_path}/own.py:model")["text"]
+    text = inputs.read_step(f"{tmp_path}/own.py:model")["text"]
     assert own_function(text) is not None
     assert own_function(text.replace("step own", "step other")) is None
     assert own_function(TEXT["text"]) is None
@@ -219,12 +219,14 @@ def test_only_what_this_process_traced_is_run_again(tmp_path: Path) -> None:
 def test_the_function_is_asked_where_this_process_has_it(tmp_path: Path, monkeypatch) -> None:
     pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
     (tmp_path / "own.py").write_text(OWN)
-    row = Row(1.0, 1.0, 0.0, 0.0)
-    monkeypatch.setattr(training, "trained_in", lambda *given: None)
-    monkeypatch.setattr(training, "as_text", lambda *given: Alone("text", {}, {}))
-    monkeypatch.setattr(training, "by_own", lambda step, function, *more: Alone("own", {}, {}))
-    monkeypatch.setattr(training, "compared", lambda *given: Compared((row,), ("v0",)))
-    own, plan = inputs.step(f"{tmp_path}/own.py:model"), "a=2; batch over a"
+    row = StepDifference(1.0, 1.0, 0.0, 0.0)
+    monkeypatch.setattr(training, "run_trial", lambda *given: None)
+    monkeypatch.setattr(training, "run_text", lambda *given: SingleDeviceRun("text", {}, {}))
+    monkeypatch.setattr(
+        training, "run_own_function", lambda step, function, *more: SingleDeviceRun("own", {}, {})
+    )
+    monkeypatch.setattr(training, "compare_runs", lambda *given: TrialComparison((row,), ("v0",)))
+    own, plan = inputs.read_step(f"{tmp_path}/own.py:model"), "a=2; batch over a"
     other = {**own, "text": own["text"].replace("step own", "step other")}
     for model, alone in ((own, "own"), (other, "text")):
         found = answer(model=model, plan=plan, check=True, steps=1)
@@ -246,14 +248,14 @@ def test_a_model_of_ones_own_is_compared_with_its_function(tmp_path: Path, monke
     assert json.loads(found.stdout)["check"]["alone"] == "the model's own function in JAX"
     from synth.step.trace import tracing  # Not at the top of the file: it needs JAX.
 
-    whole = tracing.traced
+    whole = tracing.trace_step
 
     def with_zeros(*given: Any) -> Step:
         step = whole(*given)
         zeros = tuple((name, bytes(len(data))) for name, data in step.constants)
         return replace(step, constants=zeros)
 
-    monkeypatch.setattr(tracing, "traced", with_zeros)
+    monkeypatch.setattr(tracing, "trace_step", with_zeros)
     found = run(*words)
     assert found.exit_code == 1
     assert "NOT equal: loss" in found.stdout

@@ -16,9 +16,9 @@ from price_oracle import in_order_trees, two_trees
 from synth.collective.algorithms.algorithms import (
     RECIPES,
     Algorithm,
+    AlgorithmRecipe,
     Choice,
-    Recipe,
-    offered,
+    offered_algorithms,
     recipe_at,
 )
 from synth.collective.algorithms.traffic import cycle, pairs, parents, tree_peak
@@ -38,7 +38,7 @@ MEMBERS = (
 )
 
 
-def fits(recipe: Recipe, members: tuple[int, ...]) -> bool:
+def fits(recipe: AlgorithmRecipe, members: tuple[int, ...]) -> bool:
     return prod(members) > 1 and recipe.fits(members)
 
 
@@ -49,7 +49,7 @@ def depth(tree: dict[int, int], node: int) -> int:
 @ROWS
 @each("m", range(2, 65))
 def test_demand_counts_the_busiest_as_one(
-    collective: Collective, algorithm: Algorithm, recipe: Recipe, m: int
+    collective: Collective, algorithm: Algorithm, recipe: AlgorithmRecipe, m: int
 ) -> None:
     if not fits(recipe, (m,)):
         return
@@ -137,7 +137,7 @@ def test_a_broadcast_gives_everyone_but_the_first_one_buffer(algorithm: Algorith
 @given(MEMBERS)
 @examples(15, 100)
 def test_every_cut_between_children_is_crossed_enough(
-    collective: Collective, algorithm: Algorithm, recipe: Recipe, members: tuple[int, ...]
+    collective: Collective, algorithm: Algorithm, recipe: AlgorithmRecipe, members: tuple[int, ...]
 ) -> None:
     """A child holds ``inside`` members of k: what must leave or enter it, spread over them.
 
@@ -164,7 +164,7 @@ def test_every_cut_between_children_is_crossed_enough(
 @given(MEMBERS)
 @examples(15, 100)
 def test_what_splits_sends_no_more_in_sum_than_its_outermost_level_asks(
-    collective: Collective, algorithm: Algorithm, recipe: Recipe, members: tuple[int, ...]
+    collective: Collective, algorithm: Algorithm, recipe: AlgorithmRecipe, members: tuple[int, ...]
 ) -> None:
     """By pieces a member sends rounds x (k - 1)/k of the buffer, over all levels together."""
     passing = algorithm in (Algorithm.TREE, Algorithm.IN_NETWORK)
@@ -182,7 +182,7 @@ def test_what_splits_sends_no_more_in_sum_than_its_outermost_level_asks(
 def test_levels_without_choice_change_nothing(
     collective: Collective,
     algorithm: Algorithm,
-    recipe: Recipe,
+    recipe: AlgorithmRecipe,
     members: tuple[int, ...],
     data: st.DataObject,
 ) -> None:
@@ -244,13 +244,13 @@ def test_every_collective_has_a_ring_for_every_group(collective: Collective) -> 
 @given(st.sampled_from(Collective), MEMBERS)
 def test_what_is_offered(collective: Collective, members: tuple[int, ...]) -> None:
     links = [PLAIN] * len(members)
-    every = offered(collective, members, links, Choice.AUTO)
+    every = offered_algorithms(collective, members, links, Choice.AUTO)
     assert len(set(every)) == len(every)
     assert every[0] is Algorithm.RING
     assert Algorithm.IN_NETWORK not in every
     assert all(RECIPES[collective, algorithm].fits(members) for algorithm in every)
-    assert offered(collective, members, links, Choice.RING) == [Algorithm.RING]
-    [tree] = offered(collective, members, links, Choice.TREE)
+    assert offered_algorithms(collective, members, links, Choice.RING) == [Algorithm.RING]
+    [tree] = offered_algorithms(collective, members, links, Choice.TREE)
     without = {RS: Algorithm.RING, AG: Algorithm.RING, Collective.ALL_TO_ALL: Algorithm.DIRECT}
     assert tree is without.get(collective, Algorithm.TREE)
 
@@ -262,9 +262,11 @@ def test_where_switches_add_up(members: tuple[int, ...], data: st.DataObject) ->
     spans = [link.reduces for link, m in zip(links, members, strict=True) if m > 1]
     for collective in (AR, RS, AG, *ROOTED):
         enough = all(spans) if collective in (RS, AG) else any(spans)
-        every = offered(collective, members, links, Choice.AUTO)
+        every = offered_algorithms(collective, members, links, Choice.AUTO)
         assert (Algorithm.IN_NETWORK in every) is enough
-    assert Algorithm.IN_NETWORK not in offered(Collective.ALL_TO_ALL, members, links, Choice.AUTO)
+    assert Algorithm.IN_NETWORK not in offered_algorithms(
+        Collective.ALL_TO_ALL, members, links, Choice.AUTO
+    )
 
 
 @each("m", range(2, 65))
@@ -313,13 +315,13 @@ def test_where_halving_and_direct_exchange_fit(
     members: tuple[int, ...], algorithm: Algorithm, is_offered: bool
 ) -> None:
     links = [PLAIN] * len(members)
-    assert (algorithm in offered(AR, members, links, Choice.AUTO)) is is_offered
+    assert (algorithm in offered_algorithms(AR, members, links, Choice.AUTO)) is is_offered
 
 
 def test_direct_exchange_turns_no_corners_in_a_torus() -> None:
     def direct(*members: int) -> bool:
         links = [Link(Domain.TORUS, 1.0, 0.0)] * 2
-        return Algorithm.DIRECT in offered(AR, members, links, Choice.AUTO)
+        return Algorithm.DIRECT in offered_algorithms(AR, members, links, Choice.AUTO)
 
     assert direct(1, 4)
     assert direct(4, 1)

@@ -9,14 +9,14 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from exhaustive import examples
-from grammar import Collective, Groups, Instruction, admitted
+from grammar import Collective, Groups, Instruction, list_instructions
 from hierarchies import Axis, Hierarchy, Reduction, System, load, placements
-from hierarchies.fabric import cast
+from hierarchies.fabric import roles_of
 from price_oracle import Machine, groups_of
 from strategies import SWITCHES, reductions, smart_systems
 from synth.collective.algorithms.algorithms import Algorithm, Choice
 from synth.collective.price.step_prices import Simulator
-from synth.collective.price.ways import MEMORY, Line
+from synth.collective.price.ways import MEMORY, PriceLine
 
 GB = 1e9
 
@@ -26,8 +26,8 @@ def whole(system: System) -> Reduction:
     return Reduction(placement, ("data",))
 
 
-def in_network(system: System, reduction: Reduction, what: Instruction) -> list[Line]:
-    roles = cast(reduction, what.groups.free, what.groups.zero)
+def in_network(system: System, reduction: Reduction, what: Instruction) -> list[PriceLine]:
+    roles = roles_of(reduction, what.groups.free, what.groups.zero)
     lines = Simulator(system, Choice.ANY).lines(what.collective, roles)
     return [line for line in lines if line.algorithm is Algorithm.IN_NETWORK]
 
@@ -40,7 +40,7 @@ def test_wires_are_as_busy_as_priced(system: System, data: st.DataObject) -> Non
     system = replace(system, links=links)
     reduction = data.draw(reductions(system.hierarchy))
     assume(0 < len(reduction.tree.digits) <= 4)
-    what = data.draw(st.sampled_from(admitted(len(reduction.tree.digits), across=True)))
+    what = data.draw(st.sampled_from(list_instructions(len(reduction.tree.digits), across=True)))
     machine = Machine(system)
     loads: dict[object, float] = {}
     for group in groups_of(reduction, what.groups):
@@ -113,8 +113,8 @@ def test_a_switch_that_reduces_makes_nothing_dearer(
     dumb = replace(system, links=tuple(replace(link, reduces=False) for link in system.links))
     reduction = data.draw(reductions(system.hierarchy))
     assume(0 < len(reduction.tree.digits) <= 4)
-    what = data.draw(st.sampled_from(admitted(len(reduction.tree.digits), across=True)))
-    roles = cast(reduction, what.groups.free, what.groups.zero)
+    what = data.draw(st.sampled_from(list_instructions(len(reduction.tree.digits), across=True)))
+    roles = roles_of(reduction, what.groups.free, what.groups.zero)
     before, after = (
         Simulator(one).exchange(what.collective, roles, size).seconds for one in (dumb, system)
     )

@@ -14,19 +14,19 @@ from hypothesis import strategies as st
 
 from exhaustive import examples
 from explicit_steps import explicit
-from grammar import Collective, Instruction, admitted
+from grammar import Collective, Instruction, list_instructions
 from hierarchies import Domain, Hierarchy, InputError, Reduction, System, load
-from hierarchies.fabric import cast
+from hierarchies.fabric import roles_of
 from hierarchies.links import Network, Wiring
 from link_names import spelled
 from price_oracle import Group, Machine, groups_of
 from strategies import reductions, smart_systems, switches, systems
 from synth.collective.algorithms.algorithms import Algorithm
-from synth.collective.algorithms.link_loads import Footprint, Loads, footprint, gathered
-from synth.collective.algorithms.traffic import Shape
+from synth.collective.algorithms.link_loads import Footprint, Loads, footprint, merge_entries
+from synth.collective.algorithms.traffic import GroupShape
 from synth.collective.price.step_prices import Simulator
-from synth.collective.price.steps import StepPrice, priced_by
-from synth.collective.price.ways import MEMORY, Line
+from synth.collective.price.steps import InstructionPrice, price_of_line
+from synth.collective.price.ways import MEMORY, PriceLine
 from synth.collective.semantics.schedule import Exchange, Transpose
 
 ROOTED = (Collective.REDUCE, Collective.BROADCAST)
@@ -36,27 +36,29 @@ SIZE = 2**20
 @st.composite
 def asked(
     draw: st.DrawFn, smart: bool = False
-) -> tuple[System, Reduction, Instruction, tuple[Line, ...]]:
+) -> tuple[System, Reduction, Instruction, tuple[PriceLine, ...]]:
     """A system, a reduction on it, an instruction, and all ways to carry it out."""
     system = draw((smart_systems if smart else systems)(12))
     reduction = draw(reductions(system.hierarchy))
     digits = len(reduction.tree.digits)
     assume(0 < digits <= 4)
-    what = draw(st.sampled_from(admitted(digits, across=True)))
+    what = draw(st.sampled_from(list_instructions(digits, across=True)))
     what = replace(what, collective=draw(st.sampled_from(Collective)))
-    roles = cast(reduction, what.groups.free, what.groups.zero)
+    roles = roles_of(reduction, what.groups.free, what.groups.zero)
     return system, reduction, what, Simulator(system).lines(what.collective, roles)
 
 
 def print_of(
-    system: System, what: Instruction, line: Line, groups: list[Group]
+    system: System, what: Instruction, line: PriceLine, groups: list[Group]
 ) -> tuple[Footprint, Wiring]:
     wiring = Wiring(system)
     phase = Exchange(what.collective, np.array(groups), SIZE)
-    return footprint(phase, priced_by(what.collective.value, line, SIZE), wiring), wiring
+    return footprint(phase, price_of_line(what.collective.value, line, SIZE), wiring), wiring
 
 
-def named(machine: Machine, line: Line, what: Instruction, group: Group) -> dict[str, Fraction]:
+def named(
+    machine: Machine, line: PriceLine, what: Instruction, group: Group
+) -> dict[str, Fraction]:
     """By the name of a link the shares of a buffer that cross it, message by message."""
     found = explicit(machine, line.algorithm, what.collective, group)
     return {spelled(machine, wire): load for wire, load in found.items()}
@@ -65,7 +67,7 @@ def named(machine: Machine, line: Line, what: Instruction, group: Group) -> dict
 @given(asked())
 @examples(12, 80)
 def test_every_link_carries_what_the_messages_put_there(
-    case: tuple[System, Reduction, Instruction, tuple[Line, ...]],
+    case: tuple[System, Reduction, Instruction, tuple[PriceLine, ...]],
 ) -> None:
     """Group by group and link by link, for all but switches that reduce.
 
@@ -107,7 +109,7 @@ def paths(system: System, group: Group) -> Iterator[str]:
 @given(asked(smart=True))
 @examples(20, 150)
 def test_no_link_carries_more_than_the_busiest_of_the_simulator(
-    case: tuple[System, Reduction, Instruction, tuple[Line, ...]],
+    case: tuple[System, Reduction, Instruction, tuple[PriceLine, ...]],
 ) -> None:
     """And on each level one does carry that, but where the simulator says that it rounds up.
 
@@ -133,7 +135,7 @@ def test_no_link_carries_more_than_the_busiest_of_the_simulator(
 
 @given(asked())
 def test_the_groups_of_a_phase_are_alike_in_memory(
-    case: tuple[System, Reduction, Instruction, tuple[Line, ...]],
+    case: tuple[System, Reduction, Instruction, tuple[PriceLine, ...]],
 ) -> None:
     system, reduction, what, lines = case
     groups = groups_of(reduction, what.groups)
@@ -147,7 +149,7 @@ def test_a_transpose_reads_and_writes_every_buffer() -> None:
     wiring = Wiring(system)
     phase = Transpose(np.array([3, 5]), (2, 2), (1, 0), 100)
     seconds = 200 / system.memory_bytes_per_second
-    told = StepPrice("transpose", None, 100, seconds, 0.0, MEMORY, (), ((MEMORY, seconds),))
+    told = InstructionPrice("transpose", None, 100, seconds, 0.0, MEMORY, (), ((MEMORY, seconds),))
     found = footprint(phase, told, wiring)
     assert found.groups == [[3], [5]]
     assert [wiring.name(link) for link in found.link.tolist()] == [
@@ -177,8 +179,8 @@ def test_a_switch_that_reduces_has_two_ways(
     )
     system = replace(system, hierarchy=Hierarchy.of(node=1, gpu=4), links=links)
     reduction = Reduction(Reduction.plain(1, 4).placement, ("all",))
-    what = admitted(1)[0]
-    roles = cast(reduction, what.groups.free, what.groups.zero)
+    what = list_instructions(1)[0]
+    roles = roles_of(reduction, what.groups.free, what.groups.zero)
     [line] = Simulator(system).by(collective, Algorithm.IN_NETWORK, roles)
     found, wiring = print_of(system, replace(what, collective=collective), line, [(0, 1, 2, 3)])
     loads = dict(zip(found.link.tolist(), (found.carried_bytes / SIZE).tolist(), strict=True))
@@ -190,9 +192,9 @@ def test_a_switch_that_reduces_has_two_ways(
 def test_groups_that_are_no_grids_are_refused() -> None:
     system = load("dgx-h100:4")
     [line, *_] = Simulator(system).lines(
-        Collective.ALL_REDUCE, cast(Reduction.plain(4, 8), (1,), ())
+        Collective.ALL_REDUCE, roles_of(Reduction.plain(4, 8), (1,), ())
     )
-    price = priced_by(Collective.ALL_REDUCE.value, line, SIZE)
+    price = price_of_line(Collective.ALL_REDUCE.value, line, SIZE)
     for groups in ([[0, 1, 8]], [[0, 1], [2, 10]], [[1, 0], [2, 3]]):
         with pytest.raises(InputError, match=r"no grid of digits|differ in shape"):
             footprint(
@@ -216,9 +218,9 @@ def loads_of(
     system: System, groups: list[Group], collective: Collective, algorithm: Algorithm
 ) -> dict[tuple[int, str], float]:
     sizes = np.array([len(group) for group in groups])
-    shape = Shape(system.hierarchy, sizes, np.concatenate(groups))
+    shape = GroupShape(system.hierarchy, sizes, np.concatenate(groups))
     wiring = Wiring(system)
-    found = gathered(
+    found = merge_entries(
         shape.member[:, None].tolist(),
         list(Loads(collective, algorithm, shape, wiring).entries()),
         wiring,

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from exhaustive import examples
 from grammar import Collective
 from hierarchies import Domain, Link, System
-from hierarchies.fabric import cast
+from hierarchies.fabric import roles_of
 from strategies import reductions, smart_systems
 from synth.collective.algorithms.algorithms import Algorithm
 from synth.collective.algorithms.protocols import Protocol, protocols
 from synth.collective.price.step_prices import Simulator
-from synth.collective.price.ways import MEMORY, Line
+from synth.collective.price.ways import MEMORY, PriceLine
 
 LL, LL128, SIMPLE = Protocol.LL, Protocol.LL128, Protocol.SIMPLE
 PLAIN = Link(Domain.SWITCH, 1e9, 1e-5)
@@ -48,8 +48,8 @@ def test_a_protocol_changes_latency_launch_and_share_and_nothing_else(
     """As if the links had its latency and its share of their bandwidth, and a call its launch."""
     reduction = data.draw(reductions(system.hierarchy))
     assume(reduction.tree.digits)
-    roles = cast(reduction, tuple(range(len(reduction.tree.digits))), ())
-    by_protocol: dict[Protocol, list[Line]] = {}
+    roles = roles_of(reduction, tuple(range(len(reduction.tree.digits))), ())
+    by_protocol: dict[Protocol, list[PriceLine]] = {}
     for line in Simulator(system).lines(collective, roles):
         by_protocol.setdefault(line.protocol, []).append(line)
     for protocol, lines in by_protocol.items():
@@ -81,7 +81,7 @@ def test_simple_is_the_first_of_every_algorithm(
 ) -> None:
     reduction = data.draw(reductions(system.hierarchy))
     assume(reduction.tree.digits)
-    roles = cast(reduction, tuple(range(len(reduction.tree.digits))), ())
+    roles = roles_of(reduction, tuple(range(len(reduction.tree.digits))), ())
     seen = set()
     for line in Simulator(system).lines(collective, roles):
         assert line.algorithm in seen or line.protocol is SIMPLE

@@ -15,11 +15,11 @@ from hierarchies import (
     Axis,
     Reduction,
     System,
-    fault_of,
     load,
+    parse_fault,
     placements,
 )
-from hierarchies.fabric import cast
+from hierarchies.fabric import roles_of
 from hierarchies.links import Network, Wiring
 from strategies import all_valid, faulty, reductions, spelled
 from synth.collective.algorithms.algorithms import Choice
@@ -28,12 +28,12 @@ from synth.collective.price.flows import simulate
 from synth.collective.price.segments import price_ticks
 from synth.collective.price.step_prices import Simulator
 from synth.collective.price.steps import total_seconds
-from synth.collective.ranking.answers import in_segments, priced
+from synth.collective.ranking.answers import choose_segments, price_phases
 from synth.collective.ranking.planner import answers
 from synth.collective.ranking.request import Request
 from synth.collective.semantics.lowering import lower
 from synth.collective.semantics.programs import Language
-from synth.collective.verify.rehearsal import derived
+from synth.collective.verify.rehearsal import derive_valid
 
 SIZE = 2**24
 
@@ -49,8 +49,8 @@ def cases(draw: st.DrawFn) -> tuple[System, Reduction, str]:
 
 
 def price(system: System, reduction: Reduction, text: str) -> float:
-    derivation = derived(parse(text), reduction.tree)
-    return total_seconds(priced(Simulator(system, Choice.ANY), derivation, reduction, SIZE))
+    derivation = derive_valid(parse(text), reduction.tree)
+    return total_seconds(price_phases(Simulator(system, Choice.ANY), derivation, reduction, SIZE))
 
 
 @given(cases())
@@ -73,19 +73,19 @@ def test_a_slower_machine_is_never_faster_and_never_below_its_bound(
 def test_one_step_takes_no_longer_link_by_link(case: tuple[System, Reduction, str]) -> None:
     """The simulator's busiest links are an upper bound for every flow of a step alone."""
     system, reduction, _ = case
-    derivation = derived(spelled(all_valid(len(reduction.tree.digits))[0], reduction.tree),
+    derivation = derive_valid(spelled(all_valid(len(reduction.tree.digits))[0], reduction.tree),
                          reduction.tree)  # fmt: skip
     assume(len(derivation.instructions) == 1)
     schedule = lower(derivation, reduction, SIZE * reduction.tree.devices)
     prices = tuple(
-        priced(Simulator(system, Choice.ANY), derivation, reduction, schedule.padded_bytes)
+        price_phases(Simulator(system, Choice.ANY), derivation, reduction, schedule.padded_bytes)
     )
     flowed = simulate(schedule, prices, Network.of(system))
     assert flowed.seconds <= total_seconds(prices) * (1 + 1e-9)
 
 
 def slow(system: System, *names: str, share: float = 0.5) -> System:
-    return system.with_faults([fault_of(name, system.hierarchy, share) for name in names])
+    return system.with_faults([parse_fault(name, system.hierarchy, share) for name in names])
 
 
 @pytest.mark.parametrize("axes", [{"data": 8}, {"data": 4, "model": 2}])
@@ -110,8 +110,8 @@ def test_the_search_is_exact_as_brute_force_says(axes: dict[str, int], what: str
     for placement in placements(system.hierarchy, request.axes):
         reduction = Reduction(placement, ("data",))
         for steps in all_valid(len(reduction.tree.digits), Language(3)):
-            derivation = derived(spelled(steps, reduction.tree), reduction.tree)
-            count, prices, _ = in_segments(simulator, derivation, reduction, SIZE, (1, 4))
+            derivation = derive_valid(spelled(steps, reduction.tree), reduction.tree)
+            count, prices, _ = choose_segments(simulator, derivation, reduction, SIZE, (1, 4))
             found.append(price_ticks([price.work for price in prices], count))
     assert [a.candidate.ticks for a in report.answers] == sorted(found)[:3]
 
@@ -120,7 +120,7 @@ def test_all_links_at_half_speed_take_twice_the_time() -> None:
     system = load("p2-a100:4")
     half = slow(system, "node0", "node1", "node2", "node3")
     tree = whole(half)
-    roles = cast(tree, (0, 1), ())
+    roles = roles_of(tree, (0, 1), ())
     for line, other in zip(
         Simulator(system, Choice.RING).lines(Collective.ALL_REDUCE, roles),
         Simulator(half, Choice.RING).lines(Collective.ALL_REDUCE, roles),
@@ -137,7 +137,7 @@ def whole(system: System) -> Reduction:
 
 def test_a_dead_nic_leaves_its_load_to_the_others_of_its_node() -> None:
     system = load("dgx-h100:4")
-    dead = system.with_faults([fault_of("node3/nic2", system.hierarchy)])
+    dead = system.with_faults([parse_fault("node3/nic2", system.hierarchy)])
     wiring = Wiring(dead)
     out = int(wiring.ports(0, np.array([26]))[0])
     assert wiring.name(out) == "node3/port2 out"

@@ -14,11 +14,11 @@ from typer.testing import CliRunner
 
 from exhaustive import examples
 from grammar import Goal
-from hierarchies import Axis, Domain, System, fault_of, load
+from hierarchies import Axis, Domain, System, load, parse_fault
 from hierarchies.links import Wiring
 from strategies import smart_systems
 from synth.cli.app import app
-from synth.collective.degraded.comparison import cost
+from synth.collective.degraded.comparison import compare_machines
 from synth.collective.ranking.request import Request
 from synth.collective.semantics.programs import Language
 
@@ -242,7 +242,7 @@ def slowed(draw: st.DrawFn) -> tuple[System, System, Request]:
     )
     assume(cables)
     name, share = draw(st.sampled_from(cables)), draw(st.sampled_from([0.5, 0.9]))
-    fault = replace(fault_of(name, whole.hierarchy), share=share)
+    fault = replace(parse_fault(name, whole.hierarchy), share=share)
     language = Language(3, goal=draw(st.sampled_from(Goal)))
     axes = (Axis("data", whole.devices),)
     size = draw(st.sampled_from([10**4, 10**7, 10**9]))
@@ -254,7 +254,7 @@ def slowed(draw: st.DrawFn) -> tuple[System, System, Request]:
 @examples(8, 60)
 def test_a_slower_link_is_never_told_to_be_faster(case: tuple[System, System, Request]) -> None:
     """For every request: what is found on one machine is tried on the other."""
-    found = cost(*case)
+    found = compare_machines(*case)
     assert found.seconds >= found.healthy.candidate.seconds
     assert found.same_seconds is not None
     assert found.same_seconds >= found.seconds

@@ -21,23 +21,23 @@ from hierarchies import (
     Placement,
     Reduction,
     System,
-    fault_of,
     load,
+    parse_fault,
 )
-from hierarchies.fabric import cast, groups_of_children
+from hierarchies.fabric import groups_of_children, roles_of
 from hierarchies.links import Network
 from places import ROOT
 from strategies import reductions, smart_systems, switches
-from synth.ask.answers.degraded import GroupStep, UnevenReply
-from synth.ask.answers.given import uneven_of
-from synth.ask.answers.parts import as_json
+from synth.ask.answers.degraded import GroupStepPart, UnevenReply
+from synth.ask.answers.given import read_uneven_ranking
+from synth.ask.answers.parts import to_json
 from synth.ask.outputs import groups_document
 from synth.collective.algorithms.algorithms import Algorithm, Choice
-from synth.collective.algorithms.slowest_links import SlowestLinks, carried_and_busy
+from synth.collective.algorithms.slowest_links import SlowestLinks, loads_per_level
 from synth.collective.degraded import GroupProgram, Survivors, UnevenRequest, uneven_answers
-from synth.collective.degraded.cores import cores
+from synth.collective.degraded.cores import find_cores
 from synth.collective.degraded.handing import run_on_arrays
-from synth.collective.degraded.lowering import phases, rehearsed
+from synth.collective.degraded.lowering import phases_of_program, rehearse_on_integers
 from synth.collective.degraded.programs import level_programs
 from synth.collective.price.flows import simulate
 from synth.collective.price.step_prices import Simulator
@@ -54,7 +54,7 @@ COLLECTIVES = [one for one in Collective if one is not Collective.ALL_TO_ALL]
 
 
 def without(system: System, *names: str) -> System:
-    return system.with_faults([fault_of(name, system.hierarchy) for name in names])
+    return system.with_faults([parse_fault(name, system.hierarchy) for name in names])
 
 
 def asked(system: System, **how: int) -> UnevenRequest:
@@ -91,7 +91,7 @@ def test_every_program_is_proved_and_replayed_and_none_beats_the_bound(system: S
         assert prove_groups(program.steps, survivors.count, chunks=program.chunks) == Proved(
             (survivors.count,)
         )
-        assert rehearsed(program, survivors.count) is None
+        assert rehearse_on_integers(program, survivors.count) is None
     report = ranked(system, asked(system))
     assert report.complete
     seconds = [answer.candidate.seconds for answer in report.answers]
@@ -100,7 +100,7 @@ def test_every_program_is_proved_and_replayed_and_none_beats_the_bound(system: S
     for answer in report.answers:
         assert answer.verdict == Proved((survivors.count,))
         program = answer.candidate.program
-        assert rehearsed(program, survivors.count) is None
+        assert rehearse_on_integers(program, survivors.count) is None
 
 
 @given(lacking(), st.data())
@@ -113,7 +113,7 @@ def test_a_program_is_priced_loaded_and_followed_as_any_schedule(
     program = data.draw(st.sampled_from(list(level_programs(survivors))))
     segments = data.draw(st.integers(1, 3))
     size = 2**20 * program.chunks
-    found = phases(program, survivors.devices, size)
+    found = phases_of_program(program, survivors.devices, size)
     assert not isinstance(found, Failure)
     axis, cards = Axis("all", system.devices), system.hierarchy.cardinalities
     whole = Reduction(Placement(system.hierarchy, (axis,), (cards,)), ("all",))
@@ -156,7 +156,7 @@ def test_a_program_that_forgets_somebody_is_refuted_and_wrong_on_arrays(
     broken = replace(step, groups=tuple(tuple(one) for one in groups), pieces=pieces)
     steps = (*program.steps[:number], broken, *program.steps[number + 1 :])
     verdict = prove_groups(steps, survivors.count, chunks=program.chunks)
-    wrong = rehearsed(replace(program, steps=steps), survivors.count)
+    wrong = rehearse_on_integers(replace(program, steps=steps), survivors.count)
     assert (wrong is not None) is isinstance(verdict, Refuted)
 
 
@@ -168,7 +168,7 @@ def test_groups_that_are_grids_cost_what_the_simulator_says(
     assume(not any(link.domain in (Domain.RING, Domain.TORUS) for link in system.links))
     reduction = data.draw(reductions(system.hierarchy))
     assume(reduction.tree.digits)
-    roles = cast(reduction, tuple(range(len(reduction.tree.digits))), ())
+    roles = roles_of(reduction, tuple(range(len(reduction.tree.digits))), ())
     groups = groups_of_children(tuple(slot for level in roles for slot in level)).tolist()
     listed = GroupList(tuple(map(tuple, groups)), (1.0,) * len(groups))
     collective = data.draw(st.sampled_from(COLLECTIVES))
@@ -179,7 +179,7 @@ def test_groups_that_are_grids_cost_what_the_simulator_says(
     assert set(ours) <= set(theirs)
     for key, line in ours.items():
         assert line.latency_seconds == pytest.approx(theirs[key].latency_seconds)
-        _, levels, _ = carried_and_busy(SlowestLinks(system).loads(collective, key[0], roles))
+        _, levels, _ = loads_per_level(SlowestLinks(system).loads(collective, key[0], roles))
         told = dict(line.loads)
         for name, seconds in zip(system.hierarchy.names, levels, strict=True):
             assert told.get(name, 0.0) == pytest.approx(seconds / key[1].share)
@@ -201,7 +201,7 @@ def test_the_core_is_ranked_as_the_even_machine_is() -> None:
     """Where all that is left is even inside, the core's best is what the planner finds."""
     system = load("p2-a100:2")
     left = without(system, "node0/gpu0", "node1/gpu0")
-    [core, *_] = cores(Survivors(left))
+    [core, *_] = find_cores(Survivors(left))
     assert (core.counts, core.hosts) == ((2, 15), ())
     found = ranked(left, asked(left, k=1)).choices[0].candidate
     even = replace(
@@ -217,7 +217,7 @@ def test_the_core_is_ranked_as_the_even_machine_is() -> None:
 
 def test_a_core_of_every_shape_and_who_hangs_on_it() -> None:
     left = without(load("dgx-h100:4"), "node3/gpu5")
-    found = {core.counts: core for core in cores(Survivors(left))}
+    found = {core.counts: core for core in find_cores(Survivors(left))}
     assert set(found) == {(4, 7), (3, 8)}
     assert found[4, 7].hosts == ((0, 5), (8, 13), (16, 21))
     assert sorted(r for hosts in found[3, 8].hosts for r in hosts[1:]) == list(range(24, 31))
@@ -237,7 +237,7 @@ def test_pieces_that_nobody_keeps_are_found() -> None:
     lost = ((frozenset({0}), frozenset(), frozenset()), first.pieces[1])
     steps = (replace(first, pieces=lost), *program.steps[1:])
     assert isinstance(prove_groups(steps, left.count, chunks=program.chunks), Refuted)
-    assert isinstance(rehearsed(replace(program, steps=steps), left.count), Failure)
+    assert isinstance(rehearse_on_integers(replace(program, steps=steps), left.count), Failure)
 
 
 @pytest.mark.parametrize(
@@ -274,8 +274,8 @@ def test_one_device_that_is_left_has_nothing_to_do() -> None:
 
 def test_what_top_prints_is_handed_out_and_run(tmp_path: Path) -> None:
     left = without(load("dgx-h100:4"), "node3/gpu5")
-    body = json.loads(json.dumps(as_json(UnevenReply.of(ranked(left, asked(left))))))
-    ranking = uneven_of(body)
+    body = json.loads(json.dumps(to_json(UnevenReply.of(ranked(left, asked(left))))))
+    ranking = read_uneven_ranking(body)
     found = groups_document(ranking.handed(1))
     assert found["devices"] == [d for d in range(32) if d != 29]
     for rank in (1, 2, 3):
@@ -286,7 +286,7 @@ def test_what_top_prints_is_handed_out_and_run(tmp_path: Path) -> None:
         assert_pieces_are_held(answer["group_steps"], answer["chunks"], 31)
     body["answers"][0]["group_steps"][0]["groups"][0].pop()
     with pytest.raises(InputError):
-        uneven_of(body).handed(1).check()
+        read_uneven_ranking(body).handed(1).check()
 
 
 def assert_pieces_are_held(steps: list[dict[str, Any]], chunks: int, ranks: int) -> None:
@@ -317,7 +317,7 @@ def test_no_piece_names_a_chunk_that_its_group_does_not_hold(name: str, lost: st
     scattering = 0
     for answer in report.answers:
         program = answer.candidate.program
-        steps = [as_json(GroupStep.of(step)) for step in program.steps]
+        steps = [to_json(GroupStepPart.of(step)) for step in program.steps]
         scattering += sum(step["pieces"] is not None for step in steps)
         assert_pieces_are_held(steps, program.chunks, left.devices - 1)
     assert scattering > 10
@@ -340,7 +340,7 @@ def test_the_example_of_the_page_is_right() -> None:
     assert isinstance(verdict, Proved)
     left = without(load("dgx-h100:2"), "node1/gpu5")
     written = groups_document(
-        uneven_of(as_json(UnevenReply.of(ranked(left, asked(left))))).handed(1)
+        read_uneven_ranking(to_json(UnevenReply.of(ranked(left, asked(left))))).handed(1)
     )
     assert list(written) == list(example)
     assert {f"`{key}`" for key in written} <= set(text.replace(",", " ").split())

@@ -28,7 +28,7 @@ from synth.collective.emit.conventions import (
     conventions,
     plain_order,
     ranked_devices,
-    told,
+    summarize_conventions,
 )
 from synth.collective.emit.frameworks import FRAMEWORKS, KINDS, kind_of
 from synth.collective.emit.mesh import mesh
@@ -345,7 +345,7 @@ def test_a_name_of_size_one_matters_to_nobody() -> None:
 @given(jobs())
 def test_of_every_framework_something_is_told_once(placement: Placement) -> None:
     said = conventions(placement)
-    told_of = [name for names, _ in told(said) for name in names.split(", ")]
+    told_of = [name for names, _ in summarize_conventions(said) for name in names.split(", ")]
     assert sorted(told_of) == sorted(one.framework for one in said)
 
 

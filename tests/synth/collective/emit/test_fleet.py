@@ -22,17 +22,17 @@ import exhaustive
 from forking import FLEET, torch_python
 from goal_schedules import OTHERS
 from grammar import Goal, Instruction
-from grammar.tensors.sharding import Kind
+from grammar.tensors.sharding import ReductionKind
 from hierarchies import Axis, Hierarchy, Level, Placement, Reduction
 from strategies import all_valid, reducing, source, spelled, striped
-from synth.collective.emit import Options, RankOrder, Source, emit
-from synth.collective.run.backends import mpiexec
+from synth.collective.emit import EmitOptions, EmitSource, RankOrder, emit
+from synth.collective.run.backends import find_mpiexec
 from synth.collective.run.processes import Command, supervise
 from synth.collective.semantics.programs import Language
 
 TORCH = pytest.mark.skipif(find_spec("torch") is None, reason="needs the extra torch")
 MPI = pytest.mark.skipif(
-    find_spec("mpi4py") is None or mpiexec() is None, reason="needs the extra mpi"
+    find_spec("mpi4py") is None or find_mpiexec() is None, reason="needs the extra mpi"
 )
 RUNTIMES = pytest.mark.parametrize(
     "target", [pytest.param("torch", marks=TORCH), pytest.param("mpi", marks=MPI)]
@@ -40,7 +40,7 @@ RUNTIMES = pytest.mark.parametrize(
 MINUTES = 900.0
 
 
-def run_all(target: str, folder: Path, sources: Sequence[Source]) -> int:
+def run_all(target: str, folder: Path, sources: Sequence[EmitSource]) -> int:
     """Run emitted files one after the other in one job of as many processes as devices.
 
     Every rank compares every result (tests/fleet); how many files gave what they should. A rank
@@ -76,7 +76,7 @@ def run_all(target: str, folder: Path, sources: Sequence[Source]) -> int:
     if target == "torch":
         words = (*torch_python(), str(FLEET / "forked.py"), str(world), *job)
     else:
-        words = (str(mpiexec()), "-n", str(world), sys.executable, "-m", "mpi4py", *job)
+        words = (str(find_mpiexec()), "-n", str(world), sys.executable, "-m", "mpi4py", *job)
     commands = [Command("the ranks", words, {"OMP_NUM_THREADS": "1"})]
     said = supervise(commands, folder, MINUTES)
     done: int = json.loads(said.splitlines()[-1])["done"]
@@ -86,13 +86,13 @@ def run_all(target: str, folder: Path, sources: Sequence[Source]) -> int:
 Programs = Sequence[tuple[Instruction, ...]]
 
 
-def sources(programs: Programs, reduction: Reduction, segments: int = 1) -> list[Source]:
+def sources(programs: Programs, reduction: Reduction, segments: int = 1) -> list[EmitSource]:
     return [
         source(spelled(steps, reduction.tree), reduction, segments, segments) for steps in programs
     ]
 
 
-def side_by_side(programs: Programs, reduction: Reduction, many: int) -> list[Source]:
+def side_by_side(programs: Programs, reduction: Reduction, many: int) -> list[EmitSource]:
     """As many programs side by side, with unequal shares and numbers of segments."""
     draw = random.Random(many)
     return [
@@ -111,17 +111,17 @@ def sampled(depth: int, count: int) -> Programs:
     return random.Random(depth).sample(all_valid(depth), count)
 
 
-def placed(order: RankOrder) -> list[Source]:
+def placed(order: RankOrder) -> list[EmitSource]:
     """Two axes on two levels, reduced over one: replicas, and ranks in both orders."""
     hierarchy = Hierarchy((Level("node", 2), Level("gpu", 4)))
     axes = (Axis("data", 4), Axis("model", 2))
     reduction = Reduction(Placement(hierarchy, axes, ((2, 2), (1, 2))), ("data",))
     found = sources(sampled(2, 8), reduction)
-    options = Options(rank_order=order)
-    return [Source(s.schedule, s.system, s.prices, s.verdict, options) for s in found]
+    options = EmitOptions(rank_order=order)
+    return [EmitSource(s.schedule, s.system, s.prices, s.verdict, options) for s in found]
 
 
-def uncollapsed() -> list[Source]:
+def uncollapsed() -> list[EmitSource]:
     """Two axes on one level, each a digit of its own, their members not in ascending order."""
     hierarchy = Hierarchy((Level("node", 2), Level("gpu", 4)))
     axes = (Axis("data", 4), Axis("model", 2))
@@ -130,15 +130,15 @@ def uncollapsed() -> list[Source]:
         for matrix in (((2, 2), (1, 2)), ((1, 4), (2, 1)))
         for collapse in (True, False)
     ]
-    options = Options(rank_order=RankOrder.AXES)
+    options = EmitOptions(rank_order=RankOrder.AXES)
     return [
-        Source(s.schedule, s.system, s.prices, s.verdict, options)
+        EmitSource(s.schedule, s.system, s.prices, s.verdict, options)
         for reduction in reductions
         for s in sources(sampled(len(reduction.tree.digits), 4), reduction)
     ]
 
 
-def oddities() -> list[Source]:
+def oddities() -> list[EmitSource]:
     """Four devices: nothing to reduce, hosts of one device, a level of one child, two axes."""
     shapes = {
         (("node", 4), ("gpu", 1)): [((4, 1),)],
@@ -168,7 +168,7 @@ def test_a_few_programs_run(target: str, tmp_path: Path) -> None:
     assert run_all(target, tmp_path, given) == len(given)
 
 
-def requested(goal: Goal, reduction: Reduction, some: int, order: RankOrder) -> list[Source]:
+def requested(goal: Goal, reduction: Reduction, some: int, order: RankOrder) -> list[EmitSource]:
     """Programs for a request: with barriers, in segments, and side by side."""
     listed = all_valid(len(reduction.tree.digits), Language(3, goal=goal))
     chosen = random.Random(some).sample(listed, min(some, len(listed)))
@@ -178,7 +178,7 @@ def requested(goal: Goal, reduction: Reduction, some: int, order: RankOrder) -> 
         *(source(program, reduction, 5, 5, goal) for program in programs[:2]),
         striped([(programs[0], 40, 2), (programs[-1], 30, 1)], reduction, goal),
     ]
-    options = Options(rank_order=order)
+    options = EmitOptions(rank_order=order)
     return [
         replace(one, options=options, beside=tuple(replace(b, options=options) for b in one.beside))
         for one in found
@@ -202,7 +202,7 @@ def test_maxima_and_minima_run(target: str, tmp_path: Path) -> None:
     """Of numbers of which half are below zero; with barriers, in segments, and side by side."""
     given = [
         reducing(one, op)
-        for op in (Kind.MAX, Kind.MIN)
+        for op in (ReductionKind.MAX, ReductionKind.MIN)
         for goal in (one for one in Goal if one.reduces)
         for one in requested(goal, Reduction.plain(2, 2), 3, RankOrder.MACHINE)
     ]
@@ -286,7 +286,7 @@ def test_stripes_run(target: str, tmp_path: Path) -> None:
     hierarchy = Hierarchy((Level("node", 2), Level("gpu", 4)))
     axes = (Axis("data", 4), Axis("model", 2))
     replicas = Reduction(Placement(hierarchy, axes, ((2, 2), (1, 2))), ("data",))
-    options = Options(rank_order=RankOrder.AXES)
+    options = EmitOptions(rank_order=RankOrder.AXES)
     found += [
         replace(s, options=options, beside=tuple(replace(b, options=options) for b in s.beside))
         for s in side_by_side(sampled(2, 6), replicas, 3)

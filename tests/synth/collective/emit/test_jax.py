@@ -22,17 +22,17 @@ import pytest
 from exhaustive import Sample, in_turn, sampled
 from forking import FLEET, jax_python
 from grammar import Collective, Goal
-from grammar.tensors.sharding import Kind
+from grammar.tensors.sharding import ReductionKind
 from hierarchies import Axis, Hierarchy, Level, Placement, Reduction
 from patience import PATIENCE_SECONDS
 from strategies import all_valid, reducing, source, spelled, striped
-from synth.collective.emit import CannotExpressError, Files, RankOrder, Source
+from synth.collective.emit import CannotExpressError, EmitSource, Files, RankOrder
 from synth.collective.emit.jax import write, write_flat
 from synth.collective.semantics.programs import Language
 from synth.collective.semantics.schedule import Exchange, Transpose
 
 NAME = "collsynth_jax.py"
-Write = Callable[[Source], Files]
+Write = Callable[[EmitSource], Files]
 needs_jax = pytest.mark.skipif(
     find_spec("jax") is None, reason="needs JAX: pip install collsynth[jax]"
 )
@@ -137,13 +137,13 @@ def environment(devices: int) -> dict[str, str]:
     return os.environ | {"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"}
 
 
-def ranks(given: Source) -> list[list[int]]:
+def ranks(given: EmitSource) -> list[list[int]]:
     """The reduction groups."""
     found: list[list[int]] = given.mesh.ranks(given.schedule.reduction.grid()).tolist()
     return found
 
 
-def check_sums(sources: Iterable[Source], folder: Path, writer: Write = write) -> None:
+def check_sums(sources: Iterable[EmitSource], folder: Path, writer: Write = write) -> None:
     """Run the files of all sources on whole numbers, in one process."""
     asked, world = [], 1
     for number, given in enumerate(sources):
@@ -155,14 +155,14 @@ def check_sums(sources: Iterable[Source], folder: Path, writer: Write = write) -
     assert not wrong, [Path(path).read_text()[:900] for path in wrong[:3]]
 
 
-def sources(reduction: Reduction, some: int | None = None) -> list[Source]:
+def sources(reduction: Reduction, some: int | None = None) -> list[EmitSource]:
     """Every valid program of a reduction, or a sample."""
     steps = list(all_valid(len(reduction.tree.digits)))
     chosen = steps if some is None else random.Random(7).sample(steps, some)
     return [source(spelled(program, reduction.tree), reduction) for program in chosen]
 
 
-def ordered(given: Source, order: RankOrder) -> Source:
+def ordered(given: EmitSource, order: RankOrder) -> EmitSource:
     return replace(given, options=replace(given.options, rank_order=order))
 
 
@@ -216,7 +216,7 @@ REPLICAS = [
 ]
 
 
-def check_requests(sources: Sequence[Source], folder: Path, writer: Write) -> None:
+def check_requests(sources: Sequence[EmitSource], folder: Path, writer: Write) -> None:
     """Run files for any request: bit for bit what plain arithmetic gives."""
     asked = []
     for number, given in enumerate(sources):
@@ -230,7 +230,7 @@ def check_requests(sources: Sequence[Source], folder: Path, writer: Write) -> No
     assert not wrong, wrong[:3]
 
 
-def requested(goal: Goal, reduction: Reduction, some: int) -> list[Source]:
+def requested(goal: Goal, reduction: Reduction, some: int) -> list[EmitSource]:
     """Programs for a request: with barriers, in segments, and side by side."""
     listed = all_valid(len(reduction.tree.digits), Language(3, goal=goal))
     chosen = random.Random(7).sample(listed, min(some, len(listed)))
@@ -264,8 +264,10 @@ def test_every_request_is_exact(
 
 
 @needs_jax
-@pytest.mark.parametrize("op", [Kind.MAX, pytest.param(Kind.MIN, marks=pytest.mark.slow)])
-def test_maxima_and_minima_are_exact(op: Kind, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "op", [ReductionKind.MAX, pytest.param(ReductionKind.MIN, marks=pytest.mark.slow)]
+)
+def test_maxima_and_minima_are_exact(op: ReductionKind, tmp_path: Path) -> None:
     """Of numbers of which half are below zero, by axes of the mesh and by explicit groups."""
     goals = [goal for goal in Goal if goal.reduces]
     given = [reducing(requested(goal, Reduction.plain(2, 2), 1)[0], op) for goal in goals]
@@ -331,12 +333,12 @@ def test_every_program_of_two_digits_can_be_written() -> None:
     assert sum("# every device takes part" in text for text in texts) == 29
 
 
-def at(given: Source, *phases: Exchange | Transpose) -> Source:
+def at(given: EmitSource, *phases: Exchange | Transpose) -> EmitSource:
     """The source with other phases, whatever they amount to."""
     return replace(given, schedule=replace(given.schedule, phases=phases))
 
 
-def side_by_side(reduction: Reduction, many: int, count: int) -> list[Source]:
+def side_by_side(reduction: Reduction, many: int, count: int) -> list[EmitSource]:
     """Programs of which as many run side by side, with unequal shares and segments."""
     draw = random.Random(many)
     steps = list(all_valid(len(reduction.tree.digits)))
@@ -439,7 +441,7 @@ def test_compiled_groups_of_every_program(writer: Write, sample: Sample, tmp_pat
     check_compiled(sample(sources(LARGE[2])), writer, tmp_path)
 
 
-def check_compiled(given: list[Source], writer: Write, folder: Path) -> None:
+def check_compiled(given: list[EmitSource], writer: Write, folder: Path) -> None:
     paths = [folder / f"program{number}.py" for number in range(len(given))]
     for path, one in zip(paths, given, strict=True):
         path.write_text(only(writer(one)))
@@ -449,7 +451,7 @@ def check_compiled(given: list[Source], writer: Write, folder: Path) -> None:
 
 
 def assert_compiled_as_scheduled(
-    given: Source, seen: list[tuple[str, str]], ids: list[int]
+    given: EmitSource, seen: list[tuple[str, str]], ids: list[int]
 ) -> None:
     """Whether the collectives of an HLO are the schedule's; `ids`: of the device of each rank."""
     exchanges = [phase for phase in given.schedule.phases if isinstance(phase, Exchange)]
@@ -729,7 +731,7 @@ def test_several_processes_share_a_job(writer: Write, tmp_path: Path) -> None:
     assert reports[0][0]["equal"] is True
 
 
-def house() -> list[Source]:
+def house() -> list[EmitSource]:
     """Sources whose files look different, with many and with no mesh axes among them."""
     names = ("superpod", "rack", "node", "accelerator")
     hierarchy = Hierarchy(tuple(Level(name, 8) for name in names))

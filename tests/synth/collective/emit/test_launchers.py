@@ -31,7 +31,7 @@ from hierarchies import (
     placements,
 )
 from strategies import placed, source
-from synth.collective.emit import Options, RankOrder, Source
+from synth.collective.emit import EmitOptions, EmitSource, RankOrder
 from synth.collective.emit.launchers import (
     host_level,
     hosts,
@@ -49,14 +49,14 @@ FASTEST_FIRST = ("tensor", "context", "data", "pipeline")
 Seats = dict[int, tuple[str, int]]
 
 
-def emitted(placement: Placement, **options: Any) -> Source:
+def emitted(placement: Placement, **options: Any) -> EmitSource:
     reduction = Reduction(placement, (placement.axes[0].name,))
     program = "all-reduce root inside" if reduction.tree.digits else ""
-    return replace(source(program, reduction), options=Options(**options))
+    return replace(source(program, reduction), options=EmitOptions(**options))
 
 
 @st.composite
-def sources(draw: st.DrawFn) -> Source:
+def sources(draw: st.DrawFn) -> EmitSource:
     placement = draw(placed())
     level = draw(st.sampled_from([None, *placement.hierarchy.names]))
     order = draw(st.sampled_from([RankOrder.MACHINE, RankOrder.AXES, RankOrder.MEGATRON]))
@@ -72,7 +72,7 @@ def sources(draw: st.DrawFn) -> Source:
     return given
 
 
-def wanted(given: Source) -> Seats:
+def wanted(given: EmitSource) -> Seats:
     """Rank, host and local device of every device, straight from the placement's definition."""
     placement = given.schedule.reduction.placement
     cards = placement.hierarchy.cardinalities
@@ -124,7 +124,7 @@ def by_script(files: Any, host_of_rank: list[str]) -> Seats:
 
 
 @given(sources())
-def test_a_rankfile_reads_as_the_placement(given: Source) -> None:
+def test_a_rankfile_reads_as_the_placement(given: EmitSource) -> None:
     files = rankfile(given)
     found: Seats = {}
     for line in text(files, "rankfile").splitlines():
@@ -138,7 +138,7 @@ def test_a_rankfile_reads_as_the_placement(given: Source) -> None:
 
 
 @given(sources())
-def test_a_slurm_hostfile_reads_as_the_placement(given: Source) -> None:
+def test_a_slurm_hostfile_reads_as_the_placement(given: EmitSource) -> None:
     files = slurm(given)
     lines = text(files, "slurm_hostfile").splitlines()
     assert by_script(files, lines) == wanted(given)
@@ -147,7 +147,7 @@ def test_a_slurm_hostfile_reads_as_the_placement(given: Source) -> None:
 
 
 @given(sources())
-def test_the_torchrun_module_gives_each_process_its_rank(given: Source) -> None:
+def test_the_torchrun_module_gives_each_process_its_rank(given: EmitSource) -> None:
     module: dict[str, Any] = {}
     exec(text(torchrun(given), "collsynth_ranks.py"), module)
     names, per_host = module["HOSTS"], given.schedule.devices // len(hosts(given))
@@ -168,7 +168,7 @@ def test_the_torchrun_module_sets_the_environment(monkeypatch: pytest.MonkeyPatc
 
 
 @given(sources())
-def test_the_order_for_jax_is_the_device_of_every_rank(given: Source) -> None:
+def test_the_order_for_jax_is_the_device_of_every_rank(given: EmitSource) -> None:
     """Its mesh has the axes as they are given, whatever the order of ranks."""
     given = replace(given, options=replace(given.options, rank_order=RankOrder.AXES))
     plan = json.loads(text(jax_devices(given), "jax_devices.json"))
@@ -184,7 +184,7 @@ def test_the_order_for_jax_is_the_device_of_every_rank(given: Source) -> None:
 
 
 @given(sources())
-def test_a_config_map_gives_pods_their_ranks(given: Source) -> None:
+def test_a_config_map_gives_pods_their_ranks(given: EmitSource) -> None:
     manifest = text(kubernetes(given), "ranks.yaml")
     assert "\nkind: ConfigMap\n" in manifest
     plan = json.loads(textwrap.dedent(manifest.split("  ranks.json: |\n")[1]))
@@ -197,7 +197,7 @@ def test_a_config_map_gives_pods_their_ranks(given: Source) -> None:
 
 
 @given(sources())
-def test_an_only_axis_leaves_ranks_as_the_machine_counts(given: Source) -> None:
+def test_an_only_axis_leaves_ranks_as_the_machine_counts(given: EmitSource) -> None:
     hierarchy = given.schedule.reduction.placement.hierarchy
     alone = Placement(hierarchy, (Axis("all", hierarchy.devices),), (hierarchy.cardinalities,))
     machine = emitted(alone, host_level=given.options.host_level)
@@ -234,7 +234,7 @@ def test_the_script_shows_a_process_its_device_first_come(tmp_path: Path) -> Non
 
 
 @given(sources())
-def test_every_file_says_what_it_is_for(given: Source) -> None:
+def test_every_file_says_what_it_is_for(given: EmitSource) -> None:
     placement = given.schedule.reduction.placement
     told = [f"{axis.name}={axis.size}" for axis in placement.axes]
     for write in (rankfile, slurm, torchrun, kubernetes):

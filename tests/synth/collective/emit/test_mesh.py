@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from hierarchies import Axis, Hierarchy, Level, Placement, Reduction
 from strategies import placed, reductions, source, valid_programs
-from synth.collective.emit.buffers import buffers
-from synth.collective.emit.mesh import Among, RankOrder, among, mesh, spelled_out
+from synth.collective.emit.buffers import follow_buffers
+from synth.collective.emit.mesh import MeshGroups, RankOrder, expand_groups, find_mesh_axes, mesh
 from synth.collective.semantics.lowering import lower
 from synth.collective.semantics.rules import Derivation, derive
 from synth.collective.semantics.schedule import Exchange
@@ -52,17 +52,17 @@ def test_every_group_of_every_schedule_reads_on_the_mesh(
     made = mesh(reduction.placement, order)
     for phase in lower(derivation, reduction, 720).phases:
         if isinstance(phase, Exchange):
-            found = among(phase.groups, made)
+            found = find_mesh_axes(phase.groups, made)
             assert found is not None
-            groups = {tuple(group) for group in spelled_out(found, made).tolist()}
+            groups = {tuple(group) for group in expand_groups(found, made).tolist()}
             assert groups == {tuple(group) for group in phase.groups.tolist()}
 
 
 def test_groups_that_are_no_product_of_mesh_axes_do_not_read() -> None:
     made = mesh(Reduction.plain(2, 4).placement)
-    assert among(np.array([[0, 1], [2, 3], [4, 5], [6, 7]]), made) is None
-    assert among(np.array([[1, 0, 2, 3], [4, 5, 6, 7]]), made) is None
-    assert among(np.array([[0, 4]]), made) == Among((0,), (1,))
+    assert find_mesh_axes(np.array([[0, 1], [2, 3], [4, 5], [6, 7]]), made) is None
+    assert find_mesh_axes(np.array([[1, 0, 2, 3], [4, 5, 6, 7]]), made) is None
+    assert find_mesh_axes(np.array([[0, 4]]), made) == MeshGroups((0,), (1,))
 
 
 @pytest.mark.parametrize(
@@ -73,4 +73,4 @@ def test_groups_that_are_no_product_of_mesh_axes_do_not_read() -> None:
     ],
 )
 def test_buffers_follow_sizes(program: str, held: list[list[int]]) -> None:
-    assert buffers(source(program, Reduction.plain(2, 2)).schedule).parts.tolist() == held
+    assert follow_buffers(source(program, Reduction.plain(2, 2)).schedule).parts.tolist() == held

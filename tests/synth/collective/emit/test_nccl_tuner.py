@@ -14,9 +14,9 @@ from grammar import Goal, Program
 from hierarchies import Axis, Hierarchy, InputError, Level, Reduction, load, placements
 from strategies import reductions, source, valid_programs
 from synth.collective.algorithms.algorithms import Algorithm
-from synth.collective.emit import CannotExpressError, Source
-from synth.collective.emit.nccl_tuner import NAMES, SAID, write
-from synth.collective.emit.source import Options
+from synth.collective.emit import CannotExpressError, EmitSource
+from synth.collective.emit.nccl_tuner import NAMES, TUNABLE_ALGORITHMS, write
+from synth.collective.emit.source import EmitOptions
 from synth.collective.semantics.schedule import Exchange
 
 HOUSE = "reduce-scatter node inside; all-reduce node parallel; all-gather node inside"
@@ -78,12 +78,12 @@ def lookup(
     return None
 
 
-def text_of(made: Source, channels: int = 16) -> str:
+def text_of(made: EmitSource, channels: int = 16) -> str:
     (text,) = write(replace(made, options=replace(made.options, channels=channels))).values()
     return str(text)
 
 
-def table(made: Source, channels: int = 16) -> list[Row]:
+def table(made: EmitSource, channels: int = 16) -> list[Row]:
     return read(text_of(made, channels))
 
 
@@ -94,7 +94,7 @@ def plain(**levels: int) -> Reduction:
     return Reduction(next(iter(placements(hierarchy, (axis,)))), ("data",))
 
 
-def _exchanges(made: Source) -> list[Exchange]:
+def _exchanges(made: EmitSource) -> list[Exchange]:
     return [phase for phase in made.schedule.phases if isinstance(phase, Exchange)]
 
 
@@ -108,7 +108,7 @@ def test_nccl_takes_every_call_as_it_is_priced_and_is_told_of_no_other(
     goal = data.draw(st.sampled_from([Goal.ALL_REDUCE, *Goal]))
     made = source(data.draw(valid_programs(reduction.tree, goal)), reduction, size, goal=goal)
     sent = [price for price in made.prices if price.algorithm]
-    if goal is Goal.ALL_TO_ALL or any(one.algorithm not in SAID for one in sent):
+    if goal is Goal.ALL_TO_ALL or any(one.algorithm not in TUNABLE_ALGORITHMS for one in sent):
         with pytest.raises(CannotExpressError):
             table(made)
         return
@@ -150,10 +150,10 @@ def test_a_call_by_a_switch_that_reduces_is_no_table(size: int) -> None:
 def test_nodes_are_counted_on_the_host_level() -> None:
     made = source(HOUSE, plain(pod=2, node=2, gpu=4))
     assert [(row.nodes, row.ranks) for row in table(made)] == [(1, 4), (4, 4), (1, 4)]
-    pods = replace(made, options=Options(host_level="pod"))
+    pods = replace(made, options=EmitOptions(host_level="pod"))
     assert [(row.nodes, row.ranks) for row in table(pods)] == [(1, 4), (2, 4), (1, 4)]
     with pytest.raises(InputError, match="rack"):
-        table(replace(made, options=Options(host_level="rack")))
+        table(replace(made, options=EmitOptions(host_level="rack")))
     alone = source("all-reduce root inside", plain(rack=2, gpu=4))
     assert [(row.nodes, row.ranks) for row in table(alone)] == [(1, 8)]
 
@@ -186,6 +186,6 @@ def test_strange_names_stay_comments() -> None:
 
 def test_tables_are_short() -> None:
     made = source(HOUSE, plain(node=64, gpu=8))
-    [name] = write(replace(made, options=Options(channels=8)))
+    [name] = write(replace(made, options=EmitOptions(channels=8)))
     assert name == f"nccl_tuner_{made.stamp}.csv"
     assert len(table(made)) < 100, "early versions of the plugin read no more"

@@ -15,12 +15,12 @@ import numpy as np
 import pytest
 
 from grammar import Goal
-from grammar.tensors.sharding import Kind
+from grammar.tensors.sharding import ReductionKind
 from hierarchies import InputError, Reduction
 from strategies import reducing, source, striped
-from synth.ask.outputs import EmitQuestion, emitted
-from synth.ask.questions.question import asked
-from synth.collective.emit import TARGETS, CannotExpressError, Source, emit
+from synth.ask.outputs import EmitQuestion, emit_program
+from synth.ask.questions.question import parse_question
+from synth.collective.emit import TARGETS, CannotExpressError, EmitSource, emit
 from synth.collective.emit.document.writing import read_stripes
 from synth.collective.ranking.request import Watcher
 from synth.collective.verify.replay import Failure, replay
@@ -32,19 +32,19 @@ REDUCING = {
     Goal.REDUCE_SCATTER: "reduce-scatter d0 parallel(root); reduce-scatter d0 inside",
     Goal.REDUCE: "reduce d0 inside; reduce d0 master(root)",
 }
-OTHERS = [Kind.MAX, Kind.MIN]
+OTHERS = [ReductionKind.MAX, ReductionKind.MIN]
 
 
-def made(op: Kind, goal: Goal = Goal.ALL_REDUCE) -> Source:
+def made(op: ReductionKind, goal: Goal = Goal.ALL_REDUCE) -> EmitSource:
     return reducing(source(REDUCING[goal], PLAIN, 64, 1, goal), op)
 
 
 @pytest.mark.parametrize("op", OTHERS)
 @pytest.mark.parametrize("goal", REDUCING)
-def test_a_replay_takes_the_maximum_of_what_members_hold(goal: Goal, op: Kind) -> None:
+def test_a_replay_takes_the_maximum_of_what_members_hold(goal: Goal, op: ReductionKind) -> None:
     schedule = made(op, goal).schedule
     given = np.array([[-5, -7, 3, -1], [-6, -2, 1, -1], [-9, -3, 2, -4], [-8, -4, -3, 0]])
-    together = np.max if op is Kind.MAX else np.min
+    together = np.max if op is ReductionKind.MAX else np.min
     whole = together(given, axis=0)
     found = replay(schedule, given)
     assert not isinstance(found, Failure)
@@ -57,9 +57,9 @@ def test_a_replay_takes_the_maximum_of_what_members_hold(goal: Goal, op: Kind) -
             assert found[0].tolist() == whole.tolist()
 
 
-@pytest.mark.parametrize("op", Kind)
+@pytest.mark.parametrize("op", ReductionKind)
 @pytest.mark.parametrize("goal", REDUCING)
-def test_a_document_says_the_operation_and_is_read_with_it(goal: Goal, op: Kind) -> None:
+def test_a_document_says_the_operation_and_is_read_with_it(goal: Goal, op: ReductionKind) -> None:
     for given in (made(op, goal), reducing(side_by_side(goal), op)):
         [text] = emit("json", given).values()
         body = json.loads(text)
@@ -67,7 +67,7 @@ def test_a_document_says_the_operation_and_is_read_with_it(goal: Goal, op: Kind)
         assert {one.op for one in read_stripes(str(text))} == {op}
 
 
-def side_by_side(goal: Goal) -> Source:
+def side_by_side(goal: Goal) -> EmitSource:
     return striped([(REDUCING[goal], 40, 2), (REDUCING[goal], 30, 1)], PLAIN, goal)
 
 
@@ -80,13 +80,13 @@ def test_a_document_of_an_operation_of_nothing_is_refused() -> None:
 
 
 def test_a_trace_says_the_operation() -> None:
-    [text] = emit("trace", made(Kind.MIN)).values()
+    [text] = emit("trace", made(ReductionKind.MIN)).values()
     assert json.loads(text)["otherData"]["op"] == "min"
 
 
 def test_a_plan_of_mscclpp_adds() -> None:
     with pytest.raises(CannotExpressError, match=r"a max: its plans add") as refused:
-        emit("mscclpp", made(Kind.MAX))
+        emit("mscclpp", made(ReductionKind.MAX))
     assert "torch" in str(refused.value)
     assert "mscclpp" not in str(refused.value.hint)
 
@@ -94,7 +94,7 @@ def test_a_plan_of_mscclpp_adds() -> None:
 @pytest.mark.parametrize("goal", REDUCING)
 @pytest.mark.parametrize("target", ["torch", "jax", "jax-flat", "mpi"])
 def test_emitted_files_of_maxima_never_add(target: str, goal: Goal) -> None:
-    [text] = emit(target, made(Kind.MAX, goal)).values()
+    [text] = emit(target, made(ReductionKind.MAX, goal)).values()
     for adds in ("ReduceOp.SUM", "MPI.SUM", "psum(", "psum_scatter", ".sum(", "install_ddp"):
         assert adds not in str(text)
 
@@ -103,7 +103,10 @@ def test_emitted_files_of_maxima_never_add(target: str, goal: Goal) -> None:
 @pytest.mark.parametrize("target", ["torch", "jax", "jax-flat", "mpi"])
 def test_emitted_files_of_maxima_are_clean(target: str, tmp_path: Path) -> None:
     for goal in REDUCING:
-        for given in (made(Kind.MAX, goal), reducing(side_by_side(goal), Kind.MAX)):
+        for given in (
+            made(ReductionKind.MAX, goal),
+            reducing(side_by_side(goal), ReductionKind.MAX),
+        ):
             [(name, text)] = emit(target, given).items()
             (tmp_path / f"{goal.name.lower()}_{bool(given.beside)}_{name}").write_text(str(text))
     words = ["ruff", "check", "--isolated", "--select=F,I", str(tmp_path)]
@@ -122,7 +125,7 @@ QUESTION = {
 
 
 def test_a_question_s_operation_is_answered() -> None:
-    answer = emitted(asked(EmitQuestion, QUESTION), Watcher()).body
+    answer = emit_program(parse_question(EmitQuestion, QUESTION), Watcher()).body
     assert answer["op"] == "max"
     assert "ReduceOp.MAX" in answer["files"][0]["text"]
 
@@ -141,7 +144,7 @@ def test_a_question_s_operation_is_answered() -> None:
 def test_what_cannot_be_is_refused(changed: dict[str, str], said: str) -> None:
     """To take a contribution twice is refused, though a maximum would be the same."""
     with pytest.raises(InputError) as refused:
-        emitted(asked(EmitQuestion, {**QUESTION, **changed}), Watcher())
+        emit_program(parse_question(EmitQuestion, {**QUESTION, **changed}), Watcher())
     assert said in str(refused.value)
 
 
@@ -149,7 +152,7 @@ def test_every_target_that_runs_says_the_operation_or_refuses_it() -> None:
     for name, row in TARGETS.items():
         if row.runs:
             try:
-                files = emit(name, made(Kind.MIN))
+                files = emit(name, made(ReductionKind.MIN))
             except CannotExpressError:
                 assert name == "mscclpp"
             else:
@@ -159,4 +162,4 @@ def test_every_target_that_runs_says_the_operation_or_refuses_it() -> None:
 def test_an_operation_of_nothing_is_refused_where_a_schedule_is_made() -> None:
     given = source("all-gather root inside", PLAIN, 64, 1, Goal.ALL_GATHER)
     with pytest.raises(InputError, match="these reduce: all-reduce, reduce-scatter, reduce"):
-        replace(given.schedule, op=Kind.MAX)
+        replace(given.schedule, op=ReductionKind.MAX)

@@ -13,9 +13,9 @@ from typer.testing import CliRunner, Result
 
 from forking import FLEET, torch_python
 from hierarchies import Hierarchy
-from hierarchies.files.writing import described
+from hierarchies.files.writing import describe_system
 from strategies import switches
-from synth.ask.answers.given import planned
+from synth.ask.answers.given import read_plan_entries
 from synth.cli.app import app
 from synth.collective.emit import TARGETS
 from synth.collective.run.processes import Command, supervise
@@ -56,7 +56,7 @@ def plan(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def planned_in(folder: Path, *flags: str) -> Path:
-    (folder / "two.toml").write_text(described(switches(Hierarchy.of(node=2, gpu=4))))
+    (folder / "two.toml").write_text(describe_system(switches(Hierarchy.of(node=2, gpu=4))))
     (folder / "job.toml").write_text(JOB)
     where = (str(folder / "two.toml"), "--job", str(folder / "job.toml"))
     told = run("plan", *where, *flags, "--max-steps", "3", "-k", "1", "--json")
@@ -71,7 +71,7 @@ def run(*words: str) -> Result:
 
 def test_every_entry_is_handed_out_by_its_name(plan: Path) -> None:
     told = json.loads(plan.read_text())
-    assert list(planned(told)) == NAMES
+    assert list(read_plan_entries(told)) == NAMES
     for number, entry in enumerate(told["entries"], 1):
         words = ("emit", "--from", str(plan), "--target", "json", "--json")
         by_name = run(*words, "--entry", entry["name"])

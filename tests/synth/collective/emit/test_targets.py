@@ -17,20 +17,20 @@ from typer.testing import CliRunner, Result
 from hierarchies import Axis, InputError, Reduction, System, load
 from manual import DOCS, README
 from strategies import source, systems
-from synth.ask.answers.given import remembered
-from synth.ask.answers.parts import as_json
+from synth.ask.answers.given import read_answer
+from synth.ask.answers.parts import to_json
 from synth.ask.answers.planning import PlanReply
 from synth.ask.answers.ranked import RankingReply, SweepReply
 from synth.cli import app as cli
 from synth.collective.algorithms.algorithms import Choice
-from synth.collective.emit import TARGETS, able_to_run, emit
+from synth.collective.emit import TARGETS, emit, runnable_targets
 from synth.collective.ranking.planner import answers
 from synth.collective.ranking.request import Request
 from synth.collective.ranking.sizes import sweep
 from synth.collective.run import BACKENDS
 from synth.collective.semantics.programs import Language
 from synth.collective.workload.files import load_job
-from synth.collective.workload.planner import How, plan_job
+from synth.collective.workload.planner import SearchSettings, plan_job
 
 NESTED = "reduce-scatter node inside; all-reduce node parallel; all-gather node inside"
 ROOTED = "reduce node inside; all-reduce node master; broadcast node inside"
@@ -127,8 +127,8 @@ def test_a_system_is_remembered_whole(system: System, choice: Choice, collapse: 
         axes=(Axis("data", system.devices),), over=("data",), k=1, choice=choice, collapse=collapse
     )
     report = answers(system, request)
-    back = remembered(
-        json.loads(json.dumps(as_json(RankingReply.of(report, explain=False)))), 1, None
+    back = read_answer(
+        json.loads(json.dumps(to_json(RankingReply.of(report, explain=False)))), 1, None
     )
     assert back.reduction == report.answers[0].candidate.reduction
     assert back.algorithm is choice
@@ -150,33 +150,35 @@ def test_of_a_range_the_answer_of_a_size_is_remembered_as_its_advice_says() -> N
     """TPUs change programs with size; each is handed out for a size, and says by which command."""
     request = Request(axes=(Axis("data", 8),), over=("data",))
     over = sweep(load("tpu-v5e-slice:4x2"), request, 2**10, 2**26)
-    told = json.loads(json.dumps(as_json(SweepReply.of(over))))
+    told = json.loads(json.dumps(to_json(SweepReply.of(over))))
     assert len(over.stretches) > 1
     for one in over.stretches:
         for size, end in ((one.from_bytes, one.first), (one.until_bytes, one.last)):
-            back = remembered(told, 1, None, size)
+            back = read_answer(told, 1, None, size)
             assert back.program == str(end.candidate.program)
             assert back.payload_bytes == size
     for size in (None, 2**10 - 1, 2**26 + 1):
         with pytest.raises(InputError, match=r"of an answer for a range; choose one: 1 KiB"):
-            remembered(told, 1, None, size)
+            read_answer(told, 1, None, size)
     asked = [one["first"]["advice"] for one in told["stretches"]]
     assert all("--bytes" in one["text"] for one in asked if one["by"] == "file")
 
 
 def test_an_entry_of_a_plan_is_remembered_as_an_answer_is() -> None:
-    plan = plan_job(load("dgx-h100:8"), load_job("gpt3-175b-3d"), How(k=1, language=Language(3)))
-    told = json.loads(json.dumps(as_json(PlanReply.of(plan))))
+    plan = plan_job(
+        load("dgx-h100:8"), load_job("gpt3-175b-3d"), SearchSettings(k=1, language=Language(3))
+    )
+    told = json.loads(json.dumps(to_json(PlanReply.of(plan))))
     assert len({one.entry.goal for one in plan.entries}) > 1
     for rank, one in enumerate(plan.entries, start=1):
-        back = remembered(told, rank, None)
+        back = read_answer(told, rank, None)
         assert back.goal is one.entry.goal
         assert back.payload_bytes == one.entry.payload_bytes
         assert back.reduction == one.answer.candidate.reduction
         assert back.program == str(one.answer.candidate.program)
         assert back.segments == one.answer.candidate.segments
     with pytest.raises(InputError, match="no answer has rank 99"):
-        remembered(told, 99, None)
+        read_answer(told, 99, None)
 
 
 BAD = {
@@ -302,7 +304,7 @@ def test_several_answers_of_one_rank_need_a_placement(tmp_path: Path) -> None:
 def test_a_damaged_answer_is_told_by_its_key(damage: dict[str, Any], answer: Path) -> None:
     ranking = json.loads(answer.read_text()) | damage
     with pytest.raises(InputError, match=f"from.{next(iter(damage))}"):
-        remembered(ranking, 1, None)
+        read_answer(ranking, 1, None)
 
 
 def test_a_target_without_segments_refuses_schedules_that_have_them() -> None:
@@ -311,7 +313,7 @@ def test_a_target_without_segments_refuses_schedules_that_have_them() -> None:
         if not (row.overlaps or row.places):
             with pytest.raises(InputError, match=r"has no segments, and the schedule has 4"):
                 emit(target, given)
-    assert able_to_run(given) == ("torch", "jax", "jax-flat", "mpi")
+    assert runnable_targets(given) == ("torch", "jax", "jax-flat", "mpi")
 
 
 def test_a_target_without_stripes_refuses_them_or_does_not_mind() -> None:
@@ -330,4 +332,4 @@ def test_a_target_without_stripes_refuses_them_or_does_not_mind() -> None:
                 InputError, match=r"has no stripes, .* over 2; .* these have: torch"
             ):
                 emit(target, given)
-    assert able_to_run(given) == ("torch", "jax", "jax-flat", "mpi")
+    assert runnable_targets(given) == ("torch", "jax", "jax-flat", "mpi")

@@ -14,10 +14,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from exhaustive import examples
-from grammar.tensors.sharding import Kind
+from grammar.tensors.sharding import ReductionKind
 from hierarchies import Axis, Hierarchy, InputError, Placement, Reduction, System
 from strategies import source
-from synth.collective.emit import TARGETS, RankOrder, Source
+from synth.collective.emit import TARGETS, EmitSource, RankOrder
 
 PYTHON = ("torch", "jax", "jax-flat", "mpi", "torchrun")
 SHELL = ("rankfile", "slurm")
@@ -35,7 +35,7 @@ hostile = st.one_of(
 
 
 @cache
-def plain() -> Source:
+def plain() -> EmitSource:
     placement = Placement(Hierarchy.of(node=2, gpu=2), (Axis("data", 4),), ((2, 2),))
     return source("all-reduce root inside", Reduction(placement, ("data",)))
 
@@ -53,7 +53,7 @@ def written(target: str, system: System) -> dict[str, str]:
     return {name: content for name, content in files.items() if isinstance(content, str)}
 
 
-def several() -> Iterator[Source]:
+def several() -> Iterator[EmitSource]:
     """Programs, cuts, sizes, placements and orders of ranks that differ in one thing each."""
     levels = Hierarchy.of(node=2, gpu=2)
     axes = (Axis("data", 2), Axis("model", 2))
@@ -65,7 +65,7 @@ def several() -> Iterator[Source]:
     yield inside
     yield source(text, replace(inside.schedule.reduction, over=("model",)))
     yield replace(inside, options=replace(inside.options, rank_order=RankOrder.AXES))
-    yield replace(inside, schedule=replace(inside.schedule, op=Kind.MAX))
+    yield replace(inside, schedule=replace(inside.schedule, op=ReductionKind.MAX))
 
 
 def test_files_that_do_something_else_have_another_name() -> None:

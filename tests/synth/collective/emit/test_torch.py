@@ -17,7 +17,7 @@ from hierarchies import Axis, Hierarchy, Level, Placement, Reduction
 from strategies import source, striped
 from synth.collective.emit import emit
 from synth.collective.run import RunError
-from synth.collective.run.backends import mpiexec
+from synth.collective.run.backends import find_mpiexec
 from synth.collective.run.processes import Command, supervise
 from synth.collective.semantics.schedule import Exchange
 
@@ -130,7 +130,7 @@ def test_a_job_of_another_size_is_refused(tmp_path: Path) -> None:
 def test_an_mpi_job_of_another_size_is_refused(tmp_path: Path) -> None:
     [(name, text)] = emit("mpi", source(NESTED, beside_model(2, 4))).items()
     (tmp_path / name).write_text(str(text))
-    words = (str(mpiexec()), "-n", "2", sys.executable, "-m", "mpi4py", name)
+    words = (str(find_mpiexec()), "-n", "2", sys.executable, "-m", "mpi4py", name)
     with pytest.raises(RunError, match="this program is for 8 ranks; the job has 2"):
         supervise([Command("mpiexec", words)], tmp_path, 60)
 

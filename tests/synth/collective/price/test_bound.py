@@ -27,7 +27,7 @@ from hierarchies import (
     load,
     placements,
 )
-from hierarchies.fabric import cast
+from hierarchies.fabric import roles_of
 from price_oracle import Group, Machine, least_seconds, must_leave, partitions
 from results.bounds import optimum
 from strategies import SWITCHES, reductions, smart_systems, systems, with_spare_ports
@@ -40,7 +40,7 @@ from synth.collective.ranking.planner import answers
 from synth.collective.ranking.request import Request
 from synth.collective.semantics.lowering import moves
 from synth.collective.semantics.programs import Language, explore_moves
-from synth.collective.verify.rehearsal import derived
+from synth.collective.verify.rehearsal import derive_valid
 
 GB = 1e9
 
@@ -477,7 +477,7 @@ def test_no_algorithm_is_below_the_bound(
     assume(reduction.tree.digits)
     free = tuple(range(len(reduction.tree.digits)))
     least = bound(system, reduction, size, Goal(collective.value)).seconds
-    for line in Simulator(system, Choice.ANY).lines(collective, cast(reduction, free, ())):
+    for line in Simulator(system, Choice.ANY).lines(collective, roles_of(reduction, free, ())):
         assert line.seconds(size) >= least * (1 - 1e-9), (line.algorithm, line.protocol)
 
 
@@ -651,7 +651,7 @@ def test_the_plain_all_reduce_is_not_below_it(case: tuple[System, Reduction]) ->
     system, reduction = case
     assume(reduction.tree.digits)
     simulator = Simulator(system)
-    plain = derived(parse("all-reduce root inside"), reduction.tree)
+    plain = derive_valid(parse("all-reduce root inside"), reduction.tree)
     ticks = sum(simulator.prices(moves(plain), reduction, GB))
     assert ticks >= bound(system, reduction, GB).seconds * TICKS_PER_SECOND * (1 - 1e-9)
 

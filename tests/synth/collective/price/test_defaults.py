@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from exhaustive import examples
 from grammar import Collective, Goal
 from hierarchies import Axis, Placement, Reduction, System, load, placements
-from hierarchies.fabric import cast
+from hierarchies.fabric import roles_of
 from results.bounds import optimum
 from strategies import reductions, smart_systems
 from synth.collective.algorithms.algorithms import Algorithm, Choice
 from synth.collective.algorithms.protocols import Protocol
 from synth.collective.price.bound import bound
-from synth.collective.price.defaults import Defaults, defaults
+from synth.collective.price.defaults import RuntimeDefaults, defaults
 from synth.collective.price.step_prices import Simulator
 from synth.collective.price.steps import TICKS_PER_SECOND
 
@@ -34,7 +34,7 @@ def whole(system: System) -> Reduction:
     return Reduction(placement, ("data",))
 
 
-def all_of(name: str, payload_bytes: float = GB, goal: Goal = Goal.ALL_REDUCE) -> Defaults:
+def all_of(name: str, payload_bytes: float = GB, goal: Goal = Goal.ALL_REDUCE) -> RuntimeDefaults:
     system = load(name)
     return defaults(Simulator(system), whole(system), payload_bytes, goal)
 
@@ -63,7 +63,7 @@ def test_the_plain_step_of_a_program_is_never_dearer(
     assume(reduction.tree.digits)
     free = tuple(range(len(reduction.tree.digits)))
     simulator, collective = Simulator(system), Collective(goal.value)
-    roles = cast(reduction, free, ())
+    roles = roles_of(reduction, free, ())
     step = simulator.exchange(collective, roles, payload)
     found = defaults(simulator, reduction, payload, goal)
     lines = simulator.lines(collective, roles)
@@ -200,7 +200,7 @@ def test_two_gpus_of_a_node_have_no_nvls_before_later_versions_of_nccl() -> None
     four = Reduction(Placement(system.hierarchy, axes, ((2, 4), (2, 2))), ("data",))
     assert defaults(Simulator(system), four, GB).later is None
     for reduction, has in ((pairs, False), (four, True)):
-        whole_group = cast(reduction, tuple(range(len(reduction.tree.digits))), ())
+        whole_group = roles_of(reduction, tuple(range(len(reduction.tree.digits))), ())
         lines = Simulator(system).lines(Collective.ALL_REDUCE, whole_group)
         assert any(line.algorithm is Algorithm.IN_NETWORK for line in lines) == has
         linked = Simulator(system, Choice.IN_NETWORK).lines(Collective.ALL_REDUCE, whole_group)

@@ -28,7 +28,7 @@ from hierarchies.links import Network
 from strategies import switches
 from synth.collective.algorithms.algorithms import Choice
 from synth.collective.price.bound import bound
-from synth.collective.price.flows import ASKED_EVERY, Flowed, simulate
+from synth.collective.price.flows import CHECK_EVERY, FlowResult, simulate
 
 THREE_STEPS = "reduce-scatter node inside; all-reduce node parallel(root); all-gather node inside"
 
@@ -320,7 +320,7 @@ def test_a_faster_link_can_delay_the_end() -> None:
 # Being asked, and refusing.
 
 
-def stopped(after: int) -> tuple[Flowed, list[tuple[int, int]]]:
+def stopped(after: int) -> tuple[FlowResult, list[tuple[int, int]]]:
     case = case_of(load("dgx-h100:32"), whole(load("dgx-h100:32")), THREE_STEPS, 64)
     told: list[tuple[int, int]] = []
 
@@ -338,7 +338,7 @@ def test_what_is_stopped_says_that_it_is_partial() -> None:
     assert told[-1] == (flowed.completions, flowed.of_completions)
     assert flowed.completions < flowed.of_completions == 72 * 64
     assert int((~np.isnan(flowed.ends)).sum()) == flowed.completions
-    assert flowed.completions >= 3 * ASKED_EVERY
+    assert flowed.completions >= 3 * CHECK_EVERY
     spans = list(flowed.spans())
     assert len(spans) == flowed.completions
     assert flowed.seconds == spans[-1].end_seconds
@@ -349,7 +349,7 @@ def test_progress_is_told_until_the_end() -> None:
     assert flowed.complete
     assert [done for done, _ in told] == sorted({done for done, _ in told})
     assert {of for _, of in told} == {flowed.completions}
-    assert len(told) >= flowed.completions // ASKED_EVERY - 1
+    assert len(told) >= flowed.completions // CHECK_EVERY - 1
 
 
 def test_a_schedule_without_phases_takes_no_time() -> None:

@@ -33,7 +33,7 @@ from hierarchies import (
     load,
     placements,
 )
-from hierarchies.fabric import alike
+from hierarchies.fabric import price_class
 from hierarchies.links import Network
 from strategies import (
     all_valid,
@@ -47,8 +47,8 @@ from synth.collective.price.bound import bound
 from synth.collective.price.defaults import defaults
 from synth.collective.price.segments import price_ticks
 from synth.collective.price.step_prices import Simulator
-from synth.collective.price.steps import TICKS_PER_SECOND, StepPrice, total_seconds
-from synth.collective.ranking.answers import priced
+from synth.collective.price.steps import TICKS_PER_SECOND, InstructionPrice, total_seconds
+from synth.collective.ranking.answers import price_phases
 from synth.collective.ranking.planner import answers
 from synth.collective.ranking.request import Request
 from synth.collective.semantics.layout import Move
@@ -126,8 +126,8 @@ def prices_of(
     derivation: Derivation,
     size: float = MiB,
     choice: Choice = Choice.ANY,
-) -> list[StepPrice]:
-    return list(priced(Simulator(system, choice), derivation, reduction, size))
+) -> list[InstructionPrice]:
+    return list(price_phases(Simulator(system, choice), derivation, reduction, size))
 
 
 # Barriers and bounds.
@@ -358,7 +358,7 @@ def turned(network: Network) -> Network:
     return replace(network, bandwidths=bandwidths)
 
 
-def link_seconds(case: Case, phase: int, price: StepPrice, network: Network) -> float:
+def link_seconds(case: Case, phase: int, price: InstructionPrice, network: Network) -> float:
     """How long the busiest link of a step takes, memory apart."""
     one = footprint(case.schedule.phases[phase], price, network.wiring)
     carried = np.bincount(one.link, one.carried_bytes, network.wiring.links)
@@ -427,7 +427,7 @@ def reductions_alike(draw: st.DrawFn) -> tuple[System, Reduction, Reduction]:
     for order in permutations(axes):
         for placement in placements(system.hierarchy, order):
             one = Reduction(placement, over)
-            kinds.setdefault(alike(system, one), {})[one.parts] = one
+            kinds.setdefault(price_class(system, one), {})[one.parts] = one
     largest = max(map(len, kinds.values()))
     some = draw(st.sampled_from([[*one.values()] for one in kinds.values() if len(one) == largest]))
     first, *others = draw(st.permutations(some))
@@ -458,6 +458,6 @@ def test_the_order_of_a_levels_parts_counts_where_gpus_share_a_nic() -> None:
     def kinds(name: str) -> int:
         system = load(f"{name}:4")
         placed = (Placement(system.hierarchy, axes, matrix) for matrix in (near, far))
-        return len({alike(system, Reduction(one, ("data",))) for one in placed})
+        return len({price_class(system, Reduction(one, ("data",))) for one in placed})
 
     assert (kinds("dgx-h100"), kinds("aws-p4d")) == (1, 2)

@@ -25,12 +25,12 @@ from hierarchies import (
     InputError,
     Reduction,
     System,
-    fault_of,
     load,
+    parse_fault,
     placements,
 )
 from hierarchies.graphs import graph_of
-from hierarchies.graphs.flow import allowed
+from hierarchies.graphs.flow import flow_rates
 from strategies import faulty, smart_systems
 from synth.collective.price.bound import bound, bound_of_groups
 
@@ -85,7 +85,7 @@ def _alone(system: System, level: int) -> bool:
 
 def check(system: System, seconds: dict[Goal, float]) -> None:
     """``seconds`` are the bounds for one byte on every device that is there."""
-    rates = allowed(graph_of(system))
+    rates = flow_rates(graph_of(system))
     gather, across = rates.all_gather_bytes_per_second, rates.broadcast_bytes_per_second
     for goal in (Goal.ALL_GATHER, Goal.REDUCE_SCATTER):
         assert seconds[goal] * gather <= NEARLY
@@ -132,8 +132,8 @@ def test_the_bound_of_an_all_gather_on_a_known_machine_is_what_flows_reach(
 ) -> None:
     system = load(name)
     system = without_latency(
-        system.with_faults([fault_of(unit, system.hierarchy, s) for unit, s in slow.items()])
+        system.with_faults([parse_fault(unit, system.hierarchy, s) for unit, s in slow.items()])
     )
-    rate = allowed(graph_of(system)).all_gather_bytes_per_second
+    rate = flow_rates(graph_of(system)).all_gather_bytes_per_second
     least = bound(system, whole(system), 1.0, Goal.ALL_GATHER).seconds
     assert least * rate == pytest.approx(1.0, rel=1e-6)

@@ -15,19 +15,19 @@ from synth.collective.price.resolution import (
     FINEST,
     WORTH,
     Ends,
-    Estimate,
-    Source,
-    beyond,
-    near,
-    together,
+    PriceErrorSource,
+    PriceEstimate,
+    is_beyond,
+    largest_near,
+    sum_estimates,
 )
 
-RINGS = Source(Algorithm.RING, Protocol.SIMPLE, "node")
-SWITCH = Source(Algorithm.IN_NETWORK, Protocol.SIMPLE, "gpu")
-INSIDE = Source(Algorithm.RING, Protocol.SIMPLE, "gpu")
+RINGS = PriceErrorSource(Algorithm.RING, Protocol.SIMPLE, "node")
+SWITCH = PriceErrorSource(Algorithm.IN_NETWORK, Protocol.SIMPLE, "gpu")
+INSIDE = PriceErrorSource(Algorithm.RING, Protocol.SIMPLE, "gpu")
 SOURCES = (RINGS, SWITCH, INSIDE)
 OFF = {RINGS: (0.7, 1.4), SWITCH: (0.7, 1.4), INSIDE: (0.9, 1.2)}
-Parts = dict[Source, tuple[float, float, float]]
+Parts = dict[PriceErrorSource, tuple[float, float, float]]
 """What is owed to each source as priced, and the ratios to it at both ends."""
 ratios = st.tuples(
     st.integers(0, 1000).map(float),
@@ -37,17 +37,17 @@ ratios = st.tuples(
 owed: st.SearchStrategy[Parts] = st.fixed_dictionaries(dict.fromkeys(SOURCES, ratios))
 
 
-def of(parts: Parts) -> Estimate:
+def of(parts: Parts) -> PriceEstimate:
     ends = {one: (part * low, part * high) for one, (part, low, high) in parts.items() if part}
-    return Estimate(round(sum(part for part, _, _ in parts.values())), ends)
+    return PriceEstimate(round(sum(part for part, _, _ in parts.values())), ends)
 
 
-def off(parts: dict[Source, float]) -> Estimate:
+def off(parts: dict[PriceErrorSource, float]) -> PriceEstimate:
     """Sources that are all as uncertain as is usual for them."""
     return of({one: (part, *OFF[one]) for one, part in parts.items()})
 
 
-def corners(first: Estimate, other: Estimate) -> list[Ends]:
+def corners(first: PriceEstimate, other: PriceEstimate) -> list[Ends]:
     """Both prices at all corners of what the unknowns may be: each 0, its lowest, or 1.
 
     Between corners nothing is farther: in one unknown the quotient of two prices, all others
@@ -126,7 +126,7 @@ def test_intervals_that_do_not_overlap_are_told_apart(first: Parts, other: Parts
     assume(of(first).ticks and of(other).ticks)
     times = 1.1 * of(first).highest / of(other).lowest
     above = {one: (times * part, low, high) for one, (part, low, high) in other.items()}
-    assume(beyond(of(first).ticks, of(above).ticks))
+    assume(is_beyond(of(first).ticks, of(above).ticks))
     assert of(first).surely_below(of(above))
 
 
@@ -142,17 +142,17 @@ def test_it_is_a_strict_partial_order(a: Parts, b: Parts, c: Parts) -> None:
 
 @given(st.integers(0, 10**18), st.integers(0, 10**18))
 def test_near_is_the_last_that_is_not_beyond(ticks: int, other: int) -> None:
-    assert not beyond(ticks, near(ticks))
-    assert beyond(ticks, near(ticks) + 1)
-    assert beyond(ticks, other) == (other > near(ticks))
-    assert Estimate(ticks).surely_below(Estimate(other)) == beyond(ticks, other)
+    assert not is_beyond(ticks, largest_near(ticks))
+    assert is_beyond(ticks, largest_near(ticks) + 1)
+    assert is_beyond(ticks, other) == (other > largest_near(ticks))
+    assert PriceEstimate(ticks).surely_below(PriceEstimate(other)) == is_beyond(ticks, other)
 
 
 @pytest.mark.parametrize(
     ("other", "told"),
     [({RINGS: 1300.0}, True), ({SWITCH: 1300.0}, False), ({SWITCH: 2100.0}, True)],
 )
-def test_what_two_programs_share_cancels(other: dict[Source, float], told: bool) -> None:
+def test_what_two_programs_share_cancels(other: dict[PriceErrorSource, float], told: bool) -> None:
     """Each may be off by 40%: by the same rings a third more bytes are more, by switches not."""
     assert off({RINGS: 1000.0}).surely_below(off(other)) is told
 
@@ -168,7 +168,7 @@ def test_what_errs_together_cancels_whatever_it_is_a_part_of() -> None:
 @given(owed, owed, st.integers(1, 5))
 @examples(50, 500)
 def test_prices_add_up_to_what_each_source_is_owed(first: Parts, other: Parts, times: int) -> None:
-    whole = together([(times, of(first)), (1, of(other))])
+    whole = sum_estimates([(times, of(first)), (1, of(other))])
     assert whole.lowest == pytest.approx(times * of(first).lowest + of(other).lowest)
     assert whole.highest == pytest.approx(times * of(first).highest + of(other).highest)
 
@@ -187,6 +187,6 @@ def test_worth_measuring_is_expected_to_gain_enough_and_may_not(first: Parts, ot
 
 
 def test_without_a_calibration_all_that_is_worth_it_is_told() -> None:
-    low, high = Estimate(1000).speedup_over(Estimate(1500))
+    low, high = PriceEstimate(1000).speedup_over(PriceEstimate(1500))
     assert (low, high) == pytest.approx((1.5 / (1 + FINEST), 1.5 * (1 + FINEST)))
-    assert not Estimate(1000).perhaps_below(Estimate(1500))
+    assert not PriceEstimate(1000).perhaps_below(PriceEstimate(1500))

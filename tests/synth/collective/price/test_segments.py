@@ -14,21 +14,21 @@ from exhaustive import examples
 from overlap_oracle import least_seconds, works
 from synth.collective.algorithms.algorithms import Algorithm
 from synth.collective.price import segments as in_segments
-from synth.collective.price.choices import undominated
+from synth.collective.price.choices import select_undominated
 from synth.collective.price.segments import (
     Choices,
-    Followed,
-    Overlapped,
+    PathRanking,
     Phases,
+    SegmentedPath,
     _rows,
     best_choice,
     bounds_of_rows,
-    cheapest,
+    cheapest_paths,
     price_ticks,
-    price_within,
+    price_up_to,
 )
-from synth.collective.price.ways import Line, fastest
-from synth.events.overlap import Work
+from synth.collective.price.ways import PriceLine, pick_fastest
+from synth.events.overlap import PhaseWork
 
 COUNTS = (1, 2, 5)
 
@@ -45,7 +45,7 @@ def markets(draw: st.DrawFn) -> tuple[list[tuple[int, ...]], dict[int, list[Phas
 
 def brute(
     paths: list[tuple[int, ...]], moves: dict[int, list[Phases]], count: int, limit: int | None
-) -> set[Overlapped]:
+) -> set[SegmentedPath]:
     found = []
     for number, path in enumerate(paths):
         prices = {
@@ -53,7 +53,7 @@ def brute(
             for m in COUNTS
         }
         least = min(COUNTS, key=lambda m: (prices[m], m))
-        found.append(Overlapped(number, prices[least], least))
+        found.append(SegmentedPath(number, prices[least], least))
     found.sort(key=lambda one: one.ticks)
     worst = found[min(count, len(found)) - 1].ticks
     worst = worst if limit is None else min(worst, limit)
@@ -66,7 +66,7 @@ def test_the_cheapest_are_those_of_simulating_all(
     market: tuple[list[tuple[int, ...]], dict[int, list[Phases]]], count: int, limit: int | None
 ) -> None:
     paths, moves = market
-    found = cheapest(Followed(paths, single(moves)), count, limit)
+    found = cheapest_paths(PathRanking(paths, single(moves)), count, limit)
     assert len(found) == len(set(found))
     wanted = brute(paths, moves, count, limit)
     assert set(found) == wanted
@@ -87,23 +87,25 @@ def test_bounds_of_rows_are_those_of_their_phases(
 
 def test_an_overlapped_program_beats_what_barriers_prefer() -> None:
     """Two resources used in turn beat one that is a little faster, once segments overlap."""
-    one = (Work(0.0, {"node": 3.0}),)
-    turns = (Work(0.0, {"gpu": 2.0}), Work(0.0, {"node": 2.0}))
+    one = (PhaseWork(0.0, {"node": 3.0}),)
+    turns = (PhaseWork(0.0, {"gpu": 2.0}), PhaseWork(0.0, {"node": 2.0}))
     moves = {
         m: [
-            tuple(Work(0.0, {n: s / m for n, s in p.busy.items()}) for p in phases)
+            tuple(PhaseWork(0.0, {n: s / m for n, s in p.busy.items()}) for p in phases)
             for phases in (one, turns)
         ]
         for m in (1, 8)
     }
     alone = single({1: moves[1]})
-    assert cheapest(Followed([(0,), (1,)], alone), 1) == [Overlapped(0, 3 * 10**12, 1)]
-    assert cheapest(Followed([(0,), (1,)], single(moves)), 1) == [Overlapped(1, 225 * 10**10, 8)]
+    assert cheapest_paths(PathRanking([(0,), (1,)], alone), 1) == [SegmentedPath(0, 3 * 10**12, 1)]
+    assert cheapest_paths(PathRanking([(0,), (1,)], single(moves)), 1) == [
+        SegmentedPath(1, 225 * 10**10, 8)
+    ]
 
 
 def test_nothing_to_choose_from() -> None:
-    assert cheapest(Followed([], {1: []}), 3) == []
-    assert cheapest(Followed([()], {1: []}), 3) == [Overlapped(0, 0, 1)]
+    assert cheapest_paths(PathRanking([], {1: []}), 3) == []
+    assert cheapest_paths(PathRanking([()], {1: []}), 3) == [SegmentedPath(0, 0, 1)]
 
 
 # Where steps have a choice of algorithms.
@@ -138,11 +140,11 @@ def test_the_cheapest_are_those_of_all_choices(
     for number, path in enumerate(paths):
         prices = {m: min(every_way(path, moves[m], m)) for m in COUNTS}
         least = min(COUNTS, key=lambda m: (prices[m], m))
-        found.append(Overlapped(number, prices[least], least))
+        found.append(SegmentedPath(number, prices[least], least))
     found.sort(key=lambda one: one.ticks)
     worst = found[min(count, len(found)) - 1].ticks
     worst = worst if limit is None else min(worst, limit)
-    got = cheapest(Followed(paths, moves), count, limit)
+    got = cheapest_paths(PathRanking(paths, moves), count, limit)
     assert len(got) == len(set(got))
     assert set(got) == {one for one in found if one.ticks <= worst}
 
@@ -154,8 +156,8 @@ def test_what_is_enough_changes_neither_prices_nor_what_is_looked_at(
 ) -> None:
     """However few are enough, all can be asked for, and each comes after as many choices."""
 
-    def found(enough: int | None) -> list[tuple[Overlapped, int]]:
-        followed = Followed(*market, enough)
+    def found(enough: int | None) -> list[tuple[SegmentedPath, int]]:
+        followed = PathRanking(*market, enough)
         return [(one, followed.looked) for one in followed]
 
     with patch.object(in_segments, "_MANY", many):
@@ -168,24 +170,24 @@ def test_what_is_surely_dearer_is_not_followed_to_its_end() -> None:
     def step(wait: float, segments: int) -> list[Phases]:
         """Quick to begin or lean, in so many segments."""
         lines = ((wait, 1.1), (2 * wait, 1.05), (4 * wait, 1.0))
-        return [(Work(first, {"a": busy / segments}),) for first, busy in lines]
+        return [(PhaseWork(first, {"a": busy / segments}),) for first, busy in lines]
 
     waits = (0.01, 0.02, 0.03, 0.04, 0.05)
     moves = {m: [step(wait, m) for wait in waits] for m in (4, 8, 16, 32)}
     paths = [*combinations(range(5), 3)]
 
-    def ended(enough: int | None) -> tuple[list[Overlapped], int]:
+    def ended(enough: int | None) -> tuple[list[SegmentedPath], int]:
         priced = []
 
         def noting(*given: Any) -> int | None:
-            priced.append(price_within(*given))
+            priced.append(price_up_to(*given))
             return priced[-1]
 
         with (
-            patch.object(in_segments, "price_within", noting),
+            patch.object(in_segments, "price_up_to", noting),
             patch.object(in_segments, "_MANY", 1),
         ):
-            found = cheapest(Followed(paths, moves, enough), 1)
+            found = cheapest_paths(PathRanking(paths, moves, enough), 1)
         return found, sum(one is not None for one in priced)
 
     (least, few), (same, many) = ended(1), ended(None)
@@ -209,7 +211,7 @@ def test_one_program_takes_the_best_of_all_choices(
 
 def test_what_is_slower_alone_may_be_better_beside_others() -> None:
     """Two steps on one link: latency is hidden by the other step, and what the link does is not."""
-    quick, lean = (Work(0.0, {"node": 4.0}),), (Work(2.0, {"node": 3.0}),)
+    quick, lean = (PhaseWork(0.0, {"node": 4.0}),), (PhaseWork(2.0, {"node": 3.0}),)
     assert best_choice([[quick, lean]] * 2, 1)[1] == (0, 0)
     assert 1 in best_choice([[quick, lean]] * 2, 8)[1]
 
@@ -219,11 +221,11 @@ def test_a_line_is_left_out_only_for_one_that_asks_for_no_more(
     asks: list[tuple[int, int, int]],
 ) -> None:
     lines = [
-        Line(Algorithm.RING, float(wait), (("node", float(node)), ("gpu", float(gpu))), ())
+        PriceLine(Algorithm.RING, float(wait), (("node", float(node)), ("gpu", float(gpu))), ())
         for wait, node, gpu in asks
     ]
-    kept = undominated(lines, 1.0)
-    assert kept[0] == fastest(lines, 1.0)
+    kept = select_undominated(lines, 1.0)
+    assert kept[0] == pick_fastest(lines, 1.0)
     assert len(set(map(repr, kept))) == len(kept)
     rows = [(line.latency_seconds, *(s for _, s in line.loads)) for line in kept]
     for ask in asks:

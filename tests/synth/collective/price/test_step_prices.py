@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from exhaustive import examples
 from explicit_steps import ROOTED, ROUNDS, explicit
-from grammar import Collective, Goal, Groups, Instruction, Program, admitted, parse, spell
+from grammar import Collective, Goal, Groups, Instruction, Program, list_instructions, parse, spell
 from hierarchies import (
     Axis,
     Domain,
@@ -26,28 +26,28 @@ from hierarchies import (
     load,
     placements,
 )
-from hierarchies.fabric import cast
+from hierarchies.fabric import roles_of
 from machines import bare, calibration
 from price_oracle import Group, Machine, Wire, groups_of, least_seconds
 from strategies import SWITCHES, placed, reductions, systems, with_spare_ports
 from synth.collective.algorithms.algorithms import Algorithm, Choice
 from synth.collective.algorithms.protocols import Protocol
 from synth.collective.price.step_prices import Simulator
-from synth.collective.price.steps import LATENCY, StepPrice
-from synth.collective.price.ways import MEMORY, Line
+from synth.collective.price.steps import LATENCY, InstructionPrice
+from synth.collective.price.ways import MEMORY, PriceLine
 from synth.collective.semantics.layout import Move
 from synth.collective.semantics.lowering import lower, moves
 from synth.collective.semantics.programs import Language, Vertex, explore_moves
 from synth.collective.semantics.rules import Derivation
 from synth.collective.semantics.schedule import Exchange
-from synth.collective.verify.rehearsal import derived
-from synth.search.best_first import Explored
+from synth.collective.verify.rehearsal import derive_valid
+from synth.search.best_first import PathGraph
 
 GB = 1e9
 
 
 @cache
-def explored(depth: int) -> Explored[Vertex, Move]:
+def explored(depth: int) -> PathGraph[Vertex, Move]:
     return explore_moves(depth, Language(3, across=True))
 
 
@@ -76,7 +76,7 @@ def asked(
     system = draw(machines(most_devices, kinds))
     reduction = draw(reductions(system.hierarchy))
     assume(0 < len(reduction.tree.digits) <= 4)
-    known = admitted(len(reduction.tree.digits), across=True)
+    known = list_instructions(len(reduction.tree.digits), across=True)
     return system, reduction, draw(st.sampled_from(known))
 
 
@@ -95,11 +95,11 @@ def programmed(draw: st.DrawFn, most_devices: int = 12) -> tuple[System, Reducti
 
 def derivation_of(steps: tuple[Instruction, ...], reduction: Reduction) -> Derivation:
     tree = reduction.tree
-    return derived(Program(tuple(spell(step, tree) for step in steps)), tree)
+    return derive_valid(Program(tuple(spell(step, tree) for step in steps)), tree)
 
 
-def lines_of(system: System, reduction: Reduction, what: Instruction) -> tuple[Line, ...]:
-    roles = cast(reduction, what.groups.free, what.groups.zero)
+def lines_of(system: System, reduction: Reduction, what: Instruction) -> tuple[PriceLine, ...]:
+    roles = roles_of(reduction, what.groups.free, what.groups.zero)
     return Simulator(system, Choice.ANY).lines(what.collective, roles)
 
 
@@ -109,7 +109,7 @@ def phases(
     derivation: Derivation,
     payload_bytes: float = GB,
     choice: Choice = Choice.ANY,
-) -> list[StepPrice]:
+) -> list[InstructionPrice]:
     simulator = Simulator(system, choice)
     return [
         price
@@ -125,7 +125,7 @@ def seconds(
 
 
 def busy(
-    system: System, line: Line, collective: Collective, groups: list[Group]
+    system: System, line: PriceLine, collective: Collective, groups: list[Group]
 ) -> dict[str, float]:
     """The explicit model's seconds a byte, for each level."""
     machine = Machine(system)
@@ -136,7 +136,7 @@ def busy(
     return machine.slowest(dict(whole))
 
 
-def loads(line: Line) -> dict[str, float]:
+def loads(line: PriceLine) -> dict[str, float]:
     """The simulator's seconds a byte, for each level."""
     found = dict(line.loads)
     del found[MEMORY]
@@ -302,14 +302,14 @@ def test_lowered_programs_cost_what_their_groups_put_on_the_links(
             assert slowest == pytest.approx(expected, rel=1e-6, abs=price.seconds * 1e-9)
 
 
-def memory(line: Line) -> float:
+def memory(line: PriceLine) -> float:
     return dict(line.loads)[MEMORY]
 
 
 # Latency: messages that wait for each other.
 
 
-def launched(system: System, line: Line) -> float:
+def launched(system: System, line: PriceLine) -> float:
     """What NCCL's model adds once a call."""
     each = {Protocol.SIMPLE: 8.4e-6, Protocol.LL: 6.6e-6, Protocol.LL128: 14e-6}
     return each[line.protocol] if system.launches else 0.0
@@ -382,7 +382,7 @@ def test_a_ring_along_an_open_line_goes_no_further_than_to_the_next_but_one() ->
     joined = one_level(Domain.RING, 6, latency=1.0)
     line = replace(joined, links=(replace(joined.links[0], wraps=False),))
     for system, hops in ((line, 2), (joined, 1)):
-        roles = cast(whole(system), (0,), ())
+        roles = roles_of(whole(system), (0,), ())
         ring = Simulator(system).by(Collective.ALL_GATHER, Algorithm.RING, roles)[0]
         assert ring.latency_seconds == pytest.approx(5 * hops)
 
@@ -512,7 +512,7 @@ def test_a_step_says_what_limits_it(case: tuple[System, Reduction, Derivation]) 
 def test_a_price_that_cannot_be_compared_exactly_is_refused() -> None:
     system = one_level(Domain.SWITCH, 2, bandwidth=1.0)
     reduction = whole(system)
-    derivation = derived(parse("all-reduce root inside"), reduction.tree)
+    derivation = derive_valid(parse("all-reduce root inside"), reduction.tree)
     assert phases(system, reduction, derivation, 1e5)[0].ticks == pytest.approx(1e17)
     with pytest.raises(InputError, match="one step would take 1e\\+06 s"):
         Simulator(system).prices(moves(derivation), reduction, 1e6)
@@ -670,7 +670,7 @@ def whole(system: System) -> Reduction:
 
 def at_once(reduction: Reduction) -> Instruction:
     """The plain all-reduce."""
-    return derived(parse("all-reduce root inside"), reduction.tree).instructions[0]
+    return derive_valid(parse("all-reduce root inside"), reduction.tree).instructions[0]
 
 
 HIERARCHICAL = "reduce-scatter node inside; all-reduce root across(node); all-gather node inside"
@@ -679,7 +679,7 @@ THREE_STEPS = "reduce-scatter node inside; all-reduce node parallel(root); all-g
 
 def program_seconds(system: System, text: str, choice: Choice = Choice.ANY) -> float:
     reduction = whole(system)
-    derivation = derived(parse(text), reduction.tree)
+    derivation = derive_valid(parse(text), reduction.tree)
     return sum(p.seconds for p in phases(system, reduction, derivation, GB, choice))
 
 
@@ -703,7 +703,7 @@ def test_what_the_a100_system_of_the_paper_saves(nodes: int, ratio: float) -> No
     reduction = whole(system)
     carried = []
     for text in ("all-reduce root inside", THREE_STEPS):
-        derivation = derived(parse(text), reduction.tree)
+        derivation = derive_valid(parse(text), reduction.tree)
         prices = phases(system, reduction, derivation, GB, Choice.RING)
         carried.append(sum(dict(p.bytes_per_port).get("node", 0) for p in prices) / GB)
     assert carried == pytest.approx([2 * (k - 1) / k, 2 * (nodes - 1) / nodes])
@@ -763,7 +763,7 @@ def test_prices_and_works_are_those_of_the_phases() -> None:
     system = replace(bare(2, 4), calibration=replace(calibration(), fits=fits))
     simulator, reduction = Simulator(system), whole(system)
     text = "reduce-scatter node inside; reduce-scatter node parallel"
-    steps = moves(derived(parse(text), reduction.tree, Goal.REDUCE_SCATTER))
+    steps = moves(derive_valid(parse(text), reduction.tree, Goal.REDUCE_SCATTER))
     assert [bool(step.before) for step in steps] == [True, False]
     for size in (1e3, GB):
         every = [simulator.move(step, reduction, size) for step in steps]
@@ -776,7 +776,7 @@ def test_prices_and_works_are_those_of_the_phases() -> None:
 def test_a_member_sends_at_once_to_all_others() -> None:
     """Of two nodes of 8: to 8 in the other one, and to 7 in its own."""
     system = rails(2)
-    roles = cast(whole(system), (0, 1), ())
+    roles = roles_of(whole(system), (0, 1), ())
     way = Simulator(system).way(Collective.ALL_GATHER, Algorithm.DIRECT, roles)
     assert way.peers == (8.0, 7.0)
 
@@ -785,7 +785,7 @@ def test_a_ring_has_as_many_in_a_row_as_its_innermost_level() -> None:
     """Also where that is not the innermost of the machine."""
     system = rails(4)
     for free, members in (((0, 1), 8), ((1,), 8), ((0,), 4)):
-        roles = cast(whole(system), free, ())
+        roles = roles_of(whole(system), free, ())
         way = Simulator(system).way(Collective.ALL_GATHER, Algorithm.RING, roles)
         assert way.in_a_row == members
 
@@ -793,7 +793,7 @@ def test_a_ring_has_as_many_in_a_row_as_its_innermost_level() -> None:
 def test_what_the_network_adds_up_has_no_flags() -> None:
     links = tuple(replace(link, reduces=True) for link in bare().links)
     system = replace(bare(), links=links)
-    simulator, roles = Simulator(system), cast(whole(system), (0, 1), ())
+    simulator, roles = Simulator(system), roles_of(whole(system), (0, 1), ())
     for algorithm, known in (
         (Algorithm.IN_NETWORK, (Protocol.SIMPLE,)),
         (Algorithm.RING, Protocol),
@@ -812,7 +812,7 @@ def test_a_shuffle_moves_what_a_buffer_holds() -> None:
         "reduce-scatter node inside; all-gather rack inside"
     )
     reduction = whole(system)
-    steps = moves(derived(parse(text), reduction.tree))
+    steps = moves(derive_valid(parse(text), reduction.tree))
     shuffle, _ = Simulator(system).move(steps[2], reduction, GB)
     assert (shuffle.what, shuffle.size_bytes) == ("transpose", GB / 2)
     assert shuffle.seconds == pytest.approx(2 * GB / 2 / 1e12)

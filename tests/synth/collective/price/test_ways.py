@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from hierarchies import Domain, Hierarchy, Level, Link, System
 from synth.collective.algorithms.algorithms import Algorithm
 from synth.collective.algorithms.protocols import Protocol
-from synth.collective.price.ways import MEMORY, Line, Way, fastest, leanest
+from synth.collective.price.ways import MEMORY, AlgorithmWay, PriceLine, pick_fastest, pick_leanest
 
 LATENCIES = (5.0, 3.0, 1.0)
 LINKS = tuple(Link(Domain.SWITCH, 1.0, latency) for latency in LATENCIES)
 LEVELS = (Level("rack", 2), Level("node", 2), Level("gpu", 2))
 SYSTEM = System("by hand", "", Hierarchy(LEVELS), LINKS, 1e18, launches=False)
-RING = Way(
+RING = AlgorithmWay(
     "all-reduce",
     Algorithm.RING,
     spans=(0, 1, 2),
@@ -33,7 +33,7 @@ RING = Way(
 )
 
 
-def latency(way: Way, latencies: tuple[float, ...] = LATENCIES) -> float:
+def latency(way: AlgorithmWay, latencies: tuple[float, ...] = LATENCIES) -> float:
     links = tuple(
         replace(link, latency_seconds=each) for link, each in zip(LINKS, latencies, strict=True)
     )
@@ -118,18 +118,18 @@ def test_a_gap_passes_while_bytes_are_on_the_wire(
     late: float, gap: float, rate: float, size: float
 ) -> None:
     """A line begins flat: whichever is longer of the gaps and the bytes."""
-    line = Line(Algorithm.RING, late, (("gpu", rate), (MEMORY, 0.0)), (), gap_seconds=gap)
+    line = PriceLine(Algorithm.RING, late, (("gpu", rate), (MEMORY, 0.0)), (), gap_seconds=gap)
     assert line.seconds(size) == pytest.approx(late + max(gap, size * rate))
     assert line.waiting_seconds(size) == pytest.approx(late + max(0.0, gap - size * rate))
 
 
 def test_the_fastest_is_not_the_leanest() -> None:
     """The first of those that tie, in time; in load those that wait less come first."""
-    quick = Line(Algorithm.TREE, 1.0, (("gpu", 4.0),), ())
-    lean = Line(Algorithm.RING, 5.0, (("gpu", 2.0),), ())
-    late = Line(Algorithm.DIRECT, 6.0, (("gpu", 2.0),), ())
-    assert fastest([lean, quick], 1.0) is quick
-    assert fastest([lean, quick], 2.0) is lean
-    assert fastest([quick, lean], 2.0) is quick
-    assert fastest([quick, lean], 3.0) is lean
-    assert leanest([late, quick, lean], 1.0) is lean
+    quick = PriceLine(Algorithm.TREE, 1.0, (("gpu", 4.0),), ())
+    lean = PriceLine(Algorithm.RING, 5.0, (("gpu", 2.0),), ())
+    late = PriceLine(Algorithm.DIRECT, 6.0, (("gpu", 2.0),), ())
+    assert pick_fastest([lean, quick], 1.0) is quick
+    assert pick_fastest([lean, quick], 2.0) is lean
+    assert pick_fastest([quick, lean], 2.0) is quick
+    assert pick_fastest([quick, lean], 3.0) is lean
+    assert pick_leanest([late, quick, lean], 1.0) is lean

@@ -9,9 +9,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import synth
-from hierarchies import Axis, InputError, System, count_placements, load, placements, row_major
+from hierarchies import (
+    Axis,
+    InputError,
+    System,
+    count_placements,
+    load,
+    placements,
+    row_major_placement,
+)
 from strategies import AXIS_NAMES, placed, systems
-from synth.collective.ranking.advice import MOST_ELSEWHERE, advised, kept, left_over
+from synth.collective.ranking.advice import (
+    MOST_FASTER_PLACEMENTS,
+    find_left_over_axes,
+    fix_placement,
+    rank_with_advice,
+)
 from synth.collective.ranking.planner import answers
 from synth.collective.ranking.request import Request, Watcher
 from synth.collective.semantics.programs import Language
@@ -27,8 +40,8 @@ def asked(*sizes: int, over: tuple[str, ...] = ("data",), payload_bytes: int = 2
 def kept_by_nobody(system: System, request: Request) -> bool:
     """Whether there is a choice that is not the request's, and frameworks make none."""
     several = count_placements(system.hierarchy, request.axes) > 1
-    framework = row_major(system.hierarchy, request.axes)
-    return several and bool(left_over(request)) and framework is None
+    framework = row_major_placement(system.hierarchy, request.axes)
+    return several and bool(find_left_over_axes(request)) and framework is None
 
 
 @given(systems(8), st.data())
@@ -42,13 +55,13 @@ def test_with_axes_left_over_only_the_placement_of_frameworks_is_ranked(
     every = answers(system, request)
     if kept_by_nobody(system, request):
         with pytest.raises(InputError, match="last axis innermost"):
-            advised(system, request)
+            rank_with_advice(system, request)
         return
-    found = advised(system, request)
-    if not left_over(request) or count_placements(system.hierarchy, axes) == 1:
+    found = rank_with_advice(system, request)
+    if not find_left_over_axes(request) or count_placements(system.hierarchy, axes) == 1:
         assert found == every
         return
-    placement = row_major(system.hierarchy, axes)
+    placement = row_major_placement(system.hierarchy, axes)
     assert placement is not None
     assert found.request.by_framework
     assert {one.candidate.reduction.placement for one in found.answers} == {placement}
@@ -66,7 +79,7 @@ def test_elsewhere_are_the_placements_that_would_be_faster_one_by_one(
     request = Request(axes, over, 2**20, 2, Language(2), segments=(1, 4), stripes=stripes)
     if kept_by_nobody(system, request):
         return
-    found = advised(system, request)
+    found = rank_with_advice(system, request)
     if not found.request.by_framework:
         return
     first = found.answers[0].candidate.ticks
@@ -77,7 +90,7 @@ def test_elsewhere_are_the_placements_that_would_be_faster_one_by_one(
             best.setdefault(alone.candidate.reduction.parts, alone.candidate.ticks)
     ticks = [one.candidate.ticks for one in found.faster_elsewhere]
     assert max(ticks, default=0) < first
-    assert stripes or ticks == sorted(best.values())[:MOST_ELSEWHERE]
+    assert stripes or ticks == sorted(best.values())[:MOST_FASTER_PLACEMENTS]
     ranks = [one.rank for one in (*found.answers, *found.faster_elsewhere)]
     assert ranks == list(range(1, len(ranks) + 1))
 
@@ -85,13 +98,15 @@ def test_elsewhere_are_the_placements_that_would_be_faster_one_by_one(
 def test_a_placement_that_is_given_is_kept() -> None:
     for matrix in (((1, 8), (4, 1)), ((4, 2), (1, 4))):
         request = replace(asked(8, 4), placement=matrix)
-        assert kept(H100, request) is request
-        assert advised(H100, request) == answers(H100, request)
+        assert fix_placement(H100, request) is request
+        assert rank_with_advice(H100, request) == answers(H100, request)
 
 
 def test_the_placement_of_frameworks_comes_first_where_every_one_is_asked_for() -> None:
     request = replace(asked(8, 4), per_placement=True)
-    found = [str(one.candidate.reduction.placement) for one in advised(H100, request).answers]
+    found = [
+        str(one.candidate.reduction.placement) for one in rank_with_advice(H100, request).answers
+    ]
     assert list(dict.fromkeys(found)) == [
         "[[4, 2], [1, 4]]",
         "[[1, 8], [4, 1]]",
@@ -103,9 +118,9 @@ def test_the_placement_of_frameworks_comes_first_where_every_one_is_asked_for() 
 def test_axes_that_cut_a_level_in_the_middle_have_no_placement_to_keep() -> None:
     system = load("dgx-h100:6")
     with pytest.raises(InputError, match="cuts a level of 6 node x 8 gpu in the middle, and model"):
-        advised(system, asked(4, 12))
+        rank_with_advice(system, asked(4, 12))
     given_one = replace(asked(4, 12), placement=((2, 2), (3, 4)))
-    assert advised(system, given_one).answers
+    assert rank_with_advice(system, given_one).answers
 
 
 def test_whoever_is_stopped_says_so() -> None:
@@ -113,7 +128,7 @@ def test_whoever_is_stopped_says_so() -> None:
         def go_on(self) -> bool:
             return False
 
-    found = advised(H100, asked(8, 4), Stopped())
+    found = rank_with_advice(H100, asked(8, 4), Stopped())
     assert not found.complete
     assert found.answers
 
@@ -121,7 +136,7 @@ def test_whoever_is_stopped_says_so() -> None:
 def test_of_several_programs_side_by_side_too() -> None:
     """The search for splits is not bound by a price: what it finds may be the kept one again."""
     request = Request((Axis("data", 8), Axis("model", 4)), ("data",), k=1, language=Language(4))
-    found = advised(H100, request)
+    found = rank_with_advice(H100, request)
     others = [str(one.candidate.reduction.placement) for one in found.faster_elsewhere]
     assert others == ["[[1, 8], [4, 1]]", "[[2, 4], [2, 2]]"]
 

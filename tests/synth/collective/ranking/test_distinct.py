@@ -11,13 +11,13 @@ from exhaustive import examples
 from grouped_members import distinct
 from synth.collective.algorithms.algorithms import Algorithm
 from synth.collective.algorithms.protocols import Protocol
-from synth.collective.price.resolution import Estimate, Source
-from synth.collective.ranking.distinct import Distinct, Grouping, Member
+from synth.collective.price.resolution import PriceErrorSource, PriceEstimate
+from synth.collective.ranking.distinct import AnswerGrouping, DistinctAnswer, Member
 
 SOURCES = {
-    Source(Algorithm.RING, Protocol.SIMPLE, "node"): (0.7, 1.4),
-    Source(Algorithm.TREE, Protocol.SIMPLE, "node"): (0.9, 1.1),
-    Source(Algorithm.RING, Protocol.SIMPLE, "gpu"): (0.95, 1.2),
+    PriceErrorSource(Algorithm.RING, Protocol.SIMPLE, "node"): (0.7, 1.4),
+    PriceErrorSource(Algorithm.TREE, Protocol.SIMPLE, "node"): (0.9, 1.1),
+    PriceErrorSource(Algorithm.RING, Protocol.SIMPLE, "gpu"): (0.95, 1.2),
 }
 Told = Member[tuple[str, int]]
 
@@ -36,9 +36,9 @@ def members(draw: st.DrawFn, calibrated: bool) -> list[Told]:
                     one: (low * part, high * part)
                     for part, (one, (low, high)) in zip(parts, SOURCES.items(), strict=True)
                 }
-                estimate = Estimate(sum(parts), owed)
+                estimate = PriceEstimate(sum(parts), owed)
             else:
-                estimate = Estimate(draw(st.integers(1000, 1100)))
+                estimate = PriceEstimate(draw(st.integers(1000, 1100)))
             what = (name, segments)
             found.append(Member(estimate, (1, segments, steps, (name,)), name, what))
     return found
@@ -62,7 +62,7 @@ def by_hand(found: list[Told], count: int) -> list[Told]:
     return shown
 
 
-def check(found: list[Told], told: list[Distinct[tuple[str, int]]], count: int) -> None:
+def check(found: list[Told], told: list[DistinctAnswer[tuple[str, int]]], count: int) -> None:
     of = {one.what: one for one in found}
     shown = [of[one.what] for one in told]
     assert shown == by_hand(found, count)
@@ -93,7 +93,7 @@ def test_so_they_are_where_errors_are_shared(found: list[Told], count: int) -> N
 @examples(40, 500)
 def test_nothing_that_comes_later_changes_what_is_settled(found: list[Told], count: int) -> None:
     """Members in the order of their prices, each settled as soon as the bound allows it."""
-    grouping: Grouping[tuple[str, int]] = Grouping()
+    grouping: AnswerGrouping[tuple[str, int]] = AnswerGrouping()
     for one in sorted(found, key=lambda one: one.ticks):
         while len(grouping) < count and grouping.settle(one.ticks):
             pass

@@ -15,7 +15,12 @@ from synth.collective.ranking import library
 from synth.collective.ranking import placements as surveys
 from synth.collective.ranking.candidates import CandidateSearch
 from synth.collective.ranking.library import Library
-from synth.collective.ranking.placements import BestPlaced, Placed, PlacementSearch, ranked
+from synth.collective.ranking.placements import (
+    BestPlacements,
+    PlacedCandidate,
+    PlacementSearch,
+    rank_answers,
+)
 from synth.collective.ranking.request import Request, Watcher
 from synth.collective.semantics.programs import Language
 
@@ -25,7 +30,7 @@ REQUEST = Request(
 )
 
 
-def surveyed(request: Request, watcher: Watcher | None = None) -> BestPlaced:
+def surveyed(request: Request, watcher: Watcher | None = None) -> BestPlacements:
     return PlacementSearch(
         Simulator(SYSTEM, request.choice), request, watcher or Watcher(), Library(request.language)
     ).run()
@@ -34,11 +39,11 @@ def surveyed(request: Request, watcher: Watcher | None = None) -> BestPlaced:
 def test_ranks_begin_anew_on_each_placement() -> None:
     request = replace(REQUEST, per_placement=True)
     best = surveyed(request).best
-    ranks = [rank for rank, _ in ranked(best, request)]
+    ranks = [rank for rank, _ in rank_answers(best, request)]
     counts = [sum(one.position == place for one in best) for place in range(3)]
     assert ranks == [rank for count in counts for rank in range(1, count + 1)]
     assert [one.position for one in best] == sorted(one.position for one in best)
-    assert [rank for rank, _ in ranked(best, REQUEST)] == list(range(1, len(best) + 1))
+    assert [rank for rank, _ in rank_answers(best, REQUEST)] == list(range(1, len(best) + 1))
 
 
 def test_programs_at_their_bound_are_found_on_every_placement() -> None:
@@ -59,7 +64,7 @@ def test_the_best_of_all_are_the_best_of_each(payload_bytes: int) -> None:
     axes = (Axis("data", 8), Axis("model", 8))
     request = replace(REQUEST, axes=axes, payload_bytes=payload_bytes)
 
-    def best(k: int, per_placement: bool = False) -> list[Placed]:
+    def best(k: int, per_placement: bool = False) -> list[PlacedCandidate]:
         asked = replace(request, k=k, per_placement=per_placement)
         found = PlacementSearch(
             Simulator(system, asked.choice), asked, Watcher(), Library(asked.language)

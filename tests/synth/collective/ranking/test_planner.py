@@ -14,7 +14,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from exhaustive import examples
-from grammar import Collective, Instruction, Program, admitted, parse, spell
+from grammar import Collective, Instruction, Program, list_instructions, parse, spell
 from grouped_members import distinct
 from hierarchies import (
     Axis,
@@ -34,11 +34,16 @@ from strategies import systems
 from synth.collective.algorithms.algorithms import Choice
 from synth.collective.price.bound import bound
 from synth.collective.price.defaults import defaults
-from synth.collective.price.resolution import FINEST, OTHERS_LINKS, Estimate, beyond
+from synth.collective.price.resolution import FINEST, OTHERS_LINKS, PriceEstimate, is_beyond
 from synth.collective.price.segments import SEGMENTS, price_ticks
 from synth.collective.price.step_prices import Simulator
-from synth.collective.price.steps import TICKS_PER_SECOND, StepPrice, limiting, ticks_of
-from synth.collective.price.ways import Line
+from synth.collective.price.steps import (
+    TICKS_PER_SECOND,
+    InstructionPrice,
+    limiting_resource,
+    ticks_of,
+)
+from synth.collective.price.ways import PriceLine
 from synth.collective.ranking import planner
 from synth.collective.ranking.distinct import Member
 from synth.collective.ranking.request import Answer, Report, Request, Watcher
@@ -46,10 +51,10 @@ from synth.collective.semantics.layout import Move
 from synth.collective.semantics.lowering import lower, moves
 from synth.collective.semantics.programs import Language
 from synth.collective.semantics.rules import Derivation, Refusal, derive
-from synth.collective.verify.rehearsal import derived, rehearse
+from synth.collective.verify.rehearsal import derive_valid, rehearse
 from synth.collective.verify.replay import compare_stripes
 from synth.collective.verify.symbolic import Proved
-from synth.events.overlap import Lane, together_seconds
+from synth.events.overlap import Lane, makespan_within
 
 GB = 10**9
 Texts = tuple[str, ...]
@@ -70,7 +75,7 @@ def skeletons(depth: int, max_steps: int, across: bool) -> tuple[tuple[Instructi
     if depth == 0:
         return ((),)
     tree = Reduction.plain(*[2] * depth).tree
-    known = admitted(depth, across=across)
+    known = list_instructions(depth, across=across)
     found = []
     alive: list[tuple[Instruction, ...]] = [()]
     for _ in range(max_steps):
@@ -104,7 +109,7 @@ def brute_force(system: System, request: Request) -> list[list[Key]]:
         keys = []
         for steps in skeletons(len(tree.digits), language.max_steps, language.across):
             texts = tuple(str(spell(step, tree)) for step in steps)
-            derivation = derived(Program(tuple(spell(step, tree) for step in steps)), tree)
+            derivation = derive_valid(Program(tuple(spell(step, tree) for step in steps)), tree)
             ticks = min(
                 segmented_ticks(simulator, derivation, reduction, request.payload_bytes, segments)
                 for segments in request.segments
@@ -131,9 +136,9 @@ def segmented_ticks(
 
 def by_any_algorithm(
     simulator: Simulator, move: Move, reduction: Reduction, size: float
-) -> Iterator[list[StepPrice]]:
+) -> Iterator[list[InstructionPrice]]:
     """The phases of a step by each algorithm and protocol that some other does not better."""
-    seen: list[Line] = []
+    seen: list[PriceLine] = []
     simulator.move(move, reduction, size, lambda lines, _: seen.extend(lines) or lines[0])
     asks = [
         {"latency": line.waiting_seconds(size)} | {n: size * load for n, load in line.resources}
@@ -173,7 +178,7 @@ def told_ticks(answer: Answer) -> int:
     ]
     if len(lanes) == 1:
         return price_ticks(lanes[0].phases, lanes[0].segments)
-    return ticks_of(together_seconds(lanes))
+    return ticks_of(makespan_within(lanes))
 
 
 def expected(system: System, request: Request) -> list[tuple[int, Key]]:
@@ -215,7 +220,7 @@ def check(report: Report) -> None:
         if candidate.program.steps:
             assert answer.limited_by in names
         if len(candidate.parts) == 1:
-            assert answer.limited_by == limiting(answer.prices, candidate.segments)
+            assert answer.limited_by == limiting_resource(answer.prices, candidate.segments)
         assert all(price.limited_by in names for price in answer.prices)
 
 
@@ -382,12 +387,12 @@ def every_member(
     tree, simulator, found = reduction.tree, Simulator(system, request.choice), []
     for steps in skeletons(len(tree.digits), request.language.max_steps, request.language.across):
         program = Program(tuple(spell(step, tree) for step in steps))
-        texts, derivation = tuple(str(step) for step in program.steps), derived(program, tree)
+        texts, derivation = tuple(str(step) for step in program.steps), derive_valid(program, tree)
         for count in request.segments:
             size = request.payload_bytes
             ticks = segmented_ticks(simulator, derivation, reduction, size, count)
             simplicity = (1, count, len(steps), texts)
-            found.append(Member(Estimate(ticks), simplicity, texts, (texts, count)))
+            found.append(Member(PriceEstimate(ticks), simplicity, texts, (texts, count)))
     return found
 
 
@@ -423,7 +428,7 @@ def test_no_two_answers_of_a_placement_are_within_the_resolution(
     report = planner.answers(system, request)
     check(report)
     for one, other in pairwise(report.answers):
-        assert beyond(one.candidate.ticks, other.candidate.ticks)
+        assert is_beyond(one.candidate.ticks, other.candidate.ticks)
     texts = [answer.candidate.text for answer in report.answers]
     assert len(set(texts)) == len(texts)
     for answer in report.answers:
@@ -794,14 +799,14 @@ def test_what_means_nothing_is_refused(make: Callable[[], object], message: str)
 
 @pytest.mark.parametrize("depth", [0, 1, 2, 3])
 def test_the_plain_program(depth: int) -> None:
-    derivation = derived(parse("all-reduce root inside"), Reduction.plain(*[3] * depth).tree)
+    derivation = derive_valid(parse("all-reduce root inside"), Reduction.plain(*[3] * depth).tree)
     assert len(derivation.instructions) == min(depth, 1)
     assert all(s.collective is Collective.ALL_REDUCE for s in derivation.instructions)
     rehearse(derivation)
 
 
 def test_nothing_limits_nothing() -> None:
-    assert limiting(()) == ""
+    assert limiting_resource(()) == ""
 
 
 def test_a_search_that_is_cut_short_has_looked_at_what_may_be_best_first() -> None:

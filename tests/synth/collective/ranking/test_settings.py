@@ -13,11 +13,11 @@ from synth.collective.algorithms.algorithms import Algorithm
 from synth.collective.algorithms.nccl_model import Ranks
 from synth.collective.algorithms.protocols import Protocol
 from synth.collective.price.resolution import FINEST
-from synth.collective.ranking.explanation import why
-from synth.collective.ranking.how_to_get import advice
+from synth.collective.ranking.explanation import explain_answer
+from synth.collective.ranking.how_to_get import advise
 from synth.collective.ranking.planner import answers
 from synth.collective.ranking.request import Answer, Request
-from synth.collective.ranking.settings import Calls, holds, line_of
+from synth.collective.ranking.settings import RuntimeCalls, collective_settings, explain_scope
 from synth.collective.semantics.programs import Language
 
 CASES = [("dgx-a100:4", 2**18), ("dgx-h100:4", 2**22), ("p2-a100:4", 2**26), ("mi300x:2", 2**20)]
@@ -74,15 +74,15 @@ def test_a_line_says_what_it_takes_and_no_more(name: str, payload: int) -> None:
         assert ("set nothing" in said) == (not slower)
         if calls.line:
             assert calls.line in said
-            assert holds(*dict.fromkeys(c.price.what for c in calls.apart)) in said
+            assert explain_scope(*dict.fromkeys(c.price.what for c in calls.apart)) in said
             variables = told(calls.line)
             assert variables["NCCL_ALGO"].keys() == variables["NCCL_PROTO"].keys()
             assert variables["NCCL_ALGO"].keys() == {one.replace("-", "") for one in apart}
         if answer.gains:
-            text = advice(answer).text
+            text = advise(answer).text
             assert ("set NCCL_ALGO" in text) == bool(calls.line)
             assert not calls.line or f"set {calls.line}" in text
-        assert calls.said[0] in why(answer)
+        assert calls.said[0] in explain_answer(answer)
 
 
 def test_one_collective_in_two_ways_is_said_by_no_line() -> None:
@@ -95,7 +95,7 @@ def test_one_collective_in_two_ways_is_said_by_no_line() -> None:
     others = replace(call, price=replace(call.price, protocol=Protocol.LL, size_bytes=size / 4))
     own = replace(call, own=replace(call.own, chosen=call.own.chosen))
     longer = tuple(replace(one, latency_seconds=1.0) for one in answer.called.own_prices[0])
-    two = Calls((rings, others, own), answer.called.lanes, (longer,))
+    two = RuntimeCalls((rings, others, own), answer.called.lanes, (longer,))
     assert two.own_seconds > two.seconds
     assert two.line == ""
     assert two.contrary == (call.price.what,)
@@ -119,7 +119,7 @@ def test_one_collective_in_two_ways_is_said_by_no_line() -> None:
 
 def test_several_collectives_are_quoted_for_a_shell() -> None:
     ways = {"all-reduce": ("tree", Protocol.LL128), "all-gather": ("ring", Protocol.SIMPLE)}
-    assert line_of(ways) == (
+    assert collective_settings(ways) == (
         "NCCL_ALGO='allreduce:Tree;allgather:Ring' NCCL_PROTO='allreduce:LL128;allgather:Simple'"
     )
 

@@ -14,15 +14,15 @@ from hypothesis import strategies as st
 
 from exhaustive import examples
 from hierarchies import Axis, InputError, System, load
-from hierarchies.units import volume
+from hierarchies.units import format_bytes
 from strategies import systems
-from synth.collective.ranking.how_to_get import to_set, worth_measuring
+from synth.collective.ranking.how_to_get import environment_line, find_deciding_run
 from synth.collective.ranking.library import Library
 from synth.collective.ranking.planner import answers
-from synth.collective.ranking.request import Against, Answer, Request, Watcher
-from synth.collective.ranking.sizes import Sweep, roundest, sweep
+from synth.collective.ranking.request import Answer, DefaultComparison, Request, Watcher
+from synth.collective.ranking.sizes import Sweep, roundest_size, sweep
 from synth.collective.semantics.programs import Language
-from synth.measure.calibration.typical import typical
+from synth.measure.calibration.typical import apply_typical
 
 H100 = load("dgx-h100:4")
 ALL = Request((Axis("data", 32),), ("data",), language=Language(4))
@@ -61,11 +61,11 @@ def test_stretches_cover_the_sizes_in_order_and_neighbours_differ(
 
 def told_of(answer: Answer) -> tuple[Any, ...]:
     """What a row says of an answer beside its figures; of no gain, on which placement it is."""
-    worth = worth_measuring(answer) is not None
-    gains = answer.against_default in (Against.FASTER, Against.NOT_OFFERED)
+    worth = find_deciding_run(answer) is not None
+    gains = answer.against_default in (DefaultComparison.FASTER, DefaultComparison.NOT_OFFERED)
     if not gains and not worth:
         return program_of(answer)[:1]
-    return *program_of(answer), to_set(answer), answer.against_default, worth
+    return *program_of(answer), environment_line(answer), answer.against_default, worth
 
 
 def program_of(answer: Answer) -> tuple[Any, ...]:
@@ -79,12 +79,14 @@ def test_a_stretch_ends_where_what_one_does_changes() -> None:
     """
     axes = (Axis("data", 16), Axis("tensor", 2))
     asked = Request(axes, ("data",), language=Language(2), placement=((4, 4), (1, 2)))
-    told = sweep(typical(H100), asked, 2**24, 2**26)
+    told = sweep(apply_typical(H100), asked, 2**24, 2**26)
     assert len({program_of(one.first) for one in told.stretches}) == 1
     ring, by_itself = told.stretches
-    assert (to_set(by_itself.first), worth_measuring(by_itself.last)) == ("", None)
-    assert to_set(ring.first) == "NCCL_ALGO=allreduce:NVLSTree NCCL_PROTO=allreduce:Simple"
-    assert worth_measuring(ring.first)
+    assert (environment_line(by_itself.first), find_deciding_run(by_itself.last)) == ("", None)
+    assert (
+        environment_line(ring.first) == "NCCL_ALGO=allreduce:NVLSTree NCCL_PROTO=allreduce:Simple"
+    )
+    assert find_deciding_run(ring.first)
     assert by_itself.first.defaults.chosen != ring.last.defaults.chosen
 
 
@@ -136,7 +138,7 @@ def test_changes_are_where_halving_finds_them_and_few_sizes_are_searched(
     request_: Request, smallest: int, largest: int, most: int
 ) -> None:
     """A change of the line or the gain of one program takes no search: two sizes are, beside it."""
-    system, counting = typical(H100), Counting()
+    system, counting = apply_typical(H100), Counting()
     told = sweep(system, request_, smallest, largest, counting)
     changes = [one.from_bytes for one in told.stretches[1:]]
     assert len(changes) > 1
@@ -145,26 +147,29 @@ def test_changes_are_where_halving_finds_them_and_few_sizes_are_searched(
 
 
 def test_what_is_to_be_run_has_a_size_that_one_would_type() -> None:
-    told = sweep(typical(H100), replace(EIGHT, language=Language(1)), 2**14, 2**23)
+    told = sweep(apply_typical(H100), replace(EIGHT, language=Language(1)), 2**14, 2**23)
     assert any(one.trial for one in told.stretches)
     for one in told.stretches:
-        assert (one.trial is not None) == (worth_measuring(one.first) is not None)
+        assert (one.trial is not None) == (find_deciding_run(one.first) is not None)
         if one.trial is not None:
             size = one.trial.payload_bytes
             assert one.from_bytes <= size <= one.until_bytes
             assert told_of(one.trial) == told_of(one.first)
-            assert volume(size) == f"{round(float(volume(size).split()[0]))} {volume(size)[-3:]}"
+            assert (
+                format_bytes(size)
+                == f"{round(float(format_bytes(size).split()[0]))} {format_bytes(size)[-3:]}"
+            )
 
 
 def test_the_roundest_size_is_the_multiple_of_the_largest_power_of_two() -> None:
-    assert [roundest(low, high) for low, high in ((470, 509), (3, 3), (5, 7), (33, 900))] == [
+    assert [roundest_size(low, high) for low, high in ((470, 509), (3, 3), (5, 7), (33, 900))] == [
         *(480, 3, 6, 512)
     ]
 
 
 @given(st.integers(1, 10**6), st.integers(0, 10**6))
 def test_the_roundest_size_is_in_its_range(low: int, more: int) -> None:
-    found = roundest(low, low + more)
+    found = roundest_size(low, low + more)
     assert low <= found <= low + more
     zeros = (found & -found).bit_length()
     step = 1 << zeros
@@ -203,12 +208,15 @@ def test_a_range_that_is_empty_is_the_callers_mistake(smallest: int, largest: in
 def test_a_size_of_a_range_has_the_verdict_that_it_has_alone() -> None:
     """The best as priced may be worth a run where a dearer one surely gains: then that is done."""
     axes = (Axis("data", 128), Axis("tensor", 8))
-    system = typical(load("superpod-h100-oversubscribed:8"))
+    system = apply_typical(load("superpod-h100-oversubscribed:8"))
     rows = ((8, 4, 4, 1), (1, 1, 1, 8))
     request = Request(axes, ("data",), 2**28, k=3, stripes=False, placement=rows)
     alone = answers(system, request).answers
     assert not alone[0].gains
-    assert worth_measuring(alone[0])
+    assert find_deciding_run(alone[0])
     gains = next(one for one in alone if one.gains)
     [(_, found)] = sweep(system, request, 2**28, 2**28).sizes
-    assert (found.candidate.text, to_set(found)) == (gains.candidate.text, to_set(gains))
+    assert (found.candidate.text, environment_line(found)) == (
+        gains.candidate.text,
+        environment_line(gains),
+    )

@@ -13,18 +13,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from exhaustive import examples
-from synth.collective.price.segments import Overlapped, Phases, price_ticks
+from synth.collective.price.segments import Phases, SegmentedPath, price_ticks
 from synth.collective.price.steps import TICKS_PER_SECOND
 from synth.collective.ranking.stripes import (
     MOST_STRIPES,
-    Split,
-    Stripe,
+    PathStripe,
+    StripeSplit,
     mix,
     price_of,
+    round_to_bytes,
     split,
-    whole_bytes,
 )
-from synth.events.overlap import Lane, Work, side_by_side
+from synth.events.overlap import Lane, PhaseWork, simulate_lanes
 
 NAMES = ("node", "gpu", "memory")
 PAYLOAD = 2**20
@@ -44,7 +44,7 @@ def loads(draw: st.DrawFn) -> npt.NDArray[np.float64]:
 def programs(draw: st.DrawFn) -> list[Phases]:
     """Some programs; the seconds of their phases are those of the whole payload."""
     work = st.builds(
-        Work,
+        PhaseWork,
         st.integers(0, 3).map(lambda n: n / 16),
         st.dictionaries(st.sampled_from(NAMES), BUSY.filter(bool), min_size=1, max_size=3),
     )
@@ -60,20 +60,20 @@ class Market:
     def phases(self, path: int, size: float) -> Phases:
         part = size / PAYLOAD
         return tuple(
-            Work(work.latency_seconds, {name: part * busy for name, busy in work.busy.items()})
+            PhaseWork(work.latency_seconds, {name: part * busy for name, busy in work.busy.items()})
             for work in self.programs[path]
         )
 
-    def singles(self) -> list[Overlapped]:
+    def singles(self) -> list[SegmentedPath]:
         found = [self._single(path) for path in range(len(self.programs))]
         return sorted(found, key=lambda one: (one.ticks, one.path))
 
-    def _single(self, path: int) -> Overlapped:
+    def _single(self, path: int) -> SegmentedPath:
         prices = ((price_ticks(self.phases(path, PAYLOAD / c), c), c) for c in COUNTS)
         ticks, count = min(prices)
-        return Overlapped(path, ticks, count)
+        return SegmentedPath(path, ticks, count)
 
-    def split(self, seeds: int | None = None) -> Split | None:
+    def split(self, seeds: int | None = None) -> StripeSplit | None:
         singles = self.singles()[:seeds]
         return split(self.phases, len(self.programs), singles, PAYLOAD, COUNTS)
 
@@ -104,7 +104,7 @@ def test_shares_of_two_programs_are_those_by_hand() -> None:
 
 @given(st.lists(st.integers(1, 10**6), min_size=1, max_size=6), st.integers(1, 2**45))
 def test_whole_bytes_sum_to_the_payload(parts: list[int], payload: int) -> None:
-    found = whole_bytes([part / 7 for part in parts], payload)
+    found = round_to_bytes([part / 7 for part in parts], payload)
     assert sum(found) == payload
     for part, size in zip(parts, found, strict=True):
         assert abs(size - Fraction(part, sum(parts)) * payload) <= 1 + payload * 1e-12
@@ -116,13 +116,13 @@ def test_the_price_of_stripes_is_that_of_lanes(programs: list[Phases], data: st.
     market = Market(programs)
     chosen = data.draw(st.lists(st.sampled_from(range(len(programs))), min_size=1, max_size=3))
     stripes = [
-        Stripe(path, size, data.draw(st.sampled_from(COUNTS)))
-        for path, size in zip(chosen, whole_bytes([1.0] * len(chosen), PAYLOAD), strict=True)
+        PathStripe(path, size, data.draw(st.sampled_from(COUNTS)))
+        for path, size in zip(chosen, round_to_bytes([1.0] * len(chosen), PAYLOAD), strict=True)
     ]
     ticks = price_of(stripes, market.phases)
     assert ticks is not None
     lanes = [Lane(market.phases(s.path, s.size_bytes / s.segments), s.segments) for s in stripes]
-    end = max((span.end_seconds for span in side_by_side(lanes)), default=0.0)
+    end = max((span.end_seconds for span in simulate_lanes(lanes)), default=0.0)
     assert ticks == pytest.approx(end * TICKS_PER_SECOND, rel=1e-9, abs=len(programs[0]) + 1)
     assert price_of(stripes, market.phases, ticks) == ticks
     assert price_of(stripes, market.phases, ticks - 1) is None
@@ -161,8 +161,8 @@ def test_no_split_is_below_the_linear_program(programs: list[Phases]) -> None:
 
 def test_inside_first_runs_beside_across_first() -> None:
     """Two links, and two programs that use them in turn: together both are busy all the time."""
-    inside = (Work(0.0, {"gpu": 4.0}), Work(0.0, {"node": 1.0}))
-    across = (Work(0.0, {"node": 4.0}), Work(0.0, {"gpu": 1.0}))
+    inside = (PhaseWork(0.0, {"gpu": 4.0}), PhaseWork(0.0, {"node": 1.0}))
+    across = (PhaseWork(0.0, {"node": 4.0}), PhaseWork(0.0, {"gpu": 1.0}))
     market = Market([inside, across])
     found = market.split()
     assert found is not None
@@ -174,8 +174,8 @@ def test_inside_first_runs_beside_across_first() -> None:
 @pytest.mark.parametrize("unit", [1e-12, 1e-9, 1e-3, 1e3])
 def test_small_and_large_times_are_split_alike(unit: float) -> None:
     """Down to picoseconds, where half a percent is no whole tick."""
-    inside = (Work(0.0, {"gpu": 4 * unit}), Work(0.0, {"node": 1 * unit}))
-    across = (Work(0.0, {"node": 4 * unit}), Work(0.0, {"gpu": 1 * unit}))
+    inside = (PhaseWork(0.0, {"gpu": 4 * unit}), PhaseWork(0.0, {"node": 1 * unit}))
+    across = (PhaseWork(0.0, {"node": 4 * unit}), PhaseWork(0.0, {"gpu": 1 * unit}))
     market = Market([inside, across])
     found = market.split()
     assert found is not None
@@ -186,7 +186,7 @@ def test_three_dimensions_are_taken_in_three_orders() -> None:
     """On a torus the first dimension of a program does most: each gets its turn."""
     names = ("z", "y", "x")
     turns = [
-        tuple(Work(0.0, {names[(first + i) % 3]: 4.0 / 4**i}) for i in range(3))
+        tuple(PhaseWork(0.0, {names[(first + i) % 3]: 4.0 / 4**i}) for i in range(3))
         for first in range(3)
     ]
     found = Market(turns).split()
@@ -196,7 +196,7 @@ def test_three_dimensions_are_taken_in_three_orders() -> None:
 
 
 def test_twins_of_one_program_hide_its_latency() -> None:
-    market = Market([(Work(1.0, {"node": 2.0}), Work(1.0, {"node": 2.0}))])
+    market = Market([(PhaseWork(1.0, {"node": 2.0}), PhaseWork(1.0, {"node": 2.0}))])
     found = market.split()
     assert found is not None
     assert {stripe.path for stripe in found.stripes} == {0}
@@ -205,29 +205,29 @@ def test_twins_of_one_program_hide_its_latency() -> None:
 
 
 def test_what_needs_no_stripes_gets_none() -> None:
-    always_busy = [(Work(0.0, {"node": 4.0}),)]
+    always_busy = [(PhaseWork(0.0, {"node": 4.0}),)]
     assert Market(always_busy).split() is None
     assert split(Market(always_busy).phases, 1, [], PAYLOAD, COUNTS) is None
-    assert split(lambda path, size: (), 1, [Overlapped(0, 0, 1)], PAYLOAD, COUNTS) is None
-    twins = Market([(Work(1.0, {"node": 2.0}), Work(1.0, {"node": 2.0}))])
+    assert split(lambda path, size: (), 1, [SegmentedPath(0, 0, 1)], PAYLOAD, COUNTS) is None
+    twins = Market([(PhaseWork(1.0, {"node": 2.0}), PhaseWork(1.0, {"node": 2.0}))])
     singles = twins.singles()
     assert split(twins.phases, 1, singles, 255, COUNTS) is None
     assert split(twins.phases, 1, singles, PAYLOAD, COUNTS, go_on=lambda: False) is None
 
 
 def test_every_number_of_segments_can_be_the_only_one() -> None:
-    phases = (Work(0.5, {"node": 4.0}), Work(0.5, {"gpu": 4.0}))
+    phases = (PhaseWork(0.5, {"node": 4.0}), PhaseWork(0.5, {"gpu": 4.0}))
     market = Market([phases, phases[::-1]])
     for count in COUNTS:
         ticks = price_ticks(market.phases(0, PAYLOAD / count), count)
-        found = split(market.phases, 2, [Overlapped(0, ticks, count)], PAYLOAD, (count,))
+        found = split(market.phases, 2, [SegmentedPath(0, ticks, count)], PAYLOAD, (count,))
         assert found is None or {stripe.segments for stripe in found.stripes} == {count}
 
 
 def phases_of(*works: tuple[float, float, float, float]) -> Phases:
     """Phases by their latency and what they keep busy of NAMES."""
     return tuple(
-        Work(latency, {name: busy for name, busy in zip(NAMES, parts, strict=True) if busy})
+        PhaseWork(latency, {name: busy for name, busy in zip(NAMES, parts, strict=True) if busy})
         for latency, *parts in works
     )
 
@@ -244,7 +244,7 @@ def brute_force(market: Market, many: int, parts: int) -> float:
                 Lane(market.phases(path, PAYLOAD * part / parts / count), count)
                 for path, part, count in zip(paths, cut, counts, strict=True)
             ]
-            least = min(least, max(span.end_seconds for span in side_by_side(lanes)))
+            least = min(least, max(span.end_seconds for span in simulate_lanes(lanes)))
     return least
 
 
@@ -312,9 +312,9 @@ def test_the_next_best_alone_is_tried_beside_the_best() -> None:
 @pytest.mark.parametrize(("latency", "worth_it"), [(0.012, False), (0.1, True)])
 def test_more_stripes_must_gain_half_a_percent(latency: float, worth_it: bool) -> None:
     """Two twins save one latency of two: too little of 4 s by itself, and enough."""
-    market = Market([(Work(latency, {"node": 2.0}), Work(latency, {"node": 2.0}))])
+    market = Market([(PhaseWork(latency, {"node": 2.0}), PhaseWork(latency, {"node": 2.0}))])
     ticks = price_ticks(market.phases(0, PAYLOAD), 1)
-    found = split(market.phases, 1, [Overlapped(0, ticks, 1)], PAYLOAD, (1,))
+    found = split(market.phases, 1, [SegmentedPath(0, ticks, 1)], PAYLOAD, (1,))
     assert (found is not None) == worth_it
 
 
@@ -338,8 +338,8 @@ def test_a_split_is_as_good_as_any_of_a_coarse_grid(programs: list[Phases]) -> N
     ticks = found.ticks if found else market.singles()[0].ticks
     pairs = product(range(len(programs)), range(len(programs)), COUNTS, (1, 2, 4))
     for one, other, count, part in pairs:
-        sizes = whole_bytes([1.0, float(part)], PAYLOAD)
-        stripes = [Stripe(one, sizes[0], count), Stripe(other, sizes[1], count)]
+        sizes = round_to_bytes([1.0, float(part)], PAYLOAD)
+        stripes = [PathStripe(one, sizes[0], count), PathStripe(other, sizes[1], count)]
         price = price_of(stripes, market.phases)
         assert price is not None
         assert price >= 0.85 * ticks

@@ -18,16 +18,16 @@ import pytest
 
 from forking import FLEET, jax_python, python_with, torch_python
 from grammar import Goal
-from grammar.tensors.sharding import Kind
+from grammar.tensors.sharding import ReductionKind
 from hierarchies import InputError, Reduction
 from patience import until
 from places import ROOT
 from strategies import reducing, source, striped
-from synth.collective.emit import Files, Source, emit
-from synth.collective.run import BACKENDS, RunError, Trial, run
-from synth.collective.run.backends import mpiexec
-from synth.collective.run.processes import Command, last_words, supervise
-from synth.collective.run.trial import Slice
+from synth.collective.emit import EmitSource, Files, emit
+from synth.collective.run import BACKENDS, RunError, TrialRequest, run
+from synth.collective.run.backends import find_mpiexec
+from synth.collective.run.processes import Command, last_message, supervise
+from synth.collective.run.trial import PayloadSlice
 from synth.collective.semantics.schedule import Exchange
 
 NESTED = "reduce-scatter d0 inside; all-reduce d0 parallel(root); all-gather d0 inside"
@@ -36,7 +36,7 @@ LINUX = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks i
 
 def installed(backend: str) -> bool:
     needs = all(find_spec(module) for module in BACKENDS[backend].needs)
-    return needs and (backend != "mpi" or mpiexec() is not None)
+    return needs and (backend != "mpi" or find_mpiexec() is not None)
 
 
 @pytest.fixture
@@ -105,7 +105,9 @@ def test_a_run_on_integers_is_equal_to_the_plain_all_reduce(backend: str) -> Non
 
 def check_equal(backend: str, dtype: str) -> None:
     skip_without(backend)
-    seen = run(backend, source(NESTED, Reduction.plain(2, 2)), Trial(8004, dtype, 1, check=True))
+    seen = run(
+        backend, source(NESTED, Reduction.plain(2, 2)), TrialRequest(8004, dtype, 1, check=True)
+    )
     assert seen.bytes == 8004 // np.dtype(dtype).itemsize * np.dtype(dtype).itemsize
     assert seen.equal
     assert seen.bitwise_equal
@@ -142,7 +144,7 @@ def test_a_run_of_any_request_is_equal_to_the_plain_one(
     dtype = dtype if dtype in BACKENDS[backend].dtypes else "int32"
     size = {"int64": 8, "bfloat16": 2}.get(dtype, 4)
     given = source(REQUESTS[goal], Reduction.plain(2, 2), 2003 * size, segments, goal)
-    seen = run(backend, given, Trial(2003 * size, dtype, 1, check=True))
+    seen = run(backend, given, TrialRequest(2003 * size, dtype, 1, check=True))
     assert (seen.bytes, seen.equal, seen.bitwise_equal) == (2003 * size, True, True)
 
 
@@ -171,8 +173,8 @@ PROGRAM_OF = {
 def test_a_run_of_maxima_is_equal_to_the_plain_one(backend: str, goal: Goal) -> None:
     """Of drawn numbers, about half of them below zero, that ranks do not divide."""
     skip_without(backend)
-    given = reducing(source(WHOLE[goal], Reduction.plain(2, 2), 8012, 1, goal), Kind.MAX)
-    seen = run(backend, given, Trial(8012, "float32", 1, check=True))
+    given = reducing(source(WHOLE[goal], Reduction.plain(2, 2), 8012, 1, goal), ReductionKind.MAX)
+    seen = run(backend, given, TrialRequest(8012, "float32", 1, check=True))
     assert (seen.bytes, seen.equal, seen.error, seen.bitwise_equal) == (8012, True, 0, True)
 
 
@@ -184,7 +186,7 @@ def test_a_run_that_adds_where_maxima_are_asked_for_is_seen(
 ) -> None:
     skip_without(backend)
 
-    def adding(target: str, given: Source) -> Files:
+    def adding(target: str, given: EmitSource) -> Files:
         """The program adds; what it is compared with is left as it was."""
         [(name, text)] = emit(target, given).items()
         first, after = PROGRAM_OF[backend]
@@ -197,8 +199,8 @@ def test_a_run_that_adds_where_maxima_are_asked_for_is_seen(
         return {name: str(text)[:begin] + program + str(text)[end:]}
 
     monkeypatch.setattr("synth.collective.run.backends.emit", adding)
-    given = reducing(source(WHOLE[goal], Reduction.plain(2, 2), 8012, 1, goal), Kind.MAX)
-    assert not run(backend, given, Trial(8012, "float32", 1, check=True)).equal
+    given = reducing(source(WHOLE[goal], Reduction.plain(2, 2), 8012, 1, goal), ReductionKind.MAX)
+    assert not run(backend, given, TrialRequest(8012, "float32", 1, check=True)).equal
 
 
 @pytest.mark.parametrize("goal", [goal for goal in REQUESTS if goal is not Goal.BROADCAST])
@@ -210,7 +212,7 @@ def test_a_run_that_is_wrong_is_seen(goal: Goal) -> None:
     if goal is not Goal.REDUCE:
         phases = [replace(p, among=p.groups[:, ::-1]) for p in (*phases, last)]
     broken = replace(given, schedule=replace(given.schedule, phases=tuple(phases)))
-    seen = run("numpy", broken, Trial(64, "float32", 1))
+    seen = run("numpy", broken, TrialRequest(64, "float32", 1))
     assert not seen.equal
     assert not seen.bitwise_equal
 
@@ -220,7 +222,7 @@ def test_a_run_that_is_wrong_is_seen(goal: Goal) -> None:
 def test_a_run_in_segments_is_equal_to_the_plain_all_reduce(backend: str) -> None:
     skip_without(backend)
     given = source(NESTED, Reduction.plain(2, 2), 8004, segments=5)
-    seen = run(backend, given, Trial(8004, "float32", 1, check=True))
+    seen = run(backend, given, TrialRequest(8004, "float32", 1, check=True))
     assert (seen.bytes, seen.equal, seen.bitwise_equal) == (8004, True, True)
     assert seen.segments in (None, 5)
 
@@ -230,10 +232,10 @@ def test_a_run_in_segments_is_equal_to_the_plain_all_reduce(backend: str) -> Non
 def test_a_run_in_stripes_is_equal_to_the_plain_all_reduce(backend: str) -> None:
     skip_without(backend)
     given = striped([(NESTED, 5000, 3), ("all-reduce root inside", 3004, 1)], Reduction.plain(2, 2))
-    seen = run(backend, given, Trial(8004, "float32", 1, check=True))
+    seen = run(backend, given, TrialRequest(8004, "float32", 1, check=True))
     assert (seen.bytes, seen.equal, seen.bitwise_equal) == (8004, True, True)
     if backend in ("gloo", "mpi"):
-        assert seen.stripes == (Slice(1250, 3), Slice(751, 1))
+        assert seen.stripes == (PayloadSlice(1250, 3), PayloadSlice(751, 1))
 
 
 @pytest.mark.usefixtures("processes_are_forked")
@@ -242,7 +244,7 @@ def test_a_small_payload_is_left_to_the_first_stripe(backend: str) -> None:
     skip_without(backend)
     stripes = [(NESTED, 2**20, 4), ("all-reduce root inside", 2**19, 1), (NESTED, 2**19, 4)]
     given = striped(stripes, Reduction.plain(2, 2))
-    seen = run(backend, given, Trial(2**17, "float32", 1, check=True))
+    seen = run(backend, given, TrialRequest(2**17, "float32", 1, check=True))
     assert seen.equal
     assert [stripe.elements for stripe in seen.stripes] == [2**15, 0, 0]
 
@@ -251,7 +253,7 @@ def test_a_small_payload_is_left_to_the_first_stripe(backend: str) -> None:
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_nothing_to_do_runs_in_any_number_of_segments(backend: str) -> None:
     skip_without(backend)
-    assert run(backend, source("", Reduction.plain(), 64, 4), Trial(64, check=True)).equal
+    assert run(backend, source("", Reduction.plain(), 64, 4), TrialRequest(64, check=True)).equal
 
 
 @pytest.mark.usefixtures("processes_are_forked")
@@ -259,7 +261,7 @@ def test_nothing_to_do_runs_in_any_number_of_segments(backend: str) -> None:
 def test_a_small_payload_is_cut_into_fewer_segments(backend: str) -> None:
     skip_without(backend)
     given = source(NESTED, Reduction.plain(2, 2), 2**20, segments=16)  # of 64 KiB
-    seen = run(backend, given, Trial(200_000, "float32", 1, check=True))
+    seen = run(backend, given, TrialRequest(200_000, "float32", 1, check=True))
     assert (seen.segments, seen.equal) == (4, True)
 
 
@@ -267,7 +269,9 @@ def test_a_small_payload_is_cut_into_fewer_segments(backend: str) -> None:
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_payload_smaller_than_the_group_is_padded(backend: str) -> None:
     skip_without(backend)
-    seen = run(backend, source(NESTED, Reduction.plain(2, 2)), Trial(1, "float32", 1, check=True))
+    seen = run(
+        backend, source(NESTED, Reduction.plain(2, 2)), TrialRequest(1, "float32", 1, check=True)
+    )
     assert (seen.bytes, seen.equal) == (4, True)
 
 
@@ -275,12 +279,12 @@ def test_a_payload_smaller_than_the_group_is_padded(backend: str) -> None:
 def test_a_dtype_that_cannot_be_reduced_is_refused(backend: str) -> None:
     skip_without(backend)
     with pytest.raises(InputError, match=r"cannot reduce 'complex64'; it takes float32"):
-        run(backend, source(NESTED, Reduction.plain(2, 2)), Trial(64, "complex64"))
+        run(backend, source(NESTED, Reduction.plain(2, 2)), TrialRequest(64, "complex64"))
 
 
 def test_a_backend_that_does_not_exist_is_refused() -> None:
     with pytest.raises(InputError, match=r"no backend 'glo'; did you mean gloo"):
-        run("glo", source(NESTED, Reduction.plain(2, 2)), Trial(64))
+        run("glo", source(NESTED, Reduction.plain(2, 2)), TrialRequest(64))
 
 
 @pytest.mark.parametrize(("backend", "extra"), [("gloo", "torch"), ("jax", "jax"), ("mpi", "mpi")])
@@ -289,19 +293,19 @@ def test_a_backend_that_is_not_installed_names_its_extra(
 ) -> None:
     monkeypatch.setattr("synth.collective.run.backends.find_spec", lambda name: None)
     with pytest.raises(InputError, match=rf"not installed; pip install 'collsynth\[{extra}\]'"):
-        run(backend, source(NESTED, Reduction.plain(2, 2)), Trial(64))
+        run(backend, source(NESTED, Reduction.plain(2, 2)), TrialRequest(64))
 
 
 def test_too_many_devices_and_too_many_bytes_are_refused() -> None:
     skip_without("mpi")
     with pytest.raises(InputError, match="128 devices are too many for backend 'mpi'"):
-        run("mpi", source("all-reduce root inside", Reduction.plain(128)), Trial(64))
+        run("mpi", source("all-reduce root inside", Reduction.plain(128)), TrialRequest(64))
     with pytest.raises(InputError, match="do not fit on this machine; at most 536870912"):
-        run("numpy", source(NESTED, Reduction.plain(2, 2)), Trial(2**30))
+        run("numpy", source(NESTED, Reduction.plain(2, 2)), TrialRequest(2**30))
 
 
 def test_a_replay_on_arrays_heeds_its_time_and_whoever_stops_it() -> None:
-    given, trial = source(NESTED, Reduction.plain(2, 2)), Trial(2**20, repeat=1000)
+    given, trial = source(NESTED, Reduction.plain(2, 2)), TrialRequest(2**20, repeat=1000)
     with pytest.raises(RunError, match=r"not done after 0\.1 s"):
         run("numpy", given, replace(trial, timeout_seconds=0.1))
     with pytest.raises(RunError, match="stopped before the end"):
@@ -311,9 +315,9 @@ def test_a_replay_on_arrays_heeds_its_time_and_whoever_stops_it() -> None:
 @pytest.mark.parametrize("dtype", BACKENDS["numpy"].dtypes)
 def test_arrays_of_every_dtype_are_compared(dtype: str) -> None:
     given = source(NESTED, Reduction.plain(2, 3))
-    assert run("numpy", given, Trial(999, dtype, 1)).equal
+    assert run("numpy", given, TrialRequest(999, dtype, 1)).equal
     broken = replace(given, schedule=replace(given.schedule, phases=given.schedule.phases[:0]))
-    assert not run("numpy", broken, Trial(999, dtype, 1)).equal
+    assert not run("numpy", broken, TrialRequest(999, dtype, 1)).equal
 
 
 FOREVER = (
@@ -384,11 +388,11 @@ For simplicity, JAX has removed its internal frames from the traceback.
 
 def test_of_a_crash_its_own_last_sentence_is_told(tmp_path: Path) -> None:
     told = "ValueError: sources and destinations must be unique, | got ((0, 0), (0, 1))."
-    assert last_words(OF_JAX) == told
+    assert last_message(OF_JAX) == told
     by_rank = "".join(f"[rank1]: {line}\n" for line in OF_JAX.splitlines())
-    assert last_words(f"[W socket.cpp] a warning\n{by_rank}[W socket.cpp] the end\n") == told
-    assert last_words("one\n\n two\n") == "one | two"
-    assert last_words("") == ""
+    assert last_message(f"[W socket.cpp] a warning\n{by_rank}[W socket.cpp] the end\n") == told
+    assert last_message("one\n\n two\n") == "one | two"
+    assert last_message("") == ""
     crash = Command("rank 0", (sys.executable, "-c", "{}['a'] + len(3)"))
     with pytest.raises(RunError, match=r"it said: KeyError: 'a'$"):
         supervise([crash], tmp_path, timeout_seconds=100)
@@ -454,7 +458,7 @@ def test_a_rank_killed_during_a_run_ends_it(backend: str) -> None:
         return True
 
     begun = time.monotonic()
-    trial = Trial(2**22, "float32", 1000, check=True, timeout_seconds=100)
+    trial = TrialRequest(2**22, "float32", 1000, check=True, timeout_seconds=100)
     with pytest.raises(RunError):
         run(backend, source(NESTED, Reduction.plain(2, 2)), trial, kill_one)
     assert killed

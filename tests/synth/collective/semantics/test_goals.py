@@ -15,8 +15,8 @@ from grammar import (
     Groups,
     Instruction,
     Program,
-    admitted,
     instructions,
+    list_instructions,
     parse,
 )
 from hierarchies import Digit, InputError, Tree
@@ -24,13 +24,13 @@ from strategies import all_valid, spelled, word
 from synth.collective.semantics.programs import Language, explore_moves, explore_states
 from synth.collective.semantics.rules import (
     AIMS,
+    DemandKind,
     Derivation,
-    Kind,
     Refusal,
     Rulebook,
     State,
     derive,
-    derived_on,
+    derive_on,
 )
 from synth.search.best_first import Puzzle, explore
 
@@ -154,7 +154,7 @@ def reachable(rules: Rulebook) -> dict[State, list[State]]:
 @pytest.mark.parametrize("depth", [1, 2, 3])
 @pytest.mark.parametrize("goal", Goal)
 def test_at_least_never_promises_too_much(goal: Goal, depth: int) -> None:
-    rules = Rulebook(depth, admitted(depth, across=True, goal=goal), goal=goal)
+    rules = Rulebook(depth, list_instructions(depth, across=True, goal=goal), goal=goal)
     after = reachable(rules)
     left = {state: 0 for state in after if rules.reached(state)}
     assert left
@@ -172,7 +172,7 @@ def test_at_least_never_promises_too_much(goal: Goal, depth: int) -> None:
 @pytest.mark.parametrize("depth", [2, 3])
 @pytest.mark.parametrize("goal", Goal)
 def test_without_an_estimate_the_same_programs_are_found(goal: Goal, depth: int) -> None:
-    rules = Rulebook(depth, admitted(depth, goal=goal), goal=goal)
+    rules = Rulebook(depth, list_instructions(depth, goal=goal), goal=goal)
     puzzle = Puzzle(rules.start, rules.moves, rules.reached, lambda state: 0)
     assert explore(puzzle, 4).count()[1:] == COUNTS[goal][depth][:4]
 
@@ -272,7 +272,9 @@ def test_a_broadcast_that_names_each_digit_once_is_a_reduce_backwards(depth: int
     assert len(once) == 2 ** (depth - 1)
     tree = Tree.of(*[2] * depth)
     for steps in broadcasts:
-        found = derive(spelled(backwards(steps), tree), tree, Goal.REDUCE, kinds=frozenset(Kind))
+        found = derive(
+            spelled(backwards(steps), tree), tree, Goal.REDUCE, kinds=frozenset(DemandKind)
+        )
         assert isinstance(found, Derivation) == (steps in once)
 
 
@@ -301,7 +303,7 @@ def test_told_again_on_another_tree_it_is_for_the_same_goal(goal: Goal) -> None:
     for steps in all_valid(2, Language(3, goal=goal)):
         found = derive(spelled(steps, small), small, goal)
         assert isinstance(found, Derivation)
-        again = derived_on(found, large)
+        again = derive_on(found, large)
         assert (again.goal, again.states, again.tree) == (goal, found.states, large)
 
 
@@ -350,9 +352,11 @@ def test_an_all_to_all_is_made_of_all_to_alls_and_nothing_else_is() -> None:
         assert Collective.ALL_TO_ALL not in goal.alphabet
     assert set(AIMS) == set(Goal)
     for depth, count in ((1, 1), (2, 4), (3, 9)):
-        assert len(admitted(depth, goal=Goal.ALL_TO_ALL)) == count
+        assert len(list_instructions(depth, goal=Goal.ALL_TO_ALL)) == count
         words = oracle.words(depth, True, "all-to-all")
-        assert {word(m) for m in admitted(depth, across=True, goal=Goal.ALL_TO_ALL)} == set(words)
+        assert {
+            word(m) for m in list_instructions(depth, across=True, goal=Goal.ALL_TO_ALL)
+        } == set(words)
 
 
 @pytest.mark.parametrize("goal", Goal)

@@ -17,7 +17,7 @@ from synth.collective.semantics.layout import Move, Shuffle, kinds
 from synth.collective.semantics.lowering import moves
 from synth.collective.semantics.programs import Language
 from synth.collective.semantics.rules import Derivation, derive
-from synth.collective.semantics.truth_tables import space
+from synth.collective.semantics.truth_tables import truth_tables
 
 TREE = Tree.of(2, 4)
 
@@ -45,7 +45,7 @@ def test_a_buffer_holds_the_rows_that_its_digits_leave(tree: Tree, data: st.Data
     for number, table in enumerate(derivation.states):
         if number:
             state = oracle.after(state, word(derivation.instructions[number - 1]), tree.sizes)
-        found = kinds(space(depth), table)
+        found = kinds(truth_tables(depth), table)
         assert len(found) == 2**depth
         for device, rows in state.items():
             kind = found[sum((value > 0) << digit for digit, value in enumerate(device))]
@@ -64,7 +64,7 @@ def test_a_move_has_the_largest_buffers_of_who_takes_part(tree: Tree, data: st.D
         held = {
             kind
             for state in states
-            for device, kind in enumerate(kinds(space(depth), state))
+            for device, kind in enumerate(kinds(truth_tables(depth), state))
             if kind is not None and not any(device >> digit & 1 for digit in zero)
         }
         assert set(move.buffers) <= held

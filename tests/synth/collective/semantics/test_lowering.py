@@ -16,7 +16,7 @@ from strategies import reductions, valid_programs, word
 from synth.collective.semantics.layout import Shuffle
 from synth.collective.semantics.lowering import buffer_fraction, lower, moves
 from synth.collective.semantics.rules import Derivation, derive
-from synth.collective.semantics.schedule import Exchange, Phase, Schedule, Transpose, padded
+from synth.collective.semantics.schedule import Exchange, Phase, Schedule, Transpose, pad_length
 
 SMALL_ENOUGH = settings(max_examples=60)
 
@@ -171,8 +171,8 @@ def test_the_payload_is_padded_to_whole_pieces(
 
 @given(st.integers(1, 10**6), st.integers(1, 10**4))
 def test_padded_is_the_next_multiple(length: int, pieces: int) -> None:
-    assert padded(length, pieces) in range(length, length + pieces)
-    assert padded(length, pieces) % pieces == 0
+    assert pad_length(length, pieces) in range(length, length + pieces)
+    assert pad_length(length, pieces) % pieces == 0
 
 
 def test_the_canonical_program_on_a_real_placement() -> None:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 import oracle
-from grammar import Goal, Instruction, admitted
+from grammar import Goal, Instruction, list_instructions
 from hierarchies import InputError, Tree
 from strategies import all_valid, spelled, word
 from synth.collective.semantics.layout import Move
 from synth.collective.semantics.lowering import moves
 from synth.collective.semantics.programs import Language, explore_moves, explore_states
 from synth.collective.semantics.rules import Derivation, Rulebook, State, derive
-from synth.search.best_first import Explored
+from synth.search.best_first import PathGraph
 
 COUNTS = [
     (1, [1, 2, 0, 0, 0]),
@@ -85,7 +85,7 @@ def test_across_only_adds(depth: int) -> None:
 @pytest.mark.parametrize(("depth", "count"), [(2, 34), (3, 456)])
 def test_the_states_that_a_program_of_five_steps_can_still_leave(depth: int, count: int) -> None:
     """34 and 456, the goal not counted, on every tree of that depth."""
-    rules = Rulebook(depth, admitted(depth))
+    rules = Rulebook(depth, list_instructions(depth))
     seen = {rules.start}
     frontier = {rules.start}
     for _ in range(4):
@@ -148,7 +148,7 @@ def test_a_budget_stops_the_walk_and_is_told(budget: int) -> None:
     assert 1 <= sum(priced.count()) <= sum(states.count()) < 1635
 
 
-def labels_of(graph: Explored[State, Instruction]) -> set[tuple[Instruction, ...]]:
+def labels_of(graph: PathGraph[State, Instruction]) -> set[tuple[Instruction, ...]]:
     labels = range(len(graph.alphabet))
     paths = graph.cheapest([0] * len(labels), labels)
     return {tuple(graph.alphabet[label] for label in path.labels) for path in paths}

@@ -17,13 +17,20 @@ from grammar import (
     Groups,
     Instruction,
     Program,
-    admitted,
     instructions,
+    list_instructions,
     parse,
 )
 from hierarchies import Digit, InputError, Tree
 from strategies import all_valid, programs, spelled, trees, unword, valid_programs, word
-from synth.collective.semantics.rules import Demand, Derivation, Kind, Refusal, Rulebook, derive
+from synth.collective.semantics.rules import (
+    Demand,
+    DemandKind,
+    Derivation,
+    Refusal,
+    Rulebook,
+    derive,
+)
 
 ALL = oracle.EVERYTHING
 SOUND, REGULAR, PRUNED = oracle.SOUND, oracle.REGULAR, oracle.PRUNED
@@ -31,8 +38,8 @@ ASKED = [ALL, (SOUND,), (SOUND, REGULAR), (SOUND, PRUNED), (PRUNED,)]
 SMALL = [(2,), (5,), (2, 2), (2, 3), (3, 2)]
 
 
-def kinds(asked: Collection[str]) -> frozenset[Kind]:
-    return frozenset(Kind(name) for name in asked)
+def kinds(asked: Collection[str]) -> frozenset[DemandKind]:
+    return frozenset(DemandKind(name) for name in asked)
 
 
 def verdict(found: Derivation | Refusal) -> tuple[int | None, set[str]]:
@@ -106,7 +113,7 @@ def walk_in_step(
 
     So programs of any length are compared: what a program does next depends on the state only.
     """
-    known = admitted(len(sizes), across=across, goal=goal)
+    known = list_instructions(len(sizes), across=across, goal=goal)
     rules = Rulebook(len(sizes), known, kinds(asked), goal)
     pairs = {rules.start: oracle.start(sizes, goal.value)}
     queue = [rules.start]
@@ -226,7 +233,7 @@ def test_a_derivation_has_every_state_from_start_to_goal(tree: Tree, data: st.Da
     assert (found.program, found.tree) == (program, tree)
     assert found.instructions == instructions(program, tree)
     assert len(found.states) == len(program.steps) + 1
-    rules = Rulebook(len(tree.digits), admitted(len(tree.digits)))
+    rules = Rulebook(len(tree.digits), list_instructions(len(tree.digits)))
     assert (found.states[0], found.states[-1]) == (rules.start, rules.end)
     for meant, before, after in zip(
         found.instructions, found.states, found.states[1:], strict=False
@@ -265,7 +272,7 @@ def test_names_and_sizes_say_nothing(tree: Tree, data: st.DataObject) -> None:
 
 @pytest.mark.parametrize("depth", [1, 2, 3])
 def test_at_least_never_promises_too_much(depth: int) -> None:
-    rules = Rulebook(depth, admitted(depth, across=True))
+    rules = Rulebook(depth, list_instructions(depth, across=True))
     after = {rules.start: [s for _, s in rules.moves(rules.start)]}
     queue = [rules.start]
     for state in queue:
@@ -287,27 +294,34 @@ def test_at_least_never_promises_too_much(depth: int) -> None:
 
 TREE = Tree((Digit("node", 2), Digit("gpu", 4)))
 REFUSALS = [
-    ("", None, Kind.SOUND, "not every device ends with every contribution"),
-    ("all-reduce node inside", None, Kind.SOUND, "not every device ends with every contribution"),
-    ("all-reduce root inside; all-reduce node inside", 1, Kind.SOUND, "added twice"),
-    ("reduce node inside; all-reduce node inside", 1, Kind.SOUND, "different sets of chunks"),
-    ("all-gather root inside", 0, Kind.SOUND, "two members of a group hold the same chunk"),
-    ("reduce root inside; all-gather root inside", 1, Kind.REGULAR, "do not fit together"),
+    ("", None, DemandKind.SOUND, "not every device ends with every contribution"),
+    (
+        "all-reduce node inside",
+        None,
+        DemandKind.SOUND,
+        "not every device ends with every contribution",
+    ),
+    ("all-reduce root inside; all-reduce node inside", 1, DemandKind.SOUND, "added twice"),
+    ("reduce node inside; all-reduce node inside", 1, DemandKind.SOUND, "different sets of chunks"),
+    ("all-gather root inside", 0, DemandKind.SOUND, "two members of a group hold the same chunk"),
+    ("reduce root inside; all-gather root inside", 1, DemandKind.REGULAR, "do not fit together"),
     (
         "reduce-scatter node inside; reduce-scatter node inside",
         1,
-        Kind.SOUND,
+        DemandKind.SOUND,
         "members of a group hold different sets of chunks",
     ),
-    ("reduce root inside; all-reduce gpu parallel(node)", 1, Kind.SOUND, "different sets"),
-    ("reduce root inside; broadcast node inside", 1, Kind.PRUNED, "holds nothing at all"),
-    ("broadcast root inside", 0, Kind.PRUNED, "the first member lacks something"),
-    ("all-reduce root inside; broadcast root inside", 1, Kind.PRUNED, "nobody would learn"),
+    ("reduce root inside; all-reduce gpu parallel(node)", 1, DemandKind.SOUND, "different sets"),
+    ("reduce root inside; broadcast node inside", 1, DemandKind.PRUNED, "holds nothing at all"),
+    ("broadcast root inside", 0, DemandKind.PRUNED, "the first member lacks something"),
+    ("all-reduce root inside; broadcast root inside", 1, DemandKind.PRUNED, "nobody would learn"),
 ]
 
 
 @pytest.mark.parametrize(("text", "step", "kind", "reason"), REFUSALS)
-def test_what_is_refused_and_why(text: str, step: int | None, kind: Kind, reason: str) -> None:
+def test_what_is_refused_and_why(
+    text: str, step: int | None, kind: DemandKind, reason: str
+) -> None:
     found = derive(parse(text), TREE)
     assert isinstance(found, Refusal)
     assert (found.step, found.kind) == (step, kind)
@@ -327,7 +341,7 @@ def test_a_scatter_needs_whole_families_of_chunks() -> None:
     program = parse("reduce-scatter node inside; broadcast node inside; reduce-scatter node inside")
     found = derive(program, TREE, kinds=kinds((REGULAR,)))
     reason = "the chunks held cannot be split evenly among the members"
-    assert found == Refusal(2, Kind.REGULAR, reason)
+    assert found == Refusal(2, DemandKind.REGULAR, reason)
     assert verdict(derive(program, TREE, kinds=kinds((SOUND,)))) == (2, {SOUND})
 
 
@@ -350,7 +364,7 @@ def test_an_all_to_all_sends_nothing_twice() -> None:
     [(_, refused)] = rules.take(both_have_the_firsts)
     assert isinstance(refused, Demand)
     assert (refused.kind, refused.otherwise) == (
-        Kind.SOUND,
+        DemandKind.SOUND,
         "a contribution to a chunk would be sent twice",
     )
     [(_, taken)] = rules.take(rules.start)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import oracle
-from synth.collective.semantics.truth_tables import Space, space, start
+from synth.collective.semantics.truth_tables import TruthTables, own_contributions, truth_tables
 
 Row = tuple[int, ...]
 DEPTHS = (1, 2)
@@ -29,9 +29,9 @@ def without(row: Row, variables: tuple[int, ...]) -> Row:
 
 
 @st.composite
-def cases(draw: st.DrawFn) -> tuple[Space, int, int, tuple[int, ...]]:
+def cases(draw: st.DrawFn) -> tuple[TruthTables, int, int, tuple[int, ...]]:
     """A space, a number of variables from the first on, a table over them, and some of them."""
-    tables = space(draw(st.sampled_from(DEPTHS)))
+    tables = truth_tables(draw(st.sampled_from(DEPTHS)))
     count = draw(st.integers(1, 3 * tables.depth))
     table = draw(st.integers(0, (1 << (1 << count)) - 1))
     chosen = draw(st.sets(st.integers(0, count - 1)))
@@ -39,7 +39,7 @@ def cases(draw: st.DrawFn) -> tuple[Space, int, int, tuple[int, ...]]:
 
 
 @given(cases())
-def test_flip_exchanges_the_two_values(case: tuple[Space, int, int, tuple[int, ...]]) -> None:
+def test_flip_exchanges_the_two_values(case: tuple[TruthTables, int, int, tuple[int, ...]]) -> None:
     tables, count, table, chosen = case
     for variable in chosen:
         wanted = {
@@ -51,7 +51,7 @@ def test_flip_exchanges_the_two_values(case: tuple[Space, int, int, tuple[int, .
 
 
 @given(cases())
-def test_some_asks_for_any_value(case: tuple[Space, int, int, tuple[int, ...]]) -> None:
+def test_some_asks_for_any_value(case: tuple[TruthTables, int, int, tuple[int, ...]]) -> None:
     tables, count, table, chosen = case
     there = {without(row, chosen) for row in true_in(table, count)}
     wanted = {row for row in rows(count) if without(row, chosen) in there}
@@ -59,7 +59,7 @@ def test_some_asks_for_any_value(case: tuple[Space, int, int, tuple[int, ...]]) 
 
 
 @given(cases())
-def test_same_is_not_to_depend(case: tuple[Space, int, int, tuple[int, ...]]) -> None:
+def test_same_is_not_to_depend(case: tuple[TruthTables, int, int, tuple[int, ...]]) -> None:
     tables, count, table, chosen = case
     there = {without(row, chosen) for row in true_in(table, count)}
     depends = any(
@@ -70,7 +70,7 @@ def test_same_is_not_to_depend(case: tuple[Space, int, int, tuple[int, ...]]) ->
 
 @given(cases())
 def test_union_is_some_and_knows_what_is_there_twice(
-    case: tuple[Space, int, int, tuple[int, ...]],
+    case: tuple[TruthTables, int, int, tuple[int, ...]],
 ) -> None:
     tables, count, table, chosen = case
     there = [without(row, chosen) for row in sorted(true_in(table, count))]
@@ -80,22 +80,22 @@ def test_union_is_some_and_knows_what_is_there_twice(
 
 @given(st.sampled_from(DEPTHS), st.data())
 def test_drop_asks_for_any_value_of_the_last(depth: int, data: st.DataObject) -> None:
-    table = data.draw(st.integers(0, space(depth).full))
+    table = data.draw(st.integers(0, truth_tables(depth).full))
     kept = data.draw(st.integers(0, 3 * depth))
     wanted = {row[:kept] for row in true_in(table, 3 * depth)}
-    assert true_in(space(depth).drop(table, kept), kept) == wanted
+    assert true_in(truth_tables(depth).drop(table, kept), kept) == wanted
 
 
 @given(st.sampled_from(DEPTHS), st.data())
 def test_all_zero_is_where_they_are_all_zero(depth: int, data: st.DataObject) -> None:
     chosen = data.draw(st.sets(st.integers(0, 3 * depth - 1)))
     wanted = {row for row in rows(3 * depth) if not any(row[variable] for variable in chosen)}
-    assert true_in(space(depth).all_zero(chosen), 3 * depth) == wanted
+    assert true_in(truth_tables(depth).all_zero(chosen), 3 * depth) == wanted
 
 
 @pytest.mark.parametrize("depth", range(4))
 def test_the_named_tables(depth: int) -> None:
-    tables, variables = space(depth), 3 * depth
+    tables, variables = truth_tables(depth), 3 * depth
     everywhere = set(rows(variables))
     assert true_in(tables.full, variables) == everywhere
     assert tables.full.bit_length() == 8**depth
@@ -117,4 +117,4 @@ def test_at_the_start_everyone_has_what_is_their_own(depth: int) -> None:
         for chunk, contributors in held.items()
         for contributor in contributors
     }
-    assert true_in(start(space(depth)), 3 * depth) == wanted
+    assert true_in(own_contributions(truth_tables(depth)), 3 * depth) == wanted

@@ -21,14 +21,14 @@ from strategies import all_valid, programs, reductions, spelled, trees, valid_pr
 from strategies import word as said
 from synth.collective.emit import emit
 from synth.collective.emit.source import CannotExpressError
-from synth.collective.emit.targets import able_to_run
-from synth.collective.run.backends import Trial, run
+from synth.collective.emit.targets import runnable_targets
+from synth.collective.run.backends import TrialRequest, run
 from synth.collective.semantics.layout import Shuffle, kinds
 from synth.collective.semantics.lowering import lower, moves
 from synth.collective.semantics.programs import Language, explore_moves
-from synth.collective.semantics.rules import Derivation, Kind, Refusal, derive
+from synth.collective.semantics.rules import DemandKind, Derivation, Refusal, derive
 from synth.collective.semantics.schedule import Exchange, Transpose
-from synth.collective.semantics.truth_tables import space
+from synth.collective.semantics.truth_tables import truth_tables
 from synth.collective.verify.replay import (
     Failure,
     compare,
@@ -37,7 +37,7 @@ from synth.collective.verify.replay import (
     plain_result,
     replay,
     replay_stripes,
-    wanted,
+    wanted_multiplicities,
 )
 
 IN_PIECES = tuple(goal for goal in Goal if goal.in_pieces)
@@ -281,7 +281,7 @@ def test_counting_agrees_with_the_oracle(goal: Goal, tree: Tree, data: st.DataOb
     """Up to the first unsound step; a correct program has what is wanted, and no other has."""
     known = programs(tree, goal=goal) if data.draw(st.booleans()) else valid_programs(tree, goal)
     program = data.draw(known)
-    refusal = derive(program, tree, goal, kinds=frozenset({Kind.SOUND}))
+    refusal = derive(program, tree, goal, kinds=frozenset({DemandKind.SOUND}))
     state = oracle.start(tree.sizes, goal.value)
     names = oracle.labels(tree.sizes)
     for step, meant in enumerate(instructions(program, tree)):
@@ -296,7 +296,9 @@ def test_counting_agrees_with_the_oracle(goal: Goal, tree: Tree, data: st.DataOb
         ]
     counts = multiplicities(program, tree, goal)
     assert not isinstance(counts, Failure)
-    assert bool((counts == wanted(counts, goal)).all()) == isinstance(refusal, Derivation)
+    assert bool((counts == wanted_multiplicities(counts, goal)).all()) == isinstance(
+        refusal, Derivation
+    )
 
 
 @pytest.mark.parametrize("goal", OTHERS)
@@ -351,7 +353,7 @@ def test_a_buffer_holds_what_its_kind_says(goal: Goal) -> None:
         state = oracle.start(sizes, goal.value)
         for meant, table in zip((None, *steps), derivation.states, strict=True):
             state = oracle.after(state, said(meant), sizes) if meant else state
-            found = kinds(space(2), table, goal)
+            found = kinds(truth_tables(2), table, goal)
             for device, rows in state.items():
                 kind = found[sum((value > 0) << digit for digit, value in enumerate(device))]
                 count = sum(map(len, rows.values())) if apart else len(rows)
@@ -439,7 +441,7 @@ def test_what_is_no_all_reduce_is_refused_by_who_cannot_take_it(goal: Goal) -> N
     runs = ("torch", "jax", "jax-flat", "mpi")
     if not (goal.from_first or goal.to_first):
         runs += ("mscclpp",)
-    assert able_to_run(source) == runs
+    assert runnable_targets(source) == runs
     for name in (*runs, "json", "trace", "svg"):
         assert emit(name, source)
     if "mscclpp" not in runs:
@@ -447,7 +449,7 @@ def test_what_is_no_all_reduce_is_refused_by_who_cannot_take_it(goal: Goal) -> N
             emit("mscclpp", source)
         assert f"mscclpp cannot express a program for {goal.value}: " in str(caught.value)
         assert caught.value.hint == f"these can: {', '.join(runs)}"
-    assert run("numpy", source, Trial(16)).equal
+    assert run("numpy", source, TrialRequest(16)).equal
 
 
 def test_the_order_of_ranks_is_told_for_every_goal() -> None:

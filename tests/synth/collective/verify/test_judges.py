@@ -13,10 +13,10 @@ import pytest
 
 from at_size import prove_at
 from exhaustive import Sample, sampled
-from grammar import Goal, Instruction, Program, admitted, spell
+from grammar import Goal, Instruction, Program, list_instructions, spell
 from hierarchies import Tree
-from synth.collective.semantics.rules import Derivation, Kind, derive
-from synth.collective.verify.replay import Failure, multiplicities, wanted
+from synth.collective.semantics.rules import DemandKind, Derivation, derive
+from synth.collective.verify.replay import Failure, multiplicities, wanted_multiplicities
 from synth.collective.verify.symbolic import Proved, Refuted, Unknown, prove
 
 OTHERS = tuple(goal for goal in Goal if goal is not Goal.ALL_REDUCE)
@@ -31,7 +31,7 @@ class Word(NamedTuple):
 
 
 def rules(program: Program, tree: Tree, goal: Goal) -> Word:
-    told = derive(program, tree, goal, kinds=frozenset({Kind.SOUND}))
+    told = derive(program, tree, goal, kinds=frozenset({DemandKind.SOUND}))
     if isinstance(told, Derivation):
         return Word(sound=True, reached=True)
     assert told.step in (None, len(program.steps) - 1)
@@ -45,7 +45,7 @@ def replay(program: Program, tree: Tree, goal: Goal) -> Word:
         assert counts.phase == len(program.steps) - 1
         return Word(sound=False, reached=False)
     sound = bool(counts.max() <= 1)
-    return Word(sound, sound and bool((counts == wanted(counts, goal)).all()))
+    return Word(sound, sound and bool((counts == wanted_multiplicities(counts, goal)).all()))
 
 
 def z3(program: Program, tree: Tree, goal: Goal) -> Word:
@@ -78,7 +78,7 @@ def candidates(
     program = Program(tuple(spell(step, tree) for step in begun))
     found = [program]
     if len(begun) < longest and rules(program, tree, goal).sound:
-        for step in admitted(len(tree.digits), goal=goal):
+        for step in list_instructions(len(tree.digits), goal=goal):
             found += candidates(tree, longest, goal, (*begun, step))
     return found
 
@@ -104,7 +104,7 @@ def agree(programs: list[Program], tree: Tree, goal: Goal = Goal.ALL_REDUCE) -> 
 )
 def test_the_judges_agree_on_short_programs(tree: Tree, longest: int, every: int) -> None:
     found = candidates(tree, longest)
-    assert len(found) > len(admitted(len(tree.digits)))
+    assert len(found) > len(list_instructions(len(tree.digits)))
     agree(found[::every], tree)
 
 
@@ -120,7 +120,7 @@ def test_the_judges_agree_on_short_programs_for_every_goal(
     goal: Goal, tree: Tree, longest: int
 ) -> None:
     found = candidates(tree, longest, goal)
-    assert agree(found, tree, goal) > len(admitted(len(tree.digits), goal=goal))
+    assert agree(found, tree, goal) > len(list_instructions(len(tree.digits), goal=goal))
 
 
 @pytest.mark.slow

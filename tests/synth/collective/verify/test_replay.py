@@ -27,9 +27,9 @@ from strategies import (
 )
 from synth.collective.semantics.lowering import lower
 from synth.collective.semantics.programs import Language
-from synth.collective.semantics.rules import Derivation, Kind, Refusal, derive
-from synth.collective.semantics.schedule import Schedule, Transpose, ends
-from synth.collective.verify.rehearsal import derived
+from synth.collective.semantics.rules import DemandKind, Derivation, Refusal, derive
+from synth.collective.semantics.schedule import Schedule, Transpose, slice_ends
+from synth.collective.verify.rehearsal import derive_valid
 from synth.collective.verify.replay import (
     Failure,
     compare,
@@ -39,7 +39,7 @@ from synth.collective.verify.replay import (
     replay,
 )
 
-SOUND = frozenset({Kind.SOUND})
+SOUND = frozenset({DemandKind.SOUND})
 ODD_LENGTHS = (1, 2, 7, 31)
 
 
@@ -115,10 +115,10 @@ def test_segments_give_the_same_sums(
 ) -> None:
     assume(len(reduction.tree.digits) <= 3)
     program = data.draw(valid_programs(reduction.tree))
-    schedule = lower(derived(program, reduction.tree), reduction, elements, segments)
+    schedule = lower(derive_valid(program, reduction.tree), reduction, elements, segments)
     assert schedule.padded_bytes == schedule.segments * schedule.segment_bytes
     assert schedule.padded_bytes - elements < schedule.pieces * segments
-    whole = lower(derived(program, reduction.tree), reduction, schedule.segment_bytes)
+    whole = lower(derive_valid(program, reduction.tree), reduction, schedule.segment_bytes)
     assert [p.size_bytes for p in schedule.phases] == [p.size_bytes for p in whole.phases]
     assert compare(schedule, elements) is None
 
@@ -132,7 +132,7 @@ def test_stripes_give_the_same_sums(
     assume(len(reduction.tree.digits) <= 3)
     stripes = [
         lower(
-            derived(data.draw(valid_programs(reduction.tree)), reduction.tree),
+            derive_valid(data.draw(valid_programs(reduction.tree)), reduction.tree),
             reduction,
             data.draw(st.integers(1, 9)),
             data.draw(st.integers(1, 3)),
@@ -144,11 +144,11 @@ def test_stripes_give_the_same_sums(
 
 @given(st.lists(st.integers(1, 10**6), min_size=1, max_size=5), st.integers(0, 10**9))
 def test_slices_are_as_large_as_their_share(sizes: list[int], elements: int) -> None:
-    cuts = (0, *ends(sizes, elements))
+    cuts = (0, *slice_ends(sizes, elements))
     assert cuts[-1] == elements
     for size, begin, end in zip(sizes, cuts[:-1], cuts[1:], strict=True):
         assert abs((end - begin) * sum(sizes) - size * elements) < sum(sizes)
-    assert ends(sizes, sum(sizes)) == tuple(accumulate(sizes))
+    assert slice_ends(sizes, sum(sizes)) == tuple(accumulate(sizes))
 
 
 def test_a_stripe_that_does_not_sum_is_found() -> None:
@@ -401,7 +401,7 @@ def test_what_the_rules_refuse_is_wrong_irregular_or_silly(sizes: tuple[int, ...
     """All programs of three steps, the steps after the refused one carried out as well."""
     tree = Tree.of(*sizes)
     known = [unword(said) for said in oracle.words(len(sizes))]
-    told = dict.fromkeys(Kind, 0)
+    told = dict.fromkeys(DemandKind, 0)
     for length in (0, 1, 2, 3):
         for steps in product(known, repeat=length):
             program = spelled(steps, tree)
@@ -409,13 +409,13 @@ def test_what_the_rules_refuse_is_wrong_irregular_or_silly(sizes: tuple[int, ...
             if isinstance(found, Derivation):
                 continue
             told[found.kind] += 1
-            if found.kind is Kind.SOUND:
+            if found.kind is DemandKind.SOUND:
                 upto = program.steps if found.step is None else program.steps[: found.step + 1]
                 counts = multiplicities(Program(upto), tree)
                 assert isinstance(counts, Failure) or (counts != 1).any(), program
-    assert told[Kind.SOUND]
-    assert told[Kind.PRUNED]
-    assert bool(told[Kind.REGULAR])
+    assert told[DemandKind.SOUND]
+    assert told[DemandKind.PRUNED]
+    assert bool(told[DemandKind.REGULAR])
 
 
 def test_right_numbers_of_an_irregular_program() -> None:
@@ -427,7 +427,7 @@ def test_right_numbers_of_an_irregular_program() -> None:
     assert (counts == 1).all()
     found = derive(program, tree)
     assert isinstance(found, Refusal)
-    assert found.kind is Kind.REGULAR
+    assert found.kind is DemandKind.REGULAR
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from each import each
 from grammar import Goal
-from synth.collective.verify.verdict import Refuted, Violation, share
+from synth.collective.verify.verdict import Refuted, Violation, share_effort
 
 
 @each("goal", Goal)
@@ -52,7 +52,7 @@ def test_devices_without_digits_are_plain_numbers() -> None:
 
 @given(st.integers(0, 10**12), st.integers(1, 1000))
 def test_shares_add_up_to_at_most_the_whole(effort: int, questions: int) -> None:
-    part = share(effort, questions)
+    part = share_effort(effort, questions)
     if part is None:
         assert effort < questions
     else:
@@ -62,4 +62,4 @@ def test_shares_add_up_to_at_most_the_whole(effort: int, questions: int) -> None
 
 @pytest.mark.parametrize(("effort", "part"), [(2**50, 2**32 - 1), (0, None), (-1, None)])
 def test_odd_efforts(effort: int, part: int | None) -> None:
-    assert share(effort, 1) == part
+    assert share_effort(effort, 1) == part

@@ -15,31 +15,31 @@ from exhaustive import examples
 from hierarchies import InputError
 from job_texts import ENTRY, JOB
 from strategies import jobs
-from synth.collective.workload.assignments import SettledJob, assignments, settled
-from synth.collective.workload.job import Job, JobAxis, NamedNumber, Requirement
+from synth.collective.workload.assignments import SettledJob, assignments, settle_job
+from synth.collective.workload.job import JobAxis, NamedNumber, Requirement, Workload
 from synth.collective.workload.quantities import (
     Amount,
-    AtMost,
-    amount_of,
+    AtMostRule,
+    evaluate_amount,
     names_in,
-    rule_of,
-    worked_out,
+    parse_amount,
+    parse_rule,
 )
 
 DEVICES = st.integers(1, 64)
 
 
-def by_hand(amount: Amount, job: Job, sizes: dict[str, int]) -> Fraction:
+def by_hand(amount: Amount, job: Workload, sizes: dict[str, int]) -> Fraction:
     """The value with all named numbers put in, those it needs and no others."""
     numbers = {number.name: number.amount for number in job.numbers}
     known = {
         name: Fraction(sizes[name]) if name in sizes else by_hand(numbers[name], job, sizes)
         for name in names_in(amount)
     }
-    return worked_out(amount, known)
+    return evaluate_amount(amount, known)
 
 
-def brute_force(job: Job, devices: int) -> list[dict[str, int]]:
+def brute_force(job: Workload, devices: int) -> list[dict[str, int]]:
     """Every size of every axis up to the number of devices, sieved."""
     choices = [axis.sizes or range(1, devices + 1) for axis in job.axes]
     found = []
@@ -49,7 +49,7 @@ def brute_force(job: Job, devices: int) -> list[dict[str, int]]:
             continue
         for requirement in job.requires:
             rule = requirement.rule
-            if isinstance(rule, AtMost):
+            if isinstance(rule, AtMostRule):
                 met = by_hand(rule.left, job, sizes) <= by_hand(rule.right, job, sizes)
             else:
                 met = by_hand(rule.amount, job, sizes).denominator == 1
@@ -62,7 +62,7 @@ def brute_force(job: Job, devices: int) -> list[dict[str, int]]:
 
 @given(jobs(), DEVICES)
 @examples(15, 100)
-def test_the_assignments_are_those_of_brute_force(job: Job, devices: int) -> None:
+def test_the_assignments_are_those_of_brute_force(job: Workload, devices: int) -> None:
     wanted = brute_force(job, devices)
     if wanted:
         assert list(assignments(job, devices)) == wanted
@@ -73,9 +73,9 @@ def test_the_assignments_are_those_of_brute_force(job: Job, devices: int) -> Non
 
 @given(jobs(), st.data())
 @examples(15, 100)
-def test_a_settled_job_has_the_numbers_of_its_amounts(job: Job, data: st.DataObject) -> None:
+def test_a_settled_job_has_the_numbers_of_its_amounts(job: Workload, data: st.DataObject) -> None:
     sizes = {axis.name: data.draw(st.sampled_from(axis.sizes or (1, 2, 6))) for axis in job.axes}
-    settled_job = settled(job, sizes)
+    settled_job = settle_job(job, sizes)
     assert [(axis.name, axis.size) for axis in settled_job.axes] == list(sizes.items())
     kept = [entry for entry in job.communications if any(sizes[name] > 1 for name in entry.over)]
     told = (*settled_job.entries, *settled_job.unpriced)
@@ -88,7 +88,7 @@ def test_a_settled_job_has_the_numbers_of_its_amounts(job: Job, data: st.DataObj
         assert entry.weight == entry.times * (1 - entry.hidden) >= 0
 
 
-def axes(**sizes: tuple[int, ...] | None) -> Job:
+def axes(**sizes: tuple[int, ...] | None) -> Workload:
     return replace(
         JOB, axes=tuple(JobAxis(name, of, f"here, line {len(name)}") for name, of in sizes.items())
     )
@@ -114,14 +114,14 @@ def test_open_axes_fill_the_machine() -> None:
         (axes(data=None, tensor=(4,), pipeline=(4, 2)), 12, "sizes divides 12, .*are 8"),
     ],
 )
-def test_sizes_that_do_not_fit_are_told(job: Job, devices: int, words: str) -> None:
+def test_sizes_that_do_not_fit_are_told(job: Workload, devices: int, words: str) -> None:
     with pytest.raises(InputError, match=words):
         assignments(job, devices)
 
 
 def test_a_requirement_that_nothing_meets_tells_the_nearest() -> None:
-    memory = Requirement("memory", rule_of("16 GB / tensor <= 1 GB"), "here, line 9")
-    whole = Requirement("stages", rule_of("9 / tensor is whole"), "here, line 8")
+    memory = Requirement("memory", parse_rule("16 GB / tensor <= 1 GB"), "here, line 9")
+    whole = Requirement("stages", parse_rule("9 / tensor is whole"), "here, line 8")
     with pytest.raises(InputError) as caught:
         assignments(replace(axes(data=None, tensor=(2, 8)), requires=(memory,)), 16)
     assert str(caught.value) == (
@@ -133,14 +133,16 @@ def test_a_requirement_that_nothing_meets_tells_the_nearest() -> None:
 
 
 def test_a_requirement_that_cannot_be_worked_out_tells_the_sizes() -> None:
-    rule = Requirement("memory", rule_of("1 / (tensor - 2) <= 1"), "here, line 9")
+    rule = Requirement("memory", parse_rule("1 / (tensor - 2) <= 1"), "here, line 9")
     with pytest.raises(InputError, match=r"^here, line 9: .*divides by zero at data=8, tensor=2"):
         assignments(replace(axes(data=None, tensor=(2, 8)), requires=(rule,)), 16)
 
 
 def test_bytes_are_rounded_up() -> None:
-    job = replace(JOB, entries=(replace(ENTRY, payload=amount_of("10 B / data")),))
-    told = [settled(job, {"data": n, "tensor": 1}).entries[0].payload_bytes for n in (2, 3, 8, 64)]
+    job = replace(JOB, entries=(replace(ENTRY, payload=parse_amount("10 B / data")),))
+    told = [
+        settle_job(job, {"data": n, "tensor": 1}).entries[0].payload_bytes for n in (2, 3, 8, 64)
+    ]
     assert told == [5, 4, 2, 1]
 
 
@@ -154,25 +156,31 @@ def test_bytes_are_rounded_up() -> None:
 )
 def test_sizes_are_those_of_the_job(sizes: dict[str, int], words: str) -> None:
     with pytest.raises(InputError, match=words):
-        settled(JOB, sizes)
+        settle_job(JOB, sizes)
 
 
 @pytest.mark.parametrize(
     ("changed", "words"),
     [
-        ({"payload": amount_of("8 - data")}, "bytes of 'gradients' would be 0 at data=8, tensor=1"),
-        ({"times": amount_of("3 - data")}, "times of 'gradients' would be -5 at data=8"),
-        ({"hidden": amount_of("data / 4")}, "hidden of 'gradients' would be 2 at data=8, tensor=1"),
-        ({"times": amount_of("1 / (data - 8)")}, "divides by zero at data=8, tensor=1"),
-        ({"times": amount_of("late")}, "'1 / (data - 8)' divides by zero at data=8"),
+        (
+            {"payload": parse_amount("8 - data")},
+            "bytes of 'gradients' would be 0 at data=8, tensor=1",
+        ),
+        ({"times": parse_amount("3 - data")}, "times of 'gradients' would be -5 at data=8"),
+        (
+            {"hidden": parse_amount("data / 4")},
+            "hidden of 'gradients' would be 2 at data=8, tensor=1",
+        ),
+        ({"times": parse_amount("1 / (data - 8)")}, "divides by zero at data=8, tensor=1"),
+        ({"times": parse_amount("late")}, "'1 / (data - 8)' divides by zero at data=8"),
     ],
 )
 def test_numbers_out_of_bounds_tell_the_sizes(changed: dict[str, object], words: str) -> None:
-    late = NamedNumber("late", amount_of("1 / (data - 8)"), "here, line 2")
+    late = NamedNumber("late", parse_amount("1 / (data - 8)"), "here, line 2")
     job = replace(JOB, numbers=(late,), entries=(replace(ENTRY, **changed),))
-    assert settled(job, {"data": 1, "tensor": 8}).entries == ()
+    assert settle_job(job, {"data": 1, "tensor": 8}).entries == ()
     with pytest.raises(InputError) as caught:
-        settled(job, {"data": 8, "tensor": 1})
+        settle_job(job, {"data": 8, "tensor": 1})
     assert words in str(caught.value)
     assert str(caught.value).startswith("here, line 2: ") == ("late" in str(changed))
 
@@ -185,6 +193,6 @@ def test_axes_that_are_all_open_on_a_great_machine_are_refused() -> None:
 
 
 def test_a_job_on_one_device_sends_nothing() -> None:
-    job = settled(JOB, {"data": 1, "tensor": 1})
+    job = settle_job(JOB, {"data": 1, "tensor": 1})
     assert isinstance(job, SettledJob)
     assert job.entries == job.unpriced == ()

@@ -17,17 +17,24 @@ from grammar import Goal
 from hierarchies import InputError
 from places import ROOT
 from strategies import jobs
-from synth.collective.workload.assignments import assignments, settled
+from synth.collective.workload.assignments import assignments, settle_job
 from synth.collective.workload.files import (
     job_text,
     load_job,
+    parse_sizes,
     read_job,
     shipped_jobs,
-    sizes_of,
     write,
 )
-from synth.collective.workload.job import Entry, Job, JobAxis, NamedNumber, Requirement, Unpriced
-from synth.collective.workload.quantities import amount_of, rule_of
+from synth.collective.workload.job import (
+    Entry,
+    JobAxis,
+    NamedNumber,
+    Requirement,
+    UnpricedTraffic,
+    Workload,
+)
+from synth.collective.workload.quantities import parse_amount, parse_rule
 
 FOLDER = Path(synth.__file__).parent / "workload" / "jobs"
 TEXT = """\
@@ -72,37 +79,41 @@ why = "no collective"
 
 
 def test_a_text_is_read_as_it_is_written() -> None:
-    assert read_job(TEXT) == Job(
+    assert read_job(TEXT) == Workload(
         "mine",
         "a job to test with",
         ("a page, 2026-11-21",),
         (JobAxis("data", None), JobAxis("tensor", (1, 2, 4, 8)), JobAxis("pipeline", (2,))),
-        (NamedNumber("layers", amount_of(24)), NamedNumber("weights", amount_of("14 GB"))),
+        (NamedNumber("layers", parse_amount(24)), NamedNumber("weights", parse_amount("14 GB"))),
         (
-            Requirement("memory", rule_of("8 * weights / (tensor * pipeline) <= 60 GB")),
-            Requirement("stages", rule_of("layers / pipeline is whole")),
+            Requirement("memory", parse_rule("8 * weights / (tensor * pipeline) <= 60 GB")),
+            Requirement("stages", parse_rule("layers / pipeline is whole")),
         ),
         (
             Entry(
                 "activations",
                 Goal.ALL_REDUCE,
                 ("tensor",),
-                amount_of("8 MiB"),
-                amount_of("4 * layers / pipeline"),
-                amount_of(0),
+                parse_amount("8 MiB"),
+                parse_amount("4 * layers / pipeline"),
+                parse_amount(0),
             ),
             Entry(
                 "gradients",
                 Goal.ALL_REDUCE,
                 ("data",),
-                amount_of("weights / tensor / pipeline"),
-                amount_of(1),
-                amount_of(0.75),
+                parse_amount("weights / tensor / pipeline"),
+                parse_amount(1),
+                parse_amount(0.75),
             ),
         ),
         (
-            Unpriced(
-                "between stages", ("pipeline",), amount_of("8 MiB"), amount_of(16), "no collective"
+            UnpricedTraffic(
+                "between stages",
+                ("pipeline",),
+                parse_amount("8 MiB"),
+                parse_amount(16),
+                "no collective",
             ),
         ),
     )
@@ -113,27 +124,27 @@ def test_a_job_is_put_on_a_machine() -> None:
     found = assignments(job, 32)
     told = [tuple(sizes.values()) for sizes in found]
     assert told == [(2, 8, 2), (4, 4, 2), (8, 2, 2), (16, 1, 2)]
-    activations, gradients = settled(job, found[1]).entries
+    activations, gradients = settle_job(job, found[1]).entries
     assert (activations.payload_bytes, activations.times) == (8 * 2**20, 48)
     assert (gradients.payload_bytes, gradients.weight) == (1_750_000_000, Fraction(1, 4))
 
 
 @given(jobs())
 @examples(15, 100)
-def test_what_is_written_is_read_back(job: Job) -> None:
+def test_what_is_written_is_read_back(job: Workload) -> None:
     assert read_job(write(job)) == job
 
 
 @given(jobs())
 @examples(15, 100)
-def test_a_job_that_was_read_is_written_the_same(job: Job) -> None:
+def test_a_job_that_was_read_is_written_the_same(job: Workload) -> None:
     assert write(read_job(write(job))) == write(job)
 
 
 @given(jobs(), st.randoms(use_true_random=False))
 @examples(15, 100)
 def test_whatever_is_done_to_a_text_is_told_with_a_line_of_it(
-    job: Job, chance: random.Random
+    job: Workload, chance: random.Random
 ) -> None:
     lines = (chance.choice([TEXT, write(job)])).split("\n")
     for _ in range(chance.randint(1, 3)):
@@ -299,27 +310,27 @@ def test_numbers_that_only_some_sizes_spoil_are_told_with_their_line() -> None:
     text = text.replace('over = ["tensor"]', 'over = ["tensor"]\nbytes = "1 B / late"')
     job = read_job(text.replace("layers = 24", 'layers = 24\nlate = "tensor - 2"'), where="here")
     with pytest.raises(InputError, match=r"^here, line 23: .* divides by zero at data=8, tensor=2"):
-        settled(job, {"data": 8, "tensor": 2, "pipeline": 2})
+        settle_job(job, {"data": 8, "tensor": 2, "pipeline": 2})
     with pytest.raises(
         InputError, match=r"^here, line 37: times of 'between stages' would be 0 at"
     ):
-        settled(job, {"data": 4, "tensor": 4, "pipeline": 2})
+        settle_job(job, {"data": 4, "tensor": 4, "pipeline": 2})
 
 
 def test_sizes_are_one_several_or_any() -> None:
-    assert sizes_of(8) == (8,)
-    assert sizes_of("8") == (8,)
-    assert sizes_of(" 1 | 2|4") == (1, 2, 4)
-    assert sizes_of("any") is None
+    assert parse_sizes(8) == (8,)
+    assert parse_sizes("8") == (8,)
+    assert parse_sizes(" 1 | 2|4") == (1, 2, 4)
+    assert parse_sizes("any") is None
     for wrong in (True, 2.0, "", "|", "1|", "-1", None, "٣"):
         with pytest.raises(InputError, match="cannot be used; a size, several as in"):
-            sizes_of(wrong)
+            parse_sizes(wrong)
 
 
 def test_all_or_nothing_of_a_collective_may_be_hidden() -> None:
     for word, share in (("true", 1), ("false", 0)):
         job = read_job(TEXT.replace("hidden = 0.75", f"hidden = {word}"))
-        assert job.entries[1].hidden == amount_of(share)
+        assert job.entries[1].hidden == parse_amount(share)
 
 
 def test_a_shipped_job_is_found_by_its_name_and_a_file_by_its_path(tmp_path: Path) -> None:

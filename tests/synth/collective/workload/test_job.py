@@ -13,33 +13,33 @@ from job_texts import ENTRY, JOB
 from strategies import jobs
 from synth.collective.workload.job import (
     Entry,
-    Job,
     JobAxis,
     NamedNumber,
-    Places,
     Requirement,
-    Unpriced,
+    SourcePlaces,
+    UnpricedTraffic,
+    Workload,
     amounts_of,
 )
-from synth.collective.workload.quantities import amount_of, rule_of
+from synth.collective.workload.quantities import parse_amount, parse_rule
 
 
 def test_a_job_forgets_where_it_was_written_when_compared() -> None:
-    entry = replace(ENTRY, places=Places("job.toml, line 7"))
-    assert replace(JOB, entries=(entry,), places=Places("job.toml, line 1")) == JOB
+    entry = replace(ENTRY, places=SourcePlaces("job.toml, line 7"))
+    assert replace(JOB, entries=(entry,), places=SourcePlaces("job.toml, line 1")) == JOB
     assert hash(replace(JOB, entries=(entry,))) == hash(JOB)
     assert "line" not in repr(entry)
 
 
 def test_a_key_that_was_left_out_stands_where_its_table_does() -> None:
-    places = Places("job.toml, line 7", {"over": "job.toml, line 9"})
+    places = SourcePlaces("job.toml, line 7", {"over": "job.toml, line 9"})
     assert places.of("over") == "job.toml, line 9"
     assert places.of("times") == "job.toml, line 7"
 
 
 @given(jobs())
 @examples(15, 100)
-def test_all_that_is_sent_is_told(job: Job) -> None:
+def test_all_that_is_sent_is_told(job: Workload) -> None:
     assert len(job.communications) == len(job.entries) + len(job.unpriced)
     for entry in job.communications:
         keys = [key for key, _ in amounts_of(entry)]
@@ -51,7 +51,7 @@ def test_an_axis_is_named_so_that_amounts_can_say_it(name: str) -> None:
     with pytest.raises(InputError, match="axis name"):
         JobAxis(name, (2,))
     with pytest.raises(InputError, match="number name"):
-        NamedNumber(name, amount_of(1))
+        NamedNumber(name, parse_amount(1))
 
 
 @pytest.mark.parametrize(
@@ -72,8 +72,8 @@ def test_sizes_are_told_as_files_have_them() -> None:
 
 
 FIXED = (JobAxis("data", (8,)), JobAxis("tensor", (1,)))
-LATE = (NamedNumber("a", amount_of("b")), NamedNumber("b", amount_of(1)))
-UNPRICED = Unpriced("gradients", ("data",), amount_of(1), amount_of(1), "no reason")
+LATE = (NamedNumber("a", parse_amount("b")), NamedNumber("b", parse_amount(1)))
+UNPRICED = UnpricedTraffic("gradients", ("data",), parse_amount(1), parse_amount(1), "no reason")
 WRONG = {
     "no collective": ({"entries": ()}, "the job is empty"),
     "no axes": ({"axes": ()}, "the job has 0 axes"),
@@ -86,25 +86,30 @@ WRONG = {
     "two lines of title": ({"title": "a\nb"}, "title = "),
     "an empty source": ({"sources": ("",)}, "source = ''"),
     "a number called as an axis": (
-        {"numbers": (NamedNumber("data", amount_of(1)),)},
+        {"numbers": (NamedNumber("data", parse_amount(1)),)},
         "'data' is given twice",
     ),
     "a number before its parts": ({"numbers": LATE}, "'b', which is no axis and no number given"),
     "a number of itself": ({"numbers": LATE[:1]}, "names 'b'"),
     "numbers that mix": (
-        {"numbers": (NamedNumber("x", amount_of("1 GB + 1")),)},
+        {"numbers": (NamedNumber("x", parse_amount("1 GB + 1")),)},
         "mixes bytes with something else",
     ),
     "a rule that mixes": (
-        {"requires": (Requirement("memory", rule_of("data <= 1 GB")),)},
+        {"requires": (Requirement("memory", parse_rule("data <= 1 GB")),)},
         "compares bytes with something else",
     ),
     "a rule of unknown names": (
-        {"requires": (Requirement("memory", rule_of("dta <= 1")),)},
+        {"requires": (Requirement("memory", parse_rule("dta <= 1")),)},
         "did you mean data",
     ),
     "two rules of one name": (
-        {"requires": (Requirement("r", rule_of("1 <= 1")), Requirement("r", rule_of("2 <= 2")))},
+        {
+            "requires": (
+                Requirement("r", parse_rule("1 <= 1")),
+                Requirement("r", parse_rule("2 <= 2")),
+            )
+        },
         "'r' is given twice",
     ),
     "one name twice": ({"entries": (ENTRY, ENTRY)}, "'gradients' is given twice"),
@@ -118,18 +123,24 @@ WRONG_ENTRY = {
     "no axis": ({"over": ()}, "over no axis; name at least one of: data, tensor"),
     "an unknown axis": ({"over": ("dat",)}, "over 'dat', and there is no such axis; did you mean"),
     "an axis twice": ({"over": ("data", "data")}, "'data' twice"),
-    "an unknown name": ({"payload": amount_of("1 GB / tenser")}, "did you mean tensor"),
-    "square bytes": ({"payload": amount_of("1 GB * 1 GB")}, "has the wrong unit"),
-    "bytes of times": ({"times": amount_of("1 GB")}, "times of 'gradients', '1 GB', has the wrong"),
-    "bytes of a share": ({"hidden": amount_of("1 B")}, "a plain number"),
-    "no bytes": ({"payload": amount_of(0)}, "bytes of 'gradients' would be 0; above 0"),
-    "too many bytes": ({"payload": amount_of("1e19")}, "above 0, and at most 1152921504606846976"),
-    "too often": ({"times": amount_of("1e13")}, "above 0, and at most 1000000000000"),
-    "never": ({"times": amount_of("1 - data / 8")}, "times of 'gradients' would be 0"),
-    "less than never": ({"times": amount_of("1 - data")}, "times of 'gradients' would be -7"),
-    "more than all": ({"hidden": amount_of(1.5)}, "would be 3/2; from 0 to 1"),
-    "less than nothing": ({"hidden": amount_of("1 - data / 3")}, "would be -5/3"),
-    "by zero": ({"payload": amount_of("1 / (data - 8)")}, "'1 / (data - 8)' divides by zero"),
+    "an unknown name": ({"payload": parse_amount("1 GB / tenser")}, "did you mean tensor"),
+    "square bytes": ({"payload": parse_amount("1 GB * 1 GB")}, "has the wrong unit"),
+    "bytes of times": (
+        {"times": parse_amount("1 GB")},
+        "times of 'gradients', '1 GB', has the wrong",
+    ),
+    "bytes of a share": ({"hidden": parse_amount("1 B")}, "a plain number"),
+    "no bytes": ({"payload": parse_amount(0)}, "bytes of 'gradients' would be 0; above 0"),
+    "too many bytes": (
+        {"payload": parse_amount("1e19")},
+        "above 0, and at most 1152921504606846976",
+    ),
+    "too often": ({"times": parse_amount("1e13")}, "above 0, and at most 1000000000000"),
+    "never": ({"times": parse_amount("1 - data / 8")}, "times of 'gradients' would be 0"),
+    "less than never": ({"times": parse_amount("1 - data")}, "times of 'gradients' would be -7"),
+    "more than all": ({"hidden": parse_amount(1.5)}, "would be 3/2; from 0 to 1"),
+    "less than nothing": ({"hidden": parse_amount("1 - data / 3")}, "would be -5/3"),
+    "by zero": ({"payload": parse_amount("1 / (data - 8)")}, "'1 / (data - 8)' divides by zero"),
 }
 
 
@@ -144,7 +155,7 @@ def test_a_job_that_makes_no_sense_is_refused(case: str) -> None:
 @pytest.mark.parametrize("case", WRONG_ENTRY)
 def test_a_collective_that_makes_no_sense_is_refused(case: str) -> None:
     changed, words = WRONG_ENTRY[case]
-    entry = replace(ENTRY, places=Places("here, line 3"), **changed)
+    entry = replace(ENTRY, places=SourcePlaces("here, line 3"), **changed)
     with pytest.raises(InputError) as caught:
         replace(JOB, axes=FIXED, entries=(entry,))
     assert words in str(caught.value)
@@ -152,10 +163,10 @@ def test_a_collective_that_makes_no_sense_is_refused(case: str) -> None:
 
 
 def test_what_depends_on_open_sizes_is_not_judged_before_they_are_known() -> None:
-    entry = replace(ENTRY, times=amount_of("1 - tensor"))
+    entry = replace(ENTRY, times=parse_amount("1 - tensor"))
     assert replace(JOB, entries=(entry,)).entries == (entry,)
 
 
 def test_nothing_is_sent_along_an_axis_of_size_1() -> None:
-    entry = replace(ENTRY, over=("tensor",), payload=amount_of("1 / (tensor - 1)"))
+    entry = replace(ENTRY, over=("tensor",), payload=parse_amount("1 / (tensor - 1)"))
     assert replace(JOB, axes=FIXED, entries=(entry,)).entries == (entry,)

@@ -19,13 +19,13 @@ from synth.collective.ranking.planner import answers
 from synth.collective.ranking.request import Request, Watcher
 from synth.collective.semantics.programs import Language
 from synth.collective.verify.symbolic import Proved
-from synth.collective.workload.assignments import SettledEntry, assignments, settled
+from synth.collective.workload.assignments import SettledEntry, assignments, settle_job
 from synth.collective.workload.files import load_job, read_job, shipped_jobs
-from synth.collective.workload.planner import How, JobPlan, plan_job
-from synth.measure.calibration.typical import typical
+from synth.collective.workload.planner import JobPlan, SearchSettings, plan_job
+from synth.measure.calibration.typical import apply_typical
 from synth.show.terminal.table import TABLES
 
-QUICK = How(k=3, language=Language(3), segments=(1, 4))
+QUICK = SearchSettings(k=3, language=Language(3), segments=(1, 4))
 
 
 def job_of(entries: list[tuple[Goal, str, int, int, float]], open_axes: bool) -> str:
@@ -52,7 +52,7 @@ ENTRIES = st.lists(
 )
 
 
-def alone(system: System, entry: SettledEntry, placement: Placement, how: How) -> int:
+def alone(system: System, entry: SettledEntry, placement: Placement, how: SearchSettings) -> int:
     """Ticks of an entry's best program on a placement, as the planner of one request says."""
     request = Request(
         placement.axes,
@@ -66,12 +66,12 @@ def alone(system: System, entry: SettledEntry, placement: Placement, how: How) -
     return answers(system, request).answers[0].candidate.ticks
 
 
-def brute_force(system: System, text: str, how: How) -> list[tuple[Fraction, int]]:
+def brute_force(system: System, text: str, how: SearchSettings) -> list[tuple[Fraction, int]]:
     """Weighted ticks of every choice with its number, the least first."""
     job = read_job(text)
     totals: list[Fraction] = []
     for sizes in assignments(job, system.devices):
-        one = settled(job, sizes)
+        one = settle_job(job, sizes)
         for placement in placements(system.hierarchy, one.axes):
             parts = (e.weight * alone(system, e, placement, how) for e in one.entries)
             totals.append(sum(parts, Fraction(0)))
@@ -112,7 +112,7 @@ def check(system: System, plan: JobPlan) -> None:
 
 @pytest.mark.parametrize("name", shipped_jobs())
 def test_the_shipped_jobs_have_a_plan(name: str) -> None:
-    plan = plan_job(load("dgx-h100:8"), load_job(name), How(k=1, language=Language(3)))
+    plan = plan_job(load("dgx-h100:8"), load_job(name), SearchSettings(k=1, language=Language(3)))
     assert plan.complete
     assert plan.entries
     assert all(isinstance(one.answer.verdict, Proved) for one in plan.entries)
@@ -127,7 +127,7 @@ def test_a_plan_that_is_stopped_says_so_and_has_a_placement() -> None:
             return getattr(self, "done", 0) < 2
 
     job = load_job("gpt3-175b-3d")
-    plan = plan_job(load("dgx-h100:8"), job, How(language=Language(3)), Impatient())
+    plan = plan_job(load("dgx-h100:8"), job, SearchSettings(language=Language(3)), Impatient())
     assert not plan.complete
     assert plan.placements < plan.of_placements
     assert plan.ranking
@@ -136,7 +136,7 @@ def test_a_plan_that_is_stopped_says_so_and_has_a_placement() -> None:
 
 def test_no_placement_asked_for_is_the_callers_mistake() -> None:
     with pytest.raises(InputError, match="k is 0"):
-        How(k=0)
+        SearchSettings(k=0)
 
 
 HSDP = """name = "h"
@@ -164,8 +164,8 @@ hidden = 0.9
 @pytest.mark.slow
 def test_what_frameworks_lay_out_comes_first_where_prices_do_not_tell_another_from_it() -> None:
     """Another placement has a price that is lower by less than such prices tell."""
-    how = How(k=2, language=Language(3), stripes=False)
-    near = plan_job(typical(load("dgx-h100:4")), read_job(HSDP), how)
+    how = SearchSettings(k=2, language=Language(3), stripes=False)
+    near = plan_job(apply_typical(load("dgx-h100:4")), read_job(HSDP), how)
     first, second = near.ranking
     assert first.placement.matrix == ((4, 1), (1, 8))
     assert second.exposed_seconds < first.exposed_seconds

@@ -17,17 +17,17 @@ from synth.ask.questions.notations import size_in_bytes
 from synth.collective.workload.quantities import (
     UNITS,
     Amount,
-    AtMost,
+    AtMostRule,
+    BinaryOperation,
     Extreme,
-    Named,
+    NameReference,
     Number,
-    Operation,
-    Whole,
-    amount_of,
+    WholeRule,
+    evaluate_amount,
     names_in,
+    parse_amount,
+    parse_rule,
     power_of_bytes,
-    rule_of,
-    worked_out,
 )
 
 NAMES = ("data", "tensor", "layers")
@@ -56,7 +56,7 @@ def by_python(node: ast.AST, known: dict[str, Fraction]) -> Fraction:
 def crowded(amount: Amount, space: str) -> str:
     """The same amount with all the parentheses and spaces that may stand there."""
     match amount:
-        case Operation(sign, left, right):
+        case BinaryOperation(sign, left, right):
             return f"({space}{crowded(left, space)}{space}{sign}{crowded(right, space)})"
         case Extreme(which, parts):
             inside = f"{space},".join(crowded(part, space) for part in parts)
@@ -68,14 +68,14 @@ def crowded(amount: Amount, space: str) -> str:
 
 @given(amounts(NAMES, units=True))
 def test_the_spelling_is_read_back(amount: Amount) -> None:
-    assert amount_of(str(amount)) == amount
+    assert parse_amount(str(amount)) == amount
 
 
 @given(amounts(NAMES, units=True), st.sampled_from(["", " ", "\t "]))
 def test_spaces_and_parentheses_change_nothing(amount: Amount, space: str) -> None:
     text = f"{space}{crowded(amount, space)}{space}"
     if len(text) <= 500:
-        assert amount_of(text) == amount
+        assert parse_amount(text) == amount
 
 
 @given(amounts(NAMES), VALUES)
@@ -84,9 +84,9 @@ def test_values_are_those_of_python(amount: Amount, known: dict[str, Fraction]) 
         wanted = by_python(ast.parse(str(amount), mode="eval"), known)
     except ZeroDivisionError:
         with pytest.raises(InputError, match="divides by zero"):
-            worked_out(amount, known)
+            evaluate_amount(amount, known)
     else:
-        assert worked_out(amount, known) == wanted
+        assert evaluate_amount(amount, known) == wanted
 
 
 @given(amounts(NAMES))
@@ -102,8 +102,8 @@ def test_the_power_of_bytes_says_how_an_amount_grows_with_its_units(
     """Bytes counted in another unit change the value by a power of that unit."""
     try:
         power = power_of_bytes(amount, {})
-        scaled = worked_out(with_units(amount, Fraction(factor)), known)
-        value = worked_out(with_units(amount, Fraction(1)), known)
+        scaled = evaluate_amount(with_units(amount, Fraction(factor)), known)
+        value = evaluate_amount(with_units(amount, Fraction(1)), known)
     except InputError:
         return
     assert scaled == value * Fraction(factor) ** power
@@ -112,12 +112,12 @@ def test_the_power_of_bytes_says_how_an_amount_grows_with_its_units(
 def with_units(amount: Amount, factor: Fraction) -> Amount:
     """Every number that has a unit, multiplied."""
     match amount:
-        case Operation(sign, left, right):
-            return Operation(sign, with_units(left, factor), with_units(right, factor))
+        case BinaryOperation(sign, left, right):
+            return BinaryOperation(sign, with_units(left, factor), with_units(right, factor))
         case Extreme(which, parts):
             return Extreme(which, tuple(with_units(part, factor) for part in parts))
         case Number(_, unit) if unit:
-            return Operation("*", amount, Number(str(factor)))
+            return BinaryOperation("*", amount, Number(str(factor)))
     return amount
 
 
@@ -129,12 +129,12 @@ def test_units_are_those_of_the_command_line(unit: str) -> None:
 @given(st.one_of(st.integers(0, 10**30 - 1), st.floats(1e-60, 1e90), st.fractions(0, 10**9)))
 def test_numbers_are_taken_exactly(given_number: int | float | Fraction) -> None:
     wanted = Fraction(repr(given_number)) if isinstance(given_number, float) else given_number
-    assert worked_out(amount_of(given_number), {}) == wanted
+    assert evaluate_amount(parse_amount(given_number), {}) == wanted
 
 
 @given(st.text(alphabet="0123456789.eEKMGiB+-*/(), datamnxi_<=\t", max_size=40))
 def test_any_text_is_read_or_refused(text: str) -> None:
-    for reader in (amount_of, rule_of):
+    for reader in (parse_amount, parse_rule):
         try:
             read = reader(text)
         except InputError:
@@ -165,31 +165,31 @@ def test_any_text_is_read_or_refused(text: str) -> None:
 )
 def test_what_cannot_be_read_is_told(text: str, words: str) -> None:
     with pytest.raises(InputError) as caught:
-        amount_of(text)
+        parse_amount(text)
     assert words in str(caught.value)
 
 
 @pytest.mark.parametrize("number", [-1, -0.5, float("inf"), float("nan"), 1e300])
 def test_numbers_of_no_sense_are_refused(number: float) -> None:
     with pytest.raises(InputError, match="number"):
-        amount_of(number)
+        parse_amount(number)
 
 
 def test_an_amount_may_be_as_deep_as_its_length() -> None:
-    assert worked_out(amount_of("(" * 249 + "1" + ")" * 249), {}) == 1
-    assert worked_out(amount_of("+".join("1" * 250)), {}) == 250
+    assert evaluate_amount(parse_amount("(" * 249 + "1" + ")" * 249), {}) == 1
+    assert evaluate_amount(parse_amount("+".join("1" * 250)), {}) == 250
     with pytest.raises(InputError, match="at character 501, the end"):
-        amount_of("(" * 500)
+        parse_amount("(" * 500)
 
 
 def test_a_number_that_grows_without_end_is_stopped() -> None:
     with pytest.raises(InputError, match="is too long a number"):
-        worked_out(amount_of("*".join(["1e99"] * 50)), {})
+        evaluate_amount(parse_amount("*".join(["1e99"] * 50)), {})
 
 
 def test_unknown_names_are_answered_with_the_nearest() -> None:
     with pytest.raises(InputError, match="no axis or number 'tenser'; did you mean tensor"):
-        worked_out(Named("tenser"), {"tensor": Fraction(1)})
+        evaluate_amount(NameReference("tenser"), {"tensor": Fraction(1)})
 
 
 @pytest.mark.parametrize(
@@ -197,19 +197,21 @@ def test_unknown_names_are_answered_with_the_nearest() -> None:
     [("14 GB / tensor", 1), ("3", 0), ("14 GB / 25 MB", 0), ("1 B * 1 B", 2), ("1 / 1 B", -1)],
 )
 def test_bytes_are_told_from_plain_numbers(text: str, power: int) -> None:
-    assert power_of_bytes(amount_of(text), {}) == power
+    assert power_of_bytes(parse_amount(text), {}) == power
 
 
 @pytest.mark.parametrize("text", ["4096 + 1 KiB", "max(1 GB, 2)", "1 GB - tensor"])
 def test_bytes_do_not_mix_with_plain_numbers(text: str) -> None:
     with pytest.raises(InputError, match="mixes bytes with something else"):
-        power_of_bytes(amount_of(text), {})
+        power_of_bytes(parse_amount(text), {})
 
 
 def test_rules_compare_or_ask_for_whole_numbers() -> None:
-    assert rule_of("2*a<=3 GB") == AtMost(amount_of("2 * a"), amount_of("3 GB"))
-    assert rule_of(" layers / pipeline is whole ") == Whole(amount_of("layers / pipeline"))
-    assert str(rule_of("a<=b")) == "a <= b"
+    assert parse_rule("2*a<=3 GB") == AtMostRule(parse_amount("2 * a"), parse_amount("3 GB"))
+    assert parse_rule(" layers / pipeline is whole ") == WholeRule(
+        parse_amount("layers / pipeline")
+    )
+    assert str(parse_rule("a<=b")) == "a <= b"
     for text in ("a", "a >= b", "is whole", "ais whole", "a <= b <= c"):
         with pytest.raises(InputError, match="cannot be read"):
-            rule_of(text)
+            parse_rule(text)

@@ -17,37 +17,39 @@ import synth
 from grammar import Goal
 from hierarchies import InputError, load
 from places import ROOT
-from synth.collective.workload.assignments import SettledJob, assignments, settled
+from synth.collective.workload.assignments import SettledJob, assignments, settle_job
 from synth.collective.workload.files import load_job, read_job, shipped_jobs, write
-from synth.collective.workload.job import Job, known_at
-from synth.collective.workload.quantities import AtMost, worked_out
-from synth.collective.workload.shapes import Shape, Sharding, Training
+from synth.collective.workload.job import Workload, values_at
+from synth.collective.workload.quantities import AtMostRule, evaluate_amount
+from synth.collective.workload.shapes import StateSharding, Training, TransformerShape
 from synth.collective.workload.transformer import transformer_job
 
-GPT3 = Shape(96, 12288, 96, 51200, positions=2048)
-LLAMA3_70B = Shape(
+GPT3 = TransformerShape(96, 12288, 96, 51200, positions=2048)
+LLAMA3_70B = TransformerShape(
     80, 8192, 64, 128256, kv_heads=8, feed_forward=28672, gated=True, classic=False, tied=False
 )
-MIXTRAL = Shape(32, 4096, 32, 32000, 8, 14336, gated=True, classic=False, tied=False, experts=8)
+MIXTRAL = TransformerShape(
+    32, 4096, 32, 32000, 8, 14336, gated=True, classic=False, tied=False, experts=8
+)
 DOCS = (ROOT / "docs" / "jobs.md").read_text(encoding="utf-8")
 ONE = Training(2048, micro_batches=1)
 
 
 def settle(
-    shape: Shape, training: Training, of: dict[str, int] | None = None, **sizes: int
+    shape: TransformerShape, training: Training, of: dict[str, int] | None = None, **sizes: int
 ) -> SettledJob:
     """The job with one size for every axis, named or not."""
     given_sizes = of or sizes
     job = transformer_job(shape, training, {name: (size,) for name, size in given_sizes.items()})
-    return settled(job, given_sizes)
+    return settle_job(job, given_sizes)
 
 
-def number(job: Job, name: str, **sizes: int) -> Fraction:
+def number(job: Workload, name: str, **sizes: int) -> Fraction:
     """The value of one of the job's named numbers."""
-    return Fraction(str(known_at(job, sizes)[name]))
+    return Fraction(str(values_at(job, sizes)[name]))
 
 
-def parameters(shape: Shape) -> int:
+def parameters(shape: TransformerShape) -> int:
     """The parameters of the whole model, as the gradients of one device that holds it have them."""
     job = settle(shape, replace(ONE, gradient_bytes=1), data=2)
     return sum(entry.payload_bytes for entry in job.entries)
@@ -77,7 +79,7 @@ NARAYANAN = [
 def test_gpt_models_have_the_parameters_that_were_published(
     billions: float, layers: int, hidden: int, heads: int
 ) -> None:
-    count = parameters(Shape(layers, hidden, heads, 51200, positions=2048))
+    count = parameters(TransformerShape(layers, hidden, heads, 51200, positions=2048))
     words = 51200 + 2048
     formula = (
         12
@@ -92,7 +94,9 @@ def test_gpt_models_have_the_parameters_that_were_published(
 @pytest.mark.parametrize(
     ("shape", "published"), [(LLAMA3_70B, 70_553_706_496), (MIXTRAL, 46_702_792_704)]
 )
-def test_others_have_all_parameters_but_the_last_norm(shape: Shape, published: int) -> None:
+def test_others_have_all_parameters_but_the_last_norm(
+    shape: TransformerShape, published: int
+) -> None:
     assert parameters(shape) == published - shape.hidden
 
 
@@ -140,36 +144,36 @@ def test_sequence_parallelism_gathers_and_scatters_four_times_a_layer() -> None:
 @pytest.mark.parametrize(
     ("sharding", "axes", "volume", "gigabytes"),
     [
-        (Sharding.NONE, {"data": 64}, 2, 120),
-        (Sharding.OPTIMIZER, {"data": 64}, 2, 31.4),
-        (Sharding.FSDP, {"shard": 64}, 3, 1.9),
+        (StateSharding.NONE, {"data": 64}, 2, 120),
+        (StateSharding.OPTIMIZER, {"data": 64}, 2, 31.4),
+        (StateSharding.FSDP, {"shard": 64}, 3, 1.9),
     ],
 )
 def test_sharding_sends_and_holds_what_was_published(
-    sharding: Sharding, axes: dict[str, int], volume: int, gigabytes: float
+    sharding: StateSharding, axes: dict[str, int], volume: int, gigabytes: float
 ) -> None:
     """ZeRO, section 7: 2, 2 and 3 times the parameters; figure 1: bytes of 7.5 billion of them on
     64 devices. Embedding and logits stay gathered between the passes, and so are sent once less.
     """
-    shape = Shape(36, 4096, 32, 51200, positions=2048)
+    shape = TransformerShape(36, 4096, 32, 51200, positions=2048)
     count, embedding = parameters(shape), (51200 + 2048) * 4096
     training = replace(ONE, gradient_bytes=2, sharding=sharding, memory_GB=1000)
     sent = Fraction(0)
     for entry in settle(shape, training, axes).entries:
         rounds = 2 if entry.goal is Goal.ALL_REDUCE else 1
         sent += rounds * entry.times * Fraction(entry.payload_bytes, 2)
-    kept = embedding if sharding is Sharding.FSDP else 0
+    kept = embedding if sharding is StateSharding.FSDP else 0
     assert sent == volume * count - kept
     job = transformer_job(shape, training, dict.fromkeys(axes))
     memory = next(each.rule for each in job.requires if each.name == "memory")
-    assert isinstance(memory, AtMost)
-    held = worked_out(memory.left, known_at(job, axes))
+    assert isinstance(memory, AtMostRule)
+    held = evaluate_amount(memory.left, values_at(job, axes))
     assert float(held / count) * 7.5 == pytest.approx(gigabytes, abs=0.05)
 
 
 def test_hybrid_sharding_sums_the_shards_over_the_replicas() -> None:
-    training = replace(ONE, sharding=Sharding.HSDP)
-    whole = settle(LLAMA3_70B, replace(training, sharding=Sharding.FSDP), shard=8)
+    training = replace(ONE, sharding=StateSharding.HSDP)
+    whole = settle(LLAMA3_70B, replace(training, sharding=StateSharding.FSDP), shard=8)
     job = settle(LLAMA3_70B, training, replica=4, shard=8)
     assert [e for e in job.entries if e.over == ("shard",)] == list(whole.entries)
     scattered = [e for e in job.entries if e.goal is Goal.REDUCE_SCATTER]
@@ -206,7 +210,7 @@ SIZES = st.sampled_from([1, 2, 4])
 
 @given(
     st.builds(
-        Shape,
+        TransformerShape,
         layers=st.sampled_from([4, 8, 12]),
         hidden=st.sampled_from([64, 128]),
         heads=st.just(8),
@@ -219,11 +223,11 @@ SIZES = st.sampled_from([1, 2, 4])
         positions=st.sampled_from([0, 32]),
     ),
     st.booleans(),
-    st.sampled_from([Sharding.NONE, Sharding.OPTIMIZER]),
+    st.sampled_from([StateSharding.NONE, StateSharding.OPTIMIZER]),
     st.tuples(SIZES, SIZES, SIZES),
 )
 def test_a_dense_job_is_the_sum_worked_out_apart(
-    shape: Shape, recompute: bool, sharding: Sharding, sizes: tuple[int, int, int]
+    shape: TransformerShape, recompute: bool, sharding: StateSharding, sizes: tuple[int, int, int]
 ) -> None:
     data, tensor, pipeline = sizes
     training = Training(32, 2, batch=64, sharding=sharding, recompute=recompute)
@@ -249,7 +253,7 @@ def test_a_dense_job_is_the_sum_worked_out_apart(
             (Goal.REDUCE_SCATTER, activations, often),
             (Goal.ALL_GATHER, activations, again),
         ]
-    if data > 1 and sharding is Sharding.NONE:
+    if data > 1 and sharding is StateSharding.NONE:
         wanted.append((Goal.ALL_REDUCE, ceil(4 * stage), Fraction(1)))
     elif data > 1:
         wanted.append((Goal.REDUCE_SCATTER, ceil(4 * stage), Fraction(1)))
@@ -281,10 +285,13 @@ def test_only_sizes_that_can_be_are_considered() -> None:
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: Shape(0, 64, 8, 100), "layers is 0; at least 1 is needed"),
-        (lambda: Shape(4, 60, 8, 100), "hidden is 60 with 8 heads; 60 is no multiple of 8"),
-        (lambda: Shape(4, 64, 8, 100, kv_heads=3), "kv_heads is 3 with 8 heads"),
-        (lambda: Shape(4, 64, 8, 100, experts=1), "2 experts a token of 1 experts"),
+        (lambda: TransformerShape(0, 64, 8, 100), "layers is 0; at least 1 is needed"),
+        (
+            lambda: TransformerShape(4, 60, 8, 100),
+            "hidden is 60 with 8 heads; 60 is no multiple of 8",
+        ),
+        (lambda: TransformerShape(4, 64, 8, 100, kv_heads=3), "kv_heads is 3 with 8 heads"),
+        (lambda: TransformerShape(4, 64, 8, 100, experts=1), "2 experts a token of 1 experts"),
         (lambda: Training(32), "give one of batch and micro_batches"),
         (lambda: Training(32, batch=1, micro_batches=1), "give one of batch and micro_batches"),
         (lambda: Training(32, micro_batches=0), "micro_batches is 0"),
@@ -302,17 +309,17 @@ def test_numbers_that_make_no_transformer_are_refused(make: Any, words: str) -> 
     ("shape", "training", "axes", "words"),
     [
         (GPT3, {}, ["dta"], "no axis 'dta' in a job whose sharding is 'none'; did you mean data"),
-        (GPT3, {"sharding": Sharding.FSDP}, ["data"], "no axis 'data' in a job .* 'fsdp'"),
-        (GPT3, {"sharding": Sharding.HSDP}, ["shard"], "no axis 'replica', which hsdp needs"),
+        (GPT3, {"sharding": StateSharding.FSDP}, ["data"], "no axis 'data' in a job .* 'fsdp'"),
+        (GPT3, {"sharding": StateSharding.HSDP}, ["shard"], "no axis 'replica', which hsdp needs"),
         (GPT3, {}, ["expert"], "an axis 'expert' without experts"),
-        (MIXTRAL, {"sharding": Sharding.FSDP}, ["shard"], "experts with sharding 'fsdp'"),
+        (MIXTRAL, {"sharding": StateSharding.FSDP}, ["shard"], "experts with sharding 'fsdp'"),
         (MIXTRAL, {"sequence_parallel": False}, ["tensor"], "experts without sequence parallelism"),
         (GPT3, {}, ["pipeline"], "the job is empty"),
         (GPT3, {}, [], "the job has 0 axes|the job is empty"),
     ],
 )
 def test_axes_that_do_not_go_together_are_refused(
-    shape: Shape, training: dict[str, Any], axes: list[str], words: str
+    shape: TransformerShape, training: dict[str, Any], axes: list[str], words: str
 ) -> None:
     with pytest.raises(InputError, match=words):
         transformer_job(shape, replace(ONE, **training), dict.fromkeys(axes))
@@ -326,8 +333,8 @@ MIXTRAL_CONFIG = (
 )
 ONE_NODE = (1, 2, 4, 8)
 BY_DATA = Training(2048, batch=1536, memory_GB=70, most_bubble=0.1)
-BY_SHARD = Training(8192, batch=1024, sharding=Sharding.FSDP, memory_GB=70)
-SHIPPED: dict[str, Job] = {
+BY_SHARD = Training(8192, batch=1024, sharding=StateSharding.FSDP, memory_GB=70)
+SHIPPED: dict[str, Workload] = {
     job.name: job
     for job in (
         transformer_job(
@@ -339,7 +346,7 @@ SHIPPED: dict[str, Job] = {
             sources=[f"https://github.com/NVIDIA/Megatron-LM/blob/{MEGATRON}, 2026-11-21", PAPER],
         ),
         transformer_job(
-            Shape(40, 6144, 48, 51200, positions=2048),
+            TransformerShape(40, 6144, 48, 51200, positions=2048),
             replace(BY_DATA, batch=1024),
             {"data": None, "tensor": ONE_NODE, "pipeline": (1, 2, 4, 5, 8)},
             name="gpt-18b-3d",
@@ -356,7 +363,7 @@ SHIPPED: dict[str, Job] = {
         ),
         transformer_job(
             LLAMA3_70B,
-            replace(BY_SHARD, sharding=Sharding.HSDP),
+            replace(BY_SHARD, sharding=StateSharding.HSDP),
             {"replica": None, "shard": None, "tensor": ONE_NODE},
             name="llama3-70b-hsdp",
             title="Llama 3 70B: sharded in each of several replicas (HSDP) and tensor parallelism",
@@ -364,7 +371,7 @@ SHIPPED: dict[str, Job] = {
         ),
         transformer_job(
             MIXTRAL,
-            Training(4096, batch=1024, sharding=Sharding.OPTIMIZER, memory_GB=70),
+            Training(4096, batch=1024, sharding=StateSharding.OPTIMIZER, memory_GB=70),
             {"data": None, "expert": ONE_NODE, "tensor": ONE_NODE},
             name="mixtral-8x7b-experts",
             title="Mixtral 8x7B: data, expert and tensor parallelism, sharded optimizer",
@@ -396,7 +403,7 @@ def test_a_shipped_job_fits_machines_of_many_sizes(name: str, nodes: int) -> Non
             assignments(SHIPPED[name], devices)
         return
     for sizes in assignments(SHIPPED[name], devices):
-        job = settled(SHIPPED[name], sizes)
+        job = settle_job(SHIPPED[name], sizes)
         assert job.entries
         assert all(entry.times.denominator == 1 for entry in job.entries)
 

@@ -21,19 +21,19 @@ from hierarchies import (
     Link,
     System,
     catalogue,
-    fault_of,
     load,
+    parse_fault,
 )
 from hierarchies.fabric import (
     busiest_block,
-    busy_blocks,
-    children_of,
+    count_busy_blocks,
+    count_children,
+    count_groups_within,
     groups_of_children,
-    groups_within,
 )
 from synth.collective.algorithms.protocols import Protocol
 from synth.measure.calibration.busy_part import busy_part
-from synth.measure.calibration.candidates import Candidate, candidates
+from synth.measure.calibration.candidates import FitCandidate, candidates
 from synth.measure.calibration.measurements import Measurement
 from synth.measure.calibration.prediction import Predictor
 
@@ -116,7 +116,7 @@ def test_three_gpus_of_a_node_reach_two_of_its_four_nics() -> None:
     assert found.bound(256 * MiB).seconds == pytest.approx(256 * MiB * 3 / 4 / 2 / rate)
 
 
-def nominal_seconds(system: System, candidate: Candidate, size_bytes: float) -> float:
+def nominal_seconds(system: System, candidate: FitCandidate, size_bytes: float) -> float:
     """What the numbers that a fit weighs come to, at the numbers of the description."""
     waited = sum(
         n * (candidate.protocol.latency_seconds(link) or 0.0)
@@ -172,7 +172,7 @@ def test_a_part_has_the_ports_that_its_busy_devices_reach(
                 number = number * count + digit
             behind[number // block] += 1
         inside = part.roles[level + 1 :]
-        assert busy_blocks(inside, part.system.block(level)) == len(behind)
+        assert count_busy_blocks(inside, part.system.block(level)) == len(behind)
         assert busiest_block(inside, part.system.block(level)) == max(behind.values())
         assert part.system.port_bytes_per_second(level) == system.port_bytes_per_second(level)
 
@@ -184,8 +184,8 @@ def test_a_part_has_the_groups_and_devices_that_were_busy(
     system, measurement = asked
     part = busy_part(system, measurement)
     assert part.members == measurement.members
-    assert groups_within(part.roles) * prod(part.members) == prod(measurement.busy)
-    assert tuple(map(children_of, part.roles)) == part.system.hierarchy.cardinalities
+    assert count_groups_within(part.roles) * prod(part.members) == prod(measurement.busy)
+    assert tuple(map(count_children, part.roles)) == part.system.hierarchy.cardinalities
     whole = replace(measurement, busy=system.hierarchy.cardinalities, members=part.members)
     if all(c % m == 0 for c, m in zip(whole.busy, whole.members, strict=True)):
         assert busy_part(system, whole).system is system
@@ -193,7 +193,7 @@ def test_a_part_has_the_groups_and_devices_that_were_busy(
 
 def test_a_part_of_a_machine_with_exceptions_is_refused_by_all() -> None:
     system = load("dgx-a100:4")
-    worn = system.with_faults([fault_of("node1/nic2", system.hierarchy, 0.5)])
+    worn = system.with_faults([parse_fault("node1/nic2", system.hierarchy, 0.5)])
     asked = Measurement("all-reduce", (2, 8), (2, 8), (), source="a.txt")
     for ask in (busy_part, candidates, Predictor):
         with pytest.raises(InputError, match=r"a\.txt.*which has exceptions"):

@@ -17,30 +17,30 @@ from hierarchies import (
     Crossing,
     Fit,
     InputError,
-    Measured,
+    MeasuredRange,
     Reduction,
     Residual,
-    Stray,
-    described,
+    TableResidual,
+    describe_system,
     load,
     placements,
     read,
 )
-from hierarchies.fabric import cast
+from hierarchies.fabric import roles_of
 from machines import bare, calibrated, calibration, measured, predict, span
 from synth.collective.price.bound import bound
 from synth.collective.price.defaults import defaults
-from synth.collective.price.intervals import interval, widened
+from synth.collective.price.intervals import interval_of_program, widening_ratios
 from synth.collective.price.step_prices import Simulator
-from synth.collective.ranking.explanation import why
+from synth.collective.ranking.explanation import explain_answer
 from synth.collective.ranking.planner import answers
 from synth.collective.ranking.request import Request
 from synth.collective.semantics.programs import Language
 from synth.measure.calibration.fit import fit
 from synth.measure.calibration.measurements import Measurement, Sample
-from synth.measure.calibration.prediction import Predicted
+from synth.measure.calibration.prediction import SizePrediction
 from synth.measure.calibration.residuals import FittedRow
-from synth.measure.calibration.residuals import strays as strays_of
+from synth.measure.calibration.residuals import table_residuals as strays_of
 
 seconds = st.floats(0, 1e-3).map(lambda x: round(x * 1e6, 4) * 1e-6)
 shares = st.floats(0.01, 1.5)
@@ -53,7 +53,7 @@ collectives = st.sampled_from(["all-reduce", "all-gather", "reduce"])
 hows = st.tuples(st.sampled_from(["ring", "tree"]), st.sampled_from(["simple", "ll"]))
 kinds = st.lists(
     st.builds(
-        lambda collective, members, ways, ends, forced: Measured(
+        lambda collective, members, ways, ends, forced: MeasuredRange(
             collective, members, tuple(ways), *ends, forced
         ),
         collectives,
@@ -65,10 +65,11 @@ kinds = st.lists(
     max_size=3,
 ).map(tuple)
 strays = st.lists(
-    st.builds(Stray, st.just(0), st.integers(0, 9), st.floats(0.1, 1), st.floats(1, 9)), max_size=1
+    st.builds(TableResidual, st.just(0), st.integers(0, 9), st.floats(0.1, 1), st.floats(1, 9)),
+    max_size=1,
 ).flatmap(
     lambda first: st.just(
-        (*first, *(Stray(1 << 20, 2 + one.tables, one.low / 2, one.high) for one in first))
+        (*first, *(TableResidual(1 << 20, 2 + one.tables, one.low / 2, one.high) for one in first))
     )
 )
 
@@ -98,18 +99,18 @@ def calibrations(draw: st.DrawFn) -> Calibration:
 def test_a_calibrated_system_is_read_as_it_was_written(found: Calibration) -> None:
     for system in (load("dgx-h100:2"), load("dgx-a100:4")):
         whole = replace(system, calibration=found)
-        again = read(described(whole, "GPU"))
+        again = read(describe_system(whole, "GPU"))
         assert again.calibration == found
         assert again.hierarchy == whole.hierarchy
         assert [link.bandwidth_bytes_per_second for link in again.links] == [
             link.bandwidth_bytes_per_second for link in whole.links
         ]
-        assert described(again, "GPU") == described(whole, "GPU")
+        assert describe_system(again, "GPU") == describe_system(whole, "GPU")
 
 
 def test_a_fitted_system_is_read_as_it_was_written() -> None:
     found = fit(bare(), [measured(calibrated(), "all-reduce", (8, 4), noise=0.1)]).system
-    assert read(described(found)).calibration == found.calibration
+    assert read(describe_system(found)).calibration == found.calibration
 
 
 WRONG = {
@@ -126,14 +127,14 @@ WRONG = {
 
 @pytest.mark.parametrize("given_text", WRONG)
 def test_a_calibration_that_is_wrong_is_told_with_its_place(given_text: str) -> None:
-    ring = Measured("reduce", (1, 8), (("ring", "simple"),), 8, 64)
-    told = replace(calibration(), measured=(ring,), strays=(Stray(0, 3, 0.5, 2.0),))
+    ring = MeasuredRange("reduce", (1, 8), (("ring", "simple"),), 8, 64)
+    told = replace(calibration(), measured=(ring,), strays=(TableResidual(0, 3, 0.5, 2.0),))
     first, *others = told.fits
     crowded = replace(
         first, levels=(replace(first.levels[0], wide=0.5, loss=0.25), first.levels[1])
     )
     told = replace(told, fits=(crowded, *others))
-    text = described(replace(load("dgx-a100:2"), calibration=told))
+    text = describe_system(replace(load("dgx-a100:2"), calibration=told))
     broken = {
         "share = { node": text.replace('share = { "node"', 'share = { "pod"'),
         "wide = { node": text.replace('wide = { "node"', 'wide = { "pod"'),
@@ -174,7 +175,7 @@ def test_prices_never_fall_with_size_and_are_above_the_bound(
 ) -> None:
     system = replace(bare(), calibration=found)
     asked = reduction((8, 4), ("a0",), which)
-    roles = cast(asked, tuple(range(len(asked.tree.digits))), ())
+    roles = roles_of(asked, tuple(range(len(asked.tree.digits))), ())
     for goal in (Goal.ALL_REDUCE, Goal.ALL_GATHER, Goal.ALL_TO_ALL):
         options = defaults(Simulator(system), asked, size, goal)
         floor = bound(system, asked, size, goal)
@@ -262,19 +263,19 @@ def test_intervals_are_of_the_way_and_size_and_add_up() -> None:
         Residual(1 << 20, 10, 0.95, 1.0, 1.05, "simple", "ring", "all-reduce"),
     )
     known = Calibration(calibration().fits, left)
-    assert widened(known, ("all-reduce", "ring", "simple"), (8, 4), 1 << 30) == (0.95, 1.05)
-    assert widened(known, ("all-reduce", "tree", "simple"), (8, 4), 1 << 20) == (0.9, 1.2)
-    assert widened(known, ("all-reduce", "ring", "simple"), (8, 4), 8) == (0.5, 2.0)
-    assert widened(None, ("all-reduce", "ring", "simple"), (8, 4), 8) == (1.0, 1.0)
+    assert widening_ratios(known, ("all-reduce", "ring", "simple"), (8, 4), 1 << 30) == (0.95, 1.05)
+    assert widening_ratios(known, ("all-reduce", "tree", "simple"), (8, 4), 1 << 20) == (0.9, 1.2)
+    assert widening_ratios(known, ("all-reduce", "ring", "simple"), (8, 4), 8) == (0.5, 2.0)
+    assert widening_ratios(None, ("all-reduce", "ring", "simple"), (8, 4), 8) == (1.0, 1.0)
     system = replace(bare(), calibration=known)
     request = Request((Axis("a0", 32),), ("a0",), float(1 << 30), stripes=False)
     for answer in answers(system, request).answers:
-        found = interval(system, answer.prices)
+        found = interval_of_program(system, answer.prices)
         total = sum(price.seconds for price in answer.prices)
         assert found
         assert 0.9 * total <= found.low_seconds <= total <= found.high_seconds
         assert found.high_seconds <= 1.2 * total * (1 + 1e-12)
-        half = interval(system, answer.prices, total / 2)
+        half = interval_of_program(system, answer.prices, total / 2)
         assert half
         assert half.high_seconds == pytest.approx(found.high_seconds / 2)
 
@@ -288,9 +289,9 @@ def test_what_was_not_measured_is_never_narrower_than_what_was(
     size: int,
 ) -> None:
     way = (collective, *how)
-    seen = replace(found, measured=(Measured(collective, ranks, (how,), 1, 1 << 31),))
-    low, high = widened(found, way, ranks, size)
-    least, most = widened(seen, way, ranks, size)
+    seen = replace(found, measured=(MeasuredRange(collective, ranks, (how,), 1, 1 << 31),))
+    low, high = widening_ratios(found, way, ranks, size)
+    least, most = widening_ratios(seen, way, ranks, size)
     assert low <= least <= 1 <= most <= high
 
 
@@ -304,7 +305,7 @@ def test_intervals_open_with_the_distance_from_what_was_measured(
     which: int,
 ) -> None:
     """Twice as many nodes, or GPUs, or bytes: never narrower where these were not measured."""
-    kind = Measured(collective, (1, 1), (how,), 1, 1)
+    kind = MeasuredRange(collective, (1, 1), (how,), 1, 1)
     one_size = replace(
         found, measured=(kind,), strays=tuple(s for s in found.strays if not s.smallest_bytes)
     )
@@ -312,33 +313,37 @@ def test_intervals_open_with_the_distance_from_what_was_measured(
     farther[which] *= 2
     *more, larger = farther
     one_size = replace(one_size, residuals=())
-    low, high = widened(one_size, (collective, *how), ranks, size)
-    least, most = widened(one_size, (collective, *how), tuple(more), larger)
+    low, high = widening_ratios(one_size, (collective, *how), ranks, size)
+    least, most = widening_ratios(one_size, (collective, *how), tuple(more), larger)
     assert least <= low * (1 + 1e-12)
     assert most >= high * (1 - 1e-12)
 
 
 def test_a_row_is_of_its_collective_members_way_and_sizes() -> None:
     ways = (("ring", "simple"), ("tree", "ll"))
-    kind = Measured("all-reduce", (2, 4), ways, 64, 1 << 20, forced=True)
+    kind = MeasuredRange("all-reduce", (2, 4), ways, 64, 1 << 20, forced=True)
     known = replace(
         calibration(),
         measured=(kind,),
-        strays=(Stray(0, 3, 0.25, 4.0), Stray(1 << 16, 3, 0.5, 2.0)),
+        strays=(TableResidual(0, 3, 0.25, 4.0), TableResidual(1 << 16, 3, 0.5, 2.0)),
     )
     seen = ("all-reduce", "ring", "simple")
-    assert widened(known, seen, (2, 4), 64) == widened(known, seen, (2, 4), 1 << 20) == (0.9, 1.1)
-    assert widened(known, seen, (2, 2), 64) == (
+    assert (
+        widening_ratios(known, seen, (2, 4), 64)
+        == widening_ratios(known, seen, (2, 4), 1 << 20)
+        == (0.9, 1.1)
+    )
+    assert widening_ratios(known, seen, (2, 2), 64) == (
         pytest.approx(1 / opened(4.0, 0.5)),
         pytest.approx(opened(4.0, 0.5)),
     )
-    assert widened(known, seen, (2, 4), 32)[1] == pytest.approx(opened(4.0, 1))
-    assert widened(known, seen, (2, 4), 1 << 21)[1] == pytest.approx(opened(2.0, 1))
-    assert widened(known, seen, (2, 4), 1 << 40)[1] == pytest.approx(opened(2.0, 6))
-    assert widened(known, seen, (8, 4), 1 << 16)[1] == pytest.approx(opened(2.0, 1))
-    assert widened(known, seen, (), 1 << 16) == (0.5, 2.0)
-    assert widened(known, ("all-gather", "ring", "simple"), (2, 4), 64) == (0.25, 4.0)
-    assert widened(known, ("all-reduce", "ring", "ll"), (2, 4), 64) == (0.25, 4.0)
+    assert widening_ratios(known, seen, (2, 4), 32)[1] == pytest.approx(opened(4.0, 1))
+    assert widening_ratios(known, seen, (2, 4), 1 << 21)[1] == pytest.approx(opened(2.0, 1))
+    assert widening_ratios(known, seen, (2, 4), 1 << 40)[1] == pytest.approx(opened(2.0, 6))
+    assert widening_ratios(known, seen, (8, 4), 1 << 16)[1] == pytest.approx(opened(2.0, 1))
+    assert widening_ratios(known, seen, (), 1 << 16) == (0.5, 2.0)
+    assert widening_ratios(known, ("all-gather", "ring", "simple"), (2, 4), 64) == (0.25, 4.0)
+    assert widening_ratios(known, ("all-reduce", "ring", "ll"), (2, 4), 64) == (0.25, 4.0)
 
 
 def opened(ratio: float, doublings: float) -> float:
@@ -347,16 +352,16 @@ def opened(ratio: float, doublings: float) -> float:
 
 
 def test_all_to_alls_are_told_by_all_to_alls() -> None:
-    ring = Measured("all-reduce", (8, 4), (("ring", "simple"),), 8, 1 << 30)
+    ring = MeasuredRange("all-reduce", (8, 4), (("ring", "simple"),), 8, 1 << 30)
     known = replace(
         calibration(),
         measured=(ring, replace(ring, collective="all-to-all", ways=(("direct", "simple"),))),
-        strays=(Stray(0, 3, 0.5, 2.0), Stray(0, 2, 0.2, 5.0, "all-to-all")),
+        strays=(TableResidual(0, 3, 0.5, 2.0), TableResidual(0, 2, 0.2, 5.0, "all-to-all")),
     )
     way = ("all-to-all", "direct", "simple")
-    assert widened(known, way, (4, 4), 8)[1] == pytest.approx(opened(5.0, 0.5))
+    assert widening_ratios(known, way, (4, 4), 8)[1] == pytest.approx(opened(5.0, 0.5))
     without = replace(known, measured=(ring,), strays=known.strays[:1])
-    assert widened(without, way, (8, 4), 8)[1] == pytest.approx(opened(2.0, 2.5))
+    assert widening_ratios(without, way, (8, 4), 8)[1] == pytest.approx(opened(2.0, 2.5))
 
 
 def _row(table: int, number: int, off: float) -> FittedRow:
@@ -399,7 +404,7 @@ def test_strays_are_wide_where_tables_are_few() -> None:
 
 
 def test_without_a_calibration_there_is_no_interval() -> None:
-    assert interval(bare(), ()) is None
+    assert interval_of_program(bare(), ()) is None
 
 
 def test_intervals_hold_as_many_unseen_rows_as_they_say() -> None:
@@ -422,7 +427,7 @@ def test_intervals_hold_as_many_unseen_rows_as_they_say() -> None:
     assert sum(held) / len(held) > 0.8
 
 
-def width(said: Predicted) -> float:
+def width(said: SizePrediction) -> float:
     low, high = span(said)
     return high / low
 
@@ -471,7 +476,7 @@ def test_an_answer_says_what_of_its_prices_was_not_measured_and_from_what_they_a
             sent = {f"{one.what} by {one.algorithm.value}" for one in phases if one.algorithm}
             assert bool(answer.not_measured) == (not sent <= tree)
             if sent - tree:
-                assert answer.not_measured in why(answer)
+                assert answer.not_measured in explain_answer(answer)
                 named, source = answer.not_measured.split(" not measured here: priced from ")
                 assert set(named.rpartition(" ")[0].split(", ")) == sent - tree
                 assert source == "all-reduce by tree"
@@ -488,8 +493,8 @@ def test_what_was_not_measured_is_as_uncertain_as_whole_tables() -> None:
     for size in (2**14, 2**20, 2**26):
         wide = found.stray(("all-reduce", "ring", "simple"), (4, 4), size)
         assert wide
-        low, high = widened(found, ("all-reduce", "ring", "simple"), (4, 4), size)
+        low, high = widening_ratios(found, ("all-reduce", "ring", "simple"), (4, 4), size)
         assert low <= wide.low < 1 < wide.high <= high
-        nearer = widened(found, ("all-reduce", "tree", "simple"), (4, 4), size)
+        nearer = widening_ratios(found, ("all-reduce", "tree", "simple"), (4, 4), size)
         assert low < nearer[0]
         assert nearer[1] < high

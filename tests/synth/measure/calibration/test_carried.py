@@ -13,8 +13,8 @@ from exhaustive import examples
 from hierarchies import System, load
 from machines import predict
 from synth.measure.calibration.measurements import Measurement, Sample
-from synth.measure.calibration.typical import typical
-from synth.measure.doctor import Carried, carried
+from synth.measure.calibration.typical import apply_typical
+from synth.measure.doctor import CarriedShare, carried_shares
 
 SIZES = tuple(1 << power for power in range(20, 31, 2))
 STATED = load("dgx-h100:2")
@@ -29,7 +29,7 @@ def slowed(shares: Mapping[int, float]) -> System:
         else link
         for at, link in enumerate(STATED.links)
     )
-    return replace(typical(STATED), links=links)
+    return replace(apply_typical(STATED), links=links)
 
 
 def log(
@@ -43,8 +43,8 @@ def log(
     return found if said else replace(found, algorithm=None)
 
 
-def of(level: str, *logs: Measurement) -> Carried:
-    [found] = [one for one in carried(STATED, logs) if one.level == level]
+def of(level: str, *logs: Measurement) -> CarriedShare:
+    [found] = [one for one in carried_shares(STATED, logs) if one.level == level]
     return found
 
 
@@ -85,14 +85,14 @@ def test_where_the_runtime_chose_it_is_six_tenths_by_what_ran_and_not_told(ran: 
 def test_links_do_at_least_what_is_said_of_them(node: float, gpu: float, ran: str) -> None:
     """And just that where no other level may have limited the rows."""
     there = slowed({0: node, 1: gpu})
-    before = {one.level: one.high for one in carried(STATED, BOTH)}
+    before = {one.level: one.high for one in carried_shares(STATED, BOTH)}
     logs = [log(there, TOGETHER, ran), log(there, INSIDE, "ring")]
-    for one in carried(STATED, logs):
+    for one in carried_shares(STATED, logs):
         share = {"node": node, "gpu": gpu}[one.level] * before[one.level]
         assert one.told
         assert one.low <= share * 1.02
         assert one.least or one.low == pytest.approx(share, rel=0.1)
-    found = {one.level: one for one in carried(STATED, logs[:1])}
+    found = {one.level: one for one in carried_shares(STATED, logs[:1])}
     assert all(one.least for one in found.values())
 
 

@@ -14,21 +14,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grammar import Goal
-from hierarchies import Axis, Measured, load
+from hierarchies import Axis, MeasuredRange, load
 from hierarchies.calibration import NORMAL_MARGIN
 from machines import bare, calibrated, measured, predict
 from shared import shared
-from synth.collective.price.intervals import unmeasured, widened
+from synth.collective.price.intervals import explain_unmeasured, widening_ratios
 from synth.collective.ranking.planner import answers
 from synth.collective.ranking.request import Request
 from synth.collective.semantics.programs import Language
 from synth.measure.calibration.fit import fit
 from synth.measure.calibration.measurements import FEWEST_SIZES, Measurement
 from synth.measure.calibration.prior import noise
-from synth.measure.calibration.residuals import CLASSES, FittedRow, followed, residuals
-from synth.measure.logs.files import log_text
-from synth.measure.logs.matching import matched
-from synth.measure.logs.reading import logs_of
+from synth.measure.calibration.residuals import CLASSES, FittedRow, measured_ranges, residuals
+from synth.measure.logs.files import read_log_text
+from synth.measure.logs.matching import match_log
+from synth.measure.logs.reading import parse_logs
 
 HOWS = [("ring", "simple"), ("ring", "ll"), ("tree", "simple"), ("tree", "ll")]
 
@@ -48,7 +48,7 @@ def test_where_the_runtime_chose_one_way_is_measured_at_a_size(
 ) -> None:
     """The way of the largest row that is not larger; none outside of the rows."""
     rows = assigned(ways, forced=False)
-    known = followed(rows)
+    known = measured_ranges(rows)
     size = data.draw(st.integers(512, 2 << (10 + len(ways))))
     at = size.bit_length() - 1 - 10
     covering = [
@@ -60,7 +60,7 @@ def test_where_the_runtime_chose_one_way_is_measured_at_a_size(
 
 @given(st.lists(st.sampled_from(HOWS), min_size=1, max_size=12))
 def test_where_the_algorithm_was_forced_its_rows_are_measured(ways: list[tuple[str, str]]) -> None:
-    [known] = followed(assigned(ways, forced=True))
+    [known] = measured_ranges(assigned(ways, forced=True))
     assert known.forced
     assert {*known.ways} == {*ways}
     for how in HOWS:
@@ -82,7 +82,9 @@ def test_only_what_was_forced_is_listed_as_measured(algorithm: str | None) -> No
         default = replace(log, algorithm=None)
         rows = zip(predict(system, asked), predict(system, default), strict=True)
         for forced, chosen in rows:
-            stated = f"all-reduce by {way} was not measured" in unmeasured(system, [forced.price])
+            stated = f"all-reduce by {way} was not measured" in explain_unmeasured(
+                system, [forced.price]
+            )
             assert stated == (way != (algorithm or chosen.way))
 
 
@@ -96,7 +98,7 @@ def test_what_the_runtime_did_not_choose_is_as_uncertain_as_what_nobody_ran() ->
             stray = found.stray(("all-reduce", other, "simple"), (4, 4), size)
             assert stray
             assert found.stray(("all-reduce", *one.ways[0]), (4, 4), size) is None
-            low, high = widened(found, ("all-reduce", other, "simple"), (4, 4), size)
+            low, high = widening_ratios(found, ("all-reduce", other, "simple"), (4, 4), size)
             assert low <= stray.low < 1 < stray.high <= high
 
 
@@ -104,8 +106,8 @@ def test_one_log_of_the_default_advises_no_algorithm_that_nobody_ran() -> None:
     """Priced from that log trees would be twice as fast: worth measuring, no more."""
     system = load("aws-p4d:2")
     path = shared("nccl-tests-logs", "aws-p4d-a100-efa-2x8-allreduce-1.txt")
-    [log] = logs_of(log_text(path), path.name)
-    known = fit(system, [matched(system, log).measurement]).system
+    [log] = parse_logs(read_log_text(path), path.name)
+    known = fit(system, [match_log(system, log).measurement]).system
     for size in (1 << 20, 1 << 26, 1 << 30):
         request = Request(
             (Axis("data", 16),), ("data",), size, 1, Language(1, goal=Goal.ALL_REDUCE)
@@ -155,7 +157,7 @@ def test_an_algorithm_that_the_runtime_was_kept_from_did_not_run(kept_from: str)
 
 def test_of_several_ways_of_one_range_nothing_is_known_unless_they_were_forced() -> None:
     """As files of older versions list them: all ways that the fit assigned, over all sizes."""
-    both = Measured("all-reduce", (8, 4), (("ring", "ll"), ("tree", "ll")), 8, 1 << 30)
+    both = MeasuredRange("all-reduce", (8, 4), (("ring", "ll"), ("tree", "ll")), 8, 1 << 30)
     for how in both.ways:
         assert not both.covers("all-reduce", how, (8, 4), 1 << 20)
         assert replace(both, forced=True).covers("all-reduce", how, (8, 4), 1 << 20)

@@ -14,17 +14,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from hierarchies import InputError, described, load
+from hierarchies import InputError, describe_system, load
 from hierarchies.devices import devices as accelerators
 from log_writer import Written, devices, text
 from synth.cli.app import app
 from synth.measure.calibration.fit import fit
 from synth.measure.calibration.measurements import Measurement
 from synth.measure.calibration.prediction import Predictor
-from synth.measure.logs.devices import agree, check_devices
-from synth.measure.logs.matching import FromCaller, matched
-from synth.measure.logs.reading import logs_of
-from synth.measure.logs.tables import Log
+from synth.measure.logs.devices import check_devices, is_same_device
+from synth.measure.logs.matching import CallerFacts, match_log
+from synth.measure.logs.reading import parse_logs
+from synth.measure.logs.tables import CheckedLog
 
 SIZES = tuple(1 << power for power in range(23, 31))
 H100 = "NVIDIA H100 80GB HBM3"
@@ -92,10 +92,10 @@ def test_what_does_not_beat_the_bound_contradicts_nothing(tmp_path: Path, times:
 def test_a_calibrated_machine_does_not_contradict_its_own_log(tmp_path: Path) -> None:
     """Its links carry what was measured, which runs may exceed by their noise."""
     machine = load("dgx-h100:2")
-    logs = logs_of(bounded(0.8), "fast.txt")
-    known = fit(machine, [matched(machine, one).measurement for one in logs]).system
+    logs = parse_logs(bounded(0.8), "fast.txt")
+    known = fit(machine, [match_log(machine, one).measurement for one in logs]).system
     place = tmp_path / "my.toml"
-    place.write_text(described(known))
+    place.write_text(describe_system(known))
     code, said, _ = ask(tmp_path, "doctor", bounded(0.735), system=f"{place}:2")
     assert code == 0
     assert "contradicts" not in said
@@ -127,13 +127,16 @@ def test_every_device_is_told_from_every_other_by_its_exact_model() -> None:
     for described_as in DRIVER:
         for other, names in DRIVER.items():
             for name in names:
-                assert agree(name, described_as) == (other == described_as), (name, described_as)
+                assert is_same_device(name, described_as) == (other == described_as), (
+                    name,
+                    described_as,
+                )
 
 
 def test_what_a_driver_calls_a_device_of_the_catalogue_is_that_device() -> None:
     for name in accelerators():
-        assert agree(f"NVIDIA {name}", name)
-        assert agree("NVIDIA Graphics Device", name)
+        assert is_same_device(f"NVIDIA {name}", name)
+        assert is_same_device("NVIDIA Graphics Device", name)
 
 
 def test_a_log_of_several_kinds_is_refused_where_one_is_not_of_the_machine() -> None:
@@ -141,11 +144,11 @@ def test_a_log_of_several_kinds_is_refused_where_one_is_not_of_the_machine() -> 
     at = max(number for number, line in enumerate(lines) if H100 in line)
     lines[at] = lines[at].replace(H100, "NVIDIA H100 PCIe")
     with pytest.raises(InputError, match="is of NVIDIA H100 PCIe, and dgx-h100 has H100 SXM5"):
-        check_devices(load("dgx-h100:2"), logs_of("\n".join(lines), "a.txt"))
+        check_devices(load("dgx-h100:2"), parse_logs("\n".join(lines), "a.txt"))
 
 
-def listed(ranks: int, hosts: int) -> Log:
-    [log] = logs_of(log_at(lambda size: size / 1e9, ranks, hosts), "a.txt")
+def listed(ranks: int, hosts: int) -> CheckedLog:
+    [log] = parse_logs(log_at(lambda size: size / 1e9, ranks, hosts), "a.txt")
     return log
 
 
@@ -157,22 +160,22 @@ def test_no_host_has_more_devices_than_are_described(hosts: int, each: int, node
     system = load(f"dgx-h100:{nodes}")
     log = listed(hosts * each, hosts)
     if hosts <= nodes and each <= 8:
-        assert matched(system, log).measurement.members == (hosts, each)
+        assert match_log(system, log).measurement.members == (hosts, each)
         return
     said = "devices in a host, dgx-h100 has 8" if each > 8 else "hosts|ranks"
     with pytest.raises(InputError, match=said):
-        matched(system, log)
+        match_log(system, log)
 
 
 def test_what_the_caller_says_is_held_to_the_log() -> None:
     system = load("dgx-h100:4")
     for given_, said in (
-        (FromCaller(hosts=4), "of 2 hosts, --hosts says 4"),
-        (FromCaller(members=(4, 4)), "are on 4 hosts, the log is of 2"),
+        (CallerFacts(hosts=4), "of 2 hosts, --hosts says 4"),
+        (CallerFacts(members=(4, 4)), "are on 4 hosts, the log is of 2"),
     ):
         with pytest.raises(InputError, match=said):
-            matched(system, listed(16, 2), given_)
-    assert matched(system, listed(16, 2), FromCaller(hosts=2)).measurement.members == (2, 8)
+            match_log(system, listed(16, 2), given_)
+    assert match_log(system, listed(16, 2), CallerFacts(hosts=2)).measurement.members == (2, 8)
 
 
 SLOW = log_at(lambda size: size / 1e11 + 1e-4)

@@ -20,10 +20,10 @@ from synth.measure.calibration.measurements import Measurement, Sample
 from synth.measure.calibration.prediction import Predictor
 from synth.measure.calibration.prior import noise
 from synth.measure.calibration.residuals import CLASSES, FittedRow, residuals
-from synth.measure.calibration.typical import typical
-from synth.measure.doctor.runs import Reading, run_of
-from synth.measure.logs.matching import Matched
-from synth.measure.logs.tables import Log, Table
+from synth.measure.calibration.typical import apply_typical
+from synth.measure.doctor.runs import SizeReading, run_of
+from synth.measure.logs.matching import MatchedLog
+from synth.measure.logs.tables import CheckedLog, Table
 
 RUNS = 0.08
 """The standard deviation of a row's logarithm, of the machines that are made up."""
@@ -114,7 +114,7 @@ def test_what_nine_of_ten_machines_reach_is_as_expected(name: str) -> None:
 
     A twentieth is above the upper end of their interval, and so is not within nine of ten either.
     """
-    system = typical(load(name))
+    system = apply_typical(load(name))
     members = system.hierarchy.cardinalities
     size = 1 << 30
     asked = Measurement("all-reduce", members, members, ())
@@ -124,7 +124,7 @@ def test_what_nine_of_ten_machines_reach_is_as_expected(name: str) -> None:
     spread = log(predicted.interval.high_seconds / predicted.seconds) / NORMAL_MARGIN
     random = np.random.default_rng(7)
     times = np.exp(random.normal(0, spread, 4000)) * predicted.seconds
-    readings = [Reading(size, False, float(one), predicted, Bound(0.0, "")) for one in times]
+    readings = [SizeReading(size, False, float(one), predicted, Bound(0.0, "")) for one in times]
     explained = np.mean([one.explained for one in readings])
     assert COVERED - 0.03 <= explained <= COVERED + 0.03
     low = predicted.interval.low_seconds
@@ -137,7 +137,7 @@ def test_what_nine_of_ten_machines_reach_is_as_expected(name: str) -> None:
 def test_one_of_ten_machines_falls_short_where_nine_of_ten_are_said_to_reach_more(
     name: str,
 ) -> None:
-    system = typical(load(name))
+    system = apply_typical(load(name))
     members = system.hierarchy.cardinalities
     bare_run = Measurement("all-reduce", members, members, (), source="made up")
     sizes = (1 << 28, 1 << 29, 1 << 30)
@@ -151,8 +151,8 @@ def test_one_of_ten_machines_falls_short_where_nine_of_ten_are_said_to_reach_mor
         samples = tuple(
             Sample(size, one.seconds * times) for size, one in zip(sizes, predicted, strict=True)
         )
-        told = Log(Table("made up"), "all-reduce", 1, 1, 1, ())
-        run = run_of(system, Matched(told, replace(bare_run, samples=samples)))
+        told = CheckedLog(Table("made up"), "all-reduce", 1, 1, 1, ())
+        run = run_of(system, MatchedLog(told, replace(bare_run, samples=samples)))
         short.append(run.short)
         assert run.short == (times > max(exp(1.2816 * spread), 1 / 0.9) and run.share < 0.9)
     assert 0.03 <= np.mean(short) <= 0.2

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from exhaustive import examples
 from hierarchies import Calibration, Crossing, Fit, InputError, System, load
-from hierarchies.units import duration
+from hierarchies.units import format_duration
 from log_writer import Written, devices, text
 from places import ROOT
 from shared import shared
@@ -26,15 +26,15 @@ from synth.measure.calibration.candidates import candidates
 from synth.measure.calibration.measurements import Measurement, Sample
 from synth.measure.calibration.prediction import Predictor
 from synth.measure.calibration.slow_level import SHORT
-from synth.measure.calibration.typical import typical
+from synth.measure.calibration.typical import apply_typical
 from synth.measure.doctor import Diagnosis, diagnose
 from synth.measure.doctor.next_steps import next_steps
 from synth.measure.logs.environment import ALGORITHMS
-from synth.measure.logs.files import log_text
-from synth.measure.logs.matching import FromCaller, Matched, matched
-from synth.measure.logs.reading import logs_of
-from synth.measure.logs.tables import Log, Table
-from synth.service.page.views.found import found as shown
+from synth.measure.logs.files import read_log_text
+from synth.measure.logs.matching import CallerFacts, MatchedLog, match_log
+from synth.measure.logs.reading import parse_logs
+from synth.measure.logs.tables import CheckedLog, Table
+from synth.service.page.views.found import view_of_answer as shown
 
 SYSTEM = load("dgx-a100:4")
 SIZES = tuple(2**power for power in range(10, 33, 2))
@@ -52,13 +52,13 @@ def slowed(system: System, **shares: float) -> System:
     return replace(system, links=links)
 
 
-def measured_on(system: System, members: tuple[int, ...], name: str) -> Matched:
+def measured_on(system: System, members: tuple[int, ...], name: str) -> MatchedLog:
     """A run by rings on a machine that may be another than the one described."""
     bare = Measurement("all-gather", members, members, (), "ring", "simple", name)
     there = Predictor(system, bare)
     samples = tuple(Sample(size, there.at(size).seconds) for size in SIZES)
-    log = Log(Table(name, "all_gather", ()), "all-gather", 1, 1, 1, ())
-    return Matched(log, replace(bare, samples=samples))
+    log = CheckedLog(Table(name, "all_gather", ()), "all-gather", 1, 1, 1, ())
+    return MatchedLog(log, replace(bare, samples=samples))
 
 
 def named(found: Diagnosis) -> set[tuple[str, str]]:
@@ -155,9 +155,9 @@ def test_no_level_is_cleared_and_blamed_in_one_answer(node: float, gpu: float, r
     bare = Measurement("all-reduce", (2, 8), (2, 8), (), source="all")
     ran = Predictor(there, replace(bare, algorithm="ring" if rings else "nvls_tree"))
     samples = tuple(Sample(size, ran.at(size).seconds) for size in SIZES)
-    log = Log(Table("all", "all_reduce", ()), "all-reduce", 1, 1, 1, ())
+    log = CheckedLog(Table("all", "all_reduce", ()), "all-reduce", 1, 1, 1, ())
     alone = [measured_on(there, (1, 8), "one"), measured_on(there, (2, 1), "across")]
-    found = diagnose(system, [Matched(log, replace(bare, samples=samples)), *alone])
+    found = diagnose(system, [MatchedLog(log, replace(bare, samples=samples)), *alone])
     slow = {level for _, level in named(found)}
     cleared = {f.level for f in found.findings if f.text.startswith("not level")}
     assert slow == {name for name, share in (("node", node), ("gpu", gpu)) if share < SHORT}
@@ -182,7 +182,7 @@ def test_launches_are_expected_and_only_what_is_above_them_is_found() -> None:
         found = diagnose(system, [late])
         [said] = [f.text for f in found.findings if f.kind == "latency"]
         assert found.runs[0].extra_seconds == pytest.approx(3 * hops, rel=1e-3)
-        assert said.endswith(f"{duration(3 * hops)} more")
+        assert said.endswith(f"{format_duration(3 * hops)} more")
     [unlaunched] = diagnose(replace(SYSTEM, launches=False), [usual]).runs
     assert unlaunched.extra_seconds == pytest.approx(Protocol.SIMPLE.launch_seconds, rel=1e-3)
 
@@ -197,13 +197,13 @@ def test_faster_than_predicted_and_than_the_bound_is_said() -> None:
 def test_a_forced_way_is_predicted_and_a_wrong_one_refused() -> None:
     log = Written("all_reduce", 8, 1, tuple((size, 100.0, 100.0) for size in SIZES))
     for line, way in (("NCCL_ALGO=Tree", "tree"), ("NCCL_ALGO=Ring", "ring")):
-        [read] = logs_of("\n".join([f"export {line}", *text(log)]), "a.txt")
-        predictor = Predictor(load("dgx-a100:1"), matched(load("dgx-a100:1"), read).measurement)
+        [read] = parse_logs("\n".join([f"export {line}", *text(log)]), "a.txt")
+        predictor = Predictor(load("dgx-a100:1"), match_log(load("dgx-a100:1"), read).measurement)
         assert predictor.at(2**20).way == way
-    [read] = logs_of("\n".join(["export NCCL_ALGO=NVLS", *text(log)]), "a.txt")
+    [read] = parse_logs("\n".join(["export NCCL_ALGO=NVLS", *text(log)]), "a.txt")
     one = load("dgx-a100:1")
     with pytest.raises(InputError, match="forced to nvls"):
-        diagnose(one, [matched(one, read)])
+        diagnose(one, [match_log(one, read)])
 
 
 @pytest.mark.parametrize("name", [*SPELLINGS])
@@ -227,8 +227,8 @@ def test_advice_is_in_words_that_nccl_knows() -> None:
     bare = Measurement("all-reduce", (2, 8), (2, 8), (), source="a.txt")
     rings = Predictor(system, replace(bare, algorithm="ring"))
     samples = tuple(Sample(size, rings.at(size).seconds) for size in SIZES)
-    log = Log(Table("a.txt", "all_reduce", ()), "all-reduce", 1, 1, 1, ())
-    found = diagnose(system, [Matched(log, replace(bare, samples=samples))])
+    log = CheckedLog(Table("a.txt", "all_reduce", ()), "all-reduce", 1, 1, 1, ())
+    found = diagnose(system, [MatchedLog(log, replace(bare, samples=samples))])
     [told] = [f.text for f in found.findings if f.kind == "other-algorithm"]
     assert "NCCL_ALGO=NVLSTree " in told
 
@@ -244,11 +244,11 @@ def test_ports_of_idle_devices_do_not_count() -> None:
 # From logs to devices.
 
 
-def a_log(ranks: int, hosts: int, groups: list[int] | None = None, members: int = 0) -> Log:
+def a_log(ranks: int, hosts: int, groups: list[int] | None = None, members: int = 0) -> CheckedLog:
     told = Written("all_reduce", ranks, hosts, ())
     rows = Written("all_reduce", members or ranks, 1, tuple((s, 50.0, 50.0) for s in SIZES[:6]))
     lines = ["all_reduce_perf", *devices(told, groups=groups), *text(rows, head=False)]
-    [log] = logs_of("\n".join(lines), "a.txt")
+    [log] = parse_logs("\n".join(lines), "a.txt")
     return log
 
 
@@ -259,7 +259,7 @@ def a_log(ranks: int, hosts: int, groups: list[int] | None = None, members: int 
 def test_hosts_and_ranks_say_which_devices(
     ranks: int, hosts: int, members: tuple[int, ...]
 ) -> None:
-    found = matched(SYSTEM, a_log(ranks, hosts)).measurement
+    found = match_log(SYSTEM, a_log(ranks, hosts)).measurement
     assert (found.members, found.busy) == (members, members)
 
 
@@ -269,24 +269,24 @@ def test_hosts_and_ranks_say_which_devices(
 )
 def test_what_does_not_fit_is_refused(ranks: int, hosts: int, said: str) -> None:
     with pytest.raises(InputError, match=said):
-        matched(SYSTEM, a_log(ranks, hosts))
+        match_log(SYSTEM, a_log(ranks, hosts))
 
 
 def test_where_nothing_tells_the_caller_is_asked() -> None:
     told = Written("all_reduce", 16, 2, tuple((size, 50.0, 50.0) for size in SIZES))
-    [log] = logs_of("\n".join(["all_reduce_perf", *text(told, head=False)]), "a.txt")
+    [log] = parse_logs("\n".join(["all_reduce_perf", *text(told, head=False)]), "a.txt")
     with pytest.raises(InputError, match="--hosts"):
-        matched(SYSTEM, log)
-    assert matched(SYSTEM, log, FromCaller(hosts=2)).measurement.members == (2, 8)
-    assert matched(SYSTEM, log, FromCaller(members=(4, 4))).measurement.members == (4, 4)
+        match_log(SYSTEM, log)
+    assert match_log(SYSTEM, log, CallerFacts(hosts=2)).measurement.members == (2, 8)
+    assert match_log(SYSTEM, log, CallerFacts(members=(4, 4))).measurement.members == (4, 4)
     with pytest.raises(InputError, match="32 ranks"):
-        matched(SYSTEM, log, FromCaller(members=(4, 8)))
+        match_log(SYSTEM, log, CallerFacts(members=(4, 8)))
 
 
 def test_groups_that_are_no_levels_are_refused() -> None:
     crooked = [(rank // 2 + rank % 2) % 16 for rank in range(32)]
     with pytest.raises(InputError, match="no block of levels"):
-        matched(SYSTEM, a_log(32, 4, crooked, 2))
+        match_log(SYSTEM, a_log(32, 4, crooked, 2))
 
 
 # The verbs.
@@ -357,9 +357,9 @@ def test_a_log_of_more_than_the_machine_has_names_one_that_is_large_enough(
     ranks: int, hosts: int, large: str
 ) -> None:
     with pytest.raises(InputError) as caught:
-        matched(SYSTEM, a_log(ranks, hosts))
+        match_log(SYSTEM, a_log(ranks, hosts))
     assert caught.value.hint == f"name the system as large as the one measured: {large}"
-    matched(load(large), a_log(ranks, hosts))
+    match_log(load(large), a_log(ranks, hosts))
 
 
 def test_logs_of_different_gpus_are_no_one_machine(tmp_path: Path) -> None:
@@ -378,9 +378,9 @@ def test_real_logs_of_a_catalogue_machine_are_diagnosed() -> None:
     folder = shared("nccl-tests-logs")
     system = load("dgx-a100:2")
     runs = [
-        matched(system, log)
+        match_log(system, log)
         for name in ("sophia-dgxa100-hdr-2x8-allgather-1", "sophia-dgxa100-hdr-2x8-allreduce-1")
-        for log in logs_of(log_text(folder / f"{name}.txt"), name)
+        for log in parse_logs(read_log_text(folder / f"{name}.txt"), name)
     ]
     found = diagnose(system, runs)
     assert all(0.8 < (run.share or 0) < 1.0 for run in found.runs)
@@ -412,7 +412,7 @@ def test_sizes_that_are_all_as_short_are_not_short_by_rate_alone(share: float, a
 def test_logs_of_a_slow_network_are_said_to_price_the_fault(tmp_path: Path, alone: bool) -> None:
     """One log of all devices leaves the level likely; one of an inner level alone tells it."""
     stated = load("dgx-h100:4")
-    slow = typical(slowed(stated, node=0.3))
+    slow = apply_typical(slowed(stated, node=0.3))
     files = {"all.txt": all_reduces(slow, (4, 8))}
     if alone:
         files["node.txt"] = all_reduces(slow, (1, 8))
@@ -448,8 +448,8 @@ def test_calibrate_writes_a_description_that_predicts_what_was_measured(tmp_path
     assert ask("calibrate", "dgx-a100:2", *fixtures(), "-o", str(place))[0] == 0
     system = load(str(place))
     assert system.calibration is not None
-    logs = [log for file in fixtures() for log in logs_of(log_text(file), file)]
-    found = diagnose(system, [matched(system, log) for log in logs])
+    logs = [log for file in fixtures() for log in parse_logs(read_log_text(file), file)]
+    found = diagnose(system, [match_log(system, log) for log in logs])
     assert all(run.share == pytest.approx(1, abs=0.1) for run in found.runs)
     assert not any(finding.kind in ("short", "level-short") for finding in found.findings)
 

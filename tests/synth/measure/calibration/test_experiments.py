@@ -18,13 +18,13 @@ from synth.measure.calibration.experiments import (
     SMALLEST_BYTES,
     Experiment,
     experiments,
-    isolating,
-    kept,
-    lines,
+    isolating_experiment,
+    launch_lines,
+    log_command,
     script,
 )
-from synth.measure.logs.matching import matched
-from synth.measure.logs.reading import logs_of
+from synth.measure.logs.matching import match_log
+from synth.measure.logs.reading import parse_logs
 
 LEVELS = ("rack", "node", "gpu")
 
@@ -82,7 +82,7 @@ def test_every_level_that_has_several_children_is_timed_alone(system: System) ->
     names = [one.name for one in experiments(system)]
     assert len(set(names)) == len(names)
     for position, level in enumerate(system.hierarchy.levels):
-        one = isolating(system, level.name)
+        one = isolating_experiment(system, level.name)
         assert (one is None) == (level.cardinality == 1)
         if one is not None:
             assert one.name in names
@@ -115,8 +115,8 @@ def test_a_log_is_mapped_back_onto_its_groups(
     one = data.draw(st.sampled_from(experiments(system)))
     if not notes and one.groups.busy != system.hierarchy.cardinalities:
         return  # a part of the machine: only its notes can say which
-    [log] = logs_of(its_log(system, one, notes=notes, listed=not notes), "a.txt")
-    found = matched(system, log).measurement
+    [log] = parse_logs(its_log(system, one, notes=notes, listed=not notes), "a.txt")
+    found = match_log(system, log).measurement
     assert (found.members, found.busy) == (one.groups.members, one.groups.busy)
     assert found.collective == one.goal.value
     if notes:
@@ -129,7 +129,7 @@ def test_a_log_is_mapped_back_onto_its_groups(
 def test_the_lines_are_shell_that_starts_every_rank() -> None:
     system = load("dgx-h100:4")
     for one in experiments(system):
-        both = lines(system, one)
+        both = launch_lines(system, one)
         assert f"-np {prod(one.groups.busy)} " in both.mpirun
         assert f"-n {prod(one.groups.busy)} -N 4 --ntasks-per-node=8" in both.srun
         for command in (both.mpirun, both.srun):
@@ -137,7 +137,7 @@ def test_the_lines_are_shell_that_starts_every_rank() -> None:
             assert f"$TESTS/{one.program}" in words
             for key, value in one.environment.items():
                 assert f"{key}={value}" in words
-            assert kept(command, one).endswith(f"> {one.file}")
+            assert log_command(command, one).endswith(f"> {one.file}")
 
 
 def test_the_script_has_every_experiment_and_says_what_it_tells() -> None:

@@ -14,7 +14,7 @@ from hierarchies import Calibration, Crossing, Fit, InputError, load
 from machines import SIZES, bare, calibrated, calibration, measured, predict
 from synth.measure.calibration.fit import fit
 from synth.measure.calibration.measurements import SEND_RECEIVE, Measurement, Sample
-from synth.measure.calibration.residuals import unexpected
+from synth.measure.calibration.residuals import find_unexpected
 
 FORCED = [("ring", protocol) for protocol in ("simple", "ll", "ll128")]
 
@@ -104,7 +104,7 @@ def test_one_size_that_is_far_off_is_told_though_it_widens_what_prices_say(times
     one = replace(rows.samples[at], seconds=times * rows.samples[at].seconds)
     samples = (*rows.samples[:at], one, *rows.samples[at + 1 :])
     found = fit(bare(), [replace(rows, samples=samples)])
-    told = [each.row.size_bytes for each in unexpected(found.calibration, found.rows)]
+    told = [each.row.size_bytes for each in find_unexpected(found.calibration, found.rows)]
     assert told == ([] if 0.9 < times < 1.1 else [1 << 22])
 
 

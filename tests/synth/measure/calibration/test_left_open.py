@@ -14,8 +14,8 @@ from machines import predict, span
 from synth.collective.algorithms.protocols import Protocol
 from synth.measure.calibration.fit import fit
 from synth.measure.calibration.measurements import Measurement, Sample
-from synth.measure.calibration.prediction import Predicted
-from synth.measure.calibration.typical import typical
+from synth.measure.calibration.prediction import SizePrediction
+from synth.measure.calibration.typical import apply_typical
 
 LOGGED = tuple(1 << power for power in range(20, 31))
 """The sizes of all_reduce_perf -b 1M -e 1G -f 2."""
@@ -47,7 +47,7 @@ def logged(
     return replace(what, samples=samples)
 
 
-def farness(said: Predicted) -> tuple[float, float]:
+def farness(said: SizePrediction) -> tuple[float, float]:
     """By which ratios to a price its interval ends."""
     low, high = span(said)
     return low / said.seconds, high / said.seconds
@@ -56,9 +56,9 @@ def farness(said: Predicted) -> tuple[float, float]:
 def test_the_links_of_a_node_are_no_faster_for_a_slow_network() -> None:
     """A newcomer's log: two thirds of the bandwidth that 32 GPUs are expected to have."""
     stated = load("dgx-h100:4")
-    slow = fit(stated, [logged(typical(stated), 1.5)]).system
+    slow = fit(stated, [logged(apply_typical(stated), 1.5)]).system
     inside = asked("all-reduce", (1, 8), [1 << 26])
-    [before], [after] = predict(typical(stated), inside), predict(slow, inside)
+    [before], [after] = predict(apply_typical(stated), inside), predict(slow, inside)
     assert before.seconds < after.seconds < 1.1 * before.seconds
     [busbw] = [1.75 * (1 << 26) / after.seconds / 1e9]
     assert busbw < 480, "that of NVLS in a node of H100, published"
@@ -67,7 +67,7 @@ def test_the_links_of_a_node_are_no_faster_for_a_slow_network() -> None:
 def test_what_rows_leave_open_is_said_once() -> None:
     """No sum of numbers beside one that has all of these and more; ways that share one together."""
     stated = load("dgx-h100:4")
-    said = fit(stated, [logged(typical(stated), 1.5)]).calibration.undetermined
+    said = fit(stated, [logged(apply_typical(stated), 1.5)]).calibration.undetermined
     before, among = ": the rows tell only one sum of ", " and "
     sums = [one.partition(before)[::2] for one in said if before in one]
     for ways, numbers in sums:
@@ -83,7 +83,7 @@ def test_what_rows_leave_open_is_said_once() -> None:
 @settings(max_examples=2, deadline=None)
 def test_nothing_is_faster_or_less_certain_for_rows_that_were_slow(name: str, times: float) -> None:
     stated = load(name)
-    before = typical(stated)
+    before = apply_typical(stated)
     after = fit(stated, [logged(before, times)]).system
     for collective, members in OTHERS:
         what = asked(collective, members)
@@ -100,7 +100,7 @@ def test_no_link_carries_more_than_is_described_or_was_measured(times: list[floa
     """Rows that contradict each other must not be made up for by ways that nobody saw."""
     stated = load("dgx-h100:4")
     kinds = zip(("reduce-scatter", "all-gather"), times, strict=True)
-    seen = [logged(typical(stated), each, kind, "ring", "simple") for kind, each in kinds]
+    seen = [logged(apply_typical(stated), each, kind, "ring", "simple") for kind, each in kinds]
     fits = fit(stated, seen).calibration.fits
     for level in range(2):
 

@@ -23,9 +23,9 @@ from synth.measure.calibration.prior import (
     SPREADS,
     TRAITS,
     Key,
-    expected,
-    part,
-    unmeasured,
+    expected_prior,
+    part_of_column,
+    unmeasured_ways,
 )
 
 RINGS = ("all-reduce", "reduce-scatter", "all-gather")
@@ -111,7 +111,7 @@ def test_expectations_are_those_of_traits_drawn_one_by_one(what: int) -> None:
     ways = [(name, "ring") for name in (*RINGS, *CHAINS)]
     asked = [*keys(*ways), ("all-reduce", "in-network", "simple")]
     asked.insert(1, (ANY, "in-network", "simple"))
-    rows, wanted = expected(asked, what)
+    rows, wanted = expected_prior(asked, what)
     covariance = np.linalg.inv(rows.T @ rows)
     assert np.linalg.solve(rows, wanted) == pytest.approx(0.0 if what == 2 else 1.0)
 
@@ -137,7 +137,7 @@ def test_expectations_are_those_of_traits_drawn_one_by_one(what: int) -> None:
 def test_ways_without_rows_are_all_named_and_none_is_cheaper_than_may_be(some: list[float]) -> None:
     asked = keys(("all-reduce", "ring"), ("broadcast", "ring"))
     lowest = np.full((len(asked), 11), 0.5)
-    found = dict(unmeasured(asked, np.array(some).reshape(len(asked), 11), lowest))
+    found = dict(unmeasured_ways(asked, np.array(some).reshape(len(asked), 11), lowest))
     assert {key[:2] for key in found} == {
         (collective.value, by.value)
         for collective, by in RECIPES
@@ -147,7 +147,7 @@ def test_ways_without_rows_are_all_named_and_none_is_cheaper_than_may_be(some: l
 
 
 def test_columns_are_launch_hops_gaps_and_shares() -> None:
-    assert [part(column, 2) for column in range(11)] == [0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5]
+    assert [part_of_column(column, 2) for column in range(11)] == [0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5]
 
 
 def test_a_calibration_names_what_it_tells_of_unmeasured_collectives() -> None:

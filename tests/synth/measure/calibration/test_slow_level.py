@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hierarchies import System, Untold, load
+from hierarchies import System, UndeterminedLevels, load
 from machines import predict
 from synth.measure.calibration.fit import fit
 from synth.measure.calibration.measurements import Measurement, Sample
-from synth.measure.calibration.slow_level import SHORT, End, lag, slowness
-from synth.measure.calibration.typical import typical
+from synth.measure.calibration.slow_level import SHORT, LargestRow, find_slowness, typical_lag
+from synth.measure.calibration.typical import apply_typical
 
 LOGGED = tuple(1 << power for power in range(20, 31))
 STATED = load("dgx-h100:2")
@@ -23,7 +23,7 @@ TOGETHER, INSIDE, BETWEEN = (2, 8), (1, 8), (2, 1)
 
 def machine(slower: Mapping[int, float]) -> System:
     """Such links as elsewhere, but some levels with a part of their bandwidth only."""
-    known = typical(STATED)
+    known = apply_typical(STATED)
     assert known.calibration
     fits = []
     for one in known.calibration.fits:
@@ -45,7 +45,7 @@ def log(system: System, members: tuple[int, ...]) -> Measurement:
 
 def carried(system: System) -> list[float]:
     """The shares of the levels that rings reach, to those of the machine that nobody measured."""
-    before = typical(STATED).calibration
+    before = apply_typical(STATED).calibration
     after = system.calibration
     assert before
     assert after
@@ -54,7 +54,7 @@ def carried(system: System) -> list[float]:
     return [one.share / other.share for one, other in zip(new, old, strict=True)]
 
 
-OPEN = (Untold(("node", "gpu"), "node"),)
+OPEN = (UndeterminedLevels(("node", "gpu"), "node"),)
 
 
 @pytest.mark.parametrize("share", [0.3, 0.4])
@@ -90,15 +90,15 @@ def test_what_is_as_expected_leaves_nothing_open() -> None:
 
 @given(st.tuples(*[st.floats(0.1, 1.0)] * 2), st.floats(0.05, 20.0))
 def test_of_one_table_the_taken_level_explains_it(loads: tuple[float, ...], times: float) -> None:
-    end = End(loads, times * max(loads))
-    found = slowness(STATED, [end])
+    end = LargestRow(loads, times * max(loads))
+    found = find_slowness(STATED, [end])
     [(level, [needed])] = found.times.items()
     assert needed * loads[level] == pytest.approx(end.seconds)
     assert bool(found.untold) == (times * SHORT > 1)
     if times * SHORT <= 1:
         assert loads[level] == max(loads)
     elif level == 1:
-        assert needed <= lag(STATED, 1)
+        assert needed <= typical_lag(STATED, 1)
 
 
 @given(st.floats(1.2, 20.0))
@@ -106,9 +106,9 @@ def test_what_one_level_alone_shows_clears_it_or_explains_the_rest(times: float)
     """Both ways round: the level that is known, and the other one."""
     for known in (0, 1):
         alone = tuple(float(level == known) for level in (0, 1))
-        healthy = slowness(STATED, [End((1.0, 1.0), times), End(alone, 1.0)])
+        healthy = find_slowness(STATED, [LargestRow((1.0, 1.0), times), LargestRow(alone, 1.0)])
         assert healthy.times == {known: [1.0], 1 - known: [times]}
-        slow = slowness(STATED, [End((1.0, 1.0), times), End(alone, times)])
+        slow = find_slowness(STATED, [LargestRow((1.0, 1.0), times), LargestRow(alone, times)])
         assert slow.times.keys() == {known}
         assert not healthy.untold
         assert not slow.untold

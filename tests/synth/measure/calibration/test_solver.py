@@ -15,10 +15,10 @@ from hierarchies import Calibration, Crossing, Domain, Fit, Link, System
 from machines import SIZES, bare, calibrated, calibration, measured, predict
 from synth.collective.algorithms.algorithms import Algorithm
 from synth.collective.algorithms.protocols import Protocol
-from synth.measure.calibration.candidates import Candidate, candidates
+from synth.measure.calibration.candidates import FitCandidate, candidates
 from synth.measure.calibration.fit import fit
 from synth.measure.calibration.measurements import Measurement, Sample
-from synth.measure.calibration.residuals import CLASSES, FittedRow, residuals, strayed
+from synth.measure.calibration.residuals import CLASSES, FittedRow, find_outliers, residuals
 from synth.measure.calibration.solver import (
     LEAST_LATENCY,
     MOST_SHARE,
@@ -45,7 +45,7 @@ def rows_of(system: System, measurements: list[Measurement]) -> Rows:
     )
 
 
-def told_seconds(solution: Solution, candidate: Candidate, size: float) -> float:
+def told_seconds(solution: Solution, candidate: FitCandidate, size: float) -> float:
     """What the unknowns say of a candidate, added up anew."""
     numbers = solution.of(candidate.key)
     levels = len(candidate.waited)
@@ -377,7 +377,7 @@ def test_rows_that_were_dropped_are_not_seen_by_halves_either() -> None:
 def test_a_row_off_by_more_than_twice_and_alone_is_dropped(times: float, place: int) -> None:
     seconds = np.ones(9)
     seconds[place] = times
-    away = strayed(np.array(LARGE, dtype=float), seconds, np.ones(9), ONE)
+    away = find_outliers(np.array(LARGE, dtype=float), seconds, np.ones(9), ONE)
     assert away.tolist() == [number == place for number in range(9)]
 
 
@@ -385,12 +385,12 @@ def test_a_row_off_by_more_than_twice_and_alone_is_dropped(times: float, place: 
 def test_a_row_off_by_less_is_kept(times: float, place: int) -> None:
     seconds = np.ones(9)
     seconds[place] = times
-    assert not strayed(np.array(LARGE, dtype=float), seconds, np.ones(9), ONE).any()
+    assert not find_outliers(np.array(LARGE, dtype=float), seconds, np.ones(9), ONE).any()
 
 
 def test_where_rows_spread_widely_a_row_must_be_farther_off() -> None:
     off = np.array([-0.4, -0.3, -0.2, 0.0, 0.1, 0.2, 0.3, 0.4, 1.2])
-    assert not strayed(np.full(9, float(CLASSES[-1])), np.exp(off), np.ones(9), ONE).any()
+    assert not find_outliers(np.full(9, float(CLASSES[-1])), np.exp(off), np.ones(9), ONE).any()
 
 
 @given(st.floats(3, 400), st.integers(3, 9))
@@ -399,7 +399,7 @@ def test_whole_tables_are_never_dropped(times: float, rows: int) -> None:
     seconds = np.concatenate([np.ones(40), np.full(rows, times)])
     tables = np.repeat([0, 1, 2], [20, 20, rows])
     seconds[7] = 5.0
-    away = strayed(np.full(len(seconds), 1e9), seconds, np.ones(len(seconds)), tables)
+    away = find_outliers(np.full(len(seconds), 1e9), seconds, np.ones(len(seconds)), tables)
     assert np.flatnonzero(away).tolist() == [7]
 
 

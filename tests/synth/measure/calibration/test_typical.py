@@ -18,19 +18,24 @@ from hierarchies import (
     placements,
     read,
 )
-from hierarchies.fabric import cast
-from hierarchies.files.writing import described
+from hierarchies.fabric import roles_of
+from hierarchies.files.writing import describe_system
 from machines import calibrated, predict
 from synth.collective.algorithms.algorithms import Algorithm
 from synth.collective.price.bound import bound
-from synth.collective.price.resolution import OF_A_SHEET, OTHERS_LINKS, OTHERS_MESSAGES, estimate
+from synth.collective.price.resolution import (
+    OF_A_SHEET,
+    OTHERS_LINKS,
+    OTHERS_MESSAGES,
+    estimate_price,
+)
 from synth.collective.price.step_prices import Simulator
-from synth.collective.price.steps import StepPrice
+from synth.collective.price.steps import InstructionPrice
 from synth.measure.calibration.measurements import Measurement, Sample
-from synth.measure.calibration.typical import learned, typical
+from synth.measure.calibration.typical import apply_typical, load_typical
 from synth.measure.doctor import diagnose
-from synth.measure.logs.matching import Matched
-from synth.measure.logs.tables import Log, Table
+from synth.measure.logs.matching import MatchedLog
+from synth.measure.logs.tables import CheckedLog, Table
 
 MIB = 2**20
 SIZES = tuple(2**power for power in range(10, 31))
@@ -60,15 +65,15 @@ def _streaming(price) -> float:  # type: ignore[no-untyped-def]
 
 
 def short(system: System, measurement: Measurement) -> bool:
-    log = Log(Table("made up", "all-reduce"), "all-reduce", None, 1, None, ())
-    [found] = diagnose(system, [Matched(log, measurement)]).runs
+    log = CheckedLog(Table("made up", "all-reduce"), "all-reduce", None, 1, None, ())
+    [found] = diagnose(system, [MatchedLog(log, measurement)]).runs
     return found.short
 
 
 def test_machines_of_the_catalogue_follow_their_links_and_those_of_the_paper_their_numbers() -> (
     None
 ):
-    stated = {name for name in catalogue() if typical(load(name)).prices == "stated"}
+    stated = {name for name in catalogue() if apply_typical(load(name)).prices == "stated"}
     assert {name.partition("-")[0] for name in stated} == {"p2", "tpu", "aws"}
     assert {name for name in stated if name.startswith("aws")} == {
         "aws-trn2",
@@ -78,12 +83,12 @@ def test_machines_of_the_catalogue_follow_their_links_and_those_of_the_paper_the
 
 def test_what_was_measured_here_is_not_replaced() -> None:
     system = calibrated()
-    assert typical(system) is system
+    assert apply_typical(system) is system
     assert system.prices == "calibrated"
 
 
 def test_without_a_known_medium_links_keep_their_numbers() -> None:
-    assert typical(machine("")).calibration is None
+    assert apply_typical(machine("")).calibration is None
     mixed = replace(
         load("dgx-h100:2"),
         links=tuple(
@@ -91,7 +96,7 @@ def test_without_a_known_medium_links_keep_their_numbers() -> None:
             for link, m in zip(load("dgx-h100:2").links, ("", "nvlink"), strict=True)
         ),
     )
-    found = typical(mixed).calibration
+    found = apply_typical(mixed).calibration
     assert found is not None
     assert found.fits[0].levels[0].share == 1.0
     assert found.fits[0].levels[0].hop_seconds == mixed.links[0].latency_seconds
@@ -103,7 +108,7 @@ def test_without_a_known_medium_links_keep_their_numbers() -> None:
 )
 def test_the_bound_stays_the_description_s_and_no_price_is_below_it(name: str) -> None:
     stated = load(name)
-    system = typical(stated)
+    system = apply_typical(stated)
     axes = (Axis("data", system.devices),)
     [placement] = placements(system.hierarchy, axes)
     reduction = Reduction(placement, ("data",))
@@ -111,14 +116,14 @@ def test_the_bound_stays_the_description_s_and_no_price_is_below_it(name: str) -
         for size in (1024, 2**20, 2**30):
             least = bound(system, reduction, size, goal)
             assert least == bound(stated, reduction, size, goal)
-            roles = cast(reduction, tuple(range(len(reduction.tree.digits))), ())
+            roles = roles_of(reduction, tuple(range(len(reduction.tree.digits))), ())
             lines = Simulator(system).lines(Collective(goal.value), roles)
             assert min(line.seconds(size) for line in lines) >= least.seconds
 
 
 def test_of_tcp_fast_links_reach_a_smaller_share() -> None:
     def share(rate: float) -> float:
-        found = typical(machine("tcp", rate=rate)).calibration
+        found = apply_typical(machine("tcp", rate=rate)).calibration
         assert found is not None
         return found.fits[0].levels[0].share
 
@@ -127,14 +132,16 @@ def test_of_tcp_fast_links_reach_a_smaller_share() -> None:
 
 
 def test_pcie_is_one_medium_where_it_is_described_so() -> None:
-    found = [typical(machine("pcie", domain)).calibration for domain in (Domain.BUS, Domain.SWITCH)]
+    found = [
+        apply_typical(machine("pcie", domain)).calibration for domain in (Domain.BUS, Domain.SWITCH)
+    ]
     shares = [one.fits[0].levels[0].share for one in found if one]
     assert shares[0] > shares[1]
 
 
 def test_intervals_are_those_of_the_outermost_medium() -> None:
-    system = typical(load("dgx-h100:2"))
-    spread = {one.from_bytes: one for one in learned().spread if one.medium == "infiniband"}
+    system = apply_typical(load("dgx-h100:2"))
+    spread = {one.from_bytes: one for one in load_typical().spread if one.medium == "infiniband"}
     assert system.calibration is not None
     for residual in system.calibration.residuals:
         same = spread[residual.smallest_bytes]
@@ -147,17 +154,17 @@ def test_intervals_are_those_of_the_outermost_medium() -> None:
     assert first.interval.among_machines
 
 
-def told(system: System, step: StepPrice, other: StepPrice, times: float) -> bool:
+def told(system: System, step: InstructionPrice, other: InstructionPrice, times: float) -> bool:
     """Whether a step is told from another one that takes so many times as long."""
     least, most = (
-        estimate(system, round(1e9 * n), [one]) for n, one in ((1, step), (times, other))
+        estimate_price(system, round(1e9 * n), [one]) for n, one in ((1, step), (times, other))
     )
     return least.surely_below(most)
 
 
 def test_errors_of_one_level_cancel_but_for_some_and_those_of_two_do_not() -> None:
     """Intervals overlap by far; by the same links, whichever way, more bytes are more anyway."""
-    system = typical(load("dgx-h100:2"))
+    system = apply_typical(load("dgx-h100:2"))
     asked = Measurement("all-reduce", (2, 1), (2, 1), (Sample(2**30, 1.0),), "ring", "simple")
     [over_nodes] = (one.price for one in predict(system, asked))
     [inside] = (one.price for one in predict(system, replace(asked, members=(1, 8), busy=(1, 8))))
@@ -195,22 +202,22 @@ def test_a_data_sheet_tells_no_more_than_media_that_were_measured(name: str) -> 
 def test_data_sheets_err_as_far_as_any_medium_that_was_measured() -> None:
     low, high = OF_A_SHEET
     assert low == 1.0
-    assert all(low <= 1 / one.share <= high * 1.001 for one in learned().medium)
+    assert all(low <= 1 / one.share <= high * 1.001 for one in load_typical().medium)
 
 
 def test_it_is_written_and_read_with_its_medium_and_its_families() -> None:
-    system = typical(load("dgx-h100:2"))
-    again = read(described(system))
+    system = apply_typical(load("dgx-h100:2"))
+    again = read(describe_system(system))
     assert again.links == system.links
     assert again.calibration is not None
     assert again.prices == "typical"
-    assert again.calibration.families == learned().families
+    assert again.calibration.families == load_typical().families
 
 
 @pytest.mark.parametrize("name", ["dgx-h100:4", "dgx-a100:2", "gb200-nvl72:1", "azure-ndv4:2"])
 def test_doctor_expects_what_such_links_reach_and_finds_a_link_at_a_third(name: str) -> None:
     """A tenth more is nothing; three times as long on the wire no such link took."""
-    system = typical(load(name))
+    system = apply_typical(load(name))
     assert not short(system, run(system))
     assert not short(system, run(system, 1.1))
     assert short(system, run(system, 1.0, 3.0))

@@ -9,17 +9,17 @@ import pytest
 from hierarchies import InputError, catalogue, load
 from hierarchies.devices import devices as accelerators
 from log_writer import Written, devices, text
-from synth.measure.logs.devices import check_devices, machines_of, models
-from synth.measure.logs.reading import logs_of
-from synth.measure.logs.tables import Log
+from synth.measure.logs.devices import check_devices, machines_of, model_words
+from synth.measure.logs.reading import parse_logs
+from synth.measure.logs.tables import CheckedLog
 
 SIZES = tuple(1 << power for power in range(20, 31, 2))
 
 
-def logged(model: str, ranks: int = 32, hosts: int = 4) -> list[Log]:
+def logged(model: str, ranks: int = 32, hosts: int = 4) -> list[CheckedLog]:
     told = Written("all_reduce", ranks, hosts, tuple((size, 99.0, 99.0) for size in SIZES))
     lines = ["all_reduce_perf", *devices(told, model), *text(told, head=False)]
-    return logs_of("\n".join(lines), "log.txt")
+    return parse_logs("\n".join(lines), "log.txt")
 
 
 def test_a_log_of_h100_is_not_taken_for_one_of_a100() -> None:
@@ -41,10 +41,10 @@ def test_nothing_is_said_of_devices_whose_model_is_not_told(model: str) -> None:
 def test_every_accelerator_of_a_gpu_maker_is_known_by_its_model() -> None:
     """And no two of them share one, but for memory sizes of the same chip."""
     named = [one for one in accelerators() if not one.startswith("TPU")]
-    assert all(models(one) for one in named)
+    assert all(model_words(one) for one in named)
     for one in named:
         for other in named:
-            if models(one) & models(other):
+            if model_words(one) & model_words(other):
                 assert one.split()[0] == other.split()[0] or "B200" in one
 
 
@@ -52,7 +52,7 @@ def test_machines_that_a_log_may_be_of_have_its_devices_and_enough_of_them() -> 
     for name in ("dgx-a100", "mi300x", "dgx-b200", "gb200-nvl72"):
         device = load(name).device
         for one in machines_of(logged(f"NVIDIA {device}")):
-            assert models(one.device) & models(device)
+            assert model_words(one.device) & model_words(device)
             assert one.hierarchy.cardinalities[0] == 4
             assert one.devices >= 32
     assert not machines_of(logged("NVIDIA GeForce RTX 4090"))

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from hierarchies import InputError
 from log_writer import NO_IN_PLACE, Written, devices, row, text
 from shared import shared
-from synth.measure.logs.files import log_text
-from synth.measure.logs.reading import logs_of
+from synth.measure.logs.files import read_log_text
+from synth.measure.logs.reading import parse_logs
 from synth.measure.logs.tables import COLLECTIVES
 
 SIZES = tuple(2**power for power in range(12, 31, 2))
@@ -64,7 +64,7 @@ def times(log: Any) -> list[tuple[int, float | None, float | None]]:
 def outcome(lines: str) -> tuple[Any, InputError | None]:
     """The first log of a text, or why it was refused."""
     try:
-        return logs_of(lines, "a.txt")[0], None
+        return parse_logs(lines, "a.txt")[0], None
     except InputError as error:
         return None, error
 
@@ -72,7 +72,7 @@ def outcome(lines: str) -> tuple[Any, InputError | None]:
 @given(written(), st.sampled_from(["", "[1,0]<stdout>:", "[1,0]<stdout>: ", "0: ", "[STAT]:", " "]))
 def test_what_is_printed_is_what_is_read(told: Written, tag: str) -> None:
     lines = [tag + line for line in text(told)]
-    [log] = logs_of("\n".join(lines), "a.txt", COLLECTIVES[told.test])
+    [log] = parse_logs("\n".join(lines), "a.txt", COLLECTIVES[told.test])
     assert log.collective == COLLECTIVES[told.test]
     assert (log.ranks, log.hosts) == (told.ranks, told.hosts)
     assert times(log) == expected(told)
@@ -82,7 +82,7 @@ def test_what_is_printed_is_what_is_read(told: Written, tag: str) -> None:
 def test_the_collective_is_told_by_the_program_or_by_the_rows(told: Written) -> None:
     lines = "\n".join(text(told))
     if told.layout != "old":
-        [log] = logs_of(lines, "a.txt")
+        [log] = parse_logs(lines, "a.txt")
         assert log.collective == COLLECTIVES[told.test]
     bare = re.sub(r"# Collective.*\n", "", lines)
     log, refused = outcome(bare)
@@ -111,9 +111,9 @@ def test_rows_torn_by_other_output_are_mended_or_counted(
     log_lines = "\n".join([*lines[:place], *torn, *lines[place + 1 :]])
     if not mended and len(told.rows) == 1:
         with pytest.raises(InputError, match="no table"):
-            logs_of(log_lines, "a.txt")
+            parse_logs(log_lines, "a.txt")
         return
-    [log] = logs_of(log_lines, "a.txt")
+    [log] = parse_logs(log_lines, "a.txt")
     if mended:
         assert times(log) == expected(told)
     else:
@@ -125,7 +125,7 @@ def test_several_tables_of_a_file_are_several_logs() -> None:
     one = Written("all_reduce", 8, 1, tuple(a_row(size) for size in SIZES))
     other = Written("all_gather", 16, 2, tuple(a_row(size) for size in SIZES))
     command = "$ mpirun -x NCCL_ALGO=Ring ./all_reduce_perf -b 8"
-    first, second = logs_of("\n".join([command, *text(one), *text(other)]), "a.txt")
+    first, second = parse_logs("\n".join([command, *text(one), *text(other)]), "a.txt")
     assert (first.collective, first.ranks) == ("all-reduce", 8)
     assert (second.collective, second.ranks) == ("all-gather", 16)
     assert first.table.algorithm == "ring"
@@ -137,7 +137,7 @@ def test_tests_of_one_size_each_become_one_table() -> None:
     for size in SIZES:
         told = Written("all_gather", 8, 1, (a_row(size),), "nine")
         lines += [re.sub("minBytes 8 ", "minBytes 128 ", line) for line in text(told)]
-    [log] = logs_of("\n".join(lines), "a.txt")
+    [log] = parse_logs("\n".join(lines), "a.txt")
     assert log.table.sizes == SIZES
 
 
@@ -156,7 +156,7 @@ def test_what_was_forced_is_told(
     line: str, algorithm: str | None, protocol: str | None, split: str | None
 ) -> None:
     told = Written("all_reduce", 8, 1, tuple(a_row(size) for size in SIZES))
-    [log] = logs_of("\n".join([line, *text(told)]), "a.txt")
+    [log] = parse_logs("\n".join([line, *text(told)]), "a.txt")
     assert (log.table.algorithm, log.table.protocol, log.table.split) == (
         algorithm,
         protocol,
@@ -194,10 +194,10 @@ def changed(old: str, new: str, count: int = 1) -> str:
 )
 def test_tables_that_contradict_themselves_are_refused(log: str, said: str) -> None:
     if not said:
-        logs_of(log, "a.txt")
+        parse_logs(log, "a.txt")
         return
     with pytest.raises(InputError, match=said):
-        logs_of(log, "a.txt")
+        parse_logs(log, "a.txt")
 
 
 @pytest.mark.parametrize(
@@ -214,7 +214,7 @@ def test_rows_of_no_use_are_left_out_and_said(half: str, said: str) -> None:
         f"    4096  1024  float  sum  -1 {half}  20.00  0.20  0.36  0",
         "    8192  2048  float  sum  -1  20.00  0.41  0.72  0  20.00  0.41  0.72  0",
     ]
-    [log] = logs_of("\n".join(["all_reduce_perf", *rows]), "a.txt")
+    [log] = parse_logs("\n".join(["all_reduce_perf", *rows]), "a.txt")
     assert any(said in w for w in log.warnings), log.warnings
     assert log.rows[0].out_of_place is None
     assert log.rows[0].in_place is not None
@@ -223,7 +223,7 @@ def test_rows_of_no_use_are_left_out_and_said(half: str, said: str) -> None:
 def test_a_size_measured_twice_is_said_and_both_are_kept() -> None:
     lines = all_reduce()
     at = next(i for i, line in enumerate(lines) if line.startswith("        4096"))
-    [log] = logs_of("\n".join([*lines[: at + 1], lines[at], *lines[at + 1 :]]), "a.txt")
+    [log] = parse_logs("\n".join([*lines[: at + 1], lines[at], *lines[at + 1 :]]), "a.txt")
     assert any("more than once" in warning for warning in log.warnings)
     assert [one.size_bytes for one in log.rows][:2] == [4096, 4096]
 
@@ -300,7 +300,7 @@ ENV = [
 
 
 def test_json_is_read_and_no_string_of_its_environment_is_kept() -> None:
-    [log] = logs_of(json.dumps(nccl_json(TOLD, ENV)), "a.json")
+    [log] = parse_logs(json.dumps(nccl_json(TOLD, ENV)), "a.json")
     assert (log.collective, log.ranks, log.hosts) == ("all-reduce", 8, 2)
     assert times(log) == expected(TOLD)
     assert (log.table.version, log.table.algorithm, log.table.protocol) == ("2.22.3", "ring", None)
@@ -317,7 +317,7 @@ def test_json_with_nan_and_without_out_of_place() -> None:
     told = nccl_json(TOLD, [])
     told["results"][0]["in_place"]["time"] = "nan"
     told["results"][1]["out_of_place"] = None
-    [log] = logs_of(json.dumps(told), "a.json")
+    [log] = parse_logs(json.dumps(told), "a.json")
     assert any("no number" in warning for warning in log.warnings)
     assert log.rows[0].in_place is None
     assert log.rows[1].out_of_place is None
@@ -327,7 +327,7 @@ def test_of_several_devices_a_process_json_lists_the_first() -> None:
     told = nccl_json(replace(TOLD, hosts=2), [])
     told["config"]["ngpus"] = 4
     told["config"]["devices"] = [told["config"]["devices"][i] for i in (0, 4)]
-    [log] = logs_of(json.dumps(told), "a.json")
+    [log] = parse_logs(json.dumps(told), "a.json")
     assert (log.ranks, log.hosts) == (8, 2)
 
 
@@ -361,7 +361,7 @@ def test_the_lines_of_rccl_tests_are_read() -> None:
     for told in rccl_rows():
         parts = [f'"{key}":{value}' for key, value in told.items()]
         lines.append("{" + ", ".join(parts) + "}")
-    [log] = logs_of("\n".join(lines), "a.json")
+    [log] = parse_logs("\n".join(lines), "a.json")
     assert (log.collective, log.ranks, log.hosts) == ("all-reduce", 8, 2)
     assert times(log) == expected(TOLD)
 
@@ -370,7 +370,7 @@ def test_the_csv_of_rccl_tests_is_read_though_its_head_lacks_a_column() -> None:
     head = "collective, ranks, rankspernode, gpusperrank, size, type, redop, inplace, time, algbw, "
     lines = [head + "busbw, #wrong"]
     lines += [", ".join(str(value) for value in told.values()) for told in rccl_rows()]
-    [log] = logs_of("\n".join(lines), "a.csv")
+    [log] = parse_logs("\n".join(lines), "a.csv")
     assert (log.collective, log.ranks, log.hosts) == ("all-reduce", 8, 2)
     assert times(log) == expected(TOLD)
 
@@ -381,7 +381,7 @@ def test_the_csv_of_rccl_tests_is_read_though_its_head_lacks_a_column() -> None:
 @given(st.binary(max_size=2000))
 def test_noise_is_refused(noise: bytes) -> None:
     with pytest.raises(InputError):
-        logs_of(noise.decode("utf-8", errors="replace"), "noise")
+        parse_logs(noise.decode("utf-8", errors="replace"), "noise")
 
 
 @given(written(), st.data())
@@ -392,7 +392,7 @@ def test_a_log_cut_off_or_mixed_with_noise_is_read_or_refused(
     cut = data.draw(st.integers(0, len(raw)))
     noise = data.draw(st.binary(max_size=60))
     try:
-        logs = logs_of(
+        logs = parse_logs(
             (raw[:cut] + noise + raw[cut:][: data.draw(st.integers(0, 4000))]).decode(
                 "utf-8", errors="replace"
             ),
@@ -423,13 +423,13 @@ def test_large_noise_is_refused(noise: bytes, tmp_path: Path) -> None:
     place = tmp_path / "noise"
     place.write_bytes(noise)
     with pytest.raises(InputError):
-        logs_of(log_text(place), "noise")
+        parse_logs(read_log_text(place), "noise")
 
 
 def test_what_cannot_be_opened_is_said(tmp_path: Path) -> None:
     for place in (tmp_path, tmp_path / "none", "a\0b"):
         with pytest.raises(InputError):
-            log_text(place)
+            read_log_text(place)
 
 
 # Real logs: every one as the table of its numbers, or refused with a true reason.
@@ -464,9 +464,9 @@ def test_every_real_log_is_read_as_its_numbers() -> None:
         facts = dict(re.findall(r"^# (\w+): (.*)$", beside.read_text(), re.MULTILINE))
         if place.stem in CONTRADICTED:
             with pytest.raises(InputError, match=CONTRADICTED[place.stem]):
-                logs_of(log_text(place), place.name)
+                parse_logs(read_log_text(place), place.name)
             continue
-        [log] = logs_of(log_text(place), place.name)
+        [log] = parse_logs(read_log_text(place), place.name)
         rows = [
             (
                 one.size_bytes,
@@ -498,7 +498,7 @@ def test_real_logs_tell_what_they_are_without_notes_or_ask() -> None:
 def test_a_table_of_ones_own_is_read() -> None:
     lines = ["# collective: all_gather", "# nodes: 2", "# ranks: 16", "# algo: NCCL_ALGO=Ring"]
     rows = ["bytes,seconds,inplace_seconds", "1024,0.00001,0.00002", "2048,0.00003,"]
-    [log] = logs_of("\n".join(lines + rows), "own.csv")
+    [log] = parse_logs("\n".join(lines + rows), "own.csv")
     assert (log.collective, log.ranks, log.hosts) == ("all-gather", 16, 2)
     assert log.table.algorithm == "ring"
     assert times(log) == [(1024, 1e-5, 2e-5), (2048, 3e-5, None)]
@@ -506,6 +506,6 @@ def test_a_table_of_ones_own_is_read() -> None:
 
 def test_a_quotation_mark_ends_with_its_line() -> None:
     rows = ["bytes,seconds", '"1024,0.00001', "2048,0.00003", "1" * 2**18 + ",1"]
-    [log] = logs_of("\n".join(["# collective: all_gather", "# ranks: 16", *rows]), "own.csv")
+    [log] = parse_logs("\n".join(["# collective: all_gather", "# ranks: 16", *rows]), "own.csv")
     assert times(log) == [(2048, 3e-5, None)]
     assert log.table.broken == 1

@@ -8,7 +8,7 @@ from itertools import product
 import pytest
 
 from synth.collective.algorithms.nccl_model import SPELLINGS
-from synth.measure.logs.reading import logs_of
+from synth.measure.logs.reading import parse_logs
 
 HEAD = (
     "collective, ranks, rankspernode, gpusperrank, size, type, redop, inplace, time, algbw, busbw, "
@@ -79,7 +79,7 @@ def test_a_part_is_forced_by_the_command_before_it(kind: str) -> None:
         for scale, way in enumerate(ways, 1):
             given = f"-x NCCL_ALGO={SPELLINGS[way]} " if way else ""
             lines += [f"$ mpirun -np 8 {given}./all_reduce_perf -Z {kind}", PARTS[kind](scale)]
-        found = logs_of("\n".join(lines), "a.txt")
+        found = parse_logs("\n".join(lines), "a.txt")
         assert [one.table.algorithm for one in found] == [*ways]
         assert [[row.size_bytes for row in one.rows] for one in found] == [
             [1 << 20, 1 << 22, 1 << 24]
@@ -90,5 +90,5 @@ def test_what_was_exported_holds_for_all_parts() -> None:
     part = PARTS["csv"]
     command = "./all_reduce_perf -Z csv"
     lines = ["export NCCL_ALGO=Tree", command, part(1), command, part(2), "unset NCCL_ALGO"]
-    found = logs_of("\n".join([*lines, command, part(3)]), "a.txt")
+    found = parse_logs("\n".join([*lines, command, part(3)]), "a.txt")
     assert [one.table.algorithm for one in found] == ["tree", "tree", None]

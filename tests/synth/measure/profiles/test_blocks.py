@@ -16,11 +16,26 @@ from emitted_steps import called, emitted
 from grammar.tensors.operations import Step
 from grammar.tensors.sharding import Sharding, Type, part_shape
 from synth.compute import Estimate, Section
-from synth.measure.profiles import Block, Event, blocks, composed, events
-from synth.measure.profiles.measuring import Torch, drawn
-from synth.step.sharding import Done, Moved, Plan, Program, apply, parse_recipe, plan_of, prepared
-from synth.step.sharding.plan import TIME, whole
-from synth.step.simulation import Overlap, device, simulate
+from synth.measure.profiles import (
+    OperationBlock,
+    ProfileEvent,
+    compose_seconds,
+    list_events,
+    split_blocks,
+)
+from synth.measure.profiles.measuring import Torch, draw_numbers
+from synth.step.sharding import (
+    LocalOperation,
+    Plan,
+    RedistributedValue,
+    StepProgram,
+    apply,
+    parse_recipe,
+    plan_of,
+    prepare_step,
+)
+from synth.step.sharding.plan import TIME, replicate_all
+from synth.step.simulation import Overlap, simulate, write_device
 from synth.step.simulation.device import grouping_of
 from traced_steps import step
 
@@ -34,16 +49,16 @@ PLANS = (
 
 
 @cache
-def planned(model: str, text: str) -> tuple[Step, Plan, Program]:
+def planned(model: str, text: str) -> tuple[Step, Plan, StepProgram]:
     one = step(model)
     plan = plan_of(one, parse_recipe(text))
-    return prepared(one, plan), plan, apply(one, plan)
+    return prepare_step(one, plan), plan, apply(one, plan)
 
 
-def everywhere(program: Program) -> list[Done]:
+def everywhere(program: StepProgram) -> list[LocalOperation]:
     found = []
     for one in program.instructions:
-        if isinstance(one, Done):
+        if isinstance(one, LocalOperation):
             found.append(one)
             found += everywhere(one.body) if one.body else []
     return found
@@ -52,11 +67,11 @@ def everywhere(program: Program) -> list[Done]:
 @pytest.mark.parametrize(("model", "text"), PLANS)
 def test_every_operation_is_in_one_block_and_nothing_is_sent_inside(model: str, text: str) -> None:
     one, plan, program = planned(model, text)
-    found = list(blocks(one, program, plan.parts))
+    found = list(split_blocks(one, program, plan.parts))
     times = Counter(id(done) for block in found for done in block.of)
     assert times == Counter(map(id, everywhere(program)))
     for block in found:
-        moves = [each for each in block.instructions if isinstance(each, Moved)]
+        moves = [each for each in block.instructions if isinstance(each, RedistributedValue)]
         assert not any(each.path.requests(plan.parts) for each in moves)
 
 
@@ -67,10 +82,10 @@ def test_what_is_sent_is_the_last_that_its_block_makes(model: str, text: str) ->
     sent = {
         moved.value.name
         for moved in program.instructions
-        if isinstance(moved, Moved)
+        if isinstance(moved, RedistributedValue)
         and any(m.axes != (TIME,) for m in moved.path.requests(plan.parts))
     }
-    for block in blocks(one, program, plan.parts):
+    for block in split_blocks(one, program, plan.parts):
         for done in block.of[:-1]:
             assert not sent & {value.name for value in done.operation.results}
 
@@ -81,7 +96,7 @@ def test_an_event_runs_and_makes_what_its_block_does(model: str, text: str) -> N
     one, plan, program = planned(model, text)
     runtime = Torch(1)
     seen: set[str] = set()
-    for block, event in events("torch", one, program, plan.parts):
+    for block, event in list_events("torch", one, program, plan.parts):
         if event.key in seen:
             continue
         seen.add(event.key)
@@ -96,11 +111,12 @@ def test_a_block_computes_what_the_written_step_does() -> None:
     """A step in which nothing is sent and nothing goes round is one block: the whole file."""
     torch = pytest.importorskip("torch", reason="needs torch, of the extra 'torch'")
     one = step("mlp-tiny", (("layers", 2),))
-    plan = Plan((("one", 1),), whole(one.graph))
-    [(block, event)] = events("torch", one, apply(one, plan), plan.parts)
+    plan = Plan((("one", 1),), replicate_all(one.graph))
+    [(block, event)] = list_events("torch", one, apply(one, plan), plan.parts)
     draw = np.random.default_rng(1)
     given = {
-        value.name: drawn(value.type.dtype, value.type.shape, draw) for value in one.graph.inputs
+        value.name: draw_numbers(value.type.dtype, value.type.shape, draw)
+        for value in one.graph.inputs
     }
     wanted = called("torch", emitted("torch", one), [given[v.name] for v in one.graph.inputs])
     space: dict[str, Any] = {"__name__": "event"}
@@ -122,7 +138,7 @@ def test_equal_work_is_one_event_however_many_layers_there_are() -> None:
     def count(layers: int) -> tuple[int, int]:
         one = step("gpt2-tiny", (("layers", layers),), unrolled=True)
         plan = plan_of(one, parse_recipe("tensor=2; weights over tensor as Megatron"))
-        found = list(events("torch", one, apply(one, plan), plan.parts))
+        found = list(list_events("torch", one, apply(one, plan), plan.parts))
         return len(found), len({event.key for _, event in found})
 
     (few, unlike), (many, still) = count(4), count(8)
@@ -134,7 +150,7 @@ def test_parts_of_one_shape_are_equal_whatever_the_axis_and_the_whole() -> None:
     def keys(text: str, batch: int) -> set[str]:
         one = step("mlp-tiny", batch=batch)
         plan = plan_of(one, parse_recipe(text))
-        return {event.key for _, event in events("jax", one, apply(one, plan), plan.parts)}
+        return {event.key for _, event in list_events("jax", one, apply(one, plan), plan.parts)}
 
     two, four = keys("data=2; batch over data", 8), keys("rows=4; batch over rows", 16)
     assert len(two & four) > len(two) / 2
@@ -148,9 +164,9 @@ FREE = Overlap(sends=True, prefetch=1)
 def test_seconds_of_blocks_add_up_in_the_simulation(model: str, text: str) -> None:
     """A block takes what its event does, each time that it is done; overlap changes nothing."""
     one, plan, program = planned(model, text)
-    pairs = list(events("torch", one, program, plan.parts))
+    pairs = list(list_events("torch", one, program, plan.parts))
     seconds = {key: 1.0 + at for at, key in enumerate({event.key: 0 for _, event in pairs})}
-    known = composed(pairs, lambda event: _sure(seconds[event.key]), plan.parts)
+    known = compose_seconds(pairs, lambda event: _sure(seconds[event.key]), plan.parts)
     layers = {
         id(inner): int(str(loop.operation.parameter["length"]))
         for loop in everywhere(program)
@@ -162,7 +178,7 @@ def test_seconds_of_blocks_add_up_in_the_simulation(model: str, text: str) -> No
     )
     for overlap, long in product((Overlap(), FREE), (False, True)):
         each = grouping_of(plan, overlap, whole=long, measured=known)
-        written = device(one, plan, program, _measured, _free, overlap, each)
+        written = write_device(one, plan, program, _measured, _free, overlap, each)
         done = simulate(written)
         assert done.compute_seconds == pytest.approx(wanted)
         assert done.seconds == pytest.approx(wanted)
@@ -183,8 +199,10 @@ def _free(kind: Type, source: Sharding, target: Sharding) -> float:
 
 def test_sums_over_microbatches_are_blocks_of_no_operation() -> None:
     one, plan, program = planned(*PLANS[-1])
-    sums = [block for block in blocks(one, program, plan.parts) if not block.of]
+    sums = [block for block in split_blocks(one, program, plan.parts) if not block.of]
     assert sums
     assert {str(block.phase)[1:] for block in sums} <= {"F", "B"}
-    pairs: list[tuple[Block, Event]] = list(events("torch", one, program, plan.parts))
-    assert composed(pairs, lambda event: _sure(1.0), plan.parts)
+    pairs: list[tuple[OperationBlock, ProfileEvent]] = list(
+        list_events("torch", one, program, plan.parts)
+    )
+    assert compose_seconds(pairs, lambda event: _sure(1.0), plan.parts)

@@ -13,19 +13,19 @@ from grammar.tensors.sharding import Type
 from hierarchies import InputError
 from synth.collective.run.trial import RunError
 from synth.measure.profiles import (
-    Event,
-    Measured,
+    MeasuredEvent,
     Profile,
-    Trial,
+    ProfileEvent,
+    ProfileTrial,
     check_here,
     drift_of,
-    measured,
+    measure_events,
     profile_text,
     read_profile,
     trial,
 )
 from synth.measure.profiles.measuring import Bench, Work
-from synth.measure.profiles.profile import Where, processor, versions_of
+from synth.measure.profiles.profile import ProfileConditions, processor_name, versions_of
 
 TEXT = """
 def device_step(values):
@@ -33,20 +33,24 @@ def device_step(values):
 """
 
 
-def event(key: str = "a", body: str = "return (values[0] + 1,)", flops: int = 8) -> Event:
-    return Event(key, f"add {key}", TEXT.format(body=body), (Type("f32", (4,)),), 1, flops, 64)
+def event(key: str = "a", body: str = "return (values[0] + 1,)", flops: int = 8) -> ProfileEvent:
+    return ProfileEvent(
+        key, f"add {key}", TEXT.format(body=body), (Type("f32", (4,)),), 1, flops, 64
+    )
 
 
-def row(key: str, operations: int, flops: int, size: int) -> Measured:
+def row(key: str, operations: int, flops: int, size: int) -> MeasuredEvent:
     seconds = 1e-6 * operations + 1e-9 * flops + 1e-10 * size
-    return Measured(key, f"add {key}", operations, flops, size, seconds, 0.02, 15)
+    return MeasuredEvent(key, f"add {key}", operations, flops, size, seconds, 0.02, 15)
 
 
 ROWS = tuple(row(f"k{n}", n, 1000 * n * n, 10**5 * (7 - n)) for n in range(1, 7))
 
 
 def kept(**changed: object) -> Profile:
-    here = Where(processor(), __import__("os").cpu_count() or 1, "cpu", "jax", {}, 1, 1)
+    here = ProfileConditions(
+        processor_name(), __import__("os").cpu_count() or 1, "cpu", "jax", {}, 1, 1
+    )
     here = replace(here, versions=versions_of("jax"))
     return replace(Profile("mlp", "data=2", "2026-11-23", here, 1e-3, 0.01, ROWS), **changed)
 
@@ -139,7 +143,7 @@ def test_a_machine_that_gets_slower_is_taken_out() -> None:
 def test_what_does_not_fit_is_refused() -> None:
     large = replace(event(), inputs=(Type("f32", (2**32,)),))
     with pytest.raises(InputError, match="what the events read takes"):
-        measured([large], Trial("jax"), "m", "p")
+        measure_events([large], ProfileTrial("jax"), "m", "p")
 
 
 @pytest.mark.slow
@@ -148,7 +152,7 @@ def test_events_are_measured_in_processes(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(trial, "check_drift", lambda *_: None)
     header = "import torch\n"
     two = [replace(event(key), text=header + event(key).text) for key in ("a", "b", "a")]
-    found = measured(two, Trial("torch", processes=2, rounds=5), "mlp", "data=2")
+    found = measure_events(two, ProfileTrial("torch", processes=2, rounds=5), "mlp", "data=2")
     assert [one.key for one in found.events] == ["a", "b"]
     assert {one.samples for one in found.events} == {10}
     assert all(0 < one.seconds < 1 for one in found.events)
@@ -161,4 +165,4 @@ def test_a_process_that_dies_says_its_last_words() -> None:
     pytest.importorskip("torch", reason="needs torch, of the extra 'torch'")
     dying = event(body="raise RuntimeError('no memory left for it')")
     with pytest.raises(RunError, match=r"process 0 ended with code 1.*no memory left for it"):
-        measured([dying], Trial("torch", rounds=5), "mlp", "data=2")
+        measure_events([dying], ProfileTrial("torch", rounds=5), "mlp", "data=2")

@@ -26,13 +26,13 @@ from sqlalchemy import update
 from hierarchies import load
 from patience import until
 from serving import Served, ThreadWorkers, served
-from synth.service.auth.keys import Keys, Rates
+from synth.service.auth.keys import Authenticator, RateLimiter
 from synth.service.errors import RefusalError
 from synth.service.http.examples import EXAMPLES
 from synth.service.http.logs import JsonLines
 from synth.service.limits import Limits
 from synth.service.metrics import Metrics
-from synth.service.settings import networks
+from synth.service.settings import parse_networks
 from synth.service.store import Key, Scope, Store, digest_of
 from synth.service.store.keys import Keys as StoredKeys
 from synth.service.store.tables import JOB
@@ -259,7 +259,7 @@ def test_wrong_keys_are_limited_by_network_and_by_key(tmp_path: Path) -> None:
     """Who tries a key from many addresses is stopped, too; others at those addresses are not."""
     how: Any = {
         "limits": Limits(failed_sign_ins_per_minute=3),
-        "trusted_proxies": networks("127.0.0.1"),
+        "trusted_proxies": parse_networks("127.0.0.1"),
     }
     with served(tmp_path, keys=True, **how) as server:
         good = server.service.store.keys.create("red", "").secret
@@ -334,7 +334,7 @@ def test_a_wrong_key_is_looked_up_each_time_whatever_is_wrong_with_it(tmp_path: 
             looked.append(id)
             return super().one(id)
 
-    async def admitted(keys: Keys, secret: str) -> int:
+    async def admitted(keys: Authenticator, secret: str) -> int:
         before = len(looked)
         with suppress(RefusalError):
             await keys.admit(secret)
@@ -343,7 +343,7 @@ def test_a_wrong_key_is_looked_up_each_time_whatever_is_wrong_with_it(tmp_path: 
     async def all_of_them() -> None:
         good, bad = store.keys.create("red", ""), store.keys.create("red", "")
         store.keys.revoke(bad.id)
-        keys = Keys(store, threads, Limits())
+        keys = Authenticator(store, threads, Limits())
         assert [await admitted(keys, good.secret) for _ in range(3)] == [1, 0, 0]
         changed = good.secret[:-1] + ("0" if good.secret[-1] != "0" else "1")
         for wrong in (changed, bad.secret, f"cs_{'0' * 16}_{'0' * 64}", "x", ""):
@@ -425,9 +425,9 @@ def test_a_session_that_has_ended_is_told_no_more_events(tmp_path: Path, ending:
 
 
 def system_text() -> str:
-    from hierarchies import described, load
+    from hierarchies import describe_system, load
 
-    return described(load("dgx-h100:2"))
+    return describe_system(load("dgx-h100:2"))
 
 
 def test_a_key_may_ask_so_often(server: Served) -> None:
@@ -476,7 +476,7 @@ def test_a_job_that_is_found_again_is_not_counted_twice(server: Served) -> None:
 
 def test_a_bucket_fills_as_time_goes_by() -> None:
     now = 0.0
-    rates = Rates(lambda: now)
+    rates = RateLimiter(lambda: now)
 
     def taken(times: int) -> int:
         count = 0
@@ -501,7 +501,7 @@ def test_what_is_remembered_of_whoever_asks_is_bounded_in_bytes(
 ) -> None:
     """Whoever has many addresses cannot fill up the memory: entries weigh what they take."""
     monkeypatch.setattr("synth.service.auth.keys._REMEMBERED_BYTES", 2**16)
-    rates = Rates()
+    rates = RateLimiter()
     tracemalloc.start()
     try:
         for number in range(2000):

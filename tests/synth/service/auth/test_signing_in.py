@@ -26,7 +26,7 @@ from synth.service.auth.proxy import Proxy
 from synth.service.http.authentication import COOKIE
 from synth.service.http.examples import EXAMPLES
 from synth.service.limits import Limits
-from synth.service.settings import networks, teams_of_groups
+from synth.service.settings import parse_networks, teams_of_groups
 from synth.service.store import Person, Store, digest_of
 from synth.service.store.tables import SESSION
 
@@ -126,7 +126,7 @@ def test_secrets_of_proxies_are_compared_in_constant_time(monkeypatch: pytest.Mo
         return compare_digest(given, kept)
 
     monkeypatch.setattr("synth.service.auth.proxy.compare_digest", counted)
-    proxy = Proxy(networks("10.0.0.1"), SECRET)
+    proxy = Proxy(parse_networks("10.0.0.1"), SECRET)
     for given in ("", "x", SECRET[:-1], f"{SECRET}x", SECRET):
         compared.clear()
         headers = Headers({**ANN, "X-Collsynth-Proxy": given})
@@ -138,7 +138,7 @@ def test_secrets_of_proxies_are_compared_in_constant_time(monkeypatch: pytest.Mo
 def test_from_an_address_that_is_not_trusted_even_the_secret_is_nothing(
     tmp_path: Path, where: str
 ) -> None:
-    how: Any = {"proxy_secret": SECRET, "trusted_proxies": networks(where)}
+    how: Any = {"proxy_secret": SECRET, "trusted_proxies": parse_networks(where)}
     with served(tmp_path, keys=True, **how) as server:
         answer = server.ask.get("/login", headers={**ANN, "X-Forwarded-For": where})
         assert (answer.status_code, "set-cookie" in answer.headers) == (200, False)
@@ -146,7 +146,7 @@ def test_from_an_address_that_is_not_trusted_even_the_secret_is_nothing(
 
 def test_a_trusted_proxy_without_a_secret_signs_nobody_in(tmp_path: Path) -> None:
     """It was set up for addresses only, and passes on what its clients send."""
-    how: Any = {"trusted_proxies": networks("127.0.0.1")}
+    how: Any = {"trusted_proxies": parse_networks("127.0.0.1")}
     with served(tmp_path, keys=True, **how) as server:
         answer = server.ask.get("/login", headers=ANN)
         assert (answer.status_code, "set-cookie" in answer.headers) == (200, False)
@@ -279,7 +279,7 @@ TEAMS = "ml-infra=infra, cn=research=science,staff=others"
     ],
 )
 def test_groups_have_their_teams(groups: str, team: str | None) -> None:
-    proxy = Proxy(networks("10.0.0.0/8"), SECRET, teams_of_groups(TEAMS))
+    proxy = Proxy(parse_networks("10.0.0.0/8"), SECRET, teams_of_groups(TEAMS))
     headers = Headers({**ANN, "X-Forwarded-Groups": groups})
     if team is None:
         with pytest.raises(Exception, match="none of the groups of ann@example"):
@@ -290,7 +290,7 @@ def test_groups_have_their_teams(groups: str, team: str | None) -> None:
 
 
 def test_without_teams_the_first_group_is_one_and_who_has_none_is_alone() -> None:
-    proxy = Proxy(networks("::1"), SECRET, admins=frozenset({"ops"}))
+    proxy = Proxy(parse_networks("::1"), SECRET, admins=frozenset({"ops"}))
     for groups, team, scopes in (
         ("red,blue", "red", "ask keep"),
         ("", "ann@example.org", "ask keep"),
@@ -326,14 +326,15 @@ def test_who_has_no_team_is_told_so_and_gets_no_session(tmp_path: Path) -> None:
 def test_a_client_has_the_address_that_the_proxy_saw(peer: str, told: str, address: str) -> None:
     """What stands before it in the header the client may have written itself."""
     assert (
-        Proxy(networks("10.0.0.0/8")).address(peer, Headers({"X-Forwarded-For": told})) == address
+        Proxy(parse_networks("10.0.0.0/8")).address(peer, Headers({"X-Forwarded-For": told}))
+        == address
     )
 
 
 @pytest.mark.parametrize("text", ["proxy.example", "10.0.0.1/8", "300.1.1.1", "10.0.0.1 10.0.0.2"])
 def test_what_is_no_network_is_refused(text: str) -> None:
     with pytest.raises(InputError, match="--trusted-proxy"):
-        networks(text)
+        parse_networks(text)
 
 
 @pytest.mark.parametrize("text", ["red", "=red", "red=", "red=blue,="])

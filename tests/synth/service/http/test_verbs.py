@@ -64,13 +64,13 @@ def test_both_faces_give_the_same_answer(
 ) -> None:
     verb = COMMANDS[name][0]
     put: list[Question] = []
-    asked = shell.asked
+    asked = shell.parse_question
 
     def noted(model: type[Question], given: object) -> Question:
         put.append(asked(model, given))
         return put[-1]
 
-    monkeypatch.setattr(shell, "asked", noted)
+    monkeypatch.setattr(shell, "parse_question", noted)
     said = CliRunner().invoke(app, [*COMMANDS[name], "--json"])
     question = put[-1].model_dump(mode="json", by_alias=True)
     answer = server.ask.post(f"/v1/{verb}", json=question, headers=PATIENT)
@@ -334,9 +334,9 @@ def test_a_team_keeps_so_many_systems_and_so_much(tmp_path: Path) -> None:
 
 
 def server_description(name: str) -> str:
-    from hierarchies import described, load
+    from hierarchies import describe_system, load
 
-    text = described(load("dgx-h100:2"))
+    text = describe_system(load("dgx-h100:2"))
     return text.replace('name = "dgx-h100"', f'name = "{name}"', 1)
 
 

@@ -19,7 +19,7 @@ from serving import HereTicket, Served, ThreadWorkers, served
 from synth.ask.partition import Piece
 from synth.service.http.examples import EXAMPLES
 from synth.service.jobs import broker, dispatcher, runner
-from synth.service.store import Claim, Status
+from synth.service.store import JobClaim, Status
 from synth.service.store.claims import Claims
 from synth.service.workers import ProcessWorkers, WorkerLostError, processes
 
@@ -115,7 +115,7 @@ def test_a_job_that_is_cancelled_as_it_is_claimed_is_not_worked_on(
 ) -> None:
     claim = Claims.claim
 
-    def cancelled_at_once(self: Claims, *given: Any) -> Claim | None:
+    def cancelled_at_once(self: Claims, *given: Any) -> JobClaim | None:
         found = claim(self, *given)
         if found is not None:
             server.service.store.jobs.cancel(found.job.id)

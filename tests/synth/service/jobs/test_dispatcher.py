@@ -29,12 +29,20 @@ from synth.service.jobs.runner import CANCEL_SECONDS
 from synth.service.limits import Limits
 from synth.service.metrics import Metrics
 from synth.service.settings import Settings
-from synth.service.store import Forgotten, Job, NewJob, Status, Store, StoredAnswer, StoreError
+from synth.service.store import (
+    DeletionCounts,
+    NewJob,
+    Status,
+    Store,
+    StoredAnswer,
+    StoredJob,
+    StoreError,
+)
 from synth.service.store.answers import Answers
 from synth.service.store.claims import Claims
 from synth.service.store.jobs import Jobs
 from synth.service.store.keys import Keys
-from synth.service.store.records import Claim
+from synth.service.store.records import JobClaim
 from synth.service.store.systems import Systems
 from synth.service.store.tables import JOB
 from synth.service.workers import (
@@ -123,7 +131,7 @@ class Running:
         self.workers.close(0)
 
 
-def ended(store: Store, job_id: str) -> Job | None:
+def ended(store: Store, job_id: str) -> StoredJob | None:
     job = store.jobs.one(job_id)
     return job if job is not None and job.status.ended else None
 
@@ -261,7 +269,7 @@ def test_a_job_that_another_took_over_is_left_alone(store: Store) -> None:
     with Running(store, ThreadWorkers()) as dispatcher:
         until(lambda: store.jobs.one(job.id).status is Status.RUNNING)
 
-        def taken_over() -> Claim | None:
+        def taken_over() -> JobClaim | None:
             """The dispatcher may be the faster one, and claim it again."""
             store.claims.requeue("one")
             return store.claims.claim("two", 60)
@@ -632,7 +640,7 @@ def test_what_is_remembered_of_a_forgotten_answer_does_no_harm(
 
         kept(store, LONG_AGO, {"data": 32})
         assert {asked()[0] for _ in range(3)} == {"hit"}
-        assert store.forget(2 * 86400, 500) == Forgotten(0, 1)
+        assert store.forget(2 * 86400, 500) == DeletionCounts(0, 1)
         assert server.ask.get(asked_for(question)).status_code == 404
         if made_elsewhere:
             kept(store, datetime.now(UTC), {"data": 32})
@@ -662,7 +670,7 @@ def test_a_job_that_is_forgotten_as_it_is_looked_at(
             refused = posted()
         assert refused.status_code == 503
         assert int(refused.headers["retry-after"]) > 0
-        until(lambda: store.forget(0, 500) == Forgotten(1, 1))
+        until(lambda: store.forget(0, 500) == DeletionCounts(1, 1))
         assert server.ask.get(before["url"]).status_code == 404
         assert posted().status_code == 200
         [after] = server.ask.get("/v1/jobs").json()["jobs"]

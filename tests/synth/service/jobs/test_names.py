@@ -9,10 +9,10 @@ import pytest
 pytest.importorskip("fastapi", reason="needs the extra server")
 
 from hierarchies import load
-from hierarchies.files.writing import described
+from hierarchies.files.writing import describe_system
 from synth.ask.table import VERBS
 from synth.service.http.examples import EXAMPLES
-from synth.service.jobs.names import PLAIN, machine_in, name_of
+from synth.service.jobs.names import VERB_PHRASES, machine_in, name_of
 from synth.service.jobs.questions import prepare, question_in
 
 TOP = EXAMPLES["top"]
@@ -23,12 +23,12 @@ def name(verb: str, question: dict[str, Any]) -> str:
 
 
 def test_every_verb_is_told_in_words() -> None:
-    assert PLAIN.keys() == VERBS.keys()
-    assert len({*PLAIN.values()}) == len(PLAIN)
+    assert VERB_PHRASES.keys() == VERBS.keys()
+    assert len({*VERB_PHRASES.values()}) == len(VERB_PHRASES)
     for verb in VERBS:
         said = name(verb, dict(EXAMPLES[verb]))
         assert said.split()[0].strip(":") != verb
-        assert said.startswith(PLAIN[verb]) == (verb not in ("top", "plan", "calibrate"))
+        assert said.startswith(VERB_PHRASES[verb]) == (verb not in ("top", "plan", "calibrate"))
 
 
 def test_what_is_as_usual_is_not_told() -> None:
@@ -61,7 +61,9 @@ def test_questions_that_differ_are_called_otherwise() -> None:
 )
 def test_a_description_of_ones_own_is_named_with_its_count(file: str, told: str) -> None:
     """``... on known, data=8`` said not of how many nodes."""
-    text = described(load("dgx-h100:8"), "made up").replace('name = "dgx-h100"', 'name = "known"')
+    text = describe_system(load("dgx-h100:8"), "made up").replace(
+        'name = "dgx-h100"', 'name = "known"'
+    )
     system = {"name": file, "text": text}
     assert machine_in({"system": system}) == told
     said = name("place", {"system": {**system, "name": "mine.toml:2"}, "axes": {"data": 16}})

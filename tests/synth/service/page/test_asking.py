@@ -13,27 +13,33 @@ import pytest
 
 pytest.importorskip("fastapi", reason="needs the extra server")
 
-from grammar import Collective, Step
+from grammar import Collective, ProgramInstruction
 from grammar.collectives.program import Across, Form
 from hierarchies import load
-from hierarchies.files.writing import described
-from hierarchies.units import duration
+from hierarchies.files.writing import describe_system
+from hierarchies.units import format_duration
 from log_writer import Written, devices
 from log_writer import text as written
 from patience import PATIENCE_SECONDS
 from serving import Served, served
 from synth.ask.answers import judge
-from synth.ask.answers.comparing import Told
-from synth.ask.questions.question import asked
+from synth.ask.answers.comparing import Recommendation
+from synth.ask.questions.question import parse_question
 from synth.ask.table import VERBS
-from synth.ask.taking import taken
+from synth.ask.taking import recommend
 from synth.collective.ranking.request import Watcher
 from synth.service.http.examples import EXAMPLES
 from synth.service.page.asking import FORMS
 from synth.service.page.asking.checks import check
-from synth.service.page.asking.values import Values, example, of_fields, of_question, question
-from synth.service.page.help import TERMS, step
-from synth.service.page.views import found
+from synth.service.page.asking.values import (
+    VerbFormValues,
+    example,
+    question,
+    values_of_fields,
+    values_of_question,
+)
+from synth.service.page.help import TERMS, link_step
+from synth.service.page.views import view_of_answer
 
 WRITTEN = Written("all_reduce", 32, 4, tuple((1 << at, 99.0, 99.0) for at in (20, 25, 30)))
 H100 = "\n".join(
@@ -105,7 +111,7 @@ def test_a_form_is_there_whole_and_can_be_put_as_it_stands_but_for_logs(
     for name in form.boxes.by_name:
         assert f'name="{name}"' in shown.text
     given, checked = question(form, sent_by(values))
-    assert of_fields(form, sent_by(values)).texts == values.texts
+    assert values_of_fields(form, sent_by(values)).texts == values.texts
     told = check(form, given, checked, lambda sound: None)
     assert set(told.wrong) == ({"logs"} if "logs" in form.needs else set())
     assert f'href="/ask/{verb}"' in server.ask.get("/").text
@@ -116,13 +122,13 @@ def test_what_is_typed_is_the_question_and_back(verb: str) -> None:
     form, sent = FORMS[verb], fields(verb)
     given, checked = question(form, sent)
     assert not checked.wrong
-    sound = asked(form.model, given)
-    again, checked = question(form, sent_by(of_question(form, sound)))
+    sound = parse_question(form.model, given)
+    again, checked = question(form, sent_by(values_of_question(form, sound)))
     assert not checked.wrong
-    assert asked(form.model, again) == sound
+    assert parse_question(form.model, again) == sound
 
 
-def sent_by(values: Values) -> dict[str, list[str]]:
+def sent_by(values: VerbFormValues) -> dict[str, list[str]]:
     """What a browser sends of a form filled so."""
     held = {name: getattr(values, name) for name in ("system", "count", "own", "systems", "job")}
     held |= {"own_job": values.own_job, **values.texts, **dict.fromkeys(values.ticked, "yes")}
@@ -296,8 +302,8 @@ def test_measured_predicted_and_bound_are_drawn(server: Served, answers: dict[st
 def test_several_machines_over_sizes_are_lines_of_one_drawing() -> None:
     form = fields("sweep", systems="p2-a100:2 p2-a100:2", bytes="1MiB..64MiB", max_steps="1")
     given, _ = question(FORMS["sweep"], form)
-    body = VERBS["sweep"].answer(asked(VERBS["sweep"].question, given), Watcher()).body
-    view = found("sweep", body)
+    body = VERBS["sweep"].answer(parse_question(VERBS["sweep"].question, given), Watcher()).body
+    view = view_of_answer("sweep", body)
     assert view is not None
     assert view.headline == "p2-a100 (1) has the most bus bandwidth"
     assert [heading.partition(" against")[0] for heading, _ in view.drawings] == [
@@ -356,7 +362,7 @@ def test_the_other_side_is_the_latest_on_the_same_machine(server: Served) -> Non
 
 
 def test_answers_that_only_a_text_tells_apart_are_told_by_when_they_came(server: Served) -> None:
-    text = described(load("p2-a100:2"))
+    text = describe_system(load("p2-a100:2"))
     keys = [
         _top(server, system={"name": "ours.toml", "text": f"# {number}\n{text}"})
         for number in range(2)
@@ -384,22 +390,22 @@ def test_where_the_default_is_kept_the_defaults_are_compared_first(server: Serve
     ]
     took = [min(one.baseline_seconds for one in reply.answers) for reply in replies]
     assert all(reply.answers[0].seconds < at for reply, at in zip(replies, took, strict=True))
-    assert [taken(reply) for reply in replies] == [
-        Told(how="the default, nvls_tree", seconds=least) for least in took
+    assert [recommend(reply) for reply in replies] == [
+        Recommendation(how="the default, nvls_tree", seconds=least) for least in took
     ]
     page = unescape(server.ask.get(f"/compare?of={of[0]}&of={of[1]}").text)
     drawn = page.partition("Time of what is to be taken now")[2].partition("</svg>")[0]
-    assert all(f">{duration(least)}</text>" in drawn for least in took)
+    assert all(f">{format_duration(least)}</text>" in drawn for least in took)
     first = page.partition("to take now")[2].partition("rank 1")[0]
     assert f"{took[1] / took[0]:.2f}x" in first
 
 
 def test_what_gains_is_to_be_taken_now_as_it_is_run() -> None:
     given = {"system": "p2-a100:4", "axes": {"data": 64}, "reduce": ["data"], "max_steps": 3}
-    question = asked(VERBS["top"].question, {**given, "k": 1, "stripes": False})
+    question = parse_question(VERBS["top"].question, {**given, "k": 1, "stripes": False})
     reply = judge("top").validate_python(VERBS["top"].answer(question, Watcher()).body)
     [best] = reply.answers
-    assert taken(reply) == Told(how=best.program, seconds=best.runtime_seconds)
+    assert recommend(reply) == Recommendation(how=best.program, seconds=best.runtime_seconds)
 
 
 def test_two_ranges_of_sizes_are_drawn_over_each_other(server: Served) -> None:
@@ -456,13 +462,13 @@ def test_every_form_of_a_step_has_its_meaning_in_the_help() -> None:
     told = set[str]()
     forms = [cls(("pod", "gpu")) if cls is Across else cls() for cls in get_args(Form)]
     for form in forms:
-        text = str(Step(Collective.ALL_REDUCE, "node", form))
-        [word] = re.findall(r"/help#([a-z]+)", step(text, told))
+        text = str(ProgramInstruction(Collective.ALL_REDUCE, "node", form))
+        [word] = re.findall(r"/help#([a-z]+)", link_step(text, told))
         assert word in told
-        assert step(text, told) == text
+        assert link_step(text, told) == text
     assert len(told) == len(forms)
     assert told <= set(TERMS)
-    assert step("(nothing to do)", told) == "(nothing to do)"
+    assert link_step("(nothing to do)", told) == "(nothing to do)"
 
 
 def test_every_page_of_the_documentation_that_help_names_is_there() -> None:

@@ -14,8 +14,8 @@ pytest.importorskip("fastapi", reason="needs the extra server")
 pytest.importorskip("playwright", reason="needs playwright, to drive a browser")
 
 from browsing import CHROMIUM, Browsing, browsing, until
-from hierarchies import ranges
-from hierarchies.files.writing import described
+from hierarchies import format_ranges
+from hierarchies.files.writing import describe_system
 from machines import calibrated
 from serving import Served, StuckWorkers, served
 from synth.show.report.colours import paints
@@ -169,7 +169,7 @@ def test_devices_of_one_colour_are_a_group_and_a_tap_tells_it(seen: Browsing, an
         assert page.evaluate("topology.machine.nodes('.peer').map(n => n.data('device'))") == [
             int(one) for one in peers
         ]
-        said = ranges([int(one) for one in peers], 16)
+        said = format_ranges([int(one) for one in peers], 16)
         assert page.text_content("#device-said").endswith(f"Its group over {name}: {said}")
 
 
@@ -386,7 +386,7 @@ def test_the_best_so_far_comes_while_the_job_is_looked_at_and_stays(
 
 SENT = [{"reduce": ["data"], "bytes": "1GiB"}, {"reduce": ["model"], "bytes": "1MiB", "times": 9}]
 UNEVEN = {"axes": {"data": 15}, "reduce": ["data"], "without": ["node1/gpu3"]}
-TABLE = {"name": "mine.toml", "text": described(calibrated(), "made up")}
+TABLE = {"name": "mine.toml", "text": describe_system(calibrated(), "made up")}
 KINDS: dict[str, tuple[str, dict[str, Any], str, str, int, int]] = {
     "uneven": (
         *("top", {"system": "dgx-h100:2", **UNEVEN, "k": 3}),

@@ -15,26 +15,28 @@ pytest.importorskip("fastapi", reason="needs the extra server")
 
 from patience import PATIENCE_SECONDS
 from serving import Served, served
-from synth.ask.questions.question import asked
+from synth.ask.questions.question import parse_question
 from synth.ask.table import VERBS
 from synth.collective.emit.nccl_tuner import BUILD
-from synth.collective.ranking.request import Against, Watcher
+from synth.collective.ranking.request import DefaultComparison, Watcher
 from synth.service.page.rendering import render
 from synth.service.page.results import TABS, ranking_of, result
-from synth.show.report.details import emit_question, in_place_of_code, instead_of_code
+from synth.show.report.details import emit_question, no_code_advice, no_code_text
 
 
 def asked_of(**given_: Any) -> Any:
     question: dict[str, Any] = {"system": "dgx-a100:2", "axes": {"data": 16}, "reduce": ["data"]}
     question |= {"max_steps": 3, "stripes": False}
     verb = VERBS["top"]
-    body = verb.answer(asked(verb.question, question | given_), Watcher()).body
+    body = verb.answer(parse_question(verb.question, question | given_), Watcher()).body
     return ranking_of("top", json.loads(json.dumps(body)))
 
 
 def emitted_words(answer: Any, index: int) -> str:
     verb = VERBS["emit"]
-    body = verb.answer(asked(verb.question, emit_question(answer, index, "torch")), Watcher()).body
+    body = verb.answer(
+        parse_question(verb.question, emit_question(answer, index, "torch")), Watcher()
+    ).body
     return " ".join(str(body["files"][0]["text"]).split('"""')[1].split())
 
 
@@ -48,7 +50,7 @@ def emitted_words(answer: Any, index: int) -> str:
 def test_code_that_would_change_nothing_is_a_setting(asked: dict[str, Any], words: str) -> None:
     """NCCL takes a ring on two nodes: a plain call is no tree, whose price it is."""
     answer, line = asked_of(**asked, k=1), "NCCL_ALGO=allreduce:Tree NCCL_PROTO=allreduce:Simple"
-    said = in_place_of_code(answer, 0)
+    said = no_code_advice(answer, 0)
     assert said is not None
     assert said.settings == (("", line),)
     assert said.words.startswith(words)
@@ -65,7 +67,7 @@ def test_each_row_of_a_range_has_one_setting() -> None:
     answer = asked_of(bytes=[2**20, 2**28], system="p2-a100:2", axes=axes)
     told = []
     for row in range(len(answer.stretches)):
-        said = in_place_of_code(answer, row)
+        said = no_code_advice(answer, row)
         assert said is not None
         assert len(said.settings) <= 1
         told += [line.rpartition(":")[2] for where, line in said.settings if not where]
@@ -75,7 +77,7 @@ def test_each_row_of_a_range_has_one_setting() -> None:
 def test_where_the_default_is_kept_nothing_is_pasted_and_nothing_is_to_be_proved() -> None:
     answer = asked_of(bytes=[2**20, 2**22], system="dgx-h100:4", axes={"data": 32}, max_steps=1)
     assert answer.stretches[0].keeps_default
-    said = in_place_of_code(answer, 0)
+    said = no_code_advice(answer, 0)
     assert said is not None
     assert (said.words[:16], said.settings) == ("Nothing to paste", ())
     page = render("chosen.html", view=result(answer, 0), base="", index=0)
@@ -106,7 +108,7 @@ def test_both_ends_of_a_range_have_their_interval_on_the_page() -> None:
 def test_a_program_of_several_calls_is_code() -> None:
     answer = asked_of(bytes=2**24, k=3)
     at = next(at for at, one in enumerate(answer.answers) if len(one.steps) > 1)
-    assert in_place_of_code(answer, at) is None
+    assert no_code_advice(answer, at) is None
     words = emitted_words(answer, at)
     assert words.count(" among ") == len(answer.answers[at].calls.each)
     assert "set " in words
@@ -118,13 +120,13 @@ def test_a_program_that_is_not_advised_says_so_on_top_of_its_files(name: str) ->
     answer = asked_of(bytes=2**24, system=name, axes={"data": 32}, k=4, max_steps=3)
     seen = set()
     for row, one in enumerate(answer.answers):
-        if in_place_of_code(answer, row) is None:
-            said, file = instead_of_code(answer, row), emitted_words(answer, row)
-            told = one.against_default is Against.FASTER
+        if no_code_advice(answer, row) is None:
+            said, file = no_code_text(answer, row), emitted_words(answer, row)
+            told = one.against_default is DefaultComparison.FASTER
             assert bool(said) != told
             assert told == ("Keep the default rather than this" not in file)
             assert said in file
-            assert ("doubt" in said) == (one.against_default is Against.SLOWER)
+            assert ("doubt" in said) == (one.against_default is DefaultComparison.SLOWER)
             seen.add(told)
     assert seen
 
@@ -133,7 +135,7 @@ def test_a_program_that_is_not_advised_says_so_on_top_of_its_files(name: str) ->
 def test_of_the_default_nothing_is_pasted_unless_it_was_held_to_a_way(algorithm: str) -> None:
     """On a node of switches that reduce NCCL takes these by itself, and no ring."""
     answer = asked_of(system="dgx-h100:1", axes={"data": 8}, bytes=2**30, algorithm=algorithm)
-    said = in_place_of_code(answer, 0)
+    said = no_code_advice(answer, 0)
     assert said is not None
     held = algorithm == "ring"
     assert [line for _, line in said.settings] == (["NCCL_ALGO=Ring"] if held else [])

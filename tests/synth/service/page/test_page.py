@@ -28,11 +28,11 @@ from synth.ask.reply import Outcome, Reply
 from synth.service.auth.identity import LOCAL
 from synth.service.http.examples import EXAMPLES
 from synth.service.jobs.questions import prepare
-from synth.service.page.rendering import POLICY, static
+from synth.service.page.rendering import POLICY, static_files
 from synth.service.page.responses import prefers_page
-from synth.service.store import Claim, NewJob, Status
+from synth.service.store import JobClaim, NewJob, Status
 from synth.service.store.tables import JOB
-from synth.show.report.rendering import Lines, blocks
+from synth.show.report.rendering import Paragraph, blocks
 from synth.show.terminal.table import TABLES
 
 FORM = {
@@ -74,7 +74,7 @@ def test_the_form_is_there_and_carries_its_policy(server: Served) -> None:
 
 
 def test_static_files_say_what_they_are(server: Served) -> None:
-    for path, file in static().items():
+    for path, file in static_files().items():
         response = server.ask.get(f"/static/{path}")
         assert response.content == file.content
         assert response.headers["content-type"] == file.media_type
@@ -331,7 +331,7 @@ def _end_thrice(stuck: Served, job: str, best: bytes) -> None:
             connection.execute(update(JOB).where(with_it).values(taken))
         found = stuck.service.store.jobs.one(job)
         assert found is not None
-        claim = Claim(found, "elsewhere", "t")
+        claim = JobClaim(found, "elsewhere", "t")
         claims.note(claim, {"stage": "placements priced", "done": 3, "of": 8}, best)
         claims.lose(claim)
 
@@ -414,7 +414,7 @@ def test_other_verbs_answers_are_what_the_command_line_prints(server: Served, ve
     assert page.status_code == 200
     text, body = unescape(page.text), reply.json()
     for block in blocks(TABLES[verb](body)) if verb in TABLES else ():
-        cells = [block.text] if isinstance(block, Lines) else [*chain(*block.rows)]
+        cells = [block.text] if isinstance(block, Paragraph) else [*chain(*block.rows)]
         assert all(cell in text for cell in cells)
     for file in body.get("files", ()):
         assert f'<span class="name">{file["name"]}</span>' in text

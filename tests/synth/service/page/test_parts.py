@@ -19,20 +19,20 @@ pytest.importorskip("fastapi", reason="needs the extra server")
 
 
 from hierarchies import InputError
-from hierarchies.units import duration
-from synth.ask.answers.parts import as_json
+from hierarchies.units import format_duration
+from synth.ask.answers.parts import to_json
 from synth.ask.planning import TopQuestion
-from synth.ask.questions.question import asked
+from synth.ask.questions.question import parse_question
 from synth.ask.table import VERBS
-from synth.collective.ranking.request import Against, Watcher
+from synth.collective.ranking.request import DefaultComparison, Watcher
 from synth.service.limits import Limits
 from synth.service.page.answer_routes import ViewedAnswer
-from synth.service.page.form_values import EXAMPLE, of_fields, of_question
+from synth.service.page.form_values import EXAMPLE, values_of_fields, values_of_question
 from synth.service.page.forms import check, question, read
-from synth.service.page.rendering import render, static
-from synth.service.page.results import over_sizes, ranking_of, result
+from synth.service.page.rendering import render, static_files
+from synth.service.page.results import question_over_sizes, ranking_of, result
 from synth.show.report.colours import contrast
-from synth.show.report.curves import curves
+from synth.show.report.curves import draw_curves
 from synth.show.report.details import emit_question
 from synth.show.report.topology import topology
 from synth.show.terminal.rows import rows
@@ -75,7 +75,7 @@ def answers() -> dict[str, Any]:
     verb = VERBS["top"]
     found = {}
     for name, given_ in ASKED.items():
-        body = verb.answer(asked(verb.question, given_), Watcher()).body
+        body = verb.answer(parse_question(verb.question, given_), Watcher()).body
         found[name] = ranking_of("top", json.loads(json.dumps(body)))
     return found
 
@@ -114,7 +114,7 @@ LINES = [("focus", "ground"), ("focus", "card"), ("wire", "card"), ("link", "row
 
 @pytest.mark.parametrize("look", [0, 1, 2], ids=["light", "dark by the system", "dark by choice"])
 def test_our_colours_are_read_in_every_look(look: int) -> None:
-    css = static()["page.css"].content.decode()
+    css = static_files()["page.css"].content.decode()
     blocks = re.findall(r"\{\s*(--ground:[^}]*)\}", css)
     assert len(blocks) == 3
     colours = dict(re.findall(r"--([a-z-]+): (#[0-9a-f]{6})", blocks[look]))
@@ -131,16 +131,18 @@ def test_what_is_not_ours_is_what_its_list_says() -> None:
         assert {"name", "version", "licence", "source", "sha256"} == set(package)
         assert any(name.endswith("/LICENSE") for name in package["sha256"])
         for name, digest in package["sha256"].items():
-            assert sha256(static()[f"vendor/{name}"].content).hexdigest() == digest
+            assert sha256(static_files()[f"vendor/{name}"].content).hexdigest() == digest
     named = {f"vendor/{name}" for package in listed for name in package["sha256"]}
-    assert {n for n in static() if n.startswith("vendor/")} == named | {"vendor/vendor.toml"}
+    assert {n for n in static_files() if n.startswith("vendor/")} == named | {"vendor/vendor.toml"}
 
 
 def test_nothing_is_fetched_from_elsewhere() -> None:
     folder = resources.files("synth.service.page") / "templates"
     texts = [one.read_text(encoding="utf-8") for one in folder.iterdir()]
     own = [
-        file.content.decode() for name, file in static().items() if not name.startswith("vendor/")
+        file.content.decode()
+        for name, file in static_files().items()
+        if not name.startswith("vendor/")
     ]
     for text in [*texts, *own]:
         links = re.findall(r"(?:https?:)?//[a-z0-9.-]+\.[a-z]{2,}", text)
@@ -188,19 +190,19 @@ def test_every_row_can_be_handed_out(name: str, answers: dict[str, Any]) -> None
     verb = VERBS["emit"]
     for index in range(len(rows(answers[name]))):
         given_ = emit_question(answers[name], index, "svg")
-        files = verb.answer(asked(verb.question, given_), Watcher()).body["files"]
+        files = verb.answer(parse_question(verb.question, given_), Watcher()).body["files"]
         assert [file["name"] for file in files] == ["timeline.svg", "timeline.json"]
 
 
 def test_an_uneven_row_is_handed_out_as_groups(answers: dict[str, Any]) -> None:
     verb = VERBS["emit"]
     given_ = emit_question(answers["uneven"], 1, "json")
-    assert verb.answer(asked(verb.question, given_), Watcher()).body["target"] == "json"
+    assert verb.answer(parse_question(verb.question, given_), Watcher()).body["target"] == "json"
 
 
 def test_the_table_of_curves_has_every_size_and_every_crossover(answers: dict[str, Any]) -> None:
     answer = answers["range"]
-    drawn = curves(answer)
+    drawn = draw_curves(answer)
     assert [one.bytes for one in drawn.sizes] == sorted(one.bytes for one in answer.sizes)
     text = render("sizes.html", curves=drawn, link=None)
     assert re.findall("<li><strong>(.*?)</strong>", text) == [one.sizes for one in drawn.stretches]
@@ -211,29 +213,34 @@ def test_the_table_of_curves_has_every_size_and_every_crossover(answers: dict[st
     heads = re.findall('<th scope="col"[^>]*>([^<]*)<', text)
     cells = re.findall("<td[^>]*>([^<]*)<", text)[: len(heads) - 1]
     first, figures = drawn.sizes[0], dict(zip(heads[1:], cells, strict=True))
-    assert figures["default"] == duration(first.baseline_seconds)
+    assert figures["default"] == format_duration(first.baseline_seconds)
     gain = f"{first.baseline_seconds / first.seconds:.2f}x"
-    told = {Against.SAME: "same", Against.NOT_OFFERED: "none"}
+    told = {DefaultComparison.SAME: "same", DefaultComparison.NOT_OFFERED: "none"}
     assert figures["speed-up"] == told.get(first.against_default, gain)
     assert figures["by"].split(", ")[0] == first.default_name
     assert figures["bus bandwidth"].endswith(" GB/s")
 
 
 def test_a_question_over_sizes_is_one_that_can_be_put(answers: dict[str, Any]) -> None:
-    given_ = asked(TopQuestion, {**ASKED["one"], "per_placement": True})
-    put = over_sizes(given_, answers["one"])
+    given_ = parse_question(TopQuestion, {**ASKED["one"], "per_placement": True})
+    put = question_over_sizes(given_, answers["one"])
     assert put is not None
-    again = asked(TopQuestion, put.model_dump(mode="json"))
+    again = parse_question(TopQuestion, put.model_dump(mode="json"))
     again.asked()
-    assert over_sizes(again, answers["range"]) is None
-    assert over_sizes(asked(TopQuestion, {**ASKED["one"], "bytes": 5}), answers["uneven"]) is None
+    assert question_over_sizes(again, answers["range"]) is None
+    assert (
+        question_over_sizes(
+            parse_question(TopQuestion, {**ASKED["one"], "bytes": 5}), answers["uneven"]
+        )
+        is None
+    )
 
 
 @pytest.mark.parametrize(
     "hostile", [*HOSTILE, "x" * 2**20], ids=["tag", "quotes", "rtl", "jinja", "1MB"]
 )
 def test_hostile_texts_stay_texts(hostile: str, answers: dict[str, Any]) -> None:
-    body = as_json(answers["one"])
+    body = to_json(answers["one"])
     body["system"]["name"] = body["system"]["title"] = hostile
     body["answers"][0]["why"] = [hostile]
     if len(hostile) < 100:
@@ -290,13 +297,13 @@ def test_a_sound_form_is_a_question_and_says_what_it_comes_to() -> None:
         "reduce": "model: nothing is said of what it sends, so the placement is the one that "
         "frameworks lay out; add what it sends below",
     }
-    question_ = asked(TopQuestion, given_)
+    question_ = parse_question(TopQuestion, given_)
     put = question_.model_dump(mode="json")
     assert put["stripes"] is False
     assert put["slow"] == {"node3/nic2": 0.5}
-    again, found = question(read(_sent(of_question(question_))))
+    again, found = question(read(_sent(values_of_question(question_))))
     assert found.wrong == {}
-    assert asked(VERBS["top"].question, again).model_dump(mode="json") == put
+    assert parse_question(VERBS["top"].question, again).model_dump(mode="json") == put
 
 
 def _sent(filling: Any) -> bytes:
@@ -318,16 +325,16 @@ def test_the_example_can_be_put_as_it_stands() -> None:
     """It is one collective: nothing is asked that nobody chose."""
     given_, found = question(read(_sent(EXAMPLE)))
     assert check(given_, found, Limits().check).wrong == {}
-    assert of_fields(read(_sent(EXAMPLE))).axes[:2] == EXAMPLE.axes[:2]
-    assert of_fields(read(_sent(EXAMPLE))).sent == EXAMPLE.sent
-    put = asked(TopQuestion, given_)
+    assert values_of_fields(read(_sent(EXAMPLE))).axes[:2] == EXAMPLE.axes[:2]
+    assert values_of_fields(read(_sent(EXAMPLE))).sent == EXAMPLE.sent
+    put = parse_question(TopQuestion, given_)
     assert (put.axes, put.reduce, put.collectives) == ({"data": 32}, ["data"], [])
 
 
 def test_further_rows_make_the_request_the_first_of_a_job() -> None:
     given_, found = question(form(**MORE, times="2", k="3"))
     assert check(given_, found, Limits().check).wrong == {}
-    question_ = asked(TopQuestion, given_)
+    question_ = parse_question(TopQuestion, given_)
     put = question_.model_dump(mode="json")
     figures = ("reduce", "request", "bytes", "times", "hidden")
     assert [tuple(one[name] for name in figures) for one in put["collectives"]] == [
@@ -335,9 +342,9 @@ def test_further_rows_make_the_request_the_first_of_a_job() -> None:
         (["model"], "all-gather", 2**26, 160, 0),
         (["data", "model"], "broadcast", 5, 1, 0.5),
     ]
-    again, found = question(read(_sent(of_question(question_))))
+    again, found = question(read(_sent(values_of_question(question_))))
     assert found.wrong == {}
-    assert asked(TopQuestion, again).model_dump(mode="json") == put
+    assert parse_question(TopQuestion, again).model_dump(mode="json") == put
 
 
 @pytest.mark.parametrize(

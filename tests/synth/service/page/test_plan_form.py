@@ -14,19 +14,19 @@ import pytest
 pytest.importorskip("fastapi", reason="needs the extra server")
 pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
 
-from hierarchies.units import duration
+from hierarchies.units import format_duration
 from patience import PATIENCE_SECONDS
 from serving import Served, served
 from synth.ask.planning import PlanQuestion
-from synth.ask.questions.question import asked
+from synth.ask.questions.question import parse_question
 from synth.service.limits import Limits
 from synth.service.page.plan_form import (
     BOXES,
     MODELS,
     check,
-    of_fields,
-    of_question,
     question,
+    values_of_fields,
+    values_of_question,
 )
 
 FORM = {
@@ -76,10 +76,10 @@ def test_what_is_typed_is_the_question_and_back() -> None:
     form = fields(sizes="layers=4", device="h100", explain="tensor=2", search="grid", rows="yes")
     given, checked = question(form)
     assert not checked.wrong
-    sound = asked(PlanQuestion, given)
+    sound = parse_question(PlanQuestion, given)
     assert sound.sizes == {"layers": 4}
     assert sound.rows
-    assert of_question(sound) == of_fields(form)
+    assert values_of_question(sound) == values_of_fields(form)
 
 
 def test_every_box_is_on_the_form(server: Served) -> None:
@@ -217,12 +217,12 @@ def test_the_plans_of_two_answers_are_on_one_clock_with_their_differences(
     rows = {row[0]: row[1:] for row in cells if row}
     more = two["seconds"] - one["seconds"]
     assert rows["a step"] == [
-        duration(one["seconds"]),
-        duration(two["seconds"]),
-        f"{'+' if more > 0 else '-'}{duration(abs(more))} ({more / one['seconds']:+.0%})",
+        format_duration(one["seconds"]),
+        format_duration(two["seconds"]),
+        f"{'+' if more > 0 else '-'}{format_duration(abs(more))} ({more / one['seconds']:+.0%})",
     ]
     assert rows["placement"] == [str(each["placement"]) for each in (one, two)]
-    assert rows["waiting for other stages"][2] == f"+{duration(two['idle_seconds'])}"
+    assert rows["waiting for other stages"][2] == f"+{format_duration(two['idle_seconds'])}"
     assert shown.count('class="timeline step"') == 2
     scales = re.findall(r'class="timeline step".*?data-seconds="(.*?)"', shown)
     assert [*map(float, scales)] == [max(one["seconds"], two["seconds"])] * 2

@@ -13,12 +13,12 @@ pytest.importorskip("fastapi", reason="needs the extra server")
 
 from synth.service.page.rendering import render
 from synth.show.report.rendering import style
-from synth.show.terminal.deciding import FIGURES, ToDo, Written
+from synth.show.terminal.deciding import FIGURES, EmittedFile, ToDo
 from synth.show.terminal.verdict import BY_SIZE, Verdict
 
 SET = "NCCL_ALGO=allreduce:Tree,allgather:Ring,reducescatter:Ring NCCL_PROTO=allreduce:Simple"
 TO_RUN = ToDo(0, "1 MiB", "Run", f"{SET} run\nrun", SET, "1.20x", "1.10x to 1.30x", "3 ms")
-FILE = Written("torch", "collsynth_torch.py")
+FILE = EmittedFile("torch", "collsynth_torch.py")
 TO_PASTE = ToDo(2, "8 MiB", "Paste", "import", f"{FILE.name}; {SET}", "1.50x", file=FILE)
 TO_SET = ToDo(1, "4 MiB", "Set for all ranks", SET, SET, "1.50x")
 

@@ -36,7 +36,7 @@ NOW = datetime(2026, 1, 31, tzinfo=UTC)
 
 @pytest.fixture
 def engine(store_url: str) -> Iterator[sqlalchemy.Engine]:
-    made = engines.for_writing(engines.engine(store_url))
+    made = engines.writing_engine(engines.engine(store_url))
     yield made
     made.dispose()
 

@@ -16,19 +16,19 @@ from hierarchies import InputError
 from synth.service.store import (
     MOST_ATTEMPTS,
     MOST_LOSSES,
-    Claim,
     ConflictError,
-    Forgotten,
-    Job,
+    DeletionCounts,
+    EndedSessions,
+    JobClaim,
+    JobFilter,
+    JobOrder,
     NewJob,
-    Order,
-    Seen,
-    SignedOut,
+    SeenAnswer,
     Status,
     Store,
     StoredAnswer,
+    StoredJob,
     StoreError,
-    Wanted,
 )
 from synth.service.store.tables import JOB
 
@@ -46,18 +46,18 @@ def new(question: str = "{}", team: str = "ours", **more: object) -> NewJob:
     return NewJob(team, None, "top", question, f"key of {question}", **more)
 
 
-def answer_to(job: Job, body: bytes = b"{}") -> StoredAnswer:
+def answer_to(job: StoredJob, body: bytes = b"{}") -> StoredAnswer:
     when = datetime(2026, 1, 2, 3, 4, 5, 678901, UTC)
     return StoredAnswer(job.answer_key, job.verb, "0.1", job.question, 0, body, 0.25, when)
 
 
-def claimed(store: Store, owner: str = "we", lease_seconds: float = 60) -> Claim:
+def claimed(store: Store, owner: str = "we", lease_seconds: float = 60) -> JobClaim:
     claim = store.claims.claim(owner, lease_seconds)
     assert claim is not None
     return claim
 
 
-def seen(store: Store, job_id: str) -> Job:
+def seen(store: Store, job_id: str) -> StoredJob:
     job = store.jobs.one(job_id)
     assert job is not None
     return job
@@ -130,10 +130,10 @@ def test_a_team_sees_the_answers_it_asked_for(store: Store) -> None:
     answer = answer_to(store.jobs.submit(new()).job)
     store.answers.keep(answer)
     assert store.answers.one(answer.key, "ours") is None
-    assert store.answers.look("ours", answer.key) == Seen(answer, before=False)
+    assert store.answers.look("ours", answer.key) == SeenAnswer(answer, before=False)
     for _ in range(2):
         store.answers.saw("ours", answer.key)
-        assert store.answers.look("ours", answer.key) == Seen(answer, before=True)
+        assert store.answers.look("ours", answer.key) == SeenAnswer(answer, before=True)
     assert store.answers.one(answer.key, "ours") == answer
     assert store.answers.one(answer.key, "theirs") is None
 
@@ -143,8 +143,8 @@ def test_a_known_answer_leaves_an_idempotency_key_to_its_job(store: Store) -> No
     answer = answer_to(job)
     store.answers.keep(answer)
     assert store.answers.look("ours", answer.key, "k") is None
-    assert store.answers.look("ours", answer.key, "another") == Seen(answer, before=False)
-    assert store.answers.look("theirs", answer.key, "k") == Seen(answer, before=False)
+    assert store.answers.look("ours", answer.key, "another") == SeenAnswer(answer, before=False)
+    assert store.answers.look("theirs", answer.key, "k") == SeenAnswer(answer, before=False)
 
 
 def test_a_job_from_queue_to_answer(store: Store) -> None:
@@ -263,7 +263,7 @@ def test_all_jobs_of_a_key_or_person_are_cancelled_by_as_many_statements_as_one(
     claims = [claimed(store) for _ in range(3)]
     store.claims.fail(claims[1], {"problem": "no"})
     store.jobs.cancel(claims[2].job.id)
-    before = [job.id for job in store.jobs.listed("ours", 99, order=Order.OLDEST)]
+    before = [job.id for job in store.jobs.listed("ours", 99, order=JobOrder.OLDEST)]
     statements: list[str] = []
     event.listen(
         store.jobs._database.engine,
@@ -275,8 +275,8 @@ def test_all_jobs_of_a_key_or_person_are_cancelled_by_as_many_statements_as_one(
     assert max(one, len(statements) - one) < 9
     assert revoked is not None
     assert revoked.jobs == (before[0], *before[2:9])
-    assert out == SignedOut(0, tuple(before[10:19]))
-    statuses = [job.status for job in store.jobs.listed("ours", 99, order=Order.OLDEST)]
+    assert out == EndedSessions(0, tuple(before[10:19]))
+    statuses = [job.status for job in store.jobs.listed("ours", 99, order=JobOrder.OLDEST)]
     gone = Status.CANCELLED
     first = [Status.CANCELLING, Status.FAILED, Status.CANCELLING, *([gone] * 6)]
     assert statuses == [*first, Status.QUEUED, *([gone] * 9), Status.QUEUED]
@@ -348,9 +348,9 @@ def test_what_is_old_is_forgotten(store_url: str) -> None:
         running, queued = (store.jobs.submit(new(name)).job for name in ("running", "queued"))
         assert claimed(store).job.id == running.id
         now[0] += 3 * DAY
-        assert store.forget(3 * 86400, 500) == Forgotten(0, 0)
+        assert store.forget(3 * 86400, 500) == DeletionCounts(0, 0)
         now[0] += DAY
-        assert store.forget(3 * 86400, 500) == Forgotten(1, 1)
+        assert store.forget(3 * 86400, 500) == DeletionCounts(1, 1)
         assert store.jobs.one(done.id) is None
         assert store.answers.one(done.answer_key) is None
         assert store.answers.look("ours", done.answer_key) is None
@@ -368,12 +368,12 @@ def test_an_answer_stays_while_a_job_points_to_it(store_url: str) -> None:
         store.migrate()
         store.answers.keep(answer_to(store.jobs.submit(new()).job))
         now[0] += 9 * DAY
-        assert store.forget(86400, 500) == Forgotten(0, 0)
+        assert store.forget(86400, 500) == DeletionCounts(0, 0)
         claim = claimed(store)
         assert store.claims.finish(claim, answer_to(claim.job))
-        assert store.forget(86400, 500) == Forgotten(0, 0)
+        assert store.forget(86400, 500) == DeletionCounts(0, 0)
         now[0] += 2 * DAY
-        assert store.forget(86400, 500) == Forgotten(1, 1)
+        assert store.forget(86400, 500) == DeletionCounts(1, 1)
 
 
 def test_what_is_old_is_forgotten_by_batches_the_oldest_first(store_url: str) -> None:
@@ -406,11 +406,11 @@ def test_a_team_keeps_no_more_bytes_than_it_may(store_url: str) -> None:
         keys = [f"key of {number}" for number in range(4)]
         store.answers.saw("theirs", keys[0])
         assert store.jobs.waiting_bytes("ours") == 900
-        assert store.forget_beyond(2400, 500) == Forgotten(0, 0)
-        assert store.forget_beyond(2**40, 500) == Forgotten(0, 0)
+        assert store.forget_beyond(2400, 500) == DeletionCounts(0, 0)
+        assert store.forget_beyond(2**40, 500) == DeletionCounts(0, 0)
         assert store.forget_beyond(1300, 1).jobs == 1
-        assert store.forget_beyond(1300, 500) == Forgotten(1, 1)
-        assert store.forget_beyond(1300, 500) == Forgotten(0, 0)
+        assert store.forget_beyond(1300, 500) == DeletionCounts(1, 1)
+        assert store.forget_beyond(1300, 500) == DeletionCounts(0, 0)
         assert store.jobs.listed("ours", 1)[0].id == waiting.id
         assert len(store.jobs.listed("ours", 9)) == 3
         assert store.answers.one(keys[0], "ours") is None
@@ -438,9 +438,9 @@ def test_jobs_are_listed_newest_first_by_pages(store: Store) -> None:
     store.jobs.submit(new("7"))
     rest = store.jobs.listed("ours", 9, after=first[-1].id)
     assert [job.id for job in first + rest] == made[::-1]
-    running = store.jobs.listed("ours", 9, wanted=Wanted(Status.RUNNING, "top"))
+    running = store.jobs.listed("ours", 9, wanted=JobFilter(Status.RUNNING, "top"))
     assert [(job.id, job.best) for job in running] == [(made[0], None)]
-    assert store.jobs.listed("ours", 9, wanted=Wanted(verb="plan")) == []
+    assert store.jobs.listed("ours", 9, wanted=JobFilter(verb="plan")) == []
     with pytest.raises(InputError, match="there is no job"):
         store.jobs.listed("theirs", 9, after=made[0])
 
@@ -448,9 +448,9 @@ def test_jobs_are_listed_newest_first_by_pages(store: Store) -> None:
 def test_a_list_has_an_order_and_lacks_what_pages_ask_for_themselves(store: Store) -> None:
     made = [store.jobs.submit(new(str(number))).job.id for number in range(4)]
     store.jobs.submit(new("part", part=True))
-    oldest = [job.id for job in store.jobs.listed("ours", 3, order=Order.OLDEST)]
+    oldest = [job.id for job in store.jobs.listed("ours", 3, order=JobOrder.OLDEST)]
     assert oldest == made[:3]
-    rest = store.jobs.listed("ours", 3, after=oldest[-1], order=Order.OLDEST)
+    rest = store.jobs.listed("ours", 3, after=oldest[-1], order=JobOrder.OLDEST)
     assert [job.id for job in rest] == made[3:]
 
 
@@ -469,7 +469,7 @@ def test_jobs_are_found_by_words_of_question_result_and_who_asked_and_by_day(
         assert store.claims.fail(claimed(store), {"problem": "no\0thing fits " + "x" * 300})
 
         def found(text: str = "", day: date | None = None) -> list[int]:
-            jobs = store.jobs.listed("ours", 9, wanted=Wanted(day=day, text=text))
+            jobs = store.jobs.listed("ours", 9, wanted=JobFilter(day=day, text=text))
             return sorted(made.index(job.id) for job in jobs)
 
         for text, jobs in {
@@ -508,7 +508,7 @@ def test_a_search_looks_for_few_words_in_the_latest_jobs(
     store.jobs.submit(new("theirs", team="theirs", name="job even"))
 
     def found(text: str) -> list[str]:
-        listed = store.jobs.listed("ours", 9, wanted=Wanted(text=text))
+        listed = store.jobs.listed("ours", 9, wanted=JobFilter(text=text))
         return [str(job.name).split()[1] for job in listed]
 
     assert found("even " * 60) == ["5", "3", "1"]
@@ -553,11 +553,13 @@ def test_the_longest_come_first_where_that_is_asked_and_parts_of_work_add_up(
         claim = claimed(store)
         now[0] += timedelta(seconds=4)
         store.claims.finish(claim, b"part")
-        found = store.jobs.listed("ours", 9, order=Order.LONGEST)
+        found = store.jobs.listed("ours", 9, order=JobOrder.LONGEST)
         assert [job.work_seconds for job in found] == [7, 4, 1]
-        pages = [store.jobs.listed("ours", 1, order=Order.LONGEST)]
+        pages = [store.jobs.listed("ours", 1, order=JobOrder.LONGEST)]
         for _ in range(2):
-            pages.append(store.jobs.listed("ours", 1, after=pages[-1][0].id, order=Order.LONGEST))
+            pages.append(
+                store.jobs.listed("ours", 1, after=pages[-1][0].id, order=JobOrder.LONGEST)
+            )
         assert [page[0].id for page in pages] == [job.id for job in found]
         assert sorted(job.id for job in found) == sorted(made)
 

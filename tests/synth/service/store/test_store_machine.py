@@ -21,14 +21,14 @@ pytest.importorskip("sqlalchemy", reason="needs sqlalchemy, of the extra 'server
 
 from hierarchies import InputError
 from synth.service.store import (
-    Claim,
     ConflictError,
-    Forgotten,
-    Job,
+    DeletionCounts,
+    JobClaim,
     NewJob,
     Status,
     Store,
     StoredAnswer,
+    StoredJob,
     engines,
     tables,
 )
@@ -100,7 +100,7 @@ class Kept:
     seen: set[str] = field(default_factory=set)
 
 
-def told(job: Job) -> tuple[object, ...]:
+def told(job: StoredJob) -> tuple[object, ...]:
     return (job.id, job.status, job.attempts, job.revision, job.progress)
 
 
@@ -108,7 +108,7 @@ def told(job: Job) -> tuple[object, ...]:
 class Held:
     """A claim that was given out, and which of its job's claims it is."""
 
-    claim: Claim
+    claim: JobClaim
     job: Known
     number: int
 
@@ -329,7 +329,7 @@ class Machine(RuleBasedStateMachine):
         keys = [key for when, key in made if when < before][:most]
         for key in keys:
             del self.answers[key]
-        assert self.store.forget(seconds, most) == Forgotten(len(gone), len(keys))
+        assert self.store.forget(seconds, most) == DeletionCounts(len(gone), len(keys))
 
     @rule(team=TEAMS)
     def begin_listing(self, team: str) -> None:
@@ -393,7 +393,7 @@ class Machine(RuleBasedStateMachine):
 
 
 def emptied(url: str) -> str:
-    engine = engines.for_writing(engines.engine(url))
+    engine = engines.writing_engine(engines.engine(url))
     with engine.begin() as connection:
         for table in reversed(tables.METADATA.sorted_tables):
             connection.execute(table.delete())

@@ -35,7 +35,7 @@ from synth.ask.identity.edition import edition
 from synth.ask.reply import Outcome
 from synth.service.workers import KilledError, NoWorkersError, OverTimeError, QuestionRun, reporting
 from synth.service.workers import dask as remote
-from synth.service.workers.dask import DaskTicket, DaskWorkers, Order
+from synth.service.workers.dask import DaskTicket, DaskWorkers, PieceOrder
 from working import COUNT, HOG, LARGE, LONG_COUNT, TOP, Listener, piece, question
 
 pytestmark = [
@@ -165,12 +165,12 @@ def test_a_worker_with_two_threads_works_by_two_processes() -> None:
 
 
 def test_stops_are_remembered_and_do_not_grow_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remote, "_stopped", {})
+    monkeypatch.setattr(remote, "_stopped_keys", {})
     for number in range(3000):
         remote.stop_remotely(f"a {number}")
-    assert len(remote._stopped) == 1000
-    assert "a 2999" in remote._stopped
-    assert "a 1999" not in remote._stopped
+    assert len(remote._stopped_keys) == 1000
+    assert "a 2999" in remote._stopped_keys
+    assert "a 1999" not in remote._stopped_keys
 
 
 def test_a_lost_worker_is_replaced_by_another() -> None:
@@ -347,7 +347,9 @@ class Forgetful:
 def test_a_piece_that_has_begun_keeps_its_worker_busy_when_it_is_given_up(begun: bool) -> None:
     """Else the scheduler takes the worker for free, and sends it pieces that wait for ever."""
     given = {"name": "n", "number": 1, "piece": "", "partial": False, "edition": ""}
-    ticket = DaskTicket(Forgetful(), Order(**given, budget_seconds=None), lambda progress: None)
+    ticket = DaskTicket(
+        Forgetful(), PieceOrder(**given, budget_seconds=None), lambda progress: None
+    )
     ticket.begun = begun
     ticket.fail(NoWorkersError("given up"))
     assert isinstance(ticket.future.exception(0), NoWorkersError)

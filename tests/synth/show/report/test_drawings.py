@@ -12,21 +12,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hierarchies import catalogue, load
-from hierarchies.units import duration, volume
+from hierarchies.units import format_bytes, format_duration
 from strategies import reductions
 from synth.ask.answers import judge
 from synth.ask.answers.machine_parts import LevelInFull
 from synth.ask.answers.ranked import SweepReply
-from synth.ask.questions.question import asked
+from synth.ask.questions.question import parse_question
 from synth.ask.table import VERBS
 from synth.collective.emit.mesh import RankOrder, mesh
-from synth.collective.ranking.request import Against, Watcher
+from synth.collective.ranking.request import DefaultComparison, Watcher
 from synth.show.report.colours import DARK, LIGHT, contrast, paints
 from synth.show.report.coordinates import coordinates, peers
-from synth.show.report.curves import curves
-from synth.show.report.details import Device
-from synth.show.report.layout import folded
-from synth.show.report.placement import drawing
+from synth.show.report.curves import draw_curves
+from synth.show.report.details import DrawnDevice
+from synth.show.report.layout import fold_counts
+from synth.show.report.placement import draw_machine
 from synth.show.report.topology import topology
 from synth.show.terminal.rows import rows
 
@@ -35,7 +35,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 def answer(verb: str, question: dict[str, Any]) -> Any:
     """A verb's answer, read."""
-    body = VERBS[verb].answer(asked(VERBS[verb].question, question), Watcher()).body
+    body = VERBS[verb].answer(parse_question(VERBS[verb].question, question), Watcher()).body
     return judge(verb).validate_python(body)
 
 
@@ -107,7 +107,7 @@ def test_speeds_and_what_is_left_out_are_told() -> None:
 
 @given(st.lists(st.integers(1, 50), min_size=1, max_size=4), st.integers(1, 200))
 def test_folding_keeps_to_its_limit_and_to_whole_inner_units(counts: list[int], most: int) -> None:
-    shown = folded(counts, most)
+    shown = fold_counts(counts, most)
     assert np.prod(shown) <= max(1, most)
     assert all(1 <= some <= count for some, count in zip(shown, counts, strict=True))
     if counts[-1] <= most:
@@ -116,7 +116,7 @@ def test_folding_keeps_to_its_limit_and_to_whole_inner_units(counts: list[int], 
 
 @pytest.mark.parametrize("counts", [[8, 4, 4, 8], [64, 8, 8], [2, 2, 2, 16]])
 def test_two_of_each_outer_level_are_drawn_where_there_is_room(counts: list[int]) -> None:
-    assert all(some >= 2 for some in folded(counts, 128))
+    assert all(some >= 2 for some in fold_counts(counts, 128))
 
 
 def _torus_links(sizes: tuple[int, ...], dimension: int) -> set[frozenset[tuple[int, ...]]]:
@@ -213,10 +213,10 @@ def test_devices_of_one_colour_are_a_group_that_is_lowered(case: str) -> None:
     )
     drawn = topology(LevelInFull.of_all(load("dgx-h100:2")))
     there = [
-        Device(number, f"u{number}", coordinates(at, matrix))
+        DrawnDevice(number, f"u{number}", coordinates(at, matrix))
         for number, at in drawn.devices.items()
     ]
-    picture = ElementTree.fromstring(str(drawing(drawn, there, list(axes), over)))
+    picture = ElementTree.fromstring(str(draw_machine(drawn, there, list(axes), over)))
     coloured: dict[str, set[int]] = {}
     for one in picture.iter(f"{SVG}g"):
         if one.get("class") == "device":
@@ -229,8 +229,8 @@ def test_devices_of_one_colour_are_a_group_that_is_lowered(case: str) -> None:
 
 def test_devices_that_are_missing_have_no_colour() -> None:
     drawn = topology(LevelInFull.of_all(load("dgx-h100:1")))
-    there = [Device(n, f"u{n}", () if n == 3 else (n,)) for n in drawn.devices]
-    picture = ElementTree.fromstring(str(drawing(drawn, there, ["data"], ["data"])))
+    there = [DrawnDevice(n, f"u{n}", () if n == 3 else (n,)) for n in drawn.devices]
+    picture = ElementTree.fromstring(str(draw_machine(drawn, there, ["data"], ["data"])))
     devices = [one for one in picture.iter(f"{SVG}g") if one.get("class") == "device"]
     fills = [one.findall(f"{SVG}rect")[0].get("fill") for one in devices]
     assert fills[3] == "none"
@@ -265,7 +265,7 @@ def test_what_is_worth_measuring_is_expected_in_the_table_too() -> None:
             "max_steps": 2,
         },
     )
-    told = curves(found)
+    told = draw_curves(found)
     open_ = [one.worth_measuring for one in found.sizes]
     assert open_ == sorted(open_, reverse=True)  # up to some size
     assert any(open_)
@@ -291,7 +291,7 @@ def points(picture: ElementTree.Element, name: str) -> list[tuple[float, float, 
 
 def test_curves_have_a_point_for_each_size_where_it_belongs(over_sizes: SweepReply) -> None:
     """Equal ratios are equal distances, for sizes and times; larger times lie higher."""
-    found = curves(over_sizes)
+    found = draw_curves(over_sizes)
     rates, gains, times = (ElementTree.fromstring(str(one)) for one in found.drawings)
     for name, field in (("best", "seconds"), ("default", "baseline_seconds")):
         drawn = points(times, name)
@@ -303,7 +303,9 @@ def test_curves_have_a_point_for_each_size_where_it_belongs(over_sizes: SweepRep
             assert slope > 0
             assert np.abs(slope * value + start - place).max() < 0.2
         for one, (_, _, said) in zip(found.sizes, drawn, strict=True):
-            assert said.endswith(f"{volume(one.bytes)}: {duration(getattr(one, field))}")
+            assert said.endswith(
+                f"{format_bytes(one.bytes)}: {format_duration(getattr(one, field))}"
+            )
     for one, (_, _, said) in zip(found.sizes, points(rates, "best"), strict=True):
         rate = 2 * 31 / 32 * one.bytes / one.seconds / 1e9  # as nccl-tests count an all-reduce
         shown = float(said.rpartition(": ")[2].removesuffix(" GB/s"))
@@ -323,18 +325,18 @@ def test_curves_have_a_point_for_each_size_where_it_belongs(over_sizes: SweepRep
 def test_a_speed_up_at_a_size_is_told_as_in_a_row(over_sizes: SweepReply) -> None:
     """What is expected to be much slower, and not told, too: 0.73x? and not the same."""
     slower = {
-        "against_default": Against.SAME,
+        "against_default": DefaultComparison.SAME,
         "worth_measuring": False,
         "runtime_seconds": over_sizes.sizes[0].baseline_seconds / 0.73,
     }
     sizes = [over_sizes.sizes[0].model_copy(update=slower)]
-    assert curves(over_sizes.model_copy(update={"sizes": sizes})).speedups == ["0.73x?"]
+    assert draw_curves(over_sizes.model_copy(update={"sizes": sizes})).speedups == ["0.73x?"]
 
 
 def test_curves_text_and_rows_change_at_the_same_sizes(over_sizes: SweepReply) -> None:
     changes = [one.from_bytes for one in over_sizes.stretches[1:]]
     assert changes
-    found = curves(over_sizes)
+    found = draw_curves(over_sizes)
     titles = [" to ".join(row.title) for row in rows(over_sizes)]
     assert [one.sizes for one in found.stretches] == titles
     for one in found.drawings:
@@ -343,13 +345,13 @@ def test_curves_text_and_rows_change_at_the_same_sizes(over_sizes: SweepReply) -
             for line in ElementTree.fromstring(str(one)).iter(f"{SVG}line")
             if line.get("class") == "crossover"
         ]
-        assert marks == [f"something else to do from {volume(size)} on" for size in changes]
+        assert marks == [f"something else to do from {format_bytes(size)} on" for size in changes]
         labels = [
             text.text
             for text in ElementTree.fromstring(str(one)).iter(f"{SVG}text")
             if text.get("class") == "crossover"
         ]
-        sizes = [volume(size) for size in changes]
+        sizes = [format_bytes(size) for size in changes]
         assert labels[:1] == sizes[:1]
         assert set(labels) <= set(sizes)
 
@@ -358,12 +360,12 @@ def test_curves_of_one_size_and_of_nothing_to_do_are_drawn_or_left_out(
     over_sizes: SweepReply,
 ) -> None:
     one = over_sizes.model_copy(update={"sizes": over_sizes.sizes[:1]})
-    for drawn in curves(one).drawings:
+    for drawn in draw_curves(one).drawings:
         picture = ElementTree.fromstring(str(drawn))
         assert len(points(picture, "best")) == 1
         assert "nan" not in str(drawn)
     none = [size.model_copy(update=dict.fromkeys(NO_TIME, 0.0)) for size in over_sizes.sizes]
-    assert curves(over_sizes.model_copy(update={"sizes": none})).drawings == []
+    assert draw_curves(over_sizes.model_copy(update={"sizes": none})).drawings == []
 
 
 NO_TIME = ("seconds", "baseline_seconds", "bound_seconds")

@@ -12,15 +12,15 @@ pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
 
 from asked_plans import ASKED, body
 from hierarchies import InputError
-from hierarchies.units import duration, volume
+from hierarchies.units import format_bytes, format_duration
 from synth.ask.answers import judge
 from synth.ask.answers.training.planned import StepPlanReply
 from synth.ask.answers.training.plans import PlanOfStep
-from synth.show.report.bars import Bar, Limit, bars
+from synth.show.report.bars import Limit, StackedBar, draw_bars
 from synth.show.report.plans import PlansView, front, plans_view
-from synth.show.report.plans.beside import Listed, beside
-from synth.show.report.plans.words import clauses, laid_out, words
-from synth.show.terminal.training.planned import as_fast
+from synth.show.report.plans.beside import ListedPlan, compare_plans
+from synth.show.report.plans.words import clauses, describe_plan, layout_clauses
+from synth.show.terminal.training.planned import tie_lines
 from synth.show.terminal.training.sent import hidden_share
 from synth.step.sharding import parse_recipe
 
@@ -48,12 +48,14 @@ def test_what_has_something_exposed_is_not_hidden_whole(exposed_seconds: float, 
 
 def test_the_verdict_says_what_the_best_plan_comes_to() -> None:
     best, found = read().plans[0], view(0)
-    assert found.headline.startswith(f"The best plan takes {duration(best.seconds)} a step: ")
+    assert found.headline.startswith(
+        f"The best plan takes {format_duration(best.seconds)} a step: "
+    )
     assert any(line.startswith("2 groups of devices (data)") for line in found.decisions)
     assert any(line.startswith("data on ") for line in found.decisions)
     assert [one.label for one in found.listed] == ["plan 1", "plan 2", "plan 3", "with zero=3"]
     free = read().device_bytes - best.memory.bytes
-    assert found.headline.endswith(f" on the fullest device, {volume(free)} free")
+    assert found.headline.endswith(f" on the fullest device, {format_bytes(free)} free")
 
 
 def test_the_title_says_what_the_step_is_and_what_plans_must_have() -> None:
@@ -85,7 +87,7 @@ def test_the_plan_to_be_taken_is_named_by_what_it_has_before_others() -> None:
     whole = read()
 
     def said(*plans: PlanOfStep, taken: int) -> str:
-        [line] = as_fast(whole.model_copy(update={"plans": plans, "advised": taken}))
+        [line] = tie_lines(whole.model_copy(update={"plans": plans, "advised": taken}))
         assert line.startswith("of these plans, number")
         return line.rpartition("take ")[2]
 
@@ -116,7 +118,7 @@ def test_what_was_asked_why_not_is_answered_in_the_verdict() -> None:
     other = read().why_not
     assert other is not None
     [said] = [line for line in view(0).verdict if line.startswith("Why not zero=3? The best so: ")]
-    assert f"{other.plan}: {duration(other.seconds)} a step, " in said
+    assert f"{other.plan}: {format_duration(other.seconds)} a step, " in said
     assert not any("Why not" in line for line in view(0, **{**FULL, "explain": ""}).verdict)
     [said] = [
         line for line in view(0, **{**FULL, "explain": "zero=0"}).verdict if "Why not" in line
@@ -137,9 +139,9 @@ def test_plans_are_compared_with_the_first_of_those_that_are_looked_at() -> None
     figures = {row[0]: row[1:] for row in told.figures.rows}
     less = first.seconds - other.seconds
     assert figures["a step"] == [
-        duration(first.seconds),
-        duration(other.seconds),
-        f"-{duration(less)} ({-less / first.seconds:+.0%})",
+        format_duration(first.seconds),
+        format_duration(other.seconds),
+        f"-{format_duration(less)} ({-less / first.seconds:+.0%})",
     ]
     rates = [f"{one.tokens_per_second:,.0f}" for one in (first, other)]
     assert figures["tokens a second"][:2] == rates
@@ -155,7 +157,7 @@ def test_plans_are_compared_with_the_first_of_those_that_are_looked_at() -> None
         assert (what in same) == (of(first) == of(other))
         assert (what in figures) != (what in same)
     layout = {row[0]: row[1:] for row in told.layout.rows}
-    both = [laid_out(one) for one in (first, other)]
+    both = [layout_clauses(one) for one in (first, other)]
     assert "placement" in both[0]
     for what, said in both[0].items():
         here = [one[what] or "nothing" for one in both]
@@ -169,18 +171,27 @@ def test_a_difference_has_its_sign_and_its_part() -> None:
         update={"seconds": first.seconds * 1.5, "idle_seconds": 0.0, "utilisation": 0.25}
     )
     whole = first.model_copy(update={"utilisation": 0.26})
-    rows = {row[0]: row for row in beside([Listed("a", whole), Listed("b", other)]).figures.rows}
-    assert rows["a step"][3] == f"+{duration(first.seconds / 2)} (+50%)"
+    rows = {
+        row[0]: row
+        for row in compare_plans([ListedPlan("a", whole), ListedPlan("b", other)]).figures.rows
+    }
+    assert rows["a step"][3] == f"+{format_duration(first.seconds / 2)} (+50%)"
     assert rows["of the peak"][1:] == ["26.0%", "25.0%", "-1.0 points"]
     for part, told in ((0.998, "-0.2%"), (1 - 1e-5, "below 0.1%")):
         near = first.model_copy(update={"seconds": part * first.seconds})
-        by = {row[0]: row for row in beside([Listed("a", first), Listed("b", near)]).figures.rows}
+        by = {
+            row[0]: row
+            for row in compare_plans([ListedPlan("a", first), ListedPlan("b", near)]).figures.rows
+        }
         assert by["a step"][3].endswith(f" ({told})")
     assert first.idle_seconds > 0
-    assert rows["waiting for other stages"][3] == f"-{duration(first.idle_seconds)} (-100%)"
-    back = {row[0]: row for row in beside([Listed("b", other), Listed("a", whole)]).figures.rows}
-    assert back["waiting for other stages"][3] == f"+{duration(first.idle_seconds)}"
-    alone = beside([Listed("a", first)])
+    assert rows["waiting for other stages"][3] == f"-{format_duration(first.idle_seconds)} (-100%)"
+    back = {
+        row[0]: row
+        for row in compare_plans([ListedPlan("b", other), ListedPlan("a", whole)]).figures.rows
+    }
+    assert back["waiting for other stages"][3] == f"+{format_duration(first.idle_seconds)}"
+    alone = compare_plans([ListedPlan("a", first)])
     assert not alone.same.rows
     assert [len(row) for row in alone.figures.rows] == [2] * len(alone.figures.rows)
 
@@ -234,7 +245,7 @@ def test_where_nothing_fits_the_page_says_so_and_draws_nothing() -> None:
 
 def test_the_front_has_a_mark_for_each_plan() -> None:
     several = [front.Point(f"<{n}>", 2.0 + n, 2.0**30 * (9 - n)) for n in range(5)]
-    drawn = ElementTree.fromstring(str(front.drawing(several, several[:2], 2.0**34)))
+    drawn = ElementTree.fromstring(str(front.draw_front(several, several[:2], 2.0**34)))
     marks = [one for one in drawn.iter() if one.tag.endswith("circle") and one.get("class")]
     down = [(float(one.get("cx", 0)), float(one.get("cy", 0))) for one in marks]
     assert len(marks) == 5
@@ -246,14 +257,18 @@ def test_the_front_has_a_mark_for_each_plan() -> None:
         assert corner == (here, less)  # in less memory than here it takes as long as the next
     numbers = [one for one in drawn.iter() if one.get("class") == "simulated"]
     assert len(numbers) == 2
-    alone = front.drawing([], [front.Point("one", 1.0, 1.0)], 2.0)
+    alone = front.draw_front([], [front.Point("one", 1.0, 1.0)], 2.0)
     ElementTree.fromstring(str(alone))
 
 
 def test_bars_are_as_long_as_what_they_stand_for() -> None:
-    several = [Bar("a", {"x": 3.0, "y": 1.0}), Bar("b", {"y": 2.0}), Bar("none", {})]
+    several = [
+        StackedBar("a", {"x": 3.0, "y": 1.0}),
+        StackedBar("b", {"y": 2.0}),
+        StackedBar("none", {}),
+    ]
     drawn = ElementTree.fromstring(
-        str(bars("<all>", ["x", "y", "z"], several, str, Limit(8.0, "most")))
+        str(draw_bars("<all>", ["x", "y", "z"], several, str, Limit(8.0, "most")))
     )
     parts = [float(one.get("width", 0)) for one in drawn.iter() if one.get("class") == "part"]
     assert parts == pytest.approx([share * parts[1] for share in (3, 1, 0, 2, 0, 0)], abs=0.3)
@@ -262,7 +277,9 @@ def test_bars_are_as_long_as_what_they_stand_for() -> None:
 def test_bars_leave_room_for_what_they_are_called() -> None:
     name = "superpod-h100-oversubscribed:1x4x8"
     for label, least in (("first", 150), (name, 7 * len(name))):
-        drawn = ElementTree.fromstring(str(bars("t", ["x"], [Bar(label, {"x": 1.0})], str)))
+        drawn = ElementTree.fromstring(
+            str(draw_bars("t", ["x"], [StackedBar(label, {"x": 1.0})], str))
+        )
         [part] = [one for one in drawn.iter() if one.get("class") == "part"]
         [total] = [one for one in drawn.iter() if one.text == "1.0"]
         assert float(part.get("x", 0)) >= least
@@ -282,7 +299,7 @@ PLANS = (
 
 @pytest.mark.parametrize("plan", PLANS)
 def test_every_axis_of_a_plan_is_in_its_words(plan: str) -> None:
-    said = list(words(plan, 64))
+    said = list(describe_plan(plan, 64))
     for name, size in parse_recipe(plan).axes:
         assert any(f"({name})" in line or name == "pipe" for line in said)
         assert any(str(size) in line for line in said)

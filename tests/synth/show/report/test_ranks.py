@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hierarchies import Axis, Domain, InputError, Placement, Reduction, load, ranges
+from hierarchies import Axis, Domain, InputError, Placement, Reduction, format_ranges, load
 from synth.ask.answers import judge
 from synth.ask.answers.machine_parts import LevelInFull
-from synth.ask.questions.question import asked
+from synth.ask.questions.question import parse_question
 from synth.ask.table import VERBS
 from synth.collective.ranking.request import Watcher
-from synth.show.report.ranks import placed
+from synth.show.report.ranks import locate_rank
 from synth.show.report.topology import digits_of, topology
 
 LARGE = ("dgx-h100:128", "superpod-h100-oversubscribed:8", "tpu-v4-pod-slice:8x8x16", "mi300x:64")
@@ -26,7 +26,9 @@ QUICK = {"k": 1, "max_steps": 1, "stripes": False}
 
 
 def answer(question: dict[str, Any]) -> Any:
-    body = VERBS["top"].answer(asked(VERBS["top"].question, question | QUICK), Watcher()).body
+    body = (
+        VERBS["top"].answer(parse_question(VERBS["top"].question, question | QUICK), Watcher()).body
+    )
     return judge("top").validate_python(json.loads(json.dumps(body)))
 
 
@@ -73,13 +75,13 @@ def test_a_rank_has_the_groups_of_the_reductions_over_its_axes(one: Any, rank: i
     hierarchy = load("dgx-h100:128").hierarchy
     axes = [Axis(name, size) for name, size in one.answers[0].axes.items()]
     placement = Placement(hierarchy, axes, [*map(tuple, one.answers[0].placement)])
-    found = placed(one, 0, str(rank))
+    found = locate_rank(one, 0, str(rank))
     assert (found.device, found.unit) == (rank, f"node{rank // 8}/gpu{rank % 8}")
     assert [tuple(group.over) for group in found.groups] == [("data",), ("model",)]
     for group in found.groups:
         grid = Reduction(placement, tuple(group.over)).grid().tolist()
         [mine] = [sorted(members) for members in grid if rank in members]
-        assert (group.size, group.members) == (len(mine), ranges(mine, 16))
+        assert (group.size, group.members) == (len(mine), format_ranges(mine, 16))
         [axis] = group.over
         assert found.coordinates[axis] == mine.index(rank)
 
@@ -87,14 +89,16 @@ def test_a_rank_has_the_groups_of_the_reductions_over_its_axes(one: Any, rank: i
 def test_ranks_of_a_machine_that_lacks_devices_count_those_that_are_left(uneven: Any) -> None:
     left = uneven.uneven.devices
     for rank, device in enumerate(left):
-        found = placed(uneven, 0, str(rank))
+        found = locate_rank(uneven, 0, str(rank))
         assert (found.rank, found.device) == (rank, device)
         assert found.unit == f"node{device // 8}/gpu{device % 8}"
         assert [*found.coordinates.values()] == [rank]
-        assert [(group.size, group.members) for group in found.groups] == [(15, ranges(left))]
+        assert [(group.size, group.members) for group in found.groups] == [
+            (15, format_ranges(left))
+        ]
 
 
 @pytest.mark.parametrize("text", ["1024", "-1", "7.0", "x", "٣", "", "1e3", "9" * 9])
 def test_what_is_no_rank_is_refused_with_those_there_are(one: Any, text: str) -> None:
     with pytest.raises(InputError, match="ranks are whole numbers from 0 to 1023"):
-        placed(one, 0, text)
+        locate_rank(one, 0, text)

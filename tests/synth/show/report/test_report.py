@@ -18,7 +18,7 @@ import asked_plans
 from browsing import browsing
 from plain_text import printed
 from synth.ask.answers.parts import Json
-from synth.ask.questions.question import asked
+from synth.ask.questions.question import parse_question
 from synth.ask.table import VERBS
 from synth.cli.app import app
 from synth.collective.ranking.request import Watcher
@@ -113,7 +113,9 @@ def reports() -> dict[str, Written]:
         if name == "model":
             answer = asked_plans.body()
         else:
-            answer = VERBS[verb].answer(asked(VERBS[verb].question, question), Watcher()).body
+            answer = (
+                VERBS[verb].answer(parse_question(VERBS[verb].question, question), Watcher()).body
+            )
         body = json.loads(json.dumps(answer))
         found[name] = Written(verb, body, report(verb, question, body))
     return found

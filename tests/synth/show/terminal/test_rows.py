@@ -12,26 +12,26 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from hierarchies import Axis, load, placements
-from hierarchies.units import duration
+from hierarchies.units import format_duration
 from synth.ask.answers.ranked import RankingReply, SweepReply
 from synth.collective.algorithms.algorithms import Choice
 from synth.collective.price.resolution import FINEST
-from synth.collective.ranking.advice import advised
+from synth.collective.ranking.advice import rank_with_advice
 from synth.collective.ranking.planner import answers
-from synth.collective.ranking.request import Against, Request
+from synth.collective.ranking.request import DefaultComparison, Request
 from synth.collective.ranking.sizes import sweep
 from synth.collective.semantics.programs import Language
-from synth.measure.calibration.typical import typical
+from synth.measure.calibration.typical import apply_typical
 from synth.show.report.details import answers_of
-from synth.show.terminal.deciding import wide, worth_a_run
+from synth.show.terminal.deciding import find_deciding_runs, is_wide
 from synth.show.terminal.rows import (
     bus_bandwidth,
     default_by_size,
-    default_first,
-    in_lines,
+    default_rows,
     ranked_table,
     rows,
     stripe,
+    stripe_lines,
 )
 
 
@@ -55,7 +55,7 @@ def test_bus_bandwidth_is_as_nccl_tests_count_it() -> None:
 def test_of_a_program_only_what_there_is_is_said(
     program: str, segments: list[int], share: str, lines: str
 ) -> None:
-    assert in_lines([stripe(program, segments, share)]) == lines
+    assert stripe_lines([stripe(program, segments, share)]) == lines
 
 
 def ranking(name: str, payload: int, **how: Any) -> RankingReply:
@@ -75,14 +75,14 @@ def test_an_algorithm_is_named_where_it_is_the_difference() -> None:
 
 
 def test_over_a_range_both_ends_have_their_interval() -> None:
-    system = typical(load("dgx-h100:2"))
+    system = apply_typical(load("dgx-h100:2"))
     request = Request((Axis("data", 16),), ("data",), 2**20, 1, Language(1), stripes=False)
     reply = SweepReply.of(sweep(system, request, 2**20, 2**24))
     for row, stretch in zip(rows(reply), reply.stretches, strict=True):
         ends = [stretch.first, stretch.last]
         found = [one.default if stretch.keeps_default else one for one in ends]
         assert row.intervals == tuple(
-            tuple(map(duration, one.interval_seconds or ())) for one in found
+            tuple(map(format_duration, one.interval_seconds or ())) for one in found
         )
         shown = Console(width=200, no_color=True)
         with shown.capture() as drawn:
@@ -94,7 +94,7 @@ def test_over_a_range_both_ends_have_their_interval() -> None:
 
 def test_neighbouring_rows_of_a_range_say_different_things() -> None:
     """Where no program gains, as far as prices tell, there is one row, and it is the default's."""
-    system = typical(load("dgx-h100:4"))
+    system = apply_typical(load("dgx-h100:4"))
     request = Request((Axis("data", 32),), ("data",), 2**20, 1, Language(3), stripes=False)
     reply = SweepReply.of(sweep(system, request, 2**20, 2**32))
     found = rows(reply)
@@ -106,22 +106,22 @@ def test_neighbouring_rows_of_a_range_say_different_things() -> None:
     for row, one in kept:
         assert (row.speedup, row.by) == (("same",), "keep the default")
         ends = (one.first.baseline_seconds, one.last.baseline_seconds)
-        assert row.time == tuple(map(duration, ends))
+        assert row.time == tuple(map(format_duration, ends))
         inside = [at for at in reply.sizes if one.from_bytes <= at.bytes <= one.until_bytes]
         assert not any(at.worth_measuring for at in inside)
 
 
 def test_what_is_to_be_run_is_of_a_size_in_its_row() -> None:
-    system = typical(load("dgx-h100:4"))
+    system = apply_typical(load("dgx-h100:4"))
     axes = (Axis("data", 8), Axis("tensor", 4))
     matrix = ((4, 2), (1, 4))
     request = Request(axes, ("data",), 2**20, 1, Language(1), placement=matrix, stripes=False)
     reply = SweepReply.of(sweep(system, request, 2**14, 2**20))
-    found, runs = rows(reply), worth_a_run(reply)
+    found, runs = rows(reply), find_deciding_runs(reply)
     assert runs
     for index, one in enumerate(answers_of(reply)):
         shown = [run.worth for run in runs if run.row == index]
-        assert [one.worth_measuring] == (shown or [None]) or not wide(reply, index)
+        assert [one.worth_measuring] == (shown or [None]) or not is_wide(reply, index)
     for run in runs:
         title, _, size = run.name.partition(", at ")
         assert title == " to ".join(found[run.row].title)
@@ -131,7 +131,7 @@ def test_what_is_to_be_run_is_of_a_size_in_its_row() -> None:
 
 def test_the_default_is_told_by_size_and_where_it_changes() -> None:
     """Beside what is asked of each size by itself."""
-    system = typical(load("dgx-h100:2"))
+    system = apply_typical(load("dgx-h100:2"))
     request = Request((Axis("data", 16),), ("data",), 2**20, 1, Language(1), stripes=False)
     reply = SweepReply.of(sweep(system, request, 2**12, 2**26))
     alone = {
@@ -148,11 +148,11 @@ def test_the_default_is_told_by_size_and_where_it_changes() -> None:
 
 def test_the_default_stands_first_where_it_is_what_to_do_and_no_row_is_it() -> None:
     torus = ranking("tpu-v5e-slice", 2**30)
-    [row] = default_first(torus)
+    [row] = default_rows(torus)
     assert row.by == "by xla: keep the default"
-    assert row.time == (duration(torus.answers[0].baseline_seconds),)
-    assert default_first(ranking("dgx-h100:1", 2**30, stripes=False)) == []
-    assert default_first(ranking("p2-a100:4", 2**30, stripes=False)) == []
+    assert row.time == (format_duration(torus.answers[0].baseline_seconds),)
+    assert default_rows(ranking("dgx-h100:1", 2**30, stripes=False)) == []
+    assert default_rows(ranking("p2-a100:4", 2**30, stripes=False)) == []
 
 
 def test_what_no_runtime_has_is_no_speed_up() -> None:
@@ -162,9 +162,9 @@ def test_what_no_runtime_has_is_no_speed_up() -> None:
 
 def test_where_no_variable_says_it_a_row_tells_what_the_runtime_makes_of_it() -> None:
     """All-reduces inside nodes by rings, between them by a tree: one process knows one way."""
-    system, axes = typical(load("dgx-h100:4")), (Axis("data", 8), Axis("model", 4))
+    system, axes = apply_typical(load("dgx-h100:4")), (Axis("data", 8), Axis("model", 4))
     asked = Request(axes, ("data",), 2**16, 3, Language(3), stripes=False)
-    reply = RankingReply.of(advised(system, asked), explain=False)
+    reply = RankingReply.of(rank_with_advice(system, asked), explain=False)
     told = [
         (one, row)
         for one, row in zip(reply.answers, rows(reply), strict=True)
@@ -178,8 +178,8 @@ def test_where_no_variable_says_it_a_row_tells_what_the_runtime_makes_of_it() ->
         worth = one.worth_measuring
         assert row.speedup[0] in ("same", "none", f"{one.speedup:.2f}x", f"{one.speedup:.2f}x?")
         assert worth is None or worth.speedup == pytest.approx(one.speedup)
-        assert row.as_run == (duration(one.runtime_seconds),)
-        assert one.against_default is not Against.FASTER or one.speedup > 1 + FINEST
+        assert row.as_run == (format_duration(one.runtime_seconds),)
+        assert one.against_default is not DefaultComparison.FASTER or one.speedup > 1 + FINEST
     assert {row.as_run for row in rows(reply) if row not in [row for _, row in told]} == {()}
 
 
@@ -206,12 +206,12 @@ def test_speed_ups_of_several_placements_are_over_the_best_default_of_them_all(n
     assert any(row.slower for row in rows(reply))
     for speedup, seconds in told:
         assert speedup == pytest.approx(best / seconds, abs=0.006)
-    assert [row.time[0] for row in default_first(reply)] in ([], [duration(best)])
+    assert [row.time[0] for row in default_rows(reply)] in ([], [format_duration(best)])
 
 
 @given(st.floats(1e-9, 1e5))
 def test_times_have_three_digits_and_no_exponent(seconds: float) -> None:
-    number, unit = duration(seconds).split()
+    number, unit = format_duration(seconds).split()
     value = float(number) * {"s": 1.0, "ms": 1e-3, "us": 1e-6}[unit]
     assert value == pytest.approx(seconds, rel=0.00501)
     assert len(number.lstrip("0.").replace(".", "")) <= 3 or seconds >= 999.5

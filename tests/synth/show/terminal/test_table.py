@@ -10,7 +10,7 @@ from hierarchies import load
 from plain_text import printed
 from synth.ask.answers.machine_parts import MachineInFull
 from synth.ask.answers.machines import SystemReply
-from synth.ask.answers.parts import as_json
+from synth.ask.answers.parts import to_json
 from synth.show.terminal.table import TABLES
 
 
@@ -20,11 +20,11 @@ from synth.show.terminal.table import TABLES
 def test_ports_that_do_not_divide_are_said(ports: int, said: str) -> None:
     system = load("dgx-h100:2")
     uneven = replace(system, links=(replace(system.links[0], ports=ports), *system.links[1:]))
-    text = printed(TABLES["systems"](as_json(SystemReply.like(system=MachineInFull.of(uneven)))))
+    text = printed(TABLES["systems"](to_json(SystemReply.like(system=MachineInFull.of(uneven)))))
     assert (said in text) if said else ("for every" not in text)
 
 
 def test_open_ends_are_said() -> None:
     for spec, open_ends in (("tpu-v5e-slice:8x8", 2), ("tpu-v5e-slice", 0)):
         reply = SystemReply.like(system=MachineInFull.of(load(spec)))
-        assert printed(TABLES["systems"](as_json(reply))).count("ends open") == open_ends
+        assert printed(TABLES["systems"](to_json(reply))).count("ends open") == open_ends

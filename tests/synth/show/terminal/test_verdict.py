@@ -8,23 +8,23 @@ from typing import Any
 
 import pytest
 
-from hierarchies import Untold, described
-from hierarchies.units import duration, volume
+from hierarchies import UndeterminedLevels, describe_system
+from hierarchies.units import format_bytes, format_duration
 from machines import bare, calibration
 from plain_text import printed
 from synth.ask.answers import judge
 from synth.ask.answers.parts import LaterDefault
 from synth.ask.answers.planning import PlanReply
 from synth.ask.answers.ranked import RankingReply, SweepReply
-from synth.ask.questions.question import asked
+from synth.ask.questions.question import parse_question
 from synth.ask.table import VERBS
 from synth.collective.algorithms.protocols import Protocol
 from synth.collective.ranking.request import Watcher
-from synth.collective.ranking.settings import holds
-from synth.measure.calibration.experiments import isolating, lines
+from synth.collective.ranking.settings import explain_scope
+from synth.measure.calibration.experiments import isolating_experiment, launch_lines
 from synth.show.report.details import emit_question
-from synth.show.terminal.deciding import ToDo, worth_a_run
-from synth.show.terminal.rankings import top
+from synth.show.terminal.deciding import ToDo, find_deciding_runs
+from synth.show.terminal.rankings import render_top
 from synth.show.terminal.rows import Ranking, rows
 from synth.show.terminal.verdict import KEEP, Verdict, verdict
 
@@ -52,7 +52,7 @@ ASKED = {
 
 
 def answered(**given: Any) -> Ranking:
-    question = asked(VERBS["top"].question, given)
+    question = parse_question(VERBS["top"].question, given)
     found: Ranking = judge("top").validate_python(VERBS["top"].answer(question, Watcher()).body)
     return found
 
@@ -89,22 +89,22 @@ def test_it_is_the_largest_speed_up_that_can_be_had_or_that_there_is_none(case: 
             assert "collsynth emit" not in run.lines
             assert (run.expected, run.under) == (
                 f"{one.speedup:.2f}x",
-                duration(one.default_seconds / one.decides_speedup),
+                format_duration(one.default_seconds / one.decides_speedup),
             )
             assert run.between == " to ".join(f"{end:.2f}x" for end in one.speedup_interval)
         assert runs[0].decides.partition(":")[0].partition("if it ")[2][:26] in found.decides
-        assert duration(runs[0].default_seconds) in found.decides
-        shown = " ".join(printed(top(reply)).split())
+        assert format_duration(runs[0].default_seconds) in found.decides
+        shown = " ".join(printed(render_top(reply)).split())
         for cell in (found.headline, *(c for run in found.to_do for c in (run.sets, run.between))):
             assert cell in shown, "the terminal says what the page does"
         return
     if best is None:
         assert (found.headline, found.to_do) == (KEEP, ())
-        assert duration(reply.best_default_seconds) in found.said[0]
+        assert format_duration(reply.best_default_seconds) in found.said[0]
         return
     assert found.headline == f"{best:.2f}x: do this"
     assert (best, found.to_do[0].row) in gains
-    assert duration(reply.answers[found.to_do[0].row].runtime_seconds) in found.said[0]
+    assert format_duration(reply.answers[found.to_do[0].row].runtime_seconds) in found.said[0]
 
 
 def test_a_variable_is_a_line_to_set_and_a_file_is_one_that_is_emitted() -> None:
@@ -116,7 +116,7 @@ def test_a_variable_is_a_line_to_set_and_a_file_is_one_that_is_emitted() -> None
         reply = answered(**ASKED[case])
         [put] = told(reply).to_do
         assert hook in put.lines
-        shown = " ".join(printed(top(reply)).split())
+        shown = " ".join(printed(render_top(reply)).split())
         assert " ".join(f"{put.emits} {put.what} {put.lines}".split()) in shown
         assert put.file is not None
         assert put.file.name.removesuffix(".py") in put.lines
@@ -127,10 +127,10 @@ def emitted(reply: Ranking, what: ToDo) -> str:
     """The text of the file that something to do needs, under the very name that is said there."""
     assert what.file is not None
     emit, size = VERBS["emit"], what.file.size_bytes
-    question = asked(emit.question, emit_question(reply, what.row, what.file.target, size))
+    question = parse_question(emit.question, emit_question(reply, what.row, what.file.target, size))
     [file] = judge("emit").validate_python(emit.answer(question, Watcher()).body).files
     assert file.name == what.file.name
-    unsized = asked(emit.question, emit_question(reply, what.row, what.file.target))
+    unsized = parse_question(emit.question, emit_question(reply, what.row, what.file.target))
     assert unsized == question, "wherever the row's file is handed out it is this one"
     return str(file.text)
 
@@ -175,11 +175,11 @@ def test_where_nccl_has_no_nvls_the_default_is_without_it_and_what_later_ones_ta
         assert one.later_default
         assert one.later_default.name == "nvls_tree"
         line = told(reply).said[said[0]]
-        took = duration(one.later_default.seconds), duration(one.baseline_seconds)
+        took = format_duration(one.later_default.seconds), format_duration(one.baseline_seconds)
         assert "In later NCCL it is nvls_tree: {}, not {}. ".format(*took) in line
         assert one.later_default.seconds > one.baseline_seconds
         setting = "NCCL_ALGO=allreduce:Ring NCCL_PROTO=allreduce:Simple keeps what is priced"
-        assert line.endswith(f". {setting}: {holds('all-reduce')}")
+        assert line.endswith(f". {setting}: {explain_scope('all-reduce')}")
 
 
 def test_of_sizes_it_is_told_from_which_on_the_default_is_none_that_there_is() -> None:
@@ -191,9 +191,9 @@ def test_of_sizes_it_is_told_from_which_on_the_default_is_none_that_there_is() -
     first, size = one.last.later_default, one.until_bytes
     assert first
     [said] = [line for line in told(reply).said[:2] if "no NVLS" in line]
-    took = duration(one.last.baseline_seconds)
-    then = f" {first.name}: {duration(first.seconds)} at {volume(size)}, not {took}. "
-    keeps = f"NCCL_ALGO=allreduce:Ring keeps what is priced: {holds('all-reduce')}"
+    took = format_duration(one.last.baseline_seconds)
+    then = f" {first.name}: {format_duration(first.seconds)} at {format_bytes(size)}, not {took}. "
+    keeps = f"NCCL_ALGO=allreduce:Ring keeps what is priced: {explain_scope('all-reduce')}"
     assert said.endswith(then + keeps)
     sizes = [reply.sizes[0].model_copy(update={"default_name": "tree"}), *reply.sizes[1:]]
     told_of_two = told(reply.model_copy(update={"sizes": sizes}))
@@ -233,7 +233,7 @@ def test_what_nobody_measured_and_what_later_versions_leave_stand_right_after_th
         assert found.headline.endswith("do this")
         gain, decides, said, *_ = found.said
         assert "where the best default" in gain
-        then = f"{duration(seconds)}, not {duration(one.baseline_seconds)}"
+        then = f"{format_duration(seconds)}, not {format_duration(one.baseline_seconds)}"
         assert decides.endswith(f"In later NCCL it is nvls: {then}; over that row 1 {left}")
         assert said == missing
 
@@ -258,7 +258,7 @@ def test_of_sizes_each_stretch_that_gains_has_its_line() -> None:
         for at, row in enumerate(rows(reply))
         if (more := [float(one[:-1]) for one in row.speedup if one > "1" and one[-1] == "x"])
     }
-    wanted = [*gains, *(run.row for run in worth_a_run(reply))]
+    wanted = [*gains, *(run.row for run in find_deciding_runs(reply))]
     assert [one.row for one in found.to_do] == sorted(wanted)
     assert found.headline == f"Up to {max(gains.values()):.2f}x: do this"
 
@@ -291,7 +291,7 @@ def test_of_a_job_it_is_how_much_less_a_step_waits_and_where_its_axes_lie() -> N
     found, best = told(reply), reply.ranking[0]
     less = reply.default_exposed_seconds / best.exposed_seconds
     assert found.headline == f"{less:.2f}x: do this"
-    assert duration(best.exposed_seconds) in found.said[0]
+    assert format_duration(best.exposed_seconds) in found.said[0]
     assert any(str(best.placement) in one for one in found.said)
     assert {one.what.partition(",")[0] for one in found.to_do} <= {e.name for e in reply.entries}
 
@@ -307,15 +307,15 @@ def test_of_groups_it_is_over_the_plain_all_reduce_and_of_one_device_there_is_no
 @pytest.mark.parametrize("size", ["64MiB", ["1MiB", "2MiB"]])
 def test_levels_that_are_not_told_apart_come_with_the_test_that_tells(size: object) -> None:
     """In the verdict, which the page shows, and below a ranking and a range in the terminal."""
-    open_ = replace(calibration(), untold=(Untold(("node", "gpu"), "node"),))
+    open_ = replace(calibration(), untold=(UndeterminedLevels(("node", "gpu"), "node"),))
     system = replace(bare(), calibration=open_)
-    text = {"name": "mine.toml", "text": described(system, "made up")}
+    text = {"name": "mine.toml", "text": describe_system(system, "made up")}
     reply = answered(**SHORT, system=text, axes={"data": 32}, bytes=size)
-    test = isolating(system, "gpu")
+    test = isolating_experiment(system, "gpu")
     assert test
     [said] = [line for line in told(reply).said if test.name in line]
     assert said.startswith("what tells levels 'node' and 'gpu' apart, on level gpu alone")
-    assert lines(system, test).mpirun in said
+    assert launch_lines(system, test).mpirun in said
     assert 'NCCL_TESTS_SPLIT="DIV 4" -x NCCL_ALGO=Ring' in said
-    shown = " ".join(printed(top(reply), 100).split())
+    shown = " ".join(printed(render_top(reply), 100).split())
     assert " ".join(said.split()) in shown

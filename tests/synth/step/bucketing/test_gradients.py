@@ -10,14 +10,14 @@ from bucketed_steps import replica_of, step, zoo
 from grammar.tensors.operations import Step, Value
 from hierarchies import InputError
 from hierarchies.devices import device_named
-from synth.step.bucketing import compared
-from synth.step.bucketing.choosing import filled
-from synth.step.bucketing.clock import timed
-from synth.step.bucketing.gradients import promptly
+from synth.step.bucketing import compare_policies
+from synth.step.bucketing.choosing import fill_buckets
+from synth.step.bucketing.clock import simulate_buckets
+from synth.step.bucketing.gradients import hoist_casts
 from synth.step.search.finalists import RUNTIME, rooflines_of
-from synth.step.sharded_step.meanings import ends_of, gradients, meanings, of_inputs
-from synth.step.sharding import apply, parse_recipe, plan_of, prepared
-from synth.step.simulation.predicting import Sources, predicted
+from synth.step.sharded_step.meanings import ends_of, find_gradients, find_meanings, input_meanings
+from synth.step.sharding import apply, parse_recipe, plan_of, prepare_step
+from synth.step.simulation.predicting import Sources, predict_step
 
 
 @pytest.mark.parametrize("name", ["gpt2-tiny", "resnet-tiny", "llama3-tiny"])
@@ -50,7 +50,7 @@ def test_sums_end_as_in_the_simulation_of_the_whole_step(caps: tuple[int, ...]) 
     whole = zoo("gpt2-tiny", unrolled=True)
     found, names = replica_of(whole), _values(whole)
     plan = plan_of(whole, parse_recipe("data=8; batch over data"))
-    mine = timed(found.backward, filled(found.backward, caps), found.sums.seconds)
+    mine = simulate_buckets(found.backward, fill_buckets(found.backward, caps), found.sums.seconds)
     groups = tuple(
         tuple(names[one.name] for one in found.backward.gradients[each.first : each.last])
         for each in mine.buckets
@@ -62,7 +62,7 @@ def test_sums_end_as_in_the_simulation_of_the_whole_step(caps: tuple[int, ...]) 
         lambda kind, *_: found.sums.seconds(kind.bytes),
         lambda *_: 0.0,
     )
-    run = predicted(prepared(whole, own), own, apply(whole, own), sources, RUNTIME).run
+    run = predict_step(prepare_step(whole, own), own, apply(whole, own), sources, RUNTIME).run
     sent = [at for at, task in enumerate(run.device.tasks) if task.request]
     ends = sorted(run.ends[at] for at in sent)
     assert ends == pytest.approx([one.end_seconds for one in mine.buckets])
@@ -70,8 +70,8 @@ def test_sums_end_as_in_the_simulation_of_the_whole_step(caps: tuple[int, ...]) 
 
 def _values(step: Step) -> dict[str, str]:
     """The value that each gradient is, by its parameter's name."""
-    known = meanings(step.graph, of_inputs(step), ends_of(step))
-    return {known[value.name].label: value.name for value in gradients(step)}
+    known = find_meanings(step.graph, input_meanings(step), ends_of(step))
+    return {known[value.name].label: value.name for value in find_gradients(step)}
 
 
 @pytest.mark.parametrize("unrolled", [False, True])
@@ -98,7 +98,7 @@ def test_gradients_in_bf16_are_cast_when_they_are_made() -> None:
 
 def test_a_cast_that_is_moved_is_done_once_and_after_what_it_casts() -> None:
     before = zoo("gpt2-tiny", unrolled=True, dtype="bfloat16")
-    after = promptly(before)
+    after = hoist_casts(before)
     assert sorted(map(str, after.graph.operations)) == sorted(map(str, before.graph.operations))
     made = {value.name for value in after.graph.inputs}
     for one in after.graph.operations:
@@ -113,7 +113,7 @@ def test_a_step_that_sums_no_gradients_is_refused() -> None:
 
 def test_what_is_said_of_links_and_computing_is_not_above_what_is_likely() -> None:
     found = replica_of(step())
-    for way in compared(found).ways:
+    for way in compare_policies(found).ways:
         assert way.saved.low_seconds <= way.saved.seconds <= way.saved.high_seconds
     assert found.fast <= 1 <= found.slow
     for size in (4, 2**20, 2**28):

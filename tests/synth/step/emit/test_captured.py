@@ -20,9 +20,9 @@ from grammar.tensors.operations import Step
 from grammar.tensors.parser import parse_step
 from ranks_in_threads import in_threads
 from synth.step.emit import write
-from synth.step.sharding import apply, parse_recipe, plan_of, prepared
-from synth.step.trace.tracing import traced
-from synth.step.trials import in_pieces
+from synth.step.sharding import apply, parse_recipe, plan_of, prepare_step
+from synth.step.trace.tracing import trace_step
+from synth.step.trials import split_stacks
 
 RUNTIMES = ("jax", "torch")
 MASK = np.tril(np.ones((8, 8)))  # float64, which JAX makes float32
@@ -59,7 +59,7 @@ BATCH = jax.ShapeDtypeStruct((8, 8), jnp.float32)
 
 
 def step_of(loss: Any) -> Step:
-    return traced("own", lambda p, m, b: (p, m, loss(b)), ({}, {}, BATCH))
+    return trace_step("own", lambda p, m, b: (p, m, loss(b)), ({}, {}, BATCH))
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
@@ -85,7 +85,7 @@ def plain(names: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
 def test_a_file_of_a_model_that_closes_over_nothing_has_no_word_of_it(runtime: str) -> None:
-    step = traced("own", lambda p, m, b: (p, m, b.sum()), ({}, {}, BATCH))
+    step = trace_step("own", lambda p, m, b: (p, m, b.sum()), ({}, {}, BATCH))
     text = write_alone(runtime, step)
     assert "captured()" not in text
     assert "zlib" not in text
@@ -112,16 +112,16 @@ def test_stages_have_the_values_of_their_own_layers() -> None:
         return parameters - 0.1 * gradient, moments, loss
 
     weights = jax.ShapeDtypeStruct((4, 8, 8), jnp.float32)
-    step = traced("own", whole, (weights, {}, BATCH))
+    step = trace_step("own", whole, (weights, {}, BATCH))
     recipe = "data=1 pipe=2; schedule 1f1b, 2 microbatches"
     plan = plan_of(step, parse_recipe(recipe))
-    ready = prepared(step, plan)
+    ready = prepare_step(step, plan)
     stack = b"".join(data for name, data in ready.constants if name.endswith((".0", ".1")))
     assert stack == STACK.tobytes()
     assert parse_step(str(ready)) == ready
     text = write("torch", ready, apply(step, plan), plan.sizes, schedule=plan)
     given = first_inputs(step)
-    found = in_threads(text, in_pieces(ready, given), 2)
+    found = in_threads(text, split_stacks(ready, given), 2)
     wanted = whole(given["parameter"], {}, given["batch"])
     np.testing.assert_allclose(found["loss"], wanted[2], rtol=1e-5)
 

@@ -12,7 +12,7 @@ pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
 from grammar.tensors.parser import parse_step
 from hierarchies import InputError
 from synth.step.emit import write
-from synth.step.models import Spelling, zoo_step
+from synth.step.models import ModelSettings, zoo_step
 from synth.step.sharded_step import check_known
 from synth.step.sharding import apply, parse_recipe, plan_of
 
@@ -39,7 +39,7 @@ def lacking(text: str) -> Iterator[str]:
     "model", [MODELS[0], *(pytest.param(m, marks=pytest.mark.slow) for m in MODELS[1:])]
 )
 def test_a_step_that_lacks_a_parameter_is_refused_with_its_name(model: str) -> None:
-    text = str(zoo_step(model, {}, Spelling(batch=8)))
+    text = str(zoo_step(model, {}, ModelSettings(batch=8)))
     tried = refused = 0
     for damaged in lacking(text):
         tried += 1

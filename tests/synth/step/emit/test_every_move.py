@@ -16,10 +16,10 @@ pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
 pytest.importorskip("torch", reason="needs torch, of the extra 'torch'")
 
 from exhaustive import Sample, sampled
-from grammar.tensors.sharding import Kind, Sharding, Type
+from grammar.tensors.sharding import ReductionKind, Sharding, Type
 from moved_parts import RUNNERS, Case, Sizes, cases, differences, text_of
 from replicas import cut
-from synth.step.redistribution import How, path_between
+from synth.step.redistribution import MoveKind, find_path
 
 EQUAL = {"a": 2, "b": 2, "c": 2}
 SIZES = (EQUAL, {"a": 4, "b": 1, "c": 2})
@@ -72,7 +72,7 @@ def test_sums_of_words_wrap_around_in_torch(target: Sharding, tmp_path: Path) ->
     draw = np.random.default_rng(0)
     whole, one = (draw.integers(0, 2**32, kind.shape, np.uint32) for _ in range(2))
     parts = {(0,): one.astype(np.int64), (1,): (whole - one).astype(np.int64)}
-    path = path_between(kind, Sharding(((), ()), ((Kind.SUM, "a"),)), target, sizes)
+    path = find_path(kind, Sharding(((), ()), ((ReductionKind.SUM, "a"),)), target, sizes)
     text = text_of("torch", [(kind, path)], sizes)
     [made] = RUNNERS["torch"](text, [parts], sizes, tmp_path)
     wanted = cut(whole.astype(np.int64), target, sizes, draw)
@@ -81,7 +81,7 @@ def test_sums_of_words_wrap_around_in_torch(target: Sharding, tmp_path: Path) ->
 
 def test_all_kinds_of_moves_are_cases() -> None:
     found = cases(EQUAL)
-    assert {how.value for how in How} | {"paths"} == found.keys()
+    assert {how.value for how in MoveKind} | {"paths"} == found.keys()
     assert all(len(group) > 100 for group in found.values())
 
 

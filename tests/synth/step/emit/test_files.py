@@ -15,11 +15,11 @@ pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
 from forking import jax_python
 from grammar.tensors.operations import Graph, Operation, Step, Value
 from grammar.tensors.parser import parse_step
-from grammar.tensors.sharding import Kind, Sharding, Type
+from grammar.tensors.sharding import ReductionKind, Sharding, Type
 from hierarchies import InputError
 from synth.step.emit import LANGUAGES, output_names, write
-from synth.step.emit.spelling import WIDTH, Names, statement, unpacked
-from synth.step.sharding import Program, apply, parse_recipe, plan_of
+from synth.step.emit.spelling import WIDTH, Identifiers, spell_statement, spell_unpacking
+from synth.step.sharding import StepProgram, apply, parse_recipe, plan_of
 from traced_steps import step
 
 RUNTIMES = ("jax", "torch")
@@ -131,14 +131,14 @@ def test_outputs_are_called_as_what_they_are_next() -> None:
 # -- refused
 
 
-def one_value(value: Value, sharding: Sharding) -> tuple[Step, Program]:
+def one_value(value: Value, sharding: Sharding) -> tuple[Step, StepProgram]:
     graph = Graph((value,), (), (value,))
-    return Step("one", graph, ("batch",), (value.name,)), Program((sharding,), (), (sharding,))
+    return Step("one", graph, ("batch",), (value.name,)), StepProgram((sharding,), (), (sharding,))
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
 def test_partial_inputs_and_keys_are_refused(runtime: str) -> None:
-    partial = Sharding(((),), ((Kind.SUM, "data"),))
+    partial = Sharding(((),), ((ReductionKind.SUM, "data"),))
     with pytest.raises(InputError, match=r"input x is partial: \[\?\]\{sum:data\}"):
         write(runtime, *one_value(Value("x", Type("f32", (4,))), partial), {"data": 2})
     with pytest.raises(InputError, match=r"is a key|has no key"):
@@ -164,7 +164,7 @@ def test_numbers_that_torch_has_not_are_refused_by_their_line() -> None:
 
 
 def test_names_are_identifiers_and_each_another() -> None:
-    names = Names({"mesh"})
+    names = Identifiers({"mesh"})
     wanted = ("layers/0/up", "layers_0_up", "mesh", "lambda", "list", "0", "a-b", "loop_1")
     found = [names.made(one) for one in wanted]
     assert found[:2] == ["layers_0_up", "layers_0_up_2"]
@@ -175,17 +175,19 @@ def test_names_are_identifiers_and_each_another() -> None:
 
 
 def test_long_statements_are_broken_at_commas() -> None:
-    short = statement("a = f(b)", "what it is")
+    short = spell_statement("a = f(b)", "what it is")
     assert short == ["    a = f(b)  # what it is"]
     names = ", ".join(f"a_long_name_{at}" for at in range(9))
-    lines = statement(f"found = f({names}, g((1, 2), 3))")
+    lines = spell_statement(f"found = f({names}, g((1, 2), 3))")
     assert lines[0] == "    found = f("
     assert lines[-2:] == ["        g((1, 2), 3),", "    )"]
     assert max(map(len, lines)) <= WIDTH
     assert ast.dump(ast.parse("\n".join(line[4:] for line in lines))) == ast.dump(
         ast.parse(f"found = f({names}, g((1, 2), 3))")
     )
-    assert unpacked({"a": "f32[]", "b": "i32[2]"}, "c") == ["    (a, b) = c  # f32[], i32[2]"]
+    assert spell_unpacking({"a": "f32[]", "b": "i32[2]"}, "c") == [
+        "    (a, b) = c  # f32[], i32[2]"
+    ]
 
 
 def test_operations_are_written_for_parts() -> None:

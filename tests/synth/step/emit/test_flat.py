@@ -11,15 +11,22 @@ pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
 pytest.importorskip("torch", reason="needs torch, of the extra 'torch'")
 
 from exhaustive import RARELY, Sample, sampled
-from grammar.tensors.sharding import Kind, Sharding, Type
+from grammar.tensors.sharding import ReductionKind, Sharding, Type
 from moved_parts import Case, differences
 from synth.step.emit import write
-from synth.step.models import Spelling, zoo_step
-from synth.step.redistribution import path_between
+from synth.step.models import ModelSettings, zoo_step
+from synth.step.redistribution import find_path
 from synth.step.sharding import apply, plan_of
-from synth.step.sharding.layers.prepared import prepared
+from synth.step.sharding.layers.prepared import prepare_step
 from synth.step.sharding.text import parse_recipe
-from synth.step.trials import Trial, compared, drawn, in_jax, in_pieces, trained
+from synth.step.trials import (
+    TrialSettings,
+    compare_runs,
+    draw_inputs,
+    run_in_jax,
+    run_trial,
+    split_stacks,
+)
 
 SIZES = {"a": 2, "b": 1, "c": 3}
 VALUE = Type("f32", (6, 5, 2))
@@ -32,17 +39,20 @@ def cases() -> list[Case]:
         Sharding(((),) * 3, (), ("c", "a"), 1),
         Sharding((("c",), (), ()), (), ("a", "b")),
         Sharding(((), (), ("a",)), (), ("c",), 1),
-        Sharding(((),) * 3, ((Kind.SUM, "a"),), ("c", "b")),
+        Sharding(((),) * 3, ((ReductionKind.SUM, "a"),), ("c", "b")),
     ]
     bare = [
         Sharding(((),) * 3),
         Sharding((("c",), (), ("a",))),
-        *(Sharding(((),) * 3, tuple((Kind.SUM, axis) for axis in axes)) for axes in ("abc", "ca")),
-        Sharding((("a",), (), ()), ((Kind.SUM, "c"),)),
+        *(
+            Sharding(((),) * 3, tuple((ReductionKind.SUM, axis) for axis in axes))
+            for axes in ("abc", "ca")
+        ),
+        Sharding((("a",), (), ()), ((ReductionKind.SUM, "c"),)),
     ]
     pairs = [(one, other) for one in flat for other in bare]
     pairs += [(other, one) for one, other in pairs] + [*permutations(flat[5:], 2)]
-    return [(VALUE, path_between(VALUE, *pair, SIZES)) for pair in pairs]
+    return [(VALUE, find_path(VALUE, *pair, SIZES)) for pair in pairs]
 
 
 @sampled(20, seed=8)
@@ -86,14 +96,14 @@ RECIPES = [
 @pytest.mark.parametrize(("runtime", "name", "recipe"), RECIPES)
 def test_steps_of_flat_states(runtime: str, name: str, recipe: str, tmp_path: Path) -> None:
     """Two whole steps beside the model's own function on one device."""
-    how = Spelling(batch=30 if "data=5" in recipe else 12)
+    how = ModelSettings(batch=30 if "data=5" in recipe else 12)
     step = zoo_step(name, {}, how)
     plan = plan_of(step, parse_recipe(recipe))
-    program, ready = apply(step, plan), prepared(step, plan)
+    program, ready = apply(step, plan), prepare_step(step, plan)
     text = write(runtime, ready, program, plan.sizes, schedule=plan)
-    given, world = drawn(step, 2, 8), plan.devices
-    trial = Trial(runtime, 1 if runtime == "jax" else world, 2, 200.0)
-    found = trained({"step.py": text}, world, in_pieces(ready, given), trial, tmp_path)
-    alone = in_jax(step, (name, {}, how), given, 2).of(ready)
+    given, world = draw_inputs(step, 2, 8), plan.devices
+    trial = TrialSettings(runtime, 1 if runtime == "jax" else world, 2, 200.0)
+    found = run_trial({"step.py": text}, world, split_stacks(ready, given), trial, tmp_path)
+    alone = run_in_jax(step, (name, {}, how), given, 2).of(ready)
     assert any(lies.flat for lies in program.inputs)
-    assert compared(ready, program, dict(plan.axes), alone, found).equal
+    assert compare_runs(ready, program, dict(plan.axes), alone, found).equal

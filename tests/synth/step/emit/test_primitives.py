@@ -31,18 +31,18 @@ from grammar.tensors.primitives import (
     REPEATED,
     WHOLE,
 )
-from grammar.tensors.sharding import Kind, Sharding, Type
+from grammar.tensors.sharding import ReductionKind, Sharding, Type
 from hierarchies import InputError
 from ranks_in_threads import parts_in_threads
 from synth.compute.roofline import VIEWS
-from synth.step.emit import LANGUAGES, Section, write, write_some
+from synth.step.emit import LANGUAGES, ProgramSection, write, write_operations
 from synth.step.emit.files import LONG_DTYPES
-from synth.step.emit.moves import neutral
-from synth.step.factors import Row, part, rows, typed
+from synth.step.emit.moves import spell_neutral
+from synth.step.factors import Row, list_rows, part_of, shard_operation
 from synth.step.factors.partials import PARTIALS
 from synth.step.factors.table import TABLE
-from synth.step.redistribution import path_between
-from synth.step.sharding import Done, Moved
+from synth.step.redistribution import find_path
+from synth.step.sharding import LocalOperation, RedistributedValue
 from synth.step.trace.reading import read_jaxpr
 from synth.step.work import KINDS
 
@@ -173,12 +173,12 @@ def test_parts_whose_number_enters(runtime: str) -> None:
     sizes, tried, wrong = {"data": 2}, 0, []
     for case in writable(runtime):
         operation = case.operation
-        for row in rows(operation):
+        for row in list_rows(operation):
             if row.factor is None or row.factor.index is None:
                 continue
             draws = np.random.default_rng(5)
-            how = typed(operation, {"data": row}, sizes)
-            todo = part(operation, how, sizes)
+            how = shard_operation(operation, {"data": row}, sizes)
+            todo = part_of(operation, how, sizes)
             given = [
                 laid(one, lie, sizes, draws)
                 for one, lie in zip(case.drawn(draws), how.operands, strict=True)
@@ -237,27 +237,27 @@ def test_floats_become_the_whole_numbers_that_they_become_in_jax(before: str, af
 SIZES = {"a": 2}
 
 
-@pytest.mark.parametrize("kind", [Kind.MAX, Kind.MIN], ids=str)
+@pytest.mark.parametrize("kind", [ReductionKind.MAX, ReductionKind.MIN], ids=str)
 @pytest.mark.parametrize("after", [one for one in INTEGERS if one != "bool"])
 @pytest.mark.parametrize("before", ["f16", "f32", "f64", "bool", "i32", "u8", "u32"])
-def test_partial_maxima_go_through_a_cast(before: str, after: str, kind: Kind) -> None:
+def test_partial_maxima_go_through_a_cast(before: str, after: str, kind: ReductionKind) -> None:
     """What is written around a block stays out of the result, or there is no row."""
     x, y = Value("x", Type(before, (4,))), Value("y", Type(after, (4,)))
     convert = Operation("convert_element_type", (x,), (y,), (("new_dtype", after),))
-    if Row((kind,), (kind,)) not in rows(convert):
+    if Row((kind,), (kind,)) not in list_rows(convert):
         assert before != "bool"
         return
     cut, partial = Sharding((("a",),)), Sharding(((),), ((kind, "a"),))
-    done = Done(convert, typed(convert, {"a": Row((kind,), (kind,))}, SIZES))
+    done = LocalOperation(convert, shard_operation(convert, {"a": Row((kind,), (kind,))}, SIZES))
     moved = [
-        Moved(x, path_between(x.type, cut, partial, SIZES)),
+        RedistributedValue(x, find_path(x.type, cut, partial, SIZES)),
         done,
-        Moved(y, path_between(y.type, partial, Sharding(((),)), SIZES)),
+        RedistributedValue(y, find_path(y.type, partial, Sharding(((),)), SIZES)),
     ]
-    section = Section(None, tuple(moved), ((x, cut),), ((y, Sharding(((),))),))
+    section = ProgramSection(None, tuple(moved), ((x, cut),), ((y, Sharding(((),))),))
     whole = np.array([1, 0, 1, 1] if before == "bool" else [3, 100, 7, 50])
     array = whole.astype({"u32": "int64"}.get(before, LONG_DTYPES[before]))
-    [made] = parts_in_threads(write_some("torch", section, SIZES), [np.split(array, 2)], 2)
+    [made] = parts_in_threads(write_operations("torch", section, SIZES), [np.split(array, 2)], 2)
     assert [part.tolist() for part in made] == [whole.tolist()] * 2
 
 
@@ -269,12 +269,12 @@ def test_maxima_do_not_go_into_floats_without_infinity() -> None:
     assert jnp.isnan(jnp.maximum(around.astype(jnp.float32), 1.0))
     x, y = Value("x", Type("f32", (4,))), Value("y", Type("f8_e4m3fn", (4,)))
     convert = Operation("convert_element_type", (x,), (y,), (("new_dtype", "f8_e4m3fn"),))
-    kinds = {lie for row in rows(convert) for lie in row.results}
-    assert kinds.isdisjoint((Kind.MAX, Kind.MIN))
-    for kind, runtime in product((Kind.MAX, Kind.MIN), RUNTIMES):
-        text = neutral(kind, "f8_e4m3fn", LANGUAGES[runtime].dtypes, "math", "")
+    kinds = {lie for row in list_rows(convert) for lie in row.results}
+    assert kinds.isdisjoint((ReductionKind.MAX, ReductionKind.MIN))
+    for kind, runtime in product((ReductionKind.MAX, ReductionKind.MIN), RUNTIMES):
+        text = spell_neutral(kind, "f8_e4m3fn", LANGUAGES[runtime].dtypes, "math", "")
         narrow = np.float32(float(text)).astype(jnp.float8_e4m3fn)
-        assert float(narrow) == (-448.0 if kind is Kind.MAX else 448.0)
+        assert float(narrow) == (-448.0 if kind is ReductionKind.MAX else 448.0)
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
@@ -283,11 +283,11 @@ def test_a_primitive_without_words_is_refused_by_name_and_line(runtime: str) -> 
     strange = type(case.operation)(
         "hessenberg", case.operation.operands, case.operation.results, line="model.py:7"
     )
-    from synth.step.factors import Typed
+    from synth.step.factors import OperationSharding
 
-    how = typed(case.operation, {}, {"data": 2})
-    program = one_part(case.operation, rows(case.operation)[0], 2)
-    done = type(program.instructions[0])(strange, Typed(how.operands, how.results, ()))
+    how = shard_operation(case.operation, {}, {"data": 2})
+    program = one_part(case.operation, list_rows(case.operation)[0], 2)
+    done = type(program.instructions[0])(strange, OperationSharding(how.operands, how.results, ()))
     strange_program = type(program)(program.inputs, (done,), program.outputs)
     with pytest.raises(InputError, match="'hessenberg'") as refused:
         write(runtime, step_of(strange), strange_program, {"data": 2})

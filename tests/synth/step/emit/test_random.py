@@ -20,7 +20,7 @@ from grammar.tensors.operations import Step
 from hierarchies import InputError
 from synth.step.emit import write
 from synth.step.sharding import Plan, apply
-from synth.step.sharding.plan import whole
+from synth.step.sharding.plan import replicate_all
 from synth.step.trace.reading import read_jaxpr
 
 KEYS = [(0, 0), (1, 2), (2**32 - 1, 2**31), (0x1BD11BDA, 2**32 - 1), (123456789, 987654321)]
@@ -80,7 +80,7 @@ def test_one_rotation_less_is_seen() -> None:
     """The judge can fail: a Threefry with another rotation gives other bits."""
     function = keyed(DRAWS["one"])
     step = traced(function, jnp.zeros(2, jnp.uint32))
-    plan = Plan((("one", 1),), whole(step.graph))
+    plan = Plan((("one", 1),), replicate_all(step.graph))
     text = write("torch", step, apply(step, plan), plan.sizes).replace("(13, 15", "(13, 16")
     [found] = called("torch", loaded(text), [np.array(KEYS[1], np.int64)])
     assert int(found) != int(function(jnp.array(KEYS[1], jnp.uint32)))

@@ -21,9 +21,9 @@ from grammar.tensors.operations import Step
 from ranks_in_threads import in_threads
 from synth.step.emit import LANGUAGES, output_names, write
 from synth.step.emit.spelling import WIDTH
-from synth.step.schedules import parse
-from synth.step.sharding import apply, parse_recipe, plan_of, prepared
-from synth.step.trials import Alone, in_pieces
+from synth.step.schedules import parse_schedule
+from synth.step.sharding import apply, parse_recipe, plan_of, prepare_step
+from synth.step.trials import SingleDeviceRun, split_stacks
 from traced_steps import step
 
 MODEL = ("mlp-tiny", (("layers", 6),))
@@ -35,26 +35,28 @@ def traced(name: str, layers: tuple[tuple[str, int], ...], unrolled: bool = Fals
 
 
 @cache
-def alone(name: str, layers: tuple[tuple[str, int], ...], unrolled: bool = False) -> Alone:
+def alone(
+    name: str, layers: tuple[tuple[str, int], ...], unrolled: bool = False
+) -> SingleDeviceRun:
     """By the file of the plain step on one device."""
     one = traced(name, layers, unrolled)
     inputs = first_inputs(one)
     made = called("torch", emitted("torch", one), [inputs[v.name] for v in one.graph.inputs])
     values = {key: array[None] for key, array in zip(output_names(one), made, strict=True)}
-    return Alone("one device", values, values)
+    return SingleDeviceRun("one device", values, values)
 
 
 def text_of(one: Step, recipe: str, order: str = "", runtime: str = "torch") -> str:
     plan = plan_of(one, parse_recipe(recipe))
-    plan = replace(plan, order=parse(order)) if order else plan
-    return write(runtime, prepared(one, plan), apply(one, plan), plan.sizes, schedule=plan)
+    plan = replace(plan, order=parse_schedule(order)) if order else plan
+    return write(runtime, prepare_step(one, plan), apply(one, plan), plan.sizes, schedule=plan)
 
 
 def check(text: str, recipe: str, model=MODEL) -> None:
     one = traced(*model)
     plan = plan_of(one, parse_recipe(recipe))
-    ready = prepared(one, plan)
-    found = in_threads(text, in_pieces(ready, first_inputs(one)), plan.devices)
+    ready = prepare_step(one, plan)
+    found = in_threads(text, split_stacks(ready, first_inputs(one)), plan.devices)
     wanted = alone(*model).of(ready).values
     assert found.keys() == wanted.keys()
     for name, array in wanted.items():

@@ -14,10 +14,10 @@ from math import prod
 from equations.cases import Case, cases
 from equations.enumerated import Combination, Found, enumerated, lies_of
 from exhaustive import Sample, sampled
-from grammar.tensors.sharding import Kind
+from grammar.tensors.sharding import ReductionKind
 from places import TESTS
-from synth.step.factors import Row, rows
-from synth.step.factors.factor import lies
+from synth.step.factors import Row, list_rows
+from synth.step.factors.factor import spell_shardings
 from synth.step.factors.partials import PARTIALS
 from synth.step.factors.table import TABLE
 
@@ -27,7 +27,7 @@ PROBED = ("add", "exp", "reduce_max", "reshape joins")
 
 
 def spelled(one: Combination) -> str:
-    return f"{lies(one[0])} -> {lies(one[1])}"
+    return f"{spell_shardings(one[0])} -> {spell_shardings(one[1])}"
 
 
 def known_missing() -> dict[str, set[str]]:
@@ -77,13 +77,17 @@ def test_no_row_is_wrong_and_none_is_missing_without_a_reason(sample: Sample) ->
 @pytest.mark.parametrize("name", PROBED)
 def test_the_judge_finds_a_row_that_is_left_out_or_made_up(name: str) -> None:
     case = next(one for one in CASES if one.name == name)
-    legal = rows(case.operation)
+    legal = list_rows(case.operation)
     for at, left_out in enumerate(legal[1:], 1):
         found = enumerated(case, (*legal[:at], *legal[at + 1 :]))
         implied = (left_out.operands, left_out.results) not in found.missing
-        assert not implied or Kind.MAX in left_out.operands or Kind.MIN in left_out.operands
+        assert (
+            not implied
+            or ReductionKind.MAX in left_out.operands
+            or ReductionKind.MIN in left_out.operands
+        )
     for at, damaged in enumerate(legal[1:], 1):
-        results = tuple(Kind.SUM if lie is None else None for lie in damaged.results)
+        results = tuple(ReductionKind.SUM if lie is None else None for lie in damaged.results)
         found = enumerated(case, (*legal[:at], Row(damaged.operands, results), *legal[at + 1 :]))
         assert found.wrong
 

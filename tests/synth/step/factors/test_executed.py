@@ -10,7 +10,7 @@ pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
 from equations.cases import cases
 from equations.executed import ELEMENTWISE, NUMPY, by_jax, execute
 from equations.laid_out import equal, fractions, laid, meant
-from grammar.tensors.sharding import Kind, shardings
+from grammar.tensors.sharding import ReductionKind, shardings
 
 CASES = cases()
 HERE = [case for case in CASES if case.operation.primitive in {*ELEMENTWISE, *NUMPY}]
@@ -33,13 +33,13 @@ def test_numpy_says_what_jax_does(case) -> None:
     assert all(equal(one, other) for one, other in zip(found, expected, strict=True))
 
 
-@pytest.mark.parametrize("kind", list(Kind))
-def test_what_is_laid_out_means_the_array_and_what_is_damaged_does_not(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", list(ReductionKind))
+def test_what_is_laid_out_means_the_array_and_what_is_damaged_does_not(kind: ReductionKind) -> None:
     draws = np.random.default_rng(2)
     whole = fractions(draws, (6, 12), np.float32)
     for sharding in shardings(2, tuple(SIZES), (kind,)):
         parts = laid(whole, sharding, SIZES, draws)
         assert meant(parts, sharding, SIZES, whole)
-        far = -100 if kind is Kind.MIN else 100
+        far = -100 if kind is ReductionKind.MIN else 100
         worse = {at: one + np.float32(far * (at == (1, 2))) for at, one in parts.items()}
         assert not meant(worse, sharding, SIZES, whole)

@@ -10,9 +10,9 @@ import pytest
 from equations.executed import DTYPES, execute
 from equations.parts import execute_part
 from grammar.tensors.operations import Operation, Value
-from grammar.tensors.sharding import Flat, Kind, Sharding, Type
+from grammar.tensors.sharding import Flat, ReductionKind, Sharding, Type
 from hierarchies import InputError
-from synth.step.factors import every_row, matched, part, rows, typed
+from synth.step.factors import list_all_rows, list_rows, match_rows, part_of, shard_operation
 from synth.step.factors.table import ELEMENTWISE
 
 SHAPE = (2, 3, 5)
@@ -64,7 +64,7 @@ def pieces(whole: np.ndarray, lie: object, count: int) -> list[np.ndarray]:
 
 
 def together(parts: list[np.ndarray], lie: object, shape: tuple[int, ...]) -> np.ndarray:
-    if lie is Kind.SUM:
+    if lie is ReductionKind.SUM:
         return np.asarray(sum(parts))
     assert isinstance(lie, Flat)
     block = np.concatenate(parts, lie.lead)
@@ -73,7 +73,7 @@ def together(parts: list[np.ndarray], lie: object, shape: tuple[int, ...]) -> np
 
 
 def flat(one: Operation) -> list:
-    return [row for row in every_row(one) if row not in rows(one)]
+    return [row for row in list_all_rows(one) if row not in list_rows(one)]
 
 
 @pytest.mark.parametrize("parts", [2, 3, 7])
@@ -85,7 +85,7 @@ def test_every_row_in_parts_is_the_whole(one: Operation, parts: int) -> None:
     assert flat(one)
     for row in flat(one):
         sizes = {"data": parts}
-        mine = part(one, typed(one, {"data": row}, sizes), sizes)
+        mine = part_of(one, shard_operation(one, {"data": row}, sizes), sizes)
         cut = [pieces(array, lie, parts) for array, lie in zip(whole, row.operands, strict=True)]
         made = []
         for at in range(parts):
@@ -116,10 +116,10 @@ def test_values_flat_by_other_axes_are_refused() -> None:
     one, bare = operation("add", SHAPE, SHAPE), Sharding(((),) * 3)
     lies = [bare.laid("data", Flat(0)).laid("seq", Flat(0)), bare.laid("seq", Flat(0))]
     lies.append(lies[1].laid("data", Flat(0)))
-    assert matched(one, [lies[0]] * 2, [lies[0]], sizes).rows
+    assert match_rows(one, [lies[0]] * 2, [lies[0]], sizes).rows
     for other in lies[1:]:
         with pytest.raises(InputError, match="flat by different axes"):
-            matched(one, [lies[0], other], [lies[0]], sizes)
+            match_rows(one, [lies[0], other], [lies[0]], sizes)
     with pytest.raises(InputError, match="flattened block"):
         bare.laid("data", Flat(0)).laid("seq", Flat(1))
 
@@ -128,6 +128,6 @@ def test_element_types_keep_their_width() -> None:
     """A cast of a flat value is of as many elements."""
     one = operation("convert_element_type", SHAPE)
     [row, *_] = flat(one)
-    mine = part(one, typed(one, {"data": row}, {"data": 4}), {"data": 4})
+    mine = part_of(one, shard_operation(one, {"data": row}, {"data": 4}), {"data": 4})
     assert mine.operation.results[0].type == Type("f64", (8,))
     assert DTYPES["f64"] == np.float64

@@ -16,21 +16,28 @@ from equations.parts import execute_part
 from exhaustive import Sample, sampled
 from grammar.tensors.operations import Literal
 from hierarchies import InputError
-from synth.step.factors import Row, Typed, matched, part, rows, typed
+from synth.step.factors import (
+    OperationSharding,
+    Row,
+    list_rows,
+    match_rows,
+    part_of,
+    shard_operation,
+)
 
 CASES = cases()
 BOTH = {"a": 2, "b": 3}
 
 
-def legal(case: Case, by_axis: dict[str, Row], sizes: dict[str, int]) -> Typed | None:
+def legal(case: Case, by_axis: dict[str, Row], sizes: dict[str, int]) -> OperationSharding | None:
     """The types, unless the axes do not divide, or may not come together."""
     try:
-        return typed(case.operation, by_axis, sizes)
+        return shard_operation(case.operation, by_axis, sizes)
     except InputError:
         return None
 
 
-def is_right(case: Case, how: Typed, sizes: dict[str, int]) -> bool:
+def is_right(case: Case, how: OperationSharding, sizes: dict[str, int]) -> bool:
     """Executed on every device, and put together: is it the whole?"""
     draws = np.random.default_rng(len(how.rows))
     operation = case.operation
@@ -39,7 +46,7 @@ def is_right(case: Case, how: Typed, sizes: dict[str, int]) -> bool:
     operands = [
         laid(one, how_, sizes, draws) for one, how_ in zip(whole, how.operands, strict=True)
     ]
-    todo = part(operation, how, sizes)
+    todo = part_of(operation, how, sizes)
     shapes = [() if isinstance(one, Literal) else one.type.shape for one in todo.operation.operands]
     made = {}
     for at in product(*map(range, sizes.values())):
@@ -81,8 +88,8 @@ DELICATE = (
 @pytest.mark.parametrize("name", DELICATE)
 def test_delicate_rows(name: str) -> None:
     case = next(one for one in CASES if one.name == name)
-    for row in rows(case.operation):
-        how = typed(case.operation, {"a": row}, {"a": 2})
+    for row in list_rows(case.operation):
+        how = shard_operation(case.operation, {"a": row}, {"a": 2})
         assert is_right(case, how, {"a": 2}), str(row)
 
 
@@ -90,7 +97,7 @@ def test_delicate_rows(name: str) -> None:
 def test_every_row_in_two_and_in_three_parts(sample: Sample) -> None:
     checks = 0
     for case in sample(CASES):
-        for row, parts in product(rows(case.operation), (2, 3)):
+        for row, parts in product(list_rows(case.operation), (2, 3)):
             sizes = {"a": parts}
             how = legal(case, {"a": row}, sizes)
             if how is None:
@@ -98,7 +105,7 @@ def test_every_row_in_two_and_in_three_parts(sample: Sample) -> None:
                 assert row.factor.size % parts
                 continue
             assert is_right(case, how, sizes), (case.name, str(row), parts)
-            assert dict(matched(case.operation, how.operands, how.results, sizes).rows) in (
+            assert dict(match_rows(case.operation, how.operands, how.results, sizes).rows) in (
                 {"a": row},
                 {},
             )
@@ -110,7 +117,7 @@ def test_every_row_in_two_and_in_three_parts(sample: Sample) -> None:
 def test_rows_of_two_axes_combine_freely(sample: Sample) -> None:
     checks = 0
     for case in sample(CASES):
-        legal_rows = rows(case.operation)
+        legal_rows = list_rows(case.operation)
         for one, other in product(legal_rows, repeat=2):
             for order in (("a", "b"), ("b", "a")):
                 by_axis = dict(zip(order, (one, other), strict=True))
@@ -119,7 +126,8 @@ def test_rows_of_two_axes_combine_freely(sample: Sample) -> None:
                     continue
                 assert is_right(case, how, BOTH), (case.name, str(one), str(other), order)
                 assert (
-                    matched(case.operation, how.operands, how.results, BOTH).factors == how.factors
+                    match_rows(case.operation, how.operands, how.results, BOTH).factors
+                    == how.factors
                 )
                 checks += 1
     sample.note("checks", checks)

@@ -8,12 +8,20 @@ from itertools import permutations, product
 import pytest
 
 from grammar.tensors.operations import Graph, Literal, Operand, Operation, Parameter, Value
-from grammar.tensors.sharding import Kind, Sharding, Split, Type, replicated
+from grammar.tensors.sharding import ReductionKind, Sharding, Split, Type, replicated_sharding
 from hierarchies import InputError
-from synth.step.factors import Row, factors, matched, part, part_parameters, rows, typed
+from synth.step.factors import (
+    Row,
+    factors_of,
+    list_rows,
+    match_rows,
+    part_of,
+    part_parameters,
+    shard_operation,
+)
 
 SIZES = {"data": 2, "model": 4}
-SUM, MAX = Kind.SUM, Kind.MAX
+SUM, MAX = ReductionKind.SUM, ReductionKind.MAX
 
 
 def value(name: str, *shape: int, dtype: str = "f32") -> Value:
@@ -42,7 +50,9 @@ def elementwise(primitive: str, *operands: Operand) -> Operation:
     return operation(primitive, list(operands), value("y", 8, 16))
 
 
-def of_axes(*dimensions: tuple[str, ...], partial: tuple[tuple[Kind, str], ...] = ()) -> Sharding:
+def of_axes(
+    *dimensions: tuple[str, ...], partial: tuple[tuple[ReductionKind, str], ...] = ()
+) -> Sharding:
     return Sharding(dimensions, partial)
 
 
@@ -50,14 +60,14 @@ def refusal(
     one: Operation, operands: list[Sharding], *results: Sharding, sizes: dict[str, int] = SIZES
 ) -> str:
     with pytest.raises(InputError) as refused:
-        matched(one, operands, results, sizes)
+        match_rows(one, operands, results, sizes)
     assert refused.value.where == one.line
     assert refused.value.hint
     return str(refused.value)
 
 
 def test_a_product_has_five_rows_and_two_of_partial_operands() -> None:
-    found = rows(batched())
+    found = list_rows(batched())
     assert len(found) == 7
     assert len([row for row in found if row.factor is not None]) == 4
     assert [row for row in found if row.factor is None and any(row.operands)] == [
@@ -70,10 +80,10 @@ def test_a_product_has_five_rows_and_two_of_partial_operands() -> None:
 def test_a_product_over_two_axes(count: int, over_two: int, in_both_orders: int) -> None:
     one = batched()
     found = [set(), set()]
-    for pair in product(rows(one)[:count], repeat=2):
+    for pair in product(list_rows(one)[:count], repeat=2):
         by_axis = list(zip(SIZES, pair, strict=True))
         for orders, order in enumerate((by_axis[:], by_axis[::-1])):
-            how = typed(one, dict(order), SIZES)
+            how = shard_operation(one, dict(order), SIZES)
             found[1].add((how.operands, how.results))
             if not orders:
                 found[0].add((how.operands, how.results))
@@ -83,11 +93,11 @@ def test_a_product_over_two_axes(count: int, over_two: int, in_both_orders: int)
 def test_types_give_back_the_rows_that_made_them() -> None:
     sizes = {"a": 2, "b": 2, "c": 2}
     one = batched()
-    for chosen in product(rows(one), repeat=3):
+    for chosen in product(list_rows(one), repeat=3):
         for order in permutations(sizes):
             by_axis = {axis: chosen["abc".index(axis)] for axis in order}
-            how = typed(one, by_axis, sizes)
-            again = matched(one, how.operands, how.results, sizes)
+            how = shard_operation(one, by_axis, sizes)
+            again = match_rows(one, how.operands, how.results, sizes)
             used = {
                 axis: row for axis, row in by_axis.items() if any((*row.operands, *row.results))
             }
@@ -97,20 +107,20 @@ def test_types_give_back_the_rows_that_made_them() -> None:
 
 def test_axes_on_a_factor_divide_its_size() -> None:
     joined = operation("reshape", [value("x", 6, 4)], value("y", 24), new_sizes=(24,))
-    (factor,) = factors(joined)
+    (factor,) = factors_of(joined)
     assert factor.size == 6
-    how = typed(joined, {"data": rows(joined)[1]}, SIZES)
+    how = shard_operation(joined, {"data": list_rows(joined)[1]}, SIZES)
     assert part_parameters(joined, {factor: 3}) == (("new_sizes", (12,)),)
-    assert part(joined, how, SIZES).operation.parameters == (("new_sizes", (12,)),)
+    assert part_of(joined, how, SIZES).operation.parameters == (("new_sizes", (12,)),)
     said = refusal(joined, [of_axes(("model",), ())], of_axes(("model",)))
     assert "model=4 cuts 'block 0' of reshape in 4 parts, of size 6" in said
     assert "dimension 0 of operand 0" in said
     wide = product_of_matrices(rows=4)
-    left = rows(wide)[1]
+    left = list_rows(wide)[1]
     with pytest.raises(
         InputError, match="data=2 x model=4 cuts 'left 0' of dot_general in 8 parts"
     ):
-        typed(wide, {"data": left, "model": left}, SIZES)
+        shard_operation(wide, {"data": left, "model": left}, SIZES)
 
 
 def test_groups_of_a_convolution_are_cut_by_their_number() -> None:
@@ -123,7 +133,7 @@ def test_groups_of_a_convolution_are_cut_by_their_number() -> None:
         feature_group_count=6,
         batch_group_count=1,
     )
-    batch, groups = factors(one)
+    batch, groups = factors_of(one)
     assert (batch.size, groups.size) == (8, 6)
     assert dict(part_parameters(one, {groups: 2}))["feature_group_count"] == 2
     refused = [of_axes((), ("model",)), of_axes(("model",), ())]
@@ -136,13 +146,15 @@ def test_orders_of_axes_that_differ() -> None:
     summed = of_axes((), (), partial=((SUM, "data"), (SUM, "model")))
     said = refusal(one, how, summed)
     assert "'contracting 0' cut in different orders of axes: (data,model) and (model,data)" in said
-    assert matched(one, [how[0], of_axes(("data", "model"), ())], [summed], SIZES)
+    assert match_rows(one, [how[0], of_axes(("data", "model"), ())], [summed], SIZES)
 
 
 def test_a_result_in_another_order_of_axes() -> None:
     one = product_of_matrices()
     said = refusal(
-        one, [of_axes(("data", "model"), ()), replicated(2)], of_axes(("model", "data"), ())
+        one,
+        [of_axes(("data", "model"), ()), replicated_sharding(2)],
+        of_axes(("model", "data"), ()),
     )
     assert "'left 0' cut in different orders of axes" in said
 
@@ -150,14 +162,16 @@ def test_a_result_in_another_order_of_axes() -> None:
 def test_partial_plus_replicated_counts_it_often() -> None:
     one = elementwise("add", value("x", 8, 16), value("b", 8, 16))
     summed = of_axes((), (), partial=((SUM, "data"),))
-    said = refusal(one, [summed, replicated(2)], summed)
+    said = refusal(one, [summed, replicated_sharding(2)], summed)
     assert "add cannot take [sum, R] to [sum] along axis 'data'" in said
     assert "would count once for each part: zero it on all but the first" in said
     assert "[sum, sum] -> [sum]" in said
     constant = elementwise("add", value("x", 8, 16), Literal(1.5, "f32"))
-    assert "would count once for each part" in refusal(constant, [summed, replicated(0)], summed)
+    assert "would count once for each part" in refusal(
+        constant, [summed, replicated_sharding(0)], summed
+    )
     nothing = elementwise("add", value("x", 8, 16), Literal(0.0, "f32"))
-    assert matched(nothing, [summed, replicated(0)], [summed], SIZES)
+    assert match_rows(nothing, [summed, replicated_sharding(0)], [summed], SIZES)
 
 
 @pytest.mark.parametrize("primitive", ["sqrt", "exp", "abs", "square", "log"])
@@ -174,13 +188,13 @@ def test_norms_of_partial_sums(primitive: str) -> None:
 def test_maximum_of_partial_sums() -> None:
     summed = of_axes((), (), partial=((SUM, "data"),))
     one = elementwise("max", value("x", 8, 16), Literal(0.0, "f32"))
-    assert "max cannot take [sum, R]" in refusal(one, [summed, replicated(0)], summed)
+    assert "max cannot take [sum, R]" in refusal(one, [summed, replicated_sharding(0)], summed)
 
 
 def test_a_mean_divides_by_the_global_count() -> None:
     summed = of_axes((), (), partial=((SUM, "data"),))
     mean = elementwise("div", value("x", 8, 16), Literal(128.0, "f32"))
-    assert matched(mean, [summed, replicated(0)], [summed], SIZES)
+    assert match_rows(mean, [summed, replicated_sharding(0)], [summed], SIZES)
     uneven = operation("reduce_sum", [value("x", 9)], value("y"), axes=(0,))
     said = refusal(uneven, [of_axes(("data",))], Sharding((), ((SUM, "data"),)))
     assert "data=2 cuts 'dimension 0' of reduce_sum in 2 parts, of size 9" in said
@@ -190,7 +204,7 @@ def test_partial_of_two_kinds() -> None:
     one = elementwise("add", value("x", 8, 16), value("z", 8, 16))
     by_axis = {"data": Row((SUM, SUM), (SUM,)), "model": Row((MAX, None), (MAX,))}
     with pytest.raises(InputError, match="partial of two kinds, max and sum; its meaning would"):
-        typed(one, by_axis, SIZES)
+        shard_operation(one, by_axis, SIZES)
 
 
 def test_two_axes_whose_numbers_enter() -> None:
@@ -203,10 +217,10 @@ def test_two_axes_whose_numbers_enter() -> None:
         slice_sizes=(1, 1),
         mode="clip",
     )
-    first, second = rows(one)[1:3]
-    assert typed(one, {"data": first, "model": first}, SIZES).factors[factors(one)[0]]
+    first, second = list_rows(one)[1:3]
+    assert shard_operation(one, {"data": first, "model": first}, SIZES).factors[factors_of(one)[0]]
     with pytest.raises(InputError, match="'indexed 0' by data and 'indexed 1' by model") as refused:
-        typed(one, {"data": first, "model": second}, SIZES)
+        shard_operation(one, {"data": first, "model": second}, SIZES)
     assert "cut one of them only" in str(refused.value)
 
 
@@ -215,12 +229,12 @@ def test_what_runtimes_compute_whole_is_replicated_only_if_asked() -> None:
     with pytest.raises(
         InputError, match="no factors are known of the primitive 'cholesky'"
     ) as refused:
-        rows(one)
+        list_rows(one)
     assert refused.value.where == "gpt.py:31"
     assert "write replicated=true behind its operands" in str(refused.value)
     one = replace(one, parameters=(("replicated", True),))
-    assert rows(one) == (Row((None,), (None,)),)
-    assert matched(one, [replicated(2)], [replicated(2)], SIZES)
+    assert list_rows(one) == (Row((None,), (None,)),)
+    assert match_rows(one, [replicated_sharding(2)], [replicated_sharding(2)], SIZES)
 
 
 @pytest.mark.parametrize("parameters", [(), (("replicated", True),)], ids=["plain", "asked"])
@@ -228,7 +242,7 @@ def test_what_no_runtime_computes_is_refused_also_if_asked(parameters: tuple) ->
     """Else a sharded step would be shown that cannot be written as a file."""
     one = replace(elementwise("householder", value("x", 8, 16)), parameters=parameters)
     with pytest.raises(InputError, match="known of the primitive 'householder'") as refused:
-        rows(one)
+        list_rows(one)
     assert "replicated=true is said of cholesky, clz, eigh" in str(refused.value)
 
 
@@ -236,7 +250,7 @@ def test_what_no_runtime_computes_is_refused_also_if_asked(parameters: tuple) ->
 def test_what_has_rules_is_not_asked_to_be_replicated(asked: bool) -> None:
     one = replace(elementwise("exp", value("x", 8, 16)), parameters=(("replicated", asked),))
     with pytest.raises(InputError, match="exp has replicated=, and has rules to be cut by"):
-        rows(one)
+        list_rows(one)
 
 
 def test_a_sharding_of_another_rank() -> None:
@@ -246,7 +260,7 @@ def test_a_sharding_of_another_rank() -> None:
 
 def refusal_of_rank(one: Operation) -> str:
     with pytest.raises(InputError) as refused:
-        matched(one, [replicated(1)], [replicated(2)], SIZES)
+        match_rows(one, [replicated_sharding(1)], [replicated_sharding(2)], SIZES)
     return str(refused.value)
 
 
@@ -254,7 +268,7 @@ def test_a_repetition_is_cut_by_its_body() -> None:
     empty = Graph((), (), ())
     one = Operation("scan", (), (), body=empty, line="gpt.py:12")
     with pytest.raises(InputError, match=r"gpt.py:12: scan repeats a body; cut its operations"):
-        rows(one)
+        list_rows(one)
 
 
 def test_axes_that_do_not_exist() -> None:
@@ -267,12 +281,13 @@ def test_axes_that_do_not_exist() -> None:
 def test_keys_and_random_bits_are_made_whole() -> None:
     key = Value("k", Type("key", ()))
     bits = operation("random_bits", [key], value("y", 8, 16, dtype="u32"), shape=(8, 16))
-    assert len(rows(bits)) == 1
+    assert len(list_rows(bits)) == 1
     keys = Value("k", Type("key", (8,)))
     assert (
-        len(rows(operation("squeeze", [keys], Value("y", Type("key", (8,))), dimensions=()))) == 1
+        len(list_rows(operation("squeeze", [keys], Value("y", Type("key", (8,))), dimensions=())))
+        == 1
     )
-    refused = refusal(bits, [replicated(0)], of_axes(("data",), ()))
+    refused = refusal(bits, [replicated_sharding(0)], of_axes(("data",), ()))
     assert "random_bits cannot take [R] to [0] along axis 'data'" in refused
 
 
@@ -281,7 +296,11 @@ def test_fused_projections_are_not_split_along_what_is_cut() -> None:
     fused = operation("split", [value("x", 8, 48)], *parts, sizes=(16, 16, 16), axis=1)
     cut = of_axes((), ("model",))
     assert "split cannot take [1] to [1, 1, 1]" in refusal(fused, [cut], cut, cut, cut)
-    assert [row.operands for row in rows(fused)] == [(None,), (Split(0),), *((k,) for k in Kind)]
+    assert [row.operands for row in list_rows(fused)] == [
+        (None,),
+        (Split(0),),
+        *((k,) for k in ReductionKind),
+    ]
 
 
 def test_minor_dimensions_are_not_joined_while_they_are_cut() -> None:

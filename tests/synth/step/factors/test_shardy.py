@@ -9,7 +9,7 @@ pytest.importorskip("jaxlib.mlir.passmanager", reason="this jaxlib runs no compi
 
 from equations.cases import Case, cases
 from equations.shardy import ours, theirs
-from synth.step.factors import factors
+from synth.step.factors import factors_of
 
 CASES = [case for case in cases() if not case.operation.primitive.startswith("random")]
 NO_RULE = {
@@ -85,7 +85,7 @@ def compared() -> dict[str, tuple[set[str], set[str]]]:
 
 
 def spelled(case: Case) -> set[str]:
-    return {str(ours(case.operation, factor)) for factor in factors(case.operation)}
+    return {str(ours(case.operation, factor)) for factor in factors_of(case.operation)}
 
 
 def test_factors_are_shardys(compared: dict[str, tuple[set[str], set[str]]]) -> None:

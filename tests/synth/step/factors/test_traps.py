@@ -14,16 +14,16 @@ from equations.enumerated import is_right
 from equations.executed import execute
 from equations.laid_out import laid, meant
 from grammar.tensors.operations import Literal, Operation, Value
-from grammar.tensors.sharding import Kind, Lie, Sharding, Split, Type
+from grammar.tensors.sharding import AxisSharding, ReductionKind, Sharding, Split, Type
 from hierarchies import InputError
-from synth.step.factors import matched, rows
+from synth.step.factors import list_rows, match_rows
 from synth.step.factors.windows import tiles
 
 CASES = {case.name: case for case in cases()}
-SUM, MAX, MIN = Kind.SUM, Kind.MAX, Kind.MIN
+SUM, MAX, MIN = ReductionKind.SUM, ReductionKind.MAX, ReductionKind.MIN
 ZERO, ONE = Split(0), Split(1)
 
-Trap = tuple[str, tuple[Lie, ...], tuple[Lie, ...]]
+Trap = tuple[str, tuple[AxisSharding, ...], tuple[AxisSharding, ...]]
 TRAPS: list[Trap] = [
     ("add of a number", (SUM, None), (SUM,)),
     ("add", (SUM, None), (SUM,)),
@@ -65,10 +65,10 @@ TRAPS: list[Trap] = [
 def test_it_is_no_row_and_wrong(trap: Trap) -> None:
     name, before, after = trap
     case = CASES[name]
-    same = {(row.operands, row.results) for row in rows(case.operation)}
+    same = {(row.operands, row.results) for row in list_rows(case.operation)}
     indexed = {
         (row.operands, row.results)
-        for row in rows(case.operation)
+        for row in list_rows(case.operation)
         if row.factor is not None and row.factor.index is not None
     }
     assert (before, after) not in same - indexed
@@ -80,8 +80,8 @@ def test_partial_values_are_looked_up_but_not_where_something_is_filled_in(
     name: str, passes: bool
 ) -> None:
     """What is filled in would count once for each part."""
-    found = {row.operands[0] for row in rows(CASES[name].operation) if row.factor is None}
-    assert found == {None, *(Kind if passes else ())}
+    found = {row.operands[0] for row in list_rows(CASES[name].operation) if row.factor is None}
+    assert found == {None, *(ReductionKind if passes else ())}
 
 
 @pytest.mark.parametrize(
@@ -118,10 +118,10 @@ def test_contracted_lists_of_axes_in_different_orders_give_a_wrong_product() -> 
         }
         assert meant(made, summed, sizes, whole) is right
         if right:
-            assert matched(case.operation, how, [summed], sizes)
+            assert match_rows(case.operation, how, [summed], sizes)
         else:
             with pytest.raises(InputError, match="different orders of axes"):
-                matched(case.operation, how, [summed], sizes)
+                match_rows(case.operation, how, [summed], sizes)
 
 
 def test_whole_numbers_wrap_around_where_the_neutral_element_of_a_minimum_is_written() -> None:
@@ -134,4 +134,4 @@ def test_whole_numbers_wrap_around_where_the_neutral_element_of_a_minimum_is_wri
         Operation("neg", (x,), (y,)),
         Operation("integer_pow", (x,), (y,), (("y", 3),)),
     ):
-        assert not any({MIN, MAX} & set(row.operands) for row in rows(operation))
+        assert not any({MIN, MAX} & set(row.operands) for row in list_rows(operation))

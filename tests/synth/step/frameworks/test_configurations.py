@@ -22,10 +22,10 @@ from framework_files import (
 from hierarchies import Axis, InputError, Placement, placements
 from synth.step.frameworks import (
     FRAMEWORKS,
-    Job,
-    Machine,
-    configuration,
-    configurations,
+    PlacedSystem,
+    TrainingSpec,
+    write_configuration,
+    write_configurations,
 )
 from synth.step.sharding import parse_recipe
 
@@ -38,9 +38,9 @@ def test_what_is_written_is_the_recipe_or_says_what_it_is_instead(framework: str
     """Round trip: the written files, read by the framework's rules, are the recipe they carry."""
     exact = differing = refused = 0
     for model, recipe in sampled(3, 700):
-        job = Job(128, sequence(model))
+        job = TrainingSpec(128, sequence(model))
         try:
-            found = configuration(framework, recipe, model, job, machine(recipe))
+            found = write_configuration(framework, recipe, model, job, machine(recipe))
         except InputError:
             refused += 1
             continue
@@ -75,9 +75,9 @@ def test_ranks_lie_where_the_placement_has_them(framework: str) -> None:
         model = MODELS["mixtral-8x7b" if recipe.experts else "llama3-8b"]
         axes = [Axis(name, size) for name, size in recipe.axes]
         for placement in placements(SYSTEM.hierarchy, axes):
-            job, on = Job(64, sequence(model)), Machine(SYSTEM, placement)
+            job, on = TrainingSpec(64, sequence(model)), PlacedSystem(SYSTEM, placement)
             try:
-                found = configuration(framework, recipe, model, job, on)
+                found = write_configuration(framework, recipe, model, job, on)
             except InputError:
                 continue
             ranks = rank_devices(found.files, EACH, WORLD)
@@ -99,7 +99,7 @@ EXPERTS = "data=4 expert=8; batch over data and expert; experts over expert; zer
 
 def test_experts_are_a_part_of_the_data_parallel_ranks_of_megatron() -> None:
     recipe, model = parse_recipe(EXPERTS), MODELS["mixtral-8x7b"]
-    found = configuration("megatron", recipe, model, Job(64, 4096), machine(recipe))
+    found = write_configuration("megatron", recipe, model, TrainingSpec(64, 4096), machine(recipe))
     args = megatron_parser().parse_args(words(str(found.files["arguments.sh"])))
     assert (args.num_experts, args.moe_router_topk, args.expert_model_parallel_size) == (8, 2, 8)
     assert (args.micro_batch_size, args.global_batch_size) == (1, 64)
@@ -111,16 +111,16 @@ def test_experts_are_a_part_of_the_data_parallel_ranks_of_megatron() -> None:
 def test_the_mapping_of_megatron_is_a_flag_where_that_is_enough() -> None:
     recipe = parse_recipe("pipe=8 data=4; batch over data; schedule 1f1b, 4 microbatches")
     placement = Placement(SYSTEM.hierarchy, (Axis("pipe", 8), Axis("data", 4)), ((1, 8), (4, 1)))
-    on = Machine(SYSTEM, placement)
-    found = configuration("megatron", recipe, MODELS["llama3-8b"], Job(64, 8192), on)
+    on = PlacedSystem(SYSTEM, placement)
+    found = write_configuration("megatron", recipe, MODELS["llama3-8b"], TrainingSpec(64, 8192), on)
     assert "--use-tp-pp-dp-mapping" in words(str(found.files["arguments.sh"]))
     assert "slurm_hostfile" not in found.files
 
 
 def test_bash_reads_the_flags_as_shlex_does(tmp_path: Path) -> None:
     recipe = parse_recipe("data=8 tensor=4; batch over data; weights over tensor as Megatron")
-    job, on = Job(64, 8192), machine(recipe)
-    found = configuration("megatron", recipe, MODELS["llama3-70b"], job, on)
+    job, on = TrainingSpec(64, 8192), machine(recipe)
+    found = write_configuration("megatron", recipe, MODELS["llama3-70b"], job, on)
     text = str(found.files["arguments.sh"])
     (tmp_path / "arguments.sh").write_text(text, encoding="utf-8")
     script = 'source arguments.sh; printf "%s\\n" "${ARGUMENTS[@]}"'
@@ -134,8 +134,8 @@ def test_launch_scripts_are_bash() -> None:
     recipe = parse_recipe("data=4 tensor=8; batch over data; weights over tensor as Megatron")
     axes = (Axis("data", 4), Axis("tensor", 8))
     for matrix in (((4, 1), (1, 8)), ((1, 4), (4, 2))):
-        on = Machine(SYSTEM, Placement(SYSTEM.hierarchy, axes, matrix))
-        found = configurations(recipe, MODELS["llama3-8b"], Job(64, 8192), on)
+        on = PlacedSystem(SYSTEM, Placement(SYSTEM.hierarchy, axes, matrix))
+        found = write_configurations(recipe, MODELS["llama3-8b"], TrainingSpec(64, 8192), on)
         scripts = [text for name, text in found.files.items() if name.endswith(".sh")]
         assert len(scripts) >= 5
         for text in scripts:
@@ -147,8 +147,10 @@ def test_a_process_takes_its_rank_from_who_started_it(tmp_path: Path) -> None:
     recipe = parse_recipe("data=4 tensor=8; batch over data; weights over tensor as Megatron")
     axes = (Axis("data", 4), Axis("tensor", 8))
     placement = Placement(SYSTEM.hierarchy, axes, ((1, 4), (4, 2)))
-    on = Machine(SYSTEM, placement)
-    found = configuration("deepspeed", recipe, MODELS["llama3-8b"], Job(64, 8192), on)
+    on = PlacedSystem(SYSTEM, placement)
+    found = write_configuration(
+        "deepspeed", recipe, MODELS["llama3-8b"], TrainingSpec(64, 8192), on
+    )
     for name, text in found.files.items():
         (tmp_path / name).write_text(str(text), encoding="utf-8")
     stub = tmp_path / "bin" / "python"
@@ -235,12 +237,12 @@ def test_what_a_framework_cannot_say_is_refused(
 ) -> None:
     recipe = parse_recipe(text)
     model = MODELS[name or "llama3-8b"]
-    job = Job(64, min(sequence(model), 4096))
+    job = TrainingSpec(64, min(sequence(model), 4096))
     with pytest.raises(InputError) as caught:
-        configuration(framework, recipe, model, job, machine(recipe))
+        write_configuration(framework, recipe, model, job, machine(recipe))
     assert problem in caught.value.problem
     assert "\n" not in str(caught.value)
-    found = configurations(recipe, model, job, machine(recipe), [framework])
+    found = write_configurations(recipe, model, job, machine(recipe), [framework])
     assert not found.files
     assert str(found.refused[framework]) == str(caught.value)
 
@@ -249,25 +251,25 @@ def test_what_does_not_fit_together_is_refused_for_all() -> None:
     recipe, model = parse_recipe(CUT), MODELS["llama3-8b"]
     on = machine(recipe)
     with pytest.raises(InputError, match="batch of 12 in 8 parts"):
-        configurations(recipe, model, Job(12, 8192), on)
+        write_configurations(recipe, model, TrainingSpec(12, 8192), on)
     other = machine(parse_recipe("data=4 tensor=8; batch over data"))
     with pytest.raises(InputError, match="the placement has data=4, tensor=8, the recipe data=8"):
-        configurations(recipe, model, Job(64, 8192), other)
+        write_configurations(recipe, model, TrainingSpec(64, 8192), other)
     with pytest.raises(InputError, match="no framework 'megatrn'"):
-        configuration("megatrn", recipe, model, Job(64, 8192), on)
+        write_configuration("megatrn", recipe, model, TrainingSpec(64, 8192), on)
     with pytest.raises(InputError, match="a batch of 0"):
-        Job(0, 8192)
+        TrainingSpec(0, 8192)
     with pytest.raises(InputError, match="numbers 'bf16'"):
-        Job(8, 8192, "bf16")
+        TrainingSpec(8, 8192, "bf16")
 
 
 def test_axes_of_other_names_are_known_by_what_they_cut() -> None:
     """``dp=8 tp=4`` is written as ``data=8 tensor=4``."""
     given = parse_recipe(CUT.replace("data", "dp").replace("tensor", "tp"))
     same = parse_recipe(CUT)
-    job, model = Job(64, 8192), MODELS["llama3-8b"]
+    job, model = TrainingSpec(64, 8192), MODELS["llama3-8b"]
     found, wanted = (
-        configuration("megatron", one, model, job, machine(one)) for one in (given, same)
+        write_configuration("megatron", one, model, job, machine(one)) for one in (given, same)
     )
     ours, theirs = (words(str(one.files["arguments.sh"])) for one in (found, wanted))
     assert ours == theirs
@@ -279,8 +281,8 @@ def test_flags_say_the_model() -> None:
     for name, count in (("llama3-8b", 8.03e9), ("llama3-70b", 70.6e9), ("gpt3-175b", 175e9)):
         recipe = parse_recipe("data=32; batch over data")
         model = MODELS[name]
-        job = Job(64, sequence(model))
-        found = configuration("megatron", recipe, model, job, machine(recipe))
+        job = TrainingSpec(64, sequence(model))
+        found = write_configuration("megatron", recipe, model, job, machine(recipe))
         args = megatron_parser().parse_args(words(str(found.files["arguments.sh"])))
         assert abs(parameters(args) / count - 1) < 0.01
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from hierarchies import Axis, InputError, Placement, load
-from synth.step.frameworks import Job, Machine, Model, configuration
-from synth.step.models import Spelling, zoo_step
+from synth.step.frameworks import ModelSpec, PlacedSystem, TrainingSpec, write_configuration
+from synth.step.models import ModelSettings, zoo_step
 from synth.step.sharding import parse_recipe
 from synth.step.zoo.sizes import ZOO
 
@@ -55,13 +55,15 @@ def test_the_module_lays_the_inputs_as_the_plan(
 ) -> None:
     """Run in a process of 8 devices, two sockets of 4: places of the axes, parts of a device."""
     pytest.importorskip("jax")
-    step = zoo_step("gpt2-tiny", {}, Spelling(batch=8))
+    step = zoo_step("gpt2-tiny", {}, ModelSettings(batch=8))
     recipe = parse_recipe(f"data=2 tensor=4; {clauses}")
     system = load("l40s-pcie:1")
     axes = (Axis("data", 2), Axis("tensor", 4))
     placed = Placement(system.hierarchy, axes, matrix)
-    model = Model("gpt2-tiny", ZOO["gpt2-tiny"], step)
-    found = configuration("jax", recipe, model, Job(8, 16), Machine(system, placed))
+    model = ModelSpec("gpt2-tiny", ZOO["gpt2-tiny"], step)
+    found = write_configuration(
+        "jax", recipe, model, TrainingSpec(8, 16), PlacedSystem(system, placed)
+    )
     (tmp_path / "mesh.py").write_text(str(found.files["collsynth_mesh.py"]), encoding="utf-8")
     shapes: dict[str, dict[str, list[int]]] = {}
     for role, label, value in zip(step.roles, step.labels, step.graph.inputs, strict=True):
@@ -86,9 +88,11 @@ def test_the_module_lays_the_inputs_as_the_plan(
 
 def test_padded_parts_are_refused_as_no_partition_spec_says_them() -> None:
     pytest.importorskip("jax")
-    step = zoo_step("gpt2-tiny", {}, Spelling(batch=24))
+    step = zoo_step("gpt2-tiny", {}, ModelSettings(batch=24))
     recipe, system = parse_recipe("data=24; batch over data; zero=3"), load("dgx-h100:3")
     placed = Placement(system.hierarchy, (Axis("data", 24),), ((3, 8),))
-    model = Model("gpt2-tiny", ZOO["gpt2-tiny"], step)
+    model = ModelSpec("gpt2-tiny", ZOO["gpt2-tiny"], step)
     with pytest.raises(InputError, match="has no dimension that the axes of ZeRO divide"):
-        configuration("jax", recipe, model, Job(24, 16), Machine(system, placed))
+        write_configuration(
+            "jax", recipe, model, TrainingSpec(24, 16), PlacedSystem(system, placed)
+        )

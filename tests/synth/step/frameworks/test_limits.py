@@ -9,7 +9,7 @@ import pytest
 from framework_cases import MODELS, machine, read
 from framework_files import words
 from hierarchies import InputError
-from synth.step.frameworks import Job, Model, configuration
+from synth.step.frameworks import ModelSpec, TrainingSpec, write_configuration
 from synth.step.sharding import parse_recipe
 from synth.step.zoo.sizes import sizes_of
 
@@ -33,18 +33,20 @@ def test_tokens_that_a_framework_cannot_divide_are_refused(
     framework: str, text: str, name: str, changes: dict[str, int], refused: int, written: int
 ) -> None:
     """Two slices for each rank of context, parts over tensor, places that a model has."""
-    recipe, model = parse_recipe(text), Model(name, sizes_of(name, changes))
-    found = configuration(framework, recipe, model, Job(64, written), machine(recipe))
+    recipe, model = parse_recipe(text), ModelSpec(name, sizes_of(name, changes))
+    found = write_configuration(
+        framework, recipe, model, TrainingSpec(64, written), machine(recipe)
+    )
     assert read(framework, found, model).axes == recipe.axes
     with pytest.raises(InputError, match=f"^{refused} tokens"):
-        configuration(framework, recipe, model, Job(64, refused), machine(recipe))
+        write_configuration(framework, recipe, model, TrainingSpec(64, refused), machine(recipe))
 
 
 def test_a_wide_layer_that_tensor_does_not_divide_is_refused() -> None:
     recipe = parse_recipe(CUT)
-    model = Model("llama3-8b", sizes_of("llama3-8b", {"hidden": 14334}))
+    model = ModelSpec("llama3-8b", sizes_of("llama3-8b", {"hidden": 14334}))
     with pytest.raises(InputError, match="14334 elements of the MLP in 4 parts"):
-        configuration("megatron", recipe, model, Job(64, 8192), machine(recipe))
+        write_configuration("megatron", recipe, model, TrainingSpec(64, 8192), machine(recipe))
 
 
 @pytest.mark.parametrize("framework", ["megatron", "bridge"])
@@ -52,7 +54,7 @@ def test_rounds_of_microbatches_that_ranks_do_not_divide_are_read_back(framework
     """Six over four ranks go in one round; two rounds would be of unequal ones."""
     text = "pipe=4 data=8; batch over data; schedule interleaved-1f1b, 2 chunks, 6 microbatches"
     recipe, model = parse_recipe(text), MODELS["llama3-8b"]
-    found = configuration(framework, recipe, model, Job(96, 8192), machine(recipe))
+    found = write_configuration(framework, recipe, model, TrainingSpec(96, 8192), machine(recipe))
     assert replace(read(framework, found, model), vocabulary="") == recipe
 
 
@@ -61,8 +63,8 @@ def test_chunks_are_said_by_the_layout_alone_where_there_is_one() -> None:
     text = "pipe=4 data=8; batch over data; schedule interleaved-1f1b, 2 chunks, 4 microbatches"
     for more, by_layout in (("", False), ("; stages of 3, 6 times 4, 5 layers", True)):
         recipe = parse_recipe(text + more)
-        on, job = machine(recipe), Job(64, 8192)
-        found = configuration("megatron", recipe, MODELS["llama3-8b"], job, on)
+        on, job = machine(recipe), TrainingSpec(64, 8192)
+        found = write_configuration("megatron", recipe, MODELS["llama3-8b"], job, on)
         flags = words(str(found.files["arguments.sh"]))
         assert ("--pipeline-model-parallel-layout" in flags) == by_layout
         assert ("--num-virtual-stages-per-pipeline-rank" in flags) != by_layout
@@ -72,8 +74,8 @@ def test_experts_over_all_that_cuts_the_batch_are_ranks_of_data_of_deepspeed() -
     """Over a part of them, its order of ranks has no axis for them."""
     text = "expert=8 tensor=4; batch over expert; experts over expert; "
     recipe, model = parse_recipe(text + "weights over tensor as Megatron"), MODELS["mixtral-8x7b"]
-    found = configuration("deepspeed", recipe, model, Job(64, 4096), machine(recipe))
+    found = write_configuration("deepspeed", recipe, model, TrainingSpec(64, 4096), machine(recipe))
     assert read("deepspeed", found, model) == recipe
     part = parse_recipe("data=4 expert=8; batch over data and expert; experts over expert")
     with pytest.raises(InputError, match="a part of the ranks of data"):
-        configuration("deepspeed", part, model, Job(64, 4096), machine(part))
+        write_configuration("deepspeed", part, model, TrainingSpec(64, 4096), machine(part))

@@ -17,7 +17,7 @@ import pytest
 from framework_cases import MODELS, WORLD, machine, read, sampled, sequence
 from framework_files import megatron_recipe, table, titan_recipe, words
 from hierarchies import InputError
-from synth.step.frameworks import Job, Model, Written, configuration
+from synth.step.frameworks import FrameworkFiles, ModelSpec, TrainingSpec, write_configuration
 from synth.step.sharding.recipes import Recipe
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -31,15 +31,15 @@ def module(name: str) -> Any:
     return pytest.importorskip(name, exc_type=ImportError)
 
 
-def written(framework: str, seed: int) -> list[tuple[Model, Recipe, Written]]:
-    found: list[tuple[Model, Recipe, Written]] = []
+def written(framework: str, seed: int) -> list[tuple[ModelSpec, Recipe, FrameworkFiles]]:
+    found: list[tuple[ModelSpec, Recipe, FrameworkFiles]] = []
     count = dict.fromkeys(MODELS, 0)
     for model, recipe in sampled(seed, 2000):
         if count[model.name] == EACH:
             continue
         try:
-            job = Job(128, sequence(model))
-            one = configuration(framework, recipe, model, job, machine(recipe))
+            job = TrainingSpec(128, sequence(model))
+            one = write_configuration(framework, recipe, model, job, machine(recipe))
         except InputError:
             continue
         count[model.name] += 1

@@ -15,29 +15,34 @@ import pytest
 
 from exhaustive import Sample, sampled
 from forking import FLEET, torch_python
-from grammar.tensors.sharding import Kind, Sharding, Type, replicated, shardings
+from grammar.tensors.sharding import ReductionKind, Sharding, Type, replicated_sharding, shardings
 from hierarchies import Axis, Hierarchy, InputError, Placement
 from replicas import Array, Coordinates, Parts, cut, mismatch, move_parts
 from strategies import switches
-from synth.collective.emit import Options, Source, emit
-from synth.collective.emit.document.writing import document, printed, read_stripes, striped_document
+from synth.collective.emit import EmitOptions, EmitSource, emit
+from synth.collective.emit.document.writing import (
+    document,
+    document_to_text,
+    read_stripes,
+    striped_document,
+)
 from synth.collective.emit.mesh import RankOrder, mesh
 from synth.collective.ranking.planner import answers
 from synth.collective.ranking.request import Answer, Request
-from synth.collective.run import BACKENDS, Trial, run
+from synth.collective.run import BACKENDS, TrialRequest, run
 from synth.collective.run.processes import Command, supervise
 from synth.collective.semantics.lowering import lower
 from synth.collective.semantics.point_to_point import (
     PointToPoint,
-    Transfer,
+    TransferKind,
     coordinates,
-    send_receive,
+    stage_transfer,
 )
 from synth.collective.semantics.schedule import Schedule
 from synth.collective.verify.replay import replay_stripes
 from synth.collective.verify.symbolic import Proved
-from synth.step.redistribution import How, Path, path_between
-from synth.step.redistribution.requests import Communication, communications
+from synth.step.redistribution import MoveKind, RedistributionPath, find_path
+from synth.step.redistribution.requests import Communication, list_communications
 
 AXES = (Axis("data", 4), Axis("model", 3))
 SIZES = {axis.name: axis.size for axis in AXES}
@@ -69,7 +74,7 @@ def answered(request: Request, placement: Placement) -> Answer:
     return best
 
 
-def handed_out(answer: Answer, kind: Kind) -> Sequence[Schedule]:
+def handed_out(answer: Answer, kind: ReductionKind) -> Sequence[Schedule]:
     """The programs of an answer, written as a JSON document and read again."""
     found = answer.candidate
     schedules = [
@@ -77,7 +82,7 @@ def handed_out(answer: Answer, kind: Kind) -> Sequence[Schedule]:
         for part in found.parts
     ]
     made = document(schedules[0]) if len(schedules) == 1 else striped_document(schedules)
-    return read_stripes(printed(made))
+    return read_stripes(document_to_text(made))
 
 
 def on_devices(one: Communication, parts: Parts, placement: Placement) -> Parts:
@@ -95,12 +100,14 @@ def on_devices(one: Communication, parts: Parts, placement: Placement) -> Parts:
     return {at: one.got.applied(got[device]) for device, at in enumerate(where)}
 
 
-def carried_out(path: Path, value: Type, placement: Placement, seed: int = 0) -> str | None:
+def carried_out(
+    path: RedistributionPath, value: Type, placement: Placement, seed: int = 0
+) -> str | None:
     """What is wrong after a path of which every request is its program's."""
     draw = np.random.default_rng(seed)
     whole = (draw.integers(-99, 100, value.shape) / 8).astype(np.float32)
     parts = cut(whole, path.source, SIZES, draw)
-    waiting = list(communications(path, value, placement))
+    waiting = list(list_communications(path, value, placement))
     sent = path.requests(SIZES)
     for move in path.moves:
         if move in sent:
@@ -114,45 +121,45 @@ def carried_out(path: Path, value: Type, placement: Placement, seed: int = 0) ->
 @pytest.mark.parametrize("placement", [NESTED, DEEP], ids=["nested", "deep"])
 @sampled(25, seed=5, parts=2)
 def test_emitted_programs_do_what_moves_mean(placement: Placement, sample: Sample) -> None:
-    pairs = list(permutations(shardings(2, tuple(SIZES), [Kind.SUM]), 2))
+    pairs = list(permutations(shardings(2, tuple(SIZES), [ReductionKind.SUM]), 2))
     for number, pair in enumerate(sample(pairs)):
-        path = path_between(MATRIX, *pair, SIZES)
+        path = find_path(MATRIX, *pair, SIZES)
         assert carried_out(path, MATRIX, placement, number) is None, path
 
 
-@pytest.mark.parametrize("kind", [Kind.MAX, Kind.MIN])
+@pytest.mark.parametrize("kind", [ReductionKind.MAX, ReductionKind.MIN])
 @sampled(8, seed=6, parts=1)
-def test_emitted_programs_put_maxima_together_as_sums(kind: Kind, sample: Sample) -> None:
+def test_emitted_programs_put_maxima_together_as_sums(kind: ReductionKind, sample: Sample) -> None:
     """What is proved to add each part once takes the maximum of each part."""
     every = permutations(shardings(2, tuple(SIZES), [kind]), 2)
     for number, pair in enumerate(sample([one for one in every if one[0].partial])):
-        path = path_between(MATRIX, *pair, SIZES)
+        path = find_path(MATRIX, *pair, SIZES)
         assert carried_out(path, MATRIX, NESTED, number) is None, path
 
 
-BOTH = ((Kind.SUM, "data"), (Kind.SUM, "model"))
-LARGEST = ((Kind.MAX, "data"), (Kind.MAX, "model"))
+BOTH = ((ReductionKind.SUM, "data"), (ReductionKind.SUM, "model"))
+LARGEST = ((ReductionKind.MAX, "data"), (ReductionKind.MAX, "model"))
 SINGLE = [
-    (Sharding((("model", "data"), ())), replicated(2), How.ALL_GATHER),
-    (Sharding(((), ("data", "model"))), replicated(2), How.ALL_GATHER),
-    (Sharding(((), ()), BOTH), Sharding(((), ("model", "data"))), How.REDUCE_SCATTER),
-    (Sharding((("model", "data"), ())), Sharding(((), ("data", "model"))), How.ALL_TO_ALL),
-    (Sharding((("data", "model"), ())), Sharding((("model", "data"), ())), How.PERMUTE),
-    (Sharding(((), ()), BOTH), replicated(2), How.ALL_REDUCE),
-    (Sharding(((), ()), LARGEST), replicated(2), How.ALL_REDUCE),
-    (Sharding(((), ()), LARGEST), Sharding(((), ("model", "data"))), How.REDUCE_SCATTER),
+    (Sharding((("model", "data"), ())), replicated_sharding(2), MoveKind.ALL_GATHER),
+    (Sharding(((), ("data", "model"))), replicated_sharding(2), MoveKind.ALL_GATHER),
+    (Sharding(((), ()), BOTH), Sharding(((), ("model", "data"))), MoveKind.REDUCE_SCATTER),
+    (Sharding((("model", "data"), ())), Sharding(((), ("data", "model"))), MoveKind.ALL_TO_ALL),
+    (Sharding((("data", "model"), ())), Sharding((("model", "data"), ())), MoveKind.PERMUTE),
+    (Sharding(((), ()), BOTH), replicated_sharding(2), MoveKind.ALL_REDUCE),
+    (Sharding(((), ()), LARGEST), replicated_sharding(2), MoveKind.ALL_REDUCE),
+    (Sharding(((), ()), LARGEST), Sharding(((), ("model", "data"))), MoveKind.REDUCE_SCATTER),
 ]
 """Redistributions of one request each, over both axes."""
 
-COLLECTIVES = [one for one in SINGLE if one[-1] is not How.PERMUTE]
+COLLECTIVES = [one for one in SINGLE if one[-1] is not MoveKind.PERMUTE]
 
 
 @pytest.mark.parametrize("placement", [NESTED, DEEP], ids=["nested", "deep"])
 @pytest.mark.parametrize(("source", "target", "how"), SINGLE)
 def test_one_request_over_both_axes(
-    source: Sharding, target: Sharding, how: How, placement: Placement
+    source: Sharding, target: Sharding, how: MoveKind, placement: Placement
 ) -> None:
-    path = path_between(MATRIX, source, target, SIZES)
+    path = find_path(MATRIX, source, target, SIZES)
     assert [move.how for move in path.requests(SIZES)] == [how]
     assert carried_out(path, MATRIX, placement) is None
 
@@ -161,11 +168,11 @@ def emitted(
     one: Communication, placement: Placement, order: RankOrder, target: str = "torch"
 ) -> str:
     """The file of a target for a communication."""
-    [text] = emit(target, handed(one, placement, Options(rank_order=order))).values()
+    [text] = emit(target, handed(one, placement, EmitOptions(rank_order=order))).values()
     return str(text)
 
 
-def handed(one: Communication, placement: Placement, options: Options) -> Source:
+def handed(one: Communication, placement: Placement, options: EmitOptions) -> EmitSource:
     """What is emitted and run for a communication."""
     system = switches(placement.hierarchy)
     assert isinstance(one.request, Request)
@@ -175,14 +182,14 @@ def handed(one: Communication, placement: Placement, options: Options) -> Source
     assert isinstance(verdict, Proved)
     schedule = lower(part.derivation, answer.candidate.reduction, part.size_bytes, part.segments)
     schedule = replace(schedule, op=one.kind)
-    return Source(schedule, system, stripe.prices, verdict, options)
+    return EmitSource(schedule, system, stripe.prices, verdict, options)
 
 
 @pytest.mark.parametrize("target", ["json", "trace"])
 def test_documents_and_timelines_are_made_of_every_request(target: str) -> None:
     for source, target_, _ in COLLECTIVES:
-        path = path_between(MATRIX, source, target_, SIZES)
-        [one] = communications(path, MATRIX, NESTED)
+        path = find_path(MATRIX, source, target_, SIZES)
+        [one] = list_communications(path, MATRIX, NESTED)
         said = json.loads(emitted(one, NESTED, RankOrder.MACHINE, target))
         assert isinstance(one.request, Request)
         if target == "json":
@@ -200,9 +207,12 @@ def test_every_request_runs_and_is_equal_to_the_runtime_s_own(backend: str) -> N
     if find_spec(BACKENDS[backend].needs[0]) is None:
         pytest.skip(f"needs the extra {backend}")
     for source, target, _ in COLLECTIVES:
-        path = path_between(MATRIX, source, target, sizes)
-        [one] = communications(path, MATRIX, placement)
-        given, trial = handed(one, placement, Options()), Trial(4 * 144, "float32", 1, check=True)
+        path = find_path(MATRIX, source, target, sizes)
+        [one] = list_communications(path, MATRIX, placement)
+        given, trial = (
+            handed(one, placement, EmitOptions()),
+            TrialRequest(4 * 144, "float32", 1, check=True),
+        )
         assert run(backend, given, trial).equal, one.move
 
 
@@ -220,8 +230,8 @@ def test_emitted_files_redistribute_in_real_processes(
     devices = mesh(placement, order).devices.tolist()
     where = [device_coordinates(placement, device) for device in devices]
     for number, (source, target, how) in enumerate(COLLECTIVES):
-        path = path_between(value, source, target, sizes)
-        [one] = communications(path, value, placement, order)
+        path = find_path(value, source, target, sizes)
+        [one] = list_communications(path, value, placement, order)
         before = cut(whole, source, sizes, draw)
         after = move_parts(one.move, before, sizes)
         assert mismatch(after, whole, target, sizes) is None
@@ -242,44 +252,44 @@ def test_emitted_files_redistribute_in_real_processes(
 
 def test_payloads_are_what_the_request_counts() -> None:
     """The largest buffer of a device, as ``Goal`` says."""
-    partial = Sharding(((), ()), ((Kind.SUM, "data"),))
+    partial = Sharding(((), ()), ((ReductionKind.SUM, "data"),))
     cut_by_data = Sharding((("data",), ()))
     whole = MATRIX.bytes
 
     def asked(source: Sharding, target: Sharding) -> tuple[str, tuple[str, ...], int]:
-        [one] = communications(path_between(MATRIX, source, target, only), MATRIX, alone)
+        [one] = list_communications(find_path(MATRIX, source, target, only), MATRIX, alone)
         assert isinstance(one.request, Request)
         return one.request.goal.value, one.request.over, one.request.payload_bytes
 
     only = {"data": 4}
     alone = Placement(Hierarchy.of(gpu=4), (Axis("data", 4),), ((4,),))
-    assert asked(partial, replicated(2)) == ("all-reduce", ("data",), whole)
+    assert asked(partial, replicated_sharding(2)) == ("all-reduce", ("data",), whole)
     assert asked(partial, cut_by_data) == ("reduce-scatter", ("data",), whole)
-    assert asked(cut_by_data, replicated(2)) == ("all-gather", ("data",), whole)
+    assert asked(cut_by_data, replicated_sharding(2)) == ("all-gather", ("data",), whole)
     moved = Sharding(((), ("data",)))
     assert asked(cut_by_data, moved) == ("all-to-all", ("data",), whole // 4)
 
 
 def test_what_is_reduced_says_its_operator() -> None:
-    partial = Sharding(((), ()), ((Kind.MAX, "data"),))
-    path = path_between(MATRIX, partial, Sharding((("data",), ())), {"data": 4})
-    [one] = communications(path, MATRIX, NESTED)
-    assert one.kind is Kind.MAX
-    assert one.move.how is How.REDUCE_SCATTER
+    partial = Sharding(((), ()), ((ReductionKind.MAX, "data"),))
+    path = find_path(MATRIX, partial, Sharding((("data",), ())), {"data": 4})
+    [one] = list_communications(path, MATRIX, NESTED)
+    assert one.kind is ReductionKind.MAX
+    assert one.move.how is MoveKind.REDUCE_SCATTER
 
 
 def test_gathering_the_major_dimension_needs_no_rearrangement() -> None:
-    path = path_between(MATRIX, Sharding((("data",), ())), replicated(2), SIZES)
-    assert [one.got.free for one in communications(path, MATRIX, NESTED)] == [True]
-    path = path_between(MATRIX, Sharding(((), ("data",))), replicated(2), SIZES)
-    assert [one.got.free for one in communications(path, MATRIX, NESTED)] == [False]
+    path = find_path(MATRIX, Sharding((("data",), ())), replicated_sharding(2), SIZES)
+    assert [one.got.free for one in list_communications(path, MATRIX, NESTED)] == [True]
+    path = find_path(MATRIX, Sharding(((), ("data",))), replicated_sharding(2), SIZES)
+    assert [one.got.free for one in list_communications(path, MATRIX, NESTED)] == [False]
 
 
 def test_pieces_are_in_the_order_of_ranks() -> None:
     """Ranks that count axes have data's factor of the nodes, data's of the GPUs, then model's."""
-    path = path_between(MATRIX, Sharding((("model", "data"), ())), replicated(2), SIZES)
+    path = find_path(MATRIX, Sharding((("model", "data"), ())), replicated_sharding(2), SIZES)
     for order in (RankOrder.MACHINE, RankOrder.AXES):
-        [one] = communications(path, MATRIX, NESTED, order)
+        [one] = list_communications(path, MATRIX, NESTED, order)
         named = [f"{part.size}" for part in mesh(NESTED, order).axes]
         assert [str(size) for size in one.got.shape[:3]] == named
     assert one.got.shape[:3] == (2, 2, 3)
@@ -295,10 +305,10 @@ def test_coordinates_are_those_of_the_matrix(placement: Placement) -> None:
 
 
 def test_a_stage_sends_to_the_next() -> None:
-    found = send_receive(DEEP, "model", 0, 1, 1024)
-    assert found.what is Transfer.SEND_RECEIVE
+    found = stage_transfer(DEEP, "model", 0, 1, 1024)
+    assert found.what is TransferKind.SEND_RECEIVE
     assert found.pairs.tolist() == [[0, 2], [1, 3], [6, 8], [7, 9]]
-    assert send_receive(DEEP, "model", 1, 1, 1024).pairs.tolist() == []
+    assert stage_transfer(DEEP, "model", 1, 1, 1024).pairs.tolist() == []
 
 
 @pytest.mark.parametrize(
@@ -306,4 +316,4 @@ def test_a_stage_sends_to_the_next() -> None:
 )
 def test_a_stage_that_is_not_there_is_refused(axis: str, target: int, says: str) -> None:
     with pytest.raises(InputError, match=says):
-        send_receive(DEEP, axis, 0, target, 1024)
+        stage_transfer(DEEP, axis, 0, target, 1024)

@@ -6,15 +6,15 @@ from itertools import permutations
 
 import pytest
 
-from grammar.tensors.sharding import Kind, Sharding, Type, replicated, shardings
+from grammar.tensors.sharding import ReductionKind, Sharding, Type, replicated_sharding, shardings
 from hierarchies import Axis, Hierarchy, InputError, Placement, load, placements
 from strategies import switches
-from synth.collective.price.steps import StepPrice
+from synth.collective.price.steps import InstructionPrice
 from synth.collective.ranking.request import Answer
 from synth.collective.verify.symbolic import Proved
-from synth.step.redistribution import How
-from synth.step.redistribution.paths import First, paths_between
-from synth.step.redistribution.seconds import Answers, Redistributor
+from synth.step.redistribution import MoveKind
+from synth.step.redistribution.paths import CostPriority, find_paths
+from synth.step.redistribution.seconds import Redistributor, RequestAnswers
 
 MATRIX = Type("bf16", (4096, 6144))
 AXES = (Axis("data", 4), Axis("model", 8))
@@ -24,12 +24,14 @@ def on_dgx() -> Redistributor:
     """Four nodes, ``model`` inside of them."""
     system = load("dgx-h100:4")
     placement = Placement(system.hierarchy, AXES, ((4, 1), (1, 8)))
-    return Redistributor(Answers(system, max_steps=3, segments=(1,), stripes=False), placement)
+    return Redistributor(
+        RequestAnswers(system, max_steps=3, segments=(1,), stripes=False), placement
+    )
 
 
 def test_every_request_is_answered_by_a_proved_program() -> None:
     machine = on_dgx()
-    pair = Sharding((("data",), ("model",))), replicated(2)
+    pair = Sharding((("data",), ("model",))), replicated_sharding(2)
     found = machine.redistribution(MATRIX, *pair)
     assert found.requests
     for one in found.requests:
@@ -41,11 +43,11 @@ def test_every_request_is_answered_by_a_proved_program() -> None:
 def test_the_fastest_of_the_least_bytes_and_of_the_fewest_requests_is_taken() -> None:
     machine = on_dgx()
     decided = 0
-    for pair in list(permutations(shardings(2, ("data", "model"), [Kind.SUM]), 2))[::29]:
+    for pair in list(permutations(shardings(2, ("data", "model"), [ReductionKind.SUM]), 2))[::29]:
         paths = [
             path
-            for first in First
-            for path in paths_between(MATRIX, *pair, machine.sizes, first=first)
+            for first in CostPriority
+            for path in find_paths(MATRIX, *pair, machine.sizes, first=first)
         ]
         found = machine.redistribution(MATRIX, *pair)
         assert found.path in paths
@@ -61,7 +63,7 @@ def test_the_fastest_of_the_least_bytes_and_of_the_fewest_requests_is_taken() ->
 def test_a_small_value_is_not_worth_more_requests() -> None:
     """A gradient's sum over nodes: large ones are shared out among the GPUs of a node first."""
     machine = on_dgx()
-    pair = Sharding(((), ()), ((Kind.SUM, "data"),)), replicated(2)
+    pair = Sharding(((), ()), ((ReductionKind.SUM, "data"),)), replicated_sharding(2)
     small, large = Type("f32", (8, 32)), Type("f32", (8192, 32768))
     assert len(machine.redistribution(small, *pair).requests) == 1
     assert len(machine.redistribution(large, *pair).requests) > 1
@@ -72,13 +74,15 @@ def test_a_permute_is_priced_link_by_link() -> None:
     pair = Sharding((("data", "model"), ())), Sharding((("model", "data"), ()))
     found = machine.redistribution(MATRIX, *pair)
     [one] = found.requests
-    assert one.communication.move.how is How.PERMUTE
-    assert isinstance(one.answer, StepPrice)
+    assert one.communication.move.how is MoveKind.PERMUTE
+    assert isinstance(one.answer, InstructionPrice)
     assert one.answer.busiest == "node"
 
 
 def test_what_is_local_takes_no_request() -> None:
-    found = on_dgx().redistribution(MATRIX, replicated(2), Sharding((("data",), ("model",))))
+    found = on_dgx().redistribution(
+        MATRIX, replicated_sharding(2), Sharding((("data",), ("model",)))
+    )
     assert (found.requests, found.seconds) == ((), 0)
 
 
@@ -86,20 +90,23 @@ def test_a_placement_on_another_machine_is_refused() -> None:
     system = switches(Hierarchy.of(node=2, gpu=2))
     other = Placement(Hierarchy.of(gpu=4), (Axis("data", 4),), ((4,),))
     with pytest.raises(InputError, match="the placement is on"):
-        Redistributor(Answers(system), other)
+        Redistributor(RequestAnswers(system), other)
 
 
 def test_placements_share_answers_and_find_what_each_finds_alone() -> None:
     system, value = load("p2-a100:2"), Type("f32", (1024, 1024))
-    shared = Answers(system, max_steps=3, segments=(1,), stripes=False)
+    shared = RequestAnswers(system, max_steps=3, segments=(1,), stripes=False)
     for names in (("a", "b"), ("b", "a")):
         axes = tuple(Axis(name, size) for name, size in zip(names, (4, 8), strict=True))
         for placement in placements(system.hierarchy, axes):
-            alone = Answers(system, max_steps=3, segments=(1,), stripes=False)
-            for source in (Sharding(((), ()), ((Kind.SUM, "a"),)), Sharding((("b", "a"), ()))):
+            alone = RequestAnswers(system, max_steps=3, segments=(1,), stripes=False)
+            for source in (
+                Sharding(((), ()), ((ReductionKind.SUM, "a"),)),
+                Sharding((("b", "a"), ())),
+            ):
                 seconds = [
                     Redistributor(one, placement)
-                    .redistribution(value, source, replicated(2))
+                    .redistribution(value, source, replicated_sharding(2))
                     .seconds
                     for one in (shared, alone)
                 ]

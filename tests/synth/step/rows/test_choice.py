@@ -10,11 +10,11 @@ import pytest
 
 from grammar.tensors.operations import Graph, Operation, Step, Value
 from grammar.tensors.parser import parse_step
-from grammar.tensors.sharding import Kind, Sharding, Type
+from grammar.tensors.sharding import ReductionKind, Sharding, Type
 from places import TESTS
 from synth.search.space import BestFound, Budget, Infeasible, Optimal
-from synth.step.rows import Chosen, Prices, choose, options, plain_prices, seconds_of
-from synth.step.rows.options import lies
+from synth.step.rows import PlanSolution, Prices, choose, list_options, plain_prices, seconds_of
+from synth.step.rows.options import list_shardings
 from synth.step.sharding import Cuts, Plan, parse_recipe, plan_of
 
 ONE, TWO = {"data": 2}, {"data": 2, "tensor": 2}
@@ -104,11 +104,11 @@ def plans(step: Step, sizes: Mapping[str, int]) -> Iterator[Plan]:
 
 def _cuts(graph: Graph, sizes: Mapping[str, int], carried: frozenset[int]) -> Iterator[Cuts]:
     inputs = [
-        lies(one.type, sizes, (Kind.SUM,) if at in carried else ())
+        list_shardings(one.type, sizes, (ReductionKind.SUM,) if at in carried else ())
         for at, one in enumerate(graph.inputs)
     ]
     operations = [
-        [one.rows for one in options(each, sizes)]
+        [one.rows for one in list_options(each, sizes)]
         if each.body is None
         else list(_cuts(each.body, sizes, frozenset((1,))))
         for each in graph.operations
@@ -120,9 +120,11 @@ def _cuts(graph: Graph, sizes: Mapping[str, int], carried: frozenset[int]) -> It
 @pytest.mark.parametrize(("sizes", "plain", "all_"), [(ONE, 5, 7), (TWO, 25, 49)], ids=str)
 def test_so_many_ways_to_do_a_product(sizes: dict[str, int], plain: int, all_: int) -> None:
     one = product_of(matrix("a", 8, 4, 4), matrix("b", 8, 4, 4), "c", batch=1)
-    assert len(options(one, sizes, partial=False)) == plain
-    assert len(options(one, sizes)) == all_
-    assert len({found.how.operands + found.how.results for found in options(one, sizes)}) == all_
+    assert len(list_options(one, sizes, partial=False)) == plain
+    assert len(list_options(one, sizes)) == all_
+    assert (
+        len({found.how.operands + found.how.results for found in list_options(one, sizes)}) == all_
+    )
 
 
 @pytest.mark.parametrize(("sizes", "count"), [(ONE, 48), (TWO, 2304)], ids=str)
@@ -130,16 +132,16 @@ def test_so_many_plans_of_two_products(sizes: dict[str, int], count: int) -> Non
     """Of sizes that all axes divide; inputs lie as they are read, no operand is a partial sum."""
     text = str(two_products()).replace("3]", "4]").replace("[3", "[4")
     operations = parse_step(text).graph.operations
-    each = [len(options(one, sizes, partial=False)) for one in operations]
+    each = [len(list_options(one, sizes, partial=False)) for one in operations]
     assert each[0] * each[1] * each[2] == count
 
 
 def test_so_many_ways_to_lie() -> None:
     value = Type("f32", (8, 4))
-    assert len(lies(value, ONE)) == 3
-    assert len(lies(value, TWO)) == 9
-    assert len(lies(value, TWO, (Kind.SUM,))) == 16
-    assert lies(Type("f32", (2, 3)), TWO) == (
+    assert len(list_shardings(value, ONE)) == 3
+    assert len(list_shardings(value, TWO)) == 9
+    assert len(list_shardings(value, TWO, (ReductionKind.SUM,))) == 16
+    assert list_shardings(Type("f32", (2, 3)), TWO) == (
         Sharding(((), ())),
         Sharding((("tensor",), ())),
         Sharding((("data",), ())),
@@ -151,7 +153,7 @@ def test_what_is_chosen_is_the_best_of_all_plans(make: object) -> None:
     """Where a value has one reader the search charges what a plan costs."""
     step = make()  # type: ignore[operator]
     found, rates = choose(step, over(ONE), prices(ONE)), prices(ONE)
-    assert isinstance(found, Chosen)
+    assert isinstance(found, PlanSolution)
     assert isinstance(found.found, Optimal)
     least = min(seconds_of(step, plan, rates).all for plan in plans(step, ONE))
     assert found.found.seconds == pytest.approx(least)
@@ -161,7 +163,7 @@ def test_what_is_chosen_is_the_best_of_all_plans(make: object) -> None:
 def test_a_redistribution_that_two_read_is_charged_at_most_twice() -> None:
     step, rates = updated(), prices(ONE)
     found = choose(step, over(ONE), rates)
-    assert isinstance(found, Chosen)
+    assert isinstance(found, PlanSolution)
     every = [seconds_of(step, plan, rates) for plan in plans(step, ONE)]
     own = seconds_of(step, found.plan, rates)
     assert own.all <= found.found.seconds <= own.all + own.sending + 1e-12
@@ -172,7 +174,7 @@ def test_a_redistribution_that_two_read_is_charged_at_most_twice() -> None:
 def test_over_two_axes_messages_find_what_elimination_does() -> None:
     for step in (two_products(), looped(), updated()):
         found = choose(step, over(TWO), prices(TWO))
-        assert isinstance(found, Chosen)
+        assert isinstance(found, PlanSolution)
         assert isinstance(found.found, Optimal)
         assert seconds_of(step, found.plan, prices(TWO)).all <= found.found.seconds * (1 + 1e-9)
 
@@ -180,11 +182,11 @@ def test_over_two_axes_messages_find_what_elimination_does() -> None:
 def test_compute_alone_is_cut_and_sending_alone_is_not() -> None:
     free = plain_prices(ONE, {"data": inf}, 50.0)
     found = choose(two_products(), over(ONE), free)
-    assert isinstance(found, Chosen)
+    assert isinstance(found, PlanSolution)
     whole = seconds_of(two_products(), Plan((("data", 1),), found.plan.cuts), free).computing
     assert found.found.seconds == pytest.approx(whole / 2)
     dear = choose(two_products(), over(ONE), plain_prices(ONE, RATES, inf))
-    assert isinstance(dear, Chosen)
+    assert isinstance(dear, PlanSolution)
     assert dear.found.seconds == 0.0
 
 
@@ -192,7 +194,7 @@ def test_a_kept_step_of_a_perceptron_is_chosen_better_than_by_recipes() -> None:
     step = parse_step((TESTS / "steps" / "mlp-tiny.step").read_text(encoding="utf-8"))
     rates = plain_prices(ONE, {"data": 1e6}, 1e9, 1e8)
     found = choose(step, over(ONE), rates)
-    assert isinstance(found, Chosen)
+    assert isinstance(found, PlanSolution)
     assert str(found).endswith(" ms, gap 0 %")
     for recipe in ("batch over data", "batch over data; zero=1", "batch over data; zero=3"):
         plan = plan_of(step, parse_recipe(f"data=2; {recipe}"))
@@ -204,8 +206,8 @@ def test_one_round_is_an_answer_with_a_gap() -> None:
     rates = plain_prices(TWO, {"data": 1e6, "tensor": 4e6}, 1e9, 1e8)
     short = choose(step, over(TWO), rates, Budget(1))
     full = choose(step, over(TWO), rates)
-    assert isinstance(short, Chosen)
-    assert isinstance(full, Chosen)
+    assert isinstance(short, PlanSolution)
+    assert isinstance(full, PlanSolution)
     assert isinstance(short.found, Optimal | BestFound)
     assert full.found.seconds <= short.found.seconds
 
@@ -216,6 +218,6 @@ def test_what_may_not_be_sent_is_not_chosen() -> None:
 
     still = Prices(prices(ONE).computing, never, prices(ONE).handing)
     found = choose(two_products(), over(ONE), still)
-    assert isinstance(found, Chosen)
+    assert isinstance(found, PlanSolution)
     assert seconds_of(two_products(), found.plan, still).sending == 0.0
     assert not isinstance(found.found, Infeasible)

@@ -11,7 +11,7 @@ import pytest
 from grammar.tensors.parser import parse_step
 from hierarchies import InputError
 from places import TESTS
-from synth.step.rows.grids import THREE_DEGREES, Extents, Knobs, extents_of, recipes
+from synth.step.rows.grids import THREE_DEGREES, Extents, Knobs, extents_of, list_recipes
 from synth.step.schedules import SCHEDULES, chunks_of
 from synth.step.sharding import apply, parse_recipe, plan_of
 
@@ -30,7 +30,7 @@ def test_the_grids_of_distir(
     found = [
         recipe
         for world, batch in product(worlds, batches)
-        for recipe in recipes(world, Extents(batch, megatron=DEEP, layers=DEEP), THREE_DEGREES)
+        for recipe in list_recipes(world, Extents(batch, megatron=DEEP, layers=DEEP), THREE_DEGREES)
     ]
     assert models * len(found) == count
 
@@ -46,7 +46,7 @@ def test_three_degrees_are_those_of_three_loops() -> None:
                 wanted.add((pipe, data, tensor, count))
     found = [
         (*(dict(one.axes).get(name, 1) for name in ("pipe", "data", "tensor")), one.microbatches)
-        for one in recipes(world, extents, THREE_DEGREES)
+        for one in list_recipes(world, extents, THREE_DEGREES)
     ]
     assert set(found) == wanted
     assert len(found) == len(wanted)
@@ -54,8 +54,8 @@ def test_three_degrees_are_those_of_three_loops() -> None:
 
 def test_uneven_stages_are_all_that_have_a_layer_each() -> None:
     extents = Extents(16, megatron=4, layers=7)
-    even = set(recipes(8, extents, Knobs(chunks=(1, 2))))
-    found = set(recipes(8, extents, Knobs(chunks=(1, 2), uneven=True)))
+    even = set(list_recipes(8, extents, Knobs(chunks=(1, 2))))
+    found = set(list_recipes(8, extents, Knobs(chunks=(1, 2), uneven=True)))
     assert even < found
     assert {one.layers for one in even} == {()}
     assert {one.stages for one in even} == {1}
@@ -69,10 +69,10 @@ def test_uneven_stages_are_all_that_have_a_layer_each() -> None:
 def test_every_recipe_is_another_and_is_read_back_from_its_text() -> None:
     extents = Extents(16, tokens=8, megatron=4, vocabulary=64, experts=4, layers=4)
     for knobs in (Knobs(), Knobs(vocabulary=(True, False), zero=(0, 1))):
-        found = list(recipes(8, extents, knobs))
+        found = list(list_recipes(8, extents, knobs))
         assert len(found) == len(set(found)) > 500
         assert all(parse_recipe(str(one)) == one for one in found)
-        assert found == list(recipes(8, extents, knobs))
+        assert found == list(list_recipes(8, extents, knobs))
 
 
 def test_stages_have_every_order_that_is_made() -> None:
@@ -92,19 +92,20 @@ def test_stages_have_every_order_that_is_made() -> None:
                 continue
             wanted.add((name, count, chunks))
         found = [
-            (one.schedule, one.microbatches, one.chunks) for one in recipes(ranks, extents, knobs)
+            (one.schedule, one.microbatches, one.chunks)
+            for one in list_recipes(ranks, extents, knobs)
         ]
         assert sorted(found) == sorted(wanted)
 
 
 def test_a_model_without_layers_or_tokens_has_no_such_axes() -> None:
-    found = list(recipes(4, Extents(8)))
+    found = list(list_recipes(4, Extents(8)))
     assert {dict(one.axes).keys() <= {"data"} for one in found} == {True}
-    assert not list(recipes(3, Extents(8)))
+    assert not list(list_recipes(3, Extents(8)))
 
 
 def test_one_device_does_it_whole() -> None:
-    found = list(recipes(1, Extents(8, layers=2), Knobs(remat=(False,))))
+    found = list(list_recipes(1, Extents(8, layers=2), Knobs(remat=(False,))))
     assert [str(one) for one in found] == ["data=1"]
 
 
@@ -127,7 +128,7 @@ def test_a_step_can_be_cut_by_every_recipe_that_is_named(model: str) -> None:
     one = step(model, optimizer="sgd")
     extents = extents_of(one)
     assert extents.layers == 2
-    every = list(recipes(4, extents, Knobs(chunks=(1, 2))))
+    every = list(list_recipes(4, extents, Knobs(chunks=(1, 2))))
     assert {one.schedule for one in every} >= {"", "1f1b", "gpipe"}
     for recipe in Random(3).sample(every, 5):
         try:

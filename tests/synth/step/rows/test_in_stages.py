@@ -17,27 +17,27 @@ from grammar.tensors.sharding import Sharding, Type, part_shape
 from ordered_steps import judge_order
 from sharded_steps import in_float64, judge, on_one_device
 from synth.search.space import BestFound, Optimal
-from synth.step.factors import part
-from synth.step.rows import Chosen, Prices, choose, options, plain_prices, seconds_of
-from synth.step.rows.options import lies
-from synth.step.rows.tables import Tables, tables_of
+from synth.step.factors import part_of
+from synth.step.rows import PlanSolution, Prices, choose, list_options, plain_prices, seconds_of
+from synth.step.rows.options import list_shardings
+from synth.step.rows.tables import StepCosts, costs_of
 from synth.step.sharding import (
     Cuts,
-    Done,
-    Moved,
+    LocalOperation,
     Plan,
-    Program,
-    Sent,
+    RedistributedValue,
+    SentValue,
+    StepProgram,
     apply,
     parse_plan,
     parse_recipe,
     plan_of,
     plan_text,
-    prepared,
+    prepare_step,
 )
-from synth.step.sharding.plan import TIME, Rows, loop_of
+from synth.step.sharding.plan import TIME, Rows, scan_operands_of
 from synth.step.sharding.program import EVERYWHERE
-from synth.step.sharding.stages import ONCE
+from synth.step.sharding.stages import ONCE_PHASES
 from synth.step.work import length_of
 from traced_steps import step, two_weights
 
@@ -51,13 +51,13 @@ def prices(plan: Plan, fast: float = 1.0) -> Prices:
 
 def every_plan(one: Step, plan: Plan) -> Iterator[Plan]:
     """Every way to cut it along its axes of devices; along time as it is."""
-    graph, cuts, sizes = prepared(one, plan).graph, plan.cuts, plan.parts
+    graph, cuts, sizes = prepare_step(one, plan).graph, plan.cuts, plan.parts
     inputs = [
-        lies(value.type, sizes, (), lie.along(TIME))
+        list_shardings(value.type, sizes, (), lie.along(TIME))
         for value, lie in zip(graph.inputs, cuts.inputs, strict=True)
     ]
     rows = [
-        [way.rows for way in options(operation, sizes, in_time=in_time(cut))]
+        [way.rows for way in list_options(operation, sizes, in_time=in_time(cut))]
         for operation, cut in zip(graph.operations, cuts.operations, strict=True)
     ]
     for found in product(product(*inputs), product(*rows)):
@@ -76,7 +76,7 @@ class Charged:
     """
 
     def __init__(self, one: Step, plan: Plan, prices: Prices) -> None:
-        self.plan, self.prices, self.ready = plan, prices, prepared(one, plan)
+        self.plan, self.prices, self.ready = plan, prices, prepare_step(one, plan)
         program = apply(one, plan)
         ends = [
             (self.ready.graph.outputs[out], program.outputs[out], program.homes[place])
@@ -87,25 +87,25 @@ class Charged:
         self.everywhere = {value.name for value, home in homes if home == EVERYWHERE} | {
             value.name
             for one, place in done
-            if isinstance(one, Done) and place.stage == EVERYWHERE
+            if isinstance(one, LocalOperation) and place.stage == EVERYWHERE
             for value in one.operation.results
         }
         self.seconds = self._of(program, 1, ends)
 
     def _of(
-        self, program: Program, around: int, ends: Sequence[tuple[Operand, Sharding, int]]
+        self, program: StepProgram, around: int, ends: Sequence[tuple[Operand, Sharding, int]]
     ) -> float:
         total, made, sent = 0.0, {}, {}
         read: list[tuple[Operand, Sharding, int]] = list(ends)
         for at, one in enumerate(program.instructions):
-            often = bool(program.places) and program.places[at].when not in ONCE
+            often = bool(program.places) and program.places[at].when not in ONCE_PHASES
             times = around * (self.plan.microbatches if often else 1)
             match one:
-                case Moved(value, path):
+                case RedistributedValue(value, path):
                     made[value.name, path.target] = path.source, times * self._moved(one)
-                case Sent(value, lie, _, target):
+                case SentValue(value, lie, _, target):
                     sent[value.name, lie, target] = times * self._sent(one)
-                case Done(operation, how, body):
+                case LocalOperation(operation, how, body):
                     stage = program.places[at].stage if program.places else EVERYWHERE
                     both = zip(operation.operands, how.operands, strict=True)
                     read += [(*pair, stage) for pair in both]
@@ -118,16 +118,16 @@ class Charged:
                 total += seconds
         return total
 
-    def _done(self, operation: Operation, how, body: Program | None, times: int) -> float:  # type: ignore[no-untyped-def]
+    def _done(self, operation: Operation, how, body: StepProgram | None, times: int) -> float:  # type: ignore[no-untyped-def]
         if body is None:
-            return times * self.prices.computing(part(operation, how, self.plan.parts).operation)
+            return times * self.prices.computing(part_of(operation, how, self.plan.parts).operation)
         assert operation.body is not None
-        divided = loop_of(operation.parameter)
+        divided = scan_operands_of(operation.parameter)
         carried = zip(operation.body.outputs, divided.carry(body.inputs), strict=False)
         ends = [(value, lie, EVERYWHERE) for value, lie in carried]
         return self._of(body, times * length_of(operation), ends)
 
-    def _moved(self, one: Moved) -> float:
+    def _moved(self, one: RedistributedValue) -> float:
         kind, source, target = one.value.type, one.path.source, one.path.target
         cut = [TIME in axes for axes in source.dimensions]
         shape = tuple(
@@ -138,7 +138,7 @@ class Charged:
             Type(kind.dtype, shape), source.without(TIME), target.without(TIME)
         )
 
-    def _sent(self, one: Sent) -> float:
+    def _sent(self, one: SentValue) -> float:
         shape = part_shape(one.value.type, one.sharding, self.plan.parts)
         size = Type(one.value.type.dtype, shape).bytes
         return self.prices.handing(size, one.source, one.target)
@@ -151,7 +151,7 @@ def test_rows_of_two_stages_are_the_best_of_all_plans(text: str, fast: float) ->
     plan = plan_of(one, parse_recipe(text))
     rates = prices(plan, fast)
     found = choose(one, plan, rates)
-    assert isinstance(found, Chosen)
+    assert isinstance(found, PlanSolution)
     assert isinstance(found.found, Optimal)
     least, count = inf, 0
     for other in every_plan(one, plan):
@@ -185,7 +185,7 @@ def test_the_costs_of_any_choice_are_what_its_plan_does(name: str, text: str) ->
     one = of_layers(name)
     plan = plan_of(one, parse_recipe(text))
     rates = prices(plan)
-    tables = tables_of(one, plan, rates)
+    tables = costs_of(one, plan, rates)
     draw = np.random.default_rng(0)
     for _ in range(3):
         states = _any_choice(tables, draw)
@@ -195,7 +195,7 @@ def test_the_costs_of_any_choice_are_what_its_plan_does(name: str, text: str) ->
         assert seconds_of(one, other, rates).all <= charged * (1 + 1e-9)
 
 
-def _any_choice(tables: Tables, draw: np.random.Generator) -> list[int]:
+def _any_choice(tables: StepCosts, draw: np.random.Generator) -> list[int]:
     """Of each variable a state that may stand beside those before it."""
     costs = tables.costs
     found: list[int] = []
@@ -215,13 +215,13 @@ def test_rows_in_stages_compute_what_one_device_does(name: str, text: str) -> No
     plan = plan_of(one, parse_recipe(text))
     rates = prices(plan, 1e6)
     found = choose(one, plan, rates, gap=1e-3)
-    assert isinstance(found, Chosen)
+    assert isinstance(found, PlanSolution)
     assert isinstance(found.found, Optimal | BestFound)
     assert found.found.seconds <= Charged(one, plan, rates).seconds * 1.001
     assert found.plan.cuts != plan.cuts
     assert replace(found.plan, cuts=plan.cuts) == plan
     assert parse_plan(plan_text(one, found.plan), one) == found.plan
-    ready, program = prepared(one, found.plan), apply(one, found.plan)
+    ready, program = prepare_step(one, found.plan), apply(one, found.plan)
     if plan.order is not None:
         judge_order(ready, found.plan, program)
     judge(ready, program, plan.parts, on_one_device(ready))

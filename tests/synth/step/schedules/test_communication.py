@@ -20,19 +20,19 @@ from order_replay import carried_out
 from synth.step.schedules import (
     SCHEDULES,
     V_SHAPED,
-    Communicated,
+    CommSchedule,
     Durations,
-    Order,
-    Protocol,
+    PipelineSchedule,
+    TransferProtocol,
     Transfers,
-    parse_communicated,
-    timeline,
+    parse_comm_schedule,
+    time_schedule,
 )
 
-EAGER, MET = Protocol.EAGER, Protocol.RENDEZVOUS
+EAGER, MET = TransferProtocol.EAGER, TransferProtocol.RENDEZVOUS
 
 
-def with_transfers(order: Order, random: Random, swaps: int) -> list[list[str]]:
+def with_transfers(order: PipelineSchedule, random: Random, swaps: int) -> list[list[str]]:
     """The words of an order, each receive with its send; then receives moved on their ranks.
 
     Every receive stays before its reader.
@@ -71,7 +71,7 @@ def text_of(rows: list[list[str]]) -> str:
 
 
 @st.composite
-def rows_of(draw: st.DrawFn) -> tuple[Order, list[list[str]]]:
+def rows_of(draw: st.DrawFn) -> tuple[PipelineSchedule, list[list[str]]]:
     name = draw(st.sampled_from(sorted(SCHEDULES)))
     ranks, rounds, chunks = (draw(st.integers(1, most)) for most in (4, 2, 2))
     order = SCHEDULES[name](ranks, ranks * rounds * (1 + (name in V_SHAPED)), chunks)
@@ -82,17 +82,17 @@ def rows_of(draw: st.DrawFn) -> tuple[Order, list[list[str]]]:
 @examples(60, 600)
 @given(rows_of())
 def test_what_stands_still_is_what_a_replay_stands_still_with(
-    case: tuple[Order, list[list[str]]],
+    case: tuple[PipelineSchedule, list[list[str]]],
 ) -> None:
     """By the place of receives alone; and where buffered sends stand still, all others do."""
     order, rows = case
     at = {protocol: carried_out(rows, buffered=protocol is EAGER) for protocol in (EAGER, MET)}
     for protocol, waiting in at.items():
         if not waiting:
-            assert parse_communicated(text_of(rows), protocol).order == order
+            assert parse_comm_schedule(text_of(rows), protocol).order == order
             continue
         with pytest.raises(InputError, match="no rank can go on") as error:
-            parse_communicated(text_of(rows), protocol)
+            parse_comm_schedule(text_of(rows), protocol)
         named = re.findall(r"\d+(?:SEND|RECV)_[FB]\d+", error.value.problem)
         assert len(named) >= 4
         assert {*named} <= {*waiting}
@@ -101,14 +101,14 @@ def test_what_stands_still_is_what_a_replay_stands_still_with(
 
 
 @given(rows_of(), st.sampled_from([0.0, 0.25, 1.0]))
-def test_laws_of_time(case: tuple[Order, list[list[str]]], transfer: float) -> None:
+def test_laws_of_time(case: tuple[PipelineSchedule, list[list[str]]], transfer: float) -> None:
     """Eager ends no later than by rendezvous, that no later than blocking; none beats the order."""
     order, rows = case
     seconds = Durations(1, 2).on(order)
-    ends = [timeline(order, seconds, Transfers(transfer)).seconds]
-    for protocol in (EAGER, MET, Protocol.BLOCKING):
+    ends = [time_schedule(order, seconds, Transfers(transfer)).seconds]
+    for protocol in (EAGER, MET, TransferProtocol.BLOCKING):
         try:
-            found = parse_communicated(text_of(rows), protocol)
+            found = parse_comm_schedule(text_of(rows), protocol)
         except InputError:
             break
         ends.append(found.timeline(seconds, transfer).seconds)
@@ -126,8 +126,8 @@ def test_a_receive_ahead_holds_up_the_sends_behind_it() -> None:
     ahead = rest.format("1SEND_F0 1RECV_F1 1F1 1SEND_F1")
     behind = rest.format("1RECV_F1 1SEND_F0 1F1 1SEND_F1")
     with pytest.raises(InputError, match="waits in 0SEND_F1 until rank 1 does 1RECV_F1, after"):
-        parse_communicated(late + ahead)
-    waits, goes = (parse_communicated(one) for one in (early + ahead, late + behind))
+        parse_comm_schedule(late + ahead)
+    waits, goes = (parse_comm_schedule(one) for one in (early + ahead, late + behind))
     assert waits.order == goes.order
     begins = [
         {str(span.action): span.begin_seconds for row in found.ranks for span in row}
@@ -165,20 +165,20 @@ REFUSED = {
 @pytest.mark.parametrize("text", REFUSED)
 def test_what_is_refused(text: str) -> None:
     with pytest.raises(InputError) as error:
-        parse_communicated(text)
+        parse_comm_schedule(text)
     assert str(error.value).startswith(REFUSED[text])
 
 
 def test_gradients_are_reduced_when_all_of_a_stage_are_made() -> None:
     for text in ("0F0 0B0 0REDUCE_GRAD", "0F0 0I0 0W0 0REDUCE_GRAD"):
-        assert parse_communicated(text).order.stages == 1
+        assert parse_comm_schedule(text).order.stages == 1
 
 
 def test_two_ranks_that_send_before_they_receive() -> None:
     """As in pytorch/pytorch#172668: each waits for the other's receive."""
     text = "0F0 0SEND_F0 0F1 0SEND_F1 2RECV_F0 2F0\n1RECV_F0 1F0 1SEND_F0 1RECV_F1 1F1"
     with pytest.raises(InputError) as error:
-        parse_communicated(text)
+        parse_comm_schedule(text)
     assert error.value.problem == (
         "no rank can go on: rank 0 waits in 0SEND_F1 until rank 1 does 1RECV_F1, after 1SEND_F0; "
         "rank 1 waits in 1SEND_F0 until rank 0 does 2RECV_F0, after 0SEND_F1"
@@ -200,10 +200,10 @@ def test_what_pytorch_dumps_is_read() -> None:
     command = [*torch_python(), str(FLEET / "torch_orders.py"), "--comms", *words]
     found: list[dict[str, str]] = json.loads(subprocess.check_output(command, text=True))
     for texts, protocol in product(found, (EAGER, MET)):
-        plain = parse_communicated(texts["plain"], protocol)
-        assert isinstance(plain, Communicated)
+        plain = parse_comm_schedule(texts["plain"], protocol)
+        assert isinstance(plain, CommSchedule)
         assert "UNSHARD" in texts["fsdp"]
-        assert parse_communicated(texts["fsdp"], protocol).order == plain.order
+        assert parse_comm_schedule(texts["fsdp"], protocol).order == plain.order
         assert plain.csv().splitlines() == texts["plain"].splitlines()
         for text in texts.values():
             rows = [line.split(",") for line in text.splitlines()]
@@ -211,10 +211,10 @@ def test_what_pytorch_dumps_is_read() -> None:
             rows = [[word.removesuffix(")OVERLAP_F_B") for word in row] for row in rows]
             waiting = carried_out(rows, buffered=protocol is EAGER)
             if not waiting:
-                assert parse_communicated(text, protocol).order == plain.order
+                assert parse_comm_schedule(text, protocol).order == plain.order
                 continue
             assert text == texts["deferred"]
             with pytest.raises(InputError, match="no rank can go on") as refused:
-                parse_communicated(text, protocol)
+                parse_comm_schedule(text, protocol)
             assert protocol is MET
             assert "say --protocol eager" in refused.value.hint

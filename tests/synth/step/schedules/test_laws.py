@@ -10,20 +10,20 @@ import pytest
 from exhaustive import sampled
 from hierarchies import InputError
 from order_replay import HELD, WAITING, most, parts, replayed
-from synth.step.rows.grids import Extents, Knobs, recipes
+from synth.step.rows.grids import Extents, Knobs, list_recipes
 from synth.step.schedules import (
     HALVES,
     SCHEDULES,
     V_SHAPED,
     Durations,
-    Order,
+    PipelineSchedule,
     Transfers,
     check_sizes,
     chunks_of,
-    held,
-    timeline,
+    count_held,
+    time_schedule,
 )
-from synth.step.search.composing.clock import lying
+from synth.step.search.composing.clock import lay_out_stages
 from synth.step.sharding import parse_recipe
 
 Case = tuple[str, int, int, int]
@@ -31,7 +31,7 @@ CASES: list[Case] = [*product(SCHEDULES, range(1, 8), range(1, 16), (1, 2, 3))]
 SECONDS = {"F": 1.0, "B": 2.25, "I": 1.5, "W": 0.75}
 
 
-def order_of(case: Case) -> Order | None:
+def order_of(case: Case) -> PipelineSchedule | None:
     """The order of a case; None if it is refused, which the check must say, too."""
     said = [refusal(check_sizes, *case), refusal(SCHEDULES[case[0]], *case[1:])]
     assert said[0] == said[1]
@@ -75,15 +75,15 @@ def test_a_schedule_is_what_a_replay_of_its_words_says(
         share = ranks / sum(map(len, stages))
         times = replayed(rows, lambda word: share * SECONDS[parts(word)[1]], 0.5)  # noqa: B023
         durations = Durations(SECONDS["F"], SECONDS["B"], SECONDS["W"])
-        found = timeline(order, durations.on(order), Transfers(0.5))
+        found = time_schedule(order, durations.on(order), Transfers(0.5))
         for span in (span for row in found.ranks for span in row):
             told = span.begin_seconds, span.end_seconds
             assert told == pytest.approx(times[str(span.action)]), case
-        assert order.held() == held(*case) == tuple(most(row, HELD) for row in rows), case
+        assert order.held() == count_held(*case) == tuple(most(row, HELD) for row in rows), case
         assert order.waiting() == tuple(most(row, WAITING) for row in rows), case
         half = {"F": 1.0, "B": -1.0, "I": -0.5, "W": -0.5}
         assert order.held_with(0.5) == tuple(most(row, half) for row in rows), case
-        lies = lying(len(words), ranks, chunks_of(name, chunks), folded=name in V_SHAPED)
+        lies = lay_out_stages(len(words), ranks, chunks_of(name, chunks), folded=name in V_SHAPED)
         assert [sorted(one) for one in lies.of_rank] == stages, case
 
 
@@ -139,7 +139,7 @@ def test_every_recipe_of_a_grid_has_an_order() -> None:
             degrees=(1, 3, 5, 6, 7), axes=("pipe", "data"), schedules=tuple(SCHEDULES),
             microbatches=range(1, 37), zero=(0,), remat=(False,), uneven=True,
         )  # fmt: skip
-        found = list(recipes(devices, Extents(batch, layers=layers), knobs))
+        found = list(list_recipes(devices, Extents(batch, layers=layers), knobs))
         staged = [one for one in found if one.schedule]
         assert {one.schedule for one in staged} >= {*SCHEDULES} - {"dualpipev"}
         for one in staged:

@@ -16,7 +16,15 @@ from typer.testing import CliRunner
 from hierarchies import InputError
 from manual import DOCS
 from synth.cli.app import app
-from synth.step.schedules import SCHEDULES, V_SHAPED, Action, Order, Pass, csv, parse
+from synth.step.schedules import (
+    SCHEDULES,
+    V_SHAPED,
+    Action,
+    Pass,
+    PipelineSchedule,
+    parse_schedule,
+    to_csv,
+)
 
 Rows = tuple[tuple[str, ...], ...]
 
@@ -40,7 +48,7 @@ def can_run(rows: Rows) -> bool:
 
 def accepted(rows: Rows) -> bool:
     try:
-        order = parse("\n".join(map(" ".join, rows)))
+        order = parse_schedule("\n".join(map(" ".join, rows)))
     except InputError:
         return False
     assert str(order) == "\n".join(map(" ".join, rows))
@@ -92,24 +100,24 @@ NAMES = st.sampled_from(sorted(SCHEDULES))
 
 
 @st.composite
-def orders(draw: st.DrawFn) -> Order:
+def orders(draw: st.DrawFn) -> PipelineSchedule:
     (ranks, rounds, chunks), name = draw(SIZES), draw(NAMES)
     return SCHEDULES[name](ranks, ranks * rounds * (1 + (name in V_SHAPED)), chunks)
 
 
 @given(orders(), st.integers(0, 9))
-def test_an_order_reads_back(order: Order, seed: int) -> None:
+def test_an_order_reads_back(order: PipelineSchedule, seed: int) -> None:
     """With spaces, as CSV, and as PyTorch dumps it: with empty cells where a rank has to wait."""
-    assert parse(str(order)) == order
-    assert parse(csv(order)) == order
+    assert parse_schedule(str(order)) == order
+    assert parse_schedule(to_csv(order)) == order
     random = Random(seed)
-    lines = [line.split(",") for line in csv(order).splitlines()]
+    lines = [line.split(",") for line in to_csv(order).splitlines()]
     gaps = [[cell for one in line for cell in (*[""] * random.randrange(3), one)] for line in lines]
-    assert parse("\r\n".join(map(",".join, gaps))) == order
+    assert parse_schedule("\r\n".join(map(",".join, gaps))) == order
 
 
 @given(orders(), st.data())
-def test_a_damaged_order_is_refused(order: Order, data: st.DataObject) -> None:
+def test_a_damaged_order_is_refused(order: PipelineSchedule, data: st.DataObject) -> None:
     """An action left out, doubled, put on another rank, or of another kind."""
     rows = [list(row) for row in order.ranks]
     rank = data.draw(st.integers(0, len(rows) - 1))
@@ -126,12 +134,12 @@ def test_a_damaged_order_is_refused(order: Order, data: st.DataObject) -> None:
         other = data.draw(st.sampled_from([kind for kind in Pass if kind is not action.kind]))
         rows[rank][place] = Action(action.stage, other, action.microbatch)
     with pytest.raises(InputError):
-        Order(tuple(map(tuple, rows)))
+        PipelineSchedule(tuple(map(tuple, rows)))
 
 
 def test_a_pair_that_overlaps_is_its_two_actions() -> None:
-    one = parse("0F0,(0F1;0B0)OVERLAP_F_B,,0B1")
-    assert one == parse("0F0 0F1 0B0 0B1")
+    one = parse_schedule("0F0,(0F1;0B0)OVERLAP_F_B,,0B1")
+    assert one == parse_schedule("0F0 0F1 0B0 0B1")
 
 
 CIRCLE = (
@@ -187,7 +195,7 @@ CIRCLE = (
 )
 def test_what_is_no_order_is_refused(text: str, said: str) -> None:
     with pytest.raises(InputError) as error:
-        parse(text)
+        parse_schedule(text)
     assert str(error.value).startswith(said)
 
 
@@ -208,13 +216,13 @@ def test_the_page_shows_ranks_that_wait_for_each_other_s_receives() -> None:
 
 
 def test_losses_out_of_order_are_not_handed_out() -> None:
-    order = parse("0F0 0F1 0B0 0B1\n1F1 1F0 1B0 1B1")
+    order = parse_schedule("0F0 0F1 0B0 0B1\n1F1 1F0 1B0 1B1")
     with pytest.raises(InputError, match=r"does 1F1 where PyTorch.s runtime takes it for 1F0"):
-        csv(order)
+        to_csv(order)
 
 
 @given(orders())
-def test_an_order_s_numbers(order: Order) -> None:
+def test_an_order_s_numbers(order: PipelineSchedule) -> None:
     assert Counter(action.stage for action in order.actions).keys() == set(range(order.stages))
     each = Counter(action.kind for action in order.actions)
     assert each[Pass.FORWARD] == order.stages * order.microbatches

@@ -18,12 +18,12 @@ from synth.step.schedules import (
     SCHEDULES,
     V_SHAPED,
     Action,
-    Order,
     Pass,
+    PipelineSchedule,
     check_sizes,
     chunks_of,
-    csv,
-    parse,
+    parse_schedule,
+    to_csv,
 )
 
 pytestmark = [
@@ -71,9 +71,9 @@ def test_schedules_are_pytorch_s() -> None:
         ours = SCHEDULES[name](*sizes)
         if name == "1f1b":
             rows = [",".join(filter(None, line.split(","))) for line in text.splitlines()]
-            assert rows[:-1] == csv(ours).splitlines()[:-1]
+            assert rows[:-1] == to_csv(ours).splitlines()[:-1]
         else:
-            assert parse(text) == ours
+            assert parse_schedule(text) == ours
 
 
 def _is_order(name: str, ranks: int, microbatches: int, chunks: int) -> bool:
@@ -84,7 +84,7 @@ def _is_order(name: str, ranks: int, microbatches: int, chunks: int) -> bool:
     return True
 
 
-def shuffled(order: Order, swaps: int, seed: int) -> Order:
+def shuffled(order: PipelineSchedule, swaps: int, seed: int) -> PipelineSchedule:
     """Another order of the same passes: neighbours swapped wherever that is an order."""
     random = Random(seed)
     rows = [list(row) for row in order.ranks]
@@ -93,16 +93,16 @@ def shuffled(order: Order, swaps: int, seed: int) -> Order:
         place = random.randrange(len(row) - 1)
         row[place : place + 2] = row[place + 1], row[place]
         try:
-            csv(Order(tuple(map(tuple, rows))))
+            to_csv(PipelineSchedule(tuple(map(tuple, rows))))
         except ValueError:
             row[place : place + 2] = row[place + 1], row[place]
-    return Order(tuple(map(tuple, rows)))
+    return PipelineSchedule(tuple(map(tuple, rows)))
 
 
-def halved(order: Order) -> Order:
+def halved(order: PipelineSchedule) -> PipelineSchedule:
     """The same with every other backward pass in halves, one right after the other."""
     halves = (Pass.INPUT, Pass.WEIGHT)
-    return Order(
+    return PipelineSchedule(
         tuple(
             tuple(
                 Action(action.stage, kind, action.microbatch)
@@ -141,7 +141,7 @@ def test_gradients_in_pytorch_s_runtime_are_the_whole_model_s(ranks: int, tmp_pa
         orders[f"shuffled-{seed}"] = shuffled(halved(base) if seed % 2 else base, 300, seed)
     assert len({str(order) for order in orders.values()}) >= len(orders) - 1  # of one chunk
     for name, order in orders.items():
-        (tmp_path / f"{name}.csv").write_text(csv(order))
+        (tmp_path / f"{name}.csv").write_text(to_csv(order))
     assert max(errors_of(list(orders), ranks, tmp_path)) < 1e-12
 
 

@@ -16,35 +16,37 @@ from synth.step.schedules import (
     V_SHAPED,
     Action,
     Durations,
-    Order,
     Pass,
-    Protocol,
-    Timeline,
+    PipelineSchedule,
+    ScheduleTimeline,
+    TransferProtocol,
     Transfers,
     gpipe,
     interleaved,
     looped_bfs,
     one_f_one_b,
-    parse,
-    timeline,
+    parse_schedule,
+    time_schedule,
     zero_bubble,
     zero_bubble_h1,
 )
 
 SECONDS = st.integers(1, 16).map(lambda n: n / 4)
-UNBLOCKED = (Protocol.EAGER, Protocol.RENDEZVOUS)
+UNBLOCKED = (TransferProtocol.EAGER, TransferProtocol.RENDEZVOUS)
 STAGES, MICROBATCHES, CHUNKS = st.integers(1, 6), st.integers(1, 12), st.integers(1, 4)
 
 
-def seconds_of(order: Order, f: float, b: float, w: float | None = None, c: float = 0) -> float:
-    return timeline(order, Durations(f, b, w).on(order), Transfers(c)).seconds
+def seconds_of(
+    order: PipelineSchedule, f: float, b: float, w: float | None = None, c: float = 0
+) -> float:
+    return time_schedule(order, Durations(f, b, w).on(order), Transfers(c)).seconds
 
 
 @given(STAGES, MICROBATCHES, SECONDS, SECONDS)
 def test_gpipe_and_1f1b(stages: int, m: int, f: float, b: float) -> None:
     """(m + S - 1)(f + b), an idle share of (S - 1) / (m + S - 1); GPipe holds m, 1F1B fewer."""
     for order in (gpipe(stages, m), one_f_one_b(stages, m), looped_bfs(stages, m, 1)):
-        found = timeline(order, Durations(f, b).on(order))
+        found = time_schedule(order, Durations(f, b).on(order))
         assert found.seconds == (m + stages - 1) * (f + b)
         assert found.idle_share == pytest.approx((stages - 1) / (m + stages - 1))
     assert gpipe(stages, m).held() == looped_bfs(stages, m, 1).held() == (m,) * stages
@@ -69,7 +71,7 @@ def test_interleaved(stages: int, rounds: int, chunks: int, f: float, b: float) 
 @given(st.sampled_from([*SCHEDULES]), STAGES, st.integers(1, 4), CHUNKS)
 def test_a_schedule_is_an_order(name: str, stages: int, rounds: int, chunks: int) -> None:
     order = SCHEDULES[name](stages, rounds * stages * (1 + (name in V_SHAPED)), chunks)
-    assert Order(order.ranks) == order  # which is checked
+    assert PipelineSchedule(order.ranks) == order  # which is checked
 
 
 @given(STAGES, st.integers(1, 8), st.floats(0.0, 1.0))
@@ -114,18 +116,20 @@ def test_the_protocol_decides_which_is_faster(name: str, eager: float, rendezvou
     order = SCHEDULES[name](4, 8, 1)
     seconds = Durations(1, 2).on(order)
     for protocol, expected in zip(UNBLOCKED, (eager, rendezvous), strict=True):
-        found = timeline(order, seconds, Transfers(0.4, protocol))
+        found = time_schedule(order, seconds, Transfers(0.4, protocol))
         assert found.seconds == pytest.approx(expected)
 
 
 @st.composite
-def orders(draw: st.DrawFn) -> Order:
+def orders(draw: st.DrawFn) -> PipelineSchedule:
     ranks, rounds, chunks = draw(st.integers(1, 4)), draw(st.integers(1, 2)), draw(CHUNKS)
     name = draw(st.sampled_from(sorted(SCHEDULES)))
     return SCHEDULES[name](ranks, ranks * rounds * (1 + (name in V_SHAPED)), chunks)
 
 
-def slowly(order: Order, seconds: Durations, transfers: Transfers) -> dict[Action, Fraction]:
+def slowly(
+    order: PipelineSchedule, seconds: Durations, transfers: Transfers
+) -> dict[Action, Fraction]:
     """When each action ends: looked at again and again, in exact numbers, until nothing changes."""
     rank = {action: number for number, row in enumerate(order.ranks) for action in row}
     takes = seconds.on(order)
@@ -140,7 +144,7 @@ def slowly(order: Order, seconds: Durations, transfers: Transfers) -> dict[Actio
                 for needed in order.needs(action):
                     arrives = ends[needed]
                     if rank[needed] != rank[action]:
-                        waits = free if transfers.protocol is Protocol.RENDEZVOUS else 0
+                        waits = free if transfers.protocol is TransferProtocol.RENDEZVOUS else 0
                         arrives = max(arrives, waits) + Fraction(transfers.seconds)
                     start = max(start, arrives)
                 free = start + Fraction(takes(action))
@@ -150,15 +154,15 @@ def slowly(order: Order, seconds: Durations, transfers: Transfers) -> dict[Actio
 
 
 @given(orders(), SECONDS, SECONDS, SECONDS)
-def test_the_clock_is_the_slow_one_s(order: Order, f: float, b: float, c: float) -> None:
+def test_the_clock_is_the_slow_one_s(order: PipelineSchedule, f: float, b: float, c: float) -> None:
     for protocol in UNBLOCKED:
-        found = timeline(order, Durations(f, b).on(order), Transfers(c, protocol))
+        found = time_schedule(order, Durations(f, b).on(order), Transfers(c, protocol))
         expected = slowly(order, Durations(f, b), Transfers(c, protocol))
         for span in (span for row in found.ranks for span in row):
             assert span.end_seconds == pytest.approx(float(expected[span.action]))
 
 
-def meeting(order: Order, seconds: Durations, c: float) -> dict[Action, float] | None:
+def meeting(order: PipelineSchedule, seconds: Durations, c: float) -> dict[Action, float] | None:
     """When each action ends if ranks meet to pass values on; None where they stand still.
 
     Every rank does one thing after the other: takes what the action reads, does it, hands it on.
@@ -195,33 +199,37 @@ def meeting(order: Order, seconds: Durations, c: float) -> dict[Action, float] |
 
 
 @given(orders(), SECONDS, SECONDS, SECONDS)
-def test_blocking_ranks_meet_or_stand_still(order: Order, f: float, b: float, c: float) -> None:
+def test_blocking_ranks_meet_or_stand_still(
+    order: PipelineSchedule, f: float, b: float, c: float
+) -> None:
     expected = meeting(order, Durations(f, b), c)
-    blocking = Transfers(c, Protocol.BLOCKING)
+    blocking = Transfers(c, TransferProtocol.BLOCKING)
     if expected is None:
         with pytest.raises(InputError, match="stand still"):
-            timeline(order, Durations(f, b).on(order), blocking)
+            time_schedule(order, Durations(f, b).on(order), blocking)
         return
-    found = timeline(order, Durations(f, b).on(order), blocking)
+    found = time_schedule(order, Durations(f, b).on(order), blocking)
     for span in (span for row in found.ranks for span in row):
         assert span.end_seconds == pytest.approx(expected[span.action])
 
 
 @given(orders(), SECONDS, SECONDS, SECONDS)
-def test_laws_of_transfers(order: Order, f: float, b: float, c: float) -> None:
+def test_laws_of_transfers(order: PipelineSchedule, f: float, b: float, c: float) -> None:
     """Eager is never later than rendezvous, they are equal where transfers are free; and bounds."""
     durations = Durations(f, b)
 
-    def seconds(of: Durations, c: float, protocol: Protocol = Protocol.EAGER) -> float:
-        return timeline(order, of.on(order), Transfers(c, protocol)).seconds
+    def seconds(
+        of: Durations, c: float, protocol: TransferProtocol = TransferProtocol.EAGER
+    ) -> float:
+        return time_schedule(order, of.on(order), Transfers(c, protocol)).seconds
 
     eager, rendezvous = (seconds(durations, c, protocol) for protocol in UNBLOCKED)
     free = seconds(durations, 0)
     assert eager <= rendezvous + 1e-9
-    assert free == seconds(durations, 0, Protocol.RENDEZVOUS) <= eager + 1e-9
+    assert free == seconds(durations, 0, TransferProtocol.RENDEZVOUS) <= eager + 1e-9
     assert eager <= seconds(replace(durations, forward_seconds=f + 1), c) + 1e-9
     assert free >= order.microbatches * (f + b) - 1e-9
-    assert timeline(order, durations.on(order)).idle_share >= -1e-9
+    assert time_schedule(order, durations.on(order)).idle_share >= -1e-9
 
 
 @given(STAGES, MICROBATCHES, SECONDS)
@@ -236,12 +244,12 @@ def test_blocking_sends_let_gpipe_end_and_1f1b_stand_still() -> None:
     Two ranks, two microbatches, 1 and 2 s, transfers of 0.5 s: forward ends at 1.5 + 1, the second
     is sent from 2.5 to 3 and ends at 4; back at 6, sent to 6.5, and so on.
     """
-    blocking = Transfers(0.5, Protocol.BLOCKING)
+    blocking = Transfers(0.5, TransferProtocol.BLOCKING)
     order = gpipe(2, 2)
-    assert timeline(order, Durations(1, 2).on(order), blocking).seconds == 11.0
+    assert time_schedule(order, Durations(1, 2).on(order), blocking).seconds == 11.0
     order = one_f_one_b(2, 3)
     with pytest.raises(InputError) as error:
-        timeline(order, Durations(1, 2).on(order), blocking)
+        time_schedule(order, Durations(1, 2).on(order), blocking)
     assert str(error.value) == (
         "blocking transfers stand still: 1B0 to 0B0 waits for 0F1 to 1F1 waits for 1B0 to 0B0; "
         "let them be eager, or send and receive at once"
@@ -250,14 +258,14 @@ def test_blocking_sends_let_gpipe_end_and_1f1b_stand_still() -> None:
 
 def test_nothing_is_transferred_on_one_rank() -> None:
     """A pipeline folded into a V: stages 1 and 2 are both on rank 1."""
-    order = parse("0F0 3F0 3B0 0B0\n1F0 2F0 2B0 1B0")
+    order = parse_schedule("0F0 3F0 3B0 0B0\n1F0 2F0 2B0 1B0")
     seconds = Durations(2, 4).on(order)
-    assert timeline(order, seconds, Transfers(10)).seconds == 4 * 1 + 4 * 2 + 4 * 10
+    assert time_schedule(order, seconds, Transfers(10)).seconds == 4 * 1 + 4 * 2 + 4 * 10
 
 
 def test_no_time_at_all_is_not_idle() -> None:
     order = gpipe(2, 2)
-    assert timeline(order, Durations(0, 0).on(order)).idle_share == 0
+    assert time_schedule(order, Durations(0, 0).on(order)).idle_share == 0
 
 
 @pytest.mark.parametrize(
@@ -289,7 +297,7 @@ def test_what_makes_no_schedule_is_refused(make: object, said: str) -> None:
 # --- zero bubble by the seconds of its passes ---------------------------------------------------
 
 
-def rank_seconds(found: Timeline) -> tuple[float, ...]:
+def rank_seconds(found: ScheduleTimeline) -> tuple[float, ...]:
     """For each rank from its first action until its last has ended."""
     return tuple(row[-1].end_seconds - row[0].begin_seconds for row in found.ranks)
 
@@ -309,7 +317,7 @@ def test_zero_bubble_keeps_to_its_room_and_is_no_slower_than_one_after_the_other
     order = zero_bubble(ranks, m, durations, c, room, kept)
     assert (order.stages, order.microbatches) == (ranks, m)
     assert max(order.held_with(kept)) <= room + 1e-6
-    found = timeline(order, durations.on(order), Transfers(c))
+    found = time_schedule(order, durations.on(order), Transfers(c))
     assert m * (f + i + w) <= min(rank_seconds(found)) + 1e-9
     assert max(rank_seconds(found)) <= found.seconds + 1e-9
     assert found.seconds <= m * ranks * (f + i + w + 2 * c)
@@ -323,7 +331,7 @@ def test_with_room_for_two_each_passes_of_one_length_leave_no_bubble(
     m = 2 * ranks + more
     durations = Durations(f, 2 * f, f)
     order = zero_bubble(ranks, m, durations)
-    found = timeline(order, durations.on(order))
+    found = time_schedule(order, durations.on(order))
     assert rank_seconds(found) == pytest.approx((3 * f * m,) * ranks)
     assert max(order.held()) <= 2 * ranks
 
@@ -334,7 +342,7 @@ def test_more_room_makes_less_bubble_and_nonsense_is_refused() -> None:
     found = []
     for room in (8, 16):
         order = zero_bubble(8, 24, durations, 0.601, room, 0.366)
-        times = rank_seconds(timeline(order, durations.on(order), Transfers(0.601)))
+        times = rank_seconds(time_schedule(order, durations.on(order), Transfers(0.601)))
         found.append(1 - 24 * 45.945 / max(times))
     assert found == pytest.approx([0.1585, 0.0433], abs=0.005)
     for ranks, m, room, kept in ((0, 1, 1, 0), (1, 0, 1, 0), (1, 1, 0.5, 0), (1, 1, 1, 2)):

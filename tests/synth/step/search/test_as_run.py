@@ -15,32 +15,34 @@ from hierarchies.devices import device_named
 from synth.collective.price.defaults import defaults
 from synth.collective.price.step_prices import Simulator
 from synth.collective.price.steps import total_seconds
-from synth.collective.ranking.answers import unproved
+from synth.collective.ranking.answers import unproved_answer
 from synth.collective.ranking.candidates import CandidateSearch
-from synth.collective.ranking.how_to_get import By, advice, advised_seconds
+from synth.collective.ranking.how_to_get import AdviceKind, advise, seconds_as_advised
 from synth.collective.ranking.library import Library
 from synth.collective.ranking.request import Request, Watcher
 from synth.collective.semantics.programs import Language
-from synth.measure.calibration.typical import typical
-from synth.step.models import Spelling
-from synth.step.redistribution.seconds import Answers, Redistributor
+from synth.measure.calibration.typical import apply_typical
+from synth.step.models import ModelSettings
+from synth.step.redistribution.seconds import Redistributor, RequestAnswers
 from synth.step.search.finalists import RUNTIME, Finalist
-from synth.step.search.job import Job
-from synth.step.search.links import SEGMENTS, Priced, alone
+from synth.step.search.job import PlanningProblem
+from synth.step.search.links import SEGMENTS, PricedLinks, place_alone
 from synth.step.search.pins import Pins
 from synth.step.search.planning import Planner
-from synth.step.sharding import apply, prepared
-from synth.step.simulation.predicting import predicted
-from synth.step.simulation.sources import Network, Rooflines, sources
+from synth.step.sharding import apply, prepare_step
+from synth.step.simulation.predicting import predict_step
+from synth.step.simulation.sources import NetworkPrices, Rooflines, build_sources
 
-TYPICAL, STATED = typical(load("dgx-h100:2")), load("p2-a100:2")
+TYPICAL, STATED = apply_typical(load("dgx-h100:2")), load("p2-a100:2")
 
 
 @cache
 def planner() -> Planner:
     """Of a model so small that messages decide, on prices that claim no gain below two times."""
-    spelling = Spelling(batch=64, dtype="bfloat16")
-    return Planner(Job("gpt2-tiny", {}, spelling, TYPICAL, device_named(TYPICAL.device)))
+    spelling = ModelSettings(batch=64, dtype="bfloat16")
+    return Planner(
+        PlanningProblem("gpt2-tiny", {}, spelling, TYPICAL, device_named(TYPICAL.device))
+    )
 
 
 @cache
@@ -56,7 +58,7 @@ def test_a_step_whose_programs_do_not_surely_gain_takes_the_runtimes_own_choices
     differ = [one.answer for one in planner().sending(found)]
     assert any(one.candidate.seconds < 0.9 * one.baseline_seconds for one in differ)
     simulator, placement = Simulator(TYPICAL), found.placement
-    answers = Answers(TYPICAL, stripes=False)
+    answers = RequestAnswers(TYPICAL, stripes=False)
     redistributor = Redistributor(answers, placement)
 
     def by_default(value: Type, source: Sharding, target: Sharding) -> float:
@@ -71,10 +73,10 @@ def test_a_step_whose_programs_do_not_surely_gain_takes_the_runtimes_own_choices
 
     step, job = planner().job.step, planner().job
     program, plan = apply(step, found.plan), found.plan
-    network = Network(answers, placement)
-    own = sources(Rooflines(job.device), network)
+    network = NetworkPrices(answers, placement)
+    own = build_sources(Rooflines(job.device), network)
     again = type(own)(own.computing, by_default, own.handing)
-    said = predicted(prepared(step, plan), plan, program, again, RUNTIME)
+    said = predict_step(prepare_step(step, plan), plan, program, again, RUNTIME)
     assert found.found.seconds == pytest.approx(said.seconds, rel=1e-9)
 
 
@@ -83,12 +85,12 @@ def test_a_step_whose_programs_do_not_surely_gain_takes_the_runtimes_own_choices
 def test_composed_seconds_are_of_what_an_answer_advises(system: object, goal: Goal) -> None:
     """Priced without a proof as the answers that are proved: the same line or file, or neither."""
     assert isinstance(system, type(STATED))
-    priced = Priced(system)
-    answers = Answers(system, segments=SEGMENTS, stripes=False)
+    priced = PricedLinks(system)
+    answers = RequestAnswers(system, segments=SEGMENTS, stripes=False)
     met = set()
     nodes, each = system.hierarchy.cardinalities
     for row in ((1, each), (nodes, 1), (nodes, each)):
-        placement = alone(system, row)
+        placement = place_alone(system, row)
         for power in (4, 12, 20, 24, 28):
             where = placement.axes, ("over",), 2**power
             language = Language(goal=goal)
@@ -96,29 +98,31 @@ def test_composed_seconds_are_of_what_an_answer_advises(system: object, goal: Go
                 Request(*where, k=1, language=language, placement=placement.matrix)
             )
             told = priced.asked(goal, placement, 2**power)
-            assert told == advised_seconds(answer)
-            how = advice(answer).by
-            ours = answer.runtime_seconds if how in (By.FILE, By.ENVIRONMENT) else None
+            assert told == seconds_as_advised(answer)
+            how = advise(answer).by
+            ours = (
+                answer.runtime_seconds if how in (AdviceKind.FILE, AdviceKind.ENVIRONMENT) else None
+            )
             assert told == (answer.baseline_seconds if ours is None else ours)
             met.add(how)
-    assert By.DEFAULT in met
+    assert AdviceKind.DEFAULT in met
     if system is STATED and goal is Goal.ALL_REDUCE:
-        assert By.FILE in met or By.ENVIRONMENT in met
+        assert AdviceKind.FILE in met or AdviceKind.ENVIRONMENT in met
 
 
 @pytest.mark.parametrize("name", ["p2-a100:4", "dgx-h100:2"])
 def test_what_is_left_out_as_it_cannot_gain_is_not_advised(name: str) -> None:
     """As the best program of all says, looked for without a limit."""
     system = load(name)
-    priced, simulator = Priced(system), Simulator(system)
+    priced, simulator = PricedLinks(system), Simulator(system)
     row = system.hierarchy.cardinalities
     gained = set()
     for power in (12, 18, 24, 30):
-        placement, size = alone(system, row), 2**power
+        placement, size = place_alone(system, row), 2**power
         how = Library(Language()), simulator, size, SEGMENTS
         search = CandidateSearch(*how, stripes=False)
         [found] = search.distinct(Reduction(placement, ("over",)), 1)
-        answer = unproved(simulator, found.what, Goal.ALL_REDUCE, size)
-        assert priced.asked(Goal.ALL_REDUCE, placement, size) == advised_seconds(answer)
+        answer = unproved_answer(simulator, found.what, Goal.ALL_REDUCE, size)
+        assert priced.asked(Goal.ALL_REDUCE, placement, size) == seconds_as_advised(answer)
         gained.add(answer.gains)
     assert gained == ({True, False} if name == "p2-a100:4" else {False})

@@ -15,11 +15,11 @@ from hierarchies.devices import device_named
 from results.speedup.perfect import Several
 from synth.collective.ranking.request import Watcher
 from synth.search import forks
-from synth.step.models import Spelling
-from synth.step.redistribution.seconds import Answers
-from synth.step.search.finalists import asked, finalist
-from synth.step.search.job import Job
-from synth.step.search.links import Candidate, Free, Least, Noting, Priced
+from synth.step.models import ModelSettings
+from synth.step.redistribution.seconds import RequestAnswers
+from synth.step.search.finalists import list_requests, simulate_finalist
+from synth.step.search.job import PlanningProblem
+from synth.step.search.links import BoundLinks, FreeLinks, PlacedRecipe, PricedLinks, RecordingLinks
 from synth.step.search.pins import Pins
 from synth.step.search.planning import Planner
 from synth.step.search.sums.choosing import BUCKETS
@@ -35,12 +35,12 @@ RECIPES = (
 
 @cache
 def planner() -> Planner:
-    spelling = Spelling(batch=16, dtype="bfloat16")
+    spelling = ModelSettings(batch=16, dtype="bfloat16")
     accelerator = device_named("H100 SXM5 80 GB")
-    return Planner(Job("gpt2-tiny", {"layers": 4}, spelling, SYSTEM, accelerator))
+    return Planner(PlanningProblem("gpt2-tiny", {"layers": 4}, spelling, SYSTEM, accelerator))
 
 
-class Linear(Priced):
+class Linear(PricedLinks):
     """A byte takes a second."""
 
     def asked(self, goal: Goal, placement: Placement, size_bytes: int) -> float:
@@ -50,7 +50,7 @@ class Linear(Priced):
 def test_links_are_asked_at_once_for_all_that_plans_send() -> None:
     some = planner().job.candidates(Pins.parse("remat=no microbatches=2"))[::5]
     composer, learned, on_the_way = planner().composer, Linear(SYSTEM), Linear(SYSTEM)
-    noting = Noting(learned)
+    noting = RecordingLinks(learned)
     for one in some:
         composer.on(noting).bound(one, BUCKETS)
         composer.on(on_the_way).bound(one, BUCKETS)
@@ -64,7 +64,7 @@ def test_links_are_asked_at_once_for_all_that_plans_send() -> None:
 
 def test_no_links_are_faster_than_free_ones() -> None:
     composer = planner().composer
-    free, least = composer.on(Free()), composer.on(Least(SYSTEM))
+    free, least = composer.on(FreeLinks()), composer.on(BoundLinks(SYSTEM))
     for one in planner().job.candidates(Pins.parse("remat=no"))[::7]:
         assert free.bound(one, BUCKETS) <= least.bound(one, BUCKETS) * (1 + 1e-9)
 
@@ -75,12 +75,12 @@ def test_what_a_plan_sends_is_priced_before_it_is_simulated(
 ) -> None:
     monkeypatch.setattr(forks, "WORTH_SECONDS", 0)
     recipe, job = parse_recipe(text), planner().job
-    one = Candidate(recipe, tuple((1, size) for _, size in recipe.axes))
-    before, on_the_way = (Answers(SYSTEM, stripes=False) for _ in range(2))
-    before.ask(asked(job.of_layers, job.layers, one, before), Several(2))
+    one = PlacedRecipe(recipe, tuple((1, size) for _, size in recipe.axes))
+    before, on_the_way = (RequestAnswers(SYSTEM, stripes=False) for _ in range(2))
+    before.ask(list_requests(job.of_layers, job.layers, one, before), Several(2))
     known = before._known.copy()
     seconds = [
-        finalist(job.of_layers, job.layers, one, answers, job.device).found.seconds
+        simulate_finalist(job.of_layers, job.layers, one, answers, job.device).found.seconds
         for answers in (before, on_the_way)
     ]
     assert seconds[0] == seconds[1]

@@ -13,20 +13,20 @@ pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
 from hierarchies import InputError, load
 from hierarchies.devices import device_named
 from synth.collective.ranking.request import Watcher
-from synth.step.models import Spelling
+from synth.step.models import ModelSettings
 from synth.step.search.composing.composer import Composition
-from synth.step.search.composing.inside import Part
-from synth.step.search.composing.sending import ALL
-from synth.step.search.families import gathered
+from synth.step.search.composing.inside import ModelPart
+from synth.step.search.composing.sending import UNLIMITED_BYTES
+from synth.step.search.families import group_by_recipe
 from synth.step.search.finalists import Finalist
-from synth.step.search.job import Job
-from synth.step.search.links import Candidate
-from synth.step.search.pins import Pins, said_of
+from synth.step.search.job import PlanningProblem
+from synth.step.search.links import PlacedRecipe
+from synth.step.search.pins import Pins, pin_value_of
 from synth.step.search.planning import Planner
-from synth.step.search.resolution import OWN
+from synth.step.search.resolution import CLOCK_ERROR
 from synth.step.search.searching import Search
-from synth.step.search.sums.buckets import _lowest, bucketed
-from synth.step.search.sums.choosing import BUCKETS, nearest
+from synth.step.search.sums.buckets import _find_lowest, try_buckets
+from synth.step.search.sums.choosing import BUCKETS, find_nearest_size
 from synth.step.sharding import parse_recipe
 
 PINS = Pins.parse("data=16 remat=no microbatches=1")
@@ -36,15 +36,15 @@ SMALL = (10**6, *BUCKETS)
 @cache
 def planner() -> Planner:
     """Six layers of 800,000 parameters over sixteen devices: sums of them are mostly latency."""
-    spelling = Spelling(batch=48, dtype="bfloat16")
+    spelling = ModelSettings(batch=48, dtype="bfloat16")
     sizes = {"layers": 6, "width": 256, "heads": 16, "vocabulary": 8192}
     accelerator = device_named("H100 SXM5 80 GB")
-    return Planner(Job("gpt2-tiny", sizes, spelling, load("dgx-h100:2"), accelerator))
+    return Planner(PlanningProblem("gpt2-tiny", sizes, spelling, load("dgx-h100:2"), accelerator))
 
 
-def candidate(zero: int) -> Candidate:
+def candidate(zero: int) -> PlacedRecipe:
     text = f"data=16; batch over data{f'; zero={zero}' if zero else ''}"
-    return Candidate(parse_recipe(text), ((2, 8),))
+    return PlacedRecipe(parse_recipe(text), ((2, 8),))
 
 
 @cache
@@ -54,7 +54,7 @@ def composed(links: int = 0) -> Composition:
 
 
 @cache
-def every() -> list[Candidate]:
+def every() -> list[PlacedRecipe]:
     return planner().job.candidates(Pins.parse("tensor=1 remat=no"))
 
 
@@ -74,14 +74,14 @@ def test_the_search_is_that_of_all_plans_in_all_buckets(pins: str) -> None:
     """One by one: alone, or in the best of the buckets that fit if these gain what is told."""
     some, composer = planner().job.candidates(Pins.parse(pins)), planner().composer
     memory = max(composer.size_bytes(one.in_buckets(BUCKETS[1]).recipe) for one in some)
-    search = Search(composer, gathered(some), memory, *planner()._links, Watcher(), BUCKETS)
+    search = Search(composer, group_by_recipe(some), memory, *planner()._links, Watcher(), BUCKETS)
     expected, buckets = [], 0
     for one in some:
         several = [one, *map(one.in_buckets, BUCKETS)]
         fit = [each for each in several if composer.size_bytes(each.recipe) <= memory]
         alone, *others = composed().seconds(fit)
         best = min(others, default=alone)
-        expected.append(best if best < (1 - OWN) * alone else alone)
+        expected.append(best if best < (1 - CLOCK_ERROR) * alone else alone)
         buckets += expected[-1] is best
     found = [*search.cheapest()]
     assert [one.seconds for one in found] == sorted(expected)
@@ -92,7 +92,7 @@ def test_the_search_is_that_of_all_plans_in_all_buckets(pins: str) -> None:
 
 
 @cache
-def simulated(one: Candidate) -> Finalist:
+def simulated(one: PlacedRecipe) -> Finalist:
     return planner()._finalist(one)
 
 
@@ -100,27 +100,27 @@ def simulated(one: Candidate) -> Finalist:
 def test_what_is_kept_prices_do_not_tell_from_the_best_of_all_sizes(zero: int) -> None:
     alone = simulated(candidate(zero))
     every = [alone, *(simulated(candidate(zero).in_buckets(size)) for size in SMALL)]
-    _, first = nearest(composed(), candidate(zero), SMALL)
-    found = bucketed(alone, simulated, 1e12, lambda: 1.0, lambda: (SMALL, first))
-    assert found.found.seconds <= (1 + OWN) * min(one.found.seconds for one in every)
+    _, first = find_nearest_size(composed(), candidate(zero), SMALL)
+    found = try_buckets(alone, simulated, 1e12, lambda: 1.0, lambda: (SMALL, first))
+    assert found.found.seconds <= (1 + CLOCK_ERROR) * min(one.found.seconds for one in every)
     computed = [one.found.ranks[0].compute_seconds for one in every]
     assert computed == pytest.approx([computed[0]] * len(every))
     saved = alone.found.seconds - found.found.seconds
-    assert found.saved_seconds == saved > OWN * alone.found.seconds
+    assert found.saved_seconds == saved > CLOCK_ERROR * alone.found.seconds
 
 
 def test_what_prices_cannot_tell_or_does_not_fit_stays_alone() -> None:
     alone = simulated(candidate(0))
     for first in range(len(SMALL)):
         sizes = partial(lambda at: (SMALL, at), first)
-        assert bucketed(alone, simulated, 0.0, lambda: 1.0, sizes) is alone
-        assert bucketed(alone, simulated, 1e12, lambda: 0.0, sizes) is alone
+        assert try_buckets(alone, simulated, 0.0, lambda: 1.0, sizes) is alone
+        assert try_buckets(alone, simulated, 1e12, lambda: 0.0, sizes) is alone
 
 
 @given(st.integers(0, 6), st.lists(st.integers(1, 9), min_size=7, max_size=7))
 def test_sizes_are_tried_until_the_next_is_no_faster(first: int, told: list[int]) -> None:
     """It is faster than its neighbours, and than the first; of a valley it is the lowest."""
-    at = _lowest(told.__getitem__, 7, first)
+    at = _find_lowest(told.__getitem__, 7, first)
     assert told[at] == min(told[max(0, at - 1) : at + 2])
     assert told[at] < told[first] or at == first
     low = told.index(min(told))
@@ -134,7 +134,7 @@ def test_sizes_are_tried_until_the_next_is_no_faster(first: int, told: list[int]
 def test_what_is_tried_is_each_size_that_differs(zero: int) -> None:
     """Beginning with the best as composed; what holds all gradients is tried once."""
     one = candidate(zero)
-    sizes, first = nearest(composed(), one)
+    sizes, first = find_nearest_size(composed(), one)
     assert 1 < len(sizes) < len(BUCKETS)
     assert tuple(sizes) == BUCKETS[: len(sizes)]
     took = composed().seconds([one.in_buckets(size) for size in BUCKETS])
@@ -150,7 +150,7 @@ def test_plans_have_the_buckets_that_gain_or_those_that_are_pinned() -> None:
         pins = Pins({**PINS.said, "bucket": word})
         [found] = planner().plans(pins, 1, Watcher()).finalists
         assert found.candidate.recipe.bucket_bytes == size
-        assert said_of(found.candidate.recipe, "bucket") == word
+        assert pin_value_of(found.candidate.recipe, "bucket") == word
         assert found.found.seconds >= best.found.seconds
 
 
@@ -160,7 +160,7 @@ def test_other_words_are_no_sizes(word: str) -> None:
         Pins.parse(f"bucket={word}")
 
 
-@pytest.mark.parametrize("size", [0, 100_000, 10**6, 4 * 10**6, ALL])
+@pytest.mark.parametrize("size", [0, 100_000, 10**6, 4 * 10**6, UNLIMITED_BYTES])
 def test_sums_have_all_bytes_and_no_more_than_there_is_room_for(size: int) -> None:
     plan = planner().composer.staged(candidate(0).in_buckets(size).recipe)
     for part, sizes in plan.inside.parameters.items():
@@ -170,6 +170,6 @@ def test_sums_have_all_bytes_and_no_more_than_there_is_room_for(size: int) -> No
         largest = plan.inside.gradients * max(sizes)
         assert all(one <= max(size, largest) for one, _ in sums)
     assert plan.sum_pieces <= plan.pieces
-    if size == ALL:
+    if size == UNLIMITED_BYTES:
         assert plan.sum_pieces == 1
-        assert not plan.sums(Part.LAYER, (), size)
+        assert not plan.sums(ModelPart.LAYER, (), size)

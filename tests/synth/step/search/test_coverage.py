@@ -4,26 +4,34 @@ from __future__ import annotations
 
 import numpy as np
 
-from synth.step.search.resolution import Likely, Source, difference
+from synth.step.search.resolution import UncertainSeconds, UncertaintySource, compare_seconds
 
 DRAWS = 4_000
 NINE_OF_TEN = 1.6448536269514722
 """Of a normal distribution the part of a deviation within which nine of ten draws are."""
 
-PRODUCTS, BETWEEN, LINKS, OTHERS = (Source(name) for name in ("products", "between", "links", "o"))
-ONE = Likely(10.0, {PRODUCTS: (-1.0, 1.0), BETWEEN: (-0.3, 0.3), LINKS: (-0.5, 0.5)}, own=0.02)
-OTHER = Likely(10.5, {PRODUCTS: (-0.4, 0.4), BETWEEN: (-0.6, 0.6), OTHERS: (-0.7, 0.7)}, own=0.03)
-ALIKE = Likely(10.2, {PRODUCTS: (-1.0, 1.0), BETWEEN: (-0.3, 0.3), LINKS: (-0.5, 0.5)}, own=0.02)
+PRODUCTS, BETWEEN, LINKS, OTHERS = (
+    UncertaintySource(name) for name in ("products", "between", "links", "o")
+)
+ONE = UncertainSeconds(
+    10.0, {PRODUCTS: (-1.0, 1.0), BETWEEN: (-0.3, 0.3), LINKS: (-0.5, 0.5)}, own=0.02
+)
+OTHER = UncertainSeconds(
+    10.5, {PRODUCTS: (-0.4, 0.4), BETWEEN: (-0.6, 0.6), OTHERS: (-0.7, 0.7)}, own=0.03
+)
+ALIKE = UncertainSeconds(
+    10.2, {PRODUCTS: (-1.0, 1.0), BETWEEN: (-0.3, 0.3), LINKS: (-0.5, 0.5)}, own=0.02
+)
 
 
-def covered(one: Likely, other: Likely) -> float:
+def covered(one: UncertainSeconds, other: UncertainSeconds) -> float:
     """How often the interval of a difference has the true one.
 
     In truth each source has one factor, the same for both plans, and what the clock leaves out is
     of the pair.
     """
     draw = np.random.default_rng(7)
-    found = difference(one, other)
+    found = compare_seconds(one, other)
     truth = np.full(DRAWS, other.seconds - one.seconds)
     for source in {*one.ends, *other.ends}:
         high = other.ends.get(source, (0.0, 0.0))[1] - one.ends.get(source, (0.0, 0.0))[1]
@@ -41,12 +49,14 @@ def test_nine_of_ten_differences_are_within_their_interval() -> None:
 
 def test_a_plan_that_is_told_to_be_faster_is_so_in_nineteen_of_twenty() -> None:
     """Of plans at the edge of being told apart, one end of the interval is beyond zero."""
-    edge = difference(ONE, OTHER)
+    edge = compare_seconds(ONE, OTHER)
     width = edge.seconds - edge.low_seconds
-    later = Likely(ONE.seconds + width * 1.0001, OTHER.ends, OTHER.own)
-    found = difference(ONE, later)
+    later = UncertainSeconds(ONE.seconds + width * 1.0001, OTHER.ends, OTHER.own)
+    found = compare_seconds(ONE, later)
     assert found.told
-    assert not difference(ONE, Likely(ONE.seconds + width * 0.99, OTHER.ends, OTHER.own)).told
+    assert not compare_seconds(
+        ONE, UncertainSeconds(ONE.seconds + width * 0.99, OTHER.ends, OTHER.own)
+    ).told
     draw = np.random.default_rng(3)
     deviation = (found.high_seconds - found.seconds) / NINE_OF_TEN
     truth = found.seconds + deviation * draw.standard_normal(DRAWS)

@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hierarchies import InputError
-from synth.step.rows.grids import Extents, Knobs, recipes
-from synth.step.search.hints import freed, no_plan
-from synth.step.search.pins import Pins, said_of
+from synth.step.rows.grids import Extents, Knobs, list_recipes
+from synth.step.search.hints import find_savings, no_plan_error
+from synth.step.search.pins import Pins, pin_value_of
 
 EXTENTS = Extents(batch=32, tokens=64, megatron=8, vocabulary=96, layers=8)
-KNOWN = list(recipes(16, EXTENTS, Knobs(schedules=("1f1b", "zbv"), vocabulary=(True, False))))
+KNOWN = list(list_recipes(16, EXTENTS, Knobs(schedules=("1f1b", "zbv"), vocabulary=(True, False))))
 VALUES = {
     "data": "1 2 3 4 8 16",
     "tensor": "1 2 4 8 16 5",
@@ -42,7 +42,7 @@ def test_the_fewest_pins_that_no_plan_has_are_named(pins: Pins) -> None:
     """And a value that is told is had by a plan with the others, as brute force finds."""
     if any(pins.allow(one) for one in KNOWN):
         return
-    error = no_plan("m", 16, 32, pins, KNOWN, never)
+    error = no_plan_error("m", 16, 32, pins, KNOWN, never)
     named = Pins.parse(error.problem.partition(" has ")[2])
     assert not any(named.allow(one) for one in KNOWN)
     for fewer in combinations(named.said.items(), len(named.said) - 1):
@@ -50,7 +50,7 @@ def test_the_fewest_pins_that_no_plan_has_are_named(pins: Pins) -> None:
     last = [*named.said][-1]
     beside = named.without(last)
     told = error.hint.partition(f"{last} is ")[2].removeprefix("one of ").split(", ")
-    assert set(told) == {said_of(one, last) for one in KNOWN if beside.allow(one)}
+    assert set(told) == {pin_value_of(one, last) for one in KNOWN if beside.allow(one)}
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_the_fewest_pins_that_no_plan_has_are_named(pins: Pins) -> None:
     ],
 )
 def test_the_nearest_batches_are_told(possible: Callable[[int], bool], hint: str) -> None:
-    error = no_plan("m", 56, 64, Pins({}), [], possible)
+    error = no_plan_error("m", 56, 64, Pins({}), [], possible)
     assert error.hint is not None
     assert error.hint.startswith(hint)
 
@@ -73,7 +73,7 @@ def test_what_frees_most_comes_first_and_what_frees_nothing_not() -> None:
         raise InputError("no such plan can be")
 
     changes = {"a": lambda: 8.0, "b": lambda: 3.0, "c": lambda: 10.0, "d": cannot}
-    found = freed(10.0, changes)
+    found = find_savings(10.0, changes)
     assert [(one.what, one.size_bytes, one.freed_bytes) for one in found] == [
         ("b", 3.0, 7.0),
         ("a", 8.0, 2.0),

@@ -10,16 +10,16 @@ import pytest
 pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
 
 from hierarchies import Axis, placements
-from synth.step.redistribution.seconds import Answers
+from synth.step.redistribution.seconds import RequestAnswers
 from synth.step.schedules import HALVES, SCHEDULES
-from synth.step.search.composing.halves import most_kept
-from synth.step.search.composing.inside import Part
-from synth.step.search.finalists import finalist
-from synth.step.search.links import Candidate
-from synth.step.sharding import When, parse_recipe
+from synth.step.search.composing.halves import find_peak_kept
+from synth.step.search.composing.inside import ModelPart
+from synth.step.search.finalists import simulate_finalist
+from synth.step.search.links import PlacedRecipe
+from synth.step.sharding import StepPhase, parse_recipe
 from tests.synth.step.search.test_planner import MEGATRON, SYSTEM, job, planner
 
-FORWARD, INPUT, WEIGHT = When.FORWARD, When.BACKWARD, When.WEIGHT
+FORWARD, INPUT, WEIGHT = StepPhase.FORWARD, StepPhase.BACKWARD, StepPhase.WEIGHT
 
 
 ALONG_DATA = "pipe=4 data=4; batch over data"
@@ -39,9 +39,9 @@ def test_what_halves_for_weights_keep_is_composed(
     recipe = parse_recipe(f"{along}; zero=1; {remat}schedule {schedule}, 8 microbatches")
     asked = job(model=model)
     axes = tuple(Axis(name, size) for name, size in recipe.axes)
-    candidate = Candidate(recipe, next(iter(placements(SYSTEM.hierarchy, axes))).matrix)
-    answers = Answers(SYSTEM, stripes=False)
-    found = finalist(asked.of_layers, asked.layers, candidate, answers, asked.device)
+    candidate = PlacedRecipe(recipe, next(iter(placements(SYSTEM.hierarchy, axes))).matrix)
+    answers = RequestAnswers(SYSTEM, stripes=False)
+    found = simulate_finalist(asked.of_layers, asked.layers, candidate, answers, asked.device)
     composed = planner(model).composer.size_bytes(recipe)
     assert composed == pytest.approx(found.size_bytes, rel=error)
 
@@ -52,7 +52,7 @@ def test_what_a_rank_keeps_is_as_orders_count_it(schedule: str, ranks: int) -> N
 
     def most(first: float, whole: float, waiting: float) -> list[float]:
         kept = {(FORWARD, INPUT): first, (FORWARD, WEIGHT): whole, (INPUT, WEIGHT): waiting}
-        return [*most_kept(order, lambda stage: kept)]
+        return [*find_peak_kept(order, lambda stage: kept)]
 
     assert most(1, 0, 0) == [*order.held()]
     assert most(0.75, 0.25, 0) == [*order.held_with(0.25)]
@@ -63,7 +63,7 @@ def test_a_pass_has_what_it_leaves_before_it_frees_what_it_read() -> None:
     """Of one microbatch, its half for inputs holds both; that for weights only what was left."""
     order = SCHEDULES["zero-bubble"](1, 1, 1)
     kept = {(FORWARD, INPUT): 5.0, (FORWARD, WEIGHT): 3.0, (INPUT, WEIGHT): 4.0}
-    assert most_kept(order, lambda stage: kept) == (5 + 3 + 4,)
+    assert find_peak_kept(order, lambda stage: kept) == (5 + 3 + 4,)
 
 
 @pytest.mark.thorough
@@ -73,10 +73,10 @@ def test_the_first_stage_keeps_all_until_its_half_for_weights() -> None:
     staged = planner().composer.staged(recipe)
     inside = replace(
         staged.inside,
-        parameters=dict.fromkeys(Part, ()),
-        experts=dict.fromkeys(Part, ()),
-        saved=dict.fromkeys(Part, 0.0) | {Part.LAYER: 1e3},
-        halves=dict.fromkeys(staged.inside.halves, dict.fromkeys(Part, 1.0)),
+        parameters=dict.fromkeys(ModelPart, ()),
+        experts=dict.fromkeys(ModelPart, ()),
+        saved=dict.fromkeys(ModelPart, 0.0) | {ModelPart.LAYER: 1e3},
+        halves=dict.fromkeys(staged.inside.halves, dict.fromkeys(ModelPart, 1.0)),
         working=(0.0, 0.0),
         waiting=0.0,
     )

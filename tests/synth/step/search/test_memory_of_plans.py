@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
 
 from synth.step.schedules import SCHEDULES, Pass
-from synth.step.search.composing.inside import Part
+from synth.step.search.composing.inside import ModelPart
 from synth.step.sharding import Recipe, parse_recipe
 from tests.synth.step.search.test_planner import SIZES, job, planner
 
@@ -33,16 +33,20 @@ PLANS = [
 ]
 
 
-def counted() -> dict[Part, int]:
+def counted() -> dict[ModelPart, int]:
     """Parameters before the layers, of one layer, and behind."""
     step = job().of_layers(SIZES["layers"])
-    found = dict.fromkeys(Part, 0)
+    found = dict.fromkeys(ModelPart, 0)
     labelled = zip(step.labels, step.roles, step.graph.inputs, strict=True)
     for label, role, value in labelled:
         if role == "parameter":
-            part = Part.LAYER if label.startswith("layers/") else None
-            part = part or (Part.FIRST if label in ("embedding", "positions") else Part.LAST)
-            found[part] += prod(value.type.shape) // (SIZES["layers"] if part is Part.LAYER else 1)
+            part = ModelPart.LAYER if label.startswith("layers/") else None
+            part = part or (
+                ModelPart.FIRST if label in ("embedding", "positions") else ModelPart.LAST
+            )
+            found[part] += prod(value.type.shape) // (
+                SIZES["layers"] if part is ModelPart.LAYER else 1
+            )
     return found
 
 
@@ -76,20 +80,20 @@ def test_the_fullest_device_holds_what_its_stages_count(text: str) -> None:
     def of_rank(rank: int) -> float:
         mine = range(rank, stages, ranks)
         times = {
-            Part.FIRST: 0 in mine,
-            Part.LAYER: layers * len(mine),
-            Part.LAST: stages - 1 in mine,
+            ModelPart.FIRST: 0 in mine,
+            ModelPart.LAYER: layers * len(mine),
+            ModelPart.LAST: stages - 1 in mine,
         }
         state = sum(each * parameters[part] * count for part, count in times.items())
         if zero >= 2 and recipe.microbatches > 1:
             # Of the embedding and of the logits, in bf16: the embedding is read at both ends.
-            state += TIED * (times[Part.FIRST] + times[Part.LAST])
+            state += TIED * (times[ModelPart.FIRST] + times[ModelPart.LAST])
         saved = sum(inside.saved[part] * count for part, count in times.items())
         flying = in_flight(recipe, ranks)[rank] / recipe.chunks
         return state + saved * flying + inside.working[rank == ranks - 1]
 
-    gathered = 2 * copy * parameters[Part.LAYER] if zero == 3 else 0
-    summed = gradient * parameters[Part.LAYER] if summed_in_parts and layers > 1 else 0
+    gathered = 2 * copy * parameters[ModelPart.LAYER] if zero == 3 else 0
+    summed = gradient * parameters[ModelPart.LAYER] if summed_in_parts and layers > 1 else 0
     assert staged.size_bytes == pytest.approx(
         max(map(of_rank, range(ranks))) + gathered + summed, rel=1e-12
     )

@@ -9,14 +9,16 @@ from math import inf
 import pytest
 
 from hierarchies import InputError
-from synth.step.rows.grids import Extents, Knobs, recipes
-from synth.step.search.hints import FARTHEST, least, no_plan
-from synth.step.search.pins import AXES, Pins, said_of
+from synth.step.rows.grids import Extents, Knobs, list_recipes
+from synth.step.search.hints import FARTHEST, find_least_memory, no_plan_error
+from synth.step.search.pins import AXES, Pins, pin_value_of
 from synth.step.sharding import Recipe, parse_recipe
 
 EXTENTS = Extents(batch=32, tokens=64, megatron=8, vocabulary=96, experts=2, layers=8)
 KNOWN = list(
-    recipes(8, EXTENTS, Knobs(schedules=("1f1b", "zbv"), vocabulary=(True, False), chunks=(1, 2)))
+    list_recipes(
+        8, EXTENTS, Knobs(schedules=("1f1b", "zbv"), vocabulary=(True, False), chunks=(1, 2))
+    )
 )
 WORDS = (*AXES, "zero", "microbatches", "chunks", "schedule", "remat", "sequence", "vocabulary")
 STAGED = "pipe=2 data=2 tensor=2; batch over data; weights over tensor as Megatron; "
@@ -43,7 +45,7 @@ def words_of(recipe: Recipe) -> dict[str, str]:
 
 def test_a_pin_says_what_a_recipe_written_out_has() -> None:
     """``seq`` cuts tokens, too, and is no sequence parallelism."""
-    said = {word: said_of(parse_recipe(STAGED), word) for word in WORDS}
+    said = {word: pin_value_of(parse_recipe(STAGED), word) for word in WORDS}
     axes = {"pipe": "2", "data": "2", "expert": "1", "seq": "1", "tensor": "2"}
     order = {"microbatches": "4", "chunks": "2", "schedule": "interleaved-1f1b"}
     assert said == {
@@ -55,7 +57,11 @@ def test_a_pin_says_what_a_recipe_written_out_has() -> None:
         "vocabulary": "yes",
     }
     context = parse_recipe("data=2 seq=2; batch over data; tokens over seq")
-    assert [said_of(context, word) for word in ("seq", "sequence", "tensor")] == ["2", "no", "1"]
+    assert [pin_value_of(context, word) for word in ("seq", "sequence", "tensor")] == [
+        "2",
+        "no",
+        "1",
+    ]
 
 
 def test_all_words_of_a_recipe_pin_it_alone() -> None:
@@ -124,7 +130,7 @@ def test_the_smallest_sets_of_pins_come_first() -> None:
 def test_values_are_told_in_the_order_of_their_numbers() -> None:
     """Sixteen follows eight, and not one."""
     known = [parse_recipe(f"data={size}; batch over data") for size in (16, 2, 128, 8)]
-    error = no_plan("m", 16, 32, Pins.parse("data=4"), known, lambda batch: False)
+    error = no_plan_error("m", 16, 32, Pins.parse("data=4"), known, lambda batch: False)
     assert error.hint == "data is one of 2, 8, 16, 128"
 
 
@@ -147,7 +153,7 @@ def test_batches_are_looked_for_as_far_as_there_are_devices(
         looked.append(other)
         return other % divisible == 0
 
-    error = no_plan("m", devices, batch, Pins({}), [], possible)
+    error = no_plan_error("m", devices, batch, Pins({}), [], possible)
     assert error.hint is not None
     assert error.hint.partition(",")[0] == hint
     assert min(looked) > 0
@@ -169,6 +175,6 @@ class Sizes:
 
 def test_the_least_memory_is_of_what_can_be() -> None:
     recipe = KNOWN[0]
-    assert least(Sizes([inf, 7.0, 3.0, inf, 5.0]), [recipe] * 5) == 3.0  # type: ignore[arg-type]
+    assert find_least_memory(Sizes([inf, 7.0, 3.0, inf, 5.0]), [recipe] * 5) == 3.0  # type: ignore[arg-type]
     with pytest.raises(InputError, match="no such plan"):
-        least(Sizes([inf, inf]), [recipe] * 2)  # type: ignore[arg-type]
+        find_least_memory(Sizes([inf, inf]), [recipe] * 2)  # type: ignore[arg-type]

@@ -25,23 +25,23 @@ from hierarchies.devices import device_named
 from results.speedup.perfect import Several, perfectly
 from synth.collective.ranking.request import Watcher
 from synth.search import forks
-from synth.step.models import Spelling, zoo_step
-from synth.step.redistribution.seconds import Answers
-from synth.step.schedules import SCHEDULES, Action, Pass, timeline
-from synth.step.search.composing.balancing import Balancing, fastest
-from synth.step.search.composing.clock import Lying, Seconds, clocked, lying
-from synth.step.search.composing.composer import SCALED_EXCESS, TOGETHER
-from synth.step.search.composing.inside import Part, scaled
-from synth.step.search.composing.writing import MICROBATCHES, insides
-from synth.step.search.families import gathered
-from synth.step.search.finalists import Finalist, Taken, finalist
-from synth.step.search.job import SCHEDULED, Job
-from synth.step.search.links import Candidate, Composed, Least, Priced
+from synth.step.models import ModelSettings, zoo_step
+from synth.step.redistribution.seconds import RequestAnswers
+from synth.step.schedules import SCHEDULES, Action, Pass, time_schedule
+from synth.step.search.composing.balancing import LayerBalancer, balance_layers
+from synth.step.search.composing.clock import PassSeconds, StageLayout, lay_out_stages, time_plans
+from synth.step.search.composing.composer import CLOCK_BATCH, SCALED_EXCESS
+from synth.step.search.composing.inside import ModelPart, extrapolate
+from synth.step.search.composing.writing import MICROBATCHES, write_insides
+from synth.step.search.families import group_by_recipe
+from synth.step.search.finalists import Finalist, FinalistPool, simulate_finalist
+from synth.step.search.job import SEARCHED_SCHEDULES, PlanningProblem
+from synth.step.search.links import BoundLinks, ComposedPlan, PlacedRecipe, PricedLinks
 from synth.step.search.pins import Pins
 from synth.step.search.planning import Planner
 from synth.step.search.searching import Search
-from synth.step.sharding import When, parse_recipe
-from synth.step.sharding.recipes import CHUNKED
+from synth.step.sharding import StepPhase, parse_recipe
+from synth.step.sharding.recipes import CHUNKED_SCHEDULES
 
 FORKED = pytest.mark.skipif(not forks.FORKS, reason="processes cannot be forks here")
 SIZES = {"layers": 8, "width": 4096, "heads": 32, "sequence": 2048, "vocabulary": 32768}
@@ -49,9 +49,9 @@ SYSTEM = load("dgx-h100:2")
 
 
 @cache
-def job(batch: int = 32, model: str = "gpt2-small") -> Job:
-    spelling = Spelling(batch=batch, dtype="bfloat16")
-    return Job(model, SIZES, spelling, SYSTEM, device_named(SYSTEM.device))
+def job(batch: int = 32, model: str = "gpt2-small") -> PlanningProblem:
+    spelling = ModelSettings(batch=batch, dtype="bfloat16")
+    return PlanningProblem(model, SIZES, spelling, SYSTEM, device_named(SYSTEM.device))
 
 
 @cache
@@ -82,11 +82,11 @@ def check(text: str, seconds: float, memory: float, model: str = "gpt2-small") -
     axes = tuple(Axis(name, size) for name, size in recipe.axes)
     several = list(placements(SYSTEM.hierarchy, axes))
     for one in {several[0], several[-1]}:
-        candidate = Candidate(recipe, one.matrix)
+        candidate = PlacedRecipe(recipe, one.matrix)
         composer = planner(model).composer
-        [expected] = composer.on(Priced(SYSTEM)).seconds([candidate])
-        answers = Answers(SYSTEM, stripes=False)
-        found = finalist(asked.of_layers, asked.layers, candidate, answers, asked.device)
+        [expected] = composer.on(PricedLinks(SYSTEM)).seconds([candidate])
+        answers = RequestAnswers(SYSTEM, stripes=False)
+        found = simulate_finalist(asked.of_layers, asked.layers, candidate, answers, asked.device)
         assert expected == pytest.approx(found.found.seconds, rel=seconds)
         assert composer.size_bytes(recipe) == pytest.approx(found.size_bytes, rel=memory)
 
@@ -143,22 +143,25 @@ def test_what_is_composed_of_experts_is_near_what_is_simulated(text: str) -> Non
 def test_gradients_are_added_up_layer_by_layer() -> None:
     """What is done with stacks of gradients grows with the layers, as the layers' own work does."""
     recipe = parse_recipe(f"tensor=4; {MEGATRON}; {MICROBATCHES} microbatches")
-    [one] = insides(job().traced, recipe, [1], job().device)
-    bytes_of_layer = one.stored[Part.LAYER]
+    [one] = write_insides(job().traced, recipe, [1], job().device)
+    bytes_of_layer = one.stored[ModelPart.LAYER]
     rate = job().device.memory_bytes_per_second
     assert 0.5 * bytes_of_layer / rate < one.summing_seconds < 4 * bytes_of_layer / rate
-    assert one.work[When.BACKWARD, Part.FIRST].seconds < one.work[When.BACKWARD, Part.LAYER].seconds
+    assert (
+        one.work[StepPhase.BACKWARD, ModelPart.FIRST].seconds
+        < one.work[StepPhase.BACKWARD, ModelPart.LAYER].seconds
+    )
 
 
 def test_four_samples_are_what_two_are_and_two_more() -> None:
     recipe = parse_recipe(f"tensor=4; {MEGATRON}; {MICROBATCHES} microbatches")
-    one, two, four = insides(job().traced, recipe, (1, 2, 4), job().device)
-    [alone] = insides(job().traced, recipe, [4], job().device)
+    one, two, four = write_insides(job().traced, recipe, (1, 2, 4), job().device)
+    [alone] = write_insides(job().traced, recipe, [4], job().device)
     assert alone == four
-    found = scaled(one, two, 4)
+    found = extrapolate(one, two, 4)
     assert found is not None
     assert found.seconds(8) == pytest.approx(four.seconds(8), rel=0.05)
-    assert found.saved[Part.LAYER] == four.saved[Part.LAYER]
+    assert found.saved[ModelPart.LAYER] == four.saved[ModelPart.LAYER]
     for key, work in found.work.items():
         assert dict(work.sent) == dict(four.work[key].sent)
 
@@ -166,9 +169,9 @@ def test_four_samples_are_what_two_are_and_two_more() -> None:
 def test_all_that_is_priced_is_found_without_pricing_all() -> None:
     """Bounds leave out nothing: the ten cheapest are those of all, priced one by one."""
     some = job().candidates(Pins.parse("zero=1 microbatches=4 remat=no"))
-    links, composer = Priced(SYSTEM), planner().composer
+    links, composer = PricedLinks(SYSTEM), planner().composer
     memory = sorted(composer.size_bytes(one.recipe) for one in some)[len(some) // 2]
-    search = Search(composer, gathered(some), memory, links, Least(SYSTEM), Watcher())
+    search = Search(composer, group_by_recipe(some), memory, links, BoundLinks(SYSTEM), Watcher())
     found = [one.seconds for one in islice(search.cheapest(), 10)]
     fitting = [one for one in some if composer.size_bytes(one.recipe) <= memory]
     seconds = sorted(composer.on(links).seconds(fitting))
@@ -183,8 +186,8 @@ def test_all_that_is_priced_is_found_without_pricing_all() -> None:
 
 def test_the_front_is_that_of_all_that_fit() -> None:
     some = job().candidates(Pins.parse("zero=1 microbatches=4 remat=no"))
-    links, composer = Priced(SYSTEM), planner().composer
-    search = Search(composer, gathered(some), 1e12, links, Least(SYSTEM), Watcher())
+    links, composer = PricedLinks(SYSTEM), planner().composer
+    search = Search(composer, group_by_recipe(some), 1e12, links, BoundLinks(SYSTEM), Watcher())
     seconds = composer.on(links).seconds(some)
     both = {
         (took, composer.size_bytes(one.recipe)) for took, one in zip(seconds, some, strict=True)
@@ -197,16 +200,20 @@ def test_the_front_is_that_of_all_that_fit() -> None:
 
 def test_more_of_one_structure_than_are_timed_at_once_come_in_order() -> None:
     [first, *_] = job().candidates(Pins.parse("pipe=1 zero=1 tensor=1 microbatches=2 remat=no"))
-    some = [first] * (2 * TOGETHER + 1)
+    some = [first] * (2 * CLOCK_BATCH + 1)
     composer = planner().composer
-    search = Search(composer, gathered(some), 1e15, Priced(SYSTEM), Least(SYSTEM), Watcher())
+    search = Search(
+        composer, group_by_recipe(some), 1e15, PricedLinks(SYSTEM), BoundLinks(SYSTEM), Watcher()
+    )
     assert len([*search.cheapest()]) == len(some)
 
 
 def test_where_nothing_fits_the_least_memory_is_told() -> None:
     some = job().candidates(Pins.parse("pipe=1 tensor=1 remat=no"))
     composer = planner().composer
-    search = Search(composer, gathered(some), 1.0, Priced(SYSTEM), Least(SYSTEM), Watcher())
+    search = Search(
+        composer, group_by_recipe(some), 1.0, PricedLinks(SYSTEM), BoundLinks(SYSTEM), Watcher()
+    )
     assert not [*search.cheapest()]
     assert search.nearest is not None
     assert search.nearest[1] == min(composer.size_bytes(one.recipe) for one in some)
@@ -215,9 +222,9 @@ def test_where_nothing_fits_the_least_memory_is_told() -> None:
 def test_what_fits_only_as_composed_is_told() -> None:
     """On the clock it may need more: then others of its kind are passed over, and no other."""
     some = job().candidates(Pins.parse("pipe=1 zero=0 microbatches=2 remat=no"))[:3]
-    composed = [Composed(one, 1.0, 90.0) for one in some]
+    composed = [ComposedPlan(one, 1.0, 90.0) for one in some]
     found = Planner(job())._finalist(some[0])
-    taken = Taken(100.0, Counter())
+    taken = FinalistPool(100.0, Counter())
     assert taken.simulate(iter(composed), 3, lambda one: found, Watcher())
     assert not taken.simulated
     assert taken.nearest == (some[0], found.size_bytes)
@@ -232,16 +239,16 @@ def test_what_is_wanted_beside_the_best_is_told_once_whoever_simulates(
     """Whether or not as many fit as are wanted, and though it is one of those that come, too."""
     found = Planner(job())._finalist(job().candidates(Pins.parse("pipe=1 zero=0 remat=no"))[0])
     some = job().candidates(Pins.parse("pipe=1 zero=0 microbatches=2 remat=no"))[:4]
-    composed = [Composed(one, 1.0 + at, 90.0) for at, one in enumerate(some)]
-    asked: list[Composed] = []
+    composed = [ComposedPlan(one, 1.0 + at, 90.0) for at, one in enumerate(some)]
+    asked: list[ComposedPlan] = []
 
-    def simulated(one: Composed) -> Finalist | InputError:
+    def simulated(one: ComposedPlan) -> Finalist | InputError:
         asked.append(one)
         fits = one is composed[3] or composed.index(one) < fit
         return replace(found, candidate=one.candidate) if fits else InputError("it does not fit")
 
     with perfectly(lambda: 0.0, 0.0):
-        taken = Taken(1e12, Counter(), beside=[composed[3]])
+        taken = FinalistPool(1e12, Counter(), beside=[composed[3]])
         assert taken.simulate(iter(composed[:3]), 3, simulated, Several(processes))
     assert [one.candidate for one in taken.simulated] == some[:fit]
     assert [each.candidate for each in taken.told if isinstance(each, Finalist)] == [some[3]]
@@ -259,7 +266,12 @@ def test_a_search_that_is_stopped_says_so() -> None:
 
     some = job().candidates(Pins.parse("pipe=1 tensor=1 remat=no"))
     search = Search(
-        planner().composer, gathered(some), 1e12, Priced(SYSTEM), Least(SYSTEM), Stops()
+        planner().composer,
+        group_by_recipe(some),
+        1e12,
+        PricedLinks(SYSTEM),
+        BoundLinks(SYSTEM),
+        Stops(),
     )
     assert not search.complete
     assert search.plans == search.fitting < len(some)
@@ -270,23 +282,23 @@ SOME = st.floats(0.01, 10.0)
 
 
 def seconds_of(
-    lies: Lying, parts: list[tuple[float, float, float]], once: list[float], link: float
-) -> Seconds:
+    lies: StageLayout, parts: list[tuple[float, float, float]], once: list[float], link: float
+) -> PassSeconds:
     """Of a plan, from seconds of its parts forward and backward."""
     forward, backward = (
-        lies.of_stages(dict(zip(Part, some, strict=True))) for some in zip(*parts, strict=True)
+        lies.of_stages(dict(zip(ModelPart, some, strict=True))) for some in zip(*parts, strict=True)
     )
     both = tuple(map(sum, zip(forward, backward, strict=True)))
     told = tuple(once[: len(lies.ranks)])
     links = [link] * (len(lies.of_rank) - 1)
-    return Seconds(lies, forward, backward, lies.of_ranks(both), told, links)
+    return PassSeconds(lies, forward, backward, lies.of_ranks(both), told, links)
 
 
 SHARES = st.lists(st.integers(1, 4), min_size=12, max_size=12)
 
 
 @given(
-    structure=st.tuples(st.integers(2, 6), st.integers(1, 5), st.sampled_from(SCHEDULED)),
+    structure=st.tuples(st.integers(2, 6), st.integers(1, 5), st.sampled_from(SEARCHED_SCHEDULES)),
     shares=st.one_of(st.none(), SHARES),
     parts=st.lists(st.tuples(SOME, SOME), min_size=3, max_size=3),
     once=st.lists(SOME, min_size=6, max_size=6),
@@ -300,17 +312,17 @@ def test_no_order_is_faster_than_its_bound(
     link: float,
 ) -> None:
     ranks, rounds, schedule = structure
-    chunks = 2 if schedule in CHUNKED else 1
+    chunks = 2 if schedule in CHUNKED_SCHEDULES else 1
     layers = tuple((shares or [2] * 12)[: ranks * chunks])
-    lies = lying(sum(layers), ranks, chunks, layers if shares else ())
+    lies = lay_out_stages(sum(layers), ranks, chunks, layers if shares else ())
     told = seconds_of(lies, parts, once, link)
-    [clock] = clocked((ranks, schedule, ranks * rounds, chunks), [told])
+    [clock] = time_plans((ranks, schedule, ranks * rounds, chunks), [told])
     assert told.bound(ranks * rounds, whole=True) <= clock * (1 + 1e-9)
 
 
 @given(
     st.integers(2, 6),
-    st.sampled_from(SCHEDULED),
+    st.sampled_from(SEARCHED_SCHEDULES),
     SHARES,
     st.lists(st.tuples(SOME, SOME), min_size=3, max_size=3),
 )
@@ -318,10 +330,10 @@ def test_uneven_stages_take_on_the_clock_what_their_passes_take_in_order(
     ranks: int, schedule: str, shares: list[int], parts: list[tuple[float, float]]
 ) -> None:
     """By the clock of orders, which knows each pass by itself, and no kinds."""
-    chunks = 2 if schedule in CHUNKED else 1
+    chunks = 2 if schedule in CHUNKED_SCHEDULES else 1
     layers = tuple(shares[: ranks * chunks])
     order = SCHEDULES[schedule](ranks, 2 * ranks, chunks)
-    lies = lying(sum(layers), ranks, chunks, layers)
+    lies = lay_out_stages(sum(layers), ranks, chunks, layers)
     told = seconds_of(lies, parts, [0.0] * 6, 0.0)
 
     def seconds(action: Action) -> float:
@@ -329,13 +341,13 @@ def test_uneven_stages_take_on_the_clock_what_their_passes_take_in_order(
         ends = (action.stage == 0) * parts[0][at] + (action.stage == len(layers) - 1) * parts[2][at]
         return ends + layers[action.stage] * parts[1][at]
 
-    [found] = clocked((ranks, schedule, 2 * ranks, chunks), [told])
-    assert found == pytest.approx(timeline(order, seconds).seconds)
+    [found] = time_plans((ranks, schedule, 2 * ranks, chunks), [told])
+    assert found == pytest.approx(time_schedule(order, seconds).seconds)
 
 
 def test_equal_stages_in_turn_reach_the_bound() -> None:
-    told = seconds_of(lying(4, 4, 1), [(0.0, 0.0), (1.0, 2.0), (0.0, 0.0)], [0.5] * 3, 0.0)
-    assert clocked((4, "1f1b", 8, 1), [told]) == [told.bound(8, whole=True)] == [33.5]
+    told = seconds_of(lay_out_stages(4, 4, 1), [(0.0, 0.0), (1.0, 2.0), (0.0, 0.0)], [0.5] * 3, 0.0)
+    assert time_plans((4, "1f1b", 8, 1), [told]) == [told.bound(8, whole=True)] == [33.5]
 
 
 @given(
@@ -350,14 +362,14 @@ def test_the_fastest_cut_is_that_of_all_cuts(
     """Of all layers for each stage that add up: the slowest rank is as fast as in the best."""
     stages = ranks * chunks
     layers = stages + more
-    seconds = dict(zip(Part, map(float, each), strict=True))
+    seconds = dict(zip(ModelPart, map(float, each), strict=True))
 
     def slowest(cut: Sequence[int]) -> float:
         ends = [each[0] * (at == 0) + each[2] * (at == stages - 1) for at in range(stages)]
         own = [end + size * each[1] for end, size in zip(ends, cut, strict=True)]
         return max(sum(own[rank::ranks]) for rank in range(ranks))
 
-    found, least = fastest(layers, ranks, chunks, seconds)
+    found, least = balance_layers(layers, ranks, chunks, seconds)
     cuts = [
         [end - begin for begin, end in pairwise((0, *ends, layers))]
         for ends in combinations(range(1, layers), stages - 1)
@@ -368,7 +380,7 @@ def test_the_fastest_cut_is_that_of_all_cuts(
 
 
 def test_bounds_of_links_are_below_their_prices() -> None:
-    priced, least = Priced(SYSTEM), Least(SYSTEM)
+    priced, least = PricedLinks(SYSTEM), BoundLinks(SYSTEM)
     rows: dict[Goal, list[bool]] = defaultdict(list)
     for goal in (Goal.ALL_REDUCE, Goal.ALL_GATHER, Goal.REDUCE_SCATTER):
         for row in ((2, 1), (1, 8), (2, 4), (2, 8)):
@@ -405,8 +417,8 @@ def test_pins_that_no_plan_has_are_named(text: str, said: str) -> None:
 @pytest.mark.parametrize("model", ["bert-tiny", "dropless-tiny"])
 def test_a_step_without_microbatches_is_planned_in_one_piece(model: str) -> None:
     system = load("dgx-h100:1")
-    spelling = Spelling(batch=16, dtype="bfloat16")
-    one = Job(model, {}, spelling, system, device_named(system.device))
+    spelling = ModelSettings(batch=16, dtype="bfloat16")
+    one = PlanningProblem(model, {}, spelling, system, device_named(system.device))
     assert not one.divides
     assert ("sorted" in one.assumed) == (model == "dropless-tiny")
     found = Planner(one).plans(Pins({}), 2, Watcher())
@@ -418,12 +430,12 @@ def test_a_step_without_microbatches_is_planned_in_one_piece(model: str) -> None
 def test_no_plan_is_below_the_lower_bound_however_many_samples_a_device_has() -> None:
     """With 32,768 samples a device; scaled from one and two samples, seconds are threefold."""
     system = load("dgx-h100:1")
-    spelling = Spelling(batch=2**18, dtype="bfloat16")
+    spelling = ModelSettings(batch=2**18, dtype="bfloat16")
     device = device_named(system.device)
-    planner = Planner(Job("gpt2-tiny", {}, spelling, system, device))
+    planner = Planner(PlanningProblem("gpt2-tiny", {}, spelling, system, device))
     found = planner.plans(Pins.parse("data=8 remat=no"), 3, Watcher())
     within, samples = min(planner.composer._insides, key=lambda cut: -cut[1])
-    [exact] = insides(planner.job.traced, within, [samples], device)
+    [exact] = write_insides(planner.job.traced, within, [samples], device)
     share = planner.composer.inside((within, samples)).seconds(2) / exact.seconds(2)
     assert 1.0 <= share < 1 / (1 - SCALED_EXCESS)
     least = found.least_seconds
@@ -453,9 +465,9 @@ def test_forks_trace_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
 
     monkeypatch.setattr("synth.step.search.job.zoo_step", told)
     monkeypatch.setattr(forks, "WORTH_SECONDS", 0)
-    spelling = Spelling(batch=16, dtype="bfloat16")
+    spelling = ModelSettings(batch=16, dtype="bfloat16")
     system, device = load("dgx-h100:1"), device_named(SYSTEM.device)
-    one = Job("mixtral-tiny", {"experts": 8}, spelling, system, device)
+    one = PlanningProblem("mixtral-tiny", {"experts": 8}, spelling, system, device)
     found = Planner(one).plans(Pins.parse("tensor=1 remat=no zero=1 pipe=1"), 2, Several(2))
     assert any("expert" in dict(each.candidate.recipe.axes) for each in found.looked_at)
     assert {*pids.read_text(encoding="utf-8").split()} == {str(os.getpid())}
@@ -467,17 +479,17 @@ def test_what_is_learned_for_a_plan_is_known_where_it_is_simulated(
 ) -> None:
     monkeypatch.setattr(forks, "WORTH_SECONDS", 0)
     some = job().candidates(Pins.parse("pipe=1 zero=0 microbatches=2 remat=no"))[:6]
-    learned: list[Composed] = []
+    learned: list[ComposedPlan] = []
 
-    def coming() -> Iterator[Composed]:
+    def coming() -> Iterator[ComposedPlan]:
         for one in some:
-            learned.append(Composed(one, 1.0, 90.0))
+            learned.append(ComposedPlan(one, 1.0, 90.0))
             yield learned[-1]
 
-    def simulated(one: Composed) -> InputError:
+    def simulated(one: ComposedPlan) -> InputError:
         return InputError(str(one in learned))
 
-    taken = Taken(100.0, Counter())
+    taken = FinalistPool(100.0, Counter())
     assert taken.simulate(coming(), 6, simulated, Several(2), lambda: len(learned))
     assert taken.refused == {"True": 6}
 
@@ -511,8 +523,8 @@ def test_where_nothing_fits_what_is_freed_is_what_such_plans_need() -> None:
 def test_a_model_without_layers_that_are_alike_is_planned_without_stages(model: str) -> None:
     """They are few: so all are simulated, and the fastest of all are told."""
     system = load("dgx-h100:1")
-    spelling = Spelling(batch=8, dtype="bfloat16")
-    one = Planner(Job(model, {}, spelling, system, device_named(system.device)))
+    spelling = ModelSettings(batch=8, dtype="bfloat16")
+    one = Planner(PlanningProblem(model, {}, spelling, system, device_named(system.device)))
     found = one.plans(Pins({}), 2, Watcher())
     every = one.job.candidates(Pins({}))
     assert found.search.fitting == len(every)
@@ -528,8 +540,10 @@ def test_a_model_without_layers_that_are_alike_is_planned_without_stages(model: 
 
 def test_many_samples_that_compute_faster_than_two_are_no_less_than_what_none_can_beat() -> None:
     system = load("dgx-h100:1")
-    spelling = Spelling(batch=16384, dtype="bfloat16")
-    job = Job("resnet-tiny", {"groups": 8}, spelling, system, device_named(system.device))
+    spelling = ModelSettings(batch=16384, dtype="bfloat16")
+    job = PlanningProblem(
+        "resnet-tiny", {"groups": 8}, spelling, system, device_named(system.device)
+    )
     found = Planner(job).plans(Pins.parse("data=8"), 1, Watcher())
     [rank] = found.finalists[0].found.ranks
     assert found.least_seconds <= rank.compute_seconds
@@ -548,7 +562,7 @@ def test_a_prime_number_of_layers_is_cut_as_is_fastest() -> None:
         replace(best.candidate, recipe=replace(best.candidate.recipe, layers=each))
         for each in every
     ]
-    composed = one.composer.on(Priced(SYSTEM))
+    composed = one.composer.on(PricedLinks(SYSTEM))
     [own] = composed.seconds([best.candidate])
     assert own <= min(composed.seconds(several)) * 1.02
 
@@ -557,25 +571,25 @@ def test_a_cut_that_pays_and_fits_stands_for_equal_stages() -> None:
     """Eight layers on two stages: the second, with a large vocabulary, is better with three."""
     words = replace(job(), changes={**SIZES, "vocabulary": 262144})
     some = words.families(Pins.parse("pipe=2 tensor=8 microbatches=8 remat=no chunks=1"))
-    composed = Planner(words).composer.on(Priced(SYSTEM))
+    composed = Planner(words).composer.on(PricedLinks(SYSTEM))
     for family in some:
-        for found in Balancing(composed, words.device.memory_bytes).cut(family):
+        for found in LayerBalancer(composed, words.device.memory_bytes).cut(family):
             first, last = found.recipe.layers
             assert first > last
             assert first + last == 8
             assert replace(found.recipe, layers=()) == family.recipe
-            before = [Candidate(family.recipe, one.rows) for one in found]
+            before = [PlacedRecipe(family.recipe, one.rows) for one in found]
             assert all(map(lt, composed.seconds([*found]), composed.seconds(before)))
             size = composed.composer.size_bytes(found.recipe)
-            assert found in Balancing(composed, size).cut(family)
-            assert found not in Balancing(composed, size - 1).cut(family)
+            assert found in LayerBalancer(composed, size).cut(family)
+            assert found not in LayerBalancer(composed, size - 1).cut(family)
 
 
 @pytest.mark.parametrize("memory_bytes", [0.0, 1e15])
 def test_no_plan_is_lost_where_a_family_is_cut_in_several_ways(memory_bytes: float) -> None:
     """Where the inside of a stage lies otherwise another cut may be fastest."""
     words = replace(job(), changes={**SIZES, "vocabulary": 65536})
-    balancing = Balancing(Planner(words).composer.on(Priced(SYSTEM)), memory_bytes)
+    balancing = LayerBalancer(Planner(words).composer.on(PricedLinks(SYSTEM)), memory_bytes)
     several = 0
     for family in words.families(Pins.parse("pipe=2 remat=no zero=1 microbatches=4")):
         cut = [*balancing.cut(family)]
@@ -588,8 +602,8 @@ def test_no_plan_is_lost_where_a_family_is_cut_in_several_ways(memory_bytes: flo
 
 def test_what_the_device_has_no_rate_for_is_told() -> None:
     system = load("dgx1-v100:1")
-    spelling = Spelling(batch=16, dtype="bfloat16")
-    one = Job("gpt2-tiny", {}, spelling, system, device_named(system.device))
+    spelling = ModelSettings(batch=16, dtype="bfloat16")
+    one = PlanningProblem("gpt2-tiny", {}, spelling, system, device_named(system.device))
     with pytest.raises(InputError, match="no matrix rate of bf16"):
         Planner(one).plans(Pins.parse("pipe=1"), 1, Watcher())
 

@@ -22,36 +22,38 @@ from dataclasses import replace
 
 from hierarchies.devices import device_named
 from synth.collective.ranking.request import Watcher
-from synth.compute import Product, product_estimate
-from synth.measure.calibration.typical import typical
+from synth.compute import MatrixProduct, product_estimate
+from synth.measure.calibration.typical import apply_typical
 from synth.step.search.finalists import Finalist
 from synth.step.search.pins import Pins
 from synth.step.search.resolution import (
-    BETWEEN,
-    CUT,
-    FULL,
-    OWN,
+    BETWEEN_PRODUCTS,
+    CLOCK_ERROR,
+    FULL_SHARE,
+    PRODUCT_SHAPES,
     PRODUCTS,
-    SHAPES,
+    SHAPE_ERRORS,
     SNUG,
     Difference,
-    Likely,
-    Source,
-    advised,
-    difference,
-    likely,
+    UncertainSeconds,
+    UncertaintySource,
+    choose_advised,
+    compare_seconds,
+    estimate_errors,
 )
 from tests.synth.step.search.test_planner import SYSTEM, planner
 
 ROOT = Path(__file__).parents[4]
-SOURCES = st.builds(Source, st.sampled_from("abc"), st.integers(0, 2))
+SOURCES = st.builds(UncertaintySource, st.sampled_from("abc"), st.integers(0, 2))
 ENDS = st.tuples(st.floats(-1, 0), st.floats(0, 3))
-LIKELY = st.builds(Likely, st.floats(0.1, 100), st.dictionaries(SOURCES, ENDS))
+LIKELY = st.builds(UncertainSeconds, st.floats(0.1, 100), st.dictionaries(SOURCES, ENDS))
 
 
 @given(LIKELY, LIKELY)
-def test_the_other_way_round_it_is_the_same_difference(one: Likely, other: Likely) -> None:
-    there, back = difference(one, other), difference(other, one)
+def test_the_other_way_round_it_is_the_same_difference(
+    one: UncertainSeconds, other: UncertainSeconds
+) -> None:
+    there, back = compare_seconds(one, other), compare_seconds(other, one)
     assert there.seconds == -back.seconds
     assert there.low_seconds == pytest.approx(-back.high_seconds)
     assert there.high_seconds == pytest.approx(-back.low_seconds)
@@ -60,14 +62,19 @@ def test_the_other_way_round_it_is_the_same_difference(one: Likely, other: Likel
 
 
 @given(LIKELY, LIKELY)
-def test_plans_that_take_as_long_are_never_told_apart(one: Likely, other: Likely) -> None:
-    assert not difference(one, replace(other, seconds=one.seconds)).told
-    assert difference(one, one).low_seconds == 0 == difference(one, one).high_seconds
+def test_plans_that_take_as_long_are_never_told_apart(
+    one: UncertainSeconds, other: UncertainSeconds
+) -> None:
+    assert not compare_seconds(one, replace(other, seconds=one.seconds)).told
+    assert compare_seconds(one, one).low_seconds == 0 == compare_seconds(one, one).high_seconds
 
 
 @given(LIKELY, LIKELY, SOURCES, ENDS)
 def test_what_errs_alike_cancels(
-    one: Likely, other: Likely, source: Source, ends: tuple[float, float]
+    one: UncertainSeconds,
+    other: UncertainSeconds,
+    source: UncertaintySource,
+    ends: tuple[float, float],
 ) -> None:
     """Shared by both it adds nothing, each for itself it does."""
     both = [
@@ -75,12 +82,12 @@ def test_what_errs_alike_cancels(
         for each in (replace(each, ends=dict(each.ends)) for each in (one, other))
     ]
     apart = [
-        replace(each, ends={**each.ends, Source("own", number): ends})
+        replace(each, ends={**each.ends, UncertaintySource("own", number): ends})
         for number, each in enumerate((one, other))
     ]
 
-    def width(pair: list[Likely]) -> float:
-        found = difference(*pair)
+    def width(pair: list[UncertainSeconds]) -> float:
+        found = compare_seconds(*pair)
         return found.high_seconds - found.low_seconds
 
     without = [
@@ -93,10 +100,13 @@ def test_what_errs_alike_cancels(
 
 
 @given(st.lists(LIKELY, min_size=3, max_size=3))
-def test_surely_faster_is_an_order(three: list[Likely]) -> None:
+def test_surely_faster_is_an_order(three: list[UncertainSeconds]) -> None:
     one, two, last = three
-    if difference(one, two).low_seconds > 1e-9 and difference(two, last).low_seconds > 1e-9:
-        assert difference(one, last).low_seconds > 0
+    if (
+        compare_seconds(one, two).low_seconds > 1e-9
+        and compare_seconds(two, last).low_seconds > 1e-9
+    ):
+        assert compare_seconds(one, last).low_seconds > 0
 
 
 @cache
@@ -108,15 +118,15 @@ def finalists() -> tuple[Finalist, ...]:
 
 def test_a_plan_errs_with_its_parts() -> None:
     """Products and the rest are what it computes; slow links make it slower, fast ones faster."""
-    known = typical(SYSTEM)
+    known = apply_typical(SYSTEM)
     some = finalists()
-    found = likely(some, planner().composer, planner()._links[0], known)
+    found = estimate_errors(some, planner().composer, planner()._links[0], known)
     for one, plan in zip(found, some, strict=True):
         rank = plan.found.ranks[plan.found.busiest]
         computed = plan.products.seconds + plan.between.seconds
         assert computed == pytest.approx(rank.compute_seconds, rel=1e-6)
         kinds = {source.what for source in one.ends}
-        assert {PRODUCTS, BETWEEN, CUT} <= kinds
+        assert {PRODUCTS, BETWEEN_PRODUCTS, PRODUCT_SHAPES} <= kinds
         assert any(kind.startswith("links of") for kind in kinds)
         assert all(low <= 0 <= high for low, high in one.ends.values())
 
@@ -124,18 +134,18 @@ def test_a_plan_errs_with_its_parts() -> None:
 def test_without_a_calibration_links_are_as_described() -> None:
     some = finalists()[:1]
     bare = replace(SYSTEM, calibration=None)
-    [found] = likely(some, planner().composer, planner()._links[0], bare)
+    [found] = estimate_errors(some, planner().composer, planner()._links[0], bare)
     assert not any(source.what.startswith("links") for source in found.ends)
 
 
 def test_of_tied_plans_the_one_with_the_fewest_axes_is_advised() -> None:
     some = finalists()
-    told = [difference(Likely(1.0), Likely(1.0)) for _ in some]
+    told = [compare_seconds(UncertainSeconds(1.0), UncertainSeconds(1.0)) for _ in some]
     fewest = min(len(one.candidate.row_of) for one in some)
-    assert len(some[advised(some, told, inf)].candidate.row_of) == fewest
-    assert advised(some[:1], told[:1], inf) == 0
-    slower = difference(Likely(1.0), Likely(2.0))
-    assert advised(some, [told[0], *[slower for _ in some[1:]]], inf) == 0
+    assert len(some[choose_advised(some, told, inf)].candidate.row_of) == fewest
+    assert choose_advised(some[:1], told[:1], inf) == 0
+    slower = compare_seconds(UncertainSeconds(1.0), UncertainSeconds(2.0))
+    assert choose_advised(some, [told[0], *[slower for _ in some[1:]]], inf) == 0
 
 
 def test_a_plan_that_computes_again_is_not_advised_where_another_is_as_fast() -> None:
@@ -143,10 +153,10 @@ def test_a_plan_that_computes_again_is_not_advised_where_another_is_as_fast() ->
     [whole, *_] = finalists()
     again = replace(whole.candidate, recipe=replace(whole.candidate.recipe, remat=True))
     less = replace(whole, candidate=again)
-    told = [difference(Likely(1.0), Likely(1.0))] * 2
+    told = [compare_seconds(UncertainSeconds(1.0), UncertainSeconds(1.0))] * 2
     assert not whole.candidate.recipe.remat
-    assert advised([less, whole], told, inf) == 1
-    assert advised([whole, less], told, inf) == 0
+    assert choose_advised([less, whole], told, inf) == 1
+    assert choose_advised([whole, less], told, inf) == 0
 
 
 class Lean(Finalist):
@@ -163,18 +173,18 @@ def test_of_plans_alike_the_least_at_risk_is_advised_and_then_the_least_memory()
     lean = Lean(**vars(first))
     fuller = replace(finalists()[0], by_framework=False)
     risk = [Difference(0.0, -at_worst, at_worst, ()) for at_worst in (0.0, 0.1, 0.2)]
-    assert advised([first, lean, lean], risk, inf) == 0
-    assert advised([fuller, first, lean], risk, inf) == 1
-    assert advised([fuller, lean, first], risk, inf) == 1
-    assert advised([fuller, first, lean], [risk[0], risk[1], risk[1]], inf) == 2
+    assert choose_advised([first, lean, lean], risk, inf) == 0
+    assert choose_advised([fuller, first, lean], risk, inf) == 1
+    assert choose_advised([fuller, lean, first], risk, inf) == 1
+    assert choose_advised([fuller, first, lean], [risk[0], risk[1], risk[1]], inf) == 2
 
 
 def test_a_plan_that_fills_the_memory_is_not_advised_where_another_is_as_fast() -> None:
     some = finalists()
-    told = [difference(Likely(1.0), Likely(1.0)) for _ in some]
+    told = [compare_seconds(UncertainSeconds(1.0), UncertainSeconds(1.0)) for _ in some]
     least = min(one.size_bytes for one in some)
-    assert some[advised(some, told, least / FULL)].size_bytes == least
-    assert advised(some, told, least / 2) == advised(some, told, inf)
+    assert some[choose_advised(some, told, least / FULL_SHARE)].size_bytes == least
+    assert choose_advised(some, told, least / 2) == choose_advised(some, told, inf)
 
 
 def test_a_plan_that_may_not_fit_is_not_advised_where_one_like_it_surely_does() -> None:
@@ -182,16 +192,18 @@ def test_a_plan_that_may_not_fit_is_not_advised_where_one_like_it_surely_does() 
     first = replace(finalists()[0], by_framework=True)
     lean = Lean(**vars(first))
     risk = [Difference(0.0, -at_worst, at_worst, ()) for at_worst in (0.0, 0.1)]
-    assert advised([first, lean], risk, lean.size_bytes / SNUG) == 1
-    assert advised([first, lean], risk, first.size_bytes / SNUG) == 0
-    assert advised([first, lean], risk, lean.size_bytes) == 0
+    assert choose_advised([first, lean], risk, lean.size_bytes / SNUG) == 1
+    assert choose_advised([first, lean], risk, first.size_bytes / SNUG) == 0
+    assert choose_advised([first, lean], risk, lean.size_bytes) == 0
 
 
 def test_a_plan_again_is_the_same_plan() -> None:
     one = finalists()[0]
     again = planner()._finalist(one.candidate)
     links = planner()._links[0]
-    found = difference(*likely([one, again], planner().composer, links, typical(SYSTEM)))
+    found = compare_seconds(
+        *estimate_errors([one, again], planner().composer, links, apply_typical(SYSTEM))
+    )
     assert (found.low_seconds, found.high_seconds) == (0, 0)
 
 
@@ -215,7 +227,7 @@ def test_plans_that_ran_and_were_alike_differ_by_what_is_said() -> None:
                 error = (simulated[0] - simulated[1]) - (steps[0] - steps[1])
                 errors.append(abs(error) / min(simulated))
     assert len(errors) >= 20
-    assert sorted(errors)[int(0.9 * len(errors))] <= OWN
+    assert sorted(errors)[int(0.9 * len(errors))] <= CLOCK_ERROR
 
 
 def test_layers_that_are_cut_otherwise_take_what_is_said() -> None:
@@ -226,7 +238,7 @@ def test_layers_that_are_cut_otherwise_take_what_is_said() -> None:
     for row in csv.DictReader(lines):
         if int(row["rows"]) >= 512:
             sizes = {what: int(row[what]) for what in ("rows", "columns", "depth")}
-            product = Product(**sizes, dtype="f16")
+            product = MatrixProduct(**sizes, dtype="f16")
             estimate = product_estimate(product, device_named(row["device"]))
             layer = layers[row["device"]][row["model"], row["rows"]]
             layer[0] += float(row["milliseconds"]) * 1e-3
@@ -236,5 +248,5 @@ def test_layers_that_are_cut_otherwise_take_what_is_said() -> None:
         each = [measured / estimated for measured, estimated in several.values()]
         ratios += [one / median(each) for one in each]
     assert len(ratios) == 15
-    assert SHAPES[0] == pytest.approx(min(ratios), abs=0.01)
-    assert SHAPES[1] == pytest.approx(max(ratios), abs=0.01)
+    assert SHAPE_ERRORS[0] == pytest.approx(min(ratios), abs=0.01)
+    assert SHAPE_ERRORS[1] == pytest.approx(max(ratios), abs=0.01)

@@ -11,13 +11,13 @@ pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
 
 from hierarchies import Axis, load, placements
 from hierarchies.devices import device_named
-from synth.step.models import Spelling
+from synth.step.models import ModelSettings
 from synth.step.search import finalists
-from synth.step.search.job import Job
-from synth.step.search.links import Candidate
+from synth.step.search.job import PlanningProblem
+from synth.step.search.links import PlacedRecipe
 from synth.step.search.planning import Planner
 from synth.step.sharding import parse_recipe
-from synth.step.simulation import Pipelined, Predicted
+from synth.step.simulation import PipelineTimeline, StepPrediction
 
 SYSTEM = load("dgx-a100:2")
 SIZES = {"layers": 16, "sequence": 512}
@@ -49,12 +49,12 @@ def planner(model: str) -> Planner:
     sizes = {"layers": 16} if model == "vit-base" else SIZES
     if model == "gpt2-small":
         sizes = {**sizes, "vocabulary": 50304}
-    spelling = Spelling(batch=32, dtype="bfloat16")
-    return Planner(Job(model, sizes, spelling, SYSTEM, device_named(SYSTEM.device)))
+    spelling = ModelSettings(batch=32, dtype="bfloat16")
+    return Planner(PlanningProblem(model, sizes, spelling, SYSTEM, device_named(SYSTEM.device)))
 
 
-def facts(found: Predicted) -> object:
-    assert isinstance(found.run, Pipelined)
+def facts(found: StepPrediction) -> object:
+    assert isinstance(found.run, PipelineTimeline)
     spans = [
         (one.name, one.begin_seconds, one.end_seconds) for row in found.run.ranks for one in row
     ]
@@ -65,9 +65,9 @@ def facts(found: Predicted) -> object:
 def check(model: str, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     recipe = parse_recipe(text)
     axes = tuple(Axis(name, size) for name, size in recipe.axes)
-    one = Candidate(recipe, next(placements(SYSTEM.hierarchy, axes)).matrix)
+    one = PlacedRecipe(recipe, next(placements(SYSTEM.hierarchy, axes)).matrix)
     short = planner(model)._finalist(one)
-    monkeypatch.setattr(finalists, "WRITTEN", 1000)
+    monkeypatch.setattr(finalists, "WRITTEN_STAGES", 1000)
     whole = planner(model)._finalist(one)
     assert facts(short.found) == facts(whole.found)
     for summed in ("products", "between"):

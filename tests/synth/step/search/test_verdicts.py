@@ -14,8 +14,8 @@ from hierarchies import InputError, load
 from hierarchies.devices import device_named
 from synth.collective.ranking.request import Watcher
 from synth.search.space import BestFound, Infeasible, NoneFound, Optimal
-from synth.step.models import Spelling
-from synth.step.search.job import Job
+from synth.step.models import ModelSettings
+from synth.step.search.job import PlanningProblem
 from synth.step.search.pins import Pins
 from synth.step.search.planning import Planner
 
@@ -26,10 +26,10 @@ PINS = Pins.parse("remat=no")
 @cache
 def planner(machine: str = MACHINES[0]) -> Planner:
     system = load(machine)
-    spelling = Spelling(batch=48, dtype="bfloat16")
+    spelling = ModelSettings(batch=48, dtype="bfloat16")
     sizes = {"layers": 6, "width": 1024, "heads": 16, "vocabulary": 8192}
     accelerator = device_named("H100 SXM5 80 GB")
-    return Planner(Job("gpt2-tiny", sizes, spelling, system, accelerator))
+    return Planner(PlanningProblem("gpt2-tiny", sizes, spelling, system, accelerator))
 
 
 def test_nothing_is_below_all_devices_at_their_peak() -> None:

@@ -16,21 +16,28 @@ import traced_steps
 from grammar.tensors.operations import ShardedStep, Step
 from grammar.tensors.parser import parse_sharded, parse_step
 from hierarchies import InputError
-from synth.step.redistribution import How
+from synth.step.redistribution import MoveKind
 from synth.step.sharded_step import (
-    alone,
-    asked,
     check,
     check_known,
-    gradients,
+    find_gradients,
+    list_shares,
+    list_step_moves,
+    list_step_requests,
     local_moves,
-    on_one_device,
-    redistributed,
-    sharded_step,
-    shares,
-    unsharded,
+    to_device_step,
+    unshard,
+    unsharded_share,
+    write_sharded_step,
 )
-from synth.step.sharding import Done, Moved, Program, apply, parse_recipe, plan_of
+from synth.step.sharding import (
+    LocalOperation,
+    RedistributedValue,
+    StepProgram,
+    apply,
+    parse_recipe,
+    plan_of,
+)
 from synth.step.work import length_of, work_of
 
 FUZZED = 10
@@ -48,11 +55,11 @@ CASES += [
 
 
 @cache
-def made(name: str, text: str, unrolled: bool = False) -> tuple[Step, Program, ShardedStep]:
+def made(name: str, text: str, unrolled: bool = False) -> tuple[Step, StepProgram, ShardedStep]:
     step = traced_steps.step(name, unrolled=unrolled)
     plan = plan_of(step, parse_recipe(text))
     program = apply(step, plan)
-    return step, program, sharded_step(step, plan, program)
+    return step, program, write_sharded_step(step, plan, program)
 
 
 def sharded(name: str, text: str) -> ShardedStep:
@@ -62,12 +69,12 @@ def sharded(name: str, text: str) -> ShardedStep:
 @pytest.mark.parametrize(("name", "text"), CASES)
 def test_a_plan_puts_in_types_and_redistributions_and_nothing_else(name: str, text: str) -> None:
     step, program, found = made(name, text)
-    assert unsharded(found) == step
+    assert unshard(found) == step
     assert parse_sharded(str(found)) == found
     check(found)
     moves = Counter(move.how for one in program.moved() for move in one.path.moves)
-    assert Counter(str(found).split().count(f"by={how.value}") for how in How) == Counter(
-        moves[how] for how in How
+    assert Counter(str(found).split().count(f"by={how.value}") for how in MoveKind) == Counter(
+        moves[how] for how in MoveKind
     )
 
 
@@ -79,18 +86,21 @@ def test_all_moves_are_counted_as_often_as_loops_go_round(name: str, text: str) 
         for move in one.path.moves:
             wanted[f"{one.value.type}: {move}"] += times
     counted: Counter[str] = Counter()
-    for each in redistributed(found):
+    for each in list_step_moves(found):
         counted[f"{each.value.type}: {each.move}"] += each.times
     assert counted == wanted
-    assert sum(one.times for one in asked(found)) + local_moves(found).total() == wanted.total()
+    assert (
+        sum(one.times for one in list_step_requests(found)) + local_moves(found).total()
+        == wanted.total()
+    )
 
 
-def moved(program: Program, times: int = 1) -> Iterator[tuple[int, Moved]]:
+def moved(program: StepProgram, times: int = 1) -> Iterator[tuple[int, RedistributedValue]]:
     for one in program.instructions:
         match one:
-            case Moved():
+            case RedistributedValue():
                 yield times, one
-            case Done(operation, _, Program() as body):
+            case LocalOperation(operation, _, StepProgram() as body):
                 yield from moved(body, times * length_of(operation))
 
 
@@ -98,7 +108,10 @@ def moved(program: Program, times: int = 1) -> Iterator[tuple[int, Moved]]:
 def test_a_loop_and_its_layers_one_after_the_other_send_as_many_bytes(name: str) -> None:
     """In fewer requests: the gradients of all layers are one value."""
     loop, layers = (made(name, DATA, unrolled)[2] for unrolled in (False, True))
-    total = [sum(one.least_bytes * one.times for one in asked(found)) for found in (loop, layers)]
+    total = [
+        sum(one.least_bytes * one.times for one in list_step_requests(found))
+        for found in (loop, layers)
+    ]
     assert total[0] == total[1]
 
 
@@ -108,7 +121,7 @@ def test_bytes_of_a_parameter_are_those_of_the_paper(parts: int) -> None:
     wanted = (16, 8 + 8 / parts, 4 + 12 / parts, 16 / parts)
     for zero, each in enumerate(wanted):
         found = sharded("mlp-tiny", f"data={parts}; batch over data; zero={zero}")
-        whole, [device] = alone(found).held, [one.held for one in shares(found)]
+        whole, [device] = unsharded_share(found).held, [one.held for one in list_shares(found)]
         parameters = whole.parameter / 4
         assert whole.parameter + whole.gradient + whole.moment == 16 * parameters
         assert device.parameter + device.gradient + device.moment == each * parameters
@@ -120,14 +133,14 @@ def test_bytes_of_a_parameter_are_those_of_the_paper(parts: int) -> None:
 def test_every_parameter_has_its_gradient(name: str, optimizer: str) -> None:
     step = traced_steps.step(name, optimizer=optimizer)
     plan = plan_of(step, parse_recipe(DATA))
-    found = sharded_step(step, plan, apply(step, plan))
+    found = write_sharded_step(step, plan, apply(step, plan))
     types = [
         str(value.type)
         for value, role in zip(step.graph.inputs, step.roles, strict=True)
         if role == "parameter"
     ]
-    assert sorted(str(one.type) for one in gradients(found.step)) == sorted(types)
-    requests = [one for one in asked(found) if one.how is How.ALL_REDUCE]
+    assert sorted(str(one.type) for one in find_gradients(found.step)) == sorted(types)
+    requests = [one for one in list_step_requests(found) if one.how is MoveKind.ALL_REDUCE]
     meant = Counter(m.meaning.label for one in requests for m in one.moved)
     wanted = {
         label for label, role in zip(step.labels, step.roles, strict=True) if role == "parameter"
@@ -147,7 +160,7 @@ def test_replicas_that_normalise_by_their_own_samples_sum_nothing_but_gradients(
     def sent(groups: int) -> Counter[str]:
         step = traced_steps.step("resnet-tiny", (("groups", groups),), "sgd")
         plan = plan_of(step, parse_recipe(DATA))
-        requests = asked(sharded_step(step, plan, apply(step, plan)))
+        requests = list_step_requests(write_sharded_step(step, plan, apply(step, plan)))
         return Counter(m.meaning.role for one in requests for m in one.moved)
 
     parameters = len(traced_steps.step("resnet-tiny", optimizer="sgd").updates)
@@ -163,19 +176,19 @@ def test_operations_of_a_device() -> None:
 
     for name in ("mlp-tiny", "gpt2-tiny", "lstm-tiny"):
         step, _, found = made(name, DATA)
-        assert products(on_one_device(found)) * 2 == products(step)
+        assert products(to_device_step(found)) * 2 == products(step)
     step, _, found = made("gpt2-tiny", MEGATRON)
     logits = 3 * 2 * 4 * 16 * 32 * 64
-    assert (products(on_one_device(found)) - logits) * 2 == products(step) - logits
+    assert (products(to_device_step(found)) - logits) * 2 == products(step) - logits
 
 
 def test_a_request_is_what_the_design_says_of_its_bytes() -> None:
     """All of ``b`` bytes: 2(n-1)/n b for an all-reduce, (n-1) b for a gather of b."""
     found = sharded("mlp-tiny", "data=4; batch over data; zero=1")
-    for one in asked(found):
+    for one in list_step_requests(found):
         size = one.moved[0].value.type.bytes
         assert one.size_bytes == size
-        share = {How.ALL_REDUCE: 2 * 3 / 4, How.ALL_GATHER: 3 / 4}[one.how]
+        share = {MoveKind.ALL_REDUCE: 2 * 3 / 4, MoveKind.ALL_GATHER: 3 / 4}[one.how]
         assert one.least_bytes == share * size
 
 
@@ -320,7 +333,7 @@ def test_a_text_with_other_numbers_and_words_is_taken_or_refused(name: str) -> N
             step = parse_step(mutant)
             check_known(step)
             plan = plan_of(step, recipe)
-            asked(sharded_step(step, plan, apply(step, plan)))
+            list_step_requests(write_sharded_step(step, plan, apply(step, plan)))
         except InputError:
             refused += 1
     assert 0 < refused < FUZZED

@@ -13,15 +13,15 @@ from grammar.tensors.operations import SEND, ShardedStep
 from grammar.tensors.parser import parse_sharded
 from hierarchies import InputError
 from synth.step.sharded_step import (
-    asked,
     check,
-    of_stages,
-    sharded_step,
-    shares,
-    transfers,
-    unsharded,
+    list_shares,
+    list_step_requests,
+    list_transfers,
+    split_stages,
+    unshard,
+    write_sharded_step,
 )
-from synth.step.sharding import apply, parse_recipe, plan_of, prepared
+from synth.step.sharding import apply, parse_recipe, plan_of, prepare_step
 from synth.step.work import work_of
 from traced_steps import step
 
@@ -34,7 +34,7 @@ STAGES = "data=2 pipe=2; batch over data; schedule 1f1b, 2 microbatches"
 def sharded(model=MLP, recipe: str = STAGES) -> ShardedStep:
     one = step(*model, batch=4)
     plan = plan_of(one, parse_recipe(recipe))
-    return sharded_step(prepared(one, plan), plan, apply(one, plan))
+    return write_sharded_step(prepare_step(one, plan), plan, apply(one, plan))
 
 
 @pytest.mark.parametrize(
@@ -55,30 +55,30 @@ def test_the_text_is_read_again_and_every_line_can_be_done(model, recipe: str) -
     assert parse_sharded(str(one)) == one
     check(one)
     places = [line for line in str(one).splitlines() if re.match(r"stage|everywhere", line)]
-    assert len(places) <= 4 * len(of_stages(one)) + 4
+    assert len(places) <= 4 * len(split_stages(one)) + 4
     plan = plan_of(step(*model, batch=4), parse_recipe(recipe))
-    whole = prepared(step(*model, batch=4), plan).graph.operations
-    made = {str(done.results[0]) for done in unsharded(one).graph.operations}
+    whole = prepare_step(step(*model, batch=4), plan).graph.operations
+    made = {str(done.results[0]) for done in unshard(one).graph.operations}
     assert made == {str(done.results[0]) for done in whole}
 
 
 def test_stages_are_together_the_whole() -> None:
     """Each parameter is on one stage; a pass is done for each microbatch, by each part of data."""
     one = sharded()
-    held = [stage.held for stage in shares(one)]
+    held = [stage.held for stage in list_shares(one)]
     roles = zip(one.step.graph.inputs, one.step.roles, strict=True)
     parameters = sum(value.type.bytes for value, role in roles if role == "parameter")
     assert sum(stage.parameter for stage in held) == parameters
     assert sum(stage.gradient for stage in held) == parameters
     products = {"dot_general"}
-    whole = sum(w.flops for w in work_of(unsharded(one)) if w.primitive in products)
-    assert whole < 2 * sum(stage.flops for stage in shares(one)) < 4 * whole
+    whole = sum(w.flops for w in work_of(unshard(one)) if w.primitive in products)
+    assert whole < 2 * sum(stage.flops for stage in list_shares(one)) < 4 * whole
 
 
 def test_requests_count_once_for_each_microbatch_and_sums_over_them_send_nothing() -> None:
     one = sharded()
-    assert {axis for request in asked(one) for axis in request.axes} == {"data"}
-    sent = [(t.source, t.target, t.when, t.times) for t in transfers(one)]
+    assert {axis for request in list_step_requests(one) for axis in request.axes} == {"data"}
+    sent = [(t.source, t.target, t.when, t.times) for t in list_transfers(one)]
     assert sent == [(0, 1, "forward", 2), (1, 0, "backward", 2)]
 
 

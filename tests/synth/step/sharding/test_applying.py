@@ -13,12 +13,12 @@ import pytest
 pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
 
 from exhaustive import RARELY
-from grammar.tensors.sharding import Kind
+from grammar.tensors.sharding import ReductionKind
 from hierarchies import InputError
 from redistribution_proof import Proved, prove
 from sharded_steps import SMALL, judge, mlp, on_one_device, random_plan, small
-from synth.step.factors import rows
-from synth.step.sharding import Cuts, Moved, Plan, apply
+from synth.step.factors import list_rows
+from synth.step.sharding import Cuts, Plan, RedistributedValue, apply
 
 SIZES = {
     "4": {"data": 4},
@@ -39,7 +39,7 @@ def test_each_value_is_redistributed_once_for_each_type_and_only_where_types_dif
     moved = [(one.value.name, one.path.target) for one in program.moved()]
     assert len(moved) == len(set(moved))
     assert all(one.path.source != one.path.target for one in program.moved())
-    assert any(isinstance(one, Moved) for one in program.instructions)
+    assert any(isinstance(one, RedistributedValue) for one in program.instructions)
 
 
 def test_a_plan_of_another_step_is_refused() -> None:
@@ -52,7 +52,7 @@ def test_a_plan_of_another_step_is_refused() -> None:
 def test_a_row_that_the_operation_does_not_have_is_refused() -> None:
     cuts = random_plan(mlp(), {"data": 2}, 0).cuts
     product, rest = mlp().graph.operations[0], cuts.operations[1:]
-    damaged = replace(rows(product)[1], results=(Kind.SUM,))
+    damaged = replace(list_rows(product)[1], results=(ReductionKind.SUM,))
     with pytest.raises(InputError, match="dot_general has no row"):
         apply(mlp(), Plan((("data", 2),), Cuts(cuts.inputs, ((("data", damaged),), *rest))))
 
@@ -90,7 +90,7 @@ def test_redistributions_of_random_plans_are_proved_for_all_sizes(model: str) ->
     sizes = SIZES["2x2x2"]
     program = apply(small(model), random_plan(small(model), sizes, 1))
     found = sorted({one.path for one in program.moved()}, key=str)
-    assert {kind for path in found for kind, _ in path.source.partial} == set(Kind)
+    assert {kind for path in found for kind, _ in path.source.partial} == set(ReductionKind)
     assert max(len(path.source.dimensions) for path in found) >= 4
     for path in Random(1).sample(found, 25):
         assert isinstance(prove(path, axes=tuple(sizes)), Proved), path

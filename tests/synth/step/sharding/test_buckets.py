@@ -17,10 +17,10 @@ from grammar.tensors.sharding import Type
 from hierarchies import InputError
 from redistribution_proof import Proved, prove
 from sharded_steps import judge, mlp, on_one_device
-from synth.step.sharding import Moved, Plan, Program, apply, parse_recipe, plan_of
-from synth.step.sharding.layers.apart import stacks
-from synth.step.sharding.program import makes, reads
-from synth.step.sharding.together.buckets import flat
+from synth.step.sharding import Plan, RedistributedValue, StepProgram, apply, parse_recipe, plan_of
+from synth.step.sharding.layers.apart import find_stacks
+from synth.step.sharding.program import keys_made_by, keys_read_by
+from synth.step.sharding.together.buckets import flatten_bucket
 from traced_steps import step
 
 GRADIENTS = 20
@@ -28,7 +28,7 @@ DATA = "data=2; batch over data"
 MEGATRON = "; weights over tensor as Megatron"
 
 
-def both(model: str, more: str) -> tuple[Plan, Program, Program]:
+def both(model: str, more: str) -> tuple[Plan, StepProgram, StepProgram]:
     one = step(model)
     plan = plan_of(one, parse_recipe(f"{DATA}{more}"))
     return plan, apply(one, plan), apply(one, replace(plan, buckets=()))
@@ -40,7 +40,9 @@ def test_one_large_bucket_has_all_gradients_side_by_side() -> None:
     assert len(bucket) == GRADIENTS
     assert list(bucket) == list(range(bucket[0], bucket[0] + GRADIENTS))
     members = [found.instructions[at] for at in bucket]
-    assert {m.value.name for m in members if isinstance(m, Moved)} == set(plan.buckets[0])
+    assert {m.value.name for m in members if isinstance(m, RedistributedValue)} == set(
+        plan.buckets[0]
+    )
     assert Counter(map(id, map(type, found.instructions))) == Counter(
         map(id, map(type, before.instructions))
     )
@@ -50,7 +52,7 @@ def test_one_large_bucket_has_all_gradients_side_by_side() -> None:
 def test_no_bucket_is_larger_than_it_may_be_but_for_one_value() -> None:
     one = step("gpt2-tiny")
     plan = plan_of(one, parse_recipe(f"{DATA}; buckets of 0.02 MB"))
-    of_layer = {name: one.graph.values[name].type.shape[0] for name in stacks(one)}
+    of_layer = {name: one.graph.values[name].type.shape[0] for name in find_stacks(one)}
     sizes = [
         sum(one.graph.values[name].type.bytes // of_layer.get(name, 1) for name in bucket)
         for bucket in plan.buckets
@@ -74,7 +76,7 @@ def test_a_bucket_has_as_many_layers_as_fit(megabytes: float, layers: int) -> No
     one = step("gpt2-tiny", (("layers", 4),))
     plan = plan_of(one, parse_recipe(f"{DATA}; buckets of {megabytes} MB"))
     assert plan.bucket_layers == layers
-    of_layer = stacks(one)
+    of_layer = find_stacks(one)
     mixed = [bucket for bucket in plan.buckets if 0 < len(of_layer & {*bucket}) < len(bucket)]
     assert bool(mixed) == (layers == 4)
 
@@ -146,8 +148,8 @@ def test_buckets_of_any_size_wait_for_their_last_member(one: Step, size: int, ze
     for bucket in found.buckets:
         assert [*bucket] == [*range(bucket[0], bucket[-1] + 1)]
         members = [found.instructions[at] for at in bucket]
-        assert {key for m in members for key in reads(m)}.isdisjoint(
-            key for m in members for key in makes(m)
+        assert {key for m in members for key in keys_read_by(m)}.isdisjoint(
+            key for m in members for key in keys_made_by(m)
         )
 
 
@@ -197,8 +199,12 @@ def test_members_end_to_end_are_one_value_with_their_moves(text: str, moved: lis
     program = apply(one, plan)
     seen = []
     for bucket in program.buckets:
-        members = [m for m in map(program.instructions.__getitem__, bucket) if isinstance(m, Moved)]
-        kind, path = flat(members, plan.sizes)
+        members = [
+            m
+            for m in map(program.instructions.__getitem__, bucket)
+            if isinstance(m, RedistributedValue)
+        ]
+        kind, path = flatten_bucket(members, plan.sizes)
         assert kind.elements == sum(member.value.type.elements for member in members)
         seen.append([move.how.value for move in path.moves])
         for at, move in enumerate(path.moves):

@@ -13,8 +13,16 @@ from grammar.tensors.operations import Step, Value
 from grammar.tensors.parser import parse_step
 from hierarchies import InputError
 from sharded_steps import judge, on_one_device
-from synth.step.redistribution import How
-from synth.step.sharding import Done, Moved, Plan, Program, apply, parse_recipe, plan_of
+from synth.step.redistribution import MoveKind
+from synth.step.sharding import (
+    LocalOperation,
+    Plan,
+    RedistributedValue,
+    StepProgram,
+    apply,
+    parse_recipe,
+    plan_of,
+)
 from synth.step.sharding.plan import TIME
 from traced_steps import step
 
@@ -27,12 +35,12 @@ def half(model: str, unrolled: bool = False) -> Step:
     return step(model, dtype="bfloat16", unrolled=unrolled)
 
 
-def made(one: Step, text: str) -> tuple[Plan, Program]:
+def made(one: Step, text: str) -> tuple[Plan, StepProgram]:
     plan = plan_of(one, parse_recipe(text))
     return plan, apply(one, plan)
 
 
-def sent(plan: Plan, program: Program) -> Counter[tuple[str, str]]:
+def sent(plan: Plan, program: StepProgram) -> Counter[tuple[str, str]]:
     """By request and element type, those of bodies once."""
     return Counter(
         (move.how.value, one.value.type.dtype)
@@ -74,8 +82,8 @@ def test_before_zero_3_the_master_copy_is_state_of_the_optimizer(model: str, zer
     reduced = "all-reduce" if zero == 1 else "reduce-scatter"
     wanted = {("all-gather", "bf16"): matrices(one), (reduced, "f32"): matrices(one)}
     assert sent(plan, program) == wanted
-    outside = [m for m in program.instructions if isinstance(m, Moved)]
-    assert sent(plan, Program((), tuple(outside), ())) == wanted
+    outside = [m for m in program.instructions if isinstance(m, RedistributedValue)]
+    assert sent(plan, StepProgram((), tuple(outside), ())) == wanted
 
 
 def test_a_parameter_that_is_read_as_it_is_stays_whole_without_zero_3() -> None:
@@ -115,10 +123,10 @@ def test_gradients_are_sent_as_the_plan_says(model: str, zero: int) -> None:
         assert reduced == {(kind, dtype): matrices(one) for kind in kinds}
 
 
-def added_up(program: Program) -> Iterator[Value]:
+def added_up(program: StepProgram) -> Iterator[Value]:
     """What is summed over microbatches, but for the loss, a number."""
     for one in program.moved():
-        added = any(m.axes == (TIME,) and m.how is How.ALL_REDUCE for m in one.path.moves)
+        added = any(m.axes == (TIME,) and m.how is MoveKind.ALL_REDUCE for m in one.path.moves)
         if added and one.value.type.shape:
             yield one.value
 
@@ -185,7 +193,7 @@ def test_casts_stand_before_what_is_gathered() -> None:
     casts = [
         done
         for done in program.instructions
-        if isinstance(done, Done)
+        if isinstance(done, LocalOperation)
         and done.operation.primitive == "convert_element_type"
         and str(done.operation.operands[0]) in one.labels[: matrices(one)]
     ]

@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
 
 from manual import DOCS, blocks
-from synth.step.sharding.text import SAYS
+from synth.step.sharding.text import CLAUSE_PATTERNS
 
 PAGE = DOCS / "plans.md"
 
@@ -27,5 +27,5 @@ def test_the_python_of_the_page_prints_what_it_says() -> None:
 
 def test_every_clause_has_a_row_in_the_table() -> None:
     rows = re.findall(r"^\| `([^`]+)` \|", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
-    for form in SAYS.values():
+    for form in CLAUSE_PATTERNS.values():
         assert any(re.fullmatch(form, row) for row in rows), form

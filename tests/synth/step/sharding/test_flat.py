@@ -11,11 +11,11 @@ from grammar.tensors.parser import parse_sharded
 from grammar.tensors.sharding import part_shape
 from hierarchies import InputError
 from sharded_steps import in_float64, judge, on_one_device
-from synth.step.sharded_step import check, sharded_step
-from synth.step.sharding import Moved, Plan, apply, plan_of
+from synth.step.sharded_step import check, write_sharded_step
+from synth.step.sharding import Plan, RedistributedValue, apply, plan_of
 from synth.step.sharding.full_text import parse_plan, plan_text
 from synth.step.sharding.text import parse_recipe
-from synth.step.sharding.together.buckets import flat
+from synth.step.sharding.together.buckets import flatten_bucket
 from traced_steps import step
 
 MEGATRON = "data=3 tensor=2; batch over data; weights over tensor as Megatron"
@@ -133,7 +133,9 @@ def test_layers_are_gathered_one_by_one() -> None:
     outside = [
         moved.value.type.shape
         for moved in program.instructions
-        if isinstance(moved, Moved) and moved.path.source.flat and not moved.path.target.flat
+        if isinstance(moved, RedistributedValue)
+        and moved.path.source.flat
+        and not moved.path.target.flat
     ]
     assert sorted(outside) == [(32,), (32, 64), (64, 32)]  # embedding, norm and the last matrix
     inside = [moved for moved in program.moved() if str(moved.path.moves[-1]).startswith("all-g")]
@@ -157,8 +159,12 @@ def test_a_bucket_sends_what_its_members_send_with_their_padding() -> None:
     program = apply(one, plan)
     assert program.buckets
     for bucket in program.buckets:
-        several = [m for m in map(program.instructions.__getitem__, bucket) if isinstance(m, Moved)]
-        kind, path = flat(several, plan.sizes)
+        several = [
+            m
+            for m in map(program.instructions.__getitem__, bucket)
+            if isinstance(m, RedistributedValue)
+        ]
+        kind, path = flatten_bucket(several, plan.sizes)
         each = [moved.path.least_bytes(moved.value.type, plan.sizes) for moved in several]
         assert path.least_bytes(kind, plan.sizes) == sum(each)
 
@@ -168,7 +174,7 @@ def test_texts_of_plans_and_of_sharded_steps_are_read_again(text: str) -> None:
     one = mlp()
     plan = planned(one, text)
     assert parse_plan(plan_text(one, plan), one) == plan
-    sharded = sharded_step(one, plan, apply(one, plan))
+    sharded = write_sharded_step(one, plan, apply(one, plan))
     assert parse_sharded(str(sharded)) == sharded
     check(sharded)
 

@@ -24,8 +24,8 @@ from grammar.tensors.parser import parse_type
 from grammar.tensors.sharding import Sharding
 from hierarchies import InputError
 from sharded_steps import drawn_inputs, in_float64, judge, random_plan, run_whole
-from synth.step.factors import matched
-from synth.step.sharding import Program, apply
+from synth.step.factors import match_rows
+from synth.step.sharding import StepProgram, apply
 from traced_steps import function_step
 
 TWO = {"x": 2}
@@ -48,7 +48,7 @@ class Bug:
         """The function as a step, in float64."""
         return in_float64(function_step(self.function, *self.inputs))
 
-    def program(self, step: Step, seed: int) -> Program:
+    def program(self, step: Step, seed: int) -> StepProgram:
         """What devices do, by rows at random, if the inputs lie so."""
         lies = [parse_type(one)[1] for one in self.inputs]
         return apply(step, random_plan(step, self.sizes, seed, lies))
@@ -253,7 +253,7 @@ def test_what_was_claimed_is_refused(bug: Bug) -> None:
     ]
     result = parse_type(after)[1]
     with pytest.raises(InputError, match=f"{name} (cannot take|has .* in different orders)"):
-        matched(operation, operands, [result] * len(operation.results), bug.sizes)
+        match_rows(operation, operands, [result] * len(operation.results), bug.sizes)
 
 
 UNEVEN = (

@@ -15,13 +15,13 @@ import jax.numpy as jnp
 
 from exhaustive import Sample, sampled
 from grammar.tensors.operations import Operation, Step, Value
-from grammar.tensors.sharding import Kind, Lie, Split, Type, shardings
+from grammar.tensors.sharding import AxisSharding, ReductionKind, Split, Type, shardings
 from sharded_steps import in_float64, judge, on_one_device
-from synth.step.factors import Row, rows, typed
-from synth.step.models import Spelling, zoo_step
-from synth.step.redistribution import path_between
+from synth.step.factors import Row, list_rows, shard_operation
+from synth.step.models import ModelSettings, zoo_step
+from synth.step.redistribution import find_path
 from synth.step.sharding import Cuts, Plan, apply, parse_recipe, plan_of
-from synth.step.sharding.following.costs import sent
+from synth.step.sharding.following.costs import count_sent_bytes
 from traced_steps import function_step, step
 
 ONE, TWO = {"data": 2}, {"data": 2, "tensor": 2}
@@ -39,7 +39,7 @@ def two_products() -> Step:
 
 def choices(operation: Operation) -> list[Row]:
     """Replicated, or cut by a factor; no operand is partial."""
-    return [row for row in rows(operation) if row.factor is not None or not any(row.operands)]
+    return [row for row in list_rows(operation) if row.factor is not None or not any(row.operands)]
 
 
 def plans(sizes: Mapping[str, int]) -> Iterator[Plan]:
@@ -49,7 +49,7 @@ def plans(sizes: Mapping[str, int]) -> Iterator[Plan]:
     for chosen in product(*each):
         by_axis = [tuple(zip(sizes, some, strict=True)) for some in chosen]
         first, _, last = (
-            typed(one, dict(some), sizes).operands
+            shard_operation(one, dict(some), sizes).operands
             for one, some in zip(operations, by_axis, strict=True)
         )
         yield Plan(tuple(sizes.items()), Cuts((*first, last[1]), tuple(by_axis)))
@@ -81,15 +81,15 @@ def test_all_plans_of_two_products_over_two_axes_are_equal(sample: Sample) -> No
 def test_who_follows_prices_moves_as_redistributions_do() -> None:
     """There is one price: choices and paths that disagree gather what need not be gathered."""
     kind, sizes = Type("f32", (8, 8)), {"data": 4}
-    lies = [*shardings(2, ("data",), [Kind.SUM])]
+    lies = [*shardings(2, ("data",), [ReductionKind.SUM])]
     for before, after in product(lies, repeat=2):
-        found = sent(before.along("data"), after.along("data"), 4)
-        assert found == path_between(kind, before, after, sizes).least(sizes)
+        found = count_sent_bytes(before.along("data"), after.along("data"), 4)
+        assert found == find_path(kind, before, after, sizes).least(sizes)
 
 
 def first_that_sends(one: Step, axis: str = "data", parts: int = 2) -> Operation:
     """The first operation that no row does without sending something, if the batch is cut."""
-    lies: dict[str, Lie] = {
+    lies: dict[str, AxisSharding] = {
         value.name: Split(0) if role == "batch" else None
         for value, role in zip(one.graph.inputs, one.roles, strict=True)
     }
@@ -97,7 +97,7 @@ def first_that_sends(one: Step, axis: str = "data", parts: int = 2) -> Operation
         before = [lies[one.name] if isinstance(one, Value) else None for one in operation.operands]
         fit = [
             row
-            for row in rows(operation)
+            for row in list_rows(operation)
             if all(was in (None, now) for was, now in zip(before, row.operands, strict=True))
             and (row.factor is None or row.factor.size % parts == 0)
         ]
@@ -132,7 +132,7 @@ def test_the_first_operation_that_sends_if_the_batch_is_cut(
 @pytest.mark.parametrize("model", ["resnet-tiny", "mlp-tiny"])
 def test_data_parallel_sends_no_activations(model: str) -> None:
     """Sums of a batch normalisation are completed while they are small, and not behind a cast."""
-    one = zoo_step(model, {}, Spelling(batch=16, dtype="bfloat16"))
+    one = zoo_step(model, {}, ModelSettings(batch=16, dtype="bfloat16"))
     plan = plan_of(one, parse_recipe("data=4; batch over data"))
     for moved in apply(one, plan).moved():
         if moved.path.requests(plan.sizes):

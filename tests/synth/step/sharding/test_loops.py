@@ -13,12 +13,12 @@ pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
 from jax import lax
 
 from grammar.tensors.operations import Graph, Literal, Operand, Operation, Parameter, Step, Value
-from grammar.tensors.sharding import Kind, Sharding, Type
+from grammar.tensors.sharding import ReductionKind, Sharding, Type
 from hierarchies import InputError
 from sharded_steps import in_float64, judge, on_one_device, random_plan, small, times
-from synth.step.factors import matched
-from synth.step.sharding import Cuts, Done, Moved, Plan, Program, apply
-from synth.step.sharding.plan import Rows, loop_of, stacked
+from synth.step.factors import match_rows
+from synth.step.sharding import Cuts, LocalOperation, Plan, RedistributedValue, StepProgram, apply
+from synth.step.sharding.plan import Rows, scan_operands_of, stack_sharding
 from traced_steps import function_step
 
 SIZES = {"data": 2, "tensor": 2}
@@ -53,7 +53,7 @@ class Written:
         assert isinstance(given[0], Value)
         made = Value("made", Type(given[0].type.dtype, shape))
         one = Operation(primitive, tuple(given), (made,), tuple(told.items()))
-        [found] = self.add(one, matched(one, [lies[0]] * len(given), [lies[1]], SIZES).rows)
+        [found] = self.add(one, match_rows(one, [lies[0]] * len(given), [lies[1]], SIZES).rows)
         return found
 
     def copied(self, one: Operand, lie: Sharding) -> Operand:
@@ -62,7 +62,7 @@ class Written:
 
     def slice(self, one: Operand, lie: Sharding, time: int) -> Operand:
         assert isinstance(one, Value)
-        rest, whole = one.type.shape[1:], stacked(lie)
+        rest, whole = one.type.shape[1:], stack_sharding(lie)
         first, last = (time, *(0 for _ in rest)), (time + 1, *rest)
         told = {"start_indices": first, "limit_indices": last}
         row = self.move("slice", [one], (whole, whole), (1, *rest), **told)
@@ -74,14 +74,16 @@ class Written:
             assert isinstance(one, Value)
             shape = one.type.shape
             told = {"new_sizes": (1, *shape)}
-            rows.append(self.move("reshape", [one], (lie, stacked(lie)), (1, *shape), **told))
-        whole = stacked(lie)
+            rows.append(
+                self.move("reshape", [one], (lie, stack_sharding(lie)), (1, *shape), **told)
+            )
+        whole = stack_sharding(lie)
         return self.move("concatenate", rows, (whole, whole), (len(rows), *shape), dimension=0)
 
-    def graph(self, graph: Graph, cuts: Cuts, program: Program, names: Names) -> list[Operand]:
+    def graph(self, graph: Graph, cuts: Cuts, program: StepProgram, names: Names) -> list[Operand]:
         """What becomes of its outputs; ``names`` are its inputs'."""
         known = dict(names)
-        done = [one for one in program.instructions if isinstance(one, Done)]
+        done = [one for one in program.instructions if isinstance(one, LocalOperation)]
         for one, choice, how in zip(graph.operations, cuts.operations, done, strict=True):
             one = replace(one, operands=tuple(named(each, known) for each in one.operands))
             made: Sequence[Operand]
@@ -92,9 +94,9 @@ class Written:
             known.update(zip((each.name for each in one.results), made, strict=True))
         return [named(one, known) for one in graph.outputs]
 
-    def loop(self, loop: Operation, cuts: Cuts, done: Done) -> list[Operand]:
+    def loop(self, loop: Operation, cuts: Cuts, done: LocalOperation) -> list[Operand]:
         """What is carried and what is stacked, after the body as often as it is repeated."""
-        body, program, how = loop.body, done.body, loop_of(loop.parameter)
+        body, program, how = loop.body, done.body, scan_operands_of(loop.parameter)
         assert body is not None
         assert program is not None
         kept = how.constants + how.carried
@@ -116,7 +118,7 @@ def named(one: Operand, names: Names) -> Operand:
     return one if isinstance(one, Literal) else names[one.name]
 
 
-def written_out(step: Step, plan: Plan, program: Program) -> tuple[Step, Plan]:
+def written_out(step: Step, plan: Plan, program: StepProgram) -> tuple[Step, Plan]:
     """The step without loops, each repetition cut as the plan cuts the body."""
     written = Written()
     inputs = {one.name: one for one in step.graph.inputs}
@@ -126,11 +128,11 @@ def written_out(step: Step, plan: Plan, program: Program) -> tuple[Step, Plan]:
     return replace(step, graph=graph), Plan(plan.axes, cuts)
 
 
-def redistributions(program: Program) -> int:
+def redistributions(program: StepProgram) -> int:
     """Those of a body as often as it is repeated."""
     count = 0
     for one in program.instructions:
-        if isinstance(one, Moved):
+        if isinstance(one, RedistributedValue):
             count += 1
         elif one.body is not None:
             count += len(times(one.operation)) * redistributions(one.body)
@@ -166,7 +168,7 @@ def test_a_loop_that_begins_with_a_number_does_not_carry_a_sum() -> None:
         plan = random_plan(step, SIZES, seed)
         [loop] = plan.cuts.operations
         assert isinstance(loop, Cuts)
-        summed = Kind.SUM in {kind for kind, _ in loop.inputs[0].partial}
+        summed = ReductionKind.SUM in {kind for kind, _ in loop.inputs[0].partial}
         refused.add(summed)
         if summed:
             with pytest.raises(InputError, match="a loop begins with 2"):

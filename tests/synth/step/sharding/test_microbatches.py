@@ -13,8 +13,8 @@ from grammar.tensors.parser import parse_step
 from grammar.tensors.sharding import Split
 from hierarchies import InputError
 from sharded_steps import in_float64, judge, mlp, on_one_device
-from synth.step.factors import rows
-from synth.step.sharding import Cuts, Moved, When, apply, parse_recipe, plan_of
+from synth.step.factors import list_rows
+from synth.step.sharding import Cuts, RedistributedValue, StepPhase, apply, parse_recipe, plan_of
 from synth.step.sharding.microbatches import accumulates
 from synth.step.sharding.plan import TIME
 from traced_steps import step
@@ -124,7 +124,7 @@ def test_a_microbatch_is_seen_in_types_and_is_on_one_device() -> None:
     assert plan.sizes == {TIME: 1, "data": 2}
     batch = mlp().roles.index("batch")
     assert plan.cuts.inputs[batch].dimensions[0] == (TIME, "data")
-    assert all(isinstance(one, Moved) for one in apply(mlp(), plan).moved())
+    assert all(isinstance(one, RedistributedValue) for one in apply(mlp(), plan).moved())
 
 
 STACKS = """step stacks
@@ -152,11 +152,13 @@ def test_what_a_pass_makes_is_redistributed_in_it_also_if_it_is_the_same_in_all(
     assert isinstance(loop, Cuts)
     body = one.graph.operations[0].body
     assert body is not None
-    [cut] = [row for row in rows(body.operations[0]) if row.operands == (Split(0),)]
+    [cut] = [row for row in list_rows(body.operations[0]) if row.operands == (Split(0),)]
     loop = replace(loop, operations=((("data", cut),), *loop.operations[1:]))
     other = replace(plan, cuts=replace(plan.cuts, operations=(loop, *rest)))
     program = apply(one, other)
     both = zip(program.instructions, program.places, strict=True)
-    whens = {one.value.name: place.when for one, place in both if isinstance(one, Moved)}
-    assert whens["s"] is When.FORWARD
+    whens = {
+        one.value.name: place.when for one, place in both if isinstance(one, RedistributedValue)
+    }
+    assert whens["s"] is StepPhase.FORWARD
     judge(one, program, other.parts, on_one_device(one))

@@ -14,7 +14,7 @@ import pytest
 pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
 
 from grammar.tensors.operations import Step, Value
-from grammar.tensors.sharding import Kind, Sharding
+from grammar.tensors.sharding import ReductionKind, Sharding
 from sharded_steps import (
     Devices,
     Whole,
@@ -28,32 +28,32 @@ from sharded_steps import (
     random_plan,
     small,
 )
-from synth.step.redistribution import path_between
-from synth.step.redistribution.moves import How
-from synth.step.sharding import Done, Moved, Program, apply
+from synth.step.redistribution import find_path
+from synth.step.redistribution.moves import MoveKind
+from synth.step.sharding import LocalOperation, RedistributedValue, StepProgram, apply
 from traced_steps import step
 
 SIZES = {"data": 2, "tensor": 2}
 SWAPPED = {"data": "tensor", "tensor": "data"}
 
 
-def dropped(one: Moved) -> Moved | None:
+def dropped(one: RedistributedValue) -> RedistributedValue | None:
     """Its first move is left out; a mask of a maximum changes nothing, so is none to leave out."""
     first = one.path.moves[0]
-    if first.how is How.MASK and first.kind is not Kind.SUM:
+    if first.how is MoveKind.MASK and first.kind is not ReductionKind.SUM:
         return None
     path = copy(one.path)
     object.__setattr__(path, "moves", path.moves[1:])
     return replace(one, path=path)
 
 
-def with_results(one: Done, results: tuple[Sharding, ...]) -> Done | None:
+def with_results(one: LocalOperation, results: tuple[Sharding, ...]) -> LocalOperation | None:
     return (
         None if results == one.how.results else replace(one, how=replace(one.how, results=results))
     )
 
 
-def of_another_kind(one: Done) -> Done | None:
+def of_another_kind(one: LocalOperation) -> LocalOperation | None:
     """Partial sums are said to be maxima, others to be sums, which of booleans no type can say."""
     if any(value.type.dtype == "bool" for value in one.operation.results):
         return None
@@ -62,14 +62,17 @@ def of_another_kind(one: Done) -> Done | None:
         tuple(
             Sharding(
                 lie.dimensions,
-                tuple((Kind.MAX if k is Kind.SUM else Kind.SUM, a) for k, a in lie.partial),
+                tuple(
+                    (ReductionKind.MAX if k is ReductionKind.SUM else ReductionKind.SUM, a)
+                    for k, a in lie.partial
+                ),
             )
             for lie in one.how.results
         ),
     )
 
 
-def swapped(one: Done) -> Done | None:
+def swapped(one: LocalOperation) -> LocalOperation | None:
     """The two axes change places."""
     return with_results(
         one,
@@ -83,18 +86,18 @@ def swapped(one: Done) -> Done | None:
     )
 
 
-def forgotten(one: Done) -> Done | None:
+def forgotten(one: LocalOperation) -> LocalOperation | None:
     """Of the row along an axis only the operands stay: results are said to be replicated."""
     return with_results(one, tuple(lie.without("tensor") for lie in one.how.results))
 
 
-def damaged(one: Done) -> Done | None:
+def damaged(one: LocalOperation) -> LocalOperation | None:
     """Along an axis another row, which is none: its first whole operand is said to be a sum."""
     if one.operation.primitive not in READS_ALL:
         return None
     for at, (operand, lie) in enumerate(zip(one.operation.operands, one.how.operands, strict=True)):
         if isinstance(operand, Value) and lie.along("tensor") is None:
-            summed = lie.laid("tensor", Kind.SUM)
+            summed = lie.laid("tensor", ReductionKind.SUM)
             if len({kind for kind, _ in summed.partial}) > 1:
                 continue
             operands = (*one.how.operands[:at], summed, *one.how.operands[at + 1 :])
@@ -116,38 +119,42 @@ def varied(value: np.ndarray) -> bool:
 
 
 @cache
-def right(model: str, seed: int) -> tuple[Program, Devices]:
+def right(model: str, seed: int) -> tuple[StepProgram, Devices]:
     """A program that is right, and what its devices hold."""
     one = MODELS[model]()
     program = apply(one, random_plan(one, SIZES, seed))
     return program, judge(one, program, SIZES, on_one_device(one))
 
 
-def mutants(kind: Any, model: str, seeds: int) -> Iterator[tuple[Done | Moved, Devices]]:
+def mutants(
+    kind: Any, model: str, seeds: int
+) -> Iterator[tuple[LocalOperation | RedistributedValue, Devices]]:
     """Programs that differ in one instruction, which is all that need be done again."""
     whole = on_one_device(MODELS[model]())
     for seed in range(seeds):
         program, held = right(model, seed)
         for one in program.instructions:
-            values = [one.value] if isinstance(one, Moved) else list(one.operation.results)
-            if isinstance(one, Done) and one.body is not None:
+            values = (
+                [one.value] if isinstance(one, RedistributedValue) else list(one.operation.results)
+            )
+            if isinstance(one, LocalOperation) and one.body is not None:
                 continue
-            if isinstance(one, Moved) != (kind is dropped):
+            if isinstance(one, RedistributedValue) != (kind is dropped):
                 continue
             wrong = kind(one)
             if wrong and all(varied(whole.values[value.name]) for value in values):
                 yield wrong, held
 
 
-def redistributed(one: Done | Moved, held: Devices, whole: Whole) -> None:
+def redistributed(one: LocalOperation | RedistributedValue, held: Devices, whole: Whole) -> None:
     """Operands of a damaged row are there, lying as it says."""
-    if isinstance(one, Moved):
+    if isinstance(one, RedistributedValue):
         return
     for operand, lie in zip(one.operation.operands, one.how.operands, strict=True):
         if isinstance(operand, Value) and (operand.name, lie) not in held.held:
             made = next(it for name, it in held.held if name == operand.name)
-            path = path_between(operand.type, made, lie, SIZES)
-            carry_on(Moved(operand, path), held, whole)
+            path = find_path(operand.type, made, lie, SIZES)
+            carry_on(RedistributedValue(operand, path), held, whole)
 
 
 KINDS = (dropped, of_another_kind, swapped, forgotten, damaged)

@@ -11,23 +11,23 @@ pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
 from hierarchies import InputError
 from sharded_steps import in_float64, judge, mlp, on_one_device
 from synth.step.sharding import (
-    Done,
-    Moved,
-    Program,
+    LocalOperation,
     Recipe,
+    RedistributedValue,
+    StepProgram,
+    adapt_plan,
     apply,
     parse_recipe,
-    plan_alike,
     plan_of,
 )
 from traced_steps import step
 
 
-def program(one, text: str) -> Program:
+def program(one, text: str) -> StepProgram:
     return apply(one, plan_of(one, parse_recipe(text)))
 
 
-def sent(one: Program, recipe: str) -> Counter:
+def sent(one: StepProgram, recipe: str) -> Counter:
     """Moves that send something, by kind; those of bodies once."""
     sizes = dict(parse_recipe(recipe).axes)
     return Counter(m.how.value for r in one.moved() for m in r.path.requests(sizes))
@@ -61,17 +61,19 @@ def test_zero_3_scatters_each_gradient_and_gathers_parameters_where_they_are_rea
     }
 
 
-def bodies(one: Program, recipe: str) -> list[Counter]:
+def bodies(one: StepProgram, recipe: str) -> list[Counter]:
     """The same of each loop's body: of a layer forward, and of a layer backward."""
     return [
-        sent(done.body, recipe) for done in one.instructions if isinstance(done, Done) and done.body
+        sent(done.body, recipe)
+        for done in one.instructions
+        if isinstance(done, LocalOperation) and done.body
     ]
 
 
-def outside(one: Program, recipe: str) -> Counter:
+def outside(one: StepProgram, recipe: str) -> Counter:
     """The same of what is in no loop."""
-    top = [done for done in one.instructions if isinstance(done, Moved)]
-    return sent(Program((), tuple(top), ()), recipe)
+    top = [done for done in one.instructions if isinstance(done, RedistributedValue)]
+    return sent(StepProgram((), tuple(top), ()), recipe)
 
 
 MATRICES = {"gpt2-tiny": 6, "llama3-tiny": 7}
@@ -140,7 +142,7 @@ def test_sequence_parallel_of_layers_one_by_one_keeps_what_it_gathered() -> None
     found = program(step("gpt2-tiny", unrolled=True), SEQUENCE)
     wide = [one for one in found.moved() if len(one.value.type.shape) == 3]
     layers, passes = 2, 2
-    moves = sent(Program((), tuple(wide), ()), SEQUENCE)
+    moves = sent(StepProgram((), tuple(wide), ()), SEQUENCE)
     assert moves == {"all-gather": 2 * layers * passes, "reduce-scatter": 2 * layers * passes}
 
 
@@ -149,7 +151,11 @@ def test_a_cut_vocabulary_all_reduces_embedding_and_gradient_and_three_numbers_a
     model: str,
 ) -> None:
     text = "tensor=2; weights over tensor as Megatron; vocabulary over tensor"
-    top = [one for one in program(step(model), text).instructions if isinstance(one, Moved)]
+    top = [
+        one
+        for one in program(step(model), text).instructions
+        if isinstance(one, RedistributedValue)
+    ]
     sizes = {"tensor": 2}
     shapes = [one.value.type.shape for one in top if one.path.requests(sizes)]
     tokens, width = (4, 16), 32
@@ -197,11 +203,16 @@ def test_experts_on_an_axis_of_the_batch_are_sent_tokens_and_send_answers(
     assert forward == {"all-to-all": 3}
     assert backward == {"all-to-all": 4 + 1}
     sizes = dict(parse_recipe(text).axes)
-    outer = [m for one in found.instructions if isinstance(one, Moved) for m in one.path.moves]
+    outer = [
+        m
+        for one in found.instructions
+        if isinstance(one, RedistributedValue)
+        for m in one.path.moves
+    ]
     assert sorted(m.axes for m in outer if m.how.value == "all-reduce") == sorted(over)
     tokens = 4 * 16 * 2
     for loop in found.instructions:
-        if isinstance(loop, Done) and loop.body is not None:
+        if isinstance(loop, LocalOperation) and loop.body is not None:
             moved = [m.value.type for m in loop.body.moved() if m.path.requests(sizes)]
             assert {one.elements for one in moved} == {tokens, tokens * 32}
 
@@ -366,9 +377,9 @@ def test_a_plan_for_one_batch_is_that_for_another(text: str) -> None:
     """Rows by their numbers are those that are chosen for the larger batch by itself."""
     small, large = (step("mlp-tiny", batch=batch) for batch in (8, 16))
     plan = plan_of(small, parse_recipe(text))
-    assert plan_alike(plan, small, large) == plan_of(large, parse_recipe(text)) != plan
+    assert adapt_plan(plan, small, large) == plan_of(large, parse_recipe(text)) != plan
 
 
 def test_a_plan_of_another_step_is_none() -> None:
     plan = plan_of(mlp(), parse_recipe("data=2; batch over data"))
-    assert plan_alike(plan, mlp(), step("gpt2-tiny")) is None
+    assert adapt_plan(plan, mlp(), step("gpt2-tiny")) is None

@@ -10,8 +10,8 @@ pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
 from grammar.tensors.parser import parse_step
 from hierarchies import InputError
 from sharded_steps import drawn_inputs, in_float64, on_one_device, run_whole
-from synth.step.sharding import Done, apply, parse_recipe, plan_of, prepared
-from synth.step.sharding.layers.remat import rematerialised, saved
+from synth.step.sharding import LocalOperation, apply, parse_recipe, plan_of, prepare_step
+from synth.step.sharding.layers.remat import find_saved, rematerialise
 from synth.step.work import peak_bytes
 from traced_steps import step
 
@@ -19,7 +19,7 @@ from traced_steps import step
 @pytest.mark.parametrize("model", ["mlp-tiny", "gpt2-tiny", "lstm-tiny"])
 def test_layers_done_again_compute_the_same(model: str) -> None:
     one = in_float64(step(model, (("layers", 4),)))
-    again = rematerialised(one)
+    again = rematerialise(one)
     assert parse_step(str(again)) == again
     found, wanted = run_whole(again.graph, drawn_inputs(one)), on_one_device(one)
     for output, other in zip(again.graph.outputs, one.graph.outputs, strict=True):
@@ -29,17 +29,17 @@ def test_layers_done_again_compute_the_same(model: str) -> None:
 @pytest.mark.parametrize("model", ["gpt2-tiny", "llama3-tiny", "bert-tiny"])
 def test_of_each_layer_only_what_comes_in_is_kept(model: str) -> None:
     one = step(model)
-    [kept] = saved(rematerialised(one))
+    [kept] = find_saved(rematerialise(one))
     assert kept.type.shape == (2, 4, 16, 32)
-    assert len(saved(one)) > 20
-    assert peak_bytes(rematerialised(one)) < peak_bytes(one)
+    assert len(find_saved(one)) > 20
+    assert peak_bytes(rematerialise(one)) < peak_bytes(one)
 
 
 def test_what_was_traced_so_is_left_as_it_is() -> None:
     traced = step("gpt2-tiny", remat=True)
-    assert rematerialised(traced) == traced
-    assert [v.type for v in saved(traced)] == [
-        v.type for v in saved(rematerialised(step("gpt2-tiny")))
+    assert rematerialise(traced) == traced
+    assert [v.type for v in find_saved(traced)] == [
+        v.type for v in find_saved(rematerialise(step("gpt2-tiny")))
     ]
 
 
@@ -49,10 +49,10 @@ def test_a_plan_does_layers_again_with_their_communication() -> None:
     one = step("gpt2-tiny")
     plan = plan_of(one, parse_recipe(text))
     program = apply(one, plan)
-    bodies = [i.body for i in program.instructions if isinstance(i, Done) and i.body]
+    bodies = [i.body for i in program.instructions if isinstance(i, LocalOperation) and i.body]
     counts = [sum(len(m.path.requests(plan.sizes)) for m in body.moved()) for body in bodies]
     assert counts == [2, 2 + 1]
-    assert len(saved(prepared(one, plan))) == 1
+    assert len(find_saved(prepare_step(one, plan))) == 1
 
 
 def test_without_a_loop_there_is_nothing_to_do_again() -> None:

@@ -18,22 +18,22 @@ from hierarchies import InputError
 from ordered_steps import MissingError, judge_order
 from sharded_steps import drawn_inputs, in_float64, judge, on_one_device, run_whole
 from synth.step.schedules import HALVES as HALVED
-from synth.step.schedules import SCHEDULES, parse
+from synth.step.schedules import SCHEDULES, parse_schedule
 from synth.step.sharding import (
-    Done,
-    Place,
+    InstructionPlace,
+    LocalOperation,
     Plan,
-    Sent,
-    When,
+    SentValue,
+    StepPhase,
     apply,
     parse_recipe,
     plan_of,
-    prepared,
+    prepare_step,
 )
-from synth.step.sharding.layers.apart import apart
-from synth.step.sharding.layers.halved import halved
-from synth.step.sharding.layers.remat import rematerialised
-from synth.step.sharding.plan import loop_of
+from synth.step.sharding.layers.apart import split_layers
+from synth.step.sharding.layers.halved import split_backward
+from synth.step.sharding.layers.remat import rematerialise
+from synth.step.sharding.plan import scan_operands_of
 from traced_steps import step, two_weights
 
 FOUR = (("layers", 4),)
@@ -54,7 +54,7 @@ SIX = (("layers", 6),)
 )
 def test_layers_apart_compute_what_they_did_together(model: str, changes, layers) -> None:
     whole = in_float64(step(model, changes))
-    pieces, stage_of = apart(whole, len(layers) or 2, layers)
+    pieces, stage_of = split_layers(whole, len(layers) or 2, layers)
     assert parse_step(str(pieces)) == pieces
     assert set(stage_of.values()) == set(range(len(layers) or 2))
     places = np.cumsum(layers)[:-1] if layers else 2
@@ -89,13 +89,13 @@ TIED = ("gpt2-tiny",)
 """The table of tokens is the last matrix, too: its gradients are made on two stages."""
 
 
-def sends(one: Step, text: str) -> list[tuple[When, int, int]]:
+def sends(one: Step, text: str) -> list[tuple[StepPhase, int, int]]:
     """What is sent: when, from which stage, and to which; every stage has what it reads."""
     plan = plan_of(one, parse_recipe(text))
     program = apply(one, plan)
-    judge_order(prepared(one, plan), plan, program)
+    judge_order(prepare_step(one, plan), plan, program)
     both = zip(program.instructions, program.places, strict=True)
-    return [(p.when, i.source, i.target) for i, p in both if isinstance(i, Sent)]
+    return [(p.when, i.source, i.target) for i, p in both if isinstance(i, SentValue)]
 
 
 @pytest.mark.parametrize("unrolled", [False, pytest.param(True, marks=pytest.mark.slow)])
@@ -106,9 +106,9 @@ def test_between_two_stages_go_one_activation_and_one_gradient(
     one = step(model, changes, unrolled=unrolled)
     found = sends(one, text.replace("; remat layers", "" if unrolled else "; remat layers"))
     last = max(target for _, _, target in found)
-    up = [(When.FORWARD, at, at + 1) for at in range(last)]
-    down = [(When.BACKWARD, at + 1, at) for at in range(last)]
-    once = [(When.BEFORE, 0, last), (When.AFTER, last, 0)] if model in TIED else []
+    up = [(StepPhase.FORWARD, at, at + 1) for at in range(last)]
+    down = [(StepPhase.BACKWARD, at + 1, at) for at in range(last)]
+    once = [(StepPhase.BEFORE, 0, last), (StepPhase.AFTER, last, 0)] if model in TIED else []
     assert Counter(found) == Counter([*up, *down, *once])
     assert last == 3
 
@@ -137,7 +137,7 @@ WHOLE = (
 def test_pipelines_compute_what_one_device_does(text: str) -> None:
     one = in_float64(step("mlp-tiny", SIX, batch=4))
     plan = plan_of(one, parse_recipe(text))
-    ready, program = prepared(one, plan), apply(one, plan)
+    ready, program = prepare_step(one, plan), apply(one, plan)
     judge_order(ready, plan, program)
     judge(ready, program, plan.parts, on_one_device(ready))
 
@@ -153,7 +153,7 @@ def test_all_at_once_computes_what_one_device_does(model: str, more: str) -> Non
     )
     one = in_float64(step(model, FOUR))
     plan = plan_of(one, parse_recipe(text))
-    ready, program = prepared(one, plan), apply(one, plan)
+    ready, program = prepare_step(one, plan), apply(one, plan)
     judge_order(ready, plan, program)
     judge(ready, program, plan.parts, on_one_device(ready))
 
@@ -167,17 +167,19 @@ def two_stages() -> Plan:
 
 def test_every_damaged_placing_is_caught() -> None:
     one, plan = step("gpt2-tiny", FOUR), two_stages()
-    program, ready = apply(one, plan), prepared(one, plan)
+    program, ready = apply(one, plan), prepare_step(one, plan)
     judge_order(ready, plan, program)
     both = list(zip(program.instructions, program.places, strict=True))
-    sends = [at for at, (one, _) in enumerate(both) if isinstance(one, Sent)]
+    sends = [at for at, (one, _) in enumerate(both) if isinstance(one, SentValue)]
     done = [
-        at for at, (one, place) in enumerate(both) if isinstance(one, Done) and place.stage >= 0
+        at
+        for at, (one, place) in enumerate(both)
+        if isinstance(one, LocalOperation) and place.stage >= 0
     ]
     mutants = [both[:at] + both[at + 1 :] for at in sends]
     for at in islice(done, 0, None, max(1, len(done) // 40)):
         instruction, place = both[at]
-        elsewhere = Place(1 - place.stage, place.when)
+        elsewhere = InstructionPlace(1 - place.stage, place.when)
         mutants.append([*both[:at], (instruction, elsewhere), *both[at + 1 :]])
     assert len(mutants) >= 40
     for mutant in mutants:
@@ -191,8 +193,8 @@ def test_every_damaged_placing_is_caught() -> None:
     "order", ["0F0 0F1 0B0 0B1\n1F0 1F1 1B0 1B1", "0F1 0F0 0B0 0B1\n1F1 1F0 1B0 1B1"]
 )
 def test_any_order_that_is_valid_has_what_it_reads(order: str) -> None:
-    one, plan = step("gpt2-tiny", FOUR), replace(two_stages(), order=parse(order))
-    judge_order(prepared(one, plan), plan, apply(one, plan))
+    one, plan = step("gpt2-tiny", FOUR), replace(two_stages(), order=parse_schedule(order))
+    judge_order(prepare_step(one, plan), plan, apply(one, plan))
 
 
 HALVES = "data=1 pipe=2; schedule zero-bubble-h1, 2 microbatches"
@@ -203,28 +205,32 @@ def test_of_layers_one_by_one_backward_passes_go_in_halves(order: str | None) ->
     """Also where some go in one. What makes a gradient of a weight is in the half for weights."""
     one = step("mlp-tiny", SIX, unrolled=True, batch=4)
     plan = plan_of(one, parse_recipe(HALVES))
-    plan = replace(plan, order=parse(order)) if order else plan
+    plan = replace(plan, order=parse_schedule(order)) if order else plan
     program = apply(one, plan)
-    judge_order(prepared(one, plan), plan, program)
+    judge_order(prepare_step(one, plan), plan, program)
     both = list(zip(program.instructions, program.places, strict=True))
     of = {
         (place.stage, place.when): [
             i.operation.results[0].type.shape
             for i, where in both
-            if where == place and isinstance(i, Done) and i.operation.primitive == "dot_general"
+            if where == place
+            and isinstance(i, LocalOperation)
+            and i.operation.primitive == "dot_general"
         ]
         for _, place in both
     }
-    assert (32, 32) in of[1, When.WEIGHT]
-    assert not {(32, 32), (32, 8), (8, 32)} & set(of[1, When.BACKWARD])
-    assert {(4, 32)} == set(of[1, When.BACKWARD])
-    waiting = [at for at, (_, place) in enumerate(both) if place == Place(1, When.BACKWARD)]
-    early = [at for at in waiting if isinstance(both[at][0], Done)]
+    assert (32, 32) in of[1, StepPhase.WEIGHT]
+    assert not {(32, 32), (32, 8), (8, 32)} & set(of[1, StepPhase.BACKWARD])
+    assert {(4, 32)} == set(of[1, StepPhase.BACKWARD])
+    waiting = [
+        at for at, (_, place) in enumerate(both) if place == InstructionPlace(1, StepPhase.BACKWARD)
+    ]
+    early = [at for at in waiting if isinstance(both[at][0], LocalOperation)]
     for at in early:
         places = list(program.places)
-        places[at] = Place(1, When.WEIGHT)
+        places[at] = InstructionPlace(1, StepPhase.WEIGHT)
         with pytest.raises(MissingError):
-            judge_order(prepared(one, plan), plan, replace(program, places=tuple(places)))
+            judge_order(prepare_step(one, plan), plan, replace(program, places=tuple(places)))
 
 
 @pytest.mark.parametrize("schedule", [name for name in SCHEDULES if name in HALVED])
@@ -237,13 +243,18 @@ def test_layers_in_a_loop_go_back_in_two(model: str, layers: int, schedule: str)
     one = step(model, (("layers", layers),), batch=4)
     for remat in ("", "; remat layers"):
         plan = plan_of(one, parse_recipe(f"pipe=2; schedule {schedule}, 4 microbatches{remat}"))
-        program, ready = apply(one, plan), prepared(one, plan)
+        program, ready = apply(one, plan), prepare_step(one, plan)
         judge_order(ready, plan, program)
         both = zip(program.instructions, program.places, strict=True)
         late = {
-            (place.stage, loop_of(loop.operation.parameter).carried > 0): loop.operation.body
+            (
+                place.stage,
+                scan_operands_of(loop.operation.parameter).carried > 0,
+            ): loop.operation.body
             for loop, place in both
-            if isinstance(loop, Done) and loop.operation.body and place.when is When.WEIGHT
+            if isinstance(loop, LocalOperation)
+            and loop.operation.body
+            and place.when is StepPhase.WEIGHT
         }
         assert plan.order is not None
         stages = range(plan.order.stages)  # for what the first carries nobody waits
@@ -257,8 +268,8 @@ def test_layers_in_a_loop_go_back_in_two(model: str, layers: int, schedule: str)
 @pytest.mark.parametrize("name", ["mlp-tiny", "gpt2-tiny", "vit-tiny"])
 def test_what_goes_back_in_two_loops_computes_the_same(name: str) -> None:
     one = in_float64(step(name, FOUR))
-    for whole in (one, rematerialised(one)):
-        pieces = halved(whole)
+    for whole in (one, rematerialise(one)):
+        pieces = split_backward(whole)
         assert parse_step(str(pieces)) == pieces
         counts = [sum(one.body is not None for one in s.graph.operations) for s in (whole, pieces)]
         assert counts[1] == counts[0] + 1
@@ -331,9 +342,11 @@ def test_what_only_the_way_back_reads_of_an_activation_goes_up_with_it() -> None
     other = replace(plan, cuts=replace(plan.cuts, operations=tuple(rows)))
     program = apply(one, other)
     both = zip(program.instructions, program.places, strict=True)
-    assert [(i.target, p.when) for i, p in both if isinstance(i, Sent) and i.value.name == "a"] == [
-        (1, When.FORWARD),
-        (1, When.FORWARD),
+    assert [
+        (i.target, p.when) for i, p in both if isinstance(i, SentValue) and i.value.name == "a"
+    ] == [
+        (1, StepPhase.FORWARD),
+        (1, StepPhase.FORWARD),
     ]
     judge_order(one, other, program)
     judge(one, program, other.parts, on_one_device(one))

@@ -22,8 +22,16 @@ from grammar.tensors.sharding import Sharding, Split, part_shape
 from hierarchies import InputError
 from random_functions import drawn_function
 from sharded_steps import drawn_inputs, in_float64, judge, run_whole, small
-from synth.step.factors import rows
-from synth.step.sharding import Cuts, Done, Plan, Program, apply, parse_recipe, plan_of
+from synth.step.factors import list_rows
+from synth.step.sharding import (
+    Cuts,
+    LocalOperation,
+    Plan,
+    StepProgram,
+    apply,
+    parse_recipe,
+    plan_of,
+)
 from synth.step.sharding.following import follow, following, trimming
 from synth.step.sharding.following.known import Rules
 from synth.step.zoo.models import cross_entropy
@@ -78,11 +86,11 @@ out a
 out b
 """)
     reduced, read, _ = step.graph.operations
-    summing = next(row for row in rows(reduced) if row.operands == (Split(0),))
-    cutting = next(row for row in rows(read) if row.operands == (Split(at),))
+    summing = next(row for row in list_rows(reduced) if row.operands == (Split(0),))
+    cutting = next(row for row in list_rows(read) if row.operands == (Split(at),))
     inputs = (Sharding((("data",), (), ())),)
     cuts = Cuts(inputs, ((("data", summing),), (("tensor", cutting),), ()))
-    assert trimming.trimmed(step, cuts, {"data": 2, "tensor": 2}) == cuts
+    assert trimming.trim_cuts(step, cuts, {"data": 2, "tensor": 2}) == cuts
 
 
 INDEXED: dict[str, Callable[..., Any]] = {
@@ -96,10 +104,10 @@ INDEXED: dict[str, Callable[..., Any]] = {
 }
 
 
-def results(program: Program) -> Iterator[tuple[Value, Sharding]]:
+def results(program: StepProgram) -> Iterator[tuple[Value, Sharding]]:
     """The results of all operations, those of bodies once, and their shardings."""
     for one in program.instructions:
-        if isinstance(one, Done):
+        if isinstance(one, LocalOperation):
             yield from zip(one.operation.results, one.how.results, strict=True)
             if one.body is not None:
                 yield from results(one.body)
@@ -149,7 +157,7 @@ def test_what_is_read_whole_elsewhere_is_made_whole(
     inputs = [parse_type(text)[1] for text in given]
     trimmed = apply(one, Plan((("tensor", 2),), follow(one, inputs, Rules(SIZES))))
     judge(one, trimmed, SIZES, run_whole(one.graph, drawn_inputs(one)))
-    monkeypatch.setattr(following, "trimmed", lambda step, cuts, sizes: cuts)
+    monkeypatch.setattr(following, "trim_cuts", lambda step, cuts, sizes: cuts)
     whole = apply(one, Plan((("tensor", 2),), follow(one, inputs, Rules(SIZES))))
     assert trimmed.outputs == whole.outputs
     assert sum(path.least(SIZES) for path in (one.path for one in trimmed.moved())) == 0
@@ -177,16 +185,16 @@ def test_logits_are_cut_in_all_operations_of_the_loss(model: str, text: str) -> 
     )
 
 
-def cut_program(one: Step, inputs: Sequence[Sharding], sizes: Mapping[str, int]) -> Program:
+def cut_program(one: Step, inputs: Sequence[Sharding], sizes: Mapping[str, int]) -> StepProgram:
     return apply(one, Plan(tuple(sizes.items()), follow(one, inputs, Rules(sizes))))
 
 
-def sent_bytes(program: Program, sizes: Mapping[str, int]) -> float:
+def sent_bytes(program: StepProgram, sizes: Mapping[str, int]) -> float:
     paths = [(one.value.type, one.path) for one in program.moved()]
     return float(sum(path.least_bytes(kind, sizes) for kind, path in paths))
 
 
-def computed(program: Program, sizes: Mapping[str, int]) -> int:
+def computed(program: StepProgram, sizes: Mapping[str, int]) -> int:
     """The elements of all results on one device."""
     return sum(prod(part_shape(value.type, lies, sizes)) for value, lies in results(program))
 
@@ -198,7 +206,7 @@ def test_trimming_sends_no_more_and_computes_less(
     one = small(model)
     plan = plan_of(one, parse_recipe(text))
     trimmed = apply(one, plan)
-    monkeypatch.setattr(following, "trimmed", lambda step, cuts, sizes: cuts)
+    monkeypatch.setattr(following, "trim_cuts", lambda step, cuts, sizes: cuts)
     untrimmed = parse_recipe(f"{text}; fewest requests")  # plans are cached by their recipe
     whole = apply(one, plan_of(one, untrimmed))
     assert sent_bytes(trimmed, plan.parts) <= sent_bytes(whole, plan.parts)
@@ -209,7 +217,7 @@ def test_trimming_sends_no_more_in_functions_at_random(monkeypatch: pytest.Monke
     """Inputs are cut by lot over two axes; functions have loops, calls and several results."""
     sizes = {"a": 2, "b": 2}
     cuts = ("4,6", "4@a,6", "4,6@a", "4@b,6@a", "4@(a,b),6", "4,6@b")
-    real, less = following.trimmed, 0
+    real, less = following.trim_cuts, 0
     for seed in range(250):
         drawn = np.random.default_rng(seed).choice(cuts, 2)
         given = [f"f32[{cut}]" for cut in drawn]
@@ -220,12 +228,12 @@ def test_trimming_sends_no_more_in_functions_at_random(monkeypatch: pytest.Monke
         one = replace(one, roles=("batch",) * len(labels), labels=labels)
 
         all_inputs = [*inputs, *captured]
-        monkeypatch.setattr(following, "trimmed", lambda step, cuts, sizes: cuts)
+        monkeypatch.setattr(following, "trim_cuts", lambda step, cuts, sizes: cuts)
         try:
             whole = cut_program(one, all_inputs, sizes)
         except InputError:  # the carry of a loop, cut in four parts of six
             continue
-        monkeypatch.setattr(following, "trimmed", real)
+        monkeypatch.setattr(following, "trim_cuts", real)
         trimmed = cut_program(one, all_inputs, sizes)
         assert trimmed.outputs == whole.outputs
         assert sent_bytes(trimmed, sizes) <= sent_bytes(whole, sizes), seed

@@ -10,11 +10,18 @@ from collections.abc import Collection
 
 from grammar.tensors.operations import Step
 from synth.compute import Section
-from synth.step.sharding import Done, When, apply, parse_recipe, plan_of, prepared
-from synth.step.sharding.lineage import updated
-from synth.step.sharding.program import makes
-from synth.step.simulation import Kind, Overlap, device
-from synth.step.simulation.device import COMPUTE, Device, Task
+from synth.step.sharding import (
+    LocalOperation,
+    StepPhase,
+    apply,
+    parse_recipe,
+    plan_of,
+    prepare_step,
+)
+from synth.step.sharding.lineage import find_updated
+from synth.step.sharding.program import keys_made_by
+from synth.step.simulation import BufferKind, Overlap, write_device
+from synth.step.simulation.device import COMPUTE, DeviceTasks, Task
 from synth.step.simulation.groups import CAST
 from traced_steps import step
 
@@ -46,8 +53,12 @@ def test_it_is_what_is_done_after_all_microbatches(model: str, dtype: str, zero:
         apply(one, plan_of(one, parse_recipe(each))) for each in (text, f"{text}; 2 microbatches")
     )
     both = zip(divided.instructions, divided.places, strict=True)
-    after = (each for each, place in both if place.when is When.AFTER and isinstance(each, Done))
-    known = {name for each in after for name, _ in makes(each)}
+    after = (
+        each
+        for each, place in both
+        if place.when is StepPhase.AFTER and isinstance(each, LocalOperation)
+    )
+    known = {name for each in after for name, _ in keys_made_by(each)}
     assert whole.update <= divided.update <= known
     assert _primitives(one, divided.update - whole.update) <= {*LOSS}
     assert _primitives(one, known - divided.update) <= {"add_any", CAST}
@@ -59,9 +70,9 @@ def _primitives(one: Step, names: Collection[str]) -> set[str]:
     return {each.primitive for each in some}
 
 
-def updates(found: Device) -> list[Task]:
+def updates(found: DeviceTasks) -> list[Task]:
     """The tasks of compute that read moments."""
-    moments = {at for at, one in enumerate(found.buffers) if one.kind is Kind.MOMENTS}
+    moments = {at for at, one in enumerate(found.buffers) if one.kind is BufferKind.MOMENTS}
     return [
         one for one in found.tasks if one.stream == COMPUTE and not moments.isdisjoint(one.reads)
     ]
@@ -82,15 +93,15 @@ PLANS = (
 def test_it_is_one_task_of_a_stage_and_waits_for_all_gradients(text: str) -> None:
     one = step("gpt2-tiny", batch=8)
     plan = plan_of(one, parse_recipe(text))
-    ready, program = prepared(one, plan), apply(one, plan)
+    ready, program = prepare_step(one, plan), apply(one, plan)
     seconds: list[Section] = []
 
     def computing(section: Section) -> float:
         seconds.append(section)
         return 1.0
 
-    found = device(ready, plan, program, computing, lambda *how: 1.0, OVERLAP)
-    gradients = updated(ready)
+    found = write_device(ready, plan, program, computing, lambda *how: 1.0, OVERLAP)
+    gradients = find_updated(ready)
     for stage in {task.place.stage for task in updates(found)}:
         [update] = [task for task in updates(found) if task.place.stage == stage]
         sums = [

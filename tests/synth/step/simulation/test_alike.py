@@ -9,15 +9,15 @@ import pytest
 
 from grammar.tensors.operations import Operation, Value
 from grammar.tensors.parser import parse_step
-from grammar.tensors.sharding import Kind, Sharding, Type, shardings
+from grammar.tensors.sharding import ReductionKind, Sharding, Type, shardings
 from hierarchies import InputError
 from synth.compute import flops_of
-from synth.step.factors import part, rows, typed
-from synth.step.redistribution.rules import moves
-from synth.step.sharding import apply, parse_recipe, plan_of, prepared
-from synth.step.simulation import Overlap, Simulated, device, simulate
+from synth.step.factors import list_rows, part_of, shard_operation
+from synth.step.redistribution.rules import list_moves
+from synth.step.sharding import apply, parse_recipe, plan_of, prepare_step
+from synth.step.simulation import DeviceTimeline, Overlap, simulate, write_device
 from synth.step.simulation.device import grouping_of
-from synth.step.simulation.groups import Group, constants_of
+from synth.step.simulation.groups import GroupedOperations, constants_of
 
 LAYERS = 4
 PRODUCT = "dot_general({}, {}) dimension_numbers=(((1),(0)),((),()))"
@@ -51,7 +51,7 @@ def flat() -> str:
     return "\n".join([*lines, f"out {value}", ""])
 
 
-def run(text: str, recipe: str, overlap: Overlap) -> Simulated:
+def run(text: str, recipe: str, overlap: Overlap) -> DeviceTimeline:
     step = parse_step(text)
     plan = plan_of(step, parse_recipe(recipe))
     told = (
@@ -59,7 +59,7 @@ def run(text: str, recipe: str, overlap: Overlap) -> Simulated:
         lambda kind, source, target: 2.0 + kind.bytes * 0.5,
     )
     each = grouping_of(plan, overlap, whole=False)
-    return simulate(device(step, plan, apply(step, plan), *told, overlap, each))
+    return simulate(write_device(step, plan, apply(step, plan), *told, overlap, each))
 
 
 @pytest.mark.parametrize("overlap", OVERLAPS, ids=str)
@@ -92,11 +92,15 @@ def test_alike_sections_are_one_and_say_what_each_would() -> None:
     one = step("gpt2-tiny")
     text = "data=2 pipe=2 tensor=2; batch over data; weights over tensor as Megatron; zero=1"
     plan = plan_of(one, parse_recipe(f"{text}; schedule 1f1b, 2 microbatches"))
-    program, ready = apply(one, plan), prepared(one, plan)
+    program, ready = apply(one, plan), prepare_step(one, plan)
     grouping = grouping_of(plan, Overlap(sends=True))
-    groups = [item for item, _ in grouping.of(ready.graph, program, ()) if isinstance(item, Group)]
+    groups = [
+        item
+        for item, _ in grouping.of(ready.graph, program, ())
+        if isinstance(item, GroupedOperations)
+    ]
     for group in groups:
-        own = [part(done.operation, done.how, plan.parts).operation for done in group.done]
+        own = [part_of(done.operation, done.how, plan.parts).operation for done in group.done]
         section = group.section
         assert [*map(_work, own)] == [*map(_work, section.operations)]
         made = [value.name for done in own for value in done.results]
@@ -124,17 +128,17 @@ def test_what_is_wrong_is_said_of_the_operation_that_was_asked() -> None:
     second = Operation("neg", (made,), (value,), line="b.py:2")
     assert first.form is second.form
     assert first.form is not Operation("exp", (value,), (made,)).form
-    assert rows(first) is rows(second)
+    assert list_rows(first) is list_rows(second)
     for one in (first, second, first):
         with pytest.raises(InputError) as caught:
-            typed(one, {"data": rows(one)[1]}, {"data": 4})
+            shard_operation(one, {"data": list_rows(one)[1]}, {"data": 4})
         assert one.line in str(caught.value)
 
 
 def test_a_sharding_goes_to_another_process_without_its_hash() -> None:
     """Hashes of names differ between processes."""
-    one = Sharding((("data",), ()), ((Kind.SUM, "tensor"),))
-    assert hash(one) == hash(Sharding((("data",), ()), ((Kind.SUM, "tensor"),)))
+    one = Sharding((("data",), ()), ((ReductionKind.SUM, "tensor"),))
+    assert hash(one) == hash(Sharding((("data",), ()), ((ReductionKind.SUM, "tensor"),)))
     found = pickle.loads(pickle.dumps(one))
     assert found == one
     assert vars(found).keys() == {each.name for each in fields(Sharding)}
@@ -143,11 +147,11 @@ def test_a_sharding_goes_to_another_process_without_its_hash() -> None:
 def test_a_move_sends_where_some_device_must() -> None:
     """Also over axes of one device."""
     for sizes in ({"a": 2, "b": 3}, {"a": 1, "b": 2}, {"a": 1, "b": 1}):
-        kinds = frozenset((Kind.SUM,))
+        kinds = frozenset((ReductionKind.SUM,))
         found = [
             move
-            for before in shardings(2, tuple(sizes), (Kind.SUM,))
-            for move in moves(before, sizes, kinds)
+            for before in shardings(2, tuple(sizes), (ReductionKind.SUM,))
+            for move in list_moves(before, sizes, kinds)
         ]
         assert found
         for move in found:

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from grammar.tensors.operations import Step
 from grammar.tensors.parser import parse_step
 from grammar.tensors.sharding import Sharding, Split
-from synth.step.factors import rows
-from synth.step.sharding import Cuts, Place, Plan, Program, When, apply
+from synth.step.factors import list_rows
+from synth.step.sharding import Cuts, InstructionPlace, Plan, StepPhase, StepProgram, apply
 from synth.step.sharding.program import EVERYWHERE
-from synth.step.simulation.remade import between_kernels, remade
+from synth.step.simulation.remade import find_kernel_recomputed, find_recomputed
 
 WHOLE, HALF = Sharding(((), ())), Sharding((("data",), ()))
 NUMBERS = "dimension_numbers=(((1),(0)),((),()))"
@@ -30,8 +30,10 @@ LOOP = """scan(z, w) length=2 num_carry=1 num_consts=0 {
   out v3
 }"""
 SIZES = {"data": 2}
-FORWARD, BACKWARD, AFTER = (Place(0, when) for when in (When.FORWARD, When.BACKWARD, When.AFTER))
-EVERY = Place(EVERYWHERE, When.FORWARD)
+FORWARD, BACKWARD, AFTER = (
+    InstructionPlace(0, when) for when in (StepPhase.FORWARD, StepPhase.BACKWARD, StepPhase.AFTER)
+)
+EVERY = InstructionPlace(EVERYWHERE, StepPhase.FORWARD)
 
 
 def step_of(*lines: str, of: str = "f32") -> Step:
@@ -43,14 +45,14 @@ def step_of(*lines: str, of: str = "f32") -> Step:
     return parse_step("\n".join(["step kernels", inputs, *values, f"out {names[-1]}", ""]))
 
 
-def program_of(step: Step, in_halves: Collection[str] = "", x: Sharding = WHOLE) -> Program:
+def program_of(step: Step, in_halves: Collection[str] = "", x: Sharding = WHOLE) -> StepProgram:
     """The step on two devices: each does all of it, and half of what makes ``in_halves``."""
     chosen = []
     for operation in step.graph.operations:
         if operation.body is not None:
             chosen.append(Cuts((WHOLE, WHOLE), ((),)))
         elif {value.name for value in operation.results} & {*in_halves}:
-            half = next(row for row in rows(operation) if row.operands[0] == Split(0))
+            half = next(row for row in list_rows(operation) if row.operands[0] == Split(0))
             chosen.append((("data", half),))
         else:
             chosen.append(())
@@ -59,12 +61,12 @@ def program_of(step: Step, in_halves: Collection[str] = "", x: Sharding = WHOLE)
 
 
 def again(
-    step: Step, program: Program, gone: Sequence[str] = (), absent: Sequence[str] = ()
+    step: Step, program: StepProgram, gone: Sequence[str] = (), absent: Sequence[str] = ()
 ) -> Mapping[str, Collection[str]]:
     """By name what is computed again, and of what."""
     ends = [(str(one), lies) for one, lies in zip(step.graph.outputs, program.outputs, strict=True)]
     left = [(name, WHOLE) for name in gone]
-    found = between_kernels(
+    found = find_kernel_recomputed(
         program, [*ends, *left], lambda kind, lies: kind.bytes, SIZES, left, absent
     )
     return {name: {source for source, _ in sources} for (name, _), sources in found.items()}
@@ -156,7 +158,7 @@ def test_places_are_kernels_of_their_own() -> None:
     )
     program = program_of(step)
 
-    def at(*places: Place) -> Mapping[str, Collection[str]]:
+    def at(*places: InstructionPlace) -> Mapping[str, Collection[str]]:
         return again(step, replace(program, places=places))
 
     assert at(FORWARD, FORWARD, FORWARD) == {}
@@ -181,7 +183,9 @@ def test_a_body_keeps_what_a_product_or_a_loop_has_written() -> None:
         step = step_of(f"a = {does}", "y = neg(a)")
         program = program_of(step)
         inputs = {("z", WHOLE): 0}
-        found = remade(program, inputs, [("y", WHOLE)], lambda kind, lies: kind.bytes, SIZES)
+        found = find_recomputed(
+            program, inputs, [("y", WHOLE)], lambda kind, lies: kind.bytes, SIZES
+        )
         assert found == ({} if "cumsum" in does else {("y", WHOLE): (("a", WHOLE),)})
 
 
@@ -191,7 +195,9 @@ def test_a_body_keeps_what_was_sent() -> None:
     for half, whole in ((HALF, WHOLE), (WHOLE, HALF)):
         program = program_of(step, () if whole == WHOLE else ("a",), x=half)
         inputs = {("x", half): 2 * 16}
-        found = remade(program, inputs, [("a", whole)], lambda kind, lies: kind.bytes, SIZES)
+        found = find_recomputed(
+            program, inputs, [("a", whole)], lambda kind, lies: kind.bytes, SIZES
+        )
         assert found == {("a", whole): (("x", WHOLE),)}
 
 
@@ -207,7 +213,7 @@ def test_what_a_value_is_made_of_is_in_memory() -> None:
 
 
 @st.composite
-def programs(draw: st.DrawFn) -> tuple[Step, Program]:
+def programs(draw: st.DrawFn) -> tuple[Step, StepProgram]:
     """Up to ten operations on what is there, each where all it reads has been made."""
     lines, places, there = [], [], {"x": 0, "z": 0}
     for at in range(draw(st.integers(4, 10))):
@@ -222,7 +228,7 @@ def programs(draw: st.DrawFn) -> tuple[Step, Program]:
 
 
 @given(programs())
-def test_sources_are_in_memory(both: tuple[Step, Program]) -> None:
+def test_sources_are_in_memory(both: tuple[Step, StepProgram]) -> None:
     """What others are computed of is not itself computed again."""
     found = again(*both)
     assert found.keys().isdisjoint(source for sources in found.values() for source in sources)

@@ -13,15 +13,15 @@ from byte_oracle import Replay
 from exhaustive import RARELY
 from grammar.tensors.operations import Step
 from message_oracle import messages
-from synth.step.sharding import Plan, Program, apply, parse_recipe, plan_of, prepared
-from synth.step.simulation import Pipelined, Runtime, Sources, predicted
-from synth.step.simulation.collected import collected
-from synth.step.simulation.predicting import Predicted
+from synth.step.sharding import Plan, StepProgram, apply, parse_recipe, plan_of, prepare_step
+from synth.step.simulation import PipelineTimeline, Sources, StepRuntime, predict_step
+from synth.step.simulation.collected import list_collectives
+from synth.step.simulation.predicting import StepPrediction
 from traced_steps import step
 
 SAMPLES = 2
 """Of a microbatch on a device."""
-ONE_BY_ONE = Runtime(flash=False, whole=False)
+ONE_BY_ONE = StepRuntime(flash=False, whole=False)
 """Each operation is a task, and every value a buffer: what is fused has laws of its own."""
 
 PIPELINES = {
@@ -106,16 +106,16 @@ CASES = [
 
 
 @cache
-def made(model: str, text: str) -> tuple[Step, Plan, Program, Predicted]:
+def made(model: str, text: str) -> tuple[Step, Plan, StepProgram, StepPrediction]:
     # Of an MLP the first and the last are none.
     layers = (6 if "pipe=3" in text else 4) + 2 * model.startswith("mlp")
     recipe = parse_recipe(text)
     batch = SAMPLES * recipe.replicas * recipe.microbatches
     one = step(model, (("layers", layers),), batch=batch, dtype="bfloat16")
     plan = plan_of(one, recipe)
-    ready, program = prepared(one, plan), apply(one, plan)
+    ready, program = prepare_step(one, plan), apply(one, plan)
     sources = Sources(lambda section: 1.0, lambda *how: 1.0, lambda *how: 0.0)
-    return ready, plan, program, predicted(ready, plan, program, sources, ONE_BY_ONE)
+    return ready, plan, program, predict_step(ready, plan, program, sources, ONE_BY_ONE)
 
 
 @pytest.mark.parametrize(("model", "text"), CASES)
@@ -123,7 +123,7 @@ def test_memory_is_that_of_the_replay(model: str, text: str) -> None:
     ready, plan, program, found = made(model, text)
     replay, run = Replay(plan).run(ready, program), found.run
     needed = [one.moment.size_bytes for one in found.ranks]
-    if not isinstance(run, Pipelined):
+    if not isinstance(run, PipelineTimeline):
         assert needed == [replay.peak()]
         return
     for rank, actions in enumerate(run.order.ranks):
@@ -134,7 +134,7 @@ def test_memory_is_that_of_the_replay(model: str, text: str) -> None:
         assert held == {name: expected[name] for name in held}
 
 
-def over_time(run: Pipelined, rank: int) -> dict[str, int]:
+def over_time(run: PipelineTimeline, rank: int) -> dict[str, int]:
     """Bytes in each pass of a rank that takes time."""
     held = [one[1:4] for one in run.held(rank)]
     return {
@@ -148,7 +148,7 @@ def over_time(run: Pipelined, rank: int) -> dict[str, int]:
 def test_collectives_send_the_bytes_of_the_replay(model: str, text: str) -> None:
     _, plan, program, found = made(model, text)
     sent: Counter[tuple[str, tuple[str, ...]]] = Counter()
-    for one in collected(plan, found):
+    for one in list_collectives(plan, found):
         sent[one.goal.value, one.over] += one.times * one.size_bytes
     stages = found.ranks[found.busiest].stages or (0,)
     assert sent == sum((messages(program, plan, one) for one in stages), Counter())

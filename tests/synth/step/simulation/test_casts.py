@@ -11,10 +11,10 @@ pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
 
 from grammar.tensors.operations import Step
 from grammar.tensors.sharding import Type, part_shape
-from synth.step.redistribution import How
-from synth.step.sharding import Plan, Program, apply, parse_recipe, plan_of
+from synth.step.redistribution import MoveKind
+from synth.step.sharding import Plan, StepProgram, apply, parse_recipe, plan_of
 from synth.step.sharding.plan import TIME
-from synth.step.simulation import Kind, Overlap, Simulated, device, simulate
+from synth.step.simulation import BufferKind, DeviceTimeline, Overlap, simulate, write_device
 from synth.step.simulation.kinds import kinds_of
 from traced_steps import step
 
@@ -22,16 +22,16 @@ DATA = "data=2; batch over data"
 
 
 @cache
-def planned(model: str, layers: int, text: str) -> tuple[Step, Plan, Program]:
+def planned(model: str, layers: int, text: str) -> tuple[Step, Plan, StepProgram]:
     one = step(model, (("layers", layers),), dtype="bfloat16")
     plan = plan_of(one, parse_recipe(text))
     return one, plan, apply(one, plan)
 
 
-def run(model: str, layers: int, text: str, overlap: Overlap) -> Simulated:
+def run(model: str, layers: int, text: str, overlap: Overlap) -> DeviceTimeline:
     """A second for each section, and next to nothing for what is sent."""
     seconds = (lambda section: 1.0), (lambda *how: 1e-3)
-    return simulate(device(*planned(model, layers, text), *seconds, overlap))
+    return simulate(write_device(*planned(model, layers, text), *seconds, overlap))
 
 
 @pytest.mark.parametrize("clause", ["", "; gradients in bf16"])
@@ -43,10 +43,10 @@ def test_what_is_added_up_over_microbatches_is_gradients(model: str, clause: str
         moved.value
         for moved in program.moved()
         for move in moved.path.moves
-        if move.axes == (TIME,) and move.how is How.ALL_REDUCE and moved.value.type.shape
+        if move.axes == (TIME,) and move.how is MoveKind.ALL_REDUCE and moved.value.type.shape
     ]
     assert len(added) >= one.roles.count("parameter")
-    assert {kinds_of(one)[value.name] for value in added} == {Kind.GRADIENTS}
+    assert {kinds_of(one)[value.name] for value in added} == {BufferKind.GRADIENTS}
 
 
 @pytest.mark.parametrize("parts", [2, 4])
@@ -59,13 +59,13 @@ def test_bytes_per_parameter_and_device(zero: int, parts: int) -> None:
     one, plan, program = planned("mlp-tiny", 3, text)
     both = zip(one.graph.inputs, one.roles, strict=True)
     count = sum(value.type.elements for value, role in both if role == "parameter")
-    copies = sum(b.size_bytes for b in found.device.buffers if b.kind is Kind.GATHERED)
+    copies = sum(b.size_bytes for b in found.device.buffers if b.kind is BufferKind.GATHERED)
     reduced = sum(
         Type(m.value.type.dtype, part_shape(m.value.type, m.path.target, plan.sizes)).bytes
         for m in program.moved()
         if m.path.source.partial and m.value.type.shape
     )
-    of_state = (Kind.PARAMETERS, Kind.MOMENTS)
+    of_state = (BufferKind.PARAMETERS, BufferKind.MOMENTS)
     state = sum(b.size_bytes for b in found.device.buffers if b.kind in of_state and b.maker < 0)
     assert state + copies + reduced == wanted * count
 
@@ -74,7 +74,7 @@ def test_bytes_per_parameter_and_device(zero: int, parts: int) -> None:
 def test_copies_are_gathered_so_many_layers_ahead(prefetch: int) -> None:
     """zero=3: as parameters are, though the step has made them; and let go after each layer."""
     found = run("gpt2-tiny", 6, f"{DATA}; zero=3", Overlap(sends=True, prefetch=prefetch))
-    gathered = [b for b in found.device.buffers if b.kind is Kind.GATHERED]
+    gathered = [b for b in found.device.buffers if b.kind is BufferKind.GATHERED]
     names = Counter(one.name for one in gathered)
     most: Counter[str] = Counter()
     for moment in (found.begins[one.maker] for one in gathered):

@@ -17,29 +17,33 @@ from exhaustive import sampled
 from hierarchies import InputError
 from order_replay import parts, replayed
 from synth.step.schedules import SCHEDULES, chunks_of, one_f_one_b
-from synth.step.sharding import When, apply, parse_recipe, plan_of, prepared
+from synth.step.sharding import StepPhase, apply, parse_recipe, plan_of, prepare_step
 from synth.step.simulation import Overlap
-from synth.step.simulation.device import Device, device, grouping_of
+from synth.step.simulation.device import DeviceTasks, grouping_of, write_device
 from synth.step.simulation.passes import PassKey
-from synth.step.simulation.pipeline import Pipelined, Span, pipelined
+from synth.step.simulation.pipeline import PassSpan, PipelineTimeline, simulate_pipeline
 from traced_steps import step
 
 LAYERS = 14  # two are no part of the loop
 Case = tuple[str, int, int, int]
 CASES: list[Case] = [*product(SCHEDULES, (2, 3, 6), (2, 3, 5, 6, 9, 13), (1, 2))]
-DOES = {"F": (When.FORWARD,), "B": (When.BACKWARD, When.WEIGHT), "I": (When.BACKWARD,)}
-DOES["W"] = (When.WEIGHT,)
+DOES = {
+    "F": (StepPhase.FORWARD,),
+    "B": (StepPhase.BACKWARD, StepPhase.WEIGHT),
+    "I": (StepPhase.BACKWARD,),
+}
+DOES["W"] = (StepPhase.WEIGHT,)
 
 
 @cache
-def written(stages: int, halves: bool) -> Device:
+def written(stages: int, halves: bool) -> DeviceTasks:
     """A step in so many stages. How it is cut does not depend on the order, but for halves."""
     one = step("mlp-tiny", (("layers", LAYERS),), batch=2)
     schedule = "zero-bubble-h1" if halves else "1f1b"
     plan = plan_of(one, parse_recipe(f"pipe={stages}; schedule {schedule}, 2 microbatches"))
     how = Overlap(False, None)
-    return device(
-        prepared(one, plan),
+    return write_device(
+        prepare_step(one, plan),
         plan,
         apply(one, plan),
         lambda section: sum(1e-6 * len(one.results) for one in section.operations),
@@ -49,24 +53,24 @@ def written(stages: int, halves: bool) -> Device:
     )
 
 
-def run(case: Case) -> Pipelined | None:
+def run(case: Case) -> PipelineTimeline | None:
     name, ranks, microbatches, chunks = case
     try:
         order = SCHEDULES[name](ranks, microbatches, chunks)
     except InputError:
         return None
     found = written(ranks * chunks_of(name, chunks), order.halves)
-    return pipelined(found, order, microbatches, lambda size, *ends: 2e-6)
+    return simulate_pipeline(found, order, microbatches, lambda size, *ends: 2e-6)
 
 
-def bytes_at(found: Pipelined, rank: int, times: dict[str, tuple[float, float]]) -> int:
+def bytes_at(found: PipelineTimeline, rank: int, times: dict[str, tuple[float, float]]) -> int:
     """The most bytes of activations of a rank, counted anew at each begin of a pass.
 
     A value is there from the begin of the pass that makes it until the end of the last that reads
     it; what both halves of a whole backward pass have between them is not kept.
     """
     tasks, buffers = found.passes.device.tasks, found.passes.device.buffers
-    readers: dict[int, set[When]] = {}
+    readers: dict[int, set[StepPhase]] = {}
     for task in tasks:
         for number in task.reads:
             readers.setdefault(number, set()).add(task.place.when)
@@ -79,8 +83,8 @@ def bytes_at(found: Pipelined, rank: int, times: dict[str, tuple[float, float]])
         if one.maker < 0:
             continue
         place = tasks[one.maker].place
-        whens = (When.FORWARD, When.BACKWARD, When.WEIGHT)
-        if place.when not in whens or When.AFTER in readers.get(number, ()):
+        whens = (StepPhase.FORWARD, StepPhase.BACKWARD, StepPhase.WEIGHT)
+        if place.when not in whens or StepPhase.AFTER in readers.get(number, ()):
             continue
         later = [w for w in whens[whens.index(place.when) + 1 :] if w in readers.get(number, ())]
         if not later:
@@ -95,11 +99,11 @@ def bytes_at(found: Pipelined, rank: int, times: dict[str, tuple[float, float]])
     return max(sum(size for b, e, size in lives if b <= at < e) for at in moments)
 
 
-def _first_action(row: Sequence[Span]) -> int:
+def _first_action(row: Sequence[PassSpan]) -> int:
     return next(at for at, one in enumerate(row) if one.action)
 
 
-def kept(found: Pipelined, rank: int) -> int:
+def kept(found: PipelineTimeline, rank: int) -> int:
     """The most bytes that passes of a rank keep for later ones."""
     lives = [
         (begin, end, size)
@@ -120,10 +124,10 @@ def test_a_step_is_what_a_replay_of_its_order_says(
         rows = [row.split() for row in str(found.order).splitlines()]
         named = {str(one.action): one for row in found.ranks for one in row if one.action}
 
-        def seconds(word: str, found: Pipelined = found) -> float:
+        def seconds(word: str, found: PipelineTimeline = found) -> float:
             stage, kind, _ = parts(word)
             keys = [PassKey(stage, when) for when in DOES[kind]]
-            parted = [key for key in keys if found.order.halves or key.when is not When.WEIGHT]
+            parted = [key for key in keys if found.order.halves or key.when is not StepPhase.WEIGHT]
             return found.alone[tuple(parted)].seconds
 
         first = {
@@ -146,12 +150,12 @@ def test_halves_hold_what_weights_read_until_they_are_made() -> None:
     assert whole
     assert halves
     for stage in range(3):
-        both = (PassKey(stage, When.BACKWARD),), (PassKey(stage, When.WEIGHT),)
+        both = (PassKey(stage, StepPhase.BACKWARD),), (PassKey(stage, StepPhase.WEIGHT),)
         assert sum(halves.alone[keys].seconds for keys in both) == pytest.approx(
             whole.alone[both[0]].seconds, rel=0.2
         )
     assert halves.seconds < whole.seconds
     assert kept(halves, 2) > kept(whole, 2)
     order = one_f_one_b(3, 6)
-    same = pipelined(written(3, True), order, 6, lambda size, *ends: 2e-6)
+    same = simulate_pipeline(written(3, True), order, 6, lambda size, *ends: 2e-6)
     assert same.seconds == pytest.approx(whole.seconds, rel=0.2)

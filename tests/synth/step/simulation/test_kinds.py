@@ -6,8 +6,8 @@ import pytest
 
 pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
 
-from synth.step.sharding import apply, parse_recipe, plan_of, prepared
-from synth.step.simulation import Kind, Overlap, device
+from synth.step.sharding import apply, parse_recipe, plan_of, prepare_step
+from synth.step.simulation import BufferKind, Overlap, write_device
 from traced_steps import step
 
 
@@ -24,7 +24,7 @@ def test_a_gradient_is_one_however_it_is_laid_out(model: str, zero: str, dtype: 
     plan = plan_of(one, parse_recipe(f"data=4; batch over data{zero}"))
     seconds = (lambda section: 1.0), (lambda *how: 1e-3)
     overlap = Overlap(sends=True, prefetch=1)
-    found = device(prepared(one, plan), plan, apply(one, plan), *seconds, overlap)
+    found = write_device(prepare_step(one, plan), plan, apply(one, plan), *seconds, overlap)
     scalar = 4
-    received = [b for b in found.buffers if b.kind is Kind.RECEIVED and b.size_bytes > scalar]
+    received = [b for b in found.buffers if b.kind is BufferKind.RECEIVED and b.size_bytes > scalar]
     assert not {buffer.name: buffer.size_bytes for buffer in received}

@@ -9,16 +9,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from synth.step.schedules import Durations, Order, Pass, gpipe, interleaved, one_f_one_b, timeline
-from synth.step.simulation.memory import Lives
+from synth.step.schedules import (
+    Durations,
+    Pass,
+    PipelineSchedule,
+    gpipe,
+    interleaved,
+    one_f_one_b,
+    time_schedule,
+)
+from synth.step.simulation.memory import BufferLifetimes
 
 MOMENTS = st.integers(0, 12)
 BUFFERS = st.lists(st.tuples(MOMENTS, MOMENTS, st.integers(0, 9)), max_size=8)
 
 
-def lives(several: list[tuple[float, float, int]]) -> Lives:
+def lives(several: list[tuple[float, float, int]]) -> BufferLifetimes:
     begins, ends, sizes = (np.array([one[at] for one in several]) for at in range(3))
-    return Lives(begins.astype(float), ends.astype(float), sizes.astype(np.int64))
+    return BufferLifetimes(begins.astype(float), ends.astype(float), sizes.astype(np.int64))
 
 
 @given(BUFFERS)
@@ -52,12 +60,12 @@ Held = Callable[[int, int, int], int]
 @pytest.mark.parametrize("stages", [1, 2, 4])
 @pytest.mark.parametrize("rounds", [1, 2, 3])
 def test_activations_of_a_pipeline(
-    make: Callable[[int, int], Order], held: Held, stages: int, rounds: int
+    make: Callable[[int, int], PipelineSchedule], held: Held, stages: int, rounds: int
 ) -> None:
     """On the clock from the begin of a forward pass until its backward pass has ended."""
     m = stages * rounds
     order = make(stages, m)
-    done = timeline(order, Durations(1, 2).on(order))
+    done = time_schedule(order, Durations(1, 2).on(order))
     for rank, spans in enumerate(done.ranks):
         begins = {
             (one.action.stage, one.action.microbatch): one.begin_seconds

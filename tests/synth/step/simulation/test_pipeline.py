@@ -13,13 +13,29 @@ pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
 from grammar.tensors.operations import Operation
 from hierarchies import InputError
 from synth.compute import flops_of
-from synth.step.schedules import Action, Order, Pass, Protocol, gpipe, interleaved, one_f_one_b
-from synth.step.sharding import Plan, Program, When, apply, parse_recipe, plan_of, prepared
+from synth.step.schedules import (
+    Action,
+    Pass,
+    PipelineSchedule,
+    TransferProtocol,
+    gpipe,
+    interleaved,
+    one_f_one_b,
+)
+from synth.step.sharding import (
+    Plan,
+    StepPhase,
+    StepProgram,
+    apply,
+    parse_recipe,
+    plan_of,
+    prepare_step,
+)
 from synth.step.sharding.program import EVERYWHERE
-from synth.step.simulation import Kind, Overlap
-from synth.step.simulation.device import Device, Handed, device, grouping_of
+from synth.step.simulation import BufferKind, Overlap
+from synth.step.simulation.device import DeviceTasks, StageSend, grouping_of, write_device
 from synth.step.simulation.passes import Passes, PassKey
-from synth.step.simulation.pipeline import Pipelined, pipelined
+from synth.step.simulation.pipeline import PipelineTimeline, simulate_pipeline
 from synth.step.simulation.simulation import simulate
 from traced_steps import step
 
@@ -39,7 +55,7 @@ def computing(operation: Operation) -> float:
 
 
 @cache
-def planned(text: str, layers: int = 4) -> tuple[Plan, Program]:
+def planned(text: str, layers: int = 4) -> tuple[Plan, StepProgram]:
     one = step("gpt2-tiny", (("layers", layers),), batch=8)
     plan = plan_of(one, parse_recipe(text))
     return plan, apply(one, plan)
@@ -53,11 +69,11 @@ def written(
     whole: bool = True,
     sends: bool = False,
     prefetch: int | None = None,
-) -> Device:
+) -> DeviceTasks:
     plan, program = planned(text, layers)
-    ready = prepared(step("gpt2-tiny", (("layers", layers),), batch=8), plan)
+    ready = prepare_step(step("gpt2-tiny", (("layers", layers),), batch=8), plan)
     how = Overlap(sends, prefetch)
-    return device(
+    return write_device(
         ready,
         plan,
         program,
@@ -70,15 +86,15 @@ def written(
 
 def run(
     text: str,
-    order: Order | None = None,
+    order: PipelineSchedule | None = None,
     handing: Callable[[int, int, int], float] = lambda *how: 0.0,
-    protocol: Protocol = Protocol.EAGER,
+    protocol: TransferProtocol = TransferProtocol.EAGER,
     **how: Any,
-) -> Pipelined:
+) -> PipelineTimeline:
     plan, _ = planned(text)
     found = written(text, **how)
     prompt = how.get("sends", False)
-    return pipelined(
+    return simulate_pipeline(
         found, order or plan.order, plan.microbatches, handing, protocol, prompt=prompt
     )
 
@@ -100,8 +116,8 @@ def test_tasks_are_where_the_program_has_them(text: str) -> None:
 
 
 def _keys(passes: Passes, stage: int) -> list[PassKey]:
-    once = [key for when in (When.BEFORE, When.AFTER) for key in passes.once(stage, when)]
-    return [*once, *(PassKey(stage, when) for when in (When.FORWARD, When.BACKWARD))]
+    once = [key for when in (StepPhase.BEFORE, StepPhase.AFTER) for key in passes.once(stage, when)]
+    return [*once, *(PassKey(stage, when) for when in (StepPhase.FORWARD, StepPhase.BACKWARD))]
 
 
 @pytest.mark.parametrize("text", PLANS)
@@ -116,14 +132,14 @@ def test_each_rank_s_time_is_computing_waiting_and_idling(text: str) -> None:
     assert busy <= found.seconds <= everything + found.handed_seconds * 4 + 1e-12
 
 
-def replay(found: Pipelined, seconds: Callable[[int, int, int], float]) -> float:
+def replay(found: PipelineTimeline, seconds: Callable[[int, int, int], float]) -> float:
     """Written apart: ranks take turns until nobody can go on; all is looked up by name."""
     handed = found.passes.device.handed
     ends: dict[str, float] = {}
     clock = [0.0] * len(found.ranks)
     left = [list(row) for row in found.ranks]
     rank_of = {key.stage: r for r, row in enumerate(found.ranks) for one in row for key in one.keys}
-    whens = {Pass.FORWARD: When.FORWARD, Pass.BACKWARD: When.BACKWARD}
+    whens = {Pass.FORWARD: StepPhase.FORWARD, Pass.BACKWARD: StepPhase.BACKWARD}
     last = found.order.stages - 1
     while any(left):
         went = False
@@ -139,7 +155,7 @@ def replay(found: Pipelined, seconds: Callable[[int, int, int], float]) -> float
                 if not up:
                     needed.append((f"{stage}F{micro}", 0.0))
                 if (up and stage > 0) or (not up and stage < last):
-                    size = handed.get(Handed(other, stage, whens[kind], 0), 0)
+                    size = handed.get(StageSend(other, stage, whens[kind], 0), 0)
                     same = rank_of[other] == rank
                     wait = 0.0 if same or not size else seconds(size, other, stage)
                     needed.append((f"{other}{kind.value}{micro}", wait))
@@ -159,7 +175,7 @@ def replay(found: Pipelined, seconds: Callable[[int, int, int], float]) -> float
     return max(clock)
 
 
-def _ends(link: Handed) -> tuple[int, int]:
+def _ends(link: StageSend) -> tuple[int, int]:
     return link.source, link.target
 
 
@@ -194,7 +210,9 @@ def test_groups_take_what_operations_do_one_by_one(text: str) -> None:
     ids=["1f1b", "gpipe"],
 )
 def test_activations_that_ranks_hold(
-    make: Callable[[int, int], Order], held: Callable[[int, int, int], int], microbatches: int
+    make: Callable[[int, int], PipelineSchedule],
+    held: Callable[[int, int, int], int],
+    microbatches: int,
 ) -> None:
     """1F1B: of min(S - s, m) microbatches; GPipe: of all (design of the step, section 7)."""
     text = f"pipe=2; schedule 1f1b, {microbatches} microbatches"
@@ -216,8 +234,8 @@ def test_state_is_where_the_program_says(text: str) -> None:
     """Every parameter and moment on one stage; a tied embedding as a copy where it is read, too."""
     one = step("gpt2-tiny", (("layers", 4),), batch=8)
     plan, program = planned(text)
-    ready, passes = prepared(one, plan), Passes(written(text))
-    kinds = {"parameter": Kind.PARAMETERS, "moment": Kind.MOMENTS}
+    ready, passes = prepare_step(one, plan), Passes(written(text))
+    kinds = {"parameter": BufferKind.PARAMETERS, "moment": BufferKind.MOMENTS}
     for role, kind in kinds.items():
         whole = sum(
             buffer.size_bytes
@@ -246,14 +264,15 @@ def test_rendezvous_is_never_faster_than_eager() -> None:
     handing = lambda size, *ends: 2e-5  # noqa: E731
     for order in (gpipe(2, 4), one_f_one_b(2, 4)):
         eager, met = (
-            run(PLANS[0], order, handing, how) for how in (Protocol.EAGER, Protocol.RENDEZVOUS)
+            run(PLANS[0], order, handing, how)
+            for how in (TransferProtocol.EAGER, TransferProtocol.RENDEZVOUS)
         )
         assert eager.seconds <= met.seconds
 
 
 def test_an_order_that_stands_still_where_senders_wait_is_shown() -> None:
     with pytest.raises(InputError, match=r"blocking transfers stand still: .* waits for "):
-        run(PLANS[0], one_f_one_b(2, 4), protocol=Protocol.BLOCKING)
+        run(PLANS[0], one_f_one_b(2, 4), protocol=TransferProtocol.BLOCKING)
 
 
 def test_more_microbatches_leave_less_idle() -> None:
@@ -274,7 +293,7 @@ def test_chunks_leave_less_idle_than_none() -> None:
 
 
 def test_halves_of_a_backward_pass_are_refused() -> None:
-    halves = Order(
+    halves = PipelineSchedule(
         tuple(
             tuple(
                 Action(stage, kind, m)
@@ -294,9 +313,9 @@ def test_one_device_alone_is_the_sum_of_its_passes() -> None:
     """Four microbatches on one stage: what is done once, and four times the two passes."""
     found = run(PLANS[3])
     passes = found.passes
-    each = {when: simulate(passes.part([PassKey(0, when)])).seconds for when in When}
-    once = each[When.BEFORE] + each[When.AFTER]
-    both = each[When.FORWARD] + each[When.BACKWARD]
+    each = {when: simulate(passes.part([PassKey(0, when)])).seconds for when in StepPhase}
+    once = each[StepPhase.BEFORE] + each[StepPhase.AFTER]
+    both = each[StepPhase.FORWARD] + each[StepPhase.BACKWARD]
     assert found.seconds == pytest.approx(once + 4 * both)
     assert found.idle_shares == pytest.approx((0.0,))
 
@@ -314,7 +333,7 @@ def test_what_a_forward_pass_keeps_is_put_together_layer_by_layer() -> None:
     most = []
     for layers in (4, 8):
         plan, found = planned(text, layers)[0], written(text, layers, sends=True)
-        run = pipelined(found, plan.order, plan.microbatches, lambda *how: 0.0, prompt=True)
-        [key] = [keys for keys in run.alone if [one.when for one in keys] == [When.BACKWARD]]
+        run = simulate_pipeline(found, plan.order, plan.microbatches, lambda *how: 0.0, prompt=True)
+        [key] = [keys for keys in run.alone if [one.when for one in keys] == [StepPhase.BACKWARD]]
         most.append(run.alone[key].lives.largest()[1])
     assert most[0] == most[1]

@@ -15,10 +15,25 @@ pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
 from grammar.tensors.operations import Graph, Operation, Step, Value
 from grammar.tensors.primitives import MULTIPLIED
 from grammar.tensors.sharding import Sharding, Split, Type
-from synth.step.factors import rows
-from synth.step.sharding import Cuts, Done, Plan, apply, parse_recipe, plan_of, prepared
-from synth.step.simulation import Kind, Pipelined, Runtime, Sources, device, predicted
-from synth.step.simulation.remade import MADE_ANYWHERE, between_kernels, fewest_bytes
+from synth.step.factors import list_rows
+from synth.step.sharding import (
+    Cuts,
+    LocalOperation,
+    Plan,
+    apply,
+    parse_recipe,
+    plan_of,
+    prepare_step,
+)
+from synth.step.simulation import (
+    BufferKind,
+    PipelineTimeline,
+    Sources,
+    StepRuntime,
+    predict_step,
+    write_device,
+)
+from synth.step.simulation.remade import RECOMPUTABLE, find_fewest_bytes, find_kernel_recomputed
 from traced_steps import step
 
 Made = Mapping[int, Sequence[int]]
@@ -49,7 +64,7 @@ def test_no_choice_keeps_fewer_bytes(
 ) -> None:
     """All that is wanted can be made of what is kept; and of no set that is smaller."""
     made_of, sizes, wanted = graph
-    kept = tuple(fewest_bytes(made_of, sizes, wanted))
+    kept = tuple(find_fewest_bytes(made_of, sizes, wanted))
     assert all(can_be_made(one, made_of, kept) for one in wanted)
     least = min(
         sum(sizes[one] for one in some)
@@ -62,7 +77,7 @@ def test_no_choice_keeps_fewer_bytes(
 
 def test_what_gains_nothing_is_kept_as_it_is() -> None:
     """A transposed product is as large as the product: no reader need turn it again."""
-    assert fewest_bytes({"turned": ["product"]}, {"turned": 4, "product": 4}, ["turned"]) == {
+    assert find_fewest_bytes({"turned": ["product"]}, {"turned": 4, "product": 4}, ["turned"]) == {
         "turned"
     }
 
@@ -72,10 +87,10 @@ def kept_for_the_way_back(*, whole: bool) -> int:
     """Bytes of one microbatch of 32 tokens: two layers of a Llama in bf16, after its embedding."""
     one = step("llama3-tiny", (("layers", 4),), dtype="bfloat16")
     plan = plan_of(one, parse_recipe("pipe=2; schedule 1f1b, 2 microbatches"))
-    ready, program = prepared(one, plan), apply(one, plan)
+    ready, program = prepare_step(one, plan), apply(one, plan)
     sources = Sources(lambda section: 1.0, lambda *how: 0.0, lambda *how: 0.0)
-    run = predicted(ready, plan, program, sources, Runtime(whole=whole)).run
-    assert isinstance(run, Pipelined)
+    run = predict_step(ready, plan, program, sources, StepRuntime(whole=whole)).run
+    assert isinstance(run, PipelineTimeline)
     return sum(one.size_bytes for _, one in run.passes.saved(0))
 
 
@@ -104,9 +119,9 @@ def test_between_kernels_only_elements_are_computed_again_of_what_is_stored(
     one = step(model, changes, "sgd", dtype="bfloat16", unrolled=True)
     program = apply(one, plan_of(one, parse_recipe("data=1")))
     outputs = [(str(v), lies) for v, lies in zip(one.graph.outputs, program.outputs, strict=True)]
-    again = between_kernels(program, outputs, lambda kind, lies: kind.bytes, {"data": 1})
+    again = find_kernel_recomputed(program, outputs, lambda kind, lies: kind.bytes, {"data": 1})
     sources = {key for keys in again.values() for key in keys}
-    done = [each for each in program.instructions if isinstance(each, Done)]
+    done = [each for each in program.instructions if isinstance(each, LocalOperation)]
     read_by_products = {
         (str(value), lies)
         for each in done
@@ -118,7 +133,7 @@ def test_between_kernels_only_elements_are_computed_again_of_what_is_stored(
     }
     assert len(again) > 20
     assert again.keys().isdisjoint(sources | read_by_products | {*outputs})
-    assert {makers[name] for name, _ in again} <= MADE_ANYWHERE
+    assert {makers[name] for name, _ in again} <= RECOMPUTABLE
     order = {value.name: at for at, each in enumerate(done) for value in each.operation.results}
     for (name, _), roots in again.items():
         assert all(order.get(root, -1) < order[name] for root, _ in roots)
@@ -140,7 +155,9 @@ def test_what_a_product_reads_is_read_by_later_kernels_as_it_is() -> None:
     one = Step("kernels", Graph((x,), operations, (made,)), ("batch",), ("x",))
     whole = Sharding(((), ()))
     program = apply(one, Plan((("data", 1),), Cuts((whole,), ((),) * 4)))
-    again = between_kernels(program, [("y", whole)], lambda kind, lies: kind.bytes, {"data": 1})
+    again = find_kernel_recomputed(
+        program, [("y", whole)], lambda kind, lies: kind.bytes, {"data": 1}
+    )
     assert again == {("grown", whole): (("copy", whole),)}
 
 
@@ -152,8 +169,8 @@ def test_a_normalisation_keeps_what_its_product_made() -> None:
     one = step("resnet-tiny", (), "sgd", dtype="bfloat16", unrolled=True)
     program = apply(one, plan_of(one, parse_recipe("data=1")))
     outputs = [(str(v), lies) for v, lies in zip(one.graph.outputs, program.outputs, strict=True)]
-    again = between_kernels(program, outputs, lambda kind, lies: kind.bytes, {"data": 1})
-    done = [each for each in program.instructions if isinstance(each, Done)]
+    again = find_kernel_recomputed(program, outputs, lambda kind, lies: kind.bytes, {"data": 1})
+    done = [each for each in program.instructions if isinstance(each, LocalOperation)]
     makers = {value.name: each for each in done for value in each.operation.results}
     masks = [name for name, _ in again if makers[name].operation.primitive == "gt"]
     assert masks
@@ -184,11 +201,11 @@ def test_a_part_of_what_is_computed_again_is_computed_again() -> None:
         Operation("abs", (a,), (d,)),
     )
     one = Step("parts", Graph((x,), operations, (c, d)), ("batch",), ("x",))
-    in_parts = (("data", rows(operations[1])[1]),)
+    in_parts = (("data", list_rows(operations[1])[1]),)
     assert in_parts[0][1].operands == (Split(0),)
     cuts = Cuts((Sharding(((), ())),), ((), in_parts, (), in_parts))
     plan = Plan((("data", 2),), cuts)
-    found = device(one, plan, apply(one, plan), lambda section: 1.0, lambda *how: 0.0)
+    found = write_device(one, plan, apply(one, plan), lambda section: 1.0, lambda *how: 0.0)
     assert "a" not in {buffer.name for buffer in found.buffers}
-    working = [buffer.size_bytes for buffer in found.buffers if buffer.kind is Kind.WORKING]
+    working = [buffer.size_bytes for buffer in found.buffers if buffer.kind is BufferKind.WORKING]
     assert working == [a.type.bytes, a.type.bytes, a.type.bytes // 2]

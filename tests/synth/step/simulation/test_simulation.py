@@ -15,12 +15,12 @@ from grammar.tensors.operations import Graph, Operation, Step, Value
 from grammar.tensors.sharding import Sharding, Type
 from hierarchies import Axis, InputError, Placement, load
 from synth.compute import flops_of
-from synth.step.redistribution.seconds import Answers, Redistributor
-from synth.step.sharding import Done, Plan, Program, apply, parse_recipe, plan_of
-from synth.step.sharding.plan import whole
-from synth.step.simulation import Kind, Overlap, Simulated, device, simulate
-from synth.step.simulation.device import Computing, Sending, grouping_of
-from synth.step.simulation.groups import Grouping
+from synth.step.redistribution.seconds import Redistributor, RequestAnswers
+from synth.step.sharding import LocalOperation, Plan, StepProgram, apply, parse_recipe, plan_of
+from synth.step.sharding.plan import replicate_all
+from synth.step.simulation import BufferKind, DeviceTimeline, Overlap, simulate, write_device
+from synth.step.simulation.device import RedistributionSeconds, SectionSeconds, grouping_of
+from synth.step.simulation.groups import OperationGrouping
 from synth.step.work import peak_bytes, work_of
 from traced_steps import step
 
@@ -32,7 +32,7 @@ PLANS = (
 )
 OVERLAPS = (Overlap(), Overlap(sends=True), Overlap(sends=True, prefetch=1), Overlap(prefetch=0))
 DATA = PLANS[0]
-STATE = (Kind.PARAMETERS, Kind.GRADIENTS, Kind.MOMENTS)
+STATE = (BufferKind.PARAMETERS, BufferKind.GRADIENTS, BufferKind.MOMENTS)
 
 
 def computing(operation: Operation) -> float:
@@ -44,18 +44,20 @@ def sending(kind: Type, source: Sharding, target: Sharding) -> float:
 
 
 @cache
-def planned(model: str, changes: tuple[tuple[str, int], ...], text: str) -> tuple[Plan, Program]:
+def planned(
+    model: str, changes: tuple[tuple[str, int], ...], text: str
+) -> tuple[Plan, StepProgram]:
     one = step(model, changes)
     plan = plan_of(one, parse_recipe(text))
     return plan, apply(one, plan)
 
 
-def flat(plan: Plan, overlap: Overlap) -> tuple[Overlap, Grouping]:
+def flat(plan: Plan, overlap: Overlap) -> tuple[Overlap, OperationGrouping]:
     """Every operation a task of its own."""
     return overlap, grouping_of(plan, overlap, whole=False)
 
 
-def by_operation(computing: Callable[[Operation], float]) -> Computing:
+def by_operation(computing: Callable[[Operation], float]) -> SectionSeconds:
     """What a section takes whose operations take so long, one after the other."""
     return lambda section: sum(map(computing, section.operations))
 
@@ -65,14 +67,16 @@ def run(
     text: str,
     overlap: Overlap,
     computing: Callable[[Operation], float] = computing,
-    sending: Sending = sending,
+    sending: RedistributionSeconds = sending,
     **changes: int,
-) -> Simulated:
+) -> DeviceTimeline:
     """The step of a tiny model by a recipe."""
     sizes = tuple(changes.items())
     plan, program = planned(model, sizes, text)
     each = by_operation(computing)
-    return simulate(device(step(model, sizes), plan, program, each, sending, *flat(plan, overlap)))
+    return simulate(
+        write_device(step(model, sizes), plan, program, each, sending, *flat(plan, overlap))
+    )
 
 
 def a_byte(kind: Type, source: Sharding, target: Sharding) -> float:
@@ -87,10 +91,12 @@ def a_second(operation: Operation) -> float:
     return 1.0
 
 
-def alone(one: Step) -> Simulated:
-    plan = Plan((), whole(one.graph))
+def alone(one: Step) -> DeviceTimeline:
+    plan = Plan((), replicate_all(one.graph))
     return simulate(
-        device(one, plan, apply(one, plan), by_operation(a_second), sending, *flat(plan, Overlap()))
+        write_device(
+            one, plan, apply(one, plan), by_operation(a_second), sending, *flat(plan, Overlap())
+        )
     )
 
 
@@ -104,10 +110,10 @@ def test_every_operation_is_done_as_often_as_it_is_repeated(model: str) -> None:
     assert found.seconds == found.compute_seconds == len(found.device.tasks)
 
 
-def moves(program: Program, sizes: dict[str, int], times: int = 1) -> int:
+def moves(program: StepProgram, sizes: dict[str, int], times: int = 1) -> int:
     found = 0
     for one in program.instructions:
-        if isinstance(one, Done):
+        if isinstance(one, LocalOperation):
             if one.body is not None:
                 length = int(str(one.operation.parameter["length"]))
                 found += moves(one.body, sizes, times * length)
@@ -142,7 +148,7 @@ def test_what_is_sent_is_what_the_program_says(text: str) -> None:
     plan, program = planned("gpt2-tiny", (), text)
     found = run("gpt2-tiny", text, Overlap())
     looped = {v.name for o in one.graph.operations if o.body is not None for v in o.results}
-    sent = [m for m in program.instructions if not isinstance(m, Done)]
+    sent = [m for m in program.instructions if not isinstance(m, LocalOperation)]
     stacks = sum(bool(m.path.requests(plan.sizes)) for m in sent if m.value.name in looped)
     assert sum(one.times for one in found.sent) == moves(program, dict(plan.sizes)) + stacks
 
@@ -183,7 +189,9 @@ def test_seconds_of_redistributions_are_the_planner_s() -> None:
     """Where compute is free, and all in line, the step takes what its redistributions do."""
     system = load("dgx-h100:1")
     placement = Placement(system.hierarchy, (Axis("data", 4), Axis("tensor", 2)), ((1, 4), (1, 2)))
-    planner = Redistributor(Answers(system, max_steps=2, segments=(1,), stripes=False), placement)
+    planner = Redistributor(
+        RequestAnswers(system, max_steps=2, segments=(1,), stripes=False), placement
+    )
     asked: list[float] = []
 
     def planned_seconds(kind: Type, source: Sharding, target: Sharding) -> float:
@@ -207,7 +215,7 @@ def test_parameters_are_gathered_so_many_layers_ahead(prefetch: int) -> None:
     """Of each of a layer's parameters so many copies are in memory, and the one that is read."""
     how = Overlap(sends=True, prefetch=prefetch)
     found = run("gpt2-tiny", PLANS[2], how, a_second, lambda *how: 1e-3, layers=6)
-    gathered = [b for b in found.device.buffers if b.kind is Kind.GATHERED]
+    gathered = [b for b in found.device.buffers if b.kind is BufferKind.GATHERED]
     names = Counter(one.name for one in gathered)
     most: Counter[str] = Counter()
     for moment in (found.begins[one.maker] for one in gathered):
@@ -238,7 +246,7 @@ def test_bytes_per_parameter_and_device(
     update = next(
         begin
         for task, begin in zip(tasks, found.begins, strict=True)
-        if any(buffers[n].kind is Kind.MOMENTS for n in task.reads)
+        if any(buffers[n].kind is BufferKind.MOMENTS for n in task.reads)
     )
     held = dict(found.memory_at(update + 0.5).by_kind)
     count = sum(
@@ -247,7 +255,7 @@ def test_bytes_per_parameter_and_device(
         if role == "parameter"
     )
     assert sum(held[kind] for kind in STATE) == per_parameter(parts) * count
-    assert not held.get(Kind.GATHERED)
+    assert not held.get(BufferKind.GATHERED)
 
 
 def test_gradients_are_summed_where_they_are() -> None:
@@ -257,12 +265,12 @@ def test_gradients_are_summed_where_they_are() -> None:
     And a parameter's new value is written over the old one.
     """
     found = run("mlp-tiny", PLANS[0], Overlap(), a_second, lambda *how: 1.0, layers=3)
-    sizes = [b.size_bytes for b in found.device.buffers if b.kind is Kind.PARAMETERS]
+    sizes = [b.size_bytes for b in found.device.buffers if b.kind is BufferKind.PARAMETERS]
     parameters = sum(sizes)
     held = [dict(found.memory_at(moment).by_kind) for moment in found.begins]
-    most = max(one.get(Kind.GRADIENTS, 0) for one in held)
+    most = max(one.get(BufferKind.GRADIENTS, 0) for one in held)
     assert most - parameters in (0, *sizes)
-    inputs = sum(part for kind, part in held[0].items() if kind is not Kind.ACTIVATIONS)
+    inputs = sum(part for kind, part in held[0].items() if kind is not BufferKind.ACTIVATIONS)
     last = found.memory_at(found.seconds - 0.5).size_bytes
     assert inputs <= last < inputs + parameters
 
@@ -276,8 +284,8 @@ def test_no_memory_is_needed_for_the_results_of_all_reduces(bucket: str) -> None
     assert summed
     assert summed.isdisjoint(one.maker for one in buffers)
     sent = {n for at in summed for n in found.device.tasks[at].reads}
-    gradients = [buffers[n].size_bytes for n in sent if buffers[n].kind is Kind.GRADIENTS]
-    assert sum(gradients) == sum(b.size_bytes for b in buffers if b.kind is Kind.PARAMETERS)
+    gradients = [buffers[n].size_bytes for n in sent if buffers[n].kind is BufferKind.GRADIENTS]
+    assert sum(gradients) == sum(b.size_bytes for b in buffers if b.kind is BufferKind.PARAMETERS)
 
 
 def test_what_is_sent_beside_goes_in_the_order_in_which_it_is_ready() -> None:
@@ -332,7 +340,7 @@ def test_the_first_operation_may_wait_for_what_it_reads() -> None:
     plan = plan_of(one, parse_recipe("data=2; batch over data; zero=3"))
     for overlap in OVERLAPS:
         made = (one, plan, apply(one, plan), by_operation(a_second), lambda *how: 0.25)
-        found = simulate(device(*made, *flat(plan, overlap)))
+        found = simulate(write_device(*made, *flat(plan, overlap)))
         assert found.seconds == 3.5
         assert sum(one.exposed_seconds for one in found.sent) == 0.5
 
@@ -351,7 +359,7 @@ def test_remat_holds_less() -> None:
     """Of four layers; what is computed again is not kept."""
     layers = (("layers", 4),)
     kept, again = (alone(step("gpt2-tiny", layers, remat=remat)) for remat in (False, True))
-    kinds = [dict(one.largest_moment.by_kind)[Kind.ACTIVATIONS] for one in (kept, again)]
+    kinds = [dict(one.largest_moment.by_kind)[BufferKind.ACTIVATIONS] for one in (kept, again)]
     assert kinds[1] < 0.6 * kinds[0]
 
 
@@ -359,7 +367,7 @@ def test_a_slice_of_a_stack_is_let_go_when_its_layer_is_done() -> None:
     """Backward, layer by layer: less and less is held."""
     one = step("gpt2-tiny", (("layers", 4),))
     found = alone(one)
-    stacked = {b.name for b in found.device.buffers if b.kind is Kind.ACTIVATIONS}
+    stacked = {b.name for b in found.device.buffers if b.kind is BufferKind.ACTIVATIONS}
     assert stacked
     ends = found.lives.ends[[b.name == "v99" for b in found.device.buffers]]
     assert len(set(ends.tolist())) == 4

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
 
-from synth.step.sharding import apply, parse_recipe, plan_of, prepared
-from synth.step.simulation import Sources, predicted
-from synth.step.simulation.predicting import Predicted
-from synth.step.simulation.simulation import Doing, Row
-from synth.step.simulation.spans import in_few, spans, told_apart
+from synth.step.sharding import apply, parse_recipe, plan_of, prepare_step
+from synth.step.simulation import Sources, predict_step
+from synth.step.simulation.predicting import StepPrediction
+from synth.step.simulation.simulation import Activity, StepTimelineRow
+from synth.step.simulation.spans import coarsen_lines, list_spans, split_communication
 from traced_steps import step
 
 PLANS = (
@@ -23,28 +23,28 @@ PLANS = (
     "data=2; batch over data; 4 microbatches",
     "pipe=2 data=2; batch over data; zero=2; schedule 1f1b, 4 microbatches",
 )
-KINDS = st.sampled_from([Doing.FORWARD, Doing.BACKWARD, Doing.ONCE])
+KINDS = st.sampled_from([Activity.FORWARD, Activity.BACKWARD, Activity.ONCE])
 LINES = st.lists(
     st.lists(st.tuples(st.integers(0, 3), st.integers(1, 9), KINDS), max_size=40), max_size=4
 )
 """Of each row the time before it, its own, and its kind."""
 
 
-def rows(line: list[tuple[int, int, Doing]]) -> list[Row]:
+def rows(line: list[tuple[int, int, Activity]]) -> list[StepTimelineRow]:
     found, now = [], 0.0
     for before, took, kind in line:
-        found.append(Row("passes", kind.value, now + before, now + before + took, kind))
+        found.append(StepTimelineRow("passes", kind.value, now + before, now + before + took, kind))
         now += before + took
     return found
 
 
 @given(LINES, st.integers(1, 60))
 def test_every_row_is_in_a_span_and_no_more_than_seen_gaps_are_filled(
-    several: list[list[tuple[int, int, Doing]]], most: int
+    several: list[list[tuple[int, int, Activity]]], most: int
 ) -> None:
     lines = [rows(line) for line in several]
     whole = max((row.end_seconds for line in lines for row in line), default=0.0)
-    found = in_few(lines, most, whole)
+    found = coarsen_lines(lines, most, whole)
     assert sum(map(len, found)) <= max(most, sum(map(bool, lines)))
     for line, drawn in zip(lines, found, strict=True):
         for one, other in pairwise(drawn):
@@ -60,7 +60,7 @@ def test_every_row_is_in_a_span_and_no_more_than_seen_gaps_are_filled(
                 lasted = sum(row.end_seconds - row.begin_seconds for row in of_kind)
                 assert lasted == pytest.approx(part * took)
             assert bool(span.parts) == (len(inside) > 1)
-            assert {span.kind} == {row.kind for row in inside} or span.kind is Doing.SEVERAL
+            assert {span.kind} == {row.kind for row in inside} or span.kind is Activity.SEVERAL
         assert sum(map(len, lines)) > most or drawn == line
 
 
@@ -68,7 +68,7 @@ TASKS = st.lists(
     st.tuples(
         st.integers(0, 12),
         st.integers(1, 6),
-        st.sampled_from([("compute", Doing.COMPUTING), ("data", Doing.COMMUNICATION)]),
+        st.sampled_from([("compute", Activity.COMPUTING), ("data", Activity.COMMUNICATION)]),
     ),
     max_size=12,
 )
@@ -76,21 +76,21 @@ TASKS = st.lists(
 
 @given(TASKS)
 def test_communication_is_exposed_in_just_the_moments_in_which_nothing_is_computed(
-    several: list[tuple[int, int, tuple[str, Doing]]],
+    several: list[tuple[int, int, tuple[str, Activity]]],
 ) -> None:
     """Moment by moment, and what is sent is cut but neither longer nor shorter."""
     tasks = [
-        Row(stream, f"{at}", float(begin), float(begin + took), kind)
+        StepTimelineRow(stream, f"{at}", float(begin), float(begin + took), kind)
         for at, (begin, took, (stream, kind)) in enumerate(several)
     ]
-    found = list(told_apart(tasks))
+    found = list(split_communication(tasks))
     for moment in (at + 0.5 for at in range(20)):
         going = [row for row in tasks if row.begin_seconds < moment < row.end_seconds]
-        computed = any(row.kind is Doing.COMPUTING for row in going)
+        computed = any(row.kind is Activity.COMPUTING for row in going)
         seen = {row.name: row.kind for row in found if row.begin_seconds < moment < row.end_seconds}
-        sent = Doing.COMMUNICATION if computed else Doing.EXPOSED
+        sent = Activity.COMMUNICATION if computed else Activity.EXPOSED
         assert seen == {
-            row.name: sent if row.kind is Doing.COMMUNICATION else row.kind for row in going
+            row.name: sent if row.kind is Activity.COMMUNICATION else row.kind for row in going
         }
     assert all(row.begin_seconds < row.end_seconds for row in found)
 
@@ -98,13 +98,13 @@ def test_communication_is_exposed_in_just_the_moments_in_which_nothing_is_comput
 @pytest.mark.parametrize("text", PLANS[:2])
 def test_what_is_drawn_as_exposed_is_what_the_step_waits_for(text: str) -> None:
     found = found_of(text)
-    [line] = spans(found, 10**6)
+    [line] = list_spans(found, 10**6)
     ends = sorted({end for row in line for end in (row.begin_seconds, row.end_seconds)})
     waited = sum(
         later - begin
         for begin, later in pairwise(ends)
         if any(
-            row.kind is Doing.EXPOSED and row.begin_seconds <= begin < row.end_seconds
+            row.kind is Activity.EXPOSED and row.begin_seconds <= begin < row.end_seconds
             for row in line
         )
     )
@@ -112,16 +112,16 @@ def test_what_is_drawn_as_exposed_is_what_the_step_waits_for(text: str) -> None:
     assert waited == pytest.approx(found.ranks[0].exposed_seconds)
 
 
-def found_of(text: str) -> Predicted:
+def found_of(text: str) -> StepPrediction:
     one = step("gpt2-tiny", (("layers", 4),), batch=8)
     plan = plan_of(one, parse_recipe(text))
     sources = Sources(lambda section: 1.0, lambda *how: 0.5, lambda *how: 0.25)
-    return predicted(prepared(one, plan), plan, apply(one, plan), sources)
+    return predict_step(prepare_step(one, plan), plan, apply(one, plan), sources)
 
 
-def lasting(lines: list[list[Row]]) -> dict[tuple[str, Doing], float]:
+def lasting(lines: list[list[StepTimelineRow]]) -> dict[tuple[str, Activity], float]:
     """Seconds of each kind on each stream."""
-    found: defaultdict[tuple[str, Doing], float] = defaultdict(float)
+    found: defaultdict[tuple[str, Activity], float] = defaultdict(float)
     for row in chain(*lines):
         for kind, part in row.parts or ((row.kind, 1.0),):
             found[row.stream, kind] += part * (row.end_seconds - row.begin_seconds)
@@ -131,12 +131,12 @@ def lasting(lines: list[list[Row]]) -> dict[tuple[str, Doing], float]:
 @pytest.mark.parametrize("text", PLANS)
 def test_a_step_has_its_passes_and_the_streams_of_its_busiest_rank(text: str) -> None:
     found = found_of(text)
-    every, few = spans(found, 10**6), spans(found, 40)
+    every, few = list_spans(found, 10**6), list_spans(found, 40)
     assert len(every) == len(few) == len(found.ranks)
     for rank, line in enumerate(every):
         passes = list(found.passes(rank))
         assert line[: len(passes)] == passes
-        rest = list(told_apart(row for row in found.rows(rank) if row.stream != "passes"))
+        rest = list(split_communication(row for row in found.rows(rank) if row.stream != "passes"))
         assert lasting([line[len(passes) :]]) == pytest.approx(
             lasting([rest]) if rank == found.busiest else {}
         )

@@ -16,7 +16,7 @@ from exhaustive import Sample, sampled
 from grammar.tensors.operations import Step
 from random_functions import SHAPE, drawn_function
 from sharded_steps import run_whole
-from synth.step.trace.pruning import pruned
+from synth.step.trace.pruning import prune
 from synth.step.trace.reading import read_jaxpr
 from traced_steps import compiled
 
@@ -31,7 +31,7 @@ def case(seed: int) -> tuple[Step, list[Any], list[Any]]:
     abstract = [jax.ShapeDtypeStruct(SHAPE, jnp.float32)] * 2
     graph, captured = read_jaxpr(jax.make_jaxpr(function)(*abstract), ["x", "y"])
     labels = tuple(value.name for value in graph.inputs)
-    step = Step("drawn", pruned(graph), ("batch",) * len(labels), labels)
+    step = Step("drawn", prune(graph), ("batch",) * len(labels), labels)
     wanted = [np.asarray(one) for one in compiled(function)(*given)]
     return step, [*given, *map(np.asarray, captured)], wanted
 

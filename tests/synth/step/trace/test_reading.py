@@ -23,9 +23,9 @@ from grammar.tensors.primitives import KNOWN
 from hierarchies import InputError
 from sharded_steps import run_whole
 from small_models import MODELS
-from synth.step.trace.pruning import pruned
+from synth.step.trace.pruning import prune
 from synth.step.trace.reading import read_jaxpr
-from synth.step.trace.tracing import traced
+from synth.step.trace.tracing import trace_step
 from synth.step.zoo.optimizers import OPTIMIZERS
 
 F32 = jnp.float32
@@ -160,7 +160,7 @@ def test_what_nobody_reads_is_dropped_from_loops_as_well() -> None:
         (a, _, _), (made, _) = lax.scan(body, (x[0], x[0], x[0]), x)
         return a, made
 
-    graph = pruned(read(function, shape(5, 3)))
+    graph = prune(read(function, shape(5, 3)))
     well_formed(graph)
     found = primitives(graph)
     assert "exp" in found
@@ -178,7 +178,7 @@ def test_what_a_living_result_needs_of_another_is_carried_on() -> None:
 
         return lax.scan(body, (x[0], x[0]), x)[0][0]
 
-    graph = pruned(read(function, shape(5, 3)))
+    graph = prune(read(function, shape(5, 3)))
     well_formed(graph)
     assert {"sin", "mul"} <= set(primitives(graph))
 
@@ -189,7 +189,7 @@ def test_captured_arrays_are_inputs_also_inside_loops() -> None:
     def function(x: Any) -> Any:
         return lax.scan(lambda c, s: (c @ mask + s, None), x[0], x)[0] @ mask
 
-    step = traced("own", lambda p, m, b: (p, m, function(b).sum()), ({}, {}, shape(4, 3)))
+    step = trace_step("own", lambda p, m, b: (p, m, function(b).sum()), ({}, {}, shape(4, 3)))
     well_formed(step.graph)
     assert step.roles == ("batch", "state")
     assert step.labels == ("batch", "constant/0")
@@ -201,7 +201,7 @@ def test_large_captured_arrays_are_refused(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr("grammar.tensors.constants.MOST_BYTES", 35)
     mask = np.ones((3, 3), np.float32)
     with pytest.raises(InputError, match="the model closes over an array of 36 bytes") as refused:
-        traced("own", lambda p, m, b: (p, m, (b @ mask).sum()), ({}, {}, shape(4, 3)))
+        trace_step("own", lambda p, m, b: (p, m, (b @ mask).sum()), ({}, {}, shape(4, 3)))
     assert refused.value.where == "own"
 
 
@@ -234,7 +234,7 @@ def test_what_cannot_be_a_step_is_refused_by_name_and_line(
     function: Callable[[Any], Any], said: str
 ) -> None:
     with pytest.raises(InputError) as refused:
-        traced("own", lambda p, m, b: (p, m, function(b).sum()), ({}, {}, shape(3, 3)))
+        trace_step("own", lambda p, m, b: (p, m, function(b).sum()), ({}, {}, shape(3, 3)))
     assert said in str(refused.value)
     assert "test_reading.py:" in str(refused.value)
 
@@ -340,7 +340,7 @@ def test_a_step_returns_what_the_next_one_takes() -> None:
         lambda p, m, b: ({"w": b.sum()}, m, b.sum()),
     ):
         with pytest.raises(InputError, match=r"own"):
-            traced("own", wrong, given)
+            trace_step("own", wrong, given)
 
 
 def test_roles_labels_and_updates_of_a_step() -> None:

@@ -18,7 +18,7 @@ import jax
 
 from exhaustive import RARELY
 from grammar.tensors.operations import Step
-from grammar.tensors.sharding import Sharding, Split, replicated
+from grammar.tensors.sharding import Sharding, Split, replicated_sharding
 from hierarchies import Axis, Hierarchy, InputError, Placement
 from places import ROOT
 from replicas import cut as parts_of
@@ -26,23 +26,23 @@ from replicas import devices
 from strategies import switches
 from synth.collective.run.trial import RunError
 from synth.step.emit import output_names, programs_for, write
-from synth.step.models import Spelling, own_step, zoo_step
-from synth.step.sharding import Plan, Program, apply, parse_recipe, plan_of, prepared
+from synth.step.models import ModelSettings, own_step, zoo_step
+from synth.step.sharding import Plan, StepProgram, apply, parse_recipe, plan_of, prepare_step
 from synth.step.sharding.following import follow
 from synth.step.sharding.following.known import Rules
 from synth.step.trials import (
-    Alone,
-    Compared,
-    Sharded,
-    Trial,
+    RankOutputs,
+    SingleDeviceRun,
+    TrialComparison,
+    TrialSettings,
     Values,
-    as_text,
     check,
-    compared,
-    drawn,
-    in_jax,
-    in_pieces,
-    trained,
+    compare_runs,
+    draw_inputs,
+    run_in_jax,
+    run_text,
+    run_trial,
+    split_stacks,
 )
 from synth.step.zoo.optimizers import OPTIMIZERS
 from traced_steps import compiled
@@ -52,27 +52,27 @@ MEGATRON = "data=2 tensor=2; batch over data; weights over tensor as Megatron"
 
 @cache
 def traced(name: str, infer: int | None = None) -> Step:
-    return zoo_step(name, {}, Spelling(batch=4, infer=infer))
+    return zoo_step(name, {}, ModelSettings(batch=4, infer=infer))
 
 
 @cache
 def inputs(name: str, steps: int = 2) -> Values:
-    return drawn(traced(name), steps, 8)
+    return draw_inputs(traced(name), steps, 8)
 
 
 @cache
-def alone(name: str) -> Alone:
-    return in_jax(traced(name), (name, {}, Spelling(batch=4)), inputs(name), 2)
+def alone(name: str) -> SingleDeviceRun:
+    return run_in_jax(traced(name), (name, {}, ModelSettings(batch=4)), inputs(name), 2)
 
 
-def cut(step: Step, recipe: str) -> tuple[Plan, Program]:
+def cut(step: Step, recipe: str) -> tuple[Plan, StepProgram]:
     plan = plan_of(step, parse_recipe(recipe))
     return plan, apply(step, plan)
 
 
 def tried(
     name: str, recipe: str, runtime: str, folder: Path, processes: int = 0, broken: str = ""
-) -> Compared:
+) -> TrialComparison:
     """Two steps; ``broken`` is a pattern whose first group alone is left in the file."""
     step = traced(name)
     plan, program = cut(step, recipe)
@@ -81,10 +81,10 @@ def tried(
         text, count = re.subn(broken, r"\1", text, count=1)
         assert count
     world = prod(plan.sizes.values())
-    trial = Trial(runtime, processes or world, 2, 200.0)
+    trial = TrialSettings(runtime, processes or world, 2, 200.0)
     check(trial, world, 0)
-    found = trained({"step.py": text}, world, inputs(name), trial, folder)
-    return compared(step, program, plan.sizes, alone(name), found)
+    found = run_trial({"step.py": text}, world, inputs(name), trial, folder)
+    return compare_runs(step, program, plan.sizes, alone(name), found)
 
 
 # -- equal
@@ -155,15 +155,15 @@ def test_models_in_processes_of_jax(name: str, recipe: str, processes: int, tmp_
 )
 def test_steps_that_cast_what_they_send(recipe: str, runtime: str, tmp_path: Path) -> None:
     """They compute in bf16: copies of masters are gathered, and gradients sent wide or narrow."""
-    how = Spelling(batch=8, dtype="bfloat16")
+    how = ModelSettings(batch=8, dtype="bfloat16")
     step = zoo_step("llama3-tiny", {}, how)
     plan, program = cut(step, f"data=2; batch over data; {recipe}")
     schedule = plan if plan.microbatches > 1 else None
     text = write(runtime, step, program, plan.sizes, schedule=schedule)
-    given = drawn(step, 2, 8)
-    found = trained({"step.py": text}, 2, given, Trial(runtime, 2, 2, 200.0), tmp_path)
-    wanted = in_jax(step, ("llama3-tiny", {}, how), given, 2)
-    assert compared(step, program, dict(plan.axes), wanted, found).equal
+    given = draw_inputs(step, 2, 8)
+    found = run_trial({"step.py": text}, 2, given, TrialSettings(runtime, 2, 2, 200.0), tmp_path)
+    wanted = run_in_jax(step, ("llama3-tiny", {}, how), given, 2)
+    assert compare_runs(step, program, dict(plan.axes), wanted, found).equal
 
 
 @pytest.mark.slow
@@ -171,12 +171,12 @@ def test_steps_that_cast_what_they_send(recipe: str, runtime: str, tmp_path: Pat
 def test_a_step_of_which_only_the_text_is_known(runtime: str, tmp_path: Path) -> None:
     step, given = traced("mlp-tiny"), inputs("mlp-tiny")
     plan, program = cut(step, "data=2; batch over data")
-    trial = Trial(runtime, 1 if runtime == "jax" else 2, 2)
-    found = trained(
+    trial = TrialSettings(runtime, 1 if runtime == "jax" else 2, 2)
+    found = run_trial(
         {"step.py": write(runtime, step, program, plan.sizes)}, 2, given, trial, tmp_path
     )
-    by_text = as_text(step, given, trial)
-    assert compared(step, program, plan.sizes, by_text, found).equal
+    by_text = run_text(step, given, trial)
+    assert compare_runs(step, program, plan.sizes, by_text, found).equal
     for name, array in alone("mlp-tiny").values.items():
         assert np.allclose(by_text.values[name], array, rtol=1e-4, atol=1e-6)
 
@@ -187,18 +187,18 @@ def test_a_prompt_is_read_and_then_written_on_with_a_cache(runtime: str, tmp_pat
     """Over 2 x 2: what the prompt left in the cache is what decoding goes on from."""
     held: Values = {}
     for new, steps in ((5, 1), (1, 3)):
-        spelling = Spelling(batch=4, infer=new)
+        spelling = ModelSettings(batch=4, infer=new)
         step = traced("gpt2-tiny", new)
-        given = drawn(step, steps, 8) | held
+        given = draw_inputs(step, steps, 8) | held
         plan, program = cut(step, MEGATRON)
         folder = tmp_path / str(new)
         folder.mkdir()
-        trial = Trial(runtime, 4 if runtime == "torch" else 2, steps, 200.0)
-        found = trained(
+        trial = TrialSettings(runtime, 4 if runtime == "torch" else 2, steps, 200.0)
+        found = run_trial(
             {"step.py": write(runtime, step, program, plan.sizes)}, 4, given, trial, folder
         )
-        wanted = in_jax(step, ("gpt2-tiny", {}, spelling), given, steps)
-        result = compared(step, program, plan.sizes, wanted, found)
+        wanted = run_in_jax(step, ("gpt2-tiny", {}, spelling), given, steps)
+        result = compare_runs(step, program, plan.sizes, wanted, found)
         assert result.equal
         assert max(row.difference for row in result.rows) < 1e-5
         held = {
@@ -254,16 +254,16 @@ def test_stages_in_jax(name: str, recipe: str, processes: int, tmp_path: Path) -
 
 def in_stages(runtime: str, name: str, recipe: str, processes: int, folder: Path) -> None:
     changes = {"layers": 6 if name.startswith("mlp") else 4}
-    how = Spelling(batch=8, unrolled="zero-bubble" in recipe)
+    how = ModelSettings(batch=8, unrolled="zero-bubble" in recipe)
     step = zoo_step(name, changes, how)
     plan, program = cut(step, recipe)
-    ready = prepared(step, plan)
+    ready = prepare_step(step, plan)
     text = write(runtime, ready, program, plan.sizes, schedule=plan)
-    given = drawn(step, 2, 8)
-    trial = Trial(runtime, processes or plan.devices, 2, 200.0)
-    found = trained({"step.py": text}, plan.devices, in_pieces(ready, given), trial, folder)
-    wanted = in_jax(step, (name, changes, how), given, 2).of(ready)
-    assert compared(ready, program, dict(plan.axes), wanted, found).equal
+    given = draw_inputs(step, 2, 8)
+    trial = TrialSettings(runtime, processes or plan.devices, 2, 200.0)
+    found = run_trial({"step.py": text}, plan.devices, split_stacks(ready, given), trial, folder)
+    wanted = run_in_jax(step, (name, changes, how), given, 2).of(ready)
+    assert compare_runs(ready, program, dict(plan.axes), wanted, found).equal
     assert all(len(found.seconds[rank]) == 2 for rank in range(plan.devices))
 
 
@@ -279,7 +279,7 @@ def test_a_perceptron_over_data_and_tensor(runtime: str, processes: int, tmp_pat
     lies = []
     for label, role, value in zip(step.labels, step.roles, step.graph.inputs, strict=True):
         place = CUT.get(label.removeprefix("mean/").removeprefix("square/"))
-        lie = replicated(len(value.type.shape))
+        lie = replicated_sharding(len(value.type.shape))
         lie = lie.laid("data", Split(0)) if role == "batch" else lie
         lies.append(lie if place is None else lie.laid("tensor", Split(place)))
     held = frozenset((at, "tensor") for at, one in enumerate(lies) if "tensor" in one.axes)
@@ -287,9 +287,9 @@ def test_a_perceptron_over_data_and_tensor(runtime: str, processes: int, tmp_pat
     program = apply(step, plan)
     assert any("tensor" in move.axes for one in program.moved() for move in one.path.moves)
     text = write(runtime, step, program, sizes)
-    trial = Trial(runtime, processes, 2, 200.0)
-    found = trained({"step.py": text}, 4, inputs("mlp-tiny"), trial, tmp_path)
-    assert compared(step, program, sizes, alone("mlp-tiny"), found).equal
+    trial = TrialSettings(runtime, processes, 2, 200.0)
+    found = run_trial({"step.py": text}, 4, inputs("mlp-tiny"), trial, tmp_path)
+    assert compare_runs(step, program, sizes, alone("mlp-tiny"), found).equal
 
 
 @pytest.mark.slow
@@ -308,9 +308,9 @@ def test_programs_of_a_machine_carry_redistributions_out(
     assert {"reduce_scatter", "all_gather"} <= goals
     assert text.count("by_program(") > 6
     modules = {f"{name}.py": module for name, module in programs.modules.items()}
-    trial = Trial(runtime, processes, 2, 200.0)
-    found = trained({"step.py": text, **modules}, 4, inputs("mlp-tiny"), trial, tmp_path)
-    assert compared(step, program, plan.sizes, alone("mlp-tiny"), found).equal
+    trial = TrialSettings(runtime, processes, 2, 200.0)
+    found = run_trial({"step.py": text, **modules}, 4, inputs("mlp-tiny"), trial, tmp_path)
+    assert compare_runs(step, program, plan.sizes, alone("mlp-tiny"), found).equal
 
 
 @pytest.mark.slow
@@ -332,9 +332,9 @@ def test_eight_processes_with_programs_on_a_placement_of_choice(
     assert "Placement [[1, 2], [2, 2]]: ranks count along the axes" in text
     assert text.count("by_program(") > 6
     modules = {f"{name}.py": module for name, module in programs.modules.items()}
-    trial = Trial(runtime, 8, 2, 300.0)
-    found = trained({"step.py": text, **modules}, 8, inputs("mlp-tiny"), trial, tmp_path)
-    assert compared(step, program, plan.sizes, alone("mlp-tiny"), found).equal
+    trial = TrialSettings(runtime, 8, 2, 300.0)
+    found = run_trial({"step.py": text, **modules}, 8, inputs("mlp-tiny"), trial, tmp_path)
+    assert compare_runs(step, program, plan.sizes, alone("mlp-tiny"), found).equal
 
 
 @pytest.mark.slow
@@ -345,14 +345,16 @@ def test_dropout_drops_what_it_drops_on_one_device(
     """Masks over 2 x 2 are those of JAX, of which a device has its part; each step has its own."""
     step = own_step(f"{ROOT / 'tests/steps/dropout.py'}:model")
     plan, program = cut(step, "data=2 tensor=2; batch over data; weights first[-1] over tensor")
-    given = drawn(step, 3, 8)
+    given = draw_inputs(step, 3, 8)
     text = write(runtime, step, program, plan.sizes)
-    found = trained({"step.py": text}, 4, given, Trial(runtime, processes, 3, 200.0), tmp_path)
+    found = run_trial(
+        {"step.py": text}, 4, given, TrialSettings(runtime, processes, 3, 200.0), tmp_path
+    )
     wanted = losses_in_jax(step, given)
     for rank in range(4):
         assert np.allclose(found.parts[rank, "loss"], wanted, rtol=1e-5)
-    by_text = as_text(step, given, Trial(runtime, 1, 3))
-    assert compared(step, program, plan.sizes, by_text, found).equal
+    by_text = run_text(step, given, TrialSettings(runtime, 1, 3))
+    assert compare_runs(step, program, plan.sizes, by_text, found).equal
     another = losses_in_jax(step, {**given, "step": given["step"] + 1})
     assert not np.allclose(another, wanted, rtol=1e-3)
 
@@ -379,7 +381,7 @@ def losses_in_jax(step: Step, given: Values) -> list[float]:
 # -- unlike
 
 
-def by_hand(name: str, recipe: str) -> tuple[Step, Plan, Program, Alone, Sharded]:
+def by_hand(name: str, recipe: str) -> tuple[Step, Plan, StepProgram, SingleDeviceRun, RankOutputs]:
     """What devices hold of numbers that are simply cut, without any process."""
     step = traced(name)
     plan, program = cut(step, recipe)
@@ -396,27 +398,27 @@ def by_hand(name: str, recipe: str) -> tuple[Step, Plan, Program, Alone, Sharded
         ]
         for rank, at in enumerate(devices(plan.sizes)):
             parts[rank, one] = np.stack([block[at] for block in blocks])
-    return step, plan, program, Alone("by hand", values, values), Sharded(parts)
+    return step, plan, program, SingleDeviceRun("by hand", values, values), RankOutputs(parts)
 
 
 def test_every_damaged_part_of_every_device_is_found() -> None:
     step, plan, program, by_one, sharded = by_hand("mlp-tiny", "data=2; batch over data; zero=1")
-    assert compared(step, program, plan.sizes, by_one, sharded).equal
+    assert compare_runs(step, program, plan.sizes, by_one, sharded).equal
     for (rank, name), part in sharded.parts.items():
         for wrong in (np.nan, 1.01 * part.flat[-1] + 0.1):
             damaged = part.copy()
             damaged.flat[-1] = wrong
-            held = Sharded({**sharded.parts, (rank, name): damaged})
-            assert compared(step, program, plan.sizes, by_one, held).unlike == (name,)
+            held = RankOutputs({**sharded.parts, (rank, name): damaged})
+            assert compare_runs(step, program, plan.sizes, by_one, held).unlike == (name,)
 
 
 def test_what_rounding_does_on_one_device_it_may_do_on_several() -> None:
     step, plan, program, by_one, sharded = by_hand("mlp-tiny", "data=2; batch over data; zero=1")
     wider = {name: array * (1 + 1e-3) for name, array in by_one.values.items()}
-    rounded = Alone("by hand", by_one.values, wider)
+    rounded = SingleDeviceRun("by hand", by_one.values, wider)
     for factor, equal in ((1 + 5e-3, True), (1 + 5e-2, False)):
-        held = Sharded({key: part * np.float32(factor) for key, part in sharded.parts.items()})
-        found = compared(step, program, plan.sizes, rounded, held)
+        held = RankOutputs({key: part * np.float32(factor) for key, part in sharded.parts.items()})
+        found = compare_runs(step, program, plan.sizes, rounded, held)
         assert found.equal is equal
         assert found.rows[0].rounding == pytest.approx(1e-3, rel=1e-3)
 
@@ -438,8 +440,10 @@ def test_a_mean_over_one_part_only_is_found(tmp_path: Path) -> None:
     plan, program = cut(step, "data=2; batch over data")
     text, count = re.subn(pattern, replaced, write("torch", step, program, plan.sizes))
     assert count
-    found = trained({"step.py": text}, 2, inputs("mlp-tiny"), Trial("torch", 2, 2), tmp_path)
-    result = compared(step, program, plan.sizes, alone("mlp-tiny"), found)
+    found = run_trial(
+        {"step.py": text}, 2, inputs("mlp-tiny"), TrialSettings("torch", 2, 2), tmp_path
+    )
+    result = compare_runs(step, program, plan.sizes, alone("mlp-tiny"), found)
     assert {"mean/first/weight", "square/last/bias"} <= set(result.unlike)
 
 
@@ -450,31 +454,45 @@ def test_a_process_that_fails_is_told_and_all_are_ended(tmp_path: Path) -> None:
     plan, program = cut(step, "data=2; batch over data")
     text = re.sub(pattern, r"\1\n    1 / 0", write("torch", step, program, plan.sizes))
     with pytest.raises(RunError, match=r"rank \d ended with code 1.*ZeroDivisionError"):
-        trained({"step.py": text}, 2, inputs("mlp-tiny"), Trial("torch", 2, 2), tmp_path)
+        run_trial({"step.py": text}, 2, inputs("mlp-tiny"), TrialSettings("torch", 2, 2), tmp_path)
 
 
 # -- refused
 
 
 REFUSED = {
-    "too few processes": (Trial("torch", 2), 4, 0, "2 processes, and the axes", "4, one for each"),
-    "no divisor": (Trial("jax", 3), 4, 0, "3 processes", "or a number that divides it"),
-    "too many devices": (Trial("torch", 128), 128, 0, "multiply to 128 devices", "at most 64"),
-    "too large": (Trial("torch", 2, 100), 2, 2**30, "do not fit here", "smaller sizes"),
+    "too few processes": (
+        TrialSettings("torch", 2),
+        4,
+        0,
+        "2 processes, and the axes",
+        "4, one for each",
+    ),
+    "no divisor": (TrialSettings("jax", 3), 4, 0, "3 processes", "or a number that divides it"),
+    "too many devices": (
+        TrialSettings("torch", 128),
+        128,
+        0,
+        "multiply to 128 devices",
+        "at most 64",
+    ),
+    "too large": (TrialSettings("torch", 2, 100), 2, 2**30, "do not fit here", "smaller sizes"),
 }
 
 
 def test_stages_in_several_processes_of_jax_are_refused() -> None:
     with pytest.raises(InputError, match="4 processes of JAX for 2 stages") as refused:
-        check(Trial("jax", 4), 4, 0, stages=2)
+        check(TrialSettings("jax", 4), 4, 0, stages=2)
     assert refused.value.hint.startswith("1: ")
-    check(Trial("jax", 1), 4, 0, stages=2)
+    check(TrialSettings("jax", 1), 4, 0, stages=2)
 
 
 @pytest.mark.parametrize(
     ("trial", "world", "size", "problem", "hint"), REFUSED.values(), ids=REFUSED
 )
-def test_what_cannot_be_tried(trial: Trial, world: int, size: int, problem: str, hint: str) -> None:
+def test_what_cannot_be_tried(
+    trial: TrialSettings, world: int, size: int, problem: str, hint: str
+) -> None:
     with pytest.raises(InputError, match=problem) as refused:
         check(trial, world, size)
     assert hint in refused.value.hint
@@ -483,5 +501,5 @@ def test_what_cannot_be_tried(trial: Trial, world: int, size: int, problem: str,
 def test_a_runtime_that_is_missing_is_named_with_its_extra(monkeypatch) -> None:
     monkeypatch.setattr("synth.step.trials.processes.find_spec", lambda name: None)
     with pytest.raises(InputError, match="'torch' is not installed") as refused:
-        check(Trial("torch", 2), 2, 0)
+        check(TrialSettings("torch", 2), 2, 0)
     assert refused.value.hint == "pip install 'collsynth[torch]'"

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 
 import traced_steps
 from hierarchies import InputError
-from synth.step.models import Spelling, zoo_function, zoo_step
+from synth.step.models import ModelSettings, zoo_function, zoo_step
 
 LENGTH = 6
 
@@ -23,7 +23,7 @@ LENGTH = 6
 @cache
 def compiled(new: int) -> tuple[Any, Any]:
     """A pass over so many new tokens, and the shapes that it is called with."""
-    step, given = zoo_function("gpt2-tiny", {}, Spelling(batch=2, infer=new))
+    step, given = zoo_function("gpt2-tiny", {}, ModelSettings(batch=2, infer=new))
     return traced_steps.compiled(step), given
 
 
@@ -56,7 +56,7 @@ def test_a_prompt_at_once_and_token_by_token_end_alike() -> None:
 
 
 def test_the_cache_comes_back_and_has_its_own_role() -> None:
-    step = zoo_step("gpt2-tiny", {}, Spelling(batch=2, infer=1))
+    step = zoo_step("gpt2-tiny", {}, ModelSettings(batch=2, infer=1))
     roles = dict(zip(step.labels, step.roles, strict=True))
     assert roles["attention/key"] == roles["attention/value"] == "cache"
     assert roles["length"] == "state"
@@ -67,11 +67,11 @@ def test_the_cache_comes_back_and_has_its_own_role() -> None:
 @pytest.mark.parametrize(
     ("name", "spelling", "problem"),
     [
-        ("llama3-tiny", Spelling(infer=1), "llama3-tiny has no inference"),
-        ("gpt2-tiny", Spelling(infer=17), "17 new tokens"),
-        ("gpt2-tiny", Spelling(infer=1, unrolled=True), "inference layer by layer"),
+        ("llama3-tiny", ModelSettings(infer=1), "llama3-tiny has no inference"),
+        ("gpt2-tiny", ModelSettings(infer=17), "17 new tokens"),
+        ("gpt2-tiny", ModelSettings(infer=1, unrolled=True), "inference layer by layer"),
     ],
 )
-def test_what_no_inference_is_written_for(name: str, spelling: Spelling, problem: str) -> None:
+def test_what_no_inference_is_written_for(name: str, spelling: ModelSettings, problem: str) -> None:
     with pytest.raises(InputError, match=problem):
         zoo_step(name, {}, spelling)

@@ -28,9 +28,9 @@ from hierarchies import (
     placements,
 )
 from strategies import reductions, source, switches, valid_programs
-from synth.collective.emit import CannotExpressError, Files, Source
-from synth.collective.emit.buffers import buffers
-from synth.collective.emit.chakra.protobuf import delimited, varint
+from synth.collective.emit import CannotExpressError, EmitSource, Files
+from synth.collective.emit.buffers import follow_buffers
+from synth.collective.emit.chakra.protobuf import encode_delimited, encode_varint
 from synth.collective.emit.chakra.trace import device_bytes_per_second, write
 from synth.collective.semantics.schedule import Exchange, Transpose
 
@@ -126,13 +126,13 @@ def attributes(node: Any) -> dict[str, Any]:
     return found
 
 
-def check(made: Source) -> None:
+def check(made: EmitSource) -> None:
     """Every trace says exactly what the schedule has its device do."""
     files = write(made)
     schedule = made.schedule
     named = json.loads(files["comm_groups.json"])
     assert list(named) == [str(n + 1) for n in range(len(named))]
-    held = buffers(schedule).parts
+    held = follow_buffers(schedule).parts
     counts = json.loads(files["network.yml"])["npus_count"]
     for device in range(schedule.devices):
         nodes = nodes_of(files, device)
@@ -255,12 +255,12 @@ def machine(*links: Link, sizes: tuple[int, ...]) -> System:
     return System("m", "", Hierarchy(levels), links, 1e12)
 
 
-def on(system: System, text: str) -> Source:
+def on(system: System, text: str) -> EmitSource:
     made = source(
         text,
         plain(**dict(zip(system.hierarchy.names, system.hierarchy.cardinalities, strict=True))),
     )
-    return Source(made.schedule, system, made.prices, made.verdict)
+    return EmitSource(made.schedule, system, made.prices, made.verdict)
 
 
 @pytest.mark.parametrize("ports", [1, 2, 4, 8, 32])
@@ -332,7 +332,7 @@ def test_astra_sim_says_what_it_once_said() -> None:
         memory_bytes_per_second=3350e9,
     )
     made = source(HOUSE, plain(node=4, gpu=8), 2**26)
-    files = write(Source(made.schedule, system, made.prices, made.verdict))
+    files = write(EmitSource(made.schedule, system, made.prices, made.verdict))
     network = json.loads(files["network.yml"])
     assert network["bandwidth"] == [300, 25]
     assert network["latency"] == [900, 5000]
@@ -344,13 +344,13 @@ def test_levels_of_one_child_are_no_dimensions() -> None:
     assert network["npus_count"] == [4, 2]
 
 
-def shared(domain: Domain) -> Source:
+def shared(domain: Domain) -> EmitSource:
     """An axis on two levels that shares the inner one with another axis."""
     system = machine(Link(Domain.SWITCH, 1e9, 1e-6), Link(domain, 1e10, 1e-6), sizes=(2, 4))
     axes = (Axis("data", 4), Axis("model", 2))
     placement = Placement(system.hierarchy, axes, ((2, 2), (1, 2)))
     made = source("all-reduce root inside", Reduction(placement, ("data",)))
-    return Source(made.schedule, system, made.prices, made.verdict)
+    return EmitSource(made.schedule, system, made.prices, made.verdict)
 
 
 def test_a_switch_that_axes_share_has_a_dimension_for_each() -> None:
@@ -378,7 +378,7 @@ def test_known_machines_have_inputs(name: str) -> None:
     (axis,) = [Axis("data", system.devices)]
     (placement,) = placements(system.hierarchy, (axis,))
     made = source("all-reduce root inside", Reduction(placement, ("data",)))
-    files = write(Source(made.schedule, system, made.prices, made.verdict))
+    files = write(EmitSource(made.schedule, system, made.prices, made.verdict))
     network = json.loads(files["network.yml"])
     assert prod(network["npus_count"]) == system.devices
     assert all(value > 0 for value in network["bandwidth"])
@@ -388,8 +388,8 @@ def test_known_machines_have_inputs(name: str) -> None:
 @given(st.integers(0, 2**64 - 1))
 def test_numbers_are_read_back(number: int) -> None:
     node = messages()["Node"]
-    assert node.FromString(b"\x08" + varint(number)).id == number
-    assert delimited(varint(number))[0] == len(varint(number))
+    assert node.FromString(b"\x08" + encode_varint(number)).id == number
+    assert encode_delimited(encode_varint(number))[0] == len(encode_varint(number))
 
 
 def test_programs_are_spelled_in_the_run_notes() -> None:

@@ -19,11 +19,11 @@ from grammar import Goal
 from hierarchies import Axis, Hierarchy, InputError, Placement, Reduction
 from places import ROOT
 from strategies import reductions, source, striped, valid_programs
-from synth.collective.emit import Source
+from synth.collective.emit import EmitSource
 from synth.collective.emit.document.schema import schema
 from synth.collective.emit.document.writing import (
     document,
-    printed,
+    document_to_text,
     read,
     read_stripes,
     striped_document,
@@ -38,7 +38,7 @@ NESTED = "reduce-scatter node inside; all-reduce node parallel(root); all-gather
 
 
 @st.composite
-def sources(draw: st.DrawFn) -> Source:
+def sources(draw: st.DrawFn) -> EmitSource:
     reduction = draw(reductions().filter(lambda made: len(made.tree.digits) <= 3))
     payload, segments = draw(st.integers(1, 5000)), draw(st.sampled_from([1, 1, 3, 8]))
     goal = draw(st.sampled_from([Goal.ALL_REDUCE, *Goal]))
@@ -46,7 +46,7 @@ def sources(draw: st.DrawFn) -> Source:
     return source(program, reduction, payload, segments, goal)
 
 
-def nested() -> Source:
+def nested() -> EmitSource:
     """Two nodes of two devices, a payload that needs padding."""
     return source(NESTED, small(), 1001)
 
@@ -57,7 +57,7 @@ def small() -> Reduction:
 
 
 @st.composite
-def side_by_side(draw: st.DrawFn) -> Source:
+def side_by_side(draw: st.DrawFn) -> EmitSource:
     reduction = draw(reductions().filter(lambda made: len(made.tree.digits) <= 3))
     goal = draw(st.sampled_from([Goal.ALL_REDUCE, *Goal]))
     program = valid_programs(reduction.tree, goal)
@@ -65,13 +65,13 @@ def side_by_side(draw: st.DrawFn) -> Source:
     return striped(draw(st.lists(some, min_size=2, max_size=4)), reduction, goal)
 
 
-def two_stripes() -> Source:
+def two_stripes() -> EmitSource:
     """Two nodes of two devices; the dimensions are taken in two orders."""
     turned = "reduce-scatter node parallel(root); all-reduce node inside; all-gather node parallel"
     return striped([(NESTED, 700, 2), (turned, 301, 1)], small())
 
 
-def text(given: Source) -> str:
+def text(given: EmitSource) -> str:
     [content] = write(given).values()
     assert isinstance(content, str)
     return content
@@ -96,7 +96,7 @@ def test_the_schema_is_one_and_describes_every_key() -> None:
 
 @examples(10, 60)
 @given(sources())
-def test_every_document_is_valid_by_the_schema(given: Source) -> None:
+def test_every_document_is_valid_by_the_schema(given: EmitSource) -> None:
     validator = jsonschema.Draft202012Validator(schema())
     for made in (json.loads(text(given)), {"schema_version": 1, **document(given.schedule)}):
         assert list(validator.iter_errors(made)) == []
@@ -104,7 +104,7 @@ def test_every_document_is_valid_by_the_schema(given: Source) -> None:
 
 @settings(max_examples=60)
 @given(sources())
-def test_a_document_is_read_back_as_it_was(given: Source) -> None:
+def test_a_document_is_read_back_as_it_was(given: EmitSource) -> None:
     found = read(text(given))
     assert document(found) == document(given.schedule)
     assert found.goal is given.schedule.goal
@@ -122,7 +122,7 @@ def test_a_document_is_read_back_as_it_was(given: Source) -> None:
 
 @examples(10, 60)
 @given(side_by_side())
-def test_stripes_are_valid_by_the_schema_and_read_back(given: Source) -> None:
+def test_stripes_are_valid_by_the_schema_and_read_back(given: EmitSource) -> None:
     made = json.loads(text(given))
     assert list(jsonschema.Draft202012Validator(schema()).iter_errors(made)) == []
     plain = given.schedule.goal is Goal.ALL_REDUCE
@@ -150,7 +150,7 @@ STRIPE_SPOILS: list[tuple[str, Spoil]] = [
 @pytest.mark.parametrize(("place", "spoil"), STRIPE_SPOILS)
 def test_stripes_that_contradict_themselves_are_refused(place: str, spoil: Spoil) -> None:
     body = striped_document(two_stripes().schedules)
-    assert len(read_stripes(printed(body))) == 2
+    assert len(read_stripes(document_to_text(body))) == 2
     spoil(body)
     with pytest.raises(InputError) as refused:
         read_stripes(json.dumps(body))
@@ -166,7 +166,7 @@ def test_an_answer_of_the_command_line_is_read_too() -> None:
 def test_a_step_that_sums_what_it_should_not_is_for_the_replay_to_find() -> None:
     body = document(nested().schedule)
     body["steps"][1]["groups"] = [[0, 3], [1, 2]]
-    assert compare(read(printed(body)), 8) is not None
+    assert compare(read(document_to_text(body)), 8) is not None
 
 
 SPOILS: list[tuple[str, Spoil]] = [

@@ -19,14 +19,14 @@ from grammar import Goal
 from hierarchies import Axis, Hierarchy, Level, Placement, Reduction, placements
 from strategies import all_valid, source, spelled
 from synth.collective.emit import targets
-from synth.collective.emit.mscclpp.blocks import Block, Excess, Task, Window
-from synth.collective.emit.mscclpp.homes import SCRATCH, place
-from synth.collective.emit.mscclpp.moves import Send, moves
-from synth.collective.emit.mscclpp.peers import crowded
+from synth.collective.emit.mscclpp.blocks import BlockWriter, Excess, RankRound, Window
+from synth.collective.emit.mscclpp.homes import SCRATCH, place_number
+from synth.collective.emit.mscclpp.moves import Message, messages_of
+from synth.collective.emit.mscclpp.peers import find_crowded_phase
 from synth.collective.emit.mscclpp.plan import check, write
-from synth.collective.emit.mscclpp.proof import Failure, prove
-from synth.collective.emit.source import CannotExpressError, Options, RankOrder, Source
-from synth.collective.emit.targets import Target, able_to_run, emit
+from synth.collective.emit.mscclpp.proof import PlanFailure, prove
+from synth.collective.emit.source import CannotExpressError, EmitOptions, EmitSource, RankOrder
+from synth.collective.emit.targets import Target, emit, runnable_targets
 
 Plan = dict[str, Any]
 
@@ -45,19 +45,19 @@ def machine(*sizes: int, names: tuple[str, ...] = ()) -> Reduction:
     return Reduction(Placement(hierarchy, (axis,), (hierarchy.cardinalities,)), ("all",))
 
 
-def plan_of(given: Source) -> Plan:
+def plan_of(given: EmitSource) -> Plan:
     ((name, text),) = write(given).items()
     plan: Plan = json.loads(text)
     assert name == f"{plan['name']}.json"
     return plan
 
 
-def judged(plan: Plan, members: list[list[int]]) -> Failure | None:
+def judged(plan: Plan, members: list[list[int]]) -> PlanFailure | None:
     """What the proof says of the file that the plan is, for the collective it is named after."""
     return prove(json.dumps(plan), members, plan["name"].split("-")[1])
 
 
-def groups(given: Source) -> list[list[int]]:
+def groups(given: EmitSource) -> list[list[int]]:
     found: list[list[int]] = given.mesh.ranks(given.schedule.reduction.grid()).tolist()
     return found
 
@@ -119,7 +119,7 @@ def test_replicas_reduce_side_by_side(
         reduction = Reduction(placement, over)
         for steps in all_valid(len(reduction.tree.digits))[:10]:
             given = source(spelled(steps, reduction.tree), reduction)
-            given = replace(given, options=Options(rank_order=order))
+            given = replace(given, options=EmitOptions(rank_order=order))
             assert judged(plan_of(given), groups(given)) is None
 
 
@@ -130,7 +130,7 @@ def test_a_reduction_of_nothing_is_a_plan_that_does_nothing() -> None:
     assert [op["name"] for op in ops(plan)] == ["nop", "nop"]
 
 
-def waits(given: Source) -> int:
+def waits(given: EmitSource) -> int:
     return sum(len(op["channel_ids"]) for op in ops(plan_of(given)) if op["name"] == "wait")
 
 
@@ -204,7 +204,7 @@ def test_ports_lead_to_other_hosts() -> None:
 def test_a_machine_without_nodes_is_one_host() -> None:
     given = source(CLASSIC.replace("node", "rack"), machine(2, 2, names=("rack", "gpu")))
     assert {kind for kind, _, _ in used(plan_of(given))} == {"memory"}
-    asked = replace(given, options=Options(host_level="gpu"))
+    asked = replace(given, options=EmitOptions(host_level="gpu"))
     assert {kind for kind, _, _ in used(plan_of(asked))} == {"port"}
 
 
@@ -253,7 +253,7 @@ def test_seventeen_members_fit_and_eighteen_do_not() -> None:
 def test_too_many_peers_are_told_before_any_message_is_written(
     monkeypatch: pytest.MonkeyPatch, text: str, sizes: tuple[int, ...], where: str, why: str
 ) -> None:
-    monkeypatch.delattr("synth.collective.emit.mscclpp.plan.moves")
+    monkeypatch.delattr("synth.collective.emit.mscclpp.plan.messages_of")
     given = source(text, machine(*sizes))
     for refuses in (write, check):
         with pytest.raises(CannotExpressError, match=f"{why} channels, the limit is 16") as caught:
@@ -271,15 +271,15 @@ def test_the_early_refusal_counts_the_peers_of_who_collects_or_spreads(
         given = source(spelled(steps, reduction.tree), reduction, 64)
         peers: dict[tuple[int, int, bool], set[int]] = {}
         for number, round in enumerate(
-            moves(given.schedule, given.mesh, np.arange(len(hosts)), hosts).rounds
+            messages_of(given.schedule, given.mesh, np.arange(len(hosts)), hosts).rounds
         ):
             for send in round.sends:
                 ends = send.source, send.target
-                home = send.goes[0] < place(SCRATCH)
+                home = send.goes[0] < place_number(SCRATCH)
                 owner, peer = ends if home else ends[::-1]
                 near = hosts[owner] == hosts[peer]
                 peers.setdefault((number, owner, near), set()).add(peer)
-        early = crowded(given.schedule, np.array(hosts))
+        early = find_crowded_phase(given.schedule, np.array(hosts))
         assert (early is not None) == (max(map(len, peers.values())) > 16)
 
 
@@ -305,12 +305,12 @@ def test_the_check_refuses_what_cannot_be_written(
         except CannotExpressError as error:
             said.append(str(error))
     assert said[0] == said[1]
-    assert ("mscclpp" in able_to_run(given)) == (said[0] == "")
+    assert ("mscclpp" in runnable_targets(given)) == (said[0] == "")
 
 
 def test_the_able_are_found_without_a_proof(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr("synth.collective.emit.mscclpp.plan.prove")
-    assert "mscclpp" in able_to_run(source(CLASSIC, machine(2, 4)))
+    assert "mscclpp" in runnable_targets(source(CLASSIC, machine(2, 4)))
 
 
 def test_a_step_that_passes_a_limit_is_named_with_the_targets_that_can(
@@ -327,11 +327,11 @@ def test_a_step_that_passes_a_limit_is_named_with_the_targets_that_can(
 
 def test_a_threadblock_of_too_many_operations_is_told_with_its_phase() -> None:
     chunks = tuple(range(0, 1200, 2))
-    scattered = Send(0, 1, chunks, chunks, chunks, None)
-    block = Block(0, [0, 0], Window(0, 1200))
-    excess = block.write([Task(3, [scattered], [])])
+    scattered = Message(0, 1, chunks, chunks, chunks, None)
+    block = BlockWriter(0, [0, 0], Window(0, 1200))
+    excess = block.write([RankRound(3, [scattered], [])])
     assert excess == Excess(3, "77 operations or more, the limit is 64")
-    assert not Block(0, [0, 0], Window(0, 600)).write([Task(3, [scattered], [])])
+    assert not BlockWriter(0, [0, 0], Window(0, 600)).write([RankRound(3, [scattered], [])])
 
 
 def test_offsets_have_32_bits() -> None:
@@ -346,7 +346,7 @@ def test_hosts_are_blocks_of_ranks() -> None:
     placement = Placement(hierarchy, (Axis("a", 2), Axis("b", 2)), ((1, 2), (2, 1)))
     given = source("all-reduce root inside", Reduction(placement, ("a",)))
     with pytest.raises(CannotExpressError, match="host by host"):
-        write(replace(given, options=Options(rank_order=RankOrder.AXES)))
+        write(replace(given, options=EmitOptions(rank_order=RankOrder.AXES)))
 
 
 # --- the proof fails where it must ------------------------------------------------------------
@@ -391,7 +391,7 @@ def test_no_operation_can_be_left_out(sound: Sound) -> None:
     plan, members = sound
     for mutant, some, at in changed(plan):
         left = some.pop(at)
-        assert isinstance(judged(mutant, members), Failure), (at, left)
+        assert isinstance(judged(mutant, members), PlanFailure), (at, left)
 
 
 def test_no_sum_and_no_synchronisation_can_be_done_twice(sound: Sound) -> None:
@@ -399,7 +399,7 @@ def test_no_sum_and_no_synchronisation_can_be_done_twice(sound: Sound) -> None:
     for mutant, some, at in changed(plan):
         if some[at]["name"] in ("re", "signal", "wait"):
             some.insert(at, copy.deepcopy(some[at]))
-            assert isinstance(judged(mutant, members), Failure), some[at]
+            assert isinstance(judged(mutant, members), PlanFailure), some[at]
 
 
 @pytest.mark.parametrize("by", [-1, 1])
@@ -409,7 +409,7 @@ def test_no_index_can_be_another(sound: Sound, side: str, by: int) -> None:
     for mutant, some, at in changed(plan):
         if some[at]["name"] in ("put", "re", "copy"):
             some[at][side][-1]["index"] += by
-            assert isinstance(judged(mutant, members), Failure), some[at]
+            assert isinstance(judged(mutant, members), PlanFailure), some[at]
 
 
 def test_no_size_can_be_another(sound: Sound) -> None:
@@ -417,7 +417,7 @@ def test_no_size_can_be_another(sound: Sound) -> None:
     for mutant, some, at in changed(plan):
         if some[at]["name"] in ("put", "re", "copy"):
             some[at]["src_buff"][0]["size"] += 1
-            assert isinstance(judged(mutant, members), Failure), some[at]
+            assert isinstance(judged(mutant, members), PlanFailure), some[at]
 
 
 def test_no_reference_can_be_another(sound: Sound) -> None:
@@ -428,7 +428,7 @@ def test_no_reference_can_be_another(sound: Sound) -> None:
                 ref["buffer_id"] += 1
         some[at]["channel_ids"] = [i + 1 for i in some[at].get("channel_ids", [])]
         if some[at]["channel_ids"]:
-            assert isinstance(judged(mutant, members), Failure), some[at]
+            assert isinstance(judged(mutant, members), PlanFailure), some[at]
 
 
 def test_no_two_neighbours_that_depend_can_change_places(sound: Sound) -> None:
@@ -441,7 +441,7 @@ def test_no_two_neighbours_that_depend_can_change_places(sound: Sound) -> None:
             continue  # the second wait at the start is for those whom it needs only later
         if pair in {("nop", "signal"), ("wait", "nop"), ("nop", "re"), ("copy", "nop")}:
             some[at : at + 2] = some[at + 1], some[at]
-            assert isinstance(judged(mutant, members), Failure), (at, pair)
+            assert isinstance(judged(mutant, members), PlanFailure), (at, pair)
 
 
 def test_channels_need_another_end(sound: Sound) -> None:
@@ -449,15 +449,15 @@ def test_channels_need_another_end(sound: Sound) -> None:
     for gpu in plan["gpus"]:
         for channel in gpu["channels"]:
             kept = channel["connected_to"].pop()
-            assert isinstance(judged(plan, members), Failure)
+            assert isinstance(judged(plan, members), PlanFailure)
             channel["connected_to"].append(kept)
     assert judged(plan, members) is None
 
 
 def test_other_groups_are_not_what_the_plan_reduces(sound: Sound) -> None:
     plan, members = sound
-    assert isinstance(judged(plan, [members[0][:-1], members[0][-1:]]), Failure)
-    assert isinstance(judged(plan, [members[0][:-1]]), Failure)
+    assert isinstance(judged(plan, [members[0][:-1], members[0][-1:]]), PlanFailure)
+    assert isinstance(judged(plan, [members[0][:-1]]), PlanFailure)
 
 
 def test_every_group_is_looked_at() -> None:
@@ -470,11 +470,11 @@ def test_every_group_is_looked_at() -> None:
     assert judged(plan, groups(given)) is None
     for mutant, some, at in changed(plan):
         some.pop(at)
-        assert isinstance(judged(mutant, groups(given)), Failure)
-    assert isinstance(judged(plan, groups(given)[1:]), Failure)
-    assert isinstance(judged(plan, [[0, 1], [2, 3], [4, 5], [4, 5]]), Failure)
+        assert isinstance(judged(mutant, groups(given)), PlanFailure)
+    assert isinstance(judged(plan, groups(given)[1:]), PlanFailure)
+    assert isinstance(judged(plan, [[0, 1], [2, 3], [4, 5], [4, 5]]), PlanFailure)
     plan["gpus"][2]["remote_buffers"][0]["rank"] = 5
-    assert isinstance(judged(plan, groups(given)), Failure)
+    assert isinstance(judged(plan, groups(given)), PlanFailure)
 
 
 @pytest.mark.parametrize(
@@ -491,7 +491,7 @@ def test_every_group_is_looked_at() -> None:
 def test_the_header_is_looked_at(sound: Sound, key: str, value: object) -> None:
     plan, members = sound
     other = not plan["inplace"] if key == "inplace" else value
-    assert isinstance(judged({**plan, key: other}, members), Failure)
+    assert isinstance(judged({**plan, key: other}, members), PlanFailure)
 
 
 def test_limits_are_looked_at(sound: Sound) -> None:

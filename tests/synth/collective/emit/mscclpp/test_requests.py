@@ -17,12 +17,12 @@ from hierarchies import Axis, Hierarchy, Level, Placement, Reduction, placements
 from plan_oracle import outputs
 from strategies import all_valid, source, spelled
 from synth.collective.emit.mscclpp import plan as plans
-from synth.collective.emit.mscclpp.blocks import Asks
+from synth.collective.emit.mscclpp.blocks import ReadyWait
 from synth.collective.emit.mscclpp.homes import NAMES
 from synth.collective.emit.mscclpp.plan import check, write
-from synth.collective.emit.mscclpp.proof import Failure, prove
-from synth.collective.emit.source import CannotExpressError, Options, RankOrder, Source
-from synth.collective.emit.targets import able_to_run, emit
+from synth.collective.emit.mscclpp.proof import PlanFailure, prove
+from synth.collective.emit.source import CannotExpressError, EmitOptions, EmitSource, RankOrder
+from synth.collective.emit.targets import emit, runnable_targets
 from synth.collective.semantics.programs import Language
 from synth.collective.verify.replay import plain_result
 
@@ -41,13 +41,13 @@ def machine(*sizes: int) -> Reduction:
     return Reduction(Placement(hierarchy, (axis,), (hierarchy.cardinalities,)), ("all",))
 
 
-def text_of(given: Source) -> str:
+def text_of(given: EmitSource) -> str:
     ((_, text),) = write(given).items()
     assert isinstance(text, str)
     return text
 
 
-def run_on_numpy(given: Source, text: str, units: int, seed: int) -> None:
+def run_on_numpy(given: EmitSource, text: str, units: int, seed: int) -> None:
     """What the plan leaves is bit by bit what numpy gives, for a message of so many units."""
     schedule = given.schedule
     plan = json.loads(text)
@@ -61,7 +61,7 @@ def run_on_numpy(given: Source, text: str, units: int, seed: int) -> None:
     assert np.array_equal(found, wanted[mesh.devices])
 
 
-def right(given: Source, seed: int = 0) -> None:
+def right(given: EmitSource, seed: int = 0) -> None:
     text = text_of(given)
     plan = json.loads(text)
     assert plan["collective"] == NAMES[given.schedule.goal]
@@ -156,7 +156,7 @@ def test_a_single_step_puts_where_the_result_is() -> None:
 def test_who_does_not_ask_may_be_overtaken_by_the_next_launch(
     goal: Goal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(plans, "_asking", lambda _: (Asks.NEVER,))
+    monkeypatch.setattr(plans, "_ready_waits", lambda _: (ReadyWait.NEVER,))
     with pytest.raises(AssertionError, match="race=True"):
         write(source(f"{goal.value} root inside", machine(2, 2), 64, goal=goal))
 
@@ -167,7 +167,7 @@ def test_the_proof_looks_at_inputs_and_at_the_order_of_pieces(goal: Goal) -> Non
     text, name = text_of(given), NAMES[goal]
     assert prove(text, [[0, 1, 2]], name) is None
     for other in set(NAMES.values()) - {name}:
-        assert isinstance(prove(text, [[0, 1, 2]], other), Failure)
+        assert isinstance(prove(text, [[0, 1, 2]], other), PlanFailure)
     plan: Any = json.loads(text)
     block = plan["gpus"][0]["threadblocks"][0]
     over = {"type": "i", "index": 0, "size": 1}
@@ -198,8 +198,8 @@ def test_what_does_not_fit_is_told_before_it_is_written(goal: Goal) -> None:
         for refuses in (write, check):
             with pytest.raises(CannotExpressError, match=r"17 \w+ channels, the limit is 16"):
                 refuses(wide)
-        assert "mscclpp" not in able_to_run(wide)
-    assert "mscclpp" in able_to_run(
+        assert "mscclpp" not in runnable_targets(wide)
+    assert "mscclpp" in runnable_targets(
         source(INNER_FIRST.format(goal.value), machine(4, 8), 64, goal=goal)
     )
 
@@ -207,7 +207,8 @@ def test_what_does_not_fit_is_told_before_it_is_written(goal: Goal) -> None:
 def test_channels_of_all_steps_count_and_the_step_that_has_too_many_is_named() -> None:
     two = INNER_FIRST.format("all-gather")
     ports = replace(
-        source(two, machine(10, 10), 64, goal=Goal.ALL_GATHER), options=Options(host_level="gpu")
+        source(two, machine(10, 10), 64, goal=Goal.ALL_GATHER),
+        options=EmitOptions(host_level="gpu"),
     )
     with pytest.raises(CannotExpressError, match="18 port channels, the limit is 16") as caught:
         write(ports)
@@ -219,7 +220,7 @@ def test_pieces_go_by_ranks_where_these_do_not_count_as_members(goal: Goal) -> N
     hierarchy = Hierarchy((Level("rack", 2), Level("gpu", 4)))
     placement = Placement(hierarchy, (Axis("a", 2), Axis("b", 4)), ((1, 2), (2, 2)))
     reduction = Reduction(placement, ("a", "b"), collapse=False)
-    options = Options(rank_order=RankOrder.AXES)
+    options = EmitOptions(rank_order=RankOrder.AXES)
     for steps in all_valid(3, Language(3, goal=goal)):
         plain = source(spelled(steps, reduction.tree), reduction, 64, goal=goal)
         text = text_of(replace(plain, options=options))

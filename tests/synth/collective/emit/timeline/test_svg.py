@@ -18,11 +18,11 @@ from goal_schedules import OTHERS, made
 from grammar import Goal
 from hierarchies import Axis, Hierarchy, Level, Placement, Reduction
 from strategies import reductions, source, striped, valid_programs
-from synth.collective.emit import Source, emit
-from synth.collective.emit.timeline.chart import MOST_DEVICES, Row, chart
+from synth.collective.emit import EmitSource, emit
+from synth.collective.emit.timeline.chart import MOST_DEVICES, ChartRow, chart
 from synth.collective.emit.timeline.svg import COLOURS, _row, ticks, write
 from synth.collective.emit.timeline.trace import write as trace
-from synth.collective.price.steps import StepPrice
+from synth.collective.price.steps import InstructionPrice
 from synth.collective.semantics.schedule import Transpose
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -31,7 +31,7 @@ ROOTED = "reduce node inside; all-reduce node master(root); broadcast node insid
 
 
 @st.composite
-def sources(draw: st.DrawFn) -> Source:
+def sources(draw: st.DrawFn) -> EmitSource:
     reduction = draw(reductions().filter(lambda made: len(made.tree.digits) <= 3))
     program = valid_programs(reduction.tree)
     if draw(st.booleans()):
@@ -40,7 +40,7 @@ def sources(draw: st.DrawFn) -> Source:
     return striped(draw(st.lists(some, min_size=2, max_size=3)), reduction)
 
 
-def on(nodes: int, gpus: int, program: str = NESTED, segments: int = 1) -> Source:
+def on(nodes: int, gpus: int, program: str = NESTED, segments: int = 1) -> EmitSource:
     hierarchy = Hierarchy((Level("node", nodes), Level("gpu", gpus)))
     placement = Placement(hierarchy, (Axis("data", nodes * gpus),), ((nodes, gpus),))
     return source(program, Reduction(placement, ("data",)), segments=segments)
@@ -48,7 +48,7 @@ def on(nodes: int, gpus: int, program: str = NESTED, segments: int = 1) -> Sourc
 
 @examples(15, 100)
 @given(sources())
-def test_bars_of_a_phase_follow_each_other_and_end_with_the_run(given: Source) -> None:
+def test_bars_of_a_phase_follow_each_other_and_end_with_the_run(given: EmitSource) -> None:
     drawn = chart(given)
     assert drawn.seconds == pytest.approx(given.seconds)
     for row in drawn.rows:
@@ -66,7 +66,7 @@ def test_bars_of_a_phase_follow_each_other_and_end_with_the_run(given: Source) -
 
 @examples(15, 100)
 @given(sources())
-def test_every_device_has_a_row_or_one_that_does_the_same(given: Source) -> None:
+def test_every_device_has_a_row_or_one_that_does_the_same(given: EmitSource) -> None:
     drawn = chart(given)
     devices = [row for row in drawn.rows if row.kind == "device"]
     assert sum(row.alike for row in devices) == given.schedule.devices
@@ -85,7 +85,7 @@ def test_every_device_has_a_row_or_one_that_does_the_same(given: Source) -> None
 
 @settings(deadline=None, max_examples=20)
 @given(sources())
-def test_links_are_as_busy_as_in_the_trace(given: Source) -> None:
+def test_links_are_as_busy_as_in_the_trace(given: EmitSource) -> None:
     """The trace counts bytes by the links' bandwidths; here what the price says is summed."""
     busy: dict[str, float] = defaultdict(float)
     events = json.loads(trace(given)["trace.json"])["traceEvents"]
@@ -100,7 +100,7 @@ def test_links_are_as_busy_as_in_the_trace(given: Source) -> None:
 
 @settings(deadline=None, max_examples=20)
 @given(sources())
-def test_the_drawing_is_xml_of_what_it_shows(given: Source) -> None:
+def test_the_drawing_is_xml_of_what_it_shows(given: EmitSource) -> None:
     drawing = ElementTree.fromstring(str(write(given)["timeline.svg"]))
     drawn = chart(given)
     rows = [g for g in drawing.iter(f"{SVG}g") if "row" in g.get("class", "").split()]
@@ -132,7 +132,7 @@ def _ends(rect: ElementTree.Element) -> tuple[float, float]:
 def test_a_long_label_fits_beside_the_bars() -> None:
     name = "device 0 (data 0, tensor 0, pipeline 0)"
     for alike, pressed in ((1, False), (32, True)):
-        drawn = "".join(_row(Row("device", name, alike, 0.0, ()), 0, 16, 16, 1.0))
+        drawn = "".join(_row(ChartRow("device", name, alike, 0.0, ()), 0, 16, 16, 1.0))
         [label] = ElementTree.fromstring(drawn).findall("text[@class='label']")
         room = float(label.get("x", ""))
         assert (label.get("textLength") is not None) == pressed
@@ -160,7 +160,7 @@ def test_many_segments_share_bars() -> None:
 def test_a_run_is_shown_whatever_the_program_is_for(goal: Goal) -> None:
     given = made(goal)
     prices = tuple(
-        StepPrice(goal.value, None, 16, 2e-6, 1e-6, "d1", (), (("d1", 1e-6),))
+        InstructionPrice(goal.value, None, 16, 2e-6, 1e-6, "d1", (), (("d1", 1e-6),))
         for _ in given.schedule.phases
     )
     given = replace(given, prices=prices)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from exhaustive import examples
 from hierarchies import Axis, Hierarchy, InputError, Level, Placement, Reduction
 from strategies import reductions, source, striped, valid_programs
-from synth.collective.emit import Source
+from synth.collective.emit import EmitSource
 from synth.collective.emit.timeline.trace import write
 from synth.collective.semantics.schedule import Exchange
 
@@ -26,20 +26,20 @@ REQUIRED = {
 
 
 @st.composite
-def sources(draw: st.DrawFn) -> Source:
+def sources(draw: st.DrawFn) -> EmitSource:
     reduction = draw(reductions().filter(lambda made: len(made.tree.digits) <= 3))
     segments = draw(st.sampled_from([1, 1, 2, 5]))
     return source(draw(valid_programs(reduction.tree)), reduction, segments=segments)
 
 
 @st.composite
-def side_by_side(draw: st.DrawFn) -> Source:
+def side_by_side(draw: st.DrawFn) -> EmitSource:
     reduction = draw(reductions().filter(lambda made: len(made.tree.digits) <= 3))
     some = st.tuples(valid_programs(reduction.tree), st.integers(1, 2**20), st.sampled_from([1, 3]))
     return striped(draw(st.lists(some, min_size=2, max_size=3)), reduction)
 
 
-def traced(given: Source) -> Any:
+def traced(given: EmitSource) -> Any:
     return json.loads(write(given)["trace.json"])
 
 
@@ -52,7 +52,7 @@ def rows(trace: Any) -> dict[tuple[int, int], list[Any]]:
     return found
 
 
-def nested() -> Source:
+def nested() -> EmitSource:
     hierarchy = Hierarchy((Level("node", 2), Level("gpu", 4)))
     placement = Placement(hierarchy, (Axis("data", 4), Axis("model", 2)), ((2, 2), (1, 2)))
     return source(
@@ -63,7 +63,7 @@ def nested() -> Source:
 
 @settings(max_examples=60)
 @given(sources() | side_by_side())
-def test_every_event_has_the_keys_of_its_type(given: Source) -> None:
+def test_every_event_has_the_keys_of_its_type(given: EmitSource) -> None:
     trace = traced(given)
     assert set(trace) == {"traceEvents", "displayTimeUnit", "otherData"}
     assert trace["displayTimeUnit"] == "ns"
@@ -80,7 +80,7 @@ def test_every_event_has_the_keys_of_its_type(given: Source) -> None:
 
 @examples(10, 60)
 @given(sources() | side_by_side())
-def test_slices_of_one_track_follow_each_other(given: Source) -> None:
+def test_slices_of_one_track_follow_each_other(given: EmitSource) -> None:
     trace = traced(given)
     for row in rows(trace).values():
         assert all(event["dur"] > 0 for event in row)
@@ -97,7 +97,7 @@ def test_slices_of_one_track_follow_each_other(given: Source) -> None:
 
 @examples(10, 60)
 @given(sources() | side_by_side())
-def test_every_track_is_named_once_and_no_number_means_two_things(given: Source) -> None:
+def test_every_track_is_named_once_and_no_number_means_two_things(given: EmitSource) -> None:
     events = traced(given)["traceEvents"]
     processes = [e["pid"] for e in events if e["name"] == "process_name"]
     threads = [(e["pid"], e["tid"]) for e in events if e["name"] == "thread_name"]
@@ -110,7 +110,7 @@ def test_every_track_is_named_once_and_no_number_means_two_things(given: Source)
 
 @settings(max_examples=60)
 @given(sources())
-def test_each_device_shows_the_phases_it_takes_part_in(given: Source) -> None:
+def test_each_device_shows_the_phases_it_takes_part_in(given: EmitSource) -> None:
     trace = traced(given)
     segments = given.schedule.segments
     lanes = len(given.prices) if segments > 1 else 1
@@ -131,7 +131,7 @@ def test_each_device_shows_the_phases_it_takes_part_in(given: Source) -> None:
 
 @settings(max_examples=60)
 @given(sources())
-def test_the_durations_add_up_to_the_simulators_seconds(given: Source) -> None:
+def test_the_durations_add_up_to_the_simulators_seconds(given: EmitSource) -> None:
     trace = traced(given)
     steps = {}
     for event in trace["traceEvents"]:
@@ -146,7 +146,7 @@ def test_the_durations_add_up_to_the_simulators_seconds(given: Source) -> None:
 
 @settings(max_examples=60)
 @given(sources())
-def test_a_level_is_shown_busy_as_priced(given: Source) -> None:
+def test_a_level_is_shown_busy_as_priced(given: EmitSource) -> None:
     for row in rows(traced(given)).values():
         for event in row:
             if event["cat"] == "link":
@@ -159,7 +159,7 @@ def test_a_level_is_shown_busy_as_priced(given: Source) -> None:
 
 @settings(max_examples=60)
 @given(side_by_side())
-def test_stripes_are_shown_side_by_side(given: Source) -> None:
+def test_stripes_are_shown_side_by_side(given: EmitSource) -> None:
     """Each device has a row for each step of each stripe; all end when the simulator says."""
     trace = traced(given)
     lanes = max(1, sum(len(stripe.prices) for stripe in given.stripes))
