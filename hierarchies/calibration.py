@@ -295,8 +295,8 @@ class Calibration:
         """How far off the price of an unmeasured configuration may be; None if it was measured.
 
         From the class that the size falls into, or the lowest one for a size below all classes;
-        opened by how far beyond all measured rows the price lies (``extrapolation_spread``), and no farther than
-        machines with such links lie from each other.
+        opened by how far beyond all measured rows the price lies (``extrapolation_spread``), and no
+        farther than machines with such links lie from each other.
         """
         collective, how = way[0], way[1:]
         seen = any(one.covers(collective, how, members, size_bytes) for one in self.measured)

@@ -22,7 +22,8 @@ def describe_axes(placement: Placement) -> tuple[str, ...]:
     """For each axis whose size is above 1 where its groups lie, with the ranks of the first."""
     matrix = placement.matrix
     return tuple(
-        f"{axis.name} {_levels_of_axis(placement, row)} (ranks {format_ranges(first_group(matrix, number))})"
+        f"{axis.name} {_levels_of_axis(placement, row)} (ranks "
+        f"{format_ranges(first_group(matrix, number))})"
         for number, (axis, row) in enumerate(zip(placement.axes, matrix, strict=True))
         if axis.size > 1
     )

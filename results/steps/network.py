@@ -1,7 +1,7 @@
 """Seconds of a plan's collectives on a machine: the planner's prices of what runtimes do.
 
-Prices of the plain collective (``synth.collective.price.defaults``), by what links of such media reach: no
-row of a training step has a part in them.
+Prices of the plain collective (``synth.collective.price.defaults``), by what links of such media
+reach: no row of a training step has a part in them.
 """
 
 from __future__ import annotations

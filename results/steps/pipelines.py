@@ -2,10 +2,10 @@
 
 The paper's authors profiled forward passes, both halves of backward passes and transfers of four
 models (``profiles.toml``), computed the bubble of each schedule from them, and ran them. Ours are
-the orders of ``synth.step.schedules`` on its clock, for the same seconds: their bubbles beside those
-computed ones, their throughput beside the measured one. Two numbers are fitted to a third of the
-runs: by which factor passes take longer than alone, and what each pass takes beyond that (launches
-and the exchange with its neighbours), which schedules in chunks pay more often.
+the orders of ``synth.step.schedules`` on its clock, for the same seconds: their bubbles beside
+those computed ones, their throughput beside the measured one. Two numbers are fitted to a third of
+the runs: by which factor passes take longer than alone, and what each pass takes beyond that
+(launches and the exchange with its neighbours), which schedules in chunks pay more often.
 """
 
 from __future__ import annotations

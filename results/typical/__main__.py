@@ -1,8 +1,8 @@
 """Learn what links reach, and judge it by families left out: ``python -m results.typical``.
 
-Writes ``synth/measure/calibration/typical.toml``, which prices uncalibrated systems, and what it is worth:
-each group of families (an operator's machines) is priced by what all others taught. ``--page``
-writes the page from the data on disk.
+Writes ``synth/measure/calibration/typical.toml``, which prices uncalibrated systems, and what it is
+worth: each group of families (an operator's machines) is priced by what all others taught.
+``--page`` writes the page from the data on disk.
 """
 
 from __future__ import annotations

@@ -153,7 +153,8 @@ class TopQuestion(RankedQuestion, MachineQuestion):
     """Rank programs for a collective, proved, fastest first; or find a placement for several."""
 
     def asked_of(self, system: System) -> Request:
-        """The request of one collective on the placement that is kept. Raises as ``fix_placement``."""
+        """The request of one collective on the placement that is kept. Raises as "
+        "``fix_placement``."""
         return fix_placement(system, self.asked())
 
     def uneven(self) -> tuple[Request, UnevenRequest]:

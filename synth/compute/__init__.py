@@ -1,8 +1,8 @@
 """Seconds of the work of one device: an operation and a device come in, an estimate comes out.
 
-Always told how it is known: ``measured`` on such a device, ``fit_matrix_rate`` to measurements on it, or by
-a ``roofline`` of the rates that devices reach; always with an interval. Collectives are not priced
-here but by the planner.
+Always told how it is known: ``measured`` on such a device, ``fit_matrix_rate`` to measurements on
+it, or by a ``roofline`` of the rates that devices reach; always with an interval. Collectives are
+not priced here but by the planner.
 
 >>> from hierarchies.devices import device_named
 >>> from synth.compute import MatrixProduct, product_estimate

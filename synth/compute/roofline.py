@@ -53,7 +53,8 @@ UNMEASURED_MEMORY = 0.9
 class Estimate:
     """Seconds of one operation, between ``low`` and ``high`` in nine of ten cases, and how known.
 
-    ``measured`` on such a device, ``fit_matrix_rate`` to measurements on it, or ``roofline``: from rates.
+    ``measured`` on such a device, ``fit_matrix_rate`` to measurements on it, or ``roofline``: from
+    rates.
     """
 
     seconds: float

@@ -71,7 +71,8 @@ def find_levels(found: Sequence[GraphDomain], devices: Devices) -> list[GraphLev
         left = [domain for domain in left if domain not in inner]
     if len(units) > 1:
         raise InputError(
-            f"the devices are in {len(units)} parts that nothing joins{_describe_levels_so_far(made)}"
+            f"the devices are in {len(units)} parts that nothing "
+            f"joins{_describe_levels_so_far(made)}"
         )
     return list(made)
 
@@ -126,7 +127,8 @@ def _units_inside(domain: GraphDomain, units: Sequence[Unit]) -> tuple[Unit, ...
         common = unit & domain.devices
         if common and common != unit:
             raise InputError(
-                f"{domain.name!r} joins only {shorten_list(sorted(common))} of {shorten_list(sorted(unit))}"
+                f"{domain.name!r} joins only {shorten_list(sorted(common))} of "
+                f"{shorten_list(sorted(unit))}"
             )
         if common:
             held.append(unit)

@@ -140,7 +140,8 @@ def _switches(
         short = fact.ports - len(several)
         if short and len(unit) == inside:
             raise InputError(
-                f"{_spell_unit(facts, path)} ({min(unit, key=natural_sort_key)!r}, ...) has {len(several)} "
+                f"{_spell_unit(facts, path)} ({min(unit, key=natural_sort_key)!r}, ...) has "
+                f"{len(several)} "
                 f"cables of level {fact.name!r}, others have {fact.ports}"
             )
         fact.lacks += _slow_ports(fact, facts, path, several, where)

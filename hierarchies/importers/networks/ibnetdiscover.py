@@ -309,7 +309,8 @@ def _find_short_switches(net: Subnet, tier_of: Mapping[str, int]) -> Iterable[st
     if short:
         full = len(counts) - len(short)
         yield (
-            f"{full} of {len(counts)} leaf switches have {most} uplinks, {shorten_list(short, 20)}. "
+            f"{full} of {len(counts)} leaf switches have {most} uplinks, "
+            f"{shorten_list(short, 20)}. "
             "The description gives every unit what one with all of them would have."
         )
 

@@ -115,7 +115,8 @@ def _switches(layout: SlurmLayout, options: ImportOptions) -> Draft:
     tiers, notes = found.tiers, [*layout.notes, *found.notes]
     if len(found.tops) > 1:
         notes.append(
-            f"no switch joins {shorten_list(found.tops)}: Slurm keeps every job inside one of them. "
+            f"no switch joins {shorten_list(found.tops)}: Slurm keeps every job inside one of "
+            "them. "
             "The outermost level takes it that something joins them."
         )
     if layout.blocks:

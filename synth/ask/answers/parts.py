@@ -282,7 +282,8 @@ class DefaultsPart(OrderedPart):
 
 
 def default_keys(found: RuntimeDefaults, interval: PriceInterval | None) -> Json:
-    """The runtime's choices as the keys of ``DefaultsPart``: seconds by name, and the one chosen."""
+    """The runtime's choices as the keys of ``DefaultsPart``: seconds by name, and the one "
+    "chosen."""
     chosen = DefaultChoice(
         name=cast(DefaultName, found.chosen),
         protocol=found.protocol,

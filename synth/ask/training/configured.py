@@ -88,7 +88,8 @@ def configure_framework(question: StepOnMachineQuestion, runtime: str) -> Reply:
 
 
 def check_configured(question: StepOnMachineQuestion, runtime: str) -> None:
-    """Raises InputError as ``configure_framework``, but for JAX's specs: those are of a step's inputs."""
+    """Raises InputError as ``configure_framework``, but for JAX's specs: those are of a step's "
+    "inputs."""
     if runtime not in _RUNTIME_NAMES:
         _write_files(question, runtime, parse_recipe(question.text()), None)
 

@@ -81,7 +81,10 @@ def execution_plans_of(
     found = prepare_emit_input(replace(chosen, segments=1), _options(RankOrder.MACHINE))
     seconds = total_seconds(found.source.prices)
     if seconds >= found.plain_seconds:
-        own = f"{format_duration(seconds)}, and the runtime's own choice {format_duration(found.plain_seconds)}"
+        own = (
+            f"{format_duration(seconds)}, and the runtime's own choice "
+            f"{format_duration(found.plain_seconds)}"
+        )
         return f"in one segment it takes {own}"
     try:
         files = emit("mscclpp", found.source)

@@ -2,11 +2,10 @@
 
 One row per algorithm and collective says what crosses each level and how many messages wait for
 each other. Quantities are for a buffer of one byte per device. A recipe asks how the members of a
-group lie under one parent (``GroupPlace``), so that groups may have any number of members anywhere. For
-grids one number a level is enough, outermost first: ``members[l]``, how many children of a parent
-at level l hold members of a group.
-Whatever a child must pass on is spread evenly over its members, as a runtime with several channels
-does.
+group lie under one parent (``GroupPlace``), so that groups may have any number of members anywhere.
+For grids one number a level is enough, outermost first: ``members[l]``, how many children of a
+parent at level l hold members of a group. Whatever a child must pass on is spread evenly over its
+members, as a runtime with several channels does.
 
 In a switch that reduces (NVLink SHARP) a member pulls the sum of a piece through the switch, which
 asks all m members for it, and writes a result once, of which the switch gives everyone a copy. An

@@ -68,10 +68,14 @@ class CollectiveRuntime(Enum):
     def timing(self) -> str:
         """How its collectives are timed, where NVIDIA's tests and AMD's do not run; else empty."""
         return {
-            CollectiveRuntime.XLA: "time them in JAX: a file of collsynth emit --target jax does, by "
-            "python collsynth_jax.py --bytes N --repeat 20; its times are not read here",
-            CollectiveRuntime.NEURON: "nccom-test -r WORKERS -N INSTANCES -b 1kb -e 1gb -f 4 allr times "
-            "them (allg, redsct); what it prints is not read here",
+            CollectiveRuntime.XLA: (
+                "time them in JAX: a file of collsynth emit --target jax does, by "
+                "python collsynth_jax.py --bytes N --repeat 20; its times are not read here"
+            ),
+            CollectiveRuntime.NEURON: (
+                "nccom-test -r WORKERS -N INSTANCES -b 1kb -e 1gb -f 4 allr times "
+                "them (allg, redsct); what it prints is not read here"
+            ),
         }.get(self, "")
 
 

@@ -53,7 +53,8 @@ class RuntimeDefaults:
 
     ``options`` are ring, tree, nvls, nvls_tree (of an all-to-all: direct) and xla, those that there
     are, in this order; where there is nothing to do, a ring of no step. ``chosen`` is the choice of
-    the ``runtime_of_system``; ``later`` what NCCL after 2.28 has and would choose, where that is another way.
+    the ``runtime_of_system``; ``later`` what NCCL after 2.28 has and would choose, where that is
+    another way.
     """
 
     options: Mapping[str, tuple[InstructionPrice, ...]]

@@ -86,9 +86,9 @@ def explain_unmeasured(system: System, prices: Iterable[InstructionPrice]) -> st
     """What of a calibrated system's prices no row measured, and from what it is priced; else empty.
 
     A collective by an algorithm was measured where rows were forced to use it, whatever their
-    protocol, members and sizes; their intervals are those of the unmeasured (``widening_ratios``) where
-    these differ, too. Where the runtime chose, only its choice at a size was measured.
-    First come levels that bytes cross and that were not told apart.
+    protocol, members and sizes; their intervals are those of the unmeasured (``widening_ratios``)
+    where these differ, too. Where the runtime chose, only its choice at a size was measured. First
+    come levels that bytes cross and that were not told apart.
     """
     prices = tuple(prices)
     return "; ".join(

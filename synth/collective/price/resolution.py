@@ -11,8 +11,8 @@ NICs by rings, though each may be off by 40%; 3 ms by rings are not told from 4 
 So the speed-up of one over another lies in an interval: over all that the unknowns may be. Each
 unknown alone (the others held) makes the quotient of two sums (p + q z) / (r + s z), which never
 turns; so both ends are at corners, where each is at its lowest or its highest. However the unknowns
-agree, the interval is as wide as what no unknown says: ``finest_resolution``, the share of a price below which
-differences are never told.
+agree, the interval is as wide as what no unknown says: ``finest_resolution``, the share of a price
+below which differences are never told.
 
 A program is *surely faster* where the whole interval of its speed-up is above 1. That is a strict
 partial order, as the sum of two differences that are above 0 for all unknowns is so, too, and

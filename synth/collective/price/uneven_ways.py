@@ -1,8 +1,8 @@
 """What an algorithm does among groups that are no grid: a node of seven GPUs beside one of eight.
 
-A grid has one ``AlgorithmWay``, as its groups are alike. In a list the loads of all groups add up on the
-links, and each group waits for messages by itself: there is a way for each kind of waiting. For
-groups that are grids both say the same.
+A grid has one ``AlgorithmWay``, as its groups are alike. In a list the loads of all groups add up
+on the links, and each group waits for messages by itself: there is a way for each kind of waiting.
+For groups that are grids both say the same.
 """
 
 from __future__ import annotations

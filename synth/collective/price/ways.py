@@ -53,8 +53,8 @@ class PriceLine:
     of buffer; ``bytes_per_port`` the bytes its busiest port or link carries then, flags included.
     In a calibrated system messages leave a gap between them, ``gap_seconds`` in all, which passes
     while bytes are on the wire: for small buffers the line is flat. ``members`` are those of its
-    ``AlgorithmWay``. ``one_way``: where the two directions of a level's ports are told apart, the seconds
-    of each for one byte; ``busy_resources`` are the loads with both.
+    ``AlgorithmWay``. ``one_way``: where the two directions of a level's ports are told apart, the
+    seconds of each for one byte; ``busy_resources`` are the loads with both.
     """
 
     algorithm: Algorithm

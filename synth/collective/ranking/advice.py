@@ -3,7 +3,8 @@
 A sum over ``data`` says nothing of what ``model`` sends, and where it is fastest by itself the rest
 of the job may wait a hundred times as long. So where axes are left over, programs are ranked on the
 placement that is given, else on the one that frameworks lay out. Placements on which this one
-collective would be faster stand apart. What a whole job sends is weighed by ``synth.collective.workload``.
+collective would be faster stand apart. What a whole job sends is weighed by
+``synth.collective.workload``.
 """
 
 from __future__ import annotations

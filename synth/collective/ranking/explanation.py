@@ -60,7 +60,8 @@ def _explain_calls(answer: Answer) -> Iterator[str]:
     if calls and seconds and calls.seconds > answer.bound.seconds * (1 + _ALIKE):
         yield (
             "switches that add up are used by two calls, a pull of the sum and a write to all: so "
-            f"nothing takes less than {format_duration(calls.seconds)} ({calls.seconds / seconds:.0%})"
+            f"nothing takes less than {format_duration(calls.seconds)} "
+            f"({calls.seconds / seconds:.0%})"
         )
 
 

@@ -92,8 +92,10 @@ class SuggestedRun:
         """Which measured figure decides, in a line."""
         default = self.default_seconds
         return (
-            f"{ALTERNATE_RUNS}; take it if it is measured to be {DECIDING_RATIO:.2f} times as fast as the "
-            f"default, or more: where the default takes {format_duration(default)}, as expected, in less "
+            f"{ALTERNATE_RUNS}; take it if it is measured to be {DECIDING_RATIO:.2f} times as "
+            "fast as the "
+            f"default, or more: where the default takes {format_duration(default)}, as expected, "
+            "in less "
             f"than {format_duration(default / DECIDING_RATIO)}"
         )
 
@@ -128,10 +130,13 @@ def default_notice(against: DefaultComparison, seconds: float, default_seconds: 
     told = {
         DefaultComparison.SAME: f"and prices do not tell these apart. {measured}.",
         DefaultComparison.SLOWER: "which is surely less. Run it only where you doubt these prices.",
-        DefaultComparison.NOT_OFFERED: f"as no runtime has the algorithms of its price. {measured}.",
+        DefaultComparison.NOT_OFFERED: (
+            f"as no runtime has the algorithms of its price. {measured}."
+        ),
     }
     return (
-        f"Keep the default rather than this: as run it takes {format_duration(seconds)}, the default "
+        f"Keep the default rather than this: as run it takes {format_duration(seconds)}, the "
+        "default "
         f"{format_duration(default_seconds)}, {told[against]}"
     )
 
@@ -296,7 +301,8 @@ def _explain_unavailable(answer: Answer) -> str:
     if untold := _explain_unsettable(answer):
         return f"the default takes {default}; {untold}"
     return (
-        f"its price takes {_foreign_algorithms(answer)} algorithms; by those that runtimes have it takes "
+        f"its price takes {_foreign_algorithms(answer)} algorithms; by those that runtimes have "
+        "it takes "
         f"{format_duration(answer.runtime_seconds)}, and the default {default}"
     )
 

@@ -212,8 +212,8 @@ def way_setting(
 ) -> str:
     """The line of the environment by which NCCL takes an algorithm and a protocol for a collective.
 
-    ``ways`` are those that there are, as ``RuntimeDefaults.options``. Empty where none of them is by the
-    algorithm, or NCCL_ALGO has no name for it, or the runtime has no such variables.
+    ``ways`` are those that there are, as ``RuntimeDefaults.options``. Empty where none of them is
+    by the algorithm, or NCCL_ALGO has no name for it, or the runtime has no such variables.
     """
     named = [name for name in ways if ALGORITHMS.get(name) is algorithm and name in SPELLINGS]
     return collective_settings({what: (named[0], protocol)}) if named and by.told else ""

@@ -265,7 +265,8 @@ class Derivation:
 class Rulebook:
     """The rules over a tree of ``depth`` digits, for some instructions and classes of conditions.
 
-    ``own_contributions`` is the state a program for the ``goal`` starts from, ``end`` what must then be held.
+    ``own_contributions`` is the state a program for the ``goal`` starts from, ``end`` what must
+    then be held.
     """
 
     def __init__(

@@ -326,9 +326,9 @@ def multiplicities(program: Program, tree: Tree, goal: Goal = Goal.ALL_REDUCE) -
     """How often device d's value of chunk c contains contributor q: shape (k, k, k).
 
     Runs any program for the goal that names levels of the tree, sound or not, for one group of k
-    devices; ``wanted_multiplicities`` says what a correct one ends with. Failure if a step adds arrays of unequal
-    chunks or gathers a chunk twice, which no runtime could carry out. Raises InputError for bad
-    names and for collectives that are none of the goal's.
+    devices; ``wanted_multiplicities`` says what a correct one ends with. Failure if a step adds
+    arrays of unequal chunks or gathers a chunk twice, which no runtime could carry out. Raises
+    InputError for bad names and for collectives that are none of the goal's.
     """
     k = tree.devices
     counts = _initial_counts(k, goal)

@@ -1,6 +1,7 @@
 """Amounts that depend on the sizes of axes, as in ``14 GB / tensor``: read, spelled, worked out.
 
-All arithmetic is exact. ``str(amount)`` is the spelling that ``parse_amount`` reads back as the same.
+All arithmetic is exact. ``str(amount)`` is the spelling that ``parse_amount`` reads back as the
+same.
 """
 
 from __future__ import annotations

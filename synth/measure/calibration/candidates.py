@@ -46,9 +46,9 @@ class FitCandidate:
     """One algorithm and protocol for a measurement, linear in what is fitted.
 
     For each level of the system: ``waited``, the messages that wait for each other; ``paced``, the
-    messages that keep a minimum gap; ``peers``, whom one exchanges with at once; ``wide_shares``, what is
-    left of the bandwidth for more than two children, ``busy_seconds`` with that; and ``doublings``
-    of two children, each of which may lose some more.
+    messages that keep a minimum gap; ``peers``, whom one exchanges with at once; ``wide_shares``,
+    what is left of the bandwidth for more than two children, ``busy_seconds`` with that; and
+    ``doublings`` of two children, each of which may lose some more.
     """
 
     way: AlgorithmWay

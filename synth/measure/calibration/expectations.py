@@ -1,7 +1,7 @@
 """What a fit expects of a machine before any row is seen: its ways, and their numbers.
 
-Where media are stated they are what such links reach elsewhere (``apply_typical``), so that rows which
-say nothing of a link leave its price as it was. Else hops are the description's, by protocol;
+Where media are stated they are what such links reach elsewhere (``apply_typical``), so that rows
+which say nothing of a link leave its price as it was. Else hops are the description's, by protocol;
 launches those of NCCL's model; a level has all of its bandwidth but what flags take. A level loses
 a little with each doubling of nodes.
 """

@@ -26,7 +26,8 @@ from synth.measure.calibration.measurements import SEND_RECEIVE, Measurement
 class SizePrediction:
     """One size: the price of the way that was forced or chosen, and of all ways there are.
 
-    ``interval_of_program`` is the range that a calibration gives for the time; None without a calibration.
+    ``interval_of_program`` is the range that a calibration gives for the time; None without a
+    calibration.
     """
 
     way: str

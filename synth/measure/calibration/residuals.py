@@ -3,8 +3,8 @@
 Two questions, two answers. A price of something measured is off as much as rows are that the fit
 had not seen (``residuals``). A price of something else (another collective, number of ranks or
 algorithm, sizes outside) is off as much as whole tables are, left out one after the other
-(``table_residuals``): all rows of a table are off together, so a hundred rows of three tables say no more
-about a fourth table than three numbers can.
+(``table_residuals``): all rows of a table are off together, so a hundred rows of three tables say
+no more about a fourth table than three numbers can.
 """
 
 from __future__ import annotations

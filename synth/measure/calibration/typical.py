@@ -1,11 +1,11 @@
 """Prices before any calibration: what links of such media reach on clusters of other people.
 
 A data sheet says what a link could carry; collectives reach three quarters of it by NVLink and a
-seventh by TCP. ``apply_typical.toml`` has what was learned from published measurements by medium and way
-(``python -m results.typical`` makes it, and judges it by families of machines left out): launches,
-hops, shares, what a doubling of nodes loses, and how far machines lie from each other, which is the
-interval of such a price. It is no measurement of yours: a calibration replaces it, and the bound
-takes the description.
+seventh by TCP. ``apply_typical.toml`` has what was learned from published measurements by medium
+and way (``python -m results.typical`` makes it, and judges it by families of machines left out):
+launches, hops, shares, what a doubling of nodes loses, and how far machines lie from each other,
+which is the interval of such a price. It is no measurement of yours: a calibration replaces it, and
+the bound takes the description.
 """
 
 from __future__ import annotations

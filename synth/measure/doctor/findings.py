@@ -86,7 +86,8 @@ def _find_all_sizes_short(run: MeasuredRun) -> Iterator[Finding]:
     if abs(share / run.share - 1) <= 1 - SHORT and share < SHORT * by_rate:
         sizes = [r.size_bytes for r in waits]
         text = (
-            f"from {format_bytes(min(sizes))} to {format_bytes(max(sizes))}, where it mostly waits for "
+            f"from {format_bytes(min(sizes))} to {format_bytes(max(sizes))}, where it mostly "
+            "waits for "
             f"messages, {share:.0%} of the prediction as at large sizes; slower links alone would "
             f"leave {by_rate:.0%} there: what each message waits for is likely slow, too"
         )
@@ -115,8 +116,10 @@ def _find_below_bound(system: System, run: MeasuredRun, worst: SizeReading) -> F
     faster = f"{worst.bound.seconds / worst.seconds:.2g} times"
     return Finding(
         "below-bound",
-        f"{_name_run(run)} took {format_duration(worst.seconds)} at {format_bytes(worst.size_bytes)}, and "
-        f"{system.name} as described allows no less than {format_duration(worst.bound.seconds)}, as "
+        f"{_name_run(run)} took {format_duration(worst.seconds)} at "
+        f"{format_bytes(worst.size_bytes)}, and "
+        f"{system.name} as described allows no less than {format_duration(worst.bound.seconds)}, "
+        "as "
         f"{limit}: the machine has {faster} as much, or the log is of another",
         level,
         run.source,
@@ -130,7 +133,10 @@ def _find_small_sizes(run: MeasuredRun) -> Iterator[Finding]:
         return
     small = [r for r in run.readings if r.waiting >= SMALL]
     if run.slower > 1 / SHORT and 2 * sum(r.explained for r in small) < len(small):
-        text = f"small sizes take {run.slower:.1f}x the prediction, {format_duration(run.extra_seconds)} more"
+        text = (
+            f"small sizes take {run.slower:.1f}x the prediction, "
+            f"{format_duration(run.extra_seconds)} more"
+        )
         yield Finding("latency", text, source=run.source, share=1 / run.slower)
 
 
@@ -143,7 +149,8 @@ def _find_middle_sizes(run: MeasuredRun) -> Iterator[Finding]:
     if worst.share < SHORT and not worst.explained:
         sizes = sorted(r.size_bytes for r in middle)
         text = (
-            f"from {format_bytes(sizes[0])} to {format_bytes(sizes[-1])} {worst.share:.0%} of the prediction "
+            f"from {format_bytes(sizes[0])} to {format_bytes(sizes[-1])} {worst.share:.0%} of the "
+            "prediction "
             f"at worst, at {format_bytes(worst.size_bytes)}"
         )
         yield Finding("middle", text, source=run.source, share=worst.share)

@@ -81,8 +81,8 @@ class MeasuredRun:
 
     ``share`` is the median of predicted/measured at large sizes, ``slower`` of measured/predicted
     at small ones, ``extra_seconds`` what small ones take beyond the prediction; each None without
-    such sizes. ``delivered_shares`` are the shares of its described bandwidth that each level delivers at
-    least; ``limited_by`` is the level the prediction waits for longest.
+    such sizes. ``delivered_shares`` are the shares of its described bandwidth that each level
+    delivers at least; ``limited_by`` is the level the prediction waits for longest.
     """
 
     matched: MatchedLog

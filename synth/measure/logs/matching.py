@@ -157,7 +157,8 @@ def _check_stated(
         )
     if log.ranks is not None and prod(members) != log.ranks:
         raise InputError(
-            f"members {join_with_commas(members)} are {prod(members)} ranks, the log is of {log.ranks}",
+            f"members {join_with_commas(members)} are {prod(members)} ranks, the log is of "
+            f"{log.ranks}",
             hint="groups of the log are as large as its busbw says",
         )
     return members, busy

@@ -1,9 +1,10 @@
 """Seconds of a plan's local work as measured here: equal blocks once, composed for the simulation.
 
-``list_events`` cuts a program in blocks of operations between which nothing is sent, and gives those
-that are equal one event, whose text is that of the written file; ``measure_events`` runs all of them
-in turns in processes of their own, beside a reference; ``compose_seconds`` gives every operation of a
-program its share. Communication is not measured here: the planner and its calibration price it.
+``list_events`` cuts a program in blocks of operations between which nothing is sent, and gives
+those that are equal one event, whose text is that of the written file; ``measure_events`` runs all
+of them in turns in processes of their own, beside a reference; ``compose_seconds`` gives every
+operation of a program its share. Communication is not measured here: the planner and its
+calibration price it.
 
 Two operations with nothing sent between them are one event, and here it is written for PyTorch:
 

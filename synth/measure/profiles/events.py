@@ -48,9 +48,9 @@ elsewhere in memory; others let go of what is read no more, or never make it."""
 class ProfileEvent:
     """Work that one device does without a break, and what it reads: types of parts.
 
-    ``text`` is a file with a function ``device_step`` of a list of these inputs. ``list_operations``,
-    ``flops`` and ``moved_bytes`` (read and written by each operation) are what an estimate of its
-    seconds may go by.
+    ``text`` is a file with a function ``device_step`` of a list of these inputs.
+    ``list_operations``, ``flops`` and ``moved_bytes`` (read and written by each operation) are what
+    an estimate of its seconds may go by.
     """
 
     key: str

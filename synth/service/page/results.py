@@ -80,10 +80,10 @@ class RowDetails:
     """The details of one row of a ranking; with several stripes a step has both numbers.
 
     ``why``: in sentences. Of sizes at which the default is kept it is the default's, and there are
-    no ``steps``: the program that prices do not tell from it is nobody's matter. ``placement_lines``: where
-    each axis lies, in words; none on a machine that lacks devices. ``to_do``: how it is got, or
-    measured. ``instead``: what to do for it in place of code; None where its code does it.
-    ``looked``: the device that was looked for by its rank.
+    no ``steps``: the program that prices do not tell from it is nobody's matter.
+    ``placement_lines``: where each axis lies, in words; none on a machine that lacks devices.
+    ``to_do``: how it is got, or measured. ``instead``: what to do for it in place of code; None
+    where its code does it. ``looked``: the device that was looked for by its rank.
     """
 
     row: RankingRow

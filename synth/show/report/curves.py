@@ -39,8 +39,9 @@ class Curves:
 
     In words, by size: the bus bandwidth of the best answer (``draw_bandwidths``) and of the default
     (``default_bandwidths``), which way that is (``defaults``), and how often it takes as long, as
-    far as prices can tell (``draw_speedups``). ``changes``: from which size on the default is which;
-    ``stretches``: what is to be done at which sizes, each but the first from a dotted line on.
+    far as prices can tell (``draw_speedups``). ``changes``: from which size on the default is
+    which; ``stretches``: what is to be done at which sizes, each but the first from a dotted line
+    on.
     """
 
     sizes: Sequence[SizeFigures]
@@ -292,7 +293,8 @@ def _marks(across: Scale, sizes: Sequence[int]) -> Iterator[str]:
         if begins >= free:
             yield (
                 f'<text class="crossover" x="{x - 4 if last else x + 4:g}" y="{TOP + 10}" '
-                f'text-anchor="{"end" if last else "start"}" font-size="11">{format_bytes(size)}</text>'
+                f'text-anchor="{"end" if last else "start"}" '
+                f'font-size="11">{format_bytes(size)}</text>'
             )
             free = begins + _LABEL
 

@@ -133,7 +133,8 @@ def decision_rule(runs: Sequence[RowRun]) -> str:
     takes = dict.fromkeys(format_duration(one.worth.default_seconds) for one in runs)
     default = f"of {next(iter(takes))}" if len(takes) == 1 else "that takes as long"
     return (
-        f"{ALTERNATE_RUNS}; take what is measured to be {least:.2f} times as fast as the default measured "
+        f"{ALTERNATE_RUNS}; take what is measured to be {least:.2f} times as fast as the default "
+        "measured "
         f"beside it, or more; the last column is for a default {default}, as expected"
     )
 

@@ -115,7 +115,8 @@ def _followed_lines(followed: FollowedProgram | None) -> Iterator[str]:
     cut = f" in {followed.segments} segments" if followed.segments > 1 else ""
     yield (
         f"link by link at the stated bandwidth, {followed.program or 'nothing'}{cut}: "
-        f"{format_duration(followed.healthy_seconds)} healthy, {format_duration(followed.seconds)} now"
+        f"{format_duration(followed.healthy_seconds)} healthy, "
+        f"{format_duration(followed.seconds)} now"
     )
     for one in followed.busiest:
         yield f"  {one.link} busy for {one.busy_share:.0%} of it"

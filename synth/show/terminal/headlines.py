@@ -81,7 +81,10 @@ def headline_of(answer: object) -> str:
         case DoctorReply():
             return _runs(answer)
         case CalibratedReply():
-            fitted = f"{pluralize(answer.rows, 'measured row')} fitted{_fit_error_text(answer)}{_ambiguity_text(answer)}"
+            fitted = (
+                f"{pluralize(answer.rows, 'measured row')} "
+                f"fitted{_fit_error_text(answer)}{_ambiguity_text(answer)}"
+            )
             fitted = (
                 f"{fitted}, of {machine}"
                 if (machine := shortfall_headline(answer.short))
@@ -140,7 +143,10 @@ def _fit_error_text(answer: CalibratedReply) -> str:
     worst = answer.worst
     off = abs(1 / worst.times - 1)
     far = f"{off:.1%}" if off < WORTH else f"{worst.times:.2g} times the price"
-    return f", {answer.median_error:.1%} off in the median, {far} at worst, at {format_bytes(worst.bytes)}"
+    return (
+        f", {answer.median_error:.1%} off in the median, {far} at worst, at "
+        f"{format_bytes(worst.bytes)}"
+    )
 
 
 def _ambiguity_text(answer: CalibratedReply) -> str:

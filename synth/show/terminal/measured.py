@@ -108,7 +108,8 @@ def unexpected_size_lines(answer: CalibratedReply) -> Iterator[str]:
         members = " x ".join(map(str, one.members))
         yield (
             f"{one.source}: {one.collective} of {members} took {one.times:.2g} times its price at "
-            f"{format_bytes(one.bytes)}, where all other sizes say {one.low:.2f} to {one.high:.2f}: "
+            f"{format_bytes(one.bytes)}, where all other sizes say {one.low:.2f} to "
+            f"{one.high:.2f}: "
             "measure it again, or trust no price near it more than that"
         )
     if (more := len(answer.unexpected) - _MOST_UNEXPECTED) > 0:

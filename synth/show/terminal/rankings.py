@@ -154,7 +154,8 @@ def render_sweep(reply: SweepReply) -> RenderableType:
         *_question_lines(reply, axes, matrices, *reply.bytes),
         ranked_table(rows(reply), *columns),
         *render_decision(reply),
-        f"\n{pluralize(len(reply.sizes), 'size')} asked; changes are told to 1%; one program a size: "
+        f"\n{pluralize(len(reply.sizes), 'size')} asked; changes are told to 1%; one program a "
+        "size: "
         "ask one size for\nseveral side by side, which may take less",
         f"default: {'; '.join(default_by_size(reply))}",
         f"{_busbw(reply.system)}\n{_SPEEDUP}",

@@ -245,7 +245,8 @@ def _render_time(answer: TimeReply) -> RenderableType:
         f"{bus_bandwidth(answer.request.value, answer.bytes, answer.seconds, _members(answer))} "
         "of bus bandwidth; "
         f"bound {format_duration(answer.bound_seconds)} ({answer.bound_by or 'nothing to do'})",
-        f"default ({default.name}, {default.protocol.value}): {format_duration(answer.baseline_seconds)} "
+        f"default ({default.name}, {default.protocol.value}): "
+        f"{format_duration(answer.baseline_seconds)} "
         f"({speedup:.2f}x); "
         + ", ".join(
             f"by {name} {format_duration(seconds)}" for name, seconds in answer.defaults.items()

@@ -57,8 +57,9 @@ BY_SIZE = "a tuner plugin for NCCL"
 class Verdict:
     """What to do, why, and how; nothing ``to_do`` where the default is kept, or what to run.
 
-    ``orders``: what its placement asks of frameworks that lay axes out otherwise; ``decision_rule``: what
-    is measured that decides, where something is to be run; ``of``: what each thing to do is about.
+    ``orders``: what its placement asks of frameworks that lay axes out otherwise;
+    ``decision_rule``: what is measured that decides, where something is to be run; ``of``: what
+    each thing to do is about.
     """
 
     headline: str
@@ -190,7 +191,10 @@ def later_default_lines(
         yield f"{told}; over that row {best.rank} gains {over}"
     elif _is_later_slower(plain):
         way = plain.default.name, plain.default.protocol
-        yield f"{told}. {collective_settings({request: way})} keeps what is priced: {explain_scope(request)}"
+        yield (
+            f"{told}. {collective_settings({request: way})} keeps what is priced: "
+            f"{explain_scope(request)}"
+        )
     else:
         yield told
 
@@ -228,7 +232,10 @@ def _later_sizes_lines(reply: SweepReply) -> Iterator[str]:
         told, request = _later_default_text(end, f" at {format_bytes(size)}"), reply.request.value
         [name, *others] = dict.fromkeys(one.default_name for one in reply.sizes)
         if not others and all(_is_later_slower(one) for one, _ in ends):
-            told += f". {algorithm_setting(request, name)} keeps what is priced: {explain_scope(request)}"
+            told += (
+                f". {algorithm_setting(request, name)} keeps what is priced: "
+                f"{explain_scope(request)}"
+            )
         yield told
 
 
@@ -316,7 +323,8 @@ def _narrow_lines(reply: SweepReply) -> Iterator[str]:
     found = sum(bool(may) and not is_wide(reply, row) for row, may in enumerate(may_gain))
     if found:
         yield (
-            f"{pluralize(found, 'row')} that may gain: too few sizes for a rule; if you always send "
+            f"{pluralize(found, 'row')} that may gain: too few sizes for a rule; if you always "
+            "send "
             "such a size, ask it alone"
         )
 

@@ -1,8 +1,8 @@
 """A sharded step written out as Python functions: one walk, whatever the runtime.
 
 What each device does stands there line by line, with the type of every value behind it and its
-user's lines above. A runtime is a ``TargetLanguage``: a table of primitives, its words for moves, and
-how it repeats a body. A body becomes a function of its own.
+user's lines above. A runtime is a ``TargetLanguage``: a table of primitives, its words for moves,
+and how it repeats a body. A body becomes a function of its own.
 """
 
 from __future__ import annotations

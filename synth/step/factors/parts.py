@@ -25,14 +25,14 @@ class Offset:
 
     A part has ``extent`` of the ``size`` positions, from number x extent on.
 
-    * ``OFFSET`` (iota): number x extent is added to each result.
-    * ``LOOK_UP`` (gather): of each index the given ``read_entry`` is first clipped to 0 .. size - 1 if
-      the mode is to clip; then number x extent is taken off. Where it is then outside the part the
-      result is zero, but where some entry is outside the whole and the mode is to fill, it is
-      what is filled in on part 0 and zero on all others. Other entries are read as the mode says.
-    * ``DROP`` (scatters): the same, and what is outside the part is not written.
-    * ``PADDING`` (sums of what is flat): number x extent is the place of its first element along
-      dimension ``read_entry``; those from ``size`` on are padding.
+    * ``OFFSET`` (iota): number x extent is added to each result. * ``LOOK_UP`` (gather): of each
+    index the given ``read_entry`` is first clipped to 0 .. size - 1 if the mode is to clip; then
+    number x extent is taken off. Where it is then outside the part the result is zero, but where
+    some entry is outside the whole and the mode is to fill, it is what is filled in on part 0 and
+    zero on all others. Other entries are read as the mode says. * ``DROP`` (scatters): the same,
+    and what is outside the part is not written. * ``PADDING`` (sums of what is flat): number x
+    extent is the place of its first element along dimension ``read_entry``; those from ``size`` on
+    are padding.
     """
 
     index: Index

@@ -132,7 +132,8 @@ def _match_row(
     fits = [row for row in legal if row.operands == before] or legal
     shown = "; ".join(map(str, fits[:MOST_SHOWN])) + ("; ..." if len(fits) > MOST_SHOWN else "")
     raise InputError(
-        f"{operation.primitive} cannot take {spell_shardings(before)} to {spell_shardings(after)} along axis {axis!r}",
+        f"{operation.primitive} cannot take {spell_shardings(before)} to {spell_shardings(after)} "
+        f"along axis {axis!r}",
         where=operation.line,
         hint=f"{_masking_hint(operation, before)}redistribute first; it can {shown}",
     )

@@ -2,8 +2,8 @@
 
 A framework counts ranks by its own order of axes, and launchers count devices host by host. Where
 both agree ``torchrun`` does it; where they do not, Slurm or Open MPI is told the host of every rank
-(``synth.collective.emit.launchers``), or processes of ``torchrun`` take another rank than it gives them.
-Devices of a host are counted by their PCI bus, as hierarchies are.
+(``synth.collective.emit.launchers``), or processes of ``torchrun`` take another rank than it gives
+them. Devices of a host are counted by their PCI bus, as hierarchies are.
 """
 
 from __future__ import annotations

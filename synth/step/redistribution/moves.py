@@ -12,7 +12,8 @@ The entries are what one device must send or receive at least. From S to S of th
 or between axes of one size, it is a permute: whole parts go from device to device, b bytes.
 
 What is cut flat is sliced, gathered and reduce-scattered along all of its flat axes at once: the
-padded block goes as one dimension that these axes cut (``pad_move``), so its bytes are counted, too.
+padded block goes as one dimension that these axes cut (``pad_move``), so its bytes are counted,
+too.
 """
 
 from __future__ import annotations

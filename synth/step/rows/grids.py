@@ -79,8 +79,8 @@ class Knobs:
     ``degrees``: the sizes that an axis may have. ``sequence``: what is between the halves of a
     layer is cut by tokens along ``tensor``, too. ``unstaged``: microbatches where there are no
     stages. ``uneven``: stages may have unequal numbers of layers where these do not divide, by
-    ``share_layers``. What cuts experts cuts the batch, too. ``bucket_bytes``: where gradients are summed,
-    they go in such buckets; 0 for each by itself.
+    ``share_layers``. What cuts experts cuts the batch, too. ``bucket_bytes``: where gradients are
+    summed, they go in such buckets; 0 for each by itself.
     """
 
     degrees: Sequence[int] = _powers(16)

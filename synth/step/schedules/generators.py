@@ -138,7 +138,7 @@ def check_sizes(schedule: str, ranks: int, microbatches: int, chunks: int) -> No
 
 
 def count_held(schedule: str, ranks: int, microbatches: int, chunks: int) -> tuple[int, ...]:
-    """What ``PipelineSchedule.held`` says of a schedule; of those that are searched without an order.
+    """What ``PipelineSchedule.held`` says, also of schedules that are searched without an order.
 
     A rank of 1F1B holds what goes ahead of its first backward pass, and one more.
     """

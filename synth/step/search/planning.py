@@ -67,12 +67,12 @@ def _bucket_sizes(pins: Pins) -> Sequence[int]:
 class PlanningResult:
     """What was found: the search, its first plans ``looked_at``, and the best of them simulated.
 
-    Those are ``finalists``, the fastest first, and ``estimate_errors`` what each may be off by. ``usual`` is
-    the best where axes lie as frameworks lay them out, simulated as ``laid_out`` unless the first
-    lies so. ``least_seconds``: what no plan can beat, as all devices would compute all the time.
-    ``refused``: why plans cannot be, and how many. ``find_nearest_size``: if none fits, what needs the least
-    memory, and how much. ``peak_seconds``: that no plan is below, where not all were looked at;
-    else None. ``front``: the search's, if that was wanted.
+    Those are ``finalists``, the fastest first, and ``estimate_errors`` what each may be off by.
+    ``usual`` is the best where axes lie as frameworks lay them out, simulated as ``laid_out``
+    unless the first lies so. ``least_seconds``: what no plan can beat, as all devices would compute
+    all the time. ``refused``: why plans cannot be, and how many. ``find_nearest_size``: if none
+    fits, what needs the least memory, and how much. ``peak_seconds``: that no plan is below, where
+    not all were looked at; else None. ``front``: the search's, if that was wanted.
     """
 
     search: Search

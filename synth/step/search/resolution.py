@@ -6,11 +6,11 @@ one unknown factor for each *source of error* between ends that measurements giv
 seconds at either end, and of two plans what one source does to both cancels. Sources:
 
 * products of matrices, and what is between them: the interval of their estimates (``Rates`` of
-  ``synth.compute``). One device, so one factor for all plans;
-* the shapes of products, which are the plan's own where it cuts its stages otherwise (``SHAPE_ERRORS``);
-* links, a source for each level, as the prices of collectives have it. A plan is composed again
-  with slow links and with fast ones: what was sent beside compute may then be waited for;
-* what the clock leaves out (``CLOCK_ERROR``), of any two plans.
+``synth.compute``). One device, so one factor for all plans; * the shapes of products, which are the
+plan's own where it cuts its stages otherwise (``SHAPE_ERRORS``); * links, a source for each level,
+as the prices of collectives have it. A plan is composed again with slow links and with fast ones:
+what was sent beside compute may then be waited for; * what the clock leaves out (``CLOCK_ERROR``),
+of any two plans.
 
 Sources are independent, and each is within its ends in nine of ten cases. So their squares add up,
 and a difference that is told is so in nine of ten. "Surely faster" is a strict partial order, as

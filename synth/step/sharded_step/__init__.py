@@ -1,8 +1,8 @@
 """Sharded steps: what a plan makes of a step, as every device does it, and what that sends.
 
-A station of its own, as text (``grammar.tensors``): ``write_sharded_step`` writes down the program of a
-plan, ``check`` judges one that anybody wrote, ``to_device_step`` is what a device computes of it
-and ``list_step_moves`` what it sends.
+A station of its own, as text (``grammar.tensors``): ``write_sharded_step`` writes down the program
+of a plan, ``check`` judges one that anybody wrote, ``to_device_step`` is what a device computes of
+it and ``list_step_moves`` what it sends.
 
 >>> from grammar.tensors.parser import parse_sharded
 >>> from synth.step.sharded_step import check, to_device_step, list_step_moves

@@ -114,7 +114,8 @@ def parse_plan(text: str, step: Step) -> Plan:
 _SHARDING = r"\[[^\[\]]*\]"
 _INPUT = re.compile(rf"in (\S+) ({_SHARDING}(?:\{{flat[^}}]*\}})?)(?:\{{([\w:,]+)\}})?")
 _OPERATION = re.compile(
-    rf"(\S+)(?: (everywhere|stage \d{{1,4}}))?((?: \w+ {_SHARDING}->{_SHARDING}(?:\(\w+\))?)*)( \{{)?"
+    rf"(\S+)(?: (everywhere|stage \d{{1,4}}))?"
+    rf"((?: \w+ {_SHARDING}->{_SHARDING}(?:\(\w+\))?)*)( \{{)?"
 )
 _WORDS: Mapping[str, Mapping[str, Any]] = {
     "remat layers": {"remat": True},

@@ -1,12 +1,12 @@
 """A sharded step on the clock: tasks of one device on its streams, seconds, memory, a timeline.
 
-``predict_step`` is a step as its plan makes it, with seconds that the caller knows: of sections (what
-is computed with nothing sent between), of redistributions, of bytes from stage to stage. All
+``predict_step`` is a step as its plan makes it, with seconds that the caller knows: of sections
+(what is computed with nothing sent between), of redistributions, of bytes from stage to stage. All
 devices of a stage do the same, so one stands for all: ``write_device`` writes out what it does,
-``simulate`` times that, ``simulate_pipeline`` the passes of all stages by an order. There is no queue: the
-order on each stream is the plan's, and an end is the longest path to it. Compute, what is exposed
-of communication, and what a rank is idle add up to the step. A buffer lives from the begin of its
-maker to the end of its last reader, so the order decides what memory is needed.
+``simulate`` times that, ``simulate_pipeline`` the passes of all stages by an order. There is no
+queue: the order on each stream is the plan's, and an end is the longest path to it. Compute, what
+is exposed of communication, and what a rank is idle add up to the step. A buffer lives from the
+begin of its maker to the end of its last reader, so the order decides what memory is needed.
 
 >>> from grammar.tensors.operations import Graph, Operation, Step, Value
 >>> from grammar.tensors.sharding import Sharding, Type

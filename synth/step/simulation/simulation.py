@@ -189,9 +189,9 @@ def simulate(device: DeviceTasks, taken: float = 0.0, *, threads: bool = False) 
     """The tasks of a device on the clock, each as soon as it may.
 
     ``taken``: the part of the cores that a redistribution beside compute needs. Then both are
-    slower while both go on, as ``time_with_contention`` says: at 0.1 by a tenth and more, 1/11. ``threads``:
-    they are threads of one core, which its scheduler shares: what needs less than half of it is
-    not slower, and compute has the rest, at 0.1 nine tenths.
+    slower while both go on, as ``time_with_contention`` says: at 0.1 by a tenth and more, 1/11.
+    ``threads``: they are threads of one core, which its scheduler shares: what needs less than half
+    of it is not slower, and compute has the rest, at 0.1 nine tenths.
     """
     if not 0 <= taken < 1:
         raise InputError(f"{taken:g} of the cores", hint="a part: at least 0 and less than 1")

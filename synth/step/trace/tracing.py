@@ -122,7 +122,10 @@ def _updates(name: str, given: tuple[Tree, Tree, Tree], made: Any) -> tuple[tupl
         for (path, one), other in zip(*pairs, strict=True):
             if (one.shape, one.dtype) != (other.shape, other.dtype):
                 label = jax.tree_util.keystr(path, simple=True, separator="/")
-                problem = f"{label} goes in as {_spell_value(one)} and comes back as {_spell_value(other)}"
+                problem = (
+                    f"{label} goes in as {_spell_value(one)} and comes back as "
+                    f"{_spell_value(other)}"
+                )
                 raise InputError(problem, where=name, hint="both must be alike")
     return tuple((at, at) for at in range(len(jax.tree.leaves(given[:2]))))
 

@@ -142,8 +142,8 @@ def test_a_network_goes_around_the_nodes_of_a_system() -> None:
         "ours",
         "Two leaves",
         (
-            DraftLevel("leaf", said, StatedValue(1e11, "f"), StatedValue(2e-5, "f"), StatedValue(2, "f"),
-                       StatedValue(6, "f"), ("node",)),
+            DraftLevel("leaf", said, StatedValue(1e11, "f"), StatedValue(2e-5, "f"),
+                       StatedValue(2, "f"), StatedValue(6, "f"), ("node",)),
             DraftLevel("node", said, blank, blank, StatedValue(6, "f")),
         ),
     )  # fmt: skip
@@ -162,8 +162,8 @@ def test_a_network_goes_around_the_nodes_of_a_system() -> None:
 def test_what_crosses_the_nodes_ports_crosses_what_these_cross() -> None:
     inner = load("l40s-pcie")
     said = StatedValue("switch", "a file")
-    leaf = DraftLevel("leaf", said, StatedValue(1e11, "f"), StatedValue(2e-5, "f"), StatedValue(2, "f"),
-                      StatedValue(1, "f"), ("node",))  # fmt: skip
+    leaf = DraftLevel("leaf", said, StatedValue(1e11, "f"), StatedValue(2e-5, "f"),
+                      StatedValue(2, "f"), StatedValue(1, "f"), ("node",))  # fmt: skip
     node = DraftLevel("node", said, Blank(), Blank(), StatedValue(6, "f"))
     system = read(draft_to_toml(wrap_network(Draft("ours", "", (leaf, node)), inner)))
     assert system.links[0].through == ("node", "gpu")

@@ -1,7 +1,7 @@
 """The names of bars, written upon those that have room for them.
 
-A page on which one looks closer writes them anew, by the same rule, from what ``bar_name_attributes`` says of a
-bar; so the rule is in its ``timeline.js``, too.
+A page on which one looks closer writes them anew, by the same rule, from what
+``bar_name_attributes`` says of a bar; so the rule is in its ``timeline.js``, too.
 
 >>> written("all-gather", 0, 0, 80, 16)
 '<text class="name" x="3" y="12" font-size="10" fill="#000" pointer-events="none">all-gather</text>'

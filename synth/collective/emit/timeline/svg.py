@@ -135,7 +135,8 @@ def _bar(bar: ChartBar, y: int, tall: int, seconds: float, name: str) -> str:
     return (
         f'<rect class="bar {_class(bar.what)}" x="{x}" y="{y}" '
         f'width="{max(0.2, round(end - x, 2))}" height="{tall - 1}" '
-        f'fill="{_colour(bar)}" fill-opacity="{opacity:.2f}"{bar_name_attributes(name, _colour(bar))}>'
+        f'fill="{_colour(bar)}" '
+        f'fill-opacity="{opacity:.2f}"{bar_name_attributes(name, _colour(bar))}>'
         f"<title>{_text(_describe_bar(bar))}</title></rect>"
     )
 

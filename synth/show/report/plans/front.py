@@ -93,7 +93,10 @@ def _steps(front: Sequence[Point], across: Scale, up: Scale) -> Iterator[str]:
 
 
 def _numbered_mark(number: int, one: Point, x: float, y: float) -> Iterator[str]:
-    said = f"{number}: {one.name}: {format_duration(one.seconds)}, {format_bytes(one.bytes)}, simulated"
+    said = (
+        f"{number}: {one.name}: {format_duration(one.seconds)}, {format_bytes(one.bytes)}, "
+        "simulated"
+    )
     yield (
         f'<g class="simulated" fill="#000000"><title>{escape(said)}</title>'
         f'<circle cx="{x}" cy="{y}" r="8" fill="#e69f00" stroke="#000000" stroke-opacity="0.5"/>'

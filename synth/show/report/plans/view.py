@@ -171,7 +171,8 @@ def _headline(answer: StepPlanReply) -> str:
         said = f"Take plan {answer.advised + 1}, as fast as any as far as prices can tell:"
     return (
         f"{said} {format_duration(best.seconds)} a step: {tokens}"
-        f"{format_bytes(best.memory.bytes)} of {format_bytes(answer.device_bytes)} on the fullest device,"
+        f"{format_bytes(best.memory.bytes)} of {format_bytes(answer.device_bytes)} on the fullest "
+        "device,"
         f" {format_bytes(answer.device_bytes - best.memory.bytes)} free"
     )
 
@@ -187,7 +188,8 @@ def _verdict(answer: StepPlanReply) -> Iterator[str]:
     spent = ", ".join(f"{took / best.seconds:.1%} {what}" for what, took in shares.items() if took)
     yield f"{best.utilisation:.1%} of the peak of all devices. The busiest rank's time: {spent}."
     yield (
-        f"No plan{_pins_text(answer)} can take less than {format_duration(answer.least_seconds)}: this one is"
+        f"No plan{_pins_text(answer)} can take less than {format_duration(answer.least_seconds)}: "
+        "this one is"
         f" {best.gap:.0%} above that."
     )
     if best.by_framework:

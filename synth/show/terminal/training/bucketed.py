@@ -23,7 +23,8 @@ def render_buckets(answer: BucketsReply) -> RenderableType:
         f"on {answer.system}, {shape(answer.levels)}, each a {answer.device}; computing by"
         f" {_SECONDS_SOURCES[answer.how]}",
         price_basis(answer.prices),
-        f"{pluralize(answer.gradients, 'gradient')}, {format_bytes(answer.bytes)} in {answer.dtype}, all made"
+        f"{pluralize(answer.gradients, 'gradient')}, {format_bytes(answer.bytes)} in "
+        f"{answer.dtype}, all made"
         f" after {format_duration(answer.compute_seconds)}\n",
         table_of(answer.ways, _ways(answer), right="buckets,a step,exposed,sums,gap"),
         "",
@@ -106,7 +107,8 @@ def _verdict(answer: BucketsReply) -> Iterator[str]:
 def _lower_bound_lines(answer: BucketsReply) -> Iterator[str]:
     least = answer.least
     yield (
-        f"gap: above {format_duration(least.seconds)}, the most of {format_duration(least.compute_seconds)} of"
+        f"gap: above {format_duration(least.seconds)}, the most of "
+        f"{format_duration(least.compute_seconds)} of"
         f" computing, {format_duration(least.communication_seconds)} of sums and"
         f" {format_duration(least.chain_seconds)} until the last gradient is summed"
     )

@@ -25,7 +25,8 @@ def render_schedule(answer: OrderReply) -> RenderableType:
     return paragraphs(
         f"{answer.schedule or 'an order'}: {pluralize(ranks, 'rank')}, {stages}"
         f"{answer.microbatches} microbatch{'es' * (answer.microbatches > 1)}",
-        f"{format_duration(answer.seconds)}, {answer.idle_share:.1%} of it idle; {_durations(answer)}\n",
+        f"{format_duration(answer.seconds)}, {answer.idle_share:.1%} of it idle; "
+        f"{_durations(answer)}\n",
         _grid(answer),
         "",
         table_of(enumerate(answer.ranks), rows, right=",".join(rows)),

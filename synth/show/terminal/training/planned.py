@@ -121,7 +121,8 @@ def nearly_full_lines(answer: StepPlanReply) -> Iterator[str]:
     if full:
         leave = "leaves" if len(full) == 1 else "leave"
         yield (
-            f"of these plans, {_join_numbers(full)} {leave} less than a tenth of the memory free: may"
+            f"of these plans, {_join_numbers(full)} {leave} less than a tenth of the memory free: "
+            "may"
             " slow down, or crash"
         )
 
@@ -156,7 +157,8 @@ def tie_lines(answer: StepPlanReply) -> Iterator[str]:
     )
     are = "is" if len(tied) == 1 else "are"
     yield (
-        f"of these plans, {_join_numbers(tied)} {are} as fast as the first, as far as prices can tell;"
+        f"of these plans, {_join_numbers(tied)} {are} as fast as the first, as far as prices can "
+        "tell;"
         f" take {answer.advised + 1}{f', with {by}' if by else ''}"
     )
 
@@ -231,7 +233,8 @@ def _render_no_plan(answer: StepPlanReply) -> Iterator[RenderableType]:
         one = answer.nearest
         yield (
             f"the least memory{'' if searched else ' of these'}: {format_bytes(one.bytes)} of"
-            f" {format_bytes(answer.device_bytes)}, {format_bytes(one.excess_bytes)} too much, by\n{one.plan}"
+            f" {format_bytes(answer.device_bytes)}, {format_bytes(one.excess_bytes)} too much, "
+            f"by\n{one.plan}"
         )
         for knob in one.freed:
             fits = ", and fits" if knob.bytes <= answer.device_bytes else ""
@@ -256,7 +259,8 @@ def why_not_lines(answer: StepPlanReply) -> Iterator[str]:
         return
     low, high = other.more.interval
     yield (
-        f"{format_duration(other.seconds)} a step, {difference_text(other.more.seconds)} than the first"
+        f"{format_duration(other.seconds)} a step, {difference_text(other.more.seconds)} than the "
+        "first"
         f" ({difference_text(low)} to {difference_text(high)}, as far as prices can tell)"
     )
 
@@ -277,13 +281,16 @@ def _render_why_not(answer: StepPlanReply) -> Iterator[RenderableType]:
     for what, (one, two) in parts.items():
         sign = "+" if two >= one else "-"
         yield f"  {sign}{format_duration(abs(two - one))} {what}"
-    yield f"  {format_bytes(other.memory.bytes)} of memory against {format_bytes(best.memory.bytes)}"
+    yield (
+        f"  {format_bytes(other.memory.bytes)} of memory against {format_bytes(best.memory.bytes)}"
+    )
     if other.tied:
         yield "as fast as the first, as far as prices can tell"
     for source in other.more.sources[:1]:
         yield (
             f"most of what is not sure comes of {source.what}:"
-            f" {format_duration(source.less_seconds)} less to {format_duration(source.more_seconds)} more"
+            f" {format_duration(source.less_seconds)} less to "
+            f"{format_duration(source.more_seconds)} more"
         )
 
 
@@ -320,14 +327,16 @@ def _rows(answer: StepPlanReply) -> Iterator[RenderableType]:
     elif found.rows_seconds is not None and found.rows_bytes is not None:
         of_stages = ", stages too" if answer.plans[0].axes.get("pipe", 1) > 1 else ""
         yield (
-            f"rows of single operations, chosen together: {format_duration(found.sums)} one after the"
+            f"rows of single operations, chosen together: {format_duration(found.sums)} one after "
+            "the"
             f" other{of_stages} (the first plan's: {format_duration(found.recipe_sums)}), at most"
             f" {found.sums_gap:.2g} of that above the least; on the clock"
             f" {format_duration(found.rows_seconds)}, {format_bytes(found.rows_bytes)}"
         )
     if found.rounded:
         yield (
-            f"by these rows sums are added up on the other side of {pluralize(found.rounded, 'cast')},"
+            "by these rows sums are added up on the other side of "
+            f"{pluralize(found.rounded, 'cast')},"
             " so in the narrower type: part of what they gain, and other rounding"
         )
     yield (

@@ -22,7 +22,8 @@ def render_profile(answer: ProfileReply) -> RenderableType:
     )
     return paragraphs(
         f"{answer.name}: {answer.plan}",
-        f"{pluralize(answer.operations, 'operation')} in {pluralize(answer.blocks, 'block')} between which "
+        f"{pluralize(answer.operations, 'operation')} in {pluralize(answer.blocks, 'block')} "
+        "between which "
         f"something is sent; {len(answer.events)} of them differ\n",
         table_of(
             answer.events[:MOST_EVENTS], shown, right="times,operations,flops,seconds,spread,bytes"

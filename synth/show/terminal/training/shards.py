@@ -169,7 +169,8 @@ def _share(one: RequestOfStep) -> float:
 
 def _seconds(machine: MachineOfStep) -> Iterator[str]:
     yield (
-        f"\n{format_duration(machine.seconds)} a step, one request after the other; what computing costs,"
+        f"\n{format_duration(machine.seconds)} a step, one request after the other; what "
+        "computing costs,"
         " and hides, is not weighed"
     )
     yield price_basis(machine.prices)

@@ -56,7 +56,8 @@ def _head(answer: SimulateReply) -> Iterator[RenderableType]:
     yield from render_placements(machine.levels, answer.axes, [machine.placement])
     low, high = answer.interval
     yield (
-        f"\n{format_duration(answer.seconds)} a step, {format_duration(low)} to {format_duration(high)} as computing is"
+        f"\n{format_duration(answer.seconds)} a step, {format_duration(low)} to "
+        f"{format_duration(high)} as computing is"
         f" fast or slow ({answer.how}); {price_basis(machine.prices)}"
     )
     rate = f"{answer.tokens_per_second:,.0f} tokens/s" if answer.tokens else ""
@@ -92,7 +93,10 @@ def _collective_lines(answer: SimulateReply) -> Iterator[RenderableType]:
         yield table_of(shown, _COLLECTIVE_CELLS, right="times,in all,exposed,hidden", wraps="sent")
     if rest:
         seconds = sum(one.seconds for one in rest)
-        yield f"{pluralize(len(rest), 'other request')}: {format_duration(seconds)}, next to all of it hidden"
+        yield (
+            f"{pluralize(len(rest), 'other request')}: {format_duration(seconds)}, next to all of "
+            "it hidden"
+        )
     if not answer.sent:
         yield "nothing is sent"
 
@@ -133,7 +137,8 @@ def _memory(answer: SimulateReply) -> Iterator[RenderableType]:
     moment, there = answer.memory, answer.machine.device_bytes
     where = f" on rank {answer.fullest}" if len(answer.ranks) > 1 else ""
     yield (
-        f"memory: {format_bytes(moment.bytes)} of {format_bytes(there)}{where}, the most of all moments, at"
+        f"memory: {format_bytes(moment.bytes)} of {format_bytes(there)}{where}, the most of all "
+        "moments, at"
         f" {format_duration(moment.seconds)}"
     )
     if not answer.fits:

@@ -377,7 +377,10 @@ def emit_move(text: str, move: ShardingMove, held: Type, sizes: Mapping[str, int
             kind = _reduce_operation(move.kind, held)
             return f'reduce_scatter({CONTIGUOUS.format(text)}, {move.enters}, {order}, "{kind}")'
         case MoveKind.ALL_REDUCE:
-            return f'all_reduce({CONTIGUOUS.format(text)}, {axes}, "{_reduce_operation(move.kind, held)}")'
+            return (
+                f"all_reduce({CONTIGUOUS.format(text)}, {axes}, "
+                f'"{_reduce_operation(move.kind, held)}")'
+            )
         case MoveKind.PERMUTE:
             ordered, senders = find_senders(move, sizes)
             return f"permute({text}, {spell_words(ordered)}, {senders})"

@@ -2,9 +2,9 @@
 
 A stage has some layers; the first has what comes before them, too, and the last what comes after,
 which of a large vocabulary is as much as several layers. Most do all the same, so plans are told by
-*kinds* of stages and of ranks, as they are ``lay_out_stages``. What no order of the passes can beat needs no
-clock: a rank waits for the stages before its own, does all its passes, and those stages end after
-it. Four equal stages and eight microbatches by 1F1B reach that:
+*kinds* of stages and of ranks, as they are ``lay_out_stages``. What no order of the passes can beat
+needs no clock: a rank waits for the stages before its own, does all its passes, and those stages
+end after it. Four equal stages and eight microbatches by 1F1B reach that:
 
 >>> each = (1.0, 1.0, 1.0)
 >>> links = [0.0, 0.0, 0.0]
