@@ -100,6 +100,21 @@ def read_step(spec: str) -> str | NamedTextJson:
     return spec if text == spec else _named_text(spec, text)
 
 
+def profile(spec: str) -> NamedTextJson:
+    """What 'collsynth profile' wrote to a file, with the file's name as typed."""
+    text = read_program(spec, "a profile")
+    if text == spec:
+        hint = "'collsynth profile MODEL --plan PLAN -o FILE' makes one"
+        raise InputError(f"there is no file {spec!r}", where="--profile", hint=hint)
+    return _named_text(spec, text)
+
+
+def device(spec: str) -> str | NamedTextJson:
+    """A known accelerator's name unchanged; for a file its text, with the file's name as typed."""
+    text = read_program(spec, "an accelerator")
+    return spec if text == spec else _named_text(spec, text)
+
+
 def strip_texts(question: Any) -> Any:
     """A question as it is logged: each named text is replaced by its name."""
     if isinstance(question, dict):
@@ -124,5 +139,7 @@ READERS: Mapping[File, Callable[[Any], Any]] = {
     File.ORDER: partial(read_program, what="a pipeline order"),
     File.STEP: read_step,
     File.PLAN: partial(read_program, what="a plan"),
+    File.PROFILE: profile,
+    File.DEVICE: device,
 }
 """What reads a word that may name a file, by what the file holds."""

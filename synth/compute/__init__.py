@@ -14,8 +14,6 @@ not priced here but by the planner.
 'roofline'
 """
 
-from synth.compute.attention import Attention as Attention
-from synth.compute.attention import attention_estimate as attention_estimate
 from synth.compute.flops import flops_of as flops_of
 from synth.compute.products import MatrixProduct as MatrixProduct
 from synth.compute.products import product_of as product_of

@@ -15,9 +15,15 @@ from synth.ask.questions.flags import Figure
 from synth.ask.questions.question import Question
 from synth.ask.reply import Outcome, Reply, reply_of_search
 from synth.ask.training.gaining import programs_of
-from synth.ask.training.machines import Accelerator, accelerator_of
+from synth.ask.training.machines import (
+    Accelerator,
+    PerhapsProfile,
+    accelerator_of,
+    profile_of,
+)
 from synth.ask.training.simulated import products, size_of
 from synth.collective.ranking.request import StoppableWatcher, UnrankedWatcher, Watcher
+from synth.measure.profiles import check_dtype
 from synth.search.space import Budget
 from synth.step.frameworks import ModelSpec, PlacedSystem, write_configurations
 from synth.step.frameworks import TrainingSpec as Training
@@ -53,6 +59,7 @@ class StepPlanQuestion(Question):
     ] = "bfloat16"
     optimizer: Annotated[Literal["adamw", "sgd"], Flag("What updates it: adamw or sgd")] = "adamw"
     device: Accelerator = None
+    profile: PerhapsProfile = None
     pin: Annotated[
         str,
         Field(max_length=1024),
@@ -91,8 +98,14 @@ def plan_step(
     """
     assert question.model is not None
     device = accelerator_of(system, question.device)
+    profile = profile_of(question.profile, device, system.devices)
     changes = apart(question.model, question.changes(), gcd(question.batch, system.devices))
-    job = PlanningProblem(question.model, changes, question.spelling(), system.check_even(), device)
+    job = PlanningProblem(
+        question.model, changes, question.spelling(), system.check_even(), device, profile
+    )
+    flops, dtype = products(job.step)
+    if profile and question.profile:
+        check_dtype(profile, dtype, question.profile.name)
     planner = Planner(job)
     pins, others = question.pins()
     remembering = StoppableWatcher(watcher)
@@ -101,7 +114,6 @@ def plan_step(
     if others.said and remembering.go_on():
         both = Pins({**others.said, **pins.said, **others.said})
         why_not = planner.plans(both, 1, UnrankedWatcher(remembering))
-    flops, dtype = products(job.step)
     samples, tokens = size_of(job.step)
     closer = None
     if question.rows and found.finalists and remembering.go_on():
@@ -122,6 +134,7 @@ def plan_step(
         planner.gaining,
         closer,
         planner.freed(pins, found),
+        question.profile.name if question.profile else "",
         complete=all(one.complete for one in (found, why_not) if one) and not remembering.stopped,
     )
     answer = StepPlanReply.of(asked, found, why_not)

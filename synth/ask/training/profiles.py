@@ -11,6 +11,7 @@ from synth.ask.questions.fields import CostLimit, Flag
 from synth.ask.questions.flags import Measure
 from synth.ask.reply import Reply, reply
 from synth.ask.training.plans import PlannedQuestion
+from synth.ask.training.simulated import products
 from synth.collective.ranking.request import Watcher
 from synth.measure.profiles import ProfileTrial, list_events, measure_events
 
@@ -57,7 +58,7 @@ def profile(question: ProfileQuestion, watcher: Watcher) -> Reply:
             question.timeout_seconds,
         )
         each = (event for _, event in pairs)
-        seen = measure_events(each, trial, step.name, found.text, watcher.go_on)
+        seen = measure_events(each, trial, step.name, found.text, products(step)[1], watcher.go_on)
     return reply(
         ProfileReply.of(found.step, pairs, text=found.text, runtime=question.runtime, profile=seen)
     )

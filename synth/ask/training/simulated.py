@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import gcd
 from typing import Annotated, Literal
@@ -20,7 +21,13 @@ from synth.ask.answers.training.simulated import SimulateReply, SimulationContex
 from synth.ask.questions.fields import Flag
 from synth.ask.questions.flags import Measure, OptionalMachine
 from synth.ask.reply import Outcome, Reply, reply
-from synth.ask.training.machines import Accelerator, StepOnMachineQuestion, accelerator_of
+from synth.ask.training.machines import (
+    Accelerator,
+    PerhapsProfile,
+    StepOnMachineQuestion,
+    accelerator_of,
+    profile_of,
+)
 from synth.ask.training.plans import StepWithPlan
 from synth.collective.ranking.request import Watcher
 from synth.collective.workload.files import write
@@ -28,6 +35,7 @@ from synth.collective.workload.job import Entry, JobAxis, Workload
 from synth.collective.workload.quantities import parse_amount
 from synth.compute import Estimate, Provenance, Section, sum_estimates_of_section
 from synth.compute.flops import flops_of, type_of
+from synth.measure.profiles import known
 from synth.step.schedules import TransferProtocol
 from synth.step.sharding import Plan
 from synth.step.simulation import Overlap
@@ -51,6 +59,7 @@ class SimulateQuestion(StepOnMachineQuestion):
 
     system: Annotated[OptionalMachine, Flag("Where it is to run")] = None
     device: Accelerator = None
+    profile: PerhapsProfile = None
     overlap: Annotated[
         Literal["none", "gradients", "all"],
         Flag(
@@ -113,10 +122,14 @@ def simulate_step(question: SimulateQuestion, watcher: Watcher) -> Reply:
     assert lies is not None
     system, placement, by_framework = lies
     device = accelerator_of(system, question.device)
-    network = NetworkPrices.of(system, placement)
-    clock = _StepTimer(found, question.runtime, network, device)
-    whole = clock.run(clock.likely)
     flops, dtype = products(step)
+    profile = profile_of(question.profile, device, system.devices, dtype)
+    measured = profile and known(profile, found.step, found.program, found.plan.parts)
+    network = NetworkPrices.of(system, placement)
+    clock = _StepTimer(
+        found, question.runtime, network, device, measured.seconds if measured else {}
+    )
+    whole = clock.run(clock.likely)
     asked = SimulationContext(
         step,
         found.plan,
@@ -131,6 +144,8 @@ def simulate_step(question: SimulateQuestion, watcher: Watcher) -> Reply:
         (clock.run(clock.fast).seconds, clock.run(clock.slow).seconds),
         *size_of(step),
         flops,
+        question.profile.name if question.profile else "",
+        measured.kinds if measured else None,
     )
     gained = list(simulate_gains(whole, clock.likely, clock.run))
     files = [TextFile(name=f"{step.name}.trace.json", text=write_trace(step.name, whole))]
@@ -147,11 +162,12 @@ class _StepTimer:
     runtime: StepRuntime
     network: NetworkPrices
     device: Device
+    measured: Mapping[int, Estimate]
 
     def __post_init__(self) -> None:
         one = self.planned
         scores = find_scores(one.program, one.plan.parts) if self.runtime.flash else frozenset()
-        self._grouping = group_operations(one.plan, one.program, self.runtime)
+        self._grouping = group_operations(one.plan, one.program, self.runtime, self.measured)
         rooflines = Rooflines(self.device, scores)
         known: dict[int, tuple[Section, Estimate]] = {}
 

@@ -20,6 +20,7 @@ from synth.measure.logs.csv import is_plain_csv, parse_plain_table
 from synth.measure.logs.json import check_json, is_csv, is_json, parse_csv_tables, parse_json_tables
 from synth.measure.logs.sections import has_sections, parse_sections
 from synth.measure.logs.tables import (
+    BARE,
     COLLECTIVES,
     PIECES,
     UNREAD,
@@ -35,6 +36,8 @@ _COLLECTIVE_HINT = (
 )
 _MOST_LINES = 1_000_000
 _ROW = re.compile(rf"[0-9]\s+-?[0-9]+\s+(?:{'|'.join(WORD_BYTES)})(?:\s|$)")
+_BARE = re.compile(r"#\s+size\s+count\s+time\s+algbw\s+busbw")
+"""The head of a table of mscclpp-test, whose rows name no type."""
 _UNPRICED = "no collective we price"
 _OLD_GATHER = ("all-gather", "reduce-scatter")
 
@@ -78,7 +81,13 @@ def check_log(text: str, source: str) -> None:
         raise InputError(f"{count} lines", where=source, hint=f"at most {_MOST_LINES} are read")
     if is_json(text):
         check_json(text, source)
-    elif not (is_plain_csv(text) or is_csv(text) or _ROW.search(text) or has_sections(text)):
+    elif not (
+        is_plain_csv(text)
+        or is_csv(text)
+        or _ROW.search(text)
+        or _BARE.search(text)
+        or has_sections(text)
+    ):
         raise _no_table_error(source)
 
 
@@ -164,6 +173,18 @@ def _check_rows_of(table: Table, what: str) -> None:
 
 def _explain_mismatch(table: Table, what: str) -> str:
     """Why rows cannot be of a collective; "" where they can."""
+    if table.columns != BARE and (why := _why_not_named(table, what)):
+        return why
+    low, high = _rank_range_by_counts(table, what)
+    if low > high or high < 2:
+        return "size / (count x type) is not that of this test"
+    if _rank_range_by_ratio(table, what) is None:
+        return "busbw / algbw is not that of this test"
+    return "" if table.columns == BARE else _explain_wrong_columns(table, what)
+
+
+def _why_not_named(table: Table, what: str) -> str:
+    """Why the columns of operation and root cannot be of a collective; "" where they can."""
     row = max(table.rows, key=lambda row: row.size_bytes)
     reduces = what in ("all-reduce", "reduce-scatter", "reduce")
     operation = row.operation if row.operation != "none" else None
@@ -178,12 +199,7 @@ def _explain_mismatch(table: Table, what: str) -> str:
         return "they have no root"
     if table.columns and "redop" not in table.columns and what not in ("all-gather", "broadcast"):
         return "their head has no reduction operation"
-    low, high = _rank_range_by_counts(table, what)
-    if low > high or high < 2:
-        return "size / (count x type) is not that of this test"
-    if _rank_range_by_ratio(table, what) is None:
-        return "busbw / algbw is not that of this test"
-    return _explain_wrong_columns(table, what)
+    return ""
 
 
 def _explain_wrong_columns(table: Table, what: str) -> str:
@@ -341,6 +357,8 @@ def _select_usable(rows: Iterable[LogRow]) -> Iterator[LogRow]:
 
 def _warnings(table: Table) -> Iterator[str]:
     """Warnings: rows left out, sizes measured twice, an incomplete list of devices."""
+    if table.columns == BARE:
+        yield "a table of mscclpp-test: it times kernels of MSCCL++, and prices are of NCCL or RCCL"
     if table.broken:
         yield f"{table.broken} rows are torn apart by other output and left out"
     bad: dict[str, list[int]] = {}

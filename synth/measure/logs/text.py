@@ -9,7 +9,7 @@ from decimal import Decimal, InvalidOperation
 
 from synth.measure.logs.environment import find_program, is_command
 from synth.measure.logs.header import RunFacts, check_rows
-from synth.measure.logs.tables import WORD_BYTES, LogRow, RankRecord, Table, Timing
+from synth.measure.logs.tables import BARE, WORD_BYTES, LogRow, RankRecord, Table, Timing
 
 LONGEST_LINE = 4096
 """No test prints longer ones; what does is not looked at."""
@@ -66,7 +66,7 @@ class _LogReader:
     _torn: _TornRow | None = None
 
     def read(self, line: str) -> None:
-        if found := _find_row_head(line):
+        if found := _find_row_head(line) or (self._bare and _bare_row(line)):
             self._settle()
             self._torn = found
             return
@@ -79,6 +79,10 @@ class _LogReader:
         if any(mark in line for mark in _ENDS):
             self.close(ended=True)
         _take_facts(self.facts, line)
+
+    @property
+    def _bare(self) -> bool:
+        return self.facts.stated.columns == BARE
 
     def close(self, ended: bool = False) -> None:
         """End the table, if there is one; the facts of the run go with it."""
@@ -117,7 +121,8 @@ def _take_facts(facts: RunFacts, line: str) -> None:
             )
         )
         return
-    if (head := line.partition("#")[2].split())[:3] == ["size", "count", "type"]:
+    head = line.partition("#")[2].split()
+    if head[:3] in (["size", "count", "type"], [*BARE, "time"]):
         facts.add(columns=tuple(head[: head.index("time")] if "time" in head else head[:8]))
         return
     if not facts.stated.version and ("NCCL" in line or "nccl" in line):
@@ -204,6 +209,21 @@ def _find_row_head(line: str) -> _TornRow | None:
         size, count = tokens[i - 2].rpartition(":")[2], tokens[i - 1]
         if _is_whole(size) and _is_whole(count) and not size.startswith("-"):
             return _begin_row(line, tokens, i, (int(size), int(count)))
+    return None
+
+
+def _bare_row(line: str) -> _TornRow | None:
+    """A row of mscclpp-test: no type, and one half, which is in-place unless it is behind a gap."""
+    match _strip_rank_mark(line).split():
+        case [size, count, *numbers] if (
+            len(numbers) in (3, 4)
+            and size.isdecimal()
+            and all(map(_is_whole, (size, count)))
+            and all(map(_is_number, numbers))
+        ):
+            half = [*numbers, "N/A"][:4]
+            amounts = int(size), int(count)
+            return _TornRow(*amounts, "int32", None, half, not _wide_gap(line), junk=False)
     return None
 
 

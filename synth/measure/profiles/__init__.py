@@ -2,9 +2,9 @@
 
 ``list_events`` cuts a program in blocks of operations between which nothing is sent, and gives
 those that are equal one event, whose text is that of the written file; ``measure_events`` runs all
-of them in turns in processes of their own, beside a reference; ``compose_seconds`` gives every
-operation of a program its share. Communication is not measured here: the planner and its
-calibration price it.
+of them in turns in processes of their own, beside a reference; ``known`` says what such a profile
+has of a program, and gives every operation its share. Communication is not measured here: the
+planner and its calibration price it.
 
 Two operations with nothing sent between them are one event, and here it is written for PyTorch:
 
@@ -20,13 +20,14 @@ Two operations with nothing sent between them are one event, and here it is writ
 """
 
 from synth.measure.profiles.blocks import OperationBlock, split_blocks
-from synth.measure.profiles.composed import compose_seconds
+from synth.measure.profiles.composed import Kinds, Known, compose_seconds, known
 from synth.measure.profiles.events import ProfileEvent, list_events
 from synth.measure.profiles.profile import (
     MOST_DRIFT,
     MeasuredEvent,
     Profile,
-    check_here,
+    check_dtype,
+    check_machine,
     drift_of,
     profile_text,
     read_profile,
@@ -35,14 +36,18 @@ from synth.measure.profiles.trial import ProfileTrial, measure_events
 
 __all__ = [
     "MOST_DRIFT",
+    "Kinds",
+    "Known",
     "MeasuredEvent",
     "OperationBlock",
     "Profile",
     "ProfileEvent",
     "ProfileTrial",
-    "check_here",
+    "check_dtype",
+    "check_machine",
     "compose_seconds",
     "drift_of",
+    "known",
     "list_events",
     "measure_events",
     "profile_text",

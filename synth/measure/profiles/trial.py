@@ -18,6 +18,7 @@ from hierarchies import InputError
 from synth.collective.run.processes import Command, supervise
 from synth.measure.profiles.events import ProfileEvent
 from synth.measure.profiles.profile import (
+    FORMAT,
     MeasuredEvent,
     Profile,
     ProfileConditions,
@@ -57,6 +58,7 @@ def measure_events(
     trial: ProfileTrial,
     model: str,
     plan: str,
+    dtype: str,
     go_on: Callable[[], bool] = lambda: True,
 ) -> Profile:
     """The seconds of each event, which are told apart by their keys.
@@ -94,7 +96,7 @@ def measure_events(
             json.loads((folder / f"measured{number}.json").read_text(encoding="utf-8"))
             for number in range(trial.processes)
         ]
-    profile = _profile(unlike, found, trial, model, plan)
+    profile = _profile(unlike, found, trial, model, plan, dtype)
     check_drift(profile, "--processes" if trial.processes > 1 else "")
     return profile
 
@@ -120,11 +122,14 @@ def _profile(
     trial: ProfileTrial,
     model: str,
     plan: str,
+    dtype: str,
 ) -> Profile:
     reference = [median(one["reference"]) for one in found]
     return Profile(
+        format=FORMAT,
         model=model,
         plan=plan,
+        dtype=dtype,
         date=datetime.now(tz=UTC).date().isoformat(),
         where=ProfileConditions(
             processor=processor_name(),

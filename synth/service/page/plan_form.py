@@ -14,7 +14,7 @@ from hierarchies.devices import devices
 from hierarchies.units import format_bytes
 from synth.ask.planning import PlanQuestion
 from synth.ask.questions.question import parse_question
-from synth.ask.training.machines import accelerator_of
+from synth.ask.training.machines import accelerator_of, profile_of
 from synth.ask.training.planned import StepPlanQuestion
 from synth.service.page.boxes import Boxes
 from synth.service.page.form_values import machine_of
@@ -109,6 +109,8 @@ def check(
         with checked.noting("device"):
             device = accelerator_of(machine, sound.device)
             checked.tell("device", f"{device.name}, {format_bytes(device.memory_bytes)}")
+            with checked.noting("profile"):
+                profile_of(sound.profile, device, machine.devices)
     for name in ("pin", "explain"):
         with checked.noting(name):
             Pins.parse(getattr(sound, name))

@@ -13,6 +13,7 @@ from hierarchies import InputError, Placement, System, row_major_placement
 from hierarchies.devices import Device
 from synth.collective.ranking.request import Request, StopFlag, Watcher
 from synth.compute import NOTHING, Estimate, Section, sum_estimates_of_section
+from synth.measure.profiles import Kinds, Known, Profile, known
 from synth.search.forks import WorkControl, map_in_forks
 from synth.step.redistribution.seconds import RequestAnswers
 from synth.step.schedules import HALVES, SCHEDULES
@@ -22,8 +23,8 @@ from synth.step.sharding.plan import PIPE
 from synth.step.sharding.stages import ONCE_PHASES
 from synth.step.simulation import DeviceTasks as Tasks
 from synth.step.simulation import Overlap, Sources, StepPrediction, StepRuntime, predict_step
-from synth.step.simulation.groups import find_scores
-from synth.step.simulation.predicting import predict_tasks, write_tasks
+from synth.step.simulation.groups import OperationGrouping, find_scores
+from synth.step.simulation.predicting import group_operations, predict_tasks, write_tasks
 from synth.step.simulation.sources import NetworkPrices, Rooflines, build_sources
 from synth.step.simulation.stretching import WRITTEN_STAGES, stretch_device
 
@@ -36,7 +37,8 @@ class Finalist:
     """A candidate, its plan of the step, where it lies, and that on the clock.
 
     ``products`` and ``between``: what the busiest rank computes, products of matrices and the rest.
-    ``saved_seconds``: what it would take longer with each gradient's sum by itself.
+    ``saved_seconds``: what it would take longer with each gradient's sum by itself. ``kinds``: how
+    many kinds of local work a profile has, if there is one.
     """
 
     candidate: PlacedRecipe
@@ -47,6 +49,7 @@ class Finalist:
     products: Estimate
     between: Estimate
     saved_seconds: float = 0.0
+    kinds: Kinds | None = None
 
     @property
     def size_bytes(self) -> int:
@@ -173,22 +176,43 @@ def rooflines_of(step: Step, plan: Plan, device: Device) -> Rooflines:
     return Rooflines(device, find_scores(apply(step, plan), plan.parts))
 
 
+def known_of(step: Step, plan: Plan, profile: Profile | None) -> Known:
+    """What a profile has of a plan of a step. Raises InputError as ``known`` does."""
+    if profile is None:
+        return _NOTHING_KNOWN
+    return known(profile, prepare_step(step, plan), apply(step, plan), plan.parts)
+
+
+_NOTHING_KNOWN = Known({}, Kinds(0, 0))
+
+
 def simulate_plan(
-    step: Step, plan: Plan, computing: Callable[[Section], Estimate], network: NetworkPrices
+    step: Step,
+    plan: Plan,
+    computing: Callable[[Section], Estimate],
+    network: NetworkPrices,
+    measured: Known = _NOTHING_KNOWN,
 ) -> StepPrediction:
     """A plan of a step on the clock, as finalists are."""
-    return predict_step(*_prediction_inputs(step, plan, computing, network))
+    return predict_step(*_prediction_inputs(step, plan, computing, network, measured))
 
 
 def _prediction_inputs(
-    step: Step, plan: Plan, computing: Callable[[Section], Estimate], network: NetworkPrices
-) -> tuple[Step, Plan, StepProgram, Sources, StepRuntime]:
+    step: Step,
+    plan: Plan,
+    computing: Callable[[Section], Estimate],
+    network: NetworkPrices,
+    measured: Known,
+) -> tuple[Step, Plan, StepProgram, Sources, StepRuntime, OperationGrouping]:
+    program = apply(step, plan)
+    grouping = group_operations(plan, program, RUNTIME, measured.seconds)
     return (
         prepare_step(step, plan),
         plan,
-        apply(step, plan),
+        program,
         build_sources(computing, network),
         RUNTIME,
+        grouping,
     )
 
 
@@ -217,13 +241,17 @@ def _shorten_recipe(recipe: Recipe, layers: int) -> Recipe | None:
 
 
 def simulate_candidate(
-    step: Step, one: PlacedRecipe, answers: RequestAnswers, device: Device
+    step: Step,
+    one: PlacedRecipe,
+    answers: RequestAnswers,
+    device: Device,
+    profile: Profile | None = None,
 ) -> Finalist:
     """The step by a candidate on the clock, with what the planner ``answers`` on the system.
 
     Raises InputError for a plan that is not one of the step.
     """
-    told = _FinalistBuilder(one, answers, device)
+    told = _FinalistBuilder(one, answers, device, profile)
     return told.finalist(told.predicted(step, one.recipe))
 
 
@@ -233,6 +261,7 @@ def simulate_finalist(
     one: PlacedRecipe,
     answers: RequestAnswers,
     device: Device,
+    profile: Profile | None = None,
 ) -> Finalist:
     """The same; ``step_of`` gives the step with so many layers.
 
@@ -240,7 +269,7 @@ def simulate_finalist(
     """
     recipe = one.recipe
     if (short := _shorten_recipe(recipe, layers)) is not None:
-        told = _FinalistBuilder(one, answers, device)
+        told = _FinalistBuilder(one, answers, device, profile)
         few = told.written(step_of(sum(short.layers)), short)
         if (longer := stretch_device(few, recipe.stages)) is not None:
             order = SCHEDULES[recipe.schedule](one.ranks, recipe.microbatches, recipe.chunks)
@@ -248,7 +277,7 @@ def simulate_finalist(
             return told.finalist(
                 predict_tasks(longer, order, recipe.microbatches, handing, RUNTIME)
             )
-    return simulate_candidate(step_of(layers), one, answers, device)
+    return simulate_candidate(step_of(layers), one, answers, device, profile)
 
 
 def list_requests(
@@ -283,8 +312,10 @@ class _FinalistBuilder:
     candidate: PlacedRecipe
     answers: RequestAnswers
     device: Device
+    profile: Profile | None
     known: dict[float, tuple[Estimate, Estimate]] = field(default_factory=dict)
     plan: Plan = field(init=False)
+    measured: Known = field(init=False)
 
     @cached_property
     def placement(self) -> Placement:
@@ -302,18 +333,24 @@ class _FinalistBuilder:
         one = self.candidate
         by_itself = is_framework_order(one, self.answers.system)
         computed = self._of(found, one.recipe.microbatches)
-        return Finalist(one, self.plan, self.placement, by_itself, found, *computed)
+        kinds = self.measured.kinds if self.profile else None
+        return Finalist(one, self.plan, self.placement, by_itself, found, *computed, kinds=kinds)
 
     def predicted(self, step: Step, recipe: Recipe) -> StepPrediction:
         """A step by a recipe."""
-        self.plan = plan_of(step, recipe)
-        return simulate_plan(step, self.plan, self._computing(step), self.network)
+        return predict_step(*self._by(step, recipe))
 
     def written(self, step: Step, recipe: Recipe) -> Tasks:
         """What its device does."""
+        return write_tasks(*self._by(step, recipe))
+
+    def _by(
+        self, step: Step, recipe: Recipe
+    ) -> tuple[Step, Plan, StepProgram, Sources, StepRuntime, OperationGrouping]:
         self.plan = plan_of(step, recipe)
-        return write_tasks(
-            *_prediction_inputs(step, self.plan, self._computing(step), self.network)
+        self.measured = known_of(step, self.plan, self.profile)
+        return _prediction_inputs(
+            step, self.plan, self._computing(step), self.network, self.measured
         )
 
     def _computing(self, step: Step) -> Callable[[Section], Estimate]:

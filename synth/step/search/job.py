@@ -15,6 +15,7 @@ from math import isqrt
 from grammar.tensors.operations import Step
 from hierarchies import InputError, System
 from hierarchies.devices import Device
+from synth.measure.profiles import Profile
 from synth.step.models import ModelSettings, zoo_step
 from synth.step.rows.grids import Extents, Knobs, extents_of, list_recipes
 from synth.step.search.composing.reading import LAYERS
@@ -42,13 +43,18 @@ CHUNKS = (1, 2, 4, 8)
 
 @dataclass(frozen=True)
 class PlanningProblem:
-    """A model of the zoo with sizes as changed, a batch of so many samples, on a machine."""
+    """A model of the zoo with sizes as changed, a batch of so many samples, on a machine.
+
+    ``profile``: what was measured of local work, which goes before the rates of the device wherever
+    a plan is simulated; plans are composed by rates alone.
+    """
 
     model: str
     changes: Mapping[str, int]
     spelling: ModelSettings
     system: System
     device: Device
+    profile: Profile | None = None
 
     @cached_property
     def layers(self) -> int:

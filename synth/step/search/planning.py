@@ -197,7 +197,7 @@ class Planner:
     def finer(self, one: Finalist, budget: Budget) -> Refinement:
         """A finalist operation by operation; of substitutions as many as the budget has."""
         job = self.job
-        return refine(job.step, one, self._answers, self._links[0], job.device, budget)
+        return refine(job.step, one, self._answers, self._links[0], job.device, budget, job.profile)
 
     def _balanced(self, some: Iterable[Family], watcher: Watcher) -> Iterator[Family]:
         """All plans, their layers cut as is fastest where that pays and fits."""
@@ -239,7 +239,9 @@ class Planner:
 
     def _finalist(self, one: PlacedRecipe) -> Finalist:
         job = self.job
-        return simulate_finalist(job.of_layers, job.layers, one, self._answers, job.device)
+        return simulate_finalist(
+            job.of_layers, job.layers, one, self._answers, job.device, job.profile
+        )
 
     def _bucketed(self, pins: Pins, one: PlacedRecipe) -> Finalist:
         """A plan simulated, with the buckets that are pinned, or those that gain."""

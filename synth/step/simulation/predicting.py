@@ -6,13 +6,17 @@ what was measured of sections and of collectives. All else follows from the prog
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from types import MappingProxyType
 
 from grammar.tensors.operations import Step
+from synth.compute import Estimate
 from synth.step.schedules import PipelineSchedule, TransferProtocol
 from synth.step.sharding import Plan, StepProgram
+from synth.step.sharding.program import EVERYWHERE
+from synth.step.sharding.stages import ONCE_PHASES
 from synth.step.simulation.device import (
     DeviceTasks,
     Overlap,
@@ -126,10 +130,20 @@ class StepPrediction:
             yield from (span.row for span in self.run.ranks[rank])
 
 
-def group_operations(plan: Plan, program: StepProgram, runtime: StepRuntime) -> OperationGrouping:
-    """Which operations are one section: to be given where one program is timed several times."""
+def group_operations(
+    plan: Plan,
+    program: StepProgram,
+    runtime: StepRuntime,
+    measured: Mapping[int, Estimate] = MappingProxyType({}),
+) -> OperationGrouping:
+    """Which operations are one section: to be given where one program is timed several times.
+
+    ``measured``: seconds of operations of this very program, as ``OperationGrouping`` has them.
+    """
     unstored = find_scores(program, plan.parts) if runtime.flash else ()
-    return grouping_of(plan, runtime.overlap, whole=runtime.whole, unstored=unstored)
+    return grouping_of(
+        plan, runtime.overlap, whole=runtime.whole, unstored=unstored, measured=measured
+    )
 
 
 def predict_step(
@@ -165,6 +179,18 @@ def write_tasks(
     grouping = grouping or group_operations(plan, program, runtime)
     told = (sources.computing, sources.sending, runtime.overlap, grouping)
     return write_device(step, plan, program, *told)
+
+
+def local_seconds(found: StepPrediction, microbatches: int) -> tuple[float, float]:
+    """Seconds that a device of each rank computes in a step, and those that were measured."""
+    whole = measured = 0.0
+    for task in found.device.tasks:
+        if not task.request:
+            times = 1 if task.place.when in ONCE_PHASES else microbatches
+            times *= len(found.ranks) if task.place.stage == EVERYWHERE else 1
+            whole += times * task.seconds
+            measured += times * task.measured
+    return whole, measured
 
 
 def predict_tasks(

@@ -25,7 +25,7 @@ from synth.ask.answers.training.least_memory import LeastMemory
 from synth.ask.answers.training.operations import RowsOfOperations
 from synth.ask.answers.training.plans import MoreSeconds, PlanOfFront, PlanOfStep, thin_front
 from synth.ask.answers.training.sent import CollectiveOfStep
-from synth.ask.answers.training.simulated import MomentOfStep, RankOfStep
+from synth.ask.answers.training.simulated import MeasuredOfStep, MomentOfStep, RankOfStep
 from synth.collective.emit import Files
 from synth.search.space import BestFound, Found, Infeasible, NoneFound, Optimal
 from synth.step.search.finalists import Finalist
@@ -247,6 +247,7 @@ class PlanContext:
     gaining: Callable[[Finalist], Sequence[CollectiveGain]]
     finer: Refinement | None = None
     freed: Sequence[MemorySaving] = ()
+    profile: str = ""
     complete: bool = True
 
     @property
@@ -286,6 +287,9 @@ class PlanContext:
                 RankOfStep.of(run, rank, rows)
                 for rank, rows in zip(run.ranks, list_spans(run, most), strict=True)
             ],
+            measured=MeasuredOfStep.of(
+                self.profile, one.kinds, run, one.candidate.recipe.microbatches
+            ),
             gap=seconds / among.least_seconds - 1,
             bucket_bytes=one.candidate.recipe.bucket_bytes,
             bucket_saved_seconds=one.saved_seconds,

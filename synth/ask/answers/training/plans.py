@@ -7,8 +7,8 @@ from typing import Annotated, Self, TypeVar
 
 from pydantic import Field
 
-from synth.ask.answers.parts import AnswerPart, Axes, Matrix, Number, Seconds, Whole
-from synth.ask.answers.training.simulated import MomentOfStep, RankOfStep
+from synth.ask.answers.parts import AnswerPart, Axes, Matrix, Number, Seconds, Whole, optional_key
+from synth.ask.answers.training.simulated import MeasuredOfStep, MomentOfStep, RankOfStep
 from synth.step.search.links import ComposedPlan
 from synth.step.search.resolution import Difference
 
@@ -75,7 +75,11 @@ class PlanOfStep(AnswerPart):
         min_length=1,
         description="Of the pipeline, with what each does; its streams only of the busiest.",
     )
-    gap: Number = Field(description="How far above what no plan can beat: 0.2 is a fifth.")
+    measured: MeasuredOfStep | None = optional_key("With a profile, what of computing it measured.")
+    gap: Signed = Field(
+        description="How far above what no plan can beat by rates: 0.2 is a fifth; less than 0"
+        " where a profile measured less than rates say."
+    )
     bucket_bytes: Whole = Field(
         description="What of gradients is summed at once, at most; 0 if each by itself."
     )

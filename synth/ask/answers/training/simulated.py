@@ -26,12 +26,13 @@ from synth.ask.answers.parts import (
 from synth.ask.answers.ranked import LAID_OUT_BY, LaidOutBy
 from synth.ask.answers.training.shards import TargetMachine
 from synth.compute import Provenance
+from synth.measure.profiles import Kinds
 from synth.step.schedules import TransferProtocol
 from synth.step.sharding import Plan
 from synth.step.simulation.gains import Gain
 from synth.step.simulation.memory import MemorySnapshot
 from synth.step.simulation.pipeline import PASSES
-from synth.step.simulation.predicting import PipelineRank, StepPrediction
+from synth.step.simulation.predicting import PipelineRank, StepPrediction, local_seconds
 from synth.step.simulation.simulation import Activity, RequestSummary, StepTimelineRow
 from synth.step.simulation.spans import split_communication
 
@@ -137,6 +138,30 @@ class RankOfStep(AnswerPart):
         )
 
 
+class MeasuredOfStep(AnswerPart):
+    """How much of what is computed goes by a profile; the rest is by the roofline."""
+
+    profile: str = Field(min_length=1, description="The profile, as it is called in the question.")
+    share: _Share = Field(description="The measured part of the local seconds of all ranks.")
+    measured_kinds: Whole = Field(description="How many kinds of local work the profile has.")
+    kinds: Whole = Field(description="Of how many that the step has.")
+
+    @classmethod
+    def of(
+        cls, profile: str, kinds: Kinds | None, found: StepPrediction, microbatches: int
+    ) -> Self | None:
+        """That of a step on the clock; None without a profile."""
+        if kinds is None:
+            return None
+        whole, measured = local_seconds(found, microbatches)
+        return cls(
+            profile=profile,
+            share=_share(measured, whole),
+            measured_kinds=kinds.measured,
+            kinds=kinds.whole,
+        )
+
+
 class GainOfStep(AnswerPart):
     """What a step would take if something were better."""
 
@@ -174,6 +199,7 @@ class SimulateReply(ReplyModel):
     how: SecondsSource = Field(
         description="How seconds of computing are known, of the least known."
     )
+    measured: MeasuredOfStep | None = optional_key("With a profile, what of computing it measured.")
     seconds: Seconds = Field(description="Of a step.")
     interval: Interval = Field(description="Between which that is, as computing is fast or slow.")
     samples: Positive = Field(description="In a step.")
@@ -218,6 +244,7 @@ class SimulateReply(ReplyModel):
             machine=asked.where(),
             plan=asked.text,
             seconds=seconds,
+            measured=MeasuredOfStep.of(asked.profile, asked.kinds, found, asked.plan.microbatches),
             tokens_per_second=asked.tokens / seconds if seconds else 0.0,
             utilisation=rate / (asked.plan.devices * peak),
             limit=_limit(busiest),
@@ -262,6 +289,8 @@ class SimulationContext:
     samples: int
     tokens: int
     flops: int
+    profile: str = ""
+    kinds: Kinds | None = None
 
     def where(self) -> MachineOfSimulation:
         """The machine."""

@@ -12,9 +12,10 @@ from grammar.tensors.operations import Step
 from hierarchies import InputError
 from hierarchies.devices import Device
 from hierarchies.units import format_bytes
+from synth.measure.profiles import Profile
 from synth.search.space import Budget, Infeasible, Price
 from synth.step.redistribution.seconds import RequestAnswers
-from synth.step.search.finalists import Finalist, rooflines_of, simulate_plan
+from synth.step.search.finalists import Finalist, known_of, rooflines_of, simulate_plan
 from synth.step.search.links import Links
 from synth.step.search.operations.rows import RowRefinement, refine_rows
 from synth.step.search.operations.substituting import (
@@ -46,13 +47,20 @@ class Refinement:
 
 
 def refine(
-    step: Step, one: Finalist, answers: RequestAnswers, links: Links, device: Device, budget: Budget
+    step: Step,
+    one: Finalist,
+    answers: RequestAnswers,
+    links: Links,
+    device: Device,
+    budget: Budget,
+    profile: Profile | None = None,
 ) -> Refinement:
     """A finalist operation by operation; the budget is that of substitutions."""
     network = NetworkPrices(answers, one.placement)
 
     def seconds(plan: Plan) -> Price:
-        found = simulate_plan(step, plan, rooflines_of(step, plan, device), network)
+        computing, measured = rooflines_of(step, plan, device), known_of(step, plan, profile)
+        found = simulate_plan(step, plan, computing, network, measured)
         excess = found.ranks[found.fullest].moment.size_bytes - device.memory_bytes
         if excess > 0:
             return Infeasible(f"{format_bytes(excess)} of memory too much", excess)
@@ -60,7 +68,7 @@ def refine(
 
     rows, because = None, ""
     try:
-        rows = refine_rows(step, one, answers, links, device)
+        rows = refine_rows(step, one, answers, links, device, profile)
     except InputError as error:
         because = error.problem
     plan = plan_of(step, one.candidate.recipe)

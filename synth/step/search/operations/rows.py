@@ -19,12 +19,19 @@ from hierarchies import InputError
 from hierarchies.devices import Device
 from synth.compute import Estimate, Section
 from synth.compute.roofline import estimate_operation
+from synth.measure.profiles import Profile
 from synth.search.space import Budget, Infeasible, NoneFound
 from synth.step.redistribution import find_path, pad_move
 from synth.step.redistribution.requests import GOALS
 from synth.step.redistribution.seconds import RequestAnswers
 from synth.step.rows import PlanSolution, Prices, choose, seconds_of
-from synth.step.search.finalists import Finalist, count_sections, rooflines_of, simulate_plan
+from synth.step.search.finalists import (
+    Finalist,
+    count_sections,
+    known_of,
+    rooflines_of,
+    simulate_plan,
+)
 from synth.step.search.links import Links
 from synth.step.sharding import plan_of
 from synth.step.sharding.plan import TIME
@@ -55,7 +62,12 @@ class RowRefinement:
 
 
 def refine_rows(
-    step: Step, one: Finalist, answers: RequestAnswers, links: Links, device: Device
+    step: Step,
+    one: Finalist,
+    answers: RequestAnswers,
+    links: Links,
+    device: Device,
+    profile: Profile | None = None,
 ) -> RowRefinement:
     """The best rows by sums over the axes of a plan, simulated where it lies.
 
@@ -64,7 +76,8 @@ def refine_rows(
     plan = plan_of(step, one.candidate.recipe)
     network = NetworkPrices(answers, one.placement)
     shares = _Shares(rooflines_of(step, plan, device), device)
-    shares.weigh(simulate_plan(step, plan, shares, network), plan.microbatches)
+    found = simulate_plan(step, plan, shares, network, known_of(step, plan, profile))
+    shares.weigh(found, plan.microbatches)
     sizes = {axis: size for axis, size in plan.sizes.items() if axis != TIME}
     sends = _PathSeconds(sizes, one.candidate.row_of, links, network)
     prices = Prices(shares.computing, sends.seconds, network.handing)
@@ -72,7 +85,8 @@ def refine_rows(
     if isinstance(chosen, Infeasible | NoneFound):
         raise InputError("no rows can be for all operations", where=step.name)
     own = chosen.plan
-    found = simulate_plan(step, own, rooflines_of(step, own, device), network)
+    computing, measured = rooflines_of(step, own, device), known_of(step, own, profile)
+    found = simulate_plan(step, own, computing, network, measured)
     return RowRefinement(chosen, seconds_of(step, plan, prices).all, found)
 
 
