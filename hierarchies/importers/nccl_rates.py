@@ -1,4 +1,4 @@
-"""What NCCL and RCCL take a link to carry: the constants of their topology models."""
+"""Bandwidths of links by the constants of NCCL's and RCCL's topology models."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _AMD, _POWER, _ARM = 16.0, 32.0, 6.0
 
 
 def nvlink_rate(sm: int) -> StatedValue:
-    """Bytes a second of one NVLink of a GPU of compute capability ``sm`` (80 is 8.0)."""
+    """Bytes per second of one NVLink of a GPU of compute capability ``sm`` (80 is 8.0)."""
     rate = next(rate for lowest, rate in _BY_SM if sm >= lowest)
     return StatedValue(
         rate * 1e9, f"NCCL's table for sm {sm}, {rate:g} GB/s a link (src/graph/topo.h)"
@@ -22,7 +22,7 @@ def nvlink_rate(sm: int) -> StatedValue:
 
 
 def xgmi_rate(gcn: str) -> StatedValue:
-    """The same of one xGMI link, by the architecture that RCCL writes (``gfx942``, ``908``)."""
+    """Bytes per second of one xGMI link, by RCCL's architecture (``gfx942``, ``908``)."""
     rate = next((rate for start, rate in _BY_GCN if gcn.startswith(start)), _VEGA)
     return StatedValue(
         rate * 1e9, f"RCCL's table for gcn {gcn}, {rate:g} GB/s a link (src/graph/topo.h)"
@@ -30,7 +30,7 @@ def xgmi_rate(gcn: str) -> StatedValue:
 
 
 def pcie_rate(link_speed: str, link_width: int) -> Entry:
-    """Bytes a second of a PCIe link, as NCCL computes it from what the kernel says of it."""
+    """Bytes per second of a PCIe link, computed as in NCCL from the kernel's description."""
     words = link_speed.split()
     known = _GIGATRANSFERS.get(words[0]) if words else None
     if known is None:
@@ -42,7 +42,7 @@ def pcie_rate(link_speed: str, link_width: int) -> Entry:
 
 
 def socket_link_rate(arch: str, vendor: str, family: int, model: int) -> Blank:
-    """What NCCL takes the link between two sockets to carry; no file says it."""
+    """NCCL's bandwidth of the link between two sockets, as a blank: no file states it."""
     rate = {"ppc64": _POWER, "arm64": _ARM}.get(arch)
     if vendor == "AuthenticAMD":
         rate = _AMD

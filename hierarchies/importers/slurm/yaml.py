@@ -1,8 +1,8 @@
-"""Slurm's topology.yaml: several topologies, of which the cluster's default one is read.
+"""Parses Slurm's topology.yaml, of whose topologies the cluster's default one is read.
 
-The keys are those of Slurm's manual page topology.yaml(5); of rings and tori, which came with
-Slurm 26.05, the entries are known (``nodes``, ``dims``, ``regions``), and the key of their list is
-not looked at.
+The keys are those of Slurm's manual page topology.yaml(5). Rings and tori came with Slurm 26.05:
+the keys of their entries are known (``nodes``, ``dims``, ``regions``), and any key is accepted for
+their list.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ _LONGEST_NUMBER = 9
 def parse_topology_yaml(text: str) -> SlurmLayout:
     """The topology that the cluster uses, with a note of the others.
 
-    Raises InputError for text that is no topology.yaml and for a flat topology, which says
-    nothing of where nodes are.
+    Raises InputError for text that is no topology.yaml and for a flat topology, which does not say
+    where nodes are.
     """
-    found = parse_yaml(text)
-    if not isinstance(found, list) or not found:
+    topologies = parse_yaml(text)
+    if not isinstance(topologies, list) or not topologies:
         raise InputError(
             "no list of topologies", hint="a topology.yaml begins with '- topology: name'"
         )
-    entries = [require_mapping(entry, "a topology") for entry in found]
+    entries = [require_mapping(entry, "a topology") for entry in topologies]
     chosen = _choose_topology(entries)
     name = _text(chosen.get("topology"), "topology")
     others = [str(entry.get("topology")) for entry in entries if entry is not chosen]
@@ -108,12 +108,12 @@ def _group(entry: dict[str, Any], key: str, names: HostlistExpander) -> NodeGrou
 
 
 def _hosts(value: Any, what: str, names: HostlistExpander) -> tuple[str, ...]:
-    """The names of one hostlist or of a list of them, none where there is no such."""
+    """The names of one hostlist or of a list of them; none if the value is missing."""
     return hosts_of(_text(value, what), names) if value else ()
 
 
 def _torus(entry: dict[str, Any], names: HostlistExpander) -> Torus:
-    """A torus whose nodes fill it, as Slurm asks; the first node is at 0, 0, 0, x runs fastest."""
+    """A torus that its nodes fill, as Slurm requires; the first is at 0, 0, 0, x runs fastest."""
     name = next((str(v) for k, v in entry.items() if k in ("torus", "torus3d", "name")), "torus")
     dimensions = _dimensions(entry)
     lists = [entry.get("nodes")]
@@ -138,7 +138,7 @@ def _dimensions(entry: dict[str, Any]) -> tuple[int, int, int]:
 
 
 def _entries_of_section(section: Any, what: str) -> list[dict[str, Any]]:
-    """The entries of a section: its one list, whatever the key is called, or itself."""
+    """The entries of a section: its only list, under any key, or the section itself."""
     if isinstance(section, dict):
         lists = [value for key, value in section.items() if _is_entries(value)]
         if "nodes" in section or "dims" in section or not lists:
