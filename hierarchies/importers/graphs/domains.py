@@ -110,7 +110,7 @@ class Wires:
         return any(e.kind is Join.ATTACHED for e in self.edges[port])
 
     def hanging(self, edge: Edge) -> str:
-        """The end of an attached edge that hangs on the other: a port, else a bus, else the outer."""
+        """The end of an attached edge that hangs on the other: a port, else a bus or outer node."""
         rank = {NodeKind.PORT: 2, NodeKind.BUS: 1, NodeKind.SWITCH: 0, NodeKind.DEVICE: 0}
         ends = (edge.one, edge.other)
         return max(ends, key=lambda end: (rank[self.nodes[end].kind], self.heights[end]))
