@@ -17,9 +17,9 @@ def draw_caret(text: str, line: int, column: int) -> str:
 
 
 def describe_unexpected(
-    text: str, error: UnexpectedInput, words: Mapping[str, str], *, what: str
+    text: str, error: UnexpectedInput, words: Mapping[str, str], *, subject: str
 ) -> InputError:
-    """The error for unexpected input in ``what``; ``words`` describes terminals for the hint."""
+    """The error for unexpected input in ``subject``; ``words`` describes terminals for the hint."""
     lines = text.split("\n")
     token = getattr(error, "token", None)
     at_end = error.line < 1 or (token is not None and token.type == "$END")
@@ -30,6 +30,6 @@ def describe_unexpected(
     expected = dict.fromkeys(words[name] for name in words if name in accepted)
     return InputError(
         f"cannot be read from the caret on{draw_caret(text, line, column)}",
-        where=f"{what}, line {line}, column {column}",
+        where=f"{subject}, line {line}, column {column}",
         hint=f"here could stand: {'; '.join(expected)}",
     )

@@ -127,11 +127,11 @@ def read_device(text: str, *, where: str = "device") -> Device:
     return _device(entry)
 
 
-def _check_named(names: list[str], numbers: list[str], what: str, where: str) -> None:
+def _check_named(names: list[str], numbers: list[str], key: str, where: str) -> None:
     for name in names:
         if name not in numbers:
             hint = f"numbers given here are: {', '.join(numbers)}"
-            raise InputError(f"{name!r} in {what} is no number given here", where=where, hint=hint)
+            raise InputError(f"{name!r} in {key} is no number given here", where=where, hint=hint)
 
 
 def _device(entry: _DeviceEntry) -> Device:

@@ -129,7 +129,7 @@ def _example(hierarchy: Hierarchy, levels: int) -> str:
 
 def check_distinct_faults(faults: Iterable[Fault], hierarchy: Hierarchy) -> None:
     """Refuse two faults of one part, and faults inside a missing unit. Raises InputError."""
-    gone = {fault.path for fault in faults if fault.missing and fault.is_unit}
+    missing = {fault.path for fault in faults if fault.missing and fault.is_unit}
     seen = set()
     for fault in faults:
         name = fault.name(hierarchy)
@@ -137,7 +137,7 @@ def check_distinct_faults(faults: Iterable[Fault], hierarchy: Hierarchy) -> None
             raise InputError(f"{name} is named twice", hint="say once what is left of it")
         seen.add(fault.what)
         inside = len(fault.path) - fault.is_unit
-        if any(fault.path[:end] in gone for end in range(1, inside + 1)):
+        if any(fault.path[:end] in missing for end in range(1, inside + 1)):
             raise InputError(f"{name} is part of a unit that is missing", hint="leave it out")
 
 
@@ -162,12 +162,12 @@ def missing_devices(faults: Iterable[Fault], hierarchy: Hierarchy) -> tuple[int,
 
     Raises InputError if no device is left.
     """
-    gone: set[int] = set()
+    missing: set[int] = set()
     for fault in faults:
         if fault.missing and fault.is_unit:
             inside = hierarchy.devices_in_child(len(fault.path) - 1)
             first = hierarchy.unit(fault.path)
-            gone.update(range(first * inside, (first + 1) * inside))
-    if len(gone) == hierarchy.devices:
+            missing.update(range(first * inside, (first + 1) * inside))
+    if len(missing) == hierarchy.devices:
         raise InputError("no device is left", hint="leave at least one")
-    return tuple(sorted(gone))
+    return tuple(sorted(missing))

@@ -19,7 +19,7 @@ RESERVED = frozenset(
 )
 
 
-def check_name(name: str, what: str) -> None:
+def check_name(name: str, subject: str) -> None:
     """Refuse a name that a program could not spell.
 
     Raises InputError unless the name is a letter followed by letters, digits, ``_`` and ``-``; also
@@ -27,12 +27,12 @@ def check_name(name: str, what: str) -> None:
     """
     if not NAME.fullmatch(name):
         raise InputError(
-            f"{what} name {name!r} cannot be written in a program",
+            f"{subject} name {name!r} cannot be written in a program",
             hint="a name is a letter followed by letters, digits, '_' or '-'",
         )
     if name in RESERVED or is_numbered(name):
         raise InputError(
-            f"{what} name {name!r} is a word of the reduction language",
+            f"{subject} name {name!r} is a word of the reduction language",
             hint="choose another name",
         )
 
@@ -42,13 +42,13 @@ def is_numbered(name: str) -> bool:
     return bool(_NUMBERED.fullmatch(name))
 
 
-def check_distinct(names: tuple[str, ...], what: str) -> None:
+def check_distinct(names: tuple[str, ...], subject: str) -> None:
     """Refuse a name that occurs twice. Raises InputError."""
     for name in names:
         if names.count(name) > 1:
             raise InputError(
-                f"{what} name {name!r} is given {names.count(name)} times",
-                hint=f"every {what} needs a name of its own",
+                f"{subject} name {name!r} is given {names.count(name)} times",
+                hint=f"every {subject} needs a name of its own",
             )
 
 

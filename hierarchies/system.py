@@ -202,15 +202,15 @@ class System:
         units: four nodes without the last are a machine of three. Raises InputError for faults that
         the machine cannot have.
         """
-        given = replace(self, faults=(*self.faults, *more))
-        faults = tuple(fault for fault in given.faults if fault.share < 1)
-        given = replace(given, faults=faults)
+        faulty = replace(self, faults=(*self.faults, *more))
+        faults = tuple(fault for fault in faulty.faults if fault.share < 1)
+        faulty = replace(faulty, faults=faults)
         inside = self.hierarchy.devices_in_child(0)
-        lost_devices = Counter(device // inside for device in given.missing)
+        lost_devices = Counter(device // inside for device in faulty.missing)
         missing_units = sorted(unit for unit, devices in lost_devices.items() if devices == inside)
         alone = self.links[0].domain not in (Domain.RING, Domain.TORUS)
         if not missing_units or not alone or any(not fault.path for fault in faults):
-            return given
+            return faulty
         smaller = self.healthy.resized(self.hierarchy.cardinalities[0] - len(missing_units))
         new_numbers = {
             old: old - sum(unit < old for unit in missing_units)
@@ -347,19 +347,19 @@ class System:
                 )
 
 
-def _check_positive(number: float, what: str) -> None:
+def _check_positive(number: float, quantity: str) -> None:
     if not (isfinite(number) and number > 0):
-        raise InputError(f"{what} is {number}", hint="a finite number above 0")
+        raise InputError(f"{quantity} is {number}", hint="a finite number above 0")
     if not SLOWEST <= number <= FASTEST:
         hint = f"from {SLOWEST:g} to {FASTEST:g} bytes per second"
-        raise InputError(f"{what} is {number:g} bytes per second", hint=hint)
+        raise InputError(f"{quantity} is {number:g} bytes per second", hint=hint)
 
 
-def _check_latency(seconds: float, what: str) -> None:
+def _check_latency(seconds: float, quantity: str) -> None:
     if not (isfinite(seconds) and seconds >= 0):
-        raise InputError(f"{what} is {seconds} s", hint="a finite number, 0 or more")
+        raise InputError(f"{quantity} is {seconds} s", hint="a finite number, 0 or more")
     if seconds > LONGEST_SECONDS:
-        raise InputError(f"{what} is {seconds:g} s", hint=f"at most {LONGEST_SECONDS:g} s")
+        raise InputError(f"{quantity} is {seconds:g} s", hint=f"at most {LONGEST_SECONDS:g} s")
 
 
 def _check_name(name: str) -> None:

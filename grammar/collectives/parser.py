@@ -47,7 +47,7 @@ def parse(text: str) -> Program:
     try:
         tree = _lark().parse(text)
     except UnexpectedInput as error:
-        raise describe_unexpected(text, error, _WORDS, what="program") from None
+        raise describe_unexpected(text, error, _WORDS, subject="program") from None
     program = _ProgramTransformer().transform(tree)
     if len(program.steps) > MOST_STEPS:
         problem = f"a program of {len(program.steps)} steps"

@@ -144,7 +144,7 @@ def check_beginning(text: str, *, where: str = "step") -> None:
     try:
         _lark().parse_interactive(head, "start").exhaust_lexer()
     except UnexpectedInput as error:
-        raise describe_unexpected(text, error, _WORDS, what=where) from None
+        raise describe_unexpected(text, error, _WORDS, subject=where) from None
     check_names(text, where)
 
 
@@ -196,7 +196,7 @@ def _read(text: str, start: str, where: str) -> Any:
     try:
         return _lark().parse(text, start)
     except UnexpectedInput as error:
-        raise describe_unexpected(text, error, _WORDS, what=where) from None
+        raise describe_unexpected(text, error, _WORDS, subject=where) from None
 
 
 @dataclass
@@ -334,21 +334,21 @@ class _StepTransformer:
             entries[str(name)] = self._parameter(value, depth)
         return tuple(entries.items())
 
-    def _parameter(self, given: Any, depth: int = 0) -> Parameter:
-        if isinstance(given, Tree):
+    def _parameter(self, tree: Any, depth: int = 0) -> Parameter:
+        if isinstance(tree, Tree):
             if depth == MOST_NESTED:
-                where = f"{self.where}, line {given.meta.line}"
+                where = f"{self.where}, line {tree.meta.line}"
                 raise InputError(f"more than {MOST_NESTED} lists in each other", where=where)
-            children = [child for child in given.children if child is not None]
-            if given.data == "named":
+            children = [child for child in tree.children if child is not None]
+            if tree.data == "named":
                 return self._entries(children, depth + 1)
             return tuple(self._parameter(child, depth + 1) for child in children)
-        match given.type:
+        match tree.type:
             case "NUMBER":
-                return _number(given)
+                return _number(tree)
             case "STRING":
-                return _text(given)
-        return {"true": True, "false": False}.get(str(given), str(given))
+                return _text(tree)
+        return {"true": True, "false": False}.get(str(tree), str(tree))
 
     def _operand(self, tree: Any) -> Operand:
         [token] = tree.children

@@ -50,13 +50,13 @@ def check_names(text: str, where: str) -> None:
 
 def _find_named_values(line: str) -> Iterator[tuple[str, int]]:
     """The names of values that a line defines, with their columns."""
-    if found := _INPUT.match(line):
-        yield found[1], found.start(1) + 1
+    if match := _INPUT.match(line):
+        yield match[1], match.start(1) + 1
         return
     values, equal, _ = line.partition("=")
     if equal and "#" not in values:
-        for found in _NAMED.finditer(values):
-            yield found[1], found.start() + 1
+        for match in _NAMED.finditer(values):
+            yield match[1], match.start() + 1
 
 
 def _strip_comment(line: str) -> str:

@@ -323,10 +323,10 @@ def numbers_of(
     """The device's mixed-radix number along each group of axes, the first axis slowest."""
 
     def number(axes: tuple[str, ...]) -> int:
-        found = 0
+        result = 0
         for axis in axes:
-            found = found * sizes[axis] + at[axis]
-        return found
+            result = result * sizes[axis] + at[axis]
+        return result
 
     return tuple(map(number, groups))
 

@@ -181,11 +181,11 @@ def _check_blanks(raw: dict[str, Any]) -> None:
     tables = [(place, table) for place, table in sections if isinstance(table, dict)]
     values = [_blank_keys(place, table, "source") for place, table in tables]
     sources = [_blank_keys(place, _sources(table)) for place, table in tables]
-    for what, texts in (("not known", values), ("without a source", sources)):
+    for problem, texts in (("not known", values), ("without a source", sources)):
         blank = [text for text in texts if text]
         if blank:
             raise InputError(
-                f"{what} yet: {'; '.join(blank)}",
+                f"{problem} yet: {'; '.join(blank)}",
                 hint=f'write a value, and its source, wherever "{BLANK}" stands',
             )
 
@@ -240,17 +240,19 @@ def _system(description: _Description, shape: Sequence[int], lines: list[int]) -
 def _open_partial_torus(system: System, description: _Description) -> tuple[Link, ...]:
     """The links, with those of a torus open unless its counts are such that its ends are joined."""
     pairs = list(zip(description.level, system.hierarchy.cardinalities, strict=True))
-    whole = all(count % rule == 0 for level, count in pairs if (rule := level.joined_at))
+    joined = all(count % rule == 0 for level, count in pairs if (rule := level.joined_at))
     return tuple(
-        link if level.joined_at is None else replace(link, wraps=whole)
+        link if level.joined_at is None else replace(link, wraps=joined)
         for link, level in zip(system.links, description.level, strict=True)
     )
 
 
-def _add_exceptions(system: System, given: Sequence[_ExceptionTable], lines: list[int]) -> System:
+def _add_exceptions(
+    system: System, exceptions: Sequence[_ExceptionTable], lines: list[int]
+) -> System:
     """The system with all exceptions. Raises InputError with the place of the first invalid one."""
     faults: list[Fault] = []
-    for number, exception in enumerate(given):
+    for number, exception in enumerate(exceptions):
         with error_context(_exception_place(lines, number)):
             faults.append(exception.fault(system.hierarchy))
 
@@ -267,13 +269,13 @@ def _add_exceptions(system: System, given: Sequence[_ExceptionTable], lines: lis
 
 
 def _cardinality(description: _Description, position: int, shape: Sequence[int]) -> int:
-    given = description.level[position].count
+    count = description.level[position].count
     if position == 0:
         only = shape[0] if len(shape) == 1 else None
-        return only or given or description.default_count
-    if given is None:
+        return only or count or description.default_count
+    if count is None:
         raise InputError("no count", hint="say how many children each unit above has: count = 8")
-    return given
+    return count
 
 
 def _link(level: _LevelTable, innermost: bool) -> Link:

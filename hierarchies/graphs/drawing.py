@@ -106,10 +106,10 @@ def _child(system: System, path: tuple[int, ...]) -> _Box:
     name = f"{system.hierarchy.names[level]}{path[-1]}"
     fault = _fault(system, path)
     colour = _LINES[level % len(_LINES)]
-    gone = fault is not None and fault.missing
-    edge = _BROKEN if gone else _SLOW if fault else colour
+    missing = fault is not None and fault.missing
+    edge = _BROKEN if missing else _SLOW if fault else colour
     dashes = ' stroke-dasharray="4 3"' if fault else ""
-    if level == len(system.links) - 1 or gone:
+    if level == len(system.links) - 1 or missing:
         wide, high = max(_DEVICE[0], len(name) * _LETTER + 10), _DEVICE[1]
         outline = _outline(wide, high, "#ffffff", edge, dashes)
         label = _text(wide / 2, high / 2 + 4, name, 11, edge if fault else "#222222", mid=True)

@@ -143,10 +143,10 @@ class _GraphBuilder:
         for other, _ in detour:
             self.edges.append(Edge(name, self.wiring.cable(other), label, Join.DETOUR))
 
-    def _cable(self, one: str, other: str, level: int, link: int) -> Edge:
+    def _cable(self, here: str, there: str, level: int, link: int) -> Edge:
         return Edge(
-            one,
-            other,
+            here,
+            there,
             self.system.hierarchy.names[level],
             Join.LINK,
             float(self.wiring.bandwidths[link]),
@@ -180,8 +180,8 @@ class _GraphBuilder:
                 ends = [first + at % children * size for at in (place, place + 1)]
                 if not self.missing & {*ends}:
                     link = links + 2 * (circle * pairs + place)
-                    one, other = map(self.device, ends)
-                    self.edges.append(self._cable(one, other, level, link))
+                    here, there = map(self.device, ends)
+                    self.edges.append(self._cable(here, there, level, link))
 
     def _add_children(self, level: int) -> None:
         """Add a ring or mesh: cables between children, or between ports of larger children."""

@@ -48,11 +48,11 @@ class Claim:
 
     def excludes(self, other: Claim) -> bool:
         """Whether no value satisfies both."""
-        mine, theirs = self.values, other.values
-        if isinstance(mine, NumberRange) and isinstance(theirs, NumberRange):
-            return max(mine.least, theirs.least) > min(mine.most, theirs.most)
-        if isinstance(mine, frozenset) and isinstance(theirs, frozenset):
-            return not mine & theirs
+        own, others = self.values, other.values
+        if isinstance(own, NumberRange) and isinstance(others, NumberRange):
+            return max(own.least, others.least) > min(own.most, others.most)
+        if isinstance(own, frozenset) and isinstance(others, frozenset):
+            return not own & others
         return False
 
 

@@ -98,10 +98,12 @@ class Contents:
     def missing(self, inner: System) -> list[str]:
         """Paths of the devices that other units lack compared with the fullest."""
         whole, levels = inner.hierarchy.devices_in_child(0), inner.hierarchy.levels[1:]
-        each = devices_of_machine(inner) or whole // max(unit.machines for unit in self.units)
+        per_machine = devices_of_machine(inner) or whole // max(
+            unit.machines for unit in self.units
+        )
         paths = []
         for unit in self.units:
-            for device in sorted({*range(whole)} - unit.held(each)):
+            for device in sorted({*range(whole)} - unit.held(per_machine)):
                 steps, left = [], device
                 for level in reversed(levels):
                     left, digit = divmod(left, level.cardinality)
@@ -118,8 +120,8 @@ def devices_of_machine(inner: System) -> int | None:
         return prod(counts[inside[-1] + 1 :])
     if inner.name in _TRAYS:
         return _TRAYS[inner.name]
-    whole = inner.hierarchy.devices_in_child(0)
-    return whole if names[0] in _MACHINES and whole <= MOST_IN_A_MACHINE else None
+    devices = inner.hierarchy.devices_in_child(0)
+    return devices if names[0] in _MACHINES and devices <= MOST_IN_A_MACHINE else None
 
 
 def _count_machines(machines: int, devices: int) -> str:

@@ -52,14 +52,14 @@ def _has_same_devices(draft: Draft, inner: System) -> bool:
 
 def _merge_draft(draft: Draft, inner: System) -> Draft:
     claims = tuple(_claims(draft, inner))
-    whole = draft.contents.unit if draft.contents else "node"
-    conflicts = settle(claims, f"give a system whose {whole} has the devices of this file's")
+    unit = draft.contents.unit if draft.contents else "node"
+    conflicts = settle(claims, f"give a system whose {unit} has the devices of this file's")
     node, *inside = [draft_level_of(inner, position) for position in range(len(inner.links))]
     border = draft.levels[-1]
     stated = {key for key, entry in border.entries().items() if isinstance(entry, StatedValue)}
-    theirs = {key: e for key, e in node.entries().items() if key not in {"count", *stated}}
+    inner_entries = {key: e for key, e in node.entries().items() if key not in {"count", *stated}}
     medium = border.medium or node.medium
-    merged = replace(border.having(theirs), through=node.through, medium=medium)
+    merged = replace(border.having(inner_entries), through=node.through, medium=medium)
     inner_names = {level.name for level in inside}
     clashes = [level.name for level in draft.levels if level.name in inner_names]
     if clashes:
@@ -103,11 +103,11 @@ def _claims(draft: Draft, inner: System) -> Iterator[Claim]:
             yield device
     border, node = draft.levels[-1], draft_level_of(inner, 0)
     for key in _COMPARED:
-        ours, theirs = border.entries().get(key), node.entries().get(key)
-        if isinstance(ours, StatedValue) and isinstance(theirs, StatedValue):
+        outer_entry, inner_entry = border.entries().get(key), node.entries().get(key)
+        if isinstance(outer_entry, StatedValue) and isinstance(inner_entry, StatedValue):
             topic = f"{key} of level {border.name!r}"
-            yield _claim(topic, key, ours, ours.source)
-            yield replace(_claim(topic, key, theirs, place), yields=True)
+            yield _claim(topic, key, outer_entry, outer_entry.source)
+            yield replace(_claim(topic, key, inner_entry, place), yields=True)
 
 
 def _claim(topic: str, key: str, entry: StatedValue, place: str) -> Claim:

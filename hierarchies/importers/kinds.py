@@ -72,7 +72,7 @@ def _single_file_kind(
     draft: Callable[[str, str, ImportOptions], Draft],
     check: Callable[[str], object],
 ) -> FileKind:
-    """A kind of which one file is read; ``excess`` makes the problem and hint for several."""
+    """A kind of which one file is read; ``excess`` returns problem and hint for several files."""
 
     def single_file(files: Mapping[str, str]) -> tuple[str, str]:
         if len(files) != 1:

@@ -64,8 +64,8 @@ def check_beginning(text: str, *roots: str) -> None:
     with _unify_errors():
         DefusedXMLParser(target=first).feed(text[:BEGINNING])
     if first.tag is None or first.tag.rpartition("}")[2] not in roots:
-        what = "no XML" if first.tag is None else f"XML of <{first.tag[:40]}>"
-        raise InputError(what, hint=f"it begins with {' or '.join(f'<{tag}>' for tag in roots)}")
+        problem = "no XML" if first.tag is None else f"XML of <{first.tag[:40]}>"
+        raise InputError(problem, hint=f"it begins with {' or '.join(f'<{tag}>' for tag in roots)}")
 
 
 class _FirstTag:

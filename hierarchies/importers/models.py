@@ -122,15 +122,15 @@ def find_model(name: str) -> GpuModel:
 
     Raises InputError for a GPU that the catalogue does not have.
     """
-    given = _words(name)
-    matches = [model for model in MODELS if _is_match(given, model)]
+    words = _words(name)
+    matches = [model for model in MODELS if _is_match(words, model)]
     if matches:
         return _model(max(matches, key=lambda model: len(_words(model))))
     known = f"known are: {', '.join(MODELS)}; for another GPU {_INSTEAD}"
     plain = "".join(re.findall(r"[a-z0-9]+", name.lower()))
     if "tpu" in plain or plain.startswith("trn"):
         hint = f"no GPU: import jax reads TPUs; {known}"
-    elif _OF_OTHERS.fullmatch(plain) or given & _OTHER_BOARDS:
+    elif _OF_OTHERS.fullmatch(plain) or words & _OTHER_BOARDS:
         hint = known
     else:
         hint = f"{suggest_nearest(name, MODELS)} For another GPU {_INSTEAD}"
@@ -148,10 +148,10 @@ def _words(name: str) -> frozenset[str]:
     return frozenset(re.findall(r"[a-z0-9]+", joined))
 
 
-def _is_match(given: frozenset[str], model: str) -> bool:
+def _is_match(words: frozenset[str], model: str) -> bool:
     """Whether words name a model: all of its own, and others only if the catalogue has them."""
     own = _words(model)
-    return own <= given and given <= own | _words(_model(model).device) | _MAKERS
+    return own <= words and words <= own | _words(_model(model).device) | _MAKERS
 
 
 def numbers_of_links() -> frozenset[int]:

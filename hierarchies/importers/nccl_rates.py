@@ -7,6 +7,7 @@ from hierarchies.importers.draft import Blank, Entry, StatedValue
 _BY_SM = ((100, 40.1), (90, 20.6), (87, 20.0), (86, 12.0), (70, 20.0), (60, 18.0), (0, 20.0))
 _BY_GCN = (("gfx95", 48.0), ("gfx94", 48.0), ("94", 48.0), ("gfx90a", 36.0), ("910", 36.0))
 _VEGA = 24.0
+# By GT/s, in 100 Mb/s of a lane: those of NCCL's kvDictPciGen.
 _GIGATRANSFERS = {"2.5": 15, "5": 30, "5.0": 30, "8": 60, "8.0": 60, "16": 120, "16.0": 120}
 _GIGATRANSFERS |= {"32": 240, "32.0": 240, "64": 480, "64.0": 480}
 _INTEL = ((0xCF, 40.0), (0x8F, 22.0), (0x55, 10.0), (0, 6.0))
@@ -32,11 +33,11 @@ def xgmi_rate(gcn: str) -> StatedValue:
 def pcie_rate(link_speed: str, link_width: int) -> Entry:
     """Bytes per second of a PCIe link, computed as in NCCL from the kernel's description."""
     words = link_speed.split()
-    known = _GIGATRANSFERS.get(words[0]) if words else None
-    if known is None:
+    per_lane = _GIGATRANSFERS.get(words[0]) if words else None
+    if per_lane is None:
         return Blank(None, "the file does not say how fast PCIe is")
     width = link_width or 16
-    rate = width * known / 80
+    rate = width * per_lane / 80
     text = f"NCCL's {rate:g} GB/s for PCIe of {words[0]} GT/s and {width} lanes"
     return StatedValue(rate * 1e9, f"{text} (src/graph/topo.cc)")
 

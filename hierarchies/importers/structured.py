@@ -160,8 +160,8 @@ def _place(error: yaml.YAMLError) -> str:
     return f"line {mark.line + 1}" if mark else ""
 
 
-def require_mapping(value: Any, what: str) -> dict[str, Any]:
+def require_mapping(value: Any, subject: str) -> dict[str, Any]:
     """Return the value if it is a mapping. Raises InputError otherwise."""
     if not isinstance(value, dict):
-        raise InputError(f"{what} is not a mapping of keys to values")
+        raise InputError(f"{subject} is not a mapping of keys to values")
     return value

@@ -179,27 +179,27 @@ def _latency(values: Attributes) -> float | None:
     return None
 
 
-def number_of(value: Any, what: str) -> float:
+def number_of(value: Any, subject: str) -> float:
     """A finite number. Raises InputError otherwise."""
     try:
         number = float(value) if not isinstance(value, bool) else float("nan")
     except (TypeError, ValueError, OverflowError):
         number = float("nan")
     if not isfinite(number):
-        raise InputError(f"{what} is {str(value)[:40]!r}", hint="a number")
+        raise InputError(f"{subject} is {str(value)[:40]!r}", hint="a number")
     return number
 
 
-def table_of(value: Any, what: str) -> list[list[float]]:
+def table_of(value: Any, subject: str) -> list[list[float]]:
     """A square table of numbers. Raises InputError otherwise."""
-    rows = [list_of(row, what) for row in list_of(value, what)]
+    rows = [list_of(row, subject) for row in list_of(value, subject)]
     if len(rows) > MOST_NODES // 4 or any(len(row) != len(rows) for row in rows):
-        raise InputError(f"{what} is no table of as many rows as columns")
-    return [[number_of(cell, what) for cell in row] for row in rows]
+        raise InputError(f"{subject} is no table of as many rows as columns")
+    return [[number_of(cell, subject) for cell in row] for row in rows]
 
 
-def list_of(value: Any, what: str) -> list[Any]:
+def list_of(value: Any, subject: str) -> list[Any]:
     """Return the value if it is a list. Raises InputError otherwise."""
     if not isinstance(value, list):
-        raise InputError(f"{what} is no list")
+        raise InputError(f"{subject} is no list")
     return value

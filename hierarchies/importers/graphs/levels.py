@@ -91,10 +91,10 @@ def _check_apart(
     times = Counter(device for domain in inner for device in domain.devices)
     for device in sorted(devices):
         if times[device] != 1:
-            what = "no domain" if not times[device] else "several that overlap"
+            problem = "no domain" if not times[device] else "several that overlap"
             names = shorten_list(d.name for d in inner if device in d.devices)
             raise InputError(
-                f"{device!r} is in {what} of this size{f' ({names})' if names else ''}"
+                f"{device!r} is in {problem} of this size{f' ({names})' if names else ''}"
                 f"{_describe_levels_so_far(levels)}",
                 hint="in a hierarchy every device is in one domain of each level",
             )

@@ -44,10 +44,10 @@ class _LevelFacts:
     lacks: list[Lack] = field(default_factory=list)
 
 
-def draft_of(given: SourceGraph) -> Draft:
+def draft_of(source_graph: SourceGraph) -> Draft:
     """The draft of a graph that is a hierarchy. Raises InputError, naming the irregularity."""
-    wires = Wires(given.graph)
-    devices = frozenset(n.name for n in given.graph.nodes if n.kind is NodeKind.DEVICE)
+    wires = Wires(source_graph.graph)
+    devices = frozenset(n.name for n in source_graph.graph.nodes if n.kind is NodeKind.DEVICE)
     assert wires.heights
     domains = find_domains(wires)
     places = find_places(find_levels(domains, devices), devices) if domains else None
@@ -56,19 +56,19 @@ def draft_of(given: SourceGraph) -> Draft:
     facts = _facts(places)
     lacks = [lack for fact in facts for lack in fact.lacks]
     lacks += [
-        Lack(_spell_unit(facts, digits), f"{given.source}: it is not there")
+        Lack(_spell_unit(facts, digits), f"{source_graph.source}: it is not there")
         for digits in places.missing()
     ]
     if len(lacks) > MOST_LACKS:
         raise InputError(f"{len(lacks)} cables or units are unlike their siblings")
-    _check_exact(given, domains, facts, lacks, places)
-    counted = Counter(f"{node.kind.value}s" for node in given.graph.nodes)
+    _check_exact(source_graph, domains, facts, lacks, places)
+    counted = Counter(f"{node.kind.value}s" for node in source_graph.graph.nodes)
     shape = " x ".join(f"{fact.level.count} {fact.name}" for fact in facts)
     return Draft(
         "graph",
-        f"{given.source}: {shape}",
-        tuple(_draft_level(fact, given) for fact in facts),
-        notes=given.notes,
+        f"{source_graph.source}: {shape}",
+        tuple(_draft_level(fact, source_graph) for fact in facts),
+        notes=source_graph.notes,
         counted={name.replace("switchs", "switches").replace("buss", "buses"): count
                  for name, count in counted.items()},
         lacks=tuple(lacks),
@@ -223,11 +223,11 @@ def _spell_unit(facts: Sequence[_LevelFacts], digits: Iterable[int]) -> str:
     return "/".join(f"{fact.name}{digit}" for fact, digit in zip(facts, digits, strict=False))
 
 
-def _draft_level(fact: _LevelFacts, given: SourceGraph) -> DraftLevel:
-    source = given.source
+def _draft_level(fact: _LevelFacts, source_graph: SourceGraph) -> DraftLevel:
+    source = source_graph.source
     if fact.rate is None:
         rate: StatedValue | Blank = Blank(None, f"{source} does not say it")
-    elif given.in_bytes:
+    elif source_graph.in_bytes:
         rate = StatedValue(fact.rate, source)
     else:
         rate = Blank(None, f"{source} says {fact.rate:g}, without a unit")
@@ -239,34 +239,36 @@ def _draft_level(fact: _LevelFacts, given: SourceGraph) -> DraftLevel:
         rate,
         StatedValue(latency, source) if latency is not None else Blank(None, "the graph has none"),
         StatedValue(fact.level.count, source),
-        StatedValue(fact.ports, source) if fact.ports else _devices_inside_torus(fact, given),
+        StatedValue(fact.ports, source)
+        if fact.ports
+        else _devices_inside_torus(fact, source_graph),
         fact.through,
         StatedValue(True, source) if reduces else None,
         wraps=None if fact.level.wraps else StatedValue(False, source),
     )
 
 
-def _devices_inside_torus(fact: _LevelFacts, given: SourceGraph) -> StatedValue:
+def _devices_inside_torus(fact: _LevelFacts, source_graph: SourceGraph) -> StatedValue:
     inner_sizes = fact.level.torus[0].sizes[fact.level.dimension + 1 :]
-    return StatedValue(prod(inner_sizes), given.source)
+    return StatedValue(prod(inner_sizes), source_graph.source)
 
 
 def _check_exact(
-    given: SourceGraph,
+    source_graph: SourceGraph,
     domains: Sequence[GraphDomain],
     facts: Sequence[_LevelFacts],
     lacks: Sequence[Lack],
     places: DevicePlaces,
 ) -> None:
     """Raise InputError unless the draft's own graph equals the input."""
-    scale = 1.0 if given.in_bytes else _SCALE
+    scale = 1.0 if source_graph.in_bytes else _SCALE
     hierarchy = Hierarchy(tuple(Level(fact.name, fact.level.count) for fact in facts))
     links = [
         Link(
             fact.level.kind,
             (fact.rate or 1.0) * scale,
             fact.latency_seconds or 0.0,
-            int(str(_ports(fact, given).value)),
+            int(str(_ports(fact, source_graph).value)),
             fact.through,
             reduces=any(domain.reduces for domain in fact.level.domains),
             wraps=fact.level.wraps,
@@ -275,11 +277,11 @@ def _check_exact(
     ]
     system = System("graph", "", hierarchy, tuple(links), 1e12)
     faults = [parse_fault(lack.unit, hierarchy, lack.share) for lack in lacks]
-    made = graph_of(replace(system, faults=tuple(faults)))
+    built = graph_of(replace(system, faults=tuple(faults)))
     names = {hierarchy.device(digits): device for device, digits in places.devices.items()}
-    rename = {n.name: names[n.number or 0] for n in made.nodes if n.kind is NodeKind.DEVICE}
-    expected = _fingerprint(made, scale, rename)
-    actual = _prints(domains, Wires(given.graph), 1.0, {})
+    rename = {n.name: names[n.number or 0] for n in built.nodes if n.kind is NodeKind.DEVICE}
+    expected = _fingerprint(built, scale, rename)
+    actual = _prints(domains, Wires(source_graph.graph), 1.0, {})
     if expected != actual:
         odd = next(iter((actual - expected) or (expected - actual)))
         raise InputError(
@@ -288,8 +290,8 @@ def _check_exact(
         )
 
 
-def _ports(fact: _LevelFacts, given: SourceGraph) -> StatedValue:
-    return StatedValue(fact.ports, "") if fact.ports else _devices_inside_torus(fact, given)
+def _ports(fact: _LevelFacts, source_graph: SourceGraph) -> StatedValue:
+    return StatedValue(fact.ports, "") if fact.ports else _devices_inside_torus(fact, source_graph)
 
 
 _Print = tuple[object, ...]

@@ -33,11 +33,11 @@ def read(text: str, options: ImportOptions) -> Draft:
 
 def _describe_flow_rates(source_graph: SourceGraph) -> str:
     devices = [node for node in source_graph.graph.nodes if node.kind is NodeKind.DEVICE]
-    known = all(
+    rated = all(
         e.bandwidth_bytes_per_second is not None or e.kind != "link"
         for e in source_graph.graph.edges
     )
-    if not 1 < len(devices) <= MOST_DEVICES or not source_graph.in_bytes or not known:
+    if not 1 < len(devices) <= MOST_DEVICES or not source_graph.in_bytes or not rated:
         return ""
     # Not at the top of the file: networkx takes longer to load than all other modules together.
     from hierarchies.graphs.flow import flow_rates

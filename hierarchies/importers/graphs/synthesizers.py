@@ -134,7 +134,7 @@ def check_tacos(text: str) -> None:
 
 
 def _devices(rows: Iterator[list[str]]) -> int:
-    """The number of NPUs, of the first two rows. Raises InputError for what is none of TACOS's."""
+    """The number of NPUs, from the first two rows. Raises InputError for another format."""
     begin = list(islice(rows, 2))
     header = [cell.strip().lower() for cell in begin[1]] if len(begin) > 1 else []
     if (

@@ -149,8 +149,8 @@ def _begin_device(match: re.Match[str], devices: dict[str, SubnetDevice]) -> str
 
 
 def _connect(current: str, match: re.Match[str], cables: dict[Port, Cable]) -> None:
-    here, there = (current, int(match[1])), (match[2], int(match[3]))
-    one, other = sorted((here, there))
+    own_port, peer_port = (current, int(match[1])), (match[2], int(match[3]))
+    one, other = sorted((own_port, peer_port))
     cable = Cable((one, other), _speed(match[4]))
     for end in (one, other):
         known = cables.setdefault(end, cable)

@@ -88,10 +88,10 @@ def draft_network(
     hosts, innermost, notes = _add_accelerators(tiers.trimmed(), accelerators)
     units = hosts if innermost == NODE else hosts.without_hosts()
     draft = _draft_of_tiers(units, innermost, _members(hosts, units), facts, notes)
-    whole = [groups for groups in accelerators if len({*groups.of.values()}) == 1]
-    if innermost != NODE or not whole or len(whole[0].of) < len(tiers.hosts):
+    covering = [groups for groups in accelerators if len({*groups.of.values()}) == 1]
+    if innermost != NODE or not covering or len(covering[0].of) < len(tiers.hosts):
         return draft
-    name, (label,) = whole[0].name, {*whole[0].of.values()}
+    name, (label,) = covering[0].name, {*covering[0].of.values()}
     single = Tiers((name,), tuple(Host(host.name, (label,)) for host in tiers.hosts))
     return replace(draft, wider=draft_group_network(single, facts, name))
 

@@ -98,9 +98,9 @@ class Tiers:
         digits: dict[_UNIT, tuple[int, ...]] = {(): ()}
         siblings: Counter[_UNIT] = Counter()
         for host in self.hosts:
-            whole = (*host.path, host.name)
-            for end in range(1, len(whole) + 1):
-                unit, parent = whole[:end], whole[: end - 1]
+            path = (*host.path, host.name)
+            for end in range(1, len(path) + 1):
+                unit, parent = path[:end], path[: end - 1]
                 if unit not in digits:
                     digits[unit] = (*digits[parent], siblings[parent])
                     siblings[parent] += 1
@@ -149,8 +149,8 @@ def add_groups(tiers: Tiers, name: str, groups: Mapping[str, str]) -> GroupedTie
         return GroupedTiers(tiers, None, f"{name}: each is one node")
     depth = _deepest_common_tier(tiers, group_of)
     if len({host.path[:depth] for host in tiers.hosts}) == len(set(group_of)):
-        what = f"each is one {tiers.names[depth - 1]}" if depth else "one holds all nodes"
-        return GroupedTiers(tiers, depth - 1 if depth else None, f"{name}: {what}")
+        reason = f"each is one {tiers.names[depth - 1]}" if depth else "one holds all nodes"
+        return GroupedTiers(tiers, depth - 1 if depth else None, f"{name}: {reason}")
     if depth < len(tiers.names) and not is_refinement(
         [host.path[: depth + 1] for host in tiers.hosts], group_of
     ):

@@ -169,26 +169,26 @@ def _models_note(models: Counter[str]) -> tuple[str, ...]:
     return (f"nodes: {', '.join(named)}",) if named else ()
 
 
-def _entries(values: list[Any], what: str) -> Iterator[tuple[str, dict[str, Any]]]:
+def _entries(values: list[Any], subject: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """The mappings of a list, each after its place."""
     for number, value in enumerate(values, start=1):
-        where = f"{what}, entry {number}"
+        where = f"{subject}, entry {number}"
         yield where, require_mapping(value, where)
 
 
-def _list(value: Any, what: str) -> list[Any]:
+def _list(value: Any, subject: str) -> list[Any]:
     if not isinstance(value, list):
-        raise InputError(f"{what} is no list")
+        raise InputError(f"{subject} is no list")
     return value
 
 
-def _text(value: Any, what: str) -> str:
+def _text(value: Any, subject: str) -> str:
     if not isinstance(value, str) or not value:
-        raise InputError(f"{what} is no name")
+        raise InputError(f"{subject} is no name")
     return value
 
 
-def _texts(value: Any, what: str, *, empty: bool = False) -> list[str]:
+def _texts(value: Any, subject: str, *, empty: bool = False) -> list[str]:
     if not value and empty:
         return []
-    return [_text(entry, what) for entry in _list(value, what)]
+    return [_text(entry, subject) for entry in _list(value, subject)]

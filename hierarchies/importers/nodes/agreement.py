@@ -41,14 +41,14 @@ def _claims_of_links(picture: NodePicture, model: GpuModel, place: str) -> Itera
     number of links that no model of the catalogue has is that of a variant (an H800 has 8).
     """
     topic, most = f"{picture.link_name}s of a GPU", model.most_links
-    found = picture.switched or max(_count_direct_links(picture), default=0)
-    words = f"{found}" if found else "none"
+    count = picture.switched or max(_count_direct_links(picture), default=0)
+    words = f"{count}" if count else "none"
     if picture.bonded:
-        found = min(found, 1)
-    yield Claim(topic, "", picture.source, words, NumberRange(found, found))
+        count = min(count, 1)
+    yield Claim(topic, "", picture.source, words, NumberRange(count, count))
     least = most if picture.switched and not picture.bonded else min(1, most)
     words = f"{most}" if least == most else f"1 to {most}"
-    of_none = 0 < found < most and found not in numbers_of_links()
+    of_none = 0 < count < most and count not in numbers_of_links()
     yield Claim(topic, "", place, words, NumberRange(least, most), yields=of_none)
 
 
@@ -101,10 +101,10 @@ def degraded_gpus(
         has = f"{count} of {whole}" if count else "no"
         fault = f"{name} has {has} {picture.link_name}s, unlike the others"
         lacks.append(Lack(unit, f"{picture.source}: {fault}", count / whole if count else 0.0))
-        left = "is slower" if count else "is missing"
+        state = "is slower" if count else "is missing"
         warnings.append(
             f"{fault}, which is a fault: {_command(picture)} shows its links. The description "
-            f"says that {unit} {left}."
+            f"says that {unit} {state}."
         )
     return tuple(lacks), tuple(warnings)
 

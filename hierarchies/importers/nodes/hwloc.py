@@ -90,8 +90,10 @@ def _picture(root: Element) -> NodePicture:
     devices = [_PciDevice(e, path) for e, path in walk(root) if path and e.get("type") == "PCIDev"]
     gpus = [device for device in devices if _is_gpu(device)]
     if not gpus:
-        what = f"{len(devices)} PCI devices, none of them a GPU" if devices else "no PCI devices"
-        raise InputError(f"hwloc saw {what}", hint="run lstopo --whole-io --of xml on the GPU node")
+        problem = f"{len(devices)} PCI devices, none of them a GPU" if devices else "no PCI devices"
+        raise InputError(
+            f"hwloc saw {problem}", hint="run lstopo --whole-io --of xml on the GPU node"
+        )
     listed = [device for device in devices if _is_nic(device)]
     check_sizes(len(gpus), len(listed))
     check_alike("PCI", {gpu.kind[5:16] for gpu in gpus})
@@ -150,8 +152,8 @@ def _nics(
     kept = fabrics or nics
     notes: tuple[str, ...] = ()
     if len(kept) < len(nics):
-        gone = ", ".join(nic.names()[0] for nic in nics if nic not in kept)
-        notes = (f"Left out of the level 'node', as they have no verbs: {gone}.",)
+        others = ", ".join(nic.names()[0] for nic in nics if nic not in kept)
+        notes = (f"Left out of the level 'node', as they have no verbs: {others}.",)
     ways = [gpu.way for gpu in gpus]
     return tuple(
         Nic(nic.names()[-1][:100], None, find_near_gpus(nic.way, ways)) for nic in kept

@@ -42,12 +42,12 @@ def find_shape(gpus: int, links: Links, names: Sequence[str] = ()) -> IslandShap
     Raises InputError, with the ``names`` of GPUs, if the islands have unequal sizes.
     """
     parts = members_of_parts(parts_of(gpus, links))
-    alone = tuple(part[0] for part in parts if len(part) == 1)
+    unlinked = tuple(part[0] for part in parts if len(part) == 1)
     linked = [part for part in parts if len(part) > 1]
     if not linked:
         return IslandShape(tuple(parts), None, 0, ring=False)
-    whole = _complete_parts(linked, alone) if 2 * len(alone) < gpus else None
-    if whole is None:
+    complete = _complete_parts(linked, unlinked) if 2 * len(unlinked) < gpus else None
+    if complete is None:
         names = names or [f"GPU {number}" for number in range(gpus)]
         listed = "; ".join(shorten_list(names[gpu] for gpu in part) for part in parts)
         sizes = " and ".join(map(str, sorted({*map(len, parts)})))
@@ -58,23 +58,27 @@ def find_shape(gpus: int, links: Links, names: Sequence[str] = ()) -> IslandShap
     shape = (
         _match_mesh(linked, links) or _match_ring(linked, links) or _irregular_shape(linked, links)
     )
-    if not alone:
+    if not unlinked:
         return shape
     domain = shape.domain if shape.domain is Domain.MESH else None
-    return IslandShape(tuple(whole), domain, shape.links, ring=False, off=alone)
+    return IslandShape(tuple(complete), domain, shape.links, ring=False, off=unlinked)
 
 
 def _complete_parts(
-    linked: list[tuple[int, ...]], alone: tuple[int, ...]
+    linked: list[tuple[int, ...]], unlinked: tuple[int, ...]
 ) -> list[tuple[int, ...]] | None:
     """The parts, the short ones completed with GPUs that have no links.
 
     None if that does not make them equally large.
     """
-    size = -(-(sum(map(len, linked)) + len(alone)) // len(linked))
-    rest = iter(alone)
-    whole = [tuple(sorted((*part, *islice(rest, max(0, size - len(part)))))) for part in linked]
-    return whole if {len(part) for part in whole} == {size} and next(rest, None) is None else None
+    size = -(-(sum(map(len, linked)) + len(unlinked)) // len(linked))
+    rest = iter(unlinked)
+    complete = [tuple(sorted((*part, *islice(rest, max(0, size - len(part)))))) for part in linked]
+    return (
+        complete
+        if {len(part) for part in complete} == {size} and next(rest, None) is None
+        else None
+    )
 
 
 def parts_of(gpus: int, links: Links) -> tuple[int, ...]:

@@ -29,7 +29,7 @@ def network_level(
         return (), (note,)
     nics, notes = _choose_used_nics(picture)
     count = None if nodes is None else StatedValue(nodes, "said by whoever imported it")
-    ports, more = _ports(nics, len(picture.gpus))
+    ports, port_notes = _ports(nics, len(picture.gpus))
     level = DraftLevel(
         "node",
         Blank("switch", "what joins the nodes is not in the file of one of them"),
@@ -44,7 +44,7 @@ def network_level(
         level = replace(level, ll128_latency_seconds=None)
     if count is None:
         notes = (*notes, "How many nodes there are is not said: load(file.toml:N), or --nodes N.")
-    return (level,), (*notes, *more)
+    return (level,), (*notes, *port_notes)
 
 
 def _common_medium(nics: tuple[Nic, ...]) -> str:
@@ -73,8 +73,8 @@ def _choose_used_nics(picture: NodePicture) -> tuple[tuple[Nic, ...], tuple[str,
 
 
 def _note_left_out(nics: tuple[Nic, ...], kept: tuple[Nic, ...], why: str) -> str:
-    gone = ", ".join(nic.name for nic in nics if nic not in kept)
-    return f"Left out of the level 'node', as they are {why}: {gone}."
+    others = ", ".join(nic.name for nic in nics if nic not in kept)
+    return f"Left out of the level 'node', as they are {why}: {others}."
 
 
 def _ports(nics: tuple[Nic, ...], gpus: int) -> tuple[Entry, tuple[str, ...]]:

@@ -51,7 +51,9 @@ def draft_of(picture: NodePicture, file: str, options: ImportOptions) -> Draft:
     picture = _add_model(picture, options.gpu)
     inside = _find_inner_levels(picture)
     inner, order, notes = inside.levels, inside.order, inside.notes
-    outer, more = network_level(replace(picture, groups=inside.groups), inner, options.nodes)
+    outer, network_notes = network_level(
+        replace(picture, groups=inside.groups), inner, options.nodes
+    )
     if order != tuple(range(len(order))):
         names = ", ".join(picture.gpus[gpu] for gpu in order)
         notes = (f"Devices are numbered in this order: {names}.", *notes)
@@ -68,7 +70,7 @@ def draft_of(picture: NodePicture, file: str, options: ImportOptions) -> Draft:
         levels,
         picture.device,
         memory,
-        (*picture.notes, *notes, *more),
+        (*picture.notes, *notes, *network_notes),
         picture.counted,
         lacks,
         tuple(claims_of(picture)),
@@ -257,8 +259,8 @@ def _group_levels(picture: NodePicture, shape: IslandShape, size: int) -> _NodeL
         levels.append(_group_level(picture, group, parts_here * count // gpus, shape))
         count = gpus // parts_here
     if size > 1:
-        last, more = _island(picture, shape, count)
-        notes = (*notes, *more)
+        last, island_notes = _island(picture, shape, count)
+        notes = (*notes, *island_notes)
     else:
         last = _pcie_level(picture, count)
     return _NodeLevels((*_chain_crossings(levels), last), order, notes, kept)
@@ -278,8 +280,8 @@ def _select_nested(
         ):
             continue
         if len(sizes) > 1 or not is_refinement(finer, group.parts):
-            what = "do not hold equally many GPUs" if len(sizes) > 1 else "cut the linked GPUs"
-            notes.append(f"The parts of level {group.name!r} {what}: the level is left out.")
+            problem = "do not hold equally many GPUs" if len(sizes) > 1 else "cut the linked GPUs"
+            notes.append(f"The parts of level {group.name!r} {problem}: the level is left out.")
             continue
         kept.insert(0, group)
     bridges = [group for group in kept if group.name.startswith("bridge")]

@@ -112,10 +112,10 @@ def count_switch_links(
         return None, {}
     short = {gpu: count for gpu, count in enumerate(counts) if count < most}
     if direct or 2 * len(short) >= len(counts):
-        what = "besides links from GPU to GPU" if direct else f"by {most} links"
+        reason = "besides links from GPU to GPU" if direct else f"by {most} links"
         others = shorten_list(f"{names[gpu]} by {count}" for gpu, count in short.items())
         raise InputError(
-            f"some GPUs hang on NVSwitches {what}{f', but {others}' if short else ''}",
+            f"some GPUs hang on NVSwitches {reason}{f', but {others}' if short else ''}",
             hint="a GPU may have lost links: nvidia-smi nvlink -s shows which",
         )
     return most, short
@@ -130,11 +130,11 @@ def cpu_note(link_name: str, to_cpu: Collection[int]) -> tuple[str, ...]:
     return (f"{where} are no links between GPUs, but the way out of a socket.",)
 
 
-def check_alike(what: str, kinds: Collection[str]) -> None:
+def check_alike(key: str, kinds: Collection[str]) -> None:
     """Refuse GPUs of several kinds. Raises InputError."""
     if len(kinds) > 1:
         raise InputError(
-            f"the GPUs differ: {what} {', '.join(sorted(kinds))}",
+            f"the GPUs differ: {key} {', '.join(sorted(kinds))}",
             hint="in a system all devices are alike: take the others out of the file",
         )
 

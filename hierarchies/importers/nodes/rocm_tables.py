@@ -56,8 +56,8 @@ class RocmTables:
 
 def parse_tables(text: str) -> RocmTables:
     """The tables of a text. Raises InputError if none is usable, or if there are several nodes."""
-    found = _parse_json(text) if text.lstrip().startswith(("[", "{")) else _parse_text(text)
-    return _select_usable(found)
+    tables = _parse_json(text) if text.lstrip().startswith(("[", "{")) else _parse_text(text)
+    return _select_usable(tables)
 
 
 def _parse_text(text: str) -> RocmTables:

@@ -204,7 +204,7 @@ def _torus(tori: Sequence[Torus], notes: Sequence[str], options: ImportOptions) 
     )
 
 
-def _check_apart(groups: Sequence[NodeGroup], what: str) -> None:
+def _check_apart(groups: Sequence[NodeGroup], kind: str) -> None:
     twice = [name for name, count in Counter(g.name for g in groups).items() if count > 1]
     if twice:
-        raise InputError(f"{what}s given twice: {shorten_list(twice)}")
+        raise InputError(f"{kind}s given twice: {shorten_list(twice)}")
