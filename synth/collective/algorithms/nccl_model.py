@@ -81,10 +81,7 @@ def has_algorithm(collective: Collective, algorithm: Algorithm, links: Iterable[
 
 @dataclass(frozen=True)
 class Ranks:
-    """A communicator as NCCL's model sees it: ranks, nodes, and two bandwidths.
-
-    ``counts``: for each level, the children of one parent that hold ranks.
-    """
+    """A communicator in NCCL's model; ``counts``: children of one parent with ranks, by level."""
 
     system: System
     counts: tuple[int, ...]
@@ -154,7 +151,7 @@ class Ranks:
 
     @property
     def _on_nvlink(self) -> bool:
-        """Whether nodes have NVLink: LL128 requires it, so links with LL but no LL128 are others."""
+        """Whether nodes have NVLink: LL128 requires it, so links with LL and no LL128 are not."""
         known = protocols(self.system.links[level] for level in self.inside)
         return Protocol.LL not in known or Protocol.LL128 in known
 

@@ -32,6 +32,7 @@ def suite_arguments(smallest_bytes: int, largest_bytes: int) -> str:
 
 
 def suite_command(collective: str, smallest_bytes: int, largest_bytes: int) -> str:
+    """The command of a collective's test with its arguments."""
     return f"{suite_program(collective)} {suite_arguments(smallest_bytes, largest_bytes)}"
 
 

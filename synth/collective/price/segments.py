@@ -69,7 +69,7 @@ def bound_ticks(seconds: float | Floats) -> Floats:
 
 
 def best_choice(every: Sequence[Choices], segments: int) -> tuple[int, tuple[int, ...]]:
-    """Returns the least price in ticks over all choices of all steps, and the choice of each step."""
+    """Returns the least price in ticks over all combinations of choices, and that combination."""
     tried = _ChoiceSearch(every, segments)
     while not tried.settled:
         tried.follow()

@@ -1,6 +1,6 @@
 """The state of all devices at one size as z3's bit-vectors, step after step.
 
-The chunk is the one unknown; what a device holds of it is a bit-vector, one bit per contributor.
+The chunk is the one unknown; a device's contents of it are a bit-vector, one bit per contributor.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class GroupStep:
     """One collective over explicit groups of device ids, members in order.
 
     ``pieces`` says for a reduce-scatter or an all-to-all which chunks each member of each group
-    keeps. Without it the chunks that the group holds, in ascending order, are shared out in equal
-    contiguous parts, the first part to the first member.
+    keeps. Without it the chunks that the group holds, in ascending order, are divided into equal
+    contiguous parts, the first part for the first member.
     """
 
     collective: Collective
@@ -37,7 +37,7 @@ class GroupStep:
 
 @dataclass(frozen=True)
 class Payload:
-    """How many devices and chunks there are, and the goal for them."""
+    """The number of devices and chunks, and the goal for them."""
 
     devices: int
     chunks: int
@@ -71,7 +71,7 @@ ENDS: dict[Goal, tuple[Violation, ...]] = {
     Goal.BROADCAST: (Violation.GOAL_MISSED,),
     Goal.ALL_TO_ALL: (Violation.GOAL_MISSED, Violation.GOAL_EXCEEDED),
 }
-"""What can be wrong once all steps are taken, by goal."""
+"""What can be wrong after all steps, by goal."""
 _SPLITTING = (Collective.REDUCE_SCATTER, Collective.ALL_TO_ALL)
 
 
@@ -88,7 +88,7 @@ class SymbolicMachine:
         self._effort = effort
 
     def take(self, step: GroupStep) -> ViolationPlace | Unknown | None:
-        """Take a step if it is sound, and return None; else where it goes wrong, or Unknown."""
+        """Takes a step if it is sound, and returns None; else where it goes wrong, or Unknown."""
         for violation in _DEMANDS[step.collective]:
             wrong = self._ask([self._broken(violation, group) for group in step.groups])
             if isinstance(wrong, Unknown):
@@ -96,8 +96,8 @@ class SymbolicMachine:
             if wrong is not None:
                 return self._located(violation, step.groups, wrong)
         after: dict[int, Holdings] = {}
-        for number, group in enumerate(step.groups):
-            pieces = None if step.pieces is None else step.pieces[number]
+        for index, group in enumerate(step.groups):
+            pieces = None if step.pieces is None else step.pieces[index]
             if step.collective in _SPLITTING and pieces is None:
                 pieces = self._even_pieces(group)
                 if pieces is None:
@@ -107,7 +107,7 @@ class SymbolicMachine:
         return None
 
     def goal(self) -> ViolationPlace | Unknown | None:
-        """None if every device whose end matters holds what it must, and nothing else."""
+        """None if every device that matters ends with what it must and nothing else."""
         for violation in ENDS[self._payload.goal]:
             wrong = self._ended(violation)
             if wrong is not None:
@@ -115,17 +115,17 @@ class SymbolicMachine:
         return None
 
     def _ended(self, violation: Violation) -> ViolationPlace | Unknown | None:
-        """Whether some device lacks something in the end, or holds too much."""
+        """Where some device ends with too little or, for ``GOAL_EXCEEDED``, too much."""
         rooted = self._payload.goal is Goal.REDUCE
-        found = {}
+        differences = {}
         for device in range(1 if rooted else self._payload.devices):
-            held, asked = self._held[device], self._at_end(device)
+            held, required = self._held[device], self._at_end(device)
             lacks = violation is Violation.GOAL_MISSED
-            found[device] = asked & ~held if lacks else held & ~asked
-        model = self._ask([bits != 0 for bits in found.values()])
+            differences[device] = required & ~held if lacks else held & ~required
+        model = self._ask([bits != 0 for bits in differences.values()])
         if model is None or isinstance(model, Unknown):
             return model
-        values = {device: self._value(model, bits) for device, bits in found.items()}
+        values = {device: self._value(model, bits) for device, bits in differences.items()}
         device = next(device for device, bits in values.items() if bits)
         chunk = self._value(model, self._chunk)
         return ViolationPlace(violation, device, None, chunk, _lowest_bit(values[device]))
@@ -189,10 +189,10 @@ class SymbolicMachine:
     ) -> ViolationPlace:
         for group in groups:
             chunk, values = self._read(model, group)
-            for one, other in permutations(group, 2):
-                guilty = _guilty_contributions(violation, values[one], values[other])
+            for device, other in permutations(group, 2):
+                guilty = _guilty_contributions(violation, values[device], values[other])
                 if guilty:
-                    return ViolationPlace(violation, one, other, chunk, _lowest_bit(guilty))
+                    return ViolationPlace(violation, device, other, chunk, _lowest_bit(guilty))
         raise AssertionError("z3's counterexample breaks no precondition")
 
     def _read(self, model: Any, devices: Iterable[int]) -> tuple[int, dict[int, int]]:
@@ -214,10 +214,10 @@ class SymbolicMachine:
             for at in [z3.BitVecVal(chunk, width, self._context)]
             if z3.simplify(z3.substitute(united, (self._chunk, at))).as_long() != 0
         ]
-        each, left = divmod(len(rows), len(group))
+        share, left = divmod(len(rows), len(group))
         if left:
             return None
-        return tuple(frozenset(rows[i * each : (i + 1) * each]) for i in range(len(group)))
+        return tuple(frozenset(rows[i * share : (i + 1) * share]) for i in range(len(group)))
 
     def _results(
         self,
@@ -244,15 +244,15 @@ class SymbolicMachine:
         return z3.If(inside, held, self._nothing)
 
 
-def _guilty_contributions(violation: Violation, one: int, other: int) -> int:
+def _guilty_contributions(violation: Violation, bits: int, other: int) -> int:
     """The contributions, as bits, by which two members' values of a chunk break a precondition."""
     match violation:
         case Violation.UNEQUAL_ROWS:
-            return 0 if other else one
+            return 0 if other else bits
         case Violation.ADDED_TWICE | Violation.SENT_TWICE:
-            return one & other
+            return bits & other
         case _:
-            return one if other else 0
+            return bits if other else 0
 
 
 def _lowest_bit(bits: int) -> int:
