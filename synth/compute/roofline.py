@@ -141,15 +141,15 @@ def fit_matrix_rate(
     """
     if not samples:
         raise InputError("no measured products to fit to", hint="give at least one")
-    whole = replace(TYPICAL, products=1.0)
+    full = replace(TYPICAL, products=1.0)
     shares = [
-        product_estimate(product, device, whole).seconds / seconds for product, seconds in samples
+        product_estimate(product, device, full).seconds / seconds for product, seconds in samples
     ]
-    found = replace(TYPICAL, products=median(shares), how="fitted")
+    fitted = replace(TYPICAL, products=median(shares), how="fitted")
     ratios = [
-        seconds / product_estimate(product, device, found).seconds for product, seconds in samples
+        seconds / product_estimate(product, device, fitted).seconds for product, seconds in samples
     ]
-    return replace(found, low=min(1.0, *ratios), high=max(1.0, *ratios))
+    return replace(fitted, low=min(1.0, *ratios), high=max(1.0, *ratios))
 
 
 def _compute_seconds(product: MatrixProduct, device: Device, rate: float) -> float:

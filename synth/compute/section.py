@@ -100,14 +100,14 @@ def section_estimate(
     """
     if not section.rest:
         return section.measured
-    found = [
+    estimates = [
         *_products(section, device, rates, scores),
         *_fused_kernel(section, device, rates, scores),
     ]
     if section.measured == NOTHING:
-        return sum_estimates_of_section(found)
+        return sum_estimates_of_section(estimates)
     return sum_estimates_of_section(
-        (section.measured, sum_estimates_of_section(found).times(section.rest))
+        (section.measured, sum_estimates_of_section(estimates).times(section.rest))
     )
 
 
@@ -249,19 +249,21 @@ def _bytes_read_twice(
     elements: two passes over memory, where a row of a layer normalisation stays in registers. Mean
     and variance take one pass (Welford 1962). ``streams``: the inputs read for each operand.
     """
-    known = {name: (0, sources) for name, sources in streams.items()}
+    origins = {name: (0, sources) for name, sources in streams.items()}
     passes: dict[str, set[int]] = {}
     for operation in operations:
-        operands = [known[name] for name, _ in _operands_read((operation,), roots) if name in known]
-        turn = max((number for number, _ in operands), default=0)
+        operands = [
+            origins[name] for name, _ in _operands_read((operation,), roots) if name in origins
+        ]
+        pass_ = max((number for number, _ in operands), default=0)
         inputs = frozenset[str]().union(*(sources for _, sources in operands))
         results = {value.name for value in operation.results}
         sums = _row_bytes(operation) > REGISTER_BYTES
         if sums or not results.isdisjoint(written):
             for name in inputs:
-                passes.setdefault(name, set()).add(turn)
-        known |= dict.fromkeys(results, (turn + 1, frozenset()) if sums else (turn, inputs))
-    return (name for name, turns in passes.items() if len(turns) > 1)
+                passes.setdefault(name, set()).add(pass_)
+        origins |= dict.fromkeys(results, (pass_ + 1, frozenset()) if sums else (pass_, inputs))
+    return (name for name, numbers in passes.items() if len(numbers) > 1)
 
 
 def _row_bytes(operation: Operation) -> float:

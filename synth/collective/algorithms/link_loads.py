@@ -94,10 +94,10 @@ def merge_entries(groups: list[list[int]], entries: Sequence[Entry], wiring: Wir
         key = group * wiring.links + link
         keys.append(key.ravel())
         values.append(np.broadcast_to(load, key.shape).ravel())
-    whole, where = np.unique(np.concatenate(keys), return_inverse=True)
-    summed = np.bincount(where, np.concatenate(values), len(whole)).astype(np.float64)
+    unique, position = np.unique(np.concatenate(keys), return_inverse=True)
+    summed = np.bincount(position, np.concatenate(values), len(unique)).astype(np.float64)
     loaded = summed > 0
-    group, link = np.divmod(whole[loaded], wiring.links)
+    group, link = np.divmod(unique[loaded], wiring.links)
     return Footprint(groups, group, link, summed[loaded])
 
 
@@ -125,13 +125,13 @@ class Loads:
         self.collective, self.algorithm = collective, algorithm
         self.shape, self.wiring = shape, wiring
         self._rows = recipes(collective, algorithm, wiring.system)
-        ways = [self._passing(level) for level in range(len(self._rows))]
-        self._crossing, self._sent, self._received = zip(*ways, strict=True)
+        passing = [self._passing(level) for level in range(len(self._rows))]
+        self._crossing, self._sent, self._received = zip(*passing, strict=True)
 
     def _passing(self, level: int) -> tuple[Floats, Floats, Floats]:
         """What the members of the busiest child send, and what each member sends and receives."""
         row, rank = self._rows[level], self.shape.levels[level].rank
-        places, which = self.shape.places(level)
+        places, place_of = self.shape.places(level)
         wide = max((at.children for at in places), default=1)
         crossing, shares = np.zeros(len(places)), np.zeros((2, len(places), wide))
         reduces = self.wiring.system.links[level].reduces
@@ -142,23 +142,23 @@ class Loads:
                 shares[:, number, : at.children] = _shares(
                     self.collective, row, at.children, switched
                 )
-        sent, received = crossing[which] * shares[:, which, rank]
-        return crossing[which], sent, received
+        sent, received = crossing[place_of] * shares[:, place_of, rank]
+        return crossing[place_of], sent, received
 
     def touched(self) -> Floats:
         """The bytes that every member of each group reads and writes in its memory."""
-        sizes, which = np.unique(self.shape.sizes, return_inverse=True)
+        sizes, size_of = np.unique(self.shape.sizes, return_inverse=True)
         rows = [self._rows[level] for level in self.shape.spans]
-        most = [max(row.memory(k) for row in rows) if k > 1 else 0.0 for k in sizes.tolist()]
-        touched: Floats = np.array(most)[which.reshape(-1)]
+        per_size = [max(row.memory(k) for row in rows) if k > 1 else 0.0 for k in sizes.tolist()]
+        touched: Floats = np.array(per_size)[size_of.reshape(-1)]
         return touched if self.shape.shares is None else touched * self.shape.shares
 
     def waits(self, level: int) -> Floats:
         """The number of messages of each group that wait for each other across a level."""
         at, row = self.shape.levels[level], self._rows[level]
-        places, which = self.shape.places(level)
+        places, place_of = self.shape.places(level)
         of_pair = np.zeros(len(at.m), dtype=np.int64)
-        of_pair[at.parent] = which
+        of_pair[at.parent] = place_of
         waiting = np.array([row.waited(place) if place.children > 1 else 0.0 for place in places])[
             of_pair
         ]
@@ -176,7 +176,7 @@ class Loads:
 
     def _of_whole_bytes(self) -> Iterator[tuple[Numbers, Numbers, Floats]]:
         """The entries if every group had buffers of one byte."""
-        whose, member = self.shape.whose, self.shape.member
+        owner, member = self.shape.whose, self.shape.member
         wiring, system = self.wiring, self.wiring.system
         for level, link in enumerate(system.links):
             outer = [j for j in range(level) if level in system.through(j)]
@@ -184,30 +184,32 @@ class Loads:
                 case Domain.SWITCH:
                     ports = wiring.ports(level, member)
                     sent, received = self._through_ports([*outer, level])
-                    yield whose, ports, sent
-                    yield whose, ports + 1, received
+                    yield owner, ports, sent
+                    yield owner, ports + 1, received
                 case Domain.BUS:
                     buses = wiring.buses(level, member)
-                    passing = [way[j] for j in outer for way in (self._sent, self._received)]
-                    yield whose, buses, np.sum([*passing, self._sent[level]], axis=0)
+                    passing = [
+                        direction[j] for j in outer for direction in (self._sent, self._received)
+                    ]
+                    yield owner, buses, np.sum([*passing, self._sent[level]], axis=0)
                 case Domain.MESH:
                     size = system.hierarchy.cardinalities[level]
-                    who, here, there, each = self._messages(level, size)
-                    links = wiring.meshes(level, member[who]) + mesh_link(size, here, there)
-                    yield whose[who], links, each
+                    sender, here, there, load = self._messages(level, size)
+                    links = wiring.meshes(level, member[sender]) + mesh_link(size, here, there)
+                    yield owner[sender], links, load
                 case Domain.RING | Domain.TORUS:
                     size = system.hierarchy.cardinalities[level]
-                    who, here, there, each = self._messages(level, size)
-                    circles = whose[who] * wiring.links + wiring.circles(level, member[who])
-                    passed = route_around_circles(size, circles, here, there, each, link.wraps)
-                    for circle, link_there, load in passed:
-                        yield *np.divmod(circle + link_there, wiring.links), load
+                    sender, here, there, load = self._messages(level, size)
+                    circles = owner[sender] * wiring.links + wiring.circles(level, member[sender])
+                    passed = route_around_circles(size, circles, here, there, load, link.wraps)
+                    for circle, link_there, circle_load in passed:
+                        yield *np.divmod(circle + link_there, wiring.links), circle_load
 
     def _through_ports(self, passing: Sequence[int]) -> tuple[Floats, Floats]:
         """What every member sends and receives on ports of the last of ``passing`` levels."""
         sent, received = (
-            np.sum([way[level] for level in passing], axis=0)
-            for way in (self._sent, self._received)
+            np.sum([direction[level] for level in passing], axis=0)
+            for direction in (self._sent, self._received)
         )
         crossed = [level for level in passing if level in self.shape.spans]
         if not self._rows[passing[-1]].linear or len(crossed) < 2:
@@ -238,19 +240,21 @@ class Loads:
             here, there = np.nonzero(demand)
             degree = np.bincount(here, minlength=m)
             sends = degree[at.rank[senders]]
-            who = np.repeat(senders, sends)
-            turn = np.arange(len(who)) - np.repeat(np.cumsum(sends) - sends, sends)
-            to = there[(np.cumsum(degree) - degree)[at.rank[who]] + turn]
-            pair = at.parent[who]
-            share = demand[at.rank[who], to]
+            sender = np.repeat(senders, sends)
+            turn = np.arange(len(sender)) - np.repeat(np.cumsum(sends) - sends, sends)
+            receiver = there[(np.cumsum(degree) - degree)[at.rank[sender]] + turn]
+            pair = at.parent[sender]
+            share = demand[at.rank[sender], receiver]
             if row.at_once:
-                share = held[pair, to] / (at.inside[pair] - at.p[who])
-            here = at.child[who] % size
-            rows.append((who, here, digits[pair, to], self._crossing[level][who] * share))
+                share = held[pair, receiver] / (at.inside[pair] - at.p[sender])
+            here = at.child[sender] % size
+            rows.append(
+                (sender, here, digits[pair, receiver], self._crossing[level][sender] * share)
+            )
         none = np.zeros(0, dtype=np.int64)
         batches = [(none, none, none, np.zeros(0)), *rows]
-        who, here, there, load = map(np.concatenate, zip(*batches, strict=True))
-        return who, here, there, load
+        sender, here, there, load = map(np.concatenate, zip(*batches, strict=True))
+        return sender, here, there, load
 
 
 @cache
@@ -291,7 +295,7 @@ def route_around_circles(
     ahead = (target - source) % size
     shorter = np.where(2 * ahead < size, 1.0, np.where(2 * ahead == size, 0.5, 0.0))
     forth = weight * (shorter if wraps else target > source)
-    for way, first, length, part in (
+    for direction, first, length, part in (
         (0, source, ahead, forth),
         (1, target, size - ahead, weight - forth),
     ):
@@ -300,5 +304,5 @@ def route_around_circles(
         np.add.at(change, (row, first + length), -part)
         twice = np.cumsum(change, axis=1)
         loads = (twice[:, :size] + twice[:, size:])[:, : circle_links(size, wraps)]
-        which, used = np.nonzero(loads)
-        yield circles[which], 2 * used + way, loads[which, used]
+        row_of, used = np.nonzero(loads)
+        yield circles[row_of], 2 * used + direction, loads[row_of, used]

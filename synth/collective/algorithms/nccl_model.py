@@ -152,8 +152,8 @@ class Ranks:
     @property
     def _on_nvlink(self) -> bool:
         """Whether nodes have NVLink: LL128 requires it, so links with LL and no LL128 are not."""
-        known = protocols(self.system.links[level] for level in self.inside)
-        return Protocol.LL not in known or Protocol.LL128 in known
+        supported = protocols(self.system.links[level] for level in self.inside)
+        return Protocol.LL not in supported or Protocol.LL128 in supported
 
     def _ring_steps(self, goal: Goal) -> tuple[int, int]:
         """Hops that are waited for, inside nodes and between nodes."""

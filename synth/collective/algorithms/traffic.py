@@ -88,16 +88,18 @@ class LevelMembers:
     def of(cls, shape: GroupShape, roots: Numbers, children: int, devices: int) -> LevelMembers:
         child = shape.member // devices
         first = child == (roots // devices)[shape.whose]
-        wide = 1 + int(shape.member.max(initial=0))
-        pairs, parent = np.unique(shape.whose * wide + child // children, return_inverse=True)
+        stride = 1 + int(shape.member.max(initial=0))
+        pairs, parent = np.unique(shape.whose * stride + child // children, return_inverse=True)
         # Children of a pair in order, the root's own before the others.
-        keys = (parent * 2 + ~first) * wide + child
-        held, place = np.unique(keys, return_inverse=True)
-        m = np.bincount(held // (2 * wide), minlength=len(pairs))
+        keys = (parent * 2 + ~first) * stride + child
+        held, child_of = np.unique(keys, return_inverse=True)
+        m = np.bincount(held // (2 * stride), minlength=len(pairs))
         begins = np.cumsum(m) - m
-        p = np.bincount(place, minlength=len(held))
+        p = np.bincount(child_of, minlength=len(held))
         inside = np.bincount(parent, minlength=len(pairs))
-        return cls(parent, pairs // wide, m, inside, p[place], place - begins[parent], child)
+        return cls(
+            parent, pairs // stride, m, inside, p[child_of], child_of - begins[parent], child
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,12 +153,11 @@ class GroupShape:
         at = self.levels[level]
         columns = (self.sizes[self.whose], at.inside[at.parent], at.m[at.parent], at.p)
         if all((column == column[:1]).all() for column in columns):
-            rows, which = np.array([column[:1] for column in columns]).T, np.zeros_like(at.p)
+            rows, place_of = np.array([column[:1] for column in columns]).T, np.zeros_like(at.p)
         else:
-            rows, which = np.unique(np.stack(columns, axis=1), axis=0, return_inverse=True)
-        return [GroupPlace(k, q, m, p, self.equal) for k, q, m, p in rows.tolist()], which.reshape(
-            -1
-        )
+            rows, place_of = np.unique(np.stack(columns, axis=1), axis=0, return_inverse=True)
+        places = [GroupPlace(k, q, m, p, self.equal) for k, q, m, p in rows.tolist()]
+        return places, place_of.reshape(-1)
 
     def check_grids(self) -> None:
         """Raises InputError for groups that are no grids of digits, or not all alike."""

@@ -74,8 +74,8 @@ def compare_machines(
     """
     watcher = watcher or Watcher()
     cost = _compare_machines(whole, system, request, watcher)
-    least = cost.healthy.candidate.seconds
-    faster = cost.seconds < least or cost.seconds > (cost.same_seconds or cost.seconds)
+    healthy_seconds = cost.healthy.candidate.seconds
+    faster = cost.seconds < healthy_seconds or cost.seconds > (cost.same_seconds or cost.seconds)
     if faster and not request.exact and cost.complete:
         return _compare_machines(whole, system, replace(request, exact=True), watcher)
     return cost
@@ -100,20 +100,20 @@ def fit_request(
 
 def _compare_machines(whole: System, system: System, request: Request, watcher: Watcher) -> Cost:
     request, axes = fit_request(whole, system, request)
-    before = answers(whole, request, watcher).answers[0]
+    healthy = answers(whole, request, watcher).answers[0]
     if system.missing:
         now: Report | UnevenReport = uneven_answers(
             system, axes, request.over, uneven_request(request), watcher
         )
-        return Cost(system, before, None, now, None)
+        return Cost(system, healthy, None, now, None)
     now = answers(system, replace(request, axes=axes), watcher)
     if axes != request.axes:
-        return Cost(system, before, None, now, None)
+        return Cost(system, healthy, None, now, None)
     simulator = Simulator(system, request.choice)
-    before, best = _keep_better_answers(Simulator(whole, request.choice), simulator, before, now)
+    healthy, best = _keep_better_answers(Simulator(whole, request.choice), simulator, healthy, now)
     now = replace(now, answers=(best,))
-    same = move_answer(simulator, before).candidate.seconds
-    return Cost(system, before, same, now, _simulate_program(whole, simulator, before))
+    same = move_answer(simulator, healthy).candidate.seconds
+    return Cost(system, healthy, same, now, _simulate_program(whole, simulator, healthy))
 
 
 def uneven_request(request: Request) -> UnevenRequest:
@@ -184,6 +184,6 @@ def _simulate_program(whole: System, simulator: Simulator, best: Answer) -> Simu
         prices = price_alone(on, part.derivation, reduction, size, segments)
         return simulate(schedule, prices, Network.of(on.system))
 
-    before, now = run(Simulator(whole, simulator.choice)), run(simulator)
-    busiest = now.busiest(5) if schedule.phases else ()
-    return SimulatedProgram(str(part.program), segments, before.seconds, now.seconds, busiest)
+    healthy, present = run(Simulator(whole, simulator.choice)), run(simulator)
+    busiest = present.busiest(5) if schedule.phases else ()
+    return SimulatedProgram(str(part.program), segments, healthy.seconds, present.seconds, busiest)

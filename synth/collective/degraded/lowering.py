@@ -30,8 +30,8 @@ def schedule_program(program: GroupProgram, ranks: int, payload_bytes: int) -> S
     phases = phases_of_program(program, range(ranks), pad_length(payload_bytes, program.chunks))
     if isinstance(phases, Failure):
         return phases
-    whole = Reduction.plain(ranks)
-    return Schedule(Program(()), whole, payload_bytes, program.chunks, phases)
+    reduction = Reduction.plain(ranks)
+    return Schedule(Program(()), reduction, payload_bytes, program.chunks, phases)
 
 
 def rehearse_on_integers(program: GroupProgram, ranks: int) -> Failure | None:

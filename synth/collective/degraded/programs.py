@@ -118,8 +118,8 @@ class _Part:
         length = self.length / shares
         return [_Part(self.begin + i * length, length) for i in range(shares)]
 
-    def chunks(self, whole: int) -> frozenset[int]:
-        return frozenset(range(int(self.begin * whole), int((self.begin + self.length) * whole)))
+    def chunks(self, total: int) -> frozenset[int]:
+        return frozenset(range(int(self.begin * total), int((self.begin + self.length) * total)))
 
 
 _NOTHING = _Part(Fraction(0), Fraction(0))
@@ -138,8 +138,8 @@ class _Draft:
     groups: tuple[tuple[Ranks, tuple[_Part, ...]], ...]
     where: str
 
-    def step(self, whole: int) -> GroupStep:
-        pieces = tuple(tuple(p.chunks(whole) for p in parts) for _, parts in self.groups)
+    def step(self, chunks: int) -> GroupStep:
+        pieces = tuple(tuple(p.chunks(chunks) for p in parts) for _, parts in self.groups)
         return GroupStep(
             self.collective,
             tuple(g for g, _ in self.groups),
@@ -219,10 +219,10 @@ def _draft_all_reduce(teams: Sequence[_Team], last: _Method | None) -> list[_Dra
 def _finish_program(drafts: Sequence[_Draft]) -> GroupProgram:
     """Cuts the payload into chunks such that each piece is a whole number of them."""
     parts = [part for draft in drafts for _, pieces in draft.groups for part in pieces]
-    whole = lcm(*((part.begin.denominator) for part in parts),
+    chunks = lcm(*((part.begin.denominator) for part in parts),
                 *((part.length.denominator) for part in parts))  # fmt: skip
     return GroupProgram(
-        tuple(draft.step(whole) for draft in drafts),
-        whole,
+        tuple(draft.step(chunks) for draft in drafts),
+        chunks,
         tuple(f"{draft.collective.value} {draft.where}" for draft in drafts),
     )

@@ -148,7 +148,7 @@ def uneven_answers(
         comparison = _compare_with_plain(system, answer.what, search.flat)
         answers.append(UnevenAnswer(rank, answer.what, verdict, comparison, answer.others))
         watcher.judged(rank, len(best))
-    everyone = [np.array(survivors.devices, dtype=np.int64)]
+    all_devices = [np.array(survivors.devices, dtype=np.int64)]
     return UnevenReport(
         survivors,
         request,
@@ -156,7 +156,7 @@ def uneven_answers(
         tuple(answers),
         choices,
         total_seconds(search.flat),
-        bound_of_groups(system, everyone, request.payload_bytes, Goal.ALL_REDUCE),
+        bound_of_groups(system, all_devices, request.payload_bytes, Goal.ALL_REDUCE),
         search.programs,
         search.complete,
     )
@@ -166,11 +166,11 @@ def _compare_with_plain(
     system: System, candidate: UnevenCandidate, flat: Sequence[InstructionPrice]
 ) -> DefaultComparison:
     """Whether prices separate a candidate from the plain all-reduce."""
-    ours = estimate_price(system, candidate.ticks, candidate.segments * candidate.prices)
+    estimate = estimate_price(system, candidate.ticks, candidate.segments * candidate.prices)
     default = estimate_price(system, sum(price.ticks for price in flat), flat)
-    if ours.surely_below(default):
+    if estimate.surely_below(default):
         return DefaultComparison.FASTER
-    return DefaultComparison.SLOWER if default.surely_below(ours) else DefaultComparison.SAME
+    return DefaultComparison.SLOWER if default.surely_below(estimate) else DefaultComparison.SAME
 
 
 def judge_program(program: GroupProgram, ranks: int) -> Verdict:

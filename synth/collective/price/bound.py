@@ -177,15 +177,19 @@ def _best_case_system(system: System) -> System:
     }
     links = []
     for link, share in zip(system.links, measured.generosity, strict=True):
-        known = {protocol.value: protocol.latency_seconds(link) for protocol in protocols([link])}
-        best = {n: min(known[n] or 0.0, quickest.get(n, known[n] or 0.0)) for n in known}
+        described = {
+            protocol.value: protocol.latency_seconds(link) for protocol in protocols([link])
+        }
+        fastest = {
+            n: min(described[n] or 0.0, quickest.get(n, described[n] or 0.0)) for n in described
+        }
         links.append(
             replace(
                 link,
                 bandwidth_bytes_per_second=link.bandwidth_bytes_per_second * share,
-                latency_seconds=best["simple"],
-                ll_latency_seconds=best.get("ll"),
-                ll128_latency_seconds=best.get("ll128"),
+                latency_seconds=fastest["simple"],
+                ll_latency_seconds=fastest.get("ll"),
+                ll128_latency_seconds=fastest.get("ll128"),
             )
         )
     return replace(system, links=tuple(links), calibration=None)
@@ -220,7 +224,7 @@ def _seconds_of_part(grouped: GroupedGoal, level: int) -> Iterator[float]:
     if not is_crossed(system, level):
         return
     children = groups_of_children(grouped.roles[level])
-    size, here = grouped.children(level), grouped.within(level)
+    size, inside = grouped.children(level), grouped.within(level)
     alike = count_groups_within(grouped.roles[level + 1 :])
     parents = (True, False) if grouped.outside(level) > 1 else (True,)
     for arc in (1, *arcs(grouped, level)):
@@ -229,7 +233,7 @@ def _seconds_of_part(grouped: GroupedGoal, level: int) -> Iterator[float]:
             count_held_in_rows(children[:, :1], size, arc),
         )
         for parent in parents:
-            for crossing in buffers_across(grouped.goal, here * held, grouped.k, roots * parent):
+            for crossing in buffers_across(grouped.goal, inside * held, grouped.k, roots * parent):
                 buffers = alike * crossing.sum(axis=0)
                 yield float((buffers / leaving_rate(grouped, level, arc, parent)).max())
                 if size % arc == 0:
@@ -297,8 +301,8 @@ def _seconds_of_calls(grouped: GroupedGoal, level: int) -> float:
     reducing = [j for j in range(level + 1) if is_crossed(system, j) and system.links[j].reduces]
     if not reducing or not is_crossed(system, level):
         return 0.0
-    most = max(prod(grouped.counts[j : level + 1]) for j in reducing)
-    merge = min(2.0, (most + 1) / (most - 1) if most > 1 else inf)
+    joined = max(prod(grouped.counts[j : level + 1]) for j in reducing)
+    merge = min(2.0, (joined + 1) / (joined - 1) if joined > 1 else inf)
     touched = grouped.outside(level) * grouped.counts[level]
     return (
         count_groups_within(grouped.roles)

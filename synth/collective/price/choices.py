@@ -51,7 +51,7 @@ def _dominates(line: tuple[float, dict[str, float]], other: tuple[float, dict[st
 
 
 def choices(
-    simulator: Simulator, alphabet: Sequence[Move], where: Grid, sizes: Mapping[int, float]
+    simulator: Simulator, alphabet: Sequence[Move], grid: Grid, sizes: Mapping[int, float]
 ) -> dict[int, list[Choices]]:
     """Returns, for each number of segments, each move's phases by every undominated algorithm, the
     fastest alone first.
@@ -59,10 +59,10 @@ def choices(
     ``sizes`` are the bytes of one segment. A single segment overlaps with nothing, so there only
     the fastest algorithm is kept.
     """
-    worth = _UndominatedLines()
+    undominated = _UndominatedLines()
     return {
         segments: simulator.alternatives(
-            alphabet, where, size_bytes, worth.lines if segments > 1 else _keep_fastest
+            alphabet, grid, size_bytes, undominated.lines if segments > 1 else _keep_fastest
         )
         for segments, size_bytes in sizes.items()
     }
@@ -96,7 +96,7 @@ _Kept = tuple[Sequence[PriceLine], list[PriceLine]]
 def choose_phases(
     simulator: Simulator,
     moves: Sequence[Move],
-    where: Grid,
+    grid: Grid,
     payload_bytes: float,
     segments: int,
 ) -> tuple[InstructionPrice, ...]:
@@ -105,12 +105,12 @@ def choose_phases(
     ``payload_bytes`` is that of one segment. The first of tied choices wins, so each step keeps its
     fastest algorithm unless another speeds up the whole.
     """
-    every = choices(simulator, moves, where, {segments: payload_bytes})[segments]
-    _, best = best_choice(every, segments)
+    options = choices(simulator, moves, grid, {segments: payload_bytes})[segments]
+    _, best = best_choice(options, segments)
     return tuple(
         price
         for move, number in zip(moves, best, strict=True)
-        for price in simulator.move(move, where, payload_bytes, _pick_nth(number))
+        for price in simulator.move(move, grid, payload_bytes, _pick_nth(number))
     )
 
 

@@ -84,7 +84,7 @@ def cut_seconds(wiring: Wiring, groups: Sequence[Devices], goal: Goal) -> tuple[
     Levels whose links are not ports count at their described speed, even where some are slower.
     """
     member = np.concatenate(groups)
-    whose = np.repeat(np.arange(len(groups)), [len(group) for group in groups])
+    owner = np.repeat(np.arange(len(groups)), [len(group) for group in groups])
     sizes = np.array([[len(group)] for group in groups])
     roots = np.array([group[0] for group in groups])
     bounds = []
@@ -95,7 +95,7 @@ def cut_seconds(wiring: Wiring, groups: Sequence[Devices], goal: Goal) -> tuple[
         inside = wiring.system.hierarchy.devices_in_child(level)
         units, unit = np.unique(member // inside, return_inverse=True)
         p = np.zeros((len(groups), len(units)))
-        np.add.at(p, (whose, unit), 1.0)
+        np.add.at(p, (owner, unit), 1.0)
         rooted = (roots[:, None] // inside == units).astype(np.float64)
         room = _leaving_rate(wiring, level, member, unit)
         crossing = buffers_across(goal, p, sizes, rooted)
@@ -146,13 +146,13 @@ def _own_leaving_rate(
     link = system.links[outer]
     if link.domain is Domain.SWITCH:
         pairs = np.unique(unit * wiring.links + wiring.ports(outer, devices))
-        whose, port = np.divmod(pairs, wiring.links)
+        owner, port = np.divmod(pairs, wiring.links)
         room = wiring.bandwidths[port]
         for i in np.flatnonzero(np.isin(port, list(wiring.detours))).tolist():
-            here = set(port[whose == whose[i]].tolist())
-            others = [o for o, _ in wiring.detours[int(port[i])] if o not in here]
+            own_ports = set(port[owner == owner[i]].tolist())
+            others = [o for o, _ in wiring.detours[int(port[i])] if o not in own_ports]
             room[i] = min(float(room[i]), float(wiring.bandwidths[others].sum()))
-        return np.bincount(whose, room, units).astype(np.float64)
+        return np.bincount(owner, room, units).astype(np.float64)
     children = system.hierarchy.cardinalities[outer]
     links = {
         Domain.RING: min(2, children - 1),

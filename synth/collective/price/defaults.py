@@ -93,13 +93,13 @@ def defaults(
     if not reduction.tree.digits:
         return RuntimeDefaults({RING: ()}, RING)
     roles = roles_of(reduction, tuple(range(len(reduction.tree.digits))), ())
-    found = defaults_of_call(simulator, Collective(goal.value), roles, payload_bytes)
+    default = defaults_of_call(simulator, Collective(goal.value), roles, payload_bytes)
     prices = price_torus_rings(simulator, reduction, payload_bytes, goal)
     if not prices:
-        return found
+        return default
     forced = simulator.choice in (Choice.RING, Choice.TREE)
-    chosen = found.chosen if forced else XLA
-    return replace(found, options={**found.options, XLA: prices}, chosen=chosen)
+    chosen = default.chosen if forced else XLA
+    return replace(default, options={**default.options, XLA: prices}, chosen=chosen)
 
 
 def defaults_of_call(
@@ -111,14 +111,14 @@ def defaults_of_call(
     """
     goal = Goal(collective.value)
     ranks = Ranks(simulator.system, tuple(count_members(slots) for slots in roles))
-    every = available_algorithms(ranks, goal, later=True)
-    lines = {name: simulator.by(collective, ALGORITHMS[name], roles) for name in every}
+    names = available_algorithms(ranks, goal, later=True)
+    lines = {name: simulator.by(collective, ALGORITHMS[name], roles) for name in names}
     now = {name: lines[name] for name in available_algorithms(ranks, goal)}
-    found = choose_default(ranks, goal, now, size_bytes, simulator.choice)
+    default = choose_default(ranks, goal, now, size_bytes, simulator.choice)
     if len(now) == len(lines):
-        return found
+        return default
     later = choose_default(ranks, goal, lines, size_bytes, simulator.choice)
-    return found if later.chosen == found.chosen else replace(found, later=later)
+    return default if later.chosen == default.chosen else replace(default, later=later)
 
 
 def choose_default(
@@ -129,25 +129,25 @@ def choose_default(
     choice: Choice = Choice.AUTO,
 ) -> RuntimeDefaults:
     """The runtime's choice: a protocol for each algorithm among its lines, then an algorithm."""
-    found = {
+    picked = {
         name: _line(ranks, goal, name, candidates, payload_bytes)
         for name, candidates in lines.items()
     }
     forced = choice.value
     names = (
-        [forced] if forced in found else [RING] if forced == TREE and RING in found else [*found]
+        [forced] if forced in picked else [RING] if forced == TREE and RING in picked else [*picked]
     )
 
     def modelled_seconds(name: str) -> float:
         measured = ranks.system.calibration
         if measured and measured.runtime == FASTEST:
-            return found[name].seconds(payload_bytes)
+            return picked[name].seconds(payload_bytes)
         if measured:
             return quickest_seconds(ranks, goal, name, payload_bytes)
-        return ranks.seconds(goal, name, found[name].protocol, payload_bytes)
+        return ranks.seconds(goal, name, picked[name].protocol, payload_bytes)
 
     options = {
-        name: (price_of_line(goal.value, line, payload_bytes),) for name, line in found.items()
+        name: (price_of_line(goal.value, line, payload_bytes),) for name, line in picked.items()
     }
     chosen = names[0] if len(names) == 1 else min(names, key=modelled_seconds)
     return RuntimeDefaults(options, chosen, runtime_of_system(ranks.system))

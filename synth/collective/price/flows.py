@@ -73,8 +73,8 @@ class FlowResult:
 
     def spans(self) -> Iterator[GroupSpan]:
         """Yields the finished spans in the order in which they ended."""
-        done = np.argwhere(~np.isnan(self.ends))
-        for flow, segment in done[np.argsort(self.ends[*done.T], kind="stable")].tolist():
+        ended = np.argwhere(~np.isnan(self.ends))
+        for flow, segment in ended[np.argsort(self.ends[*ended.T], kind="stable")].tolist():
             yield GroupSpan(
                 segment,
                 int(self.phases[flow]),
@@ -86,10 +86,10 @@ class FlowResult:
     def busiest(self, count: int = 10) -> tuple[tuple[str, float], ...]:
         """Names of the busiest links with the share of time each is busy; only where complete."""
         assert self.complete
-        whole = self.ends.shape[1] * self.carried_bytes / self.network.bandwidths
-        links = np.argsort(-whole, kind="stable")[:count]
+        busy = self.ends.shape[1] * self.carried_bytes / self.network.bandwidths
+        links = np.argsort(-busy, kind="stable")[:count]
         name = self.network.wiring.name
-        return tuple((name(link), float(whole[link] / self.seconds)) for link in links.tolist())
+        return tuple((name(link), float(busy[link] / self.seconds)) for link in links.tolist())
 
 
 def simulate(

@@ -47,11 +47,13 @@ def widening_ratios(
     """
     if calibration is None:
         return 1.0, 1.0
-    found = (calibration.residual(*way, size_bytes), calibration.stray(way, members, size_bytes))
-    known = [fitted for fitted in found if fitted]
-    return min([1.0, *(fitted.low for fitted in known)]), max(
-        [1.0, *(fitted.high for fitted in known)]
+    residuals = (
+        calibration.residual(*way, size_bytes),
+        calibration.stray(way, members, size_bytes),
     )
+    measured = [residual for residual in residuals if residual]
+    low = min([1.0, *(residual.low for residual in measured)])
+    return low, max([1.0, *(residual.high for residual in measured)])
 
 
 def interval_of_step(system: System, price: InstructionPrice) -> Interval:
@@ -101,33 +103,35 @@ def explain_unmeasured(system: System, prices: Iterable[InstructionPrice]) -> st
 
 
 def _explain_undetermined(system: System, prices: Sequence[InstructionPrice]) -> str:
-    known = system.calibration
+    calibration = system.calibration
     busy = {name for price in prices for name, seconds in price.busy_seconds if seconds}
     return "; ".join(
-        str(levels) for levels in (known.untold if known else ()) if busy & {*levels.levels}
+        str(levels)
+        for levels in (calibration.untold if calibration else ())
+        if busy & {*levels.levels}
     )
 
 
 def _explain_unmeasured_ways(system: System, prices: Sequence[InstructionPrice]) -> str:
-    known = system.calibration
-    if known is None or not known.measured:
+    calibration = system.calibration
+    if calibration is None or not calibration.measured:
         return ""
     missing = {
         (price.what, price.algorithm.value): None
         for price in prices
-        if price.algorithm and not _was_measured(known, price, price.algorithm.value)
+        if price.algorithm and not _was_measured(calibration, price, price.algorithm.value)
     }
     if not missing:
         return ""
     collectives = {collective for collective, _ in missing}
     kin = [
-        measured for measured in known.measured if measured.collective in collectives
-    ] or known.measured
+        measured for measured in calibration.measured if measured.collective in collectives
+    ] or calibration.measured
     are = "was" if len(missing) == 1 else "were"
     return f"{_spell_ways(missing)} {are} not measured here: priced from {_sources(kin)}"
 
 
-def _was_measured(known: Calibration, price: InstructionPrice, algorithm: str) -> bool:
+def _was_measured(calibration: Calibration, price: InstructionPrice, algorithm: str) -> bool:
     way = algorithm, price.protocol.value
     return any(
         measured.covers(price.what, way, price.members, price.size_bytes)
@@ -136,7 +140,7 @@ def _was_measured(known: Calibration, price: InstructionPrice, algorithm: str) -
             and measured.collective == price.what
             and algorithm in {forced for forced, _ in measured.ways}
         )
-        for measured in known.measured
+        for measured in calibration.measured
     )
 
 

@@ -69,9 +69,9 @@ class GroupedGoal:
 
 def count_held_in_rows(children: npt.NDArray[np.int64], size: int, arc: int) -> Counts:
     """Counts each group's children in each row of ``arc`` neighbours; shape (groups, rows)."""
-    there = np.zeros((len(children), size + 1))
-    np.add.at(there, (np.arange(len(children))[:, None], children + 1), 1.0)
-    before = np.cumsum(there, axis=1)
+    holding = np.zeros((len(children), size + 1))
+    np.add.at(holding, (np.arange(len(children))[:, None], children + 1), 1.0)
+    before = np.cumsum(holding, axis=1)
     return np.asarray(before[:, arc:] - before[:, : size + 1 - arc])
 
 

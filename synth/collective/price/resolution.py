@@ -226,8 +226,8 @@ def estimate_as_shown(
 def _seconds_interval(system: System, price: InstructionPrice) -> Ends:
     """The range of seconds of one phase; by a data sheet, a transpose has no range."""
     if system.calibration or price.algorithm is None:
-        found = interval_of_step(system, price)
-        return found.low_seconds, found.high_seconds
+        interval = interval_of_step(system, price)
+        return interval.low_seconds, interval.high_seconds
     return OF_A_SHEET[0] * price.seconds, OF_A_SHEET[1] * price.seconds
 
 

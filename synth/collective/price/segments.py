@@ -49,9 +49,9 @@ class SegmentedPath:
 
 def price_ticks(phases: Sequence[PhaseWork], segments: int) -> int:
     """The price of equal segments in ticks; of one segment, its phases' ticks added up."""
-    found = price_up_to(phases, segments, inf)
-    assert found is not None
-    return found
+    ticks = price_up_to(phases, segments, inf)
+    assert ticks is not None
+    return ticks
 
 
 def price_up_to(phases: Sequence[PhaseWork], segments: int, limit: float) -> int | None:
@@ -68,12 +68,12 @@ def bound_ticks(seconds: float | Floats) -> Floats:
     return np.asarray(np.floor(np.multiply(seconds, (1 - _SLACK) * TICKS_PER_SECOND)))
 
 
-def best_choice(every: Sequence[Choices], segments: int) -> tuple[int, tuple[int, ...]]:
+def best_choice(choices: Sequence[Choices], segments: int) -> tuple[int, tuple[int, ...]]:
     """Returns the least price in ticks over all combinations of choices, and that combination."""
-    tried = _ChoiceSearch(every, segments)
-    while not tried.settled:
-        tried.follow()
-    return tried.bound, tried.best
+    search = _ChoiceSearch(choices, segments)
+    while not search.settled:
+        search.follow()
+    return search.bound, search.best
 
 
 class _ChoiceSearch:
@@ -83,21 +83,21 @@ class _ChoiceSearch:
     order among ties; ``looked`` counts the combinations that have had their turn.
     """
 
-    def __init__(self, every: Sequence[Choices], segments: int) -> None:
-        self._every, self._segments = every, segments
-        flat = [(phases,) for choices in every for phases in choices]
-        firsts = np.array([0, *accumulate(map(len, every))][:-1], dtype=np.int64)
-        shape = [len(choices) for choices in every]
-        self._numbers = np.indices(shape).reshape(len(every), prod(shape))
+    def __init__(self, choices: Sequence[Choices], segments: int) -> None:
+        self._every, self._segments = choices, segments
+        labels = [(phases,) for phases_of_step in choices for phases in phases_of_step]
+        firsts = np.array([0, *accumulate(map(len, choices))][:-1], dtype=np.int64)
+        shape = [len(phases_of_step) for phases_of_step in choices]
+        self._numbers = np.indices(shape).reshape(len(choices), prod(shape))
         rows = (self._numbers + firsts[:, None]).T
-        bounds = bound_ticks(bounds_of_rows(rows, flat, segments))
+        bounds = bound_ticks(bounds_of_rows(rows, labels, segments))
         self._order = np.argsort(bounds, kind="stable")
         self._bounds = bounds[self._order]
         self.looked = 0
         self._above: list[tuple[int, int]] = []
         self._known: dict[int, int] = {}
         self.ticks: float = inf
-        self.best = (0,) * len(every)
+        self.best = (0,) * len(choices)
 
     @property
     def settled(self) -> bool:
@@ -164,11 +164,11 @@ class PathRanking:
         enough: int | None = None,
     ) -> None:
         self._moves = moves
-        every = _rows(paths, len(next(iter(moves.values()), ())))
-        self._alike, whose = np.unique(every, axis=0, return_inverse=True)
+        rows = _rows(paths, len(next(iter(moves.values()), ())))
+        self._alike, row_of = np.unique(rows, axis=0, return_inverse=True)
         self._labels = paths
         self._paths: list[list[int]] = [[] for _ in self._alike]
-        for path, row in enumerate(whose.reshape(-1).tolist()):
+        for path, row in enumerate(row_of.reshape(-1).tolist()):
             self._paths[row].append(path)
         self._found: list[SegmentedPath] = []
         self._in_order = self._cheapest_first()
@@ -245,21 +245,21 @@ class PathRanking:
         if self._enough is None or ticks >= self._least.get(row, inf):
             return
         self._least[row], cheaper = ticks, 0
-        for other, least in sorted(self._least.items(), key=lambda item: item[1]):
+        for other, bound in sorted(self._least.items(), key=lambda item: item[1]):
             cheaper += len(self._paths[other])
             if cheaper > self._enough:
-                self._limit = least
+                self._limit = bound
                 return
 
     def _choosing(self, row: int, segments: int) -> _ChoiceSearch:
         if (segments, row) not in self._tried:
-            every = [self._moves[segments][x] for x in self._labels[self._paths[row][0]]]
-            self._tried[segments, row] = _ChoiceSearch(every, segments)
+            choices = [self._moves[segments][x] for x in self._labels[self._paths[row][0]]]
+            self._tried[segments, row] = _ChoiceSearch(choices, segments)
         return self._tried[segments, row]
 
 
 def cheapest_paths(
-    followed: PathRanking,
+    ranking: PathRanking,
     count: int,
     limit: int | None = None,
     go_on: Callable[[], bool] = lambda: True,
@@ -271,7 +271,7 @@ def cheapest_paths(
     """
     best: dict[int, SegmentedPath] = {}
     last = 0
-    for priced in followed:
+    for priced in ranking:
         above = limit is not None and priced.ticks > limit
         if above or (len(best) >= count and priced.ticks > last) or (best and not go_on()):
             break
@@ -318,8 +318,8 @@ def bounds_of_rows(rows: Integers, moves: Sequence[Choices], segments: int) -> F
 
 def _least_figures(choices: Choices, names: Sequence[str]) -> tuple[float, ...]:
     """The elementwise minimum of ``_figures`` over all choices of a step."""
-    every = [_figures(phases, names) for phases in choices]
-    return tuple(map(min, zip(*every, strict=True))) if len(every) > 1 else every[0]
+    figures = [_figures(phases, names) for phases in choices]
+    return tuple(map(min, zip(*figures, strict=True))) if len(figures) > 1 else figures[0]
 
 
 def _figures(phases: Phases, names: Sequence[str]) -> tuple[float, ...]:
@@ -331,23 +331,23 @@ def _figures(phases: Phases, names: Sequence[str]) -> tuple[float, ...]:
     if len(phases) == 1:
         return _figures_of_one(phases[0], names)
     alone = [phase.alone_seconds for phase in phases]
-    found = [sum(alone), max(alone, default=0.0)]
+    figures = [sum(alone), max(alone, default=0.0)]
     for name in names:
         users = [i for i, phase in enumerate(phases) if phase.busy.get(name)]
         if not users:
-            found += 0.0, inf, inf
+            figures += 0.0, inf, inf
             continue
         first, last = users[0], users[-1]
-        found.append(sum(phases[i].busy[name] for i in users))
-        found.append(sum(alone[:first]) + phases[first].latency_seconds)
-        found.append(sum(alone[last + 1 :]))
-    return tuple(found)
+        figures.append(sum(phases[i].busy[name] for i in users))
+        figures.append(sum(alone[:first]) + phases[first].latency_seconds)
+        figures.append(sum(alone[last + 1 :]))
+    return tuple(figures)
 
 
 def _figures_of_one(phase: PhaseWork, names: Sequence[str]) -> tuple[float, ...]:
     """The figures of a single phase: a short cut, as most steps have one."""
-    found = [phase.alone_seconds, phase.alone_seconds]
+    figures = [phase.alone_seconds, phase.alone_seconds]
     for name in names:
         busy = phase.busy.get(name)
-        found += (busy, phase.latency_seconds, 0.0) if busy else (0.0, inf, inf)
-    return tuple(found)
+        figures += (busy, phase.latency_seconds, 0.0) if busy else (0.0, inf, inf)
+    return tuple(figures)

@@ -105,45 +105,45 @@ class Simulator:
         return SlowestLinks(self.system)
 
     def move(
-        self, move: Move, where: Grid, payload_bytes: float, pick: LinePicker = pick_fastest
+        self, move: Move, grid: Grid, payload_bytes: float, pick: LinePicker = pick_fastest
     ) -> list[InstructionPrice]:
         """The priced phases of one step: shuffles before, the collective, shuffles after.
 
         ``pick`` chooses among the algorithms offered.
         """
-        size = self._size(move, where, payload_bytes)
+        size = self._size(move, grid, payload_bytes)
         instruction = move.instruction
-        step = self.exchange(instruction.collective, _groups(instruction, where), size, pick)
+        step = self.exchange(instruction.collective, _groups(instruction, grid), size, pick)
         return [
-            *(self._shuffle(shuffle, where, payload_bytes) for shuffle in move.before),
+            *(self._shuffle(shuffle, grid, payload_bytes) for shuffle in move.before),
             step,
-            *(self._shuffle(shuffle, where, payload_bytes) for shuffle in move.after),
+            *(self._shuffle(shuffle, grid, payload_bytes) for shuffle in move.after),
         ]
 
-    def prices(self, alphabet: Sequence[Move], where: Grid, payload_bytes: float) -> list[int]:
+    def prices(self, alphabet: Sequence[Move], grid: Grid, payload_bytes: float) -> list[int]:
         """The price of each move in whole picoseconds, rounded up phase by phase.
 
         Equals the prices of ``move`` without their reasons. Raises InputError for a price too large
         to be compared exactly.
         """
-        works = self.works(alphabet, where, payload_bytes)
+        works = self.works(alphabet, grid, payload_bytes)
         return [sum(ticks_of(phase.alone_seconds) for phase in phases) for phases in works]
 
     def works(
         self,
         alphabet: Sequence[Move],
-        where: Grid,
+        grid: Grid,
         payload_bytes: float,
         pick: LinePicker = pick_fastest,
     ) -> list[Phases]:
         """The demands of each move's phases on the machine: ``move`` without its reasons."""
-        every = self.alternatives(
-            alphabet, where, payload_bytes, lambda lines, size: [pick(lines, size)]
+        alternatives = self.alternatives(
+            alphabet, grid, payload_bytes, lambda lines, size: [pick(lines, size)]
         )
-        return [phases for [phases] in every]
+        return [phases for [phases] in alternatives]
 
     def alternatives(
-        self, alphabet: Sequence[Move], where: Grid, payload_bytes: float, worth: Worth
+        self, alphabet: Sequence[Move], grid: Grid, payload_bytes: float, worth: Worth
     ) -> list[Choices]:
         """The demands of each move's phases, by each line that ``worth`` selects for its buffer."""
         lines: dict[Instruction, tuple[PriceLine, ...]] = {}
@@ -152,27 +152,27 @@ class Simulator:
 
         @cache
         def shuffled(shuffle: Shuffle) -> PhaseWork:
-            return self._shuffle(shuffle, where, payload_bytes).work
+            return self._shuffle(shuffle, grid, payload_bytes).work
 
-        found: list[Choices] = []
+        alternatives: list[Choices] = []
         for move in alphabet:
             instruction = move.instruction
             if instruction not in lines:
-                lines[instruction] = self.lines(instruction.collective, _groups(instruction, where))
+                lines[instruction] = self.lines(instruction.collective, _groups(instruction, grid))
             if move.buffers not in sizes:
-                sizes[move.buffers] = self._size(move, where, payload_bytes)
+                sizes[move.buffers] = self._size(move, grid, payload_bytes)
             offered, size = lines[instruction], sizes[move.buffers]
             step = id(offered), size
             if step not in steps:
                 steps[step] = [line.work(size) for line in worth(offered, size)]
             before = [shuffled(shuffle) for shuffle in move.before]
             after = [shuffled(shuffle) for shuffle in move.after]
-            found.append([(*before, work, *after) for work in steps[step]])
-        return found
+            alternatives.append([(*before, work, *after) for work in steps[step]])
+        return alternatives
 
-    def _size(self, move: Move, where: Grid, payload_bytes: float) -> float:
+    def _size(self, move: Move, grid: Grid, payload_bytes: float) -> float:
         """The largest buffer of a participant of a step, in bytes."""
-        tree = where.tree
+        tree = grid.tree
         return payload_bytes / min(buffer_fraction(kind, tree) for kind in move.buffers)
 
     def exchange(
@@ -238,8 +238,8 @@ class Simulator:
             if not fitted or protocol.value in fitted
         )
 
-    def _shuffle(self, shuffle: Shuffle, where: Grid, payload_bytes: float) -> InstructionPrice:
-        size = payload_bytes / buffer_fraction(shuffle.scattered, where.tree)
+    def _shuffle(self, shuffle: Shuffle, grid: Grid, payload_bytes: float) -> InstructionPrice:
+        size = payload_bytes / buffer_fraction(shuffle.scattered, grid.tree)
         seconds = 2 * size / self.system.memory_bytes_per_second
         return InstructionPrice(
             "transpose", None, size, seconds, 0.0, MEMORY, (), ((MEMORY, seconds),)
@@ -294,23 +294,23 @@ class Simulator:
         if not any(link.reduces for link in system.links):
             return [None] * len(roles)
         rows = recipes(collective, algorithm, system)
-        ways = np.array(crossing)[:, None].repeat(2, axis=1)
+        crossings = np.array(crossing)[:, None].repeat(2, axis=1)
         for level, link in enumerate(system.links):
             if algorithm is Algorithm.IN_NETWORK and link.reduces and crossing[level]:
                 directions = through_switch(collective, count_members(roles[level]))
-                ways[level] *= [float(way.max()) for way in directions]
-        found: list[tuple[float, float] | None] = []
+                crossings[level] *= [float(side.max()) for side in directions]
+        loads: list[tuple[float, float] | None] = []
         for level, row in enumerate(rows):
             if not has_two_directions(system, level):
-                found.append(None)
+                loads.append(None)
                 continue
-            passing = [ways[j] for j in range(level) if level in system.through(j)]
-            crossings = np.array([ways[level], *passing])
-            share_bytes = crossings.max(axis=0) if row.linear else crossings.sum(axis=0)
+            passing = [crossings[j] for j in range(level) if level in system.through(j)]
+            combined = np.array([crossings[level], *passing])
+            share_bytes = combined.max(axis=0) if row.linear else combined.sum(axis=0)
             share = busiest_block(roles[level + 1 :], system.block(level)) * share_bytes
             out, into = (share / system.port_bytes_per_second(level)).tolist()
-            found.append((out, into))
-        return found
+            loads.append((out, into))
+        return loads
 
     def _level(
         self, level: int, row: AlgorithmRecipe, roles: Cast, crossing: list[float]
@@ -341,8 +341,8 @@ def _waiting_time(line: PriceLine) -> float:
     return line.latency_seconds + line.gap_seconds
 
 
-def _groups(instruction: Instruction, where: Grid) -> Groups:
+def _groups(instruction: Instruction, grid: Grid) -> Groups:
     """The groups of an instruction: as roles where they follow the machine's levels."""
-    if isinstance(where, Reduction):
-        return roles_of(where, instruction.groups.free, instruction.groups.zero)
-    return where.among(instruction)
+    if isinstance(grid, Reduction):
+        return roles_of(grid, instruction.groups.free, instruction.groups.zero)
+    return grid.among(instruction)

@@ -148,8 +148,8 @@ def _busiest_of_stripes(
     stripes: Sequence[tuple[Sequence[InstructionPrice], int]], whole_seconds: float
 ) -> str:
     busy = total_busy_seconds(stripes)
-    most = max(busy, key=lambda name: busy[name])
-    return most if 2 * busy[most] >= whole_seconds else LATENCY
+    busiest = max(busy, key=lambda name: busy[name])
+    return busiest if 2 * busy[busiest] >= whole_seconds else LATENCY
 
 
 def ticks_of(seconds: float) -> int:

@@ -50,12 +50,12 @@ def price_torus_rings(
 
 def _dimensions(reduction: Reduction) -> dict[int, _Dimension]:
     """The members and digits at each level that groups span."""
-    found: dict[int, _Dimension] = {}
+    dimensions: dict[int, _Dimension] = {}
     for level, parts in enumerate(reduction.parts):
         digits = tuple(dict.fromkeys(part.digit for part in parts if part.digit is not None))
         if digits:
-            found[level] = (count_members(roles_of(reduction, digits, ())[level]), digits)
-    return found
+            dimensions[level] = (count_members(roles_of(reduction, digits, ())[level]), digits)
+    return dimensions
 
 
 def _phases(

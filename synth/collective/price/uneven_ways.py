@@ -18,14 +18,14 @@ from synth.collective.price.ways import AlgorithmWay, has_two_directions, usable
 def uneven_ways(loads: Loads) -> list[AlgorithmWay]:
     """Returns a way for each kind of waiting; each carries all loads. A message takes one hop."""
     shape, system = loads.shape, loads.wiring.system
-    carried, busy, ways = loads_per_level(loads)
+    carried, busy, one_way_seconds = loads_per_level(loads)
     one_way = tuple(
-        ways[level] if has_two_directions(system, level) else None
+        one_way_seconds[level] if has_two_directions(system, level) else None
         for level in range(len(system.links))
     )
     touched = float(loads.touched().max(initial=0.0))
     recipe = RECIPES[loads.collective, loads.algorithm]
-    known = usable_protocols(loads.algorithm, (system.links[level] for level in shape.spans))
+    supported = usable_protocols(loads.algorithm, (system.links[level] for level in shape.spans))
     return [
         AlgorithmWay(
             loads.collective.value,
@@ -36,7 +36,7 @@ def uneven_ways(loads: Loads) -> list[AlgorithmWay]:
             (1,) * len(waits),
             waits,
             touched / system.memory_bytes_per_second,
-            known,
+            supported,
             peers,
             shape.most,
             recipe.spared,
@@ -60,8 +60,8 @@ def _waiting_kinds(loads: Loads) -> set[tuple[tuple[float, ...], tuple[float, ..
     in_a_row = np.ones(groups, dtype=np.int64)
     for level, placed in enumerate(shape.levels):
         np.maximum.at(peers[level], shape.whose, placed.inside[placed.parent] - placed.p)
-        most = np.ones(groups, dtype=np.int64)
-        np.maximum.at(most, placed.owner, placed.m)
-        in_a_row = np.where(most > 1, most, in_a_row)
+        widest = np.ones(groups, dtype=np.int64)
+        np.maximum.at(widest, placed.owner, placed.m)
+        in_a_row = np.where(widest > 1, widest, in_a_row)
     rows = zip(waits.T.tolist(), peers.T.tolist(), in_a_row.tolist(), strict=True)
     return {(tuple(waited), tuple(sent), row) for waited, sent, row in rows if any(waited)}

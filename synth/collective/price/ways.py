@@ -26,23 +26,23 @@ def busy_resources(
     >>> busy_resources([("gpu", 2.0), ("memory", 1.0)], [("gpu", 2.0, 0.25)])
     {'gpu out': 2.0, 'gpu in': 0.25, 'memory': 1.0}
     """
-    ways = {name: (out, into) for name, out, into in one_way}
-    found: dict[str, float] = {}
+    directions = {name: (out, into) for name, out, into in one_way}
+    resources: dict[str, float] = {}
     for name, busy in loads:
-        if name in ways:
-            found[name + _OUT], found[name + _IN] = ways[name]
+        if name in directions:
+            resources[name + _OUT], resources[name + _IN] = directions[name]
         else:
-            found[name] = busy
-    return found
+            resources[name] = busy
+    return resources
 
 
 def busy_by_level(busy: Mapping[str, float]) -> dict[str, float]:
     """Merges resources by level: of two directions, the one that is busy for longer."""
-    found: dict[str, float] = {}
+    levels: dict[str, float] = {}
     for name, seconds in busy.items():
         level = name.removesuffix(_OUT).removesuffix(_IN)
-        found[level] = max(found.get(level, 0.0), seconds)
-    return found
+        levels[level] = max(levels.get(level, 0.0), seconds)
+    return levels
 
 
 @dataclass(frozen=True)
@@ -153,14 +153,14 @@ class AlgorithmWay:
         crossed = [level for level, share in enumerate(self.bytes_per_port) if share]
         loads = [(names[i], self.busy_seconds[i] / shares[i]) for i in crossed]
         flagged = tuple((names[i], self.bytes_per_port[i] / protocol.share) for i in crossed)
-        ways = tuple(
+        one_way = tuple(
             (names[i], directions[0] / shares[i], directions[1] / shares[i])
             for i, directions in enumerate(self.one_way)
             if directions and self.bytes_per_port[i]
         )
         loads.append((MEMORY, self.memory_seconds))
         return PriceLine(
-            self.algorithm, latency, tuple(loads), flagged, protocol, gap, self.members, ways
+            self.algorithm, latency, tuple(loads), flagged, protocol, gap, self.members, one_way
         )
 
     def counted(self, links: Sequence[Link]) -> tuple[float, ...]:
@@ -169,14 +169,14 @@ class AlgorithmWay:
         The messages spared or outlasted are chosen by the described latencies, which keeps the
         price linear in the fitted parameters.
         """
-        found = [n * hops for n, hops in zip(self.waits, self.hops, strict=True)]
+        counts = [n * hops for n, hops in zip(self.waits, self.hops, strict=True)]
         message_seconds = {i: self.hops[i] * links[i].latency_seconds for i in self.spans}
         if self.at_once:
             longest = max(self.spans, key=lambda i: (self.waits[i] * message_seconds[i], -i))
-            return tuple(n if i == longest else 0.0 for i, n in enumerate(found))
+            return tuple(n if i == longest else 0.0 for i, n in enumerate(counts))
         for level in self._spared_levels(message_seconds):
-            found[level] -= self.hops[level]
-        return tuple(found)
+            counts[level] -= self.hops[level]
+        return tuple(counts)
 
     def paced(self, counted: Sequence[float]) -> tuple[float, ...]:
         """How many messages over each level keep a gap to the one before.
@@ -224,8 +224,8 @@ def has_two_directions(system: System, level: int) -> bool:
 
 def usable_protocols(algorithm: Algorithm, links: Iterable[Link]) -> tuple[Protocol, ...]:
     """The protocols of an algorithm over these links: in-network algorithms have Simple only."""
-    known = protocols(links)
-    return known[:1] if algorithm is Algorithm.IN_NETWORK else known
+    supported = protocols(links)
+    return supported[:1] if algorithm is Algorithm.IN_NETWORK else supported
 
 
 LinePicker = Callable[[Sequence[PriceLine], float], PriceLine]

@@ -65,10 +65,10 @@ def coordinates(placement: Placement) -> dict[str, Devices]:
     ]
     devices = np.arange(placement.hierarchy.devices)
     digits = np.unravel_index(devices, [size for _, size in parts])
-    found = {axis.name: np.zeros_like(devices) for axis in placement.axes}
+    values = {axis.name: np.zeros_like(devices) for axis in placement.axes}
     for (axis, size), digit in zip(parts, digits, strict=True):
-        found[axis.name] = found[axis.name] * size + digit
-    return found
+        values[axis.name] = values[axis.name] * size + digit
+    return values
 
 
 def devices_at(placement: Placement, at: dict[str, Devices]) -> Devices:

@@ -324,10 +324,10 @@ class Rulebook:
             return 0
         depth = self.space.depth
         rows = self.space.drop(state & self._watched, 2 * depth)
-        every = self.space.drop(self.end, 2 * depth)
-        finished = every & ~self.space.drop(self.end & ~state, 2 * depth)
-        leader = self.space.all_zero(self.space.devices) & every
-        return 1 if not every & ~rows or rows == finished or not leader & ~finished else 2
+        wanted = self.space.drop(self.end, 2 * depth)
+        finished = wanted & ~self.space.drop(self.end & ~state, 2 * depth)
+        leader = self.space.all_zero(self.space.devices) & wanted
+        return 1 if not wanted & ~rows or rows == finished or not leader & ~finished else 2
 
 
 def derive(

@@ -347,12 +347,12 @@ def multiplicities(program: Program, tree: Tree, goal: Goal = Goal.ALL_REDUCE) -
 
 def _initial_counts(k: int, goal: Goal) -> Array:
     counts = np.zeros((k, k, k), dtype=np.int64)
-    every = np.arange(k)
+    indices = np.arange(k)
     match goal:
         case Goal.ALL_REDUCE | Goal.REDUCE_SCATTER | Goal.REDUCE | Goal.ALL_TO_ALL:
-            counts[every, :, every] = 1
+            counts[indices, :, indices] = 1
         case Goal.ALL_GATHER:
-            counts[every, every, :] = 1
+            counts[indices, indices, :] = 1
         case Goal.BROADCAST:
             counts[0] = 1
         case _:
@@ -392,8 +392,8 @@ def _count_contributions(collective: Collective, members: Array, counts: Array, 
             counts[members] = 0
             counts[members[0]] = total
         case Collective.REDUCE_SCATTER | Collective.ALL_TO_ALL:
-            mine = (own[members][:, None, :] == own[None, :, :]).all(axis=2)
-            counts[members] = np.where(mine[:, :, None], total[None], 0)
+            own_chunks = (own[members][:, None, :] == own[None, :, :]).all(axis=2)
+            counts[members] = np.where(own_chunks[:, :, None], total[None], 0)
         case Collective.BROADCAST:
             counts[members] = held[0]
         case _:

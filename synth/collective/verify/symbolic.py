@@ -212,10 +212,10 @@ def _broken_precondition(
     cluster: _Cluster, has: Formula, groups: Groups, violation: Violation
 ) -> Formula:
     """The formula that device and other are two members of a group that break the precondition."""
-    free, every = groups.free, cluster.every_digit
+    free, digits = groups.free, cluster.every_digit
     theirs = cluster.with_digits(has, cluster.device, free, cluster.other)
-    rows = cluster.some(cluster.contributor, every, has)
-    their_rows = cluster.some(cluster.contributor, every, theirs)
+    rows = cluster.some(cluster.contributor, digits, has)
+    their_rows = cluster.some(cluster.contributor, digits, theirs)
     match violation:
         case Violation.UNEQUAL_ROWS:
             wrong = z3.And(has, z3.Not(their_rows))
@@ -237,7 +237,7 @@ def _broken_precondition(
     return cluster.all_of(
         _participation(cluster, groups),
         differ,
-        *(cluster.device[i] == cluster.other[i] for i in every if i not in free),
+        *(cluster.device[i] == cluster.other[i] for i in digits if i not in free),
         wrong,
     )
 

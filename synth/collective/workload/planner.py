@@ -131,7 +131,7 @@ class JobPlan:
 def plan_job(
     system: System | str,
     job: Workload,
-    how: SearchSettings | None = None,
+    settings: SearchSettings | None = None,
     watcher: Watcher | None = None,
 ) -> JobPlan:
     """Returns the placement on which a job's collectives are exposed for the least time, exactly.
@@ -141,7 +141,7 @@ def plan_job(
     not fit the machine.
     """
     machine = load(system) if isinstance(system, str) else system
-    return _JobPlanner(machine, job, how or SearchSettings(), watcher or Watcher()).run()
+    return _JobPlanner(machine, job, settings or SearchSettings(), watcher or Watcher()).run()
 
 
 @dataclass(frozen=True)
@@ -162,20 +162,20 @@ class _JobPlanner:
     """Prices choices and caches the price of each kind of reduction. Mutable, one use."""
 
     def __init__(
-        self, system: System, job: Workload, how: SearchSettings, watcher: Watcher
+        self, system: System, job: Workload, settings: SearchSettings, watcher: Watcher
     ) -> None:
         self._system = system
-        self._how = how
+        self._how = settings
         self._watcher = watcher
         self._noting = StopFlag(watcher)
-        self._simulator = Simulator(system, how.choice)
+        self._simulator = Simulator(system, settings.choice)
         self._libraries: dict[Goal, Library] = {}
         self._searches: dict[tuple[Goal, int], CandidateSearch] = {}
         self._known: dict[_Key, DistinctAnswer[CandidatePrograms]] = {}
         self._bounds: dict[_Key, int] = {}
-        self._jobs = settle_on_placement(system, job, how.placement)
+        self._jobs = settle_on_placement(system, job, settings.placement)
         self._of = 1
-        if how.placement is None:
+        if settings.placement is None:
             self._of = sum(count_placements(system.hierarchy, job.axes) for job in self._jobs)
 
     def run(self) -> JobPlan:
@@ -353,14 +353,14 @@ class _JobPlanner:
         return [planned[number] for number in range(len(entries))]
 
     def _alone(
-        self, entry: SettledEntry, chosen: _Choice, found: CandidatePrograms
+        self, entry: SettledEntry, chosen: _Choice, chosen_best: CandidatePrograms
     ) -> CandidatePrograms:
         """The entry on the placement that is best for it alone."""
         others = sorted(
             (self._bound(entry, placement), number, placement)
             for number, placement in enumerate(placements(self._system.hierarchy, chosen.job.axes))
         )
-        best = found
+        best = chosen_best
         for bound, _, placement in others:
             if bound >= best.ticks or not self._noting.go_on():
                 break

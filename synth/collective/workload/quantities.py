@@ -281,12 +281,12 @@ def _parse_text(text: str) -> Amount:
         amount: Any = _lark().parse(text)
     except UnexpectedInput as error:
         token = getattr(error, "token", None)
-        at, found = error.pos_in_stream or 0, "the end"
+        at, token_text = error.pos_in_stream or 0, "the end"
         if token is not None and token.type == "$END":
             at = len(text.rstrip())
         else:
-            found = repr(text[at] if token is None else str(token))
-        problem = f"the amount {text!r} cannot be read at character {at + 1}, {found}"
+            token_text = repr(text[at] if token is None else str(token))
+        problem = f"the amount {text!r} cannot be read at character {at + 1}, {token_text}"
         hint = "write it as in 4096, 14 GB / tensor or 2 * (data - 1)"
         raise InputError(problem, hint=hint) from None
     return cast(Amount, amount)
