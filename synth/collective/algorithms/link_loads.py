@@ -125,10 +125,10 @@ class Loads:
         self.collective, self.algorithm = collective, algorithm
         self.shape, self.wiring = shape, wiring
         self._rows = recipes(collective, algorithm, wiring.system)
-        passing = [self._passing(level) for level in range(len(self._rows))]
+        passing = [self._member_loads(level) for level in range(len(self._rows))]
         self._crossing, self._sent, self._received = zip(*passing, strict=True)
 
-    def _passing(self, level: int) -> tuple[Floats, Floats, Floats]:
+    def _member_loads(self, level: int) -> tuple[Floats, Floats, Floats]:
         """What the members of the busiest child send, and what each member sends and receives."""
         row, rank = self._rows[level], self.shape.levels[level].rank
         places, place_of = self.shape.places(level)
@@ -171,10 +171,10 @@ class Loads:
     def entries(self) -> Iterator[Entry]:
         """Yields, level by level, what members put on links: their groups, the links, the bytes."""
         shares = self.shape.shares
-        for group, link, load in self._of_whole_bytes():
+        for group, link, load in self._unit_entries():
             yield group, link, load if shares is None else load * shares[group]
 
-    def _of_whole_bytes(self) -> Iterator[tuple[Numbers, Numbers, Floats]]:
+    def _unit_entries(self) -> Iterator[tuple[Numbers, Numbers, Floats]]:
         """The entries if every group had buffers of one byte."""
         owner, member = self.shape.whose, self.shape.member
         wiring, system = self.wiring, self.wiring.system

@@ -228,4 +228,4 @@ _TENTHS: Mapping[Protocol, tuple[int, ...]] = {
     _M: (10, 10, 10, 10, 10, 9, 8, 8, 8, 7, 6, 6, 6, 6, 6, 6, 8, 9, 9, 9, 9, 10, 10, 10),
     _S: (9, 9, 9, 9, 9, 9, 9, 8, 7, 6, 6, 5, 5, 5, 5, 6, 7, 8, 7, 7, 8, 9, 9, 9),
 }
-"""By doublings of 64 bytes."""
+"""Tenths of the modelled bandwidth, by doublings of 64 bytes."""

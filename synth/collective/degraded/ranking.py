@@ -235,27 +235,29 @@ class _FamilySearch:
         if self._survivors.count == 1:
             nothing = UnevenCandidate(0, GroupProgram((), 1, ()), 1, ())
             return [DistinctAnswer(nothing, PriceEstimate(0), 0, 0)], ()
-        levels = self._of_levels()
+        levels = self._level_family()
         self.flat = levels.priced(0, self._request.payload_bytes)
         families, choices = [levels], []
         for core in find_cores(self._survivors):
             if not self._go_on():
                 break
-            [alone] = self._best(self._on_core(core, ()), 1, None, self._go_on)
+            [alone] = self._cheapest(self._core_family(core, ()), 1, None, self._go_on)
             choices.append(EvenChoice(core, alone))
-            families.append(self._on_core(core, core.ends))
+            families.append(self._core_family(core, core.ends))
         self.programs = sum(len(family.paths) for family in families)
-        best = self._exactly(families) if self._request.exact else self._distinct(families)
+        best = (
+            self._rank_exactly(families) if self._request.exact else self._rank_distinct(families)
+        )
         return best, tuple(choices)
 
-    def _exactly(self, families: Sequence[_Family]) -> list[DistinctAnswer[UnevenCandidate]]:
+    def _rank_exactly(self, families: Sequence[_Family]) -> list[DistinctAnswer[UnevenCandidate]]:
         """The cheapest programs of all families, each an answer of its own."""
         candidates: list[UnevenCandidate] = []
         for family in families:
             kth = sorted(candidate.ticks for candidate in candidates)[: self._request.k][-1:]
             limit = kth[0] if len(candidates) >= self._request.k else None
             go_on = self._go_on if candidates else lambda: True
-            candidates += self._best(family, self._request.k, limit, go_on)
+            candidates += self._cheapest(family, self._request.k, limit, go_on)
         unique = {
             candidate.program.steps: candidate
             for candidate in sorted(candidates, key=lambda c: c.key, reverse=True)
@@ -266,10 +268,10 @@ class _FamilySearch:
             for candidate in ranked
         ]
 
-    def _distinct(self, families: Sequence[_Family]) -> list[DistinctAnswer[UnevenCandidate]]:
+    def _rank_distinct(self, families: Sequence[_Family]) -> list[DistinctAnswer[UnevenCandidate]]:
         """The answers of all families that prices can tell apart."""
         grouping: AnswerGrouping[UnevenCandidate] = AnswerGrouping()
-        rankings = [PathRanking(family.paths, self._works(family)) for family in families]
+        rankings = [PathRanking(family.paths, self._phase_works(family)) for family in families]
         orders = [_ranked_paths(number, ranking) for number, ranking in enumerate(rankings)]
         first = True
         for ticks, number, segments, path in merge(*orders):
@@ -286,7 +288,7 @@ class _FamilySearch:
             pass
         return grouping.answers()
 
-    def _works(self, family: _Family) -> dict[int, list[Choices]]:
+    def _phase_works(self, family: _Family) -> dict[int, list[Choices]]:
         """The phases of every label of a family, for each number of segments."""
         size = self._request.payload_bytes
         return {
@@ -310,18 +312,18 @@ class _FamilySearch:
         self._stopped = self._stopped or not going
         return going
 
-    def _best(
+    def _cheapest(
         self, family: _Family, count: int, limit: int | None, go_on: Callable[[], bool]
     ) -> list[UnevenCandidate]:
         """The best programs of a family, none above the limit."""
-        ranking = PathRanking(family.paths, self._works(family))
+        ranking = PathRanking(family.paths, self._phase_works(family))
         candidates = [
             self._candidate(family, priced.path, priced.segments, priced.ticks)
             for priced in cheapest_paths(ranking, count, limit, go_on)
         ]
         return sorted(candidates, key=lambda candidate: candidate.key)[:count]
 
-    def _of_levels(self) -> _Family:
+    def _level_family(self) -> _Family:
         """The *levels* family. Each kind of phase is a label; label 0 is the plain all-reduce."""
         programs = list(level_programs(self._survivors))
         labels: dict[_Kind, int] = {}
@@ -343,7 +345,7 @@ class _FamilySearch:
 
         return _Family(paths, len(labels), priced, programs.__getitem__)
 
-    def _on_core(self, core: EvenCore, ends: Sequence[GroupStep]) -> _Family:
+    def _core_family(self, core: EvenCore, ends: Sequence[GroupStep]) -> _Family:
         """The *core* family: any program on the core's tree, between the steps in ``ends``."""
         depth = len(core.tree.digits)
         paths, alphabet = self._library.paths(depth), self._library.graph(depth).alphabet

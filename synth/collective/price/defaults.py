@@ -134,9 +134,9 @@ def choose_default(
         for name, candidates in lines.items()
     }
     forced = choice.value
-    names = (
-        [forced] if forced in picked else [RING] if forced == TREE and RING in picked else [*picked]
-    )
+    if forced == TREE and TREE not in picked:
+        forced = RING
+    names = [forced] if forced in picked else [*picked]
 
     def modelled_seconds(name: str) -> float:
         measured = ranks.system.calibration

@@ -159,7 +159,8 @@ class _Course:
             self.carried_bytes += carried
             pace = (carried / network.bandwidths)[loads.link]
             np.maximum.at(claims, first + loads.group, pace)
-        flow = np.concatenate([np.arange(0), *map(_number_groups, firsts, footprints)])
+        numbered = zip(firsts, footprints, strict=False)
+        flow = np.concatenate([np.arange(0), *(first + loads.group for first, loads in numbered)])
         link = np.concatenate([np.arange(0), *(loads.link for loads in footprints)])
         carried = np.concatenate([np.zeros(0), *(loads.carried_bytes for loads in footprints)])
         parts = carried / network.bandwidths[link] / claims[flow]
@@ -168,10 +169,6 @@ class _Course:
         self.claims: list[float] = claims.tolist()
         self.ceilings: list[float] = (1 / heaviest).tolist()
         self.uses = scarce_uses(flow, link, parts, 1 / heaviest)
-
-
-def _number_groups(first: int, loads: Footprint) -> Numbers:
-    return first + loads.group
 
 
 def _check(schedule: Schedule, prices: Sequence[InstructionPrice], network: Network) -> None:

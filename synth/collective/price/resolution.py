@@ -92,7 +92,7 @@ class PriceEstimate:
             return False
         if not self.owed or not other.owed:
             return True
-        return sum(min(differences) for differences in self._more_of(other)) > 0
+        return sum(min(differences) for differences in self._differences(other)) > 0
 
     @property
     def most_below(self) -> int:
@@ -123,7 +123,10 @@ class PriceEstimate:
         """Yields other / this at corners that include the least and the greatest."""
 
         def steepness(source: PriceErrorSource) -> float:
-            (low, high), (low_of_other, high_of_other) = self._of(source), other._of(source)
+            (low, high), (low_of_other, high_of_other) = (
+                self._owed_to(source),
+                other._owed_to(source),
+            )
             return _quotient(high_of_other - low_of_other, high - low)
 
         sources = sorted({**self.owed, **other.owed}, key=steepness)
@@ -135,13 +138,13 @@ class PriceEstimate:
         """The price in ticks with these sources at their highest and all others at their lowest."""
         return sum(ends[source in sources] for source, ends in self.owed.items())
 
-    def _of(self, source: PriceErrorSource) -> Ends:
+    def _owed_to(self, source: PriceErrorSource) -> Ends:
         return self.owed.get(source, (0.0, 0.0))
 
-    def _more_of(self, other: PriceEstimate) -> Iterator[Ends]:
+    def _differences(self, other: PriceEstimate) -> Iterator[Ends]:
         """How much more the other owes to each source, at its lowest and at its highest."""
         for source in {**self.owed, **other.owed}:
-            own, theirs = self._of(source), other._of(source)
+            own, theirs = self._owed_to(source), other._owed_to(source)
             yield theirs[0] - own[0], theirs[1] - own[1]
 
     def told_from(self, other: PriceEstimate) -> bool:
@@ -203,7 +206,7 @@ def estimate_price(system: System, ticks: int, prices: Iterable[InstructionPrice
             total += price.seconds
             waits += price.latency_seconds
             low, high = _seconds_interval(system, price)
-            for source, share in _parts(system, price):
+            for source, share in _error_sources(system, price):
                 _add(owed, source, share * low, share * high)
     scale = ticks / total if total else 0.0
     scaled = {source: (scale * low, scale * high) for source, (low, high) in owed.items()}
@@ -238,7 +241,9 @@ def _claimable_share(system: System, waiting: float) -> float:
     return OTHERS_MESSAGES * waiting + OTHERS_LINKS * (1 - waiting)
 
 
-def _parts(system: System, price: InstructionPrice) -> Iterator[tuple[PriceErrorSource, float]]:
+def _error_sources(
+    system: System, price: InstructionPrice
+) -> Iterator[tuple[PriceErrorSource, float]]:
     """Yields one phase's sources of error with their shares: messages and the busiest resource.
 
     Where prices come from other machines or data sheets, the unknown is the machine: the share of

@@ -84,7 +84,7 @@ class _ChoiceSearch:
     """
 
     def __init__(self, choices: Sequence[Choices], segments: int) -> None:
-        self._every, self._segments = choices, segments
+        self._choices, self._segments = choices, segments
         labels = [(phases,) for phases_of_step in choices for phases in phases_of_step]
         firsts = np.array([0, *accumulate(map(len, choices))][:-1], dtype=np.int64)
         shape = [len(phases_of_step) for phases_of_step in choices]
@@ -94,8 +94,8 @@ class _ChoiceSearch:
         self._order = np.argsort(bounds, kind="stable")
         self._bounds = bounds[self._order]
         self.looked = 0
-        self._above: list[tuple[int, int]] = []
-        self._known: dict[int, int] = {}
+        self._postponed: list[tuple[int, int]] = []
+        self._prices: dict[int, int] = {}
         self.ticks: float = inf
         self.best = (0,) * len(choices)
 
@@ -113,12 +113,12 @@ class _ChoiceSearch:
     def _least(self) -> float:
         """A lower bound over the combinations that were not simulated to their end."""
         coming = float(self._bounds[self.looked]) if self.looked < len(self._bounds) else inf
-        return min(coming, self._above[0][0]) if self._above else coming
+        return min(coming, self._postponed[0][0]) if self._postponed else coming
 
     def follow(self, limit: float = inf) -> None:
         """Simulates the next combination until it ends or surely exceeds the limit."""
-        if self._above and self._above[0][0] <= self._least:
-            _, place = heappop(self._above)
+        if self._postponed and self._postponed[0][0] <= self._least:
+            _, place = heappop(self._postponed)
         else:
             place = self.looked
             self.looked += 1
@@ -126,7 +126,7 @@ class _ChoiceSearch:
         ticks = self._price(place, limit)
         if ticks is None:
             if limit < self.ticks:
-                heappush(self._above, (int(limit) + 1, place))
+                heappush(self._postponed, (int(limit) + 1, place))
         elif ticks < self.ticks:
             self.ticks, self.best = ticks, self._choice(place)
 
@@ -136,13 +136,13 @@ class _ChoiceSearch:
 
     def _price(self, place: int, limit: float) -> int | None:
         """The price of the combination at a place; None if it exceeds the limit."""
-        if place not in self._known:
-            chosen = zip(self._every, self._choice(place), strict=True)
+        if place not in self._prices:
+            chosen = zip(self._choices, self._choice(place), strict=True)
             phases = [phase for choices, number in chosen for phase in choices[number]]
             if (ticks := price_up_to(phases, self._segments, limit)) is None:
                 return None
-            self._known[place] = ticks
-        return self._known[place]
+            self._prices[place] = ticks
+        return self._prices[place]
 
     def _choice(self, place: int) -> tuple[int, ...]:
         return tuple(self._numbers[:, self._order[place]].tolist())
@@ -165,16 +165,16 @@ class PathRanking:
     ) -> None:
         self._moves = moves
         rows = _rows(paths, len(next(iter(moves.values()), ())))
-        self._alike, row_of = np.unique(rows, axis=0, return_inverse=True)
+        self._distinct_rows, row_of = np.unique(rows, axis=0, return_inverse=True)
         self._labels = paths
-        self._paths: list[list[int]] = [[] for _ in self._alike]
+        self._paths: list[list[int]] = [[] for _ in self._distinct_rows]
         for path, row in enumerate(row_of.reshape(-1).tolist()):
             self._paths[row].append(path)
-        self._found: list[SegmentedPath] = []
+        self._ranked: list[SegmentedPath] = []
         self._in_order = self._cheapest_first()
         self._enough, self._limit = enough, inf
         self._least: dict[int, float] = {}
-        self._tried: dict[tuple[int, int], _ChoiceSearch] = {}
+        self._searches: dict[tuple[int, int], _ChoiceSearch] = {}
         self.looked = 0
 
     def __iter__(self) -> Iterator[SegmentedPath]:
@@ -183,12 +183,12 @@ class PathRanking:
         """
         number = 0
         while True:
-            if number == len(self._found):
+            if number == len(self._ranked):
                 fresh = next(self._in_order, None)
                 if fresh is None:
                     return
-                self._found.append(fresh)
-            yield self._found[number]
+                self._ranked.append(fresh)
+            yield self._ranked[number]
             number += 1
 
     def ticks(self, path: int, segments: int) -> int:
@@ -198,7 +198,9 @@ class PathRanking:
     def _cheapest_first(self) -> Iterator[SegmentedPath]:
         """Yields paths by price, refining only the lowest of all bounds."""
         counts = sorted(self._moves)
-        bounds = [bounds_of_rows(self._alike, self._moves[count], count) for count in counts]
+        bounds = [
+            bounds_of_rows(self._distinct_rows, self._moves[count], count) for count in counts
+        ]
         ticks = bound_ticks(np.array(bounds))
         bounded = np.argsort(ticks, axis=None, kind="stable").tolist()
         heap: list[tuple[int, int, int]] = []
@@ -206,14 +208,14 @@ class PathRanking:
         place = next(later)
         while heap or place is not None:
             if place is not None:
-                number, row = divmod(place, len(self._alike))
+                number, row = divmod(place, len(self._distinct_rows))
                 if not heap or ticks[number, row] <= heap[0][0]:
                     segments = counts[number]
-                    heappush(heap, (self._choosing(row, segments).bound, segments, row))
+                    heappush(heap, (self._search_of(row, segments).bound, segments, row))
                     place = next(later)
                     continue
             bound, segments, row = heappop(heap)
-            search = self._choosing(row, segments)
+            search = self._search_of(row, segments)
             if search.settled:
                 yield from (SegmentedPath(path, bound, segments) for path in self._paths[row])
             else:
@@ -228,7 +230,7 @@ class PathRanking:
         limited = self.looked >= _MANY and search.bound <= self._limit
         search.follow(self._limit if limited else inf)
         self.looked += search.looked - looked
-        self._note(row, search.ticks)
+        self._record(row, search.ticks)
 
     def _look_ahead(self, counts: Sequence[int], ticks: Floats) -> None:
         """Simulates likely good paths for each number of segments, to find a low limit early.
@@ -238,9 +240,9 @@ class PathRanking:
         if self._enough is not None:
             for segments, row_ticks in zip(counts, ticks, strict=True):
                 for row in np.argsort(row_ticks, kind="stable")[:_AHEAD].tolist():
-                    self._note(row, self._choosing(row, segments).first(self._limit))
+                    self._record(row, self._search_of(row, segments).first(self._limit))
 
-    def _note(self, row: int, ticks: float) -> None:
+    def _record(self, row: int, ticks: float) -> None:
         """Records an upper bound on a row's price, and lowers the limit if enough rows meet it."""
         if self._enough is None or ticks >= self._least.get(row, inf):
             return
@@ -251,11 +253,11 @@ class PathRanking:
                 self._limit = bound
                 return
 
-    def _choosing(self, row: int, segments: int) -> _ChoiceSearch:
-        if (segments, row) not in self._tried:
+    def _search_of(self, row: int, segments: int) -> _ChoiceSearch:
+        if (segments, row) not in self._searches:
             choices = [self._moves[segments][x] for x in self._labels[self._paths[row][0]]]
-            self._tried[segments, row] = _ChoiceSearch(choices, segments)
-        return self._tried[segments, row]
+            self._searches[segments, row] = _ChoiceSearch(choices, segments)
+        return self._searches[segments, row]
 
 
 def cheapest_paths(

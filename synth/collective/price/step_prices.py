@@ -81,11 +81,11 @@ class Simulator:
         self.system = system
         self.choice = choice
         self.lines = cache(self._lines)
-        self.by = cache(self._by)
+        self.by = cache(self._algorithm_lines)
 
     @cached_property
     def of_runtimes(self) -> Simulator:
-        """This simulator restricted to the runtime's algorithms, unless one is forced."""
+        """This simulator if the runtime can follow its choice, else one that chooses by itself."""
         runtime_has = self.choice in (Choice.RING, Choice.TREE, Choice.AUTO)
         return self if runtime_has else Simulator(self.system)
 
@@ -194,7 +194,7 @@ class Simulator:
 
         Each algorithm's first line is that of the Simple protocol.
         """
-        algorithms = self._offered(collective, groups)
+        algorithms = self._offered_algorithms(collective, groups)
         if self.choice is Choice.AUTO:
             available = [
                 algorithm for algorithm in algorithms if self.runs(collective, algorithm, groups)
@@ -204,7 +204,7 @@ class Simulator:
             line for algorithm in algorithms for line in self.by(collective, algorithm, groups)
         )
 
-    def _offered(self, collective: Collective, groups: Groups) -> Sequence[Algorithm]:
+    def _offered_algorithms(self, collective: Collective, groups: Groups) -> Sequence[Algorithm]:
         """The algorithms that may be used; for listed groups some are excluded.
 
         Recursive halving finds no partners there; with unequal pieces, direct exchange and
@@ -220,7 +220,7 @@ class Simulator:
         counts = self._slowest.shape(groups).most
         return offered_algorithms(collective, counts, links, self.choice, unfit)
 
-    def _by(
+    def _algorithm_lines(
         self, collective: Collective, algorithm: Algorithm, groups: Groups
     ) -> tuple[PriceLine, ...]:
         """The price lines of one algorithm, by each protocol that a group's links support.
@@ -252,7 +252,7 @@ class Simulator:
         spans = tuple(level for level, m in enumerate(counts) if m > 1)
         rows = recipes(collective, algorithm, self.system)
         crossing = [row.crossing(counts, i) if i in spans else 0.0 for i, row in enumerate(rows)]
-        loads = [self._level(i, row, roles, crossing) for i, row in enumerate(rows)]
+        loads = [self._level_load(i, row, roles, crossing) for i, row in enumerate(rows)]
         busy = [seconds for _, seconds, _ in loads]
         one_way = self._one_way(collective, algorithm, roles, crossing)
         if self.system.faults:
@@ -312,7 +312,7 @@ class Simulator:
             loads.append((out, into))
         return loads
 
-    def _level(
+    def _level_load(
         self, level: int, row: AlgorithmRecipe, roles: Cast, crossing: list[float]
     ) -> tuple[float, float, int]:
         """Per byte of buffer: the bytes on a level's busiest link, its seconds, and the hops."""

@@ -118,7 +118,8 @@ def limiting_resource(prices: Iterable[InstructionPrice], segments: int = 1) -> 
     """
     prices = tuple(prices)
     if segments > 1 and prices:
-        return _busiest_resource(prices, segments)
+        works = [price.work for price in prices]
+        return _busiest_of_stripes([(prices, segments)], makespan_seconds(works, segments))
     waits = sum_by_name(
         (
             (LATENCY, price.latency_seconds),
@@ -127,12 +128,6 @@ def limiting_resource(prices: Iterable[InstructionPrice], segments: int = 1) -> 
         for price in prices
     )
     return max(waits, key=lambda name: waits[name]) if waits else ""
-
-
-def _busiest_resource(prices: tuple[InstructionPrice, ...], segments: int) -> str:
-    return _busiest_of_stripes(
-        [(prices, segments)], makespan_seconds([p.work for p in prices], segments)
-    )
 
 
 def limiting_of_stripes(

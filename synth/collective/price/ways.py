@@ -98,8 +98,8 @@ class AlgorithmWay:
     do not wait for each other. ``peers``: the number of members one member sends to across each
     level. ``memory_seconds``: seconds of memory traffic per byte. ``members``: for each level, how
     many children of one parent hold members of a group; empty where groups are not alike.
-    ``children``: the same, or the maximum over groups. ``in_a_row``: members of a group in one unit
-    of the innermost level. ``one_way``: the seconds that the busiest port sends and receives, at
+    ``children``: the same, or the maximum over groups. ``in_a_row``: how many members are in a row
+    in the innermost level. ``one_way``: the seconds that the busiest port sends and receives, at
     each level where directions are separate.
     """
 

@@ -97,8 +97,8 @@ class Bookkeeper:
     ) -> tuple[Move, Layout]:
         """Advances by one step: returns what it moves and shuffles, and the layout afterwards."""
         groups = instruction.groups
-        held, bystanders = self._held(before, groups.zero)
-        produced, _ = self._held(after, groups.zero)
+        held, bystanders = self._held_kinds(before, groups.zero)
+        produced, _ = self._held_kinds(after, groups.zero)
         shuffles: tuple[Shuffle, ...] = ()
         repairs: tuple[Shuffle, ...] = ()
         if instruction.collective.scatters:
@@ -111,17 +111,17 @@ class Bookkeeper:
             layout, repairs = _gather_layout(layout, groups, produced, bystanders)
         reached = after & self._watched == self._end
         if reached:
-            repairs += self._restored(layout, after)
-        if reached or self._as_at_first(layout, after):
+            repairs += self._restore_order(layout, after)
+        if reached or self._is_initial_order(layout, after):
             layout = self.start
         return Move(instruction, _largest(held + produced), shuffles, repairs), layout
 
-    def _restored(self, layout: Layout, state: State) -> tuple[Shuffle, ...]:
+    def _restore_order(self, layout: Layout, state: State) -> tuple[Shuffle, ...]:
         """The shuffles that return the buffers of interest to the caller's order at the end."""
         zero = tuple(self._space.devices) if self._goal.to_first else ()
-        return _shuffles(self._held(state, zero)[0], layout.now, layout.first, zero)
+        return _shuffles(self._held_kinds(state, zero)[0], layout.now, layout.first, zero)
 
-    def _as_at_first(self, layout: Layout, state: State) -> bool:
+    def _is_initial_order(self, layout: Layout, state: State) -> bool:
         """Whether every holder of data holds the whole payload in order, with all chunks alike.
 
         The payload may then be cut along other digits than before, as if it had never been cut.
@@ -129,7 +129,7 @@ class Bookkeeper:
         chunks = self._space.rows(self._space.devices)
         return layout.now == layout.first and self._space.same(state, chunks)
 
-    def _held(self, state: State, zero: Digits) -> tuple[Buffers, Buffers]:
+    def _held_kinds(self, state: State, zero: Digits) -> tuple[Buffers, Buffers]:
         """The kinds of buffers of participants, and of bystanders."""
         if state not in self._kinds:
             self._kinds[state] = kinds(self._space, state, self._goal)

@@ -295,13 +295,13 @@ class Rulebook:
         for setting, rules in self._pages.values():
             context = InstructionContext(setting, state, rows)
             for choice, rule in rules:
-                yield choice, self._taken(context, rule, state)
+                yield choice, self._apply(context, rule, state)
 
     def moves(self, state: State) -> list[tuple[Instruction, State]]:
         """The instructions that are allowed, each with the state it leads to."""
         return [(choice, after) for choice, after in self.take(state) if isinstance(after, State)]
 
-    def _taken(self, context: InstructionContext, rule: Rule, state: State) -> State | Demand:
+    def _apply(self, context: InstructionContext, rule: Rule, state: State) -> State | Demand:
         for demand in rule.demands:
             if not demand.met(context):
                 return demand

@@ -157,7 +157,7 @@ class Workload:
         names = [entry.name for entry in self.communications]
         for position, entry in enumerate(self.communications):
             if entry.name in names[:position]:
-                raise _find_repeated(entry.name, entry.places.of("name"))
+                raise _repeated_error(entry.name, entry.places.of("name"))
             self._check_entry(entry, powers)
         self._check_constants()
 
@@ -172,7 +172,7 @@ class Workload:
             where = requirement.where
             _check_text(requirement.name, "name", SourcePlaces(where))
             if requirement.name in names[:position]:
-                raise _find_repeated(requirement.name, where)
+                raise _repeated_error(requirement.name, where)
             units = [_power(part, powers, where) for part in amounts_in(requirement.rule)]
             if len(set(units)) > 1:
                 problem = f"{str(requirement.rule)!r} compares bytes with something else"
@@ -195,7 +195,7 @@ class Workload:
         powers = {axis.name: 0 for axis in self.axes}
         for number in self.numbers:
             if number.name in powers:
-                raise _find_repeated(number.name, number.where)
+                raise _repeated_error(number.name, number.where)
             powers[number.name] = _power(number.amount, powers, number.where)
         return powers
 
@@ -308,7 +308,7 @@ def _power(amount: Amount, powers: Powers, where: str) -> int:
         return power_of_bytes(amount, powers)
 
 
-def _find_repeated(name: str, where: str) -> InputError:
+def _repeated_error(name: str, where: str) -> InputError:
     hint = "every axis, number, requirement and collective needs a name of its own"
     return InputError(f"the name {name!r} is given twice", where=where, hint=hint)
 

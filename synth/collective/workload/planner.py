@@ -165,42 +165,44 @@ class _JobPlanner:
         self, system: System, job: Workload, settings: SearchSettings, watcher: Watcher
     ) -> None:
         self._system = system
-        self._how = settings
+        self._settings = settings
         self._watcher = watcher
-        self._noting = StopFlag(watcher)
+        self._stop_flag = StopFlag(watcher)
         self._simulator = Simulator(system, settings.choice)
         self._libraries: dict[Goal, Library] = {}
         self._searches: dict[tuple[Goal, int], CandidateSearch] = {}
-        self._known: dict[_Key, DistinctAnswer[CandidatePrograms]] = {}
+        self._answers: dict[_Key, DistinctAnswer[CandidatePrograms]] = {}
         self._bounds: dict[_Key, int] = {}
         self._jobs = settle_on_placement(system, job, settings.placement)
-        self._of = 1
+        self._placement_count = 1
         if settings.placement is None:
-            self._of = sum(count_placements(system.hierarchy, job.axes) for job in self._jobs)
+            self._placement_count = sum(
+                count_placements(system.hierarchy, job.axes) for job in self._jobs
+            )
 
     def run(self) -> JobPlan:
         done = 0
         best: list[tuple[Fraction, int, _Choice]] = []
         choices = self._choices()
-        self._search_first(choices[: self._how.k])
+        self._presearch(choices[: self._settings.k])
         for choice in choices:
-            if done and not self._noting.go_on():
+            if done and not self._stop_flag.go_on():
                 break
-            limit = best[-1][0] if len(best) == self._how.k else None
+            limit = best[-1][0] if len(best) == self._settings.k else None
             total = self._total(choice, limit)
             if total is not None:
                 best = sorted([*best, (total, choice.order, choice)], key=lambda item: item[:2])
-                best = best[: self._how.k]
+                best = best[: self._settings.k]
                 self._watcher.ranked(partial(_best_so_far, best))
             done += 1
-            self._watcher.placed(done, self._of)
-        best = self._framework_first(best)
+            self._watcher.placed(done, self._placement_count)
+        best = self._put_framework_first(best)
         chosen = best[0][2]
-        entries = tuple(self._planned(chosen))
+        entries = tuple(self._place_entries(chosen))
         return JobPlan(
             self._system,
             chosen.job,
-            self._how,
+            self._settings,
             entries,
             tuple(
                 JobPlacement(
@@ -212,12 +214,12 @@ class _JobPlanner:
                 for total, _, kept in best
             ),
             done,
-            self._of,
-            not self._noting.stopped
+            self._placement_count,
+            not self._stop_flag.stopped
             and all(library.complete for library in self._libraries.values()),
         )
 
-    def _framework_first(
+    def _put_framework_first(
         self, best: list[tuple[Fraction, int, _Choice]]
     ) -> list[tuple[Fraction, int, _Choice]]:
         """The best choices, led by the frameworks' own layout unless prices put it behind the best.
@@ -226,7 +228,11 @@ class _JobPlanner:
         """
         first = best[0][2]
         placement = row_major_placement(self._system.hierarchy, first.job.axes)
-        if placement is None or self._how.placement is not None or placement == first.placement:
+        if (
+            placement is None
+            or self._settings.placement is not None
+            or placement == first.placement
+        ):
             return best
         bounds = tuple(self._bound(entry, placement) for entry in first.job.entries)
         usual = _Choice(
@@ -236,7 +242,7 @@ class _JobPlanner:
         if self._estimate(first).surely_below(self._estimate(usual)):
             return best
         others = [item for item in best if item[2].placement != placement]
-        return [(total, usual.order, usual), *others][: self._how.k]
+        return [(total, usual.order, usual), *others][: self._settings.k]
 
     def _choices(self) -> list[_Choice]:
         """All choices, the lowest bound first."""
@@ -250,9 +256,9 @@ class _JobPlanner:
 
     def _placements(self, job: SettledJob) -> Iterable[Placement]:
         """All placements, or only the requested one."""
-        if self._how.placement is None:
+        if self._settings.placement is None:
             return placements(self._system.hierarchy, job.axes)
-        return [Placement(self._system.hierarchy, job.axes, self._how.placement)]
+        return [Placement(self._system.hierarchy, job.axes, self._settings.placement)]
 
     def _total(self, choice: _Choice, limit: Fraction | None) -> Fraction | None:
         """The weighted ticks of all entries; None where they exceed the limit."""
@@ -265,7 +271,7 @@ class _JobPlanner:
         total = _weigh_estimate(choice.job, ticks)
         return None if limit is not None and total > limit else total
 
-    def _search_first(self, choices: Sequence[_Choice]) -> None:
+    def _presearch(self, choices: Sequence[_Choice]) -> None:
         """Searches what the first choices need, which no bound can avoid, in several processes."""
         if self._watcher.processes < 2:
             return
@@ -278,10 +284,10 @@ class _JobPlanner:
         }
         for entry, reduction in searches.values():
             self._library(entry.goal).paths(len(reduction.tree.digits))
-        results = map_in_forks(self._searched, [*searches.values()], self._noting)
-        self._known.update(zip(searches, results, strict=False))
+        results = map_in_forks(self._search_entry, [*searches.values()], self._stop_flag)
+        self._answers.update(zip(searches, results, strict=False))
 
-    def _searched(
+    def _search_entry(
         self, search: tuple[SettledEntry, Reduction]
     ) -> DistinctAnswer[CandidatePrograms]:
         entry, reduction = search
@@ -296,7 +302,7 @@ class _JobPlanner:
         )
 
     def _reduction(self, entry: SettledEntry, placement: Placement) -> Reduction:
-        return Reduction(placement, entry.over, self._how.collapse)
+        return Reduction(placement, entry.over, self._settings.collapse)
 
     def _bound(self, entry: SettledEntry, placement: Placement) -> int:
         reduction = self._reduction(entry, placement)
@@ -309,9 +315,9 @@ class _JobPlanner:
         """The entry's best answer on a placement; placements with equal prices share a search."""
         reduction = self._reduction(entry, placement)
         key = _key(self._system, entry, reduction)
-        if key not in self._known:
-            self._known[key] = self._searched((entry, reduction))
-        best = self._known[key]
+        if key not in self._answers:
+            self._answers[key] = self._search_entry((entry, reduction))
+        best = self._answers[key]
         return replace(best, what=replace(best.what, reduction=reduction))
 
     def _search(self, entry: SettledEntry) -> CandidateSearch:
@@ -321,19 +327,19 @@ class _JobPlanner:
                 self._library(entry.goal),
                 self._simulator,
                 entry.payload_bytes,
-                self._how.segments,
-                stripes=self._how.stripes,
-                go_on=self._noting.go_on,
+                self._settings.segments,
+                stripes=self._settings.stripes,
+                go_on=self._stop_flag.go_on,
             )
         return self._searches[key]
 
     def _library(self, goal: Goal) -> Library:
         if goal not in self._libraries:
-            language = replace(self._how.language, goal=goal)
+            language = replace(self._settings.language, goal=goal)
             self._libraries[goal] = Library(language, self._watcher.searching)
         return self._libraries[goal]
 
-    def _planned(self, chosen: _Choice) -> Sequence[PlacedEntry]:
+    def _place_entries(self, chosen: _Choice) -> Sequence[PlacedEntry]:
         """All entries on a choice; those of one goal are proved together."""
         entries, place = chosen.job.entries, chosen.placement
         planned: dict[int, PlacedEntry] = {}
@@ -342,17 +348,17 @@ class _JobPlanner:
                 n: self._best(entry, place) for n, entry in enumerate(entries) if entry.goal is goal
             }
             sized = [(best, entries[number].payload_bytes) for number, best in answers.items()]
-            maker = AnswerMaker(self._simulator, self._library(goal), self._noting, sized)
+            maker = AnswerMaker(self._simulator, self._library(goal), self._stop_flag, sized)
             for number, best in answers.items():
                 entry = entries[number]
                 answer = maker.answer(number + 1, best, entry.payload_bytes)
-                alone = self._alone(entry, chosen, best.what)
+                alone = self._best_alone(entry, chosen, best.what)
                 seconds, best_placement = alone.ticks / TICKS_PER_SECOND, alone.reduction.placement
                 planned[number] = PlacedEntry(entry, answer, seconds, best_placement)
                 self._watcher.judged(len(planned), len(entries))
         return [planned[number] for number in range(len(entries))]
 
-    def _alone(
+    def _best_alone(
         self, entry: SettledEntry, chosen: _Choice, chosen_best: CandidatePrograms
     ) -> CandidatePrograms:
         """The entry on the placement that is best for it alone."""
@@ -362,7 +368,7 @@ class _JobPlanner:
         )
         best = chosen_best
         for bound, _, placement in others:
-            if bound >= best.ticks or not self._noting.go_on():
+            if bound >= best.ticks or not self._stop_flag.go_on():
                 break
             candidate = self._best(entry, placement).what
             best = candidate if candidate.ticks < best.ticks else best

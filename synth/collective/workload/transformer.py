@@ -134,7 +134,7 @@ class _JobBuilder:
     def _has(self, axis: str) -> bool:
         return axis in self._axes
 
-    def _divided(self, amount: str, *axes: str) -> str:
+    def _divide(self, amount: str, *axes: str) -> str:
         """The amount divided by the sizes of these axes; axes that the job lacks are skipped."""
         return " / ".join([amount, *(axis for axis in axes if self._has(axis))])
 
@@ -148,7 +148,7 @@ class _JobBuilder:
 
     @property
     def _stage_layers(self) -> str:
-        return self._divided("layers", "pipeline")
+        return self._divide("layers", "pipeline")
 
     @property
     def _all_but_one_layer(self) -> str:
@@ -178,7 +178,7 @@ class _JobBuilder:
         yield "micro_batch", training.micro_batch
         if training.batch is not None:
             yield "batch", training.batch
-            yield "micro_batches", self._divided("batch / micro_batch", *self._data)
+            yield "micro_batches", self._divide("batch / micro_batch", *self._data)
         elif training.micro_batches is not None:
             yield "micro_batches", training.micro_batches
 
@@ -200,17 +200,17 @@ class _JobBuilder:
         copies = "" if shape.tied else "ends * "
         yield "embedding_parameters", f"{copies}vocabulary * hidden{positions}"
         stage = f"({self._stage_layers} * layer_parameters + embedding_parameters)"
-        yield "stage_parameters", self._divided(stage, "tensor")
+        yield "stage_parameters", self._divide(stage, "tensor")
         if shape.experts:
             experts = f"{self._stage_layers} * experts * network_parameters"
-            yield "stage_expert_parameters", self._divided(experts, "expert", "tensor")
+            yield "stage_expert_parameters", self._divide(experts, "expert", "tensor")
 
     def _activations(self) -> Iterator[tuple[str, Given]]:
         yield "passes", 3 if self._training.recompute else 2
         tokens = "sequence * micro_batch * hidden"
         yield "activations", f"{self._training.activation_bytes} B * {tokens}"
         if self._shape.experts:
-            sent = self._divided("activations", "tensor")
+            sent = self._divide("activations", "tensor")
             yield "dispatched", f"{sent} * experts_per_token * capacity"
 
     def requirements(self) -> Iterator[tuple[str, str]]:
@@ -237,11 +237,11 @@ class _JobBuilder:
             parts = "stage_parameters"
             parts = f"({parts} + stage_expert_parameters)" if self._shape.experts else parts
             return f"{held + STATE_BYTES} B * {parts}"
-        state = self._divided(f"{STATE_BYTES} B", "data", "expert")
+        state = self._divide(f"{STATE_BYTES} B", "data", "expert")
         dense = f"({held} B + {state}) * stage_parameters"
         if not self._shape.experts:
             return dense
-        state = self._divided(f"{STATE_BYTES} B", "data")
+        state = self._divide(f"{STATE_BYTES} B", "data")
         return f"{dense} + ({held} B + {state}) * stage_expert_parameters"
 
     def entries(self) -> Iterator[Entry]:
@@ -280,11 +280,13 @@ class _JobBuilder:
         reduce-scattered, and the parameters all-gathered.
         """
         if self._data:
-            yield from self._summed("", "stage_parameters", self._data)
+            yield from self._gradient_entries("", "stage_parameters", self._data)
         if self._shape.experts and self._has("data"):
-            yield from self._summed(" of experts", "stage_expert_parameters", ("data",))
+            yield from self._gradient_entries(" of experts", "stage_expert_parameters", ("data",))
 
-    def _summed(self, suffix: str, parameters: str, over: tuple[str, ...]) -> Iterator[Entry]:
+    def _gradient_entries(
+        self, suffix: str, parameters: str, over: tuple[str, ...]
+    ) -> Iterator[Entry]:
         gradients = f"{self._training.gradient_bytes} B * {parameters}"
         hidden = self._all_but_one_layer
         if self._training.sharding is StateSharding.NONE:
@@ -309,11 +311,11 @@ class _JobBuilder:
             ("embedding", "embedding_parameters", "", "micro_batches", "0"),
         )
         for unit, parameters, passes, times, share in units:
-            held = self._divided(f"{self._training.parameter_bytes} B * {parameters}", "tensor")
+            held = self._divide(f"{self._training.parameter_bytes} B * {parameters}", "tensor")
             goal, over = Goal.ALL_GATHER, ("shard",)
             name = f"parameters of {unit} gathered"
             yield _entry(name, goal, over, held, f"{passes}{times}", share)
-            held = self._divided(f"{self._training.gradient_bytes} B * {parameters}", "tensor")
+            held = self._divide(f"{self._training.gradient_bytes} B * {parameters}", "tensor")
             goal = Goal.REDUCE_SCATTER
             yield _entry(f"gradients of {unit} scattered", goal, over, held, times, share)
             if self._has("replica"):
@@ -336,7 +338,7 @@ class _JobBuilder:
             yield UnpricedTraffic(
                 "gradients of the embedding",
                 ("pipeline",),
-                parse_amount(self._divided(gradients, "tensor")),
+                parse_amount(self._divide(gradients, "tensor")),
                 parse_amount(1),
                 "only the first and the last stage sum theirs, not the whole axis",
             )
