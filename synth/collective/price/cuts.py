@@ -53,8 +53,9 @@ def torus_orders(system: System, roles: Cast) -> Iterator[tuple[System, Cast]]:
     """
     tori = [level for level, link in enumerate(system.links) if link.domain is Domain.TORUS]
     first, last = (tori[0], tori[-1] + 1) if tori else (0, 0)
-    apart = tori != [*range(first, last)] or any(link.through for link in system.links)
-    if apart or system.faults:
+    # Other levels in between, shared links and faults tie a dimension to its place.
+    fixed = tori != [*range(first, last)] or any(link.through for link in system.links)
+    if fixed or system.faults:
         tori, last = [], first
     for order in permutations(tori):
         place = [*range(first), *order, *range(last, len(system.links))]

@@ -149,7 +149,7 @@ def _busiest_of_stripes(
 
 def ticks_of(seconds: float) -> int:
     """Seconds in whole picoseconds, rounded up. Raises InputError if too many to compare."""
-    if seconds * TICKS_PER_SECOND >= BEYOND >> 4:
+    if seconds * TICKS_PER_SECOND >= BEYOND >> 4:  # 16 such steps still sum to at most BEYOND
         raise InputError(
             f"one step would take {seconds:.3g} s", hint="give a smaller payload or faster links"
         )

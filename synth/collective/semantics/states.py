@@ -33,15 +33,15 @@ class Holding:
         who = f"devices with {', '.join(conditions)}" if conditions else "every device"
         if self.scattered is None:
             return f"{who}: nothing"
-        what = f"its {' x '.join(self.scattered)} share" if self.scattered else "the whole payload"
+        share = f"its {' x '.join(self.scattered)} share" if self.scattered else "the whole payload"
         if self.goal.apart and self.scattered:
             return f"{who}: blocks for its {' x '.join(self.scattered)}, from all along these"
         if self.goal.apart:
             return f"{who}: its own blocks, for everybody"
         if not self.goal.reduces:
-            return f"{who}: {what}"
-        how = f"summed over {' x '.join(self.summed)}" if self.summed else "its own contribution"
-        return f"{who}: {what}, {how}"
+            return f"{who}: {share}"
+        origin = f"summed over {' x '.join(self.summed)}" if self.summed else "its own contribution"
+        return f"{who}: {share}, {origin}"
 
 
 def holdings(derivation: Derivation) -> tuple[tuple[Holding, ...], ...]:
