@@ -54,7 +54,7 @@ class Algorithm(Enum):
 
 
 class Choice(Enum):
-    """Which algorithm a step may use: a named one, where it does not exist a ring; or the fastest.
+    """Which algorithm a step may use: a named one (a ring where it does not exist), or the fastest.
 
     Auto: the fastest that the machine's runtime has, because a step is one of its calls. Any: the
     fastest that the links allow, even if no runtime has it.
@@ -440,12 +440,9 @@ def offered_algorithms(
         return fitting
     if choice.one in fitting:
         return [choice.one]
-    return (
-        [_ONLY_ALGORITHM[collective]]
-        if _ONLY_ALGORITHM.get(collective) in fitting
-        else [Algorithm.RING]
-    )
+    fallback = _FALLBACKS.get(collective, Algorithm.RING)
+    return [fallback if fallback in fitting else Algorithm.RING]
 
 
-_ONLY_ALGORITHM = {Collective.ALL_TO_ALL: Algorithm.DIRECT}
+_FALLBACKS = {Collective.ALL_TO_ALL: Algorithm.DIRECT}
 """The one algorithm that libraries have for a collective, whatever the caller chooses."""

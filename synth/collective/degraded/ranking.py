@@ -263,10 +263,7 @@ class _FamilySearch:
             for candidate in sorted(candidates, key=lambda c: c.key, reverse=True)
         }
         ranked = sorted(unique.values(), key=lambda candidate: candidate.key)[: self._request.k]
-        return [
-            DistinctAnswer(candidate, PriceEstimate(candidate.ticks), 0, candidate.ticks)
-            for candidate in ranked
-        ]
+        return [DistinctAnswer(c, PriceEstimate(c.ticks), 0, c.ticks) for c in ranked]
 
     def _rank_distinct(self, families: Sequence[_Family]) -> list[DistinctAnswer[UnevenCandidate]]:
         """The answers of all families that prices can tell apart."""

@@ -105,11 +105,8 @@ def explain_unmeasured(system: System, prices: Iterable[InstructionPrice]) -> st
 def _explain_undetermined(system: System, prices: Sequence[InstructionPrice]) -> str:
     calibration = system.calibration
     busy = {name for price in prices for name, seconds in price.busy_seconds if seconds}
-    return "; ".join(
-        str(levels)
-        for levels in (calibration.untold if calibration else ())
-        if busy & {*levels.levels}
-    )
+    untold = calibration.untold if calibration else ()
+    return "; ".join(str(levels) for levels in untold if busy & {*levels.levels})
 
 
 def _explain_unmeasured_ways(system: System, prices: Sequence[InstructionPrice]) -> str:
@@ -125,7 +122,7 @@ def _explain_unmeasured_ways(system: System, prices: Sequence[InstructionPrice])
         return ""
     collectives = {collective for collective, _ in missing}
     kin = [
-        measured for measured in calibration.measured if measured.collective in collectives
+        row for row in calibration.measured if row.collective in collectives
     ] or calibration.measured
     are = "was" if len(missing) == 1 else "were"
     return f"{_spell_ways(missing)} {are} not measured here: priced from {_sources(kin)}"
@@ -134,13 +131,13 @@ def _explain_unmeasured_ways(system: System, prices: Sequence[InstructionPrice])
 def _was_measured(calibration: Calibration, price: InstructionPrice, algorithm: str) -> bool:
     way = algorithm, price.protocol.value
     return any(
-        measured.covers(price.what, way, price.members, price.size_bytes)
+        row.covers(price.what, way, price.members, price.size_bytes)
         or (
-            measured.forced
-            and measured.collective == price.what
-            and algorithm in {forced for forced, _ in measured.ways}
+            row.forced
+            and row.collective == price.what
+            and algorithm in {forced for forced, _ in row.ways}
         )
-        for measured in calibration.measured
+        for row in calibration.measured
     )
 
 
