@@ -1,12 +1,12 @@
-"""Seconds of a plan's local work as measured here: equal blocks once, composed for the simulation.
+"""Measured seconds of a plan's local work: equal blocks once, composed for the simulation.
 
-``list_events`` cuts a program in blocks of operations between which nothing is sent, and gives
-those that are equal one event, whose text is that of the written file; ``measure_events`` runs all
-of them in turns in processes of their own, beside a reference; ``known`` says what such a profile
-has of a program, and gives every operation its share. Communication is not measured here: the
-planner and its calibration price it.
+``list_events`` cuts a program into blocks of operations without communication, and gives equal
+blocks one event, whose text is that of the emitted file; ``measure_events`` runs all of them in
+turn in separate processes, beside a reference; ``known`` looks up a program in such a profile, and
+gives every operation its share. Communication is not measured: the planner and its calibration
+price it.
 
-Two operations with nothing sent between them are one event, and here it is written for PyTorch:
+Two operations without communication between them are one event, here for PyTorch:
 
 >>> from grammar.tensors.parser import parse_step
 >>> from synth.step.sharding import apply, parse_recipe, plan_of
