@@ -42,8 +42,8 @@ class Pins:
     def __str__(self) -> str:
         return " ".join(f"{name}={value}" for name, value in self.said.items())
 
-    def chosen(self) -> Iterator[Pins]:
-        """Yields each pin, then each pair of pins, and so on."""
+    def subsets(self) -> Iterator[Pins]:
+        """Yields each pin alone, then each pair of pins, and so on."""
         for count in range(1, len(self.said) + 1):
             for chosen in combinations(self.said.items(), count):
                 yield Pins(dict(chosen))
