@@ -115,7 +115,7 @@ def describe(app: FastAPI) -> None:
         return json.dumps(described()).encode()
 
     async def document(request: Request) -> Response:
-        return Response(await state_of(request).broker.beside("", text), media_type=JSON)
+        return Response(await state_of(request).broker.run_in_turn("", text), media_type=JSON)
 
     app.openapi = described  # type: ignore[method-assign, assignment]
     app.add_api_route("/openapi.json", document, include_in_schema=False)

@@ -49,7 +49,7 @@ async def readyz(request: Request) -> JSONResponse:
 async def metrics(request: Request, caller: AdminCaller) -> Response:
     """What this server has counted, for Prometheus."""
     state_of(request).metrics.ready.set(not await reasons(request))
-    text = await state_of(request).broker.beside("", state_of(request).metrics.text)
+    text = await state_of(request).broker.run_in_turn("", state_of(request).metrics.text)
     return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
 

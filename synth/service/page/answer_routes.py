@@ -108,7 +108,7 @@ async def question_like(
     broker = state_of(request).broker
     whose = partial(broker.job, whole=True) if len(name) == _JOB_ID_CHARACTERS else broker.answer
     found: StoredJob | StoredAnswer = await whose(caller, name)
-    return await broker.beside(caller.team, question_of, found) if found.verb == verb else None
+    return await broker.run_in_turn(caller.team, question_of, found) if found.verb == verb else None
 
 
 async def ask_on_page(
@@ -142,15 +142,15 @@ async def view_answer(request: Request, caller: PageCaller, kind: Kind, name: Na
         job = await broker.job(caller, name, whole=True)
         if job.best is None:
             raise not_found("answer")
-        asked = await broker.beside(caller.team, question_of, job)
-        body = await broker.beside(caller.team, json.loads, job.best)
+        asked = await broker.run_in_turn(caller.team, question_of, job)
+        body = await broker.run_in_turn(caller.team, json.loads, job.best)
         return ViewedAnswer(f"/jobs/{name}", job.verb, asked, body, partial=True)
     found = await broker.answer(caller, name)
     return ViewedAnswer(
         f"/answers/{name}",
         found.verb,
-        await broker.beside(caller.team, question_of, found),
-        await broker.beside(caller.team, json.loads, found.body),
+        await broker.run_in_turn(caller.team, question_of, found),
+        await broker.run_in_turn(caller.team, json.loads, found.body),
         key=name,
         outcome=outcome_word(found.outcome),
         partial=found.outcome == Outcome.PARTIAL,

@@ -143,7 +143,7 @@ async def show_job(
 async def show_best(request: Request, caller: PageCaller, job_id: JobId) -> Response:
     """The best answers so far, as a part."""
     found = await state_of(request).broker.job(caller, job_id)
-    leading = await state_of(request).broker.beside(caller.team, _best_answers, found)
+    leading = await state_of(request).broker.run_in_turn(caller.team, _best_answers, found)
     return HTMLResponse(render("best.html", best=leading, job=found))
 
 

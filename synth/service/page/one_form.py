@@ -101,7 +101,7 @@ class QuestionForm:
         texts = await state_of(request).broker.systems.texts(caller, own_names(given))
         whole: Any = replace_own_names(given, texts)
         limit = state_of(request).settings.limits.check
-        await state_of(request).broker.beside(caller.team, self.check, whole, found, limit)
+        await state_of(request).broker.run_in_turn(caller.team, self.check, whole, found, limit)
         return given, found
 
     async def _page(

@@ -18,7 +18,9 @@ router = APIRouter(route_class=PageRoute, include_in_schema=False)
 async def show_api(request: Request, caller: PageCaller) -> Response:
     """Every route of the API with what it asks, what it answers, and a command of curl."""
     state, address = state_of(request), own_address(request)
-    return HTMLResponse(await state.broker.beside(caller.team, _page, request.app, state, address))
+    return HTMLResponse(
+        await state.broker.run_in_turn(caller.team, _page, request.app, state, address)
+    )
 
 
 def _page(app: FastAPI, state: AppState, address: str) -> str:
