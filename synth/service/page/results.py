@@ -80,8 +80,8 @@ class RowDetails:
     """The details of one row of a ranking; a step of a striped program has both numbers.
 
     ``why`` is the explanation in sentences. For sizes that keep the default it explains the
-    default, and there are no ``steps``, as the program ties with it. ``placement``: the placement of
-    each axis in words; empty on a machine that lacks devices. ``to_do``: how to get or measure it.
+    default, and there are no ``steps``, as the program ties with it. ``placement`` says where each
+    axis is; empty on a machine that lacks devices. ``to_do``: how to get or measure it.
     ``instead``: what to do in place of code; None if its code suffices. ``looked``: the device
     found by its rank.
     """
