@@ -120,13 +120,13 @@ def read_boxes(fields: Fields, boxes: Boxes, checked: FormFindings) -> dict[str,
 
 
 def check(
-    given: Mapping[str, Any], checked: FormFindings, limit: Callable[[TopQuestion], None]
+    parsed: Mapping[str, Any], checked: FormFindings, limit: Callable[[TopQuestion], None]
 ) -> FormFindings:
     """Note problems of a question that quick checks can find.
 
     ``limit`` raises InputError if a question exceeds this server's limits.
     """
-    sound = _drop_wrong_fields(dict(given), checked)
+    sound = _drop_wrong_fields(dict(parsed), checked)
     try:
         limit(sound)
     except InputError as error:
@@ -183,20 +183,20 @@ def _check_sent(sound: TopQuestion, system: System, checked: FormFindings) -> No
             checked.tell("reduce", " is the one that frameworks lay out; add what it sends below")
 
 
-def _drop_wrong_fields(given: dict[str, Any], checked: FormFindings) -> TopQuestion:
+def _drop_wrong_fields(parsed: dict[str, Any], checked: FormFindings) -> TopQuestion:
     """Parse a question without its wrong fields, which are noted; required ones become stubs."""
     while True:
         try:
-            return parse_question(TopQuestion, given)
+            return parse_question(TopQuestion, parsed)
         except InputError as error:
             name = _field(error)
             checked.note(name, error)
             if error.where.startswith("collectives"):
-                given["reduce"] = given.pop("collectives")[0]["reduce"]
-            elif name in _STUBS and given.get(name) != _STUBS[name]:
-                given[name] = _STUBS[name]
-            elif name in given and name not in _STUBS:
-                del given[name]
+                parsed["reduce"] = parsed.pop("collectives")[0]["reduce"]
+            elif name in _STUBS and parsed.get(name) != _STUBS[name]:
+                parsed[name] = _STUBS[name]
+            elif name in parsed and name not in _STUBS:
+                del parsed[name]
             else:
                 raise AssertionError(f"no field is to blame for {error}") from error
 

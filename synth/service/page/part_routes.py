@@ -85,9 +85,9 @@ class PartRequest:
             question["channels"] = channels
         return await self.ask("emit", question)
 
-    def response(self, template: str, heading: str, **given: Any) -> Response:
+    def response(self, template: str, heading: str, **context: Any) -> Response:
         """Render the part alone for a script, else as a page of its own."""
-        shown = {"base": self.viewed.base, "index": self.index, **given}
+        shown = {"base": self.viewed.base, "index": self.index, **context}
         if wants_part(self.request):
             return HTMLResponse(render(template, **shown))
         shown |= {"title": f"{heading}: {title(self.ranking)}", "part": template}

@@ -94,13 +94,13 @@ def question(fields: Fields) -> tuple[dict[str, Any], FormFindings]:
 
 
 def check(
-    given: Mapping[str, Any], checked: FormFindings, limit: Callable[[PlanQuestion], None]
+    parsed: Mapping[str, Any], checked: FormFindings, limit: Callable[[PlanQuestion], None]
 ) -> FormFindings:
     """Note problems of a question that quick checks can find.
 
     ``limit`` raises InputError if a question exceeds this server's limits.
     """
-    sound = _drop_wrong_fields({**_STUBS, **given}, checked)
+    sound = _drop_wrong_fields({**_STUBS, **parsed}, checked)
     with checked.noting("system"):
         limit(sound)
         machine = sound.machine()
@@ -132,21 +132,21 @@ def _check_model(sound: PlanQuestion, checked: FormFindings) -> None:
             checked.tell("batch", f"{sound.batch * tokens:,} tokens a step, {tokens:,} a sample")
 
 
-def _drop_wrong_fields(given: dict[str, Any], checked: FormFindings) -> PlanQuestion:
+def _drop_wrong_fields(parsed: dict[str, Any], checked: FormFindings) -> PlanQuestion:
     """Parse a question without its wrong fields, which are noted; required ones become stubs."""
     while True:
         try:
-            return parse_question(PlanQuestion, given)
+            return parse_question(PlanQuestion, parsed)
         except InputError as error:
             name = error.where.partition(".")[0].partition(",")[0]
             box = _FIELD_BY_KEY.get(name, name)
             checked.note(box if box in BOXES.by_name else "system", error)
-            if given.get(name) != _STUBS.get(name) and name in _STUBS:
-                given[name] = _STUBS[name]
-            elif name in given and name not in _STUBS:
-                del given[name]
+            if parsed.get(name) != _STUBS.get(name) and name in _STUBS:
+                parsed[name] = _STUBS[name]
+            elif name in parsed and name not in _STUBS:
+                del parsed[name]
             else:
-                given["system"] = _STUBS["system"]
+                parsed["system"] = _STUBS["system"]
 
 
 _FORM = QuestionForm(

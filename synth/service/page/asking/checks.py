@@ -19,13 +19,13 @@ from synth.show.terminal.style import pluralize
 
 
 def check(
-    form: VerbForm, given: Mapping[str, Any], checked: FormFindings, limit: Callable[[Any], None]
+    form: VerbForm, parsed: Mapping[str, Any], checked: FormFindings, limit: Callable[[Any], None]
 ) -> FormFindings:
     """Note problems by field, and facts about machines, axes, jobs and logs.
 
     ``limit`` raises InputError if a question exceeds this server's limits.
     """
-    sound = _drop_wrong_fields(form, {**form.stubs, **given}, checked)
+    sound = _drop_wrong_fields(form, {**form.stubs, **parsed}, checked)
     with checked.noting(form.needs[0]):
         limit(sound)
     match sound:
@@ -102,18 +102,18 @@ def _tell_logs(logs: Sequence[CheckedLog], system: System, checked: FormFindings
         checked.suits.update(system=suits, count=str(machines[0].hierarchy.cardinalities[0]))
 
 
-def _drop_wrong_fields(form: VerbForm, given: dict[str, Any], checked: FormFindings) -> Any:
+def _drop_wrong_fields(form: VerbForm, parsed: dict[str, Any], checked: FormFindings) -> Any:
     """Parse a question without its wrong fields, which are noted; required ones become stubs."""
     model: type[Question] = form.model
     while True:
         try:
-            return parse_question(model, given)
+            return parse_question(model, parsed)
         except InputError as error:
             key = error.where.partition(".")[0].partition(",")[0]
             checked.note(form.where.get(key, form.needs[0]), error)
-            if key in form.stubs and given.get(key) != form.stubs[key]:
-                given[key] = form.stubs[key]
-            elif key in given and key not in form.stubs:
-                del given[key]
+            if key in form.stubs and parsed.get(key) != form.stubs[key]:
+                parsed[key] = form.stubs[key]
+            elif key in parsed and key not in form.stubs:
+                del parsed[key]
             else:
                 return parse_question(model, dict(form.stubs))
