@@ -144,7 +144,7 @@ class RuntimeCalls:
         if all(call.way == call.own_way for call in self.each):
             yield "the runtime takes all of these so by itself: set nothing"
         elif not self.apart:
-            yield f"{took}, as near as prices can tell: set nothing"
+            yield f"{took}, a tie within the prediction's uncertainty: set nothing"
         elif self.line:
             yield f"{took}; to have it as priced set {self.line}"
             yield explain_scope(*(call.price.what for call in self.apart))

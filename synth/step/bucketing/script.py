@@ -30,7 +30,7 @@ def write_script(found: BucketComparison, model: str, made_by: str) -> str:
             made_by=made_by,
             usual=format_duration(usual.timed.seconds),
             best=format_duration(best.timed.seconds),
-            same="" if best.saved.told else ", as long as prices can tell",
+            same="" if best.saved.told else ", a tie within the prediction's uncertainty",
             cap_mib=found.cap_mib,
             buckets=[
                 (upto[one.last] - upto[one.first], _names(found, one.first, one.last))
